@@ -1,0 +1,62 @@
+//! What a statement looks like from outside: its parameters and result columns with PostgreSQL type OIDs.
+
+/// Type OIDs of PostgreSQL's built-in types (catalogue `pg_type`, stable across versions).
+pub mod oid {
+    pub const BOOL: u32 = 16;
+    pub const BYTEA: u32 = 17;
+    pub const CHAR: u32 = 18;
+    pub const NAME: u32 = 19;
+    pub const INT8: u32 = 20;
+    pub const INT2: u32 = 21;
+    pub const INT4: u32 = 23;
+    pub const REGPROC: u32 = 24;
+    pub const TEXT: u32 = 25;
+    pub const OID: u32 = 26;
+    pub const JSON: u32 = 114;
+    pub const FLOAT4: u32 = 700;
+    pub const FLOAT8: u32 = 701;
+    pub const UNKNOWN: u32 = 705;
+    pub const BPCHAR: u32 = 1042;
+    pub const VARCHAR: u32 = 1043;
+    pub const DATE: u32 = 1082;
+    pub const TIME: u32 = 1083;
+    pub const TIMESTAMP: u32 = 1114;
+    pub const TIMESTAMPTZ: u32 = 1184;
+    pub const INTERVAL: u32 = 1186;
+    pub const TIMETZ: u32 = 1266;
+    pub const NUMERIC: u32 = 1700;
+    pub const VOID: u32 = 2278;
+    pub const REGCLASS: u32 = 2205;
+    pub const UUID: u32 = 2950;
+    pub const JSONB: u32 = 3802;
+}
+
+/// One result column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnDesc {
+    pub name: String,
+    /// PostgreSQL type OID, see [`oid`].
+    pub type_oid: u32,
+    /// PostgreSQL type modifier: -1 none, varchar(n) and char(n) n + 4.
+    pub typmod: i32,
+    /// OID of the table the column comes from, 0 when it is an expression.
+    pub table_oid: u32,
+    /// Attribute number in that table from 1, else 0.
+    pub attnum: i16,
+}
+
+impl ColumnDesc {
+    /// A column of an expression.
+    pub fn new(name: impl Into<String>, type_oid: u32) -> ColumnDesc {
+        ColumnDesc { name: name.into(), type_oid, typmod: -1, table_oid: 0, attnum: 0 }
+    }
+}
+
+/// A prepared statement as its clients see it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StatementDesc {
+    /// Type OIDs of `$1`, `$2` ...
+    pub params: Vec<u32>,
+    /// Empty for a statement that returns no rows.
+    pub columns: Vec<ColumnDesc>,
+}

@@ -1,0 +1,102 @@
+//! A volume's schema as the dialect and the catalogue need it: read from `sqlite_schema` by the engine after each
+//! change, immutable, shared.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Which SQL a database speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// SQLite's statements with SQLite's results (imported files).
+    Sqlite,
+    /// PostgreSQL's statements with PostgreSQL's results, or an error.
+    Postgres,
+}
+
+/// All user-visible objects of one volume at one schema epoch.
+#[derive(Clone, Debug, Default)]
+pub struct Schema {
+    /// Raised by every DDL statement.
+    pub epoch: u32,
+    pub tables: Vec<Arc<Table>>,
+    /// Lower-cased name to position in `tables` (tables, views and virtual tables).
+    pub by_name: HashMap<String, usize>,
+}
+
+impl Schema {
+    /// A table, view or virtual table by name, ASCII case ignored as SQLite does.
+    pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
+        match self.by_name.get(name) {
+            Some(&i) => self.tables.get(i),
+            None => self.by_name.get(&name.to_ascii_lowercase()).and_then(|&i| self.tables.get(i)),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableKind {
+    Table,
+    View,
+    Virtual,
+}
+
+/// A table or view.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// PostgreSQL OID shown in the catalogue: 16384 + stable table id.
+    pub oid: u32,
+    pub name: String,
+    pub kind: TableKind,
+    pub without_rowid: bool,
+    /// The CREATE statement as stored in `sqlite_schema`.
+    pub sql: String,
+    pub columns: Vec<Column>,
+    pub indexes: Vec<Index>,
+    pub foreign_keys: Vec<ForeignKey>,
+    pub triggers: Vec<Trigger>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Column {
+    pub name: String,
+    /// Declared type as written in the stored CREATE statement, may be empty.
+    pub decl_type: String,
+    pub not_null: bool,
+    /// DEFAULT expression as SQL text.
+    pub default: Option<String>,
+    /// Position in the primary key from 1, or 0.
+    pub pk: u32,
+    /// This column is the rowid itself (INTEGER PRIMARY KEY).
+    pub rowid_alias: bool,
+    pub autoincrement: bool,
+    /// Generated column, virtual or stored.
+    pub generated: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Index {
+    pub oid: u32,
+    pub name: String,
+    pub unique: bool,
+    /// It implements the PRIMARY KEY.
+    pub primary: bool,
+    /// Key columns; `None` where the key is an expression.
+    pub columns: Vec<Option<String>>,
+    /// CREATE INDEX text, `None` for the automatic index of a constraint.
+    pub sql: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ForeignKey {
+    pub columns: Vec<String>,
+    pub parent: String,
+    pub parent_columns: Vec<Option<String>>,
+    pub on_delete: String,
+    pub on_update: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Trigger {
+    pub name: String,
+    pub sql: String,
+}

@@ -1,0 +1,27 @@
+//! What SQLite answers when a call fails.
+
+use rusqlite::ffi;
+use std::os::raw::c_int;
+
+/// An extended result code with SQLite's message (sqlite.org/rescode.html).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message} (SQLite code {code})")]
+pub struct SqliteError {
+    /// Extended result code.
+    pub code: c_int,
+    pub message: String,
+    /// Byte offset in the statement's text where known.
+    pub offset: Option<u32>,
+}
+
+impl SqliteError {
+    /// The primary result code, without the extension.
+    pub fn primary(&self) -> c_int {
+        self.code & 0xff
+    }
+
+    /// A constraint refused the change; the statement had no effect.
+    pub fn is_constraint(&self) -> bool {
+        self.primary() == ffi::SQLITE_CONSTRAINT
+    }
+}

@@ -1,0 +1,32 @@
+//! Checks that SQLite was built with what the store needs. The flags come from `.cargo/config.toml`, which does not
+//! reach a program that embeds the library; that program must set them itself, and is told so here.
+
+use rusqlite::ffi;
+use std::ffi::CStr;
+
+/// SQLite lacks a compile option.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "SQLite was built without {0}; put LIBSQLITE3_FLAGS = \"-DSQLITE_{0} -USQLITE_ENABLE_MEMORY_MANAGEMENT\" under [env] in the program's .cargo/config.toml and build again"
+)]
+pub struct FlagMissing(pub &'static str);
+
+/// Refuses a SQLite that cannot report row changes.
+pub fn check_flags() -> Result<(), FlagMissing> {
+    const NEEDED: [(&CStr, &str); 1] = [(c"ENABLE_PREUPDATE_HOOK", "ENABLE_PREUPDATE_HOOK")];
+    for (option, name) in NEEDED {
+        // SAFETY: the argument is a NUL-terminated string; the call only compares it with a static list.
+        if unsafe { ffi::sqlite3_compileoption_used(option.as_ptr()) } == 0 {
+            return Err(FlagMissing(name));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn built_with_what_is_needed() {
+        super::check_flags().unwrap();
+    }
+}

@@ -1,0 +1,19 @@
+//! The only place that talks to SQLite's C interface, and the only crate with `unsafe`.
+//!
+//! [`Conn`] owns a connection together with all its prepared statements, which are named by [`StmtId`] and never
+//! leave it. Stepping takes `&mut Conn`, reading a column `&Conn`: so the borrow checker sees what SQLite asks for,
+//! that a value read from a row is not used after the next step, and that one thread at a time uses a connection.
+//!
+//! Failure: every call returns [`SqliteError`] with SQLite's extended result code and message. Nothing here panics
+//! on bad input; a statement id that is not this connection's is a programming error and does.
+
+#![allow(unsafe_code)]
+
+mod conn;
+mod error;
+mod flags;
+
+pub use conn::{Conn, CurrentRow, OpenFlags, StmtId, StmtInfo};
+pub use error::SqliteError;
+pub use flags::{FlagMissing, check_flags};
+pub use rusqlite::ffi;

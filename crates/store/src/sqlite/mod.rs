@@ -11,9 +11,15 @@
 
 mod conn;
 mod error;
+mod file_lock;
 mod flags;
+mod scratch_file;
+mod serialize;
+mod vfs;
 
 pub use conn::{Conn, CurrentRow, OpenFlags, StmtId, StmtInfo};
 pub use error::SqliteError;
+pub use file_lock::FileLock;
 pub use flags::{FlagMissing, check_flags};
 pub use rusqlite::ffi;
+pub use vfs::{Vfs, take_cause};

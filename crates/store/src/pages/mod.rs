@@ -1,0 +1,26 @@
+//! Page versions: many readers, each on its snapshot, one writer, and a file that lags behind.
+//!
+//! MAIN publishes the pages of each boxcar as snapshot N. A reader takes the newest *durable* snapshot when its
+//! transaction begins (RULE 27) and sees exactly that until it ends. A page's versions form a [`chain`]: in memory,
+//! spilled to [`scratch`], or in the database file, which holds at most one version of each page.
+//!
+//! | happens | then |
+//! |---|---|
+//! | publish N | new versions go to the end of their chains; versions no snapshot can ask for are dropped |
+//! | set_durable N | new readers start at N |
+//! | more pages in memory than allowed | clean ones are dropped, others go to scratch, a few at each publish |
+//! | checkpoint of C | for every page to be overwritten the file's version is saved first if an older snapshot needs it |
+//! | scratch beyond its limit | the oldest snapshot is expired: its next read fails (SQLSTATE 72000) |
+//!
+//! Failure: a page of the file that does not carry its checksum, or cannot be read, is [`ReadError`] and is logged with
+//! file and offset; nothing is repaired silently.
+
+mod chain;
+pub mod checksum;
+mod page;
+pub mod scratch;
+mod snapshots;
+mod store;
+
+pub use page::{PAGE_BYTES, Page, RESERVED_BYTES, offset_of};
+pub use store::{CheckpointSet, Limits, PageStats, PageStore, ReadError, Staged};

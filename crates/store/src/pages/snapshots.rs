@@ -1,0 +1,139 @@
+//! Which snapshots exist, how large the database is in each, and who reads which.
+
+use std::collections::BTreeMap;
+
+/// Bookkeeping of snapshots. A snapshot's number is the number of the boxcar that published it.
+#[derive(Default)]
+pub struct Snapshots {
+    /// Last published.
+    pub newest: u64,
+    /// Last one whose boxcar is on disk: the one readers start on.
+    pub durable: u64,
+    /// Database size in pages of each snapshot that someone reads or may still start to read.
+    sizes: BTreeMap<u64, u32>,
+    /// Readers per snapshot.
+    active: BTreeMap<u64, u32>,
+    /// Snapshots below this one have been given up (RULE 12).
+    pub expired_below: u64,
+}
+
+/// What pruning needs to know, copied once per publish.
+pub struct Needed {
+    /// Snapshots in use, ascending, without the expired ones.
+    active: Vec<u64>,
+    durable: u64,
+}
+
+impl Needed {
+    /// Whether a version visible to snapshots `from..until` may still be asked for.
+    pub fn covers(&self, from: u64, until: u64) -> bool {
+        if until > self.durable {
+            return true;
+        }
+        let i = self.active.partition_point(|a| *a < from);
+        self.active.get(i).is_some_and(|a| *a < until)
+    }
+
+    /// Whether anyone reads a snapshot older than `version` but at least `from`.
+    pub fn read_between(&self, from: u64, version: u64) -> bool {
+        let i = self.active.partition_point(|a| *a < from);
+        self.active.get(i).is_some_and(|a| *a < version)
+    }
+}
+
+impl Snapshots {
+    /// The state after opening a file that stands at `number` with `pages` pages.
+    pub fn reset(&mut self, number: u64, pages: u32) {
+        *self = Snapshots { newest: number, durable: number, ..Snapshots::default() };
+        self.sizes.insert(number, pages);
+    }
+
+    pub fn publish(&mut self, number: u64, pages: u32) {
+        debug_assert!(number > self.newest);
+        self.newest = number;
+        self.sizes.insert(number, pages);
+    }
+
+    pub fn set_durable(&mut self, number: u64) {
+        let number = number.min(self.newest);
+        if number > self.durable {
+            self.durable = number;
+            let active = &self.active;
+            self.sizes.retain(|n, _| *n >= number || active.contains_key(n));
+        }
+    }
+
+    /// Begins to read the newest durable snapshot: its number and size.
+    pub fn acquire(&mut self) -> (u64, u32) {
+        *self.active.entry(self.durable).or_insert(0) += 1;
+        (self.durable, self.pages_of(self.durable))
+    }
+
+    pub fn release(&mut self, number: u64) {
+        if let Some(count) = self.active.get_mut(&number) {
+            *count -= 1;
+            if *count == 0 {
+                self.active.remove(&number);
+                if number < self.durable {
+                    self.sizes.remove(&number);
+                }
+            }
+        }
+    }
+
+    /// Size of a snapshot that is active, durable or newer.
+    pub fn pages_of(&self, number: u64) -> u32 {
+        self.sizes.range(..=number).next_back().map_or(0, |(_, pages)| *pages)
+    }
+
+    pub fn needed(&self) -> Needed {
+        let active = self.active.keys().copied().filter(|n| *n >= self.expired_below).collect();
+        Needed { active, durable: self.durable }
+    }
+
+    /// The oldest snapshot somebody reads.
+    pub fn oldest_active(&self) -> Option<u64> {
+        self.active.keys().copied().find(|n| *n >= self.expired_below)
+    }
+
+    /// Gives up the oldest snapshot in use, if it is older than the durable one. Returns its number.
+    pub fn expire_oldest(&mut self) -> Option<u64> {
+        let oldest = self.oldest_active().filter(|n| *n < self.durable)?;
+        self.expired_below = oldest + 1;
+        Some(oldest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_start_on_durable_and_keep_their_size() {
+        let mut s = Snapshots::default();
+        s.reset(10, 5);
+        s.publish(11, 6);
+        assert_eq!(s.acquire(), (10, 5), "published is not durable");
+        s.set_durable(11);
+        assert_eq!(s.acquire(), (11, 6));
+        s.publish(12, 9);
+        s.set_durable(12);
+        assert_eq!(s.pages_of(10), 5);
+        let n = s.needed();
+        assert!(n.covers(3, 11) && n.covers(11, 12) && n.covers(12, 13));
+        s.release(10);
+        assert!(!s.needed().covers(3, 11));
+    }
+
+    #[test]
+    fn the_durable_snapshot_does_not_expire() {
+        let mut s = Snapshots::default();
+        s.reset(1, 1);
+        s.acquire();
+        assert_eq!(s.expire_oldest(), None);
+        s.publish(2, 1);
+        s.set_durable(2);
+        assert_eq!(s.expire_oldest(), Some(1));
+        assert!(!s.needed().covers(1, 2));
+    }
+}

@@ -1,0 +1,508 @@
+//! The page store of one volume: chains in shards, the database file underneath, the memory limit.
+
+use super::chain::{Chain, Loc, Version, release};
+use super::checksum;
+use super::page::{PAGE_BYTES, Page, offset_of};
+use super::scratch::Scratch;
+use super::snapshots::{Needed, Snapshots};
+use holdfast_seams::DiskFile;
+use holdfast_types::VolumeId;
+use parking_lot::Mutex;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+
+const SHARDS: usize = 64;
+
+/// What a store may occupy.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Pages held in memory, versions included.
+    pub memory_bytes_max: u64,
+    /// Versions spilled to scratch; beyond it the oldest snapshot is given up.
+    pub scratch_bytes_max: u64,
+}
+
+/// Why a page cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("snapshot {0} is too old: its page versions were given up because scratch space ran out")]
+    SnapshotTooOld(u64),
+    #[error(
+        "page {page} at offset {offset} of {path} does not carry its checksum: it rotted or another program changed it"
+    )]
+    Checksum { page: u32, offset: u64, path: String },
+    #[error("cannot read page {page} at offset {offset} of {path}: {source}")]
+    Io { page: u32, offset: u64, path: String, source: std::io::Error },
+}
+
+/// Counters of one store.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PageStats {
+    pub memory_pages: u64,
+    pub scratch_bytes: u64,
+    pub published_pages: u64,
+    pub newest: u64,
+    pub durable: u64,
+    /// Oldest snapshot in use.
+    pub oldest: Option<u64>,
+}
+
+#[derive(Default)]
+struct PageHasher(u64);
+
+impl Hasher for PageHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.write_u32(u32::from(*b)));
+    }
+    fn write_u32(&mut self, n: u32) {
+        self.0 = (self.0 ^ u64::from(n)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+type Chains = HashMap<u32, Chain, BuildHasherDefault<PageHasher>>;
+
+#[derive(Default)]
+struct Shard {
+    chains: Chains,
+    /// Pages with versions in memory, in the order the clock hand passes them.
+    clock: VecDeque<u32>,
+}
+
+/// Pages MAIN has written since its last publish.
+#[derive(Default)]
+pub struct Staged {
+    pages: HashMap<u32, Loc, BuildHasherDefault<PageHasher>>,
+    in_memory: usize,
+}
+
+/// Staged pages beyond this go to scratch (RULE 18): one large transaction must not fill the memory.
+const STAGED_PAGES_MAX: usize = 8192;
+
+/// What one checkpoint writes: the newest durable version of every page the file does not have yet.
+pub struct CheckpointSet {
+    /// The snapshot that the file will hold.
+    pub snapshot: u64,
+    /// Its size in pages.
+    pub pages: u32,
+    /// Page and the snapshot number of the version to write, by page.
+    pub dirty: Vec<(u32, u64)>,
+}
+
+/// All page versions of one volume.
+pub struct PageStore {
+    volume: VolumeId,
+    path: String,
+    file: Arc<dyn DiskFile>,
+    shards: Vec<Mutex<Shard>>,
+    snapshots: Mutex<Snapshots>,
+    newest: AtomicU64,
+    durable: AtomicU64,
+    expired_below: AtomicU64,
+    /// Number the next publish gets.
+    next: AtomicU64,
+    scratch: Scratch,
+    limits: Limits,
+    memory_pages: AtomicI64,
+    published_pages: AtomicU64,
+    hand: AtomicUsize,
+}
+
+impl PageStore {
+    /// A store over an opened database file whose content is `pages` pages at boxcar `number`.
+    pub fn new(
+        volume: VolumeId,
+        path: String,
+        file: Arc<dyn DiskFile>,
+        scratch: Scratch,
+        limits: Limits,
+        number: u64,
+        pages: u32,
+    ) -> PageStore {
+        let store = PageStore {
+            volume,
+            path,
+            file,
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            snapshots: Mutex::default(),
+            newest: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
+            expired_below: AtomicU64::new(0),
+            next: AtomicU64::new(0),
+            scratch,
+            limits,
+            memory_pages: AtomicI64::new(0),
+            published_pages: AtomicU64::new(0),
+            hand: AtomicUsize::new(0),
+        };
+        store.set_position(number, pages);
+        store
+    }
+
+    /// Declares that the file stands at boxcar `number`. Only before anything was published.
+    pub fn set_position(&self, number: u64, pages: u32) {
+        self.snapshots.lock().reset(number, pages);
+        self.newest.store(number, Ordering::Release);
+        self.durable.store(number, Ordering::Release);
+        self.next.store(number + 1, Ordering::Release);
+    }
+
+    pub fn volume(&self) -> VolumeId {
+        self.volume
+    }
+
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(crate) fn file(&self) -> &Arc<dyn DiskFile> {
+        &self.file
+    }
+
+    pub fn newest(&self) -> u64 {
+        self.newest.load(Ordering::Acquire)
+    }
+
+    pub fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// The number the next publish will get. Redo sets it, as it publishes many boxcars at once.
+    pub fn set_next(&self, number: u64) {
+        self.next.store(number, Ordering::Release);
+    }
+
+    /// The boxcar `number` and all before it are on disk: readers may start there.
+    pub fn set_durable(&self, number: u64) {
+        let mut s = self.snapshots.lock();
+        s.set_durable(number);
+        self.durable.store(s.durable, Ordering::Release);
+    }
+
+    /// Begins a snapshot: its number and size in pages. Each must be released.
+    pub fn acquire(&self) -> (u64, u32) {
+        self.snapshots.lock().acquire()
+    }
+
+    pub fn release(&self, snapshot: u64) {
+        self.snapshots.lock().release(snapshot);
+    }
+
+    /// Size in pages of the newest snapshot.
+    pub fn newest_pages(&self) -> u32 {
+        let s = self.snapshots.lock();
+        s.pages_of(s.newest)
+    }
+
+    /// Size in pages of the durable snapshot.
+    pub fn durable_pages(&self) -> u32 {
+        let s = self.snapshots.lock();
+        s.pages_of(s.durable)
+    }
+
+    pub fn is_expired(&self, snapshot: u64) -> bool {
+        snapshot < self.expired_below.load(Ordering::Acquire)
+    }
+
+    fn shard(&self, page: u32) -> &Mutex<Shard> {
+        &self.shards[page as usize % SHARDS]
+    }
+
+    /// Copies bytes `at..at + out.len()` of a page, as snapshot `snapshot` sees it, to `out`.
+    pub fn read(&self, page: u32, snapshot: u64, at: usize, out: &mut [u8]) -> Result<(), ReadError> {
+        if snapshot < self.expired_below.load(Ordering::Acquire) {
+            return Err(ReadError::SnapshotTooOld(snapshot));
+        }
+        if self.read_version(page, snapshot, at, out)? {
+            return Ok(());
+        }
+        let mut whole = [0; PAGE_BYTES];
+        let from_file = self.read_file(page, &mut whole);
+        // A checkpoint that overwrites the page puts the file's version into the chain before it writes. So if the
+        // chain still has nothing for this snapshot, what was read is what the file held before any such write.
+        if !self.read_version(page, snapshot, at, out)? {
+            from_file?;
+            out.copy_from_slice(&whole[at..at + out.len()]);
+        }
+        Ok(())
+    }
+
+    /// Reads from the chain; false when the version is the file's.
+    fn read_version(&self, page: u32, snapshot: u64, at: usize, out: &mut [u8]) -> Result<bool, ReadError> {
+        let found = {
+            let mut shard = self.shard(page).lock();
+            let Some(chain) = shard.chains.get_mut(&page) else { return Ok(false) };
+            chain.hot = true;
+            match chain.visible(snapshot).map(|v| &v.loc) {
+                Some(Loc::Memory(p)) => p.clone(),
+                Some(Loc::Scratch(slot)) => {
+                    // Under the lock: the slot could be given to another page otherwise.
+                    let mut whole = [0; PAGE_BYTES];
+                    self.scratch.get(*slot, &mut whole).map_err(|e| self.io_error(page, e))?;
+                    out.copy_from_slice(&whole[at..at + out.len()]);
+                    return Ok(true);
+                }
+                Some(Loc::File) | None => return Ok(false),
+            }
+        };
+        out.copy_from_slice(&found.0[at..at + out.len()]);
+        Ok(true)
+    }
+
+    /// Reads a page from the database file and checks it.
+    pub(crate) fn read_file(&self, page: u32, whole: &mut [u8; PAGE_BYTES]) -> Result<(), ReadError> {
+        let offset = offset_of(page);
+        let n = self.file.read_at(whole, offset).map_err(|e| self.io_error(page, e))?;
+        if n < PAGE_BYTES {
+            return Err(self.io_error(page, std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        // SQLite never writes a page that it allocated and freed in one transaction: such a page is a hole.
+        if checksum::holds(whole, page, self.volume.0) || whole.iter().all(|b| *b == 0) {
+            Ok(())
+        } else {
+            Err(ReadError::Checksum { page, offset, path: self.path.clone() })
+        }
+    }
+
+    fn io_error(&self, page: u32, source: std::io::Error) -> ReadError {
+        ReadError::Io { page, offset: offset_of(page), path: self.path.clone(), source }
+    }
+
+    /// Takes a page MAIN writes.
+    pub fn stage(&self, staged: &mut Staged, page: u32, bytes: &[u8]) -> std::io::Result<()> {
+        let loc = match staged.pages.get(&page) {
+            Some(Loc::Scratch(slot)) => {
+                self.scratch.free(*slot);
+                staged.pages.remove(&page);
+                Loc::Scratch(self.scratch.put(bytes)?)
+            }
+            Some(_) => Loc::Memory(Page::copy_of(bytes)),
+            None if staged.in_memory >= STAGED_PAGES_MAX => Loc::Scratch(self.scratch.put(bytes)?),
+            None => {
+                staged.in_memory += 1;
+                Loc::Memory(Page::copy_of(bytes))
+            }
+        };
+        staged.pages.insert(page, loc);
+        Ok(())
+    }
+
+    /// Reads a staged page; false when it was not staged.
+    pub fn read_staged(&self, staged: &Staged, page: u32, at: usize, out: &mut [u8]) -> Result<bool, ReadError> {
+        match staged.pages.get(&page) {
+            Some(Loc::Memory(p)) => out.copy_from_slice(&p.0[at..at + out.len()]),
+            Some(Loc::Scratch(slot)) => {
+                let mut whole = [0; PAGE_BYTES];
+                self.scratch.get(*slot, &mut whole).map_err(|e| self.io_error(page, e))?;
+                out.copy_from_slice(&whole[at..at + out.len()]);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Forgets staged pages beyond `pages`: the transaction that grew the database is rolled back.
+    pub fn truncate_staged(&self, staged: &mut Staged, pages: u32) {
+        let mut freed = 0;
+        staged.pages.retain(|page, loc| {
+            let keep = *page <= pages;
+            if !keep {
+                freed += release(loc, &self.scratch);
+            }
+            keep
+        });
+        staged.in_memory -= freed;
+    }
+
+    /// Makes the staged pages the next snapshot and returns its number.
+    pub fn publish(&self, staged: &mut Staged, pages: u32) -> u64 {
+        let number = self.next.load(Ordering::Acquire);
+        let needed = self.snapshots.lock().needed();
+        let count = staged.pages.len();
+        let mut grown = 0i64;
+        for (page, loc) in staged.pages.drain() {
+            let mut shard = self.shard(page).lock();
+            let shard = &mut *shard;
+            let chain = shard.chains.entry(page).or_default();
+            grown += i64::from(matches!(loc, Loc::Memory(_)));
+            chain.versions.push(Version { snapshot: number, loc, in_file: false });
+            grown -= chain.prune(&needed, &self.scratch) as i64;
+            if !chain.queued {
+                chain.queued = true;
+                shard.clock.push_back(page);
+            }
+        }
+        staged.in_memory = 0;
+        self.memory_pages.fetch_add(grown, Ordering::Relaxed);
+        self.published_pages.fetch_add(count as u64, Ordering::Relaxed);
+        self.snapshots.lock().publish(number, pages);
+        self.newest.store(number, Ordering::Release);
+        self.next.store(number + 1, Ordering::Release);
+        self.tend(count * 2 + 16);
+        number
+    }
+
+    /// Lets the clock hand pass `steps` pages: drops versions nobody needs and, beyond the memory limit, moves pages
+    /// out. Bounded, so that publishing stays even.
+    pub fn tend(&self, steps: usize) {
+        let needed = self.snapshots.lock().needed();
+        let mut left = steps;
+        for _ in 0..SHARDS {
+            if left == 0 {
+                break;
+            }
+            let at = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            left = left.saturating_sub(self.tend_shard(&self.shards[at], left.div_ceil(8), &needed).max(1));
+        }
+        self.expire_if_scratch_full();
+    }
+
+    fn tend_shard(&self, shard: &Mutex<Shard>, steps: usize, needed: &Needed) -> usize {
+        let mut shard = shard.lock();
+        let shard = &mut *shard;
+        let passes = steps.min(shard.clock.len());
+        for _ in 0..passes {
+            let Some(page) = shard.clock.pop_front() else { break };
+            let Entry::Occupied(mut entry) = shard.chains.entry(page) else { continue };
+            let chain = entry.get_mut();
+            let mut freed = chain.prune(needed, &self.scratch);
+            let over = self.memory_pages.load(Ordering::Relaxed) - freed as i64 > self.memory_pages_max();
+            if over && !chain.hot {
+                freed += chain.evict(&self.scratch);
+            }
+            chain.hot = false;
+            self.memory_pages.fetch_sub(freed as i64, Ordering::Relaxed);
+            if chain.is_redundant() {
+                entry.remove();
+            } else if chain.in_memory() > 0 || chain.versions.len() > 1 {
+                shard.clock.push_back(page);
+            } else {
+                chain.queued = false;
+            }
+        }
+        passes
+    }
+
+    fn memory_pages_max(&self) -> i64 {
+        (self.limits.memory_bytes_max / PAGE_BYTES as u64) as i64
+    }
+
+    fn expire_if_scratch_full(&self) {
+        if self.scratch.used_bytes() > self.limits.scratch_bytes_max {
+            let mut s = self.snapshots.lock();
+            if let Some(number) = s.expire_oldest() {
+                self.expired_below.store(s.expired_below, Ordering::Release);
+                tracing::warn!(
+                    volume = self.volume.0,
+                    snapshot = number,
+                    "scratch is full: gave up the oldest snapshot"
+                );
+            }
+        }
+    }
+
+    /// Pins the newest durable snapshot and lists the pages whose version the file lacks. `None` when it lacks
+    /// nothing. Must be followed by [`PageStore::end_checkpoint`].
+    pub fn begin_checkpoint(&self) -> CheckpointSet {
+        let (snapshot, pages) = self.acquire();
+        let mut dirty = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            for (page, chain) in &shard.chains {
+                if let Some(v) = chain.visible(snapshot).filter(|v| !v.in_file && *page <= pages && v.snapshot > 0) {
+                    dirty.push((*page, v.snapshot));
+                }
+            }
+        }
+        dirty.sort_unstable();
+        CheckpointSet { snapshot, pages, dirty }
+    }
+
+    pub fn end_checkpoint(&self, set: &CheckpointSet) {
+        self.release(set.snapshot);
+    }
+
+    /// The bytes a checkpoint writes for `page`. It must be in the set of a checkpoint under way.
+    pub fn checkpoint_page(&self, set: &CheckpointSet, page: u32, out: &mut [u8; PAGE_BYTES]) -> Result<(), ReadError> {
+        if self.read_version(page, set.snapshot, 0, out)? {
+            return Ok(());
+        }
+        let lost = std::io::Error::other("its version is not in memory: this cannot be");
+        Err(self.io_error(page, lost))
+    }
+
+    /// Saves the version that the file holds now, if an older snapshot will ask for it. Called before the file's page
+    /// is overwritten with version `version` (RULE 12).
+    pub fn protect(&self, page: u32, version: u64, file_pages: u32) -> Result<(), ReadError> {
+        let needed = self.snapshots.lock().needed();
+        let mut shard = self.shard(page).lock();
+        let shard = &mut *shard;
+        let Some(chain) = shard.chains.get_mut(&page) else { return Ok(()) };
+        let mut grown = 0;
+        let first = chain.versions.first().map_or(version, |v| v.snapshot);
+        if first > 0 && page <= file_pages && needed.read_between(0, first) {
+            let base = self.file_page(page)?;
+            chain.versions.insert(0, Version { snapshot: 0, loc: Loc::Memory(base), in_file: false });
+            grown += 1;
+        }
+        for i in (0..chain.versions.len()).rev() {
+            if matches!(chain.versions[i].loc, Loc::File) {
+                let until = chain.versions.get(i + 1).map_or(u64::MAX, |v| v.snapshot);
+                if needed.covers(chain.versions[i].snapshot, until) {
+                    chain.versions[i].loc = Loc::Memory(self.file_page(page)?);
+                    grown += 1;
+                } else {
+                    chain.versions.remove(i);
+                    continue;
+                }
+            }
+            chain.versions[i].in_file = false;
+        }
+        if grown > 0 && !chain.queued {
+            chain.queued = true;
+            shard.clock.push_back(page);
+        }
+        self.memory_pages.fetch_add(grown, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn file_page(&self, page: u32) -> Result<Arc<Page>, ReadError> {
+        let mut whole = [0; PAGE_BYTES];
+        self.read_file(page, &mut whole)?;
+        Ok(Page::copy_of(&whole))
+    }
+
+    /// The file now holds version `version` of `page`.
+    pub fn landed(&self, page: u32, version: u64) {
+        let mut shard = self.shard(page).lock();
+        let Some(chain) = shard.chains.get_mut(&page) else { return };
+        if let Some(v) = chain.versions.iter_mut().find(|v| v.snapshot == version) {
+            v.in_file = true;
+            if let Loc::Scratch(slot) = v.loc {
+                self.scratch.free(slot);
+                v.loc = Loc::File;
+            }
+        }
+        // A queued page is removed when the clock hand passes: the queue must not name a page twice.
+        if chain.is_redundant() && !chain.queued {
+            shard.chains.remove(&page);
+        }
+    }
+
+    pub fn stats(&self) -> PageStats {
+        let s = self.snapshots.lock();
+        PageStats {
+            memory_pages: self.memory_pages.load(Ordering::Relaxed).max(0) as u64,
+            scratch_bytes: self.scratch.used_bytes(),
+            published_pages: self.published_pages.load(Ordering::Relaxed),
+            newest: s.newest,
+            durable: s.durable,
+            oldest: s.oldest_active(),
+        }
+    }
+}

@@ -1,1 +1,17 @@
+//! The seams between Holdfast and the machine: disk and clock as traits, their real implementations, and a
+//! simulated disk that fails, tears and loses power for tests.
+//!
+//! Everything that must survive a power cut goes through [`Disk`], so that the same code runs on a file system and
+//! on [`testing::FaultDisk`]. Errors are plain [`std::io::Error`]s here: the layer above knows which file it was
+//! about and what the operator can do, and says so.
 
+pub mod aligned;
+pub mod clock;
+pub mod disk;
+mod real;
+pub mod testing;
+
+pub use aligned::{AlignedBuf, BLOCK_BYTES, round_up_to_block};
+pub use clock::{Clock, RealClock};
+pub use disk::{Create, Disk, DiskFile, DiskLock, DiskStats, Metadata, OpenHow, SyncMethod, WriteThrough};
+pub use real::RealDisk;

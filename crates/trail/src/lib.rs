@@ -1,1 +1,38 @@
+//! The audit trail: every change goes through it, in group commits called boxcars, before anyone is told.
+//!
+//! [`Trail::append`] queues records; one writer thread puts everything queued into a boxcar, writes it with one write
+//! and one sync, and calls back in order. Segments are prepared and recycled in the background. [`Trail::open`]
+//! recovers by a decision table (module [`recovery`]): what was acknowledged is there or the trail refuses to open; a
+//! torn tail that nobody was told about is saved aside and cut off.
+//!
+//! How it fails: a failed write or sync ends the process (it is never retried); a full disk is met by
+//! [`Trail::reserve`] before anything changed; damage names the file, the offset and what to do.
 
+pub mod boxcar;
+mod bytes;
+mod control;
+mod cursor;
+mod cut;
+mod error;
+mod layout;
+mod open;
+mod options;
+mod preparer;
+mod reader;
+pub mod recovery;
+mod room;
+mod segment;
+mod shared;
+mod survey;
+mod trail;
+mod writer;
+
+pub use boxcar::Kind;
+pub use cut::Cut;
+pub use error::{ReserveError, TrailError};
+pub use holdfast_seams::SyncMethod;
+pub use layout::TrailId;
+pub use options::{Failure, FailureHook, TrailOptions};
+pub use reader::{Boxcar, Reader};
+pub use shared::{OnDurable, Span, TrailStats};
+pub use trail::{Recovered, Reservation, Trail};

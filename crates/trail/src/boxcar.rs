@@ -1,0 +1,338 @@
+//! The boxcar: one group commit, one write, one sync.
+//!
+//! It starts on a fresh block and is padded with zeros to whole blocks, so that an acknowledged block is never
+//! written again; padding counts in the LSN but is not shipped. Little-endian.
+//!
+//! ```text
+//! offset length
+//!      0      8  proven: everything below this LSN was durable on this node when the boxcar was written
+//!      8      4  incarnation: which open of the trail on this node wrote it
+//!     12      4  proof check: CRC-32C of bytes 0..12 and the checksum at 92
+//!     16     16  zero
+//! ---- from here on the same bytes on every node that has the boxcar ----
+//!     32      8  magic "HFBOXCAR"
+//!     40      2  format version, 1
+//!     42      1  kind: 1 data, 2 proof (empty), 3 segment end (empty, the next boxcar is in the next segment)
+//!     43      1  zero
+//!     44      4  epoch
+//!     48     16  trail id
+//!     64      4  segment number
+//!     68      8  LSN of this boxcar
+//!     76      8  written, milliseconds since 1970-01-01 UTC
+//!     84      4  body length
+//!     88      4  previous checksum: that of the boxcar before, 0 in the trail's first
+//!     92      4  checksum: CRC-32C of bytes 32..92 and the body
+//!     96      n  body: whole records
+//! ```
+//! The proof is local because durability is: were it among the shipped bytes, a standby would hold its master's
+//! proof for blocks that its own disk never confirmed. The incarnation is local for the same reason. The proof's
+//! check covers the boxcar's checksum, so that a proof left by an older boxcar in a torn sector proves nothing.
+
+use std::fmt;
+
+use holdfast_seams::{AlignedBuf, round_up_to_block};
+use holdfast_types::{Epoch, Lsn};
+
+use crate::bytes::{array, put, u16_at, u32_at, u64_at};
+use crate::layout::{BLOCK, TrailId};
+
+pub const HEAD_BYTES: usize = 96;
+pub const FORMAT_VERSION: u16 = 1;
+const MAGIC: [u8; 8] = *b"HFBOXCAR";
+const SHIPPED: usize = 32;
+const CHECKSUM: usize = 92;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Carries records.
+    Data,
+    /// Empty; written when the trail falls idle or closes, so that the boxcar before it is proven durable.
+    Proof,
+    /// Empty; the rest of the segment is unused.
+    SegmentEnd,
+}
+
+impl Kind {
+    fn code(self) -> u8 {
+        match self {
+            Kind::Data => 1,
+            Kind::Proof => 2,
+            Kind::SegmentEnd => 3,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Kind> {
+        [Kind::Data, Kind::Proof, Kind::SegmentEnd].into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+/// Everything in front of the body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head {
+    pub proven: Lsn,
+    pub incarnation: u32,
+    pub kind: Kind,
+    pub epoch: Epoch,
+    pub trail_id: TrailId,
+    pub segment: u32,
+    pub lsn: Lsn,
+    pub written_unix_ms: u64,
+    pub body_bytes: u32,
+    pub previous_checksum: u32,
+    pub checksum: u32,
+}
+
+impl Head {
+    /// Length on disk, padding included.
+    pub fn disk_bytes(&self) -> u64 {
+        disk_bytes(u64::from(self.body_bytes))
+    }
+
+    /// Where the next boxcar of the same segment starts.
+    pub fn end(&self) -> Lsn {
+        Lsn(self.lsn.0 + self.disk_bytes())
+    }
+}
+
+/// What a body of that length takes on disk.
+pub fn disk_bytes(body_bytes: u64) -> u64 {
+    round_up_to_block(HEAD_BYTES as u64 + body_bytes)
+}
+
+/// Why the bytes at a position are not the boxcar that belongs there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flaw {
+    /// The block is all zeros: nothing was ever written here.
+    Zero,
+    /// No boxcar starts here: something else, or what a recycled segment held before.
+    NoBoxcar,
+    /// The boxcar belongs here, but its format is newer than this program.
+    Newer(u16),
+    /// The boxcar belongs here, but its length cannot be.
+    Length(u32),
+    /// The boxcar belongs here, but is not whole: torn, or rotten.
+    Checksum,
+    /// The boxcar is whole, but its proof is not.
+    Proof,
+    /// The boxcar is whole, but does not follow the one before it.
+    Chain,
+    /// Left over from an open of the trail that was cut back before this position.
+    Incarnation(u32),
+    /// The file ends here.
+    EndOfFile,
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Flaw::Zero => write!(f, "the block is zero where a boxcar must be"),
+            Flaw::NoBoxcar => write!(f, "no boxcar starts here"),
+            Flaw::Newer(version) => write!(f, "the boxcar has format {version}, newer than this program"),
+            Flaw::Length(bytes) => write!(f, "the boxcar claims an impossible length of {bytes} bytes"),
+            Flaw::Checksum => write!(f, "the boxcar's checksum does not fit its bytes"),
+            Flaw::Proof => write!(f, "the boxcar's durability proof is damaged"),
+            Flaw::Chain => write!(f, "the boxcar does not follow the one before it"),
+            Flaw::Incarnation(number) => write!(f, "the boxcar was left over by incarnation {number}"),
+            Flaw::EndOfFile => write!(f, "the file is too short"),
+        }
+    }
+}
+
+/// Where a boxcar is looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub trail_id: TrailId,
+    pub segment: u32,
+    pub lsn: Lsn,
+    /// Bytes from here to the segment's end.
+    pub room_bytes: u64,
+}
+
+/// Reads a head without judging the body's checksum: whether a boxcar claims this place, and how long it is.
+pub fn read_head(block: &[u8], place: &Place) -> Result<Head, Flaw> {
+    let shipped_matches = array(block, SHIPPED) == MAGIC
+        && array(block, 48) == place.trail_id.0
+        && u32_at(block, 64) == place.segment
+        && u64_at(block, 68) == place.lsn.0;
+    if !shipped_matches {
+        let zero = block.iter().all(|byte| *byte == 0);
+        return Err(if zero { Flaw::Zero } else { Flaw::NoBoxcar });
+    }
+    let version = u16_at(block, 40);
+    if version > FORMAT_VERSION {
+        return Err(Flaw::Newer(version));
+    }
+    let body_bytes = u32_at(block, 84);
+    if disk_bytes(u64::from(body_bytes)) > place.room_bytes {
+        return Err(Flaw::Length(body_bytes));
+    }
+    Ok(Head {
+        proven: Lsn(u64_at(block, 0)),
+        incarnation: u32_at(block, 8),
+        kind: Kind::from_code(block[42]).ok_or(Flaw::Checksum)?,
+        epoch: Epoch(u32_at(block, 44)),
+        trail_id: place.trail_id,
+        segment: place.segment,
+        lsn: place.lsn,
+        written_unix_ms: u64_at(block, 76),
+        body_bytes,
+        previous_checksum: u32_at(block, 88),
+        checksum: u32_at(block, CHECKSUM),
+    })
+}
+
+/// A cheap first look at a block: could a boxcar start here?
+pub fn may_start(block: &[u8]) -> bool {
+    block[SHIPPED..SHIPPED + MAGIC.len()] == MAGIC
+}
+
+/// Checks a whole boxcar, `bytes` being head and body: the checksum, then the proof.
+pub fn check_whole(bytes: &[u8]) -> Result<(), Flaw> {
+    if checksum(bytes) != u32_at(bytes, CHECKSUM) || bytes[43] != 0 {
+        return Err(Flaw::Checksum);
+    }
+    if proof_check(bytes) != u32_at(bytes, 12) {
+        return Err(Flaw::Proof);
+    }
+    Ok(())
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let head = crc32c::crc32c(&bytes[SHIPPED..CHECKSUM]);
+    crc32c::crc32c_append(head, &bytes[HEAD_BYTES..])
+}
+
+fn proof_check(bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[CHECKSUM..HEAD_BYTES])
+}
+
+/// A boxcar being built in an aligned buffer, ready for one write. The buffer is used again and again.
+#[derive(Default)]
+pub struct Builder {
+    buf: AlignedBuf,
+    used: usize,
+}
+
+impl Builder {
+    pub fn begin(&mut self) {
+        self.used = HEAD_BYTES;
+        self.buf.grow_to(HEAD_BYTES);
+    }
+
+    pub fn push(&mut self, records: &[u8]) {
+        let end = self.used + records.len();
+        self.buf.grow_to(end);
+        self.buf.as_mut_slice()[self.used..end].copy_from_slice(records);
+        self.used = end;
+    }
+
+    pub fn body_bytes(&self) -> usize {
+        self.used - HEAD_BYTES
+    }
+
+    /// Fills in the head (whose length and checksum are computed here) and the padding; returns the blocks to write
+    /// and the checksum.
+    pub fn finish(&mut self, head: &Head) -> (&[u8], u32) {
+        let body_bytes = self.body_bytes() as u32;
+        let whole = round_up_to_block(self.used as u64) as usize;
+        let block = &mut self.buf.as_mut_slice()[..whole];
+        block[self.used..].fill(0);
+        block[..HEAD_BYTES].fill(0);
+        put(block, 0, &head.proven.0.to_le_bytes());
+        put(block, 8, &head.incarnation.to_le_bytes());
+        put(block, SHIPPED, &MAGIC);
+        put(block, 40, &FORMAT_VERSION.to_le_bytes());
+        put(block, 42, &[head.kind.code()]);
+        put(block, 44, &head.epoch.0.to_le_bytes());
+        put(block, 48, &head.trail_id.0);
+        put(block, 64, &head.segment.to_le_bytes());
+        put(block, 68, &head.lsn.0.to_le_bytes());
+        put(block, 76, &head.written_unix_ms.to_le_bytes());
+        put(block, 84, &body_bytes.to_le_bytes());
+        put(block, 88, &head.previous_checksum.to_le_bytes());
+        let sum = checksum(&block[..self.used]);
+        put(block, CHECKSUM, &sum.to_le_bytes());
+        let check = proof_check(&block[..self.used]);
+        put(block, 12, &check.to_le_bytes());
+        debug_assert!((block.len() as u64).is_multiple_of(BLOCK));
+        (block, sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: TrailId = TrailId(*b"0123456789abcdef");
+
+    fn head() -> Head {
+        Head {
+            proven: Lsn(0x11000),
+            incarnation: 3,
+            kind: Kind::Data,
+            epoch: Epoch(7),
+            trail_id: ID,
+            segment: 1,
+            lsn: Lsn(0x11000),
+            written_unix_ms: 1_700_000_000_000,
+            body_bytes: 5,
+            previous_checksum: 0xdead_beef,
+            checksum: 0,
+        }
+    }
+
+    fn place() -> Place {
+        Place { trail_id: ID, segment: 1, lsn: Lsn(0x11000), room_bytes: 4096 }
+    }
+
+    fn built() -> Vec<u8> {
+        let mut builder = Builder::default();
+        builder.begin();
+        builder.push(b"hello");
+        builder.finish(&head()).0.to_vec()
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let block = built();
+        let hex: String = block[..104].iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            hex,
+            "00100100000000000300000059e3811b00000000000000000000000000000000\
+             4846424f584341520100010007000000303132333435363738396162636465660100000000100100000000000068e5cf8b010000\
+             05000000efbeaddec699c55268656c6c6f000000"
+        );
+        assert!(block[104..].iter().all(|byte| *byte == 0) && block.len() == 4096);
+    }
+
+    #[test]
+    fn reads_back_what_was_built() {
+        let block = built();
+        let read = read_head(&block, &place()).unwrap();
+        assert_eq!(Head { checksum: 0, ..read }, head());
+        assert_eq!(check_whole(&block[..HEAD_BYTES + 5]), Ok(()));
+        assert_eq!(read.end(), Lsn(0x12000));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        for byte in (0..16).chain(SHIPPED..HEAD_BYTES + 5) {
+            for bit in 0..8 {
+                let mut block = built();
+                block[byte] ^= 1 << bit;
+                let verdict = read_head(&block, &place())
+                    .and_then(|head| check_whole(&block[..HEAD_BYTES + head.body_bytes as usize]));
+                assert!(verdict.is_err(), "byte {byte} bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_proof_is_no_part_of_what_is_shipped() {
+        let mut builder = Builder::default();
+        builder.begin();
+        builder.push(b"hello");
+        let other = Head { proven: Lsn(0x9000), incarnation: 99, ..head() };
+        assert_eq!(builder.finish(&other).0[SHIPPED..], built()[SHIPPED..]);
+    }
+}

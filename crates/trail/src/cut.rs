@@ -1,0 +1,92 @@
+//! Cutting off a torn tail: saved aside, then zeroed, each step durable before the next.
+//!
+//! A crash at any point leaves a trail that is cut again at the same place. The tail that was saved first is kept: the
+//! second time it may already be zeroed in part.
+
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+
+use holdfast_seams::{AlignedBuf, Create, Disk, OpenHow};
+use holdfast_types::Lsn;
+
+use crate::control::Control;
+use crate::cursor::SegmentCursor;
+use crate::error::TrailError;
+use crate::layout::{BLOCK, Layout, cut_name};
+use crate::recovery::Verdict;
+use crate::survey::Survey;
+
+/// Bytes copied or zeroed at once.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// What recovery cut off.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cut {
+    pub lsn: Lsn,
+    pub bytes: u64,
+    pub saved_to: PathBuf,
+}
+
+/// Carries out rows 15, 16 and 19 of the recovery table.
+pub fn cut_tail(
+    disk: &dyn Disk,
+    dir: &Path,
+    survey: &Survey,
+    control: &Control,
+    verdict: &Verdict,
+) -> Result<Cut, TrailError> {
+    let layout = Layout { segment_bytes: control.segment_bytes };
+    let number = layout.segment_of(verdict.end);
+    let offset = layout.offset_of(verdict.end);
+    let saved_to = dir.join(cut_name(verdict.end, control.incarnation));
+    for (segment, file) in survey.segments.range(number..) {
+        if *segment == number {
+            let mut cursor = SegmentCursor::open(disk, &file.path, number, layout, control.trail_id)?;
+            save(disk, dir, &mut cursor, offset, verdict.torn_bytes, &saved_to)?;
+            zero(disk, &file.path, offset, layout.segment_bytes)?;
+        } else if file.len_bytes == layout.segment_bytes {
+            // One of another size is removed instead of becoming a spare.
+            zero(disk, &file.path, BLOCK, layout.segment_bytes)?;
+        }
+    }
+    Ok(Cut { lsn: verdict.end, bytes: verdict.torn_bytes, saved_to })
+}
+
+fn save(
+    disk: &dyn Disk,
+    dir: &Path,
+    from: &mut SegmentCursor,
+    offset: u64,
+    bytes: u64,
+    to: &Path,
+) -> Result<(), TrailError> {
+    if disk.metadata(to).map_err(TrailError::io("look at", to))?.is_some() {
+        return Ok(());
+    }
+    let unfinished = to.with_extension("new");
+    let how = OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() };
+    let file = disk.open(&unfinished, &how).map_err(TrailError::io("create", &unfinished))?;
+    let mut done = 0;
+    while done < bytes {
+        let len = CHUNK_BYTES.min(bytes - done);
+        let Some(part) = from.bytes(offset + done, len)? else { break };
+        file.write_at(&[IoSlice::new(part)], done).map_err(TrailError::io("write", &unfinished))?;
+        done += len;
+    }
+    file.sync_all().map_err(TrailError::io("sync", &unfinished))?;
+    disk.rename(&unfinished, to).map_err(TrailError::io("rename", &unfinished))?;
+    disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))
+}
+
+/// Zeroes a range of an existing file durably.
+pub fn zero(disk: &dyn Disk, path: &Path, from: u64, to: u64) -> Result<(), TrailError> {
+    let file = disk.open(path, &OpenHow::WRITE_DIRECT).map_err(TrailError::io("open", path))?;
+    let zeros = AlignedBuf::zeroed(CHUNK_BYTES.min(to.saturating_sub(from)) as usize);
+    let mut offset = from;
+    while offset < to {
+        let len = (zeros.len() as u64).min(to - offset) as usize;
+        file.write_at(&[IoSlice::new(&zeros.as_slice()[..len])], offset).map_err(TrailError::io("zero", path))?;
+        offset += len as u64;
+    }
+    file.sync_all().map_err(TrailError::io("sync", path))
+}

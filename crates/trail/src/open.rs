@@ -1,0 +1,231 @@
+//! Opening: lock, survey, judge, cut, raise the epoch, and put the parts together. The order is what makes a crash
+//! during recovery harmless: every step can be done again from the start.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use holdfast_seams::{Clock, Disk, DiskLock};
+use holdfast_types::{Epoch, Lsn};
+
+use crate::control::Control;
+use crate::cut::{Cut, cut_tail};
+use crate::error::TrailError;
+use crate::layout::{BLOCK, FIRST_SEGMENT, LOCK, Layout, spare_name};
+use crate::options::TrailOptions;
+use crate::preparer::Preparer;
+use crate::recovery::{Verdict, judge};
+use crate::room::Room;
+use crate::shared::{Phase, Ready, Shared, State, TrailStats};
+use crate::survey::Survey;
+use crate::trail::{Recovered, random_trail_id};
+use crate::writer::Writer;
+
+pub struct Parts {
+    pub shared: Arc<Shared>,
+    pub writer: Writer,
+    pub preparer: Preparer,
+    pub lock: Box<dyn DiskLock>,
+    pub recovered: Recovered,
+}
+
+/// Everything of an open trail but its threads.
+pub fn open_parts(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, options: TrailOptions) -> Result<Parts, TrailError> {
+    options.check()?;
+    let dir = options.dir.clone();
+    disk.create_dir(&dir).map_err(TrailError::io("create", &dir))?;
+    let lock_path = dir.join(LOCK);
+    let lock = disk.lock(&lock_path).map_err(TrailError::io("lock", &lock_path))?;
+    let lock = lock.ok_or_else(|| TrailError::InUse { dir: dir.clone() })?;
+    let mut survey = Survey::take(&*disk, &dir)?;
+    match survey.control {
+        Some(control) if control.incarnation > 0 => {
+            options.check_fit(control.segment_bytes)?;
+            reopen(disk, clock, options, lock, survey, control)
+        }
+        found => {
+            let control = begin_new(&*disk, &options, &mut survey, found)?;
+            start_new(disk, clock, options, lock, survey, control)
+        }
+    }
+}
+
+/// Rows 1, 2 and 3: a control file of incarnation 0 says that nothing was ever appended here.
+fn begin_new(
+    disk: &dyn Disk,
+    options: &TrailOptions,
+    survey: &mut Survey,
+    found: Option<Control>,
+) -> Result<Control, TrailError> {
+    let dir = &options.dir;
+    if found.is_none() && !survey.segments.is_empty() {
+        return Err(TrailError::File {
+            file: dir.join(crate::layout::CONTROL),
+            what: "it is missing although there are segments".to_owned(),
+            advice: "Nothing was changed. Put it back from a copy of this directory, or take a standby into service",
+        });
+    }
+    let control = Control {
+        epoch: Epoch(0),
+        trail_id: match options.new_trail_id {
+            Some(id) => id,
+            None => random_trail_id()?,
+        },
+        incarnation: 0,
+        first_segment: FIRST_SEGMENT,
+        segment_bytes: options.segment_bytes,
+        incarnation_lsn: Lsn(0),
+        proven: Lsn(0),
+    };
+    control.write(disk, dir)?;
+    for file in std::mem::take(&mut survey.segments).into_values() {
+        disk.remove(&file.path).map_err(TrailError::io("remove", &file.path))?;
+    }
+    for path in survey.spares.drain(..) {
+        disk.remove(&path).map_err(TrailError::io("remove", &path))?;
+    }
+    disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))?;
+    Ok(control)
+}
+
+fn start_new(
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    options: TrailOptions,
+    lock: Box<dyn DiskLock>,
+    survey: Survey,
+    control: Control,
+) -> Result<Parts, TrailError> {
+    let end = Layout { segment_bytes: control.segment_bytes }.first_lsn(FIRST_SEGMENT);
+    let control = Control { epoch: Epoch(1), ..control };
+    let state = new_state(&options, control, 0);
+    let shared = Arc::new(Shared::new(disk.clone(), clock, options, Control { incarnation: 1, ..control }, end, state));
+    let mut preparer = Preparer::new(shared.clone(), Vec::new(), survey.next_spare, FIRST_SEGMENT);
+    let current = first_segment(&shared, &mut preparer)?;
+    let control = Control { incarnation: 1, incarnation_lsn: end, proven: end, ..control };
+    control.write(&*disk, &shared.options.dir)?;
+    *shared.control.lock() = control;
+    let writer = Writer::new(shared.clone(), current, end, 0);
+    let recovered = recovered(&control, end, end, None, true);
+    Ok(Parts { shared, writer, preparer, lock, recovered })
+}
+
+/// The writer needs one segment to begin with.
+fn first_segment(shared: &Shared, preparer: &mut Preparer) -> Result<Ready, TrailError> {
+    let ready = preparer.prepare()?;
+    let mut state = shared.state.lock();
+    state.segments.insert(ready.segment, ready.path.clone());
+    state.room.segment_entered();
+    Ok(ready)
+}
+
+fn reopen(
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    options: TrailOptions,
+    lock: Box<dyn DiskLock>,
+    mut survey: Survey,
+    control: Control,
+) -> Result<Parts, TrailError> {
+    let dir = options.dir.clone();
+    let layout = Layout { segment_bytes: control.segment_bytes };
+    let verdict = judge(&*disk, &survey, &control)?;
+    let cut = match verdict.torn_bytes {
+        0 => None,
+        _ => Some(cut_tail(&*disk, &dir, &survey, &control, &verdict)?),
+    };
+    if let Some(cut) = &cut {
+        tracing::warn!(lsn = %cut.lsn, bytes = cut.bytes, saved_to = %cut.saved_to.display(), "cut a torn tail off the trail");
+    }
+    let last = layout.segment_of(verdict.end);
+    retire_unused(&*disk, &options, &mut survey, &control, last)?;
+    let control = raise(&*disk, &options, &control, &verdict)?;
+    let segments: BTreeMap<u32, PathBuf> = survey.segments.iter().map(|(n, file)| (*n, file.path.clone())).collect();
+    let path = segments[&last].clone();
+    let file = disk.open(&path, &options.sync_method.open_how()).map_err(TrailError::io("open", &path))?;
+    let room_bytes = layout.segment_bytes - layout.offset_of(verdict.end) - BLOCK;
+    let mut state = new_state(&options, control, room_bytes);
+    state.segments = segments;
+    let shared = Arc::new(Shared::new(disk, clock, options, control, verdict.end, state));
+    let preparer = Preparer::new(shared.clone(), survey.spares, survey.next_spare, last + 1);
+    let writer = Writer::new(shared.clone(), Ready { segment: last, path, file }, verdict.end, verdict.checksum);
+    let recovered = recovered(&control, verdict.first, verdict.end, cut, false);
+    Ok(Parts { shared, writer, preparer, lock, recovered })
+}
+
+/// Rows 9 and 19: segments on either side of the trail become spares; a file of the wrong size is removed.
+fn retire_unused(
+    disk: &dyn Disk,
+    options: &TrailOptions,
+    survey: &mut Survey,
+    control: &Control,
+    last: u32,
+) -> Result<(), TrailError> {
+    let dir = &options.dir;
+    let unused: Vec<u32> =
+        survey.segments.keys().copied().filter(|number| *number < control.first_segment || *number > last).collect();
+    for number in unused {
+        let Some(file) = survey.segments.remove(&number) else { continue };
+        if file.len_bytes == control.segment_bytes {
+            let spare = dir.join(spare_name(survey.next_spare));
+            survey.next_spare += 1;
+            disk.rename(&file.path, &spare).map_err(TrailError::io("rename", &file.path))?;
+            survey.spares.push(spare);
+        } else {
+            disk.remove(&file.path).map_err(TrailError::io("remove", &file.path))?;
+        }
+    }
+    let mut whole = Vec::new();
+    for spare in survey.spares.drain(..) {
+        let found = disk.metadata(&spare).map_err(TrailError::io("look at", &spare))?;
+        if found.is_some_and(|found| found.len_bytes == control.segment_bytes) {
+            whole.push(spare);
+        } else {
+            disk.remove(&spare).map_err(TrailError::io("remove", &spare))?;
+        }
+    }
+    survey.spares = whole;
+    disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))
+}
+
+/// A restart raises the epoch durably before its first append, so that what it writes is never taken for what came
+/// before.
+fn raise(disk: &dyn Disk, options: &TrailOptions, control: &Control, verdict: &Verdict) -> Result<Control, TrailError> {
+    let raised = Control {
+        epoch: Epoch(control.epoch.0 + 1),
+        incarnation: control.incarnation + 1,
+        incarnation_lsn: verdict.end,
+        proven: verdict.end,
+        ..*control
+    };
+    raised.write(disk, &options.dir)?;
+    Ok(raised)
+}
+
+fn new_state(options: &TrailOptions, control: Control, room_bytes: u64) -> State {
+    let layout = Layout { segment_bytes: control.segment_bytes };
+    State {
+        phase: Phase::Running,
+        queue: VecDeque::new(),
+        room: Room::new(layout, options.boxcar_bytes_max, options.kept_back_bytes, room_bytes),
+        ready: VecDeque::new(),
+        waiters: 0,
+        disk_full: false,
+        retry: false,
+        recycle_floor: Lsn(0),
+        segments: BTreeMap::new(),
+        stats: TrailStats::default(),
+    }
+}
+
+fn recovered(control: &Control, first: Lsn, end: Lsn, cut: Option<Cut>, fresh: bool) -> Recovered {
+    Recovered {
+        trail_id: control.trail_id,
+        epoch: control.epoch,
+        incarnation: control.incarnation,
+        first,
+        end,
+        cut,
+        fresh,
+    }
+}

@@ -1,0 +1,235 @@
+//! The preparer: keeps segments ready ahead of the writer and turns old ones into spares.
+//!
+//! A segment is offered to the writer when it lies whole on the disk (every block written once and synced, so that a
+//! commit changes no file system metadata), carries its own header, and has its final name in a synced directory. A
+//! crash between two of these steps leaves a spare or an unused segment, never a segment under a wrong name.
+//!
+//! The disk being full here is no failure: callers of `reserve` are told. Any other error is one.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use holdfast_seams::{AlignedBuf, Create, Disk, OpenHow};
+
+use crate::error::TrailError;
+use crate::layout::{BLOCK, segment_path, spare_name};
+use crate::options::Failure;
+use crate::segment::SegmentHeader;
+use crate::shared::{Phase, Ready, Shared};
+
+/// Zeros written at once.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+pub struct Preparer {
+    shared: Arc<Shared>,
+    spares: Vec<PathBuf>,
+    next_spare: u32,
+    next_segment: u32,
+}
+
+/// What one round of the preparer came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Round {
+    /// Something was done; there may be more.
+    Busy,
+    Idle,
+    Failed,
+}
+
+impl Preparer {
+    pub fn new(shared: Arc<Shared>, spares: Vec<PathBuf>, next_spare: u32, next_segment: u32) -> Preparer {
+        Preparer { shared, spares, next_spare, next_segment }
+    }
+
+    /// The thread's body.
+    pub fn run(mut self) {
+        let shared = self.shared.clone();
+        loop {
+            match self.round() {
+                Round::Busy => continue,
+                Round::Failed => return,
+                Round::Idle => {}
+            }
+            let mut state = shared.state.lock();
+            if state.phase != Phase::Running {
+                return;
+            }
+            let more = state.retry || (self.wants_segment(&state) && !state.disk_full);
+            if !more {
+                shared.prepare.wait(&mut state);
+            }
+        }
+    }
+
+    /// Recycles what the floor allows, then prepares at most one segment.
+    pub fn round(&mut self) -> Round {
+        match self.recycle() {
+            Ok(true) => return Round::Busy,
+            Ok(false) => {}
+            Err(error) => return self.fail(error),
+        }
+        let shared = self.shared.clone();
+        {
+            let mut state = shared.state.lock();
+            let retry = std::mem::take(&mut state.retry);
+            if state.phase == Phase::Failed || !self.wants_segment(&state) || (state.disk_full && !retry) {
+                return Round::Idle;
+            }
+        }
+        match self.prepare() {
+            Ok(ready) => {
+                self.offer(ready);
+                Round::Busy
+            }
+            Err(TrailError::Io { source, path, .. }) if is_full(&source) => {
+                tracing::warn!(file = %path.display(), error = %source, "no room to prepare a trail segment");
+                shared.state.lock().disk_full = true;
+                shared.room.notify_all();
+                Round::Idle
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn wants_segment(&self, state: &crate::shared::State) -> bool {
+        state.ready.len() < self.shared.options.segments_ready || state.waiters > 0
+    }
+
+    /// Makes the next segment out of a spare or from nothing.
+    pub fn prepare(&mut self) -> Result<Ready, TrailError> {
+        let shared = self.shared.clone();
+        let (spare, recycled) = match self.spares.pop() {
+            Some(spare) => (spare, true),
+            None => (self.make_spare()?, false),
+        };
+        let segment = self.next_segment;
+        let path = segment_path(&shared.options.dir, shared.epoch, segment);
+        put_into_service(&shared, &spare, &path, segment, recycled)?;
+        let how = shared.options.sync_method.open_how();
+        let file = shared.disk.open(&path, &how).map_err(TrailError::io("open", &path))?;
+        self.next_segment += 1;
+        Ok(Ready { segment, path, file })
+    }
+
+    fn offer(&self, ready: Ready) {
+        let mut state = self.shared.state.lock();
+        state.segments.insert(ready.segment, ready.path.clone());
+        state.ready.push_back(ready);
+        state.room.segment_ready();
+        state.disk_full = false;
+        state.stats.segments_prepared += 1;
+        drop(state);
+        self.shared.room.notify_all();
+        self.shared.segment_ready.notify_all();
+    }
+
+    fn make_spare(&mut self) -> Result<PathBuf, TrailError> {
+        let path = self.new_spare_path();
+        let disk = &*self.shared.disk;
+        let made = fill_with_zeros(disk, &path, self.shared.layout.segment_bytes);
+        if made.is_err() {
+            // What the disk had room for is given back; if that fails too, the next open takes it for a damaged spare.
+            let _ = disk.remove(&path);
+        }
+        made.map(|()| path)
+    }
+
+    fn new_spare_path(&mut self) -> PathBuf {
+        let number = self.next_spare;
+        self.next_spare += 1;
+        self.shared.options.dir.join(spare_name(number))
+    }
+
+    /// Turns the oldest segment below the floor into a spare. The control file comes first: once a segment is no longer
+    /// called the first, recovery does not miss it.
+    fn recycle(&mut self) -> Result<bool, TrailError> {
+        let shared = self.shared.clone();
+        let (oldest, path) = {
+            let mut state = shared.state.lock();
+            let keep = shared.layout.segment_of(state.recycle_floor.min(shared.durable()));
+            match state.segments.first_entry() {
+                Some(first) if *first.key() < keep => first.remove_entry(),
+                _ => return Ok(false),
+            }
+        };
+        let dir = &shared.options.dir;
+        {
+            let mut control = shared.control.lock();
+            control.first_segment = oldest + 1;
+            control.write(&*shared.disk, dir)?;
+        }
+        if self.spares.len() < shared.options.segments_ready {
+            let spare = self.new_spare_path();
+            shared.disk.rename(&path, &spare).map_err(TrailError::io("rename", &path))?;
+            shared.disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))?;
+            self.spares.push(spare);
+        } else {
+            shared.disk.remove(&path).map_err(TrailError::io("remove", &path))?;
+            shared.disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))?;
+        }
+        let mut state = shared.state.lock();
+        state.stats.segments_recycled += 1;
+        state.retry = true;
+        Ok(true)
+    }
+
+    fn fail(&self, error: TrailError) -> Round {
+        let failure = match error {
+            TrailError::Io { what, path, source } => Failure { what, file: path, offset: 0, error: source },
+            other => Failure {
+                what: "prepare",
+                file: self.shared.options.dir.clone(),
+                offset: 0,
+                error: io::Error::other(other),
+            },
+        };
+        self.shared.fail(&failure);
+        Round::Failed
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+/// Writes every block once: blocks that were only allocated would cost a journal commit at their first write.
+fn fill_with_zeros(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<(), TrailError> {
+    let how = OpenHow { create: Create::New, ..OpenHow::WRITE_DIRECT };
+    let file = disk.open(path, &how).map_err(TrailError::io("create", path))?;
+    file.allocate(0, bytes).map_err(TrailError::io("allocate", path))?;
+    let zeros = AlignedBuf::zeroed(CHUNK_BYTES.min(bytes) as usize);
+    let mut offset = 0;
+    while offset < bytes {
+        let len = (zeros.len() as u64).min(bytes - offset) as usize;
+        file.write_at(&[IoSlice::new(&zeros.as_slice()[..len])], offset).map_err(TrailError::io("zero", path))?;
+        offset += len as u64;
+    }
+    file.sync_all().map_err(TrailError::io("sync", path))
+}
+
+/// Gives a spare its header and, durably, its final name.
+fn put_into_service(
+    shared: &Shared,
+    spare: &Path,
+    path: &Path,
+    segment: u32,
+    recycled: bool,
+) -> Result<(), TrailError> {
+    let header = SegmentHeader {
+        recycled,
+        epoch: shared.epoch,
+        trail_id: shared.trail_id,
+        segment,
+        segment_bytes: shared.layout.segment_bytes,
+        created_unix_ms: shared.clock.unix_ms(),
+    };
+    let (disk, dir) = (&*shared.disk, &shared.options.dir);
+    let block = header.encode();
+    debug_assert_eq!(block.len() as u64, BLOCK);
+    let file = disk.open(spare, &OpenHow::WRITE_DIRECT).map_err(TrailError::io("open", spare))?;
+    file.write_at(&[IoSlice::new(block.as_slice())], 0).map_err(TrailError::io("write", spare))?;
+    file.sync_all().map_err(TrailError::io("sync", spare))?;
+    disk.rename(spare, path).map_err(TrailError::io("rename", spare))?;
+    disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))
+}

@@ -1,0 +1,112 @@
+//! Reading the trail forward while it is being written: redo, shipping, archiving.
+
+use std::sync::Arc;
+
+use holdfast_types::{Epoch, Lsn};
+
+use crate::boxcar::{Flaw, Kind};
+use crate::cursor::SegmentCursor;
+use crate::error::TrailError;
+use crate::shared::Shared;
+
+/// A boxcar as it was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Boxcar {
+    pub lsn: Lsn,
+    /// Where the next boxcar starts; in the next segment, behind a segment end.
+    pub end: Lsn,
+    pub kind: Kind,
+    pub epoch: Epoch,
+    /// Which open of the trail on this node wrote it.
+    pub incarnation: u32,
+    /// Everything below was durable on this node when it was written.
+    pub proven: Lsn,
+    pub written_unix_ms: u64,
+    pub checksum: u32,
+    pub previous_checksum: u32,
+    /// Whole records; empty unless the kind is `Data`.
+    pub body: Vec<u8>,
+}
+
+/// Iterates over boxcars of every kind up to the durable position. It ends there; calling `next` again later goes on
+/// with what has become durable since.
+pub struct Reader {
+    shared: Arc<Shared>,
+    cursor: Option<SegmentCursor>,
+    start: Lsn,
+    position: Lsn,
+}
+
+impl Reader {
+    pub(crate) fn new(shared: Arc<Shared>, from: Lsn) -> Result<Reader, TrailError> {
+        let first = shared.layout.first_lsn(shared.control.lock().first_segment);
+        if from < first {
+            return Err(TrailError::Gone { lsn: from, first });
+        }
+        Ok(Reader { shared, cursor: None, start: from, position: from })
+    }
+
+    fn read(&mut self) -> Result<Option<Boxcar>, TrailError> {
+        let durable = self.shared.durable();
+        if self.position >= durable {
+            return Ok(None);
+        }
+        let layout = self.shared.layout;
+        let (segment, offset) = (layout.segment_of(self.position), layout.offset_of(self.position));
+        let mut cursor = match self.cursor.take() {
+            Some(cursor) if cursor.segment == segment => cursor,
+            _ => self.open(segment)?,
+        };
+        let durable_here = durable.0 - layout.lsn(segment, 0).0;
+        cursor.set_limit(durable_here.min(layout.segment_bytes));
+        let boxcar = match cursor.boxcar(offset)? {
+            Err(flaw) => return Err(self.damaged(&cursor, offset, durable, flaw)),
+            Ok((head, body)) => Boxcar {
+                lsn: head.lsn,
+                end: if head.kind == Kind::SegmentEnd { layout.first_lsn(segment + 1) } else { head.end() },
+                kind: head.kind,
+                epoch: head.epoch,
+                incarnation: head.incarnation,
+                proven: head.proven,
+                written_unix_ms: head.written_unix_ms,
+                checksum: head.checksum,
+                previous_checksum: head.previous_checksum,
+                body: body.to_vec(),
+            },
+        };
+        self.position = boxcar.end;
+        self.cursor = Some(cursor);
+        Ok(Some(boxcar))
+    }
+
+    fn open(&self, segment: u32) -> Result<SegmentCursor, TrailError> {
+        let shared = &self.shared;
+        let path = shared.state.lock().segments.get(&segment).cloned();
+        let Some(path) = path else {
+            let first = shared.layout.first_lsn(shared.control.lock().first_segment);
+            return Err(TrailError::Gone { lsn: self.position, first });
+        };
+        SegmentCursor::open(&*shared.disk, &path, segment, shared.layout, shared.trail_id)
+    }
+
+    fn damaged(&self, cursor: &SegmentCursor, offset: u64, proven: Lsn, flaw: Flaw) -> TrailError {
+        let recycled = !self.shared.state.lock().segments.contains_key(&cursor.segment);
+        if recycled {
+            let first = self.shared.layout.first_lsn(self.shared.control.lock().first_segment);
+            return TrailError::Gone { lsn: self.position, first };
+        }
+        if self.position == self.start && matches!(flaw, Flaw::NoBoxcar | Flaw::Zero) {
+            return TrailError::NotABoundary { lsn: self.position };
+        }
+        let (file, what) = (cursor.path.clone(), flaw.to_string());
+        TrailError::Damaged { file, offset, lsn: self.position, proven, what }
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Boxcar, TrailError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read().transpose()
+    }
+}

@@ -1,0 +1,164 @@
+//! What the callers, the writer and the preparer share, under one mutex that nobody holds during I/O.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use holdfast_seams::{Clock, Disk, DiskFile};
+use holdfast_types::{Epoch, Lsn};
+use parking_lot::{Condvar, Mutex};
+
+use crate::control::Control;
+use crate::layout::{Layout, TrailId};
+use crate::options::{Failure, TrailOptions};
+use crate::room::Room;
+
+/// Where a boxcar lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    pub start: Lsn,
+    /// Where the boxcar behind it starts, if that is in the same segment.
+    pub end: Lsn,
+}
+
+/// Called by the writer thread, in append order, when the append is durable. It must not block.
+pub type OnDurable = Box<dyn FnOnce(Span) + Send>;
+
+pub struct Append {
+    pub body: Vec<u8>,
+    pub charge: u64,
+    pub on_durable: OnDurable,
+}
+
+/// A prepared segment, open for the writer.
+pub struct Ready {
+    pub segment: u32,
+    pub path: PathBuf,
+    pub file: Box<dyn DiskFile>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    Running,
+    /// Closing: what is queued is still written, nothing new is taken.
+    Stopping,
+    /// A write or sync failed; nothing will become durable any more.
+    Failed,
+}
+
+pub struct State {
+    pub phase: Phase,
+    pub queue: VecDeque<Append>,
+    pub room: Room,
+    pub ready: VecDeque<Ready>,
+    /// Callers of `reserve` waiting for the preparer.
+    pub waiters: usize,
+    /// The last attempt to prepare a segment found the disk full.
+    pub disk_full: bool,
+    /// The disk may have room again, or segments may be recycled.
+    pub retry: bool,
+    pub recycle_floor: Lsn,
+    /// Readable segments: those entered and those ready.
+    pub segments: BTreeMap<u32, PathBuf>,
+    pub stats: TrailStats,
+}
+
+/// Counters since the trail was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct TrailStats {
+    pub appends: u64,
+    /// Boxcars with records; divide `appends` by it for the size of a group commit.
+    pub boxcars: u64,
+    pub body_bytes: u64,
+    /// Bytes on disk, padding included.
+    pub disk_bytes: u64,
+    /// Empty boxcars written to prove the one before durable.
+    pub proofs: u64,
+    pub segments_prepared: u64,
+    pub segments_recycled: u64,
+    /// Times the writer found no segment ready and had to wait.
+    pub segment_waits: u64,
+}
+
+pub struct Shared {
+    pub disk: Arc<dyn Disk>,
+    pub clock: Arc<dyn Clock>,
+    pub options: TrailOptions,
+    pub layout: Layout,
+    pub trail_id: TrailId,
+    pub epoch: Epoch,
+    pub incarnation: u32,
+    pub state: Mutex<State>,
+    /// Something was queued, or the trail stops.
+    pub work: Condvar,
+    /// The preparer has something to do.
+    pub prepare: Condvar,
+    /// Room was made, or there will be none.
+    pub room: Condvar,
+    /// A segment is ready.
+    pub segment_ready: Condvar,
+    pub control: Mutex<Control>,
+    durable: AtomicU64,
+}
+
+impl Shared {
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        options: TrailOptions,
+        control: Control,
+        end: Lsn,
+        state: State,
+    ) -> Shared {
+        Shared {
+            disk,
+            clock,
+            options,
+            layout: Layout { segment_bytes: control.segment_bytes },
+            trail_id: control.trail_id,
+            epoch: control.epoch,
+            incarnation: control.incarnation,
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            prepare: Condvar::new(),
+            room: Condvar::new(),
+            segment_ready: Condvar::new(),
+            control: Mutex::new(control),
+            durable: AtomicU64::new(end.0),
+        }
+    }
+
+    /// Everything below is durable.
+    pub fn durable(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    pub fn set_durable(&self, lsn: Lsn) {
+        self.durable.store(lsn.0, Ordering::Release);
+    }
+
+    /// Logs, marks the trail failed, wakes everybody and calls the failure hook, which does not return outside tests.
+    pub fn fail(&self, failure: &Failure) {
+        tracing::error!(
+            file = %failure.file.display(),
+            offset = failure.offset,
+            error = %failure.error,
+            "cannot {} the trail: the process ends, because what was not synced may be lost",
+            failure.what
+        );
+        (self.options.on_failure)(failure);
+        let mut state = self.state.lock();
+        state.phase = Phase::Failed;
+        state.queue.clear();
+        drop(state);
+        self.wake_all();
+    }
+
+    pub fn wake_all(&self) {
+        self.work.notify_all();
+        self.prepare.notify_all();
+        self.room.notify_all();
+        self.segment_ready.notify_all();
+    }
+}

@@ -1,0 +1,262 @@
+//! The handle on an open trail.
+
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use holdfast_seams::{Clock, Disk, DiskLock};
+use holdfast_types::{Epoch, Lsn};
+use parking_lot::Mutex;
+
+use crate::cut::Cut;
+use crate::error::{ReserveError, TrailError};
+use crate::layout::TrailId;
+use crate::open::{Parts, open_parts};
+use crate::options::TrailOptions;
+use crate::reader::Reader;
+use crate::room::charge_bytes;
+use crate::shared::{Append, OnDurable, Phase, Shared, TrailStats};
+
+/// What opening the trail found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recovered {
+    pub trail_id: TrailId,
+    /// Already raised and durable.
+    pub epoch: Epoch,
+    pub incarnation: u32,
+    /// The oldest position that can be read.
+    pub first: Lsn,
+    /// Where the next boxcar goes.
+    pub end: Lsn,
+    /// The torn tail that was cut off, if there was one.
+    pub cut: Option<Cut>,
+    /// The trail was made by this open.
+    pub fresh: bool,
+}
+
+/// An open trail. Clones share it; the last one dropped stops it as [`Trail::close`] does.
+#[derive(Clone)]
+pub struct Trail {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Given up by closing.
+    lock: Mutex<Option<Box<dyn DiskLock>>>,
+}
+
+impl Trail {
+    /// Opens the trail in `options.dir`, or makes one, by the recovery table (module `recovery`). The epoch and the
+    /// incarnation are raised durably before this returns.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        options: TrailOptions,
+    ) -> Result<(Trail, Recovered), TrailError> {
+        let dir = options.dir.clone();
+        let Parts { shared, writer, preparer, lock, recovered } = open_parts(disk, clock, options)?;
+        let threads = vec![
+            spawn(&dir, "trail-writer", move || writer.run())?,
+            spawn(&dir, "trail-preparer", move || preparer.run())?,
+        ];
+        let inner = Arc::new(Inner { shared, threads: Mutex::new(threads), lock: Mutex::new(Some(lock)) });
+        Ok((Trail { inner }, recovered))
+    }
+
+    /// Sets prepared room aside for one append of up to `body_bytes`. Waits for the preparer while the disk has room.
+    pub fn reserve(&self, body_bytes: u64) -> Result<Reservation, ReserveError> {
+        let shared = &self.inner.shared;
+        let bytes_max = shared.options.boxcar_bytes_max;
+        if body_bytes > bytes_max {
+            return Err(ReserveError::TooLarge { bytes: body_bytes, bytes_max });
+        }
+        let charge = charge_bytes(body_bytes);
+        let mut state = shared.state.lock();
+        loop {
+            if state.phase != Phase::Running {
+                return Err(ReserveError::Closed);
+            }
+            if state.room.try_charge(charge) {
+                return Ok(Reservation { shared: shared.clone(), charge, body_bytes });
+            }
+            if state.disk_full {
+                // Tells the preparer to look again: space may have been freed since.
+                state.retry = true;
+                shared.prepare.notify_one();
+                return Err(ReserveError::TrailFull { bytes: body_bytes, dir: shared.options.dir.clone() });
+            }
+            state.waiters += 1;
+            shared.prepare.notify_one();
+            shared.room.wait(&mut state);
+            state.waiters -= 1;
+        }
+    }
+
+    /// Queues whole records. Returns at once; `on_durable` is called by the writer thread, in append order over all
+    /// callers, when they are durable. After a failed write it is never called.
+    ///
+    /// A body longer than reserved takes the difference from the kept-back room.
+    pub fn append(
+        &self,
+        mut reservation: Reservation,
+        body: Vec<u8>,
+        on_durable: OnDurable,
+    ) -> Result<(), ReserveError> {
+        let needed = charge_bytes(body.len() as u64);
+        let reserved = std::mem::take(&mut reservation.charge);
+        drop(reservation);
+        self.push(body, reserved, needed, on_durable)
+    }
+
+    /// Queues records that must get in when the disk is full: checkpoints and what recovery writes. They use the
+    /// kept-back room and need no reservation.
+    pub fn append_kept(&self, body: Vec<u8>, on_durable: OnDurable) -> Result<(), ReserveError> {
+        let needed = charge_bytes(body.len() as u64);
+        self.push(body, 0, needed, on_durable)
+    }
+
+    fn push(&self, body: Vec<u8>, reserved: u64, needed: u64, on_durable: OnDurable) -> Result<(), ReserveError> {
+        let shared = &self.inner.shared;
+        let mut state = shared.state.lock();
+        state.room.release(reserved);
+        let (bytes, bytes_max) = (body.len() as u64, shared.options.boxcar_bytes_max);
+        if bytes > bytes_max {
+            return Err(ReserveError::TooLarge { bytes, bytes_max });
+        }
+        if state.phase != Phase::Running {
+            return Err(ReserveError::Closed);
+        }
+        state.room.charge_kept(needed);
+        state.queue.push_back(Append { body, charge: needed, on_durable });
+        drop(state);
+        shared.work.notify_one();
+        Ok(())
+    }
+
+    /// Reads forward from a position that the trail handed out (`Recovered::first`, the start or end of a span, a
+    /// boxcar's end).
+    pub fn read(&self, from: Lsn) -> Result<Reader, TrailError> {
+        Reader::new(self.inner.shared.clone(), from)
+    }
+
+    /// Segments that lie wholly below `floor` may be recycled. The floor never goes back.
+    pub fn set_recycle_floor(&self, floor: Lsn) {
+        let shared = &self.inner.shared;
+        let mut state = shared.state.lock();
+        state.recycle_floor = state.recycle_floor.max(floor);
+        state.retry = true;
+        shared.prepare.notify_one();
+    }
+
+    /// Everything below is durable on this node.
+    pub fn durable(&self) -> Lsn {
+        self.inner.shared.durable()
+    }
+
+    pub fn trail_id(&self) -> TrailId {
+        self.inner.shared.trail_id
+    }
+
+    pub fn epoch(&self) -> Epoch {
+        self.inner.shared.epoch
+    }
+
+    /// Most bytes one append may have.
+    pub fn body_bytes_max(&self) -> u64 {
+        self.inner.shared.options.boxcar_bytes_max
+    }
+
+    pub fn stats(&self) -> TrailStats {
+        self.inner.shared.state.lock().stats
+    }
+
+    /// Writes what is queued, proves it durable and stops. Further appends are refused. Closing twice is no error.
+    pub fn close(&self) -> Result<(), TrailError> {
+        self.inner.close()
+    }
+}
+
+impl Inner {
+    fn close(&self) -> Result<(), TrailError> {
+        let mut threads = self.threads.lock();
+        if threads.is_empty() {
+            return Ok(());
+        }
+        {
+            let mut state = self.shared.state.lock();
+            if state.phase == Phase::Running {
+                state.phase = Phase::Stopping;
+            }
+        }
+        self.shared.wake_all();
+        let own = std::thread::current().id();
+        for thread in threads.drain(..) {
+            // The last handle may be dropped by a callback, on the writer thread itself.
+            if thread.thread().id() != own && thread.join().is_err() {
+                tracing::error!("a trail thread panicked");
+            }
+        }
+        let written = self.write_clean_end();
+        *self.lock.lock() = None;
+        written
+    }
+
+    /// Everything written is durable: so says the control file from now on.
+    fn write_clean_end(&self) -> Result<(), TrailError> {
+        let shared = &self.shared;
+        if shared.state.lock().phase == Phase::Failed {
+            return Ok(());
+        }
+        let mut control = shared.control.lock();
+        control.proven = shared.durable();
+        control.write(&*shared.disk, &shared.options.dir)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::error!(%error, "the trail was not closed cleanly; the next open recovers it");
+        }
+    }
+}
+
+/// Room set aside for one append; given back when dropped unused.
+pub struct Reservation {
+    shared: Arc<Shared>,
+    charge: u64,
+    body_bytes: u64,
+}
+
+impl Reservation {
+    /// The longest body it covers.
+    pub fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.charge > 0 {
+            self.shared.state.lock().room.release(self.charge);
+            self.shared.room.notify_all();
+        }
+    }
+}
+
+fn spawn(dir: &Path, name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, TrailError> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(TrailError::io("start a thread for", dir))
+}
+
+/// A new trail's id, from the kernel's random numbers.
+pub(crate) fn random_trail_id() -> Result<TrailId, TrailError> {
+    let source = Path::new("/dev/urandom");
+    let mut id = [0; 16];
+    std::fs::File::open(source)
+        .and_then(|mut file| file.read_exact(&mut id))
+        .map_err(TrailError::io("read random numbers from", source))?;
+    Ok(TrailId(id))
+}

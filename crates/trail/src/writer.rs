@@ -1,0 +1,233 @@
+//! The writer: one boxcar at a time, one write, one sync.
+//!
+//! Natural batching: while a boxcar is being synced, appends queue up; when it returns, everything queued goes into the
+//! next. A lone append pays one sync, forty concurrent ones share it. When nothing came for `proof_delay` after a
+//! boxcar with records, an empty boxcar proves it durable, so that later rot in it is damage and not a torn tail.
+//!
+//! A failed write or sync ends the process: the kernel may have dropped the bytes and will not say so twice.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::time::Instant;
+
+use holdfast_types::Lsn;
+
+use crate::boxcar::{Builder, Head, Kind, disk_bytes};
+use crate::layout::BLOCK;
+use crate::options::Failure;
+use crate::shared::{Append, OnDurable, Phase, Ready, Shared, Span};
+
+/// What the writer does next.
+#[derive(PartialEq, Eq, Debug)]
+enum Work {
+    Boxcar,
+    Proof,
+    Stop,
+}
+
+/// The writer cannot go on: it has failed, or the trail has.
+pub struct Stopped;
+
+pub struct Writer {
+    shared: Arc<Shared>,
+    current: Ready,
+    /// Where the next boxcar goes.
+    position: Lsn,
+    previous_checksum: u32,
+    builder: Builder,
+    /// Taken from the queue, not yet written.
+    taken: VecDeque<Append>,
+    callbacks: Vec<OnDurable>,
+    /// When the last boxcar with records became durable, until a proof follows it.
+    unproven_since: Option<Instant>,
+}
+
+impl Writer {
+    pub fn new(shared: Arc<Shared>, current: Ready, position: Lsn, previous_checksum: u32) -> Writer {
+        Writer {
+            shared,
+            current,
+            position,
+            previous_checksum,
+            builder: Builder::default(),
+            taken: VecDeque::new(),
+            callbacks: Vec::new(),
+            unproven_since: None,
+        }
+    }
+
+    /// The thread's body: returns at stop, with everything queued written and proven, or after a failure.
+    pub fn run(mut self) {
+        loop {
+            let done = match self.next_work() {
+                Work::Boxcar => self.write_boxcar(),
+                Work::Proof => self.write_proof(),
+                Work::Stop => return,
+            };
+            if done.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Waits for appends, for the idle proof to be due, or for the end.
+    fn next_work(&mut self) -> Work {
+        if !self.taken.is_empty() {
+            return Work::Boxcar;
+        }
+        let shared = self.shared.clone();
+        let mut state = shared.state.lock();
+        loop {
+            if !state.queue.is_empty() {
+                std::mem::swap(&mut state.queue, &mut self.taken);
+                return Work::Boxcar;
+            }
+            match (state.phase, self.unproven_since) {
+                (Phase::Failed, _) | (Phase::Stopping, None) => return Work::Stop,
+                (Phase::Stopping, Some(_)) => return Work::Proof,
+                (Phase::Running, None) => shared.work.wait(&mut state),
+                (Phase::Running, Some(since)) => {
+                    let due = since + shared.options.proof_delay;
+                    if shared.work.wait_until(&mut state, due).timed_out() && state.queue.is_empty() {
+                        return Work::Proof;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts as many taken appends into one boxcar as fit, makes it durable and tells their owners.
+    fn write_boxcar(&mut self) -> Result<(), Stopped> {
+        let Some(first) = self.taken.front() else { return Ok(()) };
+        if disk_bytes(first.body.len() as u64) > self.room_bytes() {
+            self.enter_next_segment()?;
+        }
+        let body_bytes_max = self.shared.options.boxcar_bytes_max;
+        let room_bytes = self.room_bytes();
+        let mut charge = 0;
+        self.builder.begin();
+        while let Some(append) = self.taken.front() {
+            let body_bytes = (self.builder.body_bytes() + append.body.len()) as u64;
+            let fits = disk_bytes(body_bytes) <= room_bytes && body_bytes <= body_bytes_max;
+            if !fits && !self.callbacks.is_empty() {
+                break;
+            }
+            let Some(append) = self.taken.pop_front() else { break };
+            self.builder.push(&append.body);
+            self.callbacks.push(append.on_durable);
+            charge += append.charge;
+        }
+        let span = self.write(Kind::Data)?;
+        self.unproven_since = Some(self.shared.clock.monotonic());
+        self.account(span, charge);
+        for on_durable in self.callbacks.drain(..) {
+            on_durable(span);
+        }
+        Ok(())
+    }
+
+    fn write_proof(&mut self) -> Result<(), Stopped> {
+        if self.room_bytes() < BLOCK {
+            // The segment end proves as well.
+            self.enter_next_segment()?;
+        } else {
+            self.builder.begin();
+            let span = self.write(Kind::Proof)?;
+            let mut state = self.shared.state.lock();
+            state.room.used(span.end.0 - span.start.0);
+            state.stats.proofs += 1;
+        }
+        self.unproven_since = None;
+        Ok(())
+    }
+
+    fn account(&mut self, span: Span, charge: u64) {
+        let bytes = span.end.0 - span.start.0;
+        let mut state = self.shared.state.lock();
+        state.room.used(bytes);
+        state.room.release(charge);
+        state.stats.appends += self.callbacks.len() as u64;
+        state.stats.boxcars += 1;
+        state.stats.body_bytes += self.builder.body_bytes() as u64;
+        state.stats.disk_bytes += bytes;
+        if state.waiters > 0 {
+            self.shared.room.notify_all();
+        }
+    }
+
+    /// Bytes left for boxcars: the last block of a segment is for its end.
+    fn room_bytes(&self) -> u64 {
+        let layout = self.shared.layout;
+        layout.lsn(self.current.segment, layout.segment_bytes).0 - self.position.0 - BLOCK
+    }
+
+    /// Ends the segment and goes on in the next one, waiting for the preparer if it has fallen behind. The end is
+    /// written only when the next segment is in place, so that recovery may insist on finding it.
+    fn enter_next_segment(&mut self) -> Result<(), Stopped> {
+        let next = self.wait_for_segment()?;
+        self.builder.begin();
+        self.write(Kind::SegmentEnd)?;
+        self.position = self.shared.layout.first_lsn(next.segment);
+        self.shared.set_durable(self.position);
+        self.current = next;
+        let mut state = self.shared.state.lock();
+        state.room.segment_entered();
+        self.shared.prepare.notify_one();
+        Ok(())
+    }
+
+    fn wait_for_segment(&self) -> Result<Ready, Stopped> {
+        let mut state = self.shared.state.lock();
+        if state.ready.is_empty() {
+            state.stats.segment_waits += 1;
+        }
+        loop {
+            if state.phase == Phase::Failed {
+                return Err(Stopped);
+            }
+            if let Some(next) = state.ready.pop_front() {
+                return Ok(next);
+            }
+            state.retry = true;
+            self.shared.prepare.notify_one();
+            self.shared.segment_ready.wait(&mut state);
+        }
+    }
+
+    /// Writes and syncs the boxcar in the builder.
+    fn write(&mut self, kind: Kind) -> Result<Span, Stopped> {
+        let shared = &self.shared;
+        let head = Head {
+            proven: shared.durable(),
+            incarnation: shared.incarnation,
+            kind,
+            epoch: shared.epoch,
+            trail_id: shared.trail_id,
+            segment: self.current.segment,
+            lsn: self.position,
+            written_unix_ms: shared.clock.unix_ms(),
+            body_bytes: 0,
+            previous_checksum: self.previous_checksum,
+            checksum: 0,
+        };
+        assert_eq!(head.proven, self.position, "a boxcar is written when everything before it is durable");
+        let offset = shared.layout.offset_of(self.position);
+        let (blocks, checksum) = self.builder.finish(&head);
+        let span = Span { start: self.position, end: Lsn(self.position.0 + blocks.len() as u64) };
+        let written = self.current.file.write_at(&[IoSlice::new(blocks)], offset);
+        self.check("write", offset, written)?;
+        self.check("sync", offset, self.shared.options.sync_method.sync(&*self.current.file))?;
+        self.previous_checksum = checksum;
+        self.position = span.end;
+        self.shared.set_durable(span.end);
+        Ok(span)
+    }
+
+    fn check(&self, what: &'static str, offset: u64, result: io::Result<()>) -> Result<(), Stopped> {
+        result.map_err(|error| {
+            self.shared.fail(&Failure { what, file: self.current.path.clone(), offset, error });
+            Stopped
+        })
+    }
+}

@@ -1,3 +1,8 @@
 //! The store: SQLite over a page-version VFS, row images, checkpoint.
 
+pub mod apply;
+pub mod capture;
+pub mod ddl;
+pub mod schema_map;
+pub mod sequences;
 pub mod sqlite;

@@ -12,8 +12,9 @@
 mod conn;
 mod error;
 mod flags;
+mod preupdate;
 
 pub use conn::{Conn, CurrentRow, OpenFlags, StmtId, StmtInfo};
 pub use error::SqliteError;
-pub use flags::{FlagMissing, check_flags};
+pub use flags::{FlagMissing, check_flags, sqlite_version};
 pub use rusqlite::ffi;

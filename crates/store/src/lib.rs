@@ -1,7 +1,12 @@
 //! The store: SQLite over a page-version VFS, row images, checkpoint.
 
+pub mod apply;
+pub mod capture;
 pub mod checkpoint;
+pub mod ddl;
 pub mod pages;
+pub mod schema_map;
+pub mod sequences;
 pub mod sqlite;
 pub mod volume;
 pub mod wal_file;

@@ -6,6 +6,7 @@
 pub mod desc;
 pub mod error;
 pub mod ids;
+pub mod record;
 pub mod schema;
 pub mod sink;
 pub mod value;

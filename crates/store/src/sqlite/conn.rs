@@ -32,6 +32,10 @@ pub struct Conn {
     db: *mut ffi::sqlite3,
     stmts: Vec<*mut ffi::sqlite3_stmt>,
     free: Vec<usize>,
+    /// What the preupdate hook writes to; owned, freed after the connection is closed.
+    pub(super) capture: Option<*mut crate::capture::Capture>,
+    /// The flag the commit hook reads.
+    pub(super) gate: Option<std::sync::Arc<std::sync::atomic::AtomicBool>>,
 }
 
 // SAFETY: a connection may be used by any thread as long as only one uses it at a time (sqlite.org/threadsafe.html,
@@ -65,12 +69,17 @@ impl Conn {
         })?;
         // SAFETY: the handle stays valid as long as `rusqlite` lives, which this struct owns and closes last.
         let db = unsafe { rusqlite.handle() };
-        Ok(Conn { rusqlite: Some(rusqlite), db, stmts: Vec::new(), free: Vec::new() })
+        Ok(Conn { rusqlite: Some(rusqlite), db, stmts: Vec::new(), free: Vec::new(), capture: None, gate: None })
     }
 
     /// The same connection through rusqlite's safe interface: for registering functions and virtual tables.
     pub fn rusqlite(&mut self) -> &mut rusqlite::Connection {
         self.rusqlite.as_mut().expect("present until drop")
+    }
+
+    /// Interrupts whatever this connection runs, from any thread.
+    pub fn interrupt_handle(&mut self) -> rusqlite::InterruptHandle {
+        self.rusqlite().get_interrupt_handle()
     }
 
     /// The raw handle, for the modules of this directory.
@@ -220,6 +229,64 @@ impl Conn {
         result
     }
 
+    /// Binds all parameters without copying them, runs the statement to its end dropping rows, resets it and clears
+    /// its parameters. For statements that run often.
+    pub fn run_with(&mut self, id: StmtId, values: &[ValueRef<'_>]) -> Result<(), SqliteError> {
+        let stmt = self.raw(id);
+        let mut result = Ok(());
+        for (i, value) in values.iter().enumerate() {
+            let i = i as c_int + 1;
+            // SAFETY: the statement is live. SQLITE_STATIC (no destructor) leaves the bytes where they are; they are
+            // borrowed until this call ends, and the parameters are cleared below before it does.
+            let rc = unsafe {
+                match *value {
+                    ValueRef::Null => ffi::sqlite3_bind_null(stmt, i),
+                    ValueRef::Int(v) => ffi::sqlite3_bind_int64(stmt, i, v),
+                    ValueRef::Real(v) => ffi::sqlite3_bind_double(stmt, i, v),
+                    ValueRef::Text(t) => {
+                        let utf8 = ffi::SQLITE_UTF8 as u8;
+                        ffi::sqlite3_bind_text64(stmt, i, t.as_ptr().cast(), t.len() as u64, None, utf8)
+                    }
+                    ValueRef::Blob(b) => ffi::sqlite3_bind_blob64(stmt, i, b.as_ptr().cast(), b.len() as u64, None),
+                }
+            };
+            if rc != ffi::SQLITE_OK {
+                result = Err(self.last_error(rc));
+                break;
+            }
+        }
+        let result = result.and_then(|()| self.run(id));
+        // SAFETY: the statement is live.
+        unsafe { ffi::sqlite3_clear_bindings(stmt) };
+        result
+    }
+
+    /// Whether `column` of `table` in the main database is declared AUTOINCREMENT.
+    pub fn is_autoincrement(&mut self, table: &str, column: &str) -> Result<bool, SqliteError> {
+        let zero_byte = |_| SqliteError {
+            code: ffi::SQLITE_ERROR,
+            message: "a name cannot contain a zero byte".into(),
+            offset: None,
+        };
+        let (table, column) = (CString::new(table).map_err(zero_byte)?, CString::new(column).map_err(zero_byte)?);
+        let mut autoincrement = 0;
+        // SAFETY: `db` is open, the names are NUL-terminated; null out-pointers are allowed.
+        let rc = unsafe {
+            ffi::sqlite3_table_column_metadata(
+                self.db,
+                c"main".as_ptr(),
+                table.as_ptr(),
+                column.as_ptr(),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                &mut autoincrement,
+            )
+        };
+        if rc == ffi::SQLITE_OK { Ok(autoincrement != 0) } else { Err(self.last_error(rc)) }
+    }
+
     /// Number of parameters.
     pub fn param_count(&self, id: StmtId) -> usize {
         // SAFETY: the statement is live.
@@ -354,6 +421,10 @@ impl Drop for Conn {
             unsafe { ffi::sqlite3_finalize(stmt) };
         }
         self.rusqlite.take();
+        if let Some(capture) = self.capture.take() {
+            // SAFETY: made by Box::into_raw in install_capture; the connection that called the hook is closed.
+            drop(unsafe { Box::from_raw(capture) });
+        }
     }
 }
 

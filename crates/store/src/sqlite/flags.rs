@@ -23,6 +23,12 @@ pub fn check_flags() -> Result<(), FlagMissing> {
     Ok(())
 }
 
+/// The version of the SQLite library, such as 3054001 for 3.54.1.
+pub fn sqlite_version() -> u32 {
+    // SAFETY: the call has no arguments and returns a constant.
+    unsafe { ffi::sqlite3_libversion_number() }.unsigned_abs()
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -9,17 +9,20 @@
 
 #![allow(unsafe_code)]
 
+mod commit_gate;
 mod conn;
 mod error;
 mod file_lock;
 mod flags;
+mod preupdate;
 mod scratch_file;
 mod serialize;
 mod vfs;
 
+pub use commit_gate::CommitGate;
 pub use conn::{Conn, CurrentRow, OpenFlags, StmtId, StmtInfo};
 pub use error::SqliteError;
 pub use file_lock::FileLock;
-pub use flags::{FlagMissing, check_flags};
-pub use rusqlite::ffi;
+pub use flags::{FlagMissing, check_flags, sqlite_version};
+pub use rusqlite::{InterruptHandle, ffi};
 pub use vfs::{Vfs, take_cause};

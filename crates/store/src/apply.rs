@@ -1,0 +1,372 @@
+//! Applies the trail's operations to a volume: crash recovery, standby, roll-forward and merging all go through here.
+//!
+//! Triggers, foreign keys and CHECK constraints are off ([`Applier::begin`]): what they did is in the images. Every
+//! row image must change exactly one row. Hidden rowids are restored. Shadow tables of FTS5 and R-tree are written
+//! as the plain tables they are, so the connection must not be used for statements on their virtual tables, neither
+//! before nor after: reopen it.
+//!
+//! Failure: an [`ApplyError`] means that the volume and the trail do not belong together, or a defect. The caller
+//! rolls back and refuses to serve the volume; going on would hide a lost or doubled change.
+
+use crate::ddl::{change_schema, schema_hash};
+use crate::schema_map::{RowKey, SchemaError, TableInfo, TableMap, quote};
+use crate::sqlite::{Conn, SqliteError, StmtId, ffi, sqlite_version};
+use holdfast_types::record::{Cells, Ddl, DecodeError, Key, Mask, Op, Ops, Sequences};
+use holdfast_types::{TableId, TxnId, ValueRef};
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// Update statements kept for one table, one for each set of columns; the oldest gives way.
+const UPDATES_KEPT_MAX: usize = 64;
+
+/// Why an operation could not be applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    #[error("the trail cannot be read: {0}")]
+    Decode(#[from] DecodeError),
+    #[error("the trail changes table number {table}, which the volume does not have at schema epoch {epoch}")]
+    UnknownTable { table: TableId, epoch: u32 },
+    #[error(
+        "{what} of table {table}, row {key}, changed {changed} rows instead of one: the volume does not match the trail; restore it from a dump and roll forward"
+    )]
+    NotOneRow { what: &'static str, table: String, key: String, changed: u64 },
+    #[error("{what} of table {table}, row {key}, failed: {error}")]
+    Row { what: &'static str, table: String, key: String, error: SqliteError },
+    #[error("the image of table {table} has {found} values, the table {expected} columns at schema epoch {epoch}")]
+    Columns { table: String, found: usize, expected: usize, epoch: u32 },
+    #[error("the image of table {table} names its row in another way than the table does at schema epoch {epoch}")]
+    KeyKind { table: String, epoch: u32 },
+    #[error(
+        "the schema differs from the trail's after: {text}\nepoch {epoch}, trail {epoch_expected}; hash {hash:016x}, trail {hash_expected:016x}; SQLite {sqlite}, trail {sqlite_expected}"
+    )]
+    SchemaDiverged {
+        text: String,
+        epoch: u32,
+        epoch_expected: u32,
+        hash: u64,
+        hash_expected: u64,
+        sqlite: u32,
+        sqlite_expected: u32,
+    },
+    #[error("transaction {txn} refers to {expected} fragments, {found} are known")]
+    Fragments { txn: TxnId, expected: u32, found: usize },
+    #[error("schema change failed: {0}")]
+    Schema(#[from] SchemaError),
+    #[error(transparent)]
+    Sqlite(#[from] SqliteError),
+}
+
+/// Prepared statements of one table.
+#[derive(Debug, Default)]
+struct TableStatements {
+    insert: Option<StmtId>,
+    delete: Option<StmtId>,
+    updates: Vec<UpdateStatement>,
+}
+
+#[derive(Debug)]
+struct UpdateStatement {
+    mask: Box<[u8]>,
+    new_key: bool,
+    statement: StmtId,
+}
+
+/// Applies operations on one connection, which it does not own: always pass the same one.
+#[derive(Debug)]
+pub struct Applier {
+    map: Arc<TableMap>,
+    statements: Vec<TableStatements>,
+    sequence: Option<StmtId>,
+    fragments: HashMap<TxnId, Vec<Vec<u8>>>,
+}
+
+impl Applier {
+    /// Makes the connection ready for images: triggers, foreign keys and CHECK constraints off, capture muted.
+    pub fn begin(conn: &mut Conn, map: Arc<TableMap>) -> Result<Applier, SqliteError> {
+        conn.set_config(ffi::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+        conn.set_config(ffi::SQLITE_DBCONFIG_ENABLE_FKEY, false)?;
+        conn.exec("PRAGMA ignore_check_constraints = ON")?;
+        if conn.captures() {
+            conn.capture().set_mute(crate::capture::Mute::All);
+        }
+        Ok(Applier { statements: empty(&map), map, sequence: None, fragments: HashMap::new() })
+    }
+
+    /// The tables as the operations applied so far left them.
+    pub fn map(&self) -> &Arc<TableMap> {
+        &self.map
+    }
+
+    /// Keeps a fragment's operations until its transaction arrives.
+    pub fn add_fragment(&mut self, txn: TxnId, ops: Vec<u8>) {
+        self.fragments.entry(txn).or_default().push(ops);
+    }
+
+    /// Forgets the fragments of a transaction that was backed out.
+    pub fn drop_fragments(&mut self, txn: TxnId) {
+        self.fragments.remove(&txn);
+    }
+
+    /// Applies operations in order, within the caller's transaction.
+    pub fn apply(&mut self, conn: &mut Conn, ops: Ops<'_>) -> Result<(), ApplyError> {
+        let mut values = Vec::new();
+        for op in ops {
+            values.clear();
+            match op? {
+                Op::Insert { table, rowid, values: cells } => self.insert(conn, table, rowid, cells, &mut values)?,
+                Op::Update { table, key, new_key, mask, changes } => {
+                    values.extend(changes.skip(1).step_by(2));
+                    self.update(conn, table, key, new_key, mask, &mut values)?;
+                }
+                Op::Delete { table, key, before } => self.delete(conn, table, key, before.len(), &mut values)?,
+                Op::Ddl(ddl) => self.ddl(conn, &ddl)?,
+                Op::Sequence { table, rowid, value } => self.sequence(conn, table, rowid, value)?,
+                Op::AllSequences(rows) => self.all_sequences(conn, rows)?,
+                Op::Pragma(text) => conn.exec(text)?,
+                Op::Fragments { txn, count } => {
+                    let fragments = self.fragments.remove(&txn).unwrap_or_default();
+                    if fragments.len() != count as usize {
+                        return Err(ApplyError::Fragments { txn, expected: count, found: fragments.len() });
+                    }
+                    for fragment in &fragments {
+                        self.apply(conn, Ops::new(fragment))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn position(&self, table: TableId) -> Result<usize, ApplyError> {
+        self.map.position(table).ok_or(ApplyError::UnknownTable { table, epoch: self.map.epoch })
+    }
+
+    fn insert<'a>(
+        &mut self,
+        conn: &mut Conn,
+        table: TableId,
+        rowid: Option<i64>,
+        cells: Cells<'a>,
+        values: &mut Vec<ValueRef<'a>>,
+    ) -> Result<(), ApplyError> {
+        let position = self.position(table)?;
+        let info = &self.map.tables()[position];
+        values.extend(cells);
+        check_columns(info, values.len(), self.map.epoch)?;
+        match (&info.key, rowid) {
+            (RowKey::Rowid { alias: None, .. }, Some(rowid)) => values.push(ValueRef::Int(rowid)),
+            (RowKey::Rowid { alias: Some(_), .. }, Some(_)) | (RowKey::Columns(_), None) => {}
+            _ => return Err(ApplyError::KeyKind { table: info.name.clone(), epoch: self.map.epoch }),
+        }
+        let slot = &mut self.statements[position].insert;
+        let statement = match *slot {
+            Some(statement) => statement,
+            None => *slot.insert(conn.prepare(&insert_sql(info))?),
+        };
+        let key = || rowid.map_or_else(|| format!("{values:?}"), |rowid| format!("rowid {rowid}"));
+        run_one(conn, statement, values, "insert", info, key)
+    }
+
+    fn update<'a>(
+        &mut self,
+        conn: &mut Conn,
+        table: TableId,
+        key: Key<'a>,
+        new_key: Option<Key<'a>>,
+        mask: Mask<'a>,
+        values: &mut Vec<ValueRef<'a>>,
+    ) -> Result<(), ApplyError> {
+        let position = self.position(table)?;
+        let info = &self.map.tables()[position];
+        if let Some(last) = mask.positions().last().filter(|&last| last >= info.columns.len()) {
+            check_columns(info, last + 1, self.map.epoch)?;
+        }
+        let hidden = matches!(info.key, RowKey::Rowid { alias: None, .. });
+        let sets_rowid = match new_key {
+            Some(Key::Rowid(rowid)) if hidden => {
+                values.push(ValueRef::Int(rowid));
+                true
+            }
+            _ => false,
+        };
+        push_key(info, key, values, self.map.epoch)?;
+        let updates = &mut self.statements[position].updates;
+        let known = updates.iter().find(|u| u.new_key == sets_rowid && *u.mask == *mask.0);
+        let statement = match known {
+            Some(known) => known.statement,
+            None => {
+                if updates.len() >= UPDATES_KEPT_MAX {
+                    conn.finalize(updates.remove(0).statement);
+                }
+                let statement = conn.prepare(&update_sql(info, mask, sets_rowid))?;
+                updates.push(UpdateStatement { mask: mask.0.into(), new_key: sets_rowid, statement });
+                statement
+            }
+        };
+        run_one(conn, statement, values, "update", info, || show_key(key))
+    }
+
+    fn delete<'a>(
+        &mut self,
+        conn: &mut Conn,
+        table: TableId,
+        key: Key<'a>,
+        columns: usize,
+        values: &mut Vec<ValueRef<'a>>,
+    ) -> Result<(), ApplyError> {
+        let position = self.position(table)?;
+        let info = &self.map.tables()[position];
+        check_columns(info, columns, self.map.epoch)?;
+        push_key(info, key, values, self.map.epoch)?;
+        let slot = &mut self.statements[position].delete;
+        let statement = match *slot {
+            Some(statement) => statement,
+            None => *slot.insert(conn.prepare(&delete_sql(info))?),
+        };
+        run_one(conn, statement, values, "delete", info, || show_key(key))
+    }
+
+    fn ddl(&mut self, conn: &mut Conn, ddl: &Ddl<'_>) -> Result<(), ApplyError> {
+        for table in std::mem::take(&mut self.statements) {
+            let updates = table.updates.into_iter().map(|u| u.statement);
+            table.insert.into_iter().chain(table.delete).chain(updates).for_each(|id| conn.finalize(id));
+        }
+        self.map = Arc::new(change_schema(conn, ddl.text)?);
+        self.statements = empty(&self.map);
+        if conn.captures() {
+            let map = Arc::clone(&self.map);
+            conn.capture().set_map(map);
+        }
+        let hash = schema_hash(conn)?;
+        if self.map.epoch != ddl.epoch_after || hash != ddl.schema_hash {
+            return Err(ApplyError::SchemaDiverged {
+                text: ddl.text.into(),
+                epoch: self.map.epoch,
+                epoch_expected: ddl.epoch_after,
+                hash,
+                hash_expected: ddl.schema_hash,
+                sqlite: sqlite_version(),
+                sqlite_expected: ddl.sqlite_version,
+            });
+        }
+        Ok(())
+    }
+
+    fn sequence(&mut self, conn: &mut Conn, table: TableId, rowid: i64, value: ValueRef<'_>) -> Result<(), ApplyError> {
+        let map = Arc::clone(&self.map);
+        let info = &map.tables()[self.position(table)?];
+        self.put_counter(conn, rowid, ValueRef::Text(info.name.as_bytes()), value)
+    }
+
+    fn all_sequences(&mut self, conn: &mut Conn, rows: Sequences<'_>) -> Result<(), ApplyError> {
+        conn.exec("DELETE FROM main.sqlite_sequence")?;
+        for (rowid, name, value) in rows {
+            self.put_counter(conn, rowid, name, value)?;
+        }
+        Ok(())
+    }
+
+    fn put_counter(
+        &mut self,
+        conn: &mut Conn,
+        rowid: i64,
+        name: ValueRef<'_>,
+        value: ValueRef<'_>,
+    ) -> Result<(), ApplyError> {
+        let statement = match self.sequence {
+            Some(statement) => statement,
+            None => {
+                let sql = "INSERT OR REPLACE INTO main.sqlite_sequence(rowid, name, seq) VALUES(?1, ?2, ?3)";
+                *self.sequence.insert(conn.prepare(sql)?)
+            }
+        };
+        Ok(conn.run_with(statement, &[ValueRef::Int(rowid), name, value])?)
+    }
+}
+
+fn empty(map: &TableMap) -> Vec<TableStatements> {
+    map.tables().iter().map(|_| TableStatements::default()).collect()
+}
+
+fn check_columns(info: &TableInfo, found: usize, epoch: u32) -> Result<(), ApplyError> {
+    let expected = info.columns.len();
+    if found == expected {
+        return Ok(());
+    }
+    Err(ApplyError::Columns { table: info.name.clone(), found, expected, epoch })
+}
+
+fn push_key<'a>(info: &TableInfo, key: Key<'a>, values: &mut Vec<ValueRef<'a>>, epoch: u32) -> Result<(), ApplyError> {
+    match (&info.key, key) {
+        (RowKey::Rowid { .. }, Key::Rowid(rowid)) => values.push(ValueRef::Int(rowid)),
+        (RowKey::Columns(positions), Key::Columns(cells)) if positions.len() == cells.len() => values.extend(cells),
+        _ => return Err(ApplyError::KeyKind { table: info.name.clone(), epoch }),
+    }
+    Ok(())
+}
+
+fn run_one(
+    conn: &mut Conn,
+    statement: StmtId,
+    values: &[ValueRef<'_>],
+    what: &'static str,
+    info: &TableInfo,
+    key: impl Fn() -> String,
+) -> Result<(), ApplyError> {
+    let table = || info.name.clone();
+    conn.run_with(statement, values).map_err(|error| ApplyError::Row { what, table: table(), key: key(), error })?;
+    match conn.changes() {
+        1 => Ok(()),
+        changed => Err(ApplyError::NotOneRow { what, table: table(), key: key(), changed }),
+    }
+}
+
+fn show_key(key: Key<'_>) -> String {
+    match key {
+        Key::Rowid(rowid) => format!("rowid {rowid}"),
+        Key::Columns(cells) => {
+            let values: Vec<_> = cells.map(|cell| format!("{:?}", cell.to_value())).collect();
+            format!("({})", values.join(", "))
+        }
+    }
+}
+
+fn insert_sql(info: &TableInfo) -> String {
+    let mut names: Vec<String> = info.columns.iter().map(|column| quote(&column.name)).collect();
+    if let RowKey::Rowid { name, alias: None } = &info.key {
+        names.push(name.clone());
+    }
+    let marks = vec!["?"; names.len()].join(",");
+    format!("INSERT OR ABORT INTO main.{}({}) VALUES({marks})", quote(&info.name), names.join(","))
+}
+
+fn update_sql(info: &TableInfo, mask: Mask<'_>, sets_rowid: bool) -> String {
+    let mut sets: Vec<String> = mask.positions().map(|p| format!("{}=?", quote(&info.columns[p].name))).collect();
+    if let (RowKey::Rowid { name, .. }, true) = (&info.key, sets_rowid) {
+        sets.push(format!("{name}=?"));
+    }
+    format!("UPDATE OR ABORT main.{} SET {}{}", quote(&info.name), sets.join(","), where_key(info))
+}
+
+fn delete_sql(info: &TableInfo) -> String {
+    format!("DELETE FROM main.{}{}", quote(&info.name), where_key(info))
+}
+
+fn where_key(info: &TableInfo) -> String {
+    let mut sql = String::from(" WHERE ");
+    match &info.key {
+        RowKey::Rowid { name, .. } => {
+            sql.push_str(name);
+            sql.push_str("=?");
+        }
+        RowKey::Columns(positions) => {
+            for (i, &position) in positions.iter().enumerate() {
+                let and = if i > 0 { " AND " } else { "" };
+                // Writing to a String cannot fail.
+                let _ = write!(sql, "{and}{}=?", quote(&info.columns[position].name));
+            }
+        }
+    }
+    sql
+}

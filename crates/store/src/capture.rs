@@ -1,0 +1,332 @@
+//! Turns the row changes that SQLite reports into operations of the trail (`holdfast_types::record::op`), in the
+//! order in which they happen, cascades and triggers' changes included.
+//!
+//! The operations go straight into the buffer in which the engine builds the boxcar's batch record. A statement that
+//! fails is undone by ROLLBACK TO and [`Capture::truncate`] together, never by one alone: OR FAIL leaves changes
+//! behind that an error seems to deny.
+//!
+//! | change | what is recorded |
+//! |---|---|
+//! | in another database than `main` (TEMP tables) | nothing |
+//! | of an internal table (`holdfast_...`) | nothing |
+//! | while everything is muted (redo) | nothing |
+//! | made by a schema change itself | nothing |
+//! | by a foreign key action of DROP TABLE | as below |
+//! | of `sqlite_sequence` | nothing here, see [`crate::sequences`] |
+//! | through a blob handle | error: SQLite does not show the new value |
+//! | of a table that is not in the map, or with another number of columns | error |
+//! | UPDATE that changes neither key nor value | nothing, but counted |
+//! | any other | its image |
+//!
+//! Failure: the hook cannot fail the statement, so the first error is kept and [`Capture::check`] returns it; a
+//! transaction must not commit without asking. After an error nothing more is recorded.
+
+use crate::schema_map::{RowKey, TableInfo, TableMap};
+use crate::sequences::SequenceState;
+use crate::sqlite::{Conn, SqliteError};
+use holdfast_types::ValueRef;
+use holdfast_types::record::{op, put_cell};
+use std::os::raw::c_int;
+use std::sync::Arc;
+
+/// What happens to a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    Insert,
+    Update,
+    Delete,
+}
+
+/// A row change that is about to happen. Columns are numbered as in the table's declaration, from 0.
+pub trait Change {
+    fn kind(&self) -> ChangeKind;
+    /// `main`, `temp` or an attached database.
+    fn schema(&self) -> &[u8];
+    fn table(&self) -> &[u8];
+    fn old_rowid(&self) -> i64;
+    fn new_rowid(&self) -> i64;
+    /// The change comes from a blob handle.
+    fn blob_write(&self) -> bool;
+    /// Number of columns of the table, generated ones included.
+    fn columns(&self) -> usize;
+    /// How many triggers and foreign key actions deep.
+    fn depth(&self) -> usize;
+    /// Value before, or SQLite's result code.
+    fn old(&self, column: u16) -> Result<ValueRef<'_>, c_int>;
+    /// Value after, or SQLite's result code.
+    fn new(&self, column: u16) -> Result<ValueRef<'_>, c_int>;
+}
+
+/// Why a change could not be recorded. The transaction must be backed out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CaptureError {
+    #[error("table {table} was changed through a blob handle, which cannot be audited; use UPDATE")]
+    BlobHandle { table: String },
+    #[error("table {table} was changed but is not known to the schema map of epoch {epoch}")]
+    UnknownTable { table: String, epoch: u32 },
+    #[error("table {table} has {found} columns, the schema map of epoch {epoch} says {expected}")]
+    ColumnCount { table: String, found: usize, expected: usize, epoch: u32 },
+    #[error("SQLite could not show column {column} of table {table}: code {code}")]
+    Value { table: String, column: u16, code: c_int },
+}
+
+/// What is kept from the trail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Mute {
+    /// Record every change.
+    #[default]
+    Nothing,
+    /// A schema change runs: its own row changes follow from its text. Foreign key actions it sets off do not, as
+    /// redo runs without them.
+    Ddl,
+    /// Redo runs: everything comes from the trail.
+    All,
+}
+
+/// A point to go back to.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    len: usize,
+    ops: u64,
+    unchanged: u64,
+    sequences: u64,
+    failed: bool,
+}
+
+/// The operations captured on one connection. See the module's description.
+#[derive(Debug)]
+pub struct Capture {
+    map: Arc<TableMap>,
+    buf: Vec<u8>,
+    ops: u64,
+    unchanged: u64,
+    mute: Mute,
+    error: Option<CaptureError>,
+    pub(crate) sequences: SequenceState,
+    mask: Vec<u8>,
+    cells: Vec<u8>,
+}
+
+impl Capture {
+    pub fn new(map: Arc<TableMap>) -> Capture {
+        Capture {
+            map,
+            buf: Vec::new(),
+            ops: 0,
+            unchanged: 0,
+            mute: Mute::Nothing,
+            error: None,
+            sequences: SequenceState::default(),
+            mask: Vec::new(),
+            cells: Vec::new(),
+        }
+    }
+
+    /// The tables as they are after a schema change, or as they were when one was backed out.
+    pub fn set_map(&mut self, map: Arc<TableMap>) {
+        self.map = map;
+    }
+
+    pub fn map(&self) -> &Arc<TableMap> {
+        &self.map
+    }
+
+    pub fn set_mute(&mut self, mute: Mute) {
+        self.mute = mute;
+    }
+
+    /// The buffer operations are appended to. The engine writes record heads into it, between transactions.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buf
+    }
+
+    /// Hands over the buffer and begins an empty one.
+    pub fn take(&mut self) -> Vec<u8> {
+        (self.ops, self.unchanged) = (0, 0);
+        std::mem::take(&mut self.buf)
+    }
+
+    /// Bytes in the buffer.
+    pub fn len(&self) -> usize {
+        self.buf.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.buf.is_empty()
+    }
+
+    /// Operations recorded since the last [`Capture::take`].
+    pub fn ops(&self) -> u64 {
+        self.ops
+    }
+
+    /// Updates since the last [`Capture::take`] that wrote a row with the values it had: they dirty pages but leave
+    /// no operation.
+    pub fn unchanged(&self) -> u64 {
+        self.unchanged
+    }
+
+    /// The present point, for [`Capture::truncate`].
+    pub fn mark(&self) -> Mark {
+        Mark {
+            len: self.buf.len(),
+            ops: self.ops,
+            unchanged: self.unchanged,
+            sequences: self.sequences.generation(),
+            failed: self.error.is_some(),
+        }
+    }
+
+    /// Forgets everything since the mark; together with ROLLBACK TO the savepoint set at the same point.
+    pub fn truncate(&mut self, mark: Mark) {
+        self.buf.truncate(mark.len);
+        (self.ops, self.unchanged) = (mark.ops, mark.unchanged);
+        self.sequences.back_to(mark.sequences);
+        if !mark.failed {
+            self.error = None;
+        }
+    }
+
+    /// The transaction was rolled back after its counters had been recorded.
+    pub fn forget_sequences(&mut self) {
+        self.sequences.forget();
+    }
+
+    /// The first error since the mark before it, if any. To be asked before every commit.
+    pub fn check(&self) -> Result<(), CaptureError> {
+        self.error.clone().map_or(Ok(()), Err)
+    }
+
+    /// Appends an operation that is not a row change.
+    pub fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.buf);
+        self.ops += 1;
+    }
+
+    /// Records one change. Called from the preupdate hook: must not panic.
+    pub fn on_change(&mut self, change: &impl Change) {
+        if self.error.is_some()
+            || self.mute == Mute::All
+            || (self.mute == Mute::Ddl && change.depth() == 0)
+            || change.schema() != b"main"
+            || crate::schema_map::is_internal(change.table())
+            || change.table() == b"sqlite_sequence"
+        {
+            return;
+        }
+        let start = self.buf.len();
+        if let Err(error) = self.record(change) {
+            self.buf.truncate(start);
+            self.error = Some(error);
+        }
+    }
+
+    fn record(&mut self, change: &impl Change) -> Result<(), CaptureError> {
+        let name = || String::from_utf8_lossy(change.table()).into_owned();
+        if change.blob_write() {
+            return Err(CaptureError::BlobHandle { table: name() });
+        }
+        let map = Arc::clone(&self.map);
+        let Some(table) = map.by_name(change.table()) else {
+            return Err(CaptureError::UnknownTable { table: name(), epoch: map.epoch });
+        };
+        let (found, expected) = (change.columns(), table.column_count);
+        if found != expected {
+            return Err(CaptureError::ColumnCount { table: name(), found, expected, epoch: map.epoch });
+        }
+        let recorded = match change.kind() {
+            ChangeKind::Insert => self.insert(table, change).map(|()| true),
+            ChangeKind::Update => self.update(table, change),
+            ChangeKind::Delete => self.delete(table, change).map(|()| true),
+        };
+        match recorded {
+            Ok(true) => self.ops += 1,
+            Ok(false) => self.unchanged += 1,
+            Err((column, code)) => return Err(CaptureError::Value { table: name(), column, code }),
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, table: &TableInfo, change: &impl Change) -> Result<(), (u16, c_int)> {
+        let rowid = matches!(table.key, RowKey::Rowid { .. }).then(|| change.new_rowid());
+        op::put_insert(&mut self.buf, table.id, rowid, table.columns.len());
+        for column in &table.columns {
+            put_cell(&mut self.buf, change.new(column.index).map_err(|code| (column.index, code))?);
+        }
+        Ok(())
+    }
+
+    /// False when nothing changes.
+    fn update(&mut self, table: &TableInfo, change: &impl Change) -> Result<bool, (u16, c_int)> {
+        self.mask.clear();
+        self.mask.resize(table.columns.len().div_ceil(8), 0);
+        self.cells.clear();
+        for (position, column) in table.columns.iter().enumerate() {
+            let before = change.old(column.index).map_err(|code| (column.index, code))?;
+            let after = change.new(column.index).map_err(|code| (column.index, code))?;
+            if !same(before, after) {
+                self.mask[position / 8] |= 1 << (position % 8);
+                put_cell(&mut self.cells, before);
+                put_cell(&mut self.cells, after);
+            }
+        }
+        let key_changes = match &table.key {
+            RowKey::Rowid { .. } => change.old_rowid() != change.new_rowid(),
+            RowKey::Columns(positions) => positions.iter().any(|&p| self.mask[p / 8] >> (p % 8) & 1 == 1),
+        };
+        if self.cells.is_empty() && !key_changes {
+            return Ok(false);
+        }
+        op::put_update(&mut self.buf, table.id, key_changes);
+        self.key(table, change.old_rowid(), |column| change.old(column))?;
+        if key_changes {
+            self.key(table, change.new_rowid(), |column| change.new(column))?;
+        }
+        op::put_mask(&mut self.buf, &self.mask);
+        self.buf.extend_from_slice(&self.cells);
+        Ok(true)
+    }
+
+    fn delete(&mut self, table: &TableInfo, change: &impl Change) -> Result<(), (u16, c_int)> {
+        op::put_delete(&mut self.buf, table.id);
+        self.key(table, change.old_rowid(), |column| change.old(column))?;
+        op::put_count(&mut self.buf, table.columns.len());
+        for column in &table.columns {
+            put_cell(&mut self.buf, change.old(column.index).map_err(|code| (column.index, code))?);
+        }
+        Ok(())
+    }
+
+    fn key<'v>(
+        &mut self,
+        table: &TableInfo,
+        rowid: i64,
+        value: impl Fn(u16) -> Result<ValueRef<'v>, c_int>,
+    ) -> Result<(), (u16, c_int)> {
+        match &table.key {
+            RowKey::Rowid { .. } => op::put_rowid_key(&mut self.buf, rowid),
+            RowKey::Columns(positions) => {
+                op::put_columns_key(&mut self.buf, positions.len());
+                for &position in positions {
+                    let column = table.columns[position].index;
+                    put_cell(&mut self.buf, value(column).map_err(|code| (column, code))?);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same bits: 0.0 and -0.0, 1 and 1.0, text and blob all differ.
+fn same(a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
+    match (a, b) {
+        (ValueRef::Real(a), ValueRef::Real(b)) => a.to_bits() == b.to_bits(),
+        _ => a == b,
+    }
+}
+
+/// Makes virtual tables write what they hold back until the transaction ends (FTS5 its index). To be called before
+/// the transaction's operations are counted complete.
+pub fn flush_virtual_tables(conn: &mut Conn) -> Result<(), SqliteError> {
+    conn.exec("SAVEPOINT holdfast_flush; RELEASE holdfast_flush")
+}

@@ -1,0 +1,340 @@
+//! What capture and redo must know of a volume's tables: stable ids, stored columns, and how a row is addressed.
+//!
+//! Two internal tables stand in every volume:
+//!
+//! | table | row |
+//! |---|---|
+//! | `holdfast_meta` | the only one, id 1: format, volume, number of the last boxcar applied, its epoch, schema epoch, next table id |
+//! | `holdfast_tables` | for each table, view and virtual table: its id and present name |
+//!
+//! Ids follow from the statements alone, never from where pages lie, so redo of the same statements on another copy
+//! gives the same ids:
+//!
+//! | after a statement | id |
+//! |---|---|
+//! | the name was there before | stays |
+//! | a name is new, and exactly one name is gone whose root page it has (0 for views and virtual tables) | moves: it was renamed |
+//! | a name is new otherwise | next number, new names in byte order |
+//! | a name is gone otherwise | is dropped and never used again |
+//!
+//! Reading the map never touches a virtual table, so that redo may write its shadow tables as plain ones.
+//!
+//! Failure: a table whose hidden rowid has no free name, or whose name is reserved, is refused; the caller then
+//! rolls the statement back.
+
+use crate::sqlite::{Conn, SqliteError};
+use holdfast_types::{Epoch, TableId, Value, ValueRef, VolumeId};
+use std::collections::{BTreeMap, HashMap};
+
+/// Layout of the internal tables.
+pub const VOLUME_FORMAT: i64 = 1;
+
+/// Prefix of internal tables.
+const INTERNAL_PREFIX: &[u8] = b"holdfast_";
+const INTERNAL_TABLES: [&str; 2] = ["holdfast_meta", "holdfast_tables"];
+
+/// Whether a table of this name belongs to Holdfast and not to the user. ASCII case is ignored, as SQLite does.
+pub fn is_internal(name: &[u8]) -> bool {
+    name.get(..INTERNAL_PREFIX.len()).is_some_and(|head| head.eq_ignore_ascii_case(INTERNAL_PREFIX))
+}
+
+/// Why a schema cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum SchemaError {
+    #[error(
+        "table {0} has no primary key of its own and its columns take all three names of the hidden rowid (rowid, _rowid_, oid); rename one of them"
+    )]
+    NoRowidName(String),
+    #[error("the name {0} is reserved: names that begin with holdfast_ are internal")]
+    ReservedName(String),
+    #[error("this is not a Holdfast volume, or a damaged one: {0}")]
+    NotAVolume(String),
+    #[error("the volume has format {found}, this release knows {VOLUME_FORMAT}; use the release that wrote it")]
+    Format { found: i64 },
+    #[error(transparent)]
+    Sqlite(#[from] SqliteError),
+}
+
+/// How a row is named in an image and found again.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RowKey {
+    /// By rowid. `name` is the SQL expression for it (quoted), `alias` the position of the INTEGER PRIMARY KEY column
+    /// where it is one.
+    Rowid { name: String, alias: Option<usize> },
+    /// WITHOUT ROWID: positions of the primary key's columns among the stored ones.
+    Columns(Vec<usize>),
+}
+
+/// A column that is stored, so neither kind of generated column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredColumn {
+    pub name: String,
+    /// Position in the declaration, from 0, generated columns counted.
+    pub index: u16,
+}
+
+/// One table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableInfo {
+    pub id: TableId,
+    pub name: String,
+    pub columns: Vec<StoredColumn>,
+    /// All columns, generated ones counted.
+    pub column_count: usize,
+    pub key: RowKey,
+    pub autoincrement: bool,
+}
+
+/// All tables of a volume at one schema epoch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TableMap {
+    /// Raised by every schema change.
+    pub epoch: u32,
+    /// `sqlite_sequence` exists.
+    pub has_sequences: bool,
+    tables: Vec<TableInfo>,
+    by_name: HashMap<Vec<u8>, usize>,
+    by_id: HashMap<TableId, usize>,
+    objects: HashMap<String, TableId>,
+}
+
+impl TableMap {
+    /// A table by its name as declared.
+    pub fn by_name(&self, name: &[u8]) -> Option<&TableInfo> {
+        self.by_name.get(name).map(|&i| &self.tables[i])
+    }
+
+    pub fn by_id(&self, id: TableId) -> Option<&TableInfo> {
+        self.position(id).map(|i| &self.tables[i])
+    }
+
+    /// Where a table stands in [`TableMap::tables`].
+    pub fn position(&self, id: TableId) -> Option<usize> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// Real tables, shadow tables among them; neither views nor virtual tables.
+    pub fn tables(&self) -> &[TableInfo] {
+        &self.tables
+    }
+
+    /// The id of a table, view or virtual table.
+    pub fn object(&self, name: &str) -> Option<TableId> {
+        self.objects.get(name).copied()
+    }
+}
+
+/// How far a volume has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub volume: VolumeId,
+    /// Number of the last boxcar applied; the next one is this plus one.
+    pub number: u64,
+    /// Epoch in which that boxcar was written.
+    pub epoch: Epoch,
+    pub schema_epoch: u32,
+}
+
+/// Makes the internal tables in a new or just imported database, gives ids to the tables it has, and returns the map.
+/// Within the caller's transaction.
+pub fn create_internal_tables(conn: &mut Conn, volume: VolumeId) -> Result<TableMap, SchemaError> {
+    conn.exec(
+        "CREATE TABLE holdfast_meta(id INTEGER PRIMARY KEY CHECK (id = 1), format INTEGER NOT NULL,
+             volume INTEGER NOT NULL, number INTEGER NOT NULL, epoch INTEGER NOT NULL,
+             schema_epoch INTEGER NOT NULL, next_table_id INTEGER NOT NULL);
+         CREATE TABLE holdfast_tables(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
+    )?;
+    conn.exec(&format!("INSERT INTO holdfast_meta VALUES(1, {VOLUME_FORMAT}, {volume}, 0, 0, 0, 1)"))?;
+    end_ddl(conn, &ObjectsBefore::default())
+}
+
+/// The one row of `holdfast_meta`.
+pub fn read_position(conn: &mut Conn) -> Result<Position, SchemaError> {
+    let missing = |e: SqliteError| SchemaError::NotAVolume(e.message);
+    let rows = conn
+        .query_rows("SELECT format, volume, number, epoch, schema_epoch FROM main.holdfast_meta WHERE id = 1")
+        .map_err(missing)?;
+    let [row] = rows.as_slice() else { return Err(SchemaError::NotAVolume("holdfast_meta is empty".into())) };
+    let number = |i: usize| match row[i] {
+        Value::Int(n) => Ok(n),
+        _ => Err(SchemaError::NotAVolume("holdfast_meta holds something that is not a number".into())),
+    };
+    if number(0)? != VOLUME_FORMAT {
+        return Err(SchemaError::Format { found: number(0)? });
+    }
+    Ok(Position {
+        volume: VolumeId(number(1)? as u32),
+        number: number(2)? as u64,
+        epoch: Epoch(number(3)? as u32),
+        schema_epoch: number(4)? as u32,
+    })
+}
+
+/// Writes the position of each boxcar.
+#[derive(Debug)]
+pub struct PositionWriter(crate::sqlite::StmtId);
+
+impl PositionWriter {
+    pub fn prepare(conn: &mut Conn) -> Result<PositionWriter, SqliteError> {
+        let sql = "UPDATE main.holdfast_meta SET number = ?1, epoch = ?2 WHERE id = 1";
+        conn.prepare(sql).map(PositionWriter)
+    }
+
+    /// Within the boxcar's transaction.
+    pub fn write(&self, conn: &mut Conn, number: u64, epoch: Epoch) -> Result<(), SqliteError> {
+        conn.run_with(self.0, &[ValueRef::Int(number as i64), ValueRef::Int(epoch.0.into())])
+    }
+}
+
+/// Tables, views and virtual tables with their root pages, before a schema change.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectsBefore(BTreeMap<String, i64>);
+
+/// To be called before a statement that changes the schema.
+pub fn begin_ddl(conn: &mut Conn) -> Result<ObjectsBefore, SqliteError> {
+    read_objects(conn).map(ObjectsBefore)
+}
+
+/// To be called after it: raises the schema epoch, gives ids to what is new, and returns the new map.
+pub fn end_ddl(conn: &mut Conn, before: &ObjectsBefore) -> Result<TableMap, SchemaError> {
+    let now = read_objects(conn)?;
+    reconcile(conn, &before.0, &now)?;
+    conn.exec("UPDATE main.holdfast_meta SET schema_epoch = schema_epoch + 1 WHERE id = 1")?;
+    read_map(conn)
+}
+
+/// Everything that gets an id. Statistics tables are included, as users may write to them.
+fn read_objects(conn: &mut Conn) -> Result<BTreeMap<String, i64>, SqliteError> {
+    let rows = conn.query_rows("SELECT name, rootpage FROM main.sqlite_schema WHERE type IN ('table', 'view')")?;
+    let objects = rows.into_iter().filter_map(|row| match (&row[0], &row[1]) {
+        (Value::Text(name), Value::Int(root)) => Some((name.clone(), *root)),
+        (Value::Text(name), _) => Some((name.clone(), 0)),
+        _ => None,
+    });
+    let named = |name: &str| {
+        !INTERNAL_TABLES.contains(&name) && (!name.starts_with("sqlite_") || name.starts_with("sqlite_stat"))
+    };
+    Ok(objects.filter(|(name, _)| named(name)).collect())
+}
+
+/// Follows the table in the module's description.
+fn reconcile(conn: &mut Conn, before: &BTreeMap<String, i64>, now: &BTreeMap<String, i64>) -> Result<(), SchemaError> {
+    let gone: Vec<_> = before.iter().filter(|(name, _)| !now.contains_key(*name)).collect();
+    let mut dropped: Vec<&String> = gone.iter().map(|(name, _)| *name).collect();
+    let mut created = Vec::new();
+    let rename = conn.prepare("UPDATE main.holdfast_tables SET name = ?2 WHERE name = ?1")?;
+    for (name, root) in now.iter().filter(|(name, _)| !before.contains_key(*name)) {
+        if is_internal(name.as_bytes()) {
+            return Err(SchemaError::ReservedName(name.clone()));
+        }
+        let same_root: Vec<_> = gone.iter().filter(|(_, old)| *old == root).collect();
+        match same_root.as_slice() {
+            [(old, _)] => {
+                conn.run_with(rename, &[ValueRef::Text(old.as_bytes()), ValueRef::Text(name.as_bytes())])?;
+                dropped.retain(|name| name != old);
+            }
+            _ => created.push(name),
+        }
+    }
+    conn.finalize(rename);
+    let delete = conn.prepare("DELETE FROM main.holdfast_tables WHERE name = ?1")?;
+    for name in dropped {
+        conn.run_with(delete, &[ValueRef::Text(name.as_bytes())])?;
+    }
+    conn.finalize(delete);
+    let insert =
+        conn.prepare("INSERT INTO main.holdfast_tables SELECT next_table_id, ?1 FROM main.holdfast_meta WHERE id = 1")?;
+    for name in created {
+        conn.run_with(insert, &[ValueRef::Text(name.as_bytes())])?;
+        conn.exec("UPDATE main.holdfast_meta SET next_table_id = next_table_id + 1 WHERE id = 1")?;
+    }
+    conn.finalize(insert);
+    Ok(())
+}
+
+/// The map as the volume has it.
+pub fn read_map(conn: &mut Conn) -> Result<TableMap, SchemaError> {
+    let mut map = TableMap { epoch: read_position(conn)?.schema_epoch, ..TableMap::default() };
+    let rows = conn.query_rows(
+        "SELECT t.id, t.name, coalesce(s.rootpage, 0) FROM main.holdfast_tables t
+         JOIN main.sqlite_schema s ON s.name = t.name AND s.type IN ('table', 'view') ORDER BY t.id",
+    )?;
+    for row in rows {
+        let [Value::Int(id), Value::Text(name), Value::Int(root)] = row.as_slice() else { continue };
+        let id = TableId(*id as u32);
+        map.objects.insert(name.clone(), id);
+        if *root != 0 {
+            map.by_name.insert(name.clone().into_bytes(), map.tables.len());
+            map.by_id.insert(id, map.tables.len());
+            map.tables.push(read_table(conn, id, name)?);
+        }
+    }
+    let sequences = "SELECT count(*) FROM main.sqlite_schema WHERE name = 'sqlite_sequence'";
+    map.has_sequences = conn.query_value(sequences)? != Value::Int(0);
+    Ok(map)
+}
+
+fn read_table(conn: &mut Conn, id: TableId, name: &str) -> Result<TableInfo, SchemaError> {
+    // cid, name, type, notnull, dflt_value, pk, hidden (2 and 3: generated)
+    let rows = conn.query_rows(&format!("PRAGMA main.table_xinfo({})", quote(name)))?;
+    let mut columns = Vec::with_capacity(rows.len());
+    let mut all_names = Vec::with_capacity(rows.len());
+    let mut key_column = None;
+    for row in &rows {
+        let (Value::Int(index), Value::Text(column)) = (&row[0], &row[1]) else { continue };
+        all_names.push(column.to_ascii_lowercase());
+        if !matches!(row[6], Value::Int(2 | 3)) {
+            if row[5] == Value::Int(1) {
+                key_column = Some(columns.len());
+            }
+            columns.push(StoredColumn { name: column.clone(), index: *index as u16 });
+        }
+    }
+    let primary = primary_key(conn, name)?;
+    let key = match (primary, key_column) {
+        (Primary::WithoutRowid(indexes), _) => {
+            let position = |index| columns.iter().position(|c| i64::from(c.index) == index);
+            RowKey::Columns(indexes.into_iter().filter_map(position).collect())
+        }
+        (Primary::Rowid, Some(position)) => {
+            RowKey::Rowid { name: quote(&columns[position].name), alias: Some(position) }
+        }
+        (Primary::Rowid | Primary::Other, _) => {
+            let free = ["rowid", "_rowid_", "oid"].into_iter().find(|n| !all_names.iter().any(|column| column == n));
+            let free = free.ok_or_else(|| SchemaError::NoRowidName(name.into()))?;
+            RowKey::Rowid { name: free.into(), alias: None }
+        }
+    };
+    let autoincrement = match &key {
+        RowKey::Rowid { alias: Some(position), .. } => conn.is_autoincrement(name, &columns[*position].name)?,
+        _ => false,
+    };
+    Ok(TableInfo { id, name: name.into(), column_count: rows.len(), columns, key, autoincrement })
+}
+
+/// What a table's primary key is made of.
+enum Primary {
+    /// The rowid itself, when the table has a primary key at all.
+    Rowid,
+    /// An index beside the rowid.
+    Other,
+    /// The table's own b-tree; declared positions of the key's columns.
+    WithoutRowid(Vec<i64>),
+}
+
+fn primary_key(conn: &mut Conn, name: &str) -> Result<Primary, SqliteError> {
+    // index_info of a table's own name lists the key of a WITHOUT ROWID table, else nothing (sqlite.org/withoutrowid.html).
+    let own = conn.query_rows(&format!("PRAGMA main.index_info({})", quote(name)))?;
+    if !own.is_empty() {
+        let index = |row: &Vec<Value>| if let Value::Int(cid) = row[1] { Some(cid) } else { None };
+        return Ok(Primary::WithoutRowid(own.iter().filter_map(index).collect()));
+    }
+    let indexes = conn.query_rows(&format!("PRAGMA main.index_list({})", quote(name)))?;
+    let beside = indexes.iter().any(|row| row[3] == Value::Text("pk".into()));
+    Ok(if beside { Primary::Other } else { Primary::Rowid })
+}
+
+/// A name as SQL text.
+pub fn quote(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

@@ -1,0 +1,4 @@
+//! Row images end to end: statements captured on one database, applied to another.
+
+mod random;
+mod volume;

@@ -1,0 +1,196 @@
+use super::*;
+use crate::ids::{Hlc, SiteId, TableId};
+use crate::value::ValueRef;
+use op::*;
+
+/// A body with every record and every operation in it.
+fn sample() -> Vec<u8> {
+    let mut buf = Vec::new();
+    let mut batch = BatchBuilder::begin(&mut buf, VolumeId(7), 300, 2);
+    let head = TxnHead { id: TxnId(9), site: SiteId(1), hlc: Hlc(0x0102) };
+    batch.begin_transaction(&mut buf, head);
+    put_insert(&mut buf, TableId(4), Some(-1), 2);
+    put_cell(&mut buf, ValueRef::Int(300));
+    put_cell(&mut buf, ValueRef::Text(b"x"));
+    put_update(&mut buf, TableId(4), true);
+    put_rowid_key(&mut buf, -1);
+    put_rowid_key(&mut buf, 1);
+    put_mask(&mut buf, &[0b10, 0b1, 0]);
+    for value in [ValueRef::Text(b"x"), ValueRef::Null, ValueRef::Blob(b"b"), ValueRef::Real(1.0)] {
+        put_cell(&mut buf, value);
+    }
+    put_delete(&mut buf, TableId(5));
+    put_columns_key(&mut buf, 1);
+    put_cell(&mut buf, ValueRef::Int(1));
+    put_count(&mut buf, 1);
+    put_cell(&mut buf, ValueRef::Int(1));
+    put_sequence(&mut buf, TableId(4), 1, ValueRef::Int(8));
+    batch.end_transaction(&mut buf);
+    batch.begin_transaction(&mut buf, head);
+    put_insert(&mut buf, TableId(5), None, 1);
+    put_cell(&mut buf, ValueRef::Int(2));
+    put_ddl(&mut buf, &Ddl { text: "create view v", epoch_after: 3, sqlite_version: 3054001, schema_hash: 0xabc });
+    put_all_sequences(&mut buf, [(2, ValueRef::Text(b"t"), ValueRef::Int(5))].into_iter());
+    put_pragma(&mut buf, "pragma user_version=3");
+    put_fragments(&mut buf, TxnId(9), 2);
+    batch.end_transaction(&mut buf);
+    batch.finish(&mut buf);
+    put_fragment(&mut buf, VolumeId(7), TxnId(9), 1, &[]);
+    put_fragment_drop(&mut buf, VolumeId(7), TxnId(9));
+    let checkpoint = Checkpoint {
+        volume: VolumeId(7),
+        number: 300,
+        redo_start: Lsn(4096),
+        file_size_bytes: 8192,
+        file_mtime_ns: -1,
+    };
+    put_checkpoint(&mut buf, &checkpoint);
+    put_volume_create(&mut buf, VolumeId(8), Dialect::Postgres, "shop");
+    put_volume_drop(&mut buf, VolumeId(8));
+    buf
+}
+
+/// The bytes of [`sample`], record by record. They change only together with a version byte.
+const GOLDEN: &str = "
+bc0000000101070000002c010000000000000200000002000000420000000900000000000000010002010000000000000104
+0102112c010301780404000100020202010301780004016202000000000000f03f050501090101090107040209085c000000
+09000000000000000100020100000000000002050109020603b1b3ba01bc0a0000000000000d637265617465207669657720
+7608010403017409050915707261676d6120757365725f76657273696f6e3d330a090000000000000002
+12000000020107000000090000000000000001000000
+0e0000000301070000000900000000000000
+260000000401070000002c0100000000000000100000000000000020000000000000ffffffffffffffff
+0c000000050108000000010473686f70
+06000000060108000000
+";
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[test]
+fn the_format_has_not_changed() {
+    assert_eq!(hex(&sample()), GOLDEN.split_whitespace().collect::<String>());
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let body = sample();
+    let shown: Vec<String> = RecordReader::new(&body).map(|record| format!("{:?}", show(record.unwrap()))).collect();
+    assert_eq!(shown.len(), 6);
+    assert_eq!(
+        shown[0],
+        concat!(
+            r#"["batch 7 300 2 2", "#,
+            r#""insert 4 Some(-1) [Int(300), Text([120])]", "#,
+            r#""update 4 rowid -1 Some(\"rowid 1\") [1, 8] [Text([120]), Null, Blob([98]), Real(1.0)]", "#,
+            r#""delete 5 [Int(1)] [Int(1)]", "sequence 4 1 Int(8)", "#,
+            r#""insert 5 None [Int(2)]", "ddl 3 3054001 2748 create view v", "#,
+            r#""sequences [(2, Text([116]), Int(5))]", "pragma pragma user_version=3", "fragments 9 2"]"#
+        )
+    );
+    assert_eq!(shown[1], r#"["fragment 7 9 1"]"#);
+    assert!(shown[3].contains("number: 300, redo_start: Lsn(4096), file_size_bytes: 8192, file_mtime_ns: -1"));
+    assert!(shown[4].contains("Postgres") && shown[4].contains("shop"));
+}
+
+/// Reads everything in a record.
+fn show(record: Record<'_>) -> Vec<String> {
+    match record {
+        Record::Batch(b) => {
+            let mut lines = vec![format!("batch {} {} {} {}", b.volume, b.number, b.schema_epoch, b.count)];
+            for transaction in b.transactions() {
+                lines.extend(transaction.unwrap().ops.map(|op| show_op(op.unwrap())));
+            }
+            lines
+        }
+        Record::Fragment { volume, txn, number, ops } => {
+            assert_eq!(ops.count(), 0);
+            vec![format!("fragment {volume} {txn} {number}")]
+        }
+        other => vec![format!("{other:?}")],
+    }
+}
+
+fn show_key(key: Key<'_>) -> String {
+    match key {
+        Key::Rowid(rowid) => format!("rowid {rowid}"),
+        Key::Columns(cells) => format!("{:?}", cells.collect::<Vec<_>>()),
+    }
+}
+
+fn show_op(op: Op<'_>) -> String {
+    match op {
+        Op::Insert { table, rowid, values } => format!("insert {table} {rowid:?} {:?}", values.collect::<Vec<_>>()),
+        Op::Update { table, key, new_key, mask, changes } => format!(
+            "update {table} {} {:?} {:?} {:?}",
+            show_key(key),
+            new_key.map(show_key),
+            mask.positions().collect::<Vec<_>>(),
+            changes.collect::<Vec<_>>()
+        ),
+        Op::Delete { table, key, before } => {
+            format!("delete {table} {} {:?}", show_key(key), before.collect::<Vec<_>>())
+        }
+        Op::Ddl(d) => format!("ddl {} {} {} {}", d.epoch_after, d.sqlite_version, d.schema_hash, d.text),
+        Op::Sequence { table, rowid, value } => format!("sequence {table} {rowid} {value:?}"),
+        Op::AllSequences(rows) => format!("sequences {:?}", rows.collect::<Vec<_>>()),
+        Op::Pragma(text) => format!("pragma {text}"),
+        Op::Fragments { txn, count } => format!("fragments {txn} {count}"),
+    }
+}
+
+/// Reads as far as the bytes allow and returns whether all was well.
+fn read_all(body: &[u8]) -> bool {
+    RecordReader::new(body).all(|record| match record {
+        Ok(Record::Batch(b)) => b.transactions().all(|t| t.is_ok_and(|mut t| t.ops.all(|op| op.map(show_op).is_ok()))),
+        Ok(Record::Fragment { mut ops, .. }) => ops.all(|op| op.is_ok()),
+        other => other.is_ok(),
+    })
+}
+
+#[test]
+fn no_damage_panics_or_passes_a_cut() {
+    let body = sample();
+    assert!(read_all(&body));
+    let mut whole_cuts = 0;
+    for cut in 0..body.len() {
+        whole_cuts += usize::from(read_all(&body[..cut]));
+    }
+    assert_eq!(whole_cuts, 6, "only cuts between the six records leave whole records");
+    for i in 0..body.len() {
+        for flip in [1, 0x80, 0xff] {
+            let mut damaged = body.clone();
+            damaged[i] ^= flip;
+            read_all(&damaged);
+        }
+    }
+}
+
+#[test]
+fn a_newer_version_is_named() {
+    let mut buf = Vec::new();
+    put_volume_drop(&mut buf, VolumeId(1));
+    buf[5] = 2;
+    let error = RecordReader::new(&buf).next().unwrap().unwrap_err();
+    assert_eq!(error, DecodeError::Version { kind: 6, version: 2 });
+}
+
+#[test]
+fn a_transaction_backed_out_leaves_no_trace() {
+    let build = |with_second: bool| {
+        let mut buf = Vec::new();
+        let mut batch = BatchBuilder::begin(&mut buf, VolumeId(1), 1, 1);
+        let head = TxnHead { id: TxnId(1), site: SiteId(0), hlc: Hlc(1) };
+        batch.begin_transaction(&mut buf, head);
+        put_pragma(&mut buf, "a");
+        batch.end_transaction(&mut buf);
+        if with_second {
+            batch.begin_transaction(&mut buf, head);
+            put_pragma(&mut buf, "b");
+            buf.truncate(batch.transaction_start());
+        }
+        batch.finish(&mut buf);
+        buf
+    };
+    assert_eq!(build(true), build(false));
+}

@@ -1,1 +1,47 @@
+//! The engine: databases over one trail, the way of a commit, recovery. A library as much as the server's core.
+//!
+//! ```no_run
+//! use holdfast_engine::{Batch, Collect, Engine, Options, Report, Step};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let engine = Engine::open("data".as_ref(), Options::default())?;
+//! let db = engine.database("holdfast")?;
+//! let stmt = db.prepare("insert into t values(?)", Report::default())?;
+//! let rows = Collect::new();
+//! let step = Step { stmt, params: vec![holdfast_types::Value::Int(1)] };
+//! let ticket = db.submit(Batch { steps: vec![step], sink: Box::new(rows.clone()) })?;
+//! ticket.wait().expect("not closed").result?; // durable
+//! engine.close()?;
+//! # Ok(()) }
+//! ```
 
+mod batch;
+mod cache;
+mod checkpointer;
+mod classify;
+mod collect;
+mod database;
+mod engine;
+mod error;
+mod main_thread;
+mod manifest;
+mod options;
+mod reader;
+mod recovery;
+mod redo_debt;
+mod run;
+mod statement;
+mod stats;
+mod vacuum;
+mod write_txn;
+
+pub use batch::{Batch, BatchDone, OnDone, Ticket};
+pub use collect::{Collect, Outcome};
+pub use database::Database;
+pub use engine::{DatabaseInfo, Engine};
+pub use error::{CloseError, OpenError};
+pub use main_thread::TxnRan;
+pub use manifest::{DialectName, Entry, Manifest};
+pub use options::{Connect, Options};
+pub use reader::Reader;
+pub use statement::{Class, OriginColumn, Report, Statement, Step};
+pub use write_txn::{WriteOptions, WriteTxn};

@@ -53,6 +53,7 @@ pub struct Volume {
     store: Arc<PageStore>,
     vfs: Vfs,
     stamp: Stamp,
+    checkpoint_finished: bool,
     _lock: Option<FileLock>,
 }
 
@@ -67,7 +68,7 @@ impl Volume {
     ) -> Result<Volume, VolumeError> {
         let io = |what| move |source| VolumeError::Io { what, path: path.display().to_string(), source };
         let lock = take_lock(path)?;
-        finish_checkpoint(disk, path, id)?;
+        let checkpoint_finished = finish_checkpoint(disk, path, id)?;
         let how = OpenHow { write: true, ..OpenHow::default() };
         let file = disk.open(path, &how).map_err(io("open"))?;
         let pages = check_format(&*file, path)?;
@@ -76,7 +77,7 @@ impl Volume {
         let store = PageStore::new(id, path.display().to_string(), file.into(), scratch, limits, 0, pages);
         let store = Arc::new(store);
         let vfs = Vfs::register(store.clone(), scratch_dir.to_owned());
-        Ok(Volume { store, vfs, stamp, _lock: lock })
+        Ok(Volume { store, vfs, stamp, checkpoint_finished, _lock: lock })
     }
 
     pub fn store(&self) -> &Arc<PageStore> {
@@ -86,6 +87,11 @@ impl Volume {
     /// Size and time of the file when it was opened.
     pub fn stamp(&self) -> Stamp {
         self.stamp
+    }
+
+    /// Opening found a whole checkpoint that was still being copied, and copied it again.
+    pub fn checkpoint_finished(&self) -> bool {
+        self.checkpoint_finished
     }
 
     /// The connection that changes the volume. There must be one at a time.
@@ -160,20 +166,21 @@ fn missing(path: &Path) -> VolumeError {
     VolumeError::Io { what: "find", path: path.display().to_string(), source: io::ErrorKind::NotFound.into() }
 }
 
-/// Step 2 of opening.
-fn finish_checkpoint(disk: &dyn Disk, path: &Path, id: VolumeId) -> Result<(), VolumeError> {
+/// Step 2 of opening. Returns whether a checkpoint was copied again.
+fn finish_checkpoint(disk: &dyn Disk, path: &Path, id: VolumeId) -> Result<bool, VolumeError> {
     let wal = wal_path(path);
     let io = |what| {
         let path = wal.display().to_string();
         move |source| VolumeError::Io { what, path, source }
     };
     if disk.metadata(&wal).map_err(io("look at"))?.is_none_or(|m| m.len_bytes == 0) {
-        return Ok(());
+        return Ok(false);
     }
     let found = {
         let file = disk.open(&wal, &OpenHow::READ_DIRECT).map_err(io("open"))?;
         wal_file::scan(&*file, id.0, |_, _| Ok(())).map_err(io("read"))?
     };
+    let whole = matches!(found, FoundWal::Complete { .. });
     match found {
         FoundWal::Torn => {}
         FoundWal::Foreign => {
@@ -186,7 +193,8 @@ fn finish_checkpoint(disk: &dyn Disk, path: &Path, id: VolumeId) -> Result<(), V
         }
     }
     let how = OpenHow { write: true, ..OpenHow::default() };
-    disk.open(&wal, &how).and_then(|f| f.set_len(0).and_then(|()| f.sync_all())).map_err(io("clear"))
+    disk.open(&wal, &how).and_then(|f| f.set_len(0).and_then(|()| f.sync_all())).map_err(io("clear"))?;
+    Ok(whole)
 }
 
 /// Writes the same checkpoint to a new file and puts it in the old one's place (RULE 4: after a failed sync the page

@@ -215,6 +215,16 @@ impl<'a> Ops<'a> {
     pub fn new(bytes: &'a [u8]) -> Ops<'a> {
         Ops { cursor: Cursor::new(bytes), failed: false }
     }
+
+    /// The bytes from which reading goes on.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.cursor.rest()
+    }
+
+    /// Bytes read so far: where the next operation begins.
+    pub fn offset(&self) -> usize {
+        self.cursor.at()
+    }
 }
 
 impl<'a> Iterator for Ops<'a> {

@@ -1,0 +1,55 @@
+//! A one-message transaction on its way through MAIN, and the ticket for its result.
+
+use crate::statement::Step;
+use holdfast_types::{Sink, SqlResult};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::sync::oneshot;
+
+/// Statements that take effect together or not at all.
+pub struct Batch {
+    pub steps: Vec<Step>,
+    pub sink: Box<dyn Sink>,
+}
+
+/// The answer to a [`Batch`], handed over when it may be sent to the client: whatever it says, it depends on no
+/// commit that could still be lost (guarantee 2).
+pub struct BatchDone {
+    pub sink: Box<dyn Sink>,
+    pub result: SqlResult<()>,
+    /// The statement that failed, from 0.
+    pub failed_step: usize,
+    /// Rowid of the last row inserted.
+    pub last_insert_rowid: Option<i64>,
+    /// Number of the boxcar it travelled in; a snapshot at or above it shows its changes.
+    pub number: u64,
+}
+
+/// Called with the answer, on the thread that learned it: it should only pass it on.
+pub type OnDone = Box<dyn FnOnce(BatchDone) + Send>;
+
+/// A future for one answer.
+pub struct Ticket(oneshot::Receiver<BatchDone>);
+
+impl Ticket {
+    pub(crate) fn new() -> (OnDone, Ticket) {
+        let (tx, rx) = oneshot::channel();
+        // A client that went away does not want its answer; the transaction stands all the same.
+        (Box::new(move |done| drop(tx.send(done))), Ticket(rx))
+    }
+
+    /// Waits on a plain thread. `None` when the engine was closed first.
+    pub fn wait(self) -> Option<BatchDone> {
+        self.0.blocking_recv().ok()
+    }
+}
+
+impl Future for Ticket {
+    /// `None` when the engine was closed first.
+    type Output = Option<BatchDone>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx).map(Result::ok)
+    }
+}

@@ -1,0 +1,55 @@
+//! A sink that keeps rows: for programs that use the library, and for tests.
+
+use holdfast_types::{Row, Sink, SqlError, StatementDesc, Tag, Value};
+use std::sync::{Arc, Mutex};
+
+/// What one statement returned.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    pub rows: Vec<Vec<Value>>,
+    /// Rows changed or returned, where the command tag says so.
+    pub count: u64,
+}
+
+/// Collects the rows of a batch; clones share what was collected.
+#[derive(Clone, Default)]
+pub struct Collect(Arc<Mutex<Vec<Outcome>>>);
+
+impl Collect {
+    pub fn new() -> Collect {
+        Collect::default()
+    }
+
+    /// One outcome per statement that has begun.
+    pub fn outcomes(&self) -> Vec<Outcome> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Outcome>> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Sink for Collect {
+    fn begin(&mut self, _step: usize, _desc: &Arc<StatementDesc>) {
+        self.lock().push(Outcome::default());
+    }
+
+    fn row(&mut self, row: &dyn Row) -> Result<(), SqlError> {
+        let values = (0..row.len()).map(|i| row.get(i).to_value()).collect();
+        if let Some(last) = self.lock().last_mut() {
+            last.rows.push(values);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, tag: &Tag) {
+        if let Some(last) = self.lock().last_mut() {
+            last.count = tag.rows.unwrap_or(last.rows.len() as u64);
+        }
+    }
+
+    fn reset(&mut self) {
+        self.lock().clear();
+    }
+}

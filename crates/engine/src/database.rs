@@ -1,0 +1,266 @@
+//! One database: its volume, its MAIN thread, its readers, its schema.
+
+use crate::batch::{Batch, OnDone, Ticket};
+use crate::classify::classify;
+use crate::engine::Shared;
+use crate::main_thread::Message;
+use crate::reader::{Connection, Reader};
+use crate::redo_debt::RedoDebt;
+use crate::run::to_sql;
+use crate::statement::{Class, Report, Statement};
+use crate::write_txn::{WriteOptions, WriteTxn};
+use crossbeam_channel::Sender;
+use holdfast_store::sqlite::{Conn, InterruptHandle, SqliteError};
+use holdfast_store::volume::Volume;
+use holdfast_types::schema::{Dialect, Schema};
+use holdfast_types::{SqlError, SqlResult, SqlState, VolumeId};
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Idle reader connections kept per database.
+const READERS_KEPT_MAX: usize = 16;
+
+/// A handle to an opened database. Clones are the same database.
+#[derive(Clone)]
+pub struct Database(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub id: VolumeId,
+    pub name: String,
+    pub dialect: Dialect,
+    pub shared: Arc<Shared>,
+    /// Replaced as a whole by VACUUM.
+    pub volume: RwLock<Arc<Volume>>,
+    pub schema: RwLock<Arc<Schema>>,
+    /// To MAIN; taken away when the database is closed.
+    pub main: RwLock<Option<Sender<Message>>>,
+    readers: Mutex<Vec<Connection>>,
+    pub redo: RedoDebt,
+    /// Answers that wait until a boxcar is durable, by boxcar number.
+    pub waiting: Mutex<Vec<(u64, Box<dyn FnOnce() + Send>)>>,
+    /// What MAIN runs alone right now, for cancel: batch or transaction id, 0 for nothing that may be interrupted.
+    pub running: Mutex<Running>,
+    /// One checkpoint at a time.
+    pub checkpointing: Mutex<()>,
+}
+
+/// What a cancel may interrupt.
+#[derive(Default)]
+pub(crate) struct Running {
+    pub id: u64,
+    pub handle: Option<Arc<InterruptHandle>>,
+}
+
+impl Inner {
+    pub fn new(
+        id: VolumeId,
+        name: String,
+        dialect: Dialect,
+        shared: Arc<Shared>,
+        volume: Volume,
+        schema: Schema,
+    ) -> Arc<Inner> {
+        let redo = RedoDebt::new(shared.redo.clone());
+        Arc::new(Inner {
+            id,
+            name,
+            dialect,
+            shared,
+            volume: RwLock::new(Arc::new(volume)),
+            schema: RwLock::new(Arc::new(schema)),
+            main: RwLock::new(None),
+            readers: Mutex::default(),
+            redo,
+            waiting: Mutex::default(),
+            running: Mutex::default(),
+            checkpointing: Mutex::new(()),
+        })
+    }
+
+    pub fn volume(&self) -> Arc<Volume> {
+        self.volume.read().clone()
+    }
+
+    /// Runs `answer` as soon as boxcar `number` is durable.
+    pub fn when_durable(&self, number: u64, answer: Box<dyn FnOnce() + Send>) {
+        {
+            let mut waiting = self.waiting.lock();
+            // Checked under the lock that `durable_reached` takes, so that none is left behind.
+            if self.volume().store().durable() < number {
+                waiting.push((number, answer));
+                return;
+            }
+        }
+        answer();
+    }
+
+    /// Boxcar `number` is on disk.
+    pub fn durable_reached(&self, number: u64) {
+        self.volume().store().set_durable(number);
+        let due: Vec<_> = {
+            let mut waiting = self.waiting.lock();
+            if waiting.is_empty() {
+                return;
+            }
+            let (due, rest) = std::mem::take(&mut *waiting).into_iter().partition(|(n, _)| *n <= number);
+            *waiting = rest;
+            due
+        };
+        due.into_iter().for_each(|(_, answer)| answer());
+    }
+
+    fn send(&self, message: Message) -> SqlResult<()> {
+        let sent = self.main.read().as_ref().is_some_and(|main| main.send(message).is_ok());
+        if sent { Ok(()) } else { Err(closed(&self.name)) }
+    }
+
+    /// Opens a reader connection with functions and virtual tables registered.
+    fn connect(self: &Arc<Inner>, volume: &Volume) -> SqlResult<Conn> {
+        let mut conn = volume.open_reader().map_err(|e| SqlError::internal(e.to_string()))?;
+        self.register(&mut conn)?;
+        Ok(conn)
+    }
+
+    pub fn register(self: &Arc<Inner>, conn: &mut Conn) -> SqlResult<()> {
+        match &self.shared.options.connect {
+            Some(connect) => connect(conn, &Database(self.clone())),
+            None => Ok(()),
+        }
+    }
+
+    pub fn give_back(&self, connection: Connection) {
+        let mut readers = self.readers.lock();
+        if readers.len() < READERS_KEPT_MAX && Arc::ptr_eq(&connection.volume, &self.volume()) {
+            readers.push(connection);
+        }
+    }
+
+    pub fn drop_readers(&self) {
+        self.readers.lock().clear();
+    }
+
+    pub fn interrupt(&self, id: u64) {
+        let running = self.running.lock();
+        if running.id == id
+            && let Some(handle) = &running.handle
+        {
+            handle.interrupt();
+        }
+    }
+}
+
+fn closed(name: &str) -> SqlError {
+    SqlError::new(SqlState::ADMIN_SHUTDOWN, format!("database {name} is being closed"))
+}
+
+impl Database {
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    pub fn dialect(&self) -> Dialect {
+        self.0.dialect
+    }
+
+    /// The number PostgreSQL's clients see as the database's OID.
+    pub fn oid(&self) -> u32 {
+        database_oid(self.0.id)
+    }
+
+    /// The newest published schema.
+    pub fn schema(&self) -> Arc<Schema> {
+        self.0.schema.read().clone()
+    }
+
+    /// Prepares one statement of SQLite SQL and judges where it may run. The result may be kept as long as the
+    /// schema's epoch stays; after that SQLite would still run it, but its class may be wrong.
+    pub fn prepare(&self, sql: &str, report: Report) -> SqlResult<Arc<Statement>> {
+        let mut reader = self.reader()?;
+        let schema = self.schema();
+        describe(reader.conn(), sql, report).map(Arc::new).map_err(|e| to_sql(&e, &schema))
+    }
+
+    /// Runs a one-message transaction. `done` is called when its answer may be sent.
+    pub fn submit_with(&self, batch: Batch, done: OnDone) -> SqlResult<u64> {
+        static NEXT: AtomicU64 = AtomicU64::new(1 << 62);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let alone = !batch.steps.iter().all(|s| s.stmt.class.is_bounded());
+        self.0.send(Message::Batch(crate::main_thread::Request { id, batch, done, alone }))?;
+        Ok(id)
+    }
+
+    /// Runs a one-message transaction: bounded statements share a boxcar with others, anything else runs alone.
+    pub fn submit(&self, batch: Batch) -> SqlResult<Ticket> {
+        let (done, ticket) = Ticket::new();
+        self.submit_with(batch, done)?;
+        Ok(ticket)
+    }
+
+    /// Interrupts the batch or transaction of that id, if MAIN runs it alone at this moment.
+    pub fn interrupt(&self, id: u64) {
+        self.0.interrupt(id);
+    }
+
+    /// A connection that reads durable snapshots.
+    pub fn reader(&self) -> SqlResult<Reader> {
+        let kept = self.0.readers.lock().pop();
+        let current = self.0.volume();
+        if let Some(connection) = kept.filter(|c| Arc::ptr_eq(&c.volume, &current)) {
+            return Ok(Reader::new(self.0.clone(), connection));
+        }
+        let conn = self.0.connect(&current)?;
+        Ok(Reader::new(self.0.clone(), Connection::new(conn, current)))
+    }
+
+    /// Becomes the one exclusive writer, first come first served. Dropping the future gives the place up.
+    pub async fn begin_write(&self, options: WriteOptions) -> SqlResult<WriteTxn> {
+        WriteTxn::begin(self.0.clone(), options).await
+    }
+
+    /// The same on a plain thread.
+    pub fn begin_write_blocking(&self, options: WriteOptions) -> SqlResult<WriteTxn> {
+        WriteTxn::begin_blocking(self.0.clone(), options)
+    }
+
+    /// Number of the newest snapshot that readers get.
+    pub fn durable_snapshot(&self) -> u64 {
+        self.0.volume().store().durable()
+    }
+
+    /// Counters of the volume's page store.
+    pub fn page_stats(&self) -> holdfast_store::pages::PageStats {
+        self.0.volume().store().stats()
+    }
+
+    /// Brings the file up to the newest durable snapshot now.
+    pub fn checkpoint(&self) -> SqlResult<()> {
+        crate::checkpointer::checkpoint(&self.0).map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))
+    }
+}
+
+/// PostgreSQL keeps OIDs below 16384 for itself.
+pub(crate) fn database_oid(id: VolumeId) -> u32 {
+    16384 + id.0
+}
+
+/// Prepares on `conn` and describes.
+pub(crate) fn describe(conn: &mut Conn, sql: &str, report: Report) -> Result<Statement, SqliteError> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let id = conn.prepare(sql)?;
+    let described = classify(conn, id, sql).map(|class| Statement {
+        id: NEXT.fetch_add(1, Ordering::Relaxed),
+        sql: sql.to_owned(),
+        param_count: conn.param_count(id),
+        class: match class {
+            _ if report.ddl => Class::Ddl,
+            Class::Read if report.write => Class::Write,
+            Class::Scan if report.write => Class::WriteScan,
+            class => class,
+        },
+        columns: conn.columns(id),
+        report,
+    });
+    conn.finalize(id);
+    described
+}

@@ -1,0 +1,492 @@
+//! A data directory in use: its trail, its databases, its checkpointer.
+//!
+//! Databases are opened when first asked for, except those that recovery had to redo: a thousand idle ones cost neither
+//! time at start nor memory.
+
+use crate::checkpointer::{self, Signal};
+use crate::database::{Database, Inner, database_oid};
+use crate::error::{CloseError, OpenError};
+use crate::main_thread::{self, Main, Message};
+use crate::manifest::{Entry, Manifest};
+use crate::options::Options;
+use crate::recovery::{self, Redone};
+use crate::redo_debt::Totals;
+use crate::stats::Stats;
+use holdfast_store::pages::Limits;
+use holdfast_store::schema_map::create_internal_tables;
+use holdfast_store::sqlite::{SqliteError, check_flags, ffi};
+use holdfast_store::volume::{self, Volume, VolumeError, stamp_of};
+use holdfast_trail::{Recovered, Span, Trail, TrailError, TrailOptions, TrailStats};
+use holdfast_types::record::{Checkpoint, put_volume_create, put_volume_drop};
+use holdfast_types::schema::{Dialect, Schema};
+use holdfast_types::{Epoch, Hlc, Lsn, SqlError, SqlResult, SqlState, VolumeId};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+/// An opened data directory. Clones are the same one.
+#[derive(Clone)]
+pub struct Engine(Arc<EngineInner>);
+
+struct EngineInner {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    recovered: Recovered,
+}
+
+/// What all databases of an engine share.
+pub(crate) struct Shared {
+    pub options: Options,
+    pub dir: PathBuf,
+    pub trail: Trail,
+    pub epoch: Epoch,
+    pub stats: Stats,
+    pub redo: Arc<Totals>,
+    pub checkpointer: Signal,
+    clock: Mutex<Hlc>,
+    state: Mutex<State>,
+}
+
+struct State {
+    manifest: Manifest,
+    open: BTreeMap<VolumeId, Open>,
+    /// Each volume's last checkpoint record and where it stands.
+    checkpoints: BTreeMap<VolumeId, (Checkpoint, Lsn)>,
+    closed: bool,
+}
+
+struct Open {
+    inner: Arc<Inner>,
+    main: JoinHandle<()>,
+}
+
+/// A database as it is listed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DatabaseInfo {
+    pub name: String,
+    pub dialect: Dialect,
+    pub oid: u32,
+    /// Where its file is.
+    pub path: PathBuf,
+}
+
+impl Shared {
+    /// The next reading of the hybrid logical clock.
+    pub fn now(&self) -> Hlc {
+        let mut clock = self.clock.lock();
+        *clock = clock.next(self.options.clock.unix_ms());
+        *clock
+    }
+
+    pub fn open_databases(&self) -> Vec<Arc<Inner>> {
+        self.state.lock().open.values().map(|o| o.inner.clone()).collect()
+    }
+
+    /// A checkpoint record was written at `lsn`.
+    pub fn listed(&self, checkpoint: Checkpoint, lsn: Lsn) {
+        self.state.lock().checkpoints.insert(checkpoint.volume, (checkpoint, lsn));
+    }
+
+    /// Last checkpoints whose record stands below `lsn`.
+    pub fn listed_below(&self, lsn: Lsn) -> Vec<Checkpoint> {
+        let state = self.state.lock();
+        state.checkpoints.values().filter(|(_, at)| *at < lsn).map(|(c, _)| *c).collect()
+    }
+
+    /// Where the oldest of the volumes' last checkpoint records stands.
+    pub fn oldest_listing(&self) -> Option<Lsn> {
+        self.state.lock().checkpoints.values().map(|(_, at)| *at).min()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { memory_bytes_max: self.options.memory_bytes_max, scratch_bytes_max: self.options.scratch_bytes_max }
+    }
+
+    fn scratch_dir(&self) -> PathBuf {
+        self.dir.join("scratch")
+    }
+
+    pub fn last_checkpoint(&self, id: VolumeId) -> Option<Checkpoint> {
+        self.state.lock().checkpoints.get(&id).map(|(c, _)| *c)
+    }
+
+    /// Opens a volume's file again after it was replaced.
+    pub fn reopen_volume(&self, id: VolumeId) -> SqlResult<Volume> {
+        let entry = self.state.lock().manifest.databases.iter().find(|e| e.volume() == id).cloned();
+        let entry = entry.ok_or_else(|| SqlError::internal("the database was dropped"))?;
+        self.open_volume(&entry).map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))
+    }
+
+    pub(crate) fn open_volume(&self, entry: &Entry) -> Result<Volume, VolumeError> {
+        let path = self.dir.join(&entry.file);
+        Volume::open(&*self.options.disk, &path, &self.scratch_dir(), entry.volume(), self.limits())
+    }
+}
+
+impl Engine {
+    /// Opens a data directory, making it when it does not exist, and recovers it.
+    pub fn open(dir: &Path, options: Options) -> Result<Engine, OpenError> {
+        check_flags()?;
+        let disk = options.disk.clone();
+        let io = |what| move |source| OpenError::Io { what, path: dir.display().to_string(), source };
+        for sub in ["", "volumes", "scratch"] {
+            disk.create_dir(&dir.join(sub)).map_err(io("create"))?;
+        }
+        let (trail, recovered) = Trail::open(disk.clone(), options.clock.clone(), trail_options(dir, &options))?;
+        let manifest = Manifest::read(&*disk, dir)?;
+        let fresh = manifest.is_none();
+        if fresh && !recovered.fresh {
+            let path = crate::manifest::path(dir).display().to_string();
+            let message = "missing, but the directory has a trail; put back a copy of it".to_owned();
+            return Err(OpenError::Manifest { path, message });
+        }
+        let epoch = trail.epoch();
+        let state = State {
+            manifest: manifest.unwrap_or_else(Manifest::empty),
+            open: BTreeMap::new(),
+            checkpoints: BTreeMap::new(),
+            closed: false,
+        };
+        let shared = Arc::new(Shared {
+            options,
+            dir: dir.to_owned(),
+            trail,
+            epoch,
+            stats: Stats::default(),
+            redo: Arc::default(),
+            checkpointer: Signal::default(),
+            clock: Mutex::default(),
+            state: Mutex::new(state),
+        });
+        let engine = Engine(Arc::new(EngineInner { shared, threads: Mutex::default(), recovered }));
+        engine.recover()?;
+        if fresh {
+            engine.create_initial()?;
+        }
+        engine.remove_orphans().map_err(io("clean up"))?;
+        engine.start_checkpointer().map_err(io("start a thread for"))?;
+        Ok(engine)
+    }
+
+    fn recover(&self) -> Result<(), OpenError> {
+        let shared = &self.0.shared;
+        let manifest = shared.state.lock().manifest.clone();
+        let found = recovery::survey(&shared.trail, self.0.recovered.first, &manifest)?;
+        *shared.clock.lock() = found.clock;
+        shared.state.lock().checkpoints = found.checkpoints.clone();
+        for redone in recovery::redo(shared, &manifest, &found)? {
+            let entry = redone.entry.clone();
+            self.serve(&entry, redone)?;
+        }
+        Ok(())
+    }
+
+    fn create_initial(&self) -> Result<(), OpenError> {
+        for (name, dialect) in self.0.shared.options.initial_databases.clone() {
+            self.create_database(&name, dialect)?;
+        }
+        // Written also when there are none: its presence says that the directory is complete.
+        let shared = &self.0.shared;
+        let written = shared.state.lock().manifest.write(&*shared.options.disk, &shared.dir);
+        written.map_err(|source| OpenError::Io { what: "write", path: shared.dir.display().to_string(), source })
+    }
+
+    /// Files of databases whose creation or removal a crash interrupted.
+    fn remove_orphans(&self) -> std::io::Result<()> {
+        let shared = &self.0.shared;
+        let disk = &shared.options.disk;
+        let dir = shared.dir.join("volumes");
+        let listed: Vec<String> = shared.state.lock().manifest.databases.iter().map(|e| e.file.clone()).collect();
+        for name in disk.list(&dir)? {
+            let file = format!("volumes/{name}");
+            let belongs = listed.iter().any(|l| file == *l || file == format!("{l}-wal"));
+            let ours = name.ends_with(".db") || name.ends_with(".db-wal") || name.ends_with(".new");
+            let numbered = name.len() > 7 && name.as_bytes()[..6].iter().all(u8::is_ascii_digit);
+            if !belongs && ours && numbered {
+                tracing::warn!(file, "removing a file of a database that does not exist");
+                disk.remove(&dir.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start_checkpointer(&self) -> std::io::Result<()> {
+        let shared = self.0.shared.clone();
+        let thread =
+            std::thread::Builder::new().name("checkpointer".into()).spawn(move || checkpointer::serve(&shared))?;
+        self.0.threads.lock().push(thread);
+        Ok(())
+    }
+
+    /// All databases.
+    pub fn databases(&self) -> Vec<DatabaseInfo> {
+        let shared = &self.0.shared;
+        let state = shared.state.lock();
+        state.manifest.databases.iter().map(|e| info(&shared.dir, e)).collect()
+    }
+
+    /// A database by name, opened now if need be.
+    pub fn database(&self, name: &str) -> SqlResult<Database> {
+        let entry = {
+            let state = self.0.shared.state.lock();
+            let entry = state.manifest.databases.iter().find(|e| e.name == name).cloned();
+            let Some(entry) = entry else { return Err(no_such_database(name)) };
+            if let Some(open) = state.open.get(&entry.volume()) {
+                return Ok(Database(open.inner.clone()));
+            }
+            entry
+        };
+        let refuse = |e: OpenError| SqlError::new(SqlState::DATA_CORRUPTED, e.to_string());
+        let redone = recovery::open_clean(&self.0.shared, &entry).map_err(refuse)?;
+        self.serve(&entry, redone).map_err(refuse)
+    }
+
+    /// Starts MAIN on an opened volume.
+    fn serve(&self, entry: &Entry, redone: Redone) -> Result<Database, OpenError> {
+        let shared = &self.0.shared;
+        let mut state = shared.state.lock();
+        if let Some(open) = state.open.get(&entry.volume()) {
+            return Ok(Database(open.inner.clone()));
+        }
+        if state.closed {
+            return Err(SqlError::new(SqlState::ADMIN_SHUTDOWN, "the server is stopping").into());
+        }
+        let Redone { volume, debt, .. } = redone;
+        let inner = Inner::new(
+            entry.volume(),
+            entry.name.clone(),
+            entry.dialect.into(),
+            shared.clone(),
+            volume,
+            Schema::default(),
+        );
+        if let Some((number, start, time_us, bytes)) = debt {
+            inner.redo.add(number, start, time_us, bytes);
+        }
+        let main = Main::open(inner.clone())?;
+        let path = || shared.dir.join(&entry.file).display().to_string();
+        let thread = main_thread::start(&inner, main)
+            .map_err(|source| OpenError::Io { what: "start a thread for", path: path(), source })?;
+        state.open.insert(entry.volume(), Open { inner: inner.clone(), main: thread });
+        Ok(Database(inner))
+    }
+
+    /// Makes an empty database.
+    pub fn create_database(&self, name: &str, dialect: Dialect) -> SqlResult<()> {
+        self.adopt_database(name, dialect, |path, id| {
+            volume::create(&*self.0.shared.options.disk, path, id, |conn| {
+                create_internal_tables(conn, id).map(drop).map_err(|e| SqliteError {
+                    code: ffi::SQLITE_ERROR,
+                    message: e.to_string(),
+                    offset: None,
+                })
+            })
+            .map_err(|e| e.to_string())
+        })
+    }
+
+    /// Makes a database whose file `build` puts at the given path: complete, sealed and synced.
+    pub fn adopt_database(
+        &self,
+        name: &str,
+        dialect: Dialect,
+        build: impl FnOnce(&Path, VolumeId) -> Result<(), String>,
+    ) -> SqlResult<()> {
+        check_name(name)?;
+        let shared = &self.0.shared;
+        let io = |e: std::io::Error| SqlError::new(SqlState::IO_ERROR, format!("cannot create database {name}: {e}"));
+        // A reserved id is lost when the build fails: ids are never reused.
+        let (entry, before) = {
+            let mut state = shared.state.lock();
+            if state.manifest.databases.iter().any(|e| e.name == name) {
+                let message = format!("database \"{name}\" already exists");
+                return Err(SqlError::new(SqlState::DUPLICATE_DATABASE, message));
+            }
+            let before = state.manifest.clone();
+            let entry = state.manifest.add(name, dialect);
+            state.manifest.databases.pop();
+            (entry, before.next_id)
+        };
+        debug_assert_eq!(entry.id, before);
+        let path = shared.dir.join(&entry.file);
+        build(&path, entry.volume()).map_err(|e| SqlError::new(SqlState::IO_ERROR, e))?;
+        let stamp = stamp_of(&*shared.options.disk, &path).map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))?;
+        let mut body = Vec::new();
+        put_volume_create(&mut body, entry.volume(), dialect, name);
+        self.log_and_wait(body)?;
+        checkpointer::log(
+            shared,
+            &[Checkpoint {
+                volume: entry.volume(),
+                number: 0,
+                redo_start: shared.trail.durable(),
+                file_size_bytes: stamp.bytes,
+                file_mtime_ns: stamp.modified_unix_ns as i64,
+            }],
+        );
+        let mut state = shared.state.lock();
+        let mut manifest = state.manifest.clone();
+        manifest.databases.push(entry);
+        manifest.write(&*shared.options.disk, &shared.dir).map_err(io)?;
+        state.manifest = manifest;
+        Ok(())
+    }
+
+    /// Removes a database and its file. The caller sees to it that nobody uses it.
+    pub fn drop_database(&self, name: &str) -> SqlResult<()> {
+        let shared = &self.0.shared;
+        let (entry, open) = {
+            let mut state = shared.state.lock();
+            let at = state.manifest.databases.iter().position(|e| e.name == name);
+            let Some(at) = at else { return Err(no_such_database(name)) };
+            let mut manifest = state.manifest.clone();
+            let entry = manifest.databases.remove(at);
+            manifest
+                .write(&*shared.options.disk, &shared.dir)
+                .map_err(|e| SqlError::new(SqlState::IO_ERROR, format!("cannot drop database {name}: {e}")))?;
+            state.manifest = manifest;
+            state.checkpoints.remove(&entry.volume());
+            (entry.clone(), state.open.remove(&entry.volume()))
+        };
+        if let Some(open) = open {
+            stop_main(open.main, &open.inner);
+            open.inner.redo.settled(u64::MAX);
+        }
+        let mut body = Vec::new();
+        put_volume_drop(&mut body, entry.volume());
+        self.log_and_wait(body)?;
+        let path = shared.dir.join(&entry.file);
+        for file in [path.clone(), holdfast_store::checkpoint::wal_path(&path)] {
+            if let Err(e) = shared.options.disk.remove(&file)
+                && e.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(file = %file.display(), "cannot remove, the next start will: {e}");
+            }
+        }
+        Ok(())
+    }
+
+    fn log_and_wait(&self, body: Vec<u8>) -> SqlResult<()> {
+        let (sender, receiver) = crossbeam_channel::bounded(1);
+        let trail = &self.0.shared.trail;
+        trail
+            .append_kept(body, Box::new(move |_: Span| drop(sender.send(()))))
+            .map_err(|e| SqlError::new(SqlState::DISK_FULL, e.to_string()))?;
+        receiver.recv().map_err(|_| SqlError::new(SqlState::ADMIN_SHUTDOWN, "the trail is closed"))
+    }
+
+    /// What opening the trail found.
+    pub fn recovered(&self) -> &Recovered {
+        &self.0.recovered
+    }
+
+    pub fn trail_stats(&self) -> TrailStats {
+        self.0.shared.trail.stats()
+    }
+
+    /// Counters by name, for `holdfast_stat_trail`.
+    pub fn stats(&self) -> Vec<(&'static str, u64)> {
+        let shared = &self.0.shared;
+        let disk = shared.options.disk.stats();
+        let trail = shared.trail.stats();
+        let s = &shared.stats;
+        vec![
+            ("transactions", s.transactions.load(Ordering::Relaxed)),
+            ("volume_boxcars", s.boxcars.load(Ordering::Relaxed)),
+            ("boxcars", trail.boxcars),
+            ("bytes", trail.body_bytes),
+            ("syncs", disk.syncs),
+            ("checkpoints", s.checkpoints.load(Ordering::Relaxed)),
+            ("checkpoint_pages", s.checkpoint_pages.load(Ordering::Relaxed)),
+            ("redo_time_us", shared.redo.time_us.load(Ordering::Relaxed)),
+            ("redo_bytes", shared.redo.bytes.load(Ordering::Relaxed)),
+        ]
+    }
+
+    /// Clean stop: every database is checkpointed, the trail proves itself durable. Open interactive transactions are
+    /// backed out. Closing twice is no error.
+    pub fn close(&self) -> Result<(), CloseError> {
+        let shared = &self.0.shared;
+        let open = {
+            let mut state = shared.state.lock();
+            state.closed = true;
+            std::mem::take(&mut state.open)
+        };
+        shared.checkpointer.stop();
+        for thread in self.0.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("the checkpointer panicked");
+            }
+        }
+        let mut result = Ok(());
+        for (_, Open { inner, main }) in open {
+            stop_main(main, &inner);
+            if let Err(e) = checkpointer::checkpoint(&inner) {
+                result = Err(CloseError::Checkpoint { name: inner.name.clone(), message: e.to_string() });
+            }
+            inner.drop_readers();
+        }
+        shared.trail.close()?;
+        result
+    }
+}
+
+impl Drop for EngineInner {
+    fn drop(&mut self) {
+        self.shared.checkpointer.stop();
+        for (_, Open { inner, main }) in std::mem::take(&mut self.shared.state.lock().open) {
+            stop_main(main, &inner);
+        }
+    }
+}
+
+/// Stops MAIN and waits until everything it published is durable.
+fn stop_main(thread: JoinHandle<()>, inner: &Arc<Inner>) {
+    if let Some(main) = inner.main.write().take() {
+        // An error means that it has ended already.
+        drop(main.send(Message::Stop));
+    }
+    if thread.join().is_err() {
+        tracing::error!(database = inner.name, "MAIN panicked");
+    }
+    let (sender, receiver) = crossbeam_channel::bounded(1);
+    let newest = inner.volume().store().newest();
+    inner.when_durable(newest, Box::new(move || drop(sender.send(()))));
+    drop(receiver.recv());
+}
+
+fn trail_options(dir: &Path, options: &Options) -> TrailOptions {
+    TrailOptions {
+        segment_bytes: options.segment_bytes,
+        boxcar_bytes_max: (options.segment_bytes / 4).min(16 << 20),
+        sync_method: options.sync_method,
+        ..TrailOptions::new(dir.join("trail"))
+    }
+}
+
+fn info(dir: &Path, entry: &Entry) -> DatabaseInfo {
+    DatabaseInfo {
+        name: entry.name.clone(),
+        dialect: entry.dialect.into(),
+        oid: database_oid(entry.volume()),
+        path: dir.join(&entry.file),
+    }
+}
+
+fn no_such_database(name: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"))
+}
+
+/// PostgreSQL's limit on names.
+const NAME_BYTES_MAX: usize = 63;
+
+fn check_name(name: &str) -> SqlResult<()> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {
+        let message = format!("a database name has 1 to {NAME_BYTES_MAX} bytes, not {}", name.len());
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    Ok(())
+}

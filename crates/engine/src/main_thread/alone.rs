@@ -1,0 +1,73 @@
+//! A one-message transaction that MAIN runs alone: it scans, changes the schema, or writes virtual tables.
+//!
+//! It may be interrupted (cancel, statement_timeout): the worst an interrupt can do is to roll back a transaction that
+//! has nobody else in it (RULE 10).
+
+use super::Request;
+use super::exec::{Answer, Main};
+use crate::batch::BatchDone;
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use std::time::Instant;
+
+impl Main {
+    /// Runs the request as a transaction and a boxcar of its own.
+    pub(super) fn run_alone(&mut self, mut request: Request) {
+        let started = Instant::now();
+        let number = self.number();
+        self.interruptible(request.id);
+        let (result, failed_step) = self.try_alone(&mut request);
+        let last_insert_rowid = Some(self.conn.last_insert_rowid());
+        self.not_interruptible();
+        let Request { batch, done, .. } = request;
+        let done_with = |result, number| BatchDone { sink: batch.sink, result, failed_step, last_insert_rowid, number };
+        match result {
+            Err(e) => {
+                self.rollback();
+                self.restore_schema();
+                self.answer_without_boxcar(vec![Answer { done, result: done_with(Err(e), number - 1) }]);
+            }
+            Ok(()) => {
+                let answer = Answer { done, result: done_with(Ok(()), number) };
+                self.commit_captured(started, vec![answer]);
+            }
+        }
+    }
+
+    fn try_alone(&mut self, request: &mut Request) -> (SqlResult<()>, usize) {
+        if let Err(e) = self.begin() {
+            return (Err(e), 0);
+        }
+        for (i, step) in request.batch.steps.iter().enumerate() {
+            let ran = self.run_step(i, step, &mut *request.batch.sink).and_then(|()| self.check_size());
+            if let Err(e) = ran {
+                return (Err(e), i);
+            }
+        }
+        (self.finish_alone(), request.batch.steps.len().saturating_sub(1))
+    }
+
+    /// What must hold before a transaction that had MAIN to itself may commit.
+    pub(super) fn finish_alone(&mut self) -> SqlResult<()> {
+        if self.conn.autocommit() {
+            return Err(SqlError::internal("the transaction ended by itself"));
+        }
+        if self.conn.deferred_foreign_keys() > 0 {
+            let message = "a foreign key is violated at the end of the transaction";
+            return Err(SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message));
+        }
+        self.finish_transaction()?;
+        self.check_size()
+    }
+
+    /// The limit on one transaction's images.
+    pub(super) fn check_size(&mut self) -> SqlResult<()> {
+        let max = self.inner.shared.options.transaction_bytes_max;
+        let have = self.conn.capture().len() as u64;
+        if have <= max {
+            return Ok(());
+        }
+        let message = format!("the transaction changes more than {max} bytes of row images (transaction_bytes_max)");
+        Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+            .with_hint("Split it into smaller transactions, or raise transaction_bytes_max."))
+    }
+}

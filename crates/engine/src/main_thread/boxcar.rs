@@ -1,0 +1,224 @@
+//! Many bounded one-message transactions in one boxcar, each in its savepoint.
+//!
+//! | a request | its savepoint | its images | its answer |
+//! |---|---|---|---|
+//! | runs well, changes something | released | become a transaction of the record | when the boxcar is durable |
+//! | runs well, changes nothing | released | none | likewise: it may have read what the boxcar wrote |
+//! | fails | rolled back to | truncated | likewise |
+//! | would leave a deferred foreign key violated | rolled back to (RULE 11) | truncated | 23503 |
+//! | makes the record larger than can be reserved | rolled back to (RULE 7) | truncated | 53100 |
+//! | takes the whole transaction with it (RULE 10) | gone | gone | error; all the others run again |
+
+use super::exec::{Answer, Main, RESERVE_BYTES};
+use super::{Message, Request, queued};
+use crate::batch::BatchDone;
+use crossbeam_channel::Receiver;
+use holdfast_types::record::BatchBuilder;
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use std::time::{Duration, Instant};
+
+/// A boxcar ends when it has run this long although more is queued: those already in it wait for its sync.
+const BOXCAR_TIME_MAX: Duration = Duration::from_millis(10);
+
+/// A boxcar ends when its record is this large.
+const BOXCAR_BYTES_MAX: usize = 4 << 20;
+
+/// Trail bytes kept reserved beyond what the record has: what the next request may add before it is noticed.
+const HEADROOM_BYTES: u64 = 256 << 10;
+
+/// What running one request led to.
+enum Ran {
+    /// It ended, well or not; the boxcar goes on.
+    Ended(SqlResult<()>, usize),
+    /// SQLite rolled everything back.
+    TookAll(SqlError, usize),
+}
+
+/// A request that has run in the boxcar at work.
+struct Finished {
+    request: Request,
+    result: SqlResult<()>,
+    failed_step: usize,
+    last_insert_rowid: Option<i64>,
+}
+
+impl Main {
+    /// Runs `first` and what is queued behind it; returns the message that ended the boxcar, if one did.
+    pub(super) fn run_boxcar(&mut self, first: Request, queue: &Receiver<Message>) -> Option<Message> {
+        let started = Instant::now();
+        if let Err(e) = self.begin() {
+            let answer = answer(Finished { request: first, result: Err(e), failed_step: 0, last_insert_rowid: None }, 0);
+            self.answer_without_boxcar(vec![answer]);
+            return None;
+        }
+        let mut record = self.begin_record();
+        let mut finished = Vec::new();
+        let mut next = Some(first);
+        let mut after = None;
+        while let Some(request) = next.take() {
+            record = self.take_in(request, record, &mut finished);
+            let full = finished.len() >= self.inner.shared.options.boxcar_requests_max
+                || self.conn.capture().len() >= BOXCAR_BYTES_MAX
+                || started.elapsed() >= BOXCAR_TIME_MAX;
+            if full || self.conn.autocommit() {
+                break;
+            }
+            match queued(queue) {
+                Some(Message::Batch(request)) if !request.alone => next = Some(request),
+                other => after = other,
+            }
+        }
+        self.close_boxcar(record, finished, started);
+        after
+    }
+
+    /// Runs one request; when it took everything with it, runs the others again without it.
+    fn take_in(&mut self, request: Request, record: BatchBuilder, finished: &mut Vec<Finished>) -> BatchBuilder {
+        let mut record = record;
+        let mut request = request;
+        match self.run_request(&mut request, &mut record) {
+            Ran::Ended(result, failed_step) => {
+                let last_insert_rowid = Some(self.conn.last_insert_rowid());
+                finished.push(Finished { request, result, failed_step, last_insert_rowid });
+                record
+            }
+            Ran::TookAll(error, failed_step) => {
+                tracing::warn!(database = self.inner.name, "a statement rolled the boxcar back: {error}; running the others again");
+                let others = std::mem::take(finished);
+                finished.push(Finished { request, result: Err(error), failed_step, last_insert_rowid: None });
+                self.run_again(others, finished)
+            }
+        }
+    }
+
+    /// Begins anew and repeats requests whose work SQLite threw away.
+    fn run_again(&mut self, others: Vec<Finished>, finished: &mut Vec<Finished>) -> BatchBuilder {
+        self.rollback();
+        let begun = self.begin();
+        let mut record = self.begin_record();
+        for mut other in others {
+            other.request.batch.sink.reset();
+            let ran = match &begun {
+                Ok(()) if !self.conn.autocommit() => self.run_request(&mut other.request, &mut record),
+                Ok(()) => Ran::Ended(Err(SqlError::internal("the boxcar was rolled back twice")), 0),
+                Err(e) => Ran::Ended(Err(e.clone()), 0),
+            };
+            (other.result, other.failed_step) = match ran {
+                Ran::Ended(result, step) => (result, step),
+                Ran::TookAll(error, step) => (Err(error), step),
+            };
+            other.last_insert_rowid = Some(self.conn.last_insert_rowid());
+            finished.push(other);
+        }
+        record
+    }
+
+    fn run_request(&mut self, request: &mut Request, record: &mut BatchBuilder) -> Ran {
+        if let Err(e) = self.run_control(self.control.savepoint) {
+            return self.ended(Err(e), 0);
+        }
+        let before = self.mark();
+        let head = self.head();
+        record.begin_transaction(self.conn.capture().buffer(), head);
+        let content = self.mark();
+        let mut step = 0;
+        let mut result = Ok(());
+        for s in &request.batch.steps {
+            result = self.run_step(step, s, &mut *request.batch.sink);
+            if result.is_err() {
+                break;
+            }
+            step += 1;
+        }
+        let result = result.and_then(|()| self.acceptable());
+        if self.conn.autocommit() {
+            let gone = || SqlError::internal("the transaction ended by itself");
+            return Ran::TookAll(result.err().unwrap_or_else(gone), step);
+        }
+        let undone = match &result {
+            Ok(()) => Ok(()),
+            Err(_) => self.run_control(self.control.rollback_to),
+        };
+        let released = undone.and_then(|()| self.run_control(self.control.release));
+        if let Err(e) = released {
+            return Ran::TookAll(e, step);
+        }
+        let changed = self.conn.capture().len() > content.len();
+        match (&result, changed) {
+            (Ok(()), true) => record.end_transaction(self.conn.capture().buffer()),
+            (Ok(()), false) => self.forget_head(record),
+            (Err(_), _) => {
+                self.conn.capture().truncate(before);
+                self.restore_schema();
+            }
+        }
+        Ran::Ended(result, step)
+    }
+
+    fn ended(&self, result: SqlResult<()>, step: usize) -> Ran {
+        match result {
+            Err(e) if self.conn.autocommit() => Ran::TookAll(e, step),
+            result => Ran::Ended(result, step),
+        }
+    }
+
+    /// A transaction without operations leaves no trace in the record. (Its count of unchanged rows stays: such a row
+    /// dirtied its page.)
+    fn forget_head(&mut self, record: &BatchBuilder) {
+        let start = record.transaction_start();
+        self.conn.capture().buffer().truncate(start);
+    }
+
+    /// Whether a request that ran well may stay.
+    fn acceptable(&mut self) -> SqlResult<()> {
+        self.check_capture()?;
+        if self.conn.deferred_foreign_keys() > 0 {
+            let message = "a foreign key is violated at the end of the transaction";
+            return Err(SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message));
+        }
+        let want = self.conn.capture().len() as u64 + HEADROOM_BYTES;
+        self.reserve(want.max(RESERVE_BYTES))
+    }
+
+    fn close_boxcar(&mut self, mut record: BatchBuilder, finished: Vec<Finished>, started: Instant) {
+        let number = self.number();
+        let answers = |number| move |f| answer(f, number);
+        let flushed = if self.conn.autocommit() { Ok(()) } else { self.flush_counters(&mut record) };
+        let nothing = record.transactions() == 0 && self.conn.capture().unchanged() == 0;
+        if self.conn.autocommit() || (flushed.is_ok() && nothing) {
+            self.rollback();
+            let answers = finished.into_iter().map(answers(number - 1)).collect();
+            return self.answer_without_boxcar(answers);
+        }
+        let answers: Vec<Answer> = finished.into_iter().map(answers(number)).collect();
+        let failed = match flushed {
+            Ok(()) => self.commit(record, started, answers).err(),
+            Err(error) => {
+                self.rollback();
+                Some(super::exec::Failed { error, answers })
+            }
+        };
+        if let Some(mut failed) = failed {
+            tracing::error!(database = self.inner.name, "a boxcar could not be committed: {}", failed.error);
+            for a in &mut failed.answers {
+                a.result.sink.reset();
+                a.result.result = Err(failed.error.clone());
+            }
+            self.answer_without_boxcar(failed.answers);
+        }
+    }
+}
+
+fn answer(f: Finished, number: u64) -> Answer {
+    let Request { batch, done, .. } = f.request;
+    Answer {
+        done,
+        result: BatchDone {
+            sink: batch.sink,
+            result: f.result,
+            failed_step: f.failed_step,
+            last_insert_rowid: f.last_insert_rowid,
+            number,
+        },
+    }
+}

@@ -1,0 +1,356 @@
+//! MAIN's connection and the steps all its ways of working share: begin, run one statement, commit, hand over.
+
+use crate::batch::{BatchDone, OnDone};
+use crate::cache::StatementCache;
+use crate::database::Inner;
+use crate::error::OpenError;
+use crate::run::{run_step, to_sql};
+use crate::statement::{Class, Step};
+use holdfast_store::capture::{Capture, Mark, flush_virtual_tables};
+use holdfast_store::ddl::execute_ddl;
+use holdfast_store::schema_map::{PositionWriter, read_position};
+use holdfast_store::schema_read::read_schema;
+use holdfast_store::sequences::flush_sequences;
+use holdfast_store::volume::Volume;
+use holdfast_store::sqlite::{CommitGate, Conn, InterruptHandle, SqliteError, StmtId};
+use holdfast_trail::{OnDurable, ReserveError, Reservation};
+use holdfast_types::record::{BatchBuilder, TxnHead};
+use holdfast_types::schema::Schema;
+use holdfast_types::{Sink, SqlError, SqlResult, SqlState, TxnId};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Trail bytes reserved for a boxcar before it is known how large it gets.
+pub const RESERVE_BYTES: u64 = 1 << 20;
+
+/// MAIN. Lives on its own thread.
+pub struct Main {
+    pub(super) inner: Arc<Inner>,
+    pub(super) conn: Conn,
+    pub(super) cache: StatementCache,
+    pub(super) control: Control,
+    pub(super) gate: CommitGate,
+    position: PositionWriter,
+    interrupt: Arc<InterruptHandle>,
+    /// The schema as this connection sees it, changes of the open transaction included.
+    pub(super) schema: Arc<Schema>,
+    /// Trail bytes set aside for the boxcar at work.
+    pub(super) reserved: Option<Reservation>,
+    /// The open transaction travelled ahead in fragments under this id.
+    pub(super) fragments_of: Option<u64>,
+    /// A schema change failed half way through its book-keeping; nothing more may be written.
+    pub(super) broken: Option<String>,
+    /// Dropped after the connection, which uses its VFS.
+    volume: Arc<Volume>,
+}
+
+/// Statements that steer transactions.
+pub(super) struct Control {
+    pub begin: StmtId,
+    pub commit: StmtId,
+    pub rollback: StmtId,
+    pub savepoint: StmtId,
+    pub release: StmtId,
+    pub rollback_to: StmtId,
+}
+
+impl Control {
+    fn prepare(conn: &mut Conn) -> Result<Control, SqliteError> {
+        Ok(Control {
+            begin: conn.prepare("begin immediate")?,
+            commit: conn.prepare("commit")?,
+            rollback: conn.prepare("rollback")?,
+            savepoint: conn.prepare("savepoint holdfast_request")?,
+            release: conn.prepare("release holdfast_request")?,
+            rollback_to: conn.prepare("rollback to holdfast_request")?,
+        })
+    }
+}
+
+/// An answer waiting for its boxcar.
+pub(super) struct Answer {
+    pub done: OnDone,
+    pub result: BatchDone,
+}
+
+impl Answer {
+    pub fn send(self) {
+        (self.done)(self.result);
+    }
+}
+
+static NEXT_TXN: AtomicU64 = AtomicU64::new(1);
+
+impl Main {
+    /// Opens MAIN on the database's volume.
+    pub fn open(inner: Arc<Inner>) -> Result<Main, OpenError> {
+        let volume = inner.volume();
+        let mut conn = volume.open_main()?;
+        let name = inner.name.clone();
+        let sqlite = |source| OpenError::Sqlite { name: name.clone(), source };
+        let schema_error = |source| OpenError::Schema { name: name.clone(), source };
+        conn.exec("pragma foreign_keys=on").map_err(sqlite)?;
+        // Before any statement is prepared: one prepared earlier may delete without telling (RULE 17).
+        conn.install_capture(Capture::new(Arc::default())).map_err(sqlite)?;
+        let map = holdfast_store::schema_map::read_map(&mut conn).map_err(schema_error)?;
+        conn.capture().set_map(Arc::new(map));
+        inner.register(&mut conn)?;
+        let gate = conn.install_commit_gate();
+        let position = PositionWriter::prepare(&mut conn).map_err(sqlite)?;
+        let control = Control::prepare(&mut conn).map_err(sqlite)?;
+        let interrupt = Arc::new(conn.interrupt_handle());
+        let schema = Arc::new(read_schema(&mut conn).map_err(schema_error)?);
+        *inner.schema.write() = schema.clone();
+        let cache = StatementCache::default();
+        Ok(Main { inner, conn, cache, control, gate, position, interrupt, schema, reserved: None, fragments_of: None, broken: None, volume })
+    }
+
+    /// Leaves the volume's old file for the one that took its place.
+    pub fn reopen(&mut self) -> SqlResult<()> {
+        let opened = Main::open(self.inner.clone());
+        *self = opened.map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))?;
+        Ok(())
+    }
+
+    /// Refuses everything from now on: what is in memory and on disk no longer belong together.
+    pub fn break_off(&mut self, why: String) {
+        tracing::error!(database = self.inner.name, "{why}");
+        self.broken = Some(why);
+    }
+
+    /// Number the boxcar at work will get.
+    pub(super) fn number(&self) -> u64 {
+        self.volume.store().newest() + 1
+    }
+
+    pub(super) fn sql_error(&self, error: &SqliteError) -> SqlError {
+        to_sql(error, &self.schema)
+    }
+
+    pub(super) fn run_control(&mut self, stmt: StmtId) -> SqlResult<()> {
+        self.conn.run(stmt).map_err(|e| to_sql(&e, &self.schema))
+    }
+
+    /// Begins a transaction and sets trail space aside for it (RULE 7).
+    pub(super) fn begin(&mut self) -> SqlResult<()> {
+        if let Some(why) = &self.broken {
+            return Err(SqlError::internal(why.clone()).with_hint("Restart the server; nothing acknowledged is lost."));
+        }
+        self.throttle();
+        self.reserve(RESERVE_BYTES)?;
+        let begun = self.run_control(self.control.begin);
+        if begun.is_err() {
+            self.reserved = None;
+        }
+        begun
+    }
+
+    /// Sets aside so much that a record of `bytes` fits.
+    pub(super) fn reserve(&mut self, bytes: u64) -> SqlResult<()> {
+        if self.reserved.as_ref().is_none_or(|r| r.body_bytes() < bytes) {
+            // The old reservation is given back first: both together may be more than there is.
+            self.reserved = None;
+            self.reserved = Some(self.reservation(bytes)?);
+        }
+        Ok(())
+    }
+
+    pub(super) fn reservation(&self, bytes: u64) -> SqlResult<Reservation> {
+        self.inner.shared.trail.reserve(bytes).map_err(|e| match e {
+            ReserveError::TrailFull { .. } => SqlError::new(SqlState::DISK_FULL, e.to_string()),
+            ReserveError::TooLarge { .. } => SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, e.to_string()),
+            ReserveError::Closed => SqlError::new(SqlState::ADMIN_SHUTDOWN, e.to_string()),
+        })
+    }
+
+    /// Undoes the open transaction and forgets what was captured.
+    pub(super) fn rollback(&mut self) {
+        if !self.conn.autocommit()
+            && let Err(e) = self.conn.run(self.control.rollback)
+        {
+            // Nothing can be undone by hand here; the commit gate keeps the rest from ever being committed.
+            tracing::error!(database = self.inner.name, "rollback failed: {e}");
+            self.broken = Some(format!("a rollback failed: {e}"));
+        }
+        self.conn.capture().take();
+        self.reserved = None;
+        self.drop_fragments();
+    }
+
+    /// Runs one statement of a transaction; a schema change takes its own way.
+    pub(super) fn run_step(&mut self, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
+        if step.stmt.class == Class::Ddl {
+            return self.run_ddl(number, step, sink);
+        }
+        let schema = self.schema.clone();
+        run_step(&mut self.conn, &mut self.cache, &schema, number, step, sink)
+    }
+
+    /// RULE 8: the text goes to the trail, the row changes it makes itself do not.
+    fn run_ddl(&mut self, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
+        sink.begin(number, &step.stmt.report.desc);
+        let map = execute_ddl(&mut self.conn, &step.stmt.sql).map_err(|e| e.to_sql(&self.schema))?;
+        self.cache.clear(&mut self.conn);
+        self.refresh_schema()?;
+        debug_assert_eq!(map.epoch, self.schema.epoch);
+        sink.end(&holdfast_types::Tag { verb: step.stmt.report.verb, rows: None });
+        Ok(())
+    }
+
+    /// Reads the schema anew, as the open transaction sees it.
+    pub(super) fn refresh_schema(&mut self) -> SqlResult<()> {
+        self.schema = Arc::new(read_schema(&mut self.conn).map_err(|e| e.to_sql(&self.schema))?);
+        Ok(())
+    }
+
+    /// After a rollback: the schema and the table ids as they were.
+    pub(super) fn restore_schema(&mut self) {
+        let published = self.inner.schema.read().clone();
+        if self.schema.epoch == published.epoch {
+            return;
+        }
+        self.schema = published;
+        self.reload_map();
+    }
+
+    pub(super) fn reload_map(&mut self) {
+        match holdfast_store::schema_map::read_map(&mut self.conn) {
+            Ok(map) => self.conn.capture().set_map(Arc::new(map)),
+            Err(e) => self.broken = Some(format!("the table ids cannot be read: {e}")),
+        }
+    }
+
+    /// What must hold before a transaction's images count as complete.
+    pub(super) fn finish_transaction(&mut self) -> SqlResult<()> {
+        flush_virtual_tables(&mut self.conn).map_err(|e| self.sql_error(&e))?;
+        flush_sequences(&mut self.conn).map_err(|e| self.sql_error(&e))?;
+        self.check_capture()
+    }
+
+    /// AUTOINCREMENT counters that moved are told once per boxcar, as a transaction of their own.
+    pub(super) fn flush_counters(&mut self, record: &mut BatchBuilder) -> SqlResult<()> {
+        if !self.conn.capture().map().has_sequences {
+            return Ok(());
+        }
+        let head = self.head();
+        record.begin_transaction(self.conn.capture().buffer(), head);
+        let before = self.conn.capture().len();
+        flush_sequences(&mut self.conn).map_err(|e| self.sql_error(&e))?;
+        let start = record.transaction_start();
+        let buffer = self.conn.capture().buffer();
+        if buffer.len() > before {
+            record.end_transaction(buffer);
+        } else {
+            buffer.truncate(start);
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_capture(&mut self) -> SqlResult<()> {
+        self.conn
+            .capture()
+            .check()
+            .map_err(|e| SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, e.to_string()))
+    }
+
+    pub(super) fn head(&self) -> TxnHead {
+        let shared = &self.inner.shared;
+        let id = TxnId(u64::from(shared.epoch.0) << 32 | NEXT_TXN.fetch_add(1, Ordering::Relaxed));
+        TxnHead { id, site: shared.options.site, hlc: shared.now() }
+    }
+
+    pub(super) fn begin_record(&mut self) -> BatchBuilder {
+        let number = self.number();
+        let (id, epoch) = (self.inner.id, self.inner.schema.read().epoch);
+        BatchBuilder::begin(self.conn.capture().buffer(), id, number, epoch)
+    }
+
+    /// Commits what was captured as the next boxcar and hands it to the trail. On an error everything is undone and
+    /// the answers are given back.
+    pub(super) fn commit(&mut self, record: BatchBuilder, started: Instant, answers: Vec<Answer>) -> Result<(), Failed> {
+        let number = self.number();
+        let epoch = self.inner.shared.epoch;
+        if let Err(e) = self.position.write(&mut self.conn, number, epoch) {
+            return Err(self.failed(&e, answers));
+        }
+        self.gate.open();
+        let committed = self.conn.run(self.control.commit);
+        self.gate.close();
+        if let Err(e) = committed {
+            return Err(self.failed(&e, answers));
+        }
+        record.finish(self.conn.capture().buffer());
+        let body = self.conn.capture().take();
+        self.publish_schema();
+        self.hand_over(number, body, started, answers);
+        Ok(())
+    }
+
+    fn failed(&mut self, error: &SqliteError, answers: Vec<Answer>) -> Failed {
+        let error = self.sql_error(error);
+        self.rollback();
+        self.restore_schema();
+        Failed { error, answers }
+    }
+
+    fn publish_schema(&mut self) {
+        let mut published = self.inner.schema.write();
+        if published.epoch != self.schema.epoch {
+            *published = self.schema.clone();
+        }
+    }
+
+    /// Appends the boxcar; the answers leave when it is durable.
+    fn hand_over(&mut self, number: u64, body: Vec<u8>, started: Instant, answers: Vec<Answer>) {
+        let bytes = body.len() as u64;
+        let inner = self.inner.clone();
+        let time_us = started.elapsed().as_micros() as u64;
+        let fragments = self.fragments_of.take();
+        inner.shared.stats.boxcar(answers.len() as u64);
+        let on_durable: OnDurable = Box::new(move |span| {
+            let start = fragments.and_then(|txn| inner.redo.fragments_end(txn)).unwrap_or(span.start);
+            inner.redo.add(number, start, time_us, bytes);
+            inner.durable_reached(number);
+            answers.into_iter().for_each(Answer::send);
+        });
+        let trail = &self.inner.shared.trail;
+        let appended = match self.reserved.take() {
+            Some(reservation) => trail.append(reservation, body, on_durable),
+            None => trail.append_kept(body, on_durable),
+        };
+        if let Err(e) = appended {
+            // Published, and the trail will never have it: nothing may be answered or written from here on. Only a
+            // trail that has failed, or is closed while transactions run, leads here.
+            tracing::error!(database = self.inner.name, number, "a published boxcar cannot be logged: {e}");
+            std::process::abort();
+        }
+    }
+
+    /// Sends answers that need no boxcar of their own, as soon as everything they may have seen is durable.
+    pub(super) fn answer_without_boxcar(&mut self, answers: Vec<Answer>) {
+        let newest = self.volume.store().newest();
+        self.inner.when_durable(newest, Box::new(move || answers.into_iter().for_each(Answer::send)));
+    }
+
+    pub(super) fn mark(&mut self) -> Mark {
+        self.conn.capture().mark()
+    }
+
+    /// Lets a cancel interrupt what runs from now on, until [`Main::not_interruptible`].
+    pub(super) fn interruptible(&mut self, id: u64) {
+        let mut running = self.inner.running.lock();
+        running.id = id;
+        running.handle = Some(self.interrupt.clone());
+    }
+
+    pub(super) fn not_interruptible(&mut self) {
+        self.inner.running.lock().id = 0;
+    }
+}
+
+/// A boxcar that could not be committed.
+pub(super) struct Failed {
+    pub error: SqlError,
+    pub answers: Vec<Answer>,
+}

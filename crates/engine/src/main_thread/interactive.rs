@@ -1,0 +1,223 @@
+//! An interactive transaction: MAIN serves its statements one by one and nobody else until it ends.
+//!
+//! | state | request | next |
+//! |---|---|---|
+//! | open | run, savepoint, release, rollback to | open |
+//! | open | run that makes SQLite roll everything back | lost |
+//! | open | commit | committed or backed out; MAIN is free |
+//! | open | rollback, or the client is gone | backed out; MAIN is free |
+//! | open | nothing for idle_in_transaction_timeout | backed out; MAIN is free; the next request finds it closed |
+//! | lost | rollback | MAIN is free |
+//! | lost | anything else | 25P02 |
+//!
+//! Before its first answer everything published earlier must be durable: from then on it reads MAIN's own state, and
+//! nobody else writes until it ends (guarantee 2).
+
+use super::Begin;
+use super::exec::{Answer, Main};
+use crate::batch::BatchDone;
+use crate::statement::{Report, Statement, Step};
+use crossbeam_channel::RecvTimeoutError;
+use holdfast_types::schema::Schema;
+use holdfast_types::{Sink, SqlError, SqlResult, SqlState};
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+/// What an interactive transaction asks of MAIN.
+pub enum TxnRequest {
+    Run { step: Step, sink: Box<dyn Sink>, answer: oneshot::Sender<TxnRan> },
+    /// Prepares against the transaction's own schema.
+    Prepare { sql: String, report: Report, answer: oneshot::Sender<SqlResult<Arc<Statement>>> },
+    Savepoint { name: String, answer: oneshot::Sender<SqlResult<TxnEvent>> },
+    Release { name: String, answer: oneshot::Sender<SqlResult<TxnEvent>> },
+    RollbackTo { name: String, answer: oneshot::Sender<SqlResult<TxnEvent>> },
+    /// Answered when it is durable.
+    Commit { done: crate::batch::OnDone, sink: Box<dyn Sink> },
+    Rollback { answer: oneshot::Sender<SqlResult<TxnEvent>> },
+}
+
+/// The transaction's schema after a request, where it changed.
+pub struct TxnEvent {
+    pub schema: Arc<Schema>,
+    /// The snapshot the transaction began on.
+    pub number: u64,
+}
+
+/// The outcome of one statement.
+pub struct TxnRan {
+    pub sink: Box<dyn Sink>,
+    pub result: SqlResult<()>,
+    pub schema: Arc<Schema>,
+    pub last_insert_rowid: i64,
+}
+
+/// An open savepoint of the client.
+struct Savepoint {
+    name: String,
+    mark: holdfast_store::capture::Mark,
+    schema: Arc<Schema>,
+}
+
+impl Main {
+    /// Serves one interactive transaction from begin to end.
+    pub(super) fn run_interactive(&mut self, begin: Begin) {
+        if begin.granted.is_closed() {
+            return;
+        }
+        let begun = self.begin();
+        self.wait_until_durable();
+        let number = self.inner.volume().store().newest();
+        let event = begun.map(|()| TxnEvent { schema: self.schema.clone(), number });
+        let refused = event.is_err();
+        if begin.granted.send(event).is_err() || refused {
+            return self.rollback();
+        }
+        let started = Instant::now();
+        let mut savepoints = Vec::new();
+        loop {
+            match begin.requests.recv_timeout(begin.options.idle_timeout) {
+                Ok(TxnRequest::Commit { done, sink }) => return self.commit_interactive(started, done, sink),
+                Ok(TxnRequest::Rollback { answer }) => {
+                    self.back_out();
+                    let event = TxnEvent { schema: self.schema.clone(), number };
+                    drop(answer.send(Ok(event)));
+                    return;
+                }
+                Ok(request) => self.serve_request(begin.id, number, request, &mut savepoints),
+                Err(RecvTimeoutError::Disconnected) => return self.back_out(),
+                Err(RecvTimeoutError::Timeout) => {
+                    tracing::info!(database = self.inner.name, "backed out a transaction that was idle too long");
+                    return self.back_out();
+                }
+            }
+        }
+    }
+
+    fn back_out(&mut self) {
+        self.rollback();
+        self.restore_schema();
+    }
+
+    /// Waits for everything published to reach the disk.
+    pub fn wait_until_durable(&self) {
+        let (sender, receiver) = crossbeam_channel::bounded(1);
+        let newest = self.inner.volume().store().newest();
+        self.inner.when_durable(newest, Box::new(move || drop(sender.send(()))));
+        // An error means that the trail is gone, and with it the process.
+        drop(receiver.recv());
+    }
+
+    fn serve_request(&mut self, id: u64, number: u64, request: TxnRequest, savepoints: &mut Vec<Savepoint>) {
+        // Nobody waits for an answer whose receiver is gone; the disconnect is seen at the next request.
+        match request {
+            TxnRequest::Run { step, mut sink, answer } => {
+                self.interruptible(id);
+                let result = self.run_in_transaction(&step, &mut *sink);
+                self.not_interruptible();
+                let last_insert_rowid = self.conn.last_insert_rowid();
+                drop(answer.send(TxnRan { sink, result, schema: self.schema.clone(), last_insert_rowid }));
+            }
+            TxnRequest::Prepare { sql, report, answer } => {
+                let described = crate::database::describe(&mut self.conn, &sql, report);
+                drop(answer.send(described.map(Arc::new).map_err(|e| self.sql_error(&e))));
+            }
+            TxnRequest::Savepoint { name, answer } => {
+                let done = self.set_savepoint(&name, savepoints);
+                drop(answer.send(done.map(|()| TxnEvent { schema: self.schema.clone(), number })));
+            }
+            TxnRequest::Release { name, answer } => {
+                let done = self.release(&name, savepoints);
+                drop(answer.send(done.map(|()| TxnEvent { schema: self.schema.clone(), number })));
+            }
+            TxnRequest::RollbackTo { name, answer } => {
+                let done = self.rollback_to(&name, savepoints);
+                drop(answer.send(done.map(|()| TxnEvent { schema: self.schema.clone(), number })));
+            }
+            TxnRequest::Commit { .. } | TxnRequest::Rollback { .. } => {}
+        }
+    }
+
+    fn open_transaction(&self) -> SqlResult<()> {
+        if self.conn.autocommit() {
+            let message = "the transaction was backed out as a whole, commands are ignored until its end";
+            return Err(SqlError::new(SqlState::IN_FAILED_SQL_TRANSACTION, message));
+        }
+        Ok(())
+    }
+
+    /// Runs one statement so that a failure leaves no trace of it, neither in the database nor in the images.
+    fn run_in_transaction(&mut self, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
+        self.open_transaction()?;
+        let mark = self.mark();
+        let schema = self.schema.clone();
+        self.run_control(self.control.savepoint)?;
+        let ran = self.run_step(0, step, sink);
+        let result = ran.and_then(|()| self.check_capture()).and_then(|()| self.check_size());
+        if self.conn.autocommit() {
+            return Err(result.err().unwrap_or_else(|| SqlError::internal("the transaction ended by itself")));
+        }
+        if result.is_err() {
+            self.run_control(self.control.rollback_to)?;
+            self.conn.capture().truncate(mark);
+            self.schema_back_to(schema);
+        }
+        self.run_control(self.control.release)?;
+        result
+    }
+
+    fn schema_back_to(&mut self, schema: Arc<Schema>) {
+        if self.schema.epoch != schema.epoch {
+            self.schema = schema;
+            self.cache.clear(&mut self.conn);
+            self.reload_map();
+        }
+    }
+
+    fn set_savepoint(&mut self, name: &str, savepoints: &mut Vec<Savepoint>) -> SqlResult<()> {
+        self.open_transaction()?;
+        // Under a name of ours: SQLite compares names without case, PostgreSQL with.
+        let sql = format!("savepoint client_{}", savepoints.len());
+        self.conn.exec(&sql).map_err(|e| self.sql_error(&e))?;
+        let mark = self.mark();
+        savepoints.push(Savepoint { name: name.to_owned(), mark, schema: self.schema.clone() });
+        Ok(())
+    }
+
+    fn find(&self, name: &str, savepoints: &[Savepoint]) -> SqlResult<usize> {
+        self.open_transaction()?;
+        savepoints.iter().rposition(|s| s.name == name).ok_or_else(|| {
+            SqlError::new(SqlState::INVALID_SAVEPOINT_SPECIFICATION, format!("savepoint \"{name}\" does not exist"))
+        })
+    }
+
+    fn release(&mut self, name: &str, savepoints: &mut Vec<Savepoint>) -> SqlResult<()> {
+        let at = self.find(name, savepoints)?;
+        self.conn.exec(&format!("release client_{at}")).map_err(|e| self.sql_error(&e))?;
+        savepoints.truncate(at);
+        Ok(())
+    }
+
+    fn rollback_to(&mut self, name: &str, savepoints: &mut Vec<Savepoint>) -> SqlResult<()> {
+        let at = self.find(name, savepoints)?;
+        self.conn.exec(&format!("rollback to client_{at}")).map_err(|e| self.sql_error(&e))?;
+        let (mark, schema) = (savepoints[at].mark, savepoints[at].schema.clone());
+        self.conn.capture().truncate(mark);
+        self.schema_back_to(schema);
+        savepoints.truncate(at + 1);
+        Ok(())
+    }
+
+    fn commit_interactive(&mut self, started: Instant, done: crate::batch::OnDone, sink: Box<dyn Sink>) {
+        let number = self.number();
+        let finished = self.finish_alone();
+        let failed = finished.is_err();
+        let result = BatchDone { sink, result: finished, failed_step: 0, last_insert_rowid: None, number };
+        let answer = Answer { done, result };
+        if failed {
+            self.back_out();
+            return self.answer_without_boxcar(vec![answer]);
+        }
+        self.commit_captured(started, vec![answer]);
+    }
+}

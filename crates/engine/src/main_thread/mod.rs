@@ -1,0 +1,100 @@
+//! MAIN: the one connection, on its own thread, that changes a volume.
+//!
+//! It takes messages from one queue, first in first out:
+//!
+//! | message | MAIN |
+//! |---|---|
+//! | bounded batch | runs it, and whatever bounded batches are queued behind it, as one boxcar ([`boxcar`]) |
+//! | batch to run alone | runs it as a transaction of its own ([`alone`]) |
+//! | interactive transaction | serves that one until it ends ([`interactive`]) |
+//! | task | runs a closure between boxcars (VACUUM, closing) |
+//!
+//! A boxcar is published by COMMIT, then handed to the trail; MAIN goes on at once. The answers leave when the trail
+//! says that the boxcar is durable.
+//!
+//! Failure: an error of one request undoes that request. An error that took the whole boxcar with it (SQLite rolls back
+//! on its own when memory or disk fail, RULE 10) is answered by running all the others again.
+
+mod alone;
+mod boxcar;
+mod exec;
+mod interactive;
+mod large;
+mod throttle;
+
+pub use exec::Main;
+pub use interactive::{TxnEvent, TxnRan, TxnRequest};
+
+use crate::batch::{Batch, OnDone};
+use crate::database::Inner;
+use crate::write_txn::WriteOptions;
+use crossbeam_channel::{Receiver, TryRecvError};
+use holdfast_types::SqlResult;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// A one-message transaction.
+pub struct Request {
+    pub id: u64,
+    pub batch: Batch,
+    pub done: OnDone,
+    /// Not all its statements are bounded.
+    pub alone: bool,
+}
+
+/// What the queue carries.
+pub enum Message {
+    Batch(Request),
+    Begin(Begin),
+    /// Runs between boxcars, with MAIN to itself.
+    Task(Box<dyn FnOnce(&mut Main) + Send>),
+    /// Ends the thread.
+    Stop,
+}
+
+/// The beginning of an interactive transaction.
+pub struct Begin {
+    pub id: u64,
+    pub options: WriteOptions,
+    pub requests: Receiver<TxnRequest>,
+    /// Answered when it is this transaction's turn.
+    pub granted: oneshot::Sender<SqlResult<TxnEvent>>,
+}
+
+/// Serves the queue until told to stop.
+pub fn serve(mut main: Main, queue: &Receiver<Message>) {
+    let mut next = None;
+    loop {
+        let message = match next.take() {
+            Some(message) => message,
+            None => match queue.recv() {
+                Ok(message) => message,
+                Err(_) => break,
+            },
+        };
+        match message {
+            Message::Batch(request) if request.alone => main.run_alone(request),
+            Message::Batch(request) => next = main.run_boxcar(request, queue),
+            Message::Begin(begin) => main.run_interactive(begin),
+            Message::Task(task) => task(&mut main),
+            Message::Stop => break,
+        }
+    }
+}
+
+/// The next message if one is queued.
+fn queued(queue: &Receiver<Message>) -> Option<Message> {
+    match queue.try_recv() {
+        Ok(message) => Some(message),
+        Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
+    }
+}
+
+/// Starts MAIN's thread for a database.
+pub fn start(inner: &Arc<Inner>, main: Main) -> std::io::Result<std::thread::JoinHandle<()>> {
+    let (sender, queue) = crossbeam_channel::unbounded();
+    let thread =
+        std::thread::Builder::new().name(format!("main-{}", inner.id)).spawn(move || serve(main, &queue))?;
+    *inner.main.write() = Some(sender);
+    Ok(thread)
+}

@@ -1,0 +1,40 @@
+//! Slows MAIN down when checkpoints fall behind, so that recovery stays within its bound (RULE 9).
+//!
+//! The delay grows with the redo debt: none below [`FREE`] of the limit, then in proportion to how far it is gone, up to
+//! [`DELAY_MAX`] a boxcar. No hard stop: a slow disk makes writers slow, never stuck.
+
+use super::exec::Main;
+use std::time::Duration;
+
+/// Part of the limit up to which nobody is slowed down.
+const FREE: f64 = 0.7;
+
+/// Longest delay before one boxcar; far below what a client would take for a stall.
+const DELAY_MAX: Duration = Duration::from_millis(20);
+
+impl Main {
+    pub(super) fn throttle(&self) {
+        let used = self.inner.shared.redo_used();
+        if used > FREE {
+            self.inner.shared.checkpointer.wake();
+            std::thread::sleep(delay(used));
+        }
+    }
+}
+
+/// Delay before a boxcar when `used` of the redo limit is used up.
+fn delay(used: f64) -> Duration {
+    DELAY_MAX.mul_f64(((used - FREE) / (1.5 - FREE)).clamp(0.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delay_rises_and_is_bounded() {
+        assert_eq!(delay(0.5), Duration::ZERO);
+        assert!(delay(0.8) < delay(1.0));
+        assert_eq!(delay(9.0), DELAY_MAX);
+    }
+}

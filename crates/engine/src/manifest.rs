@@ -1,0 +1,155 @@
+//! The list of databases: `databases.toml` in the data directory.
+//!
+//! ```toml
+//! format = 1          # refused when newer
+//! next_id = 3         # the id the next database gets; ids are never reused (RULE 6)
+//! [[database]]
+//! id = 1
+//! name = "holdfast"
+//! dialect = "postgres"
+//! file = "volumes/000001-holdfast.db"
+//! ```
+//!
+//! It is replaced as a whole: written beside, synced, renamed, directory synced. CREATE DATABASE writes it after the
+//! volume's file is complete, DROP DATABASE before the file is removed; a file that no list names is removed at the
+//! next open.
+
+use crate::error::OpenError;
+use holdfast_seams::{Create, Disk, OpenHow};
+use holdfast_types::VolumeId;
+use holdfast_types::schema::Dialect;
+use serde::{Deserialize, Serialize};
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+
+const FORMAT: u32 = 1;
+/// Longest manifest that is read: a million databases would not fit, a damaged length does no harm.
+const BYTES_MAX: u64 = 64 << 20;
+
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    pub format: u32,
+    pub next_id: u32,
+    #[serde(default, rename = "database")]
+    pub databases: Vec<Entry>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    pub id: u32,
+    pub name: String,
+    pub dialect: DialectName,
+    /// Relative to the data directory.
+    pub file: String,
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum DialectName {
+    Sqlite,
+    Postgres,
+}
+
+impl From<Dialect> for DialectName {
+    fn from(d: Dialect) -> DialectName {
+        match d {
+            Dialect::Sqlite => DialectName::Sqlite,
+            Dialect::Postgres => DialectName::Postgres,
+        }
+    }
+}
+
+impl From<DialectName> for Dialect {
+    fn from(d: DialectName) -> Dialect {
+        match d {
+            DialectName::Sqlite => Dialect::Sqlite,
+            DialectName::Postgres => Dialect::Postgres,
+        }
+    }
+}
+
+impl Entry {
+    pub fn volume(&self) -> VolumeId {
+        VolumeId(self.id)
+    }
+}
+
+/// Where the manifest of a data directory is.
+pub fn path(dir: &Path) -> PathBuf {
+    dir.join("databases.toml")
+}
+
+impl Manifest {
+    pub fn empty() -> Manifest {
+        Manifest { format: FORMAT, next_id: 1, databases: Vec::new() }
+    }
+
+    /// Adds a database under a fresh id; its file has a name a person recognises.
+    pub fn add(&mut self, name: &str, dialect: Dialect) -> Entry {
+        let id = self.next_id;
+        self.next_id += 1;
+        let plain: String =
+            name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
+        let plain: String = plain.chars().take(60).collect();
+        let file = format!("volumes/{id:06}-{plain}.db");
+        let entry = Entry { id, name: name.to_owned(), dialect: dialect.into(), file };
+        self.databases.push(entry.clone());
+        entry
+    }
+
+    /// Reads the manifest; `None` when there is none.
+    pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<Manifest>, OpenError> {
+        let path = path(dir);
+        let io = |source| OpenError::Io { what: "read", path: path.display().to_string(), source };
+        let Some(metadata) = disk.metadata(&path).map_err(io)? else { return Ok(None) };
+        let refuse = |message: String| OpenError::Manifest { path: path.display().to_string(), message };
+        if metadata.len_bytes > BYTES_MAX {
+            return Err(refuse(format!("{} bytes are too many for a list of databases", metadata.len_bytes)));
+        }
+        let mut bytes = vec![0; metadata.len_bytes as usize];
+        let n = disk.open(&path, &OpenHow::default()).and_then(|f| f.read_at(&mut bytes, 0)).map_err(io)?;
+        let text = String::from_utf8_lossy(&bytes[..n]).into_owned();
+        let format = toml::from_str::<toml::Table>(&text).ok().and_then(|t| t.get("format")?.as_integer());
+        if let Some(f) = format.filter(|f| *f > i64::from(FORMAT)) {
+            return Err(refuse(format!(
+                "format {f} is newer than this program knows ({FORMAT}); use the release that wrote it"
+            )));
+        }
+        let manifest: Manifest = toml::from_str(&text)
+            .map_err(|e| refuse(format!("damaged, put back a copy of it or the whole directory: {e}")))?;
+        Ok(Some(manifest))
+    }
+
+    /// Replaces the manifest on disk.
+    pub fn write(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+        let text = toml::to_string(self).map_err(io::Error::other)?;
+        let path = path(dir);
+        let new = path.with_extension("toml.new");
+        let file = disk.open(&new, &OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() })?;
+        file.set_len(0)?;
+        file.write_at(&[IoSlice::new(text.as_bytes())], 0)?;
+        file.sync_all()?;
+        disk.rename(&new, &path)?;
+        disk.sync_dir(dir)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden() {
+        let mut m = Manifest::empty();
+        m.add("holdfast", Dialect::Postgres);
+        m.add("a/b c", Dialect::Sqlite);
+        let text = toml::to_string(&m).unwrap();
+        assert_eq!(
+            text,
+            "format = 1\nnext_id = 3\n\n[[database]]\nid = 1\nname = \"holdfast\"\ndialect = \"postgres\"\nfile = \"volumes/000001-holdfast.db\"\n\n[[database]]\nid = 2\nname = \"a/b c\"\ndialect = \"sqlite\"\nfile = \"volumes/000002-a_b_c.db\"\n"
+        );
+        assert_eq!(toml::from_str::<Manifest>(&text).unwrap(), m);
+    }
+}

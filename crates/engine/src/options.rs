@@ -1,0 +1,65 @@
+//! What an engine is opened with.
+
+use holdfast_seams::{Clock, Disk, RealClock, RealDisk, SyncMethod};
+use holdfast_store::sqlite::Conn;
+use holdfast_types::schema::Dialect;
+use holdfast_types::{SiteId, SqlResult};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Called for every connection an engine opens on a volume: registers functions and virtual tables.
+pub type Connect = Arc<dyn Fn(&mut Conn, &crate::Database) -> SqlResult<()> + Send + Sync>;
+
+/// Settings of an engine. [`Options::default`] is what `holdfast serve` uses.
+#[derive(Clone)]
+pub struct Options {
+    pub disk: Arc<dyn Disk>,
+    pub clock: Arc<dyn Clock>,
+    /// How trail writes are made durable.
+    pub sync_method: SyncMethod,
+    /// Size of a trail segment.
+    pub segment_bytes: u64,
+    /// Page versions in memory, per volume.
+    pub memory_bytes_max: u64,
+    /// Page versions spilled to scratch, per volume; beyond it the oldest snapshot fails with 72000.
+    pub scratch_bytes_max: u64,
+    /// MAIN's execution time that redo may have to repeat, over all volumes: a checkpoint is started at half of it, and
+    /// beyond it writers are slowed down. Bounds the time a recovery takes.
+    pub redo_time_max: Duration,
+    /// Trail bytes that redo may have to read.
+    pub redo_bytes_max: u64,
+    /// Requests in one boxcar.
+    pub boxcar_requests_max: usize,
+    /// Row images of one transaction; beyond it the transaction fails with 54000.
+    pub transaction_bytes_max: u64,
+    /// How long an interactive transaction may sit between two statements while it holds up all other writers.
+    pub idle_in_transaction_timeout: Duration,
+    pub site: SiteId,
+    /// Databases made in a new directory.
+    pub initial_databases: Vec<(String, Dialect)>,
+    pub connect: Option<Connect>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            disk: Arc::new(RealDisk::default()),
+            clock: Arc::new(RealClock::default()),
+            sync_method: SyncMethod::default(),
+            segment_bytes: 64 << 20,
+            memory_bytes_max: 256 << 20,
+            scratch_bytes_max: 16 << 30,
+            redo_time_max: Duration::from_millis(1500),
+            redo_bytes_max: 1 << 30,
+            boxcar_requests_max: 200,
+            transaction_bytes_max: 1 << 30,
+            idle_in_transaction_timeout: Duration::from_secs(5),
+            site: SiteId(1),
+            initial_databases: vec![
+                ("holdfast".to_owned(), Dialect::Postgres),
+                ("postgres".to_owned(), Dialect::Postgres),
+            ],
+            connect: None,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! How much of the trail a crash right now would make recovery repeat for one volume.
+//!
+//! Every durable boxcar adds its execution time on MAIN and its bytes; a checkpoint takes away what the file then has.
+//! The sum decides when to checkpoint and when to slow writers down (RULE 9: time, not only bytes).
+
+use holdfast_types::Lsn;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Sums over all volumes, read at every boxcar.
+#[derive(Default)]
+pub struct Totals {
+    pub time_us: AtomicU64,
+    pub bytes: AtomicU64,
+}
+
+pub struct RedoDebt {
+    debt: Mutex<Debt>,
+    totals: Arc<Totals>,
+}
+
+#[derive(Default)]
+struct Debt {
+    boxcars: VecDeque<Boxcar>,
+    time_us: u64,
+    bytes: u64,
+    last: Option<Instant>,
+    /// First fragments of transactions that have not ended, oldest first.
+    fragments: Vec<(u64, Lsn)>,
+}
+
+struct Boxcar {
+    number: u64,
+    start: Lsn,
+    time_us: u64,
+    bytes: u64,
+}
+
+impl RedoDebt {
+    pub fn new(totals: Arc<Totals>) -> RedoDebt {
+        RedoDebt { debt: Mutex::default(), totals }
+    }
+
+    /// Boxcar `number` went to disk at `start`.
+    pub fn add(&self, number: u64, start: Lsn, time_us: u64, bytes: u64) {
+        let mut d = self.debt.lock();
+        d.last = Some(Instant::now());
+        d.time_us += time_us;
+        d.bytes += bytes;
+        self.totals.time_us.fetch_add(time_us, Ordering::Relaxed);
+        self.totals.bytes.fetch_add(bytes, Ordering::Relaxed);
+        d.boxcars.push_back(Boxcar { number, start, time_us, bytes });
+    }
+
+    /// The file holds everything up to boxcar `number`.
+    pub fn settled(&self, number: u64) {
+        let mut d = self.debt.lock();
+        while d.boxcars.front().is_some_and(|b| b.number <= number) {
+            if let Some(b) = d.boxcars.pop_front() {
+                d.time_us -= b.time_us;
+                d.bytes -= b.bytes;
+                self.totals.time_us.fetch_sub(b.time_us, Ordering::Relaxed);
+                self.totals.bytes.fetch_sub(b.bytes, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// A transaction wrote its first fragment at `start`.
+    pub fn fragment(&self, txn: u64, start: Lsn) {
+        let mut d = self.debt.lock();
+        if !d.fragments.iter().any(|(t, _)| *t == txn) {
+            d.fragments.push((txn, start));
+        }
+    }
+
+    /// It has ended: its commit is a boxcar like others, or its fragments were dropped.
+    ///
+    /// Returns where its fragments begin, so that the commit's boxcar can be counted from there.
+    pub fn fragments_end(&self, txn: u64) -> Option<Lsn> {
+        let mut d = self.debt.lock();
+        let at = d.fragments.iter().position(|(t, _)| *t == txn)?;
+        Some(d.fragments.remove(at).1)
+    }
+
+    /// Where redo would have to start; `None` when the file has everything.
+    pub fn start(&self) -> Option<Lsn> {
+        self.start_after(0)
+    }
+
+    /// Where redo would have to start if the file held everything up to boxcar `number`.
+    pub fn start_after(&self, number: u64) -> Option<Lsn> {
+        let d = self.debt.lock();
+        // Not simply the first: a large transaction counts from its first fragment, which others may have overtaken.
+        let boxcars = d.boxcars.iter().filter(|b| b.number > number).map(|b| b.start).min();
+        let fragments = d.fragments.iter().map(|(_, l)| *l).min();
+        [boxcars, fragments].into_iter().flatten().min()
+    }
+
+    pub fn time_us(&self) -> u64 {
+        self.debt.lock().time_us
+    }
+
+
+    /// Since the last boxcar.
+    pub fn idle_for(&self) -> Duration {
+        self.debt.lock().last.map_or(Duration::MAX, |at| at.elapsed())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.debt.lock().boxcars.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fragments_pin_the_start() {
+        let d = RedoDebt::new(Arc::default());
+        assert_eq!(d.start(), None);
+        d.fragment(7, Lsn(100));
+        d.fragment(7, Lsn(200));
+        d.add(1, Lsn(300), 10, 1000);
+        assert_eq!(d.start(), Some(Lsn(100)));
+        d.settled(1);
+        assert_eq!((d.start(), d.time_us()), (Some(Lsn(100)), 0));
+        let from = d.fragments_end(7).unwrap();
+        d.add(2, from, 5, 10);
+        assert_eq!(d.start(), Some(Lsn(100)));
+        d.settled(2);
+        assert_eq!(d.start(), None);
+    }
+}

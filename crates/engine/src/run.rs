@@ -1,0 +1,63 @@
+//! Runs one statement on one connection and reports to a sink. Every way of executing ends here.
+
+use crate::cache::StatementCache;
+use crate::statement::{Statement, Step};
+use holdfast_store::sqlite::{Conn, SqliteError, StmtId, take_cause};
+use holdfast_store::pages::ReadError;
+use holdfast_types::schema::Schema;
+use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Tag};
+
+/// Binds, steps to the end, resets. The connection's statement cache keeps the prepared form.
+pub fn run_step(
+    conn: &mut Conn,
+    cache: &mut StatementCache,
+    schema: &Schema,
+    number: usize,
+    step: &Step,
+    sink: &mut dyn Sink,
+) -> SqlResult<()> {
+    let sqlite = |e: SqliteError| to_sql(&e, schema);
+    let id = cache.get(conn, &step.stmt).map_err(sqlite)?;
+    if step.params.len() != step.stmt.param_count {
+        let (want, have) = (step.stmt.param_count, step.params.len());
+        return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, format!("{want} parameters needed, {have} given")));
+    }
+    conn.bind_all(id, &step.params).map_err(sqlite)?;
+    sink.begin(number, &step.stmt.report.desc);
+    let rows = step_to_end(conn, id, &step.stmt, schema, sink);
+    conn.reset(id);
+    let rows = rows?;
+    let report = &step.stmt.report;
+    let count = if step.stmt.columns.is_empty() { conn.changes() } else { rows };
+    sink.end(&Tag { verb: report.verb, rows: report.counts.then_some(count) });
+    Ok(())
+}
+
+fn step_to_end(
+    conn: &mut Conn,
+    id: StmtId,
+    stmt: &Statement,
+    schema: &Schema,
+    sink: &mut dyn Sink,
+) -> SqlResult<u64> {
+    let mut rows = 0;
+    while conn.step(id).map_err(|e| to_sql(&e, schema))? {
+        if !stmt.columns.is_empty() {
+            sink.row(&conn.row(id))?;
+            rows += 1;
+        }
+    }
+    Ok(rows)
+}
+
+/// The error a client is told, with the cause the VFS left behind where there is one.
+pub fn to_sql(error: &SqliteError, schema: &Schema) -> SqlError {
+    match take_cause() {
+        Some(ReadError::SnapshotTooOld(_)) => SqlError::new(SqlState::SNAPSHOT_TOO_OLD, "snapshot too old")
+            .with_hint("Run the long report while less is written, or raise scratch_bytes_max."),
+        Some(cause @ ReadError::Checksum { .. }) => SqlError::new(SqlState::DATA_CORRUPTED, cause.to_string())
+            .with_hint("Stop the server and run `holdfast check`."),
+        Some(cause) => SqlError::new(SqlState::IO_ERROR, cause.to_string()),
+        None => holdfast_store::sqlite::sqlstate::from_sqlite(error, schema),
+    }
+}

@@ -127,7 +127,7 @@ impl Change for HookChange<'_> {
         self.depth
     }
 
-    fn old(&self, column: u16) -> Result<ValueRef<'_>, c_int> {
+    fn before(&self, column: u16) -> Result<ValueRef<'_>, c_int> {
         let mut value = std::ptr::null_mut();
         // SAFETY: only constructed inside the hook; `value` is a valid out-pointer.
         let rc = unsafe { ffi::sqlite3_preupdate_old(self.db, c_int::from(column), &mut value) };
@@ -135,7 +135,7 @@ impl Change for HookChange<'_> {
         unsafe { read_value(rc, value) }
     }
 
-    fn new(&self, column: u16) -> Result<ValueRef<'_>, c_int> {
+    fn after(&self, column: u16) -> Result<ValueRef<'_>, c_int> {
         let mut value = std::ptr::null_mut();
         // SAFETY: only constructed inside the hook; `value` is a valid out-pointer.
         let rc = unsafe { ffi::sqlite3_preupdate_new(self.db, c_int::from(column), &mut value) };

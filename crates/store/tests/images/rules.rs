@@ -71,11 +71,17 @@ fn triggers_and_cascades_are_recorded_once() {
 /// RULE 8: a schema change is its text alone, except for what foreign keys do when a parent is dropped.
 #[test]
 fn images_of_a_schema_change_are_muted() {
-    let mut pair = Pair::new(&["CREATE TABLE t(a)", "CREATE INDEX i ON t(a)"]);
-    pair.boxcar(&["INSERT INTO t VALUES(1), (2)"]);
+    let mut pair = Pair::new(&[
+        "CREATE TABLE t(a)",
+        "CREATE INDEX i ON t(a)",
+        "CREATE TABLE counted(id INTEGER PRIMARY KEY AUTOINCREMENT)",
+    ]);
+    pair.boxcar(&["INSERT INTO t VALUES(1), (2); INSERT INTO counted VALUES(7)"]);
     for sql in [
         "CREATE VIRTUAL TABLE words USING fts5(a)",
         "ANALYZE",
+        "ALTER TABLE counted RENAME TO tallied",
+        "DROP TABLE tallied",
         "ALTER TABLE t ADD COLUMN b DEFAULT 3",
         "ALTER TABLE t DROP COLUMN a",
         "ALTER TABLE words RENAME TO others",
@@ -195,7 +201,9 @@ fn a_change_of_an_unknown_table_is_an_error() {
 #[test]
 fn a_full_text_index_travels_with_its_rows() {
     let mut pair = Pair::new(&["CREATE VIRTUAL TABLE words USING fts5(a)"]);
-    pair.boxcar(&["INSERT INTO words VALUES('storm'), ('harbour')"]);
+    pair.source.begin();
+    pair.source.conn.exec("INSERT INTO words VALUES('storm'), ('harbour')").unwrap();
+    pair.ship();
     pair.boxcar(&["DELETE FROM words WHERE rowid = 1"]);
     let Pair { dir, copy, .. } = pair;
     drop(copy);
@@ -248,6 +256,20 @@ fn an_image_without_its_row_is_loud() {
         pair.copy.conn.exec("ROLLBACK").unwrap();
         assert!(error.to_string().starts_with(expected), "{error}");
     }
+}
+
+/// What a table's own ON CONFLICT would paper over, and what its CHECK would refuse, are decided by the trail.
+#[test]
+fn redo_neither_resolves_conflicts_nor_checks() {
+    let mut pair = Pair::new(&["CREATE TABLE t(a UNIQUE ON CONFLICT REPLACE CHECK (a < 10))"]);
+    pair.source.conn.exec("PRAGMA ignore_check_constraints = ON").unwrap();
+    pair.boxcar(&["INSERT INTO t VALUES(11)", "UPDATE t SET a = 12"]);
+    pair.copy.conn.exec("INSERT INTO t(rowid, a) VALUES(50, 13)").unwrap();
+    pair.source.begin();
+    pair.source.run("INSERT INTO t VALUES(13)").unwrap();
+    let body = pair.source.commit().unwrap();
+    let error = pair.copy.apply(&body).unwrap_err();
+    assert!(matches!(error, ApplyError::Row { what: "insert", .. }), "{error}");
 }
 
 /// Redo of a schema change on another schema is noticed.

@@ -52,9 +52,9 @@ pub trait Change {
     /// How many triggers and foreign key actions deep.
     fn depth(&self) -> usize;
     /// Value before, or SQLite's result code.
-    fn old(&self, column: u16) -> Result<ValueRef<'_>, c_int>;
+    fn before(&self, column: u16) -> Result<ValueRef<'_>, c_int>;
     /// Value after, or SQLite's result code.
-    fn new(&self, column: u16) -> Result<ValueRef<'_>, c_int>;
+    fn after(&self, column: u16) -> Result<ValueRef<'_>, c_int>;
 }
 
 /// Why a change could not be recorded. The transaction must be backed out.
@@ -251,7 +251,7 @@ impl Capture {
         let rowid = matches!(table.key, RowKey::Rowid { .. }).then(|| change.new_rowid());
         op::put_insert(&mut self.buf, table.id, rowid, table.columns.len());
         for column in &table.columns {
-            put_cell(&mut self.buf, change.new(column.index).map_err(|code| (column.index, code))?);
+            put_cell(&mut self.buf, change.after(column.index).map_err(|code| (column.index, code))?);
         }
         Ok(())
     }
@@ -262,8 +262,8 @@ impl Capture {
         self.mask.resize(table.columns.len().div_ceil(8), 0);
         self.cells.clear();
         for (position, column) in table.columns.iter().enumerate() {
-            let before = change.old(column.index).map_err(|code| (column.index, code))?;
-            let after = change.new(column.index).map_err(|code| (column.index, code))?;
+            let before = change.before(column.index).map_err(|code| (column.index, code))?;
+            let after = change.after(column.index).map_err(|code| (column.index, code))?;
             if !same(before, after) {
                 self.mask[position / 8] |= 1 << (position % 8);
                 put_cell(&mut self.cells, before);
@@ -278,9 +278,9 @@ impl Capture {
             return Ok(false);
         }
         op::put_update(&mut self.buf, table.id, key_changes);
-        self.key(table, change.old_rowid(), |column| change.old(column))?;
+        self.key(table, change.old_rowid(), |column| change.before(column))?;
         if key_changes {
-            self.key(table, change.new_rowid(), |column| change.new(column))?;
+            self.key(table, change.new_rowid(), |column| change.after(column))?;
         }
         op::put_mask(&mut self.buf, &self.mask);
         self.buf.extend_from_slice(&self.cells);
@@ -289,10 +289,10 @@ impl Capture {
 
     fn delete(&mut self, table: &TableInfo, change: &impl Change) -> Result<(), (u16, c_int)> {
         op::put_delete(&mut self.buf, table.id);
-        self.key(table, change.old_rowid(), |column| change.old(column))?;
+        self.key(table, change.old_rowid(), |column| change.before(column))?;
         op::put_count(&mut self.buf, table.columns.len());
         for column in &table.columns {
-            put_cell(&mut self.buf, change.old(column.index).map_err(|code| (column.index, code))?);
+            put_cell(&mut self.buf, change.before(column.index).map_err(|code| (column.index, code))?);
         }
         Ok(())
     }
@@ -329,4 +329,19 @@ fn same(a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
 /// the transaction's operations are counted complete.
 pub fn flush_virtual_tables(conn: &mut Conn) -> Result<(), SqliteError> {
     conn.exec("SAVEPOINT holdfast_flush; RELEASE holdfast_flush")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::same;
+    use holdfast_types::ValueRef::{Blob, Int, Null, Real, Text};
+
+    #[test]
+    fn values_are_compared_as_stored() {
+        assert!(same(Null, Null) && same(Real(1.5), Real(1.5)) && same(Text(b"a"), Text(b"a")));
+        assert!(!same(Real(0.0), Real(-0.0)));
+        assert!(!same(Int(1), Real(1.0)));
+        assert!(!same(Text(b"a"), Blob(b"a")));
+        assert!(!same(Null, Text(b"")));
+    }
 }

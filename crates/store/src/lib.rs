@@ -6,6 +6,7 @@ pub mod checkpoint;
 pub mod ddl;
 pub mod pages;
 pub mod schema_map;
+pub mod schema_read;
 pub mod sequences;
 pub mod sqlite;
 pub mod volume;

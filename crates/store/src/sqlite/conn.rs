@@ -123,7 +123,7 @@ impl Conn {
                 self.db,
                 sql.as_ptr().cast(),
                 length,
-                ffi::SQLITE_PREPARE_PERSISTENT as u32,
+                ffi::SQLITE_PREPARE_PERSISTENT,
                 &mut stmt,
                 &mut tail,
             )

@@ -15,6 +15,18 @@ pub struct SqliteError {
 }
 
 impl SqliteError {
+    /// The same error as rusqlite reports it.
+    pub(super) fn from_rusqlite(error: rusqlite::Error) -> SqliteError {
+        match error {
+            rusqlite::Error::SqliteFailure(failure, message) => SqliteError {
+                code: failure.extended_code,
+                message: message.unwrap_or_else(|| failure.to_string()),
+                offset: None,
+            },
+            other => SqliteError { code: ffi::SQLITE_ERROR, message: other.to_string(), offset: None },
+        }
+    }
+
     /// The primary result code, without the extension.
     pub fn primary(&self) -> c_int {
         self.code & 0xff

@@ -15,8 +15,10 @@ mod error;
 mod file_lock;
 mod flags;
 mod preupdate;
+mod rows_table;
 mod scratch_file;
 mod serialize;
+pub mod sqlstate;
 mod vfs;
 
 pub use commit_gate::CommitGate;
@@ -24,5 +26,6 @@ pub use conn::{Conn, CurrentRow, OpenFlags, StmtId, StmtInfo};
 pub use error::SqliteError;
 pub use file_lock::FileLock;
 pub use flags::{FlagMissing, check_flags, sqlite_version};
+pub use rows_table::RowsTable;
 pub use rusqlite::{InterruptHandle, ffi};
 pub use vfs::{Vfs, take_cause};

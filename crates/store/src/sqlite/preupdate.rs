@@ -127,7 +127,7 @@ impl Change for HookChange<'_> {
         self.depth
     }
 
-    fn old(&self, column: u16) -> Result<ValueRef<'_>, c_int> {
+    fn before(&self, column: u16) -> Result<ValueRef<'_>, c_int> {
         let mut value = std::ptr::null_mut();
         // SAFETY: only constructed inside the hook; `value` is a valid out-pointer.
         let rc = unsafe { ffi::sqlite3_preupdate_old(self.db, c_int::from(column), &mut value) };
@@ -135,7 +135,7 @@ impl Change for HookChange<'_> {
         unsafe { read_value(rc, value) }
     }
 
-    fn new(&self, column: u16) -> Result<ValueRef<'_>, c_int> {
+    fn after(&self, column: u16) -> Result<ValueRef<'_>, c_int> {
         let mut value = std::ptr::null_mut();
         // SAFETY: only constructed inside the hook; `value` is a valid out-pointer.
         let rc = unsafe { ffi::sqlite3_preupdate_new(self.db, c_int::from(column), &mut value) };
@@ -175,5 +175,50 @@ unsafe fn read_value<'a>(rc: c_int, value: *mut ffi::sqlite3_value) -> Result<Va
                 if class == ffi::SQLITE_TEXT { ValueRef::Text(bytes) } else { ValueRef::Blob(bytes) }
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::OpenFlags;
+    use super::*;
+    use crate::capture::CaptureError;
+    use crate::schema_map::create_internal_tables;
+    use holdfast_types::VolumeId;
+    use std::sync::Arc;
+
+    fn memory(schema: &str) -> Conn {
+        let mut conn = Conn::open(":memory:", OpenFlags { write: true, create: true }, None).unwrap();
+        conn.exec(schema).unwrap();
+        let map = create_internal_tables(&mut conn, VolumeId(1)).unwrap();
+        conn.install_capture(Capture::new(Arc::new(map))).unwrap();
+        conn
+    }
+
+    #[test]
+    fn capture_comes_before_the_first_statement() {
+        let mut conn = Conn::open(":memory:", OpenFlags { write: true, create: true }, None).unwrap();
+        let map = Arc::new(create_internal_tables(&mut conn, VolumeId(1)).unwrap());
+        let early = conn.prepare("DELETE FROM holdfast_tables").unwrap();
+        assert!(conn.install_capture(Capture::new(Arc::clone(&map))).is_err());
+        conn.finalize(early);
+        conn.install_capture(Capture::new(Arc::clone(&map))).unwrap();
+        assert!(conn.install_capture(Capture::new(map)).is_err(), "it is never replaced");
+    }
+
+    #[test]
+    fn a_blob_handle_cannot_change_a_row_unseen() {
+        let mut conn = memory("CREATE TABLE t(b); INSERT INTO t VALUES(zeroblob(4))");
+        let mut blob = std::ptr::null_mut();
+        // SAFETY: `db` is open, the names are NUL-terminated, `blob` is a valid out-pointer and closed below.
+        unsafe {
+            let (main, table, column) = (c"main".as_ptr(), c"t".as_ptr(), c"b".as_ptr());
+            let rc = ffi::sqlite3_blob_open(conn.db(), main, table, column, 1, 1, &mut blob);
+            assert_eq!(rc, ffi::SQLITE_OK);
+            ffi::sqlite3_blob_write(blob, c"ab".as_ptr().cast(), 2, 0);
+            ffi::sqlite3_blob_close(blob);
+        }
+        assert_eq!(conn.capture().check(), Err(CaptureError::BlobHandle { table: "t".into() }));
+        assert!(conn.capture().is_empty(), "it is not recorded as the DELETE that SQLite reports");
     }
 }

@@ -1,4 +1,5 @@
 //! Row images end to end: statements captured on one database, applied to another.
 
 mod random;
+mod rules;
 mod volume;

@@ -70,9 +70,10 @@ impl Source {
         flush_virtual_tables(&mut self.conn)?;
         flush_sequences(&mut self.conn)?;
         self.position.write(&mut self.conn, self.number + 1, Epoch(1))?;
-        self.conn.exec("COMMIT")?;
-        self.number += 1;
         let ops = self.conn.capture().take();
+        self.conn.exec("COMMIT")?;
+        assert!(self.conn.capture().is_empty(), "COMMIT itself wrote rows that are in no boxcar");
+        self.number += 1;
         let mut body = Vec::new();
         let mut batch = BatchBuilder::begin(&mut body, VOLUME, self.number, self.map_at_begin.epoch);
         batch.begin_transaction(&mut body, TxnHead { id: TxnId(self.number), site: SiteId(0), hlc: Hlc(1) });

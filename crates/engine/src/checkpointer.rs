@@ -112,7 +112,13 @@ pub fn checkpoint(inner: &Arc<Inner>) -> Result<(), CheckpointError> {
             shared.stats.checkpoint(done.pages_written);
             advance_floor(shared);
             let took_ms = started.elapsed().as_millis() as u64;
-            tracing::debug!(database = inner.name, number = done.number, pages = done.pages_written, took_ms, "checkpoint");
+            tracing::debug!(
+                database = inner.name,
+                number = done.number,
+                pages = done.pages_written,
+                took_ms,
+                "checkpoint"
+            );
             Ok(())
         }
         Err(e @ CheckpointError::Fatal { .. }) => {
@@ -141,7 +147,8 @@ pub fn log(shared: &Arc<Shared>, checkpoints: &[Checkpoint]) {
     let mut body = Vec::new();
     checkpoints.iter().for_each(|c| put_checkpoint(&mut body, c));
     let (sender, receiver) = crossbeam_channel::bounded(1);
-    let appended = shared.trail.append_kept(body, Box::new(move |span: Span| drop(sender.send(span.start))));
+    let appended =
+        shared.trail.append_kept(body, Box::new(move |span: Span| sender.send(span.start).unwrap_or_default()));
     if let Err(e) = appended {
         tracing::warn!("a checkpoint record cannot be logged: {e}");
         return;

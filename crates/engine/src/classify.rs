@@ -8,18 +8,20 @@
 //! | calls a function that may take long | Scan, WriteScan |
 //! | neither | Read, Write |
 //!
-//! Stepping through `sqlite_sequence` does not count: every insert into an AUTOINCREMENT table looks its counter up so,
+//! Stepping through what the statement itself has put aside (RETURNING) does not count: it has no more rows than were
+//! written. Nor does `sqlite_sequence`: every insert into an AUTOINCREMENT table looks its counter up so,
 //! and the table has one row per such table.
 
 use crate::statement::Class;
 use holdfast_store::sqlite::{Conn, SqliteError, StmtId};
 use holdfast_types::Value;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Functions whose time does not depend on the row: they never run on MAIN beside others.
 const SLOW_FUNCTIONS: [&str; 4] = ["pg_sleep", "randomblob", "zeroblob", "load_extension"];
 
-const DDL: [&str; 9] = [
+/// SetCookie and the like are how ALTER TABLE writes the schema.
+const DDL: [&str; 15] = [
     "ParseSchema",
     "CreateBtree",
     "Destroy",
@@ -29,21 +31,33 @@ const DDL: [&str; 9] = [
     "VCreate",
     "VDestroy",
     "VRename",
+    "SetCookie",
+    "Expire",
+    "SqlExec",
+    "LoadAnalysis",
+    "Vacuum",
+    "IncrVacuum",
 ];
 
-const LOOPS: [&str; 10] =
-    ["Next", "Prev", "VNext", "VOpen", "VFilter", "VUpdate", "SorterNext", "SorterSort", "Sort", "Count"];
+/// `Next` is judged by its cursor.
+const LOOPS: [&str; 9] = ["Prev", "VNext", "VOpen", "VFilter", "VUpdate", "SorterNext", "SorterSort", "Sort", "Count"];
 
 /// The class of `sql`, which `id` is prepared from.
 pub fn classify(conn: &mut Conn, id: StmtId, sql: &str) -> Result<Class, SqliteError> {
     let program = conn.query_rows(&format!("explain {sql}"))?;
     let writes = !conn.readonly(id);
     let sequence = root_page(conn, "sqlite_sequence")?;
-    let judged = judge(&program, sequence);
+    // A recursive query may go round for ever without stepping through any table.
+    let recursive = sql.to_ascii_lowercase().contains("recursive");
+    let judged = match judge(&program, sequence) {
+        Judged::Bounded if recursive => Judged::Unbounded,
+        judged => judged,
+    };
     Ok(match (judged, writes) {
-        (Judged::Ddl, _) => Class::Ddl,
+        (Judged::Ddl, true) => Class::Ddl,
         (Judged::Unbounded, true) => Class::WriteScan,
-        (Judged::Unbounded, false) => Class::Scan,
+        // Some PRAGMAs that only read have opcodes of schema changes.
+        (Judged::Unbounded | Judged::Ddl, false) => Class::Scan,
         (Judged::Bounded, true) => Class::Write,
         (Judged::Bounded, false) => Class::Read,
     })
@@ -64,12 +78,16 @@ fn root_page(conn: &mut Conn, table: &str) -> Result<Option<i64>, SqliteError> {
     })
 }
 
-/// Rows of EXPLAIN: addr, opcode, p1, p2, p3, p4, p5, comment. Cursor numbers (p1) are reused between a statement and
-/// its triggers' programs, so a cursor counts as `sqlite_sequence` only where nothing else uses its number.
+/// Rows of EXPLAIN: addr, opcode, p1, p2, p3, p4, p5, comment. A cursor's number may be used again: what counts is the
+/// b-tree it was last opened on in the order of the listing. A table that the statement itself fills (RETURNING) is
+/// opened at the listing's end, where programs begin.
 fn judge(program: &[Vec<Value>], sequence: Option<i64>) -> Judged {
-    let mut opened: HashMap<i64, HashSet<i64>> = HashMap::new();
-    let mut looped = Vec::new();
-    let mut slow = false;
+    let mut cursors: HashMap<i64, Option<i64>> = program
+        .iter()
+        .filter(|row| row.get(1) == Some(&Value::Text("OpenEphemeral".into())))
+        .filter_map(|row| if let Some(Value::Int(p1)) = row.get(2) { Some((*p1, None)) } else { None })
+        .collect();
+    let mut bounded = true;
     for row in program {
         let (Some(Value::Text(op)), Some(Value::Int(p1)), Some(Value::Int(p2))) = (row.get(1), row.get(2), row.get(3))
         else {
@@ -78,26 +96,22 @@ fn judge(program: &[Vec<Value>], sequence: Option<i64>) -> Judged {
         match op.as_str() {
             op if DDL.contains(&op) => return Judged::Ddl,
             "OpenRead" | "OpenWrite" => {
-                opened.entry(*p1).or_default().insert(*p2);
+                cursors.insert(*p1, Some(*p2));
             }
-            op if LOOPS.contains(&op) => looped.push((op.to_owned(), *p1)),
-            "Function" | "PureFunc" => {
-                let name = match row.get(5) {
-                    Some(Value::Text(p4)) => p4.split('(').next().unwrap_or("").to_ascii_lowercase(),
-                    _ => String::new(),
-                };
-                slow |= SLOW_FUNCTIONS.contains(&name.as_str());
-            }
-            // Writes to sqlite_schema outside the opcodes above (ALTER TABLE).
-            "SetCookie" | "Expire" | "SqlExec" | "LoadAnalysis" => return Judged::Ddl,
-            "Vacuum" | "IncrVacuum" => return Judged::Ddl,
+            "Next" => bounded &= cursors.get(p1).is_some_and(|root| root.is_none() || *root == sequence),
+            op if LOOPS.contains(&op) => bounded = false,
+            "Function" | "PureFunc" => bounded &= !is_slow(row.get(5)),
             _ => {}
         }
     }
-    let bounded = |(op, cursor): &(String, i64)| {
-        op == "Next" && sequence.is_some_and(|s| opened.get(cursor).is_some_and(|roots| roots.len() == 1 && roots.contains(&s)))
-    };
-    if slow || !looped.iter().all(bounded) { Judged::Unbounded } else { Judged::Bounded }
+    if bounded { Judged::Bounded } else { Judged::Unbounded }
+}
+
+/// P4 of a function's opcode names it: `name(arguments)`.
+fn is_slow(p4: Option<&Value>) -> bool {
+    let Some(Value::Text(p4)) = p4 else { return false };
+    let name = p4.split('(').next().unwrap_or("").to_ascii_lowercase();
+    SLOW_FUNCTIONS.contains(&name.as_str())
 }
 
 #[cfg(test)]
@@ -129,7 +143,8 @@ mod tests {
             ("select * from t where x = ?", Scan),
             ("select count(*) from t", Scan),
             ("select * from t order by id", Scan),
-            ("select max(id) from t", Read),
+            ("with recursive n(i) as (select 1 union all select i + 1 from n) select i from n", Scan),
+            ("select max(id) from t", Scan),
             ("insert into t values(?, ?, ?, ?)", Write),
             ("insert into t values(1,2,3,4),(2,3,4,5)", Write),
             ("insert into t values(?, ?, ?, ?) on conflict(u) do update set x = excluded.x returning id", Write),
@@ -152,6 +167,7 @@ mod tests {
             ("alter table t add column z", Ddl),
             ("drop table t", Ddl),
             ("vacuum", Ddl),
+            ("pragma integrity_check", Scan),
             ("analyze", Ddl),
         ] {
             let id = c.prepare(sql).unwrap();

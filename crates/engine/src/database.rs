@@ -178,7 +178,7 @@ impl Database {
     pub fn prepare(&self, sql: &str, report: Report) -> SqlResult<Arc<Statement>> {
         let mut reader = self.reader()?;
         let schema = self.schema();
-        describe(reader.conn(), sql, report).map(Arc::new).map_err(|e| to_sql(&e, &schema))
+        describe(reader.conn(), sql, report).map(Arc::new).map_err(|e| to_sql(&e, sql, &schema))
     }
 
     /// Runs a one-message transaction. `done` is called when its answer may be sent.

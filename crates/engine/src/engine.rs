@@ -16,7 +16,7 @@ use holdfast_store::pages::Limits;
 use holdfast_store::schema_map::create_internal_tables;
 use holdfast_store::sqlite::{SqliteError, check_flags, ffi};
 use holdfast_store::volume::{self, Volume, VolumeError, stamp_of};
-use holdfast_trail::{Recovered, Span, Trail, TrailError, TrailOptions, TrailStats};
+use holdfast_trail::{Recovered, Span, Trail, TrailOptions, TrailStats};
 use holdfast_types::record::{Checkpoint, put_volume_create, put_volume_drop};
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{Epoch, Hlc, Lsn, SqlError, SqlResult, SqlState, VolumeId};
@@ -268,8 +268,11 @@ impl Engine {
         }
         let main = Main::open(inner.clone())?;
         let path = || shared.dir.join(&entry.file).display().to_string();
-        let thread = main_thread::start(&inner, main)
-            .map_err(|source| OpenError::Io { what: "start a thread for", path: path(), source })?;
+        let thread = main_thread::start(&inner, main).map_err(|source| OpenError::Io {
+            what: "start a thread for",
+            path: path(),
+            source,
+        })?;
         state.open.insert(entry.volume(), Open { inner: inner.clone(), main: thread });
         Ok(Database(inner))
     }
@@ -313,7 +316,8 @@ impl Engine {
         debug_assert_eq!(entry.id, before);
         let path = shared.dir.join(&entry.file);
         build(&path, entry.volume()).map_err(|e| SqlError::new(SqlState::IO_ERROR, e))?;
-        let stamp = stamp_of(&*shared.options.disk, &path).map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))?;
+        let stamp =
+            stamp_of(&*shared.options.disk, &path).map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))?;
         let mut body = Vec::new();
         put_volume_create(&mut body, entry.volume(), dialect, name);
         self.log_and_wait(body)?;
@@ -373,7 +377,7 @@ impl Engine {
         let (sender, receiver) = crossbeam_channel::bounded(1);
         let trail = &self.0.shared.trail;
         trail
-            .append_kept(body, Box::new(move |_: Span| drop(sender.send(()))))
+            .append_kept(body, Box::new(move |_: Span| sender.send(()).unwrap_or_default()))
             .map_err(|e| SqlError::new(SqlState::DISK_FULL, e.to_string()))?;
         receiver.recv().map_err(|_| SqlError::new(SqlState::ADMIN_SHUTDOWN, "the trail is closed"))
     }
@@ -454,8 +458,8 @@ fn stop_main(thread: JoinHandle<()>, inner: &Arc<Inner>) {
     }
     let (sender, receiver) = crossbeam_channel::bounded(1);
     let newest = inner.volume().store().newest();
-    inner.when_durable(newest, Box::new(move || drop(sender.send(()))));
-    drop(receiver.recv());
+    inner.when_durable(newest, Box::new(move || sender.send(()).unwrap_or_default()));
+    receiver.recv().unwrap_or_default();
 }
 
 fn trail_options(dir: &Path, options: &Options) -> TrailOptions {

@@ -28,7 +28,7 @@ impl Connection {
         if let Some(control) = self.control {
             return Ok(control);
         }
-        let error = |e| to_sql(&e, &Schema::default());
+        let error = |e| to_sql(&e, "", &Schema::default());
         let control = (self.conn.prepare("begin").map_err(error)?, self.conn.prepare("rollback").map_err(error)?);
         self.control = Some(control);
         Ok(control)
@@ -58,7 +58,7 @@ impl Reader {
     pub fn begin(&mut self) -> SqlResult<()> {
         let c = self.connection();
         let (begin, _) = c.control()?;
-        c.conn.run(begin).map_err(|e| to_sql(&e, &Schema::default()))
+        c.conn.run(begin).map_err(|e| to_sql(&e, "", &Schema::default()))
     }
 
     /// Runs one reading statement.
@@ -78,7 +78,7 @@ impl Reader {
             return Ok(());
         }
         let (_, rollback) = c.control()?;
-        c.conn.run(rollback).map_err(|e| to_sql(&e, &Schema::default()))
+        c.conn.run(rollback).map_err(|e| to_sql(&e, "", &Schema::default()))
     }
 
     /// The snapshot the open transaction reads; 0 before its first read.

@@ -158,7 +158,8 @@ fn check(
         return Err(OpenError::OlderFile { name: entry.name.clone(), found: number, expected: recorded });
     }
     if number > recorded.max(last.unwrap_or(0)) {
-        let message = format!("its file stands at change {number}, the trail only at {}", recorded.max(last.unwrap_or(0)));
+        let message =
+            format!("its file stands at change {number}, the trail only at {}", recorded.max(last.unwrap_or(0)));
         return Err(OpenError::Redo { name: entry.name.clone(), message });
     }
     let as_recorded = checkpoint.is_some_and(|c| {
@@ -194,12 +195,7 @@ struct Redo {
 const BOXCARS_PER_COMMIT: u32 = 1000;
 
 impl Redo {
-    fn open(
-        shared: &Arc<Shared>,
-        entry: &Entry,
-        checkpoint: Option<Checkpoint>,
-        last: u64,
-    ) -> Result<Redo, OpenError> {
+    fn open(shared: &Arc<Shared>, entry: &Entry, checkpoint: Option<Checkpoint>, last: u64) -> Result<Redo, OpenError> {
         let volume = shared.open_volume(entry)?;
         let (number, epoch) = position(&volume, entry)?;
         check(&volume, entry, number, checkpoint, Some(last))?;

@@ -103,7 +103,6 @@ impl RedoDebt {
         self.debt.lock().time_us
     }
 
-
     /// Since the last boxcar.
     pub fn idle_for(&self) -> Duration {
         self.debt.lock().last.map_or(Duration::MAX, |at| at.elapsed())

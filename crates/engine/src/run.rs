@@ -2,8 +2,9 @@
 
 use crate::cache::StatementCache;
 use crate::statement::{Statement, Step};
-use holdfast_store::sqlite::{Conn, SqliteError, StmtId, take_cause};
 use holdfast_store::pages::ReadError;
+use holdfast_store::schema_map::SchemaError;
+use holdfast_store::sqlite::{Conn, SqliteError, StmtId, sqlstate, take_cause};
 use holdfast_types::schema::Schema;
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Tag};
 
@@ -16,7 +17,7 @@ pub fn run_step(
     step: &Step,
     sink: &mut dyn Sink,
 ) -> SqlResult<()> {
-    let sqlite = |e: SqliteError| to_sql(&e, schema);
+    let sqlite = |e: SqliteError| to_sql(&e, &step.stmt.sql, schema);
     let id = cache.get(conn, &step.stmt).map_err(sqlite)?;
     if step.params.len() != step.stmt.param_count {
         let (want, have) = (step.stmt.param_count, step.params.len());
@@ -33,15 +34,9 @@ pub fn run_step(
     Ok(())
 }
 
-fn step_to_end(
-    conn: &mut Conn,
-    id: StmtId,
-    stmt: &Statement,
-    schema: &Schema,
-    sink: &mut dyn Sink,
-) -> SqlResult<u64> {
+fn step_to_end(conn: &mut Conn, id: StmtId, stmt: &Statement, schema: &Schema, sink: &mut dyn Sink) -> SqlResult<u64> {
     let mut rows = 0;
-    while conn.step(id).map_err(|e| to_sql(&e, schema))? {
+    while conn.step(id).map_err(|e| to_sql(&e, &stmt.sql, schema))? {
         if !stmt.columns.is_empty() {
             sink.row(&conn.row(id))?;
             rows += 1;
@@ -50,14 +45,26 @@ fn step_to_end(
     Ok(rows)
 }
 
+/// The error of a schema change.
+pub fn schema_to_sql(error: &SchemaError, sql: &str, schema: &Schema) -> SqlError {
+    match error {
+        SchemaError::Sqlite(e) => to_sql(e, sql, schema),
+        SchemaError::NoRowidName(_) => SqlError::new(SqlState::INVALID_TABLE_DEFINITION, error.to_string()),
+        SchemaError::ReservedName(_) => SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, error.to_string()),
+        SchemaError::NotAVolume(_) | SchemaError::Format { .. } => {
+            SqlError::new(SqlState::DATA_CORRUPTED, error.to_string())
+        }
+    }
+}
+
 /// The error a client is told, with the cause the VFS left behind where there is one.
-pub fn to_sql(error: &SqliteError, schema: &Schema) -> SqlError {
+pub fn to_sql(error: &SqliteError, sql: &str, schema: &Schema) -> SqlError {
     match take_cause() {
         Some(ReadError::SnapshotTooOld(_)) => SqlError::new(SqlState::SNAPSHOT_TOO_OLD, "snapshot too old")
             .with_hint("Run the long report while less is written, or raise scratch_bytes_max."),
         Some(cause @ ReadError::Checksum { .. }) => SqlError::new(SqlState::DATA_CORRUPTED, cause.to_string())
             .with_hint("Stop the server and run `holdfast check`."),
         Some(cause) => SqlError::new(SqlState::IO_ERROR, cause.to_string()),
-        None => holdfast_store::sqlite::sqlstate::from_sqlite(error, schema),
+        None => sqlstate::sql_error(error, sql, Some(schema)),
     }
 }

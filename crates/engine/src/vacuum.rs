@@ -64,7 +64,8 @@ fn vacuum(main: &mut Main, inner: &Arc<Inner>) -> SqlResult<()> {
 
 fn copy_into(volume: &holdfast_store::volume::Volume, new: &Path) -> SqlResult<()> {
     let mut conn = volume.open_reader().map_err(io)?;
-    let text = new.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23").replace('\'', "''");
+    let text =
+        new.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23").replace('\'', "''");
     conn.exec(&format!("vacuum into 'file:{text}?vfs=unix'")).map_err(io)
 }
 

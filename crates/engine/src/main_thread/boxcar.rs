@@ -47,7 +47,8 @@ impl Main {
     pub(super) fn run_boxcar(&mut self, first: Request, queue: &Receiver<Message>) -> Option<Message> {
         let started = Instant::now();
         if let Err(e) = self.begin() {
-            let answer = answer(Finished { request: first, result: Err(e), failed_step: 0, last_insert_rowid: None }, 0);
+            let answer =
+                answer(Finished { request: first, result: Err(e), failed_step: 0, last_insert_rowid: None }, 0);
             self.answer_without_boxcar(vec![answer]);
             return None;
         }
@@ -83,7 +84,10 @@ impl Main {
                 record
             }
             Ran::TookAll(error, failed_step) => {
-                tracing::warn!(database = self.inner.name, "a statement rolled the boxcar back: {error}; running the others again");
+                tracing::warn!(
+                    database = self.inner.name,
+                    "a statement rolled the boxcar back: {error}; running the others again"
+                );
                 let others = std::mem::take(finished);
                 finished.push(Finished { request, result: Err(error), failed_step, last_insert_rowid: None });
                 self.run_again(others, finished)
@@ -120,7 +124,7 @@ impl Main {
         let before = self.mark();
         let head = self.head();
         record.begin_transaction(self.conn.capture().buffer(), head);
-        let content = self.mark();
+        let content = self.conn.capture().len();
         let mut step = 0;
         let mut result = Ok(());
         for s in &request.batch.steps {
@@ -143,7 +147,7 @@ impl Main {
         if let Err(e) = released {
             return Ran::TookAll(e, step);
         }
-        let changed = self.conn.capture().len() > content.len();
+        let changed = self.conn.capture().len() > content;
         match (&result, changed) {
             (Ok(()), true) => record.end_transaction(self.conn.capture().buffer()),
             (Ok(()), false) => self.forget_head(record),

@@ -4,16 +4,16 @@ use crate::batch::{BatchDone, OnDone};
 use crate::cache::StatementCache;
 use crate::database::Inner;
 use crate::error::OpenError;
-use crate::run::{run_step, to_sql};
+use crate::run::{run_step, schema_to_sql, to_sql};
 use crate::statement::{Class, Step};
 use holdfast_store::capture::{Capture, Mark, flush_virtual_tables};
 use holdfast_store::ddl::execute_ddl;
-use holdfast_store::schema_map::{PositionWriter, read_position};
+use holdfast_store::schema_map::PositionWriter;
 use holdfast_store::schema_read::read_schema;
 use holdfast_store::sequences::flush_sequences;
-use holdfast_store::volume::Volume;
 use holdfast_store::sqlite::{CommitGate, Conn, InterruptHandle, SqliteError, StmtId};
-use holdfast_trail::{OnDurable, ReserveError, Reservation};
+use holdfast_store::volume::Volume;
+use holdfast_trail::{OnDurable, Reservation, ReserveError};
 use holdfast_types::record::{BatchBuilder, TxnHead};
 use holdfast_types::schema::Schema;
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState, TxnId};
@@ -94,16 +94,30 @@ impl Main {
         // Before any statement is prepared: one prepared earlier may delete without telling (RULE 17).
         conn.install_capture(Capture::new(Arc::default())).map_err(sqlite)?;
         let map = holdfast_store::schema_map::read_map(&mut conn).map_err(schema_error)?;
-        conn.capture().set_map(Arc::new(map));
+        let map = Arc::new(map);
+        conn.capture().set_map(map.clone());
         inner.register(&mut conn)?;
         let gate = conn.install_commit_gate();
         let position = PositionWriter::prepare(&mut conn).map_err(sqlite)?;
         let control = Control::prepare(&mut conn).map_err(sqlite)?;
         let interrupt = Arc::new(conn.interrupt_handle());
-        let schema = Arc::new(read_schema(&mut conn).map_err(schema_error)?);
+        let schema = Arc::new(read_schema(&mut conn, &map).map_err(sqlite)?);
         *inner.schema.write() = schema.clone();
         let cache = StatementCache::default();
-        Ok(Main { inner, conn, cache, control, gate, position, interrupt, schema, reserved: None, fragments_of: None, broken: None, volume })
+        Ok(Main {
+            inner,
+            conn,
+            cache,
+            control,
+            gate,
+            position,
+            interrupt,
+            schema,
+            reserved: None,
+            fragments_of: None,
+            broken: None,
+            volume,
+        })
     }
 
     /// Leaves the volume's old file for the one that took its place.
@@ -125,11 +139,11 @@ impl Main {
     }
 
     pub(super) fn sql_error(&self, error: &SqliteError) -> SqlError {
-        to_sql(error, &self.schema)
+        to_sql(error, "", &self.schema)
     }
 
     pub(super) fn run_control(&mut self, stmt: StmtId) -> SqlResult<()> {
-        self.conn.run(stmt).map_err(|e| to_sql(&e, &self.schema))
+        self.conn.run(stmt).map_err(|e| to_sql(&e, "", &self.schema))
     }
 
     /// Begins a transaction and sets trail space aside for it (RULE 7).
@@ -174,6 +188,7 @@ impl Main {
             self.broken = Some(format!("a rollback failed: {e}"));
         }
         self.conn.capture().take();
+        self.conn.capture().forget_sequences();
         self.reserved = None;
         self.drop_fragments();
     }
@@ -190,7 +205,8 @@ impl Main {
     /// RULE 8: the text goes to the trail, the row changes it makes itself do not.
     fn run_ddl(&mut self, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
         sink.begin(number, &step.stmt.report.desc);
-        let map = execute_ddl(&mut self.conn, &step.stmt.sql).map_err(|e| e.to_sql(&self.schema))?;
+        let map =
+            execute_ddl(&mut self.conn, &step.stmt.sql).map_err(|e| schema_to_sql(&e, &step.stmt.sql, &self.schema))?;
         self.cache.clear(&mut self.conn);
         self.refresh_schema()?;
         debug_assert_eq!(map.epoch, self.schema.epoch);
@@ -200,7 +216,8 @@ impl Main {
 
     /// Reads the schema anew, as the open transaction sees it.
     pub(super) fn refresh_schema(&mut self) -> SqlResult<()> {
-        self.schema = Arc::new(read_schema(&mut self.conn).map_err(|e| e.to_sql(&self.schema))?);
+        let map = self.conn.capture().map().clone();
+        self.schema = Arc::new(read_schema(&mut self.conn, &map).map_err(|e| self.sql_error(&e))?);
         Ok(())
     }
 
@@ -248,10 +265,7 @@ impl Main {
     }
 
     pub(super) fn check_capture(&mut self) -> SqlResult<()> {
-        self.conn
-            .capture()
-            .check()
-            .map_err(|e| SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, e.to_string()))
+        self.conn.capture().check().map_err(|e| SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, e.to_string()))
     }
 
     pub(super) fn head(&self) -> TxnHead {
@@ -268,7 +282,12 @@ impl Main {
 
     /// Commits what was captured as the next boxcar and hands it to the trail. On an error everything is undone and
     /// the answers are given back.
-    pub(super) fn commit(&mut self, record: BatchBuilder, started: Instant, answers: Vec<Answer>) -> Result<(), Failed> {
+    pub(super) fn commit(
+        &mut self,
+        record: BatchBuilder,
+        started: Instant,
+        answers: Vec<Answer>,
+    ) -> Result<(), Failed> {
         let number = self.number();
         let epoch = self.inner.shared.epoch;
         if let Err(e) = self.position.write(&mut self.conn, number, epoch) {

@@ -16,6 +16,7 @@
 use super::Begin;
 use super::exec::{Answer, Main};
 use crate::batch::BatchDone;
+use crate::run::to_sql;
 use crate::statement::{Report, Statement, Step};
 use crossbeam_channel::RecvTimeoutError;
 use holdfast_types::schema::Schema;
@@ -26,15 +27,37 @@ use tokio::sync::oneshot;
 
 /// What an interactive transaction asks of MAIN.
 pub enum TxnRequest {
-    Run { step: Step, sink: Box<dyn Sink>, answer: oneshot::Sender<TxnRan> },
+    Run {
+        step: Step,
+        sink: Box<dyn Sink>,
+        answer: oneshot::Sender<TxnRan>,
+    },
     /// Prepares against the transaction's own schema.
-    Prepare { sql: String, report: Report, answer: oneshot::Sender<SqlResult<Arc<Statement>>> },
-    Savepoint { name: String, answer: oneshot::Sender<SqlResult<TxnEvent>> },
-    Release { name: String, answer: oneshot::Sender<SqlResult<TxnEvent>> },
-    RollbackTo { name: String, answer: oneshot::Sender<SqlResult<TxnEvent>> },
+    Prepare {
+        sql: String,
+        report: Report,
+        answer: oneshot::Sender<SqlResult<Arc<Statement>>>,
+    },
+    Savepoint {
+        name: String,
+        answer: oneshot::Sender<SqlResult<TxnEvent>>,
+    },
+    Release {
+        name: String,
+        answer: oneshot::Sender<SqlResult<TxnEvent>>,
+    },
+    RollbackTo {
+        name: String,
+        answer: oneshot::Sender<SqlResult<TxnEvent>>,
+    },
     /// Answered when it is durable.
-    Commit { done: crate::batch::OnDone, sink: Box<dyn Sink> },
-    Rollback { answer: oneshot::Sender<SqlResult<TxnEvent>> },
+    Commit {
+        done: crate::batch::OnDone,
+        sink: Box<dyn Sink>,
+    },
+    Rollback {
+        answer: oneshot::Sender<SqlResult<TxnEvent>>,
+    },
 }
 
 /// The transaction's schema after a request, where it changed.
@@ -103,9 +126,9 @@ impl Main {
     pub fn wait_until_durable(&self) {
         let (sender, receiver) = crossbeam_channel::bounded(1);
         let newest = self.inner.volume().store().newest();
-        self.inner.when_durable(newest, Box::new(move || drop(sender.send(()))));
+        self.inner.when_durable(newest, Box::new(move || sender.send(()).unwrap_or_default()));
         // An error means that the trail is gone, and with it the process.
-        drop(receiver.recv());
+        receiver.recv().unwrap_or_default();
     }
 
     fn serve_request(&mut self, id: u64, number: u64, request: TxnRequest, savepoints: &mut Vec<Savepoint>) {
@@ -120,7 +143,7 @@ impl Main {
             }
             TxnRequest::Prepare { sql, report, answer } => {
                 let described = crate::database::describe(&mut self.conn, &sql, report);
-                drop(answer.send(described.map(Arc::new).map_err(|e| self.sql_error(&e))));
+                drop(answer.send(described.map(Arc::new).map_err(|e| to_sql(&e, &sql, &self.schema))));
             }
             TxnRequest::Savepoint { name, answer } => {
                 let done = self.set_savepoint(&name, savepoints);

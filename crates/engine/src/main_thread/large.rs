@@ -98,7 +98,9 @@ impl Main {
         let mut body = Vec::new();
         put_fragment_drop(&mut body, self.inner.id, TxnId(txn));
         let inner = self.inner.clone();
-        let on_durable = Box::new(move |_: Span| drop(inner.redo.fragments_end(txn)));
+        let on_durable = Box::new(move |_: Span| {
+            inner.redo.fragments_end(txn);
+        });
         if let Err(e) = self.inner.shared.trail.append_kept(body, on_durable) {
             // Redo ignores fragments that no commit refers to; the record only lets segments go sooner.
             tracing::warn!(database = self.inner.name, "cannot log the end of a transaction: {e}");
@@ -123,7 +125,8 @@ fn pieces(content: &[u8], piece_bytes_max: usize) -> SqlResult<Vec<&[u8]>> {
             start = end;
         }
         if next - start > piece_bytes_max {
-            let message = format!("a changed row takes {} bytes in the trail, more than {piece_bytes_max}", next - start);
+            let message =
+                format!("a changed row takes {} bytes in the trail, more than {piece_bytes_max}", next - start);
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
                 .with_hint("Store such large values in pieces, or raise segment_bytes for a new directory."));
         }

@@ -93,8 +93,7 @@ fn queued(queue: &Receiver<Message>) -> Option<Message> {
 /// Starts MAIN's thread for a database.
 pub fn start(inner: &Arc<Inner>, main: Main) -> std::io::Result<std::thread::JoinHandle<()>> {
     let (sender, queue) = crossbeam_channel::unbounded();
-    let thread =
-        std::thread::Builder::new().name(format!("main-{}", inner.id)).spawn(move || serve(main, &queue))?;
+    let thread = std::thread::Builder::new().name(format!("main-{}", inner.id)).spawn(move || serve(main, &queue))?;
     *inner.main.write() = Some(sender);
     Ok(thread)
 }

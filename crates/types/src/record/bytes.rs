@@ -93,6 +93,11 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
+    /// What has not been read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }

@@ -23,6 +23,8 @@ pub mod recovery;
 mod room;
 mod segment;
 mod shared;
+#[cfg(test)]
+mod simulation;
 mod survey;
 mod trail;
 mod writer;

@@ -212,7 +212,7 @@ fn search(
         }
         let mut offset = if here { end_offset } else { BLOCK };
         while let Some(block) = cursor.bytes(offset, BLOCK)? {
-            if here && !walk.recycled && block.iter().any(|byte| *byte != 0) {
+            if here && !walk.recycled && !boxcar::is_zero(block) {
                 found.rest_bytes = offset + BLOCK - end_offset;
             }
             let is_head = boxcar::may_start(block);

@@ -66,6 +66,13 @@ impl Trail {
         Ok((Trail { inner }, recovered))
     }
 
+    /// A trail whose writer and preparer the test drives itself.
+    #[cfg(test)]
+    pub(crate) fn without_threads(shared: Arc<Shared>, lock: Box<dyn DiskLock>) -> Trail {
+        let (threads, lock) = (Mutex::new(Vec::new()), Mutex::new(Some(lock)));
+        Trail { inner: Arc::new(Inner { shared, threads, lock }) }
+    }
+
     /// Sets prepared room aside for one append of up to `body_bytes`. Waits for the preparer while the disk has room.
     pub fn reserve(&self, body_bytes: u64) -> Result<Reservation, ReserveError> {
         let shared = &self.inner.shared;

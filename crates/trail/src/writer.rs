@@ -71,6 +71,20 @@ impl Writer {
         }
     }
 
+    /// One turn without waiting, for tests that run without threads: a boxcar if anything is queued, else, when `idle`,
+    /// the proof that is due.
+    #[cfg(test)]
+    pub fn step(&mut self, idle: bool) -> Result<(), Stopped> {
+        if self.taken.is_empty() {
+            std::mem::swap(&mut self.shared.state.lock().queue, &mut self.taken);
+        }
+        match (self.taken.is_empty(), self.unproven_since) {
+            (false, _) => self.write_boxcar(),
+            (true, Some(_)) if idle => self.write_proof(),
+            _ => Ok(()),
+        }
+    }
+
     /// Waits for appends, for the idle proof to be due, or for the end.
     fn next_work(&mut self) -> Work {
         if !self.taken.is_empty() {

@@ -1,0 +1,1 @@
+//! What the trail promises beyond recovery, each broken on purpose.

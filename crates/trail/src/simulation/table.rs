@@ -1,0 +1,1 @@
+//! The recovery table (module `recovery`), row by row, each on a trail damaged for it.

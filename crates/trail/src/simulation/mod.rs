@@ -17,6 +17,7 @@ use crate::layout::{Layout, TrailId, segment_name};
 use crate::open::{Parts, open_parts};
 use crate::options::TrailOptions;
 use crate::preparer::{Preparer, Round};
+use crate::room::charge_bytes;
 use crate::shared::Span;
 use crate::trail::{Recovered, Trail};
 use crate::writer::Writer;
@@ -110,7 +111,23 @@ impl Bench {
 
     /// Numbers of all readable records; every byte of them is checked.
     pub fn numbers(&self) -> Vec<u64> {
-        self.boxcars().iter().filter(|boxcar| boxcar.kind == Kind::Data).flat_map(|boxcar| parse(&boxcar.body)).collect()
+        self.boxcars()
+            .iter()
+            .filter(|boxcar| boxcar.kind == Kind::Data)
+            .flat_map(|boxcar| parse(&boxcar.body))
+            .collect()
+    }
+
+    /// Whether a reservation of that many bytes would be granted at once.
+    pub fn has_room(&self, body_bytes: u64) -> bool {
+        self.trail.state().room.clone().try_charge(charge_bytes(body_bytes))
+    }
+
+    /// Does what a caller of `reserve` that finds no room does before it waits.
+    pub fn want_segment(&mut self) {
+        self.trail.state().waiters += 1;
+        self.prepare();
+        self.trail.state().waiters -= 1;
     }
 
     pub fn end(&self) -> Lsn {

@@ -113,9 +113,10 @@ fn newest(bench: &Bench) -> Option<u64> {
 fn check(bench: &Bench, model: &mut Model, seed: u64, totals: &mut Totals) {
     let cut = bench.recovered.cut.is_some();
     totals.torn_tails += u64::from(cut);
-    let mut numbers = VecDeque::from(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.numbers())).unwrap_or_else(
-        |_| panic!("seed {seed}: what is read back is damaged"),
-    ));
+    let mut numbers = VecDeque::from(
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.numbers()))
+            .unwrap_or_else(|_| panic!("seed {seed}: what is read back is damaged")),
+    );
     let Some(first) = numbers.front().copied() else {
         assert_eq!(model.acknowledged, 0, "seed {seed}: acknowledged records are gone");
         model.next = 0;

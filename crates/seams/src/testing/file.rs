@@ -105,7 +105,7 @@ impl FileBytes {
                 store(&mut self.durable, at, sector);
             } else if whole >= 2 && random.one_in(16) {
                 torn.garbage_sectors += 1;
-                let garbage: Vec<u8> = sector.iter().map(|_| random.next() as u8).collect();
+                let garbage: Vec<u8> = sector.iter().map(|_| random.draw() as u8).collect();
                 store(&mut self.durable, at, &garbage);
             } else {
                 torn.dropped_sectors += 1;

@@ -130,7 +130,7 @@ fn only_whole_segments_below_the_floor_are_recycled() {
     bench.prepare();
     assert!(bench.trail.stats().segments_recycled > 0);
     let first = layout().first_lsn(layout().segment_of(spans[10].start));
-    assert_eq!(bench.trail.read(spans[0].start).err().unwrap().to_string().contains("archive"), true);
+    assert!(bench.trail.read(spans[0].start).err().unwrap().to_string().contains("archive"));
     assert!(bench.trail.read(first).unwrap().all(|boxcar| boxcar.is_ok()));
     bench.trail.set_recycle_floor(Lsn(u64::MAX));
     bench.prepare();

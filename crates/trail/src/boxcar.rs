@@ -155,8 +155,7 @@ pub fn read_head(block: &[u8], place: &Place) -> Result<Head, Flaw> {
         && u32_at(block, 64) == place.segment
         && u64_at(block, 68) == place.lsn.0;
     if !shipped_matches {
-        let zero = block.iter().all(|byte| *byte == 0);
-        return Err(if zero { Flaw::Zero } else { Flaw::NoBoxcar });
+        return Err(if is_zero(block) { Flaw::Zero } else { Flaw::NoBoxcar });
     }
     let version = u16_at(block, 40);
     if version > FORMAT_VERSION {
@@ -179,6 +178,11 @@ pub fn read_head(block: &[u8], place: &Place) -> Result<Head, Flaw> {
         previous_checksum: u32_at(block, 88),
         checksum: u32_at(block, CHECKSUM),
     })
+}
+
+pub fn is_zero(block: &[u8]) -> bool {
+    static ZEROS: [u8; BLOCK as usize] = [0; BLOCK as usize];
+    block == ZEROS
 }
 
 /// A cheap first look at a block: could a boxcar start here?

@@ -13,6 +13,7 @@ mod bytes;
 mod control;
 mod cursor;
 mod cut;
+mod dump;
 mod error;
 mod layout;
 mod open;
@@ -23,12 +24,15 @@ pub mod recovery;
 mod room;
 mod segment;
 mod shared;
+#[cfg(test)]
+mod simulation;
 mod survey;
 mod trail;
 mod writer;
 
-pub use boxcar::Kind;
+pub use boxcar::{Flaw, Kind};
 pub use cut::Cut;
+pub use dump::{Dump, DumpItem};
 pub use error::{ReserveError, TrailError};
 pub use holdfast_seams::SyncMethod;
 pub use layout::TrailId;

@@ -16,7 +16,7 @@ use crate::error::TrailError;
 use crate::layout::{BLOCK, segment_path, spare_name};
 use crate::options::Failure;
 use crate::segment::SegmentHeader;
-use crate::shared::{Phase, Ready, Shared};
+use crate::shared::{Phase, Ready, Shared, State};
 
 /// Zeros written at once.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -33,6 +33,7 @@ pub struct Preparer {
 pub enum Round {
     /// Something was done; there may be more.
     Busy,
+    /// Nothing to do, or no room to do it.
     Idle,
     Failed,
 }
@@ -52,7 +53,8 @@ impl Preparer {
                 Round::Idle => {}
             }
             let mut state = shared.state.lock();
-            if state.phase != Phase::Running {
+            // The writer may need a segment for what is still queued when the trail is closing.
+            if matches!(state.phase, Phase::Stopped | Phase::Failed) {
                 return;
             }
             let more = state.retry || (self.wants_segment(&state) && !state.disk_full);
@@ -73,7 +75,10 @@ impl Preparer {
         {
             let mut state = shared.state.lock();
             let retry = std::mem::take(&mut state.retry);
-            if state.phase == Phase::Failed || !self.wants_segment(&state) || (state.disk_full && !retry) {
+            if matches!(state.phase, Phase::Stopped | Phase::Failed)
+                || !self.wants_segment(&state)
+                || (state.disk_full && !retry)
+            {
                 return Round::Idle;
             }
         }
@@ -92,7 +97,7 @@ impl Preparer {
         }
     }
 
-    fn wants_segment(&self, state: &crate::shared::State) -> bool {
+    fn wants_segment(&self, state: &State) -> bool {
         state.ready.len() < self.shared.options.segments_ready || state.waiters > 0
     }
 
@@ -162,12 +167,11 @@ impl Preparer {
         if self.spares.len() < shared.options.segments_ready {
             let spare = self.new_spare_path();
             shared.disk.rename(&path, &spare).map_err(TrailError::io("rename", &path))?;
-            shared.disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))?;
             self.spares.push(spare);
         } else {
             shared.disk.remove(&path).map_err(TrailError::io("remove", &path))?;
-            shared.disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))?;
         }
+        shared.disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))?;
         let mut state = shared.state.lock();
         state.stats.segments_recycled += 1;
         state.retry = true;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use holdfast_types::{Epoch, Lsn};
 
-use crate::boxcar::{Flaw, Kind};
+use crate::boxcar::{Flaw, Head, Kind};
 use crate::cursor::SegmentCursor;
 use crate::error::TrailError;
+use crate::layout::Layout;
 use crate::shared::Shared;
 
 /// A boxcar as it was read.
@@ -26,6 +27,27 @@ pub struct Boxcar {
     pub previous_checksum: u32,
     /// Whole records; empty unless the kind is `Data`.
     pub body: Vec<u8>,
+}
+
+impl Boxcar {
+    pub(crate) fn new(head: &Head, body: &[u8], layout: Layout) -> Boxcar {
+        let end = match head.kind {
+            Kind::SegmentEnd => layout.first_lsn(head.segment + 1),
+            Kind::Data | Kind::Proof => head.end(),
+        };
+        Boxcar {
+            lsn: head.lsn,
+            end,
+            kind: head.kind,
+            epoch: head.epoch,
+            incarnation: head.incarnation,
+            proven: head.proven,
+            written_unix_ms: head.written_unix_ms,
+            checksum: head.checksum,
+            previous_checksum: head.previous_checksum,
+            body: body.to_vec(),
+        }
+    }
 }
 
 /// Iterates over boxcars of every kind up to the durable position. It ends there; calling `next` again later goes on
@@ -61,18 +83,7 @@ impl Reader {
         cursor.set_limit(durable_here.min(layout.segment_bytes));
         let boxcar = match cursor.boxcar(offset)? {
             Err(flaw) => return Err(self.damaged(&cursor, offset, durable, flaw)),
-            Ok((head, body)) => Boxcar {
-                lsn: head.lsn,
-                end: if head.kind == Kind::SegmentEnd { layout.first_lsn(segment + 1) } else { head.end() },
-                kind: head.kind,
-                epoch: head.epoch,
-                incarnation: head.incarnation,
-                proven: head.proven,
-                written_unix_ms: head.written_unix_ms,
-                checksum: head.checksum,
-                previous_checksum: head.previous_checksum,
-                body: body.to_vec(),
-            },
+            Ok((head, body)) => Boxcar::new(&head, body, layout),
         };
         self.position = boxcar.end;
         self.cursor = Some(cursor);

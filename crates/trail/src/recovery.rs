@@ -191,7 +191,7 @@ struct Search {
     evidence: Lsn,
     /// From the end to the last byte that is not zero, in whole blocks; 0 in a recycled segment.
     rest_bytes: u64,
-    /// What the torn boxcar at the end claims to be long.
+    /// In a recycled segment: what the torn boxcar at the end claims to be long.
     claimed_bytes: u64,
 }
 
@@ -207,12 +207,12 @@ fn search(
     for (number, file) in survey.segments.range(segment..) {
         let mut cursor = SegmentCursor::open(disk, &file.path, *number, layout, control.trail_id)?;
         let here = *number == segment;
-        if here {
+        if here && walk.recycled {
             found.claimed_bytes = cursor.claimed_bytes(end_offset)?.unwrap_or(0);
         }
         let mut offset = if here { end_offset } else { BLOCK };
         while let Some(block) = cursor.bytes(offset, BLOCK)? {
-            if here && !walk.recycled && block.iter().any(|byte| *byte != 0) {
+            if here && !walk.recycled && !boxcar::is_zero(block) {
                 found.rest_bytes = offset + BLOCK - end_offset;
             }
             let is_head = boxcar::may_start(block);

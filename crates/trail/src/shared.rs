@@ -43,6 +43,8 @@ pub enum Phase {
     Running,
     /// Closing: what is queued is still written, nothing new is taken.
     Stopping,
+    /// The writer is done.
+    Stopped,
     /// A write or sync failed; nothing will become durable any more.
     Failed,
 }

@@ -43,6 +43,7 @@ pub struct Trail {
 
 struct Inner {
     shared: Arc<Shared>,
+    /// The writer, then the preparer; empty when closed.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Given up by closing.
     lock: Mutex<Option<Box<dyn DiskLock>>>,
@@ -64,6 +65,18 @@ impl Trail {
         ];
         let inner = Arc::new(Inner { shared, threads: Mutex::new(threads), lock: Mutex::new(Some(lock)) });
         Ok((Trail { inner }, recovered))
+    }
+
+    /// A trail whose writer and preparer the test drives itself.
+    #[cfg(test)]
+    pub(crate) fn without_threads(shared: Arc<Shared>, lock: Box<dyn DiskLock>) -> Trail {
+        let (threads, lock) = (Mutex::new(Vec::new()), Mutex::new(Some(lock)));
+        Trail { inner: Arc::new(Inner { shared, threads, lock }) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn state(&self) -> parking_lot::MutexGuard<'_, crate::shared::State> {
+        self.inner.shared.state.lock()
     }
 
     /// Sets prepared room aside for one append of up to `body_bytes`. Waits for the preparer while the disk has room.
@@ -185,23 +198,27 @@ impl Inner {
         if threads.is_empty() {
             return Ok(());
         }
-        {
-            let mut state = self.shared.state.lock();
-            if state.phase == Phase::Running {
-                state.phase = Phase::Stopping;
-            }
-        }
-        self.shared.wake_all();
+        self.enter(Phase::Stopping);
         let own = std::thread::current().id();
         for thread in threads.drain(..) {
             // The last handle may be dropped by a callback, on the writer thread itself.
             if thread.thread().id() != own && thread.join().is_err() {
                 tracing::error!("a trail thread panicked");
             }
+            self.enter(Phase::Stopped);
         }
         let written = self.write_clean_end();
         *self.lock.lock() = None;
         written
+    }
+
+    fn enter(&self, phase: Phase) {
+        let mut state = self.shared.state.lock();
+        if state.phase != Phase::Failed {
+            state.phase = phase;
+        }
+        drop(state);
+        self.shared.wake_all();
     }
 
     /// Everything written is durable: so says the control file from now on.

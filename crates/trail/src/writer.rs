@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use holdfast_types::Lsn;
 
@@ -17,6 +17,9 @@ use crate::boxcar::{Builder, Head, Kind, disk_bytes};
 use crate::layout::BLOCK;
 use crate::options::Failure;
 use crate::shared::{Append, OnDurable, Phase, Ready, Shared, Span};
+
+/// How often a full disk is tried again while the writer itself waits for a segment.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// What the writer does next.
 #[derive(PartialEq, Eq, Debug)]
@@ -71,6 +74,20 @@ impl Writer {
         }
     }
 
+    /// One turn without waiting, for tests that run without threads: a boxcar if anything is queued, else, when `idle`,
+    /// the proof that is due.
+    #[cfg(test)]
+    pub fn step(&mut self, idle: bool) -> Result<(), Stopped> {
+        if self.taken.is_empty() {
+            std::mem::swap(&mut self.shared.state.lock().queue, &mut self.taken);
+        }
+        match (self.taken.is_empty(), self.unproven_since) {
+            (false, _) => self.write_boxcar(),
+            (true, Some(_)) if idle => self.write_proof(),
+            _ => Ok(()),
+        }
+    }
+
     /// Waits for appends, for the idle proof to be due, or for the end.
     fn next_work(&mut self) -> Work {
         if !self.taken.is_empty() {
@@ -84,7 +101,7 @@ impl Writer {
                 return Work::Boxcar;
             }
             match (state.phase, self.unproven_since) {
-                (Phase::Failed, _) | (Phase::Stopping, None) => return Work::Stop,
+                (Phase::Failed | Phase::Stopped, _) | (Phase::Stopping, None) => return Work::Stop,
                 (Phase::Stopping, Some(_)) => return Work::Proof,
                 (Phase::Running, None) => shared.work.wait(&mut state),
                 (Phase::Running, Some(since)) => {
@@ -191,7 +208,8 @@ impl Writer {
             }
             state.retry = true;
             self.shared.prepare.notify_one();
-            self.shared.segment_ready.wait(&mut state);
+            // Looked at again now and then: the disk may have been full, and nobody tells when it is no longer.
+            self.shared.segment_ready.wait_for(&mut state, RETRY_DELAY);
         }
     }
 

@@ -100,3 +100,35 @@ fn segments_below_the_floor_are_recycled_while_the_trail_is_written() {
     let tail = append_all(&trail, 3, 3000);
     assert_eq!(records(&trail, again.end).concat(), tail);
 }
+
+#[test]
+fn an_idle_trail_proves_its_last_boxcar_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let (trail, recovered) = open(options(dir.path())).unwrap();
+    append_all(&trail, 1, 100);
+    while trail.stats().proofs == 0 {
+        std::thread::yield_now();
+    }
+    let last = trail.read(recovered.first).unwrap().last().unwrap().unwrap();
+    assert_eq!(last.kind, Kind::Proof);
+    trail.close().unwrap();
+    let proofs = trail.stats().proofs;
+    assert_eq!(proofs, 1, "closing need not prove it again");
+}
+
+#[test]
+fn closing_writes_what_is_queued() {
+    let dir = tempfile::tempdir().unwrap();
+    let (trail, _) = open(options(dir.path())).unwrap();
+    let (done, durable) = mpsc::channel();
+    for number in 0..500_u32 {
+        let done = done.clone();
+        let told = Box::new(move |_| done.send(number).unwrap());
+        trail.append_kept(number.to_le_bytes().repeat(1000), told).unwrap();
+    }
+    trail.close().unwrap();
+    drop(done);
+    assert_eq!(durable.iter().collect::<Vec<_>>(), (0..500).collect::<Vec<_>>());
+    let (trail, again) = open(options(dir.path())).unwrap();
+    assert_eq!(records(&trail, again.first).concat().len(), 500 * 4000);
+}

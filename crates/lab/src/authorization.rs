@@ -6,9 +6,11 @@
 use crate::bench::Plan;
 use crate::configuration::Configuration;
 use crate::in_process::InProcessRuns;
+use crate::over_wire::WireRuns;
 use crate::progress::Progress;
 use crate::results::{ConfigurationResult, Options, Results, SCHEMA};
-use crate::{Study, interrupt, machine, ratios, report, summary, text};
+use crate::server::Kind;
+use crate::{Study, interrupt, machine, pgbench, ratios, report, summary, text};
 use anyhow::Context;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -52,6 +54,21 @@ fn measure(study: &Study, scratch: &Path) -> anyhow::Result<Results> {
     let wanted: Vec<Configuration> = Configuration::ALL.into_iter().filter(|c| study.wants(*c)).collect();
     let progress = Progress::start(plan.seconds_planned() * wanted.len() as f64);
     results.configurations = in_process(&wanted, &options, scratch, &plan, &progress)?;
+    let program = &study.program;
+    let runs = WireRuns { dir: scratch, program, log_rows: options.log_rows_wire, plan: &plan, progress: &progress };
+    for (kind, of) in [
+        (Kind::Holdfast, [Configuration::AuditedWireSimple, Configuration::AuditedWirePipeline]),
+        (Kind::Postgres, [Configuration::PostgresSimple, Configuration::PostgresPipeline]),
+    ] {
+        let of: Vec<Configuration> = of.into_iter().filter(|c| wanted.contains(c)).collect();
+        if !of.is_empty() {
+            progress.plan(pgbench::seconds_planned(study.seconds));
+            let measured = runs.run(kind, &of)?;
+            results.configurations.extend(measured.configurations);
+            results.pgbench.extend(measured.pgbench);
+        }
+    }
+    results.pgbench.sort_by_key(|r| (pgbench::order(&r.case), r.clients));
     Ok(results)
 }
 

@@ -49,7 +49,7 @@ pub struct Chart {
 
 const WIDTH: f64 = 880.0;
 const HEIGHT: f64 = 470.0;
-const LEFT: f64 = 66.0;
+const LEFT: f64 = 78.0;
 const BOTTOM: f64 = 52.0;
 /// Least distance between neighbouring labels.
 const LABEL_GAP: f64 = 19.0;
@@ -135,7 +135,7 @@ impl Chart {
         write_line(
             out,
             format_args!(
-                r#"<text class="axis" transform="translate(15 {middle:.1}) rotate(-90)" text-anchor="middle">{}</text>"#,
+                r#"<text class="axis" transform="translate(13 {middle:.1}) rotate(-90)" text-anchor="middle">{}</text>"#,
                 self.y_title
             ),
         );

@@ -9,6 +9,7 @@
 mod authorization;
 mod bench;
 mod chart;
+mod child;
 mod configuration;
 mod drive;
 #[cfg(test)]
@@ -17,8 +18,14 @@ mod histogram;
 mod in_process;
 mod interrupt;
 mod machine;
+mod over_wire;
+mod peer_holdfast;
+mod peer_postgres;
+mod pg_client;
+mod pg_message;
 mod pgbench;
 mod prefill;
+mod process_cpu;
 mod progress;
 mod ratios;
 mod report;
@@ -28,10 +35,13 @@ mod results;
 mod sample;
 mod scale;
 mod schedule;
+mod server;
 mod stock;
 mod study;
 mod summary;
 mod text;
+mod wire_drive;
+mod wire_transaction;
 mod workload;
 
 pub use configuration::Configuration;

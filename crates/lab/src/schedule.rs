@@ -45,16 +45,18 @@ impl Load {
 }
 
 /// The offered loads for a configuration whose peak is known: a 1-2-5 ladder shared by all configurations, so that
-/// their points stand above each other, and points around the peak where the knee is. Rising, without near-twins.
+/// their points stand above each other (far below the peak its tens only), and points around the peak where the knee
+/// is. Rising, without near-twins.
 pub fn ladder(peak: f64) -> Vec<f64> {
     const AROUND_PEAK: [f64; 4] = [0.7, 0.9, 1.05, 1.3];
     /// A ladder point nearer than this factor to a peak point is left out.
     const APART: f64 = 1.12;
     let around: Vec<f64> = AROUND_PEAK.iter().map(|f| tidy(f * peak)).collect();
+    let is_ten = |rate: f64| rate >= 100.0 && rate.log10().fract() == 0.0;
     let far = |rate: f64| around.iter().all(|a| rate / a > APART || a / rate > APART);
     let mut rates: Vec<f64> = (0..7)
         .flat_map(|decade| [1.0, 2.0, 5.0].map(|m| m * 10f64.powi(decade)))
-        .filter(|&rate| rate >= peak / 60.0 && rate < peak && far(rate))
+        .filter(|&rate| rate < peak && far(rate) && (rate >= peak / 60.0 || is_ten(rate)))
         .chain(around.iter().copied())
         .collect();
     rates.sort_by(f64::total_cmp);
@@ -97,7 +99,7 @@ mod tests {
             let rates = ladder(peak);
             assert!(rates.windows(2).all(|w| w[0] < w[1]), "{peak}: {rates:?}");
             assert!(*rates.last().unwrap() >= peak, "{peak}: {rates:?}");
-            assert!(rates.len() <= 12, "{peak}: {rates:?}");
+            assert!(rates.len() <= 14, "{peak}: {rates:?}");
         }
     }
 }

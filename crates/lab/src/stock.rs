@@ -261,7 +261,7 @@ mod tests {
             StockMode::CaptureTriggers,
         ] {
             let path = dir.path().join(format!("{mode:?}.db"));
-            let stock = (Stock::open(&template, &path, mode, vfs).unwrap());
+            let stock = Stock::open(&template, &path, mode, vfs).unwrap();
             let mut requests = Requests::new(0, 1, 9);
             let before = vfs.syncs();
             (0..70).for_each(|_| stock.authorize(&requests.next_request()).unwrap());
@@ -287,7 +287,7 @@ mod tests {
         let template = dir.path().join("template.db");
         prefill::build(&template, 0, &mut |_| ()).unwrap();
         let vfs = SlowVfs::register("stock-test-unknown", Duration::ZERO).unwrap();
-        let stock = (Stock::open(&template, &dir.path().join("a.db"), StockMode::WalFull, vfs).unwrap());
+        let stock = Stock::open(&template, &dir.path().join("a.db"), StockMode::WalFull, vfs).unwrap();
         let mut request = Requests::new(0, 1, 1).next_request();
         let good = request.clone();
         request.term_no = "00000000".into();

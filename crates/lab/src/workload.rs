@@ -134,20 +134,6 @@ pub fn log_body() -> std::sync::Arc<str> {
     Random::new(LOG_BYTES as u64).text(BODY_CHARS).into()
 }
 
-impl Terminal {
-    /// Bytes of the column values.
-    pub fn bytes(&self) -> usize {
-        TERMINAL_INTEGERS * 8 + self.term_no.len() + self.site.len() + self.profile.len()
-    }
-}
-
-impl Request {
-    /// Bytes of the column values of the log record.
-    pub fn log_bytes(&self) -> usize {
-        LOG_INTEGERS * 8 + self.card.len() + self.term_no.len() + self.auth_code.len() + self.body.len()
-    }
-}
-
 /// The requests of one client.
 pub struct Requests {
     random: Random,
@@ -215,14 +201,24 @@ impl Random {
 mod tests {
     use super::*;
 
+    /// Bytes of the column values.
+    fn terminal_bytes(t: &Terminal) -> usize {
+        TERMINAL_INTEGERS * 8 + t.term_no.len() + t.site.len() + t.profile.len()
+    }
+
+    /// Bytes of the column values of the log record a request writes.
+    fn log_bytes(r: &Request) -> usize {
+        LOG_INTEGERS * 8 + r.card.len() + r.term_no.len() + r.auth_code.len() + r.body.len()
+    }
+
     #[test]
     fn records_have_the_studys_lengths() {
         for n in [1, 2, 499, 500, TERMINALS] {
-            assert_eq!(terminal(n).bytes(), 4072);
+            assert_eq!(terminal_bytes(&terminal(n)), 4072);
         }
         let mut requests = Requests::new(3, 40, 7);
         for _ in 0..1000 {
-            assert_eq!(requests.next_request().log_bytes(), 998);
+            assert_eq!(log_bytes(&requests.next_request()), 998);
         }
     }
 

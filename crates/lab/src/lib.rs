@@ -1,1 +1,55 @@
+//! The lab: runs the studies the product is measured by and writes reports of them.
+//!
+//! It looks at servers from outside, over the wire, and at the library as an application would use it. Each study is
+//! one module; [`run`] is the whole interface.
+//!
+//! Failure: a study either writes its report or returns an error that says what could not be measured and what to
+//! do. It leaves no process and no temporary file behind in either case.
 
+mod authorization;
+mod bench;
+mod chart;
+mod child;
+mod configuration;
+mod drive;
+#[cfg(test)]
+mod golden;
+mod histogram;
+mod in_process;
+mod interrupt;
+mod machine;
+mod over_wire;
+mod peer_holdfast;
+mod peer_postgres;
+mod pg_client;
+mod pg_message;
+mod pgbench;
+mod prefill;
+mod process_cpu;
+mod progress;
+mod ratios;
+mod report;
+mod report_tables;
+mod results;
+#[cfg(test)]
+mod sample;
+mod scale;
+mod schedule;
+mod server;
+mod stock;
+mod study;
+mod summary;
+mod text;
+mod wire_drive;
+mod wire_transaction;
+mod workload;
+
+pub use configuration::Configuration;
+pub use study::{Peer, Study, StudyName};
+
+/// Runs a study: measures, prints a summary, writes `report.html` and `results.json`.
+pub fn run(study: &Study) -> anyhow::Result<()> {
+    match study.name {
+        StudyName::Authorization => authorization::run(study),
+    }
+}

@@ -18,6 +18,7 @@ mod preupdate;
 mod rows_table;
 mod scratch_file;
 mod serialize;
+mod slow_vfs;
 pub mod sqlstate;
 mod vfs;
 
@@ -28,4 +29,5 @@ pub use file_lock::FileLock;
 pub use flags::{FlagMissing, check_flags, sqlite_version};
 pub use rows_table::RowsTable;
 pub use rusqlite::{InterruptHandle, ffi};
+pub use slow_vfs::SlowVfs;
 pub use vfs::{Vfs, take_cause};

@@ -1,0 +1,86 @@
+//! `holdfast lab`: runs one of the studies.
+
+use clap::{Args, ValueEnum};
+use holdfast_lab::{Configuration, Peer, Study, StudyName};
+use std::path::PathBuf;
+
+/// Measure this machine: one of the studies, with a report to look at.
+#[derive(Args, Debug)]
+pub struct LabArgs {
+    /// The study to run.
+    #[arg(value_enum)]
+    study: StudyArg,
+    /// Seconds each point is measured.
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Client counts for the peak rates; the rising load uses the largest.
+    #[arg(long, value_delimiter = ',', default_value = "40")]
+    clients: Vec<usize>,
+    /// Rows in the transaction log at the start [default: 30000 in process, 300000 over the wire].
+    #[arg(long)]
+    log_rows: Option<u64>,
+    /// Compare with a server started from the programs on this machine.
+    #[arg(long, value_enum)]
+    peer: Option<PeerArg>,
+    /// Make each sync of the in-process configurations take this much longer, in milliseconds.
+    #[arg(long, default_value_t = 0)]
+    disk_sync_ms: u64,
+    /// Measure these configurations only.
+    #[arg(long, value_delimiter = ',', value_parser = configuration)]
+    only: Vec<Configuration>,
+    /// Where report.html and results.json go.
+    #[arg(long, default_value = "lab-report")]
+    out: PathBuf,
+    /// Where the databases are made and removed again; name a directory on the disk to be measured.
+    #[arg(long, default_value = "/var/tmp")]
+    data_dir: PathBuf,
+    /// Print the results as JSON instead of a summary.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum StudyArg {
+    /// Audited transactions: a card authorization under rising load.
+    Authorization,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PeerArg {
+    /// PostgreSQL, found in /usr/lib/postgresql or on the PATH.
+    Postgres,
+}
+
+fn configuration(name: &str) -> Result<Configuration, String> {
+    let known = || Configuration::ALL.map(Configuration::name).join(", ");
+    Configuration::ALL
+        .into_iter()
+        .find(|c| c.name() == name)
+        .ok_or_else(|| format!("there is no such configuration; there are {}", known()))
+}
+
+/// Runs the study.
+pub fn run(args: LabArgs) -> anyhow::Result<()> {
+    let study = Study {
+        name: match args.study {
+            StudyArg::Authorization => StudyName::Authorization,
+        },
+        seconds: args.seconds,
+        clients: args.clients,
+        log_rows: args.log_rows,
+        peer: args.peer.map(|PeerArg::Postgres| Peer::Postgres),
+        disk_sync_ms: args.disk_sync_ms,
+        only: args.only,
+        out: args.out,
+        data_dir: args.data_dir,
+        json: args.json,
+        program: std::env::current_exe()?,
+        command: command_line(),
+    };
+    holdfast_lab::run(&study)
+}
+
+/// The command that repeats the run.
+fn command_line() -> String {
+    std::iter::once("holdfast".to_string()).chain(std::env::args().skip(1)).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,31 @@
+//! Ctrl-C and SIGTERM: the study stops at the next request, cleans up after itself and says that it was stopped.
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static STOPPED: AtomicBool = AtomicBool::new(false);
+static HANDLER: Once = Once::new();
+
+/// The person asked the study to stop.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped on request; nothing was left running and temporary files are removed")]
+pub struct Interrupted;
+
+/// From now on Ctrl-C and SIGTERM stop the study instead of ending the process.
+pub fn catch() {
+    HANDLER.call_once(|| {
+        if let Err(e) = ctrlc::set_handler(|| STOPPED.store(true, Ordering::Relaxed)) {
+            eprintln!("warning: Ctrl-C cannot be caught ({e}); interrupting may leave temporary files behind");
+        }
+    });
+}
+
+/// The study was asked to stop.
+pub fn requested() -> bool {
+    STOPPED.load(Ordering::Relaxed)
+}
+
+/// An error once the study was asked to stop.
+pub fn check() -> Result<(), Interrupted> {
+    if requested() { Err(Interrupted) } else { Ok(()) }
+}

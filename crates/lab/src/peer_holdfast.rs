@@ -1,0 +1,29 @@
+//! A private `holdfast serve`: this very program as a child, with its own data directory and port.
+
+use crate::child::{self, Server};
+use crate::pg_client::Client;
+use crate::results::Fact;
+use crate::server::{Kind, Peer};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// Starts `program serve` with its data in `dir`.
+pub fn start(program: &Path, dir: &Path) -> anyhow::Result<Peer> {
+    let data = dir.join("holdfast");
+    let port = child::free_port()?;
+    let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let mut command = Command::new(program);
+    command.arg("serve").arg("--data-dir").arg(&data).args(["--listen", &addr.to_string()]);
+    let mut process =
+        Server::start("holdfast serve", command, dir.join("holdfast.log"), rustix::process::Signal::TERM)?;
+    process.wait_until(START_MAX, || Client::connect(addr).map(|_| ()))?;
+    let settings = vec![
+        Fact::new("Version", env!("CARGO_PKG_VERSION")),
+        Fact::new("Settings", "defaults: every answer durable on this node"),
+    ];
+    Ok(Peer { kind: Kind::Holdfast, addr, settings, process })
+}

@@ -1,0 +1,161 @@
+//! A private PostgreSQL: its own data directory, its own port, settings a person would choose for this load with
+//! full durability. Found in /usr/lib/postgresql or on the PATH; nothing on the machine is changed.
+//!
+//! PostgreSQL refuses to run as root. Then it runs as the user `postgres`, or `nobody` where there is none, through
+//! setpriv, and its directory is given to that user.
+
+use crate::child::{self, Server};
+use crate::machine;
+use crate::pg_client::{Client, DATABASE, USER};
+use crate::results::Fact;
+use crate::server::{Kind, Peer};
+use anyhow::Context;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// Starts a PostgreSQL whose files lie in `dir`.
+pub fn start(dir: &Path) -> anyhow::Result<Peer> {
+    let bin = find_bin()?;
+    let user = User::choose()?;
+    let home = dir.join("postgres");
+    std::fs::create_dir(&home).with_context(|| format!("making {}", home.display()))?;
+    user.own(dir, &home)?;
+    let data = home.join("data");
+    let mut init = user.command(&bin.join("initdb"));
+    init.arg("-D").arg(&data).args(["-U", USER, "--auth=trust", "--no-locale", "--encoding=UTF8", "--no-sync"]);
+    init.current_dir(&home);
+    child::run(init).context("making PostgreSQL's data directory")?;
+    let port = child::free_port()?;
+    let settings = settings();
+    let mut command = user.command(&bin.join("postgres"));
+    command.arg("-D").arg(&data).args(["-h", "127.0.0.1", "-p", &port.to_string(), "-k"]).arg(&home);
+    command.current_dir(&home);
+    for (name, value) in &settings {
+        command.arg("-c").arg(format!("{name}={value}"));
+    }
+    // SIGINT is PostgreSQL's fast shutdown.
+    let mut process = Server::start("PostgreSQL", command, dir.join("postgres.log"), rustix::process::Signal::INT)?;
+    let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let mut create = user.command(&bin.join("createdb"));
+    create.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-U", USER, DATABASE]).current_dir(&home);
+    process.wait_until(START_MAX, || std::net::TcpStream::connect(addr).map_err(Into::into))?;
+    process.wait_until(START_MAX, || ready(&bin, addr))?;
+    child::run(create).context("making the database")?;
+    let version = process.wait_until(START_MAX, || version(addr))?;
+    let facts = std::iter::once(Fact::new("Version", version));
+    let facts = facts.chain(settings.into_iter().map(|(name, value)| Fact::new(name, value))).collect();
+    Ok(Peer { kind: Kind::Postgres, addr, settings: facts, process })
+}
+
+fn ready(bin: &Path, addr: SocketAddr) -> anyhow::Result<()> {
+    let mut command = Command::new(bin.join("pg_isready"));
+    command.args(["-q", "-h", "127.0.0.1", "-p", &addr.port().to_string()]);
+    child::run(command).map(|_| ())
+}
+
+fn version(addr: SocketAddr) -> anyhow::Result<String> {
+    let rows = Client::connect(addr)?.rows("show server_version")?;
+    rows.into_iter().flatten().next().flatten().context("PostgreSQL did not tell its version")
+}
+
+/// Settings for this machine. Everything durability rests on is at its safe value and named here.
+fn settings() -> Vec<(&'static str, String)> {
+    let memory_mib = machine::meminfo_kib("MemTotal").unwrap_or(4 << 20) / 1024;
+    let shared_mib = (memory_mib / 4).clamp(128, 8192);
+    vec![
+        ("fsync", "on".into()),
+        ("synchronous_commit", "on".into()),
+        ("full_page_writes", "on".into()),
+        ("shared_buffers", format!("{shared_mib}MB")),
+        ("effective_cache_size", format!("{}MB", memory_mib * 3 / 4)),
+        ("wal_level", "minimal".into()),
+        ("max_wal_senders", "0".into()),
+        ("wal_buffers", "64MB".into()),
+        ("min_wal_size", "2GB".into()),
+        ("max_wal_size", "16GB".into()),
+        ("checkpoint_timeout", "15min".into()),
+        ("checkpoint_completion_target", "0.9".into()),
+        ("random_page_cost", "1.1".into()),
+        ("max_connections", "1100".into()),
+        ("jit", "off".into()),
+    ]
+}
+
+/// The directory with PostgreSQL's programs, the newest version there is.
+fn find_bin() -> anyhow::Result<PathBuf> {
+    let mut versions: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
+        .filter(|(_, bin)| bin.join("initdb").is_file())
+        .collect();
+    versions.sort();
+    if let Some((_, bin)) = versions.pop() {
+        return Ok(bin);
+    }
+    let initdb = child::find_program("initdb", &[]).context(
+        "there is no PostgreSQL here to compare with: neither /usr/lib/postgresql/*/bin nor the PATH has initdb; \
+         install the postgresql package, or leave out --peer",
+    )?;
+    let real = initdb.canonicalize()?;
+    real.parent().map(Path::to_path_buf).context("initdb lies in no directory")
+}
+
+/// Directories where PostgreSQL's programs may be.
+pub fn bin_directories() -> Vec<PathBuf> {
+    find_bin().into_iter().collect()
+}
+
+/// The user PostgreSQL runs as.
+enum User {
+    /// The one running the lab.
+    Same,
+    /// Another, since root may not.
+    Other { uid: u32, gid: u32 },
+}
+
+impl User {
+    fn choose() -> anyhow::Result<User> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(User::Same);
+        }
+        let passwd = std::fs::read_to_string("/etc/passwd").context("reading /etc/passwd")?;
+        let ids = |name: &str| {
+            let line = passwd.lines().find(|l| l.split(':').next() == Some(name))?;
+            let mut fields = line.split(':').skip(2).map(str::parse::<u32>);
+            Some((fields.next()?.ok()?, fields.next()?.ok()?))
+        };
+        let (uid, gid) = ids("postgres")
+            .or_else(|| ids("nobody"))
+            .context("PostgreSQL does not run as root, and there is neither a user postgres nor nobody to run it as")?;
+        Ok(User::Other { uid, gid })
+    }
+
+    /// Lets the user into `scratch` and gives it `home`.
+    fn own(&self, scratch: &Path, home: &Path) -> anyhow::Result<()> {
+        let User::Other { uid, gid } = *self else { return Ok(()) };
+        use std::os::unix::fs::PermissionsExt;
+        std::os::unix::fs::chown(home, Some(uid), Some(gid))
+            .with_context(|| format!("giving away {}", home.display()))?;
+        // Passing through, not reading: the directory's name cannot be guessed and nothing in it is secret.
+        std::fs::set_permissions(scratch, std::fs::Permissions::from_mode(0o711))?;
+        Ok(())
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        match *self {
+            User::Same => Command::new(program),
+            User::Other { uid, gid } => {
+                let mut command = Command::new("setpriv");
+                command.args([format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".into()]).arg("--");
+                command.arg(program);
+                command
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The report: one HTML file that needs nothing else, for a person. Charts first, then tables, then what it ran on
+//! and what to keep in mind.
+
+use crate::chart::{Chart, Labels, Mark, Series, escape};
+use crate::configuration::Configuration;
+use crate::report_tables as tables;
+use crate::results::{ConfigurationResult, Fact, Point, Results};
+use crate::text;
+
+const STYLE: &str = include_str!("report.css");
+/// Responses above are drawn at the chart's upper edge: past the knee they grow with the time of the run.
+const RESPONSE_US_DRAWN_MAX: f64 = 1e6;
+
+/// The whole file.
+pub fn html(results: &Results) -> String {
+    let mut out = String::from("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    out.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+    out.push_str(&format!(
+        "<title>Holdfast lab: card authorization</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
+    ));
+    out.push_str(&head(results));
+    out.push_str(&charts(results));
+    out.push_str(&tables::peaks(results));
+    out.push_str(&tables::pgbench(results));
+    out.push_str(&tables::ratios(results));
+    out.push_str(&tables::details(results));
+    out.push_str(&machine(results));
+    out.push_str("</main>\n</body>\n</html>\n");
+    out
+}
+
+fn head(results: &Results) -> String {
+    let mut out = String::from("<h1>Card authorization</h1>\n");
+    out.push_str(&format!(
+        "<p class=\"meta\">Holdfast {} · {} UTC · {}</p>\n",
+        escape(&results.product_version),
+        escape(&results.started_at),
+        escape(results.machine.first().map_or("", |f| &f.value))
+    ));
+    out.push_str(&format!("<p class=\"lead\">{}</p>\n", lead(results)));
+    let cards: Vec<String> = results
+        .ratios
+        .iter()
+        .filter(|r| r.headline)
+        .map(|r| {
+            let expected = r.expected.as_ref().map_or(String::new(), |e| format!("<small>{}</small>", escape(e)));
+            let (value, what) = (text::times(r.value), escape(&r.what));
+            format!("<div class=\"card\"><b>{value}×</b><span>{what}</span>{expected}</div>\n")
+        })
+        .collect();
+    if !cards.is_empty() {
+        out.push_str(&format!("<div class=\"cards\">\n{}</div>\n", cards.concat()));
+    }
+    out
+}
+
+/// The finding in a sentence or two, from this run's figures.
+fn lead(results: &Results) -> String {
+    let rate = |c| results.peak_rate(c).map(text::number);
+    let mut out = String::from(
+        "Each authorization reads a terminal by an alternate key and locks it, updates its 4072-byte record, and \
+         writes a 998-byte log record with four alternate keys. ",
+    );
+    if let (Some(audited), Some(unaudited)) = (rate(Configuration::Audited), rate(Configuration::Unaudited)) {
+        out.push_str(&format!(
+            "With every answer durable, Holdfast completes <strong>{audited}</strong> a second; stock SQLite with each \
+             statement its own physical commit completes {unaudited}"
+        ));
+        match rate(Configuration::SqliteFull) {
+            Some(full) => out.push_str(&format!(", and {full} with one WAL transaction each.")),
+            None => out.push('.'),
+        }
+    }
+    out
+}
+
+fn charts(results: &Results) -> String {
+    let measured = |in_process: bool| -> Vec<&ConfigurationResult> {
+        let of = |c: &&ConfigurationResult| c.configuration.in_process() == in_process && !c.points.is_empty();
+        results.configurations.iter().filter(of).collect()
+    };
+    let mut out = String::new();
+    for (place, heading) in [(true, "In process"), (false, "Over the wire")] {
+        let list = measured(place);
+        if list.is_empty() {
+            continue;
+        }
+        out.push_str(&format!("<h2>{heading}: what is completed of what is offered</h2>\n"));
+        out.push_str(
+            "<p class=\"caption\">Each line follows the dotted diagonal until it can keep up no longer.</p>\n",
+        );
+        out.push_str(&figure(&completed(&list)));
+        out.push_str(&format!("<h2>{heading}: how long an authorization takes</h2>\n"));
+        out.push_str(
+            "<p class=\"caption\">Mean response from the request's scheduled arrival to its answer, waiting included. \
+             A line that leaves through the top is saturated. Point at a dot for its percentiles.</p>\n",
+        );
+        out.push_str(&figure(&response(&list)));
+    }
+    out
+}
+
+fn figure(chart: &Chart) -> String {
+    format!("<figure>\n{}</figure>\n", chart.svg())
+}
+
+fn completed(list: &[&ConfigurationResult]) -> Chart {
+    Chart {
+        title: "Completed rate against offered load".into(),
+        x_title: "offered, authorizations a second",
+        y_title: "completed a second",
+        x_text: text::short,
+        y_text: text::short,
+        labels: Labels::Right,
+        diagonal: Some("everything offered"),
+        y_max: None,
+        series: series(list, |p| p.completed_rate),
+    }
+}
+
+fn response(list: &[&ConfigurationResult]) -> Chart {
+    Chart {
+        title: "Mean response time against offered load".into(),
+        x_title: "offered, authorizations a second",
+        y_title: "mean response",
+        x_text: text::short,
+        y_text: text::time,
+        labels: Labels::Above,
+        diagonal: None,
+        y_max: Some(RESPONSE_US_DRAWN_MAX),
+        series: series(list, |p| p.response.mean_us),
+    }
+}
+
+/// A line for each configuration; audited last, so that it lies on top.
+fn series(list: &[&ConfigurationResult], y: impl Fn(&Point) -> f64) -> Vec<Series> {
+    let mut list = list.to_vec();
+    list.sort_by_key(|c| c.configuration == Configuration::Audited);
+    let line = |c: &&ConfigurationResult| Series {
+        class: class(c.configuration),
+        label: c.configuration.label().to_string(),
+        points: c
+            .points
+            .iter()
+            .filter_map(|p| Some(Mark { x: p.offered_rate?, y: y(p), tooltip: tooltip(c.configuration, p) }))
+            .collect(),
+    };
+    list.iter().map(line).collect()
+}
+
+fn tooltip(configuration: Configuration, p: &Point) -> String {
+    let r = &p.response;
+    format!(
+        "{}: {} of {} a second completed\nmean {}, p50 {}, p99 {}, p99.9 {}",
+        configuration.label(),
+        text::number(p.completed_rate),
+        text::number(p.offered_rate.unwrap_or_default()),
+        text::time(r.mean_us),
+        text::time(r.p50_us as f64),
+        text::time(r.p99_us as f64),
+        text::time(r.p999_us as f64)
+    )
+}
+
+/// The style sheet's class for a configuration's colour.
+pub fn class(configuration: Configuration) -> &'static str {
+    match configuration {
+        Configuration::Audited | Configuration::AuditedWirePipeline => "audited",
+        Configuration::AuditedWireSimple | Configuration::Autotmf => "audited-2",
+        Configuration::Unaudited => "unaudited",
+        Configuration::Buffered => "buffered",
+        Configuration::Nainsert => "nainsert",
+        Configuration::SqliteFull => "sqlite-full",
+        Configuration::SqliteNormal => "sqlite-normal",
+        Configuration::SqliteOff => "sqlite-off",
+        Configuration::CaptureTriggers => "capture",
+        Configuration::PostgresPipeline => "postgres",
+        Configuration::PostgresSimple => "postgres-2",
+    }
+}
+
+fn machine(results: &Results) -> String {
+    let mut out = String::from("<h2>What it ran on</h2>\n");
+    out.push_str(&definitions(&results.machine));
+    let o = &results.options;
+    let clients: Vec<String> = o.clients.iter().map(usize::to_string).collect();
+    let delay = match o.disk_sync_ms {
+        0 => "none: syncs take what the disk takes".to_string(),
+        ms => format!("{ms} ms added to every sync of the in-process configurations"),
+    };
+    out.push_str(&definitions(&[
+        Fact::new("Seconds a point", text::number(o.seconds_per_point)),
+        Fact::new("Clients", clients.join(", ")),
+        Fact::new("Log rows before, in process", text::number(o.log_rows_in_process as f64)),
+        Fact::new("Log rows before, over the wire", text::number(o.log_rows_wire as f64)),
+        Fact::new("Sync delay", delay),
+    ]));
+    out.push_str("<h2>What to keep in mind</h2>\n<ul>\n");
+    for note in &results.notes {
+        out.push_str(&format!("<li>{}</li>\n", escape(note)));
+    }
+    out.push_str("</ul>\n<h2>To repeat it</h2>\n");
+    out.push_str(&format!("<pre>{}</pre>\n", escape(&results.command)));
+    out
+}
+
+/// Names and values.
+pub fn definitions(facts: &[Fact]) -> String {
+    let rows: Vec<String> =
+        facts.iter().map(|f| format!("<dt>{}</dt><dd>{}</dd>\n", escape(&f.name), escape(&f.value))).collect();
+    format!("<dl>\n{}</dl>\n", rows.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn the_report_is_the_golden_one() {
+        let html = html(&sample::results());
+        let without_style = html.replace(STYLE, "");
+        crate::golden::check("report.html", &without_style);
+    }
+
+    #[test]
+    fn the_report_needs_nothing_else() {
+        let html = html(&sample::results());
+        for outside in ["http://", "https://", "src=", "@import", "url("] {
+            assert!(!html.contains(outside), "{outside}");
+        }
+        assert!(html.matches("<svg").count() >= 4);
+    }
+
+    #[test]
+    fn results_survive_json() {
+        let results = sample::results();
+        let text = serde_json::to_string(&results).unwrap();
+        let read: Results = serde_json::from_str(&text).unwrap();
+        assert_eq!((&read.configurations.len(), &read.notes), (&results.configurations.len(), &results.notes));
+        assert_eq!(read.configurations[0].points[3].response, results.configurations[0].points[3].response);
+        assert!(text.contains("\"schema\":\"holdfast-lab-authorization/1\""));
+    }
+}

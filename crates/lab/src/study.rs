@@ -1,0 +1,102 @@
+//! What a run of the lab is asked to do.
+
+use crate::configuration::Configuration;
+use std::path::PathBuf;
+
+/// The studies there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StudyName {
+    /// Audited transactions: the card authorization.
+    Authorization,
+}
+
+/// A server to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// A private PostgreSQL, from the programs found on this machine.
+    Postgres,
+}
+
+impl Peer {
+    pub fn name(self) -> &'static str {
+        match self {
+            Peer::Postgres => "postgres",
+        }
+    }
+}
+
+/// A study with its options.
+#[derive(Clone, Debug)]
+pub struct Study {
+    pub name: StudyName,
+    /// Seconds each point is measured, warm-up included.
+    pub seconds: f64,
+    /// Client counts of the peak measurements; the rising load uses the largest.
+    pub clients: Vec<usize>,
+    /// Log rows at the start; nothing leaves it to the study.
+    pub log_rows: Option<u64>,
+    pub peer: Option<Peer>,
+    /// Added to every sync of the in-process configurations.
+    pub disk_sync_ms: u64,
+    /// Configurations to measure; empty is all.
+    pub only: Vec<Configuration>,
+    /// Where the report goes.
+    pub out: PathBuf,
+    /// Where the databases are made; they are removed afterwards.
+    pub data_dir: PathBuf,
+    /// Print the results instead of a summary.
+    pub json: bool,
+    /// The `holdfast` program to start as a server.
+    pub program: PathBuf,
+    /// The command line, for the report.
+    pub command: String,
+}
+
+impl Study {
+    /// Shortest and longest time of a point.
+    pub const SECONDS: std::ops::RangeInclusive<f64> = 0.2..=3600.0;
+    /// Fewest and most clients.
+    pub const CLIENTS: std::ops::RangeInclusive<usize> = 1..=1000;
+    /// Most log rows to start with.
+    pub const LOG_ROWS_MAX: u64 = 100_000_000;
+    /// Longest delay of a sync.
+    pub const DISK_SYNC_MS_MAX: u64 = 1000;
+
+    /// Refuses options outside their limits.
+    pub fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            Self::SECONDS.contains(&self.seconds),
+            "--seconds is {}; it must be between {} and {}",
+            self.seconds,
+            Self::SECONDS.start(),
+            Self::SECONDS.end()
+        );
+        anyhow::ensure!(!self.clients.is_empty(), "--clients is empty; give at least one count");
+        for clients in &self.clients {
+            anyhow::ensure!(
+                Self::CLIENTS.contains(clients),
+                "--clients holds {clients}; a count must be between {} and {}",
+                Self::CLIENTS.start(),
+                Self::CLIENTS.end()
+            );
+        }
+        anyhow::ensure!(
+            self.log_rows.is_none_or(|rows| rows <= Self::LOG_ROWS_MAX),
+            "--log-rows is more than {}",
+            Self::LOG_ROWS_MAX
+        );
+        anyhow::ensure!(
+            self.disk_sync_ms <= Self::DISK_SYNC_MS_MAX,
+            "--disk-sync-ms is more than {}",
+            Self::DISK_SYNC_MS_MAX
+        );
+        Ok(())
+    }
+
+    /// The configuration is to be measured.
+    pub fn wants(&self, configuration: Configuration) -> bool {
+        let named = self.only.is_empty() || self.only.contains(&configuration);
+        let needs_peer = matches!(configuration, Configuration::PostgresSimple | Configuration::PostgresPipeline);
+        named && (!needs_peer || self.peer == Some(Peer::Postgres))
+    }
+}

@@ -1,0 +1,70 @@
+//! The short form of the results for the terminal.
+
+use crate::results::Results;
+use crate::text;
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+/// Peak rates and ratios as text tables.
+pub fn text(results: &Results) -> String {
+    let mut out = format!("{}\n", peaks(results));
+    if !results.pgbench.is_empty() {
+        out.push_str(&format!("\n{}\n", pgbench(results)));
+    }
+    out.push('\n');
+    for r in &results.ratios {
+        let expected = r.expected.as_ref().map_or(String::new(), |e| format!("  (expected: {e})"));
+        out.push_str(&format!("{:>7}x  {}{expected}\n", text::times(r.value), r.what));
+    }
+    out
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
+    table
+}
+
+fn align_numbers(table: &mut Table, first: usize) {
+    for column in table.column_iter_mut().skip(first) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+fn peaks(results: &Results) -> Table {
+    let mut table = table(&["configuration", "clients", "tps", "mean", "p99", "p99.9", "syncs each"]);
+    for c in &results.configurations {
+        if let Some(why) = &c.skipped {
+            table.add_row([c.configuration.name(), "", why]);
+        }
+        for p in &c.peaks {
+            table.add_row([
+                c.configuration.name().to_string(),
+                p.clients.to_string(),
+                text::number(p.completed_rate),
+                text::time(p.response.mean_us),
+                text::time(p.response.p99_us as f64),
+                text::time(p.response.p999_us as f64),
+                p.syncs_per_transaction.map_or_else(String::new, text::times),
+            ]);
+        }
+    }
+    align_numbers(&mut table, 1);
+    table
+}
+
+fn pgbench(results: &Results) -> Table {
+    let mut table = table(&["pgbench", "server", "clients", "tps", "mean", "syncs each", "server CPU each"]);
+    for r in &results.pgbench {
+        table.add_row([
+            r.case.clone(),
+            r.server.clone(),
+            r.clients.to_string(),
+            r.skipped.clone().unwrap_or_else(|| text::number(r.tps)),
+            text::time(r.latency_mean_ms * 1e3),
+            r.syncs_per_transaction.map_or_else(String::new, text::times),
+            r.server_cpu_us.map_or_else(String::new, text::time),
+        ]);
+    }
+    align_numbers(&mut table, 2);
+    table
+}

@@ -1,0 +1,284 @@
+//! Drives a server over TCP with many connections from one thread: nonblocking sockets, one epoll. A thread a
+//! connection would take the processor time the server needs.
+//!
+//! Requests arrive by the same schedule as in process and are measured the same way. Failure: an ErrorResponse, a
+//! closed connection or a server silent for [`SILENCE_MAX`] ends the run with an error.
+
+use crate::drive::{Measured, Span};
+use crate::histogram::Responses;
+use crate::interrupt;
+use crate::pg_client::{DATABASE, USER};
+use crate::pg_message;
+use crate::schedule::Load;
+use crate::wire_transaction::Variant;
+use crate::workload::Requests;
+use anyhow::Context;
+use rustix::event::epoll;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// A server that says nothing for so long, with requests in flight, hangs.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Longest wait before looking whether to stop.
+const LOOK_UP: Duration = Duration::from_millis(100);
+
+/// Open connections to one server, prepared for one way of sending the authorization.
+pub struct Connections {
+    variant: Variant,
+    list: Vec<Connection>,
+    poll: OwnedFd,
+}
+
+struct Connection {
+    stream: TcpStream,
+    inbox: Vec<u8>,
+    outbox: Vec<u8>,
+    /// Arrival of the request in flight.
+    busy: Option<Duration>,
+    /// Number of the next request by schedule.
+    next: u64,
+}
+
+impl Connections {
+    /// Opens `count` connections.
+    pub fn open(addr: SocketAddr, variant: Variant, count: usize) -> anyhow::Result<Connections> {
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).context("making an epoll")?;
+        let mut list = Vec::with_capacity(count);
+        for i in 0..count {
+            let connection = Connection::open(addr, variant).with_context(|| format!("opening connection {i}"))?;
+            epoll::add(&poll, &connection.stream, epoll::EventData::new_u64(i as u64), epoll::EventFlags::IN)?;
+            list.push(connection);
+        }
+        Ok(Connections { variant, list, poll })
+    }
+
+    /// Offers `load`, whose clients are the connections, for `span`; then waits for the answers still due.
+    pub fn drive(&mut self, load: Load, span: Span, epoch: u64) -> anyhow::Result<Measured> {
+        anyhow::ensure!(load.clients() <= self.list.len(), "more clients than connections");
+        // As in process: sleeps end when they are due.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let mut run = Run::new(load, span, epoch);
+        self.list.iter_mut().for_each(|c| c.next = 0);
+        let mut events = Vec::with_capacity(self.list.len());
+        let mut silent_since = Instant::now();
+        loop {
+            interrupt::check()?;
+            let now = run.start.elapsed();
+            if now < run.span.end() {
+                self.send_due(&mut run, now)?;
+            } else if run.in_flight == 0 {
+                break;
+            }
+            events.clear();
+            let wait = run.wait(now);
+            let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as i64 };
+            match epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => (),
+                Err(e) => return Err(e).context("waiting for answers"),
+            }
+            for event in &events {
+                self.receive(event.data.u64() as usize, &mut run)?;
+            }
+            if !events.is_empty() || run.in_flight == 0 {
+                silent_since = Instant::now();
+            }
+            anyhow::ensure!(
+                silent_since.elapsed() < SILENCE_MAX,
+                "the server has not answered any of {} requests for {} s",
+                run.in_flight,
+                SILENCE_MAX.as_secs()
+            );
+        }
+        Ok(run.measured(&self.list))
+    }
+
+    /// Sends every request that has arrived and whose connection is free.
+    fn send_due(&mut self, run: &mut Run, now: Duration) -> anyhow::Result<()> {
+        match run.load {
+            Load::Closed { clients } => {
+                for client in 0..clients {
+                    if self.list[client].busy.is_none() {
+                        self.send(client, now, run)?;
+                    }
+                }
+            }
+            // Requests arrive at the clients in turn, so one counter finds those that are due.
+            Load::Open { clients, .. } => {
+                while run.arrival(run.arrived).is_some_and(|at| at <= now) {
+                    let client = (run.arrived % clients as u64) as usize;
+                    run.arrived += 1;
+                    self.send_next(client, now, run)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the client's next request if it has arrived and the connection is free.
+    fn send_next(&mut self, client: usize, now: Duration, run: &mut Run) -> anyhow::Result<()> {
+        let connection = &self.list[client];
+        match run.load.arrival(client, connection.next) {
+            Some(arrival) if connection.busy.is_none() && arrival <= now => self.send(client, arrival, run),
+            _ => Ok(()),
+        }
+    }
+
+    fn send(&mut self, client: usize, arrival: Duration, run: &mut Run) -> anyhow::Result<()> {
+        let connection = &mut self.list[client];
+        connection.outbox.clear();
+        self.variant.write(&run.requests[client].next_request(), &mut connection.outbox);
+        connection.busy = Some(arrival);
+        connection.next += 1;
+        run.in_flight += 1;
+        connection.flush()
+    }
+
+    fn receive(&mut self, client: usize, run: &mut Run) -> anyhow::Result<()> {
+        if !self.list[client].read_answer()? {
+            return Ok(());
+        }
+        let now = run.start.elapsed();
+        let arrival = self.list[client].busy.take().context("the server answered what was not asked")?;
+        run.answered(arrival, now);
+        if now >= run.span.end() {
+            return Ok(());
+        }
+        match run.load {
+            Load::Closed { .. } => self.send(client, now, run),
+            Load::Open { .. } => self.send_next(client, now, run),
+        }
+    }
+}
+
+impl Connection {
+    fn open(addr: SocketAddr, variant: Variant) -> anyhow::Result<Connection> {
+        let stream = TcpStream::connect(addr).with_context(|| format!("connecting to {addr}"))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(SILENCE_MAX))?;
+        let mut connection = Connection { stream, inbox: Vec::new(), outbox: Vec::new(), busy: None, next: 0 };
+        pg_message::startup(&mut connection.outbox, USER, DATABASE);
+        connection.exchange()?;
+        let statements = variant.statements();
+        if !statements.is_empty() {
+            statements.iter().for_each(|(name, sql)| pg_message::parse(&mut connection.outbox, name, sql));
+            pg_message::sync(&mut connection.outbox);
+            connection.exchange().context("preparing the statements")?;
+        }
+        connection.stream.set_nonblocking(true)?;
+        Ok(connection)
+    }
+
+    /// Sends the outbox and waits for ReadyForQuery, on a socket that still blocks.
+    fn exchange(&mut self) -> anyhow::Result<()> {
+        self.stream.write_all(&self.outbox).context("sending to the server")?;
+        self.outbox.clear();
+        while !self.read_answer()? {}
+        Ok(())
+    }
+
+    /// Sends the outbox. A request is far smaller than a socket's buffer, which is empty when nothing is in flight;
+    /// should it not fit, waits for the server to read.
+    fn flush(&mut self) -> anyhow::Result<()> {
+        let mut rest = &self.outbox[..];
+        while !rest.is_empty() {
+            match self.stream.write(rest) {
+                Ok(n) => rest = &rest[n..],
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    let mut fds = [rustix::event::PollFd::new(&self.stream, rustix::event::PollFlags::OUT)];
+                    rustix::event::poll(&mut fds, None)?;
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => (),
+                Err(e) => return Err(e).context("sending to the server"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is there; true when an answer is complete.
+    fn read_answer(&mut self) -> anyhow::Result<bool> {
+        let mut buffer = [0; 16_384];
+        let n = match self.stream.read(&mut buffer) {
+            Ok(0) => anyhow::bail!("the server closed a connection"),
+            Ok(n) => n,
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(false),
+            Err(e) => return Err(e).context("waiting for an answer"),
+        };
+        self.inbox.extend_from_slice(&buffer[..n]);
+        let (mut used, mut complete) = (0, false);
+        while let Some((answer, length)) = pg_message::first_answer(&self.inbox[used..])? {
+            used += length;
+            match answer.kind {
+                b'Z' => complete = true,
+                b'E' => return Err(pg_message::server_error(answer.body).into()),
+                b'R' => anyhow::ensure!(answer.body == [0; 4], "the server asks for a password; the lab has none"),
+                _ => (),
+            }
+        }
+        self.inbox.drain(..used);
+        Ok(complete)
+    }
+}
+
+/// The state of one run.
+struct Run {
+    load: Load,
+    span: Span,
+    start: Instant,
+    requests: Vec<Requests>,
+    responses: Responses,
+    answered: u64,
+    in_flight: usize,
+    /// Requests of the open load that have arrived, over all clients.
+    arrived: u64,
+}
+
+impl Run {
+    fn new(load: Load, span: Span, epoch: u64) -> Run {
+        let clients = load.clients();
+        Run {
+            load,
+            span,
+            requests: (0..clients).map(|c| Requests::new(c, clients, epoch)).collect(),
+            responses: Responses::default(),
+            answered: 0,
+            in_flight: 0,
+            arrived: 0,
+            start: Instant::now(),
+        }
+    }
+
+    /// Arrival of request number `k` over all clients, if before the end.
+    fn arrival(&self, k: u64) -> Option<Duration> {
+        let clients = self.load.clients() as u64;
+        self.load.arrival((k % clients) as usize, k / clients).filter(|at| *at < self.span.end())
+    }
+
+    /// How long to wait for answers: until the next arrival, or for a look around.
+    fn wait(&self, now: Duration) -> Duration {
+        let due = self.arrival(self.arrived).filter(|_| now < self.span.end());
+        due.map_or(LOOK_UP, |at| at.saturating_sub(self.start.elapsed())).min(LOOK_UP)
+    }
+
+    fn answered(&mut self, arrival: Duration, now: Duration) {
+        self.in_flight -= 1;
+        self.answered += 1;
+        if now >= self.span.warm_up && now < self.span.end() {
+            self.responses.record(now - arrival);
+        }
+    }
+
+    fn measured(&self, connections: &[Connection]) -> Measured {
+        let response = self.responses.summary();
+        let sent: u64 = connections.iter().map(|c| c.next).sum();
+        Measured {
+            completed_rate: response.count as f64 / self.span.measured.as_secs_f64(),
+            response,
+            waiting: self.arrived.saturating_sub(sent),
+            answered: self.answered,
+            syncs_per_request: None,
+        }
+    }
+}

@@ -156,6 +156,17 @@ def each_file_of_a_newer_version(directory):
     damaged(directory, raise_versions)
 
 
+@case
+def list_of_databases_of_a_newer_release(directory):
+    data = directory / "data"
+    filled(data)
+    manifest = data / "databases.toml"
+    manifest.write_text(manifest.read_text().replace("format = 1", "format = 99"))
+    with Server(data) as server:
+        said = server.refusal()
+    assert str(manifest) in said and "newer" in said, said
+
+
 def for_nobody(directory: Path) -> Path:
     """A copy of the binary that an unprivileged user may run, in a directory he may enter."""
     if os.geteuid() != 0:

@@ -86,7 +86,7 @@ def differences(expected: dict[str, list], found: dict[str, list]) -> list[str]:
             continue
         left, right = expected[name], found[name]
         if left != right:
-            missing = [row for row in left if row not in set(right)][:2]
-            added = [row for row in right if row not in set(left)][:2]
+            before, after = set(left), set(right)
+            missing, added = [row for row in left if row not in after][:2], [row for row in right if row not in before][:2]
             lines.append(f"{name}: {len(left)} rows before, {len(right)} after; missing {missing!r:.300}; new {added!r:.300}")
     return lines

@@ -1,5 +1,7 @@
 """Transactions, savepoints, isolation, locks between two connections."""
 
+import select
+
 import psycopg
 
 from findings import case, error_of, rows
@@ -123,3 +125,40 @@ def two_writers_take_turns(connection):
                 connection.execute("UPDATE turns SET n = n + 1 WHERE id = 1")
             other.execute("UPDATE turns SET n = n + 1 WHERE id = 1")
     return rows(connection, "SELECT n FROM turns")
+
+
+@case
+def long_reader_neither_waits_nor_holds_up(connection):
+    """A snapshot stays as it was while others write, for as long as its transaction is open."""
+    connection.execute("CREATE TABLE snap (id int PRIMARY KEY)")
+    connection.execute("INSERT INTO snap VALUES (1)")
+    with psycopg.connect() as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        before = rows(reader, "SELECT count(*) FROM snap")
+        for i in range(2, 50):
+            connection.execute("INSERT INTO snap VALUES (%s)", (i,))
+        after = rows(reader, "SELECT count(*) FROM snap")
+    return before, after, rows(connection, "SELECT count(*) FROM snap")
+
+
+@case
+def idle_in_a_transaction_for_too_long(connection):
+    connection.execute("CREATE TABLE idle (id int PRIMARY KEY)")
+    with psycopg.connect() as sleeper:
+        sleeper.execute("SET idle_in_transaction_session_timeout = '300ms'")
+        sleeper.execute("INSERT INTO idle VALUES (1)")
+        # The server speaks first: its farewell makes the socket readable.
+        select.select([sleeper.fileno()], [], [], 60)
+        farewell = error_of(sleeper, "SELECT 1")
+    return farewell, rows(connection, "SELECT count(*) FROM idle")
+
+
+@case
+def lock_timeout(connection):
+    connection.execute("CREATE TABLE held (id int PRIMARY KEY, n int)")
+    connection.execute("INSERT INTO held VALUES (1, 0)")
+    with psycopg.connect() as holder:
+        holder.execute("UPDATE held SET n = 1 WHERE id = 1")
+        connection.execute("SET lock_timeout = '300ms'")
+        waited = error_of(connection, "UPDATE held SET n = 2 WHERE id = 1")
+    return waited, rows(connection, "SELECT n FROM held")

@@ -1,1 +1,78 @@
-fn main() {}
+//! The project's own commands: `cargo xtask test` runs every test there is, `cargo xtask kill-test` kills a loaded
+//! server again and again and looks for lost rows.
+//!
+//! Each command does its own set-up (it builds the server, makes a Python environment, fetches the drivers, starts a
+//! private PostgreSQL) below the target directory and a temporary directory, and takes down what it started.
+
+mod findings;
+mod kill_test;
+mod paths;
+mod recorder;
+mod server;
+mod suites;
+mod tally;
+mod tools;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Builds and tests Holdfast")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs every test: the crates' own, and real clients against the real server with PostgreSQL as oracle
+    #[command(after_help = "Examples:\n  cargo xtask test\n  cargo xtask test --only psql,pgbench\n\n\
+        A part whose tools are missing is skipped and named. With CI=true in the environment it fails instead.")]
+    Test {
+        /// Run only these suites (see --list), separated by commas
+        #[arg(long, value_name = "SUITE", value_delimiter = ',')]
+        only: Vec<String>,
+        /// Print the suites and what each needs, and run nothing
+        #[arg(long)]
+        list: bool,
+        /// Test this server binary instead of building one
+        #[arg(long, value_name = "FILE")]
+        server: Option<std::path::PathBuf>,
+    },
+    /// Kills a loaded server (kill -9) at random moments and checks that no acknowledged row is missing
+    #[command(after_help = "Example:\n  cargo xtask kill-test --rounds 20")]
+    KillTest {
+        /// How many times the server is killed and restarted
+        #[arg(long, default_value_t = 20)]
+        rounds: u32,
+        /// Clients that insert rows and record what was acknowledged
+        #[arg(long, default_value_t = 40)]
+        clients: u32,
+        /// Repeats the random moments of an earlier run
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Test this server binary instead of building one
+        #[arg(long, value_name = "FILE")]
+        server: Option<std::path::PathBuf>,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Test { list: true, .. } => {
+            suites::list();
+            Ok(true)
+        }
+        Command::Test { only, server, .. } => suites::run(&only, server),
+        Command::KillTest { rounds, clients, seed, server } => kill_test::command(rounds, clients, seed, server),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,10 @@
+"""psycopg 3 as a client: run with PGHOST, PGPORT, PGUSER, PGDATABASE set."""
+
+import basics  # noqa: F401  (each module registers its cases)
+import copying  # noqa: F401
+import errors  # noqa: F401
+import transactions  # noqa: F401
+import types_of_results  # noqa: F401
+from findings import run
+
+run()

@@ -1,0 +1,179 @@
+//! The clients of the kill test: each inserts rows of its own and records a transaction only after the server has
+//! acknowledged its commit.
+//!
+//! One transaction writes a row into `ack` and two rows with the same id and note into `ack_part`. The note follows
+//! from the id, so that a row that is half there, or not the one written, is found. What was acknowledged is kept in
+//! memory: the server is killed, not this process.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Context as _, bail};
+use tokio::task::JoinSet;
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+use crate::server::{Address, USER};
+
+pub const DATABASE: &str = "holdfast";
+const TABLES: &str = "CREATE TABLE ack (id bigint PRIMARY KEY, client int NOT NULL, note text NOT NULL); \
+    CREATE TABLE ack_part (id bigint NOT NULL, part int NOT NULL, note text NOT NULL, PRIMARY KEY (id, part))";
+
+/// How a client sends its transactions.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// BEGIN, both statements and COMMIT as one simple-protocol message.
+    OneMessage,
+    /// BEGIN, prepared statements and COMMIT, each awaited before the next.
+    Interactive,
+}
+
+/// Everything acknowledged so far, over all rounds.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    acknowledged: Arc<Mutex<Vec<i64>>>,
+    count: Arc<AtomicU64>,
+    next_id: Arc<AtomicU64>,
+}
+
+/// What was found after a restart.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    pub acknowledged: usize,
+    pub found: usize,
+    /// Acknowledged, and not there.
+    pub missing: Vec<i64>,
+    /// There, but without its parts, with wrong contents, or parts without their row.
+    pub broken: Vec<i64>,
+}
+
+impl Recorder {
+    pub async fn create_tables(&self, address: Address) -> anyhow::Result<()> {
+        connect(address).await?.batch_execute(TABLES).await.context("creating the recorder's tables")
+    }
+
+    /// How many transactions have been acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Connects all clients and sets them to work. They end when the server goes away; the set yields each one's
+    /// last error.
+    pub async fn start(&self, address: Address, clients: u32) -> anyhow::Result<JoinSet<tokio_postgres::Error>> {
+        let mut running = JoinSet::new();
+        for number in 0..clients {
+            let client = connect(address).await.with_context(|| format!("connecting client {number}"))?;
+            let way = if number % 10 == 9 { Way::Interactive } else { Way::OneMessage };
+            let (ids, acknowledged, count) = (self.next_id.clone(), self.acknowledged.clone(), self.count.clone());
+            running.spawn(async move {
+                loop {
+                    let id = ids.fetch_add(1, Ordering::Relaxed) as i64;
+                    if let Err(error) = write(&client, way, id, number).await {
+                        return error;
+                    }
+                    acknowledged.lock().expect("no client panics with the list in hand").push(id);
+                    count.fetch_add(1, Ordering::Release);
+                }
+            });
+        }
+        Ok(running)
+    }
+
+    /// Reads everything back and holds it against what was acknowledged.
+    pub async fn check(&self, address: Address) -> anyhow::Result<Verdict> {
+        let client = connect(address).await?;
+        let rows = pairs(&client, "SELECT id, note FROM ack").await?;
+        let parts = pairs(&client, "SELECT id, note FROM ack_part").await?;
+        let acknowledged = self.acknowledged.lock().expect("the clients have ended").clone();
+        Ok(judge(&acknowledged, &rows, &parts))
+    }
+}
+
+/// Compares the acknowledged ids with the rows and parts found.
+fn judge(acknowledged: &[i64], rows: &[(i64, String)], parts: &[(i64, String)]) -> Verdict {
+    let mut parts_of: HashMap<i64, usize> = HashMap::new();
+    let mut broken: Vec<i64> = Vec::new();
+    for (id, text) in parts {
+        *parts_of.entry(*id).or_default() += 1;
+        if *text != note(*id) {
+            broken.push(*id);
+        }
+    }
+    let ids: std::collections::HashSet<i64> = rows.iter().map(|(id, _)| *id).collect();
+    broken
+        .extend(rows.iter().filter(|(id, text)| *text != note(*id) || parts_of.get(id) != Some(&2)).map(|(id, _)| id));
+    broken.extend(parts_of.keys().filter(|id| !ids.contains(id)));
+    broken.sort_unstable();
+    broken.dedup();
+    let missing = acknowledged.iter().copied().filter(|id| !ids.contains(id)).collect();
+    Verdict { acknowledged: acknowledged.len(), found: rows.len(), missing, broken }
+}
+
+async fn write(client: &Client, way: Way, id: i64, number: u32) -> Result<(), tokio_postgres::Error> {
+    let note = note(id);
+    match way {
+        Way::OneMessage => {
+            client
+                .batch_execute(&format!(
+                    "BEGIN; INSERT INTO ack VALUES ({id}, {number}, '{note}'); \
+                     INSERT INTO ack_part VALUES ({id}, 1, '{note}'), ({id}, 2, '{note}'); COMMIT"
+                ))
+                .await
+        }
+        Way::Interactive => {
+            client.batch_execute("BEGIN").await?;
+            let number = number as i32;
+            client.execute("INSERT INTO ack VALUES ($1, $2, $3)", &[&id, &number, &note]).await?;
+            for part in 1..=2_i32 {
+                client.execute("INSERT INTO ack_part VALUES ($1, $2, $3)", &[&id, &part, &note]).await?;
+            }
+            client.batch_execute("COMMIT").await
+        }
+    }
+}
+
+/// Some hundred bytes that follow from the id.
+fn note(id: i64) -> String {
+    format!("{id:020}").repeat(1 + (id % 17) as usize)
+}
+
+async fn connect(address: Address) -> anyhow::Result<Client> {
+    let config = format!("host=127.0.0.1 port={} user={USER} dbname={DATABASE}", address.port);
+    let (client, connection) = tokio_postgres::connect(&config, NoTls).await.context("connecting")?;
+    // It ends with the client or the server; the client's own calls report the error.
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+async fn pairs(client: &Client, sql: &str) -> anyhow::Result<Vec<(i64, String)>> {
+    let mut found = Vec::new();
+    for message in client.simple_query(sql).await.context("reading the rows back")? {
+        let SimpleQueryMessage::Row(row) = message else { continue };
+        let (Some(id), Some(note)) = (row.get(0), row.get(1)) else { bail!("a NULL where none was written: {sql}") };
+        found.push((id.parse()?, note.to_string()));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(ids: &[i64]) -> Vec<(i64, String)> {
+        ids.iter().map(|id| (*id, note(*id))).collect()
+    }
+
+    #[test]
+    fn whole_transactions_pass_acknowledged_or_not() {
+        let verdict = judge(&[1, 2], &rows(&[1, 2, 3]), &rows(&[1, 1, 2, 2, 3, 3]));
+        assert_eq!(verdict, Verdict { acknowledged: 2, found: 3, missing: vec![], broken: vec![] });
+    }
+
+    #[test]
+    fn a_lost_row_and_each_kind_of_half_row_are_found() {
+        assert_eq!(judge(&[1, 2], &rows(&[1]), &rows(&[1, 1])).missing, vec![2]);
+        assert_eq!(judge(&[], &rows(&[1]), &rows(&[1])).broken, vec![1], "a part is missing");
+        assert_eq!(judge(&[], &rows(&[]), &rows(&[5, 5])).broken, vec![5], "parts without their row");
+        assert_eq!(judge(&[], &[(4, "other".into())], &rows(&[4, 4])).broken, vec![4], "wrong contents");
+    }
+}

@@ -1,0 +1,117 @@
+//! Our server as a child process: start, stop, kill, and what its log says.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+
+use super::{Address, probe};
+use crate::paths;
+
+/// Longer than any start here takes; only a server that hangs meets it.
+const READY_WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// Builds the server and returns the binary. Cargo's own messages go to the terminal.
+pub fn build() -> anyhow::Result<PathBuf> {
+    println!("==== building the server (release)");
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--package", "holdfast"])
+        .current_dir(paths::root())
+        .status()
+        .context("starting cargo")?;
+    if !status.success() {
+        bail!("the server does not build: cargo build --release --package holdfast");
+    }
+    Ok(paths::target().join("release/holdfast"))
+}
+
+/// A running `holdfast serve`. Dropping it kills it.
+pub struct Holdfast {
+    child: Child,
+    pub address: Address,
+    log: PathBuf,
+}
+
+impl Holdfast {
+    /// Starts the server on a data directory and waits until it takes connections.
+    pub fn start(binary: &Path, data: &Path, address: Address) -> anyhow::Result<Self> {
+        let mut server = Self::spawn(binary, data, address)?;
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// Starts the process only. The log is appended to, beside the data directory.
+    pub fn spawn(binary: &Path, data: &Path, address: Address) -> anyhow::Result<Self> {
+        let log = data.with_extension("log");
+        let file = OpenOptions::new().create(true).append(true).open(&log)?;
+        let child = Command::new(binary)
+            .args(["serve", "--data"])
+            .arg(data)
+            .args(["--port", &address.port.to_string()])
+            .stdin(Stdio::null())
+            .stdout(File::try_clone(&file)?)
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("starting {}", binary.display()))?;
+        Ok(Self { child, address, log })
+    }
+
+    /// Waits until the server takes connections and returns how long that took.
+    pub fn wait_until_ready(&mut self) -> anyhow::Result<Duration> {
+        let started = Instant::now();
+        loop {
+            if probe::is_ready(self.address.port) {
+                return Ok(started.elapsed());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the server ended before it was ready ({status}):\n{}", self.log_tail());
+            }
+            if started.elapsed() > READY_WAIT_MAX {
+                bail!("the server is not ready after {READY_WAIT_MAX:?}:\n{}", self.log_tail());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// True while the process runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// kill -9, and waits for the end of the process.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
+        self.child.kill().context("killing the server")?;
+        self.child.wait().context("waiting for the killed server")?;
+        Ok(())
+    }
+
+    /// Asks for a clean stop (SIGTERM) and waits for the end.
+    pub fn stop(&mut self) -> anyhow::Result<ExitStatus> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).context("stopping the server")?;
+        self.child.wait().context("waiting for the stopped server")
+    }
+
+    /// The panics in the log; there must never be one.
+    pub fn panics(&self) -> Vec<String> {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        log.lines().filter(|line| line.contains("panicked at")).map(str::to_string).collect()
+    }
+
+    /// The end of the log, for an error message.
+    pub fn log_tail(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+}
+
+impl Drop for Holdfast {
+    fn drop(&mut self) {
+        // A server that has ended already is what we want.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,57 @@
+//! The servers under test: ours, and a private PostgreSQL as oracle.
+
+mod holdfast;
+mod postgres;
+mod probe;
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+pub use holdfast::{Holdfast, build};
+pub use postgres::Postgres;
+
+/// The user both servers know.
+pub const USER: &str = "holdfast";
+
+/// Where a server listens on the loopback interface.
+#[derive(Debug, Clone, Copy)]
+pub struct Address {
+    pub port: u16,
+}
+
+impl Address {
+    /// An address nobody listens on at the moment.
+    pub fn free() -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").context("looking for a free port")?;
+        Ok(Self { port: listener.local_addr()?.port() })
+    }
+
+    /// libpq's environment variables; every client program here understands them.
+    pub fn environment(&self, database: &str) -> Vec<(&'static str, String)> {
+        vec![
+            ("PGHOST", "127.0.0.1".into()),
+            ("PGPORT", self.port.to_string()),
+            ("PGUSER", USER.into()),
+            ("PGDATABASE", database.into()),
+            ("PGSSLMODE", "disable".into()),
+            ("PGCONNECT_TIMEOUT", "30".into()),
+            ("TZ", "UTC".into()),
+            ("LC_ALL", "C.UTF-8".into()),
+        ]
+    }
+
+    /// Runs one message of SQL through psql and returns the unaligned rows.
+    pub fn sql(&self, database: &str, sql: &str) -> anyhow::Result<String> {
+        let output = Command::new("psql")
+            .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-c", sql])
+            .envs(self.environment(database))
+            .output()
+            .context("starting psql")?;
+        if !output.status.success() {
+            bail!("{sql}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
+    }
+}

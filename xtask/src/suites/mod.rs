@@ -1,0 +1,178 @@
+//! The suites of `cargo xtask test`, in the order they run.
+
+mod bench_load;
+mod crates;
+mod own;
+mod programs;
+mod psql;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::bail;
+
+use crate::findings::{Expectations, Findings};
+use crate::server::{self, Address, Holdfast, Postgres};
+use crate::tally::{Outcome, Tally};
+use crate::{kill_test, paths, tools};
+
+/// One suite: its name, what it is for, what it needs, and how it runs.
+struct Suite {
+    name: &'static str,
+    about: &'static str,
+    needs: &'static [&'static str],
+    run: fn(&mut Bench) -> anyhow::Result<()>,
+}
+
+const SUITES: &[Suite] = &[
+    Suite { name: "crates", about: "cargo test of the whole workspace", needs: &[], run: crates::run },
+    Suite { name: "psql", about: "scripts through psql", needs: &["psql"], run: psql::run },
+    Suite { name: "pgbench", about: "pgbench in every mode", needs: &["psql", "pgbench"], run: bench_load::run },
+    Suite { name: "psycopg", about: "psycopg 3 (Python)", needs: &["psql", "python3"], run: programs::psycopg },
+    Suite { name: "jdbc", about: "pgjdbc (Java)", needs: &["psql", "java", "javac", "mvn"], run: programs::jdbc },
+    Suite { name: "pgx", about: "pgx 5 (Go)", needs: &["psql", "go"], run: programs::pgx },
+    Suite {
+        name: "protocol",
+        about: "bad messages and bad clients",
+        needs: &["psql", "python3"],
+        run: programs::protocol,
+    },
+    Suite { name: "directory", about: "bad data directories and disks", needs: &["python3"], run: own::directory },
+    Suite { name: "shell", about: "the sqlite3 shell and import", needs: &["python3", "sqlite3"], run: own::shell },
+    Suite { name: "kill", about: "kill -9 under load, five rounds", needs: &["psql", "pgbench"], run: kill },
+];
+
+/// What the suites share: the binary, both servers, the expectations and the results.
+pub struct Bench {
+    binary: Option<PathBuf>,
+    holdfast: Option<(Holdfast, tempfile::TempDir)>,
+    oracle: Option<Postgres>,
+    expectations: Expectations,
+    pub tally: Tally,
+}
+
+/// Prints the suites.
+pub fn list() {
+    for suite in SUITES {
+        let needs = if suite.needs.is_empty() { String::new() } else { format!(" (needs {})", suite.needs.join(", ")) };
+        println!("{:10} {}{needs}", suite.name, suite.about);
+    }
+}
+
+/// Runs the named suites, or all. True when nothing failed.
+pub fn run(only: &[String], binary: Option<PathBuf>) -> anyhow::Result<bool> {
+    if let Some(unknown) = only.iter().find(|name| !SUITES.iter().any(|suite| suite.name == name.as_str())) {
+        bail!("no suite named {unknown}; `cargo xtask test --list` prints them");
+    }
+    let expectations = Expectations::read(&paths::client("expectations.toml"))?;
+    let mut bench = Bench { binary, holdfast: None, oracle: None, expectations, tally: Tally::default() };
+    for suite in SUITES.iter().filter(|suite| only.is_empty() || only.iter().any(|name| name == suite.name)) {
+        let started = Instant::now();
+        println!("==== {}: {}", suite.name, suite.about);
+        if let Err(missing) = tools::require(suite.needs) {
+            bench.tally.unavailable(suite.name, "all", &missing.to_string());
+            continue;
+        }
+        if let Err(error) = (suite.run)(&mut bench) {
+            bench.tally.add(suite.name, "all", Outcome::Failed(format!("{error:#}")));
+        }
+        bench.look_for_trouble(suite.name);
+        println!("  {} took {:.1} s", suite.name, started.elapsed().as_secs_f64());
+    }
+    bench.stop();
+    print!("{}", bench.tally.summary());
+    Ok(bench.tally.counts().failed == 0)
+}
+
+fn kill(bench: &mut Bench) -> anyhow::Result<()> {
+    let binary = bench.binary()?;
+    let plan = kill_test::Plan { rounds: 5, clients: 40, seed: kill_test::fresh_seed() };
+    kill_test::run(&binary, &plan, &mut bench.tally)
+}
+
+impl Bench {
+    /// The server's binary, built at first use.
+    pub fn binary(&mut self) -> anyhow::Result<PathBuf> {
+        if self.binary.is_none() {
+            self.binary = Some(server::build()?);
+        }
+        Ok(self.binary.clone().expect("set just above"))
+    }
+
+    /// The running server, started at first use and again if it has died.
+    pub fn holdfast(&mut self) -> anyhow::Result<Address> {
+        if let Some((server, _)) = &mut self.holdfast
+            && server.is_running()
+        {
+            return Ok(server.address);
+        }
+        let binary = self.binary()?;
+        let scratch = paths::scratch("clients")?;
+        let server = Holdfast::start(&binary, &scratch.path().join("data"), Address::free()?)?;
+        let address = server.address;
+        self.holdfast = Some((server, scratch));
+        Ok(address)
+    }
+
+    /// The oracle, started at first use.
+    pub fn oracle(&mut self) -> anyhow::Result<Address> {
+        if self.oracle.is_none() {
+            self.oracle = Some(Postgres::start()?);
+        }
+        Ok(self.oracle.as_ref().expect("set just above").address)
+    }
+
+    /// Runs the same program on both servers, each time in a fresh database, and compares the findings.
+    pub fn compare(
+        &mut self,
+        suite: &str,
+        program: impl Fn(Address, &str) -> anyhow::Result<Findings>,
+    ) -> anyhow::Result<()> {
+        let oracle = match self.oracle() {
+            Ok(address) => address,
+            Err(error) => {
+                self.tally.unavailable(suite, "all", &format!("no PostgreSQL to compare with: {error:#}"));
+                return Ok(());
+            }
+        };
+        let database = format!("client_{suite}");
+        let create = format!("CREATE DATABASE {database}");
+        oracle.sql("postgres", &create)?;
+        let wanted = program(oracle, &database)?;
+        let holdfast = self.holdfast()?;
+        holdfast.sql("postgres", &create)?;
+        let found = program(holdfast, &database)?;
+        crate::findings::compare(suite, &wanted, &found, &self.expectations, &mut self.tally);
+        Ok(())
+    }
+
+    /// A server that died or panicked fails the suite that did it, whatever the clients saw.
+    fn look_for_trouble(&mut self, suite: &str) {
+        let Some((server, _)) = &mut self.holdfast else { return };
+        let panics = server.panics();
+        if !panics.is_empty() {
+            self.tally.add(suite, "no_panic", Outcome::Failed(panics.join("\n")));
+        }
+        if !server.is_running() {
+            self.tally.add(suite, "still_serving", Outcome::Failed(format!("the server died:\n{}", server.log_tail())));
+        }
+        if !panics.is_empty() || !server.is_running() {
+            self.holdfast = None; // the next suite gets a fresh one
+        }
+    }
+
+    /// A clean stop at the end is a test of its own.
+    fn stop(&mut self) {
+        if let Some((mut server, _scratch)) = self.holdfast.take() {
+            let outcome = match server.stop() {
+                Ok(status) if status.success() => Outcome::Passed,
+                Ok(status) => {
+                    Outcome::Failed(format!("SIGTERM ended the server with {status}:\n{}", server.log_tail()))
+                }
+                Err(error) => Outcome::Failed(format!("{error:#}")),
+            };
+            self.tally.add("stop", "clean_stop_after_the_clients", outcome);
+        }
+        self.oracle = None;
+    }
+}

@@ -1,10 +1,12 @@
 //! The client's end of a session: its socket, what it has sent and not been read yet, what is to be sent.
 
 use crate::backend;
+use crate::encode::Output;
 use crate::frontend::{self, HEADER_BYTES, Malformed};
 use crate::limits::{BUFFER_KEPT_BYTES_MAX, Limits};
 use crate::reply::Reply;
 use bytes::{Buf, BytesMut};
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +47,10 @@ pub struct Client {
     reply: Option<Box<Reply>>,
     limits: Arc<Limits>,
     stop: watch::Receiver<bool>,
+    output: Output,
+    /// Names of the statements that the protocol prepared, and those that SQL deallocated since.
+    named: HashSet<String>,
+    deallocated: Vec<String>,
     lost: bool,
     malformed: Option<Malformed>,
 }
@@ -52,12 +58,23 @@ pub struct Client {
 impl Client {
     pub(crate) fn new(
         stream: TcpStream,
-        reply: Box<Reply>,
+        output: Output,
         limits: Arc<Limits>,
         stop: watch::Receiver<bool>,
     ) -> Client {
-        let input = BytesMut::with_capacity(READ_BYTES);
-        Client { stream, input, reply: Some(reply), limits, stop, lost: false, malformed: None }
+        let reply = Some(Box::new(Reply::new(output, limits.buffered_rows_bytes_max)));
+        Client {
+            stream,
+            input: BytesMut::with_capacity(READ_BYTES),
+            reply,
+            limits,
+            stop,
+            output,
+            named: HashSet::new(),
+            deallocated: Vec::new(),
+            lost: false,
+            malformed: None,
+        }
     }
 
     /// Where answers go. Panics while the reply is lent out by [`Client::lend_reply`], which is a mistake of the
@@ -73,6 +90,34 @@ impl Client {
 
     pub fn return_reply(&mut self, reply: Box<Reply>) {
         self.reply = Some(reply);
+    }
+
+    /// Stands in for a reply that did not come back because the engine is closing; what it held is lost with it.
+    pub fn replace_reply(&mut self) {
+        self.reply = Some(Box::new(Reply::new(self.output, self.limits.buffered_rows_bytes_max)));
+    }
+
+    /// DEALLOCATE of a statement that the protocol prepared; `false` when there is none of that name.
+    pub fn deallocate(&mut self, name: &str) -> bool {
+        let known = self.named.remove(name);
+        if known {
+            self.deallocated.push(name.to_owned());
+        }
+        known
+    }
+
+    /// DEALLOCATE ALL.
+    pub fn deallocate_all(&mut self) {
+        self.deallocated.extend(self.named.drain());
+    }
+
+    /// The protocol prepared or closed a statement of that name.
+    pub(crate) fn set_named(&mut self, name: &str, exists: bool) {
+        if exists { self.named.insert(name.to_owned()) } else { self.named.remove(name) };
+    }
+
+    pub(crate) fn take_deallocated(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.deallocated)
     }
 
     pub(crate) fn limits(&self) -> &Arc<Limits> {

@@ -187,6 +187,7 @@ impl<S: Session> Connection<'_, S> {
                 }
             };
             self.client.reply().set_simple(false);
+            self.pipeline.forget_deallocated(self.client);
         }
         if self.session.status() == Status::Idle {
             self.pipeline.close_portals();

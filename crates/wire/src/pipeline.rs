@@ -109,6 +109,7 @@ impl<S: Session> Pipeline<S> {
         client.reply().start_at(0);
         let outcome = session.run(&mut self.batch, end, client).await;
         self.batch.clear();
+        self.forget_deallocated(client);
         match outcome {
             Ok(()) => {
                 client.reply().finish();
@@ -173,6 +174,7 @@ impl<S: Session> Pipeline<S> {
         if name.is_empty() {
             self.unnamed_statement = Some(prepared);
         } else {
+            client.set_named(&name, true);
             self.statements.insert(name, prepared);
         }
         backend::parse_complete(client.reply().script());
@@ -271,7 +273,11 @@ impl<S: Session> Pipeline<S> {
     pub fn close(&mut self, client: &mut Client, bytes: usize) -> Result<(), Refused> {
         match frontend::target(client.body(bytes))? {
             Target::Statement("") => self.unnamed_statement = None,
-            Target::Statement(name) => _ = self.statements.remove(name),
+            Target::Statement(name) => {
+                let name = name.to_owned();
+                self.statements.remove(&name);
+                client.set_named(&name, false);
+            }
             Target::Portal("") => self.unnamed_portal = None,
             Target::Portal(name) => _ = self.portals.remove(name),
         }
@@ -327,6 +333,13 @@ impl<S: Session> Pipeline<S> {
             self.close_portals();
         }
         outcome
+    }
+
+    /// DEALLOCATE reaches the protocol's statements, too.
+    pub fn forget_deallocated(&mut self, client: &mut Client) {
+        for name in client.take_deallocated() {
+            self.statements.remove(&name);
+        }
     }
 
     /// Portals live until their transaction ends.

@@ -2,7 +2,7 @@
 
 use crate::session::Cancel;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -44,9 +44,9 @@ impl Registry {
         loop {
             sessions.last_pid = sessions.last_pid.checked_add(1).unwrap_or(1);
             let pid = sessions.last_pid;
-            if !sessions.by_pid.contains_key(&pid) {
+            if let hash_map::Entry::Vacant(place) = sessions.by_pid.entry(pid) {
                 let key = self.keys.hash_one(pid) as i32;
-                sessions.by_pid.insert(pid, Entry { key, cancel: None });
+                place.insert(Entry { key, cancel: None });
                 return Registration { registry: self.clone(), pid, key };
             }
         }

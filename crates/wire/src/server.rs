@@ -8,7 +8,6 @@ use crate::connection;
 use crate::encode::Output;
 use crate::limits::{Limits, REFUSALS_MAX};
 use crate::registry::Registry;
-use crate::reply::Reply;
 use crate::session::SessionFactory;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -34,6 +33,9 @@ pub enum ServerError {
 
 /// How long accepting pauses when the process has run out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Threads beside each worker for what takes its time: scans, DDL on databases. More requests than threads wait.
+const BLOCKING_THREADS_MAX: usize = 16;
 
 /// A listening socket, not yet serving.
 pub struct Server {
@@ -133,7 +135,11 @@ fn start_worker<F: SessionFactory>(number: usize, shared: Arc<Shared<F>>) -> Res
     let (queue, incoming) = mpsc::unbounded_channel();
     let connections = Arc::new(AtomicUsize::new(0));
     let counter = connections.clone();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServerError::Thread)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .build()
+        .map_err(ServerError::Thread)?;
     let thread = std::thread::Builder::new()
         .name(format!("worker-{number}"))
         .spawn(move || LocalSet::new().block_on(&runtime, work(shared, incoming, counter)))
@@ -192,7 +198,6 @@ async fn serve<F: SessionFactory>(stream: TcpStream, shared: &Shared<F>) {
         }
     };
     let limits = &shared.limits;
-    let reply = Box::new(Reply::new(shared.output, limits.buffered_rows_bytes_max));
-    let client = Client::new(stream, reply, limits.clone(), shared.stop.clone());
+    let client = Client::new(stream, shared.output, limits.clone(), shared.stop.clone());
     connection::serve(client, &shared.factory, &shared.registry, limits.connections_max, limits.startup_timeout).await;
 }

@@ -215,8 +215,7 @@ fn split_csv(line: &[u8], format: &CopyFormat, row: &mut Vec<Option<String>>) ->
         let mut field = Vec::new();
         let mut quoted = false;
         let mut within = false;
-        loop {
-            let Some(&byte) = line.get(at) else { break };
+        while let Some(&byte) = line.get(at) {
             if within {
                 let next = line.get(at + 1).copied();
                 if byte == format.escape && next.is_some_and(|n| n == format.quote || n == format.escape) {

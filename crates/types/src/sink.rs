@@ -4,6 +4,7 @@
 use crate::desc::StatementDesc;
 use crate::error::SqlError;
 use crate::value::ValueRef;
+use std::any::Any;
 use std::sync::Arc;
 
 /// The current row of a running statement.
@@ -26,8 +27,9 @@ pub struct Tag {
     pub rows: Option<u64>,
 }
 
-/// Receives the results of one batch of statements, in order.
-pub trait Sink: Send {
+/// Receives the results of one batch of statements, in order. `Any` lets whoever lent a boxed sink to the engine get
+/// its own type back.
+pub trait Sink: Send + Any {
     /// Statement number `step` (from 0 within its batch) begins to run.
     fn begin(&mut self, step: usize, desc: &Arc<StatementDesc>);
     /// One row of it. May block until the client has taken earlier rows, except where the caller said that it must

@@ -1,0 +1,222 @@
+//! Completions from other threads, delivered with one wake-up for many.
+//!
+//! When a boxcar becomes durable the trail's thread completes every transaction in it. Were each completion to wake
+//! its own task, each would cost a system call (the write to the runtime's eventfd). Instead each worker has one
+//! [`Mailbox`]: completions are queued, only the first into an empty queue wakes the worker, and one local task hands
+//! them all to the tasks that wait, which on the same thread costs no system call.
+//!
+//! A [`Letter`] that is dropped without having been delivered still arrives, as `None`, so that nobody waits for
+//! ever.
+
+use parking_lot::Mutex;
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use tokio::sync::Notify;
+
+/// The part that other threads see.
+struct Post<T> {
+    queue: Mutex<Vec<(usize, Option<T>)>>,
+    wake: Notify,
+}
+
+/// One wait in progress.
+enum Slot<T> {
+    Free,
+    /// Expected; the waiter's waker once it has been polled.
+    Waiting(Option<Waker>),
+    /// Nobody waits any more.
+    Abandoned,
+    Arrived(Option<T>),
+}
+
+struct Slots<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<usize>,
+}
+
+/// One worker's mailbox. Lives in the worker's `LocalSet`.
+pub struct Mailbox<T> {
+    post: Arc<Post<T>>,
+    slots: Rc<RefCell<Slots<T>>>,
+}
+
+/// The promise of one completion; may be sent to any thread.
+pub struct Letter<T> {
+    post: Arc<Post<T>>,
+    slot: usize,
+    delivered: bool,
+}
+
+/// Waits for a letter on the mailbox's own thread; `None` when it was dropped undelivered.
+pub struct Arrival<T> {
+    slots: Rc<RefCell<Slots<T>>>,
+    slot: usize,
+    taken: bool,
+}
+
+impl<T: Send + 'static> Mailbox<T> {
+    /// A mailbox for this thread; must be called within a `LocalSet`, where its task runs from now on.
+    pub fn new() -> Mailbox<T> {
+        let post = Arc::new(Post { queue: Mutex::new(Vec::new()), wake: Notify::new() });
+        let slots = Rc::new(RefCell::new(Slots { slots: Vec::new(), free: Vec::new() }));
+        tokio::task::spawn_local(hand_out(post.clone(), slots.clone()));
+        Mailbox { post, slots }
+    }
+
+    /// A letter and where it will arrive.
+    pub fn expect(&self) -> (Letter<T>, Arrival<T>) {
+        let mut slots = self.slots.borrow_mut();
+        let slot = match slots.free.pop() {
+            Some(slot) => slot,
+            None => {
+                slots.slots.push(Slot::Free);
+                slots.slots.len() - 1
+            }
+        };
+        slots.slots[slot] = Slot::Waiting(None);
+        let letter = Letter { post: self.post.clone(), slot, delivered: false };
+        (letter, Arrival { slots: self.slots.clone(), slot, taken: false })
+    }
+}
+
+impl<T: Send + 'static> Default for Mailbox<T> {
+    fn default() -> Mailbox<T> {
+        Mailbox::new()
+    }
+}
+
+/// The local task: empties the queue each time it is woken.
+async fn hand_out<T>(post: Arc<Post<T>>, slots: Rc<RefCell<Slots<T>>>) {
+    let mut arrived = Vec::new();
+    loop {
+        post.wake.notified().await;
+        std::mem::swap(&mut *post.queue.lock(), &mut arrived);
+        let mut slots = slots.borrow_mut();
+        for (slot, value) in arrived.drain(..) {
+            match std::mem::replace(&mut slots.slots[slot], Slot::Arrived(value)) {
+                Slot::Waiting(Some(waker)) => waker.wake(),
+                Slot::Abandoned => {
+                    slots.slots[slot] = Slot::Free;
+                    slots.free.push(slot);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl<T> Letter<T> {
+    /// Delivers the completion.
+    pub fn deliver(mut self, value: T) {
+        self.delivered = true;
+        self.send(Some(value));
+    }
+
+    fn send(&self, value: Option<T>) {
+        let first = {
+            let mut queue = self.post.queue.lock();
+            queue.push((self.slot, value));
+            queue.len() == 1
+        };
+        if first {
+            self.post.wake.notify_one();
+        }
+    }
+}
+
+impl<T> Drop for Letter<T> {
+    fn drop(&mut self) {
+        if !self.delivered {
+            self.send(None);
+        }
+    }
+}
+
+impl<T> Future for Arrival<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        let this = &mut *self;
+        let mut slots = this.slots.borrow_mut();
+        let slot = &mut slots.slots[this.slot];
+        match slot {
+            Slot::Arrived(value) => {
+                let value = value.take();
+                *slot = Slot::Free;
+                slots.free.push(this.slot);
+                this.taken = true;
+                Poll::Ready(value)
+            }
+            _ => {
+                *slot = Slot::Waiting(Some(context.waker().clone()));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<T> Drop for Arrival<T> {
+    fn drop(&mut self) {
+        if self.taken {
+            return;
+        }
+        let mut slots = self.slots.borrow_mut();
+        match slots.slots[self.slot] {
+            Slot::Arrived(_) => {
+                slots.slots[self.slot] = Slot::Free;
+                slots.free.push(self.slot);
+            }
+            _ => slots.slots[self.slot] = Slot::Abandoned,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on_a_worker<F: Future>(test: F) -> F::Output {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, test)
+    }
+
+    #[test]
+    fn letters_from_another_thread_arrive_each_at_its_own_place() {
+        on_a_worker(async {
+            let mailbox = Mailbox::new();
+            for _ in 0..100 {
+                let (letters, arrivals): (Vec<_>, Vec<_>) = (0..50).map(|_| mailbox.expect()).unzip();
+                let sender = std::thread::spawn(move || {
+                    for (i, letter) in letters.into_iter().enumerate().rev() {
+                        letter.deliver(i);
+                    }
+                });
+                for (i, arrival) in arrivals.into_iter().enumerate() {
+                    assert_eq!(arrival.await, Some(i));
+                }
+                sender.join().unwrap();
+            }
+            assert!(mailbox.slots.borrow().slots.len() <= 50, "places are used again");
+        });
+    }
+
+    #[test]
+    fn dropped_letters_and_abandoned_waits() {
+        on_a_worker(async {
+            let mailbox = Mailbox::new();
+            let (letter, arrival) = mailbox.expect();
+            drop(letter);
+            assert_eq!(arrival.await, None::<u32>);
+            let (letter, arrival) = mailbox.expect();
+            drop(arrival);
+            let (other, other_arrival) = mailbox.expect();
+            letter.deliver(1);
+            other.deliver(2);
+            assert_eq!(other_arrival.await, Some(2));
+        });
+    }
+}

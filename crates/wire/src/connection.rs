@@ -1,0 +1,230 @@
+//! One connection from accept to close.
+
+use crate::backend;
+use crate::client::{Client, Lost, Wake};
+use crate::frontend::{self, Malformed};
+use crate::handshake::{self, Hello};
+use crate::pipeline::{Pipeline, Refused};
+use crate::registry::Registry;
+use crate::session::{Session, SessionFactory, Status};
+use holdfast_types::{SqlError, SqlState};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a connection ended.
+enum Closed {
+    /// The client said goodbye or vanished.
+    ByClient,
+    /// With a last message: FATAL.
+    ByServer(SqlError),
+}
+
+impl From<Lost> for Closed {
+    fn from(_: Lost) -> Closed {
+        Closed::ByClient
+    }
+}
+
+impl From<Malformed> for Closed {
+    fn from(malformed: Malformed) -> Closed {
+        Closed::ByServer(SqlError::new(SqlState::PROTOCOL_VIOLATION, malformed.0))
+    }
+}
+
+/// Start-up, then the session until either side ends it.
+pub(crate) async fn serve<F: SessionFactory>(
+    mut client: Client,
+    factory: &F,
+    registry: &Arc<Registry>,
+    connections_max: usize,
+    startup_timeout: Duration,
+) {
+    let hello = match tokio::time::timeout(startup_timeout, handshake::hello(&mut client)).await {
+        Ok(hello) => hello,
+        Err(_) => {
+            tracing::debug!("a client did not complete its start-up in time");
+            return;
+        }
+    };
+    let startup = match hello {
+        Hello::Start(startup) => startup,
+        Hello::Cancel { pid, key } => return registry.cancel(pid, key),
+        Hello::Gone => return,
+        Hello::Malformed(malformed) => return say_goodbye(&mut client, malformed.into()).await,
+    };
+    let registration = registry.register();
+    if registry.len() > connections_max {
+        let error = SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
+            .with_detail(format!("connections_max is {connections_max}."));
+        return say_goodbye(&mut client, Closed::ByServer(error)).await;
+    }
+    let startup = crate::session::Startup { pid: registration.pid, ..startup };
+    let mut session = match factory.open(startup).await {
+        Ok(session) => session,
+        Err(error) => return say_goodbye(&mut client, Closed::ByServer(error)).await,
+    };
+    registration.set_cancel(session.canceller());
+    let out = client.reply().out();
+    backend::authentication_ok(out);
+    for (name, value) in session.parameters() {
+        backend::parameter_status(out, &name, &value);
+    }
+    backend::backend_key_data(out, registration.pid, registration.key);
+    backend::ready_for_query(out, session.status());
+    let pipeline = Pipeline::new(client.limits().clone());
+    let closed = Connection { client: &mut client, session: &mut session, pipeline }.run().await;
+    session.close().await;
+    say_goodbye(&mut client, closed).await;
+}
+
+async fn say_goodbye(client: &mut Client, closed: Closed) {
+    let closed = client.take_malformed().map(Closed::from).unwrap_or(closed);
+    if let Closed::ByServer(error) = closed {
+        backend::error(client.reply().out(), true, &error);
+        // The client may be gone; there is nobody left to tell.
+        let _ = client.flush().await;
+    }
+}
+
+struct Connection<'a, S: Session> {
+    client: &'a mut Client,
+    session: &'a mut S,
+    pipeline: Pipeline<S>,
+}
+
+impl<S: Session> Connection<'_, S> {
+    async fn run(&mut self) -> Closed {
+        if let Err(Lost) = self.client.flush().await {
+            return Closed::ByClient;
+        }
+        loop {
+            if let Err(closed) = self.turn().await {
+                return closed;
+            }
+            if self.client.is_lost() {
+                return Closed::ByClient;
+            }
+        }
+    }
+
+    /// One message, or the wait for one.
+    async fn turn(&mut self) -> Result<(), Closed> {
+        let Some((kind, bytes)) = self.client.next_message()? else { return self.wait().await };
+        match kind {
+            b'X' => return Err(Closed::ByClient),
+            b'S' => {
+                self.client.consume(bytes);
+                let outcome = self.pipeline.sync(self.session, self.client).await;
+                return self.end_of_request(outcome).await;
+            }
+            b'Q' => return self.query(bytes).await,
+            // Left over from a COPY that failed; a client that has not been told yet goes on sending.
+            b'd' | b'c' | b'f' => {
+                self.client.consume(bytes);
+                return Ok(());
+            }
+            b'p' => return Err(Malformed("unexpected password message".into()).into()),
+            _ if self.pipeline.is_skipping() => {
+                self.client.consume(bytes);
+                return Ok(());
+            }
+            _ => {}
+        }
+        if let Err(refused) = self.extended(kind, bytes).await {
+            let refused = self.pipeline.fail(self.session, self.client, refused).await;
+            self.report(refused)?;
+        }
+        if kind == b'H' {
+            self.client.flush().await?;
+        }
+        Ok(())
+    }
+
+    async fn extended(&mut self, kind: u8, bytes: usize) -> Result<(), Refused> {
+        let (pipeline, session, client) = (&mut self.pipeline, &mut *self.session, &mut *self.client);
+        let outcome = match kind {
+            b'P' => pipeline.parse(session, client, bytes).await,
+            b'B' => pipeline.bind(client, bytes),
+            b'D' => pipeline.describe(client, bytes),
+            b'C' => pipeline.close(client, bytes),
+            // These two may run a COPY that reads on from the input.
+            b'E' => {
+                let (name, rows_max) = frontend::execute(client.body(bytes))?;
+                let name = name.to_owned();
+                client.consume(bytes);
+                return pipeline.execute(session, client, &name, rows_max).await;
+            }
+            b'H' => {
+                client.consume(bytes);
+                return pipeline.flush(session, client).await;
+            }
+            _ => Err(Malformed(format!("unexpected message type \"{}\"", kind as char)).into()),
+        };
+        client.consume(bytes);
+        outcome
+    }
+
+    async fn query(&mut self, bytes: usize) -> Result<(), Closed> {
+        let text = frontend::query(self.client.body(bytes))?.to_owned();
+        self.client.consume(bytes);
+        if self.pipeline.is_skipping() {
+            return Ok(());
+        }
+        // A batch without its Sync comes first.
+        let mut outcome = self.pipeline.flush(self.session, self.client).await;
+        if outcome.is_ok() {
+            let reply = self.client.reply();
+            reply.set_simple(true);
+            reply.start_at(0);
+            outcome = match self.session.simple(&text, self.client).await {
+                Ok(()) => {
+                    self.client.reply().finish();
+                    Ok(())
+                }
+                Err(failure) => {
+                    self.client.reply().fail(failure.step);
+                    Err(failure.into())
+                }
+            };
+            self.client.reply().set_simple(false);
+            self.pipeline.forget_deallocated(self.client);
+        }
+        if self.session.status() == Status::Idle {
+            self.pipeline.close_portals();
+        }
+        self.end_of_request(outcome).await
+    }
+
+    /// ReadyForQuery after Sync or Query, behind the error if there was one.
+    async fn end_of_request(&mut self, outcome: Result<(), Refused>) -> Result<(), Closed> {
+        if let Err(refused) = outcome {
+            self.report(refused)?;
+        }
+        let status = self.session.status();
+        backend::ready_for_query(self.client.reply().out(), status);
+        Ok(self.client.flush().await?)
+    }
+
+    fn report(&mut self, refused: Refused) -> Result<(), Closed> {
+        match refused {
+            Refused::Error(error) => {
+                backend::error(self.client.reply().out(), false, &error);
+                Ok(())
+            }
+            Refused::Fatal(error) => Err(Closed::ByServer(error)),
+            Refused::Malformed(malformed) => Err(malformed.into()),
+        }
+    }
+
+    async fn wait(&mut self) -> Result<(), Closed> {
+        let timeout = self.session.idle_timeout();
+        match self.client.fill(timeout).await? {
+            Wake::Input => Ok(()),
+            Wake::TimedOut => Err(Closed::ByServer(self.session.idle_expired().await)),
+            Wake::Stop => Err(Closed::ByServer(SqlError::new(
+                SqlState::ADMIN_SHUTDOWN,
+                "terminating connection due to administrator command",
+            ))),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Parameters from Bind, text or binary, to values as they are stored.
+
+use crate::datetime;
+use crate::numeric;
+use holdfast_types::desc::oid;
+use holdfast_types::{SqlError, SqlResult, SqlState, Value};
+
+/// A type's input function: type OID and text to a value. Supplied by the dialect.
+pub type Input = fn(u32, &str) -> SqlResult<Value>;
+
+/// Parameter number `n` (from 1) of type `type_oid`.
+pub fn param(n: usize, type_oid: u32, bytes: &[u8], binary: bool, input: Input) -> SqlResult<Value> {
+    if binary { binary_param(n, type_oid, bytes) } else { text_param(n, type_oid, bytes, input) }
+}
+
+fn text_param(n: usize, type_oid: u32, bytes: &[u8], input: Input) -> SqlResult<Value> {
+    let text = utf8(n, bytes)?;
+    match type_oid {
+        oid::TEXT | oid::VARCHAR | oid::UNKNOWN | 0 => Ok(Value::Text(text.to_owned())),
+        oid::INT8 => text.parse().map(Value::Int).or_else(|_| input(type_oid, text)),
+        oid::INT4 => text.parse::<i32>().map(|i| Value::Int(i64::from(i))).or_else(|_| input(type_oid, text)),
+        _ => input(type_oid, text),
+    }
+}
+
+fn utf8(n: usize, bytes: &[u8]) -> SqlResult<&str> {
+    let text = std::str::from_utf8(bytes).ok().filter(|t| memchr::memchr(0, t.as_bytes()).is_none());
+    text.ok_or_else(|| {
+        SqlError::new(
+            SqlState::CHARACTER_NOT_IN_REPERTOIRE,
+            format!("invalid byte sequence for encoding \"UTF8\" in parameter ${n}"),
+        )
+    })
+}
+
+fn binary_param(n: usize, type_oid: u32, bytes: &[u8]) -> SqlResult<Value> {
+    let bad = || {
+        SqlError::new(
+            SqlState::INVALID_BINARY_REPRESENTATION,
+            format!("incorrect binary data format in bind parameter {n}"),
+        )
+    };
+    fn array<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
+        bytes.try_into().ok()
+    }
+    let value = match type_oid {
+        oid::INT8 => array(bytes).map(|b| Value::Int(i64::from_be_bytes(b))),
+        oid::INT4 => array(bytes).map(|b| Value::Int(i32::from_be_bytes(b).into())),
+        oid::INT2 => array(bytes).map(|b| Value::Int(i16::from_be_bytes(b).into())),
+        oid::OID | oid::REGCLASS => array(bytes).map(|b| Value::Int(u32::from_be_bytes(b).into())),
+        oid::BOOL => array(bytes).map(|[b]| Value::Int(i64::from(b != 0))),
+        oid::FLOAT8 => array(bytes).map(|b| real(f64::from_be_bytes(b))),
+        oid::FLOAT4 => array(bytes).map(|b| real(f32::from_be_bytes(b).into())),
+        oid::BYTEA => Some(Value::Blob(bytes.to_vec())),
+        oid::DATE => array(bytes).map(|b| Value::Text(datetime::days_to_date(i32::from_be_bytes(b)))),
+        oid::TIME => array(bytes).and_then(|b| datetime::us_to_time(i64::from_be_bytes(b))).map(Value::Text),
+        oid::TIMESTAMP => {
+            array(bytes).and_then(|b| datetime::us_to_timestamp(i64::from_be_bytes(b), "")).map(Value::Text)
+        }
+        oid::TIMESTAMPTZ => {
+            array(bytes).and_then(|b| datetime::us_to_timestamp(i64::from_be_bytes(b), "+00")).map(Value::Text)
+        }
+        oid::UUID => array(bytes).map(|b| Value::Text(uuid(&b))),
+        oid::NUMERIC => numeric::from_binary(bytes).map(Value::Text),
+        oid::JSONB => match bytes {
+            [1, json @ ..] => return utf8(n, json).map(|t| Value::Text(t.to_owned())),
+            _ => None,
+        },
+        oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::CHAR | oid::JSON | oid::UNKNOWN | 0 => {
+            return utf8(n, bytes).map(|t| Value::Text(t.to_owned()));
+        }
+        _ => {
+            return Err(SqlError::unsupported(format!("binary format for parameter ${n} of type {type_oid}"))
+                .with_hint("Send the parameter in text format."));
+        }
+    };
+    value.ok_or_else(bad)
+}
+
+/// SQLite turns a NaN into NULL without a word; kept as the text that PostgreSQL shows.
+fn real(value: f64) -> Value {
+    if value.is_nan() { Value::Text("NaN".into()) } else { Value::Real(value) }
+}
+
+fn uuid(bytes: &[u8; 16]) -> String {
+    let mut text = String::with_capacity(36);
+    for (i, byte) in bytes.iter().enumerate() {
+        if matches!(i, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refuse(_: u32, text: &str) -> SqlResult<Value> {
+        Err(SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, text))
+    }
+
+    fn binary(type_oid: u32, bytes: &[u8]) -> SqlResult<Value> {
+        param(1, type_oid, bytes, true, refuse)
+    }
+
+    #[test]
+    fn binary_parameters() {
+        assert_eq!(binary(oid::INT2, &[0xff, 0xff]).unwrap(), Value::Int(-1));
+        assert_eq!(binary(oid::DATE, &[0, 0, 0, 1]).unwrap(), Value::Text("2000-01-02".into()));
+        assert_eq!(binary(oid::JSONB, b"\x01[]").unwrap(), Value::Text("[]".into()));
+        assert_eq!(binary(oid::UUID, &[0xab; 16]).unwrap(), Value::Text("abababab-abab-abab-abab-abababababab".into()));
+        assert_eq!(binary(oid::BYTEA, &[0, 255]).unwrap(), Value::Blob(vec![0, 255]));
+    }
+
+    #[test]
+    fn wrong_sizes_and_bad_text_are_refused() {
+        assert_eq!(binary(oid::INT4, &[1, 2, 3]).unwrap_err().state().0, "22P03");
+        assert_eq!(binary(oid::TEXT, &[0xff]).unwrap_err().state().0, "22021");
+        assert_eq!(binary(oid::TEXT, b"a\0b").unwrap_err().state().0, "22021");
+        assert_eq!(param(1, oid::INT4, b"99999999999", false, refuse).unwrap_err().state().0, "22P02");
+        assert_eq!(binary(oid::INTERVAL, &[0; 16]).unwrap_err().state().0, "0A000");
+    }
+}

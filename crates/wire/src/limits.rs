@@ -1,0 +1,54 @@
+//! What a client may ask of the server, each limit with its name. A limit that is hit is reported with SQLSTATE and
+//! the limit's name, so that it can be found here and in the documentation.
+
+use std::time::Duration;
+
+/// Largest start-up packet (PostgreSQL's MAX_STARTUP_PACKET_LENGTH).
+pub const STARTUP_PACKET_BYTES_MAX: usize = 10_000;
+
+/// Largest body of a message that carries no statement, parameters or data: Describe, Execute, Close, Sync ...
+/// (PostgreSQL's PQ_SMALL_MESSAGE_LIMIT).
+pub const SMALL_MESSAGE_BYTES_MAX: usize = 10_000;
+
+/// Output is written to the socket when this much has gathered, even before Sync.
+pub const FLUSH_BYTES: usize = 64 * 1024;
+
+/// A buffer that grew beyond this for one large message or result is given back afterwards.
+pub const BUFFER_KEPT_BYTES_MAX: usize = 256 * 1024;
+
+/// Connections above `connections_max` that are still answered with an error of their own; beyond those the socket
+/// is closed without a word.
+pub const REFUSALS_MAX: usize = 100;
+
+/// Limits that the operator sets.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Query, Parse, Bind and CopyData: bytes of one message.
+    pub message_bytes_max: usize,
+    /// Sessions at one time.
+    pub connections_max: usize,
+    /// From accept to the end of the start-up exchange.
+    pub startup_timeout: Duration,
+    /// Named prepared statements of one session.
+    pub prepared_statements_max: usize,
+    /// Open named portals of one session.
+    pub portals_max: usize,
+    /// Statements in one batch, from one Sync to the next.
+    pub batch_steps_max: usize,
+    /// Rows held back for a portal that is fetched in pieces (Execute with a row limit).
+    pub buffered_rows_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            message_bytes_max: 256 * 1024 * 1024,
+            connections_max: 2_500,
+            startup_timeout: Duration::from_secs(60),
+            prepared_statements_max: 10_000,
+            portals_max: 1_000,
+            batch_steps_max: 100_000,
+            buffered_rows_bytes_max: 256 * 1024 * 1024,
+        }
+    }
+}

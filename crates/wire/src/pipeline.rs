@@ -1,0 +1,358 @@
+//! The extended query protocol: prepared statements, portals, and the batch of Executes that waits for Sync.
+//!
+//! Nothing runs at Execute. At Sync the whole batch goes to the session as one implicit transaction; at Flush, or
+//! when a message can only be answered by what came before it (a Parse that fails because the table is created
+//! earlier in the batch), what has gathered runs and the implicit transaction stays open.
+
+use crate::backend;
+use crate::client::Client;
+use crate::decode;
+use crate::frontend::{self, Formats, Malformed, Target};
+use crate::limits::Limits;
+use crate::reply::Held;
+use crate::session::{End, Failure, Session, Status, Step};
+use holdfast_types::{SqlError, SqlState, Value};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Why a message was not answered as asked.
+pub(crate) enum Refused {
+    Malformed(Malformed),
+    /// Reported; everything up to the next Sync is skipped.
+    Error(SqlError),
+    /// Reported and the connection closed.
+    Fatal(SqlError),
+}
+
+impl From<Malformed> for Refused {
+    fn from(malformed: Malformed) -> Refused {
+        Refused::Malformed(malformed)
+    }
+}
+
+impl From<SqlError> for Refused {
+    fn from(error: SqlError) -> Refused {
+        Refused::Error(error)
+    }
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Refused {
+        if failure.fatal { Refused::Fatal(failure.error) } else { Refused::Error(failure.error) }
+    }
+}
+
+/// How far a portal has got.
+enum Progress {
+    Bound(Vec<Value>),
+    /// Waits in the batch as this step.
+    Queued(usize),
+    /// Has rows left to fetch.
+    Suspended(Held),
+    Done,
+}
+
+struct Portal<P> {
+    prepared: P,
+    formats: Formats,
+    progress: Progress,
+}
+
+pub(crate) struct Pipeline<S: Session> {
+    limits: Arc<Limits>,
+    unnamed_statement: Option<S::Prepared>,
+    statements: HashMap<String, S::Prepared>,
+    unnamed_portal: Option<Portal<S::Prepared>>,
+    portals: HashMap<String, Portal<S::Prepared>>,
+    batch: Vec<Step<S::Prepared>>,
+    skip_to_sync: bool,
+}
+
+impl<S: Session> Pipeline<S> {
+    pub fn new(limits: Arc<Limits>) -> Pipeline<S> {
+        Pipeline {
+            limits,
+            unnamed_statement: None,
+            statements: HashMap::new(),
+            unnamed_portal: None,
+            portals: HashMap::new(),
+            batch: Vec::new(),
+            skip_to_sync: false,
+        }
+    }
+
+    pub fn is_skipping(&self) -> bool {
+        self.skip_to_sync
+    }
+
+    /// A message of the batch was refused: what came before it runs first, then the session is told. Returns what is
+    /// to be reported, the first error there was.
+    pub async fn fail(&mut self, session: &mut S, client: &mut Client, refused: Refused) -> Refused {
+        self.skip_to_sync = true;
+        let Refused::Error(error) = refused else { return refused };
+        match self.run(session, client, End::More).await {
+            Ok(()) => {
+                session.fail().await;
+                Refused::Error(error)
+            }
+            Err(earlier) => earlier,
+        }
+    }
+
+    /// Runs what has gathered.
+    async fn run(&mut self, session: &mut S, client: &mut Client, end: End) -> Result<(), Refused> {
+        if self.batch.is_empty() && end == End::More {
+            client.reply().finish();
+            return Ok(());
+        }
+        client.reply().set_simple(false);
+        client.reply().start_at(0);
+        let outcome = session.run(&mut self.batch, end, client).await;
+        self.batch.clear();
+        self.forget_deallocated(client);
+        match outcome {
+            Ok(()) => {
+                client.reply().finish();
+                for (step, held) in client.reply().take_suspended() {
+                    self.suspend(step, held);
+                }
+                self.settle_portals();
+                Ok(())
+            }
+            Err(failure) => {
+                client.reply().fail(failure.step);
+                client.reply().take_suspended();
+                self.settle_portals();
+                Err(failure.into())
+            }
+        }
+    }
+
+    fn all_portals(&mut self) -> impl Iterator<Item = &mut Portal<S::Prepared>> {
+        self.unnamed_portal.iter_mut().chain(self.portals.values_mut())
+    }
+
+    fn suspend(&mut self, step: usize, held: Held) {
+        if let Some(portal) = self.all_portals().find(|p| matches!(p.progress, Progress::Queued(s) if s == step)) {
+            portal.progress = Progress::Suspended(held);
+        }
+    }
+
+    fn settle_portals(&mut self) {
+        for portal in self.all_portals() {
+            if let Progress::Queued(_) = portal.progress {
+                portal.progress = Progress::Done;
+            }
+        }
+    }
+
+    pub async fn parse(&mut self, session: &mut S, client: &mut Client, bytes: usize) -> Result<(), Refused> {
+        let message = frontend::parse(client.body(bytes))?;
+        let name = message.name.to_owned();
+        if !name.is_empty() {
+            if self.statements.contains_key(&name) {
+                return Err(SqlError::new(
+                    SqlState::DUPLICATE_PREPARED_STATEMENT,
+                    format!("prepared statement \"{name}\" already exists"),
+                )
+                .into());
+            }
+            limit(self.statements.len(), self.limits.prepared_statements_max, "prepared_statements_max")?;
+        } else {
+            self.unnamed_statement = None;
+        }
+        let prepared = match session.prepare(message.sql, &message.param_types).await {
+            Ok(prepared) => prepared,
+            Err(error) if self.batch.is_empty() => return Err(error.into()),
+            Err(_) => {
+                // Perhaps it needs what the batch has not done yet.
+                let (sql, types) = (message.sql.to_owned(), message.param_types);
+                self.run(session, client, End::More).await?;
+                session.prepare(&sql, &types).await?
+            }
+        };
+        if name.is_empty() {
+            self.unnamed_statement = Some(prepared);
+        } else {
+            client.set_named(&name, true);
+            self.statements.insert(name, prepared);
+        }
+        backend::parse_complete(client.reply().script());
+        Ok(())
+    }
+
+    fn statement(&self, name: &str) -> Result<&S::Prepared, SqlError> {
+        let found = if name.is_empty() { self.unnamed_statement.as_ref() } else { self.statements.get(name) };
+        found.ok_or_else(|| {
+            let message = match name {
+                "" => "unnamed prepared statement does not exist".to_owned(),
+                name => format!("prepared statement \"{name}\" does not exist"),
+            };
+            SqlError::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
+        })
+    }
+
+    pub fn bind(&mut self, client: &mut Client, bytes: usize) -> Result<(), Refused> {
+        let mut message = frontend::bind(client.body(bytes))?;
+        let prepared = self.statement(message.statement)?.clone();
+        let types = &S::desc(&prepared).params;
+        if message.param_count != types.len() {
+            return Err(SqlError::new(
+                SqlState::PROTOCOL_VIOLATION,
+                format!(
+                    "bind message supplies {} parameters, but prepared statement \"{}\" requires {}",
+                    message.param_count,
+                    message.statement,
+                    types.len()
+                ),
+            )
+            .into());
+        }
+        if message.param_formats.count().is_some_and(|n| n != types.len()) {
+            return Err(Malformed("bind message has the wrong number of parameter formats".into()).into());
+        }
+        let mut params = Vec::with_capacity(types.len());
+        for (i, &type_oid) in types.iter().enumerate() {
+            params.push(match frontend::param(&mut message.rest)? {
+                Some(value) => decode::param(i + 1, type_oid, value, message.param_formats.is_binary(i), S::input)?,
+                None => Value::Null,
+            });
+        }
+        let formats = frontend::result_formats(message.rest)?;
+        let columns = S::desc(&prepared).columns.len();
+        if formats.count().is_some_and(|n| n != columns) {
+            return Err(SqlError::new(
+                SqlState::PROTOCOL_VIOLATION,
+                format!("bind message has the wrong number of result formats; the query has {columns} columns"),
+            )
+            .into());
+        }
+        let portal = Portal { prepared, formats, progress: Progress::Bound(params) };
+        match message.portal {
+            "" => self.unnamed_portal = Some(portal),
+            name => {
+                if self.portals.contains_key(name) {
+                    let message = format!("cursor \"{name}\" already exists");
+                    return Err(SqlError::new(SqlState("42P03"), message).into());
+                }
+                limit(self.portals.len(), self.limits.portals_max, "portals_max")?;
+                let name = name.to_owned();
+                self.portals.insert(name, portal);
+            }
+        }
+        backend::bind_complete(client.reply().script());
+        Ok(())
+    }
+
+    fn portal(&mut self, name: &str) -> Result<&mut Portal<S::Prepared>, SqlError> {
+        let found = if name.is_empty() { self.unnamed_portal.as_mut() } else { self.portals.get_mut(name) };
+        found.ok_or_else(|| SqlError::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist")))
+    }
+
+    pub fn describe(&mut self, client: &mut Client, bytes: usize) -> Result<(), Refused> {
+        let (prepared, formats) = match frontend::target(client.body(bytes))? {
+            Target::Statement(name) => (self.statement(name)?.clone(), None),
+            Target::Portal(name) => {
+                let portal = self.portal(name)?;
+                (portal.prepared.clone(), Some(&portal.formats))
+            }
+        };
+        let desc = S::desc(&prepared);
+        let script = client.reply().script();
+        if formats.is_none() {
+            backend::parameter_description(script, &desc.params);
+        }
+        if desc.columns.is_empty() {
+            backend::no_data(script);
+        } else {
+            backend::row_description(script, &desc.columns, formats.unwrap_or(&Formats::Text));
+        }
+        Ok(())
+    }
+
+    pub fn close(&mut self, client: &mut Client, bytes: usize) -> Result<(), Refused> {
+        match frontend::target(client.body(bytes))? {
+            Target::Statement("") => self.unnamed_statement = None,
+            Target::Statement(name) => {
+                let name = name.to_owned();
+                self.statements.remove(&name);
+                client.set_named(&name, false);
+            }
+            Target::Portal("") => self.unnamed_portal = None,
+            Target::Portal(name) => _ = self.portals.remove(name),
+        }
+        backend::close_complete(client.reply().script());
+        Ok(())
+    }
+
+    pub async fn execute(
+        &mut self,
+        session: &mut S,
+        client: &mut Client,
+        name: &str,
+        rows_max: usize,
+    ) -> Result<(), Refused> {
+        limit(self.batch.len(), self.limits.batch_steps_max, "batch_steps_max")?;
+        let step = self.batch.len();
+        let portal = self.portal(name)?;
+        if let Progress::Bound(params) = &mut portal.progress {
+            let params = std::mem::take(params);
+            portal.progress = Progress::Queued(step);
+            let prepared = portal.prepared.clone();
+            // A named portal may be described again later, the unnamed one seldom is.
+            let formats = if name.is_empty() { std::mem::take(&mut portal.formats) } else { portal.formats.clone() };
+            let at_once = S::reads_copy_data(&prepared);
+            client.reply().push_step(formats, rows_max);
+            self.batch.push(Step { prepared, params });
+            return if at_once { self.run(session, client, End::More).await } else { Ok(()) };
+        }
+        self.run(session, client, End::More).await?;
+        match &mut self.portal(name)?.progress {
+            Progress::Suspended(held) => {
+                held.fetch(client.reply().out(), rows_max);
+                Ok(())
+            }
+            _ => Err(SqlError::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("portal \"{name}\" cannot be run"),
+            )
+            .into()),
+        }
+    }
+
+    /// Flush: what has gathered runs and is sent.
+    pub async fn flush(&mut self, session: &mut S, client: &mut Client) -> Result<(), Refused> {
+        self.run(session, client, End::More).await
+    }
+
+    /// Sync: runs what has gathered and ends an implicit transaction.
+    pub async fn sync(&mut self, session: &mut S, client: &mut Client) -> Result<(), Refused> {
+        let outcome =
+            if std::mem::take(&mut self.skip_to_sync) { Ok(()) } else { self.run(session, client, End::Sync).await };
+        if session.status() == Status::Idle {
+            self.close_portals();
+        }
+        outcome
+    }
+
+    /// DEALLOCATE reaches the protocol's statements, too.
+    pub fn forget_deallocated(&mut self, client: &mut Client) {
+        for name in client.take_deallocated() {
+            self.statements.remove(&name);
+        }
+    }
+
+    /// Portals live until their transaction ends.
+    pub fn close_portals(&mut self) {
+        self.unnamed_portal = None;
+        self.portals.clear();
+    }
+}
+
+fn limit(have: usize, max: usize, name: &str) -> Result<(), SqlError> {
+    if have < max {
+        return Ok(());
+    }
+    Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("{name} ({max}) reached"))
+        .with_hint("Close what is no longer needed, or raise the limit in holdfast.toml."))
+}

@@ -1,0 +1,313 @@
+//! What a batch of statements answers, gathered in one buffer.
+//!
+//! In the extended protocol the client has often sent the whole batch before anything of it runs. The answers to
+//! Parse, Bind, Describe and Close are then known at once, those to Execute only later, and the client wants them in
+//! the order of its messages. So the former go into a *script*, and each statement knows up to where the script must
+//! have been copied out when it begins:
+//!
+//! ```text
+//! script:  ParseComplete BindComplete | BindComplete RowDescription | CloseComplete
+//!                          step 0 ----^                 step 1 -----^             ^---- finish
+//! ```
+//!
+//! A reply is `Send`: rows are encoded wherever the statement runs, by the thread that steps it.
+
+use crate::backend;
+use crate::copy::{CopyFormat, CopyWriter};
+use crate::encode::{self, Output};
+use crate::frontend::Formats;
+use crate::limits::{BUFFER_KEPT_BYTES_MAX, FLUSH_BYTES};
+use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How one Execute is to be answered.
+struct StepReply {
+    formats: Formats,
+    /// Rows to send before the portal is suspended; 0 for all.
+    rows_max: usize,
+    /// The script up to here comes before this step's rows.
+    script_end: usize,
+}
+
+/// Rows of a suspended portal that have not been sent yet.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// DataRow messages.
+    rows: VecDeque<u8>,
+    count: u64,
+    verb: &'static str,
+}
+
+impl Held {
+    /// Moves up to `rows_max` rows (0: all) to `out`, followed by PortalSuspended or CommandComplete.
+    pub fn fetch(&mut self, out: &mut Vec<u8>, rows_max: usize) {
+        let mut sent = 0;
+        while self.count > 0 && (rows_max == 0 || sent < rows_max as u64) {
+            // Written by this module: a letter, then the length of the rest.
+            let length = [self.rows[1], self.rows[2], self.rows[3], self.rows[4]];
+            let bytes = 1 + u32::from_be_bytes(length) as usize;
+            out.extend(self.rows.drain(..bytes));
+            self.count -= 1;
+            sent += 1;
+        }
+        if rows_max != 0 && sent == rows_max as u64 {
+            backend::portal_suspended(out);
+        } else {
+            backend::command_complete(out, &Tag { verb: self.verb, rows: Some(sent) });
+        }
+    }
+}
+
+/// Takes a full buffer away while a statement is still running; leaves it empty.
+pub type Stream = Box<dyn FnMut(&mut Vec<u8>) -> SqlResult<()> + Send>;
+
+/// The current statement.
+#[derive(Default)]
+struct Current {
+    step: usize,
+    desc: Option<Arc<StatementDesc>>,
+    rows: u64,
+    held: Option<Held>,
+}
+
+pub struct Reply {
+    out: Vec<u8>,
+    output: Output,
+    held_bytes_max: usize,
+    script: Vec<u8>,
+    script_done: usize,
+    steps: Vec<StepReply>,
+    /// The session runs a simple Query: every result is described, all in text.
+    simple: bool,
+    /// Added to the step numbers that the engine reports.
+    first_step: usize,
+    /// Where `reset` goes back to: length of `out`, of the script copied, of `suspended`.
+    mark: (usize, usize, usize),
+    current: Current,
+    suspended: Vec<(usize, Held)>,
+    copy: Option<CopyWriter>,
+    stream: Option<Stream>,
+}
+
+impl Reply {
+    pub fn new(output: Output, held_bytes_max: usize) -> Reply {
+        Reply {
+            out: Vec::with_capacity(4096),
+            output,
+            held_bytes_max,
+            script: Vec::new(),
+            script_done: 0,
+            steps: Vec::new(),
+            simple: false,
+            first_step: 0,
+            mark: (0, 0, 0),
+            current: Current::default(),
+            suspended: Vec::new(),
+            copy: None,
+            stream: None,
+        }
+    }
+
+    /// What is ready to be sent.
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    /// Where answers go that need no statement to run: behind the steps added so far.
+    pub(crate) fn script(&mut self) -> &mut Vec<u8> {
+        &mut self.script
+    }
+
+    /// Another Execute joins the batch.
+    pub(crate) fn push_step(&mut self, formats: Formats, rows_max: usize) {
+        self.steps.push(StepReply { formats, rows_max, script_end: self.script.len() });
+    }
+
+    pub(crate) fn set_simple(&mut self, simple: bool) {
+        self.simple = simple;
+        self.first_step = 0;
+    }
+
+    /// The statements run next count from `step` within the message or batch.
+    pub fn start_at(&mut self, step: usize) {
+        self.first_step = step;
+        self.mark = (self.out.len(), self.script_done, self.suspended.len());
+    }
+
+    /// The next statement's rows are COPY data in this format.
+    pub fn copy_out(&mut self, format: CopyFormat) {
+        self.copy = Some(CopyWriter::new(format));
+    }
+
+    /// Full buffers go to `stream` from now on; `None` lets them grow again.
+    pub fn set_stream(&mut self, stream: Option<Stream>) {
+        self.stream = stream;
+    }
+
+    /// A NoticeResponse at this place.
+    pub fn notice(&mut self, severity: &str, notice: &SqlError) {
+        backend::notice(&mut self.out, severity, notice);
+    }
+
+    /// A ParameterStatus at this place.
+    pub fn parameter_status(&mut self, name: &str, value: &str) {
+        backend::parameter_status(&mut self.out, name, value);
+    }
+
+    /// Answers a statement that returns no rows and did not go through the engine.
+    pub fn complete(&mut self, step: usize, tag: &Tag) {
+        self.script_until(step);
+        finish_command(&mut self.out, tag);
+    }
+
+    /// Sends what the script has before step `step`.
+    pub fn script_until(&mut self, step: usize) {
+        if let Some(s) = self.steps.get(step) {
+            let end = s.script_end;
+            self.copy_script(end);
+        }
+    }
+
+    fn copy_script(&mut self, end: usize) {
+        if end > self.script_done {
+            self.out.extend_from_slice(&self.script[self.script_done..end]);
+            self.script_done = end;
+        }
+    }
+
+    /// All steps have been answered.
+    pub(crate) fn finish(&mut self) {
+        self.copy_script(self.script.len());
+        self.clear_batch();
+    }
+
+    /// Step `step` failed (`None`: the end of the batch did): what came before it is answered, the rest forgotten.
+    pub(crate) fn fail(&mut self, step: Option<usize>) {
+        match step {
+            Some(step) if !self.simple => self.script_until(step),
+            Some(_) => {}
+            None => self.copy_script(self.script.len()),
+        }
+        self.clear_batch();
+    }
+
+    fn clear_batch(&mut self) {
+        self.script.clear();
+        self.script_done = 0;
+        self.steps.clear();
+        self.first_step = 0;
+        self.current = Current::default();
+        self.copy = None;
+        self.stream = None;
+    }
+
+    /// Portals suspended since the last call, by step.
+    pub(crate) fn take_suspended(&mut self) -> Vec<(usize, Held)> {
+        std::mem::take(&mut self.suspended)
+    }
+
+    /// After `out` has been sent.
+    pub(crate) fn sent(&mut self) {
+        self.out.clear();
+        if self.out.capacity() > BUFFER_KEPT_BYTES_MAX {
+            self.out.shrink_to(FLUSH_BYTES);
+        }
+    }
+
+    fn data_row(&mut self, row: &dyn Row) -> SqlResult<()> {
+        let Some(desc) = &self.current.desc else { return Err(SqlError::internal("a row outside a statement")) };
+        static TEXT: Formats = Formats::Text;
+        let (formats, rows_max) = match self.steps.get(self.current.step) {
+            Some(step) if !self.simple => (&step.formats, step.rows_max),
+            _ => (&TEXT, 0),
+        };
+        let start = self.out.len();
+        let at = backend::open(&mut self.out, b'D');
+        let columns = row.len().min(desc.columns.len());
+        self.out.extend_from_slice(&(columns as u16).to_be_bytes());
+        for (i, column) in desc.columns[..columns].iter().enumerate() {
+            if let Err(error) = encode::field(&mut self.out, row.get(i), column, formats.is_binary(i), self.output) {
+                self.out.truncate(start);
+                return Err(error);
+            }
+        }
+        backend::close(&mut self.out, at);
+        self.current.rows += 1;
+        if rows_max != 0 && self.current.rows > rows_max as u64 {
+            let held = self.current.held.get_or_insert_default();
+            held.rows.extend(self.out.drain(start..));
+            held.count += 1;
+            if held.rows.len() > self.held_bytes_max {
+                return Err(SqlError::new(
+                    SqlState::PROGRAM_LIMIT_EXCEEDED,
+                    format!("a portal's remaining rows exceed buffered_rows_bytes_max ({})", self.held_bytes_max),
+                )
+                .with_hint("Fetch the result without a row limit, or narrow the query."));
+            }
+        }
+        Ok(())
+    }
+
+    fn flush_to_stream(&mut self) -> SqlResult<()> {
+        match &mut self.stream {
+            Some(stream) if self.out.len() >= FLUSH_BYTES => stream(&mut self.out),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn finish_command(out: &mut Vec<u8>, tag: &Tag) {
+    if tag.verb.is_empty() { backend::empty_query_response(out) } else { backend::command_complete(out, tag) }
+}
+
+impl Sink for Reply {
+    fn begin(&mut self, step: usize, desc: &Arc<StatementDesc>) {
+        let step = self.first_step + step;
+        self.script_until(step);
+        self.current = Current { step, desc: Some(desc.clone()), rows: 0, held: None };
+        match &mut self.copy {
+            Some(copy) => copy.begin(&mut self.out, &desc.columns),
+            None if self.simple && !desc.columns.is_empty() => {
+                backend::row_description(&mut self.out, &desc.columns, &Formats::Text)
+            }
+            None => {}
+        }
+    }
+
+    fn row(&mut self, row: &dyn Row) -> SqlResult<()> {
+        match (&mut self.copy, &self.current.desc) {
+            (Some(copy), Some(desc)) => {
+                copy.row(&mut self.out, row, &desc.columns, self.output);
+                self.current.rows += 1;
+            }
+            _ => self.data_row(row)?,
+        }
+        self.flush_to_stream()
+    }
+
+    fn end(&mut self, tag: &Tag) {
+        if self.copy.take().is_some() {
+            backend::copy_done(&mut self.out);
+            backend::command_complete(&mut self.out, &Tag { verb: "COPY", rows: Some(self.current.rows) });
+            return;
+        }
+        let rows_max = self.steps.get(self.current.step).map_or(0, |s| s.rows_max);
+        if rows_max != 0 && self.current.rows >= rows_max as u64 {
+            let mut held = self.current.held.take().unwrap_or_default();
+            held.verb = tag.verb;
+            backend::portal_suspended(&mut self.out);
+            self.suspended.push((self.current.step, held));
+        } else {
+            finish_command(&mut self.out, tag);
+        }
+    }
+
+    fn reset(&mut self) {
+        let (out, script_done, suspended) = self.mark;
+        self.out.truncate(out);
+        self.script_done = script_done;
+        self.suspended.truncate(suspended);
+        self.current = Current::default();
+    }
+}

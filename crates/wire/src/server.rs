@@ -1,0 +1,203 @@
+//! The listener and its workers.
+//!
+//! Each worker is a thread with a single-threaded runtime. A connection is handed to the worker that has the fewest
+//! and stays there, so a session's state needs no locks and a batch no hand-over between threads.
+
+use crate::client::Client;
+use crate::connection;
+use crate::encode::Output;
+use crate::limits::{Limits, REFUSALS_MAX};
+use crate::registry::Registry;
+use crate::session::SessionFactory;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinSet, LocalSet};
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    #[error("cannot listen on {address}: {source}; another server may be using it, try --listen with another port")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error(
+        "cannot listen on {0}: only addresses of this machine (127.0.0.1, ::1) are allowed, because passwords and TLS \
+         are not there yet; use --listen 127.0.0.1:PORT"
+    )]
+    NotLoopback(SocketAddr),
+    #[error("cannot start a worker thread: {0}")]
+    Thread(io::Error),
+}
+
+/// How long accepting pauses when the process has run out of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Threads beside each worker for what takes its time: scans, DDL on databases. More requests than threads wait.
+const BLOCKING_THREADS_MAX: usize = 16;
+
+/// A listening socket, not yet serving.
+pub struct Server {
+    listener: TcpListener,
+    limits: Arc<Limits>,
+    output: Output,
+}
+
+struct Worker {
+    connections: Arc<AtomicUsize>,
+    queue: mpsc::UnboundedSender<TcpStream>,
+    thread: JoinHandle<()>,
+}
+
+/// What every worker shares.
+struct Shared<F> {
+    factory: F,
+    registry: Arc<Registry>,
+    limits: Arc<Limits>,
+    output: Output,
+    stop: watch::Receiver<bool>,
+}
+
+impl Server {
+    /// Binds the address, which must be a loopback address.
+    pub fn bind(address: SocketAddr, limits: Limits, output: Output) -> Result<Server, ServerError> {
+        if !address.ip().is_loopback() {
+            return Err(ServerError::NotLoopback(address));
+        }
+        let listener = TcpListener::bind(address).map_err(|source| ServerError::Listen { address, source })?;
+        listener.set_nonblocking(true).map_err(|source| ServerError::Listen { address, source })?;
+        Ok(Server { listener, limits: Arc::new(limits), output })
+    }
+
+    /// The address bound, with its port if 0 was asked for.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Accepts connections until `stop` becomes true, then ends every session and joins the workers.
+    pub async fn run<F: SessionFactory>(
+        self,
+        factory: F,
+        workers: usize,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<(), ServerError> {
+        let registry = Arc::new(Registry::default());
+        let shared = Arc::new(Shared {
+            factory,
+            registry: registry.clone(),
+            limits: self.limits.clone(),
+            output: self.output,
+            stop: stop.clone(),
+        });
+        let workers: Vec<Worker> =
+            (0..workers.max(1)).map(|i| start_worker(i, shared.clone())).collect::<Result<_, _>>()?;
+        let listener = tokio::net::TcpListener::from_std(self.listener).map_err(ServerError::Thread)?;
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => hand_over(stream, &workers, &self.limits),
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept a connection");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                _ = stop.wait_for(|stopping| *stopping) => break,
+            }
+        }
+        drop(listener);
+        registry.cancel_all();
+        for worker in workers {
+            drop(worker.queue);
+            // A worker that panicked has said so; the others still have to be waited for.
+            let _ = tokio::task::spawn_blocking(move || worker.thread.join()).await;
+        }
+        Ok(())
+    }
+}
+
+/// Gives a new connection to the worker with the fewest.
+fn hand_over(stream: tokio::net::TcpStream, workers: &[Worker], limits: &Limits) {
+    let total: usize = workers.iter().map(|w| w.connections.load(Ordering::Relaxed)).sum();
+    if total >= limits.connections_max + REFUSALS_MAX {
+        return;
+    }
+    let Some(worker) = workers.iter().min_by_key(|w| w.connections.load(Ordering::Relaxed)) else { return };
+    // Errors mean that the client has already gone.
+    let _ = stream.set_nodelay(true);
+    if let Ok(stream) = stream.into_std() {
+        worker.connections.fetch_add(1, Ordering::Relaxed);
+        let _ = worker.queue.send(stream);
+    }
+}
+
+fn start_worker<F: SessionFactory>(number: usize, shared: Arc<Shared<F>>) -> Result<Worker, ServerError> {
+    let (queue, incoming) = mpsc::unbounded_channel();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counter = connections.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .build()
+        .map_err(ServerError::Thread)?;
+    let thread = std::thread::Builder::new()
+        .name(format!("worker-{number}"))
+        .spawn(move || LocalSet::new().block_on(&runtime, work(shared, incoming, counter)))
+        .map_err(ServerError::Thread)?;
+    Ok(Worker { connections, queue, thread })
+}
+
+/// Counts a connection down however it ends.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn work<F: SessionFactory>(
+    shared: Arc<Shared<F>>,
+    mut incoming: mpsc::UnboundedReceiver<TcpStream>,
+    connections: Arc<AtomicUsize>,
+) {
+    let mut tasks = JoinSet::new();
+    loop {
+        tokio::select! {
+            stream = incoming.recv() => match stream {
+                Some(stream) => {
+                    let (shared, counted) = (shared.clone(), Counted(connections.clone()));
+                    tasks.spawn_local(async move {
+                        let _counted = counted;
+                        serve(stream, &shared).await;
+                    });
+                }
+                None => break,
+            },
+            Some(ended) = tasks.join_next() => report_panic(ended),
+        }
+    }
+    while let Some(ended) = tasks.join_next().await {
+        report_panic(ended);
+    }
+}
+
+/// A panic ends its own session only; it is a defect and is logged as one.
+fn report_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a session ended by a panic");
+    }
+}
+
+async fn serve<F: SessionFactory>(stream: TcpStream, shared: &Shared<F>) {
+    let stream = match tokio::net::TcpStream::from_std(stream) {
+        Ok(stream) => stream,
+        Err(error) => {
+            tracing::warn!(%error, "cannot register a connection");
+            return;
+        }
+    };
+    let limits = &shared.limits;
+    let client = Client::new(stream, shared.output, limits.clone(), shared.stop.clone());
+    connection::serve(client, &shared.factory, &shared.registry, limits.connections_max, limits.startup_timeout).await;
+}

@@ -9,6 +9,7 @@ use holdfast_seams::{Disk, SyncMethod};
 use holdfast_types::{Epoch, Lsn};
 
 use super::{Bench, DIR, SEGMENT_BYTES, layout, options, record, segment_file};
+use crate::boxcar::disk_bytes;
 use crate::control::Control;
 use crate::layout::BLOCK;
 use crate::{Kind, ReserveError, TrailOptions};
@@ -160,6 +161,8 @@ fn a_full_disk_is_met_by_reserve_and_leaves_everything_intact() {
                 let acknowledged = bench.acknowledged.clone();
                 let told = Box::new(move |span| acknowledged.lock().push((number, span)));
                 bench.trail.append(reservation, record(number, 3000), told).unwrap();
+                let prepared = bench.writer.room_bytes() >= disk_bytes(3000) || !bench.trail.state().ready.is_empty();
+                assert!(prepared, "reserved room is not there");
                 assert!(bench.write(false));
                 number += 1;
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, UNIX_EPOCH};
 
-use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::disk::{Create, Disk, DiskFile, DiskLock, DiskStats, Metadata, OpenHow, WriteThrough};
@@ -70,6 +70,13 @@ impl Disk for RealDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    fn exchange(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE) {
+            Err(Errno::NOENT | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => self.rename(from, to),
+            exchanged => Ok(exchanged?),
+        }
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -329,6 +336,16 @@ mod tests {
         assert_eq!(disk.list(&deep).unwrap(), ["y"]);
         assert_eq!(disk.metadata(&deep.join("x")).unwrap(), None);
         assert_eq!(disk.metadata(&deep.join("y")).unwrap().unwrap().len_bytes, 0);
+        for want in ["xy", "yx"] {
+            let made = want == "xy";
+            if made {
+                disk.open(&deep.join("x"), &OpenHow { create: Create::New, write: true, ..OpenHow::default() })
+                    .unwrap();
+                std::fs::write(deep.join("x"), "was x").unwrap();
+            }
+            disk.exchange(&deep.join("x"), &deep.join("y")).unwrap();
+            assert_eq!(std::fs::read(deep.join("y")).unwrap() == b"was x", made);
+        }
         disk.remove(&deep.join("y")).unwrap();
         assert!(disk.free_bytes(&deep).unwrap() > 0);
     }

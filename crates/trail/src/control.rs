@@ -15,8 +15,9 @@
 //!     56      8  proven: everything below is durable (the incarnation LSN, or the end at a clean close)
 //!     64      4  checksum: CRC-32C of bytes 0..64
 //! ```
-//! It is replaced, never changed in place: written to `control.new`, synced, renamed, directory synced. A crash
-//! leaves the old one or the new one.
+//! It is replaced, never changed in place: written to `control.new`, synced, exchanged with `control`, directory
+//! synced. A crash leaves the old one or the new one. The old one stays as `control.new`: its block is the next one's,
+//! so that segments can be recycled and the epoch raised on a full disk.
 
 use std::io::IoSlice;
 use std::path::Path;
@@ -104,7 +105,7 @@ impl Control {
         let buf = self.encode();
         file.write_at(&[IoSlice::new(buf.as_slice())], 0).map_err(TrailError::io("write", &new))?;
         file.sync_all().map_err(TrailError::io("sync", &new))?;
-        disk.rename(&new, &path).map_err(TrailError::io("rename", &new))?;
+        disk.exchange(&new, &path).map_err(TrailError::io("rename", &new))?;
         disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))
     }
 }

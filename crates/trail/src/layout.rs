@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! control                      who the trail is and what is proven (module control)
-//! control.new                  a control file being written; means nothing until renamed
+//! control.new                  the next control file; means nothing until it is exchanged for the current one
 //! lock                         held by the process that has the trail open
 //! EEEEEEEE-SSSSSSSS.segment    segment number S (hexadecimal), put into service in epoch E
 //! spare-NNNNNNNN.segment       a whole segment file waiting for its next use

@@ -151,10 +151,10 @@ impl Preparer {
     fn recycle(&mut self) -> Result<bool, TrailError> {
         let shared = self.shared.clone();
         let (oldest, path) = {
-            let mut state = shared.state.lock();
+            let state = shared.state.lock();
             let keep = shared.layout.segment_of(state.recycle_floor.min(shared.durable()));
-            match state.segments.first_entry() {
-                Some(first) if *first.key() < keep => first.remove_entry(),
+            match state.segments.first_key_value() {
+                Some((oldest, path)) if *oldest < keep => (*oldest, path.clone()),
                 _ => return Ok(false),
             }
         };
@@ -164,6 +164,7 @@ impl Preparer {
             control.first_segment = oldest + 1;
             control.write(&*shared.disk, dir)?;
         }
+        shared.state.lock().segments.remove(&oldest);
         if self.spares.len() < shared.options.segments_ready {
             let spare = self.new_spare_path();
             shared.disk.rename(&path, &spare).map_err(TrailError::io("rename", &path))?;
@@ -197,7 +198,8 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
-/// Writes every block once: blocks that were only allocated would cost a journal commit at their first write.
+/// Writes every block once: blocks that were only allocated would cost a journal commit at their first write. Synced
+/// together with the header, when the file is put into service.
 fn fill_with_zeros(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<(), TrailError> {
     let how = OpenHow { create: Create::New, ..OpenHow::WRITE_DIRECT };
     let file = disk.open(path, &how).map_err(TrailError::io("create", path))?;
@@ -209,7 +211,7 @@ fn fill_with_zeros(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<(), Trail
         file.write_at(&[IoSlice::new(&zeros.as_slice()[..len])], offset).map_err(TrailError::io("zero", path))?;
         offset += len as u64;
     }
-    file.sync_all().map_err(TrailError::io("sync", path))
+    Ok(())
 }
 
 /// Gives a spare its header and, durably, its final name.

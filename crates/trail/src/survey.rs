@@ -10,7 +10,7 @@ use holdfast_seams::{AlignedBuf, Disk, OpenHow};
 
 use crate::control::Control;
 use crate::error::TrailError;
-use crate::layout::{BLOCK, CONTROL_NEW, Layout, Name, parse_name};
+use crate::layout::{BLOCK, Layout, Name, parse_name};
 use crate::segment::{self, HeaderFlaw, SegmentHeader};
 
 pub struct SegmentFile {
@@ -40,9 +40,6 @@ impl Survey {
                 Name::Spare(number) => {
                     survey.spares.push(path);
                     survey.next_spare = survey.next_spare.max(number.saturating_add(1));
-                }
-                Name::Other if name == CONTROL_NEW => {
-                    disk.remove(&path).map_err(TrailError::io("remove", &path))?;
                 }
                 Name::Other => {}
             }

@@ -174,7 +174,7 @@ impl Writer {
     }
 
     /// Bytes left for boxcars: the last block of a segment is for its end.
-    fn room_bytes(&self) -> u64 {
+    pub(crate) fn room_bytes(&self) -> u64 {
         let layout = self.shared.layout;
         layout.lsn(self.current.segment, layout.segment_bytes).0 - self.position.0 - BLOCK
     }

@@ -41,6 +41,7 @@ enum NameChange {
     Link(PathBuf, usize),
     Unlink(PathBuf),
     Rename(PathBuf, PathBuf),
+    Exchange(PathBuf, PathBuf),
 }
 
 struct State {
@@ -252,12 +253,18 @@ fn apply(names: &mut BTreeMap<PathBuf, usize>, change: &NameChange) {
                 names.insert(to.clone(), file);
             }
         }
+        NameChange::Exchange(from, to) => {
+            let (first, second) = (names.remove(from), names.remove(to));
+            names.extend(first.map(|file| (to.clone(), file)));
+            names.extend(second.map(|file| (from.clone(), file)));
+        }
     }
 }
 
 fn dir_of(change: &NameChange) -> Option<&Path> {
     match change {
-        NameChange::Link(path, _) | NameChange::Unlink(path) | NameChange::Rename(_, path) => path.parent(),
+        NameChange::Link(path, _) | NameChange::Unlink(path) => path.parent(),
+        NameChange::Rename(_, path) | NameChange::Exchange(_, path) => path.parent(),
     }
 }
 
@@ -286,6 +293,15 @@ impl Disk for FaultDisk {
             return Err(ErrorKind::NotFound.into());
         }
         state.rename_or_link(NameChange::Rename(from.to_path_buf(), to.to_path_buf()))
+    }
+
+    fn exchange(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.check_power(state.cycle)?;
+        if !state.names.contains_key(from) {
+            return Err(ErrorKind::NotFound.into());
+        }
+        state.rename_or_link(NameChange::Exchange(from.to_path_buf(), to.to_path_buf()))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example authorization -p holdfast-engine -- [WRITERS] [SECONDS] [DIR]`
 //!
-//! Prints transactions per second, syncs per second and transactions per boxcar, first with the trail on disk as
+//! Prints transactions per second, transactions per boxcar, and CPU time by thread, first with the trail on disk as
 //! served, then with syncs left out (method `fdatasync` on a disk whose sync does nothing): the second is what MAIN
 //! alone can do, and the ratio of the two is what durability costs.
 
@@ -12,6 +12,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const TERMINALS: i64 = 10_000;
 
@@ -70,6 +73,21 @@ fn authorization(s: &Statements, random: u64, body: &str) -> Vec<Step> {
     ]
 }
 
+/// CPU time of this process's threads by name, in microseconds.
+fn thread_cpu() -> Vec<(String, f64)> {
+    let mut all: Vec<(String, f64)> = Vec::new();
+    for task in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default().trim().to_owned();
+        let stat = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+        let ns: f64 = stat.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0.0);
+        match all.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, us)) => *us += ns / 1000.0,
+            None => all.push((name, ns / 1000.0)),
+        }
+    }
+    all
+}
+
 fn measure(name: &str, dir: &Path, options: Options, writers: usize, seconds: u64) -> f64 {
     let engine = Engine::open(dir, options).expect("open");
     let db = engine.database("holdfast").expect("there");
@@ -94,11 +112,13 @@ fn measure(name: &str, dir: &Path, options: Options, writers: usize, seconds: u6
         })
         .collect();
     let before: Vec<_> = engine.stats();
+    let cpu_before = thread_cpu();
     let started = Instant::now();
     let n0 = count.load(Ordering::Relaxed);
     std::thread::sleep(Duration::from_secs(seconds));
     let (n, elapsed) = (count.load(Ordering::Relaxed) - n0, started.elapsed().as_secs_f64());
     let after = engine.stats();
+    let cpu = thread_cpu();
     stop.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|t| t.join().expect("writer"));
     let per_second = n as f64 / elapsed;
@@ -113,6 +133,10 @@ fn measure(name: &str, dir: &Path, options: Options, writers: usize, seconds: u6
         delta("checkpoints"),
         delta("checkpoint_pages") / elapsed
     );
+    for (thread, us) in cpu {
+        let was = cpu_before.iter().find(|(t, _)| *t == thread).map_or(0.0, |(_, us)| *us);
+        println!("    {thread}: {:.2} us of CPU a transaction", (us - was) / n as f64);
+    }
     engine.close().expect("close");
     per_second
 }

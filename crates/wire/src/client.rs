@@ -56,12 +56,7 @@ pub struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(
-        stream: TcpStream,
-        output: Output,
-        limits: Arc<Limits>,
-        stop: watch::Receiver<bool>,
-    ) -> Client {
+    pub(crate) fn new(stream: TcpStream, output: Output, limits: Arc<Limits>, stop: watch::Receiver<bool>) -> Client {
         let reply = Some(Box::new(Reply::new(output, limits.buffered_rows_bytes_max)));
         Client {
             stream,
@@ -113,7 +108,11 @@ impl Client {
 
     /// The protocol prepared or closed a statement of that name.
     pub(crate) fn set_named(&mut self, name: &str, exists: bool) {
-        if exists { self.named.insert(name.to_owned()) } else { self.named.remove(name) };
+        if exists {
+            self.named.insert(name.to_owned())
+        } else {
+            self.named.remove(name)
+        };
     }
 
     pub(crate) fn take_deallocated(&mut self) -> Vec<String> {

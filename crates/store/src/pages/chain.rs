@@ -7,11 +7,10 @@
 use super::page::Page;
 use super::scratch::Scratch;
 use super::snapshots::Needed;
-use std::sync::Arc;
 
 /// Where a version's bytes are.
 pub enum Loc {
-    Memory(Arc<Page>),
+    Memory(Page),
     /// A slot of the scratch file.
     Scratch(u32),
     /// Only in the database file.
@@ -35,6 +34,8 @@ pub struct Chain {
     pub hot: bool,
     /// The page is in its shard's clock queue.
     pub queued: bool,
+    /// The page is in its shard's queue of pages with several versions.
+    pub listed: bool,
 }
 
 impl Chain {
@@ -79,7 +80,7 @@ impl Chain {
             if v.in_file {
                 v.loc = Loc::File;
             } else {
-                match scratch.put(&page.0) {
+                match scratch.put(page.bytes()) {
                     Ok(slot) => v.loc = Loc::Scratch(slot),
                     Err(_) => break,
                 }

@@ -59,5 +59,5 @@ mod tests {
         assert_eq!(u64::from_le_bytes(page[BODY..BODY + 8].try_into().unwrap()), GOLDEN);
     }
 
-    const GOLDEN: u64 = 0;
+    const GOLDEN: u64 = 4_201_413_439_620_274_803;
 }

@@ -8,17 +8,20 @@ pub const PAGE_BYTES: usize = 4096;
 /// Bytes SQLite leaves unused at the end of each page, where the checksum goes when the page is written to the file.
 pub const RESERVED_BYTES: usize = 16;
 
-/// A page's content, immutable once shared.
-pub struct Page(pub [u8; PAGE_BYTES]);
+/// A page's content, immutable once shared: PAGE_BYTES bytes. A slice, because an array cannot be put behind an `Arc`
+/// without being zeroed or copied a second time, which MAIN would do for every page of every boxcar.
+#[derive(Clone)]
+pub struct Page(Arc<[u8]>);
 
 impl Page {
     /// A copy of `bytes`, which must be one page long.
-    pub fn copy_of(bytes: &[u8]) -> Arc<Page> {
-        let mut page = Arc::new(Page([0; PAGE_BYTES]));
-        if let Some(p) = Arc::get_mut(&mut page) {
-            p.0.copy_from_slice(bytes);
-        }
-        page
+    pub fn copy_of(bytes: &[u8]) -> Page {
+        assert_eq!(bytes.len(), PAGE_BYTES, "a page has one size");
+        Page(bytes.into())
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
     }
 }
 

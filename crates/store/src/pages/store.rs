@@ -72,6 +72,23 @@ struct Shard {
     chains: Chains,
     /// Pages with versions in memory, in the order the clock hand passes them.
     clock: VecDeque<u32>,
+    /// Pages with more than one version: some of them can be dropped soon.
+    several: VecDeque<u32>,
+}
+
+impl Shard {
+    /// Puts a page into the queues it belongs to and is not in yet.
+    fn enqueue(&mut self, page: u32) {
+        let Some(chain) = self.chains.get_mut(&page) else { return };
+        if !chain.queued {
+            chain.queued = true;
+            self.clock.push_back(page);
+        }
+        if chain.versions.len() > 1 && !chain.listed {
+            chain.listed = true;
+            self.several.push_back(page);
+        }
+    }
 }
 
 /// Pages MAIN has written since its last publish.
@@ -250,7 +267,7 @@ impl PageStore {
                 Some(Loc::File) | None => return Ok(false),
             }
         };
-        out.copy_from_slice(&found.0[at..at + out.len()]);
+        out.copy_from_slice(&found.bytes()[at..at + out.len()]);
         Ok(true)
     }
 
@@ -295,7 +312,7 @@ impl PageStore {
     /// Reads a staged page; false when it was not staged.
     pub fn read_staged(&self, staged: &Staged, page: u32, at: usize, out: &mut [u8]) -> Result<bool, ReadError> {
         match staged.pages.get(&page) {
-            Some(Loc::Memory(p)) => out.copy_from_slice(&p.0[at..at + out.len()]),
+            Some(Loc::Memory(p)) => out.copy_from_slice(&p.bytes()[at..at + out.len()]),
             Some(Loc::Scratch(slot)) => {
                 let mut whole = [0; PAGE_BYTES];
                 self.scratch.get(*slot, &mut whole).map_err(|e| self.io_error(page, e))?;
@@ -332,9 +349,8 @@ impl PageStore {
             grown += i64::from(matches!(loc, Loc::Memory(_)));
             chain.versions.push(Version { snapshot: number, loc, in_file: false });
             grown -= chain.prune(&needed, &self.scratch) as i64;
-            if !chain.queued {
-                chain.queued = true;
-                shard.clock.push_back(page);
+            if !chain.queued || (chain.versions.len() > 1 && !chain.listed) {
+                shard.enqueue(page);
             }
         }
         staged.in_memory = 0;
@@ -347,42 +363,61 @@ impl PageStore {
         number
     }
 
-    /// Lets the clock hand pass `steps` pages: drops versions nobody needs and, beyond the memory limit, moves pages
-    /// out. Bounded, so that publishing stays even.
+    /// Looks at up to `steps` pages: drops versions nobody needs and, beyond the memory limit, moves pages out.
+    /// Bounded, so that publishing stays even.
     pub fn tend(&self, steps: usize) {
         let needed = self.snapshots.lock().needed();
         let mut left = steps;
         for _ in 0..SHARDS {
+            let over = self.memory_pages.load(Ordering::Relaxed) > self.memory_pages_max();
             if left == 0 {
                 break;
             }
             let at = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
-            left = left.saturating_sub(self.tend_shard(&self.shards[at], left.div_ceil(8), &needed).max(1));
+            let mut shard = self.shards[at].lock();
+            let looked = self.prune_several(&mut shard, left.div_ceil(8), &needed)
+                + if over { self.pass_clock(&mut shard, left.div_ceil(4)) } else { 0 };
+            left = left.saturating_sub(looked.max(1));
         }
         self.expire_if_scratch_full();
     }
 
-    fn tend_shard(&self, shard: &Mutex<Shard>, steps: usize, needed: &Needed) -> usize {
-        let mut shard = shard.lock();
-        let shard = &mut *shard;
+    /// Drops versions of pages that have several.
+    fn prune_several(&self, shard: &mut Shard, steps: usize, needed: &Needed) -> usize {
+        let passes = steps.min(shard.several.len());
+        for _ in 0..passes {
+            let Some(page) = shard.several.pop_front() else { break };
+            let Entry::Occupied(mut entry) = shard.chains.entry(page) else { continue };
+            let chain = entry.get_mut();
+            let freed = chain.prune(needed, &self.scratch);
+            self.memory_pages.fetch_sub(freed as i64, Ordering::Relaxed);
+            chain.listed = chain.versions.len() > 1;
+            if chain.listed {
+                shard.several.push_back(page);
+            } else if chain.is_redundant() && !chain.queued {
+                entry.remove();
+            }
+        }
+        passes
+    }
+
+    /// Moves pages out of memory that were not read since the hand last passed.
+    fn pass_clock(&self, shard: &mut Shard, steps: usize) -> usize {
         let passes = steps.min(shard.clock.len());
         for _ in 0..passes {
             let Some(page) = shard.clock.pop_front() else { break };
             let Entry::Occupied(mut entry) = shard.chains.entry(page) else { continue };
             let chain = entry.get_mut();
-            let mut freed = chain.prune(needed, &self.scratch);
-            let over = self.memory_pages.load(Ordering::Relaxed) - freed as i64 > self.memory_pages_max();
-            if over && !chain.hot {
-                freed += chain.evict(&self.scratch);
+            if !chain.hot {
+                let freed = chain.evict(&self.scratch);
+                self.memory_pages.fetch_sub(freed as i64, Ordering::Relaxed);
             }
             chain.hot = false;
-            self.memory_pages.fetch_sub(freed as i64, Ordering::Relaxed);
-            if chain.is_redundant() {
-                entry.remove();
-            } else if chain.in_memory() > 0 || chain.versions.len() > 1 {
+            chain.queued = chain.in_memory() > 0;
+            if chain.queued {
                 shard.clock.push_back(page);
-            } else {
-                chain.queued = false;
+            } else if chain.is_redundant() && !chain.listed {
+                entry.remove();
             }
         }
         passes
@@ -463,15 +498,12 @@ impl PageStore {
             }
             chain.versions[i].in_file = false;
         }
-        if grown > 0 && !chain.queued {
-            chain.queued = true;
-            shard.clock.push_back(page);
-        }
+        shard.enqueue(page);
         self.memory_pages.fetch_add(grown, Ordering::Relaxed);
         Ok(())
     }
 
-    fn file_page(&self, page: u32) -> Result<Arc<Page>, ReadError> {
+    fn file_page(&self, page: u32) -> Result<Page, ReadError> {
         let mut whole = [0; PAGE_BYTES];
         self.read_file(page, &mut whole)?;
         Ok(Page::copy_of(&whole))
@@ -488,8 +520,8 @@ impl PageStore {
                 v.loc = Loc::File;
             }
         }
-        // A queued page is removed when the clock hand passes: the queue must not name a page twice.
-        if chain.is_redundant() && !chain.queued {
+        // A queued page is removed when its turn comes: a queue must not name a page twice.
+        if chain.is_redundant() && !chain.queued && !chain.listed {
             shard.chains.remove(&page);
         }
     }

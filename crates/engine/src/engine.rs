@@ -432,6 +432,12 @@ impl Engine {
                 result = Err(CloseError::Checkpoint { name: inner.name.clone(), message: e.to_string() });
             }
             inner.drop_readers();
+            let path = std::path::PathBuf::from(inner.volume().store().path());
+            if result.is_ok()
+                && let Err(e) = holdfast_store::checkpoint::remove_wal(&*shared.options.disk, &path)
+            {
+                tracing::warn!(database = inner.name, "cannot remove the empty -wal file: {e}");
+            }
         }
         shared.trail.close()?;
         result

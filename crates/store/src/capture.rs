@@ -70,6 +70,9 @@ pub enum CaptureError {
     Value { table: String, column: u16, code: c_int },
 }
 
+/// Bytes of buffer allocated ahead.
+const BUFFER_BYTES_AHEAD_MAX: usize = 1 << 20;
+
 /// What is kept from the trail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mute {
@@ -143,7 +146,9 @@ impl Capture {
     /// Hands over the buffer and begins an empty one.
     pub fn take(&mut self) -> Vec<u8> {
         (self.ops, self.unchanged) = (0, 0);
-        std::mem::take(&mut self.buf)
+        // The next boxcar is about as large as this one: growing step by step would copy it several times.
+        let next = Vec::with_capacity((self.buf.len() + self.buf.len() / 4).min(BUFFER_BYTES_AHEAD_MAX));
+        std::mem::replace(&mut self.buf, next)
     }
 
     /// Bytes in the buffer.

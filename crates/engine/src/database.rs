@@ -123,6 +123,7 @@ impl Inner {
     }
 
     pub fn register(self: &Arc<Inner>, conn: &mut Conn) -> SqlResult<()> {
+        conn.install_guard().map_err(|e| SqlError::internal(e.to_string()))?;
         match &self.shared.options.connect {
             Some(connect) => connect(conn, &Database(self.clone())),
             None => Ok(()),
@@ -247,7 +248,7 @@ pub(crate) fn database_oid(id: VolumeId) -> u32 {
 /// Prepares on `conn` and describes.
 pub(crate) fn describe(conn: &mut Conn, sql: &str, report: Report) -> Result<Statement, SqliteError> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    let id = conn.prepare(sql)?;
+    let id = conn.guarded(|conn| conn.prepare(sql))?;
     let described = classify(conn, id, sql).map(|class| Statement {
         id: NEXT.fetch_add(1, Ordering::Relaxed),
         sql: sql.to_owned(),

@@ -34,6 +34,7 @@ pub struct Conn {
     free: Vec<usize>,
     /// What the preupdate hook writes to; owned, freed after the connection is closed.
     pub(super) capture: Option<*mut crate::capture::Capture>,
+    pub(super) guard: Option<super::guard::Guard>,
     /// The flag the commit hook reads.
     pub(super) gate: Option<std::sync::Arc<std::sync::atomic::AtomicBool>>,
 }
@@ -69,7 +70,15 @@ impl Conn {
         })?;
         // SAFETY: the handle stays valid as long as `rusqlite` lives, which this struct owns and closes last.
         let db = unsafe { rusqlite.handle() };
-        Ok(Conn { rusqlite: Some(rusqlite), db, stmts: Vec::new(), free: Vec::new(), capture: None, gate: None })
+        Ok(Conn {
+            rusqlite: Some(rusqlite),
+            db,
+            stmts: Vec::new(),
+            free: Vec::new(),
+            capture: None,
+            guard: None,
+            gate: None,
+        })
     }
 
     /// The same connection through rusqlite's safe interface: for registering functions and virtual tables.

@@ -14,6 +14,7 @@ mod conn;
 mod error;
 mod file_lock;
 mod flags;
+mod guard;
 mod preupdate;
 mod rows_table;
 mod scratch_file;

@@ -1,0 +1,175 @@
+//! What a client's statement may not do, asked of SQLite while it compiles (sqlite.org/c3ref/set_authorizer.html).
+//!
+//! | refused | because |
+//! |---|---|
+//! | ATTACH, DETACH | files beside the volume are not audited |
+//! | PRAGMA that sets anything but user_version and application_id | journals, locks and caches are the store's business |
+//! | writing or dropping tables whose name begins with `holdfast_` | internal: positions and table ids |
+//! | TEMP tables, views, triggers | they would live and die with a connection that clients share |
+//! | load_extension() | code from outside |
+//!
+//! The guard is installed once per connection and switched on only while a client's text is prepared: installing or
+//! removing an authorizer would make every statement of the connection be compiled again.
+
+use super::{Conn, SqliteError};
+use crate::schema_map::is_internal;
+use parking_lot::Mutex;
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use std::sync::Arc;
+
+/// PRAGMAs that only read, also with an argument.
+const READING: [&str; 19] = [
+    "table_info",
+    "table_xinfo",
+    "table_list",
+    "index_list",
+    "index_info",
+    "index_xinfo",
+    "foreign_key_list",
+    "foreign_key_check",
+    "integrity_check",
+    "quick_check",
+    "database_list",
+    "collation_list",
+    "function_list",
+    "module_list",
+    "pragma_list",
+    "compile_options",
+    "page_count",
+    "freelist_count",
+    "data_version",
+];
+
+/// PRAGMAs that read without an argument; with one they are refused.
+const READING_WITHOUT_ARGUMENT: [&str; 10] = [
+    "encoding",
+    "page_size",
+    "schema_version",
+    "journal_mode",
+    "foreign_keys",
+    "auto_vacuum",
+    "cache_size",
+    "synchronous",
+    "recursive_triggers",
+    "max_page_count",
+];
+
+/// PRAGMAs that may set something: the trail carries their text.
+const SETTING: [&str; 2] = ["user_version", "application_id"];
+
+#[derive(Default)]
+pub(super) struct State {
+    on: bool,
+    refused: Option<String>,
+}
+
+/// Switches the guard of one connection.
+#[derive(Clone, Default)]
+pub(super) struct Guard(Arc<Mutex<State>>);
+
+impl Conn {
+    /// Installs the guard, switched off.
+    pub fn install_guard(&mut self) -> Result<(), SqliteError> {
+        let guard = Guard::default();
+        self.guard = Some(guard.clone());
+        let hook = move |context: AuthContext<'_>| {
+            let mut state = guard.0.lock();
+            if !state.on {
+                return Authorization::Allow;
+            }
+            match refusal(&context.action) {
+                None => Authorization::Allow,
+                Some(why) => {
+                    state.refused = Some(why);
+                    Authorization::Deny
+                }
+            }
+        };
+        self.rusqlite().authorizer(Some(hook)).map_err(SqliteError::from_rusqlite)
+    }
+
+    /// Runs `prepare`, in which a client's text is compiled, under the guard. A refusal's message says what was refused.
+    pub fn guarded<T>(&mut self, prepare: impl FnOnce(&mut Conn) -> Result<T, SqliteError>) -> Result<T, SqliteError> {
+        let Some(guard) = self.guard.clone() else { return prepare(self) };
+        *guard.0.lock() = State { on: true, refused: None };
+        let result = prepare(self);
+        let refused = std::mem::take(&mut *guard.0.lock()).refused;
+        result.map_err(|e| match refused {
+            Some(message) => SqliteError { message, ..e },
+            None => e,
+        })
+    }
+}
+
+fn refusal(action: &AuthAction<'_>) -> Option<String> {
+    match action {
+        AuthAction::Attach { .. } | AuthAction::Detach { .. } => {
+            Some("ATTACH and DETACH are not supported: a connection sees its one database".into())
+        }
+        AuthAction::Pragma { pragma_name, pragma_value } => pragma(pragma_name, pragma_value.is_some()),
+        AuthAction::Insert { table_name }
+        | AuthAction::Update { table_name, .. }
+        | AuthAction::Delete { table_name }
+        | AuthAction::DropTable { table_name }
+        | AuthAction::AlterTable { table_name, .. }
+        | AuthAction::CreateTable { table_name }
+        | AuthAction::CreateTrigger { table_name, .. }
+            if is_internal(table_name.as_bytes()) =>
+        {
+            Some(format!("table {table_name} is internal: names that begin with holdfast_ are reserved"))
+        }
+        AuthAction::CreateTempTable { .. }
+        | AuthAction::CreateTempView { .. }
+        | AuthAction::CreateTempTrigger { .. }
+        | AuthAction::CreateTempIndex { .. } => Some("temporary tables, views and triggers are not supported".into()),
+        AuthAction::Function { function_name } if function_name.eq_ignore_ascii_case("load_extension") => {
+            Some("load_extension() is not supported".into())
+        }
+        _ => None,
+    }
+}
+
+fn pragma(name: &str, argument: bool) -> Option<String> {
+    let name = name.to_ascii_lowercase();
+    let allowed = READING.contains(&name.as_str())
+        || SETTING.contains(&name.as_str())
+        || (!argument && READING_WITHOUT_ARGUMENT.contains(&name.as_str()));
+    (!allowed).then(|| format!("PRAGMA {name}{} is not supported", if argument { " with a value" } else { "" }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::{OpenFlags, ffi};
+
+    #[test]
+    fn clients_are_kept_from_the_machinery() {
+        let mut c = Conn::open(":memory:", OpenFlags { write: true, create: true }, None).unwrap();
+        c.exec("create table t(x); create table holdfast_meta(x)").unwrap();
+        c.install_guard().unwrap();
+        for sql in [
+            "attach ':memory:' as a",
+            "pragma journal_mode = wal",
+            "pragma writable_schema = on",
+            "pragma foreign_keys = off",
+            "insert into holdfast_meta values(1)",
+            "drop table holdfast_meta",
+            "create temp table x(y)",
+            "select load_extension('x')",
+        ] {
+            let e = c.guarded(|c| c.prepare(sql)).unwrap_err();
+            assert!(e.primary() == ffi::SQLITE_AUTH || sql.contains("load_extension"), "{sql}: {e}");
+            assert!(e.message.contains("support") || e.message.contains("reserved"), "{sql}: {e}");
+            assert!(c.prepare(sql).is_ok() || sql.contains("load_extension"), "not guarded: {sql}");
+        }
+        for sql in [
+            "select * from t",
+            "pragma table_info(t)",
+            "pragma user_version = 3",
+            "pragma journal_mode",
+            "drop table t",
+        ] {
+            c.guarded(|c| c.prepare(sql)).unwrap();
+        }
+    }
+}

@@ -209,6 +209,8 @@ fn new_state(options: &TrailOptions, control: Control, room_bytes: u64) -> State
         queue: VecDeque::new(),
         room: Room::new(layout, options.boxcar_bytes_max, options.kept_back_bytes, room_bytes),
         ready: VecDeque::new(),
+        unproven_since: None,
+        dozing: false,
         waiters: 0,
         disk_full: false,
         retry: false,

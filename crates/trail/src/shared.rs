@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use holdfast_seams::{Clock, Disk, DiskFile};
 use holdfast_types::{Epoch, Lsn};
@@ -22,7 +23,7 @@ pub struct Span {
     pub end: Lsn,
 }
 
-/// Called by the writer thread, in append order, when the append is durable. It must not block.
+/// Called by the thread that writes, in append order, when the append is durable. It must not block nor append.
 pub type OnDurable = Box<dyn FnOnce(Span) + Send>;
 
 pub struct Append {
@@ -54,6 +55,10 @@ pub struct State {
     pub queue: VecDeque<Append>,
     pub room: Room,
     pub ready: VecDeque<Ready>,
+    /// When the last boxcar with records became durable, until a proof follows it.
+    pub unproven_since: Option<Instant>,
+    /// The writer's thread waits until it is woken, not for a proof to be due.
+    pub dozing: bool,
     /// Callers of `reserve` waiting for the preparer.
     pub waiters: usize,
     /// The last attempt to prepare a segment found the disk full.

@@ -17,6 +17,7 @@ use crate::options::TrailOptions;
 use crate::reader::Reader;
 use crate::room::charge_bytes;
 use crate::shared::{Append, OnDurable, Phase, Shared, TrailStats};
+use crate::writer::Writer;
 
 /// What opening the trail found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +44,8 @@ pub struct Trail {
 
 struct Inner {
     shared: Arc<Shared>,
+    /// Whoever holds it writes. Absent in tests that drive the writer themselves.
+    writer: Option<Arc<Mutex<Writer>>>,
     /// The writer, then the preparer; empty when closed.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Given up by closing.
@@ -59,11 +62,14 @@ impl Trail {
     ) -> Result<(Trail, Recovered), TrailError> {
         let dir = options.dir.clone();
         let Parts { shared, writer, preparer, lock, recovered } = open_parts(disk, clock, options)?;
+        let writer = Arc::new(Mutex::new(writer));
+        let (of_thread, by_thread) = (shared.clone(), writer.clone());
         let threads = vec![
-            spawn(&dir, "trail-writer", move || writer.run())?,
+            spawn(&dir, "trail-writer", move || crate::writer::serve(&of_thread, &by_thread))?,
             spawn(&dir, "trail-preparer", move || preparer.run())?,
         ];
-        let inner = Arc::new(Inner { shared, threads: Mutex::new(threads), lock: Mutex::new(Some(lock)) });
+        let writer = Some(writer);
+        let inner = Arc::new(Inner { shared, writer, threads: Mutex::new(threads), lock: Mutex::new(Some(lock)) });
         Ok((Trail { inner }, recovered))
     }
 
@@ -71,7 +77,7 @@ impl Trail {
     #[cfg(test)]
     pub(crate) fn without_threads(shared: Arc<Shared>, lock: Box<dyn DiskLock>) -> Trail {
         let (threads, lock) = (Mutex::new(Vec::new()), Mutex::new(Some(lock)));
-        Trail { inner: Arc::new(Inner { shared, threads, lock }) }
+        Trail { inner: Arc::new(Inner { shared, writer: None, threads, lock }) }
     }
 
     #[cfg(test)]
@@ -121,14 +127,40 @@ impl Trail {
         let needed = charge_bytes(body.len() as u64);
         let reserved = std::mem::take(&mut reservation.charge);
         drop(reservation);
-        self.push(body, reserved, needed, on_durable)
+        self.push(body, reserved, needed, on_durable)?;
+        self.inner.shared.work.notify_one();
+        Ok(())
+    }
+
+    /// Appends and, when nobody else is writing, writes on the caller's own thread: on return the append is then durable
+    /// and `on_durable` has been called. For a caller that has nothing else to do meanwhile.
+    pub fn append_now(
+        &self,
+        mut reservation: Reservation,
+        body: Vec<u8>,
+        on_durable: OnDurable,
+    ) -> Result<(), ReserveError> {
+        let needed = charge_bytes(body.len() as u64);
+        let reserved = std::mem::take(&mut reservation.charge);
+        drop(reservation);
+        self.push(body, reserved, needed, on_durable)?;
+        let shared = &self.inner.shared;
+        let drained = self.inner.writer.as_ref().and_then(|w| w.try_lock()).map(|mut w| w.drain());
+        // The writer's thread is needed when another thread was writing, for the proof after a while, and to end when
+        // writing has failed.
+        if !matches!(drained, Some(Ok(()))) || shared.state.lock().dozing {
+            shared.work.notify_one();
+        }
+        Ok(())
     }
 
     /// Queues records that must get in when the disk is full: checkpoints and what recovery writes. They use the
     /// kept-back room and need no reservation.
     pub fn append_kept(&self, body: Vec<u8>, on_durable: OnDurable) -> Result<(), ReserveError> {
         let needed = charge_bytes(body.len() as u64);
-        self.push(body, 0, needed, on_durable)
+        self.push(body, 0, needed, on_durable)?;
+        self.inner.shared.work.notify_one();
+        Ok(())
     }
 
     fn push(&self, body: Vec<u8>, reserved: u64, needed: u64, on_durable: OnDurable) -> Result<(), ReserveError> {
@@ -144,8 +176,6 @@ impl Trail {
         }
         state.room.charge_kept(needed);
         state.queue.push_back(Append { body, charge: needed, on_durable });
-        drop(state);
-        shared.work.notify_one();
         Ok(())
     }
 

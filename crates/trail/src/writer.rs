@@ -4,12 +4,17 @@
 //! next. A lone append pays one sync, forty concurrent ones share it. When nothing came for `proof_delay` after a
 //! boxcar with records, an empty boxcar proves it durable, so that later rot in it is damage and not a torn tail.
 //!
+//! An append by [`crate::Trail::append_now`] is written by the thread that made it when nobody else is writing: two
+//! threads less to wake for a lone client. The writer's own thread then only has the proof to write.
+//!
 //! A failed write or sync ends the process: the kernel may have dropped the bytes and will not say so twice.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use holdfast_types::Lsn;
 
@@ -32,6 +37,47 @@ enum Work {
 /// The writer cannot go on: it has failed, or the trail has.
 pub struct Stopped;
 
+/// The thread's body: returns at stop, with everything queued written and proven, or after a failure.
+pub fn serve(shared: &Shared, writer: &Mutex<Writer>) {
+    loop {
+        let work = next_work(shared);
+        let mut writer = writer.lock();
+        let done = match work {
+            Work::Boxcar => writer.drain(),
+            Work::Proof => writer.write_proof_if_idle(),
+            Work::Stop => return,
+        };
+        if done.is_err() {
+            return;
+        }
+    }
+}
+
+/// Waits for appends, for the idle proof to be due, or for the end.
+fn next_work(shared: &Shared) -> Work {
+    let mut state = shared.state.lock();
+    loop {
+        if !state.queue.is_empty() {
+            return Work::Boxcar;
+        }
+        match (state.phase, state.unproven_since) {
+            (Phase::Failed | Phase::Stopped, _) | (Phase::Stopping, None) => return Work::Stop,
+            (Phase::Stopping, Some(_)) => return Work::Proof,
+            (Phase::Running, None) => {
+                state.dozing = true;
+                shared.work.wait(&mut state);
+                state.dozing = false;
+            }
+            (Phase::Running, Some(since)) => {
+                let timed_out = shared.work.wait_until(&mut state, since + shared.options.proof_delay).timed_out();
+                if timed_out && state.queue.is_empty() && state.unproven_since == Some(since) {
+                    return Work::Proof;
+                }
+            }
+        }
+    }
+}
+
 pub struct Writer {
     shared: Arc<Shared>,
     current: Ready,
@@ -42,8 +88,6 @@ pub struct Writer {
     /// Taken from the queue, not yet written.
     taken: VecDeque<Append>,
     callbacks: Vec<OnDurable>,
-    /// When the last boxcar with records became durable, until a proof follows it.
-    unproven_since: Option<Instant>,
 }
 
 impl Writer {
@@ -56,21 +100,6 @@ impl Writer {
             builder: Builder::default(),
             taken: VecDeque::new(),
             callbacks: Vec::new(),
-            unproven_since: None,
-        }
-    }
-
-    /// The thread's body: returns at stop, with everything queued written and proven, or after a failure.
-    pub fn run(mut self) {
-        loop {
-            let done = match self.next_work() {
-                Work::Boxcar => self.write_boxcar(),
-                Work::Proof => self.write_proof(),
-                Work::Stop => return,
-            };
-            if done.is_err() {
-                return;
-            }
         }
     }
 
@@ -81,36 +110,25 @@ impl Writer {
         if self.taken.is_empty() {
             std::mem::swap(&mut self.shared.state.lock().queue, &mut self.taken);
         }
-        match (self.taken.is_empty(), self.unproven_since) {
-            (false, _) => self.write_boxcar(),
-            (true, Some(_)) if idle => self.write_proof(),
-            _ => Ok(()),
+        let unproven_since = self.shared.state.lock().unproven_since;
+        match (self.taken.is_empty(), unproven_since) {
+            (false, _) => {}
+            (true, Some(_)) if idle => return self.write_proof(),
+            _ => return Ok(()),
         }
+        self.write_boxcar()
     }
 
-    /// Waits for appends, for the idle proof to be due, or for the end.
-    fn next_work(&mut self) -> Work {
-        if !self.taken.is_empty() {
-            return Work::Boxcar;
-        }
-        let shared = self.shared.clone();
-        let mut state = shared.state.lock();
+    /// Writes what is queued, boxcar by boxcar, until nothing is.
+    pub fn drain(&mut self) -> Result<(), Stopped> {
         loop {
-            if !state.queue.is_empty() {
-                std::mem::swap(&mut state.queue, &mut self.taken);
-                return Work::Boxcar;
+            if self.taken.is_empty() {
+                std::mem::swap(&mut self.shared.state.lock().queue, &mut self.taken);
             }
-            match (state.phase, self.unproven_since) {
-                (Phase::Failed | Phase::Stopped, _) | (Phase::Stopping, None) => return Work::Stop,
-                (Phase::Stopping, Some(_)) => return Work::Proof,
-                (Phase::Running, None) => shared.work.wait(&mut state),
-                (Phase::Running, Some(since)) => {
-                    let due = since + shared.options.proof_delay;
-                    if shared.work.wait_until(&mut state, due).timed_out() && state.queue.is_empty() {
-                        return Work::Proof;
-                    }
-                }
+            if self.taken.is_empty() {
+                return Ok(());
             }
+            self.write_boxcar()?;
         }
     }
 
@@ -136,12 +154,20 @@ impl Writer {
             charge += append.charge;
         }
         let span = self.write(Kind::Data)?;
-        self.unproven_since = Some(self.shared.clock.monotonic());
         self.account(span, charge);
         for on_durable in self.callbacks.drain(..) {
             on_durable(span);
         }
         Ok(())
+    }
+
+    /// Writes the proof unless somebody appended meanwhile.
+    fn write_proof_if_idle(&mut self) -> Result<(), Stopped> {
+        let idle = {
+            let state = self.shared.state.lock();
+            state.queue.is_empty() && state.unproven_since.is_some()
+        };
+        if idle { self.write_proof() } else { Ok(()) }
     }
 
     fn write_proof(&mut self) -> Result<(), Stopped> {
@@ -155,13 +181,15 @@ impl Writer {
             state.room.used(span.end.0 - span.start.0);
             state.stats.proofs += 1;
         }
-        self.unproven_since = None;
+        self.shared.state.lock().unproven_since = None;
         Ok(())
     }
 
     fn account(&mut self, span: Span, charge: u64) {
         let bytes = span.end.0 - span.start.0;
+        let now = self.shared.clock.monotonic();
         let mut state = self.shared.state.lock();
+        state.unproven_since = Some(now);
         state.room.used(bytes);
         state.room.release(charge);
         state.stats.appends += self.callbacks.len() as u64;

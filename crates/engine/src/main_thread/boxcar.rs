@@ -23,6 +23,11 @@ const BOXCAR_TIME_MAX: Duration = Duration::from_millis(10);
 /// A boxcar ends when its record is this large.
 const BOXCAR_BYTES_MAX: usize = 4 << 20;
 
+/// A boxcar of up to so many requests, with nothing queued behind it, is written to the trail by MAIN itself: the way
+/// through the trail's thread would cost a lone client two more wake-ups. With more clients it pays to run their next
+/// requests during the sync.
+const WRITTEN_BY_MAIN_MAX: usize = 2;
+
 /// Trail bytes kept reserved beyond what the record has: what the next request may add before it is noticed.
 const HEADROOM_BYTES: u64 = 256 << 10;
 
@@ -56,12 +61,14 @@ impl Main {
         let mut finished = Vec::new();
         let mut next = Some(first);
         let mut after = None;
+        let mut more = false;
         while let Some(request) = next.take() {
             record = self.take_in(request, record, &mut finished);
             let full = finished.len() >= self.inner.shared.options.boxcar_requests_max
                 || self.conn.capture().len() >= BOXCAR_BYTES_MAX
                 || started.elapsed() >= BOXCAR_TIME_MAX;
             if full || self.conn.autocommit() {
+                more = true;
                 break;
             }
             match queued(queue) {
@@ -69,7 +76,9 @@ impl Main {
                 other => after = other,
             }
         }
+        self.nothing_else = !more && after.is_none() && finished.len() <= WRITTEN_BY_MAIN_MAX;
         self.close_boxcar(record, finished, started);
+        self.nothing_else = false;
         after
     }
 

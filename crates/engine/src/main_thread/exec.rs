@@ -41,6 +41,8 @@ pub struct Main {
     pub(super) fragments_of: Option<u64>,
     /// A schema change failed half way through its book-keeping; nothing more may be written.
     pub(super) broken: Option<String>,
+    /// Few clients and an empty queue: MAIN writes the boxcar itself, as it would only wait.
+    pub(super) nothing_else: bool,
     /// Dropped after the connection, which uses its VFS.
     volume: Arc<Volume>,
 }
@@ -116,6 +118,7 @@ impl Main {
             reserved: None,
             fragments_of: None,
             broken: None,
+            nothing_else: false,
             volume,
         })
     }
@@ -335,6 +338,9 @@ impl Main {
         });
         let trail = &self.inner.shared.trail;
         let appended = match self.reserved.take() {
+            Some(reservation) if std::mem::take(&mut self.nothing_else) => {
+                trail.append_now(reservation, body, on_durable)
+            }
             Some(reservation) => trail.append(reservation, body, on_durable),
             None => trail.append_kept(body, on_durable),
         };

@@ -54,11 +54,11 @@ impl Audited {
         engine.close().context("closing the filled database")?;
         let engine = Engine::open(dir, options(sync_delay)).context("opening the data directory")?;
         let database = engine.database(DATABASE)?;
-        let prepare = |sql: &str| database.prepare(sql, Report { counts: true, ..Report::default() });
+        let counted = || Report { counts: true, ..Report::default() };
         Ok(Audited {
-            select: prepare(&workload::select_sql("?1", false))?,
-            update: prepare(&workload::update_sql("?1", "?2"))?,
-            insert: prepare(&workload::insert_sql(["?1", "?2", "?3", "?4", "?5"]))?,
+            select: database.prepare(&workload::select_sql("?1", false), Report::default())?,
+            update: database.prepare(&workload::update_sql("?1", "?2"), counted())?,
+            insert: database.prepare(&workload::insert_sql(["?1", "?2", "?3", "?4", "?5"]), counted())?,
             engine,
             database,
             answered: AtomicU64::new(0),

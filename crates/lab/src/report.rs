@@ -38,6 +38,13 @@ fn head(results: &Results) -> String {
         escape(results.machine.first().map_or("", |f| &f.value))
     ));
     out.push_str(&format!("<p class=\"lead\">{}</p>\n", lead(results)));
+    if !results.failures.is_empty() {
+        let list: Vec<String> = results.failures.iter().map(|f| format!("<li>{}</li>\n", escape(f))).collect();
+        out.push_str(&format!(
+            "<p><strong>Some of it could not be measured.</strong></p>\n<ul>\n{}</ul>\n",
+            list.concat()
+        ));
+    }
     let cards: Vec<String> = results
         .ratios
         .iter()

@@ -4,7 +4,7 @@
 //! Failure: the engine's error with its SQLSTATE; answers that do not add up (a terminal not found, a row not
 //! changed) are found when the run is settled.
 
-use crate::drive::Target;
+use crate::drive::{Outcome, Target};
 use crate::interrupt;
 use crate::prefill;
 use crate::results::Fact;
@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const DATABASE: &str = "lab";
 /// Rows in one loading transaction.
@@ -97,11 +97,12 @@ fn options(sync_delay: Duration) -> Options {
 }
 
 impl Target for Audited {
-    fn authorize(&self, request: &Request) -> anyhow::Result<()> {
+    /// Never gives up: the engine takes requests together, so no queue of clients forms in front of it.
+    fn authorize(&self, request: &Request, _: Instant) -> anyhow::Result<Outcome> {
         let sink = Box::new(CountingSink(self.seen.clone()));
         finish(self.database.submit(Batch { steps: self.steps(request), sink })?)?;
         self.answered.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(Outcome::Answered)
     }
 
     fn syncs(&self) -> Option<u64> {
@@ -229,7 +230,9 @@ mod tests {
         assert_eq!(audited.log_rows().unwrap(), 700);
         let before = audited.syncs().unwrap();
         let mut requests = Requests::new(0, 1, 1);
-        (0..20).for_each(|_| audited.authorize(&requests.next_request()).unwrap());
+        for _ in 0..20 {
+            assert_eq!(audited.authorize(&requests.next_request(), Instant::now()).unwrap(), Outcome::Answered);
+        }
         assert!(audited.syncs().unwrap() >= before + 20, "one client: each answer waits for its own sync");
         audited.settle().unwrap();
         assert_eq!(audited.log_rows().unwrap(), 720);
@@ -241,7 +244,7 @@ mod tests {
         let audited = Audited::open(dir.path(), 0, Duration::ZERO, &|_| ()).unwrap();
         let mut request = Requests::new(0, 1, 1).next_request();
         request.term_no = "00000000".into();
-        audited.authorize(&request).unwrap();
+        audited.authorize(&request, Instant::now()).unwrap();
         assert!(audited.settle().unwrap_err().to_string().contains("0 terminals were read"));
     }
 }

@@ -19,6 +19,11 @@ use std::time::{Duration, SystemTime};
 const LOG_ROWS_IN_PROCESS: u64 = 30_000;
 /// The comparison with a peer starts on a log that no cache is too small for, as the goals are defined.
 const LOG_ROWS_WIRE: u64 = 300_000;
+/// Clients where `--clients` says nothing, as the goals are defined.
+const CLIENTS: [usize; 1] = [40];
+/// On a slow disk forty clients are not enough to saturate a group commit: the study added processes until the
+/// system was.
+const CLIENTS_SLOW_DISK: [usize; 2] = [40, 400];
 
 /// Runs the study and writes its files.
 pub fn run(study: &Study) -> anyhow::Result<()> {
@@ -57,12 +62,13 @@ fn measure(study: &Study, scratch: &Path) -> anyhow::Result<Results> {
         notes: notes(study),
         options: options.clone(),
     };
-    let plan = Plan { seconds: study.seconds, clients: study.clients.clone() };
+    let plan = Plan { seconds: study.seconds, clients: options.clients.clone() };
+    let plan_wire = Plan { seconds: study.seconds, clients: clients(study, false) };
     let wanted: Vec<Configuration> = Configuration::ALL.into_iter().filter(|c| study.wants(*c)).collect();
     let progress = Progress::start(plan.seconds_planned() * wanted.len() as f64);
     in_process(&wanted, &mut results, scratch, &plan, &progress)?;
     let log_rows = options.log_rows_wire;
-    let runs = WireRuns { dir: scratch, program: &study.program, log_rows, plan: &plan, progress: &progress };
+    let runs = WireRuns { dir: scratch, program: &study.program, log_rows, plan: &plan_wire, progress: &progress };
     over_wire(&wanted, &mut results, &runs)?;
     Ok(results)
 }
@@ -112,10 +118,19 @@ fn over_wire(wanted: &[Configuration], results: &mut Results, runs: &WireRuns<'_
     Ok(())
 }
 
+/// The client counts; only configurations in process feel the slow disk.
+fn clients(study: &Study, slow_disk: bool) -> Vec<usize> {
+    match (study.clients.as_slice(), slow_disk) {
+        ([], true) => CLIENTS_SLOW_DISK.to_vec(),
+        ([], false) => CLIENTS.to_vec(),
+        (counts, _) => counts.to_vec(),
+    }
+}
+
 fn options(study: &Study) -> Options {
     Options {
         seconds_per_point: study.seconds,
-        clients: study.clients.clone(),
+        clients: clients(study, study.disk_sync_ms > 0),
         disk_sync_ms: study.disk_sync_ms,
         log_rows_in_process: study.log_rows.unwrap_or(LOG_ROWS_IN_PROCESS),
         log_rows_wire: study.log_rows.unwrap_or(LOG_ROWS_WIRE),

@@ -146,7 +146,8 @@ fn notes(study: &Study) -> Vec<String> {
         "The study's step 3, the message to an authorization server, does no database work and takes no time here.",
         "Stock SQLite has one writer. Its clients share one connection behind a mutex, which is held for one \
          authorization: kinder than a connection each, which would poll for the write lock. The mutex is also the \
-         terminal's record lock in the configurations without transactions.",
+         terminal's record lock in the configurations without transactions. It is not fair: that helps the rate and \
+         the median, and shows in the slowest answers.",
         "Response times are counted from the scheduled arrival, so a stall is charged to every request that arrived \
          during it. Past saturation the queue, and with it the mean, grows for as long as the run lasts.",
         "NAInsert has no exact counterpart on SQLite. An append buffer written in batches is the nearest: the insert \

@@ -13,8 +13,9 @@ pub struct LabArgs {
     /// Seconds each point is measured.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
-    /// Client counts for the peak rates; the rising load uses the largest.
-    #[arg(long, value_delimiter = ',', default_value = "40")]
+    /// Client counts for the peak rates; the rising load uses the largest [default: 40; 40,400 in process where syncs
+    /// are slowed].
+    #[arg(long, value_delimiter = ',')]
     clients: Vec<usize>,
     /// Rows in the transaction log at the start [default: 30000 in process, 300000 over the wire].
     #[arg(long)]

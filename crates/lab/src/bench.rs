@@ -93,13 +93,15 @@ impl Bench for InProcess<'_> {
 impl drive::Measured {
     /// As a point of the results.
     pub fn point(&self, load: Load, server_cpu_us: Option<f64>) -> Point {
+        let offered_rate = match load {
+            Load::Open { rate, .. } => Some(rate),
+            Load::Closed { .. } => None,
+        };
         Point {
-            offered_rate: match load {
-                Load::Open { rate, .. } => Some(rate),
-                Load::Closed { .. } => None,
-            },
+            offered_rate,
             clients: load.clients(),
-            completed_rate: self.completed_rate,
+            // Requests that piled up in the warm-up may be answered in the measured time on top of its own.
+            completed_rate: self.completed_rate.min(offered_rate.unwrap_or(f64::MAX)),
             response: self.response,
             waiting: self.waiting,
             syncs_per_transaction: self.syncs_per_request,

@@ -51,8 +51,10 @@ const WIDTH: f64 = 880.0;
 const HEIGHT: f64 = 470.0;
 const LEFT: f64 = 78.0;
 const BOTTOM: f64 = 52.0;
-/// Least distance between neighbouring labels.
+/// Least distance between neighbouring labels, one above the other.
 const LABEL_GAP: f64 = 19.0;
+/// Least distance between slanted labels side by side.
+const SLANTED_LABEL_GAP: f64 = 26.0;
 
 /// The plot's edges in pixels.
 struct Frame {
@@ -93,7 +95,7 @@ impl Chart {
     fn frame(&self) -> Frame {
         let (right, top) = match self.labels {
             Labels::Right => (WIDTH - 196.0, 18.0),
-            Labels::Above => (WIDTH - 96.0, 128.0),
+            Labels::Above => (WIDTH - 128.0, 128.0),
         };
         Frame { left: LEFT, right, top, bottom: HEIGHT - BOTTOM }
     }
@@ -146,7 +148,7 @@ impl Chart {
             self.series.iter().filter_map(|s| s.points.last().map(|end| (s, x.px(end.x), y.px(end.y)))).collect();
         match self.labels {
             Labels::Right => {
-                let places = spread(&ends.iter().map(|e| e.2).collect::<Vec<_>>(), f.top + 6.0, f.bottom);
+                let places = spread(&ends.iter().map(|e| e.2).collect::<Vec<_>>(), f.top + 6.0, f.bottom, LABEL_GAP);
                 for ((series, ex, ey), at) in ends.iter().zip(places) {
                     let (class, label) = (series.class, escape(&series.label));
                     let (bend, edge, text) = (f.right, f.right + 10.0, f.right + 14.0);
@@ -166,7 +168,7 @@ impl Chart {
                 }
             }
             Labels::Above => {
-                let places = spread(&ends.iter().map(|e| e.1).collect::<Vec<_>>(), f.left, f.right);
+                let places = spread(&ends.iter().map(|e| e.1).collect::<Vec<_>>(), f.left, f.right, SLANTED_LABEL_GAP);
                 for ((series, ex, ey), at) in ends.iter().zip(places) {
                     let (class, label) = (series.class, escape(&series.label));
                     let (bend, edge) = (f.top, f.top - 10.0);
@@ -217,21 +219,21 @@ fn line(out: &mut String, series: &Series, x: &LogScale, y: &LogScale) {
     }
 }
 
-/// Moves the wanted places apart to at least [`LABEL_GAP`], keeping their order, within `low` to `high` as far as
+/// Moves the wanted places apart to at least `gap`, keeping their order, within `low` to `high` as far as
 /// there is room.
-fn spread(wanted: &[f64], low: f64, high: f64) -> Vec<f64> {
+fn spread(wanted: &[f64], low: f64, high: f64, gap: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
     let mut places = wanted.to_vec();
     let mut least = low;
     for &i in &order {
         places[i] = places[i].max(least);
-        least = places[i] + LABEL_GAP;
+        least = places[i] + gap;
     }
     let mut most = high;
     for &i in order.iter().rev() {
         places[i] = places[i].min(most);
-        most = places[i] - LABEL_GAP;
+        most = places[i] - gap;
     }
     places
 }
@@ -279,10 +281,10 @@ mod tests {
 
     #[test]
     fn labels_are_moved_apart_and_keep_their_order() {
-        assert_eq!(spread(&[100.0, 10.0, 101.0, 99.0], 0.0, 200.0), [118.0, 10.0, 137.0, 99.0]);
-        let at_the_edge = spread(&[199.0, 198.0, 197.0], 0.0, 200.0);
+        assert_eq!(spread(&[100.0, 10.0, 101.0, 99.0], 0.0, 200.0, LABEL_GAP), [118.0, 10.0, 137.0, 99.0]);
+        let at_the_edge = spread(&[199.0, 198.0, 197.0], 0.0, 200.0, LABEL_GAP);
         assert_eq!(at_the_edge, [200.0, 181.0, 162.0]);
-        assert!(spread(&[], 0.0, 1.0).is_empty());
+        assert!(spread(&[], 0.0, 1.0, 1.0).is_empty());
     }
 
     #[test]

@@ -36,8 +36,8 @@ impl Loss {
     pub fn text(self) -> &'static str {
         match self {
             Loss::Nothing => "nothing",
-            Loss::Recent => "recent commits",
-            Loss::FileAtRisk => "commits, and the file may be damaged",
+            Loss::Recent => "the last commits",
+            Loss::FileAtRisk => "commits, even the file",
         }
     }
 }

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 /// Something that authorizes requests, from many threads at once.
 pub trait Target: Sync {
-    /// Runs steps 2, 4 and 5 of the authorization; returns when it may be answered.
-    fn authorize(&self, request: &Request) -> anyhow::Result<()>;
+    /// Runs steps 2, 4 and 5 of the authorization; returns when it may be answered. A request whose turn comes only
+    /// after `give_up` is not begun, so that a long queue does not outlast the measurement.
+    fn authorize(&self, request: &Request, give_up: Instant) -> anyhow::Result<Outcome>;
 
     /// Syncs so far, where they can be counted.
     fn syncs(&self) -> Option<u64>;
@@ -26,6 +27,14 @@ pub trait Target: Sync {
 
     /// Rows in the log now.
     fn log_rows(&self) -> anyhow::Result<u64>;
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Answered,
+    /// Its turn came too late; nothing was done.
+    GivenUp,
 }
 
 /// How long a point is driven: warm-up, which is not counted, then the measured time.
@@ -138,7 +147,10 @@ impl Client<'_> {
                 break;
             }
             let request = requests.next_request();
-            self.target.authorize(&request)?;
+            if self.target.authorize(&request, start + end)? == Outcome::GivenUp {
+                log.waiting = self.waiting_since(k, end);
+                break;
+            }
             log.answered += 1;
             let answered = start.elapsed();
             if answered >= self.span.warm_up && answered < end {
@@ -180,11 +192,11 @@ mod tests {
     }
 
     impl Target for Fake {
-        fn authorize(&self, _: &Request) -> anyhow::Result<()> {
+        fn authorize(&self, _: &Request, _: Instant) -> anyhow::Result<Outcome> {
             std::thread::sleep(self.takes);
             let call = self.calls.fetch_add(1, Ordering::Relaxed);
             anyhow::ensure!(call < self.fails_at, "disk on fire");
-            Ok(())
+            Ok(Outcome::Answered)
         }
         fn syncs(&self) -> Option<u64> {
             Some(self.calls.load(Ordering::Relaxed) * 3)

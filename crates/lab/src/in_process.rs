@@ -1,5 +1,6 @@
 //! Runs the configurations that need no socket, each on a fresh copy of the same pre-filled database.
 
+use crate::audited::Audited;
 use crate::bench::{InProcess, Plan};
 use crate::configuration::Configuration;
 use crate::drive::Target;
@@ -19,6 +20,7 @@ pub struct InProcessRuns<'a> {
     dir: &'a Path,
     template: PathBuf,
     log_rows: u64,
+    sync_delay: Duration,
     vfs: SlowVfs,
     plan: &'a Plan,
     progress: &'a Progress,
@@ -42,7 +44,7 @@ impl<'a> InProcessRuns<'a> {
             progress.now(format!("building the pre-filled database: {rows} of {log_rows} log rows"));
         })?;
         let vfs = SlowVfs::register("holdfast-lab", sync_delay)?;
-        Ok(InProcessRuns { dir, template, log_rows, vfs, plan, progress })
+        Ok(InProcessRuns { dir, template, log_rows, sync_delay, vfs, plan, progress })
     }
 
     /// Measures one configuration.
@@ -50,6 +52,7 @@ impl<'a> InProcessRuns<'a> {
         self.progress.part(configuration.label());
         let result = match stock_mode(configuration) {
             Some(mode) => self.run_stock(configuration, mode),
+            None if configuration == Configuration::Audited => self.run_audited(configuration),
             None => Ok(ConfigurationResult::skipped(configuration, "not yet in this release")),
         };
         result.with_context(|| format!("measuring {}", configuration.name()))
@@ -59,6 +62,14 @@ impl<'a> InProcessRuns<'a> {
         let dir = tempfile::Builder::new().prefix(configuration.name()).tempdir_in(self.dir)?;
         let stock = Stock::open(&self.template, &dir.path().join("lab.db"), mode, self.vfs)?;
         self.measure(configuration, &stock, dir.path(), mode.settings())
+    }
+
+    fn run_audited(&self, configuration: Configuration) -> anyhow::Result<ConfigurationResult> {
+        let dir = tempfile::Builder::new().prefix(configuration.name()).tempdir_in(self.dir)?;
+        let audited = Audited::open(&dir.path().join("data"), self.log_rows, self.sync_delay, &|rows| {
+            self.progress.now(format!("filling the audited database: {rows} of {} log rows", self.log_rows));
+        })?;
+        self.measure(configuration, &audited, dir.path(), Audited::settings())
     }
 
     fn measure(

@@ -29,3 +29,8 @@ pub fn requested() -> bool {
 pub fn check() -> Result<(), Interrupted> {
     if requested() { Err(Interrupted) } else { Ok(()) }
 }
+
+/// The error, unless the study was asked to stop: then that is the reason, whatever else failed on the way.
+pub fn unless(error: anyhow::Error) -> Result<anyhow::Error, Interrupted> {
+    check().map(|()| error)
+}

@@ -6,6 +6,7 @@
 //! Failure: a study either writes its report or returns an error that says what could not be measured and what to
 //! do. It leaves no process and no temporary file behind in either case.
 
+mod audited;
 mod authorization;
 mod bench;
 mod chart;

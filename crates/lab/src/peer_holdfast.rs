@@ -17,7 +17,7 @@ pub fn start(program: &Path, dir: &Path) -> anyhow::Result<Peer> {
     let port = child::free_port()?;
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut command = Command::new(program);
-    command.arg("serve").arg("--data-dir").arg(&data).args(["--listen", &addr.to_string()]);
+    command.arg("serve").arg("--data").arg(&data).args(["--listen", &addr.to_string()]);
     let mut process =
         Server::start("holdfast serve", command, dir.join("holdfast.log"), rustix::process::Signal::TERM)?;
     process.wait_until(START_MAX, || Client::connect(addr).map(|_| ()))?;

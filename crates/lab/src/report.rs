@@ -38,6 +38,13 @@ fn head(results: &Results) -> String {
         escape(results.machine.first().map_or("", |f| &f.value))
     ));
     out.push_str(&format!("<p class=\"lead\">{}</p>\n", lead(results)));
+    if !results.failures.is_empty() {
+        let list: Vec<String> = results.failures.iter().map(|f| format!("<li>{}</li>\n", escape(f))).collect();
+        out.push_str(&format!(
+            "<p><strong>Some of it could not be measured.</strong></p>\n<ul>\n{}</ul>\n",
+            list.concat()
+        ));
+    }
     let cards: Vec<String> = results
         .ratios
         .iter()
@@ -181,20 +188,20 @@ pub fn class(configuration: Configuration) -> &'static str {
 
 fn machine(results: &Results) -> String {
     let mut out = String::from("<h2>What it ran on</h2>\n");
-    out.push_str(&definitions(&results.machine));
     let o = &results.options;
     let clients: Vec<String> = o.clients.iter().map(usize::to_string).collect();
     let delay = match o.disk_sync_ms {
         0 => "none: syncs take what the disk takes".to_string(),
         ms => format!("{ms} ms added to every sync of the in-process configurations"),
     };
-    out.push_str(&definitions(&[
+    let asked = [
         Fact::new("Seconds a point", text::number(o.seconds_per_point)),
         Fact::new("Clients", clients.join(", ")),
         Fact::new("Log rows before, in process", text::number(o.log_rows_in_process as f64)),
         Fact::new("Log rows before, over the wire", text::number(o.log_rows_wire as f64)),
         Fact::new("Sync delay", delay),
-    ]));
+    ];
+    out.push_str(&definitions(&[results.machine.as_slice(), &asked].concat()));
     out.push_str("<h2>What to keep in mind</h2>\n<ul>\n");
     for note in &results.notes {
         out.push_str(&format!("<li>{}</li>\n", escape(note)));

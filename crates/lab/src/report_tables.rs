@@ -9,19 +9,31 @@ use crate::text;
 /// A column's heading and whether it holds numbers.
 type Column = (&'static str, bool);
 
-/// A row: its class and its cells, already HTML.
+/// A row: its class and its cells, already HTML. The last cell of a short row spans the columns that are left.
 struct Row {
     class: &'static str,
     cells: Vec<String>,
 }
 
+/// What stands where there is no figure.
+const NOTHING: &str = "–";
+
+/// Columns that hold no figure in any row are left out.
 fn table(columns: &[Column], rows: &[Row]) -> String {
-    let kind = |number: bool| if number { " class=\"n\"" } else { "" };
-    let head: Vec<String> = columns.iter().map(|(name, n)| format!("<th{}>{name}</th>", kind(*n))).collect();
+    let holds = |i: usize| rows.iter().any(|r| r.cells.get(i).is_some_and(|cell| cell != NOTHING));
+    let shown: Vec<usize> = (0..columns.len()).filter(|&i| !columns[i].1 || holds(i)).collect();
+    let kind = |i: usize| if columns[i].1 { " class=\"n\"" } else { "" };
+    let head: Vec<String> = shown.iter().map(|&i| format!("<th{}>{}</th>", kind(i), columns[i].0)).collect();
     let mut out = format!("<div class=\"scroll\"><table>\n<thead><tr>{}</tr></thead>\n<tbody>\n", head.concat());
     for row in rows {
-        let cells: Vec<String> =
-            row.cells.iter().zip(columns).map(|(cell, (_, n))| format!("<td{}>{cell}</td>", kind(*n))).collect();
+        let cells: Vec<String> = shown
+            .iter()
+            .filter_map(|&i| Some((i, row.cells.get(i)?)))
+            .map(|(i, cell)| match shown.iter().filter(|&&other| other > i).count() {
+                left if i + 1 == row.cells.len() && left > 0 => format!("<td colspan=\"{}\">{cell}</td>", left + 1),
+                _ => format!("<td{}>{cell}</td>", kind(i)),
+            })
+            .collect();
         out.push_str(&format!("<tr class=\"{}\">{}</tr>\n", row.class, cells.concat()));
     }
     out.push_str("</tbody></table></div>\n");
@@ -29,11 +41,15 @@ fn table(columns: &[Column], rows: &[Row]) -> String {
 }
 
 fn optional(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
-    value.map_or_else(|| "–".to_string(), show)
+    value.map_or_else(|| NOTHING.to_string(), show)
 }
 
 fn name(configuration: Configuration) -> String {
-    format!("<span class=\"key series-{}\"></span>{}", class(configuration), escape(configuration.label()))
+    format!(
+        "<span class=\"name\"><span class=\"key series-{}\"></span>{}</span>",
+        class(configuration),
+        escape(configuration.label())
+    )
 }
 
 fn row_class(configuration: Configuration) -> &'static str {
@@ -44,23 +60,21 @@ fn row_class(configuration: Configuration) -> &'static str {
 pub fn peaks(results: &Results) -> String {
     const COLUMNS: [Column; 10] = [
         ("Configuration", false),
-        ("A power cut can lose", false),
+        ("A power cut<br>can lose", false),
         ("Clients", true),
-        ("Completed a second", true),
+        ("Completed<br>a second", true),
         ("Mean", true),
         ("p50", true),
         ("p99", true),
         ("p99.9", true),
-        ("Syncs each", true),
-        ("Server CPU each", true),
+        ("Syncs<br>each", true),
+        ("Server<br>CPU each", true),
     ];
     let mut rows = Vec::new();
     for c in &results.configurations {
         let head = [name(c.configuration), c.configuration.loss().text().to_string()];
         if let Some(why) = &c.skipped {
-            let why = format!("{} <span class=\"soft\">not measured: {}</span>", head[0], escape(why));
-            let mut cells = vec![why];
-            cells.resize(COLUMNS.len(), String::new());
+            let cells = vec![head[0].clone(), format!("not measured: {}", escape(why))];
             rows.push(Row { class: "skipped", cells });
         }
         for point in &c.peaks {
@@ -119,7 +133,7 @@ fn pgbench_row(r: &PgbenchResult) -> Row {
     let server = if ours { "Holdfast" } else { "PostgreSQL" }.to_string();
     let mut cells = vec![case, server, r.clients.to_string()];
     if r.skipped.is_some() {
-        cells.resize(7, "–".into());
+        cells.push(NOTHING.to_string());
         return Row { class: "skipped", cells };
     }
     let failed = if r.failed > 0 { format!(" <span class=\"soft\">{} failed</span>", r.failed) } else { String::new() };
@@ -137,7 +151,7 @@ pub fn ratios(results: &Results) -> String {
     }
     const COLUMNS: [Column; 3] = [("Compared", false), ("This run", true), ("Expected", false)];
     let row = |r: &crate::results::Ratio| {
-        let expected = r.expected.as_deref().map_or_else(|| "–".to_string(), escape);
+        let expected = r.expected.as_deref().map_or_else(|| NOTHING.to_string(), escape);
         Row { class: "", cells: vec![escape(&r.what), format!("{}×", text::times(r.value)), expected] }
     };
     let rows: Vec<Row> = results.ratios.iter().map(row).collect();
@@ -162,16 +176,16 @@ pub fn details(results: &Results) -> String {
 
 fn points(c: &ConfigurationResult) -> String {
     const COLUMNS: [Column; 10] = [
-        ("Offered a second", true),
+        ("Offered<br>a second", true),
         ("Clients", true),
-        ("Completed a second", true),
+        ("Completed<br>a second", true),
         ("Mean", true),
         ("p50", true),
         ("p99", true),
         ("p99.9", true),
-        ("Syncs each", true),
-        ("Server CPU each", true),
-        ("Left waiting", true),
+        ("Syncs<br>each", true),
+        ("Server<br>CPU each", true),
+        ("Left<br>waiting", true),
     ];
     let rows: Vec<Row> = c
         .points

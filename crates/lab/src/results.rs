@@ -24,6 +24,8 @@ pub struct Results {
     /// The same load by PostgreSQL's own pgbench.
     pub pgbench: Vec<PgbenchResult>,
     pub ratios: Vec<Ratio>,
+    /// What was asked for and could not be measured, with the reason.
+    pub failures: Vec<String>,
     pub notes: Vec<String>,
 }
 
@@ -133,6 +135,13 @@ impl ConfigurationResult {
 }
 
 impl Results {
+    /// Records that configurations could not be measured.
+    pub fn failed(&mut self, configurations: &[Configuration], error: anyhow::Error) {
+        let why = format!("{error:#}");
+        self.configurations.extend(configurations.iter().map(|c| ConfigurationResult::skipped(*c, why.clone())));
+        self.failures.push(why);
+    }
+
     /// A configuration's result.
     pub fn of(&self, configuration: Configuration) -> Option<&ConfigurationResult> {
         self.configurations.iter().find(|c| c.configuration == configuration)

@@ -71,6 +71,7 @@ pub fn results() -> Results {
             })
             .to_vec(),
         ratios: vec![],
+        failures: vec!["measuring sqlite-off: the disk is on fire".into()],
         notes: vec!["A note with <angle brackets>.".into()],
     };
     results.ratios = crate::ratios::ratios(&results);

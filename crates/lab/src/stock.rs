@@ -7,7 +7,7 @@
 //!
 //! Failure: SQLite's error with its code, naming the step.
 
-use crate::drive::Target;
+use crate::drive::{Outcome, Target};
 use crate::prefill;
 use crate::results::Fact;
 use crate::workload::{self, Request};
@@ -16,6 +16,7 @@ use holdfast_store::sqlite::{Conn, OpenFlags, SlowVfs, StmtId};
 use holdfast_types::{Value, ValueRef};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
+use std::time::Instant;
 
 /// Page cache of the one connection, in KiB; the study had "very large disk caches".
 const CACHE_KIB: u32 = 256 * 1024;
@@ -139,8 +140,12 @@ impl Stock {
 }
 
 impl Target for Stock {
-    fn authorize(&self, request: &Request) -> anyhow::Result<()> {
-        self.writer()?.authorize(request)
+    fn authorize(&self, request: &Request, give_up: Instant) -> anyhow::Result<Outcome> {
+        let mut writer = self.writer()?;
+        if Instant::now() >= give_up {
+            return Ok(Outcome::GivenUp);
+        }
+        writer.authorize(request).map(|()| Outcome::Answered)
     }
 
     fn syncs(&self) -> Option<u64> {
@@ -245,6 +250,14 @@ mod tests {
     use crate::workload::Requests;
     use std::time::Duration;
 
+    fn later() -> Instant {
+        Instant::now() + Duration::from_secs(3600)
+    }
+
+    fn answered(stock: &Stock, request: &Request) {
+        assert_eq!(stock.authorize(request, later()).unwrap(), Outcome::Answered);
+    }
+
     #[test]
     fn every_mode_runs_the_whole_authorization() {
         let dir = tempfile::tempdir().unwrap();
@@ -264,7 +277,7 @@ mod tests {
             let stock = Stock::open(&template, &path, mode, vfs).unwrap();
             let mut requests = Requests::new(0, 1, 9);
             let before = vfs.syncs();
-            (0..70).for_each(|_| stock.authorize(&requests.next_request()).unwrap());
+            (0..70).for_each(|_| answered(&stock, &requests.next_request()));
             stock.settle().unwrap();
             let synced = vfs.syncs() - before;
             assert_eq!(stock.query("select count(*) from txn_log"), Value::Int(170), "{mode:?}");
@@ -291,7 +304,8 @@ mod tests {
         let mut request = Requests::new(0, 1, 1).next_request();
         let good = request.clone();
         request.term_no = "00000000".into();
-        assert!(stock.authorize(&request).unwrap_err().to_string().contains("terminal"));
-        stock.authorize(&good).unwrap();
+        assert!(stock.authorize(&request, later()).unwrap_err().to_string().contains("terminal"));
+        answered(&stock, &good);
+        assert_eq!(stock.authorize(&good, Instant::now()).unwrap(), Outcome::GivenUp);
     }
 }

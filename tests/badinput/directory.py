@@ -7,9 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "support"))
+GOLDEN = Path(__file__).parent.parent / "golden"
+sys.path[:0] = [str(GOLDEN.parent / "support"), str(GOLDEN)]
+import make as golden  # noqa: E402
 from holdfast import BINARY, Server, Skip, case, command, run_cases  # noqa: E402
 
 ROWS = 500
@@ -293,6 +296,20 @@ def disk_mounted_read_only(directory):
         with Server(point / "data") as server:
             said = server.refusal()
         assert "ead-only" in said and str(point) in said, said
+
+
+@case
+def directories_of_earlier_releases_open(directory):
+    archives = sorted(GOLDEN.glob("*.tar.xz"))
+    assert archives, f"no archive in {GOLDEN}"
+    for archive in archives:
+        with tarfile.open(archive) as tar:
+            tar.extractall(directory)
+        with Server(directory / "data") as server:
+            found = server.ready().sql(golden.QUESTION)
+            assert found == golden.ANSWER, f"{archive.name}: {found}"
+            server.stop()
+        shutil.rmtree(directory / "data")
 
 
 @case

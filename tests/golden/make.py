@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "support"))
-from holdfast import SCRATCH, Server  # noqa: E402
+from holdfast import SCRATCH, Server, small  # noqa: E402
 
 STATEMENTS = [
     "CREATE TABLE kept (id int PRIMARY KEY, n bigint, t text, b bytea, f double precision)",
@@ -28,7 +28,7 @@ ANSWER = "90|40950000000000|text 90|1023.75|10|5"
 
 
 def make(name: str, clean: bool) -> None:
-    data = SCRATCH / "data"
+    data = small(SCRATCH / "data")
     with Server(data) as server:
         server.ready()
         for statement in STATEMENTS:

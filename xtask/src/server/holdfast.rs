@@ -52,7 +52,7 @@ impl Holdfast {
         let child = Command::new(binary)
             .args(["serve", "--data"])
             .arg(data)
-            .args(["--port", &address.port.to_string()])
+            .args(["--listen", &format!("127.0.0.1:{}", address.port)])
             .stdin(Stdio::null())
             .stdout(File::try_clone(&file)?)
             .stderr(file)

@@ -7,22 +7,29 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "support"))
-from holdfast import BINARY, Server, Skip, case, command, run_cases  # noqa: E402
+GOLDEN = Path(__file__).parent.parent / "golden"
+sys.path[:0] = [str(GOLDEN.parent / "support"), str(GOLDEN)]
+import make as golden  # noqa: E402
+from holdfast import BINARY, Server, Skip, case, command, run_cases, small  # noqa: E402
 
 ROWS = 500
 
 
 def filled(data: Path) -> None:
     """A cleanly stopped directory with a table of known contents."""
-    with Server(data) as server:
-        server.ready()
-        server.sql("CREATE TABLE kept (id int PRIMARY KEY, note text)")
-        values = ", ".join(f"({i}, 'note {i}')" for i in range(ROWS))
-        server.sql(f"INSERT INTO kept VALUES {values}")
+    with Server(small(data)) as server:
+        fill(server.ready())
         server.stop()
+
+
+def fill(server: Server) -> None:
+    """The table of known contents."""
+    server.sql("CREATE TABLE kept (id int PRIMARY KEY, note text)")
+    values = ", ".join(f"({i}, 'note {i}')" for i in range(ROWS))
+    server.sql(f"INSERT INTO kept VALUES {values}")
 
 
 def is_whole(server: Server) -> bool:
@@ -31,8 +38,10 @@ def is_whole(server: Server) -> bool:
 
 @case
 def directory_is_made_and_opens_again(directory):
-    data = directory / "data"
-    filled(data)
+    data = directory / "made" / "data"
+    with Server(data) as server:
+        fill(server.ready())
+        server.stop()
     with Server(data) as server:
         assert is_whole(server.ready())
         server.stop()
@@ -253,8 +262,8 @@ def disk_full_at_the_start(directory):
 @case
 def disk_full_while_writing(directory):
     """Writes fail with 53100 when the disk is full; reads go on; nothing acknowledged is lost; room heals it."""
-    with Mounted(directory, 768) as point:
-        with Server(point / "data") as server:
+    with Mounted(directory, 256) as point:
+        with Server(small(point / "data")) as server:
             server.ready()
             server.sql("CREATE TABLE grow (id int PRIMARY KEY, filler text)")
             fill_up(point / "filler", leave_bytes=8 << 20)
@@ -285,7 +294,7 @@ def disk_full_while_writing(directory):
 
 @case
 def disk_mounted_read_only(directory):
-    with Mounted(directory, 768) as point:
+    with Mounted(directory, 256) as point:
         filled(point / "data")
         done = subprocess.run(["mount", "-o", "remount,ro", point], capture_output=True, text=True)
         if done.returncode != 0:
@@ -293,6 +302,20 @@ def disk_mounted_read_only(directory):
         with Server(point / "data") as server:
             said = server.refusal()
         assert "ead-only" in said and str(point) in said, said
+
+
+@case
+def directories_of_earlier_releases_open(directory):
+    archives = sorted(GOLDEN.glob("*.tar.xz"))
+    assert archives, f"no archive in {GOLDEN}"
+    for archive in archives:
+        with tarfile.open(archive) as tar:
+            tar.extractall(directory)
+        with Server(directory / "data") as server:
+            found = server.ready().sql(golden.QUESTION)
+            assert found == golden.ANSWER, f"{archive.name}: {found}"
+            server.stop()
+        shutil.rmtree(directory / "data")
 
 
 @case

@@ -65,7 +65,7 @@ class Server:
         self.data, self.port = data, port or free_port()
         self.log_path = SCRATCH / f"server-{self.port}.log"
         with open(self.log_path, "ab") as log:
-            words = [BINARY, "serve", "--data", data, "--port", str(self.port)]
+            words = [BINARY, "serve", "--data", data, "--listen", f"127.0.0.1:{self.port}"]
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **options)
 
     def __enter__(self):
@@ -130,6 +130,13 @@ class Server:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
+
+
+def small(data: Path) -> Path:
+    """A new data directory whose trail comes in small files, so that tests can copy it and fill disks quickly."""
+    data.mkdir()
+    (data / "holdfast.toml").write_text("segment_bytes = 4194304\n")
+    return data
 
 
 def sqlite_files(data: Path) -> list[Path]:

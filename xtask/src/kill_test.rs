@@ -60,10 +60,16 @@ pub fn run(binary: &Path, plan: &Plan, tally: &mut Tally) -> anyhow::Result<()> 
     let mut random = Random(plan.seed);
     let mut server = Holdfast::start(binary, &data, address)?;
     prepare(address, &recorder, &runtime)?;
-    for round in 1..=plan.rounds {
+    // After the kills one clean stop in the middle of the same load, which has to keep the same promises.
+    for round in 1..=plan.rounds + 1 {
+        let (how, case) = if round > plan.rounds {
+            (End::Stop, "clean_stop_under_load".to_string())
+        } else {
+            (End::Kill, format!("round_{round}"))
+        };
         let moment = Duration::from_millis(random.below(MOMENT_MS_MAX));
         let before = recorder.acknowledged();
-        kill_under_load(&mut server, plan.clients, moment, &recorder, &runtime)?;
+        end_under_load(&mut server, how, plan.clients, moment, &recorder, &runtime)?;
         let started = Instant::now();
         server = Holdfast::spawn(binary, &data, address)?;
         server.wait_until_ready()?;
@@ -71,7 +77,7 @@ pub fn run(binary: &Path, plan: &Plan, tally: &mut Tally) -> anyhow::Result<()> 
         let verdict = runtime.block_on(recorder.check(address))?;
         let balances = address.sql(DATABASE, BALANCES)?;
         println!(
-            "  round {round:2}: killed {:4} ms after the load was up, {} acknowledged in this round, {} in all, {} rows \
+            "  {case}: {how} {:4} ms after the load was up, {} acknowledged in this round, {} in all, {} rows \
              found, ready in {} ms",
             moment.as_millis(),
             recorder.acknowledged() - before,
@@ -79,7 +85,7 @@ pub fn run(binary: &Path, plan: &Plan, tally: &mut Tally) -> anyhow::Result<()> 
             verdict.found,
             ready.as_millis()
         );
-        tally.add("kill", &format!("round_{round}"), judge(&verdict, &balances, &server.panics()));
+        tally.add("kill", &case, judge(&verdict, &balances, &server.panics()));
     }
     let status = server.stop()?;
     let clean = if status.success() { Outcome::Passed } else { Outcome::Failed(format!("clean stop: {status}")) };
@@ -96,9 +102,26 @@ fn prepare(address: Address, recorder: &Recorder, runtime: &tokio::runtime::Runt
     Ok(())
 }
 
-/// Brings the load up, waits for the moment, kills the server, and waits for all clients to notice.
-fn kill_under_load(
+/// How a round ends.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Kill,
+    Stop,
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            End::Kill => "killed",
+            End::Stop => "stopped",
+        })
+    }
+}
+
+/// Brings the load up, waits for the moment, ends the server, and waits for all clients to notice.
+fn end_under_load(
     server: &mut Holdfast,
+    how: End,
     clients: u32,
     moment: Duration,
     recorder: &Recorder,
@@ -113,10 +136,10 @@ fn kill_under_load(
     let started = Instant::now();
     while recorder.acknowledged() < goal {
         if let Some(ended) = runtime.block_on(async { running.try_join_next() }) {
-            bail!("a client's transaction failed before the kill: {}", ended?);
+            bail!("a client's transaction failed before the end: {}", ended?);
         }
         if let Some(status) = pgbench.0.try_wait()? {
-            bail!("pgbench ended before the kill: {status}");
+            bail!("pgbench ended before the end: {status}");
         }
         if started.elapsed() > LOAD_WAIT_MAX {
             bail!("only {} acknowledgements in {LOAD_WAIT_MAX:?}", recorder.acknowledged());
@@ -125,9 +148,17 @@ fn kill_under_load(
     }
     std::thread::sleep(moment); // the random moment itself
     if let Some(ended) = runtime.block_on(async { running.try_join_next() }) {
-        bail!("a client's transaction failed before the kill: {}", ended?);
+        bail!("a client's transaction failed before the end: {}", ended?);
     }
-    server.kill()?;
+    match how {
+        End::Kill => server.kill()?,
+        End::Stop => {
+            let status = server.stop()?;
+            if !status.success() {
+                bail!("SIGTERM under load ended the server with {status}:\n{}", server.log_tail());
+            }
+        }
+    }
     runtime.block_on(async {
         while let Some(ended) = running.join_next().await {
             ended?;

@@ -13,6 +13,9 @@ use crate::paths;
 /// Longer than any start here takes; only a server that hangs meets it.
 const READY_WAIT_MAX: Duration = Duration::from_secs(120);
 
+/// Longer than a last checkpoint takes here; only a server that hangs meets it.
+const STOP_WAIT_MAX: Duration = Duration::from_secs(120);
+
 /// Builds the server and returns the binary. Cargo's own messages go to the terminal.
 pub fn build() -> anyhow::Result<PathBuf> {
     println!("==== building the server (release)");
@@ -49,7 +52,7 @@ impl Holdfast {
         let child = Command::new(binary)
             .args(["serve", "--data"])
             .arg(data)
-            .args(["--port", &address.port.to_string()])
+            .args(["--listen", &format!("127.0.0.1:{}", address.port)])
             .stdin(Stdio::null())
             .stdout(File::try_clone(&file)?)
             .stderr(file)
@@ -91,7 +94,14 @@ impl Holdfast {
     pub fn stop(&mut self) -> anyhow::Result<ExitStatus> {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).context("stopping the server")?;
-        self.child.wait().context("waiting for the stopped server")
+        let asked = Instant::now();
+        while asked.elapsed() < STOP_WAIT_MAX {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        bail!("the server still runs {STOP_WAIT_MAX:?} after SIGTERM:\n{}", self.log_tail());
     }
 
     /// The panics in the log; there must never be one.

@@ -13,19 +13,13 @@ use crate::{paths, tools};
 const PROGRAM_SECONDS_MAX: &str = "600";
 
 pub fn psycopg(bench: &mut Bench) -> anyhow::Result<()> {
-    let python = match tools::python_with_psycopg() {
-        Ok(python) => python,
-        Err(error) => return Ok(bench.tally.unavailable("psycopg", "all", &format!("{error:#}"))),
-    };
+    let Some(python) = prepared(bench, "psycopg", tools::python_with_psycopg()) else { return Ok(()) };
     let script = paths::client("psycopg").join("main.py");
     bench.compare("psycopg", |address, database| run(Command::new(&python).arg(&script), address, database))
 }
 
 pub fn jdbc(bench: &mut Bench) -> anyhow::Result<()> {
-    let class_path = match tools::jdbc_class_path() {
-        Ok(class_path) => class_path,
-        Err(error) => return Ok(bench.tally.unavailable("jdbc", "all", &format!("{error:#}"))),
-    };
+    let Some(class_path) = prepared(bench, "jdbc", tools::jdbc_class_path()) else { return Ok(()) };
     bench.compare("jdbc", |address, database| {
         let mut java = Command::new("java");
         run(java.args(["-Dstdout.encoding=UTF-8", "-cp", &class_path, "holdfast.Client"]), address, database)
@@ -33,16 +27,18 @@ pub fn jdbc(bench: &mut Bench) -> anyhow::Result<()> {
 }
 
 pub fn pgx(bench: &mut Bench) -> anyhow::Result<()> {
-    let program = match tools::pgx_client() {
-        Ok(program) => program,
-        Err(error) => return Ok(bench.tally.unavailable("pgx", "all", &format!("{error:#}"))),
-    };
+    let Some(program) = prepared(bench, "pgx", tools::pgx_client()) else { return Ok(()) };
     bench.compare("pgx", |address, database| run(&mut Command::new(&program), address, database))
 }
 
 pub fn protocol(bench: &mut Bench) -> anyhow::Result<()> {
     let script = paths::root().join("tests/badinput/protocol.py");
     bench.compare("protocol", |address, database| run(Command::new("python3").arg(&script), address, database))
+}
+
+/// What a suite runs with, or none after saying that the suite is unavailable.
+fn prepared<T>(bench: &mut Bench, suite: &str, tool: anyhow::Result<T>) -> Option<T> {
+    tool.map_err(|error| bench.tally.unavailable(suite, "all", &format!("{error:#}"))).ok()
 }
 
 /// Runs a program under a time limit and reads its findings; what it says on stderr goes to the terminal.

@@ -160,6 +160,9 @@ pub fn log(shared: &Arc<Shared>, checkpoints: &[Checkpoint]) {
 
 /// Lets the trail recycle what nobody needs.
 fn advance_floor(shared: &Arc<Shared>) {
+    if shared.keeps_trail {
+        return;
+    }
     let durable = shared.trail.durable();
     let starts = shared.open_databases().into_iter().filter_map(|d| d.redo.start());
     let needed = starts.min().unwrap_or(durable);

@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     pub stats: Stats,
     pub redo: Arc<Totals>,
     pub checkpointer: Signal,
+    /// Nothing of the trail may be recycled.
+    pub keeps_trail: bool,
     clock: Mutex<Hlc>,
     state: Mutex<State>,
 }
@@ -129,6 +131,16 @@ impl Shared {
 impl Engine {
     /// Opens a data directory, making it when it does not exist, and recovers it.
     pub fn open(dir: &Path, options: Options) -> Result<Engine, OpenError> {
+        Engine::open_setting_aside(dir, options, None)
+    }
+
+    /// The same, but leaves one database as it is, unrecovered and unserved, and keeps all of the trail: that database
+    /// was changed by another program, which would keep the directory shut, and its file is about to be adopted.
+    pub(crate) fn open_setting_aside(
+        dir: &Path,
+        options: Options,
+        aside: Option<VolumeId>,
+    ) -> Result<Engine, OpenError> {
         check_flags()?;
         let disk = options.disk.clone();
         let io = |what| move |source| OpenError::Io { what, path: dir.display().to_string(), source };
@@ -158,11 +170,12 @@ impl Engine {
             stats: Stats::default(),
             redo: Arc::default(),
             checkpointer: Signal::default(),
+            keeps_trail: aside.is_some(),
             clock: Mutex::default(),
             state: Mutex::new(state),
         });
         let engine = Engine(Arc::new(EngineInner { shared, threads: Mutex::default(), recovered }));
-        engine.recover()?;
+        engine.recover(aside)?;
         if fresh {
             engine.create_initial()?;
         }
@@ -171,9 +184,10 @@ impl Engine {
         Ok(engine)
     }
 
-    fn recover(&self) -> Result<(), OpenError> {
+    fn recover(&self, aside: Option<VolumeId>) -> Result<(), OpenError> {
         let shared = &self.0.shared;
-        let manifest = shared.state.lock().manifest.clone();
+        let mut manifest = shared.state.lock().manifest.clone();
+        manifest.databases.retain(|e| Some(e.volume()) != aside);
         let found = recovery::survey(&shared.trail, self.0.recovered.first, &manifest)?;
         *shared.clock.lock() = found.clock;
         shared.state.lock().checkpoints = found.checkpoints.clone();
@@ -298,13 +312,24 @@ impl Engine {
         dialect: Dialect,
         build: impl FnOnce(&Path, VolumeId) -> Result<(), String>,
     ) -> SqlResult<()> {
+        self.adopt(name, dialect, None, build)
+    }
+
+    /// The same, in the place of `replaced`, which must not be open: its history ends.
+    pub(crate) fn adopt(
+        &self,
+        name: &str,
+        dialect: Dialect,
+        replaced: Option<VolumeId>,
+        build: impl FnOnce(&Path, VolumeId) -> Result<(), String>,
+    ) -> SqlResult<()> {
         check_name(name)?;
         let shared = &self.0.shared;
         let io = |e: std::io::Error| SqlError::new(SqlState::IO_ERROR, format!("cannot create database {name}: {e}"));
         // A reserved id is lost when the build fails: ids are never reused.
         let (entry, before) = {
             let mut state = shared.state.lock();
-            if state.manifest.databases.iter().any(|e| e.name == name) {
+            if state.manifest.databases.iter().any(|e| e.name == name && Some(e.volume()) != replaced) {
                 let message = format!("database \"{name}\" already exists");
                 return Err(SqlError::new(SqlState::DUPLICATE_DATABASE, message));
             }
@@ -333,10 +358,13 @@ impl Engine {
         );
         let mut state = shared.state.lock();
         let mut manifest = state.manifest.clone();
+        let old = manifest.databases.iter().position(|e| Some(e.volume()) == replaced);
+        let old = old.map(|at| manifest.databases.remove(at));
         manifest.databases.push(entry);
         manifest.write(&*shared.options.disk, &shared.dir).map_err(io)?;
         state.manifest = manifest;
-        Ok(())
+        drop(state);
+        old.map_or(Ok(()), |old| self.end_volume(&old))
     }
 
     /// Removes a database and its file. The caller sees to it that nobody uses it.
@@ -359,6 +387,12 @@ impl Engine {
             stop_main(open.main, &open.inner);
             open.inner.redo.settled(u64::MAX);
         }
+        self.end_volume(&entry)
+    }
+
+    /// Logs the end of a volume that is no longer listed, and removes its files.
+    fn end_volume(&self, entry: &Entry) -> SqlResult<()> {
+        let shared = &self.0.shared;
         let mut body = Vec::new();
         put_volume_drop(&mut body, entry.volume());
         self.log_and_wait(body)?;

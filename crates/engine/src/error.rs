@@ -31,7 +31,7 @@ pub enum OpenError {
     Redo { name: String, message: String },
     /// RULE 6: an older copy of a volume was put in place.
     #[error(
-        "database {name} stands at change {found} but the trail says {expected}: an older file was put in its place; put the right one back, or bring this one in with `holdfast import`"
+        "database {name} stands at change {found} but the trail says {expected}: an older file was put in its place; put the right one back, or make this one the start of a new history with `holdfast import FILE --adopt`"
     )]
     OlderFile { name: String, found: u64, expected: u64 },
     #[error("volume {0} has records in the trail but is not in the list of databases")]

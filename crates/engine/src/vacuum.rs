@@ -12,6 +12,7 @@
 use crate::checkpointer;
 use crate::database::{Database, Inner};
 use crate::main_thread::{Main, Message};
+use crate::sqlite_uri::sqlite_uri;
 use holdfast_store::volume::seal;
 use holdfast_types::record::Checkpoint;
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -64,9 +65,7 @@ fn vacuum(main: &mut Main, inner: &Arc<Inner>) -> SqlResult<()> {
 
 fn copy_into(volume: &holdfast_store::volume::Volume, new: &Path) -> SqlResult<()> {
     let mut conn = volume.open_reader().map_err(io)?;
-    let text =
-        new.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23").replace('\'', "''");
-    conn.exec(&format!("vacuum into 'file:{text}?vfs=unix'")).map_err(io)
+    conn.exec(&format!("vacuum into '{}'", sqlite_uri(new, "vfs=unix"))).map_err(io)
 }
 
 fn swap(main: &mut Main, inner: &Arc<Inner>, number: u64) -> SqlResult<()> {

@@ -4,7 +4,7 @@
 use holdfast_engine::{Connect, Database, Engine};
 use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow};
 use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
-use holdfast_types::{SqlError, SqlResult, Value};
+use holdfast_types::{SqlError, SqlResult, Value, ValueRef};
 use parking_lot::RwLock;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn internal(error: SqliteError) -> SqlError {
 
 fn register(conn: &mut Conn, db: &Database, engine: &EngineSlot) -> SqlResult<()> {
     for function in holdfast_sql::functions() {
-        let call = function.call;
+        let call = move |arguments: &[ValueRef<'_>]| function.call(arguments);
         conn.register_function(function.name, function.args, function.deterministic, call).map_err(internal)?;
     }
     for schema in ["pg_catalog", "information_schema"] {

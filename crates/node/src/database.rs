@@ -64,8 +64,11 @@ impl Served {
         }
         let mut translated = self.translate(piece, schema, param_types, user)?;
         let extra = if is_prepared_ahead(&translated) {
-            let statement = self.db.prepare(&translated.steps[0], report(&translated))?;
-            crate::plan::describe(&mut translated, statement, schema, |sql, report| self.db.prepare(sql, report))?
+            let mut statement = self.db.prepare(&translated.steps[0], report(&translated))?;
+            if crate::plan::complete(&mut translated, &statement, schema) {
+                statement = self.db.prepare(&translated.steps[0], report(&translated))?;
+            }
+            Some(statement)
         } else {
             None
         };
@@ -86,7 +89,7 @@ impl Served {
 }
 
 /// One SQLite statement that needs nothing of the statements before it.
-fn is_prepared_ahead(translated: &Translated) -> bool {
+pub fn is_prepared_ahead(translated: &Translated) -> bool {
     let kind = matches!(
         translated.kind,
         Kind::Query | Kind::Insert | Kind::Update | Kind::Delete | Kind::CopyIn(_) | Kind::CopyOut(_) | Kind::Explain

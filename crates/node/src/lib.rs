@@ -10,8 +10,8 @@ mod connect;
 mod database;
 mod descriptors;
 mod plan;
-pub mod server;
-pub mod session;
+mod server;
+mod session;
 mod settings;
 
 pub use config::{Config, ConfigError};

@@ -1,6 +1,7 @@
 //! A prepared statement as a session keeps it.
 
-use holdfast_engine::{Report, Statement};
+use holdfast_engine::Statement;
+use holdfast_sql::sqlite::OriginColumn;
 use holdfast_sql::{Class, Entry, Literal, Piece, SessionValues, Translated};
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlResult, StatementDesc, Value};
@@ -55,16 +56,23 @@ impl Plan {
 }
 
 /// Completes the description of a statement in SQLite's own SQL, whose columns are only known after preparing it.
-/// The engine's statement carries the description to every sink, so it is prepared once more with the right one.
-pub fn describe(
-    translated: &mut Translated,
-    statement: Arc<Statement>,
-    schema: &Schema,
-    prepare: impl FnOnce(&str, Report) -> SqlResult<Arc<Statement>>,
-) -> SqlResult<Extra> {
+/// `true` when it has changed: the statement carries its description to every sink and has to be prepared once more.
+pub fn complete(translated: &mut Translated, statement: &Statement, schema: &Schema) -> bool {
     if !translated.describe_after_prepare {
-        return Ok(Some(statement));
+        return false;
     }
-    holdfast_sql::sqlite::describe(translated, &statement.columns, schema);
-    Ok(Some(prepare(&translated.steps[0], crate::database::report(translated))?))
+    let columns: Vec<OriginColumn> = statement
+        .columns
+        .iter()
+        .map(|c| OriginColumn {
+            name: c.name.clone(),
+            decl_type: c.decl_type.clone(),
+            table: c.table.clone(),
+            column: c.column.clone(),
+        })
+        .collect();
+    let columns = holdfast_sql::sqlite::describe(&statement.sql, &columns, schema);
+    let params = translated.desc.params.clone();
+    translated.desc = Arc::new(StatementDesc { params, columns });
+    true
 }

@@ -147,8 +147,13 @@ impl NodeSession {
     async fn vacuum(&mut self, translated: &Translated) -> SqlResult<()> {
         let db = self.served.db.clone();
         self.outside_transactions("VACUUM", move || db.vacuum()).await?;
+        if translated.steps.is_empty() {
+            return Ok(());
+        }
+        self.begin_implicit();
+        self.become_writer().await?;
         for sql in &translated.steps {
-            self.run_alone(sql).await?;
+            self.run_helper(sql).await?;
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 
 use super::state::{Phase, State};
 use super::{NodeSession, blocking};
-use crate::plan::{Extra, Plan, describe};
+use crate::database::{is_prepared_ahead, report};
+use crate::plan::{Extra, Plan, complete};
 use holdfast_engine::Step as EngineStep;
 use holdfast_sql::{Entry, Kind, Piece, Scan, StatementCache};
 use holdfast_types::schema::Schema;
@@ -52,15 +53,12 @@ impl NodeSession {
             Phase::Writing(txn) if !Arc::ptr_eq(schema, &self.served.db.schema()) => {
                 let mut translated = self.served.translate(piece, schema, param_types, user)?;
                 let mut extra = None;
-                if translated.steps.len() == 1 && !matches!(translated.kind, Kind::Ddl | Kind::Analyze | Kind::Vacuum) {
-                    let report = crate::database::report(&translated);
-                    let statement = txn.prepare(&translated.steps[0], report).await?;
-                    let prepare_again = |_: &str, _| Ok(statement.clone());
-                    extra = describe(&mut translated, statement.clone(), schema, prepare_again)?;
-                    if translated.describe_after_prepare {
-                        let report = crate::database::report(&translated);
-                        extra = Some(txn.prepare(&translated.steps[0], report).await?);
+                if is_prepared_ahead(&translated) {
+                    let mut statement = txn.prepare(&translated.steps[0], report(&translated)).await?;
+                    if complete(&mut translated, &statement, schema) {
+                        statement = txn.prepare(&translated.steps[0], report(&translated)).await?;
                     }
+                    extra = Some(statement);
                 }
                 Ok(uncached(piece, schema.epoch, translated, extra))
             }

@@ -162,7 +162,7 @@ impl NodeSession {
     }
 
     /// A step whose answer the client does not see.
-    async fn run_helper(&mut self, sql: &str) -> SqlResult<()> {
+    pub(super) async fn run_helper(&mut self, sql: &str) -> SqlResult<()> {
         let stmt = self.writer()?.prepare(sql, Report::default()).await?;
         self.execute(EngineStep { stmt, params: Vec::new() }, Box::new(Collect::new())).await?.0
     }

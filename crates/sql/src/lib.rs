@@ -1,1 +1,34 @@
+//! PostgreSQL's SQL over SQLite: splitting and fingerprinting of messages, translation, types, functions, and the
+//! catalogue.
+//!
+//! The crate is a function from text to text; it never talks to SQLite. A message goes through [`Scan`], which
+//! splits it and finds its literals in one pass; [`StatementCache`] knows the statements seen before; [`translate`]
+//! parses, binds and rewrites the others. What the rewritten SQL needs at run time is in [`functions`] (scalar
+//! functions for every connection) and [`catalogue`] (the tables of `pg_catalog` and `information_schema`).
+//!
+//! In a database of PostgreSQL's dialect a statement has PostgreSQL's result or an error, never a third thing; in
+//! one of SQLite's dialect it has SQLite's.
 
+mod bind;
+pub mod cache;
+pub mod catalogue;
+mod copy;
+mod ddl;
+mod default;
+pub mod error;
+pub mod functions;
+mod parse;
+mod scan;
+mod session;
+pub mod sqlite;
+mod statement;
+mod translate;
+pub mod types;
+
+pub use cache::{Entry, StatementCache};
+pub use functions::{Function, functions};
+pub use scan::{Class, Literal, Piece, Scan};
+pub use translate::{
+    Coerce, Context, CopyColumn, CopyFormat, CopyIn, Isolation, Kind, Notice, Param, ParamSource, SessionValue,
+    SessionValues, TransactionModes, Translated, translate,
+};

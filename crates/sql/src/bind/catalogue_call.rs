@@ -1,0 +1,227 @@
+//! Functions over the catalogue, and the names and OIDs of objects (`regclass` and its like).
+//!
+//! Those that need the schema become subqueries on the catalogue's own tables.
+
+use super::coerce::When;
+use super::names::quote_text;
+use super::{Binder, Shape, Typed};
+use crate::catalogue;
+use crate::translate::SessionValue;
+use crate::types::{Type, more};
+use holdfast_types::desc::oid;
+use holdfast_types::{SqlError, SqlResult, SqlState};
+
+/// `version()`.
+pub const VERSION: &str = concat!("PostgreSQL 15.0 (Holdfast ", env!("CARGO_PKG_VERSION"), "), SQLite storage");
+
+impl Binder<'_> {
+    pub(super) fn catalogue_call(&mut self, name: &str, args: &[Typed]) -> SqlResult<Option<Typed>> {
+        if self.stored {
+            return Ok(None);
+        }
+        let text = |sql: String| Some(Typed::new(sql, Type::TEXT));
+        let yes = || Some(Typed::sure("1", Type::BOOL));
+        let first = |b: &mut Self| -> SqlResult<String> {
+            let arg = args.first().cloned().unwrap_or_else(Typed::null);
+            Ok(b.coerce(arg, Type::OID, When::Assignment)?.sql)
+        };
+        Ok(match (name, args.len()) {
+            ("version", 0) => text(quote_text(VERSION)),
+            ("current_setting", 1 | 2) => return self.current_setting(args).map(Some),
+            ("format_type", 2) => {
+                let typmod = self.coerce(args[1].clone(), Type::INT4, When::Implicit)?.sql;
+                let of = first(self)?;
+                text(self.helper("hf_format_type", &[&of, &typmod])?)
+            }
+            ("pg_get_expr", 2 | 3) => text(args[0].sql.clone()),
+            ("pg_get_indexdef", 1 | 3) => {
+                let index = first(self)?;
+                let column = match args.get(1) {
+                    Some(n) => self.coerce(n.clone(), Type::INT4, When::Implicit)?.sql,
+                    None => "0".into(),
+                };
+                text(format!(
+                    "(SELECT \"def\" FROM pg_catalog.\"hf_indexdef\" WHERE \"oid\" = {index} AND \"attnum\" = {column})"
+                ))
+            }
+            ("pg_get_constraintdef", 1 | 2) => {
+                let id = first(self)?;
+                text(format!("(SELECT \"condef\" FROM pg_catalog.\"pg_constraint\" WHERE \"oid\" = {id})"))
+            }
+            ("pg_get_viewdef", 1 | 2) => {
+                let id = first(self)?;
+                text(format!("(SELECT \"definition\" FROM pg_catalog.\"hf_viewdef\" WHERE \"oid\" = {id})"))
+            }
+            ("pg_get_triggerdef", 1 | 2) => {
+                let id = first(self)?;
+                text(format!("(SELECT \"tgdef\" FROM pg_catalog.\"pg_trigger\" WHERE \"oid\" = {id})"))
+            }
+            ("pg_get_userbyid", 1) => {
+                let id = first(self)?;
+                Some(Typed::new(
+                    format!(
+                        "coalesce((SELECT \"rolname\" FROM pg_catalog.\"pg_roles\" WHERE \"oid\" = {id}), \
+                         'unknown (OID=' || {id} || ')')"
+                    ),
+                    Type::NAME,
+                ))
+            }
+            ("pg_encoding_to_char", 1) => {
+                Some(Typed::new(format!("(CASE {} WHEN 6 THEN 'UTF8' ELSE '' END)", first(self)?), Type::NAME))
+            }
+            ("pg_char_to_encoding", 1) => Some(Typed::sure("6", Type::INT4)),
+            (
+                "pg_table_is_visible" | "pg_type_is_visible" | "pg_function_is_visible" | "pg_operator_is_visible"
+                | "pg_opclass_is_visible" | "pg_collation_is_visible",
+                1,
+            ) => yes(),
+            ("pg_is_in_recovery" | "pg_is_wal_replay_paused", 0) => Some(Typed::sure("0", Type::BOOL)),
+            ("pg_is_other_temp_schema" | "pg_relation_is_publishable", 1) => Some(Typed::sure("0", Type::BOOL)),
+            (_, 2 | 3) if name.starts_with("has_") && name.ends_with("_privilege") => yes(),
+            ("pg_has_role", 2 | 3) | ("row_security_active", 1) => {
+                Some(Typed::sure(if name == "pg_has_role" { "1" } else { "0" }, Type::BOOL))
+            }
+            ("obj_description" | "col_description" | "shobj_description", 1 | 2) => text("NULL".into()),
+            ("pg_postmaster_start_time", 0) => {
+                Some(self.session(SessionValue::TransactionTime, Type::new(oid::TIMESTAMPTZ))?)
+            }
+            ("pg_size_pretty", 1) => {
+                let size = self.coerce(args[0].clone(), Type::INT8, When::Assignment)?;
+                text(self.helper("hf_size_pretty", &[&size.sql])?)
+            }
+            ("pg_database_size", 1) => {
+                Some(Typed::new(self.page_bytes()?, Type::INT8))
+            }
+            ("pg_table_size" | "pg_relation_size" | "pg_total_relation_size" | "pg_indexes_size", 1 | 2) => {
+                let id = first(self)?;
+                Some(Typed::new(
+                    format!("(SELECT \"relpages\" * 4096 FROM pg_catalog.\"pg_class\" WHERE \"oid\" = {id})"),
+                    Type::INT8,
+                ))
+            }
+            ("array_to_string", 2 | 3) => {
+                let array = self.settle(args[0].clone(), Type::new(more::TEXT_ARRAY))?;
+                let separator = self.coerce(args[1].clone(), Type::TEXT, When::Implicit)?;
+                text(self.helper("hf_array_to_string", &[&array.sql, &separator.sql])?)
+            }
+            ("array_upper" | "array_length" | "cardinality", 1 | 2) => {
+                let array = self.settle(args[0].clone(), Type::new(more::TEXT_ARRAY))?;
+                Some(Typed::new(self.helper("hf_array_length", &[&array.sql])?, Type::INT4))
+            }
+            ("current_schemas", 1) => {
+                let implicit = self.coerce(args[0].clone(), Type::BOOL, When::Implicit)?;
+                Some(Typed::sure(
+                    format!("(CASE WHEN {} THEN '{{pg_catalog,public}}' ELSE '{{public}}' END)", implicit.sql),
+                    Type::new(more::NAME_ARRAY),
+                ))
+            }
+            ("to_regclass" | "to_regtype" | "to_regnamespace", 1) => return self.to_reg(name, &args[0]).map(Some),
+            ("pg_get_serial_sequence", 2) => text("NULL".into()),
+            ("pg_get_partkeydef" | "pg_get_statisticsobjdef_columns" | "pg_get_function_result"
+                | "pg_get_function_arguments" | "pg_get_function_identity_arguments" | "pg_get_ruledef"
+                | "pg_get_functiondef" | "pg_tablespace_location", _) => text("NULL".into()),
+            ("pg_cancel_backend" | "pg_terminate_backend", _) => {
+                return Err(SqlError::unsupported(format!("the function {name}")));
+            }
+            ("inet_server_addr" | "inet_client_addr", 0) => text("NULL".into()),
+            ("inet_server_port" | "inet_client_port", 0) => Some(Typed::new("NULL", Type::INT4)),
+            ("pg_sleep", _) => return Err(SqlError::unsupported("the function pg_sleep")),
+            _ => None,
+        })
+    }
+
+    fn page_bytes(&self) -> SqlResult<String> {
+        if self.stored {
+            return Err(SqlError::unsupported("pg_database_size in a stored definition"));
+        }
+        Ok("(SELECT sum(\"relpages\") * 4096 FROM pg_catalog.\"pg_class\")".into())
+    }
+
+    fn current_setting(&mut self, args: &[Typed]) -> SqlResult<Typed> {
+        let Shape::Text { value, .. } = &args[0].shape else {
+            return Err(SqlError::unsupported("current_setting with a name that is not a constant"));
+        };
+        let missing_ok = args.get(1).is_some_and(|a| a.sql == "1");
+        let which = SessionValue::Setting { name: value.to_lowercase(), missing_ok };
+        let typed = self.session(which, Type::TEXT)?;
+        Ok(Typed { not_null: false, ..typed })
+    }
+
+    fn to_reg(&mut self, name: &str, arg: &Typed) -> SqlResult<Typed> {
+        let text = self.settle(arg.clone(), Type::TEXT)?;
+        let (sql, type_oid) = match name {
+            "to_regclass" => (lookup("pg_class", "relname", &bare(&text.sql)), oid::REGCLASS),
+            "to_regnamespace" => (lookup("pg_namespace", "nspname", &text.sql), more::REGNAMESPACE),
+            _ => (self.helper("hf_to_regtype", &[&text.sql])?, more::REGTYPE),
+        };
+        Ok(Typed::new(sql, Type::new(type_oid)))
+    }
+
+    /// The name behind an OID, as text.
+    pub(super) fn oid_name(&mut self, sql: &str, from: Type) -> SqlResult<String> {
+        if self.stored {
+            return Err(SqlError::unsupported("a name by OID in a stored definition"));
+        }
+        let (table, column) = match from.oid {
+            oid::REGCLASS => ("pg_class", "relname"),
+            more::REGNAMESPACE => ("pg_namespace", "nspname"),
+            more::REGROLE => ("pg_roles", "rolname"),
+            more::REGTYPE => return self.helper("hf_format_type", &[sql, "-1"]),
+            _ => return Ok(format!("CAST({sql} AS TEXT)")),
+        };
+        Ok(format!(
+            "coalesce((SELECT \"{column}\" FROM pg_catalog.\"{table}\" WHERE \"oid\" = {sql}), CAST({sql} AS TEXT))"
+        ))
+    }
+
+    /// The OID behind a constant name: `'t'::regclass`.
+    pub(super) fn object_id(&mut self, name: &str, to: Type) -> SqlResult<Typed> {
+        let unquoted = name.trim();
+        let (schema, bare) = match unquoted.split_once('.') {
+            Some((schema, bare)) => (Some(schema.trim_matches('"')), bare),
+            None => (None, unquoted),
+        };
+        let bare = match bare.strip_prefix('"').and_then(|b| b.strip_suffix('"')) {
+            Some(quoted) => quoted.replace("\"\"", "\""),
+            None => bare.to_lowercase(),
+        };
+        let found = match to.oid {
+            oid::REGCLASS => catalogue::relation_oid(self.ctx.schema, schema, &bare)
+                .ok_or_else(|| (SqlState::UNDEFINED_TABLE, format!("relation \"{unquoted}\" does not exist"))),
+            more::REGNAMESPACE => catalogue::namespace_oid(&bare)
+                .ok_or_else(|| (SqlState::INVALID_SCHEMA_NAME, format!("schema \"{unquoted}\" does not exist"))),
+            more::REGROLE => Ok(catalogue::OWNER_OID),
+            oid::REGPROC | more::REGPROCEDURE => return Ok(Typed::sure("0", to)),
+            _ => {
+                let message = format!("invalid input syntax for type oid: \"{name}\"");
+                Err((SqlState::INVALID_TEXT_REPRESENTATION, message))
+            }
+        };
+        match found {
+            Ok(id) => Ok(Typed::sure(id.to_string(), to)),
+            Err((state, message)) => Err(SqlError::new(state, message)),
+        }
+    }
+
+    /// The OID behind a name that is known only at run time.
+    pub(super) fn object_id_of(&mut self, sql: &str, to: Type) -> SqlResult<String> {
+        if self.stored {
+            return Err(SqlError::unsupported("an OID by name in a stored definition"));
+        }
+        match to.oid {
+            oid::REGCLASS => Ok(lookup("pg_class", "relname", &bare(sql))),
+            more::REGNAMESPACE => Ok(lookup("pg_namespace", "nspname", sql)),
+            oid::OID => self.helper("hf_cast", &[sql, "25", "-1", "26", "-1", "1"]),
+            _ => Err(SqlError::unsupported(format!("a cast of text to {}", to.name()))),
+        }
+    }
+}
+
+/// A name without `public.`.
+fn bare(sql: &str) -> String {
+    format!("replace({sql}, 'public.', '')")
+}
+
+fn lookup(table: &str, column: &str, name: &str) -> String {
+    format!("(SELECT \"oid\" FROM pg_catalog.\"{table}\" WHERE \"{column}\" = {name})")
+}

@@ -1,0 +1,437 @@
+//! Operators: which types they take, what they return, and where SQLite needs help.
+//!
+//! | operation | why ours |
+//! |---|---|
+//! | integer + - * | SQLite turns an overflow into a real; PostgreSQL raises 22003, int4 earlier than int8 |
+//! | / and % | SQLite gives NULL for a zero divisor, PostgreSQL 22012 |
+//! | numeric | exact |
+//! | double precision | infinity is 22003 |
+
+use super::coerce::When;
+use super::expr::undefined_operator;
+use super::scope::Scope;
+use super::{Binder, Shape, Typed};
+use crate::types::{Category, Type, more};
+use holdfast_types::desc::oid;
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use sqlparser::ast::{BinaryOperator as Op, Expr, Spanned, UnaryOperator};
+
+impl Binder<'_> {
+    pub(super) fn binary(&mut self, l: &Expr, op: &Op, r: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
+        let result = self.binary_at(l, op, r, scope);
+        self.at(result, l.span().start)
+    }
+
+    fn binary_at(&mut self, l: &Expr, op: &Op, r: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
+        match op {
+            Op::And | Op::Or => {
+                let word = if *op == Op::And { "AND" } else { "OR" };
+                let (left, right) = (self.condition(l, word, scope)?, self.condition(r, word, scope)?);
+                let not_null = left.not_null && right.not_null;
+                Ok(Typed { not_null, ..Typed::new(format!("({} {word} {})", left.sql, right.sql), Type::BOOL) })
+            }
+            Op::Eq | Op::NotEq | Op::Lt | Op::LtEq | Op::Gt | Op::GtEq => {
+                if let (Expr::Tuple(a), Expr::Tuple(b)) = (l, r) {
+                    return self.row_compare(a, op, b, scope);
+                }
+                let (left, right) = self.fixed(|b| Ok((b.expr(l, scope)?, b.expr(r, scope)?)))?;
+                self.compare(left, op, right)
+            }
+            Op::Plus | Op::Minus | Op::Multiply | Op::Divide | Op::Modulo | Op::PGExp => {
+                let (left, right) = (self.expr(l, scope)?, self.expr(r, scope)?);
+                self.arithmetic(left, op, right)
+            }
+            Op::StringConcat => {
+                let (left, right) = (self.expr(l, scope)?, self.expr(r, scope)?);
+                self.concat(left, right)
+            }
+            Op::BitwiseAnd | Op::BitwiseOr | Op::PGBitwiseXor | Op::PGBitwiseShiftLeft | Op::PGBitwiseShiftRight => {
+                let (left, right) = self.fixed(|b| Ok((b.expr(l, scope)?, b.expr(r, scope)?)))?;
+                self.bits(left, op, right)
+            }
+            Op::PGLikeMatch => self.like(l, r, None, false, false, scope),
+            Op::PGNotLikeMatch => self.like(l, r, None, true, false, scope),
+            Op::PGILikeMatch => self.like(l, r, None, false, true, scope),
+            Op::PGNotILikeMatch => self.like(l, r, None, true, true, scope),
+            Op::PGRegexMatch | Op::PGRegexIMatch | Op::PGRegexNotMatch | Op::PGRegexNotIMatch => {
+                let (negated, fold) = match op {
+                    Op::PGRegexMatch => (false, false),
+                    Op::PGRegexIMatch => (false, true),
+                    Op::PGRegexNotMatch => (true, false),
+                    _ => (true, true),
+                };
+                self.regex(l, r, negated, fold, scope)
+            }
+            Op::PGCustomBinaryOperator(parts) => match parts.last().map(String::as_str) {
+                Some("~") => self.regex(l, r, false, false, scope),
+                Some("!~") => self.regex(l, r, true, false, scope),
+                Some("~*") => self.regex(l, r, false, true, scope),
+                Some("=") => self.binary_at(l, &Op::Eq, r, scope),
+                Some("~~") => self.like(l, r, None, false, false, scope),
+                _ => Err(SqlError::unsupported(format!("the operator {op}"))),
+            },
+            other => Err(SqlError::unsupported(format!("the operator {other}"))),
+        }
+    }
+
+    /// (a, b) = (c, d) and the like. Only equality; rows are ordered by a rule of their own.
+    pub(super) fn row_compare(&mut self, a: &[Expr], op: &Op, b: &[Expr], scope: &Scope<'_>) -> SqlResult<Typed> {
+        if a.len() != b.len() {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "unequal number of entries in row expressions"));
+        }
+        let mut parts = Vec::new();
+        let mut sides = (Vec::new(), Vec::new());
+        for (l, r) in a.iter().zip(b) {
+            let (left, right) = self.fixed(|b| Ok((b.expr(l, scope)?, b.expr(r, scope)?)))?;
+            let (x, y) = self.comparable(left.clone(), op, right.clone())?;
+            if x.ty.oid == oid::NUMERIC {
+                sides.0.push(self.helper("hf_num_key", &[&x.sql])?);
+                sides.1.push(self.helper("hf_num_key", &[&y.sql])?);
+            } else {
+                sides.0.push(x.sql);
+                sides.1.push(y.sql);
+            }
+            parts.push(self.compare(left, &Op::Eq, right)?.sql);
+        }
+        let sql = match op {
+            Op::Eq => format!("({})", parts.join(" AND ")),
+            Op::NotEq => format!("(NOT ({}))", parts.join(" AND ")),
+            _ => format!("(({}) {op} ({}))", sides.0.join(", "), sides.1.join(", ")),
+        };
+        Ok(Typed::new(sql, Type::BOOL))
+    }
+
+    /// Brings two sides of a comparison to types that SQLite compares as PostgreSQL does. Numeric sides come back
+    /// as they are and want `hf_num_cmp`.
+    pub(super) fn comparable(&mut self, left: Typed, op: &Op, right: Typed) -> SqlResult<(Typed, Typed)> {
+        let (l, r) = (left.ty, right.ty);
+        if left.is_open() && right.is_open() {
+            return Ok((self.coerce(left, Type::TEXT, When::Implicit)?, self.coerce(right, Type::TEXT, When::Implicit)?));
+        }
+        if left.is_open() {
+            let left = self.coerce(left, Type::new(r.oid), When::Implicit)?;
+            return Ok((left, self.finish(right)?));
+        }
+        if right.is_open() {
+            let right = self.coerce(right, Type::new(l.oid), When::Implicit)?;
+            return Ok((self.finish(left)?, right));
+        }
+        let undefined = || undefined_operator(Type::new(l.oid), &op.to_string(), Type::new(r.oid));
+        match (l.category(), r.category()) {
+            (Category::Number, Category::Number) => {
+                let float = l.is_float() || r.is_float();
+                let numeric = l.oid == oid::NUMERIC || r.oid == oid::NUMERIC;
+                if float && (l.oid != r.oid) {
+                    let (left, right) = (self.coerce(left, Type::FLOAT8, When::Implicit)?, right);
+                    return Ok((left, self.coerce(right, Type::FLOAT8, When::Implicit)?));
+                }
+                if numeric && !float {
+                    let left = Typed { ty: Type::NUMERIC, ..self.finish(left)? };
+                    return Ok((left, Typed { ty: Type::NUMERIC, ..self.finish(right)? }));
+                }
+                Ok((self.finish(left)?, self.finish(right)?))
+            }
+            (Category::String, Category::String) => Ok((left, right)),
+            (Category::DateTime, Category::DateTime) => {
+                let (mut both, _) = self.unify("comparison", vec![left, right]).map_err(|_| undefined())?;
+                let right = both.pop().ok_or_else(undefined)?;
+                Ok((both.pop().ok_or_else(undefined)?, right))
+            }
+            _ if l.oid == r.oid && !matches!(l.oid, oid::JSON | oid::INTERVAL) => Ok((left, right)),
+            _ => Err(undefined()),
+        }
+    }
+
+    /// A comparison. A plain literal beside a plain column becomes a parameter, unless an index depends on it.
+    pub(super) fn compare(&mut self, left: Typed, op: &Op, right: Typed) -> SqlResult<Typed> {
+        let lifting = |column: &Typed, other: &Typed| {
+            matches!(column.shape, Shape::Column { lifts: true, .. })
+                && matches!(other.shape, Shape::Text { literal: Some(_), .. } | Shape::Number { literal: Some(_), .. })
+        };
+        let lifts = lifting(&left, &right) || lifting(&right, &left);
+        let not_null = left.not_null && right.not_null;
+        let (left, right) = if lifts {
+            self.lifting(|b| b.comparable(left, op, right))?
+        } else {
+            self.fixed(|b| b.comparable(left, op, right))?
+        };
+        let symbol = match op {
+            Op::NotEq => "<>".to_owned(),
+            other => other.to_string(),
+        };
+        let sql = if left.ty.oid == oid::NUMERIC {
+            format!("({} {symbol} 0)", self.helper("hf_num_cmp", &[&left.sql, &right.sql])?)
+        } else {
+            format!("({} {symbol} {})", left.sql, right.sql)
+        };
+        Ok(Typed { not_null, ..Typed::new(sql, Type::BOOL) })
+    }
+
+    fn arithmetic(&mut self, left: Typed, op: &Op, right: Typed) -> SqlResult<Typed> {
+        let (left, right) = match (left.is_open(), right.is_open()) {
+            (true, true) => return Err(undefined_operator(Type::UNKNOWN, &op.to_string(), Type::UNKNOWN)),
+            (true, false) => {
+                let ty = self.partner(right.ty, op);
+                (self.coerce(left, ty, When::Implicit)?, right)
+            }
+            (false, true) => {
+                let ty = self.partner(left.ty, op);
+                (left, self.coerce(right, ty, When::Implicit)?)
+            }
+            _ => (left, right),
+        };
+        let (l, r) = (left.ty, right.ty);
+        let undefined = || undefined_operator(Type::new(l.oid), &op.to_string(), Type::new(r.oid));
+        if l.category() == Category::DateTime || r.category() == Category::DateTime {
+            return self.moment_arithmetic(left, op, right)?.ok_or_else(undefined);
+        }
+        let number = |t: Type| t.is_integer() || t.is_float() || t.oid == oid::NUMERIC;
+        if !number(l) || !number(r) {
+            return Err(undefined());
+        }
+        let not_null = left.not_null && right.not_null;
+        let typed = if l.is_float() || r.is_float() || *op == Op::PGExp {
+            self.float_arithmetic(left, op, right)?
+        } else if l.oid == oid::NUMERIC || r.oid == oid::NUMERIC {
+            self.numeric_arithmetic(left, op, right)?
+        } else {
+            self.integer_arithmetic(left, op, right)?
+        };
+        Ok(Typed { not_null, ..typed })
+    }
+
+    /// The type an untyped side takes: the other's, but a number beside a date.
+    fn partner(&self, known: Type, op: &Op) -> Type {
+        match (known.oid, op) {
+            (oid::TIMESTAMP | oid::TIMESTAMPTZ, Op::Plus | Op::Minus) => Type::new(oid::INTERVAL),
+            (oid::DATE, Op::Plus) => Type::new(oid::INTERVAL),
+            _ => Type::new(known.oid),
+        }
+    }
+
+    fn integer_arithmetic(&mut self, left: Typed, op: &Op, right: Typed) -> SqlResult<Typed> {
+        let ty = if left.ty.number_rank() >= right.ty.number_rank() { left.ty } else { right.ty };
+        let ty = Type::new(ty.oid);
+        let positive = matches!(&right.shape, Shape::Number { text, .. } if text.parse::<i64>().is_ok_and(|n| n > 0));
+        if matches!(op, Op::Divide | Op::Modulo) && positive {
+            // A constant divisor above zero needs no check, and stays in the text.
+            let right = self.fixed(|b| b.finish(right))?;
+            return Ok(Typed::new(format!("({} {op} {})", left.sql, right.sql), ty));
+        }
+        let (left, right) = (self.finish(left)?, self.finish(right)?);
+        let sql = match (op, ty.oid) {
+            (Op::Divide, _) => self.helper("hf_div", &[&left.sql, &right.sql])?,
+            (Op::Modulo, _) => self.helper("hf_mod", &[&left.sql, &right.sql])?,
+            (_, _) if self.stored => format!("({} {op} {})", left.sql, right.sql),
+            (_, oid::INT4) => format!("hf_int4({} {op} {})", left.sql, right.sql),
+            (_, oid::INT2) => format!("hf_int2({} {op} {})", left.sql, right.sql),
+            (Op::Plus, _) => format!("hf_add({}, {})", left.sql, right.sql),
+            (Op::Minus, _) => format!("hf_sub({}, {})", left.sql, right.sql),
+            _ => format!("hf_mul({}, {})", left.sql, right.sql),
+        };
+        Ok(Typed::new(sql, ty))
+    }
+
+    fn float_arithmetic(&mut self, left: Typed, op: &Op, right: Typed) -> SqlResult<Typed> {
+        let single = left.ty.oid == oid::FLOAT4 && right.ty.oid == oid::FLOAT4;
+        if *op == Op::Modulo {
+            return Err(undefined_operator(left.ty, "%", right.ty));
+        }
+        if *op == Op::PGExp && left.ty.oid == oid::NUMERIC {
+            return Err(SqlError::unsupported("the power of a numeric").with_hint("Cast to double precision."));
+        }
+        let left = self.coerce(left, Type::FLOAT8, When::Implicit);
+        let (left, right) = (left?, self.coerce(right, Type::FLOAT8, When::Implicit)?);
+        let sql = match op {
+            Op::Divide => self.helper("hf_fdiv", &[&left.sql, &right.sql])?,
+            Op::PGExp => self.helper("hf_power", &[&left.sql, &right.sql])?,
+            _ if self.stored => format!("({} {op} {})", left.sql, right.sql),
+            _ => format!("hf_float({} {op} {})", left.sql, right.sql),
+        };
+        let ty = if single { Type::new(oid::FLOAT4) } else { Type::FLOAT8 };
+        let sql = if single { self.helper("hf_float4", &[&sql])? } else { sql };
+        Ok(Typed::new(sql, ty))
+    }
+
+    fn numeric_arithmetic(&mut self, left: Typed, op: &Op, right: Typed) -> SqlResult<Typed> {
+        let (left, right) = (self.finish(left)?, self.finish(right)?);
+        let name = match op {
+            Op::Plus => "hf_num_add",
+            Op::Minus => "hf_num_sub",
+            Op::Multiply => "hf_num_mul",
+            Op::Divide => "hf_num_div",
+            _ => "hf_num_mod",
+        };
+        Ok(Typed::new(self.helper(name, &[&left.sql, &right.sql])?, Type::NUMERIC))
+    }
+
+    /// date + integer, date - date, timestamp + interval. `None` where there is no such operator.
+    fn moment_arithmetic(&mut self, left: Typed, op: &Op, right: Typed) -> SqlResult<Option<Typed>> {
+        let (l, r) = (left.ty.oid, right.ty.oid);
+        let date = Type::new(oid::DATE);
+        Ok(match (l, op, r) {
+            (oid::DATE, Op::Plus | Op::Minus, oid::INT4 | oid::INT2) => {
+                let sign = if *op == Op::Plus { "" } else { "-" };
+                let days = format!("{sign}{}", right.sql);
+                Some(Typed::new(self.helper("hf_date_add", &[&left.sql, &days])?, date))
+            }
+            (oid::INT4 | oid::INT2, Op::Plus, oid::DATE) => {
+                Some(Typed::new(self.helper("hf_date_add", &[&right.sql, &left.sql])?, date))
+            }
+            (oid::DATE, Op::Minus, oid::DATE) => {
+                Some(Typed::new(self.helper("hf_date_sub", &[&left.sql, &right.sql])?, Type::INT4))
+            }
+            (oid::DATE | oid::TIMESTAMP | oid::TIMESTAMPTZ, Op::Plus | Op::Minus, oid::INTERVAL) => {
+                let ty = if l == oid::DATE { Type::new(oid::TIMESTAMP) } else { Type::new(l) };
+                let left = self.coerce(left, ty, When::Implicit)?;
+                let sign = if *op == Op::Plus { "1" } else { "-1" };
+                let zone = if l == oid::TIMESTAMPTZ { "'+00'" } else { "''" };
+                Some(Typed::new(self.helper("hf_moment_add", &[&left.sql, &right.sql, sign, zone])?, ty))
+            }
+            (oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::DATE, Op::Minus, oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::DATE) => {
+                return Err(SqlError::unsupported("a difference of timestamps (type interval)")
+                    .with_hint("Use extract(epoch from a) - extract(epoch from b)."));
+            }
+            _ => None,
+        })
+    }
+
+    fn concat(&mut self, left: Typed, right: Typed) -> SqlResult<Typed> {
+        let text = |t: &Typed| t.is_open() || t.ty.is_string();
+        if left.ty.oid == oid::BYTEA && right.ty.oid == oid::BYTEA {
+            return Ok(Typed::new(format!("CAST({} || {} AS BLOB)", left.sql, right.sql), left.ty));
+        }
+        let array = |t: &Typed| t.ty.category() == Category::Array;
+        if !(text(&left) || text(&right)) || array(&left) || array(&right) {
+            let undefined = undefined_operator(Type::new(left.ty.oid), "||", Type::new(right.ty.oid));
+            return Err(if array(&left) || array(&right) { SqlError::unsupported("|| of arrays") } else { undefined });
+        }
+        let not_null = left.not_null && right.not_null;
+        let left = self.coerce(left, Type::TEXT, When::Assignment)?;
+        let right = self.coerce(right, Type::TEXT, When::Assignment)?;
+        Ok(Typed { not_null, ..Typed::new(format!("({} || {})", left.sql, right.sql), Type::TEXT) })
+    }
+
+    fn bits(&mut self, left: Typed, op: &Op, right: Typed) -> SqlResult<Typed> {
+        let left = self.settle(left, right.ty)?;
+        let right = self.settle(right, left.ty)?;
+        if !left.ty.is_integer() || !right.ty.is_integer() {
+            return Err(undefined_operator(left.ty, &op.to_string(), right.ty));
+        }
+        let wider = if left.ty.number_rank() >= right.ty.number_rank() { left.ty } else { right.ty };
+        let (a, b) = (&left.sql, &right.sql);
+        Ok(match op {
+            Op::BitwiseAnd => Typed::new(format!("({a} & {b})"), wider),
+            Op::BitwiseOr => Typed::new(format!("({a} | {b})"), wider),
+            Op::PGBitwiseXor => Typed::new(format!("(({a} | {b}) - ({a} & {b}))"), wider),
+            Op::PGBitwiseShiftRight => Typed::new(format!("({a} >> {b})"), left.ty),
+            _ => Typed::new(self.helper("hf_shift_left", &[a, b, &left.ty.oid.to_string()])?, left.ty),
+        })
+    }
+
+    pub(super) fn unary(&mut self, op: UnaryOperator, e: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
+        if op == UnaryOperator::Not {
+            let typed = self.condition(e, "NOT", scope)?;
+            return Ok(Typed { not_null: typed.not_null, ..Typed::new(format!("(NOT {})", typed.sql), Type::BOOL) });
+        }
+        if op == UnaryOperator::Minus
+            && let Some(constant) = self.negative_constant(e, scope)?
+        {
+            return Ok(constant);
+        }
+        let typed = self.expr(e, scope)?;
+        if typed.is_open() {
+            return Err(SqlError::new(
+                SqlState("42725"),
+                format!("operator is not unique: {op} unknown"),
+            ).with_hint("Could not choose a best candidate operator. You might need to add explicit type casts."));
+        }
+        let typed = self.finish(typed)?;
+        let (ty, not_null) = (typed.ty, typed.not_null);
+        let undefined = || {
+            let message = format!("operator does not exist: {op} {}", ty.name());
+            SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
+        };
+        if ty.category() != Category::Number || ty.is_oid() {
+            return Err(undefined());
+        }
+        let sql = match op {
+            UnaryOperator::Plus => typed.sql,
+            UnaryOperator::Minus if ty.oid == oid::NUMERIC => self.helper("hf_num_neg", &[&typed.sql])?,
+            UnaryOperator::Minus if ty.is_float() || self.stored => format!("(-{})", typed.sql),
+            UnaryOperator::Minus if ty.oid == oid::INT4 => format!("hf_int4(-{})", typed.sql),
+            UnaryOperator::Minus if ty.oid == oid::INT2 => format!("hf_int2(-{})", typed.sql),
+            UnaryOperator::Minus => format!("hf_sub(0, {})", typed.sql),
+            UnaryOperator::BitwiseNot if ty.is_integer() => format!("(~{})", typed.sql),
+            UnaryOperator::PGAbs => self.helper("hf_abs", &[&typed.sql, &ty.oid.to_string()])?,
+            UnaryOperator::PGSquareRoot => {
+                let float = self.coerce(typed, Type::FLOAT8, When::Implicit)?;
+                let sql = self.helper("hf_sqrt", &[&float.sql])?;
+                return Ok(Typed { not_null, ..Typed::new(sql, Type::FLOAT8) });
+            }
+            _ => return Err(undefined()),
+        };
+        Ok(Typed { not_null, ..Typed::new(sql, ty) })
+    }
+
+    /// `-5`: a number of its own, unless its digits are to become a parameter.
+    fn negative_constant(&mut self, e: &Expr, scope: &Scope<'_>) -> SqlResult<Option<Typed>> {
+        if !matches!(e, Expr::Value(v) if matches!(v.value, sqlparser::ast::Value::Number(..))) {
+            return Ok(None);
+        }
+        let typed = self.expr(e, scope)?;
+        let Shape::Number { text, literal } = &typed.shape else { return Ok(None) };
+        if typed.ty.is_integer() && self.lift && literal.is_some() {
+            let positive = self.finish(typed)?;
+            // It was above zero and in its type, so its negative is, too.
+            return Ok(Some(Typed { sql: format!("(-{})", positive.sql), shape: Shape::Expr, ..positive }));
+        }
+        let text = format!("-{text}");
+        let ty = match text.parse::<i64>() {
+            Ok(n) if i32::try_from(n).is_ok() => Type::INT4,
+            Ok(_) => Type::INT8,
+            Err(_) => Type::NUMERIC,
+        };
+        let sql = match text.parse::<i64>() {
+            Ok(n) => super::coerce::constant(&holdfast_types::Value::Int(n)),
+            Err(_) => super::names::quote_text(&crate::types::decimal::Decimal::parse(&text)?.to_string()),
+        };
+        Ok(Some(Typed { shape: Shape::Number { text, literal: None }, ..Typed::sure(sql, ty) }))
+    }
+
+    /// `x = ANY (array)`: the array's text taken apart at run time.
+    pub(super) fn any(&mut self, l: &Expr, op: &Op, r: &Expr, all: bool, scope: &Scope<'_>) -> SqlResult<Typed> {
+        let inner = match r {
+            Expr::Nested(inner) => inner,
+            other => other,
+        };
+        if let Expr::Subquery(query) = inner {
+            let what = Expr::InSubquery { expr: Box::new(l.clone()), subquery: query.clone(), negated: all };
+            return match (op, all) {
+                (Op::Eq, false) | (Op::NotEq, true) => self.expr(&what, scope),
+                _ => Err(SqlError::unsupported(format!("{op} ANY or ALL of a subquery"))),
+            };
+        }
+        if let Expr::Array(array) = inner {
+            let list = Expr::InList { expr: Box::new(l.clone()), list: array.elem.clone(), negated: all };
+            return match (op, all) {
+                (Op::Eq, false) | (Op::NotEq, true) if !array.elem.is_empty() => self.expr(&list, scope),
+                _ => Err(SqlError::unsupported(format!("{op} ANY or ALL of an array"))),
+            };
+        }
+        if !matches!((op, all), (Op::Eq, false) | (Op::NotEq, true)) {
+            return Err(SqlError::unsupported(format!("{op} ANY or ALL of an array")));
+        }
+        let left = self.value_expr(l, scope)?;
+        let array_of = crate::types::ARRAY_OF.iter().find(|(_, e)| *e == left.ty.oid).map_or(more::TEXT_ARRAY, |(a, _)| *a);
+        let array = self.expr(inner, scope)?;
+        let array = self.settle(array, Type::new(array_of))?;
+        if array.ty.category() != Category::Array {
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, "op ANY/ALL (array) requires array on right side"));
+        }
+        let as_json = self.helper("hf_array_json", &[&array.sql, &left.ty.oid.to_string()])?;
+        let not = if all { "NOT " } else { "" };
+        let sql = format!("({} {not}IN (SELECT value FROM json_each({as_json})))", left.sql);
+        Ok(Typed::new(sql, Type::BOOL))
+    }
+}

@@ -1,0 +1,204 @@
+//! What names mean at a place: the tables of a FROM clause and their columns.
+
+use super::names::quote;
+use super::{Shape, Typed};
+use crate::types::{self, Type};
+use holdfast_types::schema::{Dialect, Schema, Table};
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use std::cell::RefCell;
+
+/// A column as the outside of a subquery sees it.
+#[derive(Clone, Debug)]
+pub struct Column {
+    pub name: String,
+    pub ty: Type,
+    pub not_null: bool,
+    pub table_oid: u32,
+    pub attnum: i16,
+    /// A literal compared with it may become a parameter.
+    pub lifts: bool,
+    /// Its SQL, where that is not the quoted name after the relation's alias.
+    pub sql: Option<String>,
+}
+
+pub type Columns = Vec<Column>;
+
+/// One entry of a FROM clause.
+#[derive(Clone, Debug)]
+pub struct Relation {
+    pub alias: String,
+    pub columns: Columns,
+    /// Columns that together identify a row, for GROUP BY.
+    pub key: Vec<String>,
+    /// A name alone may mean the one value of its rows (set-returning functions).
+    pub scalar: bool,
+}
+
+/// Names visible to a SELECT, with those of the queries around it.
+pub struct Scope<'p> {
+    pub relations: Vec<Relation>,
+    /// Columns that USING or NATURAL made one: name and SQL. They come first in `*`.
+    pub merged: Vec<(Column, Vec<(usize, usize)>)>,
+    pub parent: Option<&'p Scope<'p>>,
+    pub grouping: RefCell<Grouping>,
+}
+
+/// What is known about aggregates and plain columns at one level.
+#[derive(Default)]
+pub struct Grouping {
+    pub aggregates: bool,
+    /// Inside the argument of an aggregate.
+    pub inside: bool,
+    /// Inside an expression that GROUP BY names.
+    pub grouped: bool,
+    /// Names of columns used outside aggregates and GROUP BY expressions.
+    pub bare: Vec<(String, usize)>,
+}
+
+impl<'p> Scope<'p> {
+    pub fn new(parent: Option<&'p Scope<'p>>) -> Scope<'p> {
+        Scope { relations: Vec::new(), merged: Vec::new(), parent, grouping: RefCell::default() }
+    }
+
+    pub fn column_sql(&self, relation: usize, column: usize) -> String {
+        let (r, c) = (&self.relations[relation], &self.relations[relation].columns[column]);
+        match &c.sql {
+            Some(sql) => sql.clone(),
+            None => format!("{}.{}", quote(&r.alias), quote(&c.name)),
+        }
+    }
+
+    fn typed(&self, relation: usize, column: usize) -> Typed {
+        let c = &self.relations[relation].columns[column];
+        self.note(c, relation);
+        Typed {
+            sql: self.column_sql(relation, column),
+            ty: c.ty,
+            shape: Shape::Column { table_oid: c.table_oid, attnum: c.attnum, lifts: c.lifts },
+            not_null: c.not_null,
+        }
+    }
+
+    fn note(&self, column: &Column, relation: usize) {
+        let mut grouping = self.grouping.borrow_mut();
+        if !grouping.inside && !grouping.grouped {
+            let shown = match self.relations.get(relation) {
+                Some(r) => format!("{}.{}", r.alias, column.name),
+                None => column.name.clone(),
+            };
+            grouping.bare.push((shown, relation));
+        }
+    }
+
+    /// A column by its bare name.
+    pub fn find(&self, name: &str) -> SqlResult<Option<Typed>> {
+        if let Some((column, _)) = self.merged.iter().find(|(c, _)| c.name == name) {
+            self.note(column, usize::MAX);
+            let sql = column.sql.clone().unwrap_or_default();
+            let shape = Shape::Column { table_oid: column.table_oid, attnum: column.attnum, lifts: column.lifts };
+            return Ok(Some(Typed { sql, ty: column.ty, shape, not_null: column.not_null }));
+        }
+        let mut found = None;
+        for (r, relation) in self.relations.iter().enumerate() {
+            for (c, column) in relation.columns.iter().enumerate() {
+                if column.name == name {
+                    if found.is_some() {
+                        let message = format!("column reference \"{name}\" is ambiguous");
+                        return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message));
+                    }
+                    found = Some((r, c));
+                }
+            }
+        }
+        match (found, self.parent) {
+            (Some((r, c)), _) => Ok(Some(self.typed(r, c))),
+            (None, Some(parent)) => parent.find(name),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// A column by relation and name. `None` where there is no such relation.
+    pub fn find_in(&self, alias: &str, name: &str) -> SqlResult<Option<Typed>> {
+        if let Some(r) = self.relations.iter().position(|r| r.alias == alias) {
+            return match self.relations[r].columns.iter().position(|c| c.name == name) {
+                Some(c) => Ok(Some(self.typed(r, c))),
+                None => Err(SqlError::new(
+                    SqlState::UNDEFINED_COLUMN,
+                    format!("column {alias}.{name} does not exist"),
+                )),
+            };
+        }
+        match self.parent {
+            Some(parent) => parent.find_in(alias, name),
+            None => Ok(None),
+        }
+    }
+
+    pub fn relation(&self, alias: &str) -> Option<usize> {
+        self.relations.iter().position(|r| r.alias == alias)
+    }
+
+    /// The columns of `*`: merged ones first, then the others in order.
+    pub fn star(&self) -> Vec<Named> {
+        let mut out: Vec<Named> = Vec::new();
+        for (column, _) in &self.merged {
+            let sql = column.sql.clone().unwrap_or_default();
+            self.note(column, usize::MAX);
+            out.push(Named { name: column.name.clone(), typed: shaped(column, sql) });
+        }
+        for r in 0..self.relations.len() {
+            out.extend(self.star_of(r, true));
+        }
+        out
+    }
+
+    pub fn star_of(&self, relation: usize, without_merged: bool) -> Vec<Named> {
+        let merged = |c: usize| self.merged.iter().any(|(_, of)| of.contains(&(relation, c)));
+        (0..self.relations[relation].columns.len())
+            .filter(|c| !(without_merged && merged(*c)))
+            .map(|c| Named { name: self.relations[relation].columns[c].name.clone(), typed: self.typed(relation, c) })
+            .collect()
+    }
+}
+
+fn shaped(column: &Column, sql: String) -> Typed {
+    let shape = Shape::Column { table_oid: column.table_oid, attnum: column.attnum, lifts: column.lifts };
+    Typed { sql, ty: column.ty, shape, not_null: column.not_null }
+}
+
+/// A named expression.
+#[derive(Clone, Debug)]
+pub struct Named {
+    pub name: String,
+    pub typed: Typed,
+}
+
+/// The columns of a stored table or view.
+pub fn columns_of(table: &Table, dialect: Dialect) -> Columns {
+    let partial = table.indexes.iter().any(|i| {
+        i.sql.as_deref().is_some_and(|sql| sql.to_ascii_lowercase().contains(" where "))
+    });
+    let not_null = super::not_null_columns(table);
+    table
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(i, c)| Column {
+            name: c.name.clone(),
+            ty: types::of_column(table, c, dialect),
+            not_null: c.not_null || c.rowid_alias || not_null.contains(&c.name),
+            table_oid: table.oid,
+            attnum: i as i16 + 1,
+            lifts: !partial,
+            sql: None,
+        })
+        .collect()
+}
+
+/// A user's table by its exact name.
+pub fn table<'s>(schema: &'s Schema, name: &str) -> SqlResult<&'s Table> {
+    match schema.table(name) {
+        Some(table) if table.name == name => Ok(table),
+        _ => Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))),
+    }
+}

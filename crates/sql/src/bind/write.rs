@@ -1,0 +1,490 @@
+//! INSERT, UPDATE and DELETE.
+//!
+//! What SQLite's tables do not enforce is enforced here: integer ranges and string lengths by the assignment casts,
+//! a missing id of an integer primary key and NULLs in the columns of a later-added primary key by a check.
+//! Defaults that depend on the session's clock are computed by the session, not by SQLite.
+
+use super::coerce::When;
+use super::names::{exact_name, fold, quote, quote_text};
+use super::query::Bound;
+use super::scope::{self, Column, Relation, Scope};
+use super::{Binder, Typed};
+use crate::default;
+use crate::types::{RowidKind, Type};
+use holdfast_types::schema::{Dialect, Index, Table, TableKind};
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use sqlparser::ast::{
+    Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, OnConflictAction, OnInsert, SetExpr,
+    Spanned, TableFactor, TableObject, TableWithJoins, Update, UpdateTableFromKind,
+};
+
+/// An index that PostgreSQL would show as the primary key: SQLite's own, or the unique index made by ALTER TABLE
+/// ADD PRIMARY KEY, which is known by its name.
+pub fn is_primary_index(table: &Table, index: &Index) -> bool {
+    index.primary || (index.unique && index.name == format!("{}_pkey", table.name) && index.sql.is_some())
+}
+
+/// Columns that may not be NULL because of their table's primary key.
+pub fn not_null_columns(table: &Table) -> Vec<String> {
+    primary_key(table)
+}
+
+/// Names of the columns of the primary key.
+pub(super) fn primary_key(table: &Table) -> Vec<String> {
+    let mut declared: Vec<_> = table.columns.iter().filter(|c| c.pk > 0).collect();
+    declared.sort_by_key(|c| c.pk);
+    if !declared.is_empty() {
+        return declared.iter().map(|c| c.name.clone()).collect();
+    }
+    let added = table.indexes.iter().find(|i| is_primary_index(table, i));
+    added.map(|i| i.columns.iter().flatten().cloned().collect()).unwrap_or_default()
+}
+
+fn writable<'s>(b: &Binder<'s>, name: &sqlparser::ast::ObjectName) -> SqlResult<&'s Table> {
+    let bare = exact_name(name)?;
+    let schema: &'s holdfast_types::schema::Schema = b.ctx.schema;
+    let table = b.at(scope::table(schema, &bare), name.span().start)?;
+    match table.kind {
+        TableKind::View => {
+            Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, format!("cannot change view \"{bare}\"")))
+        }
+        _ => Ok(table),
+    }
+}
+
+/// SQLite itself lets a NULL into these columns, or makes an id of it.
+fn must_check_null(table: &Table, column: &Column) -> bool {
+    let stored = table.columns.iter().find(|c| c.name == column.name);
+    column.not_null && stored.is_some_and(|c| c.rowid_alias || !c.not_null)
+}
+
+fn own_columns(table: &Table, dialect: Dialect) -> Vec<Column> {
+    let mut columns = scope::columns_of(table, dialect);
+    for column in &mut columns {
+        column.sql = Some(quote(&column.name));
+    }
+    columns
+}
+
+impl Binder<'_> {
+    fn not_null(&mut self, typed: Typed, table: &Table, column: &Column) -> SqlResult<Typed> {
+        if typed.not_null || !must_check_null(table, column) {
+            return Ok(typed);
+        }
+        let names = [quote_text(&column.name), quote_text(&table.name)];
+        let sql = self.helper("hf_not_null", &[&typed.sql, &names[0], &names[1]])?;
+        Ok(Typed { sql, ..typed })
+    }
+
+    /// The value of a column that an INSERT leaves to its default. `None` where SQLite computes the same.
+    fn default_value(&mut self, table: &Table, column: &Column) -> SqlResult<Option<Typed>> {
+        let Some(stored) = table.columns.iter().find(|c| c.name == column.name) else { return Ok(None) };
+        if stored.generated {
+            return Ok(None);
+        }
+        if stored.rowid_alias && self.ctx.dialect == Dialect::Postgres {
+            if RowidKind::of(table).serial() {
+                return Ok(None);
+            }
+            return Err(missing(table, column));
+        }
+        match stored.default.as_deref().and_then(default::clock) {
+            Some(which) => self.session(which, Type::new(column.ty.oid)).map(Some),
+            None if stored.default.is_none() && must_check_null(table, column) => Err(missing(table, column)),
+            None => Ok(None),
+        }
+    }
+}
+
+fn missing(table: &Table, column: &Column) -> SqlError {
+    let message =
+        format!("null value in column \"{}\" of relation \"{}\" violates not-null constraint", column.name, table.name);
+    SqlError::new(SqlState::NOT_NULL_VIOLATION, message)
+}
+
+/// Binds an INSERT: its text, and the columns it returns.
+pub fn insert(b: &mut Binder<'_>, insert: &Insert) -> SqlResult<Bound> {
+    let TableObject::TableName(name) = &insert.table else {
+        return Err(SqlError::unsupported("INSERT into something else than a table"));
+    };
+    if insert.or.is_some() || insert.replace_into || insert.ignore || !insert.assignments.is_empty() {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error: not PostgreSQL's INSERT")
+            .with_hint("Use ON CONFLICT."));
+    }
+    let table = writable(b, name)?;
+    let all = scope::columns_of(table, b.ctx.dialect);
+    let mut columns = target_columns(b, insert, table, &all)?;
+    let rows = match &insert.source {
+        None => {
+            columns.clear();
+            None
+        }
+        Some(source) => Some(source),
+    };
+    let mut defaults = Vec::new();
+    for column in all.iter().filter(|c| !columns.iter().any(|t| t.name == c.name)) {
+        if let Some(value) = b.default_value(table, column)? {
+            defaults.push((column.name.clone(), value.sql));
+        }
+    }
+    let source = match rows {
+        None if defaults.is_empty() => "DEFAULT VALUES".to_owned(),
+        None => format!("VALUES ({})", defaults.iter().map(|d| d.1.as_str()).collect::<Vec<_>>().join(", ")),
+        Some(source) => match (&*source.body, source.with.is_none() && source.order_by.is_none() && source.limit_clause.is_none()) {
+            (SetExpr::Values(values), true) => {
+                let rows: Vec<&Vec<Expr>> = values.rows.iter().map(|r| &r.content).collect();
+                insert_values(b, table, &columns, &rows, &defaults)?
+            }
+            _ => insert_query(b, table, &columns, source, &defaults)?,
+        },
+    };
+    let mut names: Vec<String> = columns.iter().map(|c| quote(&c.name)).collect();
+    names.extend(defaults.iter().map(|d| quote(&d.0)));
+    let alias = insert.table_alias.as_ref().map(|a| fold(&a.alias));
+    let shown = alias.as_ref().map(|a| format!(" AS {}", quote(a))).unwrap_or_default();
+    let listed = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+    let mut sql = format!("INSERT INTO {}{shown}{listed} {source}", quote(&table.name));
+    if let Some(on) = &insert.on {
+        sql.push_str(&on_conflict(b, table, alias.as_deref().unwrap_or(&table.name), on)?);
+    }
+    returning(b, table, alias.as_deref().unwrap_or(&table.name), insert.returning.as_deref(), sql)
+}
+
+fn target_columns(b: &Binder<'_>, insert: &Insert, table: &Table, all: &[Column]) -> SqlResult<Vec<Column>> {
+    if insert.columns.is_empty() {
+        let width = match insert.source.as_deref().map(|q| &*q.body) {
+            Some(SetExpr::Values(v)) => v.rows.iter().map(|r| r.len()).max().unwrap_or(0),
+            Some(SetExpr::Select(s)) if !s.projection.iter().any(|i| i.to_string().ends_with('*')) => s.projection.len(),
+            _ => all.len(),
+        };
+        if width > all.len() {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more expressions than target columns"));
+        }
+        return Ok(all[..width].to_vec());
+    }
+    let mut columns: Vec<Column> = Vec::new();
+    for name in &insert.columns {
+        let (_, bare) = super::names::object_name(name)?;
+        let found = all.iter().find(|c| c.name == bare).ok_or_else(|| {
+            let message = format!("column \"{bare}\" of relation \"{}\" does not exist", table.name);
+            SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+        });
+        let found = b.at(found, name.span().start)?;
+        if columns.iter().any(|c| c.name == bare) {
+            let message = format!("column \"{bare}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        columns.push(found.clone());
+    }
+    Ok(columns)
+}
+
+fn is_default(e: &Expr) -> bool {
+    matches!(e, Expr::Identifier(i) if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default"))
+}
+
+fn insert_values(
+    b: &mut Binder<'_>,
+    table: &Table,
+    columns: &[Column],
+    rows: &[&Vec<Expr>],
+    defaults: &[(String, String)],
+) -> SqlResult<String> {
+    let empty = Scope::new(None);
+    let mut out = Vec::with_capacity(rows.len());
+    for row in rows {
+        match row.len() {
+            n if n > columns.len() => {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more expressions than target columns"));
+            }
+            n if n < columns.len() => {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more target columns than expressions"));
+            }
+            _ => {}
+        }
+        let mut items = Vec::with_capacity(row.len() + defaults.len());
+        for (e, column) in row.iter().zip(columns) {
+            let result = value_of(b, table, column, e, &empty);
+            items.push(b.at(result, e.span().start)?.sql);
+        }
+        items.extend(defaults.iter().map(|d| d.1.clone()));
+        out.push(format!("({})", items.join(", ")));
+    }
+    Ok(format!("VALUES {}", out.join(", ")))
+}
+
+/// A VALUES item or the right side of SET, brought to the column's type.
+fn value_of(b: &mut Binder<'_>, table: &Table, column: &Column, e: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
+    if is_default(e) {
+        return match b.default_value(table, column)? {
+            Some(value) => Ok(value),
+            None => {
+                let stored = table.columns.iter().find(|c| c.name == column.name);
+                let default = stored.filter(|c| !c.rowid_alias).and_then(|c| c.default.clone());
+                Ok(Typed::new(default.map_or("NULL".into(), |d| format!("({d})")), column.ty))
+            }
+        };
+    }
+    let stored = table.columns.iter().find(|c| c.name == column.name);
+    if stored.is_some_and(|c| c.generated) {
+        let message = format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name);
+        return Err(SqlError::new(SqlState("428C9"), message));
+    }
+    let typed = b.lifting(|b| b.expr(e, scope))?;
+    let typed = assign(b, typed, column)?;
+    b.not_null(typed, table, column)
+}
+
+fn assign(b: &mut Binder<'_>, typed: Typed, column: &Column) -> SqlResult<Typed> {
+    let from = typed.ty;
+    b.lifting(|b| b.coerce(typed, column.ty, When::Assignment)).map_err(|e| {
+        if e.state() != SqlState::DATATYPE_MISMATCH {
+            return e;
+        }
+        let (to, from) = (Type::new(column.ty.oid).name(), Type::new(from.oid).name());
+        let message = format!("column \"{}\" is of type {to} but expression is of type {from}", column.name);
+        SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_hint("You will need to rewrite or cast the expression.")
+    })
+}
+
+fn insert_query(
+    b: &mut Binder<'_>,
+    table: &Table,
+    columns: &[Column],
+    source: &sqlparser::ast::Query,
+    defaults: &[(String, String)],
+) -> SqlResult<String> {
+    let types: Vec<Type> = columns.iter().map(|c| c.ty).collect();
+    let bound = b.fixed(|b| b.query(source, None, Some((&types, When::Assignment))))?;
+    if bound.columns.len() != columns.len() {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more target columns than expressions"));
+    }
+    let names: Vec<String> = (1..=columns.len()).map(|i| quote(&format!("c{i}"))).collect();
+    let mut items = Vec::new();
+    for ((name, column), from) in names.iter().zip(columns).zip(&bound.columns) {
+        let typed = Typed { not_null: from.not_null, ..Typed::new(name.clone(), column.ty) };
+        items.push(b.not_null(typed, table, column)?.sql);
+    }
+    items.extend(defaults.iter().map(|d| d.1.clone()));
+    // The WHERE keeps SQLite from reading ON CONFLICT as a join's ON.
+    Ok(format!(
+        "SELECT {} FROM (WITH \"rows\"({}) AS ({}) SELECT * FROM \"rows\") WHERE 1",
+        items.join(", "),
+        names.join(", "),
+        bound.sql
+    ))
+}
+
+fn on_conflict(b: &mut Binder<'_>, table: &Table, alias: &str, on: &OnInsert) -> SqlResult<String> {
+    let OnInsert::OnConflict(on) = on else {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"DUPLICATE\""));
+    };
+    let target = match &on.conflict_target {
+        None => String::new(),
+        Some(ConflictTarget::Columns(columns)) => {
+            let names: Vec<String> = columns.iter().map(fold).collect();
+            check_arbiter(table, &names)?;
+            format!(" ({})", names.iter().map(|n| quote(n)).collect::<Vec<_>>().join(", "))
+        }
+        Some(ConflictTarget::OnConstraint(name)) => {
+            let (_, bare) = super::names::object_name(name)?;
+            let columns = constraint_columns(table, &bare).ok_or_else(|| {
+                let message = format!("constraint \"{bare}\" for table \"{}\" does not exist", table.name);
+                SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+            })?;
+            format!(" ({})", columns.iter().map(|n| quote(n)).collect::<Vec<_>>().join(", "))
+        }
+    };
+    match &on.action {
+        OnConflictAction::DoNothing => Ok(format!(" ON CONFLICT{target} DO NOTHING")),
+        OnConflictAction::DoUpdate(update) => {
+            if target.is_empty() {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    "ON CONFLICT DO UPDATE requires inference specification or constraint name",
+                )
+                .with_hint("For example, ON CONFLICT (column_name)."));
+            }
+            let mut scope = Scope::new(None);
+            let columns = scope::columns_of(table, b.ctx.dialect);
+            for name in [alias, "excluded"] {
+                scope.relations.push(Relation {
+                    alias: name.to_owned(),
+                    columns: columns.clone(),
+                    key: Vec::new(),
+                    scalar: false,
+                });
+            }
+            // A bare name means the target's column.
+            let target_only = Scope {
+                relations: vec![scope.relations[0].clone()],
+                merged: Vec::new(),
+                parent: Some(&scope),
+                grouping: Default::default(),
+            };
+            let set = assignments(b, table, &update.assignments, &target_only)?;
+            let filter = match &update.selection {
+                Some(e) => format!(" WHERE {}", b.fixed(|b| b.condition(e, "WHERE", &target_only))?.sql),
+                None => String::new(),
+            };
+            Ok(format!(" ON CONFLICT{target} DO UPDATE SET {set}{filter}"))
+        }
+    }
+}
+
+fn check_arbiter(table: &Table, names: &[String]) -> SqlResult<()> {
+    let same = |columns: &[String]| columns.len() == names.len() && names.iter().all(|n| columns.contains(n));
+    let unique = table.indexes.iter().filter(|i| i.unique).any(|i| {
+        let columns: Vec<String> = i.columns.iter().flatten().cloned().collect();
+        columns.len() == i.columns.len() && same(&columns)
+    });
+    if unique || same(&primary_key(table)) {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        SqlState("42P10"),
+        "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+    ))
+}
+
+fn constraint_columns(table: &Table, name: &str) -> Option<Vec<String>> {
+    if name == format!("{}_pkey", table.name) {
+        let key = primary_key(table);
+        return (!key.is_empty()).then_some(key);
+    }
+    let index = table.indexes.iter().find(|i| i.unique && crate::catalogue::index_name(table, i) == name)?;
+    index.columns.iter().cloned().collect()
+}
+
+fn assignments(b: &mut Binder<'_>, table: &Table, list: &[Assignment], scope: &Scope<'_>) -> SqlResult<String> {
+    let columns = own_columns(table, b.ctx.dialect);
+    let mut parts = Vec::new();
+    let mut seen: Vec<String> = Vec::new();
+    for assignment in list {
+        let targets = match &assignment.target {
+            AssignmentTarget::ColumnName(name) => vec![name],
+            AssignmentTarget::Tuple(names) => names.iter().collect(),
+        };
+        let values: Vec<&Expr> = match (&assignment.target, &assignment.value) {
+            (AssignmentTarget::ColumnName(_), e) => vec![e],
+            (_, Expr::Tuple(values)) => values.iter().collect(),
+            (_, Expr::Nested(e)) if targets.len() == 1 => vec![e],
+            _ => return Err(SqlError::unsupported("SET (columns) = (subquery)")),
+        };
+        if targets.len() != values.len() {
+            let message = "number of columns does not match number of values";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        for (name, value) in targets.into_iter().zip(values) {
+            let bare = name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
+            let column = columns.iter().find(|c| c.name == bare).ok_or_else(|| {
+                let message = format!("column \"{bare}\" of relation \"{}\" does not exist", table.name);
+                SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+            });
+            let column = b.at(column, name.span().start)?;
+            if seen.contains(&bare) {
+                let message = format!("multiple assignments to same column \"{bare}\"");
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
+            let result = value_of(b, table, column, value, scope);
+            let typed = b.at(result, value.span().start)?;
+            parts.push(format!("{} = {}", quote(&bare), typed.sql));
+            seen.push(bare);
+        }
+    }
+    Ok(parts.join(", "))
+}
+
+/// Binds an UPDATE.
+pub fn update(b: &mut Binder<'_>, update: &Update) -> SqlResult<Bound> {
+    let (table, alias) = target(b, &update.table)?;
+    if !update.order_by.is_empty() || update.limit.is_some() || update.or.is_some() {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error: not PostgreSQL's UPDATE"));
+    }
+    let mut scope = target_scope(b, table, &alias);
+    let from = match &update.from {
+        None => String::new(),
+        Some(UpdateTableFromKind::AfterSet(tables) | UpdateTableFromKind::BeforeSet(tables)) => {
+            b.fixed(|b| b.from(tables, &mut scope))?.0
+        }
+    };
+    let set = assignments(b, table, &update.assignments, &scope)?;
+    let filter = filter(b, update.selection.as_ref(), &scope)?;
+    let sql = format!("UPDATE {} SET {set}{from}{filter}", named(table, &alias));
+    returning(b, table, &alias, update.returning.as_deref(), sql)
+}
+
+/// Binds a DELETE.
+pub fn delete(b: &mut Binder<'_>, delete: &Delete) -> SqlResult<Bound> {
+    let (FromTable::WithFromKeyword(tables) | FromTable::WithoutKeyword(tables)) = &delete.from;
+    let [only] = tables.as_slice() else {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "DELETE takes one table; name the others in USING"));
+    };
+    if !delete.order_by.is_empty() || delete.limit.is_some() {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error: not PostgreSQL's DELETE"));
+    }
+    let (table, alias) = target(b, only)?;
+    let mut scope = target_scope(b, table, &alias);
+    let sql = match &delete.using {
+        None => format!("DELETE FROM {}{}", named(table, &alias), filter(b, delete.selection.as_ref(), &scope)?),
+        Some(tables) => {
+            let (from, _) = b.fixed(|b| b.from(tables, &mut scope))?;
+            let filter = filter(b, delete.selection.as_ref(), &scope)?;
+            let others = from.trim_start_matches(" FROM ");
+            let rowid = format!("{}.rowid", quote(&alias));
+            format!(
+                "DELETE FROM {} WHERE rowid IN (SELECT {rowid} FROM {}, {others}{filter})",
+                quote(&table.name),
+                named(table, &alias)
+            )
+        }
+    };
+    returning(b, table, &alias, delete.returning.as_deref(), sql)
+}
+
+fn named(table: &Table, alias: &str) -> String {
+    if alias == table.name { quote(alias) } else { format!("{} AS {}", quote(&table.name), quote(alias)) }
+}
+
+fn target<'s>(b: &Binder<'s>, table: &TableWithJoins) -> SqlResult<(&'s Table, String)> {
+    match &table.relation {
+        TableFactor::Table { name, alias, args: None, .. } if table.joins.is_empty() => {
+            let found = writable(b, name)?;
+            let alias = alias.as_ref().map_or_else(|| found.name.clone(), |a| fold(&a.name));
+            Ok((found, alias))
+        }
+        other => Err(SqlError::unsupported(format!("changing {other}"))),
+    }
+}
+
+fn target_scope<'p>(b: &Binder<'_>, table: &Table, alias: &str) -> Scope<'p> {
+    let mut scope = Scope::new(None);
+    let columns = scope::columns_of(table, b.ctx.dialect);
+    scope.relations.push(Relation { alias: alias.to_owned(), columns, key: Vec::new(), scalar: false });
+    scope
+}
+
+fn filter(b: &mut Binder<'_>, e: Option<&Expr>, scope: &Scope<'_>) -> SqlResult<String> {
+    let Some(e) = e else { return Ok(String::new()) };
+    let condition = b.fixed(|b| b.condition(e, "WHERE", scope))?;
+    if scope.grouping.borrow().aggregates {
+        return Err(SqlError::new(SqlState::GROUPING_ERROR, "aggregate functions are not allowed in WHERE"));
+    }
+    Ok(format!(" WHERE {}", condition.sql))
+}
+
+/// Adds RETURNING, whose columns SQLite knows by their bare names.
+fn returning(
+    b: &mut Binder<'_>,
+    table: &Table,
+    alias: &str,
+    items: Option<&[sqlparser::ast::SelectItem]>,
+    sql: String,
+) -> SqlResult<Bound> {
+    let Some(items) = items else { return Ok(Bound { sql, columns: Vec::new() }) };
+    let mut scope = Scope::new(None);
+    let columns = own_columns(table, b.ctx.dialect);
+    scope.relations.push(Relation { alias: alias.to_owned(), columns, key: Vec::new(), scalar: false });
+    let (text, columns) = b.returning(items, &scope)?;
+    Ok(Bound { sql: sql + &text, columns })
+}

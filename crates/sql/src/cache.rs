@@ -1,0 +1,133 @@
+//! Translations of statements seen before, found by skeleton, so that a message that differs from an earlier one
+//! only in its literals is not parsed again.
+//!
+//! A translation says which literals became parameters. The others are part of it: `LIMIT 10` and `LIMIT 20` have
+//! one skeleton and two entries. An entry is found only under the dialect and schema epoch it was made for, so a
+//! schema change makes the old entries unreachable; they leave when room is needed. Entries that were not used
+//! since the last sweep leave first. The cache holds at most `entries_max` entries of at most [`ENTRY_BYTES_MAX`]
+//! of text each; a statement that is larger is translated every time.
+
+use crate::scan::Piece;
+use crate::translate::Translated;
+use holdfast_types::schema::Dialect;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Longest skeleton plus fixed literals that is kept, in bytes.
+pub const ENTRY_BYTES_MAX: usize = 64 << 10;
+/// Entries of one skeleton that differ in their fixed literals.
+const VARIANTS_MAX: usize = 32;
+
+/// A translated statement with what the caller keeps beside it, such as the prepared statement.
+#[derive(Debug)]
+pub struct Entry<T> {
+    pub translated: Translated,
+    pub extra: T,
+    key: Key,
+    used: AtomicBool,
+}
+
+#[derive(Debug, PartialEq)]
+struct Key {
+    skeleton: Box<[u8]>,
+    dialect: Dialect,
+    epoch: u32,
+    /// Literals that are part of the translation, by number.
+    fixed: Box<[(usize, Box<str>)]>,
+}
+
+impl Key {
+    fn matches(&self, piece: &Piece<'_>, epoch: u32) -> bool {
+        self.epoch == epoch
+            && self.dialect == piece.dialect()
+            && *self.skeleton == *piece.skeleton()
+            && self.fixed.iter().all(|(i, raw)| piece.literal(*i).is_some_and(|l| l.raw == &**raw))
+    }
+
+    fn bytes(&self) -> usize {
+        self.skeleton.len() + self.fixed.iter().map(|(_, raw)| raw.len()).sum::<usize>()
+    }
+}
+
+#[derive(Debug)]
+struct Inner<T> {
+    by_hash: HashMap<u64, Vec<Arc<Entry<T>>>>,
+    len: usize,
+}
+
+/// The cache; shared by all sessions of a database.
+#[derive(Debug)]
+pub struct StatementCache<T> {
+    inner: RwLock<Inner<T>>,
+    entries_max: usize,
+}
+
+impl<T> StatementCache<T> {
+    pub fn new(entries_max: usize) -> StatementCache<T> {
+        StatementCache { inner: RwLock::new(Inner { by_hash: HashMap::new(), len: 0 }), entries_max: entries_max.max(1) }
+    }
+
+    /// The entry for this statement under this schema epoch.
+    pub fn lookup(&self, piece: &Piece<'_>, epoch: u32) -> Option<Arc<Entry<T>>> {
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let entry = inner.by_hash.get(&piece.hash())?.iter().find(|e| e.key.matches(piece, epoch))?;
+        entry.used.store(true, Ordering::Relaxed);
+        Some(entry.clone())
+    }
+
+    /// Keeps a translation, unless it says that it must not be kept or is too large, and returns it.
+    pub fn insert(&self, piece: &Piece<'_>, epoch: u32, translated: Translated, extra: T) -> Arc<Entry<T>> {
+        let fixed = (0..piece.literal_count())
+            .filter(|i| !translated.lifts(*i))
+            .filter_map(|i| piece.literal(i).map(|l| (i, l.raw.into())))
+            .collect();
+        let key = Key { skeleton: piece.skeleton().into(), dialect: piece.dialect(), epoch, fixed };
+        let keep = translated.cacheable && key.bytes() <= ENTRY_BYTES_MAX;
+        let entry = Arc::new(Entry { translated, extra, key, used: AtomicBool::new(true) });
+        if keep {
+            self.keep(piece.hash(), entry.clone());
+        }
+        entry
+    }
+
+    fn keep(&self, hash: u64, entry: Arc<Entry<T>>) {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        if inner.len >= self.entries_max {
+            inner.sweep();
+            if inner.len >= self.entries_max {
+                inner.by_hash.clear();
+                inner.len = 0;
+            }
+        }
+        let variants = inner.by_hash.entry(hash).or_default();
+        let before = variants.len();
+        variants.retain(|e| e.key != entry.key);
+        if variants.len() >= VARIANTS_MAX {
+            variants.remove(0);
+        }
+        variants.push(entry);
+        let (after, len) = (variants.len(), inner.len);
+        inner.len = len + after - before;
+    }
+
+    /// Number of entries held.
+    pub fn len(&self) -> usize {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner).len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T> Inner<T> {
+    /// Drops what was not used since the last sweep.
+    fn sweep(&mut self) {
+        self.by_hash.retain(|_, variants| {
+            variants.retain(|e| e.used.swap(false, Ordering::Relaxed));
+            !variants.is_empty()
+        });
+        self.len = self.by_hash.values().map(Vec::len).sum();
+    }
+}

@@ -1,0 +1,204 @@
+//! `information_schema`: tables, columns, views, schemas and keys.
+
+use super::pg_attrdef::default_of;
+use super::pg_constraint::constraints;
+use super::{CatalogContext, CatalogTable, int, oids, shapes, text};
+use crate::bind::not_null_columns;
+use crate::types::{self, Category, Type, numeric_modifier};
+use holdfast_types::Value;
+use holdfast_types::desc::oid;
+use holdfast_types::schema::Table;
+
+const N: u32 = oid::NAME;
+const T: u32 = oid::VARCHAR;
+const I: u32 = oid::INT4;
+
+const fn view(
+    name: &'static str,
+    columns: &'static [(&'static str, u32)],
+    rows: fn(&CatalogContext<'_>) -> Vec<Vec<Value>>,
+) -> CatalogTable {
+    CatalogTable { schema: "information_schema", name, columns, always_empty: false, rows }
+}
+
+pub const TABLES: &[CatalogTable] = &[
+    view(
+        "schemata",
+        &[("catalog_name", N), ("schema_name", N), ("schema_owner", N), ("default_character_set_name", N)],
+        |c| oids::NAMESPACES.iter().map(|(_, n)| vec![text(c.database), text(*n), text(c.user), Value::Null]).collect(),
+    ),
+    view(
+        "tables",
+        &[("table_catalog", N), ("table_schema", N), ("table_name", N), ("table_type", T), ("is_insertable_into", T)],
+        tables,
+    ),
+    view(
+        "columns",
+        &[
+            ("table_catalog", N),
+            ("table_schema", N),
+            ("table_name", N),
+            ("column_name", N),
+            ("ordinal_position", I),
+            ("column_default", T),
+            ("is_nullable", T),
+            ("data_type", T),
+            ("character_maximum_length", I),
+            ("numeric_precision", I),
+            ("numeric_precision_radix", I),
+            ("numeric_scale", I),
+            ("datetime_precision", I),
+            ("udt_catalog", N),
+            ("udt_schema", N),
+            ("udt_name", N),
+            ("is_identity", T),
+            ("is_generated", T),
+            ("is_updatable", T),
+        ],
+        columns,
+    ),
+    view(
+        "views",
+        &[("table_catalog", N), ("table_schema", N), ("table_name", N), ("view_definition", T), ("is_updatable", T)],
+        |c| {
+            let views = c.schema.tables.iter().filter(|t| shapes::relkind(t) == "v");
+            let row = |v: &Table| vec![text(super::pg_views::definition(v)), text("NO")];
+            views.map(|v| [place(c, &v.name), row(v)].concat()).collect()
+        },
+    ),
+    view(
+        "table_constraints",
+        &[
+            ("constraint_catalog", N),
+            ("constraint_schema", N),
+            ("constraint_name", N),
+            ("table_catalog", N),
+            ("table_schema", N),
+            ("table_name", N),
+            ("constraint_type", T),
+            ("is_deferrable", T),
+            ("initially_deferred", T),
+        ],
+        table_constraints,
+    ),
+    view(
+        "key_column_usage",
+        &[
+            ("constraint_catalog", N),
+            ("constraint_schema", N),
+            ("constraint_name", N),
+            ("table_catalog", N),
+            ("table_schema", N),
+            ("table_name", N),
+            ("column_name", N),
+            ("ordinal_position", I),
+            ("position_in_unique_constraint", I),
+        ],
+        key_column_usage,
+    ),
+];
+
+/// Catalogue, schema and name.
+fn place(context: &CatalogContext<'_>, name: &str) -> Vec<Value> {
+    vec![text(context.database), text("public"), text(name)]
+}
+
+fn yes_or_no(value: bool) -> Value {
+    text(if value { "YES" } else { "NO" })
+}
+
+fn tables(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
+    let mut rows = Vec::new();
+    for table in context.schema.tables.iter().filter(|t| shapes::visible(t)) {
+        let is_view = shapes::relkind(table) == "v";
+        let mut row = place(context, &table.name);
+        row.extend([text(if is_view { "VIEW" } else { "BASE TABLE" }), yes_or_no(!is_view)]);
+        rows.push(row);
+    }
+    for table in super::tables() {
+        let kind = if table.schema == "pg_catalog" { "BASE TABLE" } else { "VIEW" };
+        rows.push(vec![text(context.database), text(table.schema), text(table.name), text(kind), text("NO")]);
+    }
+    rows
+}
+
+fn columns(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
+    let mut rows = Vec::new();
+    for table in context.schema.tables.iter().filter(|t| shapes::visible(t)) {
+        let key = not_null_columns(table);
+        for (i, column) in table.columns.iter().enumerate() {
+            let ty = shapes::column_type(table, i, context.dialect);
+            let not_null = column.not_null || column.rowid_alias || key.contains(&column.name);
+            let mut row = place(context, &table.name);
+            row.extend([text(column.name.as_str()), int(i as i64 + 1)]);
+            row.push(default_of(table, i, column, context.dialect).map_or(Value::Null, text));
+            row.extend([yes_or_no(!not_null), text(types::format_type(ty.oid, -1))]);
+            row.extend(sizes(ty));
+            let udt = types::by_oid(ty.oid).map_or("text", |t| t.name);
+            row.extend([text(context.database), text("pg_catalog"), text(udt), text("NO")]);
+            row.extend([text(if column.generated { "ALWAYS" } else { "NEVER" }), yes_or_no(!column.generated)]);
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+/// Length, precision, radix, scale and precision of a time.
+fn sizes(ty: Type) -> [Value; 5] {
+    let length = if ty.category() == Category::String && ty.typmod >= 4 { int(ty.typmod - 4) } else { Value::Null };
+    let (precision, radix, scale) = match ty.oid {
+        oid::INT2 => (int(16), int(2), int(0)),
+        oid::INT4 => (int(32), int(2), int(0)),
+        oid::INT8 => (int(64), int(2), int(0)),
+        oid::FLOAT4 => (int(24), int(2), Value::Null),
+        oid::FLOAT8 => (int(53), int(2), Value::Null),
+        oid::NUMERIC => match numeric_modifier(ty.typmod) {
+            Some((p, s)) => (int(p), int(10), int(s)),
+            None => (Value::Null, int(10), Value::Null),
+        },
+        _ => (Value::Null, Value::Null, Value::Null),
+    };
+    let moment = match ty.oid {
+        oid::DATE => int(0),
+        oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ => int(if ty.typmod >= 0 { ty.typmod } else { 6 }),
+        _ => Value::Null,
+    };
+    [length, precision, radix, scale, moment]
+}
+
+fn table_constraints(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
+    let mut rows = Vec::new();
+    for table in context.schema.tables.iter().filter(|t| shapes::visible(t)) {
+        for constraint in constraints(context, table) {
+            let kind = match constraint.kind {
+                "p" => "PRIMARY KEY",
+                "u" => "UNIQUE",
+                "f" => "FOREIGN KEY",
+                _ => "CHECK",
+            };
+            let mut row = place(context, &constraint.name);
+            row.extend(place(context, &table.name));
+            row.extend([text(kind), text("NO"), text("NO")]);
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+fn key_column_usage(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
+    let mut rows = Vec::new();
+    for table in context.schema.tables.iter().filter(|t| shapes::visible(t)) {
+        for constraint in constraints(context, table) {
+            for (i, attnum) in constraint.columns.iter().enumerate() {
+                let column = usize::try_from(attnum - 1).ok().and_then(|c| table.columns.get(c));
+                let Some(column) = column else { continue };
+                let mut row = place(context, &constraint.name);
+                row.extend(place(context, &table.name));
+                let parent = if constraint.kind == "f" { int(i as i64 + 1) } else { Value::Null };
+                row.extend([text(column.name.as_str()), int(i as i64 + 1), parent]);
+                rows.push(row);
+            }
+        }
+    }
+    rows
+}

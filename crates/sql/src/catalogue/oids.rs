@@ -1,0 +1,76 @@
+//! OIDs of things that SQLite does not number.
+//!
+//! | thing | OID |
+//! |---|---|
+//! | user table, view, index | given with the schema, from 16384 |
+//! | primary key index of a rowid alias | 1,000,000,000 + table - 16384 |
+//! | constraint of an index | 1,200,000,000 + index |
+//! | column default | 2,600,000,000 + 2048 * (table - 16384) + attribute number |
+//! | foreign key | 3,000,000,000 + 64 * (table - 16384) + number |
+//! | check | 3,500,000,000 + 64 * (table - 16384) + number |
+//! | row type of a table | 4,000,000,000 + table - 16384 |
+//! | catalogue table | PostgreSQL's where clients know it, else 12000 + its place in the list |
+
+use holdfast_types::schema::Table;
+
+pub const PG_CATALOG_OID: u32 = 11;
+pub const PUBLIC_OID: u32 = 2200;
+pub const INFORMATION_SCHEMA_OID: u32 = 13_000;
+/// The role that owns everything.
+pub const OWNER_OID: u32 = 10;
+/// Access methods heap and btree.
+pub const HEAP_OID: u32 = 2;
+pub const BTREE_OID: u32 = 403;
+
+pub const NAMESPACES: [(u32, &str); 3] =
+    [(PG_CATALOG_OID, "pg_catalog"), (PUBLIC_OID, "public"), (INFORMATION_SCHEMA_OID, "information_schema")];
+
+fn number(table: &Table) -> u32 {
+    table.oid.saturating_sub(16_384) & 0x00ff_ffff
+}
+
+pub fn rowid_key(table: &Table) -> u32 {
+    1_000_000_000 + number(table)
+}
+
+pub fn index_constraint(index_oid: u32) -> u32 {
+    1_200_000_000u32.wrapping_add(index_oid & 0x3fff_ffff)
+}
+
+pub fn default(table: &Table, attnum: usize) -> u32 {
+    2_600_000_000u32.wrapping_add((number(table) % 190_000) * 2048 + attnum as u32)
+}
+
+pub fn foreign_key(table: &Table, i: usize) -> u32 {
+    3_000_000_000u32.wrapping_add((number(table) % 7_000_000) * 64 + i as u32)
+}
+
+pub fn check(table: &Table, i: usize) -> u32 {
+    3_500_000_000u32.wrapping_add((number(table) % 7_000_000) * 64 + i as u32)
+}
+
+pub fn row_type(table: &Table) -> u32 {
+    4_000_000_000u32.wrapping_add(number(table))
+}
+
+const WELL_KNOWN: &[(&str, u32)] = &[
+    ("pg_type", 1247),
+    ("pg_attribute", 1249),
+    ("pg_proc", 1255),
+    ("pg_class", 1259),
+    ("pg_database", 1262),
+    ("pg_namespace", 2615),
+    ("pg_constraint", 2606),
+    ("pg_index", 2610),
+    ("pg_attrdef", 2604),
+    ("pg_description", 2609),
+    ("pg_trigger", 2620),
+    ("pg_rewrite", 2618),
+];
+
+/// The OID of a catalogue table itself.
+pub fn of_catalogue_table(schema: &str, name: &str) -> Option<u32> {
+    let place = super::tables().position(|t| t.schema == schema && t.name == name)?;
+    let known = WELL_KNOWN.iter().find(|(n, _)| *n == name).map(|(_, o)| *o);
+    Some(known.unwrap_or(12_000 + place as u32))
+}

@@ -1,0 +1,152 @@
+//! `pg_class`: tables, views and indexes, and the catalogue itself.
+
+use super::oids::{BTREE_OID, HEAP_OID, INFORMATION_SCHEMA_OID, OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
+use super::{CatalogContext, CatalogTable, boolean, int, oids, shapes, text};
+use crate::types::more;
+use holdfast_types::Value;
+use holdfast_types::desc::oid;
+
+pub const TABLE: CatalogTable = CatalogTable {
+    schema: "pg_catalog",
+    name: "pg_class",
+    columns: &[
+        ("oid", oid::OID),
+        ("relname", oid::NAME),
+        ("relnamespace", oid::OID),
+        ("reltype", oid::OID),
+        ("reloftype", oid::OID),
+        ("relowner", oid::OID),
+        ("relam", oid::OID),
+        ("relfilenode", oid::OID),
+        ("reltablespace", oid::OID),
+        ("relpages", oid::INT4),
+        ("reltuples", oid::FLOAT4),
+        ("relallvisible", oid::INT4),
+        ("reltoastrelid", oid::OID),
+        ("relhasindex", oid::BOOL),
+        ("relisshared", oid::BOOL),
+        ("relpersistence", oid::CHAR),
+        ("relkind", oid::CHAR),
+        ("relnatts", oid::INT2),
+        ("relchecks", oid::INT2),
+        ("relhasrules", oid::BOOL),
+        ("relhastriggers", oid::BOOL),
+        ("relhassubclass", oid::BOOL),
+        ("relrowsecurity", oid::BOOL),
+        ("relforcerowsecurity", oid::BOOL),
+        ("relispopulated", oid::BOOL),
+        ("relreplident", oid::CHAR),
+        ("relispartition", oid::BOOL),
+        ("relrewrite", oid::OID),
+        ("relfrozenxid", more::XID),
+        ("relminmxid", more::XID),
+        ("relacl", more::ACLITEM_ARRAY),
+        ("reloptions", more::TEXT_ARRAY),
+        ("relpartbound", more::PG_NODE_TREE),
+    ],
+    always_empty: false,
+    rows,
+};
+
+struct Relation<'a> {
+    oid: u32,
+    name: &'a str,
+    namespace: u32,
+    row_type: u32,
+    method: u32,
+    kind: &'a str,
+    columns: usize,
+    checks: usize,
+    has_index: bool,
+    has_triggers: bool,
+}
+
+fn row(r: Relation<'_>) -> Vec<Value> {
+    vec![
+        int(r.oid),
+        text(r.name),
+        int(r.namespace),
+        int(r.row_type),
+        int(0),
+        int(OWNER_OID),
+        int(r.method),
+        int(r.oid),
+        int(0),
+        int(0),
+        Value::Real(-1.0),
+        int(0),
+        int(0),
+        boolean(r.has_index),
+        boolean(false),
+        text("p"),
+        text(r.kind),
+        int(r.columns as i64),
+        int(r.checks as i64),
+        boolean(r.kind == "v"),
+        boolean(r.has_triggers),
+        boolean(false),
+        boolean(false),
+        boolean(false),
+        boolean(true),
+        text(if r.namespace == PUBLIC_OID && r.kind == "r" { "d" } else { "n" }),
+        boolean(false),
+        int(0),
+        int(0),
+        int(0),
+        Value::Null,
+        Value::Null,
+        Value::Null,
+    ]
+}
+
+fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
+    let mut rows = Vec::new();
+    for table in context.schema.tables.iter().filter(|t| shapes::visible(t)) {
+        let indexes = shapes::indexes(table);
+        let kind = shapes::relkind(table);
+        let referenced = context.schema.tables.iter().any(|t| t.foreign_keys.iter().any(|k| k.parent == table.name));
+        rows.push(row(Relation {
+            oid: table.oid,
+            name: &table.name,
+            namespace: PUBLIC_OID,
+            row_type: oids::row_type(table),
+            method: if kind == "r" { HEAP_OID } else { 0 },
+            kind,
+            columns: table.columns.len(),
+            checks: shapes::checks(table).len(),
+            has_index: !indexes.is_empty(),
+            has_triggers: !table.triggers.is_empty() || !table.foreign_keys.is_empty() || referenced,
+        }));
+        for index in &indexes {
+            rows.push(row(Relation {
+                oid: index.oid,
+                name: &index.name,
+                namespace: PUBLIC_OID,
+                row_type: 0,
+                method: BTREE_OID,
+                kind: "i",
+                columns: index.keys.len(),
+                checks: 0,
+                has_index: false,
+                has_triggers: false,
+            }));
+        }
+    }
+    for table in super::tables() {
+        let Some(id) = oids::of_catalogue_table(table.schema, table.name) else { continue };
+        let own = table.schema == "pg_catalog";
+        rows.push(row(Relation {
+            oid: id,
+            name: table.name,
+            namespace: if own { PG_CATALOG_OID } else { INFORMATION_SCHEMA_OID },
+            row_type: 0,
+            method: if own { HEAP_OID } else { 0 },
+            kind: if own { "r" } else { "v" },
+            columns: table.columns.len(),
+            checks: 0,
+            has_index: false,
+            has_triggers: false,
+        }));
+    }
+    rows
+}

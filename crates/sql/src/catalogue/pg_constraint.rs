@@ -1,0 +1,147 @@
+//! `pg_constraint`: primary and unique keys, foreign keys, checks. The column `condef` beyond PostgreSQL's holds what
+//! `pg_get_constraintdef` returns.
+
+use super::oids::{self, PUBLIC_OID};
+use super::{CatalogContext, CatalogTable, array, boolean, int, relation_oid, shapes, text};
+use crate::types::more;
+use holdfast_types::Value;
+use holdfast_types::desc::oid;
+use holdfast_types::schema::Table;
+
+pub const TABLE: CatalogTable = CatalogTable {
+    schema: "pg_catalog",
+    name: "pg_constraint",
+    columns: &[
+        ("oid", oid::OID),
+        ("conname", oid::NAME),
+        ("connamespace", oid::OID),
+        ("contype", oid::CHAR),
+        ("condeferrable", oid::BOOL),
+        ("condeferred", oid::BOOL),
+        ("convalidated", oid::BOOL),
+        ("conrelid", oid::OID),
+        ("contypid", oid::OID),
+        ("conindid", oid::OID),
+        ("conparentid", oid::OID),
+        ("confrelid", oid::OID),
+        ("confupdtype", oid::CHAR),
+        ("confdeltype", oid::CHAR),
+        ("confmatchtype", oid::CHAR),
+        ("conislocal", oid::BOOL),
+        ("coninhcount", oid::INT4),
+        ("connoinherit", oid::BOOL),
+        ("conkey", more::INT2_ARRAY),
+        ("confkey", more::INT2_ARRAY),
+        ("conbin", more::PG_NODE_TREE),
+        ("condef", oid::TEXT),
+    ],
+    always_empty: false,
+    rows,
+};
+
+/// One constraint.
+pub struct Constraint {
+    pub oid: u32,
+    pub name: String,
+    /// p, u, f or c.
+    pub kind: &'static str,
+    pub index: u32,
+    pub parent: u32,
+    pub actions: (&'static str, &'static str),
+    pub columns: Vec<i64>,
+    pub parent_columns: Vec<i64>,
+    pub definition: String,
+}
+
+fn action(text: &str) -> &'static str {
+    match text.to_ascii_lowercase().as_str() {
+        "cascade" => "c",
+        "restrict" => "r",
+        "set null" => "n",
+        "set default" => "d",
+        _ => "a",
+    }
+}
+
+/// The constraints of a table.
+pub fn constraints(context: &CatalogContext<'_>, table: &Table) -> Vec<Constraint> {
+    let mut out = Vec::new();
+    for index in shapes::indexes(table).into_iter().filter(|i| i.constraint) {
+        let word = if index.primary { "PRIMARY KEY" } else { "UNIQUE" };
+        out.push(Constraint {
+            oid: oids::index_constraint(index.oid),
+            name: index.name.clone(),
+            kind: if index.primary { "p" } else { "u" },
+            index: index.oid,
+            parent: 0,
+            actions: (" ", " "),
+            columns: index.attnums.clone(),
+            parent_columns: Vec::new(),
+            definition: format!("{word} ({})", index.keys.join(", ")),
+        });
+    }
+    for (i, key) in table.foreign_keys.iter().enumerate() {
+        let (name, definition) = shapes::foreign_key(table, key);
+        let parent = context.schema.table(&key.parent);
+        let parent_columns = parent.map(|p| key.parent_columns.iter().flatten().map(|c| shapes::attnum(p, c)).collect());
+        out.push(Constraint {
+            oid: oids::foreign_key(table, i),
+            name,
+            kind: "f",
+            index: parent.and_then(|p| shapes::indexes(p).iter().find(|i| i.primary).map(|i| i.oid)).unwrap_or(0),
+            parent: relation_oid(context.schema, Some("public"), &key.parent).unwrap_or(0),
+            actions: (action(&key.on_update), action(&key.on_delete)),
+            columns: key.columns.iter().map(|c| shapes::attnum(table, c)).collect(),
+            parent_columns: parent_columns.unwrap_or_default(),
+            definition,
+        });
+    }
+    for (i, (name, condition)) in shapes::checks(table).into_iter().enumerate() {
+        out.push(Constraint {
+            oid: oids::check(table, i),
+            name,
+            kind: "c",
+            index: 0,
+            parent: 0,
+            actions: (" ", " "),
+            columns: Vec::new(),
+            parent_columns: Vec::new(),
+            definition: format!("CHECK {condition}"),
+        });
+    }
+    out
+}
+
+fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
+    let mut rows = Vec::new();
+    for table in context.schema.tables.iter().filter(|t| shapes::visible(t)) {
+        for c in constraints(context, table) {
+            let foreign = c.kind == "f";
+            rows.push(vec![
+                int(c.oid),
+                text(c.name),
+                int(PUBLIC_OID),
+                text(c.kind),
+                boolean(false),
+                boolean(false),
+                boolean(true),
+                int(table.oid),
+                int(0),
+                int(c.index),
+                int(0),
+                int(c.parent),
+                text(c.actions.0),
+                text(c.actions.1),
+                text(if foreign { "s" } else { " " }),
+                boolean(true),
+                int(0),
+                boolean(c.kind != "c"),
+                array(c.columns),
+                if foreign { array(c.parent_columns) } else { Value::Null },
+                if c.kind == "c" { text(c.definition.trim_start_matches("CHECK ")) } else { Value::Null },
+                text(c.definition),
+            ]);
+        }
+    }
+    rows
+}

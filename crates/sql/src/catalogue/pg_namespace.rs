@@ -1,0 +1,15 @@
+//! `pg_namespace`: schemas.
+
+use super::oids::{NAMESPACES, OWNER_OID};
+use super::{CatalogTable, int, text};
+use crate::types::more;
+use holdfast_types::Value;
+use holdfast_types::desc::oid;
+
+pub const TABLE: CatalogTable = CatalogTable {
+    schema: "pg_catalog",
+    name: "pg_namespace",
+    columns: &[("oid", oid::OID), ("nspname", oid::NAME), ("nspowner", oid::OID), ("nspacl", more::ACLITEM_ARRAY)],
+    always_empty: false,
+    rows: |_| NAMESPACES.iter().map(|(o, name)| vec![int(*o), text(*name), int(OWNER_OID), Value::Null]).collect(),
+};

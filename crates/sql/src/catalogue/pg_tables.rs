@@ -1,0 +1,35 @@
+//! `pg_tables`: the readable view of tables.
+
+use super::{CatalogTable, boolean, shapes, text};
+use holdfast_types::Value;
+use holdfast_types::desc::oid;
+
+pub const TABLE: CatalogTable = CatalogTable {
+    schema: "pg_catalog",
+    name: "pg_tables",
+    columns: &[
+        ("schemaname", oid::NAME),
+        ("tablename", oid::NAME),
+        ("tableowner", oid::NAME),
+        ("tablespace", oid::NAME),
+        ("hasindexes", oid::BOOL),
+        ("hasrules", oid::BOOL),
+        ("hastriggers", oid::BOOL),
+        ("rowsecurity", oid::BOOL),
+    ],
+    always_empty: false,
+    rows: |context| {
+        let row = |schema: &str, name: &str, indexed: bool, triggers: bool| {
+            let mut row = vec![text(schema), text(name), text(context.user), Value::Null];
+            row.extend([indexed, false, triggers, false].map(boolean));
+            row
+        };
+        let tables = context.schema.tables.iter().filter(|t| shapes::visible(t) && shapes::relkind(t) == "r");
+        let mut rows: Vec<_> = tables
+            .map(|t| row("public", &t.name, !shapes::indexes(t).is_empty(), !t.triggers.is_empty()))
+            .collect();
+        let own = super::tables().filter(|t| t.schema == "pg_catalog");
+        rows.extend(own.map(|t| row(t.schema, t.name, false, false)));
+        rows
+    },
+};

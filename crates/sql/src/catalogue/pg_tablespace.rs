@@ -1,0 +1,21 @@
+//! `pg_tablespace`.
+
+use super::oids::OWNER_OID;
+use super::{CatalogTable, int, text};
+use crate::types::more;
+use holdfast_types::Value;
+use holdfast_types::desc::oid;
+
+pub const TABLE: CatalogTable = CatalogTable {
+    schema: "pg_catalog",
+    name: "pg_tablespace",
+    columns: &[
+        ("oid", oid::OID),
+        ("spcname", oid::NAME),
+        ("spcowner", oid::OID),
+        ("spcacl", more::ACLITEM_ARRAY),
+        ("spcoptions", more::TEXT_ARRAY),
+    ],
+    always_empty: false,
+    rows: |_| vec![vec![int(1663), text("pg_default"), int(OWNER_OID), Value::Null, Value::Null]],
+};

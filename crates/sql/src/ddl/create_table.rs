@@ -1,0 +1,386 @@
+//! CREATE TABLE and CREATE TABLE AS.
+
+use super::{CONSTRAINT_MARK, check_free, ddl, free_name, skipping};
+use crate::bind::coerce::When;
+use crate::bind::scope::{Column, Relation, Scope};
+use crate::bind::{Binder, exact_name, fold, quote};
+use crate::scan::Piece;
+use crate::statement;
+use crate::translate::{Context, Kind, Translated};
+use crate::types::{self, RowidKind, Type};
+use holdfast_types::desc::oid;
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use sqlparser::ast::{
+    CheckConstraint, ColumnDef, ColumnOption, ConstraintCharacteristics, CreateTable, CreateTableOptions, DeferrableInitial,
+    Expr, ForeignKeyConstraint, GeneratedAs, Ident, IndexColumn, TableConstraint,
+};
+use std::fmt::Write as _;
+
+/// A column on its way into the definition.
+pub(super) struct Draft {
+    pub name: String,
+    pub ty: Type,
+    pub serial: bool,
+    not_null: bool,
+    /// DEFAULT, CHECK and REFERENCES clauses in SQLite's SQL.
+    clauses: String,
+    pub unique: Option<Option<String>>,
+    pub primary: bool,
+}
+
+impl Draft {
+    /// The column definition, and whether its default reads the clock.
+    pub(super) fn column_sql(&self) -> SqlResult<(String, bool)> {
+        let not_null = if self.not_null { " NOT NULL" } else { "" };
+        let sql = format!("{} {}{not_null}{}", quote(&self.name), types::declare(self.ty)?, self.clauses);
+        Ok((sql, self.clauses.contains("'now'")))
+    }
+}
+
+pub fn translate(create: &CreateTable, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
+    refuse_extras(create)?;
+    let name = exact_name(&create.name)?;
+    match check_free(context, &name) {
+        Err(e) if create.if_not_exists && e.state() == SqlState::DUPLICATE_TABLE => {
+            let what = format!("relation \"{name}\" already exists");
+            return Ok(skipping("CREATE TABLE", &what, SqlState::DUPLICATE_TABLE));
+        }
+        other => other?,
+    }
+    if create.query.is_some() {
+        return create_as(create, &name, piece, context);
+    }
+    let mut binder = Binder::new(piece, context);
+    binder.stored = true;
+    let scope = definition_scope(&name, &create.columns)?;
+    let mut drafts = Vec::new();
+    for column in &create.columns {
+        drafts.push(draft(&mut binder, &name, column, &scope)?);
+    }
+    let mut primary: Vec<String> = drafts.iter().filter(|d| d.primary).map(|d| d.name.clone()).collect();
+    let mut uniques: Vec<(Option<String>, Vec<String>)> =
+        drafts.iter().filter_map(|d| d.unique.clone().map(|n| (n, vec![d.name.clone()]))).collect();
+    let mut tail = String::new();
+    for constraint in &create.constraints {
+        match constraint {
+            TableConstraint::PrimaryKey(key) if primary.is_empty() => primary = columns_of(&key.columns)?,
+            TableConstraint::PrimaryKey(_) => return Err(two_keys(&name)),
+            TableConstraint::Unique(key) => {
+                refuse_nulls_not_distinct(&key.nulls_distinct)?;
+                uniques.push((key.name.as_ref().map(fold), columns_of(&key.columns)?));
+            }
+            TableConstraint::Check(check) => write_check(&mut tail, ", ", &mut binder, &name, None, check, &scope)?,
+            TableConstraint::ForeignKey(key) => {
+                let names: Vec<String> = key.columns.iter().map(fold).collect();
+                known(&drafts, &names)?;
+                let listed: Vec<String> = names.iter().map(|n| quote(n)).collect();
+                let _ = write!(tail, ", {}FOREIGN KEY ({}){}", named(&key.name), listed.join(", "), references(key, context, &name)?);
+            }
+            other => return Err(SqlError::unsupported(format!("the constraint {other}"))),
+        }
+    }
+    known(&drafts, &primary)?;
+    if drafts.iter().filter(|d| d.primary).count() > 1 {
+        return Err(two_keys(&name));
+    }
+    let mut steps = vec![definition(&name, &mut drafts, &primary, &tail)?];
+    let mut taken = vec![name.clone()];
+    for (wanted, columns) in uniques {
+        known(&drafts, &columns)?;
+        refuse_numeric_key(&drafts, &columns)?;
+        steps.push(unique_index(context, &name, wanted, &columns, &mut taken));
+    }
+    Ok(ddl(steps, "CREATE TABLE"))
+}
+
+fn two_keys(table: &str) -> SqlError {
+    let message = format!("multiple primary keys for table \"{table}\" are not allowed");
+    SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message)
+}
+
+fn known(drafts: &[Draft], names: &[String]) -> SqlResult<()> {
+    for name in names {
+        if !drafts.iter().any(|d| d.name == *name) {
+            let message = format!("column \"{name}\" named in key does not exist");
+            return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message));
+        }
+    }
+    Ok(())
+}
+
+/// Equal numeric values can differ in text where the column fixes no scale.
+fn refuse_numeric_key(drafts: &[Draft], names: &[String]) -> SqlResult<()> {
+    let bad = drafts.iter().find(|d| names.contains(&d.name) && d.ty.oid == oid::NUMERIC && d.ty.typmod == -1);
+    match bad {
+        Some(d) => Err(SqlError::unsupported(format!("a unique key over the numeric column \"{}\"", d.name))
+            .with_hint("Give it a precision and a scale: numeric(p,s).")),
+        None => Ok(()),
+    }
+}
+
+/// The CREATE UNIQUE INDEX of a UNIQUE constraint.
+pub(super) fn unique_index(
+    context: &Context<'_>,
+    table: &str,
+    wanted: Option<String>,
+    columns: &[String],
+    taken: &mut Vec<String>,
+) -> String {
+    let name = wanted.unwrap_or_else(|| free_name(context, &format!("{table}_{}_key", columns.join("_")), taken));
+    let listed: Vec<String> = columns.iter().map(|c| quote(c)).collect();
+    let sql =
+        format!("CREATE UNIQUE INDEX {} {CONSTRAINT_MARK} ON {} ({})", quote(&name), quote(table), listed.join(", "));
+    taken.push(name);
+    sql
+}
+
+fn definition(name: &str, drafts: &mut [Draft], primary: &[String], tail: &str) -> SqlResult<String> {
+    let rowid = match primary {
+        [only] => drafts.iter().find(|d| d.name == *only && d.ty.is_integer()).map(|d| d.name.clone()),
+        _ => None,
+    };
+    let mut parts = Vec::new();
+    for draft in drafts.iter_mut() {
+        if rowid.as_ref() == Some(&draft.name) {
+            let kind = RowidKind::new(draft.ty, draft.serial);
+            parts.push(format!("{} {}{}", quote(&draft.name), kind.declare(), draft.clauses));
+            continue;
+        }
+        if draft.serial {
+            return Err(SqlError::unsupported(format!("the serial column \"{}\" that is not the primary key", draft.name))
+                .with_hint("Make it the primary key."));
+        }
+        draft.not_null |= primary.contains(&draft.name);
+        parts.push(draft.column_sql()?.0);
+    }
+    if rowid.is_none() && !primary.is_empty() {
+        refuse_numeric_key(drafts, primary)?;
+        let listed: Vec<String> = primary.iter().map(|c| quote(c)).collect();
+        parts.push(format!("PRIMARY KEY ({})", listed.join(", ")));
+    }
+    if parts.is_empty() {
+        return Err(SqlError::unsupported("a table without columns"));
+    }
+    Ok(format!("CREATE TABLE {} ({}{tail})", quote(name), parts.join(", ")))
+}
+
+/// What an expression in a definition sees: the table's own columns by their bare names.
+pub(super) fn own_scope(table: &str, columns: Vec<(String, Type)>) -> Scope<'static> {
+    let mut scope = Scope::new(None);
+    let columns = columns
+        .into_iter()
+        .map(|(name, ty)| Column {
+            sql: Some(quote(&name)),
+            name,
+            ty,
+            not_null: false,
+            table_oid: 0,
+            attnum: 0,
+            lifts: false,
+        })
+        .collect();
+    scope.relations.push(Relation { alias: table.to_owned(), columns, key: Vec::new(), scalar: false });
+    scope
+}
+
+fn definition_scope(table: &str, columns: &[ColumnDef]) -> SqlResult<Scope<'static>> {
+    let mut typed: Vec<(String, Type)> = Vec::new();
+    for column in columns {
+        let name = fold(&column.name);
+        if typed.iter().any(|(n, _)| n.eq_ignore_ascii_case(&name)) {
+            let message = format!("column \"{name}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        typed.push((name, types::from_ast(&column.data_type)?));
+    }
+    Ok(own_scope(table, typed))
+}
+
+fn is_serial(column: &ColumnDef) -> bool {
+    let name = column.data_type.to_string().to_ascii_lowercase();
+    let names = ["serial", "serial4", "bigserial", "serial8", "smallserial", "serial2"];
+    names.contains(&name.as_str())
+}
+
+pub(super) fn draft(b: &mut Binder<'_>, table: &str, column: &ColumnDef, scope: &Scope<'_>) -> SqlResult<Draft> {
+    let ty = types::from_ast(&column.data_type)?;
+    types::declare(ty)?;
+    let serial = is_serial(column);
+    let mut draft = Draft {
+        name: fold(&column.name),
+        ty,
+        serial,
+        not_null: serial,
+        clauses: String::new(),
+        unique: None,
+        primary: false,
+    };
+    for option in &column.options {
+        match &option.option {
+            ColumnOption::Null => {}
+            ColumnOption::NotNull => draft.not_null = true,
+            ColumnOption::PrimaryKey(_) => draft.primary = true,
+            ColumnOption::Unique(unique) => {
+                refuse_nulls_not_distinct(&unique.nulls_distinct)?;
+                draft.unique = Some(option.name.as_ref().map(fold));
+            }
+            ColumnOption::Default(e) => {
+                let text = default(b, e, ty)?;
+                let _ = write!(draft.clauses, " DEFAULT {text}");
+            }
+            ColumnOption::Check(check) => {
+                let named = CheckConstraint { name: option.name.clone().or(check.name.clone()), ..check.clone() };
+                let column = Some(draft.name.as_str());
+                write_check(&mut draft.clauses, " ", b, table, column, &named, scope)?;
+            }
+            ColumnOption::ForeignKey(key) => {
+                let text = references(key, b.ctx, table)?;
+                let _ = write!(draft.clauses, " {}{}", named(&option.name), text.trim_start());
+            }
+            ColumnOption::Generated { generated_as: GeneratedAs::Always | GeneratedAs::ByDefault, generation_expr: None, .. } => {
+                draft.serial = true;
+                draft.not_null = true;
+            }
+            ColumnOption::Generated { generated_as: GeneratedAs::ExpStored | GeneratedAs::Always, generation_expr: Some(e), .. } => {
+                let typed = b.expr(e, scope)?;
+                let typed = b.coerce(typed, ty, When::Assignment)?;
+                let _ = write!(draft.clauses, " GENERATED ALWAYS AS ({}) STORED", typed.sql);
+            }
+            other => return Err(SqlError::unsupported(format!("the column option {other}"))),
+        }
+    }
+    Ok(draft)
+}
+
+/// A DEFAULT: a constant, or the clock.
+fn default(b: &mut Binder<'_>, e: &Expr, ty: Type) -> SqlResult<String> {
+    let typed = b.expr(e, &Scope::new(None))?;
+    if let Some(clock) = crate::default::stored_clock(ty).filter(|_| crate::default::clock(&typed.sql).is_some()) {
+        return Ok(format!("({clock})"));
+    }
+    let typed = b.coerce(typed, ty, When::Assignment)?;
+    let plain = typed.sql.starts_with(['\'', 'x']) || typed.sql.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'.');
+    Ok(if plain || typed.sql.starts_with('(') { typed.sql } else { format!("({})", typed.sql) })
+}
+
+fn named(name: &Option<Ident>) -> String {
+    name.as_ref().map(|n| format!("CONSTRAINT {} ", quote(&fold(n)))).unwrap_or_default()
+}
+
+fn write_check(
+    out: &mut String,
+    before: &str,
+    b: &mut Binder<'_>,
+    table: &str,
+    column: Option<&str>,
+    check: &CheckConstraint,
+    scope: &Scope<'_>,
+) -> SqlResult<()> {
+    let condition = b.condition(&check.expr, "CHECK", scope)?;
+    let name = match &check.name {
+        Some(name) => fold(name),
+        None => [Some(table), column, Some("check")].into_iter().flatten().collect::<Vec<_>>().join("_"),
+    };
+    let _ = write!(out, "{before}CONSTRAINT {} CHECK {}", quote(&name), parenthesised(&condition.sql));
+    Ok(())
+}
+
+fn parenthesised(sql: &str) -> String {
+    if sql.starts_with('(') { sql.to_owned() } else { format!("({sql})") }
+}
+
+/// The REFERENCES clause.
+fn references(key: &ForeignKeyConstraint, context: &Context<'_>, own: &str) -> SqlResult<String> {
+    let parent = exact_name(&key.foreign_table)?;
+    if parent != own && context.schema.table(&parent).is_none() {
+        return Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{parent}\" does not exist")));
+    }
+    if key.match_kind.is_some() {
+        return Err(SqlError::unsupported("MATCH in a foreign key"));
+    }
+    let mut text = format!(" REFERENCES {}", quote(&parent));
+    if !key.referred_columns.is_empty() {
+        let listed: Vec<String> = key.referred_columns.iter().map(|c| quote(&fold(c))).collect();
+        let _ = write!(text, "({})", listed.join(", "));
+    }
+    if let Some(action) = &key.on_delete {
+        let _ = write!(text, " ON DELETE {action}");
+    }
+    if let Some(action) = &key.on_update {
+        let _ = write!(text, " ON UPDATE {action}");
+    }
+    text.push_str(deferral(key.characteristics.as_ref()));
+    Ok(text)
+}
+
+fn deferral(characteristics: Option<&ConstraintCharacteristics>) -> &'static str {
+    match characteristics {
+        Some(c) if c.initially == Some(DeferrableInitial::Deferred) => " DEFERRABLE INITIALLY DEFERRED",
+        Some(c) if c.deferrable == Some(true) => " DEFERRABLE",
+        _ => "",
+    }
+}
+
+/// Names of the columns of a key.
+pub(super) fn columns_of(columns: &[IndexColumn]) -> SqlResult<Vec<String>> {
+    columns
+        .iter()
+        .map(|c| match &c.column.expr {
+            Expr::Identifier(i) => Ok(fold(i)),
+            other => Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("{other} is not a column"))),
+        })
+        .collect()
+}
+
+pub(super) fn refuse_nulls_not_distinct(option: &sqlparser::ast::NullsDistinctOption) -> SqlResult<()> {
+    match option {
+        sqlparser::ast::NullsDistinctOption::NotDistinct => Err(SqlError::unsupported("NULLS NOT DISTINCT")),
+        _ => Ok(()),
+    }
+}
+
+/// CREATE TABLE AS: a definition from the query's types, and an INSERT.
+fn create_as(create: &CreateTable, name: &str, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
+    let Some(query) = &create.query else { return Err(SqlError::internal("CREATE TABLE AS without a query")) };
+    if !create.constraints.is_empty() {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "CREATE TABLE AS takes no constraints"));
+    }
+    let mut binder = Binder::new(piece, context);
+    let bound = binder.query(query, None, None)?;
+    let mut parts = Vec::new();
+    for (i, column) in bound.columns.iter().enumerate() {
+        let shown = create.columns.get(i).map_or_else(|| column.name.clone(), |c| fold(&c.name));
+        parts.push(format!("{} {}", quote(&shown), types::declare(column.ty)?));
+    }
+    let mut steps = vec![format!("CREATE TABLE {} ({})", quote(name), parts.join(", "))];
+    let no_data = create.with_data.as_ref().is_some_and(|w| w.to_string().contains("NO DATA"));
+    if !no_data {
+        steps.push(format!("INSERT INTO {} {}", quote(name), bound.sql));
+    }
+    let done = statement::finish(binder, String::new(), &[], Kind::Ddl, "SELECT");
+    Ok(Translated { steps, counts: !no_data, cacheable: false, verb: if no_data { "CREATE TABLE AS" } else { "SELECT" }, ..done })
+}
+
+fn refuse_extras(create: &CreateTable) -> SqlResult<()> {
+    let refuse = |what: &str| Err(SqlError::unsupported(what));
+    if create.temporary || create.global.is_some() {
+        return refuse("a temporary table");
+    }
+    if create.partition_by.is_some() || create.partition_of.is_some() {
+        return refuse("a partitioned table");
+    }
+    if create.inherits.is_some() {
+        return refuse("INHERITS");
+    }
+    if create.like.is_some() || create.clone.is_some() {
+        return refuse("CREATE TABLE LIKE");
+    }
+    if create.external || create.strict || create.without_rowid || create.or_replace || create.on_commit.is_some() {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error: not PostgreSQL's CREATE TABLE"));
+    }
+    match &create.table_options {
+        // Storage parameters (fillfactor, autovacuum) do not change any answer.
+        CreateTableOptions::None | CreateTableOptions::With(_) => Ok(()),
+        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error: not PostgreSQL's CREATE TABLE")),
+    }
+}

@@ -1,0 +1,65 @@
+//! CREATE INDEX.
+
+use super::create_table::own_scope;
+use super::{check_free, ddl, free_name, skipping};
+use crate::bind::{Binder, exact_name, fold, quote, scope};
+use crate::scan::Piece;
+use crate::translate::{Context, Translated};
+use holdfast_types::desc::oid;
+use holdfast_types::schema::TableKind;
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use sqlparser::ast::{CreateIndex, Expr, IndexType, OrderBySort};
+
+pub fn translate(create: &CreateIndex, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
+    let table = scope::table(context.schema, &exact_name(&create.table_name)?)?;
+    if table.kind != TableKind::Table {
+        let message = format!("cannot create index on relation \"{}\"", table.name);
+        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+    }
+    match &create.using {
+        None | Some(IndexType::BTree | IndexType::Hash) => {}
+        Some(other) => return Err(SqlError::unsupported(format!("an index of type {other}"))),
+    }
+    if create.nulls_distinct == Some(false) {
+        return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
+    }
+    let columns = scope::columns_of(table, context.dialect);
+    let typed = columns.iter().map(|c| (c.name.clone(), c.ty)).collect();
+    let scope = own_scope(&table.name, typed);
+    let mut binder = Binder::new(piece, context);
+    binder.stored = true;
+    let mut keys = Vec::new();
+    let mut names = Vec::new();
+    for item in &create.columns {
+        let typed = binder.value_expr(&item.column.expr, &scope)?;
+        if create.unique && typed.ty.oid == oid::NUMERIC && typed.ty.typmod == -1 {
+            return Err(SqlError::unsupported("a unique index over numeric without a scale")
+                .with_hint("Give the column a precision and a scale: numeric(p,s)."));
+        }
+        names.push(match &item.column.expr {
+            Expr::Identifier(i) => fold(i),
+            Expr::Function(f) => f.name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default(),
+            _ => "expr".to_owned(),
+        });
+        let descending = matches!(item.column.options.sort, Some(OrderBySort::Desc));
+        keys.push(format!("{}{}", typed.sql, if descending { " DESC" } else { "" }));
+    }
+    let name = match &create.name {
+        Some(name) => exact_name(name)?,
+        None => free_name(context, &format!("{}_{}_idx", table.name, names.join("_")), &[]),
+    };
+    match check_free(context, &name) {
+        Err(e) if create.if_not_exists && e.state() == SqlState::DUPLICATE_TABLE => {
+            let what = format!("relation \"{name}\" already exists");
+            return Ok(skipping("CREATE INDEX", &what, SqlState::DUPLICATE_TABLE));
+        }
+        other => other?,
+    }
+    let filter = match &create.predicate {
+        Some(e) => format!(" WHERE {}", binder.condition(e, "WHERE", &scope)?.sql),
+        None => String::new(),
+    };
+    let unique = if create.unique { "UNIQUE " } else { "" };
+    let sql = format!("CREATE {unique}INDEX {} ON {} ({}){filter}", quote(&name), quote(&table.name), keys.join(", "));
+    Ok(ddl(vec![sql], "CREATE INDEX"))
+}

@@ -1,0 +1,102 @@
+//! Schema changes.
+//!
+//! What is stored is SQLite's SQL without any function or collation that stock sqlite3 lacks. UNIQUE constraints
+//! become unique indexes under PostgreSQL's name, marked as constraints, since SQLite could neither name nor drop
+//! them otherwise.
+
+mod alter;
+mod create_table;
+mod drop;
+mod index;
+mod view;
+
+pub use view::column_types;
+
+use crate::scan::Piece;
+use crate::translate::{Context, Kind, Notice, Translated};
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use sqlparser::ast::Statement;
+
+/// Marks an index as a constraint; stands behind the name, where SQLite keeps it.
+pub const CONSTRAINT_MARK: &str = "/*constraint*/";
+
+pub fn translate(statement: &Statement, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
+    let refuse = |what: &str| Err(SqlError::unsupported(what));
+    match statement {
+        Statement::CreateTable(create) => create_table::translate(create, piece, context),
+        Statement::CreateIndex(create) => index::translate(create, piece, context),
+        Statement::CreateView(create) => view::translate(create, piece, context),
+        Statement::AlterTable(alter) => alter::translate(alter, piece, context),
+        Statement::AlterIndex { .. } => refuse("ALTER INDEX"),
+        Statement::Drop { .. } => drop::translate(statement, context),
+        Statement::Truncate(truncate) => drop::truncate(truncate, context),
+        Statement::Comment { .. } => {
+            let notice = Notice {
+                severity: "WARNING",
+                state: SqlState::FEATURE_NOT_SUPPORTED,
+                message: "comments are not kept".into(),
+            };
+            Ok(Translated { notices: vec![notice], ..Translated::command(Kind::NoOp, "COMMENT") })
+        }
+        Statement::CreateSchema { schema_name, if_not_exists, .. } => {
+            if schema_name.to_string() != "public" {
+                return refuse("a schema other than \"public\"");
+            }
+            match if_not_exists {
+                true => Ok(skipping("CREATE SCHEMA", "schema \"public\" already exists", SqlState("42P06"))),
+                false => Err(SqlError::new(SqlState("42P06"), "schema \"public\" already exists")),
+            }
+        }
+        Statement::CreateExtension(create) => match create.name.value.as_str() {
+            "plpgsql" => {
+                Ok(skipping("CREATE EXTENSION", "extension \"plpgsql\" already exists", SqlState::DUPLICATE_OBJECT))
+            }
+            name => Err(SqlError::unsupported(format!("the extension {name}"))),
+        },
+        Statement::CreateSequence { .. } => Err(SqlError::unsupported("CREATE SEQUENCE")
+            .with_hint("Use a serial or identity primary key.")),
+        Statement::CreateFunction(_) | Statement::CreateProcedure { .. } => refuse("CREATE FUNCTION"),
+        Statement::CreateTrigger(_) => refuse("CREATE TRIGGER in a database of PostgreSQL's dialect"),
+        Statement::CreateType { .. } | Statement::CreateDomain(_) => refuse("a type of your own"),
+        Statement::Merge(_) => Err(SqlError::unsupported("MERGE").with_hint("Use INSERT ... ON CONFLICT.")),
+        Statement::Call(_) => refuse("CALL"),
+        other => {
+            let text = other.to_string();
+            let words: Vec<&str> = text.split_ascii_whitespace().take(2).collect();
+            Err(SqlError::unsupported(words.join(" ")))
+        }
+    }
+}
+
+/// A schema change of these steps.
+fn ddl(steps: Vec<String>, verb: &'static str) -> Translated {
+    Translated { steps, cacheable: false, ..Translated::command(Kind::Ddl, verb) }
+}
+
+/// Nothing to do, and a notice that says so.
+fn skipping(verb: &'static str, what: &str, state: SqlState) -> Translated {
+    let notice = Notice { severity: "NOTICE", state, message: format!("{what}, skipping") };
+    Translated { notices: vec![notice], cacheable: false, ..Translated::command(Kind::NoOp, verb) }
+}
+
+/// 42P07 where a table, view or index of this name exists.
+fn check_free(context: &Context<'_>, name: &str) -> SqlResult<()> {
+    if name.to_ascii_lowercase().starts_with("sqlite_") {
+        return Err(SqlError::new(SqlState("42939"), format!("the name \"{name}\" is reserved"))
+            .with_hint("Names that begin with sqlite_ belong to SQLite."));
+    }
+    let index = context.schema.tables.iter().flat_map(|t| &t.indexes).any(|i| i.name.eq_ignore_ascii_case(name));
+    if context.schema.table(name).is_some() || index {
+        return Err(SqlError::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists")));
+    }
+    Ok(())
+}
+
+/// A name that is still free: `t_a_key`, `t_a_key1` ...
+fn free_name(context: &Context<'_>, wanted: &str, taken: &[String]) -> String {
+    let free = |name: &str| check_free(context, name).is_ok() && !taken.iter().any(|t| t == name);
+    if free(wanted) {
+        return wanted.to_owned();
+    }
+    (1..).map(|n| format!("{wanted}{n}")).find(|name| free(name)).unwrap_or_else(|| wanted.to_owned())
+}

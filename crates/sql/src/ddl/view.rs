@@ -1,0 +1,63 @@
+//! CREATE VIEW.
+//!
+//! The view is SQLite's own; the types of its columns stand in a comment behind the name, separated by semicolons:
+//! `CREATE VIEW "v" /*bigint; text*/ ("n", "name") AS SELECT ...`.
+
+use super::{check_free, ddl};
+use crate::bind::{Binder, exact_name, fold, quote};
+use crate::scan::Piece;
+use crate::translate::{Context, Translated};
+use crate::types::{Type, of_decl};
+use holdfast_types::schema::{Dialect, Table, TableKind};
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use sqlparser::ast::CreateView;
+
+pub fn translate(create: &CreateView, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
+    if create.materialized {
+        return Err(SqlError::unsupported("a materialized view"));
+    }
+    if create.temporary {
+        return Err(SqlError::unsupported("a temporary view"));
+    }
+    let name = exact_name(&create.name)?;
+    let mut steps = Vec::new();
+    match context.schema.table(&name) {
+        Some(old) if create.or_replace && old.kind == TableKind::View => {
+            steps.push(format!("DROP VIEW {}", quote(&name)));
+        }
+        _ => check_free(context, &name)?,
+    }
+    let mut binder = Binder::new(piece, context);
+    binder.stored = true;
+    let bound = binder.query(&create.query, None, None)?;
+    if create.columns.len() > bound.columns.len() {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "CREATE VIEW specifies more column names than columns"));
+    }
+    let mut names: Vec<String> = Vec::new();
+    for (i, column) in bound.columns.iter().enumerate() {
+        let shown = create.columns.get(i).map_or_else(|| column.name.clone(), |c| fold(&c.name));
+        if names.contains(&shown) {
+            let message = format!("column \"{shown}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        names.push(shown);
+    }
+    let types: Vec<String> = bound.columns.iter().map(|c| c.ty.name()).collect();
+    let listed: Vec<String> = names.iter().map(|n| quote(n)).collect();
+    steps.push(format!(
+        "CREATE VIEW {} /*{}*/ ({}) AS {}",
+        quote(&name),
+        types.join("; "),
+        listed.join(", "),
+        bound.sql
+    ));
+    Ok(ddl(steps, "CREATE VIEW"))
+}
+
+/// The types that a view's definition notes for its columns.
+pub fn column_types(view: &Table) -> Option<Vec<Type>> {
+    let (_, rest) = view.sql.split_once("/*")?;
+    let (noted, _) = rest.split_once("*/")?;
+    let types: Vec<Type> = noted.split(';').map(|t| of_decl(t.trim(), Dialect::Postgres)).collect();
+    (types.len() == view.columns.len()).then_some(types)
+}

@@ -1,0 +1,35 @@
+//! Functions over the catalogue that need no table.
+
+use super::{Function, int, text};
+use crate::types;
+use holdfast_types::{SqlResult, Value, ValueRef};
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function::loose("hf_format_type", 2, |a| {
+        if matches!(a[0], ValueRef::Null) {
+            return Ok(Value::Null);
+        }
+        let typmod = if matches!(a[1], ValueRef::Null) { -1 } else { int(a, 1)? as i32 };
+        Ok(Value::Text(types::format_type(int(a, 0)? as u32, typmod)))
+    }),
+    Function::strict("hf_to_regtype", 1, |a| {
+        Ok(types::by_name(&text(a, 0)?).map_or(Value::Null, |o| Value::Int(i64::from(o))))
+    }),
+    Function::strict("hf_size_pretty", 1, size_pretty),
+];
+
+/// Bytes below 10 kB as they are, then each unit up to 10240 of it, rounded half up.
+fn size_pretty(args: &[ValueRef<'_>]) -> SqlResult<Value> {
+    let bytes = int(args, 0)?;
+    if bytes.unsigned_abs() < 10 * 1024 {
+        return Ok(Value::Text(format!("{bytes} bytes")));
+    }
+    let mut value = bytes / 512;
+    for unit in ["kB", "MB", "GB", "TB"] {
+        if value.unsigned_abs() < 2 * 10 * 1024 - 1 || unit == "TB" {
+            return Ok(Value::Text(format!("{} {unit}", (value + 1).div_euclid(2))));
+        }
+        value /= 1024;
+    }
+    Ok(Value::Text(format!("{bytes} bytes")))
+}

@@ -1,0 +1,164 @@
+//! Strings. Positions and lengths count characters.
+
+use super::{Function, int, text};
+use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
+
+type Args<'a> = &'a [ValueRef<'a>];
+
+/// Longest string a function makes, in bytes: PostgreSQL's limit of a value.
+const BYTES_MAX: usize = 1 << 30;
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function::strict("hf_substr", 2, |a| substr(a, None)),
+    Function::strict("hf_substr", 3, |a| substr(a, Some(int(a, 2)?))),
+    Function::strict("hf_overlay", 4, overlay),
+    Function::strict("hf_left", 2, |a| {
+        let (t, n) = (text(a, 0)?, int(a, 1)?);
+        let keep = if n >= 0 { n } else { (t.chars().count() as i64 + n).max(0) };
+        string(t.chars().take(keep as usize).collect())
+    }),
+    Function::strict("hf_right", 2, |a| {
+        let (t, n) = (text(a, 0)?, int(a, 1)?);
+        let length = t.chars().count() as i64;
+        let skip = if n >= 0 { (length - n).max(0) } else { -n };
+        string(t.chars().skip(skip as usize).collect())
+    }),
+    Function::strict("hf_replace", 3, |a| {
+        let from = text(a, 1)?;
+        if from.is_empty() { string(text(a, 0)?.into_owned()) } else { string(text(a, 0)?.replace(&*from, &text(a, 2)?)) }
+    }),
+    Function::strict("hf_translate", 3, translate),
+    Function::strict("hf_pad", 4, pad),
+    Function::strict("hf_repeat", 2, |a| {
+        let (t, n) = (text(a, 0)?, int(a, 1)?.max(0) as usize);
+        bounded(t.len().saturating_mul(n))?;
+        string(t.repeat(n))
+    }),
+    Function::strict("hf_reverse", 1, |a| string(text(a, 0)?.chars().rev().collect())),
+    Function::strict("hf_split_part", 3, split_part),
+    Function::strict("hf_initcap", 1, |a| string(initcap(&text(a, 0)?))),
+    Function::strict("hf_ascii", 1, |a| Ok(Value::Int(text(a, 0)?.chars().next().map_or(0, |c| i64::from(u32::from(c)))))),
+    Function::strict("hf_chr", 1, chr),
+    Function::strict("hf_quote_ident", 1, |a| string(quote_ident(&text(a, 0)?))),
+    Function::strict("hf_quote_literal", 1, |a| string(format!("'{}'", text(a, 0)?.replace('\'', "''")))),
+    Function::loose("hf_concat", -1, |a| {
+        let parts: Vec<_> = (0..a.len()).filter(|i| !matches!(a[*i], ValueRef::Null)).collect();
+        let mut out = String::new();
+        for i in parts {
+            out.push_str(&text(a, i)?);
+        }
+        string(out)
+    }),
+    Function::loose("hf_concat_ws", -1, concat_ws),
+];
+
+fn string(text: String) -> SqlResult<Value> {
+    Ok(Value::Text(text))
+}
+
+fn bounded(bytes: usize) -> SqlResult<()> {
+    match bytes {
+        0..=BYTES_MAX => Ok(()),
+        _ => Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")),
+    }
+}
+
+/// A start before the text shortens the result, as the standard has it.
+fn substr(args: Args<'_>, length: Option<i64>) -> SqlResult<Value> {
+    let (t, start) = (text(args, 0)?, int(args, 1)?);
+    let end = match length {
+        Some(n) if n < 0 => {
+            return Err(SqlError::new(SqlState("22011"), "negative substring length not allowed"));
+        }
+        Some(n) => start.saturating_add(n),
+        None => i64::MAX,
+    };
+    let from = start.max(1);
+    string(t.chars().skip(from as usize - 1).take((end - from).max(0) as usize).collect())
+}
+
+fn overlay(args: Args<'_>) -> SqlResult<Value> {
+    let (t, new, start, length) = (text(args, 0)?, text(args, 1)?, int(args, 2)?, int(args, 3)?);
+    if start < 1 {
+        return Err(SqlError::new(SqlState("22011"), "negative substring length not allowed"));
+    }
+    let head = t.chars().take(start as usize - 1);
+    let rest = (start - 1).saturating_add(length).max(0) as usize;
+    string(head.chain(new.chars()).chain(t.chars().skip(rest)).collect())
+}
+
+fn translate(args: Args<'_>) -> SqlResult<Value> {
+    let (from, to): (Vec<char>, Vec<char>) = (text(args, 1)?.chars().collect(), text(args, 2)?.chars().collect());
+    let mapped = text(args, 0)?
+        .chars()
+        .filter_map(|c| match from.iter().position(|f| *f == c) {
+            Some(i) => to.get(i).copied(),
+            None => Some(c),
+        })
+        .collect();
+    string(mapped)
+}
+
+/// text, width, fill, and whether on the left.
+fn pad(args: Args<'_>) -> SqlResult<Value> {
+    let (t, width, fill, left) = (text(args, 0)?, int(args, 1)?.max(0) as usize, text(args, 2)?, int(args, 3)? == 1);
+    bounded(width.saturating_mul(4))?;
+    let length = t.chars().count();
+    if length >= width || fill.is_empty() {
+        return string(t.chars().take(width).collect());
+    }
+    let filling: String = fill.chars().cycle().take(width - length).collect();
+    string(if left { filling + &t } else { t.into_owned() + &filling })
+}
+
+fn split_part(args: Args<'_>) -> SqlResult<Value> {
+    let (t, separator, n) = (text(args, 0)?, text(args, 1)?, int(args, 2)?);
+    if n == 0 {
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "field position must not be zero"));
+    }
+    let parts: Vec<&str> = if separator.is_empty() { vec![&t] } else { t.split(&*separator).collect() };
+    let index = if n > 0 { n - 1 } else { parts.len() as i64 + n };
+    string(usize::try_from(index).ok().and_then(|i| parts.get(i)).unwrap_or(&"").to_string())
+}
+
+fn initcap(t: &str) -> String {
+    let mut inside = false;
+    t.chars()
+        .map(|c| {
+            let mapped = if inside { c.to_ascii_lowercase() } else { c.to_ascii_uppercase() };
+            inside = c.is_ascii_alphanumeric();
+            mapped
+        })
+        .collect()
+}
+
+fn chr(args: Args<'_>) -> SqlResult<Value> {
+    let code = int(args, 0)?;
+    match u32::try_from(code).ok().filter(|c| *c != 0).and_then(char::from_u32) {
+        Some(c) => string(c.to_string()),
+        None if code == 0 => Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "null character not permitted")),
+        None => Err(SqlError::new(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("requested character too large for encoding: {code}"),
+        )),
+    }
+}
+
+/// Quoted only where it must be.
+fn quote_ident(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+fn concat_ws(args: Args<'_>) -> SqlResult<Value> {
+    if matches!(args.first(), None | Some(ValueRef::Null)) {
+        return Ok(Value::Null);
+    }
+    let separator = text(args, 0)?;
+    let mut parts = Vec::new();
+    for i in (1..args.len()).filter(|i| !matches!(args[*i], ValueRef::Null)) {
+        parts.push(text(args, i)?);
+    }
+    string(parts.join(&separator))
+}

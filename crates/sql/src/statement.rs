@@ -1,0 +1,109 @@
+//! From a parsed statement to its translation: one arm for each kind.
+
+use crate::bind::scope::Column;
+use crate::bind::{self, Binder};
+use crate::parse::parse;
+use crate::scan::Piece;
+use crate::translate::{Context, Kind, Translated};
+use crate::types::Type;
+use crate::{copy, ddl, session};
+use holdfast_types::desc::{ColumnDesc, StatementDesc, oid};
+use holdfast_types::{SqlError, SqlResult};
+use sqlparser::ast::{Query, SetExpr, Statement};
+use std::sync::Arc;
+
+/// Translates a statement of PostgreSQL's SQL.
+pub fn translate(piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
+    if let Some(command) = session::from_text(piece.text())? {
+        return Ok(command);
+    }
+    let statement = parse(piece.text())?;
+    translate_statement(&statement, piece, context)
+}
+
+/// Translates a parsed statement.
+pub fn translate_statement(statement: &Statement, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
+    let mut binder = Binder::new(piece, context);
+    match statement {
+        Statement::Query(query) => select(binder, query),
+        Statement::Insert(insert) => {
+            let bound = bind::insert(&mut binder, insert)?;
+            Ok(finish(binder, bound.sql, &bound.columns, Kind::Insert, "INSERT 0"))
+        }
+        Statement::Update(update) => {
+            let bound = bind::update(&mut binder, update)?;
+            Ok(finish(binder, bound.sql, &bound.columns, Kind::Update, "UPDATE"))
+        }
+        Statement::Delete(delete) => {
+            let bound = bind::delete(&mut binder, delete)?;
+            Ok(finish(binder, bound.sql, &bound.columns, Kind::Delete, "DELETE"))
+        }
+        Statement::Explain { statement, analyze, .. } => explain(statement, *analyze, piece, context),
+        Statement::Copy { .. } => copy::translate(statement, binder),
+        Statement::Prepare { name, data_types, .. } => session::prepare(name, data_types, piece.text()),
+        Statement::Execute { name, parameters, .. } => session::execute(name.as_ref(), parameters),
+        other => match session::translate(other)? {
+            Some(command) => Ok(command),
+            None => ddl::translate(other, piece, context),
+        },
+    }
+}
+
+/// A query, or the data-modifying statement that the parser hands over as one because of its WITH.
+fn select(mut binder: Binder<'_>, query: &Query) -> SqlResult<Translated> {
+    if let SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) = &*query.body {
+        return Err(SqlError::unsupported("WITH before INSERT, UPDATE or DELETE"));
+    }
+    let bound = binder.query(query, None, None)?;
+    Ok(finish(binder, bound.sql, &bound.columns, Kind::Query, "SELECT"))
+}
+
+/// Result columns as clients see them.
+pub fn describe(columns: &[Column]) -> Vec<ColumnDesc> {
+    columns
+        .iter()
+        .map(|c| ColumnDesc {
+            name: c.name.clone(),
+            type_oid: if c.ty == Type::UNKNOWN { oid::TEXT } else { c.ty.oid },
+            typmod: c.ty.typmod,
+            table_oid: c.table_oid,
+            attnum: c.attnum,
+        })
+        .collect()
+}
+
+/// Puts a bound statement together. A parameter that nothing gave a type is text.
+pub fn finish(binder: Binder<'_>, sql: String, columns: &[Column], kind: Kind, verb: &'static str) -> Translated {
+    let params = binder.client_types.iter().map(|t| if *t == 0 { oid::TEXT } else { *t }).collect();
+    Translated {
+        kind,
+        steps: vec![sql],
+        params: binder.params,
+        desc: Arc::new(StatementDesc { params, columns: describe(columns) }),
+        verb,
+        counts: true,
+        locks: binder.locks,
+        cacheable: true,
+        ..Translated::default()
+    }
+}
+
+fn explain(inner: &Statement, analyze: bool, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
+    if analyze {
+        return Err(SqlError::unsupported("EXPLAIN ANALYZE"));
+    }
+    let planned = translate_statement(inner, piece, context)?;
+    let Some(step) = planned.steps.last() else {
+        return Err(SqlError::unsupported("EXPLAIN of this statement"));
+    };
+    let columns = vec![ColumnDesc::new("QUERY PLAN", oid::TEXT)];
+    Ok(Translated {
+        kind: Kind::Explain,
+        steps: vec![format!("EXPLAIN QUERY PLAN {step}")],
+        desc: Arc::new(StatementDesc { params: planned.desc.params.clone(), columns }),
+        verb: "EXPLAIN",
+        counts: false,
+        locks: false,
+        ..planned
+    })
+}

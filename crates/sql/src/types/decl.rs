@@ -1,0 +1,177 @@
+//! A column's type in the stored CREATE TABLE, in both directions.
+//!
+//! The declaration must give SQLite the affinity that keeps the value as it is, and be readable to stock sqlite3.
+//! SQLite's rule reads the name: INT makes INTEGER, CHAR, CLOB or TEXT makes TEXT, REAL, FLOA or DOUB makes REAL.
+//!
+//! | PostgreSQL | declared as | affinity |
+//! |---|---|---|
+//! | smallint, integer, bigint | `smallint`, `integer`, `bigint` | INTEGER |
+//! | a rowid alias | `INTEGER /*integer*/ PRIMARY KEY`, the comment naming the type, or serial, bigserial | INTEGER |
+//! | real, double precision | `real`, `double precision` | REAL |
+//! | numeric(p,s), json, jsonb, uuid, interval | `numeric_text(p,s)`, `json_text` ... | TEXT |
+//! | text, varchar(n), char(n) | `text`, `varchar(n)`, `char(n)` | TEXT |
+//! | boolean, bytea, date, time, timestamp, timestamptz | the same names | NUMERIC, which leaves them alone |
+
+use super::{Type, by_name, numeric_modifier};
+use holdfast_types::desc::oid;
+use holdfast_types::schema::{Column, Dialect, Table, TableKind};
+use holdfast_types::{SqlError, SqlResult};
+
+/// The declared type of a column of type `ty`, or 0A000 where there is none.
+pub fn declare(ty: Type) -> SqlResult<String> {
+    let length = |name: &str| match ty.typmod {
+        n if n >= 4 => format!("{name}({})", n - 4),
+        _ => name.to_owned(),
+    };
+    let fraction = |name: &str| match ty.typmod {
+        p if p >= 0 => format!("{name}({p})"),
+        _ => name.to_owned(),
+    };
+    Ok(match ty.oid {
+        oid::BOOL => "boolean".into(),
+        oid::INT2 => "smallint".into(),
+        oid::INT4 => "integer".into(),
+        oid::INT8 => "bigint".into(),
+        oid::FLOAT4 => "real".into(),
+        oid::FLOAT8 => "double precision".into(),
+        oid::NUMERIC => match numeric_modifier(ty.typmod) {
+            Some((p, s)) => format!("numeric_text({p},{s})"),
+            None => "numeric_text".into(),
+        },
+        oid::TEXT => "text".into(),
+        oid::VARCHAR => length("varchar"),
+        oid::BPCHAR => length("char"),
+        oid::BYTEA => "bytea".into(),
+        oid::DATE => "date".into(),
+        oid::TIME => fraction("time"),
+        oid::TIMESTAMP => fraction("timestamp"),
+        oid::TIMESTAMPTZ => fraction("timestamptz"),
+        oid::JSON => "json_text".into(),
+        oid::JSONB => "jsonb_text".into(),
+        oid::UUID => "uuid_text".into(),
+        _ => return Err(SqlError::unsupported(format!("a column of type {}", ty.name()))),
+    })
+}
+
+/// The type a declaration means. In a database of SQLite's dialect a declaration promises nothing about the
+/// values, so only names whose values print the same either way are believed.
+pub fn of_decl(decl: &str, dialect: Dialect) -> Type {
+    let lower = decl.trim().to_ascii_lowercase();
+    let (name, args) = match lower.split_once('(') {
+        Some((name, rest)) => (name.trim_end(), rest.trim_end_matches(')')),
+        None => (lower.as_str(), ""),
+    };
+    let args: Vec<i32> = args.split(',').filter_map(|a| a.trim().parse().ok()).collect();
+    match dialect {
+        Dialect::Postgres => of_postgres(name, &args).unwrap_or_else(|| of_affinity(name)),
+        Dialect::Sqlite => of_affinity(name),
+    }
+}
+
+fn of_postgres(name: &str, args: &[i32]) -> Option<Type> {
+    let type_oid = by_name(name.strip_suffix("_text").unwrap_or(name))?;
+    let typmod = match (type_oid, args) {
+        (oid::VARCHAR | oid::BPCHAR, [n]) => n + 4,
+        (oid::NUMERIC, [p, s]) => ((p << 16) | s) + 4,
+        (oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ, [p]) => *p,
+        _ => -1,
+    };
+    Some(Type { oid: type_oid, typmod })
+}
+
+/// SQLite's rules of affinity (datatype3.html, section 3.1), with the two names that carry more.
+fn of_affinity(name: &str) -> Type {
+    let has = |s: &str| name.contains(s);
+    if name == "bool" || name == "boolean" {
+        Type::BOOL
+    } else if has("int") {
+        Type::INT8
+    } else if has("char") || has("clob") || has("text") {
+        Type::TEXT
+    } else if has("blob") {
+        Type::new(oid::BYTEA)
+    } else if has("real") || has("floa") || has("doub") {
+        Type::FLOAT8
+    } else if has("numeric") || has("decimal") {
+        Type::NUMERIC
+    } else {
+        Type::TEXT
+    }
+}
+
+/// The type of a column of a table, looking at the comment where the column is the rowid.
+pub fn of_column(table: &Table, column: &Column, dialect: Dialect) -> Type {
+    if dialect == Dialect::Postgres && column.rowid_alias {
+        return RowidKind::of(table).ty();
+    }
+    if table.kind == TableKind::View
+        && let Some(types) = crate::ddl::column_types(table)
+        && let Some(i) = table.columns.iter().position(|c| c.name == column.name)
+    {
+        return types[i];
+    }
+    of_decl(&column.decl_type, dialect)
+}
+
+/// What an INTEGER PRIMARY KEY was declared as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowidKind {
+    Smallint,
+    Integer,
+    Bigint,
+    Smallserial,
+    Serial,
+    Bigserial,
+}
+
+impl RowidKind {
+    const ALL: [(RowidKind, &'static str); 6] = [
+        (RowidKind::Smallint, "smallint"),
+        (RowidKind::Integer, "integer"),
+        (RowidKind::Bigint, "bigint"),
+        (RowidKind::Smallserial, "smallserial"),
+        (RowidKind::Serial, "serial"),
+        (RowidKind::Bigserial, "bigserial"),
+    ];
+
+    pub fn new(ty: Type, serial: bool) -> RowidKind {
+        match (ty.oid, serial) {
+            (oid::INT2, false) => RowidKind::Smallint,
+            (oid::INT4, false) => RowidKind::Integer,
+            (_, false) => RowidKind::Bigint,
+            (oid::INT2, true) => RowidKind::Smallserial,
+            (oid::INT4, true) => RowidKind::Serial,
+            (_, true) => RowidKind::Bigserial,
+        }
+    }
+
+    fn marker(name: &str) -> String {
+        format!("INTEGER /*{name}*/ PRIMARY KEY")
+    }
+
+    /// Type and key clause of the column definition.
+    pub fn declare(self) -> String {
+        let name = RowidKind::ALL.iter().find(|(k, _)| *k == self).map_or("bigint", |(_, n)| n);
+        RowidKind::marker(name)
+    }
+
+    /// Reads it back; a table that another program made has SQLite's own INTEGER PRIMARY KEY, a bigserial.
+    pub fn of(table: &Table) -> RowidKind {
+        RowidKind::ALL
+            .iter()
+            .find(|(_, name)| table.sql.contains(&RowidKind::marker(name)))
+            .map_or(RowidKind::Bigserial, |(kind, _)| *kind)
+    }
+
+    pub fn serial(self) -> bool {
+        matches!(self, RowidKind::Smallserial | RowidKind::Serial | RowidKind::Bigserial)
+    }
+
+    pub fn ty(self) -> Type {
+        match self {
+            RowidKind::Smallint | RowidKind::Smallserial => Type::new(oid::INT2),
+            RowidKind::Integer | RowidKind::Serial => Type::INT4,
+            RowidKind::Bigint | RowidKind::Bigserial => Type::INT8,
+        }
+    }
+}

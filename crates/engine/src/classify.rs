@@ -44,6 +44,10 @@ const LOOPS: [&str; 9] = ["Prev", "VNext", "VOpen", "VFilter", "VUpdate", "Sorte
 
 /// The class of `sql`, which `id` is prepared from.
 pub fn classify(conn: &mut Conn, id: StmtId, sql: &str) -> Result<Class, SqliteError> {
+    // EXPLAIN itself only reads the schema, whatever the statement after it would do.
+    if sql.get(..7).is_some_and(|word| word.eq_ignore_ascii_case("explain")) {
+        return Ok(Class::Scan);
+    }
     let program = conn.query_rows(&format!("explain {sql}"))?;
     let writes = !conn.readonly(id);
     let sequence = root_page(conn, "sqlite_sequence")?;
@@ -166,6 +170,7 @@ mod tests {
             ("alter table t rename to s", Ddl),
             ("alter table t add column z", Ddl),
             ("drop table t", Ddl),
+            ("explain query plan delete from t", Scan),
             ("vacuum", Ddl),
             ("pragma integrity_check", Scan),
             ("analyze", Ddl),

@@ -119,6 +119,7 @@ impl Inner {
     fn connect(self: &Arc<Inner>, volume: &Volume) -> SqlResult<Conn> {
         let mut conn = volume.open_reader().map_err(|e| SqlError::internal(e.to_string()))?;
         self.register(&mut conn)?;
+        conn.exec("pragma query_only=1").map_err(|e| to_sql(&e, "", &Schema::default()))?;
         Ok(conn)
     }
 

@@ -41,7 +41,7 @@ pub use collect::{Collect, Outcome};
 pub use database::Database;
 pub use engine::{DatabaseInfo, Engine};
 pub use error::{CloseError, OpenError};
-pub use main_thread::TxnRan;
+pub use main_thread::{RowsRan, TxnRan};
 pub use manifest::{DialectName, Entry, Manifest};
 pub use options::{Connect, Options};
 pub use reader::Reader;

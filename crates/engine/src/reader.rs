@@ -81,6 +81,11 @@ impl Reader {
         c.conn.run(rollback).map_err(|e| to_sql(&e, "", &Schema::default()))
     }
 
+    /// Has [`Reader::begin`] begun a transaction that has not ended?
+    pub fn in_transaction(&mut self) -> bool {
+        !self.conn().autocommit()
+    }
+
     /// The snapshot the open transaction reads; 0 before its first read.
     pub fn snapshot(&mut self) -> u64 {
         self.conn().snapshot()

@@ -5,11 +5,11 @@
 
 use crate::batch::{BatchDone, Ticket};
 use crate::database::Inner;
-use crate::main_thread::{Begin, Message, TxnEvent, TxnRan, TxnRequest};
+use crate::main_thread::{Begin, Message, RowsRan, TxnEvent, TxnRan, TxnRequest};
 use crate::statement::{Report, Statement, Step};
 use crossbeam_channel::Sender;
 use holdfast_types::schema::Schema;
-use holdfast_types::{Sink, SqlError, SqlResult, SqlState};
+use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -120,6 +120,13 @@ impl WriteTxn {
         let ran = answer.blocking_recv().map_err(|_| gone())?;
         self.schema = ran.schema.clone();
         Ok(ran)
+    }
+
+    /// Runs one statement for many rows of parameters; its results are dropped. A failure undoes all of them, and says
+    /// which row it was. The outer error means that the transaction is gone.
+    pub async fn execute_rows(&mut self, stmt: Arc<Statement>, rows: Vec<Vec<Value>>) -> SqlResult<RowsRan> {
+        let answer = self.send(|answer| TxnRequest::RunRows { stmt, rows, answer })?;
+        answer.await.map_err(|_| gone())
     }
 
     async fn event(&mut self, answer: SqlResult<oneshot::Receiver<SqlResult<TxnEvent>>>) -> SqlResult<()> {

@@ -1,1 +1,18 @@
+//! The server: wires protocol, SQL and engine together. Everything that knows more than one of them is here.
+//!
+//! A session ([`session`]) takes texts and parameters from the protocol, has them translated, and chooses the way to
+//! run them: reads on the worker's own thread, scans on a thread beside it, one-message transactions through MAIN,
+//! the rest as the exclusive writer.
 
+mod cancel;
+pub mod config;
+mod connect;
+mod database;
+mod descriptors;
+mod plan;
+mod server;
+mod session;
+mod settings;
+
+pub use config::{Config, ConfigError};
+pub use server::{NodeError, Ready, serve};

@@ -105,9 +105,10 @@ impl Volume {
         Ok(conn)
     }
 
-    /// A connection that reads durable snapshots.
+    /// A connection that reads durable snapshots. The VFS refuses it every write; SQLite itself is not told, because
+    /// it would refuse writes to attached in-memory schemas as well, where the catalogue's tables are made.
     pub fn open_reader(&self) -> Result<Conn, VolumeError> {
-        let mut conn = self.connect("file:volume?role=reader", OpenFlags { write: false, create: false })?;
+        let mut conn = self.connect("file:volume?role=reader", OpenFlags { write: true, create: false })?;
         self.exec(&mut conn, "pragma cache_size=-4096;")?;
         Ok(conn)
     }

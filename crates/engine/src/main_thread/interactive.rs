@@ -20,7 +20,7 @@ use crate::run::to_sql;
 use crate::statement::{Report, Statement, Step};
 use crossbeam_channel::RecvTimeoutError;
 use holdfast_types::schema::Schema;
-use holdfast_types::{Sink, SqlError, SqlResult, SqlState};
+use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::oneshot;
@@ -32,6 +32,8 @@ pub enum TxnRequest {
         sink: Box<dyn Sink>,
         answer: oneshot::Sender<TxnRan>,
     },
+    /// One statement for many rows of parameters, as COPY does. A failure undoes all of them.
+    RunRows { stmt: Arc<Statement>, rows: Vec<Vec<Value>>, answer: oneshot::Sender<RowsRan> },
     /// Prepares against the transaction's own schema.
     Prepare {
         sql: String,
@@ -65,6 +67,21 @@ pub struct TxnEvent {
     pub schema: Arc<Schema>,
     /// The snapshot the transaction began on.
     pub number: u64,
+}
+
+/// The outcome of many rows: the error says which row failed, from 0.
+pub type RowsRan = Result<(), (usize, SqlError)>;
+
+/// A sink for statements whose results nobody wants.
+struct Ignore;
+
+impl Sink for Ignore {
+    fn begin(&mut self, _: usize, _: &Arc<StatementDesc>) {}
+    fn row(&mut self, _: &dyn Row) -> SqlResult<()> {
+        Ok(())
+    }
+    fn end(&mut self, _: &Tag) {}
+    fn reset(&mut self) {}
 }
 
 /// The outcome of one statement.
@@ -141,6 +158,12 @@ impl Main {
                 let last_insert_rowid = self.conn.last_insert_rowid();
                 drop(answer.send(TxnRan { sink, result, schema: self.schema.clone(), last_insert_rowid }));
             }
+            TxnRequest::RunRows { stmt, rows, answer } => {
+                self.interruptible(id);
+                let result = self.run_rows(stmt, rows);
+                self.not_interruptible();
+                drop(answer.send(result));
+            }
             TxnRequest::Prepare { sql, report, answer } => {
                 let described = crate::database::describe(&mut self.conn, &sql, report);
                 drop(answer.send(described.map(Arc::new).map_err(|e| to_sql(&e, &sql, &self.schema))));
@@ -169,13 +192,29 @@ impl Main {
         Ok(())
     }
 
-    /// Runs one statement so that a failure leaves no trace of it, neither in the database nor in the images.
     fn run_in_transaction(&mut self, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
+        self.or_no_trace(|main| main.run_step(0, step, sink))
+    }
+
+    fn run_rows(&mut self, stmt: Arc<Statement>, rows: Vec<Vec<Value>>) -> RowsRan {
+        let mut at = 0;
+        let ran = self.or_no_trace(|main| {
+            for (i, params) in rows.into_iter().enumerate() {
+                at = i;
+                main.run_step(0, &Step { stmt: stmt.clone(), params }, &mut Ignore)?;
+            }
+            Ok(())
+        });
+        ran.map_err(|e| (at, e))
+    }
+
+    /// Runs statements so that a failure leaves no trace of them, neither in the database nor in the images.
+    fn or_no_trace(&mut self, run: impl FnOnce(&mut Main) -> SqlResult<()>) -> SqlResult<()> {
         self.open_transaction()?;
         let mark = self.mark();
         let schema = self.schema.clone();
         self.run_control(self.control.savepoint)?;
-        let ran = self.run_step(0, step, sink);
+        let ran = run(self);
         let result = ran.and_then(|()| self.check_capture()).and_then(|()| self.check_size());
         if self.conn.autocommit() {
             return Err(result.err().unwrap_or_else(|| SqlError::internal("the transaction ended by itself")));

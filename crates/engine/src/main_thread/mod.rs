@@ -23,7 +23,7 @@ mod large;
 mod throttle;
 
 pub use exec::Main;
-pub use interactive::{TxnEvent, TxnRan, TxnRequest};
+pub use interactive::{RowsRan, TxnEvent, TxnRan, TxnRequest};
 
 use crate::batch::{Batch, OnDone};
 use crate::database::Inner;

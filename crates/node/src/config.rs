@@ -1,0 +1,213 @@
+//! `holdfast.toml` in the data directory.
+//!
+//! The first start writes it with every default commented out. A key that does not exist is refused, naming line and
+//! key: a setting that was misspelt and silently ignored is found out at the worst moment. Command-line flags win.
+
+use holdfast_engine::Options;
+use holdfast_seams::SyncMethod;
+use holdfast_wire::Limits;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Name of the file in the data directory.
+pub const FILE_NAME: &str = "holdfast.toml";
+
+/// What the first start writes. Each commented line is the default; a test holds it against [`Config::default`].
+pub const TEMPLATE: &str = include_str!("holdfast.toml");
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot {what} {path}: {source}")]
+    Io { what: &'static str, path: String, source: std::io::Error },
+    #[error("{path}: {message}")]
+    Content { path: String, message: String },
+}
+
+/// How the trail is made durable.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum SyncMethodName {
+    OpenDirectDsync,
+    OpenSync,
+    Fdatasync,
+    Fsync,
+}
+
+impl From<SyncMethodName> for SyncMethod {
+    fn from(name: SyncMethodName) -> SyncMethod {
+        match name {
+            SyncMethodName::OpenDirectDsync => SyncMethod::OpenDirectDsync,
+            SyncMethodName::OpenSync => SyncMethod::OpenSync,
+            SyncMethodName::Fdatasync => SyncMethod::Fdatasync,
+            SyncMethodName::Fsync => SyncMethod::Fsync,
+        }
+    }
+}
+
+/// The server's configuration.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    pub listen: SocketAddr,
+    /// 0: one per processor.
+    pub workers: usize,
+    pub connections_max: usize,
+    pub startup_timeout_ms: u64,
+    pub message_bytes_max: usize,
+    pub prepared_statements_max: usize,
+    pub portals_max: usize,
+    pub batch_steps_max: usize,
+    pub buffered_rows_bytes_max: usize,
+    pub statement_timeout_ms: u64,
+    pub lock_timeout_ms: u64,
+    pub idle_in_transaction_session_timeout_ms: u64,
+    pub sync_method: SyncMethodName,
+    pub segment_bytes: u64,
+    pub memory_bytes_max: u64,
+    pub scratch_bytes_max: u64,
+    pub redo_time_max_ms: u64,
+    pub redo_bytes_max: u64,
+    pub boxcar_requests_max: usize,
+    pub transaction_bytes_max: u64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
+            workers: 0,
+            connections_max: 2_500,
+            startup_timeout_ms: 60_000,
+            message_bytes_max: 256 << 20,
+            prepared_statements_max: 10_000,
+            portals_max: 1_000,
+            batch_steps_max: 100_000,
+            buffered_rows_bytes_max: 256 << 20,
+            statement_timeout_ms: 0,
+            lock_timeout_ms: 0,
+            idle_in_transaction_session_timeout_ms: 5_000,
+            sync_method: SyncMethodName::OpenDirectDsync,
+            segment_bytes: 64 << 20,
+            memory_bytes_max: 256 << 20,
+            scratch_bytes_max: 16 << 30,
+            redo_time_max_ms: 1_500,
+            redo_bytes_max: 1 << 30,
+            boxcar_requests_max: 200,
+            transaction_bytes_max: 1 << 30,
+        }
+    }
+}
+
+impl Config {
+    /// Reads the data directory's file; writes it (and makes the directory) when there is none.
+    pub fn load(dir: &Path) -> Result<Config, ConfigError> {
+        let path = dir.join(FILE_NAME);
+        let io = |what, path: &PathBuf| {
+            let path = path.display().to_string();
+            move |source| ConfigError::Io { what, path, source }
+        };
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Config::parse(&text)
+                .map_err(|message| ConfigError::Content { path: path.display().to_string(), message }),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                std::fs::create_dir_all(dir).map_err(io("create", &dir.to_owned()))?;
+                std::fs::write(&path, TEMPLATE).map_err(io("write", &path))?;
+                Ok(Config::default())
+            }
+            Err(e) => Err(io("read", &path)(e)),
+        }
+    }
+
+    /// Parses a file's text; the message names line and key.
+    pub fn parse(text: &str) -> Result<Config, String> {
+        let config: Config = toml::from_str(text).map_err(|e| e.to_string().trim_end().to_owned())?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let at_least = |name: &str, value: u64, min: u64| {
+            if value < min { Err(format!("{name} = {value} is too small, the least is {min}")) } else { Ok(()) }
+        };
+        at_least("connections_max", self.connections_max as u64, 1)?;
+        at_least("startup_timeout_ms", self.startup_timeout_ms, 100)?;
+        at_least("message_bytes_max", self.message_bytes_max as u64, 1 << 16)?;
+        at_least("batch_steps_max", self.batch_steps_max as u64, 1)?;
+        at_least("segment_bytes", self.segment_bytes, 1 << 20)?;
+        at_least("memory_bytes_max", self.memory_bytes_max, 8 << 20)?;
+        at_least("redo_time_max_ms", self.redo_time_max_ms, 10)?;
+        at_least("redo_bytes_max", self.redo_bytes_max, 1 << 20)?;
+        at_least("boxcar_requests_max", self.boxcar_requests_max as u64, 1)?;
+        if self.message_bytes_max > 0x3fff_ffff {
+            return Err(format!("message_bytes_max = {} is too large, the most is 1 GB", self.message_bytes_max));
+        }
+        if !self.segment_bytes.is_multiple_of(4096) {
+            return Err(format!("segment_bytes = {} is not a multiple of 4096", self.segment_bytes));
+        }
+        Ok(())
+    }
+
+    /// For the protocol.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            message_bytes_max: self.message_bytes_max,
+            connections_max: self.connections_max,
+            startup_timeout: Duration::from_millis(self.startup_timeout_ms),
+            prepared_statements_max: self.prepared_statements_max,
+            portals_max: self.portals_max,
+            batch_steps_max: self.batch_steps_max,
+            buffered_rows_bytes_max: self.buffered_rows_bytes_max,
+        }
+    }
+
+    /// For the engine.
+    pub fn options(&self) -> Options {
+        Options {
+            sync_method: self.sync_method.into(),
+            segment_bytes: self.segment_bytes,
+            memory_bytes_max: self.memory_bytes_max,
+            scratch_bytes_max: self.scratch_bytes_max,
+            redo_time_max: Duration::from_millis(self.redo_time_max_ms),
+            redo_bytes_max: self.redo_bytes_max,
+            boxcar_requests_max: self.boxcar_requests_max,
+            transaction_bytes_max: self.transaction_bytes_max,
+            idle_in_transaction_timeout: Duration::from_millis(self.idle_in_transaction_session_timeout_ms),
+            ..Options::default()
+        }
+    }
+
+    /// Run-time parameters that sessions start with.
+    pub fn parameters(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("statement_timeout", self.statement_timeout_ms.to_string()),
+            ("lock_timeout", self.lock_timeout_ms.to_string()),
+            ("idle_in_transaction_session_timeout", self.idle_in_transaction_session_timeout_ms.to_string()),
+            ("max_connections", self.connections_max.to_string()),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_template_lists_every_default() {
+        assert_eq!(Config::parse(TEMPLATE).unwrap(), Config::default(), "as written: all commented out");
+        let setting = |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
+        let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
+        assert_eq!(all.len(), 20, "one line for each key");
+        assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn unknown_keys_and_bad_values_name_their_place() {
+        let message = Config::parse("workers = 1\nlisten_on = \"127.0.0.1:1\"\n").unwrap_err();
+        assert!(message.contains("line 2") && message.contains("listen_on"), "{message}");
+        let message = Config::parse("workers = \"many\"").unwrap_err();
+        assert!(message.contains("line 1") && message.contains("workers"), "{message}");
+        assert!(Config::parse("connections_max = 0").unwrap_err().contains("connections_max"));
+    }
+}

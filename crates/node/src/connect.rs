@@ -1,0 +1,58 @@
+//! What every SQLite connection gets: the functions that translated statements call, and the catalogue as virtual
+//! tables in attached in-memory schemas.
+
+use holdfast_engine::{Connect, Database, Engine};
+use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow};
+use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
+use holdfast_types::{SqlError, SqlResult, Value, ValueRef};
+use parking_lot::RwLock;
+use std::sync::Arc;
+
+/// The engine, once there is one: connections are opened while it is still opening.
+pub type EngineSlot = Arc<RwLock<Option<Engine>>>;
+
+/// The hook the engine calls for each new connection.
+pub fn hook(engine: EngineSlot) -> Connect {
+    Arc::new(move |conn, db| register(conn, db, &engine))
+}
+
+fn internal(error: SqliteError) -> SqlError {
+    SqlError::internal(format!("a connection cannot be prepared: {error}"))
+}
+
+fn register(conn: &mut Conn, db: &Database, engine: &EngineSlot) -> SqlResult<()> {
+    for function in holdfast_sql::functions() {
+        let call = move |arguments: &[ValueRef<'_>]| function.call(arguments);
+        conn.register_function(function.name, function.args, function.deterministic, call).map_err(internal)?;
+    }
+    for schema in ["pg_catalog", "information_schema"] {
+        conn.exec(&format!("ATTACH ':memory:' AS {schema}")).map_err(internal)?;
+    }
+    for table in catalogue::tables() {
+        let (db, engine) = (db.clone(), engine.clone());
+        let columns = table.columns.iter().map(|(name, _)| ((*name).to_owned(), String::new())).collect();
+        let rows = Arc::new(move || rows(table, &db, &engine));
+        let module = format!("{}.{}", table.schema, table.name);
+        conn.register_rows_table(&module, RowsTable { columns, rows }).map_err(internal)?;
+        conn.create_rows_table(table.schema, table.name, &module).map_err(internal)?;
+    }
+    Ok(())
+}
+
+fn rows(table: &CatalogTable, db: &Database, engine: &EngineSlot) -> Vec<Vec<Value>> {
+    let schema = db.schema();
+    let databases = engine.read().as_ref().map(Engine::databases).unwrap_or_default();
+    let context = CatalogContext {
+        schema: &schema,
+        dialect: db.dialect(),
+        database: db.name(),
+        database_oid: db.oid(),
+        user: "holdfast",
+        databases: databases
+            .into_iter()
+            .map(|d| DatabaseRow { oid: d.oid, name: d.name, dialect: d.dialect })
+            .collect(),
+        settings: crate::settings::defaults(),
+    };
+    (table.rows)(&context)
+}

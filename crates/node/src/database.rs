@@ -1,0 +1,177 @@
+//! The databases being served, each with its cache of translated statements, shared by all sessions.
+
+use crate::plan::Extra;
+use holdfast_engine::{Database, Engine, Report};
+use holdfast_sql::{Context, Entry, Kind, Piece, StatementCache, Translated, translate};
+use holdfast_types::schema::{Dialect, Schema};
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Translated statements kept per database and list of parameter types.
+const CACHE_ENTRIES_MAX: usize = 4096;
+
+/// Different lists of parameter types that Parse messages asked for; beyond it the caches start anew.
+const CACHES_MAX: usize = 256;
+
+type Cache = Arc<StatementCache<Extra>>;
+
+/// A database in use.
+pub struct Served {
+    pub db: Database,
+    plain: Cache,
+    /// Statements whose parameter types the client chose, by those types.
+    typed: RwLock<HashMap<Box<[u32]>, Cache>>,
+    sessions: AtomicUsize,
+}
+
+fn new_cache() -> Cache {
+    Arc::new(StatementCache::new(CACHE_ENTRIES_MAX))
+}
+
+impl Served {
+    fn new(db: Database) -> Served {
+        Served { db, plain: new_cache(), typed: RwLock::default(), sessions: AtomicUsize::new(0) }
+    }
+
+    fn cache(&self, param_types: &[u32]) -> Cache {
+        if param_types.iter().all(|t| *t == 0) {
+            return self.plain.clone();
+        }
+        if let Some(cache) = self.typed.read().get(param_types) {
+            return cache.clone();
+        }
+        let mut typed = self.typed.write();
+        if typed.len() >= CACHES_MAX {
+            typed.clear();
+        }
+        typed.entry(param_types.into()).or_insert_with(new_cache).clone()
+    }
+
+    /// A statement translated and, where it can be, prepared under a published schema.
+    pub fn resolve(
+        &self,
+        piece: &Piece<'_>,
+        schema: &Schema,
+        param_types: &[u32],
+        user: &str,
+    ) -> SqlResult<Arc<Entry<Extra>>> {
+        let cache = self.cache(param_types);
+        if let Some(entry) = cache.lookup(piece, schema.epoch) {
+            return Ok(entry);
+        }
+        let mut translated = self.translate(piece, schema, param_types, user)?;
+        let extra = if is_prepared_ahead(&translated) {
+            let mut statement = self.db.prepare(&translated.steps[0], report(&translated))?;
+            if crate::plan::complete(&mut translated, &statement, schema) {
+                statement = self.db.prepare(&translated.steps[0], report(&translated))?;
+            }
+            Some(statement)
+        } else {
+            None
+        };
+        Ok(cache.insert(piece, schema.epoch, translated, extra))
+    }
+
+    /// Translates without looking at the cache.
+    pub fn translate(
+        &self,
+        piece: &Piece<'_>,
+        schema: &Schema,
+        param_types: &[u32],
+        user: &str,
+    ) -> SqlResult<Translated> {
+        let dialect = self.db.dialect();
+        translate(piece, &Context { dialect, schema, database: self.db.name(), user, param_types })
+    }
+}
+
+/// One SQLite statement that needs nothing of the statements before it.
+pub fn is_prepared_ahead(translated: &Translated) -> bool {
+    let kind = matches!(
+        translated.kind,
+        Kind::Query | Kind::Insert | Kind::Update | Kind::Delete | Kind::CopyIn(_) | Kind::CopyOut(_) | Kind::Explain
+    );
+    kind && translated.steps.len() == 1
+}
+
+/// How the engine is to report the last step of a translated statement.
+pub fn report(translated: &Translated) -> Report {
+    Report {
+        desc: translated.desc.clone(),
+        verb: translated.verb,
+        counts: translated.counts,
+        ddl: false,
+        write: translated.locks,
+    }
+}
+
+/// A session's use of a database, given up when dropped.
+pub struct InUse(Arc<Served>);
+
+impl std::ops::Deref for InUse {
+    type Target = Served;
+    fn deref(&self) -> &Served {
+        &self.0
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.sessions.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// All databases of the server.
+pub struct Databases {
+    engine: Engine,
+    served: Mutex<HashMap<String, Arc<Served>>>,
+}
+
+impl Databases {
+    pub fn new(engine: Engine) -> Databases {
+        Databases { engine, served: Mutex::default() }
+    }
+
+    /// A database for a new session. Opens it if nobody has yet, which blocks for a moment.
+    pub fn enter(&self, name: &str) -> SqlResult<InUse> {
+        let mut served = self.served.lock();
+        let found = match served.get(name) {
+            Some(found) => found.clone(),
+            None => {
+                let new = Arc::new(Served::new(self.engine.database(name)?));
+                served.insert(name.to_owned(), new.clone());
+                new
+            }
+        };
+        found.sessions.fetch_add(1, Ordering::AcqRel);
+        Ok(InUse(found))
+    }
+
+    /// CREATE DATABASE. Blocks.
+    pub fn create(&self, name: &str, dialect: Dialect) -> SqlResult<()> {
+        self.engine.create_database(name, dialect)
+    }
+
+    /// Is there a database of that name?
+    pub fn exists(&self, name: &str) -> bool {
+        self.engine.databases().iter().any(|d| d.name == name)
+    }
+
+    /// DROP DATABASE. Blocks. The lock is held throughout, so that no session enters meanwhile.
+    pub fn drop_database(&self, name: &str) -> SqlResult<()> {
+        let mut served = self.served.lock();
+        let sessions = served.get(name).map_or(0, |s| s.sessions.load(Ordering::Acquire));
+        if sessions > 0 {
+            return Err(SqlError::new(
+                SqlState::OBJECT_IN_USE,
+                format!("database \"{name}\" is being accessed by other users"),
+            )
+            .with_detail(format!("There are {sessions} sessions using the database.")));
+        }
+        served.remove(name);
+        self.engine.drop_database(name)
+    }
+}

@@ -1,0 +1,115 @@
+//! One-message transactions: everything is known before anything runs, so it is handed over as a whole.
+
+use super::NodeSession;
+use super::state::{Block, Phase, State};
+use crate::plan::{Extra, Plan};
+use holdfast_engine::Step as EngineStep;
+use holdfast_sql::{Entry, Kind, Scan, TransactionModes};
+use holdfast_types::{SqlResult, Tag};
+use holdfast_wire::{Client, Failure, Step};
+use std::ops::Range;
+use std::sync::Arc;
+
+type Outcome = Result<(), Failure>;
+
+/// One statement whose whole effect is one prepared SQLite statement.
+fn is_plain(entry: &Entry<Extra>) -> bool {
+    entry.extra.is_some()
+        && entry.translated.notices.is_empty()
+        && matches!(entry.translated.kind, Kind::Query | Kind::Insert | Kind::Update | Kind::Delete)
+}
+
+/// Which of the statements are the transaction's body: all of them, or those between BEGIN and COMMIT.
+fn body<'e>(count: usize, entry: impl Fn(usize) -> &'e Entry<Extra>) -> Option<Range<usize>> {
+    let wrapped = count > 2
+        && matches!(
+            entry(0).translated.kind,
+            Kind::Begin(TransactionModes { read_only: None | Some(false), .. })
+        )
+        && matches!(entry(count - 1).translated.kind, Kind::Commit { chain: false });
+    let body = if wrapped { 1..count - 1 } else { 0..count };
+    (!body.is_empty() && body.clone().all(|i| is_plain(entry(i)))).then_some(body)
+}
+
+impl NodeSession {
+    /// A pipeline up to its Sync; `None` when it has to be run statement by statement.
+    pub(super) async fn try_steps_at_once(
+        &mut self,
+        steps: &mut Vec<Step<Arc<Plan>>>,
+        client: &mut Client,
+    ) -> Option<Outcome> {
+        let schema = self.served.db.schema();
+        let fresh = |s: &Step<Arc<Plan>>| Arc::ptr_eq(&s.prepared.schema, &schema) && s.prepared.entry.is_some();
+        if self.default_read_only() || !steps.iter().all(fresh) {
+            return None;
+        }
+        fn entry(step: &Step<Arc<Plan>>) -> &Entry<Extra> {
+            step.prepared.entry.as_deref().expect("all have one, checked above")
+        }
+        let body = body(steps.len(), |i| entry(&steps[i]))?;
+        let verb = entry(&steps[0]).translated.verb;
+        let mut bound = Vec::with_capacity(body.len());
+        for step in &steps[body.clone()] {
+            // A value that does not convert fails in its turn, after what comes before it.
+            let params = step.prepared.bind(entry(step), &step.params, &self.values()).ok()?;
+            bound.push(EngineStep { stmt: entry(step).extra.clone()?, params });
+        }
+        let count = steps.len();
+        steps.clear();
+        Some(self.at_once(bound, body.len() < count, verb, client).await)
+    }
+
+    /// A simple message; `None` when it has to be run statement by statement.
+    pub(super) async fn try_pieces_at_once(&mut self, scan: &Scan<'_>, client: &mut Client) -> Option<Outcome> {
+        if self.default_read_only() {
+            return None;
+        }
+        let schema = self.served.db.schema();
+        let resolve = |piece| self.served.resolve(&piece, &schema, &[], &self.identity.user);
+        // A statement that cannot be resolved yet may need what the ones before it do.
+        let entries = scan.pieces().map(resolve).collect::<SqlResult<Vec<Arc<Entry<Extra>>>>>().ok()?;
+        let body = body(entries.len(), |i| &entries[i])?;
+        let mut bound = Vec::with_capacity(body.len());
+        for (piece, entry) in scan.pieces().zip(&entries).take(body.end).skip(body.start) {
+            let params = entry.translated.bind(&piece.literals(), &[], &self.values()).ok()?;
+            bound.push(EngineStep { stmt: entry.extra.clone()?, params });
+        }
+        Some(self.at_once(bound, body.len() < entries.len(), entries[0].translated.verb, client).await)
+    }
+
+    async fn at_once(
+        &mut self,
+        steps: Vec<EngineStep>,
+        wrapped: bool,
+        begin_verb: &'static str,
+        client: &mut Client,
+    ) -> Outcome {
+        let (first, end) = (usize::from(wrapped), usize::from(wrapped) + steps.len());
+        if wrapped {
+            client.reply().complete(0, &Tag { verb: begin_verb, rows: None });
+        }
+        let outcome = self.run_steps(first, steps, client).await;
+        if wrapped {
+            match &outcome {
+                Ok(()) => client.reply().complete(end, &Tag { verb: "COMMIT", rows: None }),
+                // The client's COMMIT was not reached: it finds itself in the failed transaction it began.
+                Err(_) => {
+                    let mut block = Block::new(true, self.default_isolation(), false);
+                    block.phase = Phase::Failed(None);
+                    self.state = State::Block(Box::new(block));
+                }
+            }
+        }
+        outcome
+    }
+
+    /// A transaction of plain statements, whose results count from `first`.
+    pub(super) async fn run_steps(&mut self, first: usize, steps: Vec<EngineStep>, client: &mut Client) -> Outcome {
+        if steps.iter().all(|s| s.stmt.class.is_read()) {
+            let reader = self.served.db.reader().map_err(|e| Failure::at(first, e))?;
+            self.read(reader, first, steps, client).await.1
+        } else {
+            self.submit(first, steps, client).await
+        }
+    }
+}

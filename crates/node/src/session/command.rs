@@ -1,0 +1,268 @@
+//! Commands about the session, the transaction or the server.
+
+use super::state::State;
+use super::{NodeSession, SQL_STATEMENTS_MAX};
+use crate::plan::{Extra, Plan};
+use holdfast_engine::{Collect, Step as EngineStep};
+use holdfast_sql::{Entry, Kind, Translated};
+use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value, ValueRef};
+use holdfast_wire::{Client, Failure, Session};
+use std::sync::Arc;
+
+/// A row that the server makes itself.
+struct Made<'a>(&'a [Value]);
+
+impl Row for Made<'_> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn get(&self, i: usize) -> ValueRef<'_> {
+        self.0.get(i).map_or(ValueRef::Null, Value::as_ref)
+    }
+}
+
+fn answer(
+    client: &mut Client,
+    number: usize,
+    desc: &Arc<StatementDesc>,
+    rows: &[Vec<Value>],
+    verb: &'static str,
+) -> SqlResult<()> {
+    let reply = client.reply();
+    reply.start_at(number);
+    reply.begin(0, desc);
+    rows.iter().try_for_each(|row| reply.row(&Made(row)))?;
+    reply.end(&Tag { verb, rows: None });
+    Ok(())
+}
+
+impl NodeSession {
+    /// Everything that neither reads nor changes data. An error is this statement's.
+    pub(super) async fn command(
+        &mut self,
+        number: usize,
+        translated: &Translated,
+        client: &mut Client,
+    ) -> SqlResult<()> {
+        match &translated.kind {
+            Kind::Begin(modes) => {
+                client.reply().script_until(number);
+                self.begin(*modes, client)?;
+            }
+            Kind::SetTransaction(modes) => {
+                if self.state.is_idle() {
+                    let message = "SET TRANSACTION can only be used in transaction blocks";
+                    client.reply().script_until(number);
+                    let warning = SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message);
+                    client.reply().notice("WARNING", &warning);
+                }
+                self.set_modes(*modes)?;
+            }
+            Kind::Savepoint(name) => self.savepoint(name).await?,
+            Kind::Release(name) => self.release(name).await?,
+            Kind::RollbackTo(name) => self.rollback_to(name).await?,
+            Kind::Set { name, value, local } => self.set(number, name, value.as_deref(), *local, client)?,
+            Kind::Reset(Some(name)) => self.set(number, name, None, false, client)?,
+            Kind::Reset(None) => self.settings.reset_all(),
+            Kind::Show(name) => return self.show(number, name, translated, client),
+            Kind::CreateDatabase { name, dialect, if_not_exists } => {
+                self.create_database(name, *dialect, *if_not_exists).await?
+            }
+            Kind::DropDatabase { name, if_exists } => self.drop_database(name, *if_exists).await?,
+            Kind::Vacuum => self.vacuum(translated).await?,
+            Kind::LockTable => self.lock_table().await?,
+            Kind::Prepare { name, statement, param_types } => self.prepare_sql(name, statement, param_types).await?,
+            Kind::Deallocate(name) => self.deallocate(name.as_deref(), client)?,
+            Kind::Discard(what) => self.discard(what, client)?,
+            Kind::NoOp => {}
+            other => return Err(SqlError::internal(format!("no way to run {other:?}"))),
+        }
+        client.reply().complete(number, &Tag { verb: translated.verb, rows: None });
+        Ok(())
+    }
+
+    fn set(
+        &mut self,
+        number: usize,
+        name: &str,
+        value: Option<&str>,
+        local: bool,
+        client: &mut Client,
+    ) -> SqlResult<()> {
+        if local && self.state.is_idle() {
+            client.reply().script_until(number);
+            let message = "SET LOCAL can only be used in transaction blocks";
+            client.reply().notice("WARNING", &SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
+            return Ok(());
+        }
+        let (undo, reported) = self.settings.set(name, value, local)?;
+        if let Some(block) = self.state.block() {
+            block.undo.push(undo);
+        }
+        if reported {
+            let (name, value) = self.settings.get(name)?;
+            client.reply().script_until(number);
+            client.reply().parameter_status(name, value);
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, number: usize, name: &str, translated: &Translated, client: &mut Client) -> SqlResult<()> {
+        let values = self.values();
+        let text = |t: &str| Value::Text(t.to_owned());
+        let rows: Vec<Vec<Value>> = if name.eq_ignore_ascii_case("all") {
+            let one = |(n, v)| vec![text(n), text(values.setting(n).unwrap_or(v)), text("")];
+            self.settings.all().map(one).collect()
+        } else {
+            vec![vec![text(values.setting(name)?)]]
+        };
+        answer(client, number, &translated.desc, &rows, "SHOW")
+    }
+
+    async fn create_database(
+        &mut self,
+        name: &str,
+        dialect: holdfast_types::schema::Dialect,
+        if_not_exists: bool,
+    ) -> SqlResult<()> {
+        let (databases, name) = (self.databases.clone(), name.to_owned());
+        self.outside_transactions("CREATE DATABASE", move || match databases.create(&name, dialect) {
+            Err(e) if if_not_exists && e.state() == SqlState::DUPLICATE_DATABASE => Ok(()),
+            outcome => outcome,
+        })
+        .await
+    }
+
+    async fn drop_database(&mut self, name: &str, if_exists: bool) -> SqlResult<()> {
+        if name == self.identity.database {
+            return Err(SqlError::new(SqlState::OBJECT_IN_USE, "cannot drop the currently open database"));
+        }
+        let (databases, name) = (self.databases.clone(), name.to_owned());
+        self.outside_transactions("DROP DATABASE", move || {
+            if if_exists && !databases.exists(&name) { Ok(()) } else { databases.drop_database(&name) }
+        })
+        .await
+    }
+
+    async fn vacuum(&mut self, translated: &Translated) -> SqlResult<()> {
+        let db = self.served.db.clone();
+        self.outside_transactions("VACUUM", move || db.vacuum()).await?;
+        if translated.steps.is_empty() {
+            return Ok(());
+        }
+        self.begin_implicit();
+        self.become_writer().await?;
+        for sql in &translated.steps {
+            self.run_helper(sql).await?;
+        }
+        Ok(())
+    }
+
+    /// LOCK TABLE: the writer holds all of them.
+    async fn lock_table(&mut self) -> SqlResult<()> {
+        if !matches!(&self.state, State::Block(b) if b.explicit) {
+            let message = "LOCK TABLE can only be used in transaction blocks";
+            return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
+        }
+        self.become_writer().await.map(drop)
+    }
+
+    async fn prepare_sql(&mut self, name: &str, statement: &str, param_types: &[u32]) -> SqlResult<()> {
+        if self.statements.contains_key(name) {
+            let message = format!("prepared statement \"{name}\" already exists");
+            return Err(SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message));
+        }
+        if self.statements.len() >= SQL_STATEMENTS_MAX {
+            let message = format!("prepared_statements_max ({SQL_STATEMENTS_MAX}) reached");
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        let plan = self.prepare(statement, param_types).await?;
+        self.statements.insert(name.to_owned(), plan);
+        Ok(())
+    }
+
+    /// EXECUTE: the statement and its parameters, converted to their types.
+    pub(super) fn execute_args(&self, name: &str, args: &[Value]) -> SqlResult<(Arc<Plan>, Vec<Value>)> {
+        let plan = self.statements.get(name).ok_or_else(|| no_statement(name))?.clone();
+        let types = &plan.desc.params;
+        if types.len() != args.len() {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                format!("wrong number of parameters for prepared statement \"{name}\""),
+            )
+            .with_detail(format!("Expected {} parameters but got {}.", types.len(), args.len())));
+        }
+        let convert = |(value, type_oid): (&Value, &u32)| match value {
+            Value::Text(text) => Self::input(*type_oid, text),
+            other => Ok(other.clone()),
+        };
+        let values = args.iter().zip(types).map(convert).collect::<SqlResult<_>>()?;
+        Ok((plan, values))
+    }
+
+    fn deallocate(&mut self, name: Option<&str>, client: &mut Client) -> SqlResult<()> {
+        match name {
+            None => {
+                self.statements.clear();
+                client.deallocate_all();
+                Ok(())
+            }
+            Some(name) if self.statements.remove(name).is_some() || client.deallocate(name) => Ok(()),
+            Some(name) => Err(no_statement(name)),
+        }
+    }
+
+    fn discard(&mut self, what: &str, client: &mut Client) -> SqlResult<()> {
+        if what != "ALL" {
+            return Ok(());
+        }
+        if !self.state.is_idle() {
+            let message = "DISCARD ALL cannot run inside a transaction block";
+            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+        }
+        self.settings.reset_all();
+        self.last_id = None;
+        self.deallocate(None, client)
+    }
+
+    /// EXPLAIN: SQLite's plan, a line a row, indented as its tree is.
+    pub(super) async fn explain(
+        &mut self,
+        number: usize,
+        entry: &Entry<Extra>,
+        params: Vec<Value>,
+        client: &mut Client,
+    ) -> Result<(), Failure> {
+        let at = |e| Failure::at(number, e);
+        let Some(stmt) = entry.extra.clone() else { return Err(at(SqlError::internal("EXPLAIN was not prepared"))) };
+        let lines = Collect::new();
+        let step = EngineStep { stmt, params };
+        let writing = matches!(&self.state, State::Block(b) if matches!(b.phase, super::Phase::Writing(_)));
+        if writing {
+            let ran = self.execute(step, Box::new(lines.clone())).await;
+            ran.map_err(|error| Failure { step: None, error, fatal: true })?.0.map_err(at)?;
+        } else {
+            let mut reader = self.served.db.reader().map_err(at)?;
+            reader.run(0, &step, &mut lines.clone()).map_err(at)?;
+        }
+        let rows = lines.outcomes().pop().map(|o| o.rows).unwrap_or_default();
+        answer(client, number, &entry.translated.desc, &plan_tree(&rows), "EXPLAIN").map_err(at)
+    }
+}
+
+/// Rows of EXPLAIN QUERY PLAN (id, parent, unused, detail) as indented lines.
+fn plan_tree(rows: &[Vec<Value>]) -> Vec<Vec<Value>> {
+    let mut depths: Vec<(i64, usize)> = Vec::new();
+    let mut lines = Vec::with_capacity(rows.len());
+    for row in rows {
+        let [Value::Int(id), Value::Int(parent), _, Value::Text(detail)] = row.as_slice() else { continue };
+        let depth = depths.iter().find(|(i, _)| i == parent).map_or(0, |(_, d)| d + 1);
+        depths.push((*id, depth));
+        lines.push(vec![Value::Text(format!("{}{detail}", "  ".repeat(depth)))]);
+    }
+    lines
+}
+
+fn no_statement(name: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_SQL_STATEMENT_NAME, format!("prepared statement \"{name}\" does not exist"))
+}

@@ -1,0 +1,314 @@
+//! A client's session.
+//!
+//! ```text
+//! message or pipeline --> all plain statements, or BEGIN plain... COMMIT? --yes--> [at_once]: readers or MAIN
+//!                                        | no
+//!                                        v
+//!                     one statement after the other: [statement], [transaction], [command], [copy]
+//! ```
+//!
+//! State and transitions are in [`state`]. Fails like PostgreSQL: an error in an implicit transaction undoes all of
+//! it, one in an explicit transaction leaves it failed until its end.
+
+mod at_once;
+mod command;
+mod copy;
+mod reading;
+mod state;
+mod statement;
+mod transaction;
+mod values;
+mod writing;
+
+use crate::cancel::Canceller;
+use crate::database::{Databases, InUse};
+use crate::plan::Plan;
+use crate::settings::Settings;
+use holdfast_engine::BatchDone;
+use holdfast_sql::{Isolation, Kind, Scan};
+use holdfast_types::schema::Schema;
+use holdfast_types::{SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
+use holdfast_wire::completions::Mailbox;
+use holdfast_wire::{Cancel, Client, End, Failure, Session, SessionFactory, Startup, Status, Step};
+use state::{Phase, State};
+use statement::Source;
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use values::{Identity, Values, now_us};
+
+/// Statements prepared by SQL's PREPARE in one session.
+const SQL_STATEMENTS_MAX: usize = 10_000;
+
+/// Makes sessions.
+pub struct Factory {
+    pub databases: Arc<Databases>,
+    /// Parameters that the server's configuration sets.
+    pub configured: Vec<(&'static str, String)>,
+}
+
+pub struct NodeSession {
+    databases: Arc<Databases>,
+    served: InUse,
+    identity: Identity,
+    settings: Settings,
+    state: State,
+    /// SQL's PREPARE.
+    statements: HashMap<String, Arc<Plan>>,
+    canceller: Arc<Canceller>,
+    mailbox: Rc<Mailbox<BatchDone>>,
+    transaction_us: i64,
+    statement_us: i64,
+    last_id: Option<i64>,
+}
+
+/// The worker's mailbox for answers from MAIN and the trail.
+fn mailbox() -> Rc<Mailbox<BatchDone>> {
+    thread_local! {
+        static MAILBOX: OnceCell<Rc<Mailbox<BatchDone>>> = const { OnceCell::new() };
+    }
+    MAILBOX.with(|cell| cell.get_or_init(|| Rc::new(Mailbox::new())).clone())
+}
+
+impl SessionFactory for Factory {
+    type Session = NodeSession;
+
+    async fn open(&self, startup: Startup) -> SqlResult<NodeSession> {
+        let mut settings = Settings::new(&self.configured);
+        for (name, value) in &startup.parameters {
+            match name.as_str() {
+                "options" => set_options(&mut settings, value)?,
+                "replication" => return Err(SqlError::unsupported("the replication protocol")),
+                _ => settings.start(name, value)?,
+            }
+        }
+        let (databases, name) = (self.databases.clone(), startup.database.clone());
+        let served = blocking(move || databases.enter(&name)).await?;
+        Ok(NodeSession {
+            databases: self.databases.clone(),
+            served,
+            identity: Identity { user: startup.user, database: startup.database, pid: startup.pid },
+            settings,
+            state: State::Idle,
+            statements: HashMap::new(),
+            canceller: Arc::default(),
+            mailbox: mailbox(),
+            transaction_us: now_us(),
+            statement_us: 0,
+            last_id: None,
+        })
+    }
+}
+
+/// Runs what takes its time on a thread beside the worker.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> SqlResult<T> + Send + 'static) -> SqlResult<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(SqlError::internal(format!("a thread of the server failed: {error}"))),
+    }
+}
+
+/// The start-up packet's `options`: `-c name=value` and `--name=value`, blanks escaped by a backslash.
+fn set_options(settings: &mut Settings, options: &str) -> SqlResult<()> {
+    let bad = |what: &str| {
+        SqlError::new(SqlState::SYNTAX_ERROR, format!("invalid command-line argument in options: \"{what}\""))
+    };
+    let spaced = options.replace("\\ ", "\u{0}");
+    let mut words = spaced.split_ascii_whitespace();
+    while let Some(word) = words.next() {
+        let pair = match word.strip_prefix("-c") {
+            Some("") => words.next().ok_or_else(|| bad(word))?,
+            Some(pair) => pair,
+            None => word.strip_prefix("--").ok_or_else(|| bad(word))?,
+        };
+        let (name, value) = pair.split_once('=').ok_or_else(|| bad(word))?;
+        settings.start(name, &value.replace('\u{0}', " "))?;
+    }
+    Ok(())
+}
+
+impl NodeSession {
+    /// A new message has arrived.
+    fn tick(&mut self) {
+        self.statement_us = now_us();
+        if self.state.is_idle() {
+            self.transaction_us = self.statement_us;
+        }
+    }
+
+    fn values(&self) -> Values<'_> {
+        let transaction = match &self.state {
+            State::Block(b) => (isolation_name(b.isolation), b.read_only),
+            State::Idle => (isolation_name(self.default_isolation()), self.default_read_only()),
+        };
+        Values {
+            identity: &self.identity,
+            settings: &self.settings,
+            transaction_us: self.transaction_us,
+            statement_us: self.statement_us,
+            last_id: self.last_id,
+            transaction,
+        }
+    }
+
+    fn default_isolation(&self) -> Isolation {
+        match self.settings.get("default_transaction_isolation") {
+            Ok((_, "serializable")) => Isolation::Serializable,
+            Ok((_, "repeatable read")) => Isolation::RepeatableRead,
+            _ => Isolation::ReadCommitted,
+        }
+    }
+
+    fn default_read_only(&self) -> bool {
+        matches!(self.settings.get("default_transaction_read_only"), Ok((_, "on")))
+    }
+
+    /// The schema that the next statement sees.
+    fn schema(&self) -> Arc<Schema> {
+        match &self.state {
+            State::Block(b) => match &b.phase {
+                Phase::Writing(txn) => txn.schema().clone(),
+                _ => self.served.db.schema(),
+            },
+            State::Idle => self.served.db.schema(),
+        }
+    }
+}
+
+fn isolation_name(isolation: Isolation) -> &'static str {
+    match isolation {
+        Isolation::ReadUncommitted => "read uncommitted",
+        Isolation::ReadCommitted => "read committed",
+        Isolation::RepeatableRead => "repeatable read",
+        Isolation::Serializable => "serializable",
+    }
+}
+
+impl Session for NodeSession {
+    type Prepared = Arc<Plan>;
+
+    async fn prepare(&mut self, sql: &str, param_types: &[u32]) -> SqlResult<Arc<Plan>> {
+        let scan = Scan::new(sql, self.served.db.dialect())?;
+        let schema = self.schema();
+        let mut pieces = scan.pieces();
+        let Some(piece) = pieces.next() else { return Ok(Arc::new(Plan::new(None, param_types, None, schema))) };
+        if pieces.next().is_some() {
+            let message = "cannot insert multiple commands into a prepared statement";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        let entry = self.resolve(&piece, &schema, param_types).await?;
+        Ok(Arc::new(Plan::new(Some(piece), param_types, Some(entry), schema)))
+    }
+
+    fn desc(prepared: &Arc<Plan>) -> &Arc<StatementDesc> {
+        &prepared.desc
+    }
+
+    fn reads_copy_data(prepared: &Arc<Plan>) -> bool {
+        prepared.entry.as_ref().is_some_and(|e| matches!(e.translated.kind, Kind::CopyIn(_)))
+    }
+
+    fn input(type_oid: u32, text: &str) -> SqlResult<Value> {
+        holdfast_sql::types::input(type_oid, -1, text)
+    }
+
+    async fn run(&mut self, steps: &mut Vec<Step<Arc<Plan>>>, end: End, client: &mut Client) -> Result<(), Failure> {
+        self.tick();
+        if end == End::Sync
+            && self.state.is_idle()
+            && let Some(outcome) = self.try_steps_at_once(steps, client).await
+        {
+            return outcome;
+        }
+        let alone = steps.len() == 1 && end == End::Sync;
+        for (i, step) in steps.drain(..).enumerate() {
+            let source = Source::Plan(&step.prepared, &step.params);
+            if let Err(failure) = self.statement(i, source, alone, client).await {
+                self.fail().await;
+                return Err(failure);
+            }
+        }
+        if end == End::Sync { self.end_implicit().await } else { Ok(()) }
+    }
+
+    async fn simple(&mut self, text: &str, client: &mut Client) -> Result<(), Failure> {
+        self.tick();
+        let scan = match Scan::new(text, self.served.db.dialect()) {
+            Ok(scan) => scan,
+            Err(error) => {
+                self.fail().await;
+                return Err(error.into());
+            }
+        };
+        if scan.is_empty() {
+            client.reply().complete(0, &Tag { verb: "", rows: None });
+            return Ok(());
+        }
+        if self.state.is_idle()
+            && let Some(outcome) = self.try_pieces_at_once(&scan, client).await
+        {
+            return outcome;
+        }
+        let alone = scan.pieces().len() == 1;
+        for (i, piece) in scan.pieces().enumerate() {
+            if let Err(mut failure) = self.statement(i, Source::Piece(piece), alone, client).await {
+                failure.error = shifted(failure.error, text, piece.offset());
+                self.fail().await;
+                return Err(failure);
+            }
+        }
+        self.end_implicit().await
+    }
+
+    async fn fail(&mut self) {
+        self.fail_statement().await;
+    }
+
+    fn status(&self) -> Status {
+        self.state.status()
+    }
+
+    fn parameters(&self) -> Vec<(String, String)> {
+        let values = self.values();
+        let reported = self.settings.reported();
+        reported.map(|(n, v)| (n.to_owned(), values.setting(n).unwrap_or(v).to_owned())).collect()
+    }
+
+    fn canceller(&self) -> Arc<dyn Cancel> {
+        self.canceller.clone()
+    }
+
+    fn idle_timeout(&self) -> Option<Duration> {
+        let timeouts = self.settings.timeouts();
+        let timeout = if self.state.is_idle() { timeouts.idle } else { timeouts.idle_in_transaction };
+        (!timeout.is_zero()).then_some(timeout)
+    }
+
+    async fn idle_expired(&mut self) -> SqlError {
+        if self.state.is_idle() {
+            return SqlError::new(SqlState("57P05"), "terminating connection due to idle-session timeout");
+        }
+        self.roll_back().await;
+        SqlError::new(
+            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+            "terminating connection due to idle-in-transaction timeout",
+        )
+    }
+
+    async fn close(&mut self) {
+        self.roll_back().await;
+    }
+}
+
+/// A statement's error with its position moved to where the statement stands in its message.
+fn shifted(error: SqlError, text: &str, offset: usize) -> SqlError {
+    match error.parts().position {
+        Some(position) if offset > 0 => {
+            let before = text.get(..offset).map_or(0, |t| t.chars().count());
+            error.with_position(position + before as u32)
+        }
+        _ => error,
+    }
+}

@@ -1,0 +1,93 @@
+//! Statements that only read: on the worker's own thread when they are bounded, else on a thread beside it, their
+//! rows streaming to the client as they come.
+
+use super::NodeSession;
+use crate::cancel::{Target, with_reason};
+use holdfast_engine::{Class, Reader, Step as EngineStep};
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use holdfast_wire::{Client, Failure, Reply};
+use tokio::sync::mpsc;
+
+/// Full buffers of a scan that may wait for the client to take them.
+const CHUNKS_MAX: usize = 4;
+
+/// Runs the steps on the reader, at one snapshot where there are several. The step that failed comes with its error.
+fn run(reader: &mut Reader, steps: &[EngineStep], reply: &mut Reply) -> Result<(), (usize, SqlError)> {
+    let one_snapshot = steps.len() > 1 && !reader.in_transaction();
+    if one_snapshot {
+        reader.begin().map_err(|e| (0, e))?;
+    }
+    let ran = steps.iter().enumerate().try_for_each(|(i, step)| reader.run(i, step, reply).map_err(|e| (i, e)));
+    if one_snapshot {
+        reader.end().map_err(|e| (steps.len() - 1, e)).and(ran)
+    } else {
+        ran
+    }
+}
+
+impl NodeSession {
+    /// Reads; the reader comes back for the transaction that owns it, unless its thread was lost.
+    pub(super) async fn read(
+        &mut self,
+        mut reader: Reader,
+        first: usize,
+        steps: Vec<EngineStep>,
+        client: &mut Client,
+    ) -> (Option<Reader>, Result<(), Failure>) {
+        client.reply().start_at(first);
+        if steps.iter().all(|s| s.stmt.class == Class::Read) {
+            let ran = run(&mut reader, &steps, client.reply());
+            return (Some(reader), ran.map_err(|(i, e)| Failure::at(first + i, e)));
+        }
+        self.scan(reader, first, steps, client).await
+    }
+
+    async fn scan(
+        &mut self,
+        mut reader: Reader,
+        first: usize,
+        steps: Vec<EngineStep>,
+        client: &mut Client,
+    ) -> (Option<Reader>, Result<(), Failure>) {
+        let target = Target::Reader(reader.interrupt_handle());
+        let (sender, mut chunks) = mpsc::channel::<Vec<u8>>(CHUNKS_MAX);
+        let mut reply = client.lend_reply();
+        reply.set_stream(Some(Box::new(move |full| send_chunk(&sender, full))));
+        let scan = tokio::task::spawn_blocking(move || {
+            let ran = run(&mut reader, &steps, &mut reply);
+            // Closes the channel, which ends the loop below.
+            reply.set_stream(None);
+            (reader, reply, ran)
+        });
+        let timeout = self.settings.timeouts().statement;
+        let forward = async {
+            while let Some(chunk) = chunks.recv().await {
+                if client.send(&chunk).await.is_err() {
+                    // The scan finds the channel closed and ends.
+                    chunks.close();
+                }
+            }
+            scan.await
+        };
+        let (ended, timed_out) = self.canceller.during(target, timeout, forward).await;
+        match ended {
+            Ok((reader, reply, ran)) => {
+                client.return_reply(reply);
+                let failed = |(i, e)| Failure::at(first + i, with_reason(e, timed_out));
+                (Some(reader), ran.map_err(failed))
+            }
+            Err(error) => {
+                client.replace_reply();
+                let error = SqlError::internal(format!("the thread of a scan failed: {error}"));
+                (None, Err(Failure { step: None, error, fatal: true }))
+            }
+        }
+    }
+}
+
+fn send_chunk(sender: &mpsc::Sender<Vec<u8>>, full: &mut Vec<u8>) -> SqlResult<()> {
+    let chunk = std::mem::replace(full, Vec::with_capacity(full.len()));
+    sender
+        .blocking_send(chunk)
+        .map_err(|_| SqlError::new(SqlState::CONNECTION_DOES_NOT_EXIST, "the connection to the client was lost"))
+}

@@ -1,0 +1,123 @@
+//! Where a session stands between statements, and every way to get from one state to another.
+//!
+//! | state | event | next |
+//! |---|---|---|
+//! | idle | BEGIN | block, explicit, reading |
+//! | idle | a statement that is not alone in its message | block, implicit, reading |
+//! | block, implicit | BEGIN | block, explicit |
+//! | block, reading | the first write; the first statement under SERIALIZABLE | block, writing |
+//! | block, writing | any statement | block, writing |
+//! | block, explicit | a statement fails | block, failed; the writer is kept only where a savepoint may need it |
+//! | block, implicit | a statement fails | idle |
+//! | block, failed | ROLLBACK TO a savepoint | block, as it was there |
+//! | block, failed | anything but the end of the transaction | 25P02 |
+//! | block | COMMIT, ROLLBACK, end of an implicit block | idle |
+//!
+//! The writer is the one exclusive writer of the database: while a session is writing, nobody else does.
+
+use crate::settings::Undo;
+use holdfast_engine::{Reader, WriteTxn};
+use holdfast_sql::Isolation;
+use holdfast_wire::Status;
+
+#[derive(Default)]
+pub enum State {
+    #[default]
+    Idle,
+    Block(Box<Block>),
+}
+
+/// A transaction of more than one statement.
+pub struct Block {
+    /// BEGIN was said; otherwise it ends with its message or at Sync.
+    pub explicit: bool,
+    pub isolation: Isolation,
+    pub read_only: bool,
+    /// A statement has run, so that the isolation level can no longer be chosen.
+    pub queried: bool,
+    pub phase: Phase,
+    pub savepoints: Vec<Savepoint>,
+    pub undo: Vec<Undo>,
+}
+
+pub struct Savepoint {
+    pub name: String,
+    /// Changed settings when it was set.
+    pub undo_len: usize,
+}
+
+pub enum Phase {
+    /// Nothing written yet. The reader holds the transaction's snapshot under REPEATABLE READ and above, from the
+    /// first statement on.
+    Reading(Option<Reader>),
+    Writing(WriteTxn),
+    Failed(Option<WriteTxn>),
+}
+
+impl Block {
+    pub fn new(explicit: bool, isolation: Isolation, read_only: bool) -> Block {
+        Block {
+            explicit,
+            isolation,
+            read_only,
+            queried: false,
+            phase: Phase::Reading(None),
+            savepoints: Vec::new(),
+            undo: Vec::new(),
+        }
+    }
+
+    /// One snapshot for all statements?
+    pub fn keeps_snapshot(&self) -> bool {
+        matches!(self.isolation, Isolation::RepeatableRead | Isolation::Serializable)
+    }
+
+    /// Must even a reading statement run as the writer? SERIALIZABLE transactions that may write run alone.
+    pub fn writes_from_the_start(&self) -> bool {
+        self.isolation == Isolation::Serializable && !self.read_only
+    }
+
+    /// A statement failed in an explicit block. Returns the writer to be rolled back where it is of no more use.
+    pub fn fail(&mut self) -> Option<WriteTxn> {
+        match std::mem::replace(&mut self.phase, Phase::Failed(None)) {
+            Phase::Writing(txn) | Phase::Failed(Some(txn)) if !self.savepoints.is_empty() => {
+                self.phase = Phase::Failed(Some(txn));
+                None
+            }
+            Phase::Writing(txn) | Phase::Failed(Some(txn)) => Some(txn),
+            Phase::Reading(_) | Phase::Failed(None) => None,
+        }
+    }
+
+    /// Position of the newest savepoint of that name.
+    pub fn savepoint(&self, name: &str) -> Option<usize> {
+        self.savepoints.iter().rposition(|s| s.name == name)
+    }
+}
+
+impl State {
+    pub fn block(&mut self) -> Option<&mut Block> {
+        match self {
+            State::Idle => None,
+            State::Block(block) => Some(block),
+        }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        matches!(self, State::Idle)
+    }
+
+    pub fn has_failed(&self) -> bool {
+        matches!(self, State::Block(b) if matches!(b.phase, Phase::Failed(_)))
+    }
+
+    /// An implicit block is no transaction block to the client.
+    pub fn status(&self) -> Status {
+        match self {
+            State::Idle => Status::Idle,
+            State::Block(b) if !b.explicit => Status::Idle,
+            State::Block(b) if matches!(b.phase, Phase::Failed(_)) => Status::Failed,
+            State::Block(_) => Status::InTransaction,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! One statement in its turn: resolved under the schema it will see, then sent its way by its kind.
+
+use super::state::{Phase, State};
+use super::{NodeSession, blocking};
+use crate::database::{is_prepared_ahead, report};
+use crate::plan::{Extra, Plan, complete};
+use holdfast_engine::Step as EngineStep;
+use holdfast_sql::{Entry, Kind, Piece, Scan, StatementCache};
+use holdfast_types::schema::Schema;
+use holdfast_types::{SqlError, SqlResult, SqlState, Tag, Value};
+use holdfast_wire::{Client, Failure};
+use std::sync::Arc;
+
+/// Where a statement comes from.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// From a prepared statement, with the client's parameters.
+    Plan(&'a Arc<Plan>, &'a [Value]),
+    /// From a simple message.
+    Piece(Piece<'a>),
+}
+
+impl Source<'_> {
+    fn bind(&self, entry: &Entry<Extra>, session: &NodeSession) -> SqlResult<Vec<Value>> {
+        match self {
+            Source::Plan(plan, params) => plan.bind(entry, params, &session.values()),
+            Source::Piece(piece) => entry.translated.bind(&piece.literals(), &[], &session.values()),
+        }
+    }
+}
+
+/// An entry that no cache keeps.
+fn uncached(
+    piece: &Piece<'_>,
+    epoch: u32,
+    translated: holdfast_sql::Translated,
+    extra: Extra,
+) -> Arc<Entry<Extra>> {
+    StatementCache::new(1).insert(piece, epoch, translated, extra)
+}
+
+impl NodeSession {
+    /// Translates and prepares under `schema`: the published one, or that of the open transaction.
+    pub(super) async fn resolve(
+        &self,
+        piece: &Piece<'_>,
+        schema: &Arc<Schema>,
+        param_types: &[u32],
+    ) -> SqlResult<Arc<Entry<Extra>>> {
+        let user = &self.identity.user;
+        let State::Block(block) = &self.state else { return self.served.resolve(piece, schema, param_types, user) };
+        match &block.phase {
+            Phase::Writing(txn) if !Arc::ptr_eq(schema, &self.served.db.schema()) => {
+                let mut translated = self.served.translate(piece, schema, param_types, user)?;
+                let mut extra = None;
+                if is_prepared_ahead(&translated) {
+                    let mut statement = txn.prepare(&translated.steps[0], report(&translated)).await?;
+                    if complete(&mut translated, &statement, schema) {
+                        statement = txn.prepare(&translated.steps[0], report(&translated)).await?;
+                    }
+                    extra = Some(statement);
+                }
+                Ok(uncached(piece, schema.epoch, translated, extra))
+            }
+            _ => self.served.resolve(piece, schema, param_types, user),
+        }
+    }
+
+    /// The statement's translation under the schema now in force.
+    async fn entry(&self, source: &Source<'_>) -> SqlResult<Option<Arc<Entry<Extra>>>> {
+        let schema = self.schema();
+        match source {
+            Source::Piece(piece) => self.resolve(piece, &schema, &[]).await.map(Some),
+            Source::Plan(plan, _) if Arc::ptr_eq(&plan.schema, &schema) || plan.entry.is_none() => Ok(plan.entry.clone()),
+            Source::Plan(plan, _) => {
+                let scan = Scan::new(&plan.text, self.served.db.dialect())?;
+                let Some(piece) = scan.pieces().next() else { return Ok(None) };
+                let entry = self.resolve(&piece, &schema, &plan.param_types).await?;
+                let (old, new) = (&plan.desc.columns, &entry.translated.desc.columns);
+                let same = old.len() == new.len() && old.iter().zip(new).all(|(a, b)| a.type_oid == b.type_oid);
+                if !same {
+                    let message = "cached plan must not change result type";
+                    return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+                }
+                Ok(Some(entry))
+            }
+        }
+    }
+
+    /// Runs one statement; its results are step `number`'s. `alone`: it is all there is up to the end of the message
+    /// or to Sync.
+    pub(super) async fn statement(
+        &mut self,
+        number: usize,
+        source: Source<'_>,
+        alone: bool,
+        client: &mut Client,
+    ) -> Result<(), Failure> {
+        let at = |e| Failure::at(number, e);
+        let failed = self.state.has_failed();
+        let entry = match self.entry(&source).await {
+            Ok(Some(entry)) => entry,
+            Ok(None) => {
+                client.reply().complete(number, &Tag { verb: "", rows: None });
+                return Ok(());
+            }
+            Err(error) => return Err(at(if failed && error.state() != SqlState::SYNTAX_ERROR { in_failed() } else { error })),
+        };
+        let translated = &entry.translated;
+        if failed && !matches!(translated.kind, Kind::Commit { .. } | Kind::Rollback { .. } | Kind::RollbackTo(_)) {
+            return Err(at(in_failed()));
+        }
+        if !translated.notices.is_empty() {
+            client.reply().script_until(number);
+            for notice in &translated.notices {
+                client.reply().notice(notice.severity, &SqlError::new(notice.state, notice.message.as_str()));
+            }
+        }
+        match &translated.kind {
+            Kind::Commit { chain } => return self.commit(number, *chain, client).await,
+            Kind::Rollback { chain } => return self.rollback(number, *chain, client).await,
+            Kind::Query | Kind::Insert | Kind::Update | Kind::Delete | Kind::CopyOut(_) | Kind::Ddl | Kind::Analyze => {
+                return self.data(number, source, entry, alone, client).await;
+            }
+            Kind::CopyIn(_) => return self.copy_in(number, &entry, client).await,
+            Kind::Explain => return self.explain(number, &entry, source.bind(&entry, self).map_err(at)?, client).await,
+            Kind::Execute { name, args } => {
+                let plan = self.execute_args(name, args).map_err(at)?;
+                let source = Source::Plan(&plan.0, &plan.1);
+                return Box::pin(self.statement(number, source, alone, client)).await;
+            }
+            _ => {}
+        }
+        if !alone && !matches!(translated.kind, Kind::Begin(_)) {
+            self.begin_implicit();
+        }
+        self.command(number, translated, client).await.map_err(at)
+    }
+
+    /// A statement that reads or changes data or schema.
+    async fn data(
+        &mut self,
+        number: usize,
+        source: Source<'_>,
+        mut entry: Arc<Entry<Extra>>,
+        alone: bool,
+        client: &mut Client,
+    ) -> Result<(), Failure> {
+        let at = |e| Failure::at(number, e);
+        let plain = !matches!(entry.translated.kind, Kind::CopyOut(_)) && !self.default_read_only();
+        if let (true, State::Idle, true, Some(stmt)) = (alone, &self.state, plain, &entry.extra) {
+            let params = source.bind(&entry, self).map_err(at)?;
+            return self.run_steps(number, vec![EngineStep { stmt: stmt.clone(), params }], client).await;
+        }
+        self.begin_implicit();
+        let reads = entry.extra.as_ref().is_some_and(|s| s.class.is_read());
+        let Some(block) = self.state.block() else { return Ok(()) };
+        block.queried = true;
+        if !reads && block.read_only {
+            return Err(at(read_only(entry.translated.verb)));
+        }
+        if (!reads || block.writes_from_the_start()) && self.become_writer().await.map_err(at)? {
+            // Somebody may have changed the schema while this one waited.
+            if let Some(now) = self.entry(&source).await.map_err(at)? {
+                entry = now;
+            }
+        }
+        let params = source.bind(&entry, self).map_err(at)?;
+        if let Kind::CopyOut(format) = &entry.translated.kind {
+            client.reply().copy_out(super::copy::format(format));
+        }
+        match (self.state.block().map(|b| &mut b.phase), &entry.extra) {
+            (Some(Phase::Reading(kept)), Some(stmt)) => {
+                let kept = kept.take();
+                let steps = vec![EngineStep { stmt: stmt.clone(), params }];
+                self.read_in_block(kept, number, steps, client).await
+            }
+            _ => self.run_as_writer(number, &entry, params, client).await,
+        }
+    }
+
+    /// A read of a transaction that has not written: at its own snapshot, or at the newest one.
+    async fn read_in_block(
+        &mut self,
+        kept: Option<holdfast_engine::Reader>,
+        number: usize,
+        steps: Vec<EngineStep>,
+        client: &mut Client,
+    ) -> Result<(), Failure> {
+        let keeps = self.state.block().is_some_and(|b| b.keeps_snapshot());
+        let open = || match kept {
+            Some(reader) => Ok(reader),
+            None => {
+                let mut reader = self.served.db.reader()?;
+                if keeps {
+                    reader.begin()?;
+                }
+                Ok(reader)
+            }
+        };
+        let reader = open().map_err(|e| Failure::at(number, e))?;
+        let (reader, outcome) = self.read(reader, number, steps, client).await;
+        if let Some(Phase::Reading(kept)) = self.state.block().map(|b| &mut b.phase) {
+            *kept = reader.filter(|_| keeps);
+        }
+        outcome
+    }
+
+    /// Work on databases, which may not be inside a transaction.
+    pub(super) async fn outside_transactions<T: Send + 'static>(
+        &mut self,
+        command: &str,
+        work: impl FnOnce() -> SqlResult<T> + Send + 'static,
+    ) -> SqlResult<T> {
+        if !self.state.is_idle() {
+            let message = format!("{command} cannot run inside a transaction block");
+            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+        }
+        blocking(work).await
+    }
+}
+
+fn in_failed() -> SqlError {
+    SqlError::new(
+        SqlState::IN_FAILED_SQL_TRANSACTION,
+        "current transaction is aborted, commands ignored until end of transaction block",
+    )
+}
+
+pub(super) fn read_only(verb: &str) -> SqlError {
+    let command = verb.trim_end_matches(" 0");
+    SqlError::new(
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+        format!("cannot execute {command} in a read-only transaction"),
+    )
+}

@@ -1,0 +1,235 @@
+//! BEGIN, COMMIT, ROLLBACK, savepoints, and the end of implicit transactions.
+
+use super::NodeSession;
+use super::state::{Block, Phase, Savepoint, State};
+use holdfast_engine::{Collect, WriteTxn};
+use holdfast_sql::{Isolation, TransactionModes};
+use holdfast_types::{SqlError, SqlResult, SqlState, Tag};
+use holdfast_wire::{Client, Failure};
+
+fn warning(client: &mut Client, state: SqlState, message: &str) {
+    client.reply().notice("WARNING", &SqlError::new(state, message));
+}
+
+fn no_transaction(client: &mut Client) {
+    warning(client, SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress");
+}
+
+impl NodeSession {
+    /// A statement that is not alone in its message begins an implicit transaction.
+    pub(super) fn begin_implicit(&mut self) {
+        if self.state.is_idle() {
+            let block = Block::new(false, self.default_isolation(), self.default_read_only());
+            self.state = State::Block(Box::new(block));
+        }
+    }
+
+    pub(super) fn begin(&mut self, modes: TransactionModes, client: &mut Client) -> SqlResult<()> {
+        self.begin_implicit();
+        let Some(block) = self.state.block() else { return Ok(()) };
+        if std::mem::replace(&mut block.explicit, true) {
+            let message = "there is already a transaction in progress";
+            warning(client, SqlState::ACTIVE_SQL_TRANSACTION, message);
+            return Ok(());
+        }
+        self.set_modes(modes)
+    }
+
+    /// SET TRANSACTION, and the modes of BEGIN.
+    pub(super) fn set_modes(&mut self, modes: TransactionModes) -> SqlResult<()> {
+        let Some(block) = self.state.block() else { return Ok(()) };
+        if let Some(isolation) = modes.isolation
+            && isolation != block.isolation
+        {
+            if block.queried {
+                let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
+                return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+            }
+            // PostgreSQL's READ UNCOMMITTED is READ COMMITTED, too.
+            block.isolation = match isolation {
+                Isolation::ReadUncommitted => Isolation::ReadCommitted,
+                other => other,
+            };
+        }
+        match modes.read_only {
+            Some(false) if block.read_only && block.queried => {
+                let message = "transaction read-write mode must be set before any query";
+                Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message))
+            }
+            Some(read_only) => {
+                block.read_only = read_only;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// COMMIT and END.
+    pub(super) async fn commit(&mut self, number: usize, chain: bool, client: &mut Client) -> Result<(), Failure> {
+        let explicit = self.state.block().is_some_and(|b| b.explicit);
+        if !explicit {
+            if chain {
+                return Err(Failure::at(number, chain_needs_block("COMMIT AND CHAIN")));
+            }
+            client.reply().script_until(number);
+            no_transaction(client);
+        }
+        let failed = self.state.has_failed();
+        let modes = self.current_modes();
+        if failed {
+            self.roll_back().await;
+        } else {
+            self.end_transaction().await.map_err(|f| Failure { step: Some(number), ..f })?;
+        }
+        self.chain(chain, modes);
+        let verb = if failed { "ROLLBACK" } else { "COMMIT" };
+        client.reply().complete(number, &Tag { verb, rows: None });
+        Ok(())
+    }
+
+    /// ROLLBACK and ABORT.
+    pub(super) async fn rollback(&mut self, number: usize, chain: bool, client: &mut Client) -> Result<(), Failure> {
+        let explicit = self.state.block().is_some_and(|b| b.explicit);
+        if !explicit {
+            if chain {
+                return Err(Failure::at(number, chain_needs_block("ROLLBACK AND CHAIN")));
+            }
+            client.reply().script_until(number);
+            no_transaction(client);
+        }
+        let modes = self.current_modes();
+        self.roll_back().await;
+        self.chain(chain, modes);
+        client.reply().complete(number, &Tag { verb: "ROLLBACK", rows: None });
+        Ok(())
+    }
+
+    fn current_modes(&mut self) -> Option<(Isolation, bool)> {
+        self.state.block().map(|b| (b.isolation, b.read_only))
+    }
+
+    fn chain(&mut self, chain: bool, modes: Option<(Isolation, bool)>) {
+        if let (true, Some((isolation, read_only))) = (chain, modes) {
+            self.transaction_us = self.statement_us;
+            self.state = State::Block(Box::new(Block::new(true, isolation, read_only)));
+        }
+    }
+
+    /// The end of a message or batch: an implicit transaction is committed.
+    pub(super) async fn end_implicit(&mut self) -> Result<(), Failure> {
+        match &self.state {
+            State::Block(block) if !block.explicit => self.end_transaction().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Commits whatever is open. The transaction is over, whatever the outcome.
+    async fn end_transaction(&mut self) -> Result<(), Failure> {
+        let State::Block(block) = std::mem::take(&mut self.state) else { return Ok(()) };
+        let Block { phase, undo, .. } = *block;
+        let committed = match phase {
+            Phase::Writing(txn) => commit_writer(txn).await,
+            Phase::Reading(_) => Ok(()),
+            Phase::Failed(txn) => {
+                roll_back_writer(txn).await;
+                Ok(())
+            }
+        };
+        self.settings.end_transaction(undo, committed.is_ok());
+        committed.map_err(Failure::from)
+    }
+
+    /// Rolls back whatever is open.
+    pub(super) async fn roll_back(&mut self) {
+        let State::Block(block) = std::mem::take(&mut self.state) else { return };
+        let Block { phase, undo, .. } = *block;
+        match phase {
+            Phase::Writing(txn) => roll_back_writer(Some(txn)).await,
+            Phase::Failed(txn) => roll_back_writer(txn).await,
+            Phase::Reading(_) => {}
+        }
+        self.settings.end_transaction(undo, false);
+    }
+
+    /// A statement failed.
+    pub(super) async fn fail_statement(&mut self) {
+        let unused = match &mut self.state {
+            State::Idle => return,
+            State::Block(block) if block.explicit => block.fail(),
+            State::Block(_) => return self.roll_back().await,
+        };
+        roll_back_writer(unused).await;
+    }
+
+    fn explicit_block(&mut self, command: &str) -> SqlResult<&mut Block> {
+        match &mut self.state {
+            State::Block(block) if block.explicit => Ok(block),
+            _ => Err(SqlError::new(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                format!("{command} can only be used in transaction blocks"),
+            )),
+        }
+    }
+
+    pub(super) async fn savepoint(&mut self, name: &str) -> SqlResult<()> {
+        let block = self.explicit_block("SAVEPOINT")?;
+        if let Phase::Writing(txn) = &mut block.phase {
+            txn.savepoint(name).await?;
+        }
+        block.savepoints.push(Savepoint { name: name.to_owned(), undo_len: block.undo.len() });
+        Ok(())
+    }
+
+    pub(super) async fn release(&mut self, name: &str) -> SqlResult<()> {
+        let block = self.explicit_block("RELEASE SAVEPOINT")?;
+        let at = block.savepoint(name).ok_or_else(|| no_savepoint(name))?;
+        if let Phase::Writing(txn) = &mut block.phase {
+            txn.release(name).await?;
+        }
+        block.savepoints.truncate(at);
+        Ok(())
+    }
+
+    pub(super) async fn rollback_to(&mut self, name: &str) -> SqlResult<()> {
+        let block = self.explicit_block("ROLLBACK TO SAVEPOINT")?;
+        let at = block.savepoint(name).ok_or_else(|| no_savepoint(name))?;
+        block.phase = match std::mem::replace(&mut block.phase, Phase::Failed(None)) {
+            Phase::Writing(mut txn) | Phase::Failed(Some(mut txn)) => {
+                txn.rollback_to(name).await?;
+                Phase::Writing(txn)
+            }
+            Phase::Reading(reader) => Phase::Reading(reader),
+            Phase::Failed(None) => Phase::Reading(None),
+        };
+        block.savepoints.truncate(at + 1);
+        let undone = block.undo.split_off(block.savepoints[at].undo_len);
+        self.settings.end_transaction(undone, false);
+        Ok(())
+    }
+}
+
+fn no_savepoint(name: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_SAVEPOINT_SPECIFICATION, format!("savepoint \"{name}\" does not exist"))
+}
+
+fn chain_needs_block(command: &str) -> SqlError {
+    SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, format!("{command} can only be used in transaction blocks"))
+}
+
+/// Commits and waits until it is durable.
+async fn commit_writer(txn: WriteTxn) -> SqlResult<()> {
+    match txn.commit(Box::new(Collect::new()))?.await {
+        Some(done) => done.result,
+        None => Err(SqlError::new(
+            SqlState::ADMIN_SHUTDOWN,
+            "the server is stopping; whether the transaction took effect is unknown",
+        )),
+    }
+}
+
+async fn roll_back_writer(txn: Option<WriteTxn>) {
+    if let Some(txn) = txn {
+        // An error means that the engine has backed it out already.
+        let _ = txn.rollback().await;
+    }
+}

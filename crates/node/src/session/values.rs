@@ -1,0 +1,68 @@
+//! What translated statements ask of the session: the time, the user, `lastval()`, settings.
+
+use crate::settings::Settings;
+use holdfast_sql::{SessionValue, SessionValues};
+use holdfast_types::{SqlError, SqlResult, SqlState, Value};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Who the session is, for its lifetime.
+pub struct Identity {
+    pub user: String,
+    pub database: String,
+    pub pid: i32,
+}
+
+/// Microseconds since 1970 UTC.
+pub fn now_us() -> i64 {
+    // A clock before 1970 reads as 1970.
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_micros()).unwrap_or(i64::MAX))
+}
+
+/// The session's answers at one moment.
+pub struct Values<'a> {
+    pub identity: &'a Identity,
+    pub settings: &'a Settings,
+    pub transaction_us: i64,
+    pub statement_us: i64,
+    pub last_id: Option<i64>,
+    /// Isolation level and read-only as they hold for the current transaction.
+    pub transaction: (&'static str, bool),
+}
+
+impl SessionValues for Values<'_> {
+    fn session_value(&self, which: &SessionValue) -> SqlResult<Value> {
+        Ok(match which {
+            SessionValue::TransactionTime => Value::Int(self.transaction_us),
+            SessionValue::StatementTime => Value::Int(self.statement_us),
+            SessionValue::ClockTime => Value::Int(now_us()),
+            SessionValue::User | SessionValue::SessionUser => Value::Text(self.identity.user.clone()),
+            SessionValue::Database => Value::Text(self.identity.database.clone()),
+            SessionValue::BackendPid => Value::Int(self.identity.pid.into()),
+            SessionValue::LastInsertId => match self.last_id {
+                Some(id) => Value::Int(id),
+                None => {
+                    let message = "lastval is not yet defined in this session";
+                    return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+                }
+            },
+            SessionValue::Setting { name, missing_ok } => match self.setting(name) {
+                Ok(value) => Value::Text(value.to_owned()),
+                Err(_) if *missing_ok => Value::Null,
+                Err(error) => return Err(error),
+            },
+        })
+    }
+}
+
+impl Values<'_> {
+    /// SHOW of one parameter.
+    pub fn setting(&self, name: &str) -> SqlResult<&str> {
+        let (name, value) = self.settings.get(name)?;
+        Ok(match name {
+            "transaction_isolation" => self.transaction.0,
+            "transaction_read_only" => if self.transaction.1 { "on" } else { "off" },
+            "session_authorization" => &self.identity.user,
+            _ => value,
+        })
+    }
+}

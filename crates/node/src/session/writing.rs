@@ -1,0 +1,200 @@
+//! Statements that write: one-message transactions through MAIN's queue, the rest as the exclusive writer.
+
+use super::NodeSession;
+use super::state::{Phase, State};
+use crate::cancel::{Target, canceled, with_reason};
+use crate::database::report;
+use crate::plan::Extra;
+use holdfast_engine::{Batch, BatchDone, Collect, Report, Step as EngineStep, WriteOptions, WriteTxn};
+use holdfast_sql::Entry;
+use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Tag, Value};
+use holdfast_wire::{Client, Failure, Reply};
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the engine gets for `idle_in_transaction_session_timeout = 0`: as good as never.
+const NEVER: Duration = Duration::from_secs(365 * 86_400);
+
+/// Puts a reply that was lent as a sink back in its place; `false` when it was lost.
+fn give_back(sink: Box<dyn Sink>, client: &mut Client) -> bool {
+    let sink: Box<dyn Any> = sink;
+    match sink.downcast::<Reply>() {
+        Ok(reply) => {
+            client.return_reply(reply);
+            true
+        }
+        Err(_) => {
+            client.replace_reply();
+            false
+        }
+    }
+}
+
+fn stopping() -> SqlError {
+    SqlError::new(SqlState::ADMIN_SHUTDOWN, "the server is stopping; whether the transaction took effect is unknown")
+}
+
+fn fatal(error: SqlError) -> Failure {
+    Failure { step: None, error, fatal: true }
+}
+
+impl NodeSession {
+    /// A one-message transaction through MAIN. The answer comes when it is durable.
+    pub(super) async fn submit(
+        &mut self,
+        first: usize,
+        steps: Vec<EngineStep>,
+        client: &mut Client,
+    ) -> Result<(), Failure> {
+        client.reply().start_at(first);
+        let alone = !steps.iter().all(|s| s.stmt.class.is_bounded());
+        let (letter, arrival) = self.mailbox.expect();
+        let batch = Batch { steps, sink: client.lend_reply() };
+        let db = self.served.db.clone();
+        let id = match db.submit_with(batch, Box::new(move |done| letter.deliver(done))) {
+            Ok(id) => id,
+            Err(error) => {
+                client.replace_reply();
+                return Err(fatal(error));
+            }
+        };
+        // What shares a boxcar with others is never interrupted.
+        let (done, timed_out) = if alone {
+            let timeout = self.settings.timeouts().statement;
+            self.canceller.during(Target::Main(db, id), timeout, arrival).await
+        } else {
+            (arrival.await, false)
+        };
+        let Some(BatchDone { sink, result, failed_step, last_insert_rowid, .. }) = done else {
+            client.replace_reply();
+            return Err(fatal(stopping()));
+        };
+        if !give_back(sink, client) {
+            return Err(fatal(SqlError::internal("an answer came back as something else")));
+        }
+        result.map_err(|e| Failure::at(first + failed_step, with_reason(e, timed_out)))?;
+        self.last_id = last_insert_rowid.or(self.last_id);
+        Ok(())
+    }
+
+    /// The block becomes the exclusive writer, if it is not yet. `true` when it has just become it.
+    pub(super) async fn become_writer(&mut self) -> SqlResult<bool> {
+        let timeouts = self.settings.timeouts();
+        let idle = timeouts.idle_in_transaction;
+        let options = WriteOptions { idle_timeout: if idle.is_zero() { NEVER } else { idle } };
+        let State::Block(block) = &mut self.state else { return Err(SqlError::internal("no transaction is open")) };
+        let Phase::Reading(reader) = &mut block.phase else { return Ok(false) };
+        let read = reader.as_mut().map_or(0, |r| r.snapshot());
+        // Ends the snapshot before the wait, which may be long.
+        *reader = None;
+        let begin = self.served.db.begin_write(options);
+        let waited = match (timeouts.lock, timeouts.statement) {
+            (lock, _) if !lock.is_zero() => match self.canceller.wait(lock, begin).await {
+                Err(e) if e == canceled(true) => {
+                    let message = "canceling statement due to lock timeout";
+                    return Err(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, message));
+                }
+                waited => waited,
+            },
+            (_, statement) => self.canceller.wait(statement, begin).await,
+        };
+        let mut txn = waited??;
+        if block.keeps_snapshot() && read != 0 && read != txn.began_on() {
+            txn.rollback().await?;
+            return Err(SqlError::new(
+                SqlState::SERIALIZATION_FAILURE,
+                "could not serialize access due to concurrent update",
+            )
+            .with_hint("The database has changed since this transaction's first read; run the transaction again."));
+        }
+        // Set before anything was written, so setting them again now is the same.
+        for savepoint in &block.savepoints {
+            txn.savepoint(&savepoint.name).await?;
+        }
+        block.phase = Phase::Writing(txn);
+        Ok(true)
+    }
+
+    fn writer(&mut self) -> SqlResult<&mut WriteTxn> {
+        match &mut self.state {
+            State::Block(block) => match &mut block.phase {
+                Phase::Writing(txn) => Ok(txn),
+                _ => Err(SqlError::internal("the transaction is not the writer")),
+            },
+            State::Idle => Err(SqlError::internal("no transaction is open")),
+        }
+    }
+
+    /// Runs a translated statement as the writer, all its steps; the last one answers as step `number`.
+    pub(super) async fn run_as_writer(
+        &mut self,
+        number: usize,
+        entry: &Entry<Extra>,
+        params: Vec<Value>,
+        client: &mut Client,
+    ) -> Result<(), Failure> {
+        let translated = &entry.translated;
+        let Some((last, before)) = translated.steps.split_last() else {
+            client.reply().complete(number, &Tag { verb: translated.verb, rows: None });
+            return Ok(());
+        };
+        for sql in before {
+            self.run_helper(sql).await.map_err(|e| Failure::at(number, e))?;
+        }
+        let stmt = match &entry.extra {
+            Some(stmt) => stmt.clone(),
+            None => {
+                let prepared = self.writer()?.prepare(last, report(translated)).await;
+                prepared.map_err(|e| Failure::at(number, e))?
+            }
+        };
+        client.reply().start_at(number);
+        let sink = client.lend_reply();
+        let (result, sink) = self.execute(EngineStep { stmt, params }, sink).await.map_err(|e| {
+            client.replace_reply();
+            fatal(e)
+        })?;
+        if !give_back(sink, client) {
+            return Err(fatal(SqlError::internal("an answer came back as something else")));
+        }
+        result.map_err(|e| Failure::at(number, e))
+    }
+
+    /// A step whose answer the client does not see.
+    pub(super) async fn run_helper(&mut self, sql: &str) -> SqlResult<()> {
+        let stmt = self.writer()?.prepare(sql, Report::default()).await?;
+        self.execute(EngineStep { stmt, params: Vec::new() }, Box::new(Collect::new())).await?.0
+    }
+
+    /// One statement on the writer. The outer error means that the transaction is gone.
+    pub(super) async fn execute(
+        &mut self,
+        step: EngineStep,
+        sink: Box<dyn Sink>,
+    ) -> SqlResult<(SqlResult<()>, Box<dyn Sink>)> {
+        let timeout = self.settings.timeouts().statement;
+        let (db, canceller) = (self.served.db.clone(), self.canceller.clone());
+        let txn = self.writer()?;
+        let target = Target::Main(db, txn.id());
+        let (ran, timed_out) = canceller.during(target, timeout, txn.execute(step, sink)).await;
+        let ran = ran?;
+        if ran.result.is_ok() {
+            self.last_id = Some(ran.last_insert_rowid).filter(|id| *id != 0).or(self.last_id);
+        }
+        Ok((ran.result.map_err(|e| with_reason(e, timed_out)), ran.sink))
+    }
+
+    /// Rows of one INSERT, for COPY. The error names the row within `rows` that failed.
+    pub(super) async fn execute_rows(
+        &mut self,
+        stmt: &Arc<holdfast_engine::Statement>,
+        rows: Vec<Vec<Value>>,
+    ) -> SqlResult<Result<(), (usize, SqlError)>> {
+        let (db, canceller) = (self.served.db.clone(), self.canceller.clone());
+        let txn = self.writer()?;
+        let target = Target::Main(db, txn.id());
+        let work = txn.execute_rows(stmt.clone(), rows);
+        canceller.during(target, Duration::ZERO, work).await.0
+    }
+}

@@ -1,0 +1,325 @@
+//! Run-time parameters: SET, SHOW, RESET.
+//!
+//! What a parameter may be set to is in one table. A parameter that is not in it is 42704, as in PostgreSQL; one that
+//! is there but whose other values Holdfast does not do is 22023 and says so.
+
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// What values a parameter takes.
+#[derive(Clone, Copy)]
+enum Takes {
+    Any,
+    Bool,
+    /// A whole number between these.
+    Int(i64, i64),
+    /// A duration: milliseconds, or a number with `us`, `ms`, `s`, `min`, `h`, `d`. 0 switches it off.
+    Time,
+    /// One of these, ASCII case ignored.
+    OneOf(&'static [&'static str]),
+    /// Cannot be changed.
+    Fixed,
+}
+
+struct Parameter {
+    name: &'static str,
+    default: &'static str,
+    takes: Takes,
+    /// Changes are told to the client by ParameterStatus.
+    reported: bool,
+}
+
+const fn p(name: &'static str, default: &'static str, takes: Takes) -> Parameter {
+    Parameter { name, default, takes, reported: false }
+}
+
+const fn r(name: &'static str, default: &'static str, takes: Takes) -> Parameter {
+    Parameter { name, default, takes, reported: true }
+}
+
+use Takes::{Any, Bool, Fixed, Int, OneOf, Time};
+
+const UTC: &[&str] = &["UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z", "0", "+00", "00:00", "+00:00", "Zulu", "Universal"];
+const ISOLATION: &[&str] = &["read committed", "read uncommitted", "repeatable read", "serializable"];
+
+/// Version of PostgreSQL whose behaviour drivers may expect.
+pub const SERVER_VERSION: &str = "15.0";
+
+static PARAMETERS: &[Parameter] = &[
+    r("application_name", "", Any),
+    p("bytea_output", "hex", OneOf(&["hex"])),
+    p("check_function_bodies", "on", Bool),
+    r("client_encoding", "UTF8", OneOf(&["UTF8", "UTF-8", "unicode", "SQL_ASCII"])),
+    p("client_min_messages", "notice", OneOf(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"])),
+    r("DateStyle", "ISO, MDY", OneOf(&["ISO, MDY", "ISO,MDY", "ISO"])),
+    p("default_table_access_method", "heap", OneOf(&["heap"])),
+    p("default_tablespace", "", OneOf(&[""])),
+    p("default_toast_compression", "pglz", Any),
+    p("default_transaction_deferrable", "off", Bool),
+    p("default_transaction_isolation", "read committed", OneOf(ISOLATION)),
+    r("default_transaction_read_only", "off", Bool),
+    p("escape_string_warning", "on", Bool),
+    p("extra_float_digits", "1", Int(-15, 3)),
+    p("holdfast.level", "local", OneOf(&["local", "cold"])),
+    p("idle_in_transaction_session_timeout", "5s", Time),
+    p("idle_session_timeout", "0", Time),
+    r("in_hot_standby", "off", Fixed),
+    r("integer_datetimes", "on", Fixed),
+    r("IntervalStyle", "postgres", OneOf(&["postgres"])),
+    r("is_superuser", "on", Fixed),
+    p("jit", "off", Bool),
+    p("lc_collate", "C", Fixed),
+    p("lc_ctype", "C", Fixed),
+    p("lc_messages", "C", Any),
+    p("lc_monetary", "C", OneOf(&["C", "POSIX"])),
+    p("lc_numeric", "C", OneOf(&["C", "POSIX"])),
+    p("lc_time", "C", OneOf(&["C", "POSIX"])),
+    p("lock_timeout", "0", Time),
+    p("max_connections", "2500", Fixed),
+    p("max_identifier_length", "63", Fixed),
+    p("quote_all_identifiers", "off", Bool),
+    p("role", "none", Any),
+    p("row_security", "on", Bool),
+    p("search_path", "\"$user\", public", Any),
+    r("server_encoding", "UTF8", Fixed),
+    r("server_version", SERVER_VERSION, Fixed),
+    p("server_version_num", "150000", Fixed),
+    r("session_authorization", "holdfast", Fixed),
+    r("standard_conforming_strings", "on", OneOf(&["on", "true", "1", "yes"])),
+    p("statement_timeout", "0", Time),
+    p("synchronize_seqscans", "on", Bool),
+    p("synchronous_commit", "on", OneOf(&["off", "local", "remote_write", "on", "remote_apply", "true", "false", "yes", "no", "1", "0"])),
+    r("TimeZone", "UTC", OneOf(UTC)),
+    p("transaction_isolation", "read committed", Fixed),
+    p("transaction_read_only", "off", Fixed),
+    p("transaction_timeout", "0", OneOf(&["0"])),
+    p("work_mem", "4MB", Any),
+    p("xmloption", "content", Any),
+];
+
+fn find(name: &str) -> Option<&'static Parameter> {
+    let name = if name.eq_ignore_ascii_case("time zone") { "TimeZone" } else { name };
+    PARAMETERS.iter().find(|p| p.name.eq_ignore_ascii_case(name))
+}
+
+fn unknown(name: &str) -> SqlError {
+    SqlError::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+}
+
+/// Every parameter with its value at start, for `pg_settings`.
+pub fn defaults() -> Vec<(String, String)> {
+    PARAMETERS.iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect()
+}
+
+/// Why a value is not taken, or how it is shown.
+fn check(parameter: &Parameter, value: &str) -> SqlResult<String> {
+    let refused = || {
+        SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("invalid value for parameter \"{}\": \"{value}\"", parameter.name),
+        )
+    };
+    match parameter.takes {
+        Any => Ok(value.to_owned()),
+        Bool => match value.to_ascii_lowercase().as_str() {
+            "on" | "true" | "yes" | "1" | "t" | "y" => Ok("on".into()),
+            "off" | "false" | "no" | "0" | "f" | "n" => Ok("off".into()),
+            _ => Err(refused()),
+        },
+        Int(min, max) => match value.trim().parse::<i64>() {
+            Ok(n) if (min..=max).contains(&n) => Ok(n.to_string()),
+            _ => Err(refused()),
+        },
+        Time => duration(value).map(|_| value.to_owned()).ok_or_else(refused),
+        OneOf(values) => match values.iter().find(|v| v.eq_ignore_ascii_case(value.trim())) {
+            Some(_) if parameter.name == "TimeZone" => Ok("UTC".into()),
+            Some(_) if parameter.name == "client_encoding" => Ok("UTF8".into()),
+            Some(v) => Ok((*v).to_owned()),
+            None => Err(refused().with_hint(hint(parameter, values))),
+        },
+        Fixed => Err(SqlError::new(
+            SqlState("55P02"),
+            format!("parameter \"{}\" cannot be changed", parameter.name),
+        )),
+    }
+}
+
+fn hint(parameter: &Parameter, values: &[&str]) -> String {
+    match parameter.name {
+        "holdfast.level" => "Levels above local need a standby, which this release does not have.".into(),
+        "TimeZone" => "Only UTC is supported.".into(),
+        _ => format!("Supported: {}.", values.join(", ")),
+    }
+}
+
+/// A duration as PostgreSQL writes it; a bare number is milliseconds.
+pub fn duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    let us = match unit.trim() {
+        "us" => 1,
+        "" | "ms" => 1_000,
+        "s" => 1_000_000,
+        "min" => 60_000_000,
+        "h" => 3_600_000_000,
+        "d" => 86_400_000_000,
+        _ => return None,
+    };
+    Some(Duration::from_micros(number.checked_mul(us)?))
+}
+
+/// The durations a session looks at for every statement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timeouts {
+    pub statement: Duration,
+    pub lock: Duration,
+    pub idle_in_transaction: Duration,
+    pub idle: Duration,
+}
+
+/// A value before a change, to be restored when the transaction ends.
+#[derive(Clone, Debug)]
+pub struct Undo {
+    name: &'static str,
+    value: Option<String>,
+    local: bool,
+}
+
+/// One session's parameters.
+#[derive(Clone, Default)]
+pub struct Settings {
+    /// Values at the start of the session: the server's configuration, then the client's start-up packet.
+    initial: HashMap<&'static str, String>,
+    changed: HashMap<&'static str, String>,
+    timeouts: Timeouts,
+}
+
+impl Settings {
+    /// Parameters as the server's configuration has them.
+    pub fn new(configured: &[(&'static str, String)]) -> Settings {
+        let mut settings = Settings { initial: configured.iter().cloned().collect(), ..Settings::default() };
+        settings.refresh();
+        settings
+    }
+
+    /// A parameter from the start-up packet. What cannot be followed there is not an error for TimeZone, which the
+    /// JDBC driver always sends: the client sees by ParameterStatus what it got.
+    pub fn start(&mut self, name: &str, value: &str) -> SqlResult<()> {
+        let parameter = find(name).ok_or_else(|| unknown(name))?;
+        match check(parameter, value) {
+            Ok(value) => {
+                self.initial.insert(parameter.name, value);
+                self.refresh();
+                Ok(())
+            }
+            Err(_) if matches!(parameter.name, "TimeZone" | "DateStyle") => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn value(&self, parameter: &Parameter) -> &str {
+        let name = parameter.name;
+        self.changed.get(name).or_else(|| self.initial.get(name)).map_or(parameter.default, String::as_str)
+    }
+
+    /// SHOW.
+    pub fn get(&self, name: &str) -> SqlResult<(&'static str, &str)> {
+        let parameter = find(name).ok_or_else(|| unknown(name))?;
+        Ok((parameter.name, self.value(parameter)))
+    }
+
+    /// SHOW ALL.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        PARAMETERS.iter().map(|p| (p.name, self.value(p)))
+    }
+
+    /// What is told to the client at start.
+    pub fn reported(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        PARAMETERS.iter().filter(|p| p.reported).map(|p| (p.name, self.value(p)))
+    }
+
+    /// SET (`None`: to its default). Returns how to undo it and whether the client is to be told.
+    pub fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> SqlResult<(Undo, bool)> {
+        let parameter = find(name).ok_or_else(|| unknown(name))?;
+        let before = self.changed.get(parameter.name).cloned();
+        match value {
+            Some(value) => _ = self.changed.insert(parameter.name, check(parameter, value)?),
+            None => _ = self.changed.remove(parameter.name),
+        }
+        self.refresh();
+        Ok((Undo { name: parameter.name, value: before, local }, parameter.reported))
+    }
+
+    /// RESET ALL.
+    pub fn reset_all(&mut self) {
+        self.changed.clear();
+        self.refresh();
+    }
+
+    /// A transaction ended: SET LOCAL is undone, and after a rollback every SET in it.
+    pub fn end_transaction(&mut self, undo: Vec<Undo>, committed: bool) {
+        for change in undo.into_iter().rev().filter(|u| u.local || !committed) {
+            match change.value {
+                Some(value) => _ = self.changed.insert(change.name, value),
+                None => _ = self.changed.remove(change.name),
+            }
+        }
+        self.refresh();
+    }
+
+    fn refresh(&mut self) {
+        let time = |name| self.get(name).ok().and_then(|(_, v)| duration(v)).unwrap_or_default();
+        self.timeouts = Timeouts {
+            statement: time("statement_timeout"),
+            lock: time("lock_timeout"),
+            idle_in_transaction: time("idle_in_transaction_session_timeout"),
+            idle: time("idle_session_timeout"),
+        };
+    }
+
+    pub fn timeouts(&self) -> Timeouts {
+        self.timeouts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_show_and_undo() {
+        let mut s = Settings::new(&[("statement_timeout", "30s".into())]);
+        assert_eq!(s.timeouts().statement, Duration::from_secs(30));
+        let (a, _) = s.set("Statement_Timeout", Some("100"), false).unwrap();
+        let (b, _) = s.set("statement_timeout", Some("2min"), true).unwrap();
+        assert_eq!(s.timeouts().statement, Duration::from_secs(120));
+        s.end_transaction(vec![a.clone(), b.clone()], true);
+        assert_eq!(s.timeouts().statement, Duration::from_millis(100));
+        s.end_transaction(vec![a], false);
+        assert_eq!(s.get("statement_timeout").unwrap().1, "30s");
+    }
+
+    #[test]
+    fn what_is_unknown_or_not_done_is_refused() {
+        let mut s = Settings::default();
+        assert_eq!(s.set("no_such", Some("1"), false).unwrap_err().state().0, "42704");
+        for (name, value) in [("holdfast.level", "hot"), ("TimeZone", "Europe/Berlin"), ("lock_timeout", "soon")] {
+            assert_eq!(s.set(name, Some(value), false).unwrap_err().state().0, "22023", "{name}");
+        }
+        assert_eq!(s.set("server_version", Some("16"), false).unwrap_err().state().0, "55P02");
+        assert!(s.set("synchronous_commit", Some("off"), false).is_ok());
+        assert!(s.start("TimeZone", "Europe/Berlin").is_ok());
+        assert_eq!(s.get("TimeZone").unwrap().1, "UTC");
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration("250"), Some(Duration::from_millis(250)));
+        assert_eq!(duration("1 min"), Some(Duration::from_secs(60)));
+        assert_eq!(duration("99999999999999999999"), None);
+        assert_eq!(duration("1y"), None);
+    }
+}

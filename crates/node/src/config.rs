@@ -196,7 +196,8 @@ mod tests {
     #[test]
     fn the_template_lists_every_default() {
         assert_eq!(Config::parse(TEMPLATE).unwrap(), Config::default(), "as written: all commented out");
-        let setting = |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
+        let setting =
+            |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
         assert_eq!(all.len(), 20, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());

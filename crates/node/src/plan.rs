@@ -41,16 +41,12 @@ impl Plan {
     }
 
     /// The SQLite statement's parameters.
-    pub fn bind(
-        &self,
-        entry: &Entry<Extra>,
-        client: &[Value],
-        session: &dyn SessionValues,
-    ) -> SqlResult<Vec<Value>> {
+    pub fn bind(&self, entry: &Entry<Extra>, client: &[Value], session: &dyn SessionValues) -> SqlResult<Vec<Value>> {
         if self.literals.is_empty() {
             return entry.translated.bind(&[], client, session);
         }
-        let literals: Vec<Literal<'_>> = self.literals.iter().map(|(class, raw)| Literal { class: *class, raw }).collect();
+        let literals: Vec<Literal<'_>> =
+            self.literals.iter().map(|(class, raw)| Literal { class: *class, raw }).collect();
         entry.translated.bind(&literals, client, session)
     }
 }

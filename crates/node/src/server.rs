@@ -43,8 +43,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     *slot.write() = Some(engine.clone());
     let recovered = engine.recovered();
     tracing::info!(dir = %dir.display(), end = %recovered.end, cut = recovered.cut.is_some(), "data directory opened");
-    let factory =
-        Factory { databases: Arc::new(Databases::new(engine.clone())), configured: config.parameters() };
+    let factory = Factory { databases: Arc::new(Databases::new(engine.clone())), configured: config.parameters() };
     let served = run(server, factory, workers(&config), || ready(address));
     *slot.write() = None;
     let closed = engine.close();

@@ -51,7 +51,11 @@ static PARAMETERS: &[Parameter] = &[
     p("bytea_output", "hex", OneOf(&["hex"])),
     p("check_function_bodies", "on", Bool),
     r("client_encoding", "UTF8", OneOf(&["UTF8", "UTF-8", "unicode", "SQL_ASCII"])),
-    p("client_min_messages", "notice", OneOf(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"])),
+    p(
+        "client_min_messages",
+        "notice",
+        OneOf(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"]),
+    ),
     r("DateStyle", "ISO, MDY", OneOf(&["ISO, MDY", "ISO,MDY", "ISO"])),
     p("default_table_access_method", "heap", OneOf(&["heap"])),
     p("default_tablespace", "", OneOf(&[""])),
@@ -89,7 +93,11 @@ static PARAMETERS: &[Parameter] = &[
     r("standard_conforming_strings", "on", OneOf(&["on", "true", "1", "yes"])),
     p("statement_timeout", "0", Time),
     p("synchronize_seqscans", "on", Bool),
-    p("synchronous_commit", "on", OneOf(&["off", "local", "remote_write", "on", "remote_apply", "true", "false", "yes", "no", "1", "0"])),
+    p(
+        "synchronous_commit",
+        "on",
+        OneOf(&["off", "local", "remote_write", "on", "remote_apply", "true", "false", "yes", "no", "1", "0"]),
+    ),
     r("TimeZone", "UTC", OneOf(UTC)),
     p("transaction_isolation", "read committed", Fixed),
     p("transaction_read_only", "off", Fixed),
@@ -138,10 +146,7 @@ fn check(parameter: &Parameter, value: &str) -> SqlResult<String> {
             Some(v) => Ok((*v).to_owned()),
             None => Err(refused().with_hint(hint(parameter, values))),
         },
-        Fixed => Err(SqlError::new(
-            SqlState("55P02"),
-            format!("parameter \"{}\" cannot be changed", parameter.name),
-        )),
+        Fixed => Err(SqlError::new(SqlState("55P02"), format!("parameter \"{}\" cannot be changed", parameter.name))),
     }
 }
 

@@ -65,7 +65,10 @@ pub struct StatementCache<T> {
 
 impl<T> StatementCache<T> {
     pub fn new(entries_max: usize) -> StatementCache<T> {
-        StatementCache { inner: RwLock::new(Inner { by_hash: HashMap::new(), len: 0 }), entries_max: entries_max.max(1) }
+        StatementCache {
+            inner: RwLock::new(Inner { by_hash: HashMap::new(), len: 0 }),
+            entries_max: entries_max.max(1),
+        }
     }
 
     /// The entry for this statement under this schema epoch.

@@ -13,12 +13,17 @@ pub fn translate(statement: &Statement, binder: Binder<'_>) -> SqlResult<Transla
         return Err(SqlError::internal("not a COPY"));
     };
     if !matches!(target, CopyTarget::Stdin | CopyTarget::Stdout) {
-        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "COPY to or from a file of the server is not allowed")
-            .with_hint("Use STDIN or STDOUT; psql's \\copy does."));
+        return Err(SqlError::new(
+            SqlState::INSUFFICIENT_PRIVILEGE,
+            "COPY to or from a file of the server is not allowed",
+        )
+        .with_hint("Use STDIN or STDOUT; psql's \\copy does."));
     }
     let format = format(options, legacy_options)?;
     match (source, to) {
-        (CopySource::Table { table_name, columns }, false) => copy_in(binder, &exact_name(table_name)?, columns, format),
+        (CopySource::Table { table_name, columns }, false) => {
+            copy_in(binder, &exact_name(table_name)?, columns, format)
+        }
         (CopySource::Table { table_name, columns }, true) => {
             copy_table_out(binder, &exact_name(table_name)?, columns, format)
         }
@@ -68,12 +73,16 @@ fn copy_in(mut binder: Binder<'_>, table: &str, names: &[Ident], format: CopyFor
         .into_iter()
         .map(|p| if matches!(p.source, ParamSource::Client(_)) { Param { coerce: None, ..p } } else { p })
         .collect();
-    let copied = columns
-        .iter()
-        .map(|c| CopyColumn { name: c.name.clone(), type_oid: c.ty.oid, typmod: c.ty.typmod })
-        .collect();
+    let copied =
+        columns.iter().map(|c| CopyColumn { name: c.name.clone(), type_oid: c.ty.oid, typmod: c.ty.typmod }).collect();
     let kind = Kind::CopyIn(Box::new(CopyIn { table: table.to_owned(), columns: copied, format }));
-    Ok(Translated { steps: vec![bound.sql], params, counts: true, cacheable: false, ..Translated::command(kind, "COPY") })
+    Ok(Translated {
+        steps: vec![bound.sql],
+        params,
+        counts: true,
+        cacheable: false,
+        ..Translated::command(kind, "COPY")
+    })
 }
 
 fn copy_table_out(binder: Binder<'_>, table: &str, names: &[Ident], format: CopyFormat) -> SqlResult<Translated> {

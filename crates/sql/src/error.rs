@@ -98,19 +98,17 @@ fn constraint(message: &str, schema: &Schema) -> SqlError {
         "UNIQUE" | "PRIMARY KEY" => unique(rest, schema),
         "NOT NULL" => {
             let (table, column) = rest.split_once('.').unwrap_or(("", rest));
-            let text = format!(
-                "null value in column \"{column}\" of relation \"{table}\" violates not-null constraint"
-            );
+            let text =
+                format!("null value in column \"{column}\" of relation \"{table}\" violates not-null constraint");
             SqlError::new(SqlState::NOT_NULL_VIOLATION, text)
         }
         "CHECK" => {
             let text = format!("new row violates check constraint \"{rest}\"");
             SqlError::new(SqlState::CHECK_VIOLATION, text).with_constraint(rest)
         }
-        "FOREIGN KEY" => SqlError::new(
-            SqlState::FOREIGN_KEY_VIOLATION,
-            "insert, update or delete violates a foreign key constraint",
-        ),
+        "FOREIGN KEY" => {
+            SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, "insert, update or delete violates a foreign key constraint")
+        }
         _ => SqlError::new(SqlState::INTEGRITY_CONSTRAINT_VIOLATION, message),
     }
 }

@@ -4,7 +4,7 @@ use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::Statement;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Location, Token};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 /// Depth of nested expressions and queries, beyond which a statement is refused with 54001.
 pub const DEPTH_MAX: usize = 50;
@@ -12,13 +12,38 @@ pub const DEPTH_MAX: usize = 50;
 /// Parses exactly one statement of PostgreSQL's SQL.
 pub fn parse(text: &str) -> SqlResult<Statement> {
     let dialect = PostgreSqlDialect {};
-    let mut parser =
-        Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).try_with_sql(text).map_err(|e| error(text, &e))?;
+    let mut tokens =
+        Tokenizer::new(&dialect, text).tokenize_with_location().map_err(|e| error(text, &ParserError::from(e)))?;
+    copy_switches(&mut tokens);
+    let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);
     let statement = parser.parse_statement().map_err(|e| error(text, &e))?;
     let rest = parser.peek_token();
     match rest.token {
         Token::EOF | Token::SemiColon => Ok(statement),
         other => Err(syntax(&other.to_string()).with_position(position(text, rest.span.start))),
+    }
+}
+
+/// COPY's switches in the spellings the parser does not know: `(FREEZE on)` becomes `(FREEZE true)`.
+fn copy_switches(tokens: &mut [TokenWithSpan]) {
+    let word =
+        |t: &TokenWithSpan| if let Token::Word(w) = &t.token { w.value.to_ascii_uppercase() } else { String::new() };
+    let solid: Vec<usize> = (0..tokens.len()).filter(|i| !matches!(tokens[*i].token, Token::Whitespace(_))).collect();
+    if solid.first().is_none_or(|first| word(&tokens[*first]) != "COPY") {
+        return;
+    }
+    for pair in solid.windows(2) {
+        if !matches!(word(&tokens[pair[0]]).as_str(), "FREEZE" | "HEADER") {
+            continue;
+        }
+        let value = match &tokens[pair[1]].token {
+            Token::Word(w) if w.value.eq_ignore_ascii_case("on") => "true",
+            Token::Word(w) if w.value.eq_ignore_ascii_case("off") => "false",
+            Token::Number(n, _) if n == "1" => "true",
+            Token::Number(n, _) if n == "0" => "false",
+            _ => continue,
+        };
+        tokens[pair[1]].token = Token::make_keyword(value);
     }
 }
 
@@ -55,5 +80,16 @@ fn error(text: &str, error: &ParserError) -> SqlError {
     match place.and_then(|(l, c)| Some(Location { line: l.trim().parse().ok()?, column: c.trim().parse().ok()? })) {
         Some(at) => mapped.with_position(position(text, at)),
         None => mapped,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn copy_switches_in_all_spellings() {
+        for with in ["(freeze on)", "(freeze off, header 1)", "(freeze)", "(header true, freeze 0)"] {
+            super::parse(&format!("copy t from stdin with {with}")).unwrap();
+        }
+        assert!(super::parse("copy t from stdin with (freeze maybe)").is_err());
     }
 }

@@ -193,15 +193,7 @@ impl<'t> Scanner<'t> {
             literals: Vec::with_capacity(16),
             skeleton: Vec::with_capacity(text.len().min(512) + 16),
         };
-        Scanner {
-            out,
-            bytes: text.as_bytes(),
-            at: 0,
-            begun: (0, 0, 0),
-            copied: 0,
-            words: 0,
-            trigger: Trigger::No,
-        }
+        Scanner { out, bytes: text.as_bytes(), at: 0, begun: (0, 0, 0), copied: 0, words: 0, trigger: Trigger::No }
     }
 
     fn peek(&self, ahead: usize) -> u8 {

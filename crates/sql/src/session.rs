@@ -28,11 +28,11 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
             Translated::command(Kind::Rollback { chain: false }, "ROLLBACK")
         }
         ("VACUUM", _) => return vacuum(text).map(Some),
-        ("ANALYZE" | "ANALYSE", _) => Translated { steps: vec!["ANALYZE".into()], ..Translated::command(Kind::Analyze, "ANALYZE") },
-        ("CHECKPOINT", []) => Translated::command(Kind::NoOp, "CHECKPOINT"),
-        ("DEALLOCATE", ["ALL"] | ["PREPARE", "ALL"]) => {
-            Translated::command(Kind::Deallocate(None), "DEALLOCATE ALL")
+        ("ANALYZE" | "ANALYSE", _) => {
+            Translated { steps: vec!["ANALYZE".into()], ..Translated::command(Kind::Analyze, "ANALYZE") }
         }
+        ("CHECKPOINT", []) => Translated::command(Kind::NoOp, "CHECKPOINT"),
+        ("DEALLOCATE", ["ALL"] | ["PREPARE", "ALL"]) => Translated::command(Kind::Deallocate(None), "DEALLOCATE ALL"),
         ("CLOSE", ["ALL"]) => Translated::command(Kind::NoOp, "CLOSE CURSOR ALL"),
         ("LISTEN" | "NOTIFY" | "UNLISTEN", rest) if first != "UNLISTEN" || rest != ["*"] => {
             return Err(SqlError::unsupported(first));
@@ -52,14 +52,12 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
                 )));
             };
             let value = Some(isolation_name(level).to_owned());
-            Translated::command(
-                Kind::Set { name: "default_transaction_isolation".into(), value, local: false },
-                "SET",
-            )
+            Translated::command(Kind::Set { name: "default_transaction_isolation".into(), value, local: false }, "SET")
         }
-        ("BEGIN" | "START", ["TRANSACTION", modes @ ..]) => {
-            Translated::command(Kind::Begin(text_modes(modes)?), if first == "START" { "START TRANSACTION" } else { "BEGIN" })
-        }
+        ("BEGIN" | "START", ["TRANSACTION", modes @ ..]) => Translated::command(
+            Kind::Begin(text_modes(modes)?),
+            if first == "START" { "START TRANSACTION" } else { "BEGIN" },
+        ),
         ("BEGIN", modes) => {
             let modes = if modes.first() == Some(&"WORK") { &modes[1..] } else { modes };
             Translated::command(Kind::Begin(text_modes(modes)?), "BEGIN")
@@ -91,7 +89,8 @@ fn text_modes(words: &[&str]) -> SqlResult<TransactionModes> {
     let joined = words.join(" ").replace(',', " ");
     let mut words = joined.split_ascii_whitespace().peekable();
     let mut modes = TransactionModes::default();
-    let bad = |w: &str| SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{}\"", w.to_lowercase()));
+    let bad =
+        |w: &str| SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{}\"", w.to_lowercase()));
     while let Some(word) = words.next() {
         match (word, words.next()) {
             ("ISOLATION", Some("LEVEL")) => {
@@ -124,7 +123,8 @@ fn text_modes(words: &[&str]) -> SqlResult<TransactionModes> {
 /// VACUUM in all its forms; a table list does not restrict it.
 fn vacuum(text: &str) -> SqlResult<Translated> {
     let upper = text.to_ascii_uppercase();
-    let words: Vec<&str> = upper.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|w| !w.is_empty()).collect();
+    let words: Vec<&str> =
+        upper.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|w| !w.is_empty()).collect();
     let analyze = words.iter().any(|w| matches!(*w, "ANALYZE" | "ANALYSE"));
     let steps = if analyze { vec!["ANALYZE".into()] } else { Vec::new() };
     Ok(Translated { steps, ..Translated::command(Kind::Vacuum, "VACUUM") })
@@ -286,9 +286,8 @@ fn setting_name(name: &ObjectName) -> String {
 
 fn set(set: &Set) -> SqlResult<Translated> {
     use sqlparser::ast::ContextModifier;
-    let command = |name: String, value: Option<String>, local: bool| {
-        Translated::command(Kind::Set { name, value, local }, "SET")
-    };
+    let command =
+        |name: String, value: Option<String>, local: bool| Translated::command(Kind::Set { name, value, local }, "SET");
     Ok(match set {
         Set::SingleAssignment { scope, hivevar: false, variable, values } => {
             let local = matches!(scope, Some(ContextModifier::Local));
@@ -301,14 +300,14 @@ fn set(set: &Set) -> SqlResult<Translated> {
             let default = value.eq_ignore_ascii_case("default") || value.eq_ignore_ascii_case("local");
             command("timezone".into(), (!default).then_some(value), *local)
         }
-        Set::SetNames { charset_name, .. } => command("client_encoding".into(), Some(charset_name.value.clone()), false),
+        Set::SetNames { charset_name, .. } => {
+            command("client_encoding".into(), Some(charset_name.value.clone()), false)
+        }
         Set::SetNamesDefault {} => command("client_encoding".into(), None, false),
         Set::SetTransaction { modes, snapshot: None, session: false } => {
             Translated::command(Kind::SetTransaction(modes_of(modes)?), "SET")
         }
-        Set::SetRole { role_name, .. } => {
-            command("role".into(), role_name.as_ref().map(|r| r.value.clone()), false)
-        }
+        Set::SetRole { role_name, .. } => command("role".into(), role_name.as_ref().map(|r| r.value.clone()), false),
         other => return Err(SqlError::unsupported(format!("{other}"))),
     })
 }
@@ -355,7 +354,8 @@ pub fn prepare(name: &Ident, data_types: &[DataType], text: &str) -> SqlResult<T
         .match_indices("as")
         .find(|(at, _)| {
             let edge = |c: Option<char>| c.is_none_or(|c| c.is_whitespace() || c == ')');
-            edge(lower[..*at].chars().next_back()) && lower[at + 2..].chars().next().is_none_or(|c| c.is_whitespace() || c == '(')
+            edge(lower[..*at].chars().next_back())
+                && lower[at + 2..].chars().next().is_none_or(|c| c.is_whitespace() || c == '(')
                 && lower[..*at].trim() != "prepare"
         })
         .map(|(at, _)| at + 2)
@@ -401,7 +401,8 @@ mod tests {
 
     #[test]
     fn transaction_modes_are_read() {
-        let Kind::Begin(modes) = kind("begin transaction isolation level repeatable read, read only, not deferrable") else {
+        let Kind::Begin(modes) = kind("begin transaction isolation level repeatable read, read only, not deferrable")
+        else {
             panic!("not a BEGIN")
         };
         assert_eq!(modes.isolation, Some(Isolation::RepeatableRead));

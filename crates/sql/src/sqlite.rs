@@ -46,9 +46,28 @@ pub fn translate(piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translat
     }
     let session_command = matches!(
         first.as_str(),
-        "SET" | "SHOW" | "RESET" | "DISCARD" | "DEALLOCATE" | "PREPARE" | "EXECUTE" | "COPY" | "SAVEPOINT" | "RELEASE"
-            | "ROLLBACK" | "COMMIT" | "END" | "START" | "DECLARE" | "FETCH" | "CLOSE" | "GRANT" | "REVOKE" | "TRUNCATE"
-            | "COMMENT" | "LOCK"
+        "SET"
+            | "SHOW"
+            | "RESET"
+            | "DISCARD"
+            | "DEALLOCATE"
+            | "PREPARE"
+            | "EXECUTE"
+            | "COPY"
+            | "SAVEPOINT"
+            | "RELEASE"
+            | "ROLLBACK"
+            | "COMMIT"
+            | "END"
+            | "START"
+            | "DECLARE"
+            | "FETCH"
+            | "CLOSE"
+            | "GRANT"
+            | "REVOKE"
+            | "TRUNCATE"
+            | "COMMENT"
+            | "LOCK"
     );
     if session_command || speaks_postgres(piece) {
         return statement::translate(piece, context);
@@ -74,20 +93,57 @@ fn first_word(text: &str) -> String {
 fn speaks_postgres(piece: &Piece<'_>) -> bool {
     let skeleton = String::from_utf8_lossy(piece.skeleton()).to_ascii_lowercase();
     const SIGNS: &[&str] = &[
-        "pg_catalog.", "information_schema.", "::", "operator(", "pg_class", "pg_type", "pg_namespace", "pg_database",
-        "pg_settings", "pg_attribute", "pg_roles", "pg_tables", "pg_indexes", "pg_user", "version()",
-        "current_schema", "current_setting(", "pg_backend_pid(", "pg_is_in_recovery(", "current_database(",
-        "current_user", "session_user", "pg_encoding_to_char(",
+        "pg_catalog.",
+        "information_schema.",
+        "::",
+        "operator(",
+        "pg_class",
+        "pg_type",
+        "pg_namespace",
+        "pg_database",
+        "pg_settings",
+        "pg_attribute",
+        "pg_roles",
+        "pg_tables",
+        "pg_indexes",
+        "pg_user",
+        "version()",
+        "current_schema",
+        "current_setting(",
+        "pg_backend_pid(",
+        "pg_is_in_recovery(",
+        "current_database(",
+        "current_user",
+        "session_user",
+        "pg_encoding_to_char(",
     ];
     SIGNS.iter().any(|s| skeleton.contains(s))
 }
 
 fn pragma(text: &str) -> SqlResult<Translated> {
     const READING: &[&str] = &[
-        "table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "foreign_key_list",
-        "database_list", "collation_list", "function_list", "compile_options", "integrity_check", "quick_check",
-        "foreign_key_check", "page_count", "page_size", "user_version", "application_id", "encoding", "freelist_count",
-        "schema_version", "data_version",
+        "table_info",
+        "table_xinfo",
+        "table_list",
+        "index_list",
+        "index_info",
+        "index_xinfo",
+        "foreign_key_list",
+        "database_list",
+        "collation_list",
+        "function_list",
+        "compile_options",
+        "integrity_check",
+        "quick_check",
+        "foreign_key_check",
+        "page_count",
+        "page_size",
+        "user_version",
+        "application_id",
+        "encoding",
+        "freelist_count",
+        "schema_version",
+        "data_version",
     ];
     let name: String = text.trim_start()[6..]
         .trim_start()
@@ -118,7 +174,12 @@ fn pass_through(piece: &Piece<'_>, context: &Context<'_>, first: &str) -> SqlRes
         "DELETE" => (Kind::Delete, "DELETE", true),
         "EXPLAIN" => (Kind::Query, "EXPLAIN", false),
         "CREATE" | "DROP" | "ALTER" | "REINDEX" => (Kind::Ddl, ddl_verb(text), false),
-        _ => return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{}\"", word_of(text)))),
+        _ => {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                format!("syntax error at or near \"{}\"", word_of(text)),
+            ));
+        }
     };
     let data = matches!(kind, Kind::Query | Kind::Insert | Kind::Update | Kind::Delete);
     let mut rewriter = Rewriter { context, out: String::with_capacity(text.len()), params: Vec::new(), clients: 0 };
@@ -127,7 +188,8 @@ fn pass_through(piece: &Piece<'_>, context: &Context<'_>, first: &str) -> SqlRes
     } else {
         rewriter.out.push_str(text);
     }
-    let types = (0..rewriter.clients).map(|i| context.param_types.get(i).copied().filter(|t| *t != 0).unwrap_or(oid::TEXT));
+    let types =
+        (0..rewriter.clients).map(|i| context.param_types.get(i).copied().filter(|t| *t != 0).unwrap_or(oid::TEXT));
     Ok(Translated {
         steps: vec![rewriter.out],
         params: rewriter.params,
@@ -238,7 +300,9 @@ impl Rewriter<'_> {
                 Token::Number(..) | Token::SingleQuotedString(_) => {
                     let at = offset(token);
                     let found = (0..piece.literal_count()).find(|n| piece.literal_start(*n) == at);
-                    let (Some(n), true) = (found, lifts(&tokens, i, place, depth - values_depth, partial)) else { continue };
+                    let (Some(n), true) = (found, lifts(&tokens, i, place, depth - values_depth, partial)) else {
+                        continue;
+                    };
                     let Some(literal) = piece.literal(n) else { continue };
                     if literal.class == Class::Decimal {
                         continue;
@@ -291,9 +355,7 @@ fn place_of(word: &Word, place: Place) -> Place {
 fn lifts(tokens: &[TokenWithSpan], i: usize, place: Place, depth: i32, partial: bool) -> bool {
     let token = |n: Option<usize>| n.and_then(|n| tokens.get(n)).map(|t| &t.token);
     let (before, after) = (token(i.checked_sub(1)), token(Some(i + 1)));
-    let word = |t: Option<&Token>, words: &[&str]| {
-        matches!(t, Some(Token::Word(w)) if words.contains(&w.value.to_ascii_uppercase().as_str()))
-    };
+    let word = |t: Option<&Token>, words: &[&str]| matches!(t, Some(Token::Word(w)) if words.contains(&w.value.to_ascii_uppercase().as_str()));
     match place {
         Place::Values => {
             depth == 1
@@ -309,9 +371,13 @@ fn lifts(tokens: &[TokenWithSpan], i: usize, place: Place, depth: i32, partial: 
         }
         Place::Where => {
             !partial
-                && matches!(before, Some(Token::Eq | Token::Lt | Token::Gt | Token::LtEq | Token::GtEq | Token::Neq | Token::DoubleEq))
+                && matches!(
+                    before,
+                    Some(Token::Eq | Token::Lt | Token::Gt | Token::LtEq | Token::GtEq | Token::Neq | Token::DoubleEq)
+                )
                 && matches!(token(i.checked_sub(2)), Some(Token::Word(_)))
-                && (matches!(after, None | Some(Token::RParen)) || word(after, &["AND", "OR", "ORDER", "LIMIT", "GROUP", "RETURNING"]))
+                && (matches!(after, None | Some(Token::RParen))
+                    || word(after, &["AND", "OR", "ORDER", "LIMIT", "GROUP", "RETURNING"]))
         }
         Place::Other => false,
     }
@@ -379,11 +445,15 @@ fn shape(e: &sqlparser::ast::Expr) -> u32 {
         },
         Expr::UnaryOp { expr, .. } => shape(expr),
         Expr::Function(f) => match f.name.0.last().and_then(|p| p.as_ident()).map(bind::fold).as_deref() {
-            Some("count" | "length" | "instr" | "changes" | "last_insert_rowid" | "row_number" | "rank" | "unicode") => oid::INT8,
+            Some(
+                "count" | "length" | "instr" | "changes" | "last_insert_rowid" | "row_number" | "rank" | "unicode",
+            ) => oid::INT8,
             Some("avg" | "total" | "julianday") => oid::FLOAT8,
             _ => oid::TEXT,
         },
-        Expr::BinaryOp { op: Op::Eq | Op::NotEq | Op::Lt | Op::Gt | Op::LtEq | Op::GtEq | Op::And | Op::Or, .. }
+        Expr::BinaryOp {
+            op: Op::Eq | Op::NotEq | Op::Lt | Op::Gt | Op::LtEq | Op::GtEq | Op::And | Op::Or, ..
+        }
         | Expr::IsNull(_)
         | Expr::IsNotNull(_)
         | Expr::Exists { .. } => oid::INT8,

@@ -22,10 +22,7 @@ fn is_plain(entry: &Entry<Extra>) -> bool {
 /// Which of the statements are the transaction's body: all of them, or those between BEGIN and COMMIT.
 fn body<'e>(count: usize, entry: impl Fn(usize) -> &'e Entry<Extra>) -> Option<Range<usize>> {
     let wrapped = count > 2
-        && matches!(
-            entry(0).translated.kind,
-            Kind::Begin(TransactionModes { read_only: None | Some(false), .. })
-        )
+        && matches!(entry(0).translated.kind, Kind::Begin(TransactionModes { read_only: None | Some(false), .. }))
         && matches!(entry(count - 1).translated.kind, Kind::Commit { chain: false });
     let body = if wrapped { 1..count - 1 } else { 0..count };
     (!body.is_empty() && body.clone().all(|i| is_plain(entry(i)))).then_some(body)

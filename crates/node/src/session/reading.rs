@@ -18,11 +18,7 @@ fn run(reader: &mut Reader, steps: &[EngineStep], reply: &mut Reply) -> Result<(
         reader.begin().map_err(|e| (0, e))?;
     }
     let ran = steps.iter().enumerate().try_for_each(|(i, step)| reader.run(i, step, reply).map_err(|e| (i, e)));
-    if one_snapshot {
-        reader.end().map_err(|e| (steps.len() - 1, e)).and(ran)
-    } else {
-        ran
-    }
+    if one_snapshot { reader.end().map_err(|e| (steps.len() - 1, e)).and(ran) } else { ran }
 }
 
 impl NodeSession {

@@ -30,12 +30,7 @@ impl Source<'_> {
 }
 
 /// An entry that no cache keeps.
-fn uncached(
-    piece: &Piece<'_>,
-    epoch: u32,
-    translated: holdfast_sql::Translated,
-    extra: Extra,
-) -> Arc<Entry<Extra>> {
+fn uncached(piece: &Piece<'_>, epoch: u32, translated: holdfast_sql::Translated, extra: Extra) -> Arc<Entry<Extra>> {
     StatementCache::new(1).insert(piece, epoch, translated, extra)
 }
 
@@ -71,7 +66,9 @@ impl NodeSession {
         let schema = self.schema();
         match source {
             Source::Piece(piece) => self.resolve(piece, &schema, &[]).await.map(Some),
-            Source::Plan(plan, _) if Arc::ptr_eq(&plan.schema, &schema) || plan.entry.is_none() => Ok(plan.entry.clone()),
+            Source::Plan(plan, _) if Arc::ptr_eq(&plan.schema, &schema) || plan.entry.is_none() => {
+                Ok(plan.entry.clone())
+            }
             Source::Plan(plan, _) => {
                 let scan = Scan::new(&plan.text, self.served.db.dialect())?;
                 let Some(piece) = scan.pieces().next() else { return Ok(None) };
@@ -104,7 +101,9 @@ impl NodeSession {
                 client.reply().complete(number, &Tag { verb: "", rows: None });
                 return Ok(());
             }
-            Err(error) => return Err(at(if failed && error.state() != SqlState::SYNTAX_ERROR { in_failed() } else { error })),
+            Err(error) => {
+                return Err(at(if failed && error.state() != SqlState::SYNTAX_ERROR { in_failed() } else { error }));
+            }
         };
         let translated = &entry.translated;
         if failed && !matches!(translated.kind, Kind::Commit { .. } | Kind::Rollback { .. } | Kind::RollbackTo(_)) {
@@ -229,8 +228,5 @@ fn in_failed() -> SqlError {
 
 pub(super) fn read_only(verb: &str) -> SqlError {
     let command = verb.trim_end_matches(" 0");
-    SqlError::new(
-        SqlState::READ_ONLY_SQL_TRANSACTION,
-        format!("cannot execute {command} in a read-only transaction"),
-    )
+    SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, format!("cannot execute {command} in a read-only transaction"))
 }

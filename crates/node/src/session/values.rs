@@ -60,7 +60,13 @@ impl Values<'_> {
         let (name, value) = self.settings.get(name)?;
         Ok(match name {
             "transaction_isolation" => self.transaction.0,
-            "transaction_read_only" => if self.transaction.1 { "on" } else { "off" },
+            "transaction_read_only" => {
+                if self.transaction.1 {
+                    "on"
+                } else {
+                    "off"
+                }
+            }
             "session_authorization" => &self.identity.user,
             _ => value,
         })

@@ -17,9 +17,32 @@ use sqlparser::ast::{
 /// Names that are aggregates in PostgreSQL, whether done here or not.
 pub fn is_aggregate(name: &str) -> bool {
     const NAMES: &[&str] = &[
-        "count", "sum", "avg", "min", "max", "string_agg", "bool_and", "bool_or", "every", "array_agg", "json_agg",
-        "jsonb_agg", "json_object_agg", "jsonb_object_agg", "stddev", "stddev_pop", "stddev_samp", "variance",
-        "var_pop", "var_samp", "corr", "bit_and", "bit_or", "mode", "percentile_cont", "percentile_disc",
+        "count",
+        "sum",
+        "avg",
+        "min",
+        "max",
+        "string_agg",
+        "bool_and",
+        "bool_or",
+        "every",
+        "array_agg",
+        "json_agg",
+        "jsonb_agg",
+        "json_object_agg",
+        "jsonb_object_agg",
+        "stddev",
+        "stddev_pop",
+        "stddev_samp",
+        "variance",
+        "var_pop",
+        "var_samp",
+        "corr",
+        "bit_and",
+        "bit_or",
+        "mode",
+        "percentile_cont",
+        "percentile_disc",
     ];
     NAMES.contains(&name)
 }
@@ -27,8 +50,17 @@ pub fn is_aggregate(name: &str) -> bool {
 /// Functions that only exist over a window.
 pub fn is_window(name: &str) -> bool {
     const NAMES: &[&str] = &[
-        "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value",
-        "last_value", "nth_value",
+        "row_number",
+        "rank",
+        "dense_rank",
+        "percent_rank",
+        "cume_dist",
+        "ntile",
+        "lag",
+        "lead",
+        "first_value",
+        "last_value",
+        "nth_value",
     ];
     NAMES.contains(&name)
 }
@@ -84,10 +116,7 @@ impl Binder<'_> {
         let tail = self.tail(call, list, scope)?;
         let undefined = |b: &[Typed]| {
             let types: Vec<String> = b.iter().map(|t| Type::new(t.ty.oid).name()).collect();
-            SqlError::new(
-                SqlState::UNDEFINED_FUNCTION,
-                format!("function {name}({}) does not exist", types.join(", ")),
-            )
+            SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {name}({}) does not exist", types.join(", ")))
         };
         let wrap = |inner: &str, arg: &str| format!("{inner}({}{arg}{}){}", tail.distinct, tail.order, tail.after);
         match (name, bound.as_slice()) {
@@ -206,7 +235,11 @@ impl Binder<'_> {
             let mut keys = Vec::new();
             for e in &spec.partition_by {
                 let typed = self.value_expr(e, scope)?;
-                keys.push(if typed.ty.oid == oid::NUMERIC { self.helper("hf_num_key", &[&typed.sql])? } else { typed.sql });
+                keys.push(if typed.ty.oid == oid::NUMERIC {
+                    self.helper("hf_num_key", &[&typed.sql])?
+                } else {
+                    typed.sql
+                });
             }
             parts.push(format!("PARTITION BY {}", keys.join(", ")));
         }
@@ -251,7 +284,10 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState("42809"), message));
         }
         if call.filter.is_some() {
-            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, "FILTER is not implemented for non-aggregate window functions"));
+            return Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                "FILTER is not implemented for non-aggregate window functions",
+            ));
         }
         let over = self.over(call.over.as_ref(), scope)?;
         let mut bound: Vec<Typed> = args.iter().map(|a| self.value_expr(a, scope)).collect::<SqlResult<_>>()?;

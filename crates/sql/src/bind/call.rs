@@ -100,11 +100,8 @@ impl Binder<'_> {
         if schema.as_deref().is_some_and(|s| !matches!(s, "pg_catalog" | "public" | "information_schema")) {
             return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {} does not exist", call.name)));
         }
-        let default = sqlparser::ast::FunctionArgumentList {
-            duplicate_treatment: None,
-            args: Vec::new(),
-            clauses: Vec::new(),
-        };
+        let default =
+            sqlparser::ast::FunctionArgumentList { duplicate_treatment: None, args: Vec::new(), clauses: Vec::new() };
         let list = match &call.args {
             FunctionArguments::None => &default,
             FunctionArguments::List(list) => list,

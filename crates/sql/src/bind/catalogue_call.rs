@@ -71,8 +71,12 @@ impl Binder<'_> {
             }
             ("pg_char_to_encoding", 1) => Some(Typed::sure("6", Type::INT4)),
             (
-                "pg_table_is_visible" | "pg_type_is_visible" | "pg_function_is_visible" | "pg_operator_is_visible"
-                | "pg_opclass_is_visible" | "pg_collation_is_visible",
+                "pg_table_is_visible"
+                | "pg_type_is_visible"
+                | "pg_function_is_visible"
+                | "pg_operator_is_visible"
+                | "pg_opclass_is_visible"
+                | "pg_collation_is_visible",
                 1,
             ) => yes(),
             ("pg_is_in_recovery" | "pg_is_wal_replay_paused", 0) => Some(Typed::sure("0", Type::BOOL)),
@@ -89,9 +93,7 @@ impl Binder<'_> {
                 let size = self.coerce(args[0].clone(), Type::INT8, When::Assignment)?;
                 text(self.helper("hf_size_pretty", &[&size.sql])?)
             }
-            ("pg_database_size", 1) => {
-                Some(Typed::new(self.page_bytes()?, Type::INT8))
-            }
+            ("pg_database_size", 1) => Some(Typed::new(self.page_bytes()?, Type::INT8)),
             ("pg_table_size" | "pg_relation_size" | "pg_total_relation_size" | "pg_indexes_size", 1 | 2) => {
                 let id = first(self)?;
                 Some(Typed::new(
@@ -117,9 +119,17 @@ impl Binder<'_> {
             }
             ("to_regclass" | "to_regtype" | "to_regnamespace", 1) => return self.to_reg(name, &args[0]).map(Some),
             ("pg_get_serial_sequence", 2) => text("NULL".into()),
-            ("pg_get_partkeydef" | "pg_get_statisticsobjdef_columns" | "pg_get_function_result"
-                | "pg_get_function_arguments" | "pg_get_function_identity_arguments" | "pg_get_ruledef"
-                | "pg_get_functiondef" | "pg_tablespace_location", _) => text("NULL".into()),
+            (
+                "pg_get_partkeydef"
+                | "pg_get_statisticsobjdef_columns"
+                | "pg_get_function_result"
+                | "pg_get_function_arguments"
+                | "pg_get_function_identity_arguments"
+                | "pg_get_ruledef"
+                | "pg_get_functiondef"
+                | "pg_tablespace_location",
+                _,
+            ) => text("NULL".into()),
             ("pg_cancel_backend" | "pg_terminate_backend", _) => {
                 return Err(SqlError::unsupported(format!("the function {name}")));
             }

@@ -120,10 +120,8 @@ impl<'a> Binder<'a> {
     }
 
     fn value(&mut self, value: &ValueWithSpan) -> SqlResult<Typed> {
-        let open = |value: String, literal| Typed {
-            shape: Shape::Text { value, literal },
-            ..Typed::new("", Type::UNKNOWN)
-        };
+        let open =
+            |value: String, literal| Typed { shape: Shape::Text { value, literal }, ..Typed::new("", Type::UNKNOWN) };
         match &value.value {
             ast::Value::Number(text, false) => {
                 let (ty, read) = match text.parse::<i64>() {

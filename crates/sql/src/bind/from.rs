@@ -150,7 +150,9 @@ impl Binder<'_> {
 
     fn factor(&mut self, factor: &TableFactor, scope: &mut Scope<'_>) -> SqlResult<(String, bool)> {
         match factor {
-            TableFactor::Table { name, alias, args: None, sample: None, version: None, with_ordinality: false, .. } => {
+            TableFactor::Table {
+                name, alias, args: None, sample: None, version: None, with_ordinality: false, ..
+            } => {
                 let result = self.table(name, alias.as_ref(), scope);
                 self.at(result, name.span().start)
             }
@@ -194,7 +196,12 @@ impl Binder<'_> {
         }
     }
 
-    fn table(&mut self, name: &ObjectName, alias: Option<&TableAlias>, scope: &mut Scope<'_>) -> SqlResult<(String, bool)> {
+    fn table(
+        &mut self,
+        name: &ObjectName,
+        alias: Option<&TableAlias>,
+        scope: &mut Scope<'_>,
+    ) -> SqlResult<(String, bool)> {
         let (schema, bare) = object_name(name)?;
         let shown = alias.map_or_else(|| bare.clone(), |a| fold(&a.name));
         let names = alias.map(alias_columns).unwrap_or_default();

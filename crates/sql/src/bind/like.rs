@@ -60,7 +60,14 @@ impl Binder<'_> {
         Ok(typed)
     }
 
-    pub(super) fn regex(&mut self, l: &Expr, r: &Expr, negated: bool, fold: bool, scope: &Scope<'_>) -> SqlResult<Typed> {
+    pub(super) fn regex(
+        &mut self,
+        l: &Expr,
+        r: &Expr,
+        negated: bool,
+        fold: bool,
+        scope: &Scope<'_>,
+    ) -> SqlResult<Typed> {
         let text = self.fixed(|b| b.text_operand(l, "~", scope))?;
         let pattern = self.fixed(|b| b.expr_as(r, Type::TEXT, scope))?;
         let sql = self.helper("hf_regex", &[&text.sql, &pattern.sql, if fold { "1" } else { "0" }])?;

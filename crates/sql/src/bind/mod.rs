@@ -132,8 +132,10 @@ impl<'a> Binder<'a> {
     /// A call of one of our functions. In a stored definition it is refused.
     fn helper(&self, name: &str, args: &[&str]) -> SqlResult<String> {
         if self.stored {
-            return Err(SqlError::unsupported("an expression that SQLite cannot compute by itself, in a stored definition,")
-                .with_hint("Views, checks, defaults and indexes are kept readable for stock SQLite."));
+            return Err(SqlError::unsupported(
+                "an expression that SQLite cannot compute by itself, in a stored definition,",
+            )
+            .with_hint("Views, checks, defaults and indexes are kept readable for stock SQLite."));
         }
         Ok(format!("{name}({})", args.join(", ")))
     }

@@ -106,7 +106,10 @@ impl Binder<'_> {
     pub(super) fn comparable(&mut self, left: Typed, op: &Op, right: Typed) -> SqlResult<(Typed, Typed)> {
         let (l, r) = (left.ty, right.ty);
         if left.is_open() && right.is_open() {
-            return Ok((self.coerce(left, Type::TEXT, When::Implicit)?, self.coerce(right, Type::TEXT, When::Implicit)?));
+            return Ok((
+                self.coerce(left, Type::TEXT, When::Implicit)?,
+                self.coerce(right, Type::TEXT, When::Implicit)?,
+            ));
         }
         if left.is_open() {
             let left = self.coerce(left, Type::new(r.oid), When::Implicit)?;
@@ -288,7 +291,11 @@ impl Binder<'_> {
                 let zone = if l == oid::TIMESTAMPTZ { "'+00'" } else { "''" };
                 Some(Typed::new(self.helper("hf_moment_add", &[&left.sql, &right.sql, sign, zone])?, ty))
             }
-            (oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::DATE, Op::Minus, oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::DATE) => {
+            (
+                oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::DATE,
+                Op::Minus,
+                oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::DATE,
+            ) => {
                 return Err(SqlError::unsupported("a difference of timestamps (type interval)")
                     .with_hint("Use extract(epoch from a) - extract(epoch from b)."));
             }
@@ -341,10 +348,8 @@ impl Binder<'_> {
         }
         let typed = self.expr(e, scope)?;
         if typed.is_open() {
-            return Err(SqlError::new(
-                SqlState("42725"),
-                format!("operator is not unique: {op} unknown"),
-            ).with_hint("Could not choose a best candidate operator. You might need to add explicit type casts."));
+            return Err(SqlError::new(SqlState("42725"), format!("operator is not unique: {op} unknown"))
+                .with_hint("Could not choose a best candidate operator. You might need to add explicit type casts."));
         }
         let typed = self.finish(typed)?;
         let (ty, not_null) = (typed.ty, typed.not_null);
@@ -423,7 +428,8 @@ impl Binder<'_> {
             return Err(SqlError::unsupported(format!("{op} ANY or ALL of an array")));
         }
         let left = self.value_expr(l, scope)?;
-        let array_of = crate::types::ARRAY_OF.iter().find(|(_, e)| *e == left.ty.oid).map_or(more::TEXT_ARRAY, |(a, _)| *a);
+        let array_of =
+            crate::types::ARRAY_OF.iter().find(|(_, e)| *e == left.ty.oid).map_or(more::TEXT_ARRAY, |(a, _)| *a);
         let array = self.expr(inner, scope)?;
         let array = self.settle(array, Type::new(array_of))?;
         if array.ty.category() != Category::Array {

@@ -95,7 +95,9 @@ impl Binder<'_> {
     /// The first arm of a recursive query gives the types, as in PostgreSQL.
     fn recursive(&mut self, cte: &Cte, name: &str, parent: Option<&Scope<'_>>) -> SqlResult<Bound> {
         let SetExpr::SetOperation { left, .. } = &*cte.query.body else {
-            let message = format!("recursive query \"{name}\" does not have the form non-recursive-term UNION [ALL] recursive-term");
+            let message = format!(
+                "recursive query \"{name}\" does not have the form non-recursive-term UNION [ALL] recursive-term"
+            );
             return Err(SqlError::new(SqlState("42P19"), message));
         };
         let saved = (self.params.clone(), self.client_types.clone());
@@ -160,14 +162,23 @@ impl Binder<'_> {
         let b = self.body(right, parent, Some((&types, when)))?;
         // SQLite reads a chain from the left; an operation on the right, or INTERSECT, which binds tighter in
         // PostgreSQL's grammar, gets a query of its own.
-        let a_sql = if matches!(left, SetExpr::SetOperation { .. }) { format!("SELECT * FROM ({})", a.sql) } else { a.sql };
-        let b_sql = if matches!(right, SetExpr::SetOperation { .. }) { format!("SELECT * FROM ({})", b.sql) } else { b.sql };
-        let columns = a.columns.into_iter().map(|c| Column { not_null: false, table_oid: 0, attnum: 0, lifts: false, ..c });
+        let a_sql =
+            if matches!(left, SetExpr::SetOperation { .. }) { format!("SELECT * FROM ({})", a.sql) } else { a.sql };
+        let b_sql =
+            if matches!(right, SetExpr::SetOperation { .. }) { format!("SELECT * FROM ({})", b.sql) } else { b.sql };
+        let columns =
+            a.columns.into_iter().map(|c| Column { not_null: false, table_oid: 0, attnum: 0, lifts: false, ..c });
         Ok(Bound { sql: format!("{a_sql} {word} {b_sql}"), columns: columns.collect() })
     }
 
     /// The types of the columns of a set operation, found by binding both sides once for nothing else.
-    fn set_types(&mut self, left: &SetExpr, right: &SetExpr, word: &str, parent: Option<&Scope<'_>>) -> SqlResult<Vec<Type>> {
+    fn set_types(
+        &mut self,
+        left: &SetExpr,
+        right: &SetExpr,
+        word: &str,
+        parent: Option<&Scope<'_>>,
+    ) -> SqlResult<Vec<Type>> {
         let saved = (self.params.clone(), self.client_types.clone());
         let open = [Type::UNKNOWN; 0];
         let a = self.body(left, parent, Some((&open, When::Implicit)))?;
@@ -233,7 +244,9 @@ impl Binder<'_> {
                 _ => None,
             };
             let Some(column) = index.and_then(|i| bound.columns.get(i).map(|c| (i, c))) else {
-                return Err(SqlError::unsupported("ORDER BY of something else than a result column, after a set operation"));
+                return Err(SqlError::unsupported(
+                    "ORDER BY of something else than a result column, after a set operation",
+                ));
             };
             let key = Typed { not_null: column.1.not_null, ..Typed::new(quote(&names[column.0]), column.1.ty) };
             keys.push(self.order_key(&key, &item.options)?);
@@ -280,8 +293,10 @@ impl Binder<'_> {
             Some(LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
                 (limit.as_ref(), offset.as_ref().map(|o| &o.value))
             }
-            Some(_) => return Err(SqlError::new(SqlState::SYNTAX_ERROR, "LIMIT #,# syntax is not supported")
-                .with_hint("Use separate LIMIT and OFFSET clauses.")),
+            Some(_) => {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "LIMIT #,# syntax is not supported")
+                    .with_hint("Use separate LIMIT and OFFSET clauses."));
+            }
         };
         let one;
         if let Some(fetch) = &query.fetch {
@@ -362,8 +377,11 @@ fn cte_columns(cte: &Cte) -> Vec<String> {
 /// The columns of a relation under an alias with a column list. 42P10 where the list is too long.
 pub fn renamed(columns: &[Column], names: &[String], relation: &str) -> SqlResult<Columns> {
     if names.len() > columns.len() {
-        let message =
-            format!("table \"{relation}\" has {} columns available but {} columns specified", columns.len(), names.len());
+        let message = format!(
+            "table \"{relation}\" has {} columns available but {} columns specified",
+            columns.len(),
+            names.len()
+        );
         return Err(SqlError::new(SqlState("42P10"), message));
     }
     Ok(columns
@@ -391,7 +409,10 @@ fn names_itself(query: &Query, name: &str) -> bool {
 }
 
 fn refuse_extras(query: &Query) -> SqlResult<()> {
-    if !query.pipe_operators.is_empty() || query.settings.is_some() || query.format_clause.is_some() || query.for_clause.is_some()
+    if !query.pipe_operators.is_empty()
+        || query.settings.is_some()
+        || query.format_clause.is_some()
+        || query.for_clause.is_some()
     {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error: not PostgreSQL's"));
     }

@@ -122,10 +122,7 @@ impl<'p> Scope<'p> {
         if let Some(r) = self.relations.iter().position(|r| r.alias == alias) {
             return match self.relations[r].columns.iter().position(|c| c.name == name) {
                 Some(c) => Ok(Some(self.typed(r, c))),
-                None => Err(SqlError::new(
-                    SqlState::UNDEFINED_COLUMN,
-                    format!("column {alias}.{name} does not exist"),
-                )),
+                None => Err(SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column {alias}.{name} does not exist"))),
             };
         }
         match self.parent {
@@ -175,9 +172,8 @@ pub struct Named {
 
 /// The columns of a stored table or view.
 pub fn columns_of(table: &Table, dialect: Dialect) -> Columns {
-    let partial = table.indexes.iter().any(|i| {
-        i.sql.as_deref().is_some_and(|sql| sql.to_ascii_lowercase().contains(" where "))
-    });
+    let partial =
+        table.indexes.iter().any(|i| i.sql.as_deref().is_some_and(|sql| sql.to_ascii_lowercase().contains(" where ")));
     let not_null = super::not_null_columns(table);
     table
         .columns

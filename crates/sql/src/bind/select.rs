@@ -9,8 +9,8 @@ use crate::types::{self, Type};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{
-    Distinct, Expr, GroupByExpr, NamedWindowExpr, OrderBy, OrderByExpr, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    Spanned,
+    Distinct, Expr, GroupByExpr, NamedWindowExpr, OrderBy, OrderByExpr, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, Spanned,
 };
 
 impl Binder<'_> {
@@ -57,8 +57,9 @@ impl Binder<'_> {
         let mut items = self.items(select, &group_exprs, scope)?;
         self.settle_items(&mut items, targets)?;
         if distinct && items.iter().any(|i| i.typed.ty.oid == oid::NUMERIC && i.typed.ty.typmod == -1) {
-            return Err(SqlError::unsupported("DISTINCT of numeric values without a scale")
-                .with_hint("Cast to numeric(p,s)."));
+            return Err(
+                SqlError::unsupported("DISTINCT of numeric values without a scale").with_hint("Cast to numeric(p,s).")
+            );
         }
         let (group, keys) = self.group(&group_exprs, &items, scope)?;
         let having = match &select.having {
@@ -123,7 +124,10 @@ impl Binder<'_> {
                     items.push(Named { name: fold(alias), typed });
                 }
                 SelectItem::Wildcard(_) if scope.relations.is_empty() => {
-                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, "SELECT * with no tables specified is not valid"));
+                    return Err(SqlError::new(
+                        SqlState::SYNTAX_ERROR,
+                        "SELECT * with no tables specified is not valid",
+                    ));
                 }
                 SelectItem::Wildcard(_) => items.extend(scope.star()),
                 SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
@@ -167,7 +171,11 @@ impl Binder<'_> {
             let typed = item.typed.clone();
             item.typed = match targets {
                 Some((types, _)) if types.is_empty() => {
-                    if typed.is_open() { Typed { sql: "NULL".into(), ..typed } } else { typed }
+                    if typed.is_open() {
+                        Typed { sql: "NULL".into(), ..typed }
+                    } else {
+                        typed
+                    }
                 }
                 Some((types, when)) => {
                     let settled = self.coerce(typed, types[i], when)?;
@@ -187,7 +195,9 @@ impl Binder<'_> {
         let GroupByExpr::Expressions(exprs, modifiers) = &select.group_by else {
             return Err(SqlError::unsupported("GROUP BY ALL"));
         };
-        if !modifiers.is_empty() || exprs.iter().any(|e| matches!(e, Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_))) {
+        if !modifiers.is_empty()
+            || exprs.iter().any(|e| matches!(e, Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_)))
+        {
             return Err(SqlError::unsupported("ROLLUP, CUBE and GROUPING SETS"));
         }
         let output = |name: &str| {
@@ -210,7 +220,9 @@ impl Binder<'_> {
                     }
                 }
                 // An output name is meant only where no input column has it; that is checked by binding it first.
-                Expr::Identifier(i) => Ok(output(&fold(i)).filter(|alias| !matches!(alias, Expr::Identifier(_))).unwrap_or(e)),
+                Expr::Identifier(i) => {
+                    Ok(output(&fold(i)).filter(|alias| !matches!(alias, Expr::Identifier(_))).unwrap_or(e))
+                }
                 other => Ok(other),
             })
             .collect()
@@ -258,8 +270,7 @@ impl Binder<'_> {
                     match items.iter().position(|i| i.typed.sql == typed.sql) {
                         Some(i) if typed.ty.oid != oid::NUMERIC => Typed { sql: (i + 1).to_string(), ..typed },
                         None if distinct => {
-                            let message =
-                                "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
+                            let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
                             let error = SqlError::new(SqlState("42P10"), message);
                             return self.at(Err(error), item.expr.span().start);
                         }
@@ -328,9 +339,7 @@ fn output_position(e: &Expr, items: &[Named]) -> SqlResult<Option<usize>> {
     match e {
         Expr::Value(v) => match v.value.to_string().parse::<usize>() {
             Ok(n) if n >= 1 && n <= items.len() => Ok(Some(n - 1)),
-            Ok(n) => {
-                Err(SqlError::new(SqlState("42P10"), format!("ORDER BY position {n} is not in select list")))
-            }
+            Ok(n) => Err(SqlError::new(SqlState("42P10"), format!("ORDER BY position {n} is not in select list"))),
             Err(_) => Ok(None),
         },
         Expr::Identifier(ident) => Ok(items.iter().position(|i| i.name == fold(ident))),
@@ -356,9 +365,8 @@ fn check_grouping(scope: &Scope<'_>, keys: &[String], has_groups: bool) -> SqlRe
         if keys.contains(&sql) || whole_key(*relation) || (merged && keys.iter().any(|k| k.ends_with(&quote(name)))) {
             continue;
         }
-        let message = format!(
-            "column \"{shown}\" must appear in the GROUP BY clause or be used in an aggregate function"
-        );
+        let message =
+            format!("column \"{shown}\" must appear in the GROUP BY clause or be used in an aggregate function");
         return Err(SqlError::new(SqlState::GROUPING_ERROR, message));
     }
     Ok(())
@@ -430,7 +438,10 @@ fn refuse_extras(select: &Select) -> SqlResult<()> {
         || select.value_table_mode.is_some()
         || select.exclude.is_some();
     if foreign {
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error: the SELECT has a clause that PostgreSQL lacks"));
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "syntax error: the SELECT has a clause that PostgreSQL lacks",
+        ));
     }
     Ok(())
 }

@@ -131,7 +131,8 @@ impl Binder<'_> {
     pub(super) fn array_of(&mut self, query: &sqlparser::ast::Query, scope: &Scope<'_>) -> SqlResult<Typed> {
         let sub = self.subquery(query, scope)?;
         let element = sub.only_column()?.ty;
-        let array = crate::types::ARRAY_OF.iter().find(|(_, e)| *e == element.oid).map_or(more::TEXT_ARRAY, |(a, _)| *a);
+        let array =
+            crate::types::ARRAY_OF.iter().find(|(_, e)| *e == element.oid).map_or(more::TEXT_ARRAY, |(a, _)| *a);
         let item = self.helper("hf_array_item", &["\"v\"", &element.oid.to_string()])?;
         let sql = format!(
             "(SELECT '{{' || coalesce(group_concat({item}), '') || '}}' FROM (WITH \"a\"(\"v\") AS ({}) SELECT * FROM \"a\"))",

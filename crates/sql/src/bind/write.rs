@@ -130,13 +130,15 @@ pub fn insert(b: &mut Binder<'_>, insert: &Insert) -> SqlResult<Bound> {
     let source = match rows {
         None if defaults.is_empty() => "DEFAULT VALUES".to_owned(),
         None => format!("VALUES ({})", defaults.iter().map(|d| d.1.as_str()).collect::<Vec<_>>().join(", ")),
-        Some(source) => match (&*source.body, source.with.is_none() && source.order_by.is_none() && source.limit_clause.is_none()) {
-            (SetExpr::Values(values), true) => {
-                let rows: Vec<&Vec<Expr>> = values.rows.iter().map(|r| &r.content).collect();
-                insert_values(b, table, &columns, &rows, &defaults)?
+        Some(source) => {
+            match (&*source.body, source.with.is_none() && source.order_by.is_none() && source.limit_clause.is_none()) {
+                (SetExpr::Values(values), true) => {
+                    let rows: Vec<&Vec<Expr>> = values.rows.iter().map(|r| &r.content).collect();
+                    insert_values(b, table, &columns, &rows, &defaults)?
+                }
+                _ => insert_query(b, table, &columns, source, &defaults)?,
             }
-            _ => insert_query(b, table, &columns, source, &defaults)?,
-        },
+        }
     };
     let mut names: Vec<String> = columns.iter().map(|c| quote(&c.name)).collect();
     names.extend(defaults.iter().map(|d| quote(&d.0)));
@@ -154,7 +156,9 @@ fn target_columns(b: &Binder<'_>, insert: &Insert, table: &Table, all: &[Column]
     if insert.columns.is_empty() {
         let width = match insert.source.as_deref().map(|q| &*q.body) {
             Some(SetExpr::Values(v)) => v.rows.iter().map(|r| r.len()).max().unwrap_or(0),
-            Some(SetExpr::Select(s)) if !s.projection.iter().any(|i| i.to_string().ends_with('*')) => s.projection.len(),
+            Some(SetExpr::Select(s)) if !s.projection.iter().any(|i| i.to_string().ends_with('*')) => {
+                s.projection.len()
+            }
             _ => all.len(),
         };
         if width > all.len() {
@@ -243,7 +247,8 @@ fn assign(b: &mut Binder<'_>, typed: Typed, column: &Column) -> SqlResult<Typed>
         }
         let (to, from) = (Type::new(column.ty.oid).name(), Type::new(from.oid).name());
         let message = format!("column \"{}\" is of type {to} but expression is of type {from}", column.name);
-        SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_hint("You will need to rewrite or cast the expression.")
+        SqlError::new(SqlState::DATATYPE_MISMATCH, message)
+            .with_hint("You will need to rewrite or cast the expression.")
     })
 }
 

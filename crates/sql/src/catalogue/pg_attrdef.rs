@@ -16,12 +16,7 @@ pub const TABLE: CatalogTable = CatalogTable {
         for table in &context.schema.tables {
             for (i, column) in table.columns.iter().enumerate() {
                 if let Some(default) = default_of(table, i, column, context.dialect) {
-                    rows.push(vec![
-                        int(oids::default(table, i + 1)),
-                        int(table.oid),
-                        int(i as i64 + 1),
-                        text(default),
-                    ]);
+                    rows.push(vec![int(oids::default(table, i + 1)), int(table.oid), int(i as i64 + 1), text(default)]);
                 }
             }
         }

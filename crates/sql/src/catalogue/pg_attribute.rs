@@ -104,7 +104,15 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
                 let name = column.and_then(|c| table.columns.get(c)).map_or(key.as_str(), |c| c.name.as_str());
                 let ty = column.map_or(Type::TEXT, |c| shapes::column_type(table, c, context.dialect));
                 let (not_null, has_default, generated) = (false, false, false);
-                rows.push(row(Attribute { relation: index.oid, name, ty, number: i + 1, not_null, has_default, generated }));
+                rows.push(row(Attribute {
+                    relation: index.oid,
+                    name,
+                    ty,
+                    number: i + 1,
+                    not_null,
+                    has_default,
+                    generated,
+                }));
             }
         }
     }

@@ -83,7 +83,8 @@ pub fn constraints(context: &CatalogContext<'_>, table: &Table) -> Vec<Constrain
     for (i, key) in table.foreign_keys.iter().enumerate() {
         let (name, definition) = shapes::foreign_key(table, key);
         let parent = context.schema.table(&key.parent);
-        let parent_columns = parent.map(|p| key.parent_columns.iter().flatten().map(|c| shapes::attnum(p, c)).collect());
+        let parent_columns =
+            parent.map(|p| key.parent_columns.iter().flatten().map(|c| shapes::attnum(p, c)).collect());
         out.push(Constraint {
             oid: oids::foreign_key(table, i),
             name,

@@ -19,7 +19,15 @@ pub const TABLE: CatalogTable = CatalogTable {
         let tables = context.schema.tables.iter().filter(|t| shapes::visible(t));
         let indexes = tables.flat_map(|t| shapes::indexes(t));
         indexes
-            .map(|i| vec![text("public"), text(i.table.name.as_str()), text(i.name.as_str()), Value::Null, text(i.definition())])
+            .map(|i| {
+                vec![
+                    text("public"),
+                    text(i.table.name.as_str()),
+                    text(i.name.as_str()),
+                    Value::Null,
+                    text(i.definition()),
+                ]
+            })
             .collect()
     },
 };

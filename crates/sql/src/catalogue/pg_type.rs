@@ -49,7 +49,8 @@ pub const TABLE: CatalogTable = CatalogTable {
         for (array, element) in ARRAY_OF {
             let known = PG_TYPES.iter().find(|t| t.oid == *element);
             if let Some(element) = known.filter(|_| !PG_TYPES.iter().any(|t| t.oid == *array)) {
-                let name = if *array == more::ACLITEM_ARRAY { "_aclitem".to_owned() } else { format!("_{}", element.name) };
+                let name =
+                    if *array == more::ACLITEM_ARRAY { "_aclitem".to_owned() } else { format!("_{}", element.name) };
                 let shape = PgType { oid: *array, len: -1, by_value: false, category: 'A', array: 0, ..*element };
                 rows.push(row(&shape, name, element.oid));
             }

@@ -7,12 +7,7 @@ use holdfast_types::schema::Table;
 pub const TABLE: CatalogTable = CatalogTable {
     schema: "pg_catalog",
     name: "pg_views",
-    columns: &[
-        ("schemaname", oid::NAME),
-        ("viewname", oid::NAME),
-        ("viewowner", oid::NAME),
-        ("definition", oid::TEXT),
-    ],
+    columns: &[("schemaname", oid::NAME), ("viewname", oid::NAME), ("viewowner", oid::NAME), ("definition", oid::TEXT)],
     always_empty: false,
     rows: |context| {
         let views = context.schema.tables.iter().filter(|t| shapes::relkind(t) == "v");

@@ -270,7 +270,8 @@ mod tests {
 
     #[test]
     fn index_texts_are_taken_apart() {
-        let sql = "CREATE UNIQUE INDEX \"a on b\" /*constraint*/ ON \"t\" (lower(\"a\"), \"b\" DESC) WHERE (\"c\" > ')')";
+        let sql =
+            "CREATE UNIQUE INDEX \"a on b\" /*constraint*/ ON \"t\" (lower(\"a\"), \"b\" DESC) WHERE (\"c\" > ')')";
         assert_eq!(key_texts(sql), ["lower(\"a\")", "\"b\" DESC"]);
         assert_eq!(predicate(sql).as_deref(), Some("(c > ')')"));
         assert_eq!(readable("(\"a\" + \"B c\")"), "(a + \"B c\")");

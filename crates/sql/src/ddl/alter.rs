@@ -78,9 +78,11 @@ fn change(operation: &Op, table: &Table, piece: &Piece<'_>, context: &Context<'_
             }
         }
         // Ownership, statistics and storage do not change any answer.
-        Op::OwnerTo { .. } | Op::SetLogged | Op::SetUnlogged | Op::SetOptionsParens { .. } | Op::ValidateConstraint { .. } => {
-            Vec::new()
-        }
+        Op::OwnerTo { .. }
+        | Op::SetLogged
+        | Op::SetUnlogged
+        | Op::SetOptionsParens { .. }
+        | Op::ValidateConstraint { .. } => Vec::new(),
         other => return Err(SqlError::unsupported(format!("ALTER TABLE ... {other}"))),
     })
 }
@@ -111,8 +113,9 @@ fn add_constraint(constraint: &TableConstraint, table: &Table, context: &Context
             }
             Ok(unique_index(context, &table.name, wanted, &columns, &mut Vec::new()))
         }
-        TableConstraint::ForeignKey(_) => Err(SqlError::unsupported("ALTER TABLE ADD FOREIGN KEY")
-            .with_hint("Declare foreign keys in CREATE TABLE.")),
+        TableConstraint::ForeignKey(_) => {
+            Err(SqlError::unsupported("ALTER TABLE ADD FOREIGN KEY").with_hint("Declare foreign keys in CREATE TABLE."))
+        }
         TableConstraint::Check(_) => {
             Err(SqlError::unsupported("ALTER TABLE ADD CHECK").with_hint("Declare checks in CREATE TABLE."))
         }
@@ -138,8 +141,7 @@ fn checked(table: &Table, columns: Vec<String>) -> SqlResult<Vec<String>> {
 fn add_column(column: &ColumnDef, table: &Table, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Vec<String>> {
     let mut binder = Binder::new(piece, context);
     binder.stored = true;
-    let mut columns: Vec<_> =
-        scope::columns_of(table, context.dialect).into_iter().map(|c| (c.name, c.ty)).collect();
+    let mut columns: Vec<_> = scope::columns_of(table, context.dialect).into_iter().map(|c| (c.name, c.ty)).collect();
     columns.push((fold(&column.name), types::from_ast(&column.data_type)?));
     let scope = own_scope(&table.name, columns);
     let draft = draft(&mut binder, &table.name, column, &scope)?;

@@ -11,8 +11,8 @@ use crate::types::{self, RowidKind, Type};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{
-    CheckConstraint, ColumnDef, ColumnOption, ConstraintCharacteristics, CreateTable, CreateTableOptions, DeferrableInitial,
-    Expr, ForeignKeyConstraint, GeneratedAs, Ident, IndexColumn, TableConstraint,
+    CheckConstraint, ColumnDef, ColumnOption, ConstraintCharacteristics, CreateTable, CreateTableOptions,
+    DeferrableInitial, Expr, ForeignKeyConstraint, GeneratedAs, Ident, IndexColumn, TableConstraint,
 };
 use std::fmt::Write as _;
 
@@ -74,7 +74,13 @@ pub fn translate(create: &CreateTable, piece: &Piece<'_>, context: &Context<'_>)
                 let names: Vec<String> = key.columns.iter().map(fold).collect();
                 known(&drafts, &names)?;
                 let listed: Vec<String> = names.iter().map(|n| quote(n)).collect();
-                let _ = write!(tail, ", {}FOREIGN KEY ({}){}", named(&key.name), listed.join(", "), references(key, context, &name)?);
+                let _ = write!(
+                    tail,
+                    ", {}FOREIGN KEY ({}){}",
+                    named(&key.name),
+                    listed.join(", "),
+                    references(key, context, &name)?
+                );
             }
             other => return Err(SqlError::unsupported(format!("the constraint {other}"))),
         }
@@ -147,8 +153,11 @@ fn definition(name: &str, drafts: &mut [Draft], primary: &[String], tail: &str) 
             continue;
         }
         if draft.serial {
-            return Err(SqlError::unsupported(format!("the serial column \"{}\" that is not the primary key", draft.name))
-                .with_hint("Make it the primary key."));
+            return Err(SqlError::unsupported(format!(
+                "the serial column \"{}\" that is not the primary key",
+                draft.name
+            ))
+            .with_hint("Make it the primary key."));
         }
         draft.not_null |= primary.contains(&draft.name);
         parts.push(draft.column_sql()?.0);
@@ -237,11 +246,19 @@ pub(super) fn draft(b: &mut Binder<'_>, table: &str, column: &ColumnDef, scope: 
                 let text = references(key, b.ctx, table)?;
                 let _ = write!(draft.clauses, " {}{}", named(&option.name), text.trim_start());
             }
-            ColumnOption::Generated { generated_as: GeneratedAs::Always | GeneratedAs::ByDefault, generation_expr: None, .. } => {
+            ColumnOption::Generated {
+                generated_as: GeneratedAs::Always | GeneratedAs::ByDefault,
+                generation_expr: None,
+                ..
+            } => {
                 draft.serial = true;
                 draft.not_null = true;
             }
-            ColumnOption::Generated { generated_as: GeneratedAs::ExpStored | GeneratedAs::Always, generation_expr: Some(e), .. } => {
+            ColumnOption::Generated {
+                generated_as: GeneratedAs::ExpStored | GeneratedAs::Always,
+                generation_expr: Some(e),
+                ..
+            } => {
                 let typed = b.expr(e, scope)?;
                 let typed = b.coerce(typed, ty, When::Assignment)?;
                 let _ = write!(draft.clauses, " GENERATED ALWAYS AS ({}) STORED", typed.sql);
@@ -358,7 +375,13 @@ fn create_as(create: &CreateTable, name: &str, piece: &Piece<'_>, context: &Cont
         steps.push(format!("INSERT INTO {} {}", quote(name), bound.sql));
     }
     let done = statement::finish(binder, String::new(), &[], Kind::Ddl, "SELECT");
-    Ok(Translated { steps, counts: !no_data, cacheable: false, verb: if no_data { "CREATE TABLE AS" } else { "SELECT" }, ..done })
+    Ok(Translated {
+        steps,
+        counts: !no_data,
+        cacheable: false,
+        verb: if no_data { "CREATE TABLE AS" } else { "SELECT" },
+        ..done
+    })
 }
 
 fn refuse_extras(create: &CreateTable) -> SqlResult<()> {

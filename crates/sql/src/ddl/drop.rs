@@ -25,8 +25,11 @@ pub fn translate(statement: &Statement, context: &Context<'_>) -> SqlResult<Tran
             true => steps.push(format!("{verb} {}", quote(name))),
             false if *if_exists => skipped = Some(format!("{word} \"{name}\" does not exist")),
             false => {
-                let state =
-                    if *object_type == ObjectType::Index { SqlState::UNDEFINED_OBJECT } else { SqlState::UNDEFINED_TABLE };
+                let state = if *object_type == ObjectType::Index {
+                    SqlState::UNDEFINED_OBJECT
+                } else {
+                    SqlState::UNDEFINED_TABLE
+                };
                 return Err(SqlError::new(state, format!("{word} \"{name}\" does not exist")));
             }
         }
@@ -47,10 +50,8 @@ fn find(context: &Context<'_>, name: &str, kind: &ObjectType) -> SqlResult<bool>
         let indexes = || context.schema.tables.iter().flat_map(|t| t.indexes.iter().map(move |i| (t, i)));
         return match indexes().find(|(_, i)| i.name == name) {
             Some((table, index)) if index.sql.as_deref().is_some_and(|s| s.contains(super::CONSTRAINT_MARK)) => {
-                let message = format!(
-                    "cannot drop index {name} because constraint {name} on table {} requires it",
-                    table.name
-                );
+                let message =
+                    format!("cannot drop index {name} because constraint {name} on table {} requires it", table.name);
                 Err(SqlError::new(SqlState("2BP01"), message)
                     .with_hint(format!("You can drop constraint {name} on table {} instead.", table.name)))
             }
@@ -70,7 +71,8 @@ fn find(context: &Context<'_>, name: &str, kind: &ObjectType) -> SqlResult<bool>
 /// 2BP01 where another table's foreign key refers to one that is to go.
 fn check_children(context: &Context<'_>, names: &[String], cascade: bool) -> SqlResult<()> {
     for child in context.schema.tables.iter().filter(|t| !names.contains(&t.name)) {
-        let Some(key) = child.foreign_keys.iter().find(|k| names.iter().any(|n| n.eq_ignore_ascii_case(&k.parent))) else {
+        let Some(key) = child.foreign_keys.iter().find(|k| names.iter().any(|n| n.eq_ignore_ascii_case(&k.parent)))
+        else {
             continue;
         };
         if cascade {

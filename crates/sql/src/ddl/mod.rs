@@ -53,8 +53,9 @@ pub fn translate(statement: &Statement, piece: &Piece<'_>, context: &Context<'_>
             }
             name => Err(SqlError::unsupported(format!("the extension {name}"))),
         },
-        Statement::CreateSequence { .. } => Err(SqlError::unsupported("CREATE SEQUENCE")
-            .with_hint("Use a serial or identity primary key.")),
+        Statement::CreateSequence { .. } => {
+            Err(SqlError::unsupported("CREATE SEQUENCE").with_hint("Use a serial or identity primary key."))
+        }
         Statement::CreateFunction(_) | Statement::CreateProcedure { .. } => refuse("CREATE FUNCTION"),
         Statement::CreateTrigger(_) => refuse("CREATE TRIGGER in a database of PostgreSQL's dialect"),
         Statement::CreateType { .. } | Statement::CreateDomain(_) => refuse("a type of your own"),

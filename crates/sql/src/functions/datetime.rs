@@ -50,9 +50,23 @@ fn moment_add(args: Args<'_>) -> SqlResult<Value> {
     Ok(Value::Text(format_timestamp(us)? + &text(args, 3)?))
 }
 
-const TIME_FIELDS: &[&str] = &["hour", "minute", "second", "millisecond", "milliseconds", "microsecond", "microseconds", "epoch"];
-const DATE_FIELDS: &[&str] =
-    &["century", "decade", "millennium", "year", "isoyear", "quarter", "month", "week", "day", "dow", "isodow", "doy", "julian"];
+const TIME_FIELDS: &[&str] =
+    &["hour", "minute", "second", "millisecond", "milliseconds", "microsecond", "microseconds", "epoch"];
+const DATE_FIELDS: &[&str] = &[
+    "century",
+    "decade",
+    "millennium",
+    "year",
+    "isoyear",
+    "quarter",
+    "month",
+    "week",
+    "day",
+    "dow",
+    "isodow",
+    "doy",
+    "julian",
+];
 
 /// 22023 or 0A000 for a field that the type has not.
 pub fn check_field(field: &str, ty: Type) -> SqlResult<()> {
@@ -127,8 +141,19 @@ fn extract(args: Args<'_>) -> SqlResult<Value> {
 }
 
 const TRUNC: &[&str] = &[
-    "microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year", "decade",
-    "century", "millennium",
+    "microseconds",
+    "milliseconds",
+    "second",
+    "minute",
+    "hour",
+    "day",
+    "week",
+    "month",
+    "quarter",
+    "year",
+    "decade",
+    "century",
+    "millennium",
 ];
 
 /// 22023 for a field that date_trunc does not know.

@@ -53,9 +53,7 @@ fn format_of(name: &str) -> SqlResult<bool> {
     match name {
         "hex" => Ok(true),
         "base64" => Ok(false),
-        other => {
-            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("unrecognized encoding: \"{other}\"")))
-        }
+        other => Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("unrecognized encoding: \"{other}\""))),
     }
 }
 

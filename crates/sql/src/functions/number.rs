@@ -21,9 +21,15 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::strict("hf_float4", 1, |a| finite(f64::from(real(a, 0)? as f32))),
     Function::strict("hf_fdiv", 2, float_divide),
     Function::strict("hf_power", 2, power),
-    Function::strict("hf_sqrt", 1, |a| domain(real(a, 0)?, |x| x >= 0.0, f64::sqrt, "2201F", "cannot take square root of a negative number")),
-    Function::strict("hf_ln", 1, |a| domain(real(a, 0)?, |x| x > 0.0, f64::ln, "2201E", "cannot take logarithm of a non-positive number")),
-    Function::strict("hf_log10", 1, |a| domain(real(a, 0)?, |x| x > 0.0, f64::log10, "2201E", "cannot take logarithm of a non-positive number")),
+    Function::strict("hf_sqrt", 1, |a| {
+        domain(real(a, 0)?, |x| x >= 0.0, f64::sqrt, "2201F", "cannot take square root of a negative number")
+    }),
+    Function::strict("hf_ln", 1, |a| {
+        domain(real(a, 0)?, |x| x > 0.0, f64::ln, "2201E", "cannot take logarithm of a non-positive number")
+    }),
+    Function::strict("hf_log10", 1, |a| {
+        domain(real(a, 0)?, |x| x > 0.0, f64::log10, "2201E", "cannot take logarithm of a non-positive number")
+    }),
     Function::strict("hf_abs", 2, absolute),
     Function::strict("hf_rounding", 2, rounding),
     Function::loose("hf_limit", 2, limit),

@@ -25,7 +25,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
     Function::strict("hf_replace", 3, |a| {
         let from = text(a, 1)?;
-        if from.is_empty() { string(text(a, 0)?.into_owned()) } else { string(text(a, 0)?.replace(&*from, &text(a, 2)?)) }
+        if from.is_empty() {
+            string(text(a, 0)?.into_owned())
+        } else {
+            string(text(a, 0)?.replace(&*from, &text(a, 2)?))
+        }
     }),
     Function::strict("hf_translate", 3, translate),
     Function::strict("hf_pad", 4, pad),
@@ -37,7 +41,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::strict("hf_reverse", 1, |a| string(text(a, 0)?.chars().rev().collect())),
     Function::strict("hf_split_part", 3, split_part),
     Function::strict("hf_initcap", 1, |a| string(initcap(&text(a, 0)?))),
-    Function::strict("hf_ascii", 1, |a| Ok(Value::Int(text(a, 0)?.chars().next().map_or(0, |c| i64::from(u32::from(c)))))),
+    Function::strict("hf_ascii", 1, |a| {
+        Ok(Value::Int(text(a, 0)?.chars().next().map_or(0, |c| i64::from(u32::from(c)))))
+    }),
     Function::strict("hf_chr", 1, chr),
     Function::strict("hf_quote_ident", 1, |a| string(quote_ident(&text(a, 0)?))),
     Function::strict("hf_quote_literal", 1, |a| string(format!("'{}'", text(a, 0)?.replace('\'', "''")))),

@@ -300,7 +300,9 @@ impl Decimal {
                 "A field with precision {precision}, scale {scale} must round to an absolute value less than 10^{}.",
                 precision - scale
             );
-            return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow").with_detail(detail));
+            return Err(
+                SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow").with_detail(detail)
+            );
         }
         Ok(rounded)
     }
@@ -359,7 +361,8 @@ impl fmt::Display for Decimal {
             f.write_str("-")?;
         }
         let zeros = (self.scale + 1).saturating_sub(self.digits.len());
-        let text: String = std::iter::repeat_n(0, zeros).chain(self.digits.iter().copied()).map(|d| (d + b'0') as char).collect();
+        let text: String =
+            std::iter::repeat_n(0, zeros).chain(self.digits.iter().copied()).map(|d| (d + b'0') as char).collect();
         let (whole, fraction) = text.split_at(text.len() - self.scale);
         f.write_str(whole)?;
         if !fraction.is_empty() {
@@ -420,7 +423,8 @@ mod tests {
 
     #[test]
     fn sort_keys_order_as_the_numbers() {
-        let sorted = ["-1000", "-12.5", "-12", "-0.1", "-0.01", "0", "0.001", "0.01", "0.1", "1", "1.1", "1.11", "2", "10"];
+        let sorted =
+            ["-1000", "-12.5", "-12", "-0.1", "-0.01", "0", "0.001", "0.01", "0.1", "1", "1.1", "1.11", "2", "10"];
         for pair in sorted.windows(2) {
             assert!(d(pair[0]).sort_key() < d(pair[1]).sort_key(), "{pair:?}");
             assert_eq!(d(pair[0]).cmp(&d(pair[1])), Ordering::Less);

@@ -62,14 +62,24 @@ fn float(value: f64, single: bool, out: &mut Vec<u8>) {
         return out.extend_from_slice(if value.is_sign_negative() { b"-0" } else { b"0" });
     }
     if !value.is_finite() {
-        let text: &[u8] = if value.is_nan() { b"NaN" } else if value > 0.0 { b"Infinity" } else { b"-Infinity" };
+        let text: &[u8] = if value.is_nan() {
+            b"NaN"
+        } else if value > 0.0 {
+            b"Infinity"
+        } else {
+            b"-Infinity"
+        };
         return out.extend_from_slice(text);
     }
     let scientific = if single { format!("{:e}", value as f32) } else { format!("{value:e}") };
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     if (-4..if single { 6 } else { 15 }).contains(&exponent) {
-        return if single { append(out, format_args!("{}", value as f32)) } else { append(out, format_args!("{value}")) };
+        return if single {
+            append(out, format_args!("{}", value as f32))
+        } else {
+            append(out, format_args!("{value}"))
+        };
     }
     let sign = if exponent < 0 { '-' } else { '+' };
     append(out, format_args!("{mantissa}e{sign}{:02}", exponent.abs()));

@@ -43,6 +43,9 @@ use Takes::{Any, Bool, Fixed, Int, OneOf, Time};
 const UTC: &[&str] = &["UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z", "0", "+00", "00:00", "+00:00", "Zulu", "Universal"];
 const ISOLATION: &[&str] = &["read committed", "read uncommitted", "repeatable read", "serializable"];
 
+/// Parameters with a dot in their name that a session may set.
+const OWN_PARAMETERS_MAX: usize = 1000;
+
 /// Version of PostgreSQL whose behaviour drivers may expect.
 pub const SERVER_VERSION: &str = "15.0";
 
@@ -188,7 +191,7 @@ pub struct Timeouts {
 /// A value before a change, to be restored when the transaction ends.
 #[derive(Clone, Debug)]
 pub struct Undo {
-    name: &'static str,
+    name: String,
     value: Option<String>,
     local: bool,
 }
@@ -198,7 +201,7 @@ pub struct Undo {
 pub struct Settings {
     /// Values at the start of the session: the server's configuration, then the client's start-up packet.
     initial: HashMap<&'static str, String>,
-    changed: HashMap<&'static str, String>,
+    changed: HashMap<String, String>,
     timeouts: Timeouts,
 }
 
@@ -230,10 +233,13 @@ impl Settings {
         self.changed.get(name).or_else(|| self.initial.get(name)).map_or(parameter.default, String::as_str)
     }
 
-    /// SHOW.
-    pub fn get(&self, name: &str) -> SqlResult<(&'static str, &str)> {
-        let parameter = find(name).ok_or_else(|| unknown(name))?;
-        Ok((parameter.name, self.value(parameter)))
+    /// SHOW: the parameter's name as it is written, and its value.
+    pub fn get(&self, name: &str) -> SqlResult<(&str, &str)> {
+        if let Some(parameter) = find(name) {
+            return Ok((parameter.name, self.value(parameter)));
+        }
+        let custom = self.changed.get_key_value(&name.to_ascii_lowercase());
+        custom.map(|(name, value)| (name.as_str(), value.as_str())).ok_or_else(|| unknown(name))
     }
 
     /// SHOW ALL.
@@ -248,14 +254,25 @@ impl Settings {
 
     /// SET (`None`: to its default). Returns how to undo it and whether the client is to be told.
     pub fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> SqlResult<(Undo, bool)> {
-        let parameter = find(name).ok_or_else(|| unknown(name))?;
-        let before = self.changed.get(parameter.name).cloned();
-        match value {
-            Some(value) => _ = self.changed.insert(parameter.name, check(parameter, value)?),
-            None => _ = self.changed.remove(parameter.name),
-        }
+        let (key, value, reported) = match find(name) {
+            Some(p) => (p.name.to_owned(), value.map(|v| check(p, v)).transpose()?, p.reported),
+            // As in PostgreSQL, a name with a dot is the application's own, unless the prefix is the server's.
+            None if name.contains('.') && !name.to_ascii_lowercase().starts_with("holdfast.") => {
+                let own = self.changed.keys().filter(|k| k.contains('.')).count();
+                if own >= OWN_PARAMETERS_MAX {
+                    let message = format!("a session has at most {OWN_PARAMETERS_MAX} parameters of its own");
+                    return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+                }
+                (name.to_ascii_lowercase(), value.map(str::to_owned), false)
+            }
+            None => return Err(unknown(name)),
+        };
+        let before = match value {
+            Some(value) => self.changed.insert(key.clone(), value),
+            None => self.changed.remove(&key),
+        };
         self.refresh();
-        Ok((Undo { name: parameter.name, value: before, local }, parameter.reported))
+        Ok((Undo { name: key, value: before, local }, reported))
     }
 
     /// RESET ALL.
@@ -269,7 +286,7 @@ impl Settings {
         for change in undo.into_iter().rev().filter(|u| u.local || !committed) {
             match change.value {
                 Some(value) => _ = self.changed.insert(change.name, value),
-                None => _ = self.changed.remove(change.name),
+                None => _ = self.changed.remove(&change.name),
             }
         }
         self.refresh();
@@ -315,6 +332,9 @@ mod tests {
             assert_eq!(s.set(name, Some(value), false).unwrap_err().state().0, "22023", "{name}");
         }
         assert_eq!(s.set("server_version", Some("16"), false).unwrap_err().state().0, "55P02");
+        assert_eq!(s.set("holdfast.nosuch", Some("1"), false).unwrap_err().state().0, "42704");
+        assert!(s.set("My.App", Some("x"), false).is_ok());
+        assert_eq!(s.get("my.app").unwrap().1, "x");
         assert!(s.set("synchronous_commit", Some("off"), false).is_ok());
         assert!(s.start("TimeZone", "Europe/Berlin").is_ok());
         assert_eq!(s.get("TimeZone").unwrap().1, "UTC");

@@ -1,0 +1,79 @@
+//! Runs the built binary on a directory of its own.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use tempfile::TempDir;
+use tokio_postgres::{Client, NoTls};
+
+pub struct Running {
+    child: Child,
+    pub port: u16,
+    pub dir: TempDir,
+}
+
+fn command(dir: &Path, listen: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+    command.args(["serve", "--listen", listen, "--data"]).arg(dir);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A server that does not start: its exit status and what it says on stderr.
+pub fn fails_to_start(dir: &Path, listen: &str) -> (ExitStatus, String) {
+    let output = command(dir, listen).output().unwrap();
+    assert!(output.stdout.is_empty(), "nothing on stdout");
+    (output.status, String::from_utf8(output.stderr).unwrap())
+}
+
+impl Running {
+    pub fn start() -> Running {
+        Running::start_in(TempDir::new().unwrap())
+    }
+
+    pub fn start_in(dir: TempDir) -> Running {
+        let mut child = command(dir.path(), "127.0.0.1:0").stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let port = line.trim().strip_prefix("holdfast: ready on 127.0.0.1:").expect(&line).parse().unwrap();
+        Running { child, port, dir }
+    }
+
+    pub async fn connect(&self) -> Client {
+        self.connect_to("holdfast").await
+    }
+
+    pub async fn connect_to(&self, database: &str) -> Client {
+        let config = format!("host=127.0.0.1 port={} user=holdfast dbname={database}", self.port);
+        let (client, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
+    }
+
+    /// SIGTERM; returns how the process ended, and the directory.
+    pub fn stop(mut self) -> (ExitStatus, TempDir) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let status = self.child.wait().unwrap();
+        let dir = std::mem::replace(&mut self.dir, TempDir::new().unwrap());
+        (status, dir)
+    }
+
+    /// Kills the process as a power cut would.
+    pub fn kill(mut self) -> TempDir {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        std::mem::replace(&mut self.dir, TempDir::new().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            let _ = stderr.read_to_end(&mut Vec::new());
+        }
+    }
+}

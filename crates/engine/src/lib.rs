@@ -16,6 +16,7 @@
 
 mod batch;
 mod cache;
+pub mod check;
 mod checkpointer;
 mod classify;
 mod collect;

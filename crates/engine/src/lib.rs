@@ -34,6 +34,7 @@ mod run;
 mod sqlite_uri;
 mod statement;
 mod stats;
+pub mod trail_dump;
 mod vacuum;
 mod write_txn;
 

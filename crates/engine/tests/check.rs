@@ -143,7 +143,7 @@ fn damage_is_found() {
     flip(&segment, 4096 + 100);
     let report = checked(trail.path());
     assert!(!report.is_sound());
-    assert!(report.problems[0].contains("offset 4096"), "{report:?}");
+    assert!(report.problems[0].contains("at byte 4096"), "{report:?}");
 
     let list = copy_of(dir.path());
     std::fs::remove_file(list.path().join("databases.toml")).unwrap();

@@ -35,7 +35,10 @@ fn print(report: &CheckReport) {
         );
     }
     let width = report.databases.iter().map(|d| d.name.chars().count()).max().unwrap_or(0).max("database".len());
-    println!("{:width$}  {:>10}  {:>8}  {:>12}  {:>12}  verdict", "database", "pages", "tables", "change", "after redo");
+    println!(
+        "{:width$}  {:>10}  {:>8}  {:>12}  {:>12}  verdict",
+        "database", "pages", "tables", "change", "after redo"
+    );
     for d in &report.databases {
         let number = |n: Option<u64>| n.map_or("?".to_owned(), |n| n.to_string());
         println!(

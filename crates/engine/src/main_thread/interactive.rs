@@ -33,7 +33,11 @@ pub enum TxnRequest {
         answer: oneshot::Sender<TxnRan>,
     },
     /// One statement for many rows of parameters, as COPY does. A failure undoes all of them.
-    RunRows { stmt: Arc<Statement>, rows: Vec<Vec<Value>>, answer: oneshot::Sender<RowsRan> },
+    RunRows {
+        stmt: Arc<Statement>,
+        rows: Vec<Vec<Value>>,
+        answer: oneshot::Sender<RowsRan>,
+    },
     /// Prepares against the transaction's own schema.
     Prepare {
         sql: String,

@@ -14,7 +14,7 @@ use std::process::Command;
 
 fn options() -> Options {
     let initial_databases = vec![("shop".to_owned(), Dialect::Sqlite), ("idle".to_owned(), Dialect::Postgres)];
-    Options { segment_bytes: 2 << 20, initial_databases, ..Options::default() }
+    Options { segment_bytes: 4 << 20, initial_databases, ..Options::default() }
 }
 
 fn archive() -> PathBuf {

@@ -1,7 +1,10 @@
 //! The `holdfast` command. One file per subcommand; each has its arguments and a `run`.
 
+mod check;
+mod import;
 mod logs;
 mod serve;
+mod trail_dump;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -20,14 +23,20 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Arguments),
+    Import(import::Args),
+    Check(check::Args),
+    Trail(trail_dump::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Serve(arguments) => serve::run(arguments),
+        Command::Serve(arguments) => serve::run(arguments).map(|()| ExitCode::SUCCESS),
+        Command::Import(arguments) => import::run(arguments),
+        Command::Check(arguments) => check::run(arguments),
+        Command::Trail(arguments) => trail_dump::run(arguments),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("holdfast: {error:#}");
             ExitCode::FAILURE

@@ -7,7 +7,7 @@ use crate::checkpointer::{self, Signal};
 use crate::database::{Database, Inner, database_oid};
 use crate::error::{CloseError, OpenError};
 use crate::main_thread::{self, Main, Message};
-use crate::manifest::{Entry, Manifest};
+use crate::manifest::{Entry, Manifest, Owner};
 use crate::options::Options;
 use crate::recovery::{self, Redone};
 use crate::redo_debt::Totals;
@@ -191,7 +191,7 @@ impl Engine {
         let found = recovery::survey(&shared.trail, self.0.recovered.first, &manifest)?;
         *shared.clock.lock() = found.clock;
         shared.state.lock().checkpoints = found.checkpoints.clone();
-        for redone in recovery::redo(shared, &manifest, &found)? {
+        for redone in recovery::redo(&shared.trail, &manifest.databases, &found, |e| shared.open_volume(e))? {
             let entry = redone.entry.clone();
             self.serve(&entry, redone)?;
         }
@@ -213,16 +213,10 @@ impl Engine {
         let shared = &self.0.shared;
         let disk = &shared.options.disk;
         let dir = shared.dir.join("volumes");
-        let listed: Vec<String> = shared.state.lock().manifest.databases.iter().map(|e| e.file.clone()).collect();
-        for name in disk.list(&dir)? {
-            let file = format!("volumes/{name}");
-            let belongs = listed.iter().any(|l| file == *l || file == format!("{l}-wal"));
-            let ours = name.ends_with(".db") || name.ends_with(".db-wal") || name.ends_with(".new");
-            let numbered = name.len() > 7 && name.as_bytes()[..6].iter().all(u8::is_ascii_digit);
-            if !belongs && ours && numbered {
-                tracing::warn!(file, "removing a file of a database that does not exist");
-                disk.remove(&dir.join(name))?;
-            }
+        let manifest = shared.state.lock().manifest.clone();
+        for name in disk.list(&dir)?.into_iter().filter(|name| manifest.owner(name) == Owner::Orphan) {
+            tracing::warn!(file = name, "removing a file of a database that does not exist");
+            disk.remove(&dir.join(name))?;
         }
         Ok(())
     }

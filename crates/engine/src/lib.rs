@@ -16,6 +16,7 @@
 
 mod batch;
 mod cache;
+pub mod check;
 mod checkpointer;
 mod classify;
 mod collect;
@@ -33,6 +34,7 @@ mod run;
 mod sqlite_uri;
 mod statement;
 mod stats;
+pub mod trail_dump;
 mod vacuum;
 mod write_txn;
 

@@ -61,6 +61,15 @@ impl From<Dialect> for DialectName {
     }
 }
 
+/// Whose a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    Listed,
+    /// That of a database whose creation or removal a crash interrupted.
+    Orphan,
+    Foreign,
+}
+
 impl From<DialectName> for Dialect {
     fn from(d: DialectName) -> Dialect {
         match d {
@@ -97,6 +106,21 @@ impl Manifest {
         let entry = Entry { id, name: name.to_owned(), dialect: dialect.into(), file };
         self.databases.push(entry.clone());
         entry
+    }
+
+    /// Whose a file of the directory `volumes` is, by its name.
+    pub fn owner(&self, name: &str) -> Owner {
+        const BESIDE: [&str; 3] = ["", "-wal", "-shm"];
+        let file = format!("volumes/{name}");
+        let listed = |entry: &Entry| BESIDE.iter().any(|s| file.strip_suffix(s) == Some(&entry.file));
+        let ours =
+            name.ends_with(".new") || BESIDE.iter().any(|s| name.strip_suffix(s).is_some_and(|n| n.ends_with(".db")));
+        let numbered = name.len() > 7 && name.as_bytes()[..6].iter().all(u8::is_ascii_digit);
+        match self.databases.iter().any(listed) {
+            true => Owner::Listed,
+            false if ours && numbered => Owner::Orphan,
+            false => Owner::Foreign,
+        }
     }
 
     /// Reads the manifest; `None` when there is none.
@@ -139,6 +163,23 @@ impl Manifest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_and_their_owners() {
+        let mut m = Manifest::empty();
+        m.add("shop", Dialect::Sqlite);
+        for (name, owner) in [
+            ("000001-shop.db", Owner::Listed),
+            ("000001-shop.db-wal", Owner::Listed),
+            ("000001-shop.db.new", Owner::Orphan),
+            ("000002-gone.db", Owner::Orphan),
+            ("000002-gone.db-shm", Owner::Orphan),
+            ("notes.txt", Owner::Foreign),
+            ("mine.db", Owner::Foreign),
+        ] {
+            assert_eq!(m.owner(name), owner, "{name}");
+        }
+    }
 
     #[test]
     fn golden() {

@@ -23,8 +23,8 @@ use crate::manifest::{Entry, Manifest};
 use holdfast_store::apply::{Applier, ApplyError};
 use holdfast_store::schema_map::{PositionWriter, read_map, read_position};
 use holdfast_store::sqlite::Conn;
-use holdfast_store::volume::{Stamp, Volume};
-use holdfast_trail::Trail;
+use holdfast_store::volume::{Stamp, Volume, VolumeError};
+use holdfast_trail::{Boxcar, Trail, TrailError};
 use holdfast_types::record::{Batch, Checkpoint, Op, Record, RecordReader};
 use holdfast_types::{Epoch, Hlc, Lsn, VolumeId};
 use std::collections::BTreeMap;
@@ -41,20 +41,41 @@ pub struct Survey {
     pub clock: Hlc,
 }
 
+impl Survey {
+    /// A volume's last checkpoint record.
+    pub fn checkpoint(&self, id: VolumeId) -> Option<Checkpoint> {
+        self.checkpoints.get(&id).map(|(c, _)| *c)
+    }
+}
+
 /// An opened volume and what a crash right now would make redo repeat: number, first LSN, microseconds, bytes.
 pub struct Redone {
     pub entry: Entry,
     pub volume: Volume,
+    /// The boxcar number its file stood at.
+    pub found_at: u64,
     pub debt: Option<(u64, Lsn, u64, u64)>,
+}
+
+/// Where boxcars come from: a trail that is open for writing, or one that is only looked at.
+pub trait Boxcars {
+    /// All boxcars from `from` on.
+    fn read_from(&self, from: Lsn) -> Result<impl Iterator<Item = Result<Boxcar, TrailError>>, TrailError>;
+}
+
+impl Boxcars for Trail {
+    fn read_from(&self, from: Lsn) -> Result<impl Iterator<Item = Result<Boxcar, TrailError>>, TrailError> {
+        self.read(from)
+    }
 }
 
 /// Calls `each` for every record from `from` on.
 fn records(
-    trail: &Trail,
+    trail: &impl Boxcars,
     from: Lsn,
     mut each: impl FnMut(Lsn, &Record<'_>) -> Result<(), OpenError>,
 ) -> Result<(), OpenError> {
-    for boxcar in trail.read(from)? {
+    for boxcar in trail.read_from(from)? {
         let boxcar = boxcar?;
         for record in RecordReader::new(&boxcar.body) {
             let record = record.map_err(|source| OpenError::Record { lsn: boxcar.lsn, source })?;
@@ -65,7 +86,7 @@ fn records(
 }
 
 /// The first reading.
-pub fn survey(trail: &Trail, first: Lsn, manifest: &Manifest) -> Result<Survey, OpenError> {
+pub fn survey(trail: &impl Boxcars, first: Lsn, manifest: &Manifest) -> Result<Survey, OpenError> {
     let known = |id: VolumeId| manifest.databases.iter().any(|e| e.volume() == id);
     let mut s = Survey { checkpoints: BTreeMap::new(), last: BTreeMap::new(), first, clock: Hlc::default() };
     records(trail, first, |lsn, record| {
@@ -89,22 +110,27 @@ pub fn survey(trail: &Trail, first: Lsn, manifest: &Manifest) -> Result<Survey, 
 }
 
 /// The second reading: redoes every volume whose file lacks something.
-pub fn redo(shared: &Arc<Shared>, manifest: &Manifest, found: &Survey) -> Result<Vec<Redone>, OpenError> {
+pub fn redo(
+    trail: &impl Boxcars,
+    entries: &[Entry],
+    found: &Survey,
+    open: impl Fn(&Entry) -> Result<Volume, VolumeError>,
+) -> Result<Vec<Redone>, OpenError> {
     let mut volumes = BTreeMap::new();
     let mut from = None;
-    for entry in &manifest.databases {
+    for entry in entries {
         let id = entry.volume();
-        let checkpoint = found.checkpoints.get(&id).map(|(c, _)| *c);
+        let checkpoint = found.checkpoint(id);
         let Some(&last) = found.last.get(&id) else { continue };
         if checkpoint.is_some_and(|c| c.number >= last) {
             continue;
         }
         let start = checkpoint.map_or(found.first, |c| c.redo_start.max(found.first));
         from = Some(from.map_or(start, |f: Lsn| f.min(start)));
-        volumes.insert(id, Redo::open(shared, entry, checkpoint, last)?);
+        volumes.insert(id, Redo::begin(open(entry)?, entry, checkpoint, last)?);
     }
     let Some(from) = from else { return Ok(Vec::new()) };
-    records(&shared.trail, from, |lsn, record| match record {
+    records(trail, from, |lsn, record| match record {
         Record::Batch(b) => volumes.get_mut(&b.volume).map_or(Ok(()), |r| r.batch(lsn, b)),
         Record::Fragment { volume, txn, ops, .. } => {
             if let Some(r) = volumes.get_mut(volume) {
@@ -124,11 +150,14 @@ pub fn redo(shared: &Arc<Shared>, manifest: &Manifest, found: &Survey) -> Result
 
 /// Opens a volume that needs no redo.
 pub fn open_clean(shared: &Arc<Shared>, entry: &Entry) -> Result<Redone, OpenError> {
-    let checkpoint = shared.last_checkpoint(entry.volume());
-    let volume = shared.open_volume(entry)?;
+    served_as_it_is(shared.open_volume(entry)?, entry, shared.last_checkpoint(entry.volume()))
+}
+
+/// Checks a volume that needs no redo against its last checkpoint record.
+pub fn served_as_it_is(volume: Volume, entry: &Entry, checkpoint: Option<Checkpoint>) -> Result<Redone, OpenError> {
     let number = position(&volume, entry)?.0;
     check(&volume, entry, number, checkpoint, None)?;
-    Ok(Redone { entry: entry.clone(), volume, debt: None })
+    Ok(Redone { entry: entry.clone(), volume, found_at: number, debt: None })
 }
 
 /// Reads where the file stands and sets the store to it.
@@ -181,6 +210,7 @@ struct Redo {
     writer: PositionWriter,
     /// Last boxcar applied or found in the file.
     number: u64,
+    found_at: u64,
     epoch: Epoch,
     open_transaction: bool,
     /// Boxcars since the last store commit.
@@ -195,8 +225,7 @@ struct Redo {
 const BOXCARS_PER_COMMIT: u32 = 1000;
 
 impl Redo {
-    fn open(shared: &Arc<Shared>, entry: &Entry, checkpoint: Option<Checkpoint>, last: u64) -> Result<Redo, OpenError> {
-        let volume = shared.open_volume(entry)?;
+    fn begin(volume: Volume, entry: &Entry, checkpoint: Option<Checkpoint>, last: u64) -> Result<Redo, OpenError> {
         let (number, epoch) = position(&volume, entry)?;
         check(&volume, entry, number, checkpoint, Some(last))?;
         let mut conn = volume.open_main()?;
@@ -212,6 +241,7 @@ impl Redo {
             applier,
             writer,
             number,
+            found_at: number,
             epoch,
             open_transaction: false,
             pending: 0,
@@ -299,9 +329,9 @@ impl Redo {
             time_ms = time_us / 1000,
             "redone"
         );
-        let Redo { entry, volume, conn, applier, first, number, bytes, .. } = self;
+        let Redo { entry, volume, conn, applier, first, number, found_at, bytes, .. } = self;
         // Shadow tables were written as plain tables: this connection must not be used for anything else (RULE 19).
         drop((applier, conn));
-        Ok(Redone { entry, volume, debt: first.map(|lsn| (number, lsn, time_us, bytes)) })
+        Ok(Redone { entry, volume, found_at, debt: first.map(|lsn| (number, lsn, time_us, bytes)) })
     }
 }

@@ -5,6 +5,7 @@ pub mod capture;
 pub mod checkpoint;
 pub mod ddl;
 pub mod pages;
+mod pending_wal;
 pub mod schema_map;
 pub mod schema_read;
 pub mod sequences;

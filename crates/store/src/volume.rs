@@ -12,7 +12,8 @@
 
 use crate::checkpoint::{dress, wal_path};
 use crate::pages::scratch::Scratch;
-use crate::pages::{Limits, PAGE_BYTES, PageStore, RESERVED_BYTES, ReadError, checksum, offset_of};
+use crate::pages::{Limits, PAGE_BYTES, PageStore, RESERVED_BYTES, ReadError, offset_of};
+use crate::pending_wal::PendingWal;
 use crate::sqlite::{Conn, FileLock, OpenFlags, SqliteError, Vfs};
 use crate::wal_file::{self, FoundWal, WalWriter};
 use holdfast_seams::{Create, Disk, DiskFile, OpenHow};
@@ -56,6 +57,15 @@ pub struct Volume {
     _lock: Option<FileLock>,
 }
 
+/// A volume's file, with everything checked that is checked before it is used.
+struct Opened {
+    file: Box<dyn DiskFile>,
+    pages: u32,
+    stamp: Stamp,
+    checkpoint_finished: bool,
+    lock: Option<FileLock>,
+}
+
 impl Volume {
     /// Opens the volume file at `path`, finishing an interrupted checkpoint first.
     pub fn open(
@@ -72,6 +82,47 @@ impl Volume {
         let file = disk.open(path, &how).map_err(io("open"))?;
         let pages = check_format(&*file, path)?;
         let stamp = stamp_of(disk, path)?;
+        Volume::over(path, scratch_dir, id, limits, Opened { file, pages, stamp, checkpoint_finished, lock })
+    }
+
+    /// Opens the volume file at `path` to look at it: whatever is done with the volume, no byte of the file or its
+    /// `-wal` changes, as long as nobody checkpoints. A pending checkpoint is read where it stands.
+    pub fn open_to_look(
+        disk: &dyn Disk,
+        path: &Path,
+        scratch_dir: &Path,
+        id: VolumeId,
+        limits: Limits,
+    ) -> Result<Volume, VolumeError> {
+        let io = |what| move |source| VolumeError::Io { what, path: path.display().to_string(), source };
+        let lock = take_lock(path)?;
+        let mut file = disk.open(path, &OpenHow::default()).map_err(io("open"))?;
+        let mut frames = Vec::new();
+        let found = find_wal(disk, path, id, |page| frames.push(page))?;
+        let pending = matches!(found, FoundWal::Complete { .. });
+        match found {
+            FoundWal::Torn => {}
+            FoundWal::Foreign => return Err(foreign_wal(path)),
+            FoundWal::Complete { pages, .. } => {
+                let wal = disk.open(&wal_path(path), &OpenHow::default()).map_err(io("open the -wal of"))?;
+                file = Box::new(PendingWal::new(file, wal, &frames, pages));
+            }
+        }
+        let pages = check_format(&*file, path)?;
+        let stamp = stamp_of(disk, path)?;
+        let opened = Opened { file, pages, stamp, checkpoint_finished: pending, lock };
+        Volume::over(path, scratch_dir, id, limits, opened)
+    }
+
+    fn over(
+        path: &Path,
+        scratch_dir: &Path,
+        id: VolumeId,
+        limits: Limits,
+        opened: Opened,
+    ) -> Result<Volume, VolumeError> {
+        let io = |what| move |source| VolumeError::Io { what, path: path.display().to_string(), source };
+        let Opened { file, pages, stamp, checkpoint_finished, lock } = opened;
         let scratch = Scratch::new(scratch_dir).map_err(io("make a scratch file for"))?;
         let store = PageStore::new(id, path.display().to_string(), file.into(), scratch, limits, 0, pages);
         let store = Arc::new(store);
@@ -124,19 +175,27 @@ impl Volume {
         VolumeError::Sqlite { path: self.store.path().to_owned(), source }
     }
 
-    /// Reads every page of the file and checks its checksum. Returns the pages checked.
+    /// Reads every page of the file and checks its checksum. Returns the pages checked; refuses at the first bad one.
     pub fn verify(&self) -> Result<u64, VolumeError> {
+        let mut first = None;
+        let pages = self.check_pages(|e| first = first.take().or(Some(e)));
+        match first {
+            Some(ReadError::Checksum { page, offset, path }) => {
+                Err(VolumeError::Foreign { path, how: format!("page {page} at offset {offset}") })
+            }
+            Some(other) => Err(other.into()),
+            None => Ok(pages),
+        }
+    }
+
+    /// Reads every page of the file and hands over what is wrong with each bad one. Returns the pages read.
+    pub fn check_pages(&self, mut bad: impl FnMut(ReadError)) -> u64 {
         let pages = self.store.durable_pages();
         let mut bytes = [0; PAGE_BYTES];
         for page in (1..=pages).filter(|p| *p != LOCK_BYTE_PAGE) {
-            match self.store.read_file(page, &mut bytes) {
-                Err(ReadError::Checksum { page, offset, path }) => {
-                    return Err(VolumeError::Foreign { path, how: format!("page {page} at offset {offset}") });
-                }
-                other => other?,
-            }
+            self.store.read_file(page, &mut bytes).unwrap_or_else(&mut bad);
         }
-        Ok(u64::from(pages))
+        u64::from(pages)
     }
 }
 
@@ -166,6 +225,29 @@ fn missing(path: &Path) -> VolumeError {
     VolumeError::Io { what: "find", path: path.display().to_string(), source: io::ErrorKind::NotFound.into() }
 }
 
+/// What the volume's `-wal` is; `each` gets the page numbers of its frames.
+fn find_wal(disk: &dyn Disk, path: &Path, id: VolumeId, mut each: impl FnMut(u32)) -> Result<FoundWal, VolumeError> {
+    let wal = wal_path(path);
+    let io = |what| {
+        let path = wal.display().to_string();
+        move |source| VolumeError::Io { what, path, source }
+    };
+    if disk.metadata(&wal).map_err(io("look at"))?.is_none_or(|m| m.len_bytes == 0) {
+        return Ok(FoundWal::Torn);
+    }
+    let file = disk.open(&wal, &OpenHow::READ_DIRECT).map_err(io("open"))?;
+    let found = wal_file::scan(&*file, id.0, |page, _| {
+        each(page);
+        Ok(())
+    });
+    found.map_err(io("read"))
+}
+
+fn foreign_wal(path: &Path) -> VolumeError {
+    let how = format!("{} is not the last checkpoint's", wal_path(path).display());
+    VolumeError::Foreign { path: path.display().to_string(), how }
+}
+
 /// Step 2 of opening. Returns whether a checkpoint was copied again.
 fn finish_checkpoint(disk: &dyn Disk, path: &Path, id: VolumeId) -> Result<bool, VolumeError> {
     let wal = wal_path(path);
@@ -176,17 +258,11 @@ fn finish_checkpoint(disk: &dyn Disk, path: &Path, id: VolumeId) -> Result<bool,
     if disk.metadata(&wal).map_err(io("look at"))?.is_none_or(|m| m.len_bytes == 0) {
         return Ok(false);
     }
-    let found = {
-        let file = disk.open(&wal, &OpenHow::READ_DIRECT).map_err(io("open"))?;
-        wal_file::scan(&*file, id.0, |_, _| Ok(())).map_err(io("read"))?
-    };
+    let found = find_wal(disk, path, id, |_| ())?;
     let whole = matches!(found, FoundWal::Complete { .. });
     match found {
         FoundWal::Torn => {}
-        FoundWal::Foreign => {
-            let how = format!("{} is not the last checkpoint's", wal.display());
-            return Err(VolumeError::Foreign { path: path.display().to_string(), how });
-        }
+        FoundWal::Foreign => return Err(foreign_wal(path)),
         FoundWal::Complete { number, frames, pages } => {
             rewrite(disk, &wal, id, number, frames, pages).map_err(io("rewrite"))?;
             copy(disk, &wal, path, id).map_err(io("copy"))?;
@@ -296,9 +372,4 @@ pub fn create(
     file.sync_all().map_err(io("sync"))?;
     disk.rename(&new, path).map_err(io("rename"))?;
     path.parent().map_or(Ok(()), |dir| disk.sync_dir(dir)).map_err(io("sync the directory of"))
-}
-
-/// Whether page `page` of a volume file holds its checksum; for `holdfast check`, which opens no store.
-pub fn page_holds(bytes: &[u8; PAGE_BYTES], page: u32, id: VolumeId) -> bool {
-    checksum::holds(bytes, page, id.0)
 }

@@ -71,6 +71,11 @@ fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
+/// Where the page of frame `index` (from 0) stands in the file.
+pub fn frame_offset(index: u64) -> u64 {
+    (HEADER_BYTES + FRAME_HEADER_BYTES) as u64 + index * FRAME_BYTES as u64
+}
+
 /// Writes frames in order. Nothing is valid before the last frame is on disk.
 pub struct WalWriter<'a> {
     file: &'a dyn DiskFile,

@@ -10,7 +10,7 @@ use holdfast_seams::{AlignedBuf, Disk, OpenHow};
 
 use crate::control::Control;
 use crate::error::TrailError;
-use crate::layout::{BLOCK, Layout, Name, parse_name};
+use crate::layout::{BLOCK, CONTROL_NEW, Layout, Name, parse_name};
 use crate::segment::{self, HeaderFlaw, SegmentHeader};
 
 pub struct SegmentFile {
@@ -28,8 +28,17 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Lists, syncs and reads. Refuses two files for one segment.
+    /// Lists, syncs and reads, and removes a control file that was never finished. Refuses two files for one segment.
     pub fn take(disk: &dyn Disk, dir: &Path) -> Result<Survey, TrailError> {
+        let unfinished = dir.join(CONTROL_NEW);
+        if disk.metadata(&unfinished).map_err(TrailError::io("look at", &unfinished))?.is_some() {
+            disk.remove(&unfinished).map_err(TrailError::io("remove", &unfinished))?;
+        }
+        Survey::look(disk, dir)
+    }
+
+    /// The same without removing anything.
+    pub fn look(disk: &dyn Disk, dir: &Path) -> Result<Survey, TrailError> {
         disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))?;
         let control = Control::read(disk, dir)?;
         let mut survey = Survey { control, segments: BTreeMap::new(), spares: Vec::new(), next_spare: 0 };

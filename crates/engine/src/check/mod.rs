@@ -1,0 +1,218 @@
+//! `holdfast check`: is everything in a stopped data directory as it must be? Nothing is changed, not a byte.
+//!
+//! | looked at | proof |
+//! |---|---|
+//! | trail | the recovery table ([`holdfast_trail::recovery`]): every boxcar's checksum, chain and durability proof |
+//! | list of databases | readable; every volume in the trail known; every file listed there, none besides |
+//! | each volume's file | header; every page's checksum; position against checkpoint records and boxcars |
+//! | each volume after redo | as the next start would have it, redone in memory: integrity_check, every table's id |
+//!
+//! A pending checkpoint is read where it stands, a redo lives in memory and unlinked scratch files in the temporary
+//! directory. Whoever holds the directory open is in the way and is named.
+//!
+//! What is found is a *problem* when a start would refuse or acknowledged changes are missing, and a *note* when a start
+//! puts it right by itself or it is the user's own affair.
+
+mod volume;
+
+use crate::manifest::{self, Manifest};
+use crate::options::Options;
+use crate::recovery::{self, Boxcars, Survey};
+use holdfast_seams::Disk;
+use holdfast_trail::{Boxcar, Dump, DumpItem, Inspection, TrailError, lock_without_opening};
+use holdfast_types::Lsn;
+use serde::Serialize;
+use std::path::Path;
+
+/// Everything that was looked at and found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CheckReport {
+    pub dir: String,
+    /// `None` when the trail cannot be read or was never begun.
+    pub trail: Option<TrailFound>,
+    pub databases: Vec<DatabaseFound>,
+    pub problems: Vec<String>,
+    pub notes: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct TrailFound {
+    pub trail_id: String,
+    pub epoch: u32,
+    pub segments: usize,
+    /// The oldest position that can be read, and where the trail ends.
+    pub first_lsn: u64,
+    pub end_lsn: u64,
+    pub boxcars: u64,
+    pub bytes: u64,
+    pub torn_bytes: u64,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct DatabaseFound {
+    pub name: String,
+    pub file: String,
+    /// Pages whose checksum was checked.
+    pub pages: u64,
+    /// A whole checkpoint waits in the `-wal` to be copied.
+    pub checkpoint_pending: bool,
+    /// The boxcar number the file stands at, with its `-wal`.
+    pub number: Option<u64>,
+    /// The number after redo.
+    pub number_redone: Option<u64>,
+    pub tables: usize,
+    pub problems: Vec<String>,
+    pub notes: Vec<String>,
+}
+
+impl CheckReport {
+    /// No problem anywhere.
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty() && self.databases.iter().all(|d| d.problems.is_empty())
+    }
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    #[error("{dir} is not a data directory: it has neither a list of databases nor a trail")]
+    NotADirectory { dir: String },
+    #[error("cannot {what} {path}: {source}")]
+    Io { what: &'static str, path: String, source: std::io::Error },
+    #[error(transparent)]
+    InUse(TrailError),
+}
+
+/// A trail that is looked at, as far as recovery accepts it.
+struct Looked<'a> {
+    disk: &'a dyn Disk,
+    dir: &'a Path,
+    end: Lsn,
+}
+
+impl Boxcars for Looked<'_> {
+    fn read_from(&self, from: Lsn) -> Result<impl Iterator<Item = Result<Boxcar, TrailError>>, TrailError> {
+        let within = move |boxcar: &Boxcar| from <= boxcar.lsn && boxcar.lsn < self.end;
+        Ok(Dump::open(self.disk, self.dir)?.filter_map(move |item| match item {
+            Ok(DumpItem::Boxcar(boxcar)) => within(&boxcar).then_some(Ok(boxcar)),
+            Ok(_) => None,
+            Err(e) => Some(Err(e)),
+        }))
+    }
+}
+
+/// Checks a data directory that nobody serves.
+pub fn check(dir: &Path, options: &Options) -> Result<CheckReport, CheckError> {
+    let disk = &*options.disk;
+    let mut report = CheckReport { dir: dir.display().to_string(), ..CheckReport::default() };
+    let trail_dir = dir.join("trail");
+    let has_manifest = disk.metadata(&manifest::path(dir)).is_ok_and(|m| m.is_some());
+    if !trail_dir.is_dir() && !has_manifest {
+        return Err(CheckError::NotADirectory { dir: report.dir });
+    }
+    let _lock = lock_without_opening(disk, &trail_dir).map_err(CheckError::InUse)?;
+    let trail = check_trail(disk, &trail_dir, &mut report);
+    let manifest = check_manifest(disk, dir, trail.is_some(), &mut report);
+    let survey = survey(trail.as_ref(), &manifest, &mut report);
+    for entry in &manifest.databases {
+        let known = trail.as_ref().map(|(looked, _)| looked).zip(survey.as_ref());
+        report.databases.push(volume::check(dir, entry, options, known));
+    }
+    check_files(disk, dir, &manifest, &mut report)?;
+    Ok(report)
+}
+
+fn check_trail<'a>(disk: &'a dyn Disk, dir: &'a Path, report: &mut CheckReport) -> Option<(Looked<'a>, Lsn)> {
+    let inspection = match Inspection::of(disk, dir) {
+        Ok(Some(inspection)) => inspection,
+        Ok(None) => {
+            report.notes.push("the trail was never begun; the next start makes it".to_owned());
+            return None;
+        }
+        Err(e) => {
+            report.problems.push(format!("trail: {e}"));
+            return None;
+        }
+    };
+    if inspection.torn_bytes > 0 {
+        report.notes.push(format!(
+            "trail: {} bytes behind LSN {} are torn and were acknowledged to nobody; the next start saves them aside and cuts them off",
+            inspection.torn_bytes, inspection.end
+        ));
+    }
+    let looked = Looked { disk, dir, end: inspection.end };
+    let (mut boxcars, mut bytes) = (0, 0);
+    let read = looked.read_from(inspection.first).and_then(|mut all| {
+        all.try_for_each(|boxcar| {
+            bytes += boxcar?.body.len() as u64;
+            boxcars += 1;
+            Ok(())
+        })
+    });
+    if let Err(e) = read {
+        report.problems.push(format!("trail: {e}"));
+    }
+    report.trail = Some(TrailFound {
+        trail_id: inspection.trail_id.to_string(),
+        epoch: inspection.epoch.0,
+        segments: inspection.segments.len(),
+        first_lsn: inspection.first.0,
+        end_lsn: inspection.end.0,
+        boxcars,
+        bytes,
+        torn_bytes: inspection.torn_bytes,
+    });
+    Some((looked, inspection.first))
+}
+
+fn check_manifest(disk: &dyn Disk, dir: &Path, has_trail: bool, report: &mut CheckReport) -> Manifest {
+    match Manifest::read(disk, dir) {
+        Ok(Some(manifest)) => manifest,
+        Ok(None) => {
+            let path = manifest::path(dir).display().to_string();
+            if has_trail {
+                report
+                    .problems
+                    .push(format!("{path} is missing, but the directory has a trail; put back a copy of it"));
+            }
+            Manifest::empty()
+        }
+        Err(e) => {
+            report.problems.push(e.to_string());
+            Manifest::empty()
+        }
+    }
+}
+
+/// What the trail says of each volume.
+fn survey(trail: Option<&(Looked<'_>, Lsn)>, manifest: &Manifest, report: &mut CheckReport) -> Option<Survey> {
+    let (looked, first) = trail?;
+    match recovery::survey(looked, *first, manifest) {
+        Ok(survey) => Some(survey),
+        Err(e) => {
+            report.problems.push(e.to_string());
+            None
+        }
+    }
+}
+
+/// Files that belong to nobody.
+fn check_files(disk: &dyn Disk, dir: &Path, manifest: &Manifest, report: &mut CheckReport) -> Result<(), CheckError> {
+    let list = |sub: &str| {
+        let dir = dir.join(sub);
+        let listed = if dir.is_dir() { disk.list(&dir) } else { Ok(Vec::new()) };
+        listed.map_err(|source| CheckError::Io { what: "list", path: dir.display().to_string(), source })
+    };
+    for name in list("volumes")? {
+        let note = match manifest.owner(&name) {
+            manifest::Owner::Listed => continue,
+            manifest::Owner::Orphan => "belongs to no database; the next start removes it",
+            manifest::Owner::Foreign => "was not made by Holdfast; it stays where it is",
+        };
+        report.notes.push(format!("volumes/{name} {note}"));
+    }
+    for name in list("trail")?.iter().filter(|name| name.ends_with(".tail")) {
+        report.notes.push(format!("trail/{name} is what an earlier start cut off; remove it when nobody wants it"));
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! What databases, tables and columns are called.
+
+use crate::manifest::Manifest;
+use crate::options::Options;
+use holdfast_store::pages::Limits;
+use holdfast_store::schema_map::{SchemaError, TableMap, read_map};
+use holdfast_store::volume::Volume;
+use holdfast_types::{TableId, VolumeId};
+use std::collections::HashMap;
+use std::path::Path;
+
+pub struct Names {
+    databases: HashMap<VolumeId, String>,
+    tables: HashMap<VolumeId, TableMap>,
+}
+
+impl Names {
+    /// Reads them from the volumes' files; one that cannot be read just has no names.
+    pub fn read(dir: &Path, options: &Options, manifest: &Manifest) -> Names {
+        let mut names = Names { databases: HashMap::new(), tables: HashMap::new() };
+        let limits =
+            Limits { memory_bytes_max: options.memory_bytes_max, scratch_bytes_max: options.scratch_bytes_max };
+        for entry in &manifest.databases {
+            let id = entry.volume();
+            names.databases.insert(id, entry.name.clone());
+            let path = dir.join(&entry.file);
+            let volume = Volume::open_to_look(&*options.disk, &path, &std::env::temp_dir(), id, limits);
+            match volume.map_err(|e| e.to_string()).and_then(|v| read_tables(&v)) {
+                Ok(map) => drop(names.tables.insert(id, map)),
+                Err(e) => tracing::info!(database = entry.name, "its tables are shown by number: {e}"),
+            }
+        }
+        names
+    }
+
+    pub fn database(&self, volume: VolumeId) -> Option<String> {
+        self.databases.get(&volume).cloned()
+    }
+
+    pub fn table(&self, volume: VolumeId, table: TableId) -> String {
+        let info = self.tables.get(&volume).and_then(|map| map.by_id(table));
+        info.map_or_else(|| format!("table {table}"), |info| info.name.clone())
+    }
+
+    /// Of the stored column at `position`.
+    pub fn column(&self, volume: VolumeId, table: TableId, position: usize) -> String {
+        let info = self.tables.get(&volume).and_then(|map| map.by_id(table));
+        let column = info.and_then(|info| info.columns.get(position));
+        column.map_or_else(|| format!("column {position}"), |c| c.name.clone())
+    }
+}
+
+fn read_tables(volume: &Volume) -> Result<TableMap, String> {
+    let mut conn = volume.open_reader().map_err(|e| e.to_string())?;
+    read_map(&mut conn).map_err(|e: SchemaError| e.to_string())
+}

@@ -1,0 +1,82 @@
+//! The verdict on a trail without opening it: the same decision table as at an open, and not a byte changed.
+
+use std::path::{Path, PathBuf};
+
+use holdfast_seams::{Disk, DiskLock};
+use holdfast_types::{Epoch, Lsn};
+
+use crate::control::Control;
+use crate::error::TrailError;
+use crate::layout::{CONTROL, LOCK, TrailId};
+use crate::recovery::judge;
+use crate::survey::Survey;
+
+/// What an open would find.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    pub trail_id: TrailId,
+    /// That of the last open.
+    pub epoch: Epoch,
+    pub incarnation: u32,
+    pub segment_bytes: u64,
+    /// Segments that belong to the trail, oldest first.
+    pub segments: Vec<PathBuf>,
+    /// Files ready for the next segments.
+    pub spares: usize,
+    /// The oldest position that can be read.
+    pub first: Lsn,
+    /// Where the trail ends.
+    pub end: Lsn,
+    /// Bytes behind the end that the next open saves aside and cuts off; nobody was told of them.
+    pub torn_bytes: u64,
+}
+
+impl Inspection {
+    /// Follows the recovery table ([`crate::recovery`]). `None` for a trail whose making never finished.
+    pub fn of(disk: &dyn Disk, dir: &Path) -> Result<Option<Inspection>, TrailError> {
+        let survey = Survey::look(disk, dir)?;
+        let Some(control) = survey.control else {
+            return if survey.segments.is_empty() { Ok(None) } else { Err(no_control(dir)) };
+        };
+        if control.incarnation == 0 {
+            return Ok(None);
+        }
+        let verdict = judge(disk, &survey, &control)?;
+        Ok(Some(Inspection::new(&survey, &control, verdict.first, verdict.end, verdict.torn_bytes)))
+    }
+
+    fn new(survey: &Survey, control: &Control, first: Lsn, end: Lsn, torn_bytes: u64) -> Inspection {
+        let last = (end.0 / control.segment_bytes) as u32;
+        Inspection {
+            trail_id: control.trail_id,
+            epoch: control.epoch,
+            incarnation: control.incarnation,
+            segment_bytes: control.segment_bytes,
+            segments: survey.segments.range(control.first_segment..=last).map(|(_, s)| s.path.clone()).collect(),
+            spares: survey.spares.len(),
+            first,
+            end,
+            torn_bytes,
+        }
+    }
+}
+
+/// Row 2.
+fn no_control(dir: &Path) -> TrailError {
+    TrailError::File {
+        file: dir.join(CONTROL),
+        what: "it is missing although there are segments".to_owned(),
+        advice: "Put it back from a copy of this directory, or take a standby into service",
+    }
+}
+
+/// Keeps others from opening the trail while it is looked at. A trail that nobody ever opened has no lock file and gets
+/// none.
+pub fn lock_without_opening(disk: &dyn Disk, dir: &Path) -> Result<Option<Box<dyn DiskLock>>, TrailError> {
+    let path = dir.join(LOCK);
+    if disk.metadata(&path).map_err(TrailError::io("look at", &path))?.is_none() {
+        return Ok(None);
+    }
+    let lock = disk.lock(&path).map_err(TrailError::io("lock", &path))?;
+    lock.map(Some).ok_or_else(|| TrailError::InUse { dir: dir.to_path_buf() })
+}

@@ -1,5 +1,6 @@
 //! The `holdfast` command. One file per subcommand; each has its arguments and a `run`.
 
+mod lab;
 mod logs;
 mod serve;
 
@@ -20,11 +21,13 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Arguments),
+    Lab(lab::Arguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Lab(arguments) => lab::run(arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,52 +1,60 @@
 //! `holdfast lab`: runs one of the studies.
 
-use clap::{Args, ValueEnum};
+use clap::ValueEnum;
 use holdfast_lab::{Configuration, Peer, Study, StudyName};
 use std::path::PathBuf;
 
-/// Measure this machine: one of the studies, with a report to look at.
-#[derive(Args, Debug)]
-pub struct LabArgs {
-    /// The study to run.
+/// Measure this machine: run one of the studies and write a report to look at
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  holdfast lab authorization
+  holdfast lab authorization --peer postgres --seconds 10
+  holdfast lab authorization --disk-sync-ms 6 --only unaudited,buffered,audited
+
+DIR/report.html shows the charts, DIR/results.json holds every figure. Databases and servers are private to the run
+and gone afterwards, also after Ctrl-C.")]
+pub struct Arguments {
+    /// The study to run
     #[arg(value_enum)]
     study: StudyArg,
-    /// Seconds each point is measured.
-    #[arg(long, default_value_t = 5.0)]
+    /// Seconds each point is measured
+    #[arg(long, value_name = "N", default_value_t = 5.0)]
     seconds: f64,
     /// Client counts for the peak rates; the rising load uses the largest [default: 40; 40,400 in process where syncs
-    /// are slowed].
-    #[arg(long, value_delimiter = ',')]
+    /// are slowed]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
     clients: Vec<usize>,
-    /// Rows in the transaction log at the start [default: 30000 in process, 300000 over the wire].
-    #[arg(long)]
+    /// Rows in the transaction log at the start [default: 30000 in process, 300000 over the wire]
+    #[arg(long, value_name = "N")]
     log_rows: Option<u64>,
-    /// Compare with a server started from the programs on this machine.
+    /// Compare with a server started from the programs on this machine
     #[arg(long, value_enum)]
     peer: Option<PeerArg>,
-    /// Make each sync of the in-process configurations take this much longer, in milliseconds.
-    #[arg(long, default_value_t = 0)]
+    /// Make each sync of the in-process configurations take this much longer, in milliseconds
+    #[arg(long, value_name = "N", default_value_t = 0)]
     disk_sync_ms: u64,
-    /// Measure these configurations only.
-    #[arg(long, value_delimiter = ',', value_parser = configuration)]
+    /// Measure these configurations only
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = configuration)]
     only: Vec<Configuration>,
-    /// Where report.html and results.json go.
-    #[arg(long, default_value = "lab-report")]
+    /// Where report.html and results.json go
+    #[arg(long, value_name = "DIR", default_value = "lab-report")]
     out: PathBuf,
-    /// Where the databases are made and removed again; name a directory on the disk to be measured.
-    #[arg(long, default_value = "/var/tmp")]
+    /// Where the databases are made and removed again; name a directory on the disk to be measured
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     data_dir: PathBuf,
-    /// Print the results as JSON instead of a summary.
+    /// Print the results as JSON instead of a summary
     #[arg(long)]
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, ValueEnum)]
 enum StudyArg {
     /// Audited transactions: a card authorization under rising load.
     Authorization,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, ValueEnum)]
 enum PeerArg {
     /// PostgreSQL, found in /usr/lib/postgresql or on the PATH.
     Postgres,
@@ -61,7 +69,7 @@ fn configuration(name: &str) -> Result<Configuration, String> {
 }
 
 /// Runs the study.
-pub fn run(args: LabArgs) -> anyhow::Result<()> {
+pub fn run(args: Arguments) -> anyhow::Result<()> {
     let study = Study {
         name: match args.study {
             StudyArg::Authorization => StudyName::Authorization,

@@ -2,6 +2,7 @@
 
 mod check;
 mod import;
+mod lab;
 mod logs;
 mod serve;
 mod trail_dump;
@@ -26,6 +27,7 @@ enum Command {
     Import(import::Args),
     Check(check::Args),
     Trail(trail_dump::Args),
+    Lab(lab::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         Command::Import(arguments) => import::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Trail(arguments) => trail_dump::run(arguments),
+        Command::Lab(arguments) => lab::run(arguments).map(|()| ExitCode::SUCCESS),
     };
     match outcome {
         Ok(code) => code,

@@ -70,7 +70,7 @@ def startup_shorter_than_possible():
 def startup_without_end():
     with Wire(logged_in=False) as wire:
         wire.send(struct.pack("!II", 30, 196608) + b"user\0bob")
-        wire.socket.shutdown(socket.SHUT_WR)
+        wire.say_no_more()
         return wire.outcome()
 
 
@@ -121,7 +121,7 @@ def message_of_two_gigabytes_announced():
     with Wire() as wire:
         wire.send(b"Q" + struct.pack("!I", 0x7FFFFFFF))
         wire.send_all_it_takes(b"x" * 100_000)
-        wire.socket.shutdown(socket.SHUT_WR)
+        wire.say_no_more()
         return "closed" in wire.outcome()
 
 

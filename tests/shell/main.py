@@ -48,7 +48,7 @@ def application(directory: Path) -> Path:
 def imported(directory: Path) -> tuple[Path, Path]:
     """The application's file and a data directory that it was imported into."""
     file, data = application(directory), directory / "data"
-    done = command("import", "--data", str(data), str(file), "--name", DATABASE)
+    done = command("import", "--data", str(data), str(file), "--database", DATABASE)
     assert done.returncode == 0, f"import: {done.stderr or done.stdout}"
     return file, data
 
@@ -74,7 +74,7 @@ def import_keeps_everything(directory):
 def import_leaves_the_original_alone(directory):
     file = application(directory)
     before = file.read_bytes()
-    assert command("import", "--data", str(directory / "data"), str(file), "--name", DATABASE).returncode == 0
+    assert command("import", "--data", str(directory / "data"), str(file), "--database", DATABASE).returncode == 0
     assert file.read_bytes() == before
 
 
@@ -199,7 +199,7 @@ def shell_reading_after_a_crash_loses_nothing(directory):
 @case
 def import_twice_under_one_name_is_refused(directory):
     file, data = imported(directory)
-    done = command("import", "--data", str(data), str(file), "--name", DATABASE)
+    done = command("import", "--data", str(data), str(file), "--database", DATABASE)
     assert done.returncode != 0 and DATABASE in done.stderr, done
 
 

@@ -81,14 +81,23 @@ class Server:
 
     def ready(self) -> "Server":
         """Waits until the server answers a query."""
+        self.wait_for(self.answers)
+        return self
+
+    def started(self) -> bool:
+        """Waits until the server says that it is ready, or has ended; true if it serves."""
+        self.wait_for(lambda: self.process.poll() is not None or "ready on" in self.log(), or_ended=True)
+        return self.process.poll() is None
+
+    def wait_for(self, condition, or_ended: bool = False) -> None:
+        """Waits until a condition holds; fails when the server ends or hangs instead."""
         deadline = time.monotonic() + WAIT_SECONDS_MAX
-        while time.monotonic() < deadline:
-            if self.process.poll() is not None:
+        while not condition():
+            if self.process.poll() is not None and not or_ended:
                 raise AssertionError(f"the server ended ({self.process.returncode}): {self.log()[-2000:]}")
-            if self.answers():
-                return self
+            if time.monotonic() > deadline:
+                raise AssertionError(f"still waiting after {WAIT_SECONDS_MAX} s: {self.log()[-2000:]}")
             time.sleep(0.02)
-        raise AssertionError(f"not ready after {WAIT_SECONDS_MAX} s: {self.log()[-2000:]}")
 
     def answers(self) -> bool:
         with socket.socket() as probe:

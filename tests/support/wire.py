@@ -65,6 +65,13 @@ class Wire:
         except (BrokenPipeError, ConnectionResetError):
             pass
 
+    def say_no_more(self) -> None:
+        """Closes our half; a server that has closed the connection already is as good."""
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
     def exactly(self, count: int) -> bytes:
         data = b""
         while len(data) < count:

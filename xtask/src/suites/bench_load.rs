@@ -46,7 +46,7 @@ fn cases(address: Address, database: &str) -> anyhow::Result<Findings> {
 fn initialise(address: Address, database: &str) -> anyhow::Result<String> {
     let output = pgbench(address, database, &["-i", "-s", "1", "-q"])?;
     if !output.status.success() {
-        return Ok(format!("! {}", String::from_utf8_lossy(&output.stderr).replace('\n', "\\n")));
+        return Ok(first_error(&output));
     }
     let counts = "SELECT (SELECT count(*) FROM pgbench_accounts), (SELECT count(*) FROM pgbench_tellers), \
         (SELECT count(*) FROM pgbench_branches)";
@@ -60,9 +60,16 @@ fn transactions(address: Address, database: &str, options: &[&str]) -> anyhow::R
     let wanted = ["number of transactions actually processed", "number of failed transactions"];
     let lines: Vec<&str> = text.lines().filter(|line| wanted.iter().any(|start| line.starts_with(start))).collect();
     if !output.status.success() {
-        return Ok(format!("! {}", String::from_utf8_lossy(&output.stderr).trim().replace('\n', "\\n")));
+        return Ok(first_error(&output));
     }
     Ok(lines.join("; "))
+}
+
+/// pgbench repeats an error for each client; the first tells what is wrong.
+fn first_error(output: &std::process::Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let start = text.find("error:").unwrap_or(0);
+    format!("! {}", text[start..].lines().take(3).collect::<Vec<_>>().join(" "))
 }
 
 fn pgbench(address: Address, database: &str, options: &[&str]) -> anyhow::Result<std::process::Output> {

@@ -233,6 +233,7 @@ impl Engine {
         shared.state.lock().checkpoints = found.checkpoints.clone();
         for redone in recovery::redo(shared, &manifest, &found)? {
             let entry = redone.entry.clone();
+            self.list_again(&redone);
             self.serve(&entry, redone)?;
         }
         Ok(())
@@ -294,6 +295,7 @@ impl Engine {
         };
         let refuse = |e: OpenError| SqlError::new(SqlState::DATA_CORRUPTED, e.to_string());
         let redone = recovery::open_clean(&self.0.shared, &entry).map_err(refuse)?;
+        self.list_again(&redone);
         self.serve(&entry, redone).map_err(refuse)
     }
 
@@ -304,6 +306,25 @@ impl Engine {
             Some(open) => Found::Open(Database(open.inner.clone())),
             None => Found::Closed(entry.clone()),
         })
+    }
+
+    /// A file that has everything but is not what its last checkpoint record says (a crash came between the file and the
+    /// record, or the checkpoint was copied again): it gets a new one. Otherwise the file would be ahead of the trail as
+    /// soon as the boxcars between are recycled.
+    fn list_again(&self, redone: &Redone) {
+        let shared = &self.0.shared;
+        let (number, stamp) = (redone.volume.store().durable(), redone.volume.stamp());
+        let checkpoint = Checkpoint {
+            volume: redone.entry.volume(),
+            number,
+            redo_start: shared.redo.told(),
+            file_size_bytes: stamp.bytes,
+            file_mtime_ns: stamp.modified_unix_ns as i64,
+        };
+        let same = |last: Checkpoint| Checkpoint { redo_start: checkpoint.redo_start, ..last } == checkpoint;
+        if redone.debt.is_none() && !shared.last_checkpoint(checkpoint.volume).is_some_and(same) {
+            checkpointer::log(shared, &[checkpoint]);
+        }
     }
 
     /// Starts MAIN on an opened volume.

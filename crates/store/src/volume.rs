@@ -38,8 +38,7 @@ pub enum VolumeError {
 }
 
 /// The two ways out of a foreign change (RULE 13).
-const FOREIGN_OFFERS: &str =
-    "either keep its content as the start of a new history with `holdfast import FILE --adopt`, or put back the file as it was";
+const FOREIGN_OFFERS: &str = "either keep its content as the start of a new history with `holdfast import FILE --adopt`, or put back the file as it was";
 
 /// Size and time of a volume's file, as recorded after its last checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

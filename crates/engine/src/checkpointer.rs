@@ -56,6 +56,13 @@ impl Signal {
         self.changed.notify_one();
     }
 
+    /// Waits that long, or until told to stop.
+    fn pause(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let mut state = self.state.lock();
+        while !state.stop && !self.changed.wait_until(&mut state, until).timed_out() {}
+    }
+
     /// Waits for a wake-up or the time to look; false when told to stop.
     fn wait(&self) -> bool {
         let mut state = self.state.lock();
@@ -74,7 +81,7 @@ pub fn serve(shared: &Arc<Shared>) {
             && let Err(e) = checkpoint(&inner)
         {
             tracing::error!(database = inner.name, "{e}");
-            std::thread::sleep(RETRY_AFTER);
+            shared.checkpointer.pause(RETRY_AFTER);
         }
     }
 }
@@ -99,6 +106,9 @@ fn choose(shared: &Shared) -> Option<Arc<Inner>> {
 /// Checkpoints one volume now.
 pub fn checkpoint(inner: &Arc<Inner>) -> Result<(), CheckpointError> {
     let _one_at_a_time = inner.checkpointing.lock();
+    if inner.dropped.load(Ordering::Relaxed) {
+        return Ok(());
+    }
     let started = Instant::now();
     let volume = inner.volume();
     let shared = &inner.shared;
@@ -123,7 +133,8 @@ pub fn checkpoint(inner: &Arc<Inner>) -> Result<(), CheckpointError> {
         }
         Err(e @ CheckpointError::Fatal { .. }) => {
             tracing::error!(database = inner.name, "{e}");
-            std::process::abort();
+            shared.fail(&e.to_string());
+            Err(e)
         }
         Err(e) => Err(e),
     }
@@ -131,7 +142,9 @@ pub fn checkpoint(inner: &Arc<Inner>) -> Result<(), CheckpointError> {
 
 /// Tells the trail that the volume's file stands at `done.number`, and waits until that is durable.
 fn record(inner: &Arc<Inner>, done: &Checkpointed) {
-    let redo_start = inner.redo.start_after(done.number).unwrap_or(inner.shared.trail.durable());
+    // Read before the debt, see there.
+    let told = inner.shared.redo.told();
+    let redo_start = inner.redo.start_after(done.number).unwrap_or(told);
     let checkpoint = Checkpoint {
         volume: inner.id,
         number: done.number,
@@ -144,11 +157,20 @@ fn record(inner: &Arc<Inner>, done: &Checkpointed) {
 
 /// Appends checkpoint records, waits for them, and remembers them as the volumes' last.
 pub fn log(shared: &Arc<Shared>, checkpoints: &[Checkpoint]) {
+    let _in_order = shared.listing.lock();
+    append(shared, checkpoints);
+}
+
+fn append(shared: &Arc<Shared>, checkpoints: &[Checkpoint]) {
     let mut body = Vec::new();
     checkpoints.iter().for_each(|c| put_checkpoint(&mut body, c));
     let (sender, receiver) = crossbeam_channel::bounded(1);
-    let appended =
-        shared.trail.append_kept(body, Box::new(move |span: Span| sender.send(span.start).unwrap_or_default()));
+    let redo = shared.redo.clone();
+    let told = move |span: Span| {
+        redo.tell(span.start);
+        sender.send(span.start).unwrap_or_default();
+    };
+    let appended = shared.trail.append_kept(body, Box::new(told));
     if let Err(e) = appended {
         tracing::warn!("a checkpoint record cannot be logged: {e}");
         return;
@@ -166,9 +188,13 @@ fn advance_floor(shared: &Arc<Shared>) {
     let durable = shared.trail.durable();
     let starts = shared.open_databases().into_iter().filter_map(|d| d.redo.start());
     let needed = starts.min().unwrap_or(durable);
-    let stale = shared.listed_below(Lsn(needed.0.saturating_sub(shared.options.segment_bytes)));
-    if !stale.is_empty() {
-        log(shared, &stale);
+    {
+        // Under the lock: a newer record of the same volume must not be followed by the older one.
+        let _in_order = shared.listing.lock();
+        let stale = shared.listed_below(Lsn(needed.0.saturating_sub(shared.options.segment_bytes)));
+        if !stale.is_empty() {
+            append(shared, &stale);
+        }
     }
     shared.trail.set_recycle_floor(needed.min(shared.oldest_listing().unwrap_or(needed)));
 }

@@ -16,7 +16,7 @@ use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{SqlError, SqlResult, SqlState, VolumeId};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Idle reader connections kept per database.
 const READERS_KEPT_MAX: usize = 16;
@@ -43,6 +43,8 @@ pub(crate) struct Inner {
     pub running: Mutex<Running>,
     /// One checkpoint at a time.
     pub checkpointing: Mutex<()>,
+    /// Set under `checkpointing`: nothing is to be written for it any more.
+    pub dropped: AtomicBool,
 }
 
 /// What a cancel may interrupt.
@@ -75,6 +77,7 @@ impl Inner {
             waiting: Mutex::default(),
             running: Mutex::default(),
             checkpointing: Mutex::new(()),
+            dropped: AtomicBool::new(false),
         })
     }
 
@@ -88,7 +91,9 @@ impl Inner {
             let mut waiting = self.waiting.lock();
             // Checked under the lock that `durable_reached` takes, so that none is left behind.
             if self.volume().store().durable() < number {
-                waiting.push((number, answer));
+                if !self.shared.failed.load(Ordering::Acquire) {
+                    waiting.push((number, answer));
+                }
                 return;
             }
         }
@@ -180,7 +185,7 @@ impl Database {
     pub fn prepare(&self, sql: &str, report: Report) -> SqlResult<Arc<Statement>> {
         let mut reader = self.reader()?;
         let schema = self.schema();
-        describe(reader.conn(), sql, report).map(Arc::new).map_err(|e| to_sql(&e, sql, &schema))
+        describe(reader.conn_to_prepare()?, sql, report).map(Arc::new).map_err(|e| to_sql(&e, sql, &schema))
     }
 
     /// Runs a one-message transaction. `done` is called when its answer may be sent.

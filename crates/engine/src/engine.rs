@@ -23,8 +23,8 @@ use holdfast_types::{Epoch, Hlc, Lsn, SqlError, SqlResult, SqlState, VolumeId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 
 /// An opened data directory. Clones are the same one.
@@ -48,6 +48,12 @@ pub(crate) struct Shared {
     pub checkpointer: Signal,
     /// Nothing of the trail may be recycled.
     pub keeps_trail: bool,
+    /// Held while a database is opened, listed or dropped: a file has one store.
+    lifecycle: Mutex<()>,
+    /// Checkpoint records are appended one after the other: the last one of a volume is the one that counts.
+    pub listing: Mutex<()>,
+    /// The trail has failed: nothing will become durable any more. Seen only where [`Options::on_failure`] returns.
+    pub failed: AtomicBool,
     clock: Mutex<Hlc>,
     state: Mutex<State>,
 }
@@ -62,7 +68,14 @@ struct State {
 
 struct Open {
     inner: Arc<Inner>,
-    main: JoinHandle<()>,
+    /// Taken by who stops it.
+    main: Option<JoinHandle<()>>,
+}
+
+/// A database by name.
+enum Found {
+    Open(Database),
+    Closed(Entry),
 }
 
 /// A database as it is listed.
@@ -81,6 +94,18 @@ impl Shared {
         let mut clock = self.clock.lock();
         *clock = clock.next(self.options.clock.unix_ms());
         *clock
+    }
+
+    /// Nothing may be answered or written from here on; ends the process unless a test wants to see what it leaves.
+    pub fn fail(&self, why: &str) {
+        (self.options.on_failure)(why);
+        self.abandon();
+    }
+
+    /// Drops the answers that wait for what will not happen.
+    fn abandon(&self) {
+        self.failed.store(true, Ordering::Release);
+        self.open_databases().into_iter().for_each(|d| d.waiting.lock().clear());
     }
 
     pub fn open_databases(&self) -> Vec<Arc<Inner>> {
@@ -147,7 +172,17 @@ impl Engine {
         for sub in ["", "volumes", "scratch"] {
             disk.create_dir(&dir.join(sub)).map_err(io("create"))?;
         }
-        let (trail, recovered) = Trail::open(disk.clone(), options.clock.clone(), trail_options(dir, &options))?;
+        let failing = Arc::new(OnceLock::<Weak<Shared>>::new());
+        let (trail, recovered) = {
+            let failing = failing.clone();
+            let fail = options.on_failure.clone();
+            let mut trail = trail_options(dir, &options);
+            trail.on_failure = Arc::new(move |failure| {
+                fail(&format!("cannot {} {}: {}", failure.what, failure.file.display(), failure.error));
+                failing.get().and_then(Weak::upgrade).into_iter().for_each(|shared| shared.abandon());
+            });
+            Trail::open(disk.clone(), options.clock.clone(), trail)?
+        };
         let manifest = Manifest::read(&*disk, dir)?;
         let fresh = manifest.is_none();
         if fresh && !recovered.fresh {
@@ -171,9 +206,14 @@ impl Engine {
             redo: Arc::default(),
             checkpointer: Signal::default(),
             keeps_trail: aside.is_some(),
+            lifecycle: Mutex::default(),
+            listing: Mutex::default(),
+            failed: AtomicBool::new(false),
             clock: Mutex::default(),
             state: Mutex::new(state),
         });
+        failing.get_or_init(|| Arc::downgrade(&shared));
+        shared.redo.tell(recovered.end);
         let engine = Engine(Arc::new(EngineInner { shared, threads: Mutex::default(), recovered }));
         engine.recover(aside)?;
         if fresh {
@@ -193,6 +233,7 @@ impl Engine {
         shared.state.lock().checkpoints = found.checkpoints.clone();
         for redone in recovery::redo(&shared.trail, &manifest.databases, &found, |e| shared.open_volume(e))? {
             let entry = redone.entry.clone();
+            self.list_again(&redone);
             self.serve(&entry, redone)?;
         }
         Ok(())
@@ -238,18 +279,46 @@ impl Engine {
 
     /// A database by name, opened now if need be.
     pub fn database(&self, name: &str) -> SqlResult<Database> {
-        let entry = {
-            let state = self.0.shared.state.lock();
-            let entry = state.manifest.databases.iter().find(|e| e.name == name).cloned();
-            let Some(entry) = entry else { return Err(no_such_database(name)) };
-            if let Some(open) = state.open.get(&entry.volume()) {
-                return Ok(Database(open.inner.clone()));
-            }
-            entry
+        if let Found::Open(database) = self.find(name)? {
+            return Ok(database);
+        }
+        let _one_at_a_time = self.0.shared.lifecycle.lock();
+        let entry = match self.find(name)? {
+            Found::Open(database) => return Ok(database),
+            Found::Closed(entry) => entry,
         };
         let refuse = |e: OpenError| SqlError::new(SqlState::DATA_CORRUPTED, e.to_string());
         let redone = recovery::open_clean(&self.0.shared, &entry).map_err(refuse)?;
+        self.list_again(&redone);
         self.serve(&entry, redone).map_err(refuse)
+    }
+
+    fn find(&self, name: &str) -> SqlResult<Found> {
+        let state = self.0.shared.state.lock();
+        let entry = state.manifest.databases.iter().find(|e| e.name == name).ok_or_else(|| no_such_database(name))?;
+        Ok(match state.open.get(&entry.volume()) {
+            Some(open) => Found::Open(Database(open.inner.clone())),
+            None => Found::Closed(entry.clone()),
+        })
+    }
+
+    /// A file that has everything but is not what its last checkpoint record says (a crash came between the file and the
+    /// record, or the checkpoint was copied again): it gets a new one. Otherwise the file would be ahead of the trail as
+    /// soon as the boxcars between are recycled.
+    fn list_again(&self, redone: &Redone) {
+        let shared = &self.0.shared;
+        let (number, stamp) = (redone.volume.store().durable(), redone.volume.stamp());
+        let checkpoint = Checkpoint {
+            volume: redone.entry.volume(),
+            number,
+            redo_start: shared.redo.told(),
+            file_size_bytes: stamp.bytes,
+            file_mtime_ns: stamp.modified_unix_ns as i64,
+        };
+        let same = |last: Checkpoint| Checkpoint { redo_start: checkpoint.redo_start, ..last } == checkpoint;
+        if redone.debt.is_none() && !shared.last_checkpoint(checkpoint.volume).is_some_and(same) {
+            checkpointer::log(shared, &[checkpoint]);
+        }
     }
 
     /// Starts MAIN on an opened volume.
@@ -281,7 +350,7 @@ impl Engine {
             path: path(),
             source,
         })?;
-        state.open.insert(entry.volume(), Open { inner: inner.clone(), main: thread });
+        state.open.insert(entry.volume(), Open { inner: inner.clone(), main: Some(thread) });
         Ok(Database(inner))
     }
 
@@ -321,18 +390,15 @@ impl Engine {
         let shared = &self.0.shared;
         let io = |e: std::io::Error| SqlError::new(SqlState::IO_ERROR, format!("cannot create database {name}: {e}"));
         // A reserved id is lost when the build fails: ids are never reused.
-        let (entry, before) = {
+        let entry = {
             let mut state = shared.state.lock();
             if state.manifest.databases.iter().any(|e| e.name == name && Some(e.volume()) != replaced) {
-                let message = format!("database \"{name}\" already exists");
-                return Err(SqlError::new(SqlState::DUPLICATE_DATABASE, message));
+                return Err(duplicate_database(name));
             }
-            let before = state.manifest.clone();
             let entry = state.manifest.add(name, dialect);
             state.manifest.databases.pop();
-            (entry, before.next_id)
+            entry
         };
-        debug_assert_eq!(entry.id, before);
         let path = shared.dir.join(&entry.file);
         build(&path, entry.volume()).map_err(|e| SqlError::new(SqlState::IO_ERROR, e))?;
         let stamp =
@@ -354,6 +420,11 @@ impl Engine {
         let mut manifest = state.manifest.clone();
         let old = manifest.databases.iter().position(|e| Some(e.volume()) == replaced);
         let old = old.map(|at| manifest.databases.remove(at));
+        // Somebody may have been faster; the file belongs to nobody then, and the next start removes it.
+        if manifest.databases.iter().any(|e| e.name == name) {
+            state.checkpoints.remove(&entry.volume());
+            return Err(duplicate_database(name));
+        }
         manifest.databases.push(entry);
         manifest.write(&*shared.options.disk, &shared.dir).map_err(io)?;
         state.manifest = manifest;
@@ -364,6 +435,7 @@ impl Engine {
     /// Removes a database and its file. The caller sees to it that nobody uses it.
     pub fn drop_database(&self, name: &str) -> SqlResult<()> {
         let shared = &self.0.shared;
+        let _no_opening = shared.lifecycle.lock();
         let (entry, open) = {
             let mut state = shared.state.lock();
             let at = state.manifest.databases.iter().position(|e| e.name == name);
@@ -378,8 +450,12 @@ impl Engine {
             (entry.clone(), state.open.remove(&entry.volume()))
         };
         if let Some(open) = open {
-            stop_main(open.main, &open.inner);
-            open.inner.redo.settled(u64::MAX);
+            let inner = stop_main(open.main, open.inner);
+            // A checkpoint under way would list the database again.
+            let _no_checkpoint = inner.checkpointing.lock();
+            inner.dropped.store(true, Ordering::Relaxed);
+            inner.redo.settled(u64::MAX);
+            shared.state.lock().checkpoints.remove(&inner.id);
         }
         self.end_volume(&entry)
     }
@@ -442,10 +518,12 @@ impl Engine {
     /// backed out. Closing twice is no error.
     pub fn close(&self) -> Result<(), CloseError> {
         let shared = &self.0.shared;
-        let open = {
+        // The databases stay listed as open until each is checkpointed: their redo holds the trail's floor.
+        let open: Vec<_> = {
+            let _no_opening = shared.lifecycle.lock();
             let mut state = shared.state.lock();
             state.closed = true;
-            std::mem::take(&mut state.open)
+            state.open.values_mut().map(|o| (o.inner.clone(), o.main.take())).collect()
         };
         shared.checkpointer.stop();
         for thread in self.0.threads.lock().drain(..) {
@@ -454,8 +532,8 @@ impl Engine {
             }
         }
         let mut result = Ok(());
-        for (_, Open { inner, main }) in open {
-            stop_main(main, &inner);
+        let stopped: Vec<_> = open.into_iter().map(|(inner, main)| stop_main(main, inner)).collect();
+        for inner in stopped {
             if let Err(e) = checkpointer::checkpoint(&inner) {
                 result = Err(CloseError::Checkpoint { name: inner.name.clone(), message: e.to_string() });
             }
@@ -467,39 +545,53 @@ impl Engine {
                 tracing::warn!(database = inner.name, "cannot remove the empty -wal file: {e}");
             }
         }
+        shared.state.lock().open.clear();
         shared.trail.close()?;
         result
     }
 }
 
+/// Stops without checkpoints: the next start recovers. Nothing runs any more when it returns, so the directory may be
+/// opened again or removed.
 impl Drop for EngineInner {
     fn drop(&mut self) {
         self.shared.checkpointer.stop();
-        for (_, Open { inner, main }) in std::mem::take(&mut self.shared.state.lock().open) {
-            stop_main(main, &inner);
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("the checkpointer panicked");
+            }
+        }
+        let open = std::mem::take(&mut self.shared.state.lock().open);
+        for Open { inner, main } in open.into_values() {
+            stop_main(main, inner).drop_readers();
+        }
+        if let Err(e) = self.shared.trail.close() {
+            tracing::error!("the trail was not closed cleanly, the next start recovers it: {e}");
         }
     }
 }
 
 /// Stops MAIN and waits until everything it published is durable.
-fn stop_main(thread: JoinHandle<()>, inner: &Arc<Inner>) {
+fn stop_main(thread: Option<JoinHandle<()>>, inner: Arc<Inner>) -> Arc<Inner> {
     if let Some(main) = inner.main.write().take() {
         // An error means that it has ended already.
         drop(main.send(Message::Stop));
     }
-    if thread.join().is_err() {
+    if thread.is_some_and(|t| t.join().is_err()) {
         tracing::error!(database = inner.name, "MAIN panicked");
     }
     let (sender, receiver) = crossbeam_channel::bounded(1);
     let newest = inner.volume().store().newest();
     inner.when_durable(newest, Box::new(move || sender.send(()).unwrap_or_default()));
     receiver.recv().unwrap_or_default();
+    inner
 }
 
 fn trail_options(dir: &Path, options: &Options) -> TrailOptions {
     TrailOptions {
         segment_bytes: options.segment_bytes,
         boxcar_bytes_max: (options.segment_bytes / 4).min(16 << 20),
+        kept_back_bytes: (options.segment_bytes / 4).min(1 << 20),
         sync_method: options.sync_method,
         ..TrailOptions::new(dir.join("trail"))
     }
@@ -512,6 +604,10 @@ fn info(dir: &Path, entry: &Entry) -> DatabaseInfo {
         oid: database_oid(entry.volume()),
         path: dir.join(&entry.file),
     }
+}
+
+fn duplicate_database(name: &str) -> SqlError {
+    SqlError::new(SqlState::DUPLICATE_DATABASE, format!("database \"{name}\" already exists"))
 }
 
 fn no_such_database(name: &str) -> SqlError {

@@ -45,7 +45,7 @@ pub use engine::{DatabaseInfo, Engine};
 pub use error::{CloseError, OpenError};
 pub use main_thread::{RowsRan, TxnRan};
 pub use manifest::{DialectName, Entry, Manifest};
-pub use options::{Connect, Options};
+pub use options::{Connect, OnFailure, Options};
 pub use reader::Reader;
 pub use statement::{Class, OriginColumn, Report, Statement, Step};
 pub use write_txn::{WriteOptions, WriteTxn};

@@ -10,6 +10,9 @@ use std::time::Duration;
 /// Called for every connection an engine opens on a volume: registers functions and virtual tables.
 pub type Connect = Arc<dyn Fn(&mut Conn, &crate::Database) -> SqlResult<()> + Send + Sync>;
 
+/// See [`Options::on_failure`].
+pub type OnFailure = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// Settings of an engine. [`Options::default`] is what `holdfast serve` uses.
 #[derive(Clone)]
 pub struct Options {
@@ -38,6 +41,9 @@ pub struct Options {
     /// Databases made in a new directory.
     pub initial_databases: Vec<(String, Dialect)>,
     pub connect: Option<Connect>,
+    /// Called with the reason when going on could lose or falsify something; ends the process by default. Only tests
+    /// return from it.
+    pub on_failure: OnFailure,
 }
 
 impl Default for Options {
@@ -60,6 +66,7 @@ impl Default for Options {
                 ("postgres".to_owned(), Dialect::Postgres),
             ],
             connect: None,
+            on_failure: Arc::new(|_| std::process::abort()),
         }
     }
 }

@@ -15,13 +15,15 @@ pub struct Connection {
     conn: Conn,
     cache: StatementCache,
     control: Option<(StmtId, StmtId)>,
+    /// Reads something, so that the schema is compared.
+    look: Option<StmtId>,
     /// Dropped after the connection, which uses its VFS.
     pub volume: Arc<Volume>,
 }
 
 impl Connection {
     pub fn new(conn: Conn, volume: Arc<Volume>) -> Connection {
-        Connection { conn, cache: StatementCache::default(), control: None, volume }
+        Connection { conn, cache: StatementCache::default(), control: None, look: None, volume }
     }
 
     fn control(&mut self) -> SqlResult<(StmtId, StmtId)> {
@@ -50,8 +52,22 @@ impl Reader {
         self.connection.as_mut().expect("present until drop")
     }
 
-    pub(crate) fn conn(&mut self) -> &mut Conn {
+    fn conn(&mut self) -> &mut Conn {
         &mut self.connection().conn
+    }
+
+    /// The connection with the schema of the newest durable snapshot. SQLite compares its copy of the schema when a
+    /// statement runs, not when it is prepared: without this an index dropped by somebody else would still be "already
+    /// there", and a table that has become virtual would be judged as a plain one.
+    pub(crate) fn conn_to_prepare(&mut self) -> SqlResult<&mut Conn> {
+        let c = self.connection();
+        let error = |e| to_sql(&e, "", &Schema::default());
+        let look = match c.look {
+            Some(look) => look,
+            None => *c.look.insert(c.conn.prepare("select 1 from sqlite_schema limit 1").map_err(error)?),
+        };
+        c.conn.run(look).map_err(error)?;
+        Ok(&mut c.conn)
     }
 
     /// All statements until [`Reader::end`] see one snapshot: the newest durable one when the first of them begins.

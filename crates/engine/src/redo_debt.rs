@@ -15,6 +15,20 @@ use std::time::{Duration, Instant};
 pub struct Totals {
     pub time_us: AtomicU64,
     pub bytes: AtomicU64,
+    told: AtomicU64,
+}
+
+impl Totals {
+    /// The trail reported what was appended in the boxcar at `start`; it reports in order.
+    pub fn tell(&self, start: Lsn) {
+        self.told.fetch_max(start.0, Ordering::AcqRel);
+    }
+
+    /// Everything durable below this position has been counted as debt. To be read before the debt itself: the trail's
+    /// own durable position moves before a boxcar is counted, and redo that started there would miss it.
+    pub fn told(&self) -> Lsn {
+        Lsn(self.told.load(Ordering::Acquire))
+    }
 }
 
 pub struct RedoDebt {
@@ -39,6 +53,14 @@ struct Boxcar {
     bytes: u64,
 }
 
+impl Debt {
+    /// Ends a transaction's fragments; returns where they begin.
+    fn take_fragments(&mut self, txn: u64) -> Option<Lsn> {
+        let at = self.fragments.iter().position(|(t, _)| *t == txn)?;
+        Some(self.fragments.remove(at).1)
+    }
+}
+
 impl RedoDebt {
     pub fn new(totals: Arc<Totals>) -> RedoDebt {
         RedoDebt { debt: Mutex::default(), totals }
@@ -46,7 +68,14 @@ impl RedoDebt {
 
     /// Boxcar `number` went to disk at `start`.
     pub fn add(&self, number: u64, start: Lsn, time_us: u64, bytes: u64) {
+        self.add_after_fragments(number, None, start, time_us, bytes);
+    }
+
+    /// Likewise, and it ends transaction `fragments_of`, so it counts from that one's first fragment. In one step: a
+    /// checkpoint must see the fragments or the boxcar.
+    pub fn add_after_fragments(&self, number: u64, fragments_of: Option<u64>, start: Lsn, time_us: u64, bytes: u64) {
         let mut d = self.debt.lock();
+        let start = fragments_of.and_then(|txn| d.take_fragments(txn)).unwrap_or(start);
         d.last = Some(Instant::now());
         d.time_us += time_us;
         d.bytes += bytes;
@@ -76,13 +105,9 @@ impl RedoDebt {
         }
     }
 
-    /// It has ended: its commit is a boxcar like others, or its fragments were dropped.
-    ///
-    /// Returns where its fragments begin, so that the commit's boxcar can be counted from there.
-    pub fn fragments_end(&self, txn: u64) -> Option<Lsn> {
-        let mut d = self.debt.lock();
-        let at = d.fragments.iter().position(|(t, _)| *t == txn)?;
-        Some(d.fragments.remove(at).1)
+    /// Its fragments were dropped.
+    pub fn fragments_dropped(&self, txn: u64) {
+        self.debt.lock().take_fragments(txn);
     }
 
     /// Where redo would have to start; `None` when the file has everything.
@@ -127,10 +152,12 @@ mod tests {
         assert_eq!(d.start(), Some(Lsn(100)));
         d.settled(1);
         assert_eq!((d.start(), d.time_us()), (Some(Lsn(100)), 0));
-        let from = d.fragments_end(7).unwrap();
-        d.add(2, from, 5, 10);
+        d.add_after_fragments(2, Some(7), Lsn(400), 5, 10);
         assert_eq!(d.start(), Some(Lsn(100)));
         d.settled(2);
+        assert_eq!(d.start(), None);
+        d.fragment(8, Lsn(500));
+        d.fragments_dropped(8);
         assert_eq!(d.start(), None);
     }
 }

@@ -13,6 +13,7 @@ use crate::checkpointer;
 use crate::database::{Database, Inner};
 use crate::main_thread::{Main, Message};
 use crate::sqlite_uri::sqlite_uri;
+use holdfast_store::checkpoint::remove_wal;
 use holdfast_store::volume::seal;
 use holdfast_types::record::Checkpoint;
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -52,8 +53,15 @@ fn vacuum(main: &mut Main, inner: &Arc<Inner>) -> SqlResult<()> {
     copy_into(&old, &new)?;
     let number = old.store().newest();
     seal(&**disk, &new, inner.id, number).map_err(io)?;
-    disk.rename(&new, &path).map_err(io)?;
+    // A power cut must not bring the old file's last checkpoint back beside the new file: it would be copied into it.
+    remove_wal(&**disk, &path).map_err(io)?;
     path.parent().map_or(Ok(()), |dir| disk.sync_dir(dir)).map_err(io)?;
+    disk.rename(&new, &path).map_err(io)?;
+    if let Err(e) = path.parent().map_or(Ok(()), |dir| disk.sync_dir(dir)) {
+        // Which of the two files a start would find is not known: nothing more may be written to either.
+        main.break_off(format!("the directory of {} cannot be synced: {e}", path.display()));
+        return Err(io(e));
+    }
     drop(one_at_a_time);
     // From here on the new file is the database: an error leaves only a restart.
     let swapped = swap(main, inner, number);

@@ -8,8 +8,9 @@
 //! | change | what is recorded |
 //! |---|---|
 //! | in another database than `main` (TEMP tables) | nothing |
-//! | of an internal table (`holdfast_...`) | nothing |
-//! | while everything is muted (redo) | nothing |
+//! | while everything is muted (redo, the store's own book-keeping) | nothing |
+//! | of an internal table (`holdfast_...`) by a schema change | nothing |
+//! | of an internal table by anything else | error: redo could not follow |
 //! | made by a schema change itself | nothing |
 //! | by a foreign key action of DROP TABLE | as below |
 //! | of `sqlite_sequence` | nothing here, see [`crate::sequences`] |
@@ -62,6 +63,8 @@ pub trait Change {
 pub enum CaptureError {
     #[error("table {table} was changed through a blob handle, which cannot be audited; use UPDATE")]
     BlobHandle { table: String },
+    #[error("table {table} is internal and cannot be changed")]
+    Internal { table: String },
     #[error("table {table} was changed but is not known to the schema map of epoch {epoch}")]
     UnknownTable { table: String, epoch: u32 },
     #[error("table {table} has {found} columns, the schema map of epoch {epoch} says {expected}")]
@@ -134,8 +137,9 @@ impl Capture {
         &self.map
     }
 
-    pub fn set_mute(&mut self, mute: Mute) {
-        self.mute = mute;
+    /// Returns what it was before.
+    pub fn set_mute(&mut self, mute: Mute) -> Mute {
+        std::mem::replace(&mut self.mute, mute)
     }
 
     /// The buffer operations are appended to. The engine writes record heads into it, between transactions.
@@ -143,9 +147,10 @@ impl Capture {
         &mut self.buf
     }
 
-    /// Hands over the buffer and begins an empty one.
+    /// Hands over the buffer and begins an empty one, with no error: the transaction is committed or rolled back.
     pub fn take(&mut self) -> Vec<u8> {
         (self.ops, self.unchanged) = (0, 0);
+        self.error = None;
         // The next boxcar is about as large as this one: growing step by step would copy it several times.
         let next = Vec::with_capacity((self.buf.len() + self.buf.len() / 4).min(BUFFER_BYTES_AHEAD_MAX));
         std::mem::replace(&mut self.buf, next)
@@ -214,9 +219,15 @@ impl Capture {
             || self.mute == Mute::All
             || (self.mute == Mute::Ddl && change.depth() == 0)
             || change.schema() != b"main"
-            || crate::schema_map::is_internal(change.table())
             || change.table() == b"sqlite_sequence"
         {
+            return;
+        }
+        if crate::schema_map::is_internal(change.table()) {
+            if self.mute == Mute::Nothing {
+                let table = String::from_utf8_lossy(change.table()).into_owned();
+                self.error = Some(CaptureError::Internal { table });
+            }
             return;
         }
         let start = self.buf.len();

@@ -22,6 +22,7 @@
 //! Failure: a table whose hidden rowid has no free name, or whose name is reserved, is refused; the caller then
 //! rolls the statement back.
 
+use crate::capture::Mute;
 use crate::sqlite::{Conn, SqliteError};
 use holdfast_types::{Epoch, TableId, Value, ValueRef, VolumeId};
 use std::collections::{BTreeMap, HashMap};
@@ -182,7 +183,14 @@ impl PositionWriter {
 
     /// Within the boxcar's transaction.
     pub fn write(&self, conn: &mut Conn, number: u64, epoch: Epoch) -> Result<(), SqliteError> {
-        conn.run_with(self.0, &[ValueRef::Int(number as i64), ValueRef::Int(epoch.0.into())])
+        let values = [ValueRef::Int(number as i64), ValueRef::Int(epoch.0.into())];
+        if !conn.captures() {
+            return conn.run_with(self.0, &values);
+        }
+        let before = conn.capture().set_mute(Mute::All);
+        let written = conn.run_with(self.0, &values);
+        conn.capture().set_mute(before);
+        written
     }
 }
 
@@ -197,10 +205,24 @@ pub fn begin_ddl(conn: &mut Conn) -> Result<ObjectsBefore, SqliteError> {
 
 /// To be called after it: raises the schema epoch, gives ids to what is new, and returns the new map.
 pub fn end_ddl(conn: &mut Conn, before: &ObjectsBefore) -> Result<TableMap, SchemaError> {
+    refuse_attachments(conn)?;
     let now = read_objects(conn)?;
     reconcile(conn, &before.0, &now)?;
     conn.exec("UPDATE main.holdfast_meta SET schema_epoch = schema_epoch + 1 WHERE id = 1")?;
     read_map(conn)
+}
+
+/// Nothing of the user's may hang on an internal table: a trigger there would run with every boxcar, after its images
+/// are complete.
+fn refuse_attachments(conn: &mut Conn) -> Result<(), SchemaError> {
+    let sql = "SELECT name FROM (SELECT name, tbl_name, type FROM main.sqlite_schema
+                         UNION ALL SELECT name, tbl_name, type FROM temp.sqlite_schema)
+               WHERE type IN ('trigger', 'index') AND lower(substr(tbl_name, 1, 9)) = 'holdfast_'
+                     AND substr(name, 1, 7) <> 'sqlite_'";
+    match conn.query_value(sql)? {
+        Value::Text(name) => Err(SchemaError::ReservedName(name)),
+        _ => Ok(()),
+    }
 }
 
 /// Everything that gets an id. Statistics tables are included, as users may write to them.

@@ -128,7 +128,12 @@ impl Writer {
             if self.taken.is_empty() {
                 return Ok(());
             }
-            self.write_boxcar()?;
+            if let Err(stopped) = self.write_boxcar() {
+                // Whoever waits for them learns that they will not come.
+                self.taken.clear();
+                self.callbacks.clear();
+                return Err(stopped);
+            }
         }
     }
 

@@ -9,10 +9,11 @@
 //! | makes the record larger than can be reserved | rolled back to (RULE 7) | truncated | 53100 |
 //! | takes the whole transaction with it (RULE 10) | gone | gone | error; all the others run again |
 
-use super::exec::{Answer, Main, RESERVE_BYTES};
+use super::exec::{Answer, Main};
 use super::{Message, Request, queued};
 use crate::batch::BatchDone;
 use crossbeam_channel::Receiver;
+use holdfast_store::capture::flush_virtual_tables;
 use holdfast_types::record::BatchBuilder;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::time::{Duration, Instant};
@@ -20,16 +21,10 @@ use std::time::{Duration, Instant};
 /// A boxcar ends when it has run this long although more is queued: those already in it wait for its sync.
 const BOXCAR_TIME_MAX: Duration = Duration::from_millis(10);
 
-/// A boxcar ends when its record is this large.
-const BOXCAR_BYTES_MAX: usize = 4 << 20;
-
 /// A boxcar of up to so many requests, with nothing queued behind it, is written to the trail by MAIN itself: the way
 /// through the trail's thread would cost a lone client two more wake-ups. With more clients it pays to run their next
 /// requests during the sync.
 const WRITTEN_BY_MAIN_MAX: usize = 2;
-
-/// Trail bytes kept reserved beyond what the record has: what the next request may add before it is noticed.
-const HEADROOM_BYTES: u64 = 256 << 10;
 
 /// What running one request led to.
 enum Ran {
@@ -37,6 +32,15 @@ enum Ran {
     Ended(SqlResult<()>, usize),
     /// SQLite rolled everything back.
     TookAll(SqlError, usize),
+}
+
+/// What has become of the requests of the boxcar at work.
+#[derive(Default)]
+struct Taken {
+    /// In the boxcar, in order.
+    finished: Vec<Finished>,
+    /// Answered with an error; nothing of them is in it.
+    refused: Vec<Finished>,
 }
 
 /// A request that has run in the boxcar at work.
@@ -58,14 +62,14 @@ impl Main {
             return None;
         }
         let mut record = self.begin_record();
-        let mut finished = Vec::new();
+        let mut taken = Taken::default();
         let mut next = Some(first);
         let mut after = None;
         let mut more = false;
         while let Some(request) = next.take() {
-            record = self.take_in(request, record, &mut finished);
-            let full = finished.len() >= self.inner.shared.options.boxcar_requests_max
-                || self.conn.capture().len() >= BOXCAR_BYTES_MAX
+            record = self.take_in(request, record, &mut taken);
+            let full = taken.finished.len() + taken.refused.len() >= self.inner.shared.options.boxcar_requests_max
+                || self.conn.capture().len() >= self.sizes.boxcar_bytes
                 || started.elapsed() >= BOXCAR_TIME_MAX;
             if full || self.conn.autocommit() {
                 more = true;
@@ -76,20 +80,25 @@ impl Main {
                 other => after = other,
             }
         }
-        self.nothing_else = !more && after.is_none() && finished.len() <= WRITTEN_BY_MAIN_MAX;
-        self.close_boxcar(record, finished, started);
+        self.nothing_else = !more && after.is_none() && taken.finished.len() <= WRITTEN_BY_MAIN_MAX;
+        self.close_boxcar(record, taken, started);
         self.nothing_else = false;
         after
     }
 
     /// Runs one request; when it took everything with it, runs the others again without it.
-    fn take_in(&mut self, request: Request, record: BatchBuilder, finished: &mut Vec<Finished>) -> BatchBuilder {
-        let mut record = record;
-        let mut request = request;
-        match self.run_request(&mut request, &mut record) {
+    fn take_in(&mut self, mut request: Request, mut record: BatchBuilder, taken: &mut Taken) -> BatchBuilder {
+        if self.conn.autocommit() {
+            let error = SqlError::internal("the boxcar could not begin again");
+            let refused = Finished { request, result: Err(error), failed_step: 0, last_insert_rowid: None };
+            taken.refused.push(refused);
+            return record;
+        }
+        let ran = self.run_request(&mut request, &mut record);
+        let last_insert_rowid = Some(self.conn.last_insert_rowid());
+        match ran {
             Ran::Ended(result, failed_step) => {
-                let last_insert_rowid = Some(self.conn.last_insert_rowid());
-                finished.push(Finished { request, result, failed_step, last_insert_rowid });
+                taken.finished.push(Finished { request, result, failed_step, last_insert_rowid });
                 record
             }
             Ran::TookAll(error, failed_step) => {
@@ -97,39 +106,36 @@ impl Main {
                     database = self.inner.name,
                     "a statement rolled the boxcar back: {error}; running the others again"
                 );
-                let others = std::mem::take(finished);
-                finished.push(Finished { request, result: Err(error), failed_step, last_insert_rowid: None });
-                self.run_again(others, finished)
+                taken.refused.push(Finished { request, result: Err(error), failed_step, last_insert_rowid: None });
+                self.run_again(taken)
             }
         }
     }
 
-    /// Begins anew and repeats requests whose work SQLite threw away.
-    fn run_again(&mut self, others: Vec<Finished>, finished: &mut Vec<Finished>) -> BatchBuilder {
+    /// Begins anew and repeats the requests whose work SQLite threw away. One that throws everything away this time is
+    /// refused like the first, and the rest begin once more: each round has fewer.
+    fn run_again(&mut self, taken: &mut Taken) -> BatchBuilder {
         self.rollback();
         let begun = self.begin();
-        let mut record = self.begin_record();
-        for mut other in others {
-            other.request.batch.sink.reset();
-            let ran = match &begun {
-                Ok(()) if !self.conn.autocommit() => self.run_request(&mut other.request, &mut record),
-                Ok(()) => Ran::Ended(Err(SqlError::internal("the boxcar was rolled back twice")), 0),
-                Err(e) => Ran::Ended(Err(e.clone()), 0),
-            };
-            (other.result, other.failed_step) = match ran {
-                Ran::Ended(result, step) => (result, step),
-                Ran::TookAll(error, step) => (Err(error), step),
-            };
-            other.last_insert_rowid = Some(self.conn.last_insert_rowid());
-            finished.push(other);
+        let record = self.begin_record();
+        let mut others = std::mem::take(&mut taken.finished);
+        others.iter_mut().for_each(|other| other.request.batch.sink.reset());
+        match begun {
+            Ok(()) => others.into_iter().fold(record, |record, other| self.take_in(other.request, record, taken)),
+            Err(e) => {
+                let refused = others.into_iter().map(|other| Finished { result: Err(e.clone()), ..other });
+                taken.refused.extend(refused);
+                record
+            }
         }
-        record
     }
 
     fn run_request(&mut self, request: &mut Request, record: &mut BatchBuilder) -> Ran {
+        let content = self.conn.capture().len();
         if let Err(e) = self.run_control(self.control.savepoint) {
             return self.ended(Err(e), 0);
         }
+        self.adopt_stray(record, content);
         let before = self.mark();
         let head = self.head();
         record.begin_transaction(self.conn.capture().buffer(), head);
@@ -168,6 +174,20 @@ impl Main {
         Ran::Ended(result, step)
     }
 
+    /// A virtual table writes what it held back when the next savepoint is set. Requests on one run alone, but one judged
+    /// before its table became virtual may get in here: its images then travel as a transaction of their own.
+    fn adopt_stray(&mut self, record: &mut BatchBuilder, content: usize) {
+        if self.conn.capture().len() == content {
+            return;
+        }
+        let head = self.head();
+        let buffer = self.conn.capture().buffer();
+        let stray = buffer.split_off(content);
+        record.begin_transaction(buffer, head);
+        buffer.extend_from_slice(&stray);
+        record.end_transaction(buffer);
+    }
+
     fn ended(&self, result: SqlResult<()>, step: usize) -> Ran {
         match result {
             Err(e) if self.conn.autocommit() => Ran::TookAll(e, step),
@@ -189,14 +209,26 @@ impl Main {
             let message = "a foreign key is violated at the end of the transaction";
             return Err(SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message));
         }
-        let want = self.conn.capture().len() as u64 + HEADROOM_BYTES;
-        self.reserve(want.max(RESERVE_BYTES))
+        let want = self.conn.capture().len() as u64 + self.sizes.headroom_bytes;
+        self.reserve(want.max(self.sizes.reserve_bytes))
     }
 
-    fn close_boxcar(&mut self, mut record: BatchBuilder, finished: Vec<Finished>, started: Instant) {
+    fn close_boxcar(&mut self, mut record: BatchBuilder, taken: Taken, started: Instant) {
         let number = self.number();
+        let content = self.conn.capture().len();
+        let settled = if self.conn.autocommit() {
+            Ok(())
+        } else {
+            flush_virtual_tables(&mut self.conn).map_err(|e| self.sql_error(&e))
+        };
+        self.adopt_stray(&mut record, content);
+        let Taken { mut finished, mut refused } = taken;
+        finished.append(&mut refused);
         let answers = |number| move |f| answer(f, number);
-        let flushed = if self.conn.autocommit() { Ok(()) } else { self.flush_counters(&mut record) };
+        let flushed = settled.and_then(|()| match self.conn.autocommit() {
+            true => Ok(()),
+            false => self.flush_counters(&mut record),
+        });
         let nothing = record.transactions() == 0 && self.conn.capture().unchanged() == 0;
         if self.conn.autocommit() || (flushed.is_ok() && nothing) {
             self.rollback();

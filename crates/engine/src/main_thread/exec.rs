@@ -21,8 +21,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Trail bytes reserved for a boxcar before it is known how large it gets.
-pub const RESERVE_BYTES: u64 = 1 << 20;
+/// Sizes that follow from the longest append the trail takes, which follows from the size of its segments.
+pub(super) struct Sizes {
+    /// Trail bytes reserved for a boxcar before it is known how large it gets.
+    pub reserve_bytes: u64,
+    /// Kept reserved beyond what the record has: what the next request may add before it is noticed.
+    pub headroom_bytes: u64,
+    /// A boxcar ends when its record is this large.
+    pub boxcar_bytes: usize,
+    /// Bytes of operations in one fragment of a large transaction.
+    pub fragment_bytes: usize,
+}
+
+impl Sizes {
+    fn new(append_bytes_max: u64) -> Sizes {
+        Sizes {
+            reserve_bytes: (1 << 20).min(append_bytes_max / 4),
+            headroom_bytes: (256 << 10).min(append_bytes_max / 8),
+            boxcar_bytes: (4 << 20).min(append_bytes_max as usize / 4),
+            fragment_bytes: (4 << 20).min(append_bytes_max as usize / 4),
+        }
+    }
+}
 
 /// MAIN. Lives on its own thread.
 pub struct Main {
@@ -32,6 +52,7 @@ pub struct Main {
     pub(super) control: Control,
     pub(super) gate: CommitGate,
     position: PositionWriter,
+    pub(super) sizes: Sizes,
     interrupt: Arc<InterruptHandle>,
     /// The schema as this connection sees it, changes of the open transaction included.
     pub(super) schema: Arc<Schema>,
@@ -106,6 +127,7 @@ impl Main {
         let schema = Arc::new(read_schema(&mut conn, &map).map_err(sqlite)?);
         *inner.schema.write() = schema.clone();
         let cache = StatementCache::default();
+        let sizes = Sizes::new(inner.shared.trail.body_bytes_max());
         Ok(Main {
             inner,
             conn,
@@ -113,6 +135,7 @@ impl Main {
             control,
             gate,
             position,
+            sizes,
             interrupt,
             schema,
             reserved: None,
@@ -155,7 +178,7 @@ impl Main {
             return Err(SqlError::internal(why.clone()).with_hint("Restart the server; nothing acknowledged is lost."));
         }
         self.throttle();
-        self.reserve(RESERVE_BYTES)?;
+        self.reserve(self.sizes.reserve_bytes)?;
         let begun = self.run_control(self.control.begin);
         if begun.is_err() {
             self.reserved = None;
@@ -227,7 +250,7 @@ impl Main {
     /// After a rollback: the schema and the table ids as they were.
     pub(super) fn restore_schema(&mut self) {
         let published = self.inner.schema.read().clone();
-        if self.schema.epoch == published.epoch {
+        if self.schema.epoch == published.epoch && self.conn.capture().map().epoch == published.epoch {
             return;
         }
         self.schema = published;
@@ -331,8 +354,8 @@ impl Main {
         let fragments = self.fragments_of.take();
         inner.shared.stats.boxcar(answers.len() as u64);
         let on_durable: OnDurable = Box::new(move |span| {
-            let start = fragments.and_then(|txn| inner.redo.fragments_end(txn)).unwrap_or(span.start);
-            inner.redo.add(number, start, time_us, bytes);
+            inner.redo.add_after_fragments(number, fragments, span.start, time_us, bytes);
+            inner.shared.redo.tell(span.start);
             inner.durable_reached(number);
             answers.into_iter().for_each(Answer::send);
         });
@@ -347,8 +370,9 @@ impl Main {
         if let Err(e) = appended {
             // Published, and the trail will never have it: nothing may be answered or written from here on. Only a
             // trail that has failed, or is closed while transactions run, leads here.
-            tracing::error!(database = self.inner.name, number, "a published boxcar cannot be logged: {e}");
-            std::process::abort();
+            let why = format!("a published boxcar cannot be logged: {e}");
+            self.inner.shared.fail(&why);
+            self.break_off(why);
         }
     }
 

@@ -215,9 +215,10 @@ impl Main {
     /// Runs statements so that a failure leaves no trace of them, neither in the database nor in the images.
     fn or_no_trace(&mut self, run: impl FnOnce(&mut Main) -> SqlResult<()>) -> SqlResult<()> {
         self.open_transaction()?;
+        self.run_control(self.control.savepoint)?;
+        // Not before: a savepoint makes FTS5 write what earlier statements left to do, and that must stay.
         let mark = self.mark();
         let schema = self.schema.clone();
-        self.run_control(self.control.savepoint)?;
         let ran = run(self);
         let result = ran.and_then(|()| self.check_capture()).and_then(|()| self.check_size());
         if self.conn.autocommit() {

@@ -3,8 +3,8 @@
 //! | captured | trail |
 //! |---|---|
 //! | nothing, no row rewritten | no boxcar |
-//! | up to FRAGMENT_BYTES | one batch record |
-//! | more | fragments of whole operations, each at most FRAGMENT_BYTES, then a batch record of one reference |
+//! | up to `fragment_bytes` | one batch record |
+//! | more | fragments of whole operations, each at most `fragment_bytes`, then a batch record of one reference |
 //! | one operation above the largest boxcar | refused with 54000: a row this large cannot be logged |
 //!
 //! The fragments and the batch record are appended one after the other; only the last one's durability is waited for,
@@ -15,9 +15,6 @@ use holdfast_trail::Span;
 use holdfast_types::record::{BatchBuilder, Ops, op, put_fragment, put_fragment_drop};
 use holdfast_types::{SqlError, SqlResult, SqlState, TxnId};
 use std::time::Instant;
-
-/// Bytes of operations in one fragment.
-pub const FRAGMENT_BYTES: usize = 4 << 20;
 
 /// What a record adds around its operations, generously.
 const RECORD_OVERHEAD_BYTES: usize = 256;
@@ -60,7 +57,11 @@ impl Main {
     /// Puts the batch record around `content`, or sends it ahead as fragments.
     fn records(&mut self, content: &[u8]) -> SqlResult<BatchBuilder> {
         let head = self.head();
-        let fragments = if content.len() > FRAGMENT_BYTES { pieces(content, self.boxcar_bytes_max())? } else { vec![] };
+        let fragment_bytes = self.sizes.fragment_bytes;
+        let fragments = match content.len() > fragment_bytes {
+            true => pieces(content, fragment_bytes, self.boxcar_bytes_max())?,
+            false => vec![],
+        };
         let last = if fragments.is_empty() { content.len() } else { 0 };
         self.reserve((last + RECORD_OVERHEAD_BYTES) as u64)?;
         self.send_ahead(head.id, &fragments)?;
@@ -98,9 +99,7 @@ impl Main {
         let mut body = Vec::new();
         put_fragment_drop(&mut body, self.inner.id, TxnId(txn));
         let inner = self.inner.clone();
-        let on_durable = Box::new(move |_: Span| {
-            inner.redo.fragments_end(txn);
-        });
+        let on_durable = Box::new(move |_: Span| inner.redo.fragments_dropped(txn));
         if let Err(e) = self.inner.shared.trail.append_kept(body, on_durable) {
             // Redo ignores fragments that no commit refers to; the record only lets segments go sooner.
             tracing::warn!(database = self.inner.name, "cannot log the end of a transaction: {e}");
@@ -112,15 +111,15 @@ impl Main {
     }
 }
 
-/// Cuts operations into pieces of at most FRAGMENT_BYTES, or of one operation that is larger.
-fn pieces(content: &[u8], piece_bytes_max: usize) -> SqlResult<Vec<&[u8]>> {
+/// Cuts operations into pieces of at most `fragment_bytes`, or of one operation that is larger.
+fn pieces(content: &[u8], fragment_bytes: usize, piece_bytes_max: usize) -> SqlResult<Vec<&[u8]>> {
     let mut pieces = Vec::new();
     let (mut start, mut end) = (0, 0);
     let mut ops = Ops::new(content);
     while let Some(op) = ops.next() {
         op.map_err(|e| SqlError::internal(format!("a captured operation cannot be read back: {e}")))?;
         let next = ops.offset();
-        if next - start > FRAGMENT_BYTES && end > start {
+        if next - start > fragment_bytes && end > start {
             pieces.push(&content[start..end]);
             start = end;
         }

@@ -91,6 +91,11 @@ impl FaultDisk {
         self.state.lock().changes_until_cut = Some(changes);
     }
 
+    /// Forgets what [`FaultDisk::cut_power_after`] announced.
+    pub fn do_not_cut(&self) {
+        self.state.lock().changes_until_cut = None;
+    }
+
     /// Cuts the power now.
     pub fn cut_power(&self) {
         self.state.lock().cut();
@@ -404,11 +409,7 @@ impl FaultFile {
 impl DiskFile for FaultFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut state = self.on()?;
-        let file = &state.files[self.file];
-        let content = if self.how.direct { file.device() } else { file.cached.clone() };
-        let from = content.get(offset as usize..).unwrap_or(&[]);
-        let len = from.len().min(buf.len());
-        buf[..len].copy_from_slice(&from[..len]);
+        let len = state.files[self.file].read(offset as usize, buf, self.how.direct);
         state.stats.reads += 1;
         state.stats.read_bytes += len as u64;
         Ok(len)

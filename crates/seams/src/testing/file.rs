@@ -61,6 +61,23 @@ impl FileBytes {
         self.pending.retain(|pending| matches!(pending, Pending::Len(_)));
     }
 
+    /// Copies what a reader sees at `offset` to `buf`; returns how much there is.
+    pub fn read(&self, offset: usize, buf: &mut [u8], direct: bool) -> usize {
+        let with_pending;
+        let content = match (direct, self.pending.is_empty()) {
+            (false, _) => &self.cached,
+            (true, true) => &self.durable,
+            (true, false) => {
+                with_pending = self.device();
+                &with_pending
+            }
+        };
+        let from = content.get(offset..).unwrap_or(&[]);
+        let len = from.len().min(buf.len());
+        buf[..len].copy_from_slice(&from[..len]);
+        len
+    }
+
     /// What the device answers: the durable bytes and what its own cache holds.
     pub fn device(&self) -> Vec<u8> {
         let mut content = self.durable.clone();

@@ -15,6 +15,8 @@ pub struct Snapshots {
     active: BTreeMap<u64, u32>,
     /// Snapshots below this one have been given up (RULE 12).
     pub expired_below: u64,
+    /// What a checkpoint is writing: it is not given up.
+    pinned: Option<u64>,
 }
 
 /// What pruning needs to know, copied once per publish.
@@ -69,6 +71,17 @@ impl Snapshots {
         (self.durable, self.pages_of(self.durable))
     }
 
+    /// Begins to read the newest durable snapshot for a checkpoint. There is one at a time.
+    pub fn pin(&mut self) -> (u64, u32) {
+        self.pinned = Some(self.durable);
+        self.acquire()
+    }
+
+    pub fn unpin(&mut self, number: u64) {
+        self.pinned = None;
+        self.release(number);
+    }
+
     pub fn release(&mut self, number: u64) {
         if let Some(count) = self.active.get_mut(&number) {
             *count -= 1;
@@ -98,7 +111,8 @@ impl Snapshots {
 
     /// Gives up the oldest snapshot in use, if it is older than the durable one. Returns its number.
     pub fn expire_oldest(&mut self) -> Option<u64> {
-        let oldest = self.oldest_active().filter(|n| *n < self.durable)?;
+        let limit = self.pinned.unwrap_or(self.durable);
+        let oldest = self.oldest_active().filter(|n| *n < limit)?;
         self.expired_below = oldest + 1;
         Some(oldest)
     }
@@ -135,5 +149,22 @@ mod tests {
         s.set_durable(2);
         assert_eq!(s.expire_oldest(), Some(1));
         assert!(!s.needed().covers(1, 2));
+    }
+
+    #[test]
+    fn what_a_checkpoint_writes_does_not_expire() {
+        let mut s = Snapshots::default();
+        s.reset(1, 1);
+        s.acquire();
+        s.publish(2, 1);
+        s.set_durable(2);
+        assert_eq!(s.pin(), (2, 1));
+        s.publish(3, 1);
+        s.set_durable(3);
+        assert_eq!(s.expire_oldest(), Some(1));
+        assert_eq!(s.expire_oldest(), None);
+        assert!(s.needed().covers(2, 3));
+        s.unpin(2);
+        assert!(!s.needed().covers(2, 3));
     }
 }

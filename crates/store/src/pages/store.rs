@@ -232,21 +232,25 @@ impl PageStore {
 
     /// Copies bytes `at..at + out.len()` of a page, as snapshot `snapshot` sees it, to `out`.
     pub fn read(&self, page: u32, snapshot: u64, at: usize, out: &mut [u8]) -> Result<(), ReadError> {
-        if snapshot < self.expired_below.load(Ordering::Acquire) {
-            return Err(ReadError::SnapshotTooOld(snapshot));
-        }
         if self.read_version(page, snapshot, at, out)? {
-            return Ok(());
+            return self.still_there(snapshot);
         }
         let mut whole = [0; PAGE_BYTES];
         let from_file = self.read_file(page, &mut whole);
         // A checkpoint that overwrites the page puts the file's version into the chain before it writes. So if the
         // chain still has nothing for this snapshot, what was read is what the file held before any such write.
         if !self.read_version(page, snapshot, at, out)? {
+            self.still_there(snapshot)?;
             from_file?;
             out.copy_from_slice(&whole[at..at + out.len()]);
         }
-        Ok(())
+        self.still_there(snapshot)
+    }
+
+    /// Asked after a read: a snapshot given up meanwhile may have lost the version that was looked for, and found
+    /// another.
+    fn still_there(&self, snapshot: u64) -> Result<(), ReadError> {
+        if self.is_expired(snapshot) { Err(ReadError::SnapshotTooOld(snapshot)) } else { Ok(()) }
     }
 
     /// Reads from the chain; false when the version is the file's.
@@ -444,7 +448,7 @@ impl PageStore {
     /// Pins the newest durable snapshot and lists the pages whose version the file lacks. `None` when it lacks
     /// nothing. Must be followed by [`PageStore::end_checkpoint`].
     pub fn begin_checkpoint(&self) -> CheckpointSet {
-        let (snapshot, pages) = self.acquire();
+        let (snapshot, pages) = self.snapshots.lock().pin();
         let mut dirty = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock();
@@ -459,7 +463,7 @@ impl PageStore {
     }
 
     pub fn end_checkpoint(&self, set: &CheckpointSet) {
-        self.release(set.snapshot);
+        self.snapshots.lock().unpin(set.snapshot);
     }
 
     /// The bytes a checkpoint writes for `page`. It must be in the set of a checkpoint under way.

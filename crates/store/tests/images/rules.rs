@@ -350,3 +350,28 @@ fn tables_that_cannot_be_addressed_are_refused() {
     pair.source.run("INSERT INTO t VALUES(1, 2, 3, 4); INSERT INTO u VALUES(1, 2)").unwrap();
     pair.ship();
 }
+
+/// Internal tables have no images: a change by anything but a schema change or the store itself is an error, which ends
+/// with its transaction.
+#[test]
+fn a_change_of_an_internal_table_is_an_error() {
+    let mut pair = Pair::new(&["CREATE TABLE t(a)"]);
+    pair.source.begin();
+    pair.source.conn.exec("UPDATE holdfast_meta SET next_table_id = 1").unwrap();
+    let error = pair.source.conn.capture().check().unwrap_err();
+    assert!(matches!(&error, CaptureError::Internal { table } if table == "holdfast_meta"), "{error}");
+    pair.source.conn.exec("ROLLBACK").unwrap();
+    pair.source.conn.capture().take();
+    assert_eq!(pair.source.conn.capture().check(), Ok(()));
+    for sql in [
+        "CREATE TRIGGER x AFTER UPDATE ON holdfast_meta BEGIN INSERT INTO t VALUES(1); END",
+        "CREATE TEMP TRIGGER x AFTER UPDATE ON main.holdfast_meta BEGIN INSERT INTO t VALUES(1); END",
+        "CREATE INDEX x ON holdfast_tables(name)",
+    ] {
+        pair.source.begin();
+        let refused = pair.source.ddl(sql).unwrap_err();
+        assert!(refused.contains("reserved"), "{refused}");
+        pair.source.rollback();
+    }
+    pair.boxcar(&["INSERT INTO t VALUES(1)"]);
+}

@@ -1,0 +1,107 @@
+//! A client of one database in this process.
+
+use super::workload::{Step as Ask, Transaction};
+use holdfast_engine::{Batch, Collect, Database, Report, Step, Ticket, WriteOptions};
+use holdfast_types::{SqlError, SqlResult, Value};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+pub fn step(db: &Database, sql: &str) -> SqlResult<Step> {
+    Ok(Step { stmt: db.prepare(sql, Report { counts: true, ..Report::default() })?, params: Vec::new() })
+}
+
+pub fn query(db: &Database, sql: &str) -> Result<Vec<Vec<Value>>, String> {
+    let rows = Collect::new();
+    let stmt = step(db, sql).map_err(|e| e.to_string())?;
+    let mut reader = db.reader().map_err(|e| e.to_string())?;
+    reader.run(0, &stmt, &mut rows.clone()).map_err(|e| e.to_string())?;
+    Ok(rows.outcomes().remove(0).rows)
+}
+
+/// A transaction under way.
+pub enum Sent {
+    Ticket(Ticket),
+    /// The answer is there already.
+    Answered(SqlResult<()>),
+    /// The connection broke before an answer.
+    Lost,
+}
+
+impl Sent {
+    /// `None`: there was no answer.
+    pub fn answer(self) -> Option<SqlResult<()>> {
+        match self {
+            Sent::Ticket(ticket) => ticket.wait().map(|done| done.result),
+            Sent::Answered(result) => Some(result),
+            Sent::Lost => None,
+        }
+    }
+}
+
+pub fn send(db: &Database, transaction: &Transaction) -> Sent {
+    match transaction {
+        Transaction::Message(sqls) => {
+            let steps: SqlResult<Vec<Step>> = sqls.iter().map(|sql| step(db, sql)).collect();
+            match steps.and_then(|steps| db.submit(Batch { steps, sink: Box::new(Collect::new()) })) {
+                Ok(ticket) => Sent::Ticket(ticket),
+                Err(e) => Sent::Answered(Err(e)),
+            }
+        }
+        Transaction::Interactive(steps) => interactive(db, steps),
+    }
+}
+
+fn interactive(db: &Database, steps: &[Ask]) -> Sent {
+    let mut txn = match db.begin_write_blocking(WriteOptions::default()) {
+        Ok(txn) => txn,
+        Err(e) => return Sent::Answered(Err(e)),
+    };
+    for step in steps {
+        let asked: SqlResult<()> = match step {
+            Ask::Run(sql) => match block_on(txn.prepare(sql, Report::default())) {
+                Ok(stmt) => {
+                    let ran = txn.execute_blocking(Step { stmt, params: Vec::new() }, Box::new(Collect::new()));
+                    // The statement's own error undoes the statement only.
+                    ran.map(|_| ())
+                }
+                Err(e) if is_gone(&e) => Err(e),
+                Err(_) => Ok(()),
+            },
+            Ask::Savepoint(name) => block_on(txn.savepoint(name)),
+            Ask::RollbackTo(name) => block_on(txn.rollback_to(name)),
+            Ask::Release(name) => block_on(txn.release(name)),
+        };
+        if asked.is_err() {
+            return Sent::Lost;
+        }
+    }
+    match txn.commit(Box::new(Collect::new())) {
+        Ok(ticket) => Sent::Ticket(ticket),
+        Err(_) => Sent::Lost,
+    }
+}
+
+fn is_gone(e: &SqlError) -> bool {
+    e.state() == holdfast_types::SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
+}
+
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Unpark>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        std::thread::park();
+    }
+}

@@ -40,6 +40,8 @@ pub fn open_parts(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, options: TrailOpti
     let mut survey = Survey::take(&*disk, &dir)?;
     match survey.control {
         Some(control) if control.incarnation > 0 => {
+            // A trail keeps the segment size it was made with, whatever the settings say now.
+            let options = options.fit_to(control.segment_bytes);
             options.check_fit(control.segment_bytes)?;
             reopen(disk, clock, options, lock, survey, control)
         }

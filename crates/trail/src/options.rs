@@ -73,6 +73,12 @@ impl TrailOptions {
         Ok(())
     }
 
+    /// The same with boxcars no larger than segments of that size take.
+    pub(crate) fn fit_to(self, segment_bytes: u64) -> TrailOptions {
+        let boxcar_bytes_max = self.boxcar_bytes_max.min(segment_bytes / 4);
+        TrailOptions { boxcar_bytes_max, ..self }
+    }
+
     /// A segment must hold some of the largest boxcars, else most of it would be left empty.
     pub(crate) fn check_fit(&self, segment_bytes: u64) -> Result<(), TrailError> {
         let largest = round_up_to_block(self.boxcar_bytes_max.saturating_add(HEAD_BYTES as u64));

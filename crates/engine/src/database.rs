@@ -25,6 +25,9 @@ const READERS_KEPT_MAX: usize = 16;
 #[derive(Clone)]
 pub struct Database(pub(crate) Arc<Inner>);
 
+/// What to do when a boxcar is durable.
+type OnReached = Box<dyn FnOnce() + Send>;
+
 pub(crate) struct Inner {
     pub id: VolumeId,
     pub name: String,
@@ -38,7 +41,7 @@ pub(crate) struct Inner {
     readers: Mutex<Vec<Connection>>,
     pub redo: RedoDebt,
     /// Answers that wait until a boxcar is durable, by boxcar number.
-    pub waiting: Mutex<Vec<(u64, Box<dyn FnOnce() + Send>)>>,
+    pub waiting: Mutex<Vec<(u64, OnReached)>>,
     /// What MAIN runs alone right now, for cancel: batch or transaction id, 0 for nothing that may be interrupted.
     pub running: Mutex<Running>,
     /// One checkpoint at a time.
@@ -86,7 +89,7 @@ impl Inner {
     }
 
     /// Runs `answer` as soon as boxcar `number` is durable.
-    pub fn when_durable(&self, number: u64, answer: Box<dyn FnOnce() + Send>) {
+    pub fn when_durable(&self, number: u64, answer: OnReached) {
         {
             let mut waiting = self.waiting.lock();
             // Checked under the lock that `durable_reached` takes, so that none is left behind.

@@ -50,7 +50,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             disk: Arc::new(RealDisk::default()),
-            clock: Arc::new(RealClock::default()),
+            clock: Arc::new(RealClock),
             sync_method: SyncMethod::default(),
             segment_bytes: 64 << 20,
             memory_bytes_max: 256 << 20,

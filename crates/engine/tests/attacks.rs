@@ -86,6 +86,25 @@ fn two_requests_that_roll_everything_back_in_one_boxcar() {
     e.close().unwrap();
 }
 
+/// RULE 11: a deferred foreign key would survive the savepoint's release and fail the COMMIT of everybody.
+#[test]
+fn a_deferred_foreign_key_fails_nobody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let e = open(dir.path());
+    let db = e.database("one").unwrap();
+    run(&db, "create table p(id integer primary key)").unwrap();
+    run(&db, "create table c(p references p(id) deferrable initially deferred)").unwrap();
+    let request = |sql: &str| vec![step(&db, sql).unwrap()];
+    let requests = vec![
+        request("insert into p values(1)"),
+        request("insert into c values(2)"),
+        request("insert into c values(1)"),
+    ];
+    let states: Vec<_> = together(&db, requests).into_iter().map(|r| r.err().map(|e| e.state())).collect();
+    assert_eq!(states, [None, Some(SqlState::FOREIGN_KEY_VIOLATION), None]);
+    e.close().unwrap();
+}
+
 /// RULE 19: what FTS5 holds back from earlier statements stays when a later one fails.
 #[test]
 fn a_failing_statement_takes_no_earlier_images_along() {

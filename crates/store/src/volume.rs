@@ -14,7 +14,7 @@ use crate::checkpoint::{dress, wal_path};
 use crate::pages::scratch::Scratch;
 use crate::pages::{Limits, PAGE_BYTES, PageStore, RESERVED_BYTES, ReadError, offset_of};
 use crate::pending_wal::PendingWal;
-use crate::sqlite::{Conn, FileLock, OpenFlags, SqliteError, Vfs};
+use crate::sqlite::{Conn, FileLock, OpenFlags, SqliteError, Vfs, take_cause};
 use crate::wal_file::{self, FoundWal, WalWriter};
 use holdfast_seams::{Create, Disk, DiskFile, OpenHow};
 use holdfast_types::VolumeId;
@@ -171,7 +171,11 @@ impl Volume {
         conn.exec(sql).map_err(|e| self.sqlite(e))
     }
 
+    /// SQLite itself only says "disk I/O error".
     fn sqlite(&self, source: SqliteError) -> VolumeError {
+        if let Some(cause) = take_cause() {
+            return VolumeError::Read(cause);
+        }
         VolumeError::Sqlite { path: self.store.path().to_owned(), source }
     }
 

@@ -192,3 +192,34 @@ fn a_file_that_is_no_volume_is_refused() {
     let e = Volume::open(&f.disk, Path::new(&f.path()), f.dir.path(), VolumeId(1), LIMITS).err().unwrap();
     assert!(e.to_string().contains("not a volume file"), "{e}");
 }
+
+/// Guarantee 3: the file is never ahead of the durable trail.
+#[test]
+fn a_checkpoint_takes_only_what_is_durable() {
+    let f = Fixture::new();
+    let v = f.open(LIMITS);
+    let mut main = v.open_main().unwrap();
+    main.exec("insert into t values(1, 'durable')").unwrap();
+    v.store().set_durable(v.store().newest());
+    main.exec("insert into t values(2, 'published')").unwrap();
+    assert_eq!(checkpoint(&f, &v).unwrap().number, v.store().durable());
+    assert!(checkpoint(&f, &v).is_none(), "the rest has to wait");
+    drop((main, v));
+    assert_eq!(int(&mut f.stock(), "select count(*) from t"), 1);
+}
+
+/// RULE 14: SQLite's change counter does not move in exclusive mode; the checkpoint sets it for other programs.
+#[test]
+fn a_checkpoint_moves_the_change_counter() {
+    let f = Fixture::new();
+    let v = f.open(LIMITS);
+    let mut main = v.open_main().unwrap();
+    for id in 1..4 {
+        main.exec(&format!("insert into t values({id}, 'x')")).unwrap();
+        v.store().set_durable(v.store().newest());
+    }
+    let number = checkpoint(&f, &v).unwrap().number as u32;
+    let bytes = std::fs::read(f.path()).unwrap();
+    assert_eq!(bytes[24..28], number.to_be_bytes());
+    assert_eq!(bytes[92..96], number.to_be_bytes());
+}

@@ -28,7 +28,7 @@ pub use interactive::{RowsRan, TxnEvent, TxnRan, TxnRequest};
 use crate::batch::{Batch, OnDone};
 use crate::database::Inner;
 use crate::write_txn::WriteOptions;
-use crossbeam_channel::{Receiver, TryRecvError};
+use crossbeam_channel::Receiver;
 use holdfast_types::SqlResult;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -84,10 +84,7 @@ pub fn serve(mut main: Main, queue: &Receiver<Message>) {
 
 /// The next message if one is queued.
 fn queued(queue: &Receiver<Message>) -> Option<Message> {
-    match queue.try_recv() {
-        Ok(message) => Some(message),
-        Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-    }
+    queue.try_recv().ok()
 }
 
 /// Starts MAIN's thread for a database.

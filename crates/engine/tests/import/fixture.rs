@@ -120,8 +120,11 @@ pub const CHANGES: &[&str] = &[
     "drop index plain_expr",
 ];
 
+/// What a query returned, or why not.
+type Queried = Result<Vec<Vec<Value>>, String>;
+
 /// Everything in a database: its schema, every table row by row with its rowid, and what its virtual tables find.
-pub fn contents(query: &mut dyn FnMut(&str) -> Result<Vec<Vec<Value>>, String>) -> Vec<(String, Vec<Vec<Value>>)> {
+pub fn contents(query: &mut dyn FnMut(&str) -> Queried) -> Vec<(String, Vec<Vec<Value>>)> {
     let user = "name not like 'holdfast\\_%' escape '\\' and tbl_name not like 'holdfast\\_%' escape '\\'";
     let schema = format!("select type, name, tbl_name, sql from sqlite_schema where {user} order by type, name");
     let mut all = vec![("schema".to_owned(), query(&schema).unwrap())];

@@ -25,7 +25,7 @@ pub enum Sent {
     Ticket(Ticket),
     /// The answer is there already.
     Answered(SqlResult<()>),
-    /// The connection broke before an answer.
+    /// The connection broke before COMMIT was sent: nothing of it may be there.
     Lost,
 }
 
@@ -54,7 +54,9 @@ pub fn send(db: &Database, transaction: &Transaction) -> Sent {
 }
 
 fn interactive(db: &Database, steps: &[Ask]) -> Sent {
-    let mut txn = match db.begin_write_blocking(WriteOptions::default()) {
+    // Long enough for a busy machine.
+    let options = WriteOptions { idle_timeout: std::time::Duration::from_secs(60) };
+    let mut txn = match db.begin_write_blocking(options) {
         Ok(txn) => txn,
         Err(e) => return Sent::Answered(Err(e)),
     };

@@ -4,7 +4,7 @@ use crate::bind::scope::Column;
 use crate::bind::{self, Binder};
 use crate::parse::parse;
 use crate::scan::Piece;
-use crate::translate::{Context, Kind, Translated};
+use crate::translate::{Context, Kind, Param, Translated};
 use crate::types::Type;
 use crate::{copy, ddl, session};
 use holdfast_types::desc::{ColumnDesc, StatementDesc, oid};
@@ -74,18 +74,48 @@ pub fn describe(columns: &[Column]) -> Vec<ColumnDesc> {
 
 /// Puts a bound statement together. A parameter that nothing gave a type is text.
 pub fn finish(binder: Binder<'_>, sql: String, columns: &[Column], kind: Kind, verb: &'static str) -> Translated {
-    let params = binder.client_types.iter().map(|t| if *t == 0 { oid::TEXT } else { *t }).collect();
+    let types = binder.client_types.iter().map(|t| if *t == 0 { oid::TEXT } else { *t }).collect();
+    let (sql, params) = used_params(sql, binder.params);
     Translated {
         kind,
         steps: vec![sql],
-        params: binder.params,
-        desc: Arc::new(StatementDesc { params, columns: describe(columns) }),
+        params,
+        desc: Arc::new(StatementDesc { params: types, columns: describe(columns) }),
         verb,
         counts: true,
         locks: binder.locks,
         cacheable: true,
         ..Translated::default()
     }
+}
+
+/// Leaves out the parameters that the text does not use, since what took them was not needed after all, and numbers
+/// the others anew.
+fn used_params(sql: String, params: Vec<Param>) -> (String, Vec<Param>) {
+    let mut uses: Vec<(usize, usize, usize)> = Vec::new();
+    let (bytes, mut at) = (sql.as_bytes(), 0);
+    while let Some(found) = memchr::memchr3(b'?', b'\'', b'"', &bytes[at..]) {
+        let start = at + found;
+        if bytes[start] != b'?' {
+            at = memchr::memchr(bytes[start], &bytes[start + 1..]).map_or(bytes.len(), |n| start + n + 2);
+            continue;
+        }
+        let digits = bytes[start + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
+        at = start + 1 + digits;
+        if let Ok(n) = sql[start + 1..at].parse::<usize>() {
+            uses.push((start + 1, at, n - 1));
+        }
+    }
+    if (0..params.len()).all(|i| uses.iter().any(|u| u.2 == i)) {
+        return (sql, params);
+    }
+    let kept: Vec<usize> = (0..params.len()).filter(|i| uses.iter().any(|u| u.2 == *i)).collect();
+    let mut out = sql.clone();
+    for (start, end, n) in uses.into_iter().rev() {
+        let place = kept.iter().position(|k| *k == n).unwrap_or(0);
+        out.replace_range(start..end, &(place + 1).to_string());
+    }
+    (out, kept.into_iter().map(|i| params[i].clone()).collect())
 }
 
 fn explain(inner: &Statement, analyze: bool, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {

@@ -158,13 +158,14 @@ impl Binder<'_> {
             ("min" | "max", false) => {
                 let sortable = matches!(x.ty.category(), Category::Number | Category::String | Category::DateTime);
                 let ty = if x.ty.oid == oid::VARCHAR || x.ty.oid == oid::NAME { Type::TEXT } else { x.ty };
+                // A char(n) needs its length to be printed with its blanks.
+                let ty = if ty.oid == oid::BPCHAR { ty } else { Type::new(ty.oid) };
                 return Ok(sortable.then(|| Typed::new(wrap(name), ty)));
             }
             (_, true) => {
                 let concat = format!("group_concat({}{}){}", tail.distinct, x.sql, tail.after);
                 let helper = self.helper(&format!("hf_num_{name}"), &[&concat])?;
-                let typmod = if matches!(name, "min" | "max") { x.ty.typmod } else { -1 };
-                return Ok(Some(Typed::new(helper, Type { oid: oid::NUMERIC, typmod })));
+                return Ok(Some(Typed::new(helper, Type::NUMERIC)));
             }
             ("sum", _) if x.ty.is_integer() || x.ty.is_float() => wrap("sum"),
             ("avg", _) if x.ty.is_float() => wrap("avg"),

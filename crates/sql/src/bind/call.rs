@@ -254,6 +254,7 @@ impl Binder<'_> {
                 let ty = if x.is_open() { Type::UNKNOWN } else { x.ty };
                 Typed::sure(ty.oid.to_string(), Type::new(crate::types::more::REGTYPE))
             }
+            ("row", _) => return Err(SqlError::unsupported("a row value")),
             ("age" | "to_char" | "to_date" | "to_number", _) => {
                 return Err(SqlError::unsupported(format!("the function {name}")));
             }
@@ -266,11 +267,21 @@ impl Binder<'_> {
             ("int4", [x]) => self.coerce(x.clone(), Type::INT4, When::Explicit)?,
             ("int8", [x]) => self.coerce(x.clone(), Type::INT8, When::Explicit)?,
             ("float8", [x]) => self.coerce(x.clone(), Type::FLOAT8, When::Explicit)?,
+            ("octet_length", [x]) if x.ty.oid == oid::BPCHAR => {
+                let padded = self.padded(x)?;
+                Typed::new(format!("length(CAST({padded} AS BLOB))"), Type::INT4)
+            }
             ("length" | "octet_length", [x]) if x.ty.oid == oid::BYTEA => {
                 Typed::new(format!("length({})", x.sql), Type::INT4)
             }
             _ => return Ok(None),
         }))
+    }
+
+    /// A char(n) with its blanks.
+    fn padded(&mut self, x: &Typed) -> SqlResult<String> {
+        let width = (x.ty.typmod - 4).max(0).to_string();
+        self.helper("hf_rpad", &[&x.sql, &width])
     }
 
     fn texts(&mut self, args: &[Typed]) -> SqlResult<String> {
@@ -279,6 +290,8 @@ impl Binder<'_> {
             // A boolean is shown as t or f here, not as the cast shows it.
             if arg.ty.oid == oid::BOOL && !arg.is_open() {
                 items.push(Typed::new(format!("(CASE {} WHEN 1 THEN 't' WHEN 0 THEN 'f' END)", arg.sql), Type::TEXT));
+            } else if arg.ty.oid == oid::BPCHAR {
+                items.push(Typed::new(self.padded(arg)?, Type::TEXT));
             } else {
                 items.push(self.coerce(arg.clone(), Type::TEXT, When::Assignment)?);
             }

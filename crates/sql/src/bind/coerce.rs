@@ -238,6 +238,8 @@ fn merge(a: Type, b: Type) -> Option<Type> {
     match a.category() {
         Category::Number if a.number_rank() >= b.number_rank() => prefer(a),
         Category::Number => prefer(b),
+        // Both ways are implicit, so the first one stands.
+        Category::String if a.oid != oid::NAME && b.oid != oid::NAME => prefer(a),
         Category::String => Some(Type::TEXT),
         Category::DateTime if cast_context(a, b) == Some(When::Implicit) => prefer(b),
         Category::DateTime if cast_context(b, a) == Some(When::Implicit) => prefer(a),

@@ -364,6 +364,9 @@ pub fn undefined_operator(left: Type, op: &str, right: Type) -> SqlError {
 
 /// PostgreSQL reports an IN list that does not match as a missing operator.
 fn no_operator(e: &SqlError) -> SqlError {
+    if e.state() != SqlState::DATATYPE_MISMATCH {
+        return e.clone();
+    }
     SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("operator does not exist: {}", e.message()))
         .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
 }

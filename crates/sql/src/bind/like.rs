@@ -45,6 +45,9 @@ impl Binder<'_> {
         {
             return Ok(Typed::new(format!("({} {not}GLOB {})", text.sql, quote_text(&glob)), Type::BOOL));
         }
+        if !bound.is_open() && !bound.ty.is_string() {
+            return Err(super::expr::undefined_operator(Type::new(text.ty.oid), op, Type::new(bound.ty.oid)));
+        }
         let pattern = self.coerce(bound, Type::TEXT, When::Implicit)?;
         let name = if ignore_case { "hf_ilike" } else { "hf_like" };
         let escape = super::coerce::constant(&Value::Text(escape.map(String::from).unwrap_or_default()));

@@ -171,6 +171,11 @@ impl Binder<'_> {
     }
 
     fn arithmetic(&mut self, left: Typed, op: &Op, right: Typed) -> SqlResult<Typed> {
+        let date = |t: &Typed| t.ty.oid == oid::DATE;
+        if *op == Op::Plus && ((date(&left) && right.is_open()) || (date(&right) && left.is_open())) {
+            let message = format!("operator is not unique: {} {op} {}", left.ty.name(), right.ty.name());
+            return Err(SqlError::new(SqlState("42725"), message).with_hint("You might need to add explicit type casts."));
+        }
         let (left, right) = match (left.is_open(), right.is_open()) {
             (true, true) => return Err(undefined_operator(Type::UNKNOWN, &op.to_string(), Type::UNKNOWN)),
             (true, false) => {
@@ -206,8 +211,7 @@ impl Binder<'_> {
     /// The type an untyped side takes: the other's, but a number beside a date.
     fn partner(&self, known: Type, op: &Op) -> Type {
         match (known.oid, op) {
-            (oid::TIMESTAMP | oid::TIMESTAMPTZ, Op::Plus | Op::Minus) => Type::new(oid::INTERVAL),
-            (oid::DATE, Op::Plus) => Type::new(oid::INTERVAL),
+            (oid::TIMESTAMP | oid::TIMESTAMPTZ, Op::Plus) => Type::new(oid::INTERVAL),
             _ => Type::new(known.oid),
         }
     }

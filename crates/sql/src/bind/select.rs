@@ -90,11 +90,14 @@ impl Binder<'_> {
         f: impl FnOnce(&mut Self, &Scope<'_>) -> SqlResult<T>,
         name: &str,
     ) -> SqlResult<T> {
-        let bare = scope.grouping.borrow().bare.len();
+        let (bare, before) = {
+            let mut grouping = scope.grouping.borrow_mut();
+            (grouping.bare.len(), std::mem::take(&mut grouping.aggregates))
+        };
         let result = self.fixed(|b| f(b, scope));
         let mut grouping = scope.grouping.borrow_mut();
         grouping.bare.truncate(bare);
-        if std::mem::take(&mut grouping.aggregates) && result.is_ok() {
+        if std::mem::replace(&mut grouping.aggregates, before) && result.is_ok() {
             let message = format!("aggregate functions are not allowed in {name}");
             return Err(SqlError::new(SqlState::GROUPING_ERROR, message));
         }
@@ -117,6 +120,10 @@ impl Binder<'_> {
                     let bound = self.grouped(e, groups, scope, |b, e, s| b.expr(e, s));
                     let typed = self.never(bound, Type::TEXT)?;
                     items.push(Named { name: column_name(e), typed });
+                }
+                SelectItem::ExprWithAlias { alias, .. } if alias.quote_style == Some('\'') => {
+                    let message = format!("syntax error at or near \"'{}'\"", alias.value);
+                    return self.at(Err(SqlError::new(SqlState::SYNTAX_ERROR, message)), alias.span.start);
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
                     let bound = self.grouped(expr, groups, scope, |b, e, s| b.expr(e, s));
@@ -342,7 +349,15 @@ fn output_position(e: &Expr, items: &[Named]) -> SqlResult<Option<usize>> {
             Ok(n) => Err(SqlError::new(SqlState("42P10"), format!("ORDER BY position {n} is not in select list"))),
             Err(_) => Ok(None),
         },
-        Expr::Identifier(ident) => Ok(items.iter().position(|i| i.name == fold(ident))),
+        Expr::Identifier(ident) => {
+            let name = fold(ident);
+            let mut named = items.iter().enumerate().filter(|(_, i)| i.name == name);
+            let Some((first, item)) = named.next() else { return Ok(None) };
+            if named.any(|(_, other)| other.typed.sql != item.typed.sql) {
+                return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, format!("ORDER BY \"{name}\" is ambiguous")));
+            }
+            Ok(Some(first))
+        }
         _ => Ok(None),
     }
 }
@@ -378,6 +393,26 @@ pub fn column_name(e: &Expr) -> String {
 }
 
 fn figure(e: &Expr) -> Option<String> {
+    strong_name(e).or_else(|| weak_name(e))
+}
+
+/// A name that a cast around it gives way to.
+fn weak_name(e: &Expr) -> Option<String> {
+    let of_type = |data_type| {
+        let ty = types::from_ast(data_type).ok()?;
+        Some(types::by_oid(ty.oid).map_or_else(|| ty.name(), |t| t.name.to_owned()))
+    };
+    match e {
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => weak_name(inner),
+        Expr::Cast { data_type, .. } => of_type(data_type),
+        Expr::TypedString(t) => of_type(&t.data_type),
+        Expr::Case { else_result, .. } => else_result.as_deref().and_then(weak_name).or_else(|| Some("case".into())),
+        _ => None,
+    }
+}
+
+/// The name of a column, a function, or what stands inside a cast.
+fn strong_name(e: &Expr) -> Option<String> {
     Some(match e {
         Expr::Identifier(i) => match fold(i).as_str() {
             "session_user" => "session_user".into(),
@@ -385,23 +420,14 @@ fn figure(e: &Expr) -> Option<String> {
         },
         Expr::CompoundIdentifier(parts) => fold(parts.last()?),
         Expr::Function(f) => fold(f.name.0.last()?.as_ident()?),
-        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => return figure(inner),
-        Expr::Cast { expr, data_type, .. } => match figure(expr) {
-            Some(name) if !matches!(**expr, Expr::Case { .. }) => name,
-            _ => {
-                let ty = types::from_ast(data_type).ok()?;
-                types::by_oid(ty.oid).map_or_else(|| ty.name(), |t| t.name.to_owned())
-            }
-        },
-        Expr::TypedString(t) => types::by_oid(types::from_ast(&t.data_type).ok()?.oid)?.name.to_owned(),
-        Expr::Case { else_result, .. } => match else_result.as_deref().and_then(figure) {
-            Some(name) if !matches!(else_result.as_deref(), Some(Expr::Function(_))) => name,
-            _ => "case".into(),
-        },
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } | Expr::Cast { expr: inner, .. } => {
+            return strong_name(inner);
+        }
+        Expr::Case { else_result, .. } => return else_result.as_deref().and_then(strong_name),
         Expr::Exists { .. } => "exists".into(),
         Expr::Extract { .. } => "extract".into(),
         Expr::Position { .. } => "position".into(),
-        Expr::Substring { .. } => "substring".into(),
+        Expr::Substring { shorthand, .. } => if *shorthand { "substr" } else { "substring" }.into(),
         Expr::Overlay { .. } => "overlay".into(),
         Expr::Trim { trim_where, .. } => match trim_where {
             Some(sqlparser::ast::TrimWhereField::Leading) => "ltrim".into(),
@@ -418,7 +444,6 @@ fn figure(e: &Expr) -> Option<String> {
             SelectItem::ExprWithAlias { alias, .. } => fold(alias),
             _ => return None,
         },
-        Expr::Value(v) if matches!(v.value, sqlparser::ast::Value::Boolean(_)) => "bool".into(),
         _ => return None,
     })
 }

@@ -43,6 +43,9 @@ pub fn translate(create: &CreateView, piece: &Piece<'_>, context: &Context<'_>) 
         names.push(shown);
     }
     let types: Vec<String> = bound.columns.iter().map(|c| c.ty.name()).collect();
+    if let Some(old) = context.schema.table(&name) {
+        check_replacement(old, &names, &bound.columns.iter().map(|c| c.ty).collect::<Vec<_>>())?;
+    }
     let listed: Vec<String> = names.iter().map(|n| quote(n)).collect();
     steps.push(format!(
         "CREATE VIEW {} /*{}*/ ({}) AS {}",
@@ -52,6 +55,25 @@ pub fn translate(create: &CreateView, piece: &Piece<'_>, context: &Context<'_>) 
         bound.sql
     ));
     Ok(ddl(steps, "CREATE VIEW"))
+}
+
+/// 42P16 where the new view lacks or changes a column of the old one.
+fn check_replacement(old: &Table, names: &[String], types: &[Type]) -> SqlResult<()> {
+    let invalid = |message: String| Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+    if names.len() < old.columns.len() {
+        return invalid("cannot drop columns from view".into());
+    }
+    let old_types = column_types(old).unwrap_or_default();
+    for (i, column) in old.columns.iter().enumerate() {
+        if column.name != names[i] {
+            return invalid(format!("cannot change name of view column \"{}\" to \"{}\"", column.name, names[i]));
+        }
+        if let Some(was) = old_types.get(i).filter(|was| was.name() != types[i].name()) {
+            let (from, to) = (was.name(), types[i].name());
+            return invalid(format!("cannot change data type of view column \"{}\" from {from} to {to}", names[i]));
+        }
+    }
+    Ok(())
 }
 
 /// The types that a view's definition notes for its columns.

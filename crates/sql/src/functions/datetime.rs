@@ -81,8 +81,12 @@ pub fn check_field(field: &str, ty: Type) -> SqlResult<()> {
     if ok && field != "julian" {
         return Ok(());
     }
-    let message = format!("unit \"{field}\" not supported for type {}", ty.name());
-    Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+    let exists = known(TIME_FIELDS) || known(DATE_FIELDS) || field.starts_with("timezone");
+    let (state, what) = match exists {
+        true => (SqlState::FEATURE_NOT_SUPPORTED, "not supported"),
+        false => (SqlState::INVALID_PARAMETER_VALUE, "not recognized"),
+    };
+    Err(SqlError::new(state, format!("unit \"{field}\" {what} for type {}", ty.name())))
 }
 
 /// Monday of ISO week 1 of a year, in days since 1970.

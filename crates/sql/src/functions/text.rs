@@ -33,6 +33,10 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
     Function::strict("hf_translate", 3, translate),
     Function::strict("hf_pad", 4, pad),
+    Function::strict("hf_rpad", 2, |a| {
+        let (t, width) = (text(a, 0)?, int(a, 1)?.clamp(0, 10_485_760) as usize);
+        string(format!("{t:<width$}"))
+    }),
     Function::strict("hf_repeat", 2, |a| {
         let (t, n) = (text(a, 0)?, int(a, 1)?.max(0) as usize);
         bounded(t.len().saturating_mul(n))?;

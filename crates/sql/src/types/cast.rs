@@ -15,7 +15,8 @@ pub fn cast(value: ValueRef<'_>, from: Type, to: Type, explicit: bool) -> SqlRes
     if matches!(value, ValueRef::Null) {
         return Ok(Value::Null);
     }
-    if from.oid == to.oid && to.typmod == -1 {
+    // A numeric may come as a literal's text, 1e5.
+    if from.oid == to.oid && to.typmod == -1 && to.oid != oid::NUMERIC {
         return Ok(value.to_value());
     }
     match to.oid {

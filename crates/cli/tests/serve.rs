@@ -39,6 +39,7 @@ async fn what_was_committed_survives_a_kill_and_a_clean_stop() {
     let server = Running::start_in(server.kill());
     let client = server.connect().await;
     assert_eq!(one(&client, "select count(*) from t").await, "20");
+    assert_ne!(one(&client, "select value from holdfast_stat_trail where name = 'syncs'").await, "");
     let (status, dir) = server.stop();
     assert!(status.success());
     let server = Running::start_in(dir);
@@ -51,7 +52,9 @@ async fn transactions_and_savepoints() {
     let (a, b) = (server.connect().await, server.connect().await);
     a.batch_execute("create table t(id int primary key, v int); insert into t values (1, 10)").await.unwrap();
 
-    a.batch_execute("begin; update t set v = 11 where id = 1; savepoint s; insert into t values (2, 20)").await.unwrap();
+    a.batch_execute("begin; update t set v = 11 where id = 1; savepoint s; insert into t values (2, 20)")
+        .await
+        .unwrap();
     assert_eq!(one(&b, "select v from t where id = 1").await, "10", "not committed yet");
     fails(&a, "insert into t values (1, 0)", &SqlState::UNIQUE_VIOLATION).await;
     fails(&a, "select 1", &SqlState::IN_FAILED_SQL_TRANSACTION).await;
@@ -60,7 +63,8 @@ async fn transactions_and_savepoints() {
     assert_eq!(one(&b, "select count(*) from t").await, "1");
 
     fails(&a, "insert into t values (3, 3); insert into t values (3, 3)", &SqlState::UNIQUE_VIOLATION).await;
-    fails(&a, "begin; insert into t values (4, 4); insert into t values (4, 4); commit", &SqlState::UNIQUE_VIOLATION).await;
+    fails(&a, "begin; insert into t values (4, 4); insert into t values (4, 4); commit", &SqlState::UNIQUE_VIOLATION)
+        .await;
     fails(&a, "select 1", &SqlState::IN_FAILED_SQL_TRANSACTION).await;
     a.batch_execute("commit").await.unwrap();
     assert_eq!(one(&a, "select count(*) from t").await, "1", "nothing of either");

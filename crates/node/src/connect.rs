@@ -41,7 +41,8 @@ fn register(conn: &mut Conn, db: &Database, engine: &EngineSlot) -> SqlResult<()
 
 fn rows(table: &CatalogTable, db: &Database, engine: &EngineSlot) -> Vec<Vec<Value>> {
     let schema = db.schema();
-    let databases = engine.read().as_ref().map(Engine::databases).unwrap_or_default();
+    let engine = engine.read().clone();
+    let databases = engine.as_ref().map(Engine::databases).unwrap_or_default();
     let context = CatalogContext {
         schema: &schema,
         dialect: db.dialect(),
@@ -53,6 +54,7 @@ fn rows(table: &CatalogTable, db: &Database, engine: &EngineSlot) -> Vec<Vec<Val
             .map(|d| DatabaseRow { oid: d.oid, name: d.name, dialect: d.dialect })
             .collect(),
         settings: crate::settings::defaults(),
+        counters: engine.as_ref().map(Engine::stats).unwrap_or_default(),
     };
     (table.rows)(&context)
 }

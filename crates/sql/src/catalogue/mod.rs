@@ -4,6 +4,7 @@
 //! PostgreSQL that are always empty here stand together in `empty`.
 
 mod empty;
+mod holdfast_stat;
 mod information_schema;
 mod oids;
 mod pg_am;
@@ -57,6 +58,8 @@ pub struct CatalogContext<'a> {
     pub databases: Vec<DatabaseRow>,
     /// Name and value of every setting of the session.
     pub settings: Vec<(String, String)>,
+    /// Name and value of the engine's counters.
+    pub counters: Vec<(&'static str, u64)>,
 }
 
 /// A database of the server.
@@ -70,6 +73,7 @@ pub struct DatabaseRow {
 /// All tables, in no particular order.
 pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
     const PRESENT: &[&CatalogTable] = &[
+        &holdfast_stat::TRAIL,
         &pg_am::TABLE,
         &pg_attrdef::TABLE,
         &pg_attribute::TABLE,
@@ -164,6 +168,7 @@ mod tests {
             user: "u",
             databases: Vec::new(),
             settings: Vec::new(),
+            counters: vec![("syncs", 7)],
         };
         let mut seen = HashSet::new();
         for table in tables() {

@@ -5,7 +5,7 @@
 //! | observed | done |
 //! |---|---|
 //! | redo debt of all volumes beyond half its limit | checkpoint of the volume with the largest debt |
-//! | a volume's pages fill three quarters of its memory and some are dirty | checkpoint of it |
+//! | a volume's pages fill three quarters of its memory and it has an eighth of the debt allowed | checkpoint of it |
 //! | a volume with debt had no boxcar for IDLE | checkpoint of it, so that it pins nothing (RULE 6) |
 //!
 //! After each the trail's recycle floor is moved: below every redo start, and below each volume's last checkpoint
@@ -95,9 +95,12 @@ fn choose(shared: &Shared) -> Option<Arc<Inner>> {
     {
         return Some(largest.clone());
     }
+    // Pages the file has count as memory in use, too: so some debt must stand against them, or a warm store would be
+    // checkpointed without end.
+    let worth_us = shared.options.redo_time_max.as_micros() as u64 / 8;
     let full = |d: &&Arc<Inner>| {
         let stats = d.volume().store().stats();
-        stats.memory_pages * 4096 > shared.options.memory_bytes_max / 4 * 3
+        stats.memory_pages * 4096 > shared.options.memory_bytes_max / 4 * 3 && d.redo.time_us() > worth_us
     };
     let idle = |d: &&Arc<Inner>| d.redo.idle_for() > IDLE;
     with_debt.iter().find(full).or_else(|| with_debt.iter().find(idle)).cloned()

@@ -55,7 +55,7 @@ impl Default for Options {
             segment_bytes: 64 << 20,
             memory_bytes_max: 256 << 20,
             scratch_bytes_max: 16 << 30,
-            redo_time_max: Duration::from_millis(1500),
+            redo_time_max: Duration::from_millis(1000),
             redo_bytes_max: 1 << 30,
             boxcar_requests_max: 200,
             transaction_bytes_max: 1 << 30,

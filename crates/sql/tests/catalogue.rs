@@ -135,7 +135,12 @@ fn a_sqlite_database_shows_itself_too() {
     let found = answers(&mut db, "\\d table", "t");
     assert_eq!(
         found[2],
-        ["id|bigint|NULL|t|NULL||", "name|text|'x'::text|t|NULL||", "v|text|NULL|f|NULL||", "r|double precision|NULL|f|NULL||"]
+        [
+            "id|bigint|NULL|t|NULL||",
+            "name|text|'x'::text|t|NULL||",
+            "v|text|NULL|f|NULL||",
+            "r|double precision|NULL|f|NULL||"
+        ]
     );
     assert_eq!(found[4], ["t_check|CHECK (r > 0)"]);
     assert_eq!(answers(&mut db, "\\d table", "w")[3].len(), 1);

@@ -23,7 +23,9 @@ fn compare(file: &str, text: &str, postgres: &Postgres) -> Vec<String> {
             Err(e) => Some(format!("{e:?}, PostgreSQL {} {:?}", said.state, said.lines)),
             Ok(answer) if refused => Some(format!("was not refused: {answer:?}")),
             Ok(_) if said.state != "00000" => Some(format!("went well, PostgreSQL {}", said.state)),
-            Ok(answer) if answer.lines() != said.lines => Some(format!("{:?}\n    PostgreSQL {:?}", answer.lines(), said.lines)),
+            Ok(answer) if answer.lines() != said.lines => {
+                Some(format!("{:?}\n    PostgreSQL {:?}", answer.lines(), said.lines))
+            }
             Ok(answer) if !said.columns.is_empty() && answer.columns != said.columns => {
                 Some(format!("{:?}\n    PostgreSQL {:?}", answer.columns, said.columns))
             }
@@ -49,7 +51,11 @@ fn results_are_postgresqls_or_an_error() {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let schema = "drop schema public cascade; create schema public";
         postgres.ask(&[schema]);
-        faults.extend(compare(&name, &std::fs::read_to_string(&file).unwrap(), &postgres).into_iter().map(|f| format!("{name}: {f}")));
+        faults.extend(
+            compare(&name, &std::fs::read_to_string(&file).unwrap(), &postgres)
+                .into_iter()
+                .map(|f| format!("{name}: {f}")),
+        );
     }
     assert!(faults.is_empty(), "{} differ:\n{}", faults.len(), faults.join("\n"));
 }

@@ -44,7 +44,8 @@ fn pgbench_initialises_and_runs() {
     assert_eq!(db.lines("select mtime, filler from pgbench_history"), ["2026-11-18 11:06:40.123456|NULL"]);
     assert_eq!(db.lines("select count(*) from pgbench_branches"), ["1"]);
     assert_eq!(db.lines("select filler || '.' from pgbench_accounts where aid = 1"), ["."]);
-    for sql in ["vacuum analyze pgbench_accounts", "vacuum pgbench_branches", "analyze pgbench_history", "begin", "end"] {
+    for sql in ["vacuum analyze pgbench_accounts", "vacuum pgbench_branches", "analyze pgbench_history", "begin", "end"]
+    {
         db.translate(sql).unwrap();
     }
     assert_eq!(db.state("insert into pgbench_accounts values (1, 1, 0, 'x')"), "23505");
@@ -52,7 +53,10 @@ fn pgbench_initialises_and_runs() {
     assert_eq!(db.state("update pgbench_accounts set abalance = 2147483647 + abalance + 2147483647"), "22003");
     let copy = db.translate("copy pgbench_accounts from stdin with (freeze on)").unwrap();
     let Kind::CopyIn(copied) = &copy.kind else { panic!("{copy:?}") };
-    assert_eq!(copied.columns.iter().map(|c| c.type_oid).collect::<Vec<_>>(), [oid::INT4, oid::INT4, oid::INT4, oid::BPCHAR]);
+    assert_eq!(
+        copied.columns.iter().map(|c| c.type_oid).collect::<Vec<_>>(),
+        [oid::INT4, oid::INT4, oid::INT4, oid::BPCHAR]
+    );
     assert!(db.translate("select o.n, p.partstrat, pg_catalog.count(i.inhparent) from pg_catalog.pg_class as c join pg_catalog.pg_namespace as n on (n.oid = c.relnamespace) cross join lateral (select pg_catalog.array_position(pg_catalog.current_schemas(true), n.nspname)) as o(n) left join pg_catalog.pg_partitioned_table as p on (p.partrelid = c.oid) left join pg_catalog.pg_inherits as i on (c.oid = i.inhparent) where c.relname = 'pgbench_accounts' and o.n is not null group by 1, 2 order by 1 asc limit 1").is_ok());
 }
 
@@ -97,12 +101,14 @@ fn the_cache_serves_other_literals_with_right_values() {
             db.execute(&entry.translated, params).unwrap();
         }
     }
-    assert_eq!(db.lines("select aid, abalance, trim(filler) from pgbench_accounts order by 1"), ["1|17|it's 7", "2|20|it's 20"]);
-    assert_eq!(db.lines("select bid, aid, delta, mtime from pgbench_history order by bid"), [
-        "7|1|-7|2026-01-01 00:00:00",
-        "10|1|-10|2026-01-01 00:00:00",
-        "20|2|-20|2026-01-02 00:00:00",
-    ]);
+    assert_eq!(
+        db.lines("select aid, abalance, trim(filler) from pgbench_accounts order by 1"),
+        ["1|17|it's 7", "2|20|it's 20"]
+    );
+    assert_eq!(
+        db.lines("select bid, aid, delta, mtime from pgbench_history order by bid"),
+        ["7|1|-7|2026-01-01 00:00:00", "10|1|-10|2026-01-01 00:00:00", "20|2|-20|2026-01-02 00:00:00",]
+    );
     assert_eq!(cache.len(), 4);
 }
 

@@ -61,8 +61,21 @@ pub struct Begin {
     pub granted: oneshot::Sender<SqlResult<TxnEvent>>,
 }
 
+/// Ends the process when MAIN panics: what it had published but not handed to the trail must never be read.
+struct EndsWithMain;
+
+impl Drop for EndsWithMain {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("MAIN panicked: the process ends; the next start recovers everything acknowledged");
+            std::process::abort();
+        }
+    }
+}
+
 /// Serves the queue until told to stop.
 pub fn serve(mut main: Main, queue: &Receiver<Message>) {
+    let _guard = EndsWithMain;
     let mut next = None;
     loop {
         let message = match next.take() {

@@ -174,7 +174,9 @@ impl Binder<'_> {
         let date = |t: &Typed| t.ty.oid == oid::DATE;
         if *op == Op::Plus && ((date(&left) && right.is_open()) || (date(&right) && left.is_open())) {
             let message = format!("operator is not unique: {} {op} {}", left.ty.name(), right.ty.name());
-            return Err(SqlError::new(SqlState("42725"), message).with_hint("You might need to add explicit type casts."));
+            return Err(
+                SqlError::new(SqlState("42725"), message).with_hint("You might need to add explicit type casts.")
+            );
         }
         let (left, right) = match (left.is_open(), right.is_open()) {
             (true, true) => return Err(undefined_operator(Type::UNKNOWN, &op.to_string(), Type::UNKNOWN)),

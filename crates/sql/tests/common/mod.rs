@@ -98,12 +98,15 @@ fn register(conn: &Connection, function: &'static Function) {
 impl Db {
     pub fn new(dialect: Dialect) -> Db {
         let conn = Connection::open_in_memory().unwrap();
-        conn.execute_batch("ATTACH ':memory:' AS pg_catalog; ATTACH ':memory:' AS information_schema; PRAGMA foreign_keys = ON")
-            .unwrap();
+        conn.execute_batch(
+            "ATTACH ':memory:' AS pg_catalog; ATTACH ':memory:' AS information_schema; PRAGMA foreign_keys = ON",
+        )
+        .unwrap();
         functions().for_each(|f| register(&conn, f));
         for table in catalogue::tables() {
             let columns: Vec<String> = table.columns.iter().map(|(n, _)| format!("\"{n}\"")).collect();
-            conn.execute_batch(&format!("CREATE TABLE {}.\"{}\" ({})", table.schema, table.name, columns.join(", "))).unwrap();
+            conn.execute_batch(&format!("CREATE TABLE {}.\"{}\" ({})", table.schema, table.name, columns.join(", ")))
+                .unwrap();
         }
         let mut db = Db { conn, schema: Schema::default(), dialect, param_types: Vec::new() };
         db.reload();
@@ -180,7 +183,8 @@ impl Db {
                 true => sqlite::describe(step, &origins(&statement, &self.schema), &self.schema),
             };
             if i == last {
-                answer.columns = columns.iter().map(|c| (c.name.clone(), types::format_type(c.type_oid, c.typmod))).collect();
+                answer.columns =
+                    columns.iter().map(|c| (c.name.clone(), types::format_type(c.type_oid, c.typmod))).collect();
             }
             let values: Vec<Lite> = if i == last { params.iter().cloned().map(own).collect() } else { Vec::new() };
             let mut rows = statement.query(rusqlite::params_from_iter(values)).map_err(|e| self.error(e, step))?;
@@ -366,6 +370,7 @@ fn load_keys(conn: &Connection, name: &str) -> Vec<ForeignKey> {
 }
 
 fn load_triggers(conn: &Connection, name: &str) -> Vec<Trigger> {
-    let mut list = conn.prepare("SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1").unwrap();
+    let mut list =
+        conn.prepare("SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1").unwrap();
     list.query_map([name], |r| Ok(Trigger { name: r.get(0)?, sql: r.get(1)? })).unwrap().map(Result::unwrap).collect()
 }

@@ -23,7 +23,10 @@ pub struct Said {
 
 impl Postgres {
     pub fn start() -> Option<Postgres> {
-        let bin = (13..=18).rev().map(|v| PathBuf::from(format!("/usr/lib/postgresql/{v}/bin"))).find(|p| p.join("initdb").exists());
+        let bin = (13..=18)
+            .rev()
+            .map(|v| PathBuf::from(format!("/usr/lib/postgresql/{v}/bin")))
+            .find(|p| p.join("initdb").exists());
         let Some(bin) = bin else {
             eprintln!("skipped: no PostgreSQL found under /usr/lib/postgresql");
             return None;
@@ -38,7 +41,11 @@ impl Postgres {
         let data = postgres.dir.join("data");
         let made = postgres.run("initdb", &["-D", path(&data), "-U", "holdfast", "--locale=C", "-E", "UTF8"]);
         let options = format!("-k {} -p 6544 -c listen_addresses='' -c fsync=off -c timezone=UTC", path(&postgres.dir));
-        let started = made && postgres.run("pg_ctl", &["-D", path(&data), "-o", &options, "-l", path(&postgres.dir.join("log")), "-w", "start"]);
+        let started = made
+            && postgres.run(
+                "pg_ctl",
+                &["-D", path(&data), "-o", &options, "-l", path(&postgres.dir.join("log")), "-w", "start"],
+            );
         if !started {
             eprintln!("skipped: PostgreSQL does not start");
             return None;
@@ -70,7 +77,21 @@ impl Postgres {
             script.push_str(&format!("\\echo @rows\n{statement};\n\\echo @state :SQLSTATE\n"));
         }
         let mut child = Command::new(self.bin.join("psql"))
-            .args(["-X", "-q", "-A", "-t", "-F", "|", "-h", path(&self.dir), "-p", "6544", "-U", "holdfast", "postgres"])
+            .args([
+                "-X",
+                "-q",
+                "-A",
+                "-t",
+                "-F",
+                "|",
+                "-h",
+                path(&self.dir),
+                "-p",
+                "6544",
+                "-U",
+                "holdfast",
+                "postgres",
+            ])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -86,7 +107,10 @@ impl Postgres {
 
 pub fn is_query(statement: &str) -> bool {
     let lower = statement.trim_start().to_ascii_lowercase();
-    lower.starts_with("select") || lower.starts_with("values") || lower.starts_with("with") || lower.contains(" returning ")
+    lower.starts_with("select")
+        || lower.starts_with("values")
+        || lower.starts_with("with")
+        || lower.contains(" returning ")
 }
 
 fn parse(out: &str) -> Vec<Said> {

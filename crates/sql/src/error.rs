@@ -71,6 +71,9 @@ pub fn from_sqlite(extended: i32, message: &str, schema: &Schema) -> SqlError {
             let name = &message["no such function: ".len()..];
             SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {name} does not exist"))
         }
+        code::ERROR if message.contains("Expression tree is too large") || message.contains("too many terms") => {
+            plain(SqlState::STATEMENT_TOO_COMPLEX)
+        }
         code::ERROR if message.contains("syntax error") || message.contains("incomplete input") => {
             plain(SqlState::SYNTAX_ERROR)
         }

@@ -24,6 +24,70 @@ pub fn parse(text: &str) -> SqlResult<Statement> {
     }
 }
 
+/// Operators in one statement, beyond which it is refused with 54001.
+pub const OPERATORS_MAX: usize = 20_000;
+/// So many operators an ordinary stack holds.
+const OPERATORS_SMALL: usize = 60;
+/// Stack for each operator: a chain of operators is a tree as deep as the chain is long.
+const OPERATOR_STACK_BYTES: usize = 24 << 10;
+
+/// Runs `f` where there is stack enough for the statement: on a thread of its own where it is long.
+pub fn with_room<T: Send>(text: &str, f: impl FnOnce() -> SqlResult<T> + Send) -> SqlResult<T> {
+    let operators = operators(text);
+    if operators <= OPERATORS_SMALL {
+        return f();
+    }
+    let complex = |why: &str| SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, why);
+    if operators > OPERATORS_MAX {
+        return Err(complex("the statement has too many operators")
+            .with_hint(format!("At most {OPERATORS_MAX} are read; IN (...) takes long lists.")));
+    }
+    let stack_bytes = (4 << 20) + operators * OPERATOR_STACK_BYTES;
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("sql-long".into()).stack_size(stack_bytes);
+        let running =
+            thread.spawn_scoped(scope, f).map_err(|_| complex("there is no memory for so long a statement"))?;
+        running.join().unwrap_or_else(|_| Err(SqlError::internal("the translation of a long statement failed")))
+    })
+}
+
+/// Roughly how many operators a text has: runs of operator characters, and the words that chain.
+fn operators(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let is_operator = |b: u8| b"+-*/|<>=~&#%^!:".contains(&b);
+    let (mut count, mut at) = (0, 0);
+    while at < bytes.len() {
+        let start = at;
+        match bytes[at] {
+            b'\'' => at += memchr::memchr(b'\'', &bytes[at + 1..]).map_or(bytes.len(), |n| n + 2),
+            b if is_operator(b) => {
+                at += 1;
+                count += 1;
+            }
+            b if b.is_ascii_alphabetic() => {
+                while at < bytes.len() && (bytes[at].is_ascii_alphanumeric() || bytes[at] == b'_') {
+                    at += 1;
+                }
+                const CHAINING: [&[u8]; 10] = [
+                    b"and",
+                    b"or",
+                    b"not",
+                    b"union",
+                    b"except",
+                    b"intersect",
+                    b"is",
+                    b"isnull",
+                    b"notnull",
+                    b"collate",
+                ];
+                count += usize::from(CHAINING.iter().any(|w| bytes[start..at].eq_ignore_ascii_case(w)));
+            }
+            _ => at += 1,
+        }
+    }
+    count
+}
+
 /// COPY's switches in the spellings the parser does not know: `(FREEZE on)` becomes `(FREEZE true)`.
 fn copy_switches(tokens: &mut [TokenWithSpan]) {
     let word =

@@ -180,7 +180,9 @@ enum Trigger {
     /// The first word was CREATE.
     Create,
     Body,
-    /// END was the last word of the body so far.
+    /// In the body, just after a semicolon.
+    Semicolon,
+    /// END came after a semicolon.
     End,
 }
 
@@ -214,7 +216,10 @@ impl<'t> Scanner<'t> {
                     self.at = memchr(b'\n', &self.bytes[self.at..]).map_or(self.bytes.len(), |n| self.at + n);
                 }
                 b'/' if self.peek(1) == b'*' => self.comment()?,
-                b';' if matches!(self.trigger, Trigger::Body) => self.at += 1,
+                b';' if matches!(self.trigger, Trigger::Body | Trigger::Semicolon) => {
+                    self.trigger = Trigger::Semicolon;
+                    self.at += 1;
+                }
                 b';' => self.end(),
                 _ if is_word_start(b) => self.word()?,
                 _ => self.at += 1,
@@ -389,8 +394,8 @@ impl<'t> Scanner<'t> {
                 Trigger::Create if word.eq_ignore_ascii_case(b"trigger") => Trigger::Body,
                 Trigger::Create if self.words <= 2 && is_temporary(word) => Trigger::Create,
                 Trigger::Create => Trigger::No,
-                Trigger::Body | Trigger::End if word.eq_ignore_ascii_case(b"end") => Trigger::End,
-                Trigger::End => Trigger::Body,
+                Trigger::Semicolon if word.eq_ignore_ascii_case(b"end") => Trigger::End,
+                Trigger::Semicolon | Trigger::End => Trigger::Body,
                 other => other,
             };
         }
@@ -507,7 +512,7 @@ mod tests {
         let found = texts(sql, Dialect::Sqlite);
         assert_eq!(found.len(), 2);
         assert_eq!(found[1], "select 1");
-        assert_eq!(texts("create trigger t begin select [;], `;`; end", Dialect::Sqlite).len(), 1);
+        assert_eq!(texts("create trigger t begin select [;], `;`; end; ", Dialect::Sqlite).len(), 1);
     }
 
     #[test]

@@ -208,7 +208,7 @@ fn word_of(text: &str) -> &str {
 fn ddl_verb(text: &str) -> &'static str {
     let upper = text.to_ascii_uppercase();
     let words: Vec<&str> = upper.split_ascii_whitespace().take(3).collect();
-    let has = |w: &str| words.iter().any(|x| *x == w);
+    let has = |w: &str| words.contains(&w);
     match words.first().copied() {
         Some("CREATE") if has("INDEX") => "CREATE INDEX",
         Some("CREATE") if has("VIEW") => "CREATE VIEW",

@@ -2,7 +2,7 @@
 
 use crate::bind::scope::Column;
 use crate::bind::{self, Binder};
-use crate::parse::parse;
+use crate::parse;
 use crate::scan::Piece;
 use crate::translate::{Context, Kind, Param, Translated};
 use crate::types::Type;
@@ -17,8 +17,10 @@ pub fn translate(piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translat
     if let Some(command) = session::from_text(piece.text())? {
         return Ok(command);
     }
-    let statement = parse(piece.text())?;
-    translate_statement(&statement, piece, context)
+    parse::with_room(piece.text(), || {
+        let statement = parse::parse(piece.text())?;
+        translate_statement(&statement, piece, context)
+    })
 }
 
 /// Translates a parsed statement.
@@ -54,6 +56,7 @@ fn select(mut binder: Binder<'_>, query: &Query) -> SqlResult<Translated> {
     if let SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) = &*query.body {
         return Err(SqlError::unsupported("WITH before INSERT, UPDATE or DELETE"));
     }
+    binder.outermost = true;
     let bound = binder.query(query, None, None)?;
     Ok(finish(binder, bound.sql, &bound.columns, Kind::Query, "SELECT"))
 }

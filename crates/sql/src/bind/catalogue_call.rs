@@ -117,7 +117,14 @@ impl Binder<'_> {
                     Type::new(more::NAME_ARRAY),
                 ))
             }
-            ("to_regclass" | "to_regtype" | "to_regnamespace", 1) => return self.to_reg(name, &args[0]).map(Some),
+            ("to_regclass" | "to_regtype" | "to_regnamespace", 1) => return self.looked_up(name, &args[0]).map(Some),
+            // A table that is no partition has no ancestors; a NULL among the values of an IN says as much.
+            ("pg_partition_ancestors", 1) => Some(Typed::new("NULL", Type::new(oid::REGCLASS))),
+            ("array_position", 2) => {
+                let array = self.settle(args[0].clone(), Type::new(more::TEXT_ARRAY))?;
+                let item = self.coerce(args[1].clone(), Type::TEXT, When::Explicit)?;
+                Some(Typed::new(self.helper("hf_array_position", &[&array.sql, &item.sql])?, Type::INT4))
+            }
             ("pg_get_serial_sequence", 2) => text("NULL".into()),
             (
                 "pg_get_partkeydef"
@@ -157,7 +164,7 @@ impl Binder<'_> {
         Ok(Typed { not_null: false, ..typed })
     }
 
-    fn to_reg(&mut self, name: &str, arg: &Typed) -> SqlResult<Typed> {
+    fn looked_up(&mut self, name: &str, arg: &Typed) -> SqlResult<Typed> {
         let text = self.settle(arg.clone(), Type::TEXT)?;
         let (sql, type_oid) = match name {
             "to_regclass" => (lookup("pg_class", "relname", &bare(&text.sql)), oid::REGCLASS),
@@ -182,6 +189,17 @@ impl Binder<'_> {
         Ok(format!(
             "coalesce((SELECT \"{column}\" FROM pg_catalog.\"{table}\" WHERE \"oid\" = {sql}), CAST({sql} AS TEXT))"
         ))
+    }
+
+    /// A value of a type that shows OIDs as names, as it is shown. Types have their names in the output function.
+    pub(super) fn shown_oid(&mut self, typed: &Typed) -> SqlResult<String> {
+        match typed.ty.oid {
+            oid::REGCLASS | more::REGNAMESPACE | more::REGROLE => {
+                let name = self.oid_name(&typed.sql, typed.ty)?;
+                Ok(format!("(CASE {} WHEN 0 THEN '-' ELSE {name} END)", typed.sql))
+            }
+            _ => Ok(typed.sql.clone()),
+        }
     }
 
     /// The OID behind a constant name: `'t'::regclass`.

@@ -7,7 +7,7 @@ use crate::bind::coerce::When;
 use crate::types::{self, Type};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
-use sqlparser::ast::{self, BinaryOperator, CaseWhen, Expr, Ident, Query, Spanned, ValueWithSpan};
+use sqlparser::ast::{self, BinaryOperator, CaseWhen, Expr, Ident, Query, ValueWithSpan};
 
 impl<'a> Binder<'a> {
     /// Binds an expression whose type its surroundings may still decide.
@@ -29,7 +29,6 @@ impl<'a> Binder<'a> {
 
     /// The forms in which no literal becomes a parameter.
     fn expr_fixed(&mut self, e: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
-        let start = e.span().start;
         match e {
             Expr::IsNull(x) => self.test(x, "IS NULL", scope),
             Expr::IsNotNull(x) => self.test(x, "IS NOT NULL", scope),
@@ -54,16 +53,16 @@ impl<'a> Binder<'a> {
             Expr::AllOp { left, compare_op, right } => self.any(left, compare_op, right, true, scope),
             Expr::Cast { kind: ast::CastKind::Cast | ast::CastKind::DoubleColon, expr, data_type, .. } => {
                 let to = types::from_ast(data_type);
-                let to = self.at(to, start)?;
+                let to = self.at_expr(to, e)?;
                 let result = self.cast_to(expr, to, scope);
-                self.at(result, start)
+                self.at_expr(result, e)
             }
             Expr::TypedString(typed) => {
                 let to = types::from_ast(&typed.data_type)?;
                 let text = typed.value.value.clone().into_string().unwrap_or_default();
                 let open = Typed { shape: Shape::Text { value: text, literal: None }, ..Typed::new("", Type::UNKNOWN) };
                 let result = self.coerce(open, to, When::Explicit);
-                self.at(result, start)
+                self.at_expr(result, e)
             }
             Expr::Case { operand, conditions, else_result, .. } => {
                 self.case(operand.as_deref(), conditions, else_result.as_deref(), scope)
@@ -81,7 +80,7 @@ impl<'a> Binder<'a> {
             Expr::Tuple(items) if items.len() == 1 => self.expr(&items[0], scope),
             Expr::Function(function) => {
                 let result = self.function(function, scope);
-                self.at(result, start)
+                self.at_expr(result, e)
             }
             Expr::Collate { expr, collation } => {
                 let name = collation.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
@@ -92,7 +91,7 @@ impl<'a> Binder<'a> {
             }
             other => {
                 let result = self.special(other, scope);
-                self.at(result, start)
+                self.at_expr(result, e)
             }
         }
     }
@@ -116,7 +115,7 @@ impl<'a> Binder<'a> {
             return self.coerce(typed, Type::BOOL, When::Implicit);
         }
         let message = format!("argument of {clause} must be type boolean, not type {}", typed.ty.name());
-        self.at(Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message)), e.span().start)
+        self.at_expr(Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message)), e)
     }
 
     fn value(&mut self, value: &ValueWithSpan) -> SqlResult<Typed> {

@@ -11,8 +11,8 @@ use crate::catalogue;
 use crate::types::Type;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Join, JoinConstraint, JoinOperator, ObjectName, Spanned,
-    TableAlias, TableFactor, TableWithJoins,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query,
+    SelectItem, Spanned, TableAlias, TableFactor, TableWithJoins,
 };
 
 #[derive(Clone, Copy, PartialEq)]
@@ -90,6 +90,15 @@ impl Binder<'_> {
             Side::Right => "RIGHT JOIN",
             Side::Full => "FULL JOIN",
         };
+        if factor.is_empty() {
+            // A LATERAL query of one row is in the scope only.
+            let plain = condition.is_empty() && side == Side::Inner;
+            return if plain {
+                Ok((String::new(), side, false))
+            } else {
+                Err(SqlError::unsupported("LATERAL with ON"))
+            };
+        }
         Ok((format!(" {word} {factor}{condition}"), side, empty))
     }
 
@@ -184,6 +193,29 @@ impl Binder<'_> {
                 let (sql, empty) = self.joined(table_with_joins, scope)?;
                 Ok((format!("({sql})"), empty))
             }
+            TableFactor::Derived { lateral: true, subquery, alias: Some(alias), sample: None } => {
+                self.lateral(subquery, alias, scope)?;
+                Ok((String::new(), false))
+            }
+            TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality: false, .. } => {
+                let args: Vec<FunctionArg> =
+                    array_exprs.iter().map(|e| FunctionArg::Unnamed(FunctionArgExpr::Expr(e.clone()))).collect();
+                self.table_function(&ObjectName::from(vec![Ident::new("unnest")]), &args, alias.as_ref(), scope)
+            }
+            TableFactor::Table { name, alias: Some(alias), with_ordinality: true, .. }
+            | TableFactor::Function { name, alias: Some(alias), with_ordinality: true, .. }
+                if object_name(name)?.1 == "pg_partition_ancestors" =>
+            {
+                // No table is a partition, so it has no rows, whatever its argument.
+                let names = alias_columns(alias);
+                let shown = fold(&alias.name);
+                let column = |i: usize, default: &str, ty| derived(names.get(i).map_or(default, |n| n), ty);
+                let columns = vec![column(0, "relid", Type::new(2205)), column(1, "ordinality", Type::INT8)];
+                let listed: Vec<String> = columns.iter().map(|c| format!("NULL AS {}", quote(&c.name))).collect();
+                let sql = format!("(SELECT {} WHERE 0) AS {}", listed.join(", "), quote(&shown));
+                add(scope, Relation { alias: shown, columns, key: Vec::new(), scalar: false })?;
+                Ok((sql, true))
+            }
             TableFactor::Derived { lateral: true, .. } | TableFactor::Function { lateral: true, .. } => {
                 Err(SqlError::unsupported("LATERAL"))
             }
@@ -194,6 +226,41 @@ impl Binder<'_> {
             TableFactor::UNNEST { .. } => Err(SqlError::unsupported("unnest")),
             other => Err(SqlError::unsupported(format!("{other} in FROM"))),
         }
+    }
+
+    /// LATERAL (SELECT expressions): one row, whose columns are those expressions over the tables to the left.
+    fn lateral(&mut self, query: &Query, alias: &TableAlias, scope: &mut Scope<'_>) -> SqlResult<()> {
+        let refused = || SqlError::unsupported("LATERAL over a query with a FROM clause");
+        let select = query.body.as_select().ok_or_else(refused)?;
+        let plain = query.with.is_none()
+            && query.order_by.is_none()
+            && query.limit_clause.is_none()
+            && select.from.is_empty()
+            && select.selection.is_none()
+            && select.having.is_none()
+            && select.distinct.is_none();
+        if !plain || scope.relations.is_empty() {
+            return Err(refused());
+        }
+        let names = alias_columns(alias);
+        let mut columns = Columns::new();
+        for (i, item) in select.projection.iter().enumerate() {
+            let (e, own) = match item {
+                SelectItem::UnnamedExpr(e) => (e, super::select::column_name(e)),
+                SelectItem::ExprWithAlias { expr, alias } => (expr, fold(alias)),
+                _ => return Err(refused()),
+            };
+            let bare = scope.grouping.borrow().bare.len();
+            let typed = self.fixed(|b| b.value_expr(e, scope))?;
+            let mut grouping = scope.grouping.borrow_mut();
+            grouping.bare.truncate(bare);
+            if std::mem::take(&mut grouping.aggregates) {
+                return Err(refused());
+            }
+            let name = names.get(i).cloned().unwrap_or(own);
+            columns.push(Column { sql: Some(typed.sql), ..derived(&name, typed.ty) });
+        }
+        add(scope, Relation { alias: fold(&alias.name), columns, key: Vec::new(), scalar: false })
     }
 
     fn table(
@@ -257,6 +324,15 @@ impl Binder<'_> {
         let (sql, ty) = match (function.as_str(), bound.len()) {
             ("generate_series", 2 | 3) => self.generate_series(bound)?,
             ("pg_partition_ancestors", 1) => ("SELECT NULL AS \"v\" WHERE 0".to_owned(), Type::new(2205)),
+            ("unnest", 1) => {
+                let array = self.settle(bound.remove(0), Type::new(crate::types::more::TEXT_ARRAY))?;
+                let Some((_, element)) = crate::types::ARRAY_OF.iter().find(|(a, _)| *a == array.ty.oid) else {
+                    let message = format!("function unnest({}) does not exist", array.ty.name());
+                    return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message));
+                };
+                let as_json = self.helper("hf_array_json", &[&array.sql, &element.to_string()])?;
+                (format!("SELECT value AS \"v\" FROM json_each({as_json})"), Type::new(*element))
+            }
             (_, 0) => {
                 let typed = self.call_named(&function, &[], &empty)?;
                 (format!("SELECT {} AS \"v\"", typed.sql), typed.ty)

@@ -28,6 +28,7 @@ use crate::translate::{Coerce, Context, Param, ParamSource, SessionValue};
 use crate::types::Type;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 use scope::Columns;
+use sqlparser::ast::{Expr, Spanned};
 use sqlparser::tokenizer::Location;
 use std::collections::HashMap;
 
@@ -108,6 +109,8 @@ pub struct Binder<'a> {
     lenient: bool,
     ctes: Vec<(String, Columns)>,
     pub locks: bool,
+    /// The next SELECT is the statement itself: its regclass columns are shown as names.
+    pub outermost: bool,
 }
 
 /// Most parameters a statement may have, as in the protocol.
@@ -126,6 +129,7 @@ impl<'a> Binder<'a> {
             lenient: false,
             ctes: Vec::new(),
             locks: false,
+            outermost: false,
         }
     }
 
@@ -192,6 +196,14 @@ impl<'a> Binder<'a> {
         let result = f(self);
         self.lift = before;
         result
+    }
+
+    /// Adds the position of an expression to an error that has none.
+    fn at_expr<T>(&self, result: SqlResult<T>, e: &Expr) -> SqlResult<T> {
+        match result {
+            Err(error) if error.parts().position.is_none() => self.at(Err(error), e.span().start),
+            other => other,
+        }
     }
 
     /// Adds the position of a token of the statement to an error that has none.

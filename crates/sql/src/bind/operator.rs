@@ -14,22 +14,17 @@ use super::{Binder, Shape, Typed};
 use crate::types::{Category, Type, more};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState};
-use sqlparser::ast::{BinaryOperator as Op, Expr, Spanned, UnaryOperator};
+use sqlparser::ast::{BinaryOperator as Op, Expr, UnaryOperator};
 
 impl Binder<'_> {
     pub(super) fn binary(&mut self, l: &Expr, op: &Op, r: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
         let result = self.binary_at(l, op, r, scope);
-        self.at(result, l.span().start)
+        self.at_expr(result, l)
     }
 
     fn binary_at(&mut self, l: &Expr, op: &Op, r: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
         match op {
-            Op::And | Op::Or => {
-                let word = if *op == Op::And { "AND" } else { "OR" };
-                let (left, right) = (self.condition(l, word, scope)?, self.condition(r, word, scope)?);
-                let not_null = left.not_null && right.not_null;
-                Ok(Typed { not_null, ..Typed::new(format!("({} {word} {})", left.sql, right.sql), Type::BOOL) })
-            }
+            Op::And | Op::Or => self.junction(l, op, r, scope),
             Op::Eq | Op::NotEq | Op::Lt | Op::LtEq | Op::Gt | Op::GtEq => {
                 if let (Expr::Tuple(a), Expr::Tuple(b)) = (l, r) {
                     return self.row_compare(a, op, b, scope);
@@ -72,6 +67,35 @@ impl Binder<'_> {
             },
             other => Err(SqlError::unsupported(format!("the operator {other}"))),
         }
+    }
+
+    /// A chain of AND or of OR, however long, as a balanced tree: SQLite limits the depth of expressions.
+    fn junction(&mut self, l: &Expr, op: &Op, r: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
+        let word = if *op == Op::And { "AND" } else { "OR" };
+        let (mut operands, mut left) = (vec![r], l);
+        while let Expr::BinaryOp { left: l, op: o, right: r } = left
+            && o == op
+        {
+            operands.push(r);
+            left = l;
+        }
+        operands.push(left);
+        let mut parts = Vec::with_capacity(operands.len());
+        for e in operands.into_iter().rev() {
+            parts.push(self.condition(e, word, scope)?);
+        }
+        let not_null = parts.iter().all(|p| p.not_null);
+        let mut texts: Vec<String> = parts.into_iter().map(|p| p.sql).collect();
+        while texts.len() > 1 {
+            texts = texts
+                .chunks(2)
+                .map(|pair| match pair {
+                    [a, b] => format!("({a} {word} {b})"),
+                    rest => rest.concat(),
+                })
+                .collect();
+        }
+        Ok(Typed { not_null, ..Typed::new(texts.concat(), Type::BOOL) })
     }
 
     /// (a, b) = (c, d) and the like. Only equality; rows are ordered by a rule of their own.
@@ -315,6 +339,10 @@ impl Binder<'_> {
             return Ok(Typed::new(format!("CAST({} || {} AS BLOB)", left.sql, right.sql), left.ty));
         }
         let array = |t: &Typed| t.ty.category() == Category::Array;
+        if array(&left) && array(&right) && left.ty.oid == right.ty.oid {
+            let sql = self.helper("hf_array_cat", &[&left.sql, &right.sql])?;
+            return Ok(Typed::new(sql, left.ty));
+        }
         if !(text(&left) || text(&right)) || array(&left) || array(&right) {
             let undefined = undefined_operator(Type::new(left.ty.oid), "||", Type::new(right.ty.oid));
             return Err(if array(&left) || array(&right) { SqlError::unsupported("|| of arrays") } else { undefined });

@@ -46,10 +46,13 @@ impl Binder<'_> {
 
     fn query_inner(&mut self, query: &Query, parent: Option<&Scope<'_>>, targets: Targets<'_>) -> SqlResult<Bound> {
         refuse_extras(query)?;
+        // Only a plain SELECT at the top shows OIDs as names; a WITH before it is bound first.
+        let outermost = std::mem::take(&mut self.outermost) && matches!(&*query.body, SetExpr::Select(_));
         let with = match &query.with {
             Some(with) => self.with(with, parent)?,
             None => String::new(),
         };
+        self.outermost = outermost;
         let mut bound = match (&*query.body, &query.order_by) {
             (SetExpr::Select(select), order) => self.select(select, order.as_ref(), parent, targets)?,
             (body, order) => {
@@ -150,8 +153,18 @@ impl Binder<'_> {
             _ => return Err(SqlError::unsupported(format!("{op} {quantifier}"))),
         };
         let types = match targets {
+            Some(([], _)) => {
+                let types = self.set_types(left, right, word, parent)?;
+                let columns = types.into_iter().map(|t| derived("", t)).collect();
+                return Ok(Bound { sql: String::new(), columns });
+            }
             Some((types, _)) => types.to_vec(),
-            None => self.set_types(left, right, word, parent)?,
+            None => {
+                let saved = (self.params.clone(), self.client_types.clone());
+                let types = self.set_types(left, right, word, parent)?;
+                (self.params, self.client_types) = saved;
+                types
+            }
         };
         if word != "UNION ALL" && types.iter().any(|t| t.oid == oid::NUMERIC && t.typmod == -1) {
             return Err(SqlError::unsupported(format!("{word} of numeric values without a scale"))
@@ -160,18 +173,17 @@ impl Binder<'_> {
         let when = targets.map_or(When::Implicit, |(_, when)| when);
         let a = self.body(left, parent, Some((&types, when)))?;
         let b = self.body(right, parent, Some((&types, when)))?;
-        // SQLite reads a chain from the left; an operation on the right, or INTERSECT, which binds tighter in
-        // PostgreSQL's grammar, gets a query of its own.
-        let a_sql =
-            if matches!(left, SetExpr::SetOperation { .. }) { format!("SELECT * FROM ({})", a.sql) } else { a.sql };
+        // SQLite reads a chain from the left; an operation on the right (INTERSECT binds tighter in PostgreSQL's
+        // grammar) gets a query of its own.
         let b_sql =
             if matches!(right, SetExpr::SetOperation { .. }) { format!("SELECT * FROM ({})", b.sql) } else { b.sql };
         let columns =
             a.columns.into_iter().map(|c| Column { not_null: false, table_oid: 0, attnum: 0, lifts: false, ..c });
-        Ok(Bound { sql: format!("{a_sql} {word} {b_sql}"), columns: columns.collect() })
+        Ok(Bound { sql: format!("{} {word} {b_sql}", a.sql), columns: columns.collect() })
     }
 
-    /// The types of the columns of a set operation, found by binding both sides once for nothing else.
+    /// The types of the columns of a set operation, found by binding both sides for nothing else. The caller forgets
+    /// the parameters that this made.
     fn set_types(
         &mut self,
         left: &SetExpr,
@@ -179,24 +191,21 @@ impl Binder<'_> {
         word: &str,
         parent: Option<&Scope<'_>>,
     ) -> SqlResult<Vec<Type>> {
-        let saved = (self.params.clone(), self.client_types.clone());
         let open = [Type::UNKNOWN; 0];
         let a = self.body(left, parent, Some((&open, When::Implicit)))?;
         let b = self.body(right, parent, Some((&open, When::Implicit)))?;
-        (self.params, self.client_types) = saved;
+        let word = word.trim_end_matches(" ALL");
         if a.columns.len() != b.columns.len() {
-            let message = format!("each {} query must have the same number of columns", word.trim_end_matches(" ALL"));
+            let message = format!("each {word} query must have the same number of columns");
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
-        a.columns
-            .iter()
-            .zip(&b.columns)
-            .map(|(x, y)| {
-                let known: Vec<Typed> =
-                    [x.ty, y.ty].into_iter().filter(|t| *t != Type::UNKNOWN).map(|t| Typed::new("", t)).collect();
-                self.common_type(word.trim_end_matches(" ALL"), &known)
-            })
-            .collect()
+        let mut types = Vec::new();
+        for (x, y) in a.columns.iter().zip(&b.columns) {
+            let known: Vec<Typed> =
+                [x.ty, y.ty].into_iter().filter(|t| *t != Type::UNKNOWN).map(|t| Typed::new("", t)).collect();
+            types.push(if known.is_empty() { Type::UNKNOWN } else { self.common_type(word, &known)? });
+        }
+        Ok(types)
     }
 
     fn values(&mut self, values: &Values, parent: Option<&Scope<'_>>, targets: Targets<'_>) -> SqlResult<Bound> {

@@ -27,11 +27,12 @@ impl Binder<'_> {
             Some(Distinct::Distinct) => true,
             Some(Distinct::On(_)) => return Err(SqlError::unsupported("SELECT DISTINCT ON")),
         };
+        let outermost = std::mem::take(&mut self.outermost);
         let mut scope = Scope::new(parent);
         let (from, empty) = self.from(&select.from, &mut scope)?;
         let outer = self.lenient;
         self.lenient |= empty;
-        let result = self.select_rest(select, order, &mut scope, from, distinct, targets);
+        let result = self.select_rest(select, order, &mut scope, from, (distinct, outermost), targets);
         self.lenient = outer;
         result
     }
@@ -42,7 +43,7 @@ impl Binder<'_> {
         order: Option<&OrderBy>,
         scope: &mut Scope<'_>,
         from: String,
-        distinct: bool,
+        (distinct, outermost): (bool, bool),
         targets: Targets<'_>,
     ) -> SqlResult<Bound> {
         let filter = match &select.selection {
@@ -56,6 +57,11 @@ impl Binder<'_> {
         let group_exprs = self.group_exprs(select)?;
         let mut items = self.items(select, &group_exprs, scope)?;
         self.settle_items(&mut items, targets)?;
+        if outermost {
+            for item in items.iter_mut().filter(|i| i.typed.ty.is_oid() && i.typed.ty.oid != oid::OID) {
+                item.typed.sql = self.shown_oid(&item.typed)?;
+            }
+        }
         if distinct && items.iter().any(|i| i.typed.ty.oid == oid::NUMERIC && i.typed.ty.typmod == -1) {
             return Err(
                 SqlError::unsupported("DISTINCT of numeric values without a scale").with_hint("Cast to numeric(p,s).")
@@ -177,7 +183,7 @@ impl Binder<'_> {
         for (i, item) in items.iter_mut().enumerate() {
             let typed = item.typed.clone();
             item.typed = match targets {
-                Some((types, _)) if types.is_empty() => {
+                Some(([], _)) => {
                     if typed.is_open() {
                         Typed { sql: "NULL".into(), ..typed }
                     } else {

@@ -9,7 +9,7 @@ use crate::translate::SessionValue;
 use crate::types::{Category, Type, more};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState};
-use sqlparser::ast::{CeilFloorKind, DateTimeField, Expr, TrimWhereField};
+use sqlparser::ast::{AccessExpr, CeilFloorKind, DateTimeField, Expr, Subscript, TrimWhereField};
 
 impl Binder<'_> {
     pub(super) fn special(&mut self, e: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
@@ -61,7 +61,11 @@ impl Binder<'_> {
             }
             Expr::SimilarTo { .. } => Err(SqlError::unsupported("SIMILAR TO")),
             Expr::Array(_) => Err(SqlError::unsupported("an array value")),
-            Expr::CompoundFieldAccess { .. } => Err(SqlError::unsupported("subscripts and fields of composite values")),
+            Expr::CompoundFieldAccess { root, access_chain } => match access_chain.as_slice() {
+                [AccessExpr::Subscript(Subscript::Index { index })] => self.subscript(root, index, scope),
+                _ => Err(SqlError::unsupported("slices of arrays and fields of composite values")),
+            },
+            Expr::MemberOf(_) => Err(SqlError::unsupported("subscripts and fields of composite values")),
             Expr::Tuple(_) => Err(SqlError::unsupported("a row value in this place")),
             Expr::JsonAccess { .. } => Err(SqlError::unsupported("JSON operators")),
             other => Err(SqlError::unsupported(format!("the expression {other}"))),
@@ -96,6 +100,18 @@ impl Binder<'_> {
             _ => return Err(SqlError::unsupported(format!("AT TIME ZONE of {}", typed.ty.name()))),
         };
         self.coerce(typed, Type::new(to), When::Explicit)
+    }
+
+    /// `array[i]`.
+    fn subscript(&mut self, root: &Expr, index: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
+        let array = self.value_expr(root, scope)?;
+        let Some((_, element)) = crate::types::ARRAY_OF.iter().find(|(a, _)| *a == array.ty.oid) else {
+            let message = format!("cannot subscript type {} because it does not support subscripting", array.ty.name());
+            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+        };
+        let index = self.expr_as(index, Type::INT4, scope)?;
+        let sql = self.helper("hf_array_get", &[&array.sql, &index.sql, &element.to_string()])?;
+        Ok(Typed::new(sql, Type::new(*element)))
     }
 
     /// A keyword that is a value, such as CURRENT_DATE.

@@ -132,7 +132,7 @@ fn columns(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
             let mut row = place(context, &table.name);
             row.extend([text(column.name.as_str()), int(i as i64 + 1)]);
             row.push(default_of(table, i, column, context.dialect).map_or(Value::Null, text));
-            row.extend([yes_or_no(!not_null), text(types::format_type(ty.oid, -1))]);
+            row.extend([yes_or_no(!not_null), text(types::type_name(ty.oid))]);
             row.extend(sizes(ty));
             let udt = types::by_oid(ty.oid).map_or("text", |t| t.name);
             row.extend([text(context.database), text("pg_catalog"), text(udt), text("NO")]);

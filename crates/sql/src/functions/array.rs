@@ -15,6 +15,27 @@ pub(super) const FUNCTIONS: &[Function] = &[
         Ok(if count == 0 { Value::Null } else { Value::Int(count as i64) })
     }),
     Function::loose("hf_array_item", 2, item),
+    Function::strict("hf_array_get", 3, |a| {
+        let index = usize::try_from(int(a, 1)?).ok().and_then(|i| i.checked_sub(1));
+        match index.and_then(|i| elements(&text(a, 0).ok()?).ok()?.into_iter().nth(i)).flatten() {
+            Some(element) => types::input(int(a, 2)? as u32, -1, &element),
+            None => Ok(Value::Null),
+        }
+    }),
+    Function::strict("hf_array_position", 2, |a| {
+        let wanted = text(a, 1)?;
+        let found = elements(&text(a, 0)?)?.iter().position(|e| e.as_deref() == Some(&*wanted));
+        Ok(found.map_or(Value::Null, |i| Value::Int(i as i64 + 1)))
+    }),
+    Function::loose("hf_array_cat", 2, |a| match (a[0], a[1]) {
+        (ValueRef::Null, other) | (other, ValueRef::Null) => Ok(other.to_value()),
+        _ => {
+            let (left, right) = (text(a, 0)?, text(a, 1)?);
+            let inner = |t: &str| t.trim().trim_start_matches('{').trim_end_matches('}').to_owned();
+            let parts: Vec<String> = [inner(&left), inner(&right)].into_iter().filter(|p| !p.is_empty()).collect();
+            Ok(Value::Text(format!("{{{}}}", parts.join(","))))
+        }
+    }),
 ];
 
 /// The elements of a one-dimensional array. 22P02 for bad text.

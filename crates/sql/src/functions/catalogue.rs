@@ -9,8 +9,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
         if matches!(a[0], ValueRef::Null) {
             return Ok(Value::Null);
         }
-        let typmod = if matches!(a[1], ValueRef::Null) { -1 } else { int(a, 1)? as i32 };
-        Ok(Value::Text(types::format_type(int(a, 0)? as u32, typmod)))
+        let type_oid = int(a, 0)? as u32;
+        Ok(Value::Text(match a[1] {
+            ValueRef::Null => types::type_name(type_oid),
+            _ => types::format_type(type_oid, int(a, 1)? as i32),
+        }))
     }),
     Function::strict("hf_to_regtype", 1, |a| {
         Ok(types::by_name(&text(a, 0)?).map_or(Value::Null, |o| Value::Int(i64::from(o))))

@@ -131,7 +131,7 @@ fn bytes(text: &str) -> SqlResult<Vec<u8>> {
             .filter(|c| !c.is_ascii_whitespace())
             .map(|c| c.to_digit(16).ok_or_else(|| invalid_hex(c)))
             .collect::<SqlResult<_>>()?;
-        if digits.len() % 2 != 0 {
+        if !digits.len().is_multiple_of(2) {
             return Err(SqlError::new(
                 SqlState::INVALID_PARAMETER_VALUE,
                 "invalid hexadecimal data: odd number of digits",

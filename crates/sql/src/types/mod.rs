@@ -15,7 +15,7 @@ mod output;
 pub use cast::cast;
 pub use decl::{RowidKind, declare, of_column, of_decl};
 pub use input::input;
-pub use names::{ARRAY_OF, PG_TYPES, PgType, by_name, by_oid, format_type, from_ast};
+pub use names::{ARRAY_OF, PG_TYPES, PgType, by_name, by_oid, format_type, from_ast, type_name};
 pub use output::{output, text_of};
 
 use holdfast_types::desc::oid;

@@ -127,6 +127,11 @@ pub fn by_name(name: &str) -> Option<u32> {
     })
 }
 
+/// PostgreSQL's `format_type(oid, NULL)`: the bare name, `character` among them.
+pub fn type_name(type_oid: u32) -> String {
+    by_oid(type_oid).map_or_else(|| format_type(type_oid, -1), |t| t.display.to_owned())
+}
+
 /// PostgreSQL's `format_type(oid, typmod)`.
 pub fn format_type(type_oid: u32, typmod: i32) -> String {
     if let Some((_, element)) = ARRAY_OF.iter().find(|(a, _)| *a == type_oid)

@@ -23,7 +23,7 @@ pub fn output(type_oid: u32, typmod: i32, value: ValueRef<'_>, out: &mut Vec<u8>
             let length = String::from_utf8_lossy(text).chars().count();
             out.extend(std::iter::repeat_n(b' ', width.saturating_sub(length)));
         }
-        (more::REGTYPE, ValueRef::Int(0)) => out.push(b'-'),
+        (more::REGTYPE | oid::REGPROC | more::REGPROCEDURE, ValueRef::Int(0)) => out.push(b'-'),
         (more::REGTYPE, ValueRef::Int(i)) => match u32::try_from(i).ok().filter(|o| by_oid(*o).is_some()) {
             Some(o) => out.extend_from_slice(format_type(o, -1).as_bytes()),
             None => append(out, format_args!("{i}")),

@@ -121,6 +121,7 @@ impl Db {
     pub fn reload(&mut self) {
         self.schema = load_schema(&self.conn, self.schema.epoch + 1);
         let context = CatalogContext {
+            counters: Vec::new(),
             schema: &self.schema,
             dialect: self.dialect,
             database: "postgres",

@@ -99,8 +99,9 @@ fn rows(reader: &mut Reader, statement: &Step) -> Result<Vec<Vec<Value>>, SqlSta
 
 /// Whether the sum is right, through the table and through the index.
 fn check(reader: &mut Reader, db: &Database) -> Result<bool, SqlState> {
-    let sums = rows(reader, &step(db, SUM).unwrap())?;
-    let by_index = rows(reader, &step(db, "select sum(balance) from acc indexed by by_balance").unwrap())?;
+    let sums = rows(reader, &step(db, SUM).map_err(|e| e.state())?)?;
+    let by_index =
+        rows(reader, &step(db, "select sum(balance) from acc indexed by by_balance").map_err(|e| e.state())?)?;
     Ok(sums[0][..2] == [Value::Int(100 * ACCOUNTS), Value::Int(ACCOUNTS)] && by_index[0][0] == sums[0][0])
 }
 

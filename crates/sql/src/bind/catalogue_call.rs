@@ -142,7 +142,15 @@ impl Binder<'_> {
             }
             ("inet_server_addr" | "inet_client_addr", 0) => text("NULL".into()),
             ("inet_server_port" | "inet_client_port", 0) => Some(Typed::new("NULL", Type::INT4)),
-            ("pg_sleep", _) => return Err(SqlError::unsupported("the function pg_sleep")),
+            ("pg_sleep", 1) => {
+                let seconds = self.coerce(args[0].clone(), Type::FLOAT8, When::Implicit)?;
+                let slice = self.helper("hf_sleep_slice", &["remaining"])?;
+                let nap = format!(
+                    "WITH RECURSIVE nap(remaining) AS (SELECT {} UNION ALL SELECT {slice} FROM nap WHERE remaining > 0)",
+                    seconds.sql
+                );
+                Some(Typed::new(format!("({nap} SELECT substr('', count(*)) FROM nap)"), Type::new(oid::VOID)))
+            }
             _ => None,
         })
     }

@@ -13,6 +13,7 @@ pub mod json;
 mod number;
 mod numeric;
 mod pattern;
+mod sleep;
 mod text;
 
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
@@ -54,6 +55,7 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         numeric::FUNCTIONS,
         text::FUNCTIONS,
         pattern::FUNCTIONS,
+        sleep::FUNCTIONS,
         datetime::FUNCTIONS,
         array::FUNCTIONS,
         digest::FUNCTIONS,

@@ -432,16 +432,21 @@ impl PageStore {
     }
 
     fn expire_if_scratch_full(&self) {
-        if self.scratch.used_bytes() > self.limits.scratch_bytes_max {
+        if self.scratch.used_bytes() <= self.limits.scratch_bytes_max {
+            return;
+        }
+        let needed = {
             let mut s = self.snapshots.lock();
-            if let Some(number) = s.expire_oldest() {
-                self.expired_below.store(s.expired_below, Ordering::Release);
-                tracing::warn!(
-                    volume = self.volume.0,
-                    snapshot = number,
-                    "scratch is full: gave up the oldest snapshot"
-                );
-            }
+            let Some(number) = s.expire_oldest() else { return };
+            self.expired_below.store(s.expired_below, Ordering::Release);
+            tracing::warn!(volume = self.volume.0, snapshot = number, "scratch is full: gave up the oldest snapshot");
+            s.needed()
+        };
+        // What only that snapshot needed goes now: left for later, the next look would give up another one in vain.
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let all = shard.several.len();
+            self.prune_several(&mut shard, all, &needed);
         }
     }
 

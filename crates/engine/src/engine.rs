@@ -236,6 +236,25 @@ impl Engine {
             self.list_again(&redone);
             self.serve(&entry, redone)?;
         }
+        self.look_at_changed_files(&manifest)
+    }
+
+    /// A file whose size or time is not as recorded is looked at now and not when somebody asks for it: another program
+    /// may have changed it (RULE 13). One look at each file's directory entry; nothing is opened that is as it was.
+    fn look_at_changed_files(&self, manifest: &Manifest) -> Result<(), OpenError> {
+        let shared = &self.0.shared;
+        for entry in &manifest.databases {
+            let open = shared.state.lock().open.contains_key(&entry.volume());
+            let path = shared.dir.join(&entry.file);
+            let Ok(stamp) = stamp_of(&*shared.options.disk, &path) else { continue };
+            let recorded =
+                shared.last_checkpoint(entry.volume()).map(|c| (c.file_size_bytes, i128::from(c.file_mtime_ns)));
+            if !open && recorded != Some((stamp.bytes, stamp.modified_unix_ns)) {
+                let redone = recovery::open_clean(shared, entry)?;
+                self.list_again(&redone);
+                self.serve(entry, redone)?;
+            }
+        }
         Ok(())
     }
 

@@ -129,7 +129,6 @@ impl Db {
             user: "holdfast",
             databases: vec![DatabaseRow { oid: 5, name: "postgres".into(), dialect: self.dialect }],
             settings: vec![("server_version".into(), "15.0".into())],
-            counters: Default::default(),
         };
         for table in catalogue::tables() {
             let name = format!("{}.\"{}\"", table.schema, table.name);

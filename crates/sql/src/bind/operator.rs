@@ -11,10 +11,22 @@ use super::coerce::When;
 use super::expr::undefined_operator;
 use super::scope::Scope;
 use super::{Binder, Shape, Typed};
-use crate::types::{Category, Type, more};
+use crate::types::{Category, Type, more, numeric_modifier};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{BinaryOperator as Op, Expr, UnaryOperator};
+
+/// A number of at most 15 digits, which SQLite's own numbers order exactly.
+fn is_short(typed: &Typed) -> bool {
+    match (&typed.shape, typed.ty.oid) {
+        (Shape::Number { text, .. }, _) => {
+            text.bytes().filter(u8::is_ascii_digit).count() <= 15 && !text.contains(['e', 'E'])
+        }
+        (_, oid::INT2 | oid::INT4) => true,
+        (_, oid::NUMERIC) => numeric_modifier(typed.ty.typmod).is_some_and(|(precision, _)| precision <= 15),
+        _ => false,
+    }
+}
 
 impl Binder<'_> {
     pub(super) fn binary(&mut self, l: &Expr, op: &Op, r: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
@@ -177,6 +189,7 @@ impl Binder<'_> {
         };
         let lifts = lifting(&left, &right) || lifting(&right, &left);
         let not_null = left.not_null && right.not_null;
+        let short = is_short(&left) && is_short(&right);
         let (left, right) = if lifts {
             self.lifting(|b| b.comparable(left, op, right))?
         } else {
@@ -186,7 +199,9 @@ impl Binder<'_> {
             Op::NotEq => "<>".to_owned(),
             other => other.to_string(),
         };
-        let sql = if left.ty.oid == oid::NUMERIC {
+        let sql = if left.ty.oid == oid::NUMERIC && self.stored && short {
+            format!("(CAST({} AS NUMERIC) {symbol} CAST({} AS NUMERIC))", left.sql, right.sql)
+        } else if left.ty.oid == oid::NUMERIC {
             format!("({} {symbol} 0)", self.helper("hf_num_cmp", &[&left.sql, &right.sql])?)
         } else {
             format!("({} {symbol} {})", left.sql, right.sql)

@@ -153,6 +153,8 @@ fn notes(study: &Study) -> Vec<String> {
         "NAInsert has no exact counterpart on SQLite. An append buffer written in batches is the nearest: the insert \
          costs no journal of its own, the four indexes are still maintained, and a crash loses what was answered.",
         "Each configuration keeps its database from point to point; the log grows as it is measured.",
+        "Syncs are counted by each side itself. SQLite's and Holdfast's counts hold the syncs of checkpoints, too; \
+         PostgreSQL's holds those of its log only.",
         "Fillers in the records are random printable text, so that nothing is won by compressing them.",
     ]
     .map(String::from)

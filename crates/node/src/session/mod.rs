@@ -84,8 +84,13 @@ impl SessionFactory for Factory {
                 _ => settings.start(name, value)?,
             }
         }
-        let (databases, name) = (self.databases.clone(), startup.database.clone());
-        let served = blocking(move || databases.enter(&name)).await?;
+        let served = match self.databases.enter_open(&startup.database) {
+            Some(served) => served,
+            None => {
+                let (databases, name) = (self.databases.clone(), startup.database.clone());
+                blocking(move || databases.enter(&name)).await?
+            }
+        };
         Ok(NodeSession {
             databases: self.databases.clone(),
             served,

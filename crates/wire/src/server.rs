@@ -31,6 +31,9 @@ pub enum ServerError {
     Thread(io::Error),
 }
 
+/// Connections that may wait to be accepted; the system may hold it lower (net.core.somaxconn).
+const BACKLOG: i32 = 4096;
+
 /// How long accepting pauses when the process has run out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -66,7 +69,12 @@ impl Server {
             return Err(ServerError::NotLoopback(address));
         }
         let listener = TcpListener::bind(address).map_err(|source| ServerError::Listen { address, source })?;
-        listener.set_nonblocking(true).map_err(|source| ServerError::Listen { address, source })?;
+        // The standard library's queue is short: clients that connect all at once would wait a second for TCP to try
+        // again.
+        let longer = rustix::net::listen(&listener, BACKLOG).map_err(io::Error::from);
+        longer
+            .and_then(|()| listener.set_nonblocking(true))
+            .map_err(|source| ServerError::Listen { address, source })?;
         Ok(Server { listener, limits: Arc::new(limits), output })
     }
 

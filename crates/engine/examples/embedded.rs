@@ -38,7 +38,7 @@ fn write(db: &Database, statements: &[(&str, Vec<Value>)]) -> Result<(), Box<dyn
     for (sql, params) in statements {
         steps.push(Step { stmt: db.prepare(sql, Report::default())?, params: params.clone() });
     }
-    let ticket = db.submit(Batch { steps, sink: Box::new(Collect::new()) })?;
+    let ticket = db.submit(Batch::new(steps, Box::new(Collect::new())))?;
     ticket.wait().ok_or("the engine was closed")?.result?;
     Ok(())
 }

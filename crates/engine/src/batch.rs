@@ -5,12 +5,24 @@ use holdfast_types::{Sink, SqlResult};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Statements that take effect together or not at all.
 pub struct Batch {
     pub steps: Vec<Step>,
     pub sink: Box<dyn Sink>,
+    /// Longest wait for a lock that another transaction holds; 0 is for ever.
+    pub lock_timeout: Duration,
+    /// The process number its client knows, for messages about deadlocks.
+    pub pid: i32,
+}
+
+impl Batch {
+    /// One that waits as long as it takes.
+    pub fn new(steps: Vec<Step>, sink: Box<dyn Sink>) -> Batch {
+        Batch { steps, sink, lock_timeout: Duration::ZERO, pid: 0 }
+    }
 }
 
 /// The answer to a [`Batch`], handed over when it may be sent to the client: whatever it says, it depends on no

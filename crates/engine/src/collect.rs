@@ -13,7 +13,14 @@ pub struct Outcome {
 
 /// Collects the rows of a batch; clones share what was collected.
 #[derive(Clone, Default)]
-pub struct Collect(Arc<Mutex<Vec<Outcome>>>);
+pub struct Collect(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    outcomes: Vec<Outcome>,
+    /// So many of them stand whatever comes.
+    stand: usize,
+}
 
 impl Collect {
     pub fn new() -> Collect {
@@ -22,34 +29,41 @@ impl Collect {
 
     /// One outcome per statement that has begun.
     pub fn outcomes(&self) -> Vec<Outcome> {
-        std::mem::take(&mut *self.lock())
+        std::mem::take(&mut *self.lock()).outcomes
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Outcome>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
 impl Sink for Collect {
     fn begin(&mut self, _step: usize, _desc: &Arc<StatementDesc>) {
-        self.lock().push(Outcome::default());
+        self.lock().outcomes.push(Outcome::default());
     }
 
     fn row(&mut self, row: &dyn Row) -> Result<(), SqlError> {
         let values = (0..row.len()).map(|i| row.get(i).to_value()).collect();
-        if let Some(last) = self.lock().last_mut() {
+        if let Some(last) = self.lock().outcomes.last_mut() {
             last.rows.push(values);
         }
         Ok(())
     }
 
     fn end(&mut self, tag: &Tag) {
-        if let Some(last) = self.lock().last_mut() {
+        if let Some(last) = self.lock().outcomes.last_mut() {
             last.count = tag.rows.unwrap_or(last.rows.len() as u64);
         }
     }
 
+    fn keep(&mut self) {
+        let mut kept = self.lock();
+        kept.stand = kept.outcomes.len();
+    }
+
     fn reset(&mut self) {
-        self.lock().clear();
+        let mut kept = self.lock();
+        let stand = kept.stand;
+        kept.outcomes.truncate(stand);
     }
 }

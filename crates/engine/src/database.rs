@@ -1,22 +1,26 @@
 //! One database: its volume, its MAIN thread, its readers, its schema.
 
 use crate::batch::{Batch, OnDone, Ticket};
+use crate::branch::{Interruption, Pool};
 use crate::classify::classify;
 use crate::engine::Shared;
-use crate::main_thread::Message;
+use crate::main_thread::{Message, Request};
 use crate::reader::{Connection, Reader};
 use crate::redo_debt::RedoDebt;
 use crate::run::to_sql;
 use crate::statement::{Class, Report, Statement};
 use crate::write_txn::{WriteOptions, WriteTxn};
 use crossbeam_channel::Sender;
+use holdfast_store::schema_map::TableMap;
 use holdfast_store::sqlite::{Conn, InterruptHandle, SqliteError};
 use holdfast_store::volume::Volume;
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{SqlError, SqlResult, SqlState, VolumeId};
 use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tokio::sync::oneshot;
 
 /// Idle reader connections kept per database.
 const READERS_KEPT_MAX: usize = 16;
@@ -36,9 +40,15 @@ pub(crate) struct Inner {
     /// Replaced as a whole by VACUUM.
     pub volume: RwLock<Arc<Volume>>,
     pub schema: RwLock<Arc<Schema>>,
+    /// Tables and ids of the published schema, and the boxcar that published it.
+    map: RwLock<(Arc<TableMap>, u64)>,
     /// To MAIN; taken away when the database is closed.
     pub main: RwLock<Option<Sender<Message>>>,
     readers: Mutex<Vec<Connection>>,
+    /// Connections for branches.
+    pub branches: Pool,
+    /// Statements on branches that a cancel may interrupt, by transaction.
+    pub interruptions: Mutex<HashMap<u64, Arc<Interruption>>>,
     pub redo: RedoDebt,
     /// Answers that wait until a boxcar is durable, by boxcar number.
     pub waiting: Mutex<Vec<(u64, OnReached)>>,
@@ -74,8 +84,11 @@ impl Inner {
             shared,
             volume: RwLock::new(Arc::new(volume)),
             schema: RwLock::new(Arc::new(schema)),
+            map: RwLock::default(),
             main: RwLock::new(None),
             readers: Mutex::default(),
+            branches: Pool::default(),
+            interruptions: Mutex::default(),
             redo,
             waiting: Mutex::default(),
             running: Mutex::default(),
@@ -86,6 +99,33 @@ impl Inner {
 
     pub fn volume(&self) -> Arc<Volume> {
         self.volume.read().clone()
+    }
+
+    pub fn map(&self) -> Arc<TableMap> {
+        self.map.read().0.clone()
+    }
+
+    /// The boxcar that published the present schema: no older snapshot may be worked on.
+    pub fn schema_number(&self) -> u64 {
+        self.map.read().1
+    }
+
+    pub fn publish_map(&self, map: Arc<TableMap>, number: u64) {
+        *self.map.write() = (map, number);
+    }
+
+    /// Ends when boxcar `number` is durable.
+    pub async fn durable(&self, number: u64) {
+        if self.volume().store().durable() >= number {
+            return;
+        }
+        let (sender, receiver) = oneshot::channel();
+        // Whoever stopped waiting does not want to know.
+        self.when_durable(number, Box::new(move || sender.send(()).unwrap_or_default()));
+        // An error means that the trail has failed: nothing will be answered any more.
+        if receiver.await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Runs `answer` as soon as boxcar `number` is durable.
@@ -118,7 +158,7 @@ impl Inner {
         due.into_iter().for_each(|(_, answer)| answer());
     }
 
-    fn send(&self, message: Message) -> SqlResult<()> {
+    pub fn send(&self, message: Message) -> SqlResult<()> {
         let sent = self.main.read().as_ref().is_some_and(|main| main.send(message).is_ok());
         if sent { Ok(()) } else { Err(closed(&self.name)) }
     }
@@ -148,9 +188,14 @@ impl Inner {
 
     pub fn drop_readers(&self) {
         self.readers.lock().clear();
+        self.branches.clear();
     }
 
     pub fn interrupt(&self, id: u64) {
+        let branch = self.interruptions.lock().get(&id).cloned();
+        if let Some(branch) = branch {
+            return branch.interrupt();
+        }
         let running = self.running.lock();
         if running.id == id
             && let Some(handle) = &running.handle
@@ -160,7 +205,7 @@ impl Inner {
     }
 }
 
-fn closed(name: &str) -> SqlError {
+pub(crate) fn closed(name: &str) -> SqlError {
     SqlError::new(SqlState::ADMIN_SHUTDOWN, format!("database {name} is being closed"))
 }
 
@@ -193,10 +238,14 @@ impl Database {
 
     /// Runs a one-message transaction. `done` is called when its answer may be sent.
     pub fn submit_with(&self, batch: Batch, done: OnDone) -> SqlResult<u64> {
-        static NEXT: AtomicU64 = AtomicU64::new(1 << 62);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let id = next_txn_id();
         let alone = !batch.steps.iter().all(|s| s.stmt.class.is_bounded());
-        self.0.send(Message::Batch(crate::main_thread::Request { id, batch, done, alone }))?;
+        let request = Request { id, batch, merge: None, done, alone, presence: None };
+        if request.batch.steps.iter().any(|s| s.stmt.class == Class::Ddl) {
+            crate::rerun::send_when_alone(&self.0, request)?;
+        } else {
+            self.0.send(Message::Batch(request))?;
+        }
         Ok(id)
     }
 
@@ -223,14 +272,14 @@ impl Database {
         Ok(Reader::new(self.0.clone(), Connection::new(conn, current)))
     }
 
-    /// Becomes the one exclusive writer, first come first served. Dropping the future gives the place up.
+    /// Begins an interactive transaction. Dropping the future gives it up.
     pub async fn begin_write(&self, options: WriteOptions) -> SqlResult<WriteTxn> {
         WriteTxn::begin(self.0.clone(), options).await
     }
 
     /// The same on a plain thread.
     pub fn begin_write_blocking(&self, options: WriteOptions) -> SqlResult<WriteTxn> {
-        WriteTxn::begin_blocking(self.0.clone(), options)
+        self.0.shared.tasks.block_on(WriteTxn::begin(self.0.clone(), options))
     }
 
     /// Number of the newest snapshot that readers get.
@@ -247,6 +296,12 @@ impl Database {
     pub fn checkpoint(&self) -> SqlResult<()> {
         crate::checkpointer::checkpoint(&self.0).map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))
     }
+}
+
+/// For transactions and batches alike: what [`Database::interrupt`] takes.
+pub(crate) fn next_txn_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// PostgreSQL keeps OIDs below 16384 for itself.

@@ -6,12 +6,14 @@
 use crate::checkpointer::{self, Signal};
 use crate::database::{Database, Inner, database_oid};
 use crate::error::{CloseError, OpenError};
+use crate::locks::LockManager;
 use crate::main_thread::{self, Main, Message};
 use crate::manifest::{Entry, Manifest, Owner};
 use crate::options::Options;
 use crate::recovery::{self, Redone};
 use crate::redo_debt::Totals;
 use crate::stats::Stats;
+use crate::tasks::Tasks;
 use holdfast_store::pages::Limits;
 use holdfast_store::schema_map::create_internal_tables;
 use holdfast_store::sqlite::{SqliteError, check_flags, ffi};
@@ -45,6 +47,8 @@ pub(crate) struct Shared {
     pub epoch: Epoch,
     pub stats: Stats,
     pub redo: Arc<Totals>,
+    pub locks: Arc<LockManager>,
+    pub tasks: Tasks,
     pub checkpointer: Signal,
     /// Nothing of the trail may be recycled.
     pub keeps_trail: bool,
@@ -204,6 +208,8 @@ impl Engine {
             epoch,
             stats: Stats::default(),
             redo: Arc::default(),
+            locks: Arc::default(),
+            tasks: Tasks::start().map_err(io("start a thread for"))?,
             checkpointer: Signal::default(),
             keeps_trail: aside.is_some(),
             lifecycle: Mutex::default(),

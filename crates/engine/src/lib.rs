@@ -8,13 +8,14 @@
 //! let stmt = db.prepare("insert into t values(?)", Report::default())?;
 //! let rows = Collect::new();
 //! let step = Step { stmt, params: vec![holdfast_types::Value::Int(1)] };
-//! let ticket = db.submit(Batch { steps: vec![step], sink: Box::new(rows.clone()) })?;
+//! let ticket = db.submit(Batch::new(vec![step], Box::new(rows.clone())))?;
 //! ticket.wait().expect("not closed").result?; // durable
 //! engine.close()?;
 //! # Ok(()) }
 //! ```
 
 mod batch;
+mod branch;
 mod cache;
 pub mod check;
 mod checkpointer;
@@ -24,16 +25,20 @@ mod database;
 mod engine;
 mod error;
 pub mod import;
+mod locks;
 mod main_thread;
+mod main_txn;
 mod manifest;
 mod options;
 mod reader;
 mod recovery;
 mod redo_debt;
 mod run;
+mod rerun;
 mod sqlite_uri;
 mod statement;
 mod stats;
+mod tasks;
 pub mod trail_dump;
 mod vacuum;
 mod write_txn;
@@ -48,4 +53,4 @@ pub use manifest::{DialectName, Entry, Manifest};
 pub use options::{Connect, OnFailure, Options};
 pub use reader::Reader;
 pub use statement::{Class, OriginColumn, Report, Statement, Step};
-pub use write_txn::{WriteOptions, WriteTxn};
+pub use write_txn::{WriteIsolation, WriteOptions, WriteTxn};

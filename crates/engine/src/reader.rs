@@ -1,5 +1,6 @@
 //! Reading a durable snapshot, beside everybody else and without waiting for anyone.
 
+use crate::branch::{At, Pin};
 use crate::cache::StatementCache;
 use crate::database::Inner;
 use crate::run::{run_step, to_sql};
@@ -40,12 +41,14 @@ impl Connection {
 /// A connection on loan from the database. Dropping it ends its transaction and gives it back.
 pub struct Reader {
     inner: Arc<Inner>,
+    /// Versions newer than its snapshot are kept: the transaction may go on on a branch.
+    pin: Option<Pin>,
     connection: Option<Connection>,
 }
 
 impl Reader {
     pub(crate) fn new(inner: Arc<Inner>, connection: Connection) -> Reader {
-        Reader { inner, connection: Some(connection) }
+        Reader { inner, pin: None, connection: Some(connection) }
     }
 
     fn connection(&mut self) -> &mut Connection {
@@ -77,6 +80,12 @@ impl Reader {
         c.conn.run(begin).map_err(|e| to_sql(&e, "", &Schema::default()))
     }
 
+    /// As [`Reader::begin`], for a transaction that may begin to write at this snapshot later.
+    pub fn begin_to_write_later(&mut self) -> SqlResult<()> {
+        self.pin = Some(Pin::new(&self.inner, At::Durable));
+        self.begin()
+    }
+
     /// Runs one reading statement.
     pub fn run(&mut self, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
         if !step.stmt.class.is_read() {
@@ -89,6 +98,7 @@ impl Reader {
 
     /// Ends the transaction that [`Reader::begin`] began.
     pub fn end(&mut self) -> SqlResult<()> {
+        self.pin = None;
         let c = self.connection();
         if c.conn.autocommit() {
             return Ok(());

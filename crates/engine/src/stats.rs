@@ -8,6 +8,9 @@ pub struct Stats {
     pub boxcars: AtomicU64,
     pub checkpoints: AtomicU64,
     pub checkpoint_pages: AtomicU64,
+    pub restarts: AtomicU64,
+    pub lock_waits: AtomicU64,
+    pub sent_to_branches: AtomicU64,
 }
 
 impl Stats {
@@ -15,6 +18,21 @@ impl Stats {
     pub fn boxcar(&self, answers: u64) {
         self.boxcars.fetch_add(1, Ordering::Relaxed);
         self.transactions.fetch_add(answers, Ordering::Relaxed);
+    }
+
+    /// A statement on a branch began again on a newer snapshot.
+    pub fn restart(&self) {
+        self.restarts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A statement waits for a lock.
+    pub fn lock_wait(&self) {
+        self.lock_waits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A request met a lock on MAIN and goes on on a branch.
+    pub fn sent_to_branch(&self) {
+        self.sent_to_branches.fetch_add(1, Ordering::Relaxed);
     }
 
     pub fn checkpoint(&self, pages: u64) {

@@ -1,83 +1,134 @@
 //! A client's hold on an interactive transaction: begin, execute, commit or roll back.
 //!
-//! Today every such transaction is the one exclusive writer of its database; the interface is the one that concurrent
-//! branches need: a statement may return rows, an error, or ask to be run again, and a commit may say conflict.
+//! | state | event | next |
+//! |---|---|---|
+//! | branch | a statement that a branch can run | branch |
+//! | branch | a schema change; a statement on a table with triggers or of a virtual table; very many images | it waits until it is the only writer, and goes on on MAIN with what it has done |
+//! | branch | commit | its images are merged; the ticket says how that went |
+//! | MAIN | anything | as [`crate::main_txn`] says |
+//! | either | dropped, rolled back | nothing of it is left |
+//!
+//! A transaction that fails to become the only writer (lock_timeout, deadlock, REPEATABLE READ with commits after its
+//! snapshot) stays where it was; the statement has failed.
 
-use crate::batch::{BatchDone, Ticket};
-use crate::database::Inner;
-use crate::main_thread::{Begin, Message, RowsRan, TxnEvent, TxnRan, TxnRequest};
-use crate::statement::{Report, Statement, Step};
-use crossbeam_channel::Sender;
+use crate::batch::{BatchDone, OnDone, Ticket};
+use crate::branch::{At, Branch, Core, Ended, Interruption, Pin, Presence, Work};
+use crate::database::{Inner, next_txn_id};
+use crate::locks::{LockId, LockMode, Target};
+use crate::main_thread::{Message, Request, RowsRan, TxnRan};
+use crate::main_txn::MainTxn;
+use crate::statement::{Class, Report, Statement, Step};
+use crate::{Batch, Database};
 use holdfast_types::schema::Schema;
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Value};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::oneshot;
+
+/// A branch with more bytes of images than this goes on on MAIN, which can send them ahead to the trail.
+const BRANCH_BYTES_MAX: usize = 64 << 20;
+
+/// Images beyond this, or beyond an eighth of what the trail takes in one piece, are merged in a boxcar of their own.
+const SHARED_BOXCAR_BYTES_MAX: usize = 1 << 20;
+
+/// What a transaction sees of others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteIsolation {
+    /// Each statement sees the newest durable snapshot and what the transaction has done itself.
+    #[default]
+    ReadCommitted,
+    /// One snapshot for all statements; changing what somebody else has changed since is 40001.
+    RepeatableRead,
+    /// It is the only writer from its beginning to its end.
+    Alone,
+}
 
 /// How an interactive transaction behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteOptions {
-    /// Longest pause between two of its statements.
+    pub isolation: WriteIsolation,
+    /// Longest pause between two of its statements while it is the only writer.
     pub idle_timeout: Duration,
+    /// Longest wait for a lock; 0 is for ever.
+    pub lock_timeout: Duration,
+    /// The snapshot to keep under REPEATABLE READ, which the caller is holding; `None`: the newest durable one.
+    pub snapshot: Option<u64>,
+    /// The process number its client knows, for messages about deadlocks.
+    pub pid: i32,
 }
 
 impl Default for WriteOptions {
     fn default() -> WriteOptions {
-        WriteOptions { idle_timeout: Duration::from_secs(5) }
+        WriteOptions {
+            isolation: WriteIsolation::default(),
+            idle_timeout: Duration::from_secs(5),
+            lock_timeout: Duration::ZERO,
+            snapshot: None,
+            pid: 0,
+        }
     }
+}
+
+enum Place {
+    Branch(Branch),
+    Main(MainTxn),
+    /// It was lost on its way from one to the other.
+    Nowhere,
 }
 
 /// An open interactive transaction. Dropping it rolls it back.
 pub struct WriteTxn {
     inner: Arc<Inner>,
     id: u64,
-    requests: Sender<TxnRequest>,
+    place: Place,
     schema: Arc<Schema>,
-    began_on: u64,
+    options: WriteOptions,
 }
 
-fn gone() -> SqlError {
+fn lost() -> SqlError {
     SqlError::new(
-        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
-        "the transaction was backed out: it was idle longer than idle_in_transaction_session_timeout",
+        SqlState::IN_FAILED_SQL_TRANSACTION,
+        "the transaction was backed out as a whole, commands are ignored until its end",
     )
-    .with_hint("While it is open no other client can write; keep it short, or raise the timeout.")
+}
+
+fn conflict() -> SqlError {
+    SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
+        .with_hint("The database has changed since this transaction's first read; run the transaction again.")
 }
 
 impl WriteTxn {
-    fn request(inner: &Arc<Inner>, options: WriteOptions) -> SqlResult<Waiting> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (requests, queue) = crossbeam_channel::unbounded();
-        let (granted, answer) = oneshot::channel();
-        let message = Message::Begin(Begin { id, options, requests: queue, granted });
-        let sent = inner.main.read().as_ref().is_some_and(|main| main.send(message).is_ok());
-        if !sent {
-            let message = format!("database {} is being closed", inner.name);
-            return Err(SqlError::new(SqlState::ADMIN_SHUTDOWN, message));
-        }
-        Ok(Waiting { id, requests, answer })
-    }
-
-    fn granted(inner: Arc<Inner>, waiting: (u64, Sender<TxnRequest>), event: TxnEvent) -> WriteTxn {
-        let (id, requests) = waiting;
-        WriteTxn { inner, id, requests, schema: event.schema, began_on: event.number }
-    }
-
     pub(crate) async fn begin(inner: Arc<Inner>, options: WriteOptions) -> SqlResult<WriteTxn> {
-        let Waiting { id, requests, answer } = WriteTxn::request(&inner, options)?;
-        let event = answer.await.map_err(|_| gone())??;
-        Ok(WriteTxn::granted(inner, (id, requests), event))
+        WriteTxn::begin_as(inner, options, next_txn_id()).await
     }
 
-    pub(crate) fn begin_blocking(inner: Arc<Inner>, options: WriteOptions) -> SqlResult<WriteTxn> {
-        let Waiting { id, requests, answer } = WriteTxn::request(&inner, options)?;
-        let event = answer.blocking_recv().map_err(|_| gone())??;
-        Ok(WriteTxn::granted(inner, (id, requests), event))
+    /// Under a number that a cancel may already know.
+    pub(crate) async fn begin_as(inner: Arc<Inner>, options: WriteOptions, id: u64) -> SqlResult<WriteTxn> {
+        let interruption = Arc::new(Interruption::default());
+        inner.interruptions.lock().insert(id, interruption.clone());
+        let presence = Presence::new(&inner, options.pid);
+        let core = Core::new(inner.clone(), presence);
+        let mut branch = Branch::new(id, core, options.lock_timeout, interruption);
+        let alone = options.isolation == WriteIsolation::Alone;
+        if !alone {
+            branch.lock(database_lock(&inner), LockMode::Shared).await?;
+        }
+        if options.isolation == WriteIsolation::RepeatableRead {
+            let at = match options.snapshot {
+                Some(number) if number < inner.schema_number() => return Err(conflict()),
+                Some(number) => At::Held(number),
+                None => At::Durable,
+            };
+            branch.core()?.keep(Pin::new(&inner, at));
+        }
+        let schema = inner.schema.read().clone();
+        let mut txn = WriteTxn { inner, id, place: Place::Branch(branch), schema, options };
+        if alone {
+            txn.move_to_main().await?;
+        }
+        Ok(txn)
     }
 
-    /// For [`crate::Database::interrupt`].
+    /// For [`Database::interrupt`].
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -87,98 +138,208 @@ impl WriteTxn {
         &self.schema
     }
 
-    /// The snapshot it began on: no commit lies between that and what it sees.
-    pub fn began_on(&self) -> u64 {
-        self.began_on
+    /// The snapshot it began on, where it is the only writer: no commit lies between that and what it sees.
+    pub fn began_on(&self) -> Option<u64> {
+        match &self.place {
+            Place::Main(txn) => Some(txn.began_on),
+            _ => None,
+        }
     }
 
-    fn send<T>(&self, make: impl FnOnce(oneshot::Sender<T>) -> TxnRequest) -> SqlResult<oneshot::Receiver<T>> {
-        let (answer, receiver) = oneshot::channel();
-        self.requests.send(make(answer)).map_err(|_| gone())?;
-        Ok(receiver)
+    /// Longest wait for a lock from now on; 0 is for ever.
+    pub fn set_lock_timeout(&mut self, timeout: Duration) {
+        self.options.lock_timeout = timeout;
+        if let Place::Branch(branch) = &mut self.place {
+            branch.lock_timeout = timeout;
+        }
     }
 
     /// Prepares a statement against the transaction's own schema. Not to be kept beyond the transaction when it
     /// changed the schema.
     pub async fn prepare(&self, sql: &str, report: Report) -> SqlResult<Arc<Statement>> {
-        let sql = sql.to_owned();
-        let answer = self.send(|answer| TxnRequest::Prepare { sql, report, answer })?;
-        answer.await.map_err(|_| gone())?
+        match &self.place {
+            Place::Branch(_) => Database(self.inner.clone()).prepare(sql, report),
+            Place::Main(txn) => txn.prepare(sql, report).await,
+            Place::Nowhere => Err(lost()),
+        }
     }
 
     /// Runs one statement. A failure undoes that statement; whether the transaction may go on is the caller's rule.
     pub async fn execute(&mut self, step: Step, sink: Box<dyn Sink>) -> SqlResult<TxnRan> {
-        let answer = self.send(|answer| TxnRequest::Run { step, sink, answer })?;
-        let ran = answer.await.map_err(|_| gone())?;
+        self.execute_as(0, step, sink).await
+    }
+
+    /// As statement `number` of its message.
+    pub(crate) async fn execute_as(&mut self, number: usize, step: Step, sink: Box<dyn Sink>) -> SqlResult<TxnRan> {
+        let mut sink = sink;
+        if let Place::Branch(branch) = &mut self.place {
+            branch.begin_statement();
+            let again = step.clone();
+            let result = if step.stmt.class == Class::Ddl {
+                Ended::Alone
+            } else {
+                let (ended, work) = branch.run(Work::Statement { number, step, sink }).await?;
+                let Work::Statement { sink: back, .. } = work else { return Err(lost()) };
+                sink = back;
+                ended
+            };
+            let result = match result {
+                Ended::Done => self.not_too_large().await,
+                Ended::Failed(e) => Err(e),
+                Ended::Alone => match self.move_to_main().await {
+                    Ok(()) => return self.execute_on_main(again, sink).await,
+                    Err(e) => Err(e),
+                },
+            };
+            let last_insert_rowid = match &mut self.place {
+                Place::Branch(branch) => branch.core()?.last_insert_rowid,
+                _ => 0,
+            };
+            return Ok(TxnRan { sink, result, schema: self.schema.clone(), last_insert_rowid });
+        }
+        self.execute_on_main(step, sink).await
+    }
+
+    async fn execute_on_main(&mut self, step: Step, sink: Box<dyn Sink>) -> SqlResult<TxnRan> {
+        let Place::Main(txn) = &mut self.place else { return Err(lost()) };
+        let ran = txn.execute(step, sink).await?;
         self.schema = ran.schema.clone();
         Ok(ran)
     }
 
     /// The same on a plain thread.
     pub fn execute_blocking(&mut self, step: Step, sink: Box<dyn Sink>) -> SqlResult<TxnRan> {
-        let answer = self.send(|answer| TxnRequest::Run { step, sink, answer })?;
-        let ran = answer.blocking_recv().map_err(|_| gone())?;
-        self.schema = ran.schema.clone();
-        Ok(ran)
+        let inner = self.inner.clone();
+        inner.shared.tasks.block_on(self.execute(step, sink))
     }
 
     /// Runs one statement for many rows of parameters; its results are dropped. A failure undoes all of them, and says
     /// which row it was. The outer error means that the transaction is gone.
     pub async fn execute_rows(&mut self, stmt: Arc<Statement>, rows: Vec<Vec<Value>>) -> SqlResult<RowsRan> {
-        let answer = self.send(|answer| TxnRequest::RunRows { stmt, rows, answer })?;
-        answer.await.map_err(|_| gone())
+        if let Place::Branch(branch) = &mut self.place {
+            branch.begin_statement();
+            let (ended, work) = branch.run(Work::Rows { stmt: stmt.clone(), rows, failed: 0 }).await?;
+            let Work::Rows { rows, failed, .. } = work else { return Err(lost()) };
+            return match ended {
+                Ended::Done => Ok(self.not_too_large().await.map_err(|e| (0, e))),
+                Ended::Failed(e) => Ok(Err((failed, e))),
+                Ended::Alone => match self.move_to_main().await {
+                    Ok(()) => Box::pin(self.execute_rows(stmt, rows)).await,
+                    Err(e) => Ok(Err((0, e))),
+                },
+            };
+        }
+        let Place::Main(txn) = &mut self.place else { return Err(lost()) };
+        txn.execute_rows(stmt, rows).await
     }
 
-    async fn event(&mut self, answer: SqlResult<oneshot::Receiver<SqlResult<TxnEvent>>>) -> SqlResult<()> {
-        self.schema = answer?.await.map_err(|_| gone())??.schema;
+    async fn not_too_large(&mut self) -> SqlResult<()> {
+        let Place::Branch(branch) = &mut self.place else { return Ok(()) };
+        if branch.core()?.ops_bytes() > BRANCH_BYTES_MAX { self.move_to_main().await } else { Ok(()) }
+    }
+
+    /// Waits until it is the only writer, and goes on on MAIN.
+    pub(crate) async fn move_to_main(&mut self) -> SqlResult<()> {
+        let Place::Branch(branch) = &mut self.place else { return Ok(()) };
+        branch.lock(database_lock(&self.inner), LockMode::Exclusive).await?;
+        if branch.core()?.kept_snapshot().is_some_and(|s| s != self.inner.volume().store().newest()) {
+            return Err(conflict());
+        }
+        let Place::Branch(branch) = std::mem::replace(&mut self.place, Place::Nowhere) else { return Err(lost()) };
+        let (images, presence) = branch.into_core()?.leave();
+        let idle = self.options.idle_timeout;
+        let txn = MainTxn::begin(&self.inner, self.id, idle, images, presence).await?;
+        self.schema = txn.schema.clone();
+        self.place = Place::Main(txn);
         Ok(())
     }
 
     pub async fn savepoint(&mut self, name: &str) -> SqlResult<()> {
-        let name = name.to_owned();
-        let answer = self.send(|answer| TxnRequest::Savepoint { name, answer });
-        self.event(answer).await
+        match &mut self.place {
+            Place::Branch(branch) => branch.core().map(|core| core.set_savepoint(name)),
+            Place::Main(txn) => txn.savepoint(name).await,
+            Place::Nowhere => Err(lost()),
+        }
     }
 
     pub async fn release(&mut self, name: &str) -> SqlResult<()> {
-        let name = name.to_owned();
-        let answer = self.send(|answer| TxnRequest::Release { name, answer });
-        self.event(answer).await
+        match &mut self.place {
+            Place::Branch(branch) => branch.core()?.release(name),
+            Place::Main(txn) => txn.release(name).await,
+            Place::Nowhere => Err(lost()),
+        }
     }
 
     pub async fn rollback_to(&mut self, name: &str) -> SqlResult<()> {
-        let name = name.to_owned();
-        let answer = self.send(|answer| TxnRequest::RollbackTo { name, answer });
-        self.event(answer).await
+        match &mut self.place {
+            Place::Branch(branch) => branch.core()?.rollback_to(name)?,
+            Place::Main(txn) => {
+                txn.rollback_to(name).await?;
+                self.schema = txn.schema.clone();
+            }
+            Place::Nowhere => return Err(lost()),
+        }
+        Ok(())
     }
 
     /// Commits. The ticket says when it is durable, or why it was not committed.
     pub fn commit(self, sink: Box<dyn Sink>) -> SqlResult<Ticket> {
         let (done, ticket) = Ticket::new();
-        self.requests.send(TxnRequest::Commit { done, sink }).map_err(|_| gone())?;
+        self.commit_with(sink, done)?;
         Ok(ticket)
+    }
+
+    pub(crate) fn commit_with(self, sink: Box<dyn Sink>, done: OnDone) -> SqlResult<()> {
+        match self.place {
+            Place::Branch(branch) => merge(&self.inner, self.id, branch, sink, done),
+            Place::Main(txn) => txn.commit(sink, done),
+            Place::Nowhere => Err(lost()),
+        }
     }
 
     /// Commits and waits on a plain thread.
     pub fn commit_blocking(self, sink: Box<dyn Sink>) -> SqlResult<BatchDone> {
-        self.commit(sink)?.wait().ok_or_else(gone)
+        let name = self.inner.name.clone();
+        self.commit(sink)?.wait().ok_or_else(|| crate::database::closed(&name))
     }
 
-    /// Rolls back and waits until MAIN is free.
+    /// Rolls back and waits until nothing of it is left.
     pub async fn rollback(self) -> SqlResult<()> {
-        let answer = self.send(|answer| TxnRequest::Rollback { answer })?;
-        answer.await.map_err(|_| gone())?.map(drop)
+        match self.place {
+            Place::Main(txn) => txn.rollback().await,
+            Place::Branch(_) | Place::Nowhere => Ok(()),
+        }
     }
 
     /// The database it changes.
-    pub fn database(&self) -> crate::Database {
-        crate::Database(self.inner.clone())
+    pub fn database(&self) -> Database {
+        Database(self.inner.clone())
     }
 }
 
-/// A transaction waiting for its turn.
-struct Waiting {
-    id: u64,
-    requests: Sender<TxnRequest>,
-    answer: oneshot::Receiver<SqlResult<TxnEvent>>,
+/// Shared by writing branches, exclusive for who has MAIN to itself.
+pub(crate) fn database_lock(inner: &Inner) -> LockId {
+    LockId { volume: inner.id, target: Target::Database }
+}
+
+/// Hands a branch's images to MAIN; its locks go when they are published.
+fn merge(inner: &Arc<Inner>, id: u64, branch: Branch, sink: Box<dyn Sink>, done: OnDone) -> SqlResult<()> {
+    let core = branch.into_core()?;
+    let (seen, last) = (core.seen, Some(core.last_insert_rowid));
+    let (images, presence) = core.leave();
+    let mut ops = images.first;
+    images.after.into_iter().for_each(|(_, part)| ops.extend_from_slice(&part));
+    if ops.is_empty() {
+        drop(presence);
+        let result = BatchDone { sink, result: Ok(()), failed_step: 0, last_insert_rowid: None, number: seen };
+        inner.when_durable(seen, Box::new(move || done(result)));
+        return Ok(());
+    }
+    let done: OnDone = Box::new(move |mut result| {
+        result.last_insert_rowid = last;
+        done(result);
+    });
+    let alone = ops.len() > SHARED_BOXCAR_BYTES_MAX.min(inner.shared.trail.body_bytes_max() as usize / 8);
+    let batch = Batch::new(Vec::new(), sink);
+    inner.send(Message::Batch(Request { id, batch, merge: Some(ops), done, alone, presence: Some(presence) }))
 }

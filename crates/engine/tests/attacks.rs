@@ -15,7 +15,7 @@ fn open(dir: &Path) -> Engine {
 }
 
 fn submit(db: &Database, steps: Vec<Step>) -> Ticket {
-    db.submit(Batch { steps, sink: Box::new(Collect::new()) }).unwrap()
+    db.submit(Batch::new(steps, Box::new(Collect::new()))).unwrap()
 }
 
 fn run(db: &Database, sql: &str) -> SqlResult<()> {

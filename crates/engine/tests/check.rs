@@ -19,7 +19,7 @@ fn options() -> Options {
 
 fn change(db: &Database, sql: &str) {
     let step = Step { stmt: db.prepare(sql, Report::default()).unwrap(), params: Vec::new() };
-    let batch = Batch { steps: vec![step], sink: Box::new(Collect::new()) };
+    let batch = Batch::new(vec![step], Box::new(Collect::new()));
     db.submit(batch).unwrap().wait().unwrap().result.unwrap();
 }
 

@@ -1,7 +1,7 @@
 //! The engine on a real disk: commit, read, crash, recover.
 
 use holdfast_engine::{
-    Batch, BatchDone, Class, Collect, Database, Engine, Options, Outcome, Report, Step, WriteOptions,
+    Batch, BatchDone, Class, Collect, Database, Engine, Options, Outcome, Report, Step, WriteIsolation, WriteOptions,
 };
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 use std::path::Path;
@@ -17,7 +17,7 @@ fn step(db: &Database, sql: &str, params: &[Value]) -> SqlResult<Step> {
 fn run(db: &Database, sqls: &[&str]) -> (BatchDone, Vec<Outcome>) {
     let steps = sqls.iter().map(|s| step(db, s, &[]).unwrap()).collect();
     let rows = Collect::new();
-    let done = db.submit(Batch { steps, sink: Box::new(rows.clone()) }).unwrap().wait().unwrap();
+    let done = db.submit(Batch::new(steps, Box::new(rows.clone()))).unwrap().wait().unwrap();
     (done, rows.outcomes())
 }
 
@@ -107,7 +107,7 @@ fn a_failing_request_undoes_itself_only() {
         .iter()
         .map(|ids| {
             let steps = ids.iter().map(|i| insert(*i)).collect();
-            db.submit(Batch { steps, sink: Box::new(Collect::new()) }).unwrap()
+            db.submit(Batch::new(steps, Box::new(Collect::new()))).unwrap()
         })
         .collect();
     let results: Vec<_> = tickets.into_iter().map(|t| t.wait().unwrap()).collect();
@@ -135,7 +135,7 @@ fn a_request_that_rolls_everything_back_does_not_take_the_others_along() {
     assert_eq!(good.stmt.class, Class::Write);
     for round in 0..20 {
         let submit =
-            |s: Step, sink: &Collect| db.submit(Batch { steps: vec![s], sink: Box::new(sink.clone()) }).unwrap();
+            |s: Step, sink: &Collect| db.submit(Batch::new(vec![s], Box::new(sink.clone()))).unwrap();
         let sinks: Vec<_> = (0..9).map(|_| Collect::new()).collect();
         let tickets: Vec<_> = (0..9i64)
             .map(|i| match i {
@@ -192,10 +192,10 @@ fn interactive_transactions() {
     ran(&mut txn, "insert into t values(2, 2)").unwrap();
     assert_eq!(int(&db, "select count(*) from t"), 0, "not committed");
     let waiting = db
-        .submit(Batch {
-            steps: vec![step(&db, "insert into t values(9, 9)", &[]).unwrap()],
-            sink: Box::new(Collect::new()),
-        })
+        .submit(Batch::new(
+            vec![step(&db, "insert into t values(9, 9)", &[]).unwrap()],
+            Box::new(Collect::new()),
+        ))
         .unwrap();
     txn.commit_blocking(Box::new(Collect::new())).unwrap().result.unwrap();
     waiting.wait().unwrap().result.unwrap();
@@ -205,7 +205,11 @@ fn interactive_transactions() {
     drop(txn);
     ok(&db, "insert into t values(10, 10)");
     assert_eq!(int(&db, "select count(*) from t"), 4);
-    let options = WriteOptions { idle_timeout: std::time::Duration::from_millis(50) };
+    let options = WriteOptions {
+        idle_timeout: std::time::Duration::from_millis(50),
+        isolation: WriteIsolation::Alone,
+        ..WriteOptions::default()
+    };
     let mut idle = db.begin_write_blocking(options).unwrap();
     ran(&mut idle, "delete from t").unwrap();
     ok(&db, "insert into t values(11, 11)");

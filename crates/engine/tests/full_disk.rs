@@ -13,7 +13,7 @@ use support::client::{query, step};
 
 fn insert(db: &Database, statement: &Step, id: i64) -> SqlResult<()> {
     let steps = vec![Step { params: vec![Value::Int(id)], ..statement.clone() }];
-    db.submit(Batch { steps, sink: Box::new(Collect::new()) }).unwrap().wait().expect("answered").result
+    db.submit(Batch::new(steps, Box::new(Collect::new()))).unwrap().wait().expect("answered").result
 }
 
 /// RULE 7: trail room is reserved before MAIN executes, so a full disk is an error of the request, not a lost commit.
@@ -35,7 +35,7 @@ fn a_full_disk_is_met_before_anything_is_published() {
     let e = Engine::open(dir.path(), options.clone()).unwrap();
     let db = e.database("one").unwrap();
     let create = step(&db, "create table t(id integer primary key, x)").unwrap();
-    db.submit(Batch { steps: vec![create], sink: Box::new(Collect::new()) }).unwrap().wait().unwrap().result.unwrap();
+    db.submit(Batch::new(vec![create], Box::new(Collect::new()))).unwrap().wait().unwrap().result.unwrap();
     let statement = step(&db, "insert into t values(?, hex(zeroblob(20000)))").unwrap();
     disk.set_capacity(Some(8 << 20));
     let mut id = 0;

@@ -31,7 +31,7 @@ fn step(db: &Database, sql: &str) -> Step {
 }
 
 fn change(db: &Database, sql: &str) {
-    let batch = Batch { steps: vec![step(db, sql)], sink: Box::new(Collect::new()) };
+    let batch = Batch::new(vec![step(db, sql)], Box::new(Collect::new()));
     db.submit(batch).unwrap().wait().unwrap().result.unwrap();
 }
 

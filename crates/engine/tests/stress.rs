@@ -30,7 +30,7 @@ struct Seen {
 
 fn run(db: &Database, sql: &str) {
     let steps = vec![step(db, sql).unwrap()];
-    db.submit(Batch { steps, sink: Box::new(Collect::new()) }).unwrap().wait().unwrap().result.unwrap();
+    db.submit(Batch::new(steps, Box::new(Collect::new()))).unwrap().wait().unwrap().result.unwrap();
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn write(db: &Database, writer: u64, on: impl Fn() -> bool, seen: &Seen) {
             .map(|_| {
                 let steps = transfer(&mut random)
                     .map(|(id, amount)| Step { params: vec![Value::Int(amount), Value::Int(id)], ..change.clone() });
-                db.submit(Batch { steps: steps.to_vec(), sink: Box::new(Collect::new()) }).unwrap()
+                db.submit(Batch::new(steps.to_vec(), Box::new(Collect::new()))).unwrap()
             })
             .collect();
         for ticket in tickets {

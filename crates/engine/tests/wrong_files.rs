@@ -23,7 +23,7 @@ fn change(dir: &Path) {
         let db = e.database(name).unwrap();
         for sql in ["create table if not exists t(x)", "insert into t values(1)"] {
             let steps = vec![step(&db, sql).unwrap()];
-            db.submit(Batch { steps, sink: Box::new(Collect::new()) }).unwrap().wait().unwrap().result.unwrap();
+            db.submit(Batch::new(steps, Box::new(Collect::new()))).unwrap().wait().unwrap().result.unwrap();
         }
     }
     e.close().unwrap();

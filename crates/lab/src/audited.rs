@@ -100,7 +100,7 @@ impl Target for Audited {
     /// Never gives up: the engine takes requests together, so no queue of clients forms in front of it.
     fn authorize(&self, request: &Request, _: Instant) -> anyhow::Result<Outcome> {
         let sink = Box::new(CountingSink(self.seen.clone()));
-        finish(self.database.submit(Batch { steps: self.steps(request), sink })?)?;
+        finish(self.database.submit(Batch::new(self.steps(request), sink))?)?;
         self.answered.fetch_add(1, Ordering::Relaxed);
         Ok(Outcome::Answered)
     }
@@ -177,7 +177,7 @@ fn load_rows(
 }
 
 fn run(database: &Database, steps: Vec<Step>) -> anyhow::Result<Ticket> {
-    Ok(database.submit(Batch { steps, sink: Box::new(CountingSink(Arc::default())) })?)
+    Ok(database.submit(Batch::new(steps, Box::new(CountingSink(Arc::default()))))?)
 }
 
 /// Counts rows read and rows changed.
@@ -194,6 +194,8 @@ impl Sink for CountingSink {
     fn end(&mut self, tag: &Tag) {
         self.0.changed.fetch_add(tag.rows.unwrap_or(0), Ordering::Relaxed);
     }
+
+    fn keep(&mut self) {}
 
     fn reset(&mut self) {}
 }
@@ -212,6 +214,8 @@ impl Sink for FirstInt {
     }
 
     fn end(&mut self, _: &Tag) {}
+
+    fn keep(&mut self) {}
 
     fn reset(&mut self) {
         self.0 = None;

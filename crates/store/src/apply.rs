@@ -93,6 +93,22 @@ impl Applier {
         Ok(Applier { statements: empty(&map), map, sequence: None, fragments: HashMap::new() })
     }
 
+    /// Applies row images of tables that have no triggers, and of no virtual table's, on a connection as it is: foreign
+    /// keys act and are enforced, capture records. How a branch's images reach MAIN, and a branch again. Images that
+    /// follow from others through a foreign key must not be among them.
+    pub fn for_images(map: Arc<TableMap>) -> Applier {
+        Applier { statements: empty(&map), map, sequence: None, fragments: HashMap::new() }
+    }
+
+    /// Frees its statements: the schema has changed.
+    pub fn forget(&mut self, conn: &mut Conn) {
+        for table in std::mem::take(&mut self.statements) {
+            let updates = table.updates.into_iter().map(|u| u.statement);
+            table.insert.into_iter().chain(table.delete).chain(updates).for_each(|id| conn.finalize(id));
+        }
+        self.sequence.take().into_iter().for_each(|id| conn.finalize(id));
+    }
+
     /// The tables as the operations applied so far left them.
     pub fn map(&self) -> &Arc<TableMap> {
         &self.map
@@ -228,10 +244,7 @@ impl Applier {
     }
 
     fn ddl(&mut self, conn: &mut Conn, ddl: &Ddl<'_>) -> Result<(), ApplyError> {
-        for table in std::mem::take(&mut self.statements) {
-            let updates = table.updates.into_iter().map(|u| u.statement);
-            table.insert.into_iter().chain(table.delete).chain(updates).for_each(|id| conn.finalize(id));
-        }
+        self.forget(conn);
         self.map = Arc::new(change_schema(conn, ddl.text)?);
         self.statements = empty(&self.map);
         if conn.captures() {

@@ -89,6 +89,21 @@ pub enum Mute {
     All,
 }
 
+/// Sees every change of a table in the map before it is recorded. How row locks and versions are kept.
+pub trait Watch: Send {
+    fn on_change(&mut self, map: &TableMap, table: &TableInfo, change: &dyn Change) -> Watched;
+}
+
+/// What a [`Watch`] says of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watched {
+    Record,
+    /// Nothing is recorded: it follows from another change that is.
+    Ignore,
+    /// The statement is interrupted; nothing more is recorded until its end.
+    Stop,
+}
+
 /// A point to go back to.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
@@ -100,7 +115,6 @@ pub struct Mark {
 }
 
 /// The operations captured on one connection. See the module's description.
-#[derive(Debug)]
 pub struct Capture {
     map: Arc<TableMap>,
     buf: Vec<u8>,
@@ -111,6 +125,8 @@ pub struct Capture {
     pub(crate) sequences: SequenceState,
     mask: Vec<u8>,
     cells: Vec<u8>,
+    watch: Option<Box<dyn Watch>>,
+    stopped: bool,
 }
 
 impl Capture {
@@ -125,7 +141,19 @@ impl Capture {
             sequences: SequenceState::default(),
             mask: Vec::new(),
             cells: Vec::new(),
+            watch: None,
+            stopped: false,
         }
+    }
+
+    /// Shows every change that would be recorded to `watch` first.
+    pub fn set_watch(&mut self, watch: Box<dyn Watch>) {
+        self.watch = Some(watch);
+    }
+
+    /// A watch stopped a statement: forgets that, so that the next one may run.
+    pub fn go_on(&mut self) {
+        self.stopped = false;
     }
 
     /// The tables as they are after a schema change, or as they were when one was backed out.
@@ -213,28 +241,31 @@ impl Capture {
         self.ops += 1;
     }
 
-    /// Records one change. Called from the preupdate hook: must not panic.
-    pub fn on_change(&mut self, change: &impl Change) {
+    /// Records one change. Called from the preupdate hook: must not panic. True when the statement is to be
+    /// interrupted.
+    pub fn on_change(&mut self, change: &impl Change) -> bool {
         if self.error.is_some()
+            || self.stopped
             || self.mute == Mute::All
             || (self.mute == Mute::Ddl && change.depth() == 0)
             || change.schema() != b"main"
             || change.table() == b"sqlite_sequence"
         {
-            return;
+            return self.stopped;
         }
         if crate::schema_map::is_internal(change.table()) {
             if self.mute == Mute::Nothing {
                 let table = String::from_utf8_lossy(change.table()).into_owned();
                 self.error = Some(CaptureError::Internal { table });
             }
-            return;
+            return false;
         }
         let start = self.buf.len();
         if let Err(error) = self.record(change) {
             self.buf.truncate(start);
             self.error = Some(error);
         }
+        self.stopped
     }
 
     fn record(&mut self, change: &impl Change) -> Result<(), CaptureError> {
@@ -249,6 +280,16 @@ impl Capture {
         let (found, expected) = (change.columns(), table.column_count);
         if found != expected {
             return Err(CaptureError::ColumnCount { table: name(), found, expected, epoch: map.epoch });
+        }
+        if let Some(watch) = &mut self.watch {
+            match watch.on_change(&map, table, change) {
+                Watched::Record => {}
+                Watched::Ignore => return Ok(()),
+                Watched::Stop => {
+                    self.stopped = true;
+                    return Ok(());
+                }
+            }
         }
         let recorded = match change.kind() {
             ChangeKind::Insert => self.insert(table, change).map(|()| true),

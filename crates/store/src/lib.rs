@@ -4,6 +4,7 @@ pub mod apply;
 pub mod capture;
 pub mod checkpoint;
 pub mod ddl;
+pub mod locking;
 pub mod pages;
 mod pending_wal;
 pub mod schema_map;

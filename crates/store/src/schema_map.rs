@@ -23,6 +23,7 @@
 //! rolls the statement back.
 
 use crate::capture::Mute;
+use crate::locking::{self, Locking};
 use crate::sqlite::{Conn, SqliteError};
 use holdfast_types::{Epoch, TableId, Value, ValueRef, VolumeId};
 use std::collections::{BTreeMap, HashMap};
@@ -84,6 +85,8 @@ pub struct TableInfo {
     pub column_count: usize,
     pub key: RowKey,
     pub autoincrement: bool,
+    /// Its keys that are locked besides the row, and whether it may be changed on a branch at all.
+    pub locking: Locking,
 }
 
 /// All tables of a volume at one schema epoch.
@@ -93,6 +96,8 @@ pub struct TableMap {
     pub epoch: u32,
     /// `sqlite_sequence` exists.
     pub has_sequences: bool,
+    /// There are triggers, on tables or views.
+    pub has_triggers: bool,
     tables: Vec<TableInfo>,
     by_name: HashMap<Vec<u8>, usize>,
     by_id: HashMap<TableId, usize>,
@@ -293,6 +298,14 @@ pub fn read_map(conn: &mut Conn) -> Result<TableMap, SchemaError> {
     }
     let sequences = "SELECT count(*) FROM main.sqlite_schema WHERE name = 'sqlite_sequence'";
     map.has_sequences = conn.query_value(sequences)? != Value::Int(0);
+    let triggers = "SELECT count(*) FROM main.sqlite_schema WHERE type = 'trigger'";
+    map.has_triggers = conn.query_value(triggers)? != Value::Int(0);
+    for (child, parent) in locking::link(conn, &map)? {
+        if let Some(position) = map.position(parent.table) {
+            map.tables[position].locking.is_parent = true;
+        }
+        map.tables[child].locking.parents.push(parent);
+    }
     Ok(map)
 }
 
@@ -331,7 +344,8 @@ fn read_table(conn: &mut Conn, id: TableId, name: &str) -> Result<TableInfo, Sch
         RowKey::Rowid { alias: Some(position), .. } => conn.is_autoincrement(name, &columns[*position].name)?,
         _ => false,
     };
-    Ok(TableInfo { id, name: name.into(), column_count: rows.len(), columns, key, autoincrement })
+    let locking = locking::read(conn, name)?;
+    Ok(TableInfo { id, name: name.into(), column_count: rows.len(), columns, key, autoincrement, locking })
 }
 
 /// What a table's primary key is made of.

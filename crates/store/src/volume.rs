@@ -163,6 +163,14 @@ impl Volume {
         Ok(conn)
     }
 
+    /// A connection for a private copy of the volume: it reads a snapshot and sees its own writes, which nobody else
+    /// ever does. Its journals go to scratch like MAIN's; the caller installs a commit gate and never opens it.
+    pub fn open_branch(&self) -> Result<Conn, VolumeError> {
+        let mut conn = self.connect("file:volume?role=branch", OpenFlags { write: true, create: false })?;
+        self.exec(&mut conn, "pragma journal_mode=truncate; pragma synchronous=off; pragma cache_size=-4096;")?;
+        Ok(conn)
+    }
+
     fn connect(&self, uri: &str, flags: OpenFlags) -> Result<Conn, VolumeError> {
         Conn::open(uri, flags, Some(self.vfs.name())).map_err(|e| self.sqlite(e))
     }

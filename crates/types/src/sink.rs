@@ -37,7 +37,9 @@ pub trait Sink: Send + Any {
     fn row(&mut self, row: &dyn Row) -> Result<(), SqlError>;
     /// The statement has ended well.
     fn end(&mut self, tag: &Tag);
-    /// Forget everything received: the batch is run again from its first statement. Only called on sinks from
-    /// which nothing has been sent yet.
+    /// What was received so far stands: [`Sink::reset`] will not forget it.
+    fn keep(&mut self);
+    /// Forget everything received since the last [`Sink::keep`], or all of it: that is about to be run again. Only
+    /// called on sinks from which nothing has been sent yet.
     fn reset(&mut self);
 }

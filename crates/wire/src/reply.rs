@@ -303,6 +303,10 @@ impl Sink for Reply {
         }
     }
 
+    fn keep(&mut self) {
+        self.mark = (self.out.len(), self.script_done, self.suspended.len());
+    }
+
     fn reset(&mut self) {
         let (out, script_done, suspended) = self.mark;
         self.out.truncate(out);

@@ -6,6 +6,7 @@
 use super::Request;
 use super::exec::{Answer, Main};
 use crate::batch::BatchDone;
+use crate::branch::Presence;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::time::Instant;
 
@@ -18,16 +19,22 @@ impl Main {
         let (result, failed_step) = self.try_alone(&mut request);
         let last_insert_rowid = Some(self.conn.last_insert_rowid());
         self.not_interruptible();
-        let Request { batch, done, .. } = request;
+        if self.met_a_lock() && request.merge.is_none() {
+            self.rollback();
+            self.restore_schema();
+            return crate::rerun::on_a_branch(&self.inner, request);
+        }
+        let Request { batch, done, presence, .. } = request;
         let done_with = |result, number| BatchDone { sink: batch.sink, result, failed_step, last_insert_rowid, number };
         match result {
             Err(e) => {
                 self.rollback();
                 self.restore_schema();
-                self.answer_without_boxcar(vec![Answer { done, result: done_with(Err(e), number - 1) }]);
+                let result = done_with(Err(e), number - 1);
+                self.answer_without_boxcar(vec![Answer { done, result, presence }]);
             }
             Ok(()) => {
-                let answer = Answer { done, result: done_with(Ok(()), number) };
+                let answer = Answer { done, result: done_with(Ok(()), number), presence };
                 self.commit_captured(started, vec![answer]);
             }
         }
@@ -37,11 +44,20 @@ impl Main {
         if let Err(e) = self.begin() {
             return (Err(e), 0);
         }
+        self.changes_are_of(request.presence.as_ref().map(Presence::owner));
+        if let Some(ops) = &request.merge
+            && let Err(e) = self.run_control(self.control.savepoint).and_then(|()| self.merge(ops))
+        {
+            return (Err(e), 0);
+        }
         for (i, step) in request.batch.steps.iter().enumerate() {
             let ran = self.run_step(i, step, &mut *request.batch.sink).and_then(|()| self.check_size());
             if let Err(e) = ran {
                 return (Err(e), i);
             }
+        }
+        if self.met_a_lock() {
+            return (Err(super::merge::met_a_lock()), 0);
         }
         (self.finish_alone(), request.batch.steps.len().saturating_sub(1))
     }

@@ -6,12 +6,14 @@
 //! | runs well, changes nothing | released | none | likewise: it may have read what the boxcar wrote |
 //! | fails | rolled back to | truncated | likewise |
 //! | would leave a deferred foreign key violated | rolled back to (RULE 11) | truncated | 23503 |
+//! | meets a lock that a branch holds | rolled back to | truncated | it runs again on a branch, which waits |
 //! | makes the record larger than can be reserved | rolled back to (RULE 7) | truncated | 53100 |
 //! | takes the whole transaction with it (RULE 10) | gone | gone | error; all the others run again |
 
 use super::exec::{Answer, Main};
 use super::{Message, Request, queued};
 use crate::batch::BatchDone;
+use crate::branch::Presence;
 use crossbeam_channel::Receiver;
 use holdfast_store::capture::flush_virtual_tables;
 use holdfast_types::record::BatchBuilder;
@@ -30,6 +32,8 @@ const WRITTEN_BY_MAIN_MAX: usize = 2;
 enum Ran {
     /// It ended, well or not; the boxcar goes on.
     Ended(SqlResult<()>, usize),
+    /// It met a lock and left no trace; it goes on on a branch (RULE 21).
+    MetALock,
     /// SQLite rolled everything back.
     TookAll(SqlError, usize),
 }
@@ -101,6 +105,10 @@ impl Main {
                 taken.finished.push(Finished { request, result, failed_step, last_insert_rowid });
                 record
             }
+            Ran::MetALock => {
+                crate::rerun::on_a_branch(&self.inner, request);
+                record
+            }
             Ran::TookAll(error, failed_step) => {
                 tracing::warn!(
                     database = self.inner.name,
@@ -142,6 +150,10 @@ impl Main {
         let content = self.conn.capture().len();
         let mut step = 0;
         let mut result = Ok(());
+        self.changes_are_of(request.presence.as_ref().map(Presence::owner));
+        if let Some(ops) = &request.merge {
+            result = self.merge(ops);
+        }
         for s in &request.batch.steps {
             result = self.run_step(step, s, &mut *request.batch.sink);
             if result.is_err() {
@@ -149,7 +161,11 @@ impl Main {
             }
             step += 1;
         }
-        let result = result.and_then(|()| self.acceptable());
+        let met_a_lock = self.met_a_lock();
+        let result = match met_a_lock {
+            true => Err(super::merge::met_a_lock()),
+            false => result.and_then(|()| self.acceptable()),
+        };
         if self.conn.autocommit() {
             let gone = || SqlError::internal("the transaction ended by itself");
             return Ran::TookAll(result.err().unwrap_or_else(gone), step);
@@ -170,6 +186,9 @@ impl Main {
                 self.conn.capture().truncate(before);
                 self.restore_schema();
             }
+        }
+        if met_a_lock && request.merge.is_none() {
+            return Ran::MetALock;
         }
         Ran::Ended(result, step)
     }
@@ -255,7 +274,7 @@ impl Main {
 }
 
 fn answer(f: Finished, number: u64) -> Answer {
-    let Request { batch, done, .. } = f.request;
+    let Request { batch, done, presence, .. } = f.request;
     Answer {
         done,
         result: BatchDone {
@@ -265,5 +284,6 @@ fn answer(f: Finished, number: u64) -> Answer {
             last_insert_rowid: f.last_insert_rowid,
             number,
         },
+        presence,
     }
 }

@@ -1,11 +1,14 @@
 //! MAIN's connection and the steps all its ways of working share: begin, run one statement, commit, hand over.
 
 use crate::batch::{BatchDone, OnDone};
+use crate::branch::{MainWatch, OnMain, Presence};
 use crate::cache::StatementCache;
 use crate::database::Inner;
 use crate::error::OpenError;
+use crate::locks::OwnerId;
 use crate::run::{run_step, schema_to_sql, to_sql};
 use crate::statement::{Class, Step};
+use holdfast_store::apply::Applier;
 use holdfast_store::capture::{Capture, Mark, flush_virtual_tables};
 use holdfast_store::ddl::execute_ddl;
 use holdfast_store::schema_map::PositionWriter;
@@ -16,6 +19,7 @@ use holdfast_store::volume::Volume;
 use holdfast_trail::{OnDurable, Reservation, ReserveError};
 use holdfast_types::record::{BatchBuilder, TxnHead};
 use holdfast_types::schema::Schema;
+use parking_lot::Mutex;
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState, TxnId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,6 +66,10 @@ pub struct Main {
     pub(super) fragments_of: Option<u64>,
     /// A schema change failed half way through its book-keeping; nothing more may be written.
     pub(super) broken: Option<String>,
+    /// Puts images of branches on the volume.
+    pub(super) applier: Applier,
+    /// What the hook is told: whose changes these are, and whether anybody cares.
+    pub(super) on: Arc<Mutex<OnMain>>,
     /// Few clients and an empty queue: MAIN writes the boxcar itself, as it would only wait.
     pub(super) nothing_else: bool,
     /// Dropped after the connection, which uses its VFS.
@@ -95,11 +103,19 @@ impl Control {
 pub(super) struct Answer {
     pub done: OnDone,
     pub result: BatchDone,
+    /// The locks of a transaction that came from a branch: they go as soon as it is published or undone, long before
+    /// the answer.
+    pub presence: Option<Presence>,
 }
 
 impl Answer {
     pub fn send(self) {
         (self.done)(self.result);
+    }
+
+    fn without_locks(mut self) -> Answer {
+        self.presence = None;
+        self
     }
 }
 
@@ -119,6 +135,14 @@ impl Main {
         let map = holdfast_store::schema_map::read_map(&mut conn).map_err(schema_error)?;
         let map = Arc::new(map);
         conn.capture().set_map(map.clone());
+        let on = Arc::new(Mutex::new(OnMain::default()));
+        conn.capture().set_watch(Box::new(MainWatch {
+            on: on.clone(),
+            locks: inner.shared.locks.clone(),
+            volume: inner.id,
+            touched: Vec::new(),
+        }));
+        inner.publish_map(map.clone(), volume.store().newest());
         inner.register(&mut conn)?;
         let gate = conn.install_commit_gate();
         let position = PositionWriter::prepare(&mut conn).map_err(sqlite)?;
@@ -127,6 +151,7 @@ impl Main {
         let schema = Arc::new(read_schema(&mut conn, &map).map_err(sqlite)?);
         *inner.schema.write() = schema.clone();
         let cache = StatementCache::default();
+        let applier = Applier::for_images(map);
         let sizes = Sizes::new(inner.shared.trail.body_bytes_max());
         Ok(Main {
             inner,
@@ -141,6 +166,8 @@ impl Main {
             reserved: None,
             fragments_of: None,
             broken: None,
+            applier,
+            on,
             nothing_else: false,
             volume,
         })
@@ -180,10 +207,30 @@ impl Main {
         self.throttle();
         self.reserve(self.sizes.reserve_bytes)?;
         let begun = self.run_control(self.control.begin);
-        if begun.is_err() {
-            self.reserved = None;
+        match begun {
+            Ok(()) => self.begin_registering(),
+            Err(_) => self.reserved = None,
         }
         begun
+    }
+
+    /// Branches compare versions with what is registered from here on.
+    fn begin_registering(&mut self) {
+        let (number, durable) = (self.number(), self.volume.store().durable());
+        let registering = self.inner.shared.locks.begin_boxcar(self.inner.id, number, durable);
+        *self.on.lock() = OnMain { registering, ..OnMain::default() };
+    }
+
+    /// The request at work has met somebody else's lock.
+    pub(super) fn met_a_lock(&self) -> bool {
+        self.on.lock().conflict
+    }
+
+    /// From here on the changes are this owner's.
+    pub(super) fn changes_are_of(&mut self, owner: Option<OwnerId>) {
+        let mut on = self.on.lock();
+        on.owner = owner;
+        on.conflict = false;
     }
 
     /// Sets aside so much that a record of `bytes` fits.
@@ -217,6 +264,7 @@ impl Main {
         self.conn.capture().forget_sequences();
         self.reserved = None;
         self.drop_fragments();
+        self.inner.shared.locks.end_boxcar(self.inner.id);
     }
 
     /// Runs one statement of a transaction; a schema change takes its own way.
@@ -259,7 +307,9 @@ impl Main {
 
     pub(super) fn reload_map(&mut self) {
         match holdfast_store::schema_map::read_map(&mut self.conn) {
-            Ok(map) => self.conn.capture().set_map(Arc::new(map)),
+            Ok(map) => {
+                self.conn.capture().set_map(Arc::new(map));
+            }
             Err(e) => self.broken = Some(format!("the table ids cannot be read: {e}")),
         }
     }
@@ -327,7 +377,9 @@ impl Main {
         }
         record.finish(self.conn.capture().buffer());
         let body = self.conn.capture().take();
-        self.publish_schema();
+        self.publish_schema(number);
+        self.inner.shared.locks.end_boxcar(self.inner.id);
+        let answers: Vec<Answer> = answers.into_iter().map(Answer::without_locks).collect();
         self.hand_over(number, body, started, answers);
         Ok(())
     }
@@ -339,10 +391,11 @@ impl Main {
         Failed { error, answers }
     }
 
-    fn publish_schema(&mut self) {
+    fn publish_schema(&mut self, number: u64) {
         let mut published = self.inner.schema.write();
         if published.epoch != self.schema.epoch {
             *published = self.schema.clone();
+            self.inner.publish_map(self.conn.capture().map().clone(), number);
         }
     }
 
@@ -379,6 +432,7 @@ impl Main {
     /// Sends answers that need no boxcar of their own, as soon as everything they may have seen is durable.
     pub(super) fn answer_without_boxcar(&mut self, answers: Vec<Answer>) {
         let newest = self.volume.store().newest();
+        let answers: Vec<Answer> = answers.into_iter().map(Answer::without_locks).collect();
         self.inner.when_durable(newest, Box::new(move || answers.into_iter().for_each(Answer::send)));
     }
 

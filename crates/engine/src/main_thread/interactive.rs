@@ -13,7 +13,7 @@
 //! Before its first answer everything published earlier must be durable: from then on it reads MAIN's own state, and
 //! nobody else writes until it ends (guarantee 2).
 
-use super::Begin;
+use super::{Begin, Images};
 use super::exec::{Answer, Main};
 use crate::batch::BatchDone;
 use crate::run::to_sql;
@@ -85,6 +85,7 @@ impl Sink for Ignore {
         Ok(())
     }
     fn end(&mut self, _: &Tag) {}
+    fn keep(&mut self) {}
     fn reset(&mut self) {}
 }
 
@@ -109,7 +110,12 @@ impl Main {
         if begin.granted.is_closed() {
             return;
         }
+        // Dropped on every way out, after what it holds locks on is published or undone.
+        let presence = begin.presence;
+        let mut savepoints = Vec::new();
         let begun = self.begin();
+        self.changes_are_of(Some(presence.owner()));
+        let begun = begun.and_then(|()| self.take_over(&begin.images, &mut savepoints));
         self.wait_until_durable();
         let number = self.inner.volume().store().newest();
         let event = begun.map(|()| TxnEvent { schema: self.schema.clone(), number });
@@ -118,9 +124,8 @@ impl Main {
             return self.rollback();
         }
         let started = Instant::now();
-        let mut savepoints = Vec::new();
         loop {
-            match begin.requests.recv_timeout(begin.options.idle_timeout) {
+            match begin.requests.recv_timeout(begin.idle_timeout) {
                 Ok(TxnRequest::Commit { done, sink }) => return self.commit_interactive(started, done, sink),
                 Ok(TxnRequest::Rollback { answer }) => {
                     self.back_out();
@@ -136,6 +141,24 @@ impl Main {
                 }
             }
         }
+    }
+
+    /// Does again what the transaction has done on a branch.
+    fn take_over(&mut self, images: &Images, savepoints: &mut Vec<Savepoint>) -> SqlResult<()> {
+        let take = |main: &mut Main, ops: &[u8]| match ops.is_empty() {
+            true => Ok(()),
+            false => {
+                main.run_control(main.control.savepoint)?;
+                main.merge(ops)?;
+                main.run_control(main.control.release)
+            }
+        };
+        take(self, &images.first)?;
+        for (name, ops) in &images.after {
+            self.set_savepoint(name, savepoints)?;
+            take(self, ops)?;
+        }
+        Ok(())
     }
 
     fn back_out(&mut self) {
@@ -280,7 +303,7 @@ impl Main {
         let finished = self.finish_alone();
         let failed = finished.is_err();
         let result = BatchDone { sink, result: finished, failed_step: 0, last_insert_rowid: None, number };
-        let answer = Answer { done, result };
+        let answer = Answer { done, result, presence: None };
         if failed {
             self.back_out();
             return self.answer_without_boxcar(vec![answer]);

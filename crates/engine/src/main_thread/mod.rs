@@ -20,26 +20,32 @@ mod boxcar;
 mod exec;
 mod interactive;
 mod large;
+mod merge;
 mod throttle;
 
 pub use exec::Main;
 pub use interactive::{RowsRan, TxnEvent, TxnRan, TxnRequest};
 
 use crate::batch::{Batch, OnDone};
+use crate::branch::Presence;
 use crate::database::Inner;
-use crate::write_txn::WriteOptions;
 use crossbeam_channel::Receiver;
 use holdfast_types::SqlResult;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// A one-message transaction.
+/// A one-message transaction, or the end of one that ran on a branch.
 pub struct Request {
     pub id: u64,
     pub batch: Batch,
+    /// Images of a branch; the batch has no steps then.
+    pub merge: Option<Vec<u8>>,
     pub done: OnDone,
     /// Not all its statements are bounded.
     pub alone: bool,
+    /// Its locks, which go when it is published or undone.
+    pub presence: Option<Presence>,
 }
 
 /// What the queue carries.
@@ -55,10 +61,22 @@ pub enum Message {
 /// The beginning of an interactive transaction.
 pub struct Begin {
     pub id: u64,
-    pub options: WriteOptions,
+    /// Longest pause between two of its statements.
+    pub idle_timeout: Duration,
     pub requests: Receiver<TxnRequest>,
+    /// What it has done on a branch already.
+    pub images: Images,
+    /// Its locks, which go when it ends.
+    pub presence: Presence,
     /// Answered when it is this transaction's turn.
     pub granted: oneshot::Sender<SqlResult<TxnEvent>>,
+}
+
+/// Images of a transaction, cut where savepoints were set: the part before the first, then each with its name.
+#[derive(Default)]
+pub struct Images {
+    pub first: Vec<u8>,
+    pub after: Vec<(String, Vec<u8>)>,
 }
 
 /// Ends the process when MAIN panics: what it had published but not handed to the trail must never be read.

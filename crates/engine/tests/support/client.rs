@@ -44,7 +44,7 @@ pub fn send(db: &Database, transaction: &Transaction) -> Sent {
     match transaction {
         Transaction::Message(sqls) => {
             let steps: SqlResult<Vec<Step>> = sqls.iter().map(|sql| step(db, sql)).collect();
-            match steps.and_then(|steps| db.submit(Batch { steps, sink: Box::new(Collect::new()) })) {
+            match steps.and_then(|steps| db.submit(Batch::new(steps, Box::new(Collect::new())))) {
                 Ok(ticket) => Sent::Ticket(ticket),
                 Err(e) => Sent::Answered(Err(e)),
             }
@@ -54,8 +54,14 @@ pub fn send(db: &Database, transaction: &Transaction) -> Sent {
 }
 
 fn interactive(db: &Database, steps: &[Ask]) -> Sent {
+    // A branch begins on what is durable: what this client sent before has to be, for its transactions to take effect
+    // in order.
+    match db.submit(Batch::new(Vec::new(), Box::new(Collect::new()))).map(Ticket::wait) {
+        Ok(Some(_)) => {}
+        _ => return Sent::Lost,
+    }
     // Long enough for a busy machine.
-    let options = WriteOptions { idle_timeout: std::time::Duration::from_secs(60) };
+    let options = WriteOptions { idle_timeout: std::time::Duration::from_secs(60), ..WriteOptions::default() };
     let mut txn = match db.begin_write_blocking(options) {
         Ok(txn) => txn,
         Err(e) => return Sent::Answered(Err(e)),

@@ -151,7 +151,7 @@ impl NodeSession {
             return Ok(());
         }
         self.begin_implicit();
-        self.become_writer().await?;
+        self.become_writer(true).await?;
         for sql in &translated.steps {
             self.run_helper(sql).await?;
         }
@@ -164,7 +164,7 @@ impl NodeSession {
             let message = "LOCK TABLE can only be used in transaction blocks";
             return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
         }
-        self.become_writer().await.map(drop)
+        self.become_writer(true).await.map(drop)
     }
 
     async fn prepare_sql(&mut self, name: &str, statement: &str, param_types: &[u32]) -> SqlResult<()> {

@@ -13,10 +13,11 @@
 //! | block, failed | anything but the end of the transaction | 25P02 |
 //! | block | COMMIT, ROLLBACK, end of an implicit block | idle |
 //!
-//! The writer is the one exclusive writer of the database: while a session is writing, nobody else does.
+//! Writers work side by side on branches. A SERIALIZABLE one that may write, and one that changes the schema, tables with
+//! triggers or virtual tables, is the only writer until it ends.
 
 use crate::settings::Undo;
-use holdfast_engine::{Reader, WriteTxn};
+use holdfast_engine::{Reader, WriteIsolation, WriteTxn};
 use holdfast_sql::Isolation;
 use holdfast_wire::Status;
 
@@ -71,6 +72,16 @@ impl Block {
     /// One snapshot for all statements?
     pub fn keeps_snapshot(&self) -> bool {
         matches!(self.isolation, Isolation::RepeatableRead | Isolation::Serializable)
+    }
+
+    /// How it writes.
+    pub fn write_isolation(&self, alone: bool) -> WriteIsolation {
+        match self.isolation {
+            Isolation::Serializable => WriteIsolation::Alone,
+            _ if alone => WriteIsolation::Alone,
+            Isolation::RepeatableRead => WriteIsolation::RepeatableRead,
+            _ => WriteIsolation::ReadCommitted,
+        }
     }
 
     /// Must even a reading statement run as the writer? SERIALIZABLE transactions that may write run alone.

@@ -1,11 +1,11 @@
-//! Statements that write: one-message transactions through MAIN's queue, the rest as the exclusive writer.
+//! Statements that write: one-message transactions through MAIN's queue, the rest on branches.
 
 use super::NodeSession;
 use super::state::{Phase, State};
 use crate::cancel::{Target, canceled, with_reason};
 use crate::database::report;
 use crate::plan::Extra;
-use holdfast_engine::{Batch, BatchDone, Collect, Report, Step as EngineStep, WriteOptions, WriteTxn};
+use holdfast_engine::{Batch, BatchDone, Collect, Report, Step as EngineStep, WriteIsolation, WriteOptions, WriteTxn};
 use holdfast_sql::Entry;
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Tag, Value};
 use holdfast_wire::{Client, Failure, Reply};
@@ -48,9 +48,9 @@ impl NodeSession {
         client: &mut Client,
     ) -> Result<(), Failure> {
         client.reply().start_at(first);
-        let alone = !steps.iter().all(|s| s.stmt.class.is_bounded());
         let (letter, arrival) = self.mailbox.expect();
-        let batch = Batch { steps, sink: client.lend_reply() };
+        let lock_timeout = self.settings.timeouts().lock;
+        let batch = Batch { steps, sink: client.lend_reply(), lock_timeout, pid: self.identity.pid };
         let db = self.served.db.clone();
         let id = match db.submit_with(batch, Box::new(move |done| letter.deliver(done))) {
             Ok(id) => id,
@@ -59,13 +59,9 @@ impl NodeSession {
                 return Err(fatal(error));
             }
         };
-        // What shares a boxcar with others is never interrupted.
-        let (done, timed_out) = if alone {
-            let timeout = self.settings.timeouts().statement;
-            self.canceller.during(Target::Main(db, id), timeout, arrival).await
-        } else {
-            (arrival.await, false)
-        };
+        // What shares a boxcar with others is never interrupted, but it may meet a lock and wait for it.
+        let timeout = self.settings.timeouts().statement;
+        let (done, timed_out) = self.canceller.during(Target::Main(db, id), timeout, arrival).await;
         let Some(BatchDone { sink, result, failed_step, last_insert_rowid, .. }) = done else {
             client.replace_reply();
             return Err(fatal(stopping()));
@@ -78,29 +74,32 @@ impl NodeSession {
         Ok(())
     }
 
-    /// The block becomes the exclusive writer, if it is not yet. `true` when it has just become it.
-    pub(super) async fn become_writer(&mut self) -> SqlResult<bool> {
+    /// The block begins to write, if it has not yet: on a branch, or with `alone` as the only writer. `true` when it has
+    /// just begun.
+    pub(super) async fn become_writer(&mut self, alone: bool) -> SqlResult<bool> {
         let timeouts = self.settings.timeouts();
         let idle = timeouts.idle_in_transaction;
-        let options = WriteOptions { idle_timeout: if idle.is_zero() { NEVER } else { idle } };
+        let pid = self.identity.pid;
         let State::Block(block) = &mut self.state else { return Err(SqlError::internal("no transaction is open")) };
+        let isolation = block.write_isolation(alone);
         let Phase::Reading(reader) = &mut block.phase else { return Ok(false) };
         let read = reader.as_mut().map_or(0, |r| r.snapshot());
-        // Ends the snapshot before the wait, which may be long.
-        *reader = None;
-        let begin = self.served.db.begin_write(options);
-        let waited = match (timeouts.lock, timeouts.statement) {
-            (lock, _) if !lock.is_zero() => match self.canceller.wait(lock, begin).await {
-                Err(e) if e == canceled(true) => {
-                    let message = "canceling statement due to lock timeout";
-                    return Err(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, message));
-                }
-                waited => waited,
-            },
-            (_, statement) => self.canceller.wait(statement, begin).await,
+        let mut options = WriteOptions {
+            isolation,
+            idle_timeout: if idle.is_zero() { NEVER } else { idle },
+            lock_timeout: timeouts.lock,
+            snapshot: (read != 0).then_some(read),
+            pid,
         };
+        if options.isolation != WriteIsolation::RepeatableRead {
+            options.snapshot = None;
+            // Ends the snapshot before the wait, which may be long.
+            *reader = None;
+        }
+        let begin = self.served.db.begin_write(options);
+        let waited = self.canceller.wait(timeouts.statement, begin).await;
         let mut txn = waited??;
-        if block.keeps_snapshot() && read != 0 && read != txn.began_on() {
+        if block.keeps_snapshot() && read != 0 && txn.began_on().is_some_and(|began| began != read) {
             txn.rollback().await?;
             return Err(SqlError::new(
                 SqlState::SERIALIZATION_FAILURE,
@@ -173,9 +172,11 @@ impl NodeSession {
         step: EngineStep,
         sink: Box<dyn Sink>,
     ) -> SqlResult<(SqlResult<()>, Box<dyn Sink>)> {
-        let timeout = self.settings.timeouts().statement;
+        let timeouts = self.settings.timeouts();
+        let timeout = timeouts.statement;
         let (db, canceller) = (self.served.db.clone(), self.canceller.clone());
         let txn = self.writer()?;
+        txn.set_lock_timeout(timeouts.lock);
         let target = Target::Main(db, txn.id());
         let (ran, timed_out) = canceller.during(target, timeout, txn.execute(step, sink)).await;
         let ran = ran?;

@@ -71,6 +71,18 @@ impl Snapshots {
         (self.durable, self.pages_of(self.durable))
     }
 
+    /// Begins to read the newest published snapshot.
+    pub fn acquire_newest(&mut self) -> (u64, u32) {
+        self.acquire_at(self.newest)
+    }
+
+    /// Begins to read a snapshot that somebody reads already, or one at least as new as the durable one.
+    pub fn acquire_at(&mut self, number: u64) -> (u64, u32) {
+        debug_assert!(number >= self.durable || self.active.contains_key(&number));
+        *self.active.entry(number).or_insert(0) += 1;
+        (number, self.pages_of(number))
+    }
+
     /// Begins to read the newest durable snapshot for a checkpoint. There is one at a time.
     pub fn pin(&mut self) -> (u64, u32) {
         self.pinned = Some(self.durable);

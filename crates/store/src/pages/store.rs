@@ -206,6 +206,16 @@ impl PageStore {
         self.snapshots.lock().acquire()
     }
 
+    /// Begins to read the newest published snapshot, which may not be durable yet.
+    pub fn acquire_newest(&self) -> (u64, u32) {
+        self.snapshots.lock().acquire_newest()
+    }
+
+    /// Begins to read a snapshot that somebody is already reading.
+    pub fn acquire_at(&self, snapshot: u64) -> (u64, u32) {
+        self.snapshots.lock().acquire_at(snapshot)
+    }
+
     pub fn release(&self, snapshot: u64) {
         self.snapshots.lock().release(snapshot);
     }

@@ -75,7 +75,7 @@ unsafe extern "C" fn on_preupdate(
     };
     // SAFETY: as above, two more of the functions made for the hook.
     let (columns, depth) = unsafe { (ffi::sqlite3_preupdate_count(db), ffi::sqlite3_preupdate_depth(db)) };
-    capture.on_change(&HookChange {
+    let stop = capture.on_change(&HookChange {
         db,
         kind,
         schema: schema.to_bytes(),
@@ -86,6 +86,10 @@ unsafe extern "C" fn on_preupdate(
         columns: columns.max(0) as usize,
         depth: depth.max(0) as usize,
     });
+    if stop {
+        // SAFETY: `db` is open; it may be interrupted at any time, also from within its own statement.
+        unsafe { ffi::sqlite3_interrupt(db) };
+    }
 }
 
 /// One change, as long as the hook runs.

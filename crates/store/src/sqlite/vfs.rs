@@ -6,10 +6,11 @@
 //! |---|---|
 //! | the database as `main` | MAIN: reads its own staged pages, then the newest version; COMMIT publishes |
 //! | the database as `reader` | the newest durable snapshot, taken at the SHARED lock; writes are refused |
+//! | the database as `branch` | the snapshot chosen for it and its own writes on top, which vanish with the lock |
 //! | a journal or temporary file | [`super::scratch_file`]: memory, then an unlinked file (RULE 18) |
 //!
 //! What SQLite is told about page 1 differs from what is stored: bytes 18 and 19 read as 1 (a rollback-journal
-//! database; the file itself says 2, as a `-wal` belongs to it), and for readers bytes 24 and 92 (change counter and
+//! database; the file itself says 2, as a `-wal` belongs to it), and for readers and branches bytes 24 and 92 (change counter and
 //! version-valid-for) carry the snapshot number, so that a page cache is dropped exactly when the snapshot changes.
 //!
 //! Failure: a method that fails returns an I/O error code to SQLite and leaves the cause in [`take_cause`], because
@@ -26,6 +27,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Asks the database file which snapshot its connection reads (argument: pointer to u64).
 const FCNTL_SNAPSHOT: c_int = 0x4846_0001;
+
+/// Tells the file of a branch which snapshot to take at its next SHARED lock (argument: pointer to u64).
+const FCNTL_CHOOSE: c_int = 0x4846_0002;
 
 thread_local! {
     static CAUSE: RefCell<Option<ReadError>> = const { RefCell::new(None) };
@@ -56,6 +60,8 @@ struct Context {
 enum Role {
     Main,
     Reader,
+    /// The snapshot chosen; 0: the newest durable one.
+    Branch(u64),
 }
 
 /// The open database file of one connection.
@@ -63,7 +69,7 @@ struct DbFile {
     store: Arc<PageStore>,
     role: Role,
     lock: c_int,
-    /// Reader: the snapshot held while `lock` is above NONE.
+    /// Not MAIN: the snapshot held while `lock` is above NONE.
     snapshot: u64,
     pages: u32,
     staged: Staged,
@@ -143,6 +149,15 @@ impl super::Conn {
         }
         number
     }
+
+    /// Chooses the snapshot that a branch sees from its next transaction on. Somebody must be holding it.
+    pub fn choose_snapshot(&self, mut number: u64) {
+        // SAFETY: our own file control reads one u64; on another VFS it is unknown and nothing is read.
+        unsafe {
+            let from = (&raw mut number).cast::<c_void>();
+            ffi::sqlite3_file_control(self.db(), c"main".as_ptr(), FCNTL_CHOOSE, from);
+        }
+    }
 }
 
 /// # Safety
@@ -170,10 +185,14 @@ unsafe extern "C" fn open(
             return scratch_file::open(f, ScratchFile::new(context.scratch_dir.clone()));
         }
         let role = ffi::sqlite3_uri_parameter(name, c"role".as_ptr());
-        let main = !role.is_null() && CStr::from_ptr(role) == c"main";
+        let role = if role.is_null() { c"reader" } else { CStr::from_ptr(role) };
         let file = DbFile {
             store: context.store.clone(),
-            role: if main { Role::Main } else { Role::Reader },
+            role: match role.to_bytes() {
+                b"main" => Role::Main,
+                b"branch" => Role::Branch(0),
+                _ => Role::Reader,
+            },
             lock: 0,
             snapshot: 0,
             pages: context.store.newest_pages(),
@@ -187,10 +206,8 @@ unsafe extern "C" fn open(
 
 unsafe extern "C" fn close(f: *mut ffi::sqlite3_file) -> c_int {
     // SAFETY: `f` is ours; after this SQLite does not touch it again.
-    let file = unsafe { Box::from_raw((*f.cast::<DbHandle>()).file) };
-    if file.role == Role::Reader && file.lock > 0 {
-        file.store.release(file.snapshot);
-    }
+    let mut file = unsafe { Box::from_raw((*f.cast::<DbHandle>()).file) };
+    file.let_go();
     ffi::SQLITE_OK
 }
 
@@ -198,8 +215,16 @@ impl DbFile {
     /// Size in pages as this connection sees it.
     fn size(&self) -> u32 {
         match self.role {
-            Role::Reader if self.lock == 0 => self.store.durable_pages(),
+            Role::Reader | Role::Branch(_) if self.lock == 0 => self.store.durable_pages(),
             _ => self.pages,
+        }
+    }
+
+    /// Ends the use of a snapshot; a branch's writes go with it.
+    fn let_go(&mut self) {
+        if self.role != Role::Main && self.lock > 0 {
+            self.store.truncate_staged(&mut self.staged, 0);
+            self.store.release(self.snapshot);
         }
     }
 
@@ -212,8 +237,14 @@ impl DbFile {
                 u64::MAX
             }
             // Without a lock SQLite only looks at the header; the durable snapshot is as good as any.
-            Role::Reader if self.lock == 0 => self.store.durable(),
+            Role::Reader | Role::Branch(_) if self.lock == 0 => self.store.durable(),
             Role::Reader => self.snapshot,
+            Role::Branch(_) => {
+                if self.store.read_staged(&self.staged, page, at, out)? {
+                    return Ok(());
+                }
+                self.snapshot
+            }
         };
         self.store.read(page, snapshot, at, out)
     }
@@ -227,7 +258,7 @@ impl DbFile {
         };
         put(18, 1);
         put(19, 1);
-        if self.role == Role::Reader {
+        if self.role != Role::Main {
             for (i, byte) in (self.snapshot as u32).to_be_bytes().into_iter().enumerate() {
                 put(24 + i, byte);
                 put(92 + i, byte);
@@ -266,7 +297,7 @@ unsafe extern "C" fn read(f: *mut ffi::sqlite3_file, buf: *mut c_void, n: c_int,
 unsafe extern "C" fn write(f: *mut ffi::sqlite3_file, buf: *const c_void, n: c_int, offset: i64) -> c_int {
     // SAFETY: `f` is ours; SQLite passes a buffer of `n` bytes.
     let (file, bytes) = unsafe { (db(f), std::slice::from_raw_parts(buf.cast::<u8>(), n as usize)) };
-    if file.role != Role::Main {
+    if file.role == Role::Reader {
         return ffi::SQLITE_READONLY;
     }
     if bytes.len() != PAGE_BYTES || !(offset as usize).is_multiple_of(PAGE_BYTES) {
@@ -306,12 +337,14 @@ unsafe extern "C" fn file_size(f: *mut ffi::sqlite3_file, out: *mut i64) -> c_in
 unsafe extern "C" fn lock(f: *mut ffi::sqlite3_file, level: c_int) -> c_int {
     // SAFETY: `f` is ours.
     let file = unsafe { db(f) };
-    if file.role == Role::Reader {
-        if level > ffi::SQLITE_LOCK_SHARED {
-            return ffi::SQLITE_READONLY;
-        }
-        if file.lock == 0 {
-            (file.snapshot, file.pages) = file.store.acquire();
+    if file.role == Role::Reader && level > ffi::SQLITE_LOCK_SHARED {
+        return ffi::SQLITE_READONLY;
+    }
+    if file.lock == 0 {
+        match file.role {
+            Role::Main => {}
+            Role::Reader | Role::Branch(0) => (file.snapshot, file.pages) = file.store.acquire(),
+            Role::Branch(number) => (file.snapshot, file.pages) = file.store.acquire_at(number),
         }
     }
     file.lock = file.lock.max(level);
@@ -321,8 +354,8 @@ unsafe extern "C" fn lock(f: *mut ffi::sqlite3_file, level: c_int) -> c_int {
 unsafe extern "C" fn unlock(f: *mut ffi::sqlite3_file, level: c_int) -> c_int {
     // SAFETY: `f` is ours.
     let file = unsafe { db(f) };
-    if file.role == Role::Reader && level == 0 && file.lock > 0 {
-        file.store.release(file.snapshot);
+    if level == 0 {
+        file.let_go();
     }
     file.lock = level;
     ffi::SQLITE_OK
@@ -345,6 +378,13 @@ unsafe extern "C" fn file_control(f: *mut ffi::sqlite3_file, op: c_int, arg: *mu
         FCNTL_SNAPSHOT => {
             // SAFETY: only `Conn::snapshot` asks, with a pointer to a u64.
             unsafe { *arg.cast::<u64>() = file.snapshot };
+            ffi::SQLITE_OK
+        }
+        FCNTL_CHOOSE => {
+            if let Role::Branch(chosen) = &mut file.role {
+                // SAFETY: only `Conn::choose_snapshot` asks, with a pointer to a u64.
+                *chosen = unsafe { *arg.cast::<u64>() };
+            }
             ffi::SQLITE_OK
         }
         _ => ffi::SQLITE_NOTFOUND,

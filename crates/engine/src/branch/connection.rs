@@ -1,0 +1,145 @@
+//! Connections lent to branches, and the pool they come from.
+
+use super::watch::{BranchWatch, Found, Running};
+use crate::cache::StatementCache;
+use crate::database::Inner;
+use crate::locks::OwnerId;
+use crate::run::to_sql;
+use holdfast_store::apply::Applier;
+use holdfast_store::capture::Capture;
+use holdfast_store::sqlite::{Conn, InterruptHandle, SqliteError, StmtId};
+use holdfast_store::volume::Volume;
+use holdfast_types::schema::Schema;
+use holdfast_types::{SqlError, SqlResult};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Idle connections kept per database.
+const KEPT_MAX: usize = 16;
+
+/// Statements that steer a branch.
+#[derive(Clone, Copy)]
+pub struct Control {
+    pub begin: StmtId,
+    pub rollback: StmtId,
+    pub savepoint: StmtId,
+    pub release: StmtId,
+    pub rollback_to: StmtId,
+}
+
+/// A connection with what is prepared on it.
+pub struct Connection {
+    pub conn: Conn,
+    pub cache: StatementCache,
+    pub applier: Applier,
+    pub control: Control,
+    pub running: Arc<Mutex<Running>>,
+    pub interrupt: Arc<InterruptHandle>,
+    /// Of the schema it was opened under.
+    epoch: u32,
+    /// Dropped after the connection, which uses its VFS.
+    volume: Arc<Volume>,
+}
+
+fn error(e: &SqliteError) -> SqlError {
+    to_sql(e, "", &Schema::default())
+}
+
+impl Connection {
+    fn open(inner: &Arc<Inner>, volume: Arc<Volume>) -> SqlResult<Connection> {
+        let mut conn = volume.open_branch().map_err(|e| SqlError::internal(e.to_string()))?;
+        conn.exec("pragma foreign_keys=on").map_err(|e| error(&e))?;
+        let map = inner.map();
+        // Before any statement is prepared (RULE 17).
+        conn.install_capture(Capture::new(map.clone())).map_err(|e| error(&e))?;
+        let running = Arc::new(Mutex::new(Running::default()));
+        conn.capture().set_watch(Box::new(BranchWatch {
+            running: running.clone(),
+            locks: inner.shared.locks.clone(),
+            volume: inner.id,
+            store: volume.store().clone(),
+            touched: Vec::new(),
+        }));
+        inner.register(&mut conn)?;
+        // Never opened: what a branch changes must not be committed.
+        conn.install_commit_gate();
+        let control = Connection::control(&mut conn).map_err(|e| error(&e))?;
+        let interrupt = Arc::new(conn.interrupt_handle());
+        let applier = Applier::for_images(map.clone());
+        let cache = StatementCache::default();
+        Ok(Connection { conn, cache, applier, control, running, interrupt, epoch: map.epoch, volume })
+    }
+
+    fn control(conn: &mut Conn) -> Result<Control, SqliteError> {
+        Ok(Control {
+            begin: conn.prepare("begin")?,
+            rollback: conn.prepare("rollback")?,
+            savepoint: conn.prepare("savepoint holdfast_statement")?,
+            release: conn.prepare("release holdfast_statement")?,
+            rollback_to: conn.prepare("rollback to holdfast_statement")?,
+        })
+    }
+
+    /// Begins on a snapshot that the caller holds.
+    pub fn begin(&mut self, owner: OwnerId, snapshot: u64) -> SqlResult<()> {
+        self.conn.choose_snapshot(snapshot);
+        *self.running.lock() = Running { owner: Some(owner), snapshot, ..Running::default() };
+        self.run(self.control.begin)
+    }
+
+    pub fn run(&mut self, stmt: StmtId) -> SqlResult<()> {
+        self.conn.run(stmt).map_err(|e| error(&e))
+    }
+
+    /// Begins to look for what a statement runs into.
+    pub fn listen(&mut self) {
+        self.running.lock().found = Found::default();
+        self.conn.capture().go_on();
+    }
+
+    /// What it ran into.
+    pub fn found(&self) -> Found {
+        self.running.lock().found
+    }
+
+    /// Undoes everything. False when the connection is of no more use.
+    pub fn end(&mut self) -> bool {
+        let ended = self.conn.autocommit() || self.conn.run(self.control.rollback).is_ok();
+        self.conn.capture().go_on();
+        self.conn.capture().take();
+        self.conn.capture().forget_sequences();
+        self.running.lock().owner = None;
+        ended
+    }
+}
+
+/// Connections of one database that nobody uses at the moment.
+#[derive(Default)]
+pub struct Pool(Mutex<Vec<Connection>>);
+
+impl Pool {
+    /// A connection under the published schema.
+    pub fn take(&self, inner: &Arc<Inner>) -> SqlResult<Connection> {
+        let volume = inner.volume();
+        loop {
+            let Some(c) = self.0.lock().pop() else { return Connection::open(inner, volume) };
+            if c.epoch == inner.map().epoch && Arc::ptr_eq(&c.volume, &volume) {
+                return Ok(c);
+            }
+        }
+    }
+
+    pub fn give_back(&self, mut connection: Connection) {
+        if !connection.end() {
+            return;
+        }
+        let mut kept = self.0.lock();
+        if kept.len() < KEPT_MAX {
+            kept.push(connection);
+        }
+    }
+
+    pub fn clear(&self) {
+        self.0.lock().clear();
+    }
+}

@@ -1,0 +1,313 @@
+//! One attempt at a statement on a branch, without ever waiting.
+
+use super::connection::Connection;
+use super::pin::{At, Pin, Presence};
+use super::replay::replay;
+use crate::database::Inner;
+use crate::main_thread::Images;
+use crate::locks::{LockId, LockMode, Mark, OwnerId};
+use crate::run::run_step;
+use crate::statement::{Statement, Step};
+use holdfast_store::sqlite::InterruptHandle;
+use holdfast_types::{Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
+use std::sync::Arc;
+
+/// A transaction with so many images or fewer gives its connection back after every statement; putting them on again
+/// costs less than page versions and connections kept for a client that thinks.
+const REPLAYED_OPS_MAX: usize = 16;
+
+/// What to run.
+pub enum Work {
+    Statement {
+        number: usize,
+        step: Step,
+        sink: Box<dyn Sink>,
+    },
+    /// One statement for many rows of parameters, which take effect together or not at all. Its results are dropped.
+    Rows {
+        stmt: Arc<Statement>,
+        rows: Vec<Vec<Value>>,
+        /// The row that failed, from 0.
+        failed: usize,
+    },
+}
+
+/// How an attempt ended.
+pub enum Attempt {
+    Done,
+    /// The statement is undone.
+    Failed(SqlError),
+    /// Undone; it can be tried again when this lock is granted.
+    Blocked(LockId, LockMode),
+    /// Undone; it has to be tried again on a snapshot that shows this boxcar.
+    Stale(u64),
+    /// Undone; only MAIN can run it.
+    Alone,
+}
+
+/// A savepoint of the client.
+struct Savepoint {
+    name: String,
+    ops: usize,
+    count: usize,
+    locks: Mark,
+}
+
+/// A transaction on a branch, between statements.
+pub struct Core {
+    pub inner: Arc<Inner>,
+    pub presence: Presence,
+    /// One snapshot for the whole transaction (REPEATABLE READ).
+    pub keeps_snapshot: bool,
+    /// Everything it has changed, in order: operations of the trail's format.
+    ops: Vec<u8>,
+    count: usize,
+    savepoints: Vec<Savepoint>,
+    /// REPEATABLE READ: the transaction's snapshot. Else that of the connection.
+    pin: Option<Pin>,
+    /// In a transaction at the pinned snapshot, with all images on it.
+    connection: Option<Connection>,
+    /// Newest snapshot that a statement has seen: the next sees no older one.
+    pub seen: u64,
+    /// A lock wait is over: the next attempt sees everything published.
+    pub newest: bool,
+    pub last_insert_rowid: i64,
+}
+
+/// A sink for statements whose results nobody wants.
+struct Ignore;
+
+impl Sink for Ignore {
+    fn begin(&mut self, _: usize, _: &Arc<StatementDesc>) {}
+    fn row(&mut self, _: &dyn holdfast_types::Row) -> SqlResult<()> {
+        Ok(())
+    }
+    fn end(&mut self, _: &Tag) {}
+    fn keep(&mut self) {}
+    fn reset(&mut self) {}
+}
+
+impl Core {
+    pub fn new(inner: Arc<Inner>, presence: Presence) -> Core {
+        Core {
+            inner,
+            presence,
+            keeps_snapshot: false,
+            ops: Vec::new(),
+            count: 0,
+            savepoints: Vec::new(),
+            pin: None,
+            connection: None,
+            seen: 0,
+            newest: false,
+            last_insert_rowid: 0,
+        }
+    }
+
+    pub fn owner(&self) -> OwnerId {
+        self.presence.owner()
+    }
+
+    pub fn ops_bytes(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// The snapshot that the transaction keeps.
+    pub fn kept_snapshot(&self) -> Option<u64> {
+        self.pin.as_ref().filter(|_| self.keeps_snapshot).map(Pin::snapshot)
+    }
+
+    /// The transaction leaves its branch: its images and its locks.
+    pub fn leave(mut self) -> (Images, Presence) {
+        self.park();
+        let mut first = std::mem::take(&mut self.ops);
+        let savepoints = std::mem::take(&mut self.savepoints);
+        let mut after: Vec<(String, Vec<u8>)> =
+            savepoints.into_iter().rev().map(|s| (s.name, first.split_off(s.ops))).collect();
+        after.reverse();
+        (Images { first, after }, self.presence)
+    }
+
+    /// One snapshot for all statements from now on.
+    pub fn keep(&mut self, snapshot: Pin) {
+        self.keeps_snapshot = true;
+        self.pin = Some(snapshot);
+    }
+
+    /// Gives the connection back; the images are put on another one at the next statement.
+    pub fn park(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.inner.branches.give_back(connection);
+        }
+        if !self.keeps_snapshot {
+            self.pin = None;
+        }
+    }
+
+    /// A connection on the snapshot that the next statement is to see, with the transaction's images on it.
+    fn connect(&mut self) -> Result<Connection, Attempt> {
+        if let Some(connection) = self.current() {
+            return Ok(connection);
+        }
+        self.park();
+        let snapshot = match &self.pin {
+            Some(pin) => pin.snapshot(),
+            None => {
+                let durable = self.inner.volume().store().durable();
+                let at = if self.newest || self.seen > durable { At::Newest } else { At::Durable };
+                self.pin.insert(Pin::new(&self.inner, at)).snapshot()
+            }
+        };
+        self.newest = false;
+        let mut connection = self.inner.branches.take(&self.inner).map_err(Attempt::Failed)?;
+        let begun = connection.begin(self.presence.owner(), snapshot);
+        let replayed = begun.map_err(Attempt::Failed).and_then(|()| replay(&mut connection, &self.ops));
+        match replayed {
+            Ok(()) => Ok(connection),
+            Err(attempt) => {
+                self.inner.branches.give_back(connection);
+                Err(attempt)
+            }
+        }
+    }
+
+    /// The connection kept from the last statement, if nothing has been committed since.
+    fn current(&mut self) -> Option<Connection> {
+        let pinned = self.pin.as_ref().map(Pin::snapshot)?;
+        let durable = self.inner.volume().store().durable();
+        let current = self.keeps_snapshot || (!self.newest && pinned >= durable);
+        self.connection.take_if(|_| current)
+    }
+
+    /// Runs the work once. Whatever the outcome, the transaction is where it was or where the work leads. `running` is
+    /// told what a cancel may interrupt meanwhile.
+    pub fn attempt(&mut self, work: &mut Work, running: impl Fn(Option<Arc<InterruptHandle>>)) -> Attempt {
+        let mark = self.inner.shared.locks.mark(self.owner());
+        let mut connection = match self.connect() {
+            Ok(connection) => connection,
+            Err(attempt) => return self.kept_locks(attempt, mark),
+        };
+        running(Some(connection.interrupt.clone()));
+        let ended = self.run_on(&mut connection, work);
+        running(None);
+        self.last_insert_rowid = connection.conn.last_insert_rowid();
+        if matches!(ended, Attempt::Done) {
+            self.seen = self.seen.max(self.pin.as_ref().map_or(0, Pin::snapshot));
+            let ops = connection.conn.capture().ops() as usize;
+            self.ops.extend_from_slice(&connection.conn.capture().take());
+            self.count += ops;
+        }
+        let keeps = !connection.conn.autocommit()
+            && self.count > REPLAYED_OPS_MAX
+            && matches!(ended, Attempt::Done | Attempt::Failed(_));
+        self.connection = Some(connection);
+        if !keeps {
+            self.park();
+        }
+        self.kept_locks(ended, mark)
+    }
+
+    /// A statement that failed for good gives its locks back; one that is tried again keeps them.
+    fn kept_locks(&mut self, attempt: Attempt, mark: Mark) -> Attempt {
+        let attempt = match attempt {
+            Attempt::Stale(_) if self.keeps_snapshot => Attempt::Failed(
+                SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
+                    .with_hint("Run the transaction again."),
+            ),
+            other => other,
+        };
+        if matches!(attempt, Attempt::Failed(_) | Attempt::Alone) {
+            self.inner.shared.locks.release_to(self.owner(), mark);
+        }
+        attempt
+    }
+
+    fn run_on(&mut self, c: &mut Connection, work: &mut Work) -> Attempt {
+        c.listen();
+        if let Err(e) = c.run(c.control.savepoint) {
+            return Attempt::Failed(e);
+        }
+        let ran = run_work(&self.inner, c, work).and_then(|()| check(c));
+        let found = c.found();
+        match (found.blocked, found.alone, found.stale, ran) {
+            (Some((id, mode)), ..) => Attempt::Blocked(id, mode),
+            (_, true, ..) => Attempt::Alone,
+            (_, _, Some(number), _) => Attempt::Stale(number),
+            (.., Err(e)) => match super::replay::duplicate_of_another(self, c, work, &e) {
+                Some(attempt) => attempt,
+                None => {
+                    undo(c);
+                    Attempt::Failed(e)
+                }
+            },
+            (.., Ok(())) => match c.run(c.control.release) {
+                Ok(()) => Attempt::Done,
+                Err(e) => Attempt::Failed(e),
+            },
+        }
+    }
+
+    pub fn set_savepoint(&mut self, name: &str) {
+        let locks = self.inner.shared.locks.mark(self.owner());
+        self.savepoints.push(Savepoint { name: name.to_owned(), ops: self.ops.len(), count: self.count, locks });
+    }
+
+    fn find(&self, name: &str) -> SqlResult<usize> {
+        self.savepoints.iter().rposition(|s| s.name == name).ok_or_else(|| {
+            SqlError::new(SqlState::INVALID_SAVEPOINT_SPECIFICATION, format!("savepoint \"{name}\" does not exist"))
+        })
+    }
+
+    pub fn release(&mut self, name: &str) -> SqlResult<()> {
+        let at = self.find(name)?;
+        self.savepoints.truncate(at);
+        Ok(())
+    }
+
+    /// Forgets what came after the savepoint; the savepoint stays.
+    pub fn rollback_to(&mut self, name: &str) -> SqlResult<()> {
+        let at = self.find(name)?;
+        self.savepoints.truncate(at + 1);
+        let (ops, count, locks) = (self.savepoints[at].ops, self.savepoints[at].count, self.savepoints[at].locks);
+        if self.ops.len() > ops {
+            self.ops.truncate(ops);
+            self.count = count;
+            self.park();
+        }
+        self.inner.shared.locks.release_to(self.owner(), locks);
+        Ok(())
+    }
+}
+
+fn run_work(inner: &Arc<Inner>, c: &mut Connection, work: &mut Work) -> SqlResult<()> {
+    let schema = inner.schema.read().clone();
+    match work {
+        Work::Statement { number, step, sink } => {
+            run_step(&mut c.conn, &mut c.cache, &schema, *number, step, &mut **sink)
+        }
+        Work::Rows { stmt, rows, failed } => {
+            for (i, params) in rows.iter().enumerate() {
+                *failed = i;
+                let step = Step { stmt: stmt.clone(), params: params.clone() };
+                run_step(&mut c.conn, &mut c.cache, &schema, 0, &step, &mut Ignore)?;
+                if c.found().blocked.is_some() {
+                    break;
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+fn check(c: &mut Connection) -> SqlResult<()> {
+    c.conn.capture().check().map_err(|e| SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, e.to_string()))
+}
+
+/// Takes back what a failed statement did. SQLite may have rolled everything back already; the next statement then
+/// begins anew.
+fn undo(c: &mut Connection) {
+    if c.conn.autocommit() || c.run(c.control.rollback_to).and_then(|()| c.run(c.control.release)).is_err() {
+        c.end();
+    }
+    c.conn.capture().take();
+}

@@ -1,0 +1,77 @@
+//! Holding on to a snapshot, in the page store and in the lock manager's versions.
+
+use crate::database::Inner;
+use crate::locks::OwnerId;
+use holdfast_store::pages::PageStore;
+use std::sync::Arc;
+
+/// Which snapshot to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// The newest durable one.
+    Durable,
+    /// The newest published one; what depends on it must wait until it is durable.
+    Newest,
+    /// One that somebody else is holding at this moment.
+    Held(u64),
+}
+
+/// A snapshot held: its page versions stay, and so does what is known of changes after it.
+pub struct Pin {
+    inner: Arc<Inner>,
+    store: Arc<PageStore>,
+    snapshot: u64,
+}
+
+impl Pin {
+    pub fn new(inner: &Arc<Inner>, at: At) -> Pin {
+        let store = inner.volume().store().clone();
+        // In one critical section of the versions, or those newer than the snapshot might be forgotten in between.
+        let snapshot = inner.shared.locks.enter_with(inner.id, || match at {
+            At::Durable if store.durable() < inner.schema_number() => store.acquire_newest().0,
+            At::Durable => store.acquire().0,
+            At::Newest => store.acquire_newest().0,
+            At::Held(number) => store.acquire_at(number).0,
+        });
+        Pin { inner: inner.clone(), store, snapshot }
+    }
+
+    pub fn snapshot(&self) -> u64 {
+        self.snapshot
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.store.release(self.snapshot);
+        self.inner.shared.locks.leave(self.inner.id, self.snapshot);
+    }
+}
+
+/// A transaction in the lock manager, for as long as it lives: MAIN registers what it changes while there is one, and
+/// its locks go when it is dropped.
+pub struct Presence {
+    inner: Arc<Inner>,
+    owner: OwnerId,
+}
+
+/// Keeps versions from now on, whatever the snapshot.
+const NO_SNAPSHOT: u64 = u64::MAX;
+
+impl Presence {
+    pub fn new(inner: &Arc<Inner>, pid: i32) -> Presence {
+        inner.shared.locks.enter(inner.id, NO_SNAPSHOT);
+        Presence { inner: inner.clone(), owner: inner.shared.locks.new_owner(pid) }
+    }
+
+    pub fn owner(&self) -> OwnerId {
+        self.owner
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.inner.shared.locks.end(self.owner);
+        self.inner.shared.locks.leave(self.inner.id, NO_SNAPSHOT);
+    }
+}

@@ -1,0 +1,205 @@
+//! A branch with its waits: for locks, for a boxcar to be published, for what it saw to be durable.
+
+use super::core::{Attempt, Core, Work};
+use crate::database::Inner;
+use crate::locks::{LockId, LockMode};
+use holdfast_store::sqlite::InterruptHandle;
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// After so many restarts of one statement it is given up: something is wrong, as each one holds more locks.
+const RESTARTS_MAX: usize = 10_000;
+
+/// What a cancel may interrupt. Entered by transaction id while a statement runs.
+#[derive(Default)]
+pub struct Interruption {
+    /// The connection that runs the statement at this moment.
+    running: Mutex<Option<Arc<InterruptHandle>>>,
+    cancelled: AtomicBool,
+    waiting: Notify,
+}
+
+impl Interruption {
+    pub fn interrupt(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        if let Some(handle) = &*self.running.lock() {
+            handle.interrupt();
+        }
+        self.waiting.notify_one();
+    }
+
+    fn check(&self) -> SqlResult<()> {
+        if self.cancelled.load(Ordering::Acquire) { Err(cancelled()) } else { Ok(()) }
+    }
+}
+
+fn cancelled() -> SqlError {
+    SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")
+}
+
+fn lost() -> SqlError {
+    SqlError::internal("the thread that ran the statement is gone, and the transaction with it")
+}
+
+/// How a statement ended.
+pub enum Ended {
+    Done,
+    Failed(SqlError),
+    /// Only MAIN can run it.
+    Alone,
+}
+
+/// An open transaction on a branch.
+pub struct Branch {
+    id: u64,
+    /// Away while a statement runs on another thread.
+    core: Option<Box<Core>>,
+    pub lock_timeout: Duration,
+    interruption: Arc<Interruption>,
+    inner: Arc<Inner>,
+}
+
+impl Branch {
+    pub fn new(id: u64, core: Core, lock_timeout: Duration, interruption: Arc<Interruption>) -> Branch {
+        let inner = core.inner.clone();
+        Branch { id, core: Some(Box::new(core)), lock_timeout, interruption, inner }
+    }
+
+    pub fn core(&mut self) -> SqlResult<&mut Core> {
+        self.core.as_deref_mut().ok_or_else(lost)
+    }
+
+    /// Runs the work until it is done or has failed for good, then waits until everything it saw is durable.
+    pub async fn run(&mut self, mut work: Work) -> SqlResult<(Ended, Work)> {
+        let mut ended = Ended::Failed(SqlError::internal("the statement was begun again too often"));
+        for _ in 0..RESTARTS_MAX {
+            if let Err(e) = self.interruption.check() {
+                ended = Ended::Failed(e);
+                break;
+            }
+            let attempt;
+            (attempt, work) = self.attempt(work).await?;
+            let again = match attempt {
+                Attempt::Done => {
+                    ended = Ended::Done;
+                    break;
+                }
+                Attempt::Failed(e) => Err(e),
+                Attempt::Alone => {
+                    reset(&mut work);
+                    ended = Ended::Alone;
+                    break;
+                }
+                Attempt::Blocked(id, mode) => self.lock(id, mode).await,
+                Attempt::Stale(number) => {
+                    self.inner.shared.stats.restart();
+                    self.published(number).await;
+                    Ok(())
+                }
+            };
+            match again {
+                Ok(()) => {
+                    reset(&mut work);
+                    self.core()?.newest = true;
+                }
+                Err(e) => {
+                    ended = Ended::Failed(e);
+                    break;
+                }
+            }
+        }
+        self.durable().await?;
+        Ok((ended, work))
+    }
+
+    /// Bounded statements run where they are; others on a thread that may take its time.
+    async fn attempt(&mut self, mut work: Work) -> SqlResult<(Attempt, Work)> {
+        let mut core = self.core.take().ok_or_else(lost)?;
+        let bounded = match &work {
+            Work::Statement { step, .. } => step.stmt.class.is_bounded(),
+            Work::Rows { .. } => false,
+        };
+        let interruption = self.interruption.clone();
+        if bounded {
+            let attempt = attempt(&mut core, &mut work, &interruption);
+            self.core = Some(core);
+            return Ok((attempt, work));
+        }
+        let thread = self.inner.shared.tasks.spawn_blocking(move || {
+            let attempt = attempt(&mut core, &mut work, &interruption);
+            (core, attempt, work)
+        });
+        let (core, attempt, work) = thread.await.map_err(|_| lost())?;
+        self.core = Some(core);
+        Ok((attempt, work))
+    }
+
+    /// Waits for a lock, as long as lock_timeout allows and nobody cancels.
+    pub async fn lock(&mut self, id: LockId, mode: LockMode) -> SqlResult<()> {
+        let owner = self.core()?.owner();
+        self.core()?.park();
+        let Some(mut wait) = self.inner.shared.locks.lock_or_wait(owner, id, mode)? else { return Ok(()) };
+        self.inner.shared.stats.lock_wait();
+        tokio::select! {
+            biased;
+            granted = &mut wait.granted => granted.map_err(|_| SqlError::internal("a lock's queue was lost")),
+            () = self.interruption.waiting.notified() => Err(cancelled()),
+            () = after(self.lock_timeout) => Err(SqlError::new(
+                SqlState::LOCK_NOT_AVAILABLE,
+                "canceling statement due to lock timeout",
+            )),
+        }
+    }
+
+    /// Waits until the boxcar is published or has been given up. Never long: MAIN is at work on it.
+    async fn published(&mut self, number: u64) {
+        let end = self.inner.shared.locks.wait_for_boxcar(self.inner.id, number);
+        if let Some(end) = end {
+            // An error means that the lock manager is gone, and everything with it.
+            end.await.unwrap_or_default();
+        }
+    }
+
+    /// Guarantee 2: no answer depends on a commit that could still be lost.
+    pub async fn durable(&mut self) -> SqlResult<()> {
+        let seen = self.core()?.seen;
+        self.inner.durable(seen).await;
+        Ok(())
+    }
+
+    /// Forgets a cancel that came for an earlier statement.
+    pub fn begin_statement(&self) {
+        self.interruption.cancelled.store(false, Ordering::Release);
+    }
+
+    /// The transaction leaves its branch.
+    pub fn into_core(mut self) -> SqlResult<Box<Core>> {
+        self.core.take().ok_or_else(lost)
+    }
+}
+
+impl Drop for Branch {
+    fn drop(&mut self) {
+        self.inner.interruptions.lock().remove(&self.id);
+    }
+}
+
+fn attempt(core: &mut Core, work: &mut Work, interruption: &Interruption) -> Attempt {
+    core.attempt(work, |handle| *interruption.running.lock() = handle)
+}
+
+fn reset(work: &mut Work) {
+    if let Work::Statement { sink, .. } = work {
+        sink.reset();
+    }
+}
+
+/// Never, for 0.
+async fn after(timeout: Duration) {
+    if timeout.is_zero() { std::future::pending().await } else { tokio::time::sleep(timeout).await }
+}
+

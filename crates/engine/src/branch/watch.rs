@@ -1,0 +1,108 @@
+//! What stands behind the preupdate hook: row locks and versions for branches, and for MAIN.
+
+use crate::locks::{Checked, LockId, LockManager, LockMode, OwnerId};
+use holdfast_store::capture::{Change, Watch, Watched};
+use holdfast_store::locking::{Touch, touches};
+use holdfast_store::pages::PageStore;
+use holdfast_store::schema_map::{TableInfo, TableMap};
+use holdfast_types::VolumeId;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// What the hook of a branch found out while a statement ran.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Found {
+    /// Something was changed after the snapshot, last by this boxcar.
+    pub stale: Option<u64>,
+    /// Somebody else holds this; the statement was interrupted.
+    pub blocked: Option<(LockId, LockMode)>,
+    /// It changes what only MAIN may change; the statement was interrupted.
+    pub alone: bool,
+}
+
+/// Whose statement runs on a branch's connection.
+#[derive(Default)]
+pub struct Running {
+    pub owner: Option<OwnerId>,
+    pub snapshot: u64,
+    /// The transaction's own images are being put back.
+    pub replaying: bool,
+    pub found: Found,
+}
+
+/// Locks rows for whoever uses the connection.
+pub struct BranchWatch {
+    pub running: Arc<Mutex<Running>>,
+    pub locks: Arc<LockManager>,
+    pub volume: VolumeId,
+    pub store: Arc<PageStore>,
+    pub touched: Vec<Touch>,
+}
+
+impl Watch for BranchWatch {
+    fn on_change(&mut self, map: &TableMap, table: &TableInfo, change: &dyn Change) -> Watched {
+        let mut running = self.running.lock();
+        let Some(owner) = running.owner else { return Watched::Record };
+        // What a foreign key does follows from the change that set it off and is done again wherever that is applied;
+        // a trigger may do anything.
+        let follows = change.depth() > 0;
+        if table.locking.alone || (follows && map.has_triggers) {
+            running.found.alone = true;
+            return Watched::Stop;
+        }
+        if running.replaying && !follows {
+            return Watched::Ignore;
+        }
+        self.touched.clear();
+        if touches(table, change, &mut self.touched).is_err() {
+            // The capture meets the same error and reports it.
+            return Watched::Record;
+        }
+        let newest = || self.store.newest();
+        match self.locks.lock_touches(owner, self.volume, &self.touched, running.snapshot, newest) {
+            Checked::Fresh => {}
+            // It runs on and collects locks (RULE 25).
+            Checked::Stale(number) => running.found.stale = running.found.stale.max(Some(number)),
+            Checked::Blocked(id, mode) => {
+                running.found.blocked = Some((id, mode));
+                return Watched::Stop;
+            }
+        }
+        if follows || running.replaying { Watched::Ignore } else { Watched::Record }
+    }
+}
+
+/// What MAIN tells its hook.
+#[derive(Default)]
+pub struct OnMain {
+    /// The transaction being merged, or that has MAIN to itself.
+    pub owner: Option<OwnerId>,
+    /// Somebody works on a branch.
+    pub registering: bool,
+    /// The request at work changes what somebody else has locked.
+    pub conflict: bool,
+}
+
+/// Registers what MAIN changes, and notices when somebody else holds it (RULE 21).
+pub struct MainWatch {
+    pub on: Arc<Mutex<OnMain>>,
+    pub locks: Arc<LockManager>,
+    pub volume: VolumeId,
+    pub touched: Vec<Touch>,
+}
+
+impl Watch for MainWatch {
+    fn on_change(&mut self, _: &TableMap, table: &TableInfo, change: &dyn Change) -> Watched {
+        let mut on = self.on.lock();
+        if !on.registering || on.conflict {
+            return Watched::Record;
+        }
+        self.touched.clear();
+        if touches(table, change, &mut self.touched).is_ok()
+            && self.locks.main_touches(on.owner, self.volume, &self.touched).is_err()
+        {
+            on.conflict = true;
+        }
+        Watched::Record
+    }
+}

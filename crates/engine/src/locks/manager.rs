@@ -1,0 +1,375 @@
+//! Locks, their holders and their queues.
+
+use super::deadlock::{self, Edge};
+use super::mode::{LockId, LockMode, OwnerId, Target};
+use super::versions::{Versions, id};
+use holdfast_store::locking::{Class, Touch};
+use holdfast_types::{SqlError, SqlState, VolumeId};
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// One lock: who holds it and who waits for it, in order.
+#[derive(Default)]
+struct Lock {
+    holders: Vec<(OwnerId, LockMode)>,
+    queue: VecDeque<Waiter>,
+}
+
+struct Waiter {
+    owner: OwnerId,
+    mode: LockMode,
+    granted: oneshot::Sender<()>,
+}
+
+/// What is known of one owner.
+#[derive(Default)]
+struct Owner {
+    /// In the order in which they were taken.
+    held: Vec<(LockId, LockMode)>,
+    waits_for: Option<(LockId, LockMode)>,
+    /// The server process number its client knows, for messages.
+    pid: i32,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    locks: HashMap<LockId, Lock>,
+    owners: HashMap<OwnerId, Owner>,
+    volumes: HashMap<VolumeId, Versions>,
+    /// Branches waiting for the end of the boxcar that MAIN works on.
+    for_boxcar: HashMap<VolumeId, Vec<oneshot::Sender<()>>>,
+    next_owner: u64,
+    deadlocks: u64,
+}
+
+/// See the module's description.
+#[derive(Default)]
+pub struct LockManager(Mutex<State>);
+
+/// Locks taken so far; everything after it can be given back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark(usize);
+
+/// The outcome of asking for a lock without waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    Granted,
+    Blocked,
+}
+
+/// The outcome of locking what a change touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checked {
+    Fresh,
+    /// Locked, but changed by this boxcar after the snapshot.
+    Stale(u64),
+    Blocked(LockId, LockMode),
+}
+
+/// MAIN may not change it: somebody else holds a lock on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MainConflict;
+
+/// A place in a queue; dropping it gives the place up.
+pub struct Wait {
+    manager: Arc<LockManager>,
+    owner: OwnerId,
+    /// Ends well when the lock is granted.
+    pub granted: oneshot::Receiver<()>,
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.manager.0.lock().leave_queue(self.owner);
+    }
+}
+
+impl State {
+    pub(super) fn waits_for(&self, owner: OwnerId) -> Option<(LockId, LockMode)> {
+        self.owners.get(&owner)?.waits_for
+    }
+
+    /// Who must go first before `owner` gets the lock it waits for.
+    pub(super) fn blockers(&self, owner: OwnerId, id: LockId, mode: LockMode) -> Vec<OwnerId> {
+        let Some(lock) = self.locks.get(&id) else { return Vec::new() };
+        let holders = lock.holders.iter().filter(|(o, m)| *o != owner && m.conflicts(mode)).map(|(o, _)| *o);
+        let earlier = lock.queue.iter().take_while(|w| w.owner != owner).filter(|w| w.mode.conflicts(mode));
+        holders.chain(earlier.map(|w| w.owner)).collect()
+    }
+
+    /// Takes the lock if nobody is in the way.
+    fn try_lock(&mut self, owner: OwnerId, id: LockId, mode: LockMode) -> Grant {
+        let lock = self.locks.entry(id).or_default();
+        let mut holds = false;
+        for (holder, held) in &lock.holders {
+            if *holder == owner {
+                if held.covers(mode) {
+                    return Grant::Granted;
+                }
+                holds = true;
+            } else if held.conflicts(mode) {
+                return Grant::Blocked;
+            }
+        }
+        // Who holds it already does not queue behind those who wait for him.
+        if !holds && lock.queue.iter().any(|w| w.mode.conflicts(mode)) {
+            return Grant::Blocked;
+        }
+        lock.holders.push((owner, mode));
+        self.owners.entry(owner).or_default().held.push((id, mode));
+        Grant::Granted
+    }
+
+    fn release(&mut self, owner: OwnerId, id: LockId, mode: LockMode) {
+        let Some(lock) = self.locks.get_mut(&id) else { return };
+        if let Some(at) = lock.holders.iter().position(|h| *h == (owner, mode)) {
+            lock.holders.swap_remove(at);
+        }
+        self.hand_over(id);
+    }
+
+    /// Grants to those in the queue who can have it now, in order.
+    fn hand_over(&mut self, id: LockId) {
+        let Some(lock) = self.locks.get_mut(&id) else { return };
+        let mut waiting: Vec<LockMode> = Vec::new();
+        let mut left = VecDeque::new();
+        while let Some(w) = lock.queue.pop_front() {
+            let free = !lock.holders.iter().any(|(o, m)| *o != w.owner && m.conflicts(w.mode));
+            if !free || waiting.iter().any(|m| m.conflicts(w.mode)) {
+                waiting.push(w.mode);
+                left.push_back(w);
+            } else if w.granted.send(()).is_ok() {
+                lock.holders.push((w.owner, w.mode));
+                let owner = self.owners.entry(w.owner).or_default();
+                owner.held.push((id, w.mode));
+                owner.waits_for = None;
+            }
+        }
+        lock.queue = left;
+        if lock.holders.is_empty() && lock.queue.is_empty() {
+            self.locks.remove(&id);
+        }
+    }
+
+    fn leave_queue(&mut self, owner: OwnerId) {
+        let Some((id, _)) = self.owners.get_mut(&owner).and_then(|o| o.waits_for.take()) else { return };
+        if let Some(lock) = self.locks.get_mut(&id) {
+            lock.queue.retain(|w| w.owner != owner);
+        }
+        self.hand_over(id);
+    }
+
+    fn release_to(&mut self, owner: OwnerId, mark: Mark) {
+        let Some(held) = self.owners.get_mut(&owner).map(|o| o.held.split_off(mark.0.min(o.held.len()))) else {
+            return;
+        };
+        held.into_iter().rev().for_each(|(id, mode)| self.release(owner, id, mode));
+    }
+
+    fn deadlock(&mut self, cycle: &[Edge]) -> SqlError {
+        self.deadlocks += 1;
+        let pid = |owner: OwnerId| self.owners.get(&owner).map_or(0, |o| o.pid);
+        let line = |e: &Edge| {
+            let (waiter, blocker) = (pid(e.waiter), pid(e.blocker));
+            format!("Process {waiter} waits for {} on {}; blocked by process {blocker}.", e.mode.name(), show(&e.id))
+        };
+        let detail: Vec<String> = cycle.iter().map(line).collect();
+        SqlError::new(SqlState("40P01"), "deadlock detected").with_detail(detail.join("\n"))
+    }
+}
+
+/// A lock's name in messages.
+fn show(id: &LockId) -> String {
+    match id.target {
+        Target::Row { class: Class::Key, table, .. } => format!("a unique key of relation {}", 16384 + table.0),
+        Target::Row { table, .. } => format!("a row of relation {}", 16384 + table.0),
+        Target::Table(table) => format!("relation {}", 16384 + table.0),
+        Target::Database => format!("database {}", 16384 + id.volume.0),
+        Target::Advisory { key, .. } => format!("advisory lock {key}"),
+    }
+}
+
+impl LockManager {
+    /// A new owner on behalf of the client that knows itself as process `pid`.
+    pub fn new_owner(&self, pid: i32) -> OwnerId {
+        let mut s = self.0.lock();
+        s.next_owner += 1;
+        let owner = OwnerId(s.next_owner);
+        s.owners.insert(owner, Owner { pid, ..Owner::default() });
+        owner
+    }
+
+    /// The owner is gone: everything it held goes to those who wait.
+    pub fn end(&self, owner: OwnerId) {
+        let mut s = self.0.lock();
+        s.leave_queue(owner);
+        s.release_to(owner, Mark::default());
+        s.owners.remove(&owner);
+    }
+
+    pub fn mark(&self, owner: OwnerId) -> Mark {
+        Mark(self.0.lock().owners.get(&owner).map_or(0, |o| o.held.len()))
+    }
+
+    /// Gives back what was taken since the mark.
+    pub fn release_to(&self, owner: OwnerId, mark: Mark) {
+        self.0.lock().release_to(owner, mark);
+    }
+
+    pub fn try_lock(&self, owner: OwnerId, id: LockId, mode: LockMode) -> Grant {
+        self.0.lock().try_lock(owner, id, mode)
+    }
+
+    /// Gives back one lock; false when the owner does not hold it.
+    pub fn unlock(&self, owner: OwnerId, id: LockId, mode: LockMode) -> bool {
+        let mut s = self.0.lock();
+        let Some(o) = s.owners.get_mut(&owner) else { return false };
+        let Some(at) = o.held.iter().rposition(|h| *h == (id, mode)) else { return false };
+        o.held.remove(at);
+        s.release(owner, id, mode);
+        true
+    }
+
+    /// Takes the lock, or a place in its queue; 40P01 when that would close a cycle.
+    pub fn lock_or_wait(self: &Arc<Self>, owner: OwnerId, id: LockId, mode: LockMode) -> Result<Option<Wait>, SqlError> {
+        let mut s = self.0.lock();
+        if s.try_lock(owner, id, mode) == Grant::Granted {
+            return Ok(None);
+        }
+        let (sender, granted) = oneshot::channel();
+        let waiter = Waiter { owner, mode, granted: sender };
+        let Some(lock) = s.locks.get_mut(&id) else { return Ok(None) };
+        // An owner that only strengthens what it holds goes first: those in the queue wait for it anyway.
+        if lock.holders.iter().any(|(o, _)| *o == owner) {
+            lock.queue.push_front(waiter);
+        } else {
+            lock.queue.push_back(waiter);
+        }
+        s.owners.entry(owner).or_default().waits_for = Some((id, mode));
+        if let Some(cycle) = deadlock::find(&s, owner) {
+            let error = s.deadlock(&cycle);
+            s.leave_queue(owner);
+            return Err(error);
+        }
+        Ok(Some(Wait { manager: self.clone(), owner, granted }))
+    }
+
+    /// A branch that reads `snapshot` is about to change something: locks what that touches and compares versions.
+    /// `newest` is the newest published snapshot.
+    pub fn lock_touches(
+        &self,
+        owner: OwnerId,
+        volume: VolumeId,
+        touches: &[Touch],
+        snapshot: u64,
+        newest: impl Fn() -> u64,
+    ) -> Checked {
+        let mut s = self.0.lock();
+        let mut stale = None;
+        for t in touches {
+            let lock = id(volume, Target::Row { class: t.class, table: t.table, hash: t.hash });
+            let mode = LockMode::Row(t.mode);
+            if s.try_lock(owner, lock, mode) == Grant::Blocked {
+                return Checked::Blocked(lock, mode);
+            }
+            let newest = newest();
+            let Some(versions) = s.volumes.get(&volume) else { continue };
+            for &class in t.checks {
+                let target = Target::Row { class, table: t.table, hash: t.hash };
+                stale = stale.max(versions.newer(&target, snapshot, newest));
+            }
+        }
+        stale.map_or(Checked::Fresh, Checked::Stale)
+    }
+
+    /// MAIN is about to change something, on behalf of `owner` where it merges a branch: refuses where somebody else
+    /// holds a lock, and registers the new versions.
+    pub fn main_touches(
+        &self,
+        owner: Option<OwnerId>,
+        volume: VolumeId,
+        touches: &[Touch],
+    ) -> Result<(), MainConflict> {
+        let mut s = self.0.lock();
+        for t in touches {
+            let lock = id(volume, Target::Row { class: t.class, table: t.table, hash: t.hash });
+            let mode = LockMode::Row(t.mode);
+            let held = s.locks.get(&lock);
+            if held.is_some_and(|l| l.holders.iter().any(|(o, m)| Some(*o) != owner && m.conflicts(mode))) {
+                return Err(MainConflict);
+            }
+        }
+        let versions = s.volumes.entry(volume).or_default();
+        for t in touches {
+            for &class in t.raises {
+                versions.raise(Target::Row { class, table: t.table, hash: t.hash });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a statement of MAIN may touch this without disturbing a branch.
+    pub fn is_free(&self, id: LockId, mode: LockMode) -> bool {
+        let s = self.0.lock();
+        !s.locks.get(&id).is_some_and(|l| l.holders.iter().any(|(_, m)| m.conflicts(mode)))
+    }
+
+    /// MAIN begins boxcar `number`. Returns whether it has to show what it touches.
+    pub fn begin_boxcar(&self, volume: VolumeId, number: u64, durable: u64) -> bool {
+        self.0.lock().volumes.entry(volume).or_default().begin_boxcar(number, durable)
+    }
+
+    /// The boxcar is published or given up.
+    pub fn end_boxcar(&self, volume: VolumeId) {
+        let mut s = self.0.lock();
+        if let Some(versions) = s.volumes.get_mut(&volume) {
+            versions.end_boxcar();
+        }
+        let waiting = s.for_boxcar.remove(&volume).unwrap_or_default();
+        // Whoever gave up waiting does not want to know.
+        waiting.into_iter().for_each(|w| w.send(()).unwrap_or_default());
+    }
+
+    /// Waits until boxcar `number` is published or given up; `None` when it is already.
+    pub fn wait_for_boxcar(&self, volume: VolumeId, number: u64) -> Option<oneshot::Receiver<()>> {
+        let mut s = self.0.lock();
+        if !s.volumes.get(&volume).is_some_and(|v| v.is_working(number)) {
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        s.for_boxcar.entry(volume).or_default().push(sender);
+        Some(receiver)
+    }
+
+    /// The same for a snapshot taken within the critical section: what is newer than it cannot be forgotten before.
+    pub fn enter_with(&self, volume: VolumeId, take: impl FnOnce() -> u64) -> u64 {
+        let mut s = self.0.lock();
+        let snapshot = take();
+        s.volumes.entry(volume).or_default().enter(snapshot);
+        snapshot
+    }
+
+    /// A transaction works on this snapshot from now on: versions newer than it are kept.
+    pub fn enter(&self, volume: VolumeId, snapshot: u64) {
+        self.0.lock().volumes.entry(volume).or_default().enter(snapshot);
+    }
+
+    pub fn leave(&self, volume: VolumeId, snapshot: u64) {
+        if let Some(versions) = self.0.lock().volumes.get_mut(&volume) {
+            versions.leave(snapshot);
+        }
+    }
+
+    /// A volume is closed: its numbers may begin anew.
+    pub fn forget(&self, volume: VolumeId) {
+        self.0.lock().volumes.remove(&volume);
+    }
+
+    /// Versions kept for a volume, and deadlocks found since the start.
+    pub fn counters(&self, volume: VolumeId) -> (usize, u64) {
+        let s = self.0.lock();
+        (s.volumes.get(&volume).map_or(0, Versions::len), s.deadlocks)
+    }
+}

@@ -1,0 +1,155 @@
+//! What can be locked, how strongly, and what conflicts with what (PostgreSQL's manual, 13.3).
+
+use holdfast_store::locking::{Class, RowMode};
+use holdfast_types::{TableId, VolumeId};
+
+/// A transaction, or a session for advisory locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OwnerId(pub u64);
+
+/// What a lock stands for within its volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Target {
+    /// A row, a unique key, or (versions only) what is said of them.
+    Row { class: Class, table: TableId, hash: u64 },
+    Table(TableId),
+    /// Shared by every writing branch, exclusive for whoever has MAIN to itself.
+    Database,
+    /// An application's own lock: which of PostgreSQL's two key spaces, and the key.
+    Advisory { space: u8, key: i64 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LockId {
+    pub volume: VolumeId,
+    pub target: Target,
+}
+
+/// PostgreSQL's eight table locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TableMode {
+    AccessShare,
+    RowShare,
+    RowExclusive,
+    ShareUpdateExclusive,
+    Share,
+    ShareRowExclusive,
+    Exclusive,
+    AccessExclusive,
+}
+
+/// How strongly something is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LockMode {
+    Row(RowMode),
+    Table(TableMode),
+    /// Database and advisory locks.
+    Shared,
+    Exclusive,
+}
+
+impl LockMode {
+    /// Whether two owners cannot hold these at once.
+    pub fn conflicts(self, other: LockMode) -> bool {
+        use LockMode::{Exclusive, Row, Shared, Table};
+        match (self, other) {
+            (Row(a), Row(b)) => rows_conflict(a, b),
+            (Table(a), Table(b)) => tables_conflict(a, b),
+            (Shared, Shared) => false,
+            (Shared | Exclusive, Shared | Exclusive) => true,
+            // Never the same target.
+            _ => false,
+        }
+    }
+
+    /// Whether who holds `self` need not ask for `other`.
+    pub fn covers(self, other: LockMode) -> bool {
+        use LockMode::{Exclusive, Row, Shared, Table};
+        match (self, other) {
+            (Row(a), Row(b)) => a >= b,
+            (Table(a), Table(b)) => a == b || a == TableMode::AccessExclusive,
+            (a, b) => a == b || (a, b) == (Exclusive, Shared),
+        }
+    }
+
+    /// The name PostgreSQL's `pg_locks` shows.
+    pub fn name(self) -> &'static str {
+        use LockMode::{Exclusive, Row, Shared, Table};
+        match self {
+            Row(RowMode::KeyShare) => "RowKeyShareLock",
+            Row(RowMode::Share) => "RowShareLock",
+            Row(RowMode::NoKeyUpdate) => "RowNoKeyUpdateLock",
+            Row(RowMode::Update) => "RowUpdateLock",
+            Table(TableMode::AccessShare) => "AccessShareLock",
+            Table(TableMode::RowShare) => "RowShareLock",
+            Table(TableMode::RowExclusive) => "RowExclusiveLock",
+            Table(TableMode::ShareUpdateExclusive) => "ShareUpdateExclusiveLock",
+            Table(TableMode::Share) => "ShareLock",
+            Table(TableMode::ShareRowExclusive) => "ShareRowExclusiveLock",
+            Table(TableMode::Exclusive) | Exclusive => "ExclusiveLock",
+            Table(TableMode::AccessExclusive) => "AccessExclusiveLock",
+            Shared => "ShareLock",
+        }
+    }
+}
+
+/// Table 13.3 of PostgreSQL's manual.
+fn rows_conflict(a: RowMode, b: RowMode) -> bool {
+    use RowMode::{KeyShare, NoKeyUpdate, Share, Update};
+    match (a.min(b), a.max(b)) {
+        (KeyShare, Update) | (Share, NoKeyUpdate | Update) | (NoKeyUpdate | Update, _) => true,
+        (KeyShare, _) | (Share, _) => false,
+    }
+}
+
+/// Table 13.2 of PostgreSQL's manual.
+fn tables_conflict(a: TableMode, b: TableMode) -> bool {
+    use TableMode::{
+        AccessExclusive, AccessShare, Exclusive, RowExclusive, RowShare, Share, ShareRowExclusive,
+        ShareUpdateExclusive,
+    };
+    let (weak, strong) = (a.min(b), a.max(b));
+    match weak {
+        AccessShare => strong == AccessExclusive,
+        RowShare => strong >= Exclusive,
+        RowExclusive => strong >= Share,
+        ShareUpdateExclusive => strong >= ShareUpdateExclusive,
+        Share => strong != Share,
+        ShareRowExclusive | Exclusive | AccessExclusive => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use RowMode::{KeyShare, NoKeyUpdate, Share, Update};
+
+    #[test]
+    fn row_locks_conflict_as_in_the_manual() {
+        let modes = [KeyShare, Share, NoKeyUpdate, Update];
+        let conflicts = ["...X", "..XX", ".XXX", "XXXX"];
+        for (i, a) in modes.iter().enumerate() {
+            for (j, b) in modes.iter().enumerate() {
+                let expected = conflicts[i].as_bytes()[j] == b'X';
+                assert_eq!(LockMode::Row(*a).conflicts(LockMode::Row(*b)), expected, "{a:?} {b:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn table_locks_conflict_as_in_the_manual() {
+        use TableMode::*;
+        let modes = [
+            AccessShare, RowShare, RowExclusive, ShareUpdateExclusive, Share, ShareRowExclusive, Exclusive,
+            AccessExclusive,
+        ];
+        let conflicts =
+            [".......X", "......XX", "....XXXX", "...XXXXX", "..XX.XXX", "..XXXXXX", ".XXXXXXX", "XXXXXXXX"];
+        for (i, a) in modes.iter().enumerate() {
+            for (j, b) in modes.iter().enumerate() {
+                let expected = conflicts[i].as_bytes()[j] == b'X';
+                assert_eq!(LockMode::Table(*a).conflicts(LockMode::Table(*b)), expected, "{a:?} {b:?}");
+            }
+        }
+    }
+}

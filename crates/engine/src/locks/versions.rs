@@ -1,0 +1,171 @@
+//! Which boxcar changed what last, for one volume: what a branch compares with its snapshot.
+//!
+//! Only what may still matter is kept: versions newer than the oldest snapshot on which a branch works, or that is
+//! durable. While nobody works on a branch MAIN does not register at all; [`Versions::floor`] then says up to where
+//! nothing is known, and counts as the version of everything.
+
+use super::mode::{LockId, Target};
+use holdfast_types::VolumeId;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// Boxcars for which MAIN goes on registering after the last branch has ended: short pauses between interactive
+/// transactions must not make each of them begin anew.
+const KEEP_REGISTERING_BOXCARS: u64 = 2000;
+
+/// Versions kept; beyond it everything older counts as changed.
+const VERSIONS_MAX: usize = 2_000_000;
+
+#[derive(Default)]
+pub struct Versions {
+    of: HashMap<Target, u64>,
+    /// What each boxcar raised, in order.
+    raised: VecDeque<(u64, Vec<Target>)>,
+    /// Nothing is known of boxcars up to this one.
+    floor: u64,
+    /// Snapshots on which branches work.
+    active: BTreeMap<u64, u32>,
+    /// Last boxcar that began while a branch was active.
+    last_active: u64,
+    /// MAIN registers what it changes.
+    registering: bool,
+    /// The boxcar MAIN is working on; its versions are not published yet.
+    working: Option<u64>,
+}
+
+impl Versions {
+    /// MAIN begins boxcar `number`; readers may start at `durable`. Returns whether it has to register.
+    pub fn begin_boxcar(&mut self, number: u64, durable: u64) -> bool {
+        self.working = Some(number);
+        if !self.active.is_empty() {
+            self.last_active = number;
+        }
+        self.registering = number < self.last_active + KEEP_REGISTERING_BOXCARS && self.last_active > 0;
+        if self.registering && self.of.len() < VERSIONS_MAX {
+            let oldest = self.active.keys().next().copied().unwrap_or(durable).min(durable);
+            self.forget(oldest);
+        } else {
+            self.floor = number;
+            self.of.clear();
+            self.raised.clear();
+        }
+        self.registering
+    }
+
+    /// The boxcar is published, or was given up.
+    pub fn end_boxcar(&mut self) {
+        self.working = None;
+    }
+
+    pub fn registering(&self) -> bool {
+        self.registering
+    }
+
+    /// What is not newer than `snapshot` tells nobody anything.
+    fn forget(&mut self, snapshot: u64) {
+        while self.raised.front().is_some_and(|(number, _)| *number <= snapshot) {
+            let Some((number, targets)) = self.raised.pop_front() else { break };
+            for target in targets {
+                if self.of.get(&target) == Some(&number) {
+                    self.of.remove(&target);
+                }
+            }
+        }
+    }
+
+    pub fn raise(&mut self, target: Target) {
+        let Some(number) = self.working else { return };
+        if self.of.insert(target, number) == Some(number) {
+            return;
+        }
+        match self.raised.back_mut() {
+            Some((last, targets)) if *last == number => targets.push(target),
+            _ => self.raised.push_back((number, vec![target])),
+        }
+    }
+
+    /// The boxcar that changed it after `snapshot`, if one did. `newest` is the newest published one.
+    pub fn newer(&self, target: &Target, snapshot: u64, newest: u64) -> Option<u64> {
+        let version = self.of.get(target).copied().unwrap_or(0).max(self.floor);
+        // A boxcar that was given up has left versions behind that never came to be.
+        let exists = version <= newest || self.working == Some(version);
+        (version > snapshot && exists).then_some(version)
+    }
+
+    /// Is the boxcar still to be published?
+    pub fn is_working(&self, number: u64) -> bool {
+        self.working == Some(number)
+    }
+
+    pub fn enter(&mut self, snapshot: u64) {
+        *self.active.entry(snapshot).or_insert(0) += 1;
+    }
+
+    pub fn leave(&mut self, snapshot: u64) {
+        if let Some(count) = self.active.get_mut(&snapshot) {
+            *count -= 1;
+            if *count == 0 {
+                self.active.remove(&snapshot);
+            }
+        }
+    }
+
+    /// Versions kept at the moment.
+    pub fn len(&self) -> usize {
+        self.of.len()
+    }
+}
+
+/// A target's full name.
+pub fn id(volume: VolumeId, target: Target) -> LockId {
+    LockId { volume, target }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_store::locking::Class;
+    use holdfast_types::TableId;
+
+    fn row(hash: u64) -> Target {
+        Target::Row { class: Class::Row, table: TableId(1), hash }
+    }
+
+    #[test]
+    fn what_was_not_registered_counts_as_changed() {
+        let mut v = Versions::default();
+        assert!(!v.begin_boxcar(11, 10));
+        v.end_boxcar();
+        assert_eq!(v.newer(&row(1), 10, 11), Some(11), "nothing was registered in 11");
+        assert_eq!(v.newer(&row(1), 11, 11), None);
+        v.enter(11);
+        assert!(v.begin_boxcar(12, 11));
+        v.raise(row(1));
+        assert_eq!(v.newer(&row(1), 11, 11), Some(12), "at work counts");
+        v.end_boxcar();
+        assert_eq!(v.newer(&row(1), 11, 11), None, "given up");
+        assert_eq!(v.newer(&row(1), 11, 12), Some(12));
+        assert_eq!(v.newer(&row(2), 11, 12), None);
+    }
+
+    #[test]
+    fn versions_go_when_no_snapshot_is_older() {
+        let mut v = Versions::default();
+        v.enter(10);
+        for number in 11..=20 {
+            assert!(v.begin_boxcar(number, number - 1));
+            v.raise(row(number));
+            v.end_boxcar();
+        }
+        assert_eq!(v.len(), 10, "the branch at 10 may ask for all");
+        v.leave(10);
+        v.enter(20);
+        v.begin_boxcar(21, 20);
+        assert_eq!(v.len(), 0);
+        v.leave(20);
+        v.end_boxcar();
+        let last = 21 + KEEP_REGISTERING_BOXCARS;
+        assert!(v.begin_boxcar(last - 1, last - 2), "for a while after the last branch");
+        assert!(!v.begin_boxcar(last, last - 1));
+        assert_eq!(v.newer(&row(1), last - 1, last), Some(last));
+    }
+}

@@ -1,0 +1,46 @@
+//! A branch's images put on the volume by MAIN.
+//!
+//! Its rows and keys are locked, so the images find what the branch saw. What foreign keys do happens again here and is
+//! recorded here (RULE 8): the branch left it out of its images. Unique and foreign keys are enforced once more, so that
+//! nothing depends on the locks alone.
+
+use super::exec::Main;
+use crate::branch::image_error;
+use holdfast_types::record::Ops;
+use holdfast_types::{SqlError, SqlResult, SqlState};
+
+impl Main {
+    /// Applies images within the open savepoint or transaction.
+    pub(super) fn apply_images(&mut self, ops: &[u8]) -> SqlResult<()> {
+        let map = self.conn.capture().map().clone();
+        if self.applier.map().epoch != map.epoch {
+            self.applier.forget(&mut self.conn);
+            self.applier = holdfast_store::apply::Applier::for_images(map);
+        }
+        self.applier.apply(&mut self.conn, Ops::new(ops)).map_err(|e| image_error(&e))
+    }
+
+    /// The same, undone to `mark` by the caller when it fails. An immediate foreign key may hold only at the end of the
+    /// statement that several of the images come from: a second round lets such checks wait for the end.
+    pub(super) fn merge(&mut self, ops: &[u8]) -> SqlResult<()> {
+        let mark = self.mark();
+        match self.apply_images(ops) {
+            Err(e) if e.state() == SqlState::FOREIGN_KEY_VIOLATION && !self.conn.autocommit() => {
+                self.run_control(self.control.rollback_to)?;
+                self.conn.capture().truncate(mark);
+                let error = |main: &Main, e| main.sql_error(&e);
+                self.conn.exec("pragma defer_foreign_keys=1").map_err(|e| error(self, e))?;
+                let applied = self.apply_images(ops);
+                self.conn.exec("pragma defer_foreign_keys=0").map_err(|e| error(self, e))?;
+                applied
+            }
+            applied => applied,
+        }
+    }
+}
+
+/// What a merge says that met a lock of somebody else: its own locks should have kept everybody away.
+pub(super) fn met_a_lock() -> SqlError {
+    SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
+        .with_hint("Run the transaction again.")
+}

@@ -17,6 +17,7 @@ mod ddl;
 mod default;
 pub mod error;
 pub mod functions;
+mod ids;
 mod parse;
 mod scan;
 mod session;
@@ -27,6 +28,7 @@ pub mod types;
 
 pub use cache::{Entry, StatementCache};
 pub use functions::{Function, functions};
+pub use ids::NEXT_ID_FUNCTION;
 pub use scan::{Class, Literal, Piece, Scan};
 pub use translate::{
     Coerce, Context, CopyColumn, CopyFormat, CopyIn, Isolation, Kind, Notice, Param, ParamSource, SessionValue,

@@ -11,6 +11,7 @@ use std::cell::RefCell;
 const SEEDS: &[&str] = &[
     "select a, count(*) from t where b like 'x%' and id in (1, 2) group by a having sum(id) > 3 order by 1 desc limit 5 offset $1",
     "insert into t (a, b) values (1, 'it''s'), ($1, default) on conflict (id) do update set a = excluded.a + 1 returning *",
+    "replace into main.t (id, a) values (null, 1), ((select 2), 'x') returning id; insert into t default values; insert into t (a) select a from t order by b on conflict do nothing",
     "update t as x set a = a - -1, (b, c) = ('q', 1.5e3) from t y where x.id = y.id and y.e > now() returning x.*",
     "delete from t using t u where t.id = u.id and exists (select 1 from t v where v.a = t.a)",
     "with recursive r(n) as (select 1 union all select n + 1 from r where n < 5) select n::text || E'\\n', $$x$$ from r join t using (id)",

@@ -5,20 +5,24 @@ pub mod postgres;
 
 use holdfast_sql::catalogue::{self, CatalogContext, DatabaseRow};
 use holdfast_sql::{
-    Context, Function, Kind, Scan, SessionValue, SessionValues, Translated, error, functions, sqlite, translate, types,
+    Context, Function, Kind, NEXT_ID_FUNCTION, Scan, SessionValue, SessionValues, Translated, error, functions, sqlite,
+    translate, types,
 };
 use holdfast_types::schema::{Column, Dialect, ForeignKey, Index, Schema, Table, TableKind, Trigger};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 use rusqlite::Connection;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::{Value as Lite, ValueRef as LiteRef};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 pub struct Db {
     pub conn: Connection,
     pub schema: Schema,
     pub dialect: Dialect,
     pub param_types: Vec<u32>,
+    /// The last id that the function of new ids gave, by table.
+    pub ids: Arc<Mutex<HashMap<String, i64>>>,
 }
 
 /// What a statement gave: its column names and types, and its rows as text, NULL as `None`.
@@ -95,6 +99,20 @@ fn register(conn: &Connection, function: &'static Function) {
     .unwrap();
 }
 
+/// The function of new ids, as the engine registers it: it counts up from 1 for each table.
+fn register_next_id(conn: &Connection) -> Arc<Mutex<HashMap<String, i64>>> {
+    let ids: Arc<Mutex<HashMap<String, i64>>> = Arc::default();
+    let counters = ids.clone();
+    conn.create_scalar_function(NEXT_ID_FUNCTION, 1, FunctionFlags::SQLITE_UTF8, move |ctx| {
+        let mut counters = counters.lock().unwrap();
+        let last = counters.entry(ctx.get(0)?).or_default();
+        *last += 1;
+        Ok(*last)
+    })
+    .unwrap();
+    ids
+}
+
 impl Db {
     pub fn new(dialect: Dialect) -> Db {
         let conn = Connection::open_in_memory().unwrap();
@@ -108,7 +126,8 @@ impl Db {
             conn.execute_batch(&format!("CREATE TABLE {}.\"{}\" ({})", table.schema, table.name, columns.join(", ")))
                 .unwrap();
         }
-        let mut db = Db { conn, schema: Schema::default(), dialect, param_types: Vec::new() };
+        let ids = register_next_id(&conn);
+        let mut db = Db { conn, schema: Schema::default(), dialect, param_types: Vec::new(), ids };
         db.reload();
         db
     }
@@ -120,6 +139,7 @@ impl Db {
     /// Reads the schema as the engine does, and fills the catalogue from it.
     pub fn reload(&mut self) {
         self.schema = load_schema(&self.conn, self.schema.epoch + 1);
+        self.ids.lock().unwrap().retain(|name, _| self.schema.table(name).is_some());
         let context = CatalogContext {
             counters: Vec::new(),
             schema: &self.schema,

@@ -46,6 +46,17 @@ pub fn is_id(table: &Table, name: &str) -> bool {
         || (ROWID_NAMES.iter().any(|n| n.eq_ignore_ascii_case(name)) && !has_column(table, name))
 }
 
+/// The columns that identify a row of a stored table, by the names SQLite's SQL has for them. `None` where none can
+/// be named.
+pub fn row_key(table: &Table) -> Option<Vec<String>> {
+    if !table.without_rowid {
+        return id_column(table).map(|id| vec![id.to_owned()]);
+    }
+    let mut key: Vec<_> = table.columns.iter().filter(|c| c.pk > 0).collect();
+    key.sort_by_key(|c| c.pk);
+    Some(key.into_iter().map(|c| c.name.clone()).collect())
+}
+
 /// The call that gives the next id.
 pub fn next_id(table: &Table) -> String {
     format!("{NEXT_ID_FUNCTION}('{}')", table.name.replace('\'', "''"))

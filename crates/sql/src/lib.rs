@@ -18,6 +18,7 @@ mod default;
 pub mod error;
 pub mod functions;
 mod ids;
+mod locks;
 mod parse;
 mod scan;
 mod session;
@@ -29,6 +30,7 @@ pub mod types;
 pub use cache::{Entry, StatementCache};
 pub use functions::{Function, functions};
 pub use ids::NEXT_ID_FUNCTION;
+pub use locks::{LockStrength, LockWait, RowLock, TableLockMode};
 pub use scan::{Class, Literal, Piece, Scan};
 pub use translate::{
     Coerce, Context, CopyColumn, CopyFormat, CopyIn, Isolation, Kind, Notice, Param, ParamSource, SessionValue,

@@ -4,6 +4,7 @@
 //! SQLite's SQL. It never runs anything. Where PostgreSQL would give an error so does it, with PostgreSQL's
 //! SQLSTATE; what Holdfast does not do is 0A000 and names the thing.
 
+use crate::locks::RowLock;
 use crate::scan::{Literal, Piece};
 use crate::types::{self, Type};
 use holdfast_types::schema::{Dialect, Schema};
@@ -37,6 +38,9 @@ pub struct Translated {
     pub counts: bool,
     /// It locks rows (FOR UPDATE, FOR SHARE) or a table, so its transaction is a writing one.
     pub locks: bool,
+    /// The rows to be locked as they are returned. The statement then has columns behind those of `desc.columns`
+    /// that are not the client's.
+    pub row_locks: Vec<RowLock>,
     pub notices: Vec<Notice>,
     /// The text is SQLite's own: result columns are described with [`crate::sqlite::describe`] after it has been
     /// prepared.

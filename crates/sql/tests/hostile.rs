@@ -14,6 +14,7 @@ const SEEDS: &[&str] = &[
     "replace into main.t (id, a) values (null, 1), ((select 2), 'x') returning id; insert into t default values; insert into t (a) select a from t order by b on conflict do nothing",
     "update t as x set a = a - -1, (b, c) = ('q', 1.5e3) from t y where x.id = y.id and y.e > now() returning x.*",
     "delete from t using t u where t.id = u.id and exists (select 1 from t v where v.a = t.a)",
+    "select a, x.b from t x join t as y using (id) where x.a > 3 order by 1 for no key update of x, y skip locked limit 5; lock table t in share row exclusive mode nowait",
     "with recursive r(n) as (select 1 union all select n + 1 from r where n < 5) select n::text || E'\\n', $$x$$ from r join t using (id)",
     "create table q (id bigint generated always as identity primary key, n numeric(10,2) check (n > 0), unique (n)) with (fillfactor=70)",
     "create unique index i on t (lower(b), a desc) where a is not null",

@@ -8,7 +8,7 @@
 use super::coerce::When;
 use super::names::{exact_name, fold, quote, quote_text};
 use super::query::Bound;
-use super::scope::{self, Column, Relation, Scope};
+use super::scope::{self, Column, Relation, Scope, Source};
 use super::{Binder, Typed};
 use crate::default;
 use crate::ids::{self, OverRows};
@@ -336,12 +336,7 @@ fn on_conflict(b: &mut Binder<'_>, table: &Table, alias: &str, on: &OnInsert) ->
             let mut scope = Scope::new(None);
             let columns = scope::columns_of(table, b.ctx.dialect);
             for name in [alias, "excluded"] {
-                scope.relations.push(Relation {
-                    alias: name.to_owned(),
-                    columns: columns.clone(),
-                    key: Vec::new(),
-                    scalar: false,
-                });
+                scope.relations.push(Relation::new(name, columns.clone(), Source::Table(table.name.clone())));
             }
             // A bare name means the target's column.
             let target_only = Scope {
@@ -488,7 +483,7 @@ fn target<'s>(b: &Binder<'s>, table: &TableWithJoins) -> SqlResult<(&'s Table, S
 fn target_scope<'p>(b: &Binder<'_>, table: &Table, alias: &str) -> Scope<'p> {
     let mut scope = Scope::new(None);
     let columns = scope::columns_of(table, b.ctx.dialect);
-    scope.relations.push(Relation { alias: alias.to_owned(), columns, key: Vec::new(), scalar: false });
+    scope.relations.push(Relation::new(alias, columns, Source::Table(table.name.clone())));
     scope
 }
 
@@ -512,7 +507,7 @@ fn returning(
     let Some(items) = items else { return Ok(Bound { sql, columns: Vec::new() }) };
     let mut scope = Scope::new(None);
     let columns = own_columns(table, b.ctx.dialect);
-    scope.relations.push(Relation { alias: alias.to_owned(), columns, key: Vec::new(), scalar: false });
+    scope.relations.push(Relation::new(alias, columns, Source::Table(table.name.clone())));
     let (text, columns) = b.returning(items, &scope)?;
     Ok(Bound { sql: sql + &text, columns })
 }

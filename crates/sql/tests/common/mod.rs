@@ -76,7 +76,7 @@ fn borrow(value: LiteRef<'_>) -> ValueRef<'_> {
     }
 }
 
-fn own(value: Value) -> Lite {
+pub fn own(value: Value) -> Lite {
     match value {
         Value::Null => Lite::Null,
         Value::Int(i) => Lite::Integer(i),
@@ -210,6 +210,11 @@ impl Db {
             let values: Vec<Lite> = if i == last { params.iter().cloned().map(own).collect() } else { Vec::new() };
             let mut rows = statement.query(rusqlite::params_from_iter(values)).map_err(|e| self.error(e, step))?;
             while let Some(row) = rows.next().map_err(|e| self.error(e, step))? {
+                let granted = |at: usize| row.get::<_, i64>(at).unwrap();
+                let limit = translated.row_locks.iter().find_map(|l| l.limit).map(granted);
+                if limit.is_some_and(|n| n >= 0 && answer.rows.len() as i64 >= n) {
+                    break;
+                }
                 let mut cells = Vec::new();
                 for (k, column) in columns.iter().enumerate() {
                     let k = if translated.kind == Kind::Explain { 3 } else { k };

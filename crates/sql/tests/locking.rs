@@ -1,0 +1,192 @@
+//! What a statement locks: rows by FOR UPDATE and its like, tables by LOCK TABLE, and advisory locks.
+
+mod common;
+
+use common::{Db, Session, own};
+use holdfast_sql::{LockStrength, LockWait, RowLock, Scan, StatementCache, translate};
+use holdfast_types::Value;
+use rusqlite::types::Value as Lite;
+
+fn db() -> Db {
+    let mut db = Db::postgres();
+    db.run(
+        "create table t (id int primary key, a int, b text);
+         create table h (a int, \"Rowid\" text);
+         create table two (x int, y int, primary key (y, x));
+         create view v as select a from t;
+         insert into t values (1, 10, 'x'), (2, 20, 'y'), (3, 30, 'z');
+         insert into h values (10, 'p'), (20, 'q')",
+    )
+    .unwrap();
+    db.conn.execute_batch("create table w (v text, k int, j int, primary key (j, k)) without rowid").unwrap();
+    db.conn.execute_batch("create virtual table f using fts5(body); insert into w values ('v', 1, 2)").unwrap();
+    db.reload();
+    db
+}
+
+fn lock(table: &str, strength: LockStrength, wait: LockWait, key: &[usize]) -> RowLock {
+    RowLock { table: table.to_owned(), strength, wait, key: key.to_vec(), limit: None }
+}
+
+/// All columns of the statement's rows, the hidden ones too.
+fn rows(db: &Db, sql: &str, client: &[Value]) -> Vec<Vec<Lite>> {
+    let scan = Scan::new(sql, db.dialect).unwrap();
+    let piece = scan.pieces().next().unwrap();
+    let translated = translate(&piece, &db.context()).unwrap();
+    let params = translated.bind(&piece.literals(), client, &Session).unwrap().into_iter().map(own);
+    let mut statement = db.conn.prepare(&translated.steps[0]).unwrap_or_else(|e| panic!("{:?}: {e}", translated.steps));
+    let width = statement.column_count();
+    let row = |r: &rusqlite::Row<'_>| (0..width).map(|i| r.get(i)).collect::<Result<Vec<Lite>, _>>();
+    statement.query_map(rusqlite::params_from_iter(params), row).unwrap().map(Result::unwrap).collect()
+}
+
+fn ints(rows: &[Vec<Lite>], columns: &[usize]) -> Vec<Vec<i64>> {
+    let int = |v: &Lite| if let Lite::Integer(i) = v { *i } else { panic!("{v:?}") };
+    rows.iter().map(|r| columns.iter().map(|c| int(&r[*c])).collect()).collect()
+}
+
+#[test]
+fn keys_stand_behind_what_the_client_sees() {
+    use LockStrength::*;
+    use LockWait::*;
+    let db = db();
+    for (sql, visible, locks, keys) in [
+        (
+            "select b from t where a > 10 order by 1 for update",
+            1,
+            vec![lock("t", Update, Wait, &[1])],
+            vec![vec![2], vec![3]],
+        ),
+        (
+            "select a from h for no key update nowait",
+            1,
+            vec![lock("h", NoKeyUpdate, NoWait, &[1])],
+            vec![vec![1], vec![2]],
+        ),
+        ("select * from w for share", 3, vec![lock("w", Share, Wait, &[3, 4])], vec![vec![2, 1]]),
+        ("select from t where id = 1 for key share", 0, vec![lock("t", KeyShare, Wait, &[0])], vec![vec![1]]),
+        (
+            "select x.b, y.a from t as x join h y on x.a = y.a where x.id = 2 for update",
+            2,
+            vec![lock("t", Update, Wait, &[2]), lock("h", Update, Wait, &[3])],
+            vec![vec![2, 2]],
+        ),
+        (
+            "select 1 from (t join h using (a)) where t.id = 1 for update of h for share",
+            1,
+            vec![lock("t", Share, Wait, &[1]), lock("h", Update, Wait, &[2])],
+            vec![vec![1, 1]],
+        ),
+        (
+            "select 1 from t left join h using (a) where id = 3 for update of t nowait for key share of t skip locked",
+            1,
+            vec![lock("t", Update, NoWait, &[1])],
+            vec![vec![3]],
+        ),
+        (
+            "with c as (select 2 as n) select id from t, c, (values (1)) as q(z), pg_class k where id = n and relname = 't' for update",
+            1,
+            vec![lock("t", Update, Wait, &[1])],
+            vec![vec![2]],
+        ),
+        ("select id from t order by id for update limit 1", 1, vec![lock("t", Update, Wait, &[1])], vec![vec![1]]),
+        ("select 5 for update", 1, vec![], vec![vec![]]),
+    ] {
+        let translated = db.translate(sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        assert_eq!(translated.row_locks, locks, "{sql}");
+        assert_eq!(translated.desc.columns.len(), visible, "{sql}");
+        assert!(translated.locks, "{sql}");
+        let columns: Vec<usize> = locks.iter().flat_map(|l| l.key.clone()).collect();
+        assert_eq!(ints(&rows(&db, sql, &[]), &columns), keys, "{sql}");
+    }
+}
+
+#[test]
+fn rows_left_out_do_not_count_for_the_limit() {
+    let db = db();
+    let sql = "select b from t order by id limit 2 for update skip locked";
+    let translated = db.translate(sql).unwrap();
+    assert_eq!(
+        translated.row_locks,
+        [RowLock { limit: Some(2), ..lock("t", LockStrength::Update, LockWait::SkipLocked, &[1]) }]
+    );
+    assert_eq!(ints(&rows(&db, sql, &[]), &[1, 2]), [[1, 2], [2, 2], [3, 2]]);
+    let sql = "select b from t for update skip locked limit $1";
+    assert_eq!(ints(&rows(&db, sql, &[Value::Int(7)]), &[2]), [[7], [7], [7]]);
+    let translated = db.translate("select b from t for update skip locked").unwrap();
+    assert_eq!(translated.row_locks[0].limit, None);
+    let error = db.translate("select b from t limit 1 offset 1 for update skip locked").unwrap_err();
+    assert_eq!(error.state().0, "0A000");
+}
+
+#[test]
+fn what_has_no_rows_of_its_own_is_refused_in_postgresqls_words() {
+    let db = db();
+    for (sql, state, message) in [
+        ("select count(*) from t for update", "0A000", "FOR UPDATE is not allowed with aggregate functions"),
+        ("select a from t group by a for share", "0A000", "FOR SHARE is not allowed with GROUP BY clause"),
+        ("select 1 from t having true for share", "0A000", "FOR SHARE is not allowed with HAVING clause"),
+        ("select distinct a from t for key share", "0A000", "FOR KEY SHARE is not allowed with DISTINCT clause"),
+        (
+            "select rank() over (order by a) from t for update",
+            "0A000",
+            "FOR UPDATE is not allowed with window functions",
+        ),
+        (
+            "select a from t union select a from h for no key update",
+            "0A000",
+            "FOR NO KEY UPDATE is not allowed with UNION/INTERSECT/EXCEPT",
+        ),
+        ("values (1) for update", "0A000", "FOR UPDATE cannot be applied to VALUES"),
+        (
+            "select 1 from t left join h using (a) for update",
+            "0A000",
+            "FOR UPDATE cannot be applied to the nullable side of an outer join",
+        ),
+        (
+            "select 1 from t as x for update of t",
+            "42P01",
+            "relation \"t\" in FOR UPDATE clause not found in FROM clause",
+        ),
+        (
+            "select 1 from t, generate_series(1, 2) g for update of g",
+            "0A000",
+            "FOR UPDATE cannot be applied to a function",
+        ),
+        (
+            "with c as (select 1) select 1 from t, c for update of c",
+            "0A000",
+            "FOR UPDATE cannot be applied to a WITH query",
+        ),
+        ("select 1 from t for update of public.t", "42601", "FOR UPDATE must specify unqualified relation names"),
+    ] {
+        let error = db.translate(sql).expect_err(sql);
+        assert_eq!((error.state().0, error.message()), (state, message), "{sql}");
+    }
+    for sql in [
+        "select 1 from (select * from t) s for update",
+        "select * from v for update",
+        "select * from f for update",
+        "select 1 from t where id in (select a from h for update)",
+        "with c as (select * from t for no key update) select * from c",
+        "insert into h (a) select a from t for update",
+        "create table n as select a from t for update",
+    ] {
+        assert_eq!(db.translate(sql).expect_err(sql).state().0, "0A000", "{sql}");
+    }
+    let plan = db.translate("explain select * from t for update").unwrap();
+    assert!(!plan.locks && plan.row_locks.is_empty());
+}
+
+#[test]
+fn locking_statements_are_cached_with_their_locks() {
+    let db = db();
+    let cache: StatementCache<()> = StatementCache::new(10);
+    let scan = |text| Scan::new(text, db.dialect).unwrap();
+    let first = scan("select b from t where id = 1 for update");
+    let piece = first.pieces().next().unwrap();
+    cache.insert(&piece, 1, translate(&piece, &db.context()).unwrap(), ());
+    let second = scan("select b from t where id = 1 for update");
+    let found = cache.lookup(&second.pieces().next().unwrap(), 1).unwrap();
+    assert_eq!(found.translated.row_locks.len(), 1);
+}

@@ -26,6 +26,7 @@ pub mod sqlite;
 mod statement;
 mod translate;
 pub mod types;
+mod words;
 
 pub use cache::{Entry, StatementCache};
 pub use functions::{Function, functions};

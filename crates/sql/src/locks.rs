@@ -4,9 +4,13 @@
 //! knows two of the four strengths, one name after OF, and no clause before LIMIT. What they mean for the tables of the
 //! FROM clause is found in `bind/lock.rs`.
 
-use crate::bind::fold;
+use crate::bind::{exact_name, scope};
+use crate::catalogue;
+use crate::translate::{Context, Kind, Translated};
+use crate::words::Words;
+use holdfast_types::schema::TableKind;
 use holdfast_types::{SqlError, SqlResult, SqlState};
-use sqlparser::ast::Ident;
+use sqlparser::ast::{Lock, LockTableMode};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// How much a row lock keeps others from, weakest first.
@@ -84,122 +88,96 @@ pub struct Clause {
     pub wait: LockWait,
 }
 
+/// LOCK TABLE. Its tables have to be stored ones: 42P01 for a name that is none, 42501 for a catalogue's.
+pub fn lock_table(lock: &Lock, context: &Context<'_>) -> SqlResult<Translated> {
+    let mut tables = Vec::with_capacity(lock.tables.len());
+    for target in &lock.tables {
+        let name = exact_name(&target.name)?;
+        if catalogue::find(None, &name).is_some() {
+            let message = format!("permission denied for table {name}");
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+        }
+        if scope::table(context.schema, &name)?.kind == TableKind::View {
+            return Err(SqlError::unsupported("LOCK TABLE of a view").with_hint("Lock the tables that it reads."));
+        }
+        tables.push(name);
+    }
+    let mode = match &lock.lock_mode {
+        Some(LockTableMode::AccessShare) => TableLockMode::AccessShare,
+        Some(LockTableMode::RowShare) => TableLockMode::RowShare,
+        Some(LockTableMode::RowExclusive) => TableLockMode::RowExclusive,
+        Some(LockTableMode::ShareUpdateExclusive) => TableLockMode::ShareUpdateExclusive,
+        Some(LockTableMode::Share) => TableLockMode::Share,
+        Some(LockTableMode::ShareRowExclusive) => TableLockMode::ShareRowExclusive,
+        Some(LockTableMode::Exclusive) => TableLockMode::Exclusive,
+        Some(LockTableMode::AccessExclusive) | None => TableLockMode::AccessExclusive,
+    };
+    let kind = Kind::LockTable { tables, mode, no_wait: lock.nowait };
+    Ok(Translated { locks: true, ..Translated::command(kind, "LOCK TABLE") })
+}
+
 /// Takes the locking clauses of the outermost query out of a statement's tokens. Those in parentheses stay, in
 /// spellings that the parser knows.
 pub fn take_clauses(tokens: &mut Vec<TokenWithSpan>) -> SqlResult<Vec<Clause>> {
-    let solid: Vec<usize> = (0..tokens.len()).filter(|i| !matches!(tokens[*i].token, Token::Whitespace(_))).collect();
-    let mut words = Words { tokens, solid: &solid, at: 0 };
+    let mut words = Words::new(tokens);
     let (mut clauses, mut taken, mut depth) = (Vec::new(), Vec::new(), 0);
-    while let Some(token) = words.token(0) {
-        match token {
-            Token::LParen => depth += 1,
-            Token::RParen => depth -= 1,
-            _ if words.peek("FOR") => {
-                let start = words.at;
-                match words.strength() {
-                    None => {}
-                    // FOR [NO KEY] UPDATE, FOR [KEY] SHARE
-                    Some(_) if depth > 0 => {
-                        taken.extend(start + 1..words.at - 1);
-                        continue;
-                    }
-                    Some(strength) => {
-                        clauses.push(words.clause(strength)?);
-                        taken.extend(start..words.at);
-                        continue;
-                    }
-                }
+    while let Some(token) = words.token() {
+        let start = words.at;
+        match (token, strength(&mut words)) {
+            // FOR [NO KEY] UPDATE, FOR [KEY] SHARE
+            (_, Some(_)) if depth > 0 => taken.extend((start + 1..words.at - 1).map(|i| words.place(i))),
+            (_, Some(strength)) => {
+                clauses.push(clause(&mut words, strength)?);
+                taken.extend((start..words.at).map(|i| words.place(i)));
             }
-            _ => {}
+            (token, None) => {
+                depth += i32::from(*token == Token::LParen) - i32::from(*token == Token::RParen);
+                words.at += 1;
+            }
         }
-        words.at += 1;
     }
-    let taken: Vec<usize> = taken.into_iter().map(|i| solid[i]).collect();
-    let mut index = 0;
-    tokens.retain(|_| {
-        index += 1;
-        taken.binary_search(&(index - 1)).is_err()
-    });
+    let mut place = 0..;
+    tokens.retain(|_| place.next().is_none_or(|p| taken.binary_search(&p).is_err()));
     Ok(clauses)
 }
 
-/// A statement's tokens without the blanks between them.
-struct Words<'t> {
-    tokens: &'t [TokenWithSpan],
-    solid: &'t [usize],
-    at: usize,
+fn strength(words: &mut Words<'_>) -> Option<LockStrength> {
+    use LockStrength::*;
+    let all: [(&[&str], LockStrength); 4] = [
+        (&["FOR", "UPDATE"], Update),
+        (&["FOR", "NO", "KEY", "UPDATE"], NoKeyUpdate),
+        (&["FOR", "SHARE"], Share),
+        (&["FOR", "KEY", "SHARE"], KeyShare),
+    ];
+    all.into_iter().find(|(clause, _)| words.accept(clause)).map(|(_, strength)| strength)
 }
 
-impl Words<'_> {
-    fn token(&self, ahead: usize) -> Option<&Token> {
-        self.solid.get(self.at + ahead).map(|i| &self.tokens[*i].token)
-    }
-
-    fn peek(&self, word: &str) -> bool {
-        matches!(self.token(0), Some(Token::Word(w)) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
-    }
-
-    /// Steps over these words, or stays.
-    fn accept(&mut self, words: &[&str]) -> bool {
-        let begun = self.at;
-        for word in words {
-            if !self.peek(word) {
-                self.at = begun;
-                return false;
-            }
-            self.at += 1;
-        }
-        true
-    }
-
-    fn strength(&mut self) -> Option<LockStrength> {
-        use LockStrength::*;
-        let all: [(&[&str], LockStrength); 4] = [
-            (&["FOR", "UPDATE"], Update),
-            (&["FOR", "NO", "KEY", "UPDATE"], NoKeyUpdate),
-            (&["FOR", "SHARE"], Share),
-            (&["FOR", "KEY", "SHARE"], KeyShare),
-        ];
-        all.into_iter().find(|(words, _)| self.accept(words)).map(|(_, strength)| strength)
-    }
-
-    /// What follows the strength.
-    fn clause(&mut self, strength: LockStrength) -> SqlResult<Clause> {
-        let mut of = Vec::new();
-        if self.accept(&["OF"]) {
-            of.push(self.name(strength)?);
-            while self.token(0) == Some(&Token::Comma) {
-                self.at += 1;
-                of.push(self.name(strength)?);
-            }
-        }
-        let wait = if self.accept(&["NOWAIT"]) {
-            LockWait::NoWait
-        } else if self.accept(&["SKIP", "LOCKED"]) {
-            LockWait::SkipLocked
-        } else {
-            LockWait::Wait
-        };
-        Ok(Clause { strength, of, wait })
-    }
-
-    fn name(&mut self, strength: LockStrength) -> SqlResult<String> {
-        let syntax = |message: String| SqlError::new(SqlState::SYNTAX_ERROR, message);
-        let name = match self.token(0) {
-            Some(Token::Word(w)) => fold(&Ident {
-                value: w.value.clone(),
-                quote_style: w.quote_style,
-                span: sqlparser::tokenizer::Span::empty(),
-            }),
-            Some(other) => return Err(syntax(format!("syntax error at or near \"{other}\""))),
-            None => return Err(syntax("syntax error at end of input".into())),
-        };
-        self.at += 1;
-        match self.token(0) {
-            Some(Token::Period) => Err(syntax(format!("{} must specify unqualified relation names", strength.words()))),
-            _ => Ok(name),
+/// What follows the strength.
+fn clause(words: &mut Words<'_>, strength: LockStrength) -> SqlResult<Clause> {
+    let mut of = Vec::new();
+    if words.accept(&["OF"]) {
+        of.push(name(words, strength)?);
+        while words.take(&Token::Comma) {
+            of.push(name(words, strength)?);
         }
     }
+    let wait = if words.accept(&["NOWAIT"]) {
+        LockWait::NoWait
+    } else if words.accept(&["SKIP", "LOCKED"]) {
+        LockWait::SkipLocked
+    } else {
+        LockWait::Wait
+    };
+    Ok(Clause { strength, of, wait })
+}
+
+fn name(words: &mut Words<'_>, strength: LockStrength) -> SqlResult<String> {
+    let name = words.name()?;
+    if words.token() == Some(&Token::Period) {
+        let message = format!("{} must specify unqualified relation names", strength.words());
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    Ok(name)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Commands that concern the session or the transaction, not the data.
 
-use crate::bind::{exact_name, fold};
+use crate::bind::fold;
 use crate::translate::{Isolation, Kind, TransactionModes, Translated};
 use crate::types;
 use holdfast_types::desc::{ColumnDesc, StatementDesc, oid};
@@ -38,7 +38,6 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
             return Err(SqlError::unsupported(first));
         }
         ("UNLISTEN", _) => Translated::command(Kind::NoOp, "UNLISTEN"),
-        ("LOCK", _) => return lock(text).map(Some),
         ("SET", ["SESSION", "CHARACTERISTICS", "AS", "TRANSACTION", ..]) => {
             let modes = text_modes(&rest[4..])?;
             let Some(level) = modes.isolation else {
@@ -128,16 +127,6 @@ fn vacuum(text: &str) -> SqlResult<Translated> {
     let analyze = words.iter().any(|w| matches!(*w, "ANALYZE" | "ANALYSE"));
     let steps = if analyze { vec!["ANALYZE".into()] } else { Vec::new() };
     Ok(Translated { steps, ..Translated::command(Kind::Vacuum, "VACUUM") })
-}
-
-fn lock(text: &str) -> SqlResult<Translated> {
-    let Statement::Lock(lock) = crate::parse::parse(text)? else {
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in LOCK TABLE"));
-    };
-    for target in &lock.tables {
-        exact_name(&target.name)?;
-    }
-    Ok(Translated { locks: true, ..Translated::command(Kind::LockTable, "LOCK TABLE") })
 }
 
 /// `CREATE DATABASE name [WITH] [option [=] value ...]`; `DIALECT = sqlite` is Holdfast's own.

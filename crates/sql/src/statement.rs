@@ -2,7 +2,7 @@
 
 use crate::bind::scope::Column;
 use crate::bind::{self, Binder};
-use crate::locks::Clause;
+use crate::locks::{self, Clause};
 use crate::parse;
 use crate::scan::Piece;
 use crate::translate::{Context, Kind, Param, Translated};
@@ -51,6 +51,7 @@ fn translate_statement(
             let bound = bind::delete(&mut binder, delete)?;
             Ok(finish(binder, bound.sql, &bound.columns, Kind::Delete, "DELETE"))
         }
+        Statement::Lock(lock) => locks::lock_table(lock, context),
         Statement::Copy { .. } => copy::translate(statement, binder),
         Statement::Execute { name, parameters, .. } => session::execute(name.as_ref(), parameters),
         other => match session::translate(other)? {

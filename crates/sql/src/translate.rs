@@ -4,7 +4,7 @@
 //! SQLite's SQL. It never runs anything. Where PostgreSQL would give an error so does it, with PostgreSQL's
 //! SQLSTATE; what Holdfast does not do is 0A000 and names the thing.
 
-use crate::locks::RowLock;
+use crate::locks::{RowLock, TableLockMode};
 use crate::scan::{Literal, Piece};
 use crate::types::{self, Type};
 use holdfast_types::schema::{Dialect, Schema};
@@ -98,7 +98,12 @@ pub enum Kind {
     },
     Vacuum,
     Analyze,
-    LockTable,
+    LockTable {
+        /// Stored tables by their exact names.
+        tables: Vec<String>,
+        mode: TableLockMode,
+        no_wait: bool,
+    },
     /// The step is EXPLAIN QUERY PLAN; its column 3 (`detail`) is the one result column.
     Explain,
     Prepare {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Db, Session, own};
-use holdfast_sql::{LockStrength, LockWait, RowLock, Scan, StatementCache, translate};
+use holdfast_sql::{Kind, LockStrength, LockWait, RowLock, Scan, StatementCache, TableLockMode, translate};
 use holdfast_types::Value;
 use rusqlite::types::Value as Lite;
 
@@ -189,4 +189,36 @@ fn locking_statements_are_cached_with_their_locks() {
     let second = scan("select b from t where id = 1 for update");
     let found = cache.lookup(&second.pieces().next().unwrap(), 1).unwrap();
     assert_eq!(found.translated.row_locks.len(), 1);
+}
+
+#[test]
+fn tables_are_locked_by_name_and_mode() {
+    use TableLockMode::*;
+    let db = db();
+    for (sql, tables, mode, no_wait) in [
+        ("lock table t", &["t"][..], AccessExclusive, false),
+        ("lock t, public.h in access share mode nowait", &["t", "h"], AccessShare, true),
+        ("LOCK TABLE ONLY T IN ROW SHARE MODE", &["t"], RowShare, false),
+        ("lock t in row exclusive mode", &["t"], RowExclusive, false),
+        ("lock t in share update exclusive mode", &["t"], ShareUpdateExclusive, false),
+        ("lock t in share mode", &["t"], Share, false),
+        ("lock f in share row exclusive mode", &["f"], ShareRowExclusive, false),
+        ("lock t in exclusive mode", &["t"], Exclusive, false),
+        ("lock t nowait", &["t"], AccessExclusive, true),
+    ] {
+        let translated = db.translate(sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        let tables = tables.iter().map(|t| (*t).to_owned()).collect();
+        assert_eq!(translated.kind, Kind::LockTable { tables, mode, no_wait }, "{sql}");
+        assert!(translated.locks && translated.steps.is_empty() && translated.verb == "LOCK TABLE");
+    }
+    for (sql, state) in [
+        ("lock nothing", "42P01"),
+        ("lock table \"T\"", "42P01"),
+        ("lock other.t", "3F000"),
+        ("lock v", "0A000"),
+        ("lock pg_class", "42501"),
+        ("lock t in some mode", "42601"),
+    ] {
+        assert_eq!(db.translate(sql).expect_err(sql).state().0, state, "{sql}");
+    }
 }

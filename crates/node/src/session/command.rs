@@ -70,7 +70,7 @@ impl NodeSession {
             }
             Kind::DropDatabase { name, if_exists } => self.drop_database(name, *if_exists).await?,
             Kind::Vacuum => self.vacuum(translated).await?,
-            Kind::LockTable => self.lock_table().await?,
+            Kind::LockTable { .. } => self.lock_table().await?,
             Kind::Prepare { name, statement, param_types } => self.prepare_sql(name, statement, param_types).await?,
             Kind::Deallocate(name) => self.deallocate(name.as_deref(), client)?,
             Kind::Discard(what) => self.discard(what, client)?,

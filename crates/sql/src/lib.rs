@@ -9,6 +9,7 @@
 //! In a database of PostgreSQL's dialect a statement has PostgreSQL's result or an error, never a third thing; in
 //! one of SQLite's dialect it has SQLite's.
 
+mod advisory;
 mod bind;
 pub mod cache;
 pub mod catalogue;
@@ -28,6 +29,7 @@ mod translate;
 pub mod types;
 mod words;
 
+pub use advisory::{ADVISORY_FUNCTION, AdvisoryOp};
 pub use cache::{Entry, StatementCache};
 pub use functions::{Function, functions};
 pub use ids::NEXT_ID_FUNCTION;

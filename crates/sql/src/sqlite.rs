@@ -121,6 +121,8 @@ fn speaks_postgres(piece: &Piece<'_>) -> bool {
         "current_user",
         "session_user",
         "pg_encoding_to_char(",
+        "pg_advisory_",
+        "pg_try_advisory_",
     ];
     SIGNS.iter().any(|s| skeleton.contains(s))
 }

@@ -96,7 +96,8 @@ pub fn finish(binder: Binder<'_>, sql: String, columns: &[Column], kind: Kind, v
         desc: Arc::new(StatementDesc { params: types, columns: describe(columns) }),
         verb,
         counts: true,
-        locks: binder.locks,
+        locks: binder.locks || binder.advisory,
+        advisory: binder.advisory,
         row_locks: binder.row_locks,
         cacheable: true,
         ..Translated::default()
@@ -154,6 +155,7 @@ fn explain(
         verb: "EXPLAIN",
         counts: false,
         locks: false,
+        advisory: false,
         row_locks: Vec::new(),
         ..planned
     })

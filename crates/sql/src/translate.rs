@@ -36,11 +36,13 @@ pub struct Translated {
     pub verb: &'static str,
     /// The tag carries a row count.
     pub counts: bool,
-    /// It locks rows (FOR UPDATE, FOR SHARE) or a table, so its transaction is a writing one.
+    /// It locks rows (FOR UPDATE, FOR SHARE) or a table, or takes advisory locks, so its transaction is a writing one.
     pub locks: bool,
     /// The rows to be locked as they are returned. The statement then has columns behind those of `desc.columns`
     /// that are not the client's.
     pub row_locks: Vec<RowLock>,
+    /// It takes or gives up advisory locks, through [`crate::ADVISORY_FUNCTION`].
+    pub advisory: bool,
     pub notices: Vec<Notice>,
     /// The text is SQLite's own: result columns are described with [`crate::sqlite::describe`] after it has been
     /// prepared.

@@ -3,8 +3,9 @@
 mod common;
 
 use common::{Db, Session, own};
-use holdfast_sql::{Kind, LockStrength, LockWait, RowLock, Scan, StatementCache, TableLockMode, translate};
+use holdfast_sql::{AdvisoryOp, Kind, LockStrength, LockWait, RowLock, Scan, StatementCache, TableLockMode, translate};
 use holdfast_types::Value;
+use holdfast_types::schema::Dialect;
 use rusqlite::types::Value as Lite;
 
 fn db() -> Db {
@@ -221,4 +222,54 @@ fn tables_are_locked_by_name_and_mode() {
     ] {
         assert_eq!(db.translate(sql).expect_err(sql).state().0, state, "{sql}");
     }
+}
+
+#[test]
+fn advisory_locks_become_one_function() {
+    use AdvisoryOp::*;
+    let mut db = db();
+    let wide = |a: i64, b: u32| (a << 32) | i64::from(b);
+    for (sql, ty, shown, calls) in [
+        ("select pg_advisory_lock(7)", "void", "", vec![(Lock, 7, 0)]),
+        ("select pg_advisory_lock_shared('-7')", "void", "", vec![(LockShared, -7, 0)]),
+        ("select pg_advisory_xact_lock(1, -2)", "void", "", vec![(XactLock, wide(1, u32::MAX - 1), 1)]),
+        ("select pg_advisory_xact_lock_shared(-1, 2::smallint)", "void", "", vec![(XactLockShared, wide(-1, 2), 1)]),
+        ("select pg_try_advisory_lock(9223372036854775807)", "boolean", "t", vec![(TryLock, i64::MAX, 0)]),
+        ("select pg_try_advisory_lock_shared(0, 0)", "boolean", "t", vec![(TryLockShared, 0, 1)]),
+        ("select pg_try_advisory_xact_lock(2)", "boolean", "t", vec![(TryXactLock, 2, 0)]),
+        ("select pg_catalog.pg_try_advisory_xact_lock_shared(3)", "boolean", "t", vec![(TryXactLockShared, 3, 0)]),
+        ("select pg_advisory_unlock(4)", "boolean", "t", vec![(Unlock, 4, 0)]),
+        ("select pg_advisory_unlock_shared(4, 5)", "boolean", "t", vec![(UnlockShared, wide(4, 5), 1)]),
+        ("select pg_advisory_unlock_all()", "void", "", vec![(UnlockAll, 0, 0)]),
+        (
+            "select pg_try_advisory_lock(a) from t where a > 10",
+            "boolean",
+            "t",
+            vec![(TryLock, 20, 0), (TryLock, 30, 0)],
+        ),
+        ("select pg_advisory_lock(null)", "void", "NULL", vec![]),
+        ("select pg_try_advisory_lock(1, null)", "boolean", "NULL", vec![]),
+        ("select * from pg_advisory_unlock_all()", "void", "", vec![(UnlockAll, 0, 0)]),
+    ] {
+        let translated = db.translate(sql).unwrap();
+        assert!(translated.advisory && translated.locks, "{sql}");
+        let answer = db.run(sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        assert_eq!((answer.columns[0].1.as_str(), answer.lines()[0].as_str()), (ty, shown), "{sql}");
+        assert_eq!(std::mem::take(&mut *db.advisory.lock().unwrap()), calls, "{sql}");
+    }
+    let answer = db.run_with("select pg_advisory_lock($1)", &[Value::Int(11)]).unwrap();
+    assert_eq!(answer.lines(), [""]);
+    assert_eq!(*db.advisory.lock().unwrap(), [(Lock, 11, 0)]);
+    for sql in
+        ["select pg_advisory_lock(1.5)", "select pg_advisory_lock(3000000000, 1)", "select pg_advisory_unlock_all(1)"]
+    {
+        assert_eq!(db.state(sql), "42883", "{sql}");
+    }
+    assert_eq!(db.state("create view w1 as select pg_try_advisory_lock(1)"), "0A000");
+    assert!(!db.translate("explain select pg_advisory_lock(1)").unwrap().advisory);
+    assert!(!db.translate("select 1").unwrap().advisory);
+    let numbers: Vec<i64> = (0..20).filter_map(AdvisoryOp::from_i64).map(|op| op as i64).collect();
+    assert_eq!(numbers, (1..=11).collect::<Vec<i64>>());
+    let other = Db::new(Dialect::Sqlite);
+    assert!(other.translate("select pg_try_advisory_lock(1)").unwrap().advisory);
 }

@@ -143,6 +143,9 @@ impl Binder<'_> {
             return self.date_function(name, args, scope);
         }
         let bound: Vec<Typed> = args.iter().map(|a| self.expr(a, scope)).collect::<SqlResult<_>>()?;
+        if let Some(found) = self.advisory_call(name, &bound)? {
+            return Ok(found);
+        }
         if let Some(found) = self.catalogue_call(name, &bound)? {
             return Ok(found);
         }

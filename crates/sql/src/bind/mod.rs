@@ -5,6 +5,7 @@
 //! compute otherwise than PostgreSQL becomes a call of a function of [`crate::functions`]; in a stored definition,
 //! where there may be none (stock sqlite3 must read it), that is refused.
 
+mod advisory_call;
 mod aggregate;
 mod call;
 mod catalogue_call;
@@ -115,6 +116,8 @@ pub struct Binder<'a> {
     /// What the next query bound is to lock.
     locking: Locking,
     pub row_locks: Vec<RowLock>,
+    /// It calls a function of advisory locks.
+    pub advisory: bool,
     /// The next SELECT is the statement itself: its regclass columns are shown as names.
     outermost: bool,
 }
@@ -137,6 +140,7 @@ impl<'a> Binder<'a> {
             locks: false,
             locking: Locking::default(),
             row_locks: Vec::new(),
+            advisory: false,
             outermost: false,
         }
     }

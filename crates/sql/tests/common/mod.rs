@@ -5,8 +5,8 @@ pub mod postgres;
 
 use holdfast_sql::catalogue::{self, CatalogContext, DatabaseRow};
 use holdfast_sql::{
-    Context, Function, Kind, NEXT_ID_FUNCTION, Scan, SessionValue, SessionValues, Translated, error, functions, sqlite,
-    translate, types,
+    ADVISORY_FUNCTION, AdvisoryOp, Context, Function, Kind, NEXT_ID_FUNCTION, Scan, SessionValue, SessionValues,
+    Translated, error, functions, sqlite, translate, types,
 };
 use holdfast_types::schema::{Column, Dialect, ForeignKey, Index, Schema, Table, TableKind, Trigger};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
@@ -23,6 +23,8 @@ pub struct Db {
     pub param_types: Vec<u32>,
     /// The last id that the function of new ids gave, by table.
     pub ids: Arc<Mutex<HashMap<String, i64>>>,
+    /// Calls of the function of advisory locks: operation, key, space.
+    pub advisory: Arc<Mutex<Vec<(AdvisoryOp, i64, i64)>>>,
 }
 
 /// What a statement gave: its column names and types, and its rows as text, NULL as `None`.
@@ -113,6 +115,19 @@ fn register_next_id(conn: &Connection) -> Arc<Mutex<HashMap<String, i64>>> {
     ids
 }
 
+/// The function of advisory locks: every lock is free.
+fn register_advisory(conn: &Connection) -> Arc<Mutex<Vec<(AdvisoryOp, i64, i64)>>> {
+    let calls: Arc<Mutex<Vec<(AdvisoryOp, i64, i64)>>> = Arc::default();
+    let kept = calls.clone();
+    conn.create_scalar_function(ADVISORY_FUNCTION, 3, FunctionFlags::SQLITE_UTF8, move |ctx| {
+        let op = AdvisoryOp::from_i64(ctx.get(0)?).unwrap();
+        kept.lock().unwrap().push((op, ctx.get(1)?, ctx.get(2)?));
+        Ok((!op.is_void()).then_some(true))
+    })
+    .unwrap();
+    calls
+}
+
 impl Db {
     pub fn new(dialect: Dialect) -> Db {
         let conn = Connection::open_in_memory().unwrap();
@@ -126,8 +141,8 @@ impl Db {
             conn.execute_batch(&format!("CREATE TABLE {}.\"{}\" ({})", table.schema, table.name, columns.join(", ")))
                 .unwrap();
         }
-        let ids = register_next_id(&conn);
-        let mut db = Db { conn, schema: Schema::default(), dialect, param_types: Vec::new(), ids };
+        let (ids, advisory) = (register_next_id(&conn), register_advisory(&conn));
+        let mut db = Db { conn, schema: Schema::default(), dialect, param_types: Vec::new(), ids, advisory };
         db.reload();
         db
     }

@@ -41,3 +41,11 @@ refused: select b from t order by id limit 1 offset 1 for update skip locked
 refused: with c as (select a from t for update) select a from c
 select 1 from t for update of
 select 1 from t for no update
+select pg_advisory_lock(1), pg_try_advisory_lock(1, 2), pg_advisory_unlock(1), pg_advisory_unlock_all()
+select pg_advisory_lock(null), pg_try_advisory_lock(null, 1)
+select pg_advisory_lock(7) is null, pg_typeof(pg_advisory_lock(7))
+select pg_try_advisory_xact_lock_shared(1::smallint, 2), pg_advisory_xact_lock('5')
+select pg_advisory_lock(1.5)
+select pg_advisory_lock(3000000000, 1)
+select pg_advisory_lock(1::oid)
+select * from pg_advisory_unlock_all()

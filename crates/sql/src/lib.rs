@@ -14,6 +14,7 @@ mod bind;
 pub mod cache;
 pub mod catalogue;
 mod copy;
+mod cursor;
 mod ddl;
 mod default;
 pub mod error;
@@ -31,6 +32,7 @@ mod words;
 
 pub use advisory::{ADVISORY_FUNCTION, AdvisoryOp};
 pub use cache::{Entry, StatementCache};
+pub use cursor::{FetchCount, FetchDirection};
 pub use functions::{Function, functions};
 pub use ids::NEXT_ID_FUNCTION;
 pub use locks::{LockStrength, LockWait, RowLock, TableLockMode};

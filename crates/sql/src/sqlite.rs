@@ -81,17 +81,8 @@ pub fn translate(piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translat
 }
 
 fn first_word(text: &str) -> String {
-    let mut rest = text.trim_start();
-    loop {
-        rest = if let Some(comment) = rest.strip_prefix("--") {
-            comment.split_once('\n').map_or("", |(_, r)| r).trim_start()
-        } else if let Some(comment) = rest.strip_prefix("/*") {
-            comment.split_once("*/").map_or("", |(_, r)| r).trim_start()
-        } else {
-            break;
-        };
-    }
-    rest.chars().take_while(|c| c.is_ascii_alphabetic()).collect::<String>().to_ascii_uppercase()
+    let word = session::after_comments(text).chars().take_while(|c| c.is_ascii_alphabetic());
+    word.collect::<String>().to_ascii_uppercase()
 }
 
 /// Signs of a query that a client of PostgreSQL makes by itself.

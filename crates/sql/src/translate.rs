@@ -4,6 +4,7 @@
 //! SQLite's SQL. It never runs anything. Where PostgreSQL would give an error so does it, with PostgreSQL's
 //! SQLSTATE; what Holdfast does not do is 0A000 and names the thing.
 
+use crate::cursor::FetchDirection;
 use crate::locks::{RowLock, TableLockMode};
 use crate::scan::{Literal, Piece};
 use crate::types::{self, Type};
@@ -121,6 +122,27 @@ pub enum Kind {
     Deallocate(Option<String>),
     /// ALL, PLANS, SEQUENCES or TEMP.
     Discard(&'static str),
+    /// PREPARE TRANSACTION with its identifier.
+    PrepareTransaction(String),
+    CommitPrepared(String),
+    RollbackPrepared(String),
+    DeclareCursor {
+        name: String,
+        /// WITH HOLD: it outlives the transaction.
+        hold: bool,
+        /// SCROLL or NO SCROLL, where one was written.
+        scroll: Option<bool>,
+        /// The query's text.
+        query: String,
+    },
+    Fetch {
+        name: String,
+        direction: FetchDirection,
+        /// MOVE: no rows are returned.
+        moves: bool,
+    },
+    /// `None` is CLOSE ALL.
+    CloseCursor(Option<String>),
     /// Accepted; there is nothing to do but to answer.
     #[allow(clippy::enum_variant_names)]
     NoOp,

@@ -1,4 +1,5 @@
-//! A statement's tokens read one after the other, where the parser is not asked: locking clauses.
+//! A statement's tokens read one after the other, where the parser is not asked: locking clauses, cursors, two-phase
+//! commit.
 
 use crate::bind::fold;
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -64,6 +65,11 @@ impl<'t> Words<'t> {
         let Some(Token::Word(word)) = self.token() else { return Err(self.syntax()) };
         self.at += 1;
         Ok(fold(&Ident { value: word.value.clone(), quote_style: word.quote_style, span: Span::empty() }))
+    }
+
+    /// 42601 unless the statement ends here.
+    pub fn end(&self) -> SqlResult<()> {
+        if self.token().is_some() { Err(self.syntax()) } else { Ok(()) }
     }
 
     /// 42601 for the token here.

@@ -21,6 +21,8 @@ const SEEDS: &[&str] = &[
     "copy t (a, b) from stdin with (format csv, header true)",
     "select extract(epoch from e), substring(b from 2 for 3), trim(both 'x' from b), case a when 1 then 'one' else b end from t natural join t t2",
     "select c.oid::regclass, pg_get_expr(d.adbin, d.adrelid) from pg_class c left join pg_attrdef d on d.adrelid = c.oid where relname operator(pg_catalog.~) '^(t)$'",
+    "declare c no scroll cursor with hold for select * from t for update; fetch backward -2 from c; move absolute 5 in c; close all; prepare transaction 'x'; commit prepared 'y'",
+    "select pg_try_advisory_lock(id, $1), pg_advisory_xact_lock(a) from t where pg_advisory_unlock(7)",
     "begin isolation level serializable; set local x.y = 'z'; savepoint a; rollback to a; alter table t add column z int default 3; commit",
     "create trigger tr after insert on t begin update t set a = 1; end; pragma table_info(t)",
 ];

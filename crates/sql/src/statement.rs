@@ -121,10 +121,16 @@ fn used_params(sql: String, params: Vec<Param>) -> (String, Vec<Param>) {
             uses.push((start + 1, at, n - 1));
         }
     }
-    if (0..params.len()).all(|i| uses.iter().any(|u| u.2 == i)) {
+    let mut used = vec![false; params.len()];
+    for (.., n) in &uses {
+        if let Some(used) = used.get_mut(*n) {
+            *used = true;
+        }
+    }
+    if used.iter().all(|u| *u) {
         return (sql, params);
     }
-    let kept: Vec<usize> = (0..params.len()).filter(|i| uses.iter().any(|u| u.2 == *i)).collect();
+    let kept: Vec<usize> = (0..params.len()).filter(|i| used[*i]).collect();
     let mut out = sql.clone();
     for (start, end, n) in uses.into_iter().rev() {
         let place = kept.iter().position(|k| *k == n).unwrap_or(0);

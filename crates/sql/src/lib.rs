@@ -4,7 +4,8 @@
 //! The crate is a function from text to text; it never talks to SQLite. A message goes through [`Scan`], which
 //! splits it and finds its literals in one pass; [`StatementCache`] knows the statements seen before; [`translate`]
 //! parses, binds and rewrites the others. What the rewritten SQL needs at run time is in [`functions`] (scalar
-//! functions for every connection) and [`catalogue`] (the tables of `pg_catalog` and `information_schema`).
+//! functions for every connection) and [`catalogue`] (the tables of `pg_catalog` and `information_schema`); two more
+//! functions are the engine's: [`NEXT_ID_FUNCTION`] and [`ADVISORY_FUNCTION`].
 //!
 //! In a database of PostgreSQL's dialect a statement has PostgreSQL's result or an error, never a third thing; in
 //! one of SQLite's dialect it has SQLite's.

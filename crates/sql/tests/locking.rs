@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Db, Session, own};
-use holdfast_sql::{AdvisoryOp, Kind, LockStrength, LockWait, RowLock, Scan, StatementCache, TableLockMode, translate};
+use holdfast_sql::{
+    AdvisoryOp, Kind, LockStrength, LockWait, ParamSource, RowLock, Scan, StatementCache, TableLockMode, translate,
+};
 use holdfast_types::Value;
 use holdfast_types::schema::Dialect;
 use rusqlite::types::Value as Lite;
@@ -175,6 +177,8 @@ fn what_has_no_rows_of_its_own_is_refused_in_postgresqls_words() {
     ] {
         assert_eq!(db.translate(sql).expect_err(sql).state().0, "0A000", "{sql}");
     }
+    let prepared = db.translate("prepare p as select * from t for no key update of t").unwrap();
+    assert!(matches!(&prepared.kind, Kind::Prepare { statement, .. } if statement.ends_with("for no key update of t")));
     let plan = db.translate("explain select * from t for update").unwrap();
     assert!(!plan.locks && plan.row_locks.is_empty());
 }
@@ -257,6 +261,9 @@ fn advisory_locks_become_one_function() {
         assert_eq!((answer.columns[0].1.as_str(), answer.lines()[0].as_str()), (ty, shown), "{sql}");
         assert_eq!(std::mem::take(&mut *db.advisory.lock().unwrap()), calls, "{sql}");
     }
+    let keys = db.translate("select pg_try_advisory_lock(5), pg_advisory_lock(1, -2)").unwrap();
+    let lifted = keys.params.iter().filter(|p| matches!(p.source, ParamSource::Literal(_))).count();
+    assert_eq!(lifted, 3, "other keys are the same statement: {:?}", keys.steps);
     let answer = db.run_with("select pg_advisory_lock($1)", &[Value::Int(11)]).unwrap();
     assert_eq!(answer.lines(), [""]);
     assert_eq!(*db.advisory.lock().unwrap(), [(Lock, 11, 0)]);

@@ -1,19 +1,27 @@
 //! Calls of PostgreSQL's functions of advisory locks.
 
 use super::coerce::When;
+use super::scope::Scope;
 use super::{Binder, Typed};
 use crate::advisory::{ADVISORY_FUNCTION, AdvisoryOp};
 use crate::types::Type;
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState};
+use sqlparser::ast::Expr;
 
 impl Binder<'_> {
-    /// The call, if the name is one of theirs. 42883 for arguments that PostgreSQL has no function for.
-    pub(super) fn advisory_call(&mut self, name: &str, args: &[Typed]) -> SqlResult<Option<Typed>> {
-        let Some(op) = AdvisoryOp::by_name(name) else { return Ok(None) };
+    /// The call. 42883 for arguments that PostgreSQL has no function for.
+    pub(super) fn advisory_call(
+        &mut self,
+        name: &str,
+        op: AdvisoryOp,
+        args: &[&Expr],
+        scope: &Scope<'_>,
+    ) -> SqlResult<Typed> {
+        let args: Vec<Typed> = args.iter().map(|a| self.expr(a, scope)).collect::<SqlResult<_>>()?;
         let fits =
             |arg: &Typed, to: Type| arg.is_open() || (arg.ty.is_integer() && arg.ty.number_rank() <= to.number_rank());
-        let (key, space) = match args {
+        let (key, space) = match args.as_slice() {
             [] if op == AdvisoryOp::UnlockAll => ("0".to_owned(), 0),
             [key] if op != AdvisoryOp::UnlockAll && fits(key, Type::INT8) => {
                 (self.coerce(key.clone(), Type::INT8, When::Implicit)?.sql, 0)
@@ -23,17 +31,17 @@ impl Binder<'_> {
                 let b = self.coerce(b.clone(), Type::INT4, When::Implicit)?;
                 (format!("(({} << 32) | ({} & 4294967295))", a.sql, b.sql), 1)
             }
-            _ => return Err(undefined(name, args)),
+            _ => return Err(undefined(name, &args)),
         };
         let call = self.helper(ADVISORY_FUNCTION, &[&(op as i64).to_string(), &key, &space.to_string()])?;
         self.advisory = true;
         // The protocol shows void as an empty text.
         let (answer, ty) = if op.is_void() { (format!("coalesce({call}, '')"), oid::VOID) } else { (call, oid::BOOL) };
         if args.iter().all(|arg| arg.not_null) {
-            return Ok(Some(Typed::sure(answer, Type::new(ty))));
+            return Ok(Typed::sure(answer, Type::new(ty)));
         }
         // Strict: for a NULL nothing is locked.
-        Ok(Some(Typed::new(format!("(CASE WHEN {key} IS NOT NULL THEN {answer} END)"), Type::new(ty))))
+        Ok(Typed::new(format!("(CASE WHEN {key} IS NOT NULL THEN {answer} END)"), Type::new(ty)))
     }
 }
 

@@ -118,6 +118,16 @@ fn rows_left_out_do_not_count_for_the_limit() {
     assert_eq!(ints(&rows(&db, sql, &[Value::Int(7)]), &[2]), [[7], [7], [7]]);
     let translated = db.translate("select b from t for update skip locked").unwrap();
     assert_eq!(translated.row_locks[0].limit, None);
+    // Where no row can be skipped the limit is SQLite's.
+    for sql in [
+        "select relname from pg_class limit 2 for update skip locked",
+        "select b from t limit 2 for update skip locked for update nowait",
+        "select b from t, (values (1)) v(z) limit (select 2) for update of v skip locked",
+    ] {
+        let translated = db.translate(sql).unwrap();
+        assert!(translated.row_locks.iter().all(|l| l.limit.is_none()), "{sql}");
+        assert_eq!(rows(&db, sql, &[]).len(), 2, "{sql}");
+    }
     let error = db.translate("select b from t limit 1 offset 1 for update skip locked").unwrap_err();
     assert_eq!(error.state().0, "0A000");
 }

@@ -63,6 +63,14 @@ impl Binder<'_> {
         }
     }
 
+    /// The clause for a limit that no lock has taken over: none of the tables' rows can be skipped.
+    pub(super) fn limit_left(&self, limit: &str) -> String {
+        match self.row_locks.iter().any(|lock| lock.limit.is_some()) {
+            true => String::new(),
+            false => format!(" LIMIT {limit}"),
+        }
+    }
+
     /// Adds the keys of the locked rows, and the limit, to a query's columns.
     pub(super) fn lock_rows(
         &mut self,
@@ -84,10 +92,10 @@ impl Binder<'_> {
             hidden.extend(key.iter().map(|column| format!("{alias}.{}", quote(column))));
             row_locks.push(RowLock { table, strength, wait, key: key_at, limit: None });
         }
-        if let Some(limit) = &locking.limit {
+        let mut skipping = row_locks.iter_mut().filter(|l| l.wait == LockWait::SkipLocked).peekable();
+        if let (Some(limit), Some(_)) = (&locking.limit, skipping.peek()) {
             let at = visible + hidden.len();
             hidden.push(limit.clone());
-            let skipping = row_locks.iter_mut().filter(|l| l.wait == LockWait::SkipLocked);
             skipping.for_each(|lock| lock.limit = Some(at));
         }
         self.row_locks = row_locks;

@@ -56,7 +56,7 @@ impl Binder<'_> {
         if locking.skips() {
             locking.limit = self.limit_of_granted(query)?;
         }
-        let limited = locking.limit.is_some();
+        let granted = locking.limit.clone();
         (self.outermost, self.locking) = (outermost, locking);
         let mut bound = match (&*query.body, &query.order_by) {
             (SetExpr::Select(select), order) => self.select(select, order.as_ref(), parent, targets)?,
@@ -68,7 +68,10 @@ impl Binder<'_> {
                 }
             }
         };
-        let limit = if limited { String::new() } else { self.limit(query)? };
+        let limit = match granted {
+            Some(limit) => self.limit_left(&limit),
+            None => self.limit(query)?,
+        };
         bound.sql = format!("{with}{}{limit}", bound.sql);
         Ok(bound)
     }

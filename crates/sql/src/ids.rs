@@ -73,11 +73,11 @@ impl OverRows {
     /// `width` is the number of the query's columns.
     pub fn new(items: &[String], width: usize, query: &str) -> OverRows {
         let names: Vec<String> = (1..=width).map(|i| quote(&format!("c{i}"))).collect();
+        let names = if width == 0 { String::new() } else { format!("({})", names.join(", ")) };
         // Merged into this SELECT, the query's ORDER BY would sort rows that have their ids already.
         let numbered = items.iter().any(|i| i.contains(NEXT_ID_FUNCTION));
         let hint = if numbered && is_ordered(query) { "MATERIALIZED " } else { "" };
-        let before =
-            format!("SELECT {} FROM (WITH \"holdfast rows\"({}) AS {hint}(", items.join(", "), names.join(", "));
+        let before = format!("SELECT {} FROM (WITH \"holdfast rows\"{names} AS {hint}(", items.join(", "));
         // The WHERE keeps SQLite from reading ON CONFLICT as a join's ON.
         OverRows { before, after: ") SELECT * FROM \"holdfast rows\") WHERE 1" }
     }

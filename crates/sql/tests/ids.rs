@@ -42,6 +42,7 @@ fn every_row_without_an_id_gets_one() {
         ("insert into s (a, b) values (1, 'x') on conflict (a) do update set b = excluded.b", 1),
         ("insert into h values (1, 'x'), (2, 'y')", 2),
         ("insert into h default values", 1),
+        ("insert into h select from s", 1),
         ("insert into n values (1, 2, 3)", 1),
         ("insert into s values (80, 7)", 0),
         ("insert into k values (1, 1)", 0),

@@ -84,7 +84,12 @@ impl Served {
         user: &str,
     ) -> SqlResult<Translated> {
         let dialect = self.db.dialect();
-        translate(piece, &Context { dialect, schema, database: self.db.name(), user, param_types })
+        let translated = translate(piece, &Context { dialect, schema, database: self.db.name(), user, param_types })?;
+        // The limit is then left to whoever locks the rows, and the engine does not lock rows one by one.
+        if translated.row_locks.iter().any(|lock| lock.limit.is_some()) {
+            return Err(SqlError::unsupported("LIMIT with SKIP LOCKED"));
+        }
+        Ok(translated)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Parsing with sqlparser, and its errors in PostgreSQL's words.
 
+use crate::locks::{self, Clause};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::Statement;
 use sqlparser::dialect::PostgreSqlDialect;
@@ -11,10 +12,25 @@ pub const DEPTH_MAX: usize = 50;
 
 /// Parses exactly one statement of PostgreSQL's SQL.
 pub fn parse(text: &str) -> SqlResult<Statement> {
-    let dialect = PostgreSqlDialect {};
-    let mut tokens =
-        Tokenizer::new(&dialect, text).tokenize_with_location().map_err(|e| error(text, &ParserError::from(e)))?;
+    parse_tokens(text, tokens(text)?)
+}
+
+/// Parses a statement, and apart from it the locking clauses of its outermost query.
+pub fn parse_locking(text: &str) -> SqlResult<(Statement, Vec<Clause>)> {
+    let mut tokens = tokens(text)?;
+    let clauses = locks::take_clauses(&mut tokens)?;
+    Ok((parse_tokens(text, tokens)?, clauses))
+}
+
+/// A statement's tokens, blanks and comments among them.
+pub fn tokens(text: &str) -> SqlResult<Vec<TokenWithSpan>> {
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location();
+    tokens.map_err(|e| error(text, &ParserError::from(e)))
+}
+
+fn parse_tokens(text: &str, mut tokens: Vec<TokenWithSpan>) -> SqlResult<Statement> {
     copy_switches(&mut tokens);
+    let dialect = PostgreSqlDialect {};
     let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);
     let statement = parser.parse_statement().map_err(|e| error(text, &e))?;
     let rest = parser.peek_token();

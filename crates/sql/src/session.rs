@@ -1,6 +1,7 @@
 //! Commands that concern the session or the transaction, not the data.
 
-use crate::bind::{exact_name, fold};
+use crate::bind::fold;
+use crate::cursor;
 use crate::translate::{Isolation, Kind, TransactionModes, Translated};
 use crate::types;
 use holdfast_types::desc::{ColumnDesc, StatementDesc, oid};
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 /// Commands that the parser does not know or reads differently, and the frequent short ones without it.
 pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
+    let text = after_comments(text);
     let mut words = text.split_ascii_whitespace();
     let first = words.next().unwrap_or("").to_ascii_uppercase();
     let rest: Vec<String> = words.map(|w| w.to_ascii_uppercase()).collect();
@@ -33,12 +35,11 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
         }
         ("CHECKPOINT", []) => Translated::command(Kind::NoOp, "CHECKPOINT"),
         ("DEALLOCATE", ["ALL"] | ["PREPARE", "ALL"]) => Translated::command(Kind::Deallocate(None), "DEALLOCATE ALL"),
-        ("CLOSE", ["ALL"]) => Translated::command(Kind::NoOp, "CLOSE CURSOR ALL"),
+        ("DECLARE" | "FETCH" | "MOVE" | "CLOSE", _) => return cursor::translate(text).map(Some),
         ("LISTEN" | "NOTIFY" | "UNLISTEN", rest) if first != "UNLISTEN" || rest != ["*"] => {
             return Err(SqlError::unsupported(first));
         }
         ("UNLISTEN", _) => Translated::command(Kind::NoOp, "UNLISTEN"),
-        ("LOCK", _) => return lock(text).map(Some),
         ("SET", ["SESSION", "CHARACTERISTICS", "AS", "TRANSACTION", ..]) => {
             let modes = text_modes(&rest[4..])?;
             let Some(level) = modes.isolation else {
@@ -67,12 +68,26 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
             Translated::command(Kind::SetTransaction(text_modes(modes)?), "SET")
         }
         ("PREPARE", ["TRANSACTION", ..]) | ("COMMIT" | "ROLLBACK", ["PREPARED", ..]) => {
-            return Err(SqlError::unsupported("two-phase commit"));
+            return cursor::two_phase(text).map(Some);
         }
         ("CREATE", ["DATABASE", ..]) => return create_database(text).map(Some),
         ("DROP", ["DATABASE", ..]) => return drop_database(text).map(Some),
         _ => return Ok(None),
     }))
+}
+
+/// A statement without the comments before it.
+pub fn after_comments(text: &str) -> &str {
+    let mut rest = text.trim_start();
+    loop {
+        rest = if let Some(comment) = rest.strip_prefix("--") {
+            comment.split_once('\n').map_or("", |(_, after)| after).trim_start()
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            comment.split_once("*/").map_or("", |(_, after)| after).trim_start()
+        } else {
+            return rest;
+        };
+    }
 }
 
 fn isolation_name(level: Isolation) -> &'static str {
@@ -128,16 +143,6 @@ fn vacuum(text: &str) -> SqlResult<Translated> {
     let analyze = words.iter().any(|w| matches!(*w, "ANALYZE" | "ANALYSE"));
     let steps = if analyze { vec!["ANALYZE".into()] } else { Vec::new() };
     Ok(Translated { steps, ..Translated::command(Kind::Vacuum, "VACUUM") })
-}
-
-fn lock(text: &str) -> SqlResult<Translated> {
-    let Statement::Lock(lock) = crate::parse::parse(text)? else {
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in LOCK TABLE"));
-    };
-    for target in &lock.tables {
-        exact_name(&target.name)?;
-    }
-    Ok(Translated { locks: true, ..Translated::command(Kind::LockTable, "LOCK TABLE") })
 }
 
 /// `CREATE DATABASE name [WITH] [option [=] value ...]`; `DIALECT = sqlite` is Holdfast's own.
@@ -245,9 +250,6 @@ pub fn translate(statement: &Statement) -> SqlResult<Option<Translated>> {
             Translated::command(Kind::Discard(what), verb)
         }
         Statement::Deallocate { name, .. } => Translated::command(Kind::Deallocate(Some(fold(name))), "DEALLOCATE"),
-        Statement::Declare { .. } | Statement::Fetch { .. } | Statement::Close { .. } => {
-            return Err(SqlError::unsupported("cursors declared in SQL").with_hint("Use the protocol's portals."));
-        }
         Statement::Grant(_) | Statement::Revoke(_) | Statement::CreateRole(_) | Statement::AlterRole { .. } => {
             return Err(SqlError::unsupported("roles and privileges"));
         }

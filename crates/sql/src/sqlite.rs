@@ -2,18 +2,23 @@
 //!
 //! Session commands, and queries that only a client of PostgreSQL would send (`pg_catalog`, `::` casts, the
 //! catalogue's functions), are translated as in PostgreSQL's dialect. In what passes through, `$1` becomes `?1`, and
-//! literals in the places that RULE 33 allows become parameters.
+//! literals in the places that RULE 33 allows become parameters ([`rewrite`]). An INSERT takes the ids of its rows from
+//! the shared counter ([`insert`]).
+
+mod insert;
+mod rewrite;
 
 use crate::bind;
-use crate::scan::{Class, Piece};
-use crate::translate::{Context, Kind, Param, ParamSource, Translated};
+use crate::scan::Piece;
+use crate::translate::{Context, Kind, Translated};
 use crate::types::{self, Type};
 use crate::{session, statement};
 use holdfast_types::desc::{ColumnDesc, StatementDesc, oid};
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{SqlError, SqlResult, SqlState};
+use rewrite::Rewritten;
 use sqlparser::dialect::SQLiteDialect;
-use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
+use sqlparser::tokenizer::{Token, Tokenizer};
 use std::sync::Arc;
 
 /// A result column as SQLite describes it.
@@ -76,17 +81,8 @@ pub fn translate(piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translat
 }
 
 fn first_word(text: &str) -> String {
-    let mut rest = text.trim_start();
-    loop {
-        rest = if let Some(comment) = rest.strip_prefix("--") {
-            comment.split_once('\n').map_or("", |(_, r)| r).trim_start()
-        } else if let Some(comment) = rest.strip_prefix("/*") {
-            comment.split_once("*/").map_or("", |(_, r)| r).trim_start()
-        } else {
-            break;
-        };
-    }
-    rest.chars().take_while(|c| c.is_ascii_alphabetic()).collect::<String>().to_ascii_uppercase()
+    let word = session::after_comments(text).chars().take_while(|c| c.is_ascii_alphabetic());
+    word.collect::<String>().to_ascii_uppercase()
 }
 
 /// Signs of a query that a client of PostgreSQL makes by itself.
@@ -116,6 +112,8 @@ fn speaks_postgres(piece: &Piece<'_>) -> bool {
         "current_user",
         "session_user",
         "pg_encoding_to_char(",
+        "pg_advisory_",
+        "pg_try_advisory_",
     ];
     SIGNS.iter().any(|s| skeleton.contains(s))
 }
@@ -182,17 +180,12 @@ fn pass_through(piece: &Piece<'_>, context: &Context<'_>, first: &str) -> SqlRes
         }
     };
     let data = matches!(kind, Kind::Query | Kind::Insert | Kind::Update | Kind::Delete);
-    let mut rewriter = Rewriter { context, out: String::with_capacity(text.len()), params: Vec::new(), clients: 0 };
-    if data {
-        rewriter.run(piece)?;
-    } else {
-        rewriter.out.push_str(text);
-    }
+    let written = if data { rewrite::rewrite(piece, context.schema)? } else { Rewritten::unchanged(text) };
     let types =
-        (0..rewriter.clients).map(|i| context.param_types.get(i).copied().filter(|t| *t != 0).unwrap_or(oid::TEXT));
+        (0..written.clients).map(|i| context.param_types.get(i).copied().filter(|t| *t != 0).unwrap_or(oid::TEXT));
     Ok(Translated {
-        steps: vec![rewriter.out],
-        params: rewriter.params,
+        steps: vec![written.text],
+        params: written.params,
         desc: Arc::new(StatementDesc { params: types.collect(), columns: Vec::new() }),
         counts,
         describe_after_prepare: data,
@@ -241,151 +234,6 @@ fn with_kind(text: &str) -> (Kind, &'static str, bool) {
         }
     }
     (Kind::Query, "SELECT", true)
-}
-
-/// Writes the text again with parameters.
-struct Rewriter<'c> {
-    context: &'c Context<'c>,
-    out: String,
-    params: Vec<Param>,
-    clients: usize,
-}
-
-/// Where a literal stands, as far as it may become a parameter.
-#[derive(Clone, Copy, PartialEq)]
-enum Place {
-    Other,
-    Values,
-    Set,
-    Where,
-}
-
-impl Rewriter<'_> {
-    fn run(&mut self, piece: &Piece<'_>) -> SqlResult<()> {
-        let text = piece.text();
-        let mut starts: Vec<usize> = vec![0];
-        starts.extend(text.match_indices('\n').map(|(i, _)| i + 1));
-        let tokens = Tokenizer::new(&SQLiteDialect {}, text).tokenize_with_location();
-        let Ok(tokens) = tokens else {
-            // SQLite will say what is wrong with it.
-            self.out.push_str(text);
-            return Ok(());
-        };
-        let offset = |t: &TokenWithSpan| {
-            let line = starts.get(t.span.start.line.saturating_sub(1) as usize).copied().unwrap_or(0);
-            let column = t.span.start.column.saturating_sub(1) as usize;
-            line + text[line..].chars().take(column).map(char::len_utf8).sum::<usize>()
-        };
-        let tokens: Vec<TokenWithSpan> =
-            tokens.into_iter().filter(|t| !matches!(t.token, Token::Whitespace(_))).collect();
-        let partial = has_partial_index(self.context.schema);
-        let (mut place, mut depth, mut values_depth, mut copied) = (Place::Other, 0i32, 0i32, 0usize);
-        for (i, token) in tokens.iter().enumerate() {
-            match &token.token {
-                Token::LParen => depth += 1,
-                Token::RParen => depth -= 1,
-                Token::Word(word) if word.quote_style.is_none() => {
-                    let next = place_of(word, place);
-                    if next == Place::Values && place != Place::Values {
-                        values_depth = depth;
-                    }
-                    place = next;
-                }
-                Token::Placeholder(name) => {
-                    let at = offset(token);
-                    self.out.push_str(&text[copied..at]);
-                    copied = at + name.len();
-                    self.placeholder(name)?;
-                }
-                Token::Number(..) | Token::SingleQuotedString(_) => {
-                    let at = offset(token);
-                    let found = (0..piece.literal_count()).find(|n| piece.literal_start(*n) == at);
-                    let (Some(n), true) = (found, lifts(&tokens, i, place, depth - values_depth, partial)) else {
-                        continue;
-                    };
-                    let Some(literal) = piece.literal(n) else { continue };
-                    if literal.class == Class::Decimal {
-                        continue;
-                    }
-                    self.out.push_str(&text[copied..at]);
-                    copied = at + literal.raw.len();
-                    self.params.push(Param { source: ParamSource::Literal(n), coerce: None });
-                    self.out.push_str(&format!("?{}", self.params.len()));
-                }
-                _ => {}
-            }
-        }
-        self.out.push_str(&text[copied..]);
-        Ok(())
-    }
-
-    /// `$1` and `?1` are the client's values; `?` takes the next.
-    fn placeholder(&mut self, name: &str) -> SqlResult<()> {
-        let number = match name.trim_start_matches(['$', '?']) {
-            "" if name == "?" => self.clients + 1,
-            digits => digits.parse::<usize>().ok().filter(|n| (1..=65_535).contains(n)).ok_or_else(|| {
-                SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}"))
-                    .with_hint("Parameters are $1, $2 and so on.")
-            })?,
-        };
-        self.clients = self.clients.max(number);
-        let param = Param { source: ParamSource::Client(number - 1), coerce: None };
-        let known = self.params.iter().position(|p| *p == param);
-        let index = known.unwrap_or_else(|| {
-            self.params.push(param);
-            self.params.len() - 1
-        });
-        self.out.push_str(&format!("?{}", index + 1));
-        Ok(())
-    }
-}
-
-fn place_of(word: &Word, place: Place) -> Place {
-    match word.value.to_ascii_uppercase().as_str() {
-        "VALUES" => Place::Values,
-        "SET" => Place::Set,
-        "WHERE" => Place::Where,
-        "SELECT" | "FROM" | "ORDER" | "GROUP" | "LIMIT" | "HAVING" | "RETURNING" | "ON" | "WITH" | "CASE" | "OVER"
-        | "WINDOW" | "UNION" | "EXCEPT" | "INTERSECT" | "OFFSET" => Place::Other,
-        _ => place,
-    }
-}
-
-/// A VALUES item by itself, the whole right side of SET, or `column op literal` in WHERE.
-fn lifts(tokens: &[TokenWithSpan], i: usize, place: Place, depth: i32, partial: bool) -> bool {
-    let token = |n: Option<usize>| n.and_then(|n| tokens.get(n)).map(|t| &t.token);
-    let (before, after) = (token(i.checked_sub(1)), token(Some(i + 1)));
-    let word = |t: Option<&Token>, words: &[&str]| matches!(t, Some(Token::Word(w)) if words.contains(&w.value.to_ascii_uppercase().as_str()));
-    match place {
-        Place::Values => {
-            depth == 1
-                && matches!(before, Some(Token::LParen | Token::Comma))
-                && matches!(after, Some(Token::RParen | Token::Comma))
-        }
-        Place::Set => {
-            let arithmetic = matches!(before, Some(Token::Plus | Token::Minus))
-                && matches!(token(i.checked_sub(2)), Some(Token::Word(_)))
-                && matches!(tokens.get(i).map(|t| &t.token), Some(Token::Number(..)));
-            (matches!(before, Some(Token::Eq)) || arithmetic)
-                && (matches!(after, None | Some(Token::Comma)) || word(after, &["WHERE", "RETURNING", "FROM"]))
-        }
-        Place::Where => {
-            !partial
-                && matches!(
-                    before,
-                    Some(Token::Eq | Token::Lt | Token::Gt | Token::LtEq | Token::GtEq | Token::Neq | Token::DoubleEq)
-                )
-                && matches!(token(i.checked_sub(2)), Some(Token::Word(_)))
-                && (matches!(after, None | Some(Token::RParen))
-                    || word(after, &["AND", "OR", "ORDER", "LIMIT", "GROUP", "RETURNING"]))
-        }
-        Place::Other => false,
-    }
-}
-
-fn has_partial_index(schema: &Schema) -> bool {
-    let partial = |sql: &str| sql.to_ascii_lowercase().contains("where");
-    schema.tables.iter().any(|t| t.indexes.iter().any(|i| i.sql.as_deref().is_some_and(partial)))
 }
 
 /// The result columns of a prepared statement that passed through: by declaration where a column comes from a table,

@@ -2,6 +2,7 @@
 
 use crate::bind::scope::Column;
 use crate::bind::{self, Binder};
+use crate::locks::{self, Clause};
 use crate::parse;
 use crate::scan::Piece;
 use crate::translate::{Context, Kind, Param, Translated};
@@ -18,16 +19,26 @@ pub fn translate(piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translat
         return Ok(command);
     }
     parse::with_room(piece.text(), || {
-        let statement = parse::parse(piece.text())?;
-        translate_statement(&statement, piece, context)
+        let (statement, locking) = parse::parse_locking(piece.text())?;
+        translate_statement(&statement, locking, piece, context)
     })
 }
 
-/// Translates a parsed statement.
-pub fn translate_statement(statement: &Statement, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
+/// Translates a parsed statement with the locking clauses of its outermost query.
+fn translate_statement(
+    statement: &Statement,
+    locking: Vec<Clause>,
+    piece: &Piece<'_>,
+    context: &Context<'_>,
+) -> SqlResult<Translated> {
     let mut binder = Binder::new(piece, context);
     match statement {
-        Statement::Query(query) => select(binder, query),
+        Statement::Query(query) => select(binder, query, locking),
+        Statement::Explain { statement, analyze, .. } => explain(statement, *analyze, locking, piece, context),
+        Statement::Prepare { name, data_types, .. } => session::prepare(name, data_types, piece.text()),
+        _ if !locking.is_empty() => {
+            Err(SqlError::unsupported(format!("{} in this statement", locking[0].strength.words())))
+        }
         Statement::Insert(insert) => {
             let bound = bind::insert(&mut binder, insert)?;
             Ok(finish(binder, bound.sql, &bound.columns, Kind::Insert, "INSERT 0"))
@@ -40,9 +51,8 @@ pub fn translate_statement(statement: &Statement, piece: &Piece<'_>, context: &C
             let bound = bind::delete(&mut binder, delete)?;
             Ok(finish(binder, bound.sql, &bound.columns, Kind::Delete, "DELETE"))
         }
-        Statement::Explain { statement, analyze, .. } => explain(statement, *analyze, piece, context),
+        Statement::Lock(lock) => locks::lock_table(lock, context),
         Statement::Copy { .. } => copy::translate(statement, binder),
-        Statement::Prepare { name, data_types, .. } => session::prepare(name, data_types, piece.text()),
         Statement::Execute { name, parameters, .. } => session::execute(name.as_ref(), parameters),
         other => match session::translate(other)? {
             Some(command) => Ok(command),
@@ -52,11 +62,11 @@ pub fn translate_statement(statement: &Statement, piece: &Piece<'_>, context: &C
 }
 
 /// A query, or the data-modifying statement that the parser hands over as one because of its WITH.
-fn select(mut binder: Binder<'_>, query: &Query) -> SqlResult<Translated> {
+fn select(mut binder: Binder<'_>, query: &Query, locking: Vec<Clause>) -> SqlResult<Translated> {
     if let SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) = &*query.body {
         return Err(SqlError::unsupported("WITH before INSERT, UPDATE or DELETE"));
     }
-    binder.outermost = true;
+    binder.begin_outermost(locking);
     let bound = binder.query(query, None, None)?;
     Ok(finish(binder, bound.sql, &bound.columns, Kind::Query, "SELECT"))
 }
@@ -86,7 +96,9 @@ pub fn finish(binder: Binder<'_>, sql: String, columns: &[Column], kind: Kind, v
         desc: Arc::new(StatementDesc { params: types, columns: describe(columns) }),
         verb,
         counts: true,
-        locks: binder.locks,
+        locks: binder.locks || binder.advisory,
+        advisory: binder.advisory,
+        row_locks: binder.row_locks,
         cacheable: true,
         ..Translated::default()
     }
@@ -109,10 +121,16 @@ fn used_params(sql: String, params: Vec<Param>) -> (String, Vec<Param>) {
             uses.push((start + 1, at, n - 1));
         }
     }
-    if (0..params.len()).all(|i| uses.iter().any(|u| u.2 == i)) {
+    let mut used = vec![false; params.len()];
+    for (.., n) in &uses {
+        if let Some(used) = used.get_mut(*n) {
+            *used = true;
+        }
+    }
+    if used.iter().all(|u| *u) {
         return (sql, params);
     }
-    let kept: Vec<usize> = (0..params.len()).filter(|i| uses.iter().any(|u| u.2 == *i)).collect();
+    let kept: Vec<usize> = (0..params.len()).filter(|i| used[*i]).collect();
     let mut out = sql.clone();
     for (start, end, n) in uses.into_iter().rev() {
         let place = kept.iter().position(|k| *k == n).unwrap_or(0);
@@ -121,11 +139,17 @@ fn used_params(sql: String, params: Vec<Param>) -> (String, Vec<Param>) {
     (out, kept.into_iter().map(|i| params[i].clone()).collect())
 }
 
-fn explain(inner: &Statement, analyze: bool, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
+fn explain(
+    inner: &Statement,
+    analyze: bool,
+    locking: Vec<Clause>,
+    piece: &Piece<'_>,
+    context: &Context<'_>,
+) -> SqlResult<Translated> {
     if analyze {
         return Err(SqlError::unsupported("EXPLAIN ANALYZE"));
     }
-    let planned = translate_statement(inner, piece, context)?;
+    let planned = translate_statement(inner, locking, piece, context)?;
     let Some(step) = planned.steps.last() else {
         return Err(SqlError::unsupported("EXPLAIN of this statement"));
     };
@@ -137,6 +161,8 @@ fn explain(inner: &Statement, analyze: bool, piece: &Piece<'_>, context: &Contex
         verb: "EXPLAIN",
         counts: false,
         locks: false,
+        advisory: false,
+        row_locks: Vec::new(),
         ..planned
     })
 }

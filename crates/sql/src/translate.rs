@@ -4,6 +4,8 @@
 //! SQLite's SQL. It never runs anything. Where PostgreSQL would give an error so does it, with PostgreSQL's
 //! SQLSTATE; what Holdfast does not do is 0A000 and names the thing.
 
+use crate::cursor::FetchDirection;
+use crate::locks::{RowLock, TableLockMode};
 use crate::scan::{Literal, Piece};
 use crate::types::{self, Type};
 use holdfast_types::schema::{Dialect, Schema};
@@ -35,8 +37,13 @@ pub struct Translated {
     pub verb: &'static str,
     /// The tag carries a row count.
     pub counts: bool,
-    /// It locks rows (FOR UPDATE, FOR SHARE) or a table, so its transaction is a writing one.
+    /// It locks rows (FOR UPDATE, FOR SHARE) or a table, or takes advisory locks, so its transaction is a writing one.
     pub locks: bool,
+    /// The rows to be locked as they are returned. The statement then has columns behind those of `desc.columns`
+    /// that are not the client's.
+    pub row_locks: Vec<RowLock>,
+    /// It takes or gives up advisory locks, through [`crate::ADVISORY_FUNCTION`].
+    pub advisory: bool,
     pub notices: Vec<Notice>,
     /// The text is SQLite's own: result columns are described with [`crate::sqlite::describe`] after it has been
     /// prepared.
@@ -94,7 +101,12 @@ pub enum Kind {
     },
     Vacuum,
     Analyze,
-    LockTable,
+    LockTable {
+        /// Stored tables by their exact names.
+        tables: Vec<String>,
+        mode: TableLockMode,
+        no_wait: bool,
+    },
     /// The step is EXPLAIN QUERY PLAN; its column 3 (`detail`) is the one result column.
     Explain,
     Prepare {
@@ -110,6 +122,27 @@ pub enum Kind {
     Deallocate(Option<String>),
     /// ALL, PLANS, SEQUENCES or TEMP.
     Discard(&'static str),
+    /// PREPARE TRANSACTION with its identifier.
+    PrepareTransaction(String),
+    CommitPrepared(String),
+    RollbackPrepared(String),
+    DeclareCursor {
+        name: String,
+        /// WITH HOLD: it outlives the transaction.
+        hold: bool,
+        /// SCROLL or NO SCROLL, where one was written.
+        scroll: Option<bool>,
+        /// The query's text.
+        query: String,
+    },
+    Fetch {
+        name: String,
+        direction: FetchDirection,
+        /// MOVE: no rows are returned.
+        moves: bool,
+    },
+    /// `None` is CLOSE ALL.
+    CloseCursor(Option<String>),
     /// Accepted; there is nothing to do but to answer.
     #[allow(clippy::enum_variant_names)]
     NoOp,

@@ -36,6 +36,19 @@ fn answer(
     Ok(())
 }
 
+/// 0A000 for the commands that are understood but not done.
+fn not_yet(kind: &Kind) -> SqlResult<()> {
+    match kind {
+        Kind::PrepareTransaction(_) | Kind::CommitPrepared(_) | Kind::RollbackPrepared(_) => {
+            Err(SqlError::unsupported("two-phase commit"))
+        }
+        Kind::DeclareCursor { .. } | Kind::Fetch { .. } | Kind::CloseCursor(Some(_)) => {
+            Err(SqlError::unsupported("cursors declared in SQL").with_hint("Use the protocol's portals."))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl NodeSession {
     /// Everything that neither reads nor changes data. An error is this statement's.
     pub(super) async fn command(
@@ -44,6 +57,7 @@ impl NodeSession {
         translated: &Translated,
         client: &mut Client,
     ) -> SqlResult<()> {
+        not_yet(&translated.kind)?;
         match &translated.kind {
             Kind::Begin(modes) => {
                 client.reply().script_until(number);
@@ -70,11 +84,12 @@ impl NodeSession {
             }
             Kind::DropDatabase { name, if_exists } => self.drop_database(name, *if_exists).await?,
             Kind::Vacuum => self.vacuum(translated).await?,
-            Kind::LockTable => self.lock_table().await?,
+            Kind::LockTable { .. } => self.lock_table().await?,
             Kind::Prepare { name, statement, param_types } => self.prepare_sql(name, statement, param_types).await?,
             Kind::Deallocate(name) => self.deallocate(name.as_deref(), client)?,
             Kind::Discard(what) => self.discard(what, client)?,
-            Kind::NoOp => {}
+            // No cursor is ever open.
+            Kind::NoOp | Kind::CloseCursor(None) => {}
             other => return Err(SqlError::internal(format!("no way to run {other:?}"))),
         }
         client.reply().complete(number, &Tag { verb: translated.verb, rows: None });

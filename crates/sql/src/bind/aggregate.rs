@@ -220,6 +220,7 @@ impl Binder<'_> {
     }
 
     fn over(&mut self, over: Option<&WindowType>, scope: &Scope<'_>) -> SqlResult<String> {
+        scope.grouping.borrow_mut().windows |= over.is_some();
         Ok(match over {
             None => String::new(),
             Some(WindowType::NamedWindow(name)) => format!(" OVER {}", super::quote(&super::fold(name))),

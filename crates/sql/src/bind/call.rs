@@ -8,6 +8,7 @@ use super::coerce::When;
 use super::names::{object_name, quote_text};
 use super::scope::Scope;
 use super::{Binder, Shape, Typed};
+use crate::advisory::AdvisoryOp;
 use crate::types::{Category, Type};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -141,6 +142,9 @@ impl Binder<'_> {
         }
         if matches!((name, args.len()), ("date_part", 2) | ("date_trunc", 2)) {
             return self.date_function(name, args, scope);
+        }
+        if let Some(op) = AdvisoryOp::by_name(name) {
+            return self.lifting(|b| b.advisory_call(name, op, args, scope));
         }
         let bound: Vec<Typed> = args.iter().map(|a| self.expr(a, scope)).collect::<SqlResult<_>>()?;
         if let Some(found) = self.catalogue_call(name, &bound)? {

@@ -5,7 +5,7 @@
 
 use super::names::{fold, object_name, quote};
 use super::query::{derived, renamed, unique_names};
-use super::scope::{self, Column, Columns, Relation, Scope};
+use super::scope::{self, Column, Columns, Relation, Scope, Source};
 use super::{Binder, Typed};
 use crate::catalogue;
 use crate::types::Type;
@@ -82,6 +82,7 @@ impl Binder<'_> {
             Side::Full => first..end,
         };
         for relation in &mut scope.relations[nullable] {
+            relation.nullable = true;
             relation.columns.iter_mut().for_each(|c| c.not_null = false);
         }
         let word = match side {
@@ -186,7 +187,8 @@ impl Binder<'_> {
                     }
                 }
                 let sql = format!("({}) AS {}", bound.sql, quote(&name));
-                add(scope, Relation { alias: name, columns, key: Vec::new(), scalar: false })?;
+                let source = Source::Query { reads: super::lock::reads_tables(subquery) };
+                add(scope, Relation::new(name, columns, source))?;
                 Ok((sql, false))
             }
             TableFactor::NestedJoin { table_with_joins, alias: None } => {
@@ -213,7 +215,7 @@ impl Binder<'_> {
                 let columns = vec![column(0, "relid", Type::new(2205)), column(1, "ordinality", Type::INT8)];
                 let listed: Vec<String> = columns.iter().map(|c| format!("NULL AS {}", quote(&c.name))).collect();
                 let sql = format!("(SELECT {} WHERE 0) AS {}", listed.join(", "), quote(&shown));
-                add(scope, Relation { alias: shown, columns, key: Vec::new(), scalar: false })?;
+                add(scope, Relation::new(shown, columns, Source::Function))?;
                 Ok((sql, true))
             }
             TableFactor::Derived { lateral: true, .. } | TableFactor::Function { lateral: true, .. } => {
@@ -260,7 +262,7 @@ impl Binder<'_> {
             let name = names.get(i).cloned().unwrap_or(own);
             columns.push(Column { sql: Some(typed.sql), ..derived(&name, typed.ty) });
         }
-        add(scope, Relation { alias: fold(&alias.name), columns, key: Vec::new(), scalar: false })
+        add(scope, Relation::new(fold(&alias.name), columns, Source::Query { reads: false }))
     }
 
     fn table(
@@ -276,7 +278,7 @@ impl Binder<'_> {
             && let Some((_, columns)) = self.ctes.iter().rev().find(|(n, _)| *n == bare)
         {
             let columns = with_stored_names(columns, &names, &shown, &unique_names(columns))?;
-            add(scope, Relation { alias: shown.clone(), columns, key: Vec::new(), scalar: false })?;
+            add(scope, Relation::new(shown.as_str(), columns, Source::With))?;
             return Ok((format!("{} AS {}", quote(&bare), quote(&shown)), false));
         }
         if let Some(table) = catalogue::find(schema.as_deref(), &bare) {
@@ -286,7 +288,7 @@ impl Binder<'_> {
             let columns: Columns = table.columns.iter().map(|(n, o)| derived(n, Type::new(*o))).collect();
             let stored: Vec<String> = table.columns.iter().map(|(n, _)| (*n).to_owned()).collect();
             let columns = with_stored_names(&columns, &names, &shown, &stored)?;
-            add(scope, Relation { alias: shown.clone(), columns, key: Vec::new(), scalar: false })?;
+            add(scope, Relation::new(shown.as_str(), columns, Source::Catalogue))?;
             let sql = format!("{}.{} AS {}", table.schema, quote(table.name), quote(&shown));
             return Ok((sql, table.always_empty));
         }
@@ -298,7 +300,8 @@ impl Binder<'_> {
         let all = scope::columns_of(table, self.ctx.dialect);
         let columns = if names.is_empty() { all } else { with_stored_names(&all, &names, &shown, &stored)? };
         let key = super::write::primary_key(table);
-        add(scope, Relation { alias: shown.clone(), columns, key, scalar: false })?;
+        let relation = Relation::new(shown.as_str(), columns, Source::Table(bare.clone()));
+        add(scope, Relation { key, ..relation })?;
         let sql = if shown == bare { quote(&bare) } else { format!("{} AS {}", quote(&bare), quote(&shown)) };
         Ok((sql, false))
     }
@@ -341,7 +344,7 @@ impl Binder<'_> {
         };
         let sql = format!("({sql}) AS {}", quote(&shown));
         let column = Column { sql: Some(format!("{}.\"v\"", quote(&shown))), ..derived(&column, ty) };
-        add(scope, Relation { alias: shown, columns: vec![column], key: Vec::new(), scalar: true })?;
+        add(scope, Relation { scalar: true, ..Relation::new(shown, vec![column], Source::Function) })?;
         Ok((sql, false))
     }
 

@@ -5,6 +5,7 @@
 //! compute otherwise than PostgreSQL becomes a call of a function of [`crate::functions`]; in a stored definition,
 //! where there may be none (stock sqlite3 must read it), that is refused.
 
+mod advisory_call;
 mod aggregate;
 mod call;
 mod catalogue_call;
@@ -12,6 +13,7 @@ pub mod coerce;
 mod expr;
 mod from;
 mod like;
+mod lock;
 mod names;
 mod operator;
 mod query;
@@ -23,10 +25,12 @@ mod write;
 pub use names::{exact_name, fold, quote};
 pub use write::{delete, insert, is_primary_index, not_null_columns, update};
 
+use crate::locks::{Clause, RowLock};
 use crate::scan::{Literal, Piece};
 use crate::translate::{Coerce, Context, Param, ParamSource, SessionValue};
 use crate::types::Type;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
+use lock::Locking;
 use scope::Columns;
 use sqlparser::ast::{Expr, Spanned};
 use sqlparser::tokenizer::Location;
@@ -109,8 +113,13 @@ pub struct Binder<'a> {
     lenient: bool,
     ctes: Vec<(String, Columns)>,
     pub locks: bool,
+    /// What the next query bound is to lock.
+    locking: Locking,
+    pub row_locks: Vec<RowLock>,
+    /// It calls a function of advisory locks.
+    pub advisory: bool,
     /// The next SELECT is the statement itself: its regclass columns are shown as names.
-    pub outermost: bool,
+    outermost: bool,
 }
 
 /// Most parameters a statement may have, as in the protocol.
@@ -129,8 +138,17 @@ impl<'a> Binder<'a> {
             lenient: false,
             ctes: Vec::new(),
             locks: false,
+            locking: Locking::default(),
+            row_locks: Vec::new(),
+            advisory: false,
             outermost: false,
         }
+    }
+
+    /// The next query bound is the statement itself, with these locking clauses.
+    pub fn begin_outermost(&mut self, clauses: Vec<Clause>) {
+        self.outermost = true;
+        self.locking = Locking { clauses, limit: None };
     }
 
     /// A call of one of our functions. In a stored definition it is refused.

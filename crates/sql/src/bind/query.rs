@@ -46,13 +46,18 @@ impl Binder<'_> {
 
     fn query_inner(&mut self, query: &Query, parent: Option<&Scope<'_>>, targets: Targets<'_>) -> SqlResult<Bound> {
         refuse_extras(query)?;
+        let mut locking = self.begin_locking(query)?;
         // Only a plain SELECT at the top shows OIDs as names; a WITH before it is bound first.
         let outermost = std::mem::take(&mut self.outermost) && matches!(&*query.body, SetExpr::Select(_));
         let with = match &query.with {
             Some(with) => self.with(with, parent)?,
             None => String::new(),
         };
-        self.outermost = outermost;
+        if locking.skips() {
+            locking.limit = self.limit_of_granted(query)?;
+        }
+        let granted = locking.limit.clone();
+        (self.outermost, self.locking) = (outermost, locking);
         let mut bound = match (&*query.body, &query.order_by) {
             (SetExpr::Select(select), order) => self.select(select, order.as_ref(), parent, targets)?,
             (body, order) => {
@@ -63,10 +68,10 @@ impl Binder<'_> {
                 }
             }
         };
-        let limit = self.limit(query)?;
-        if !query.locks.is_empty() {
-            self.locks = true;
-        }
+        let limit = match granted {
+            Some(limit) => self.limit_left(&limit),
+            None => self.limit(query)?,
+        };
         bound.sql = format!("{with}{}{limit}", bound.sql);
         Ok(bound)
     }
@@ -297,6 +302,16 @@ impl Binder<'_> {
     }
 
     fn limit(&mut self, query: &Query) -> SqlResult<String> {
+        Ok(match self.limits(query)? {
+            (None, None) => String::new(),
+            (Some(n), None) => format!(" LIMIT {n}"),
+            (None, Some(m)) => format!(" LIMIT -1 OFFSET {m}"),
+            (Some(n), Some(m)) => format!(" LIMIT {n} OFFSET {m}"),
+        })
+    }
+
+    /// The numbers of LIMIT and OFFSET.
+    pub(super) fn limits(&mut self, query: &Query) -> SqlResult<(Option<String>, Option<String>)> {
         let (mut limit, offset) = match &query.limit_clause {
             None => (None, None),
             Some(LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
@@ -323,12 +338,7 @@ impl Binder<'_> {
             Some(e) => self.row_count(e, "OFFSET")?,
             None => None,
         };
-        Ok(match (count, skip) {
-            (None, None) => String::new(),
-            (Some(n), None) => format!(" LIMIT {n}"),
-            (None, Some(m)) => format!(" LIMIT -1 OFFSET {m}"),
-            (Some(n), Some(m)) => format!(" LIMIT {n} OFFSET {m}"),
-        })
+        Ok((count, skip))
     }
 
     fn row_count(&mut self, e: &Expr, clause: &str) -> SqlResult<Option<String>> {

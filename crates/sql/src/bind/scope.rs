@@ -32,6 +32,31 @@ pub struct Relation {
     pub key: Vec<String>,
     /// A name alone may mean the one value of its rows (set-returning functions).
     pub scalar: bool,
+    pub source: Source,
+    /// An outer join may put NULLs in place of its rows.
+    pub nullable: bool,
+}
+
+/// Where the rows of a relation come from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A stored table, view or virtual table, by its name.
+    Table(String),
+    Catalogue,
+    /// A subquery in FROM, and whether it reads any table.
+    Query {
+        reads: bool,
+    },
+    /// A WITH query.
+    With,
+    Function,
+}
+
+impl Relation {
+    /// A relation whose rows nothing identifies.
+    pub fn new(alias: impl Into<String>, columns: Columns, source: Source) -> Relation {
+        Relation { alias: alias.into(), columns, key: Vec::new(), scalar: false, source, nullable: false }
+    }
 }
 
 /// Names visible to a SELECT, with those of the queries around it.
@@ -47,6 +72,8 @@ pub struct Scope<'p> {
 #[derive(Default)]
 pub struct Grouping {
     pub aggregates: bool,
+    /// A function is computed over a window.
+    pub windows: bool,
     /// Inside the argument of an aggregate.
     pub inside: bool,
     /// Inside an expression that GROUP BY names.

@@ -1,6 +1,7 @@
 //! One SELECT: its list, grouping, and the ORDER BY that may name anything in it.
 
 use super::coerce::When;
+use super::lock::Locking;
 use super::names::{fold, quote};
 use super::query::{Bound, Targets, derived, order_items, unique_names};
 use super::scope::{Column, Named, Scope};
@@ -28,11 +29,12 @@ impl Binder<'_> {
             Some(Distinct::On(_)) => return Err(SqlError::unsupported("SELECT DISTINCT ON")),
         };
         let outermost = std::mem::take(&mut self.outermost);
+        let locking = std::mem::take(&mut self.locking);
         let mut scope = Scope::new(parent);
         let (from, empty) = self.from(&select.from, &mut scope)?;
         let outer = self.lenient;
         self.lenient |= empty;
-        let result = self.select_rest(select, order, &mut scope, from, (distinct, outermost), targets);
+        let result = self.select_rest(select, order, &mut scope, from, (distinct, outermost, &locking), targets);
         self.lenient = outer;
         result
     }
@@ -43,7 +45,7 @@ impl Binder<'_> {
         order: Option<&OrderBy>,
         scope: &mut Scope<'_>,
         from: String,
-        (distinct, outermost): (bool, bool),
+        (distinct, outermost, locking): (bool, bool, &Locking),
         targets: Targets<'_>,
     ) -> SqlResult<Bound> {
         let filter = match &select.selection {
@@ -82,8 +84,10 @@ impl Binder<'_> {
         check_grouping(scope, &keys, !group_exprs.is_empty())?;
         let columns: Vec<Column> = items.iter().map(column_of).collect();
         let names = unique_names(&columns);
-        let list: Vec<String> =
+        let hidden = self.lock_rows(locking, select, scope, items.len())?;
+        let mut list: Vec<String> =
             items.iter().zip(&names).map(|(i, name)| format!("{} AS {}", i.typed.sql, quote(name))).collect();
+        list.extend(hidden);
         let list = if list.is_empty() { "NULL".to_owned() } else { list.join(", ") };
         let word = if distinct { "SELECT DISTINCT" } else { "SELECT" };
         Ok(Bound { sql: format!("{word} {list}{from}{filter}{group}{having}{windows}{order}"), columns })

@@ -2,14 +2,16 @@
 //!
 //! What SQLite's tables do not enforce is enforced here: integer ranges and string lengths by the assignment casts,
 //! a missing id of an integer primary key and NULLs in the columns of a later-added primary key by a check.
+//! The id of a new row that the statement does not give comes from [`crate::ids`], whether the table shows it or not.
 //! Defaults that depend on the session's clock are computed by the session, not by SQLite.
 
 use super::coerce::When;
 use super::names::{exact_name, fold, quote, quote_text};
 use super::query::Bound;
-use super::scope::{self, Column, Relation, Scope};
+use super::scope::{self, Column, Relation, Scope, Source};
 use super::{Binder, Typed};
 use crate::default;
+use crate::ids::{self, OverRows};
 use crate::types::{RowidKind, Type};
 use holdfast_types::schema::{Dialect, Index, Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -82,11 +84,11 @@ impl Binder<'_> {
         if stored.generated {
             return Ok(None);
         }
-        if stored.rowid_alias && self.ctx.dialect == Dialect::Postgres {
-            if RowidKind::of(table).serial() {
-                return Ok(None);
+        if stored.rowid_alias {
+            if self.ctx.dialect == Dialect::Postgres && !RowidKind::of(table).serial() {
+                return Err(missing(table, column));
             }
-            return Err(missing(table, column));
+            return Ok(Some(Typed::sure(ids::next_id(table), column.ty)));
         }
         match stored.default.as_deref().and_then(default::clock) {
             Some(which) => self.session(which, Type::new(column.ty.oid)).map(Some),
@@ -126,6 +128,9 @@ pub fn insert(b: &mut Binder<'_>, insert: &Insert) -> SqlResult<Bound> {
         if let Some(value) = b.default_value(table, column)? {
             defaults.push((column.name.clone(), value.sql));
         }
+    }
+    if let Some(hidden) = ids::id_column(table).filter(|id| all.iter().all(|c| c.name != *id)) {
+        defaults.push((hidden.to_owned(), ids::next_id(table)));
     }
     let source = match rows {
         None if defaults.is_empty() => "DEFAULT VALUES".to_owned(),
@@ -208,7 +213,10 @@ fn insert_values(
         }
         let mut items = Vec::with_capacity(row.len() + defaults.len());
         for (e, column) in row.iter().zip(columns) {
-            let result = value_of(b, table, column, e, &empty);
+            let result = match is_default(e) || !chooses_id(b, table, column) {
+                true => value_of(b, table, column, e, &empty),
+                false => given(b, table, column, e, &empty).map(|typed| or_next_id(typed, table)),
+            };
             items.push(b.at(result, e.span().start)?.sql);
         }
         items.extend(defaults.iter().map(|d| d.1.clone()));
@@ -224,19 +232,36 @@ fn value_of(b: &mut Binder<'_>, table: &Table, column: &Column, e: &Expr, scope:
             Some(value) => Ok(value),
             None => {
                 let stored = table.columns.iter().find(|c| c.name == column.name);
-                let default = stored.filter(|c| !c.rowid_alias).and_then(|c| c.default.clone());
+                let default = stored.and_then(|c| c.default.clone());
                 Ok(Typed::new(default.map_or("NULL".into(), |d| format!("({d})")), column.ty))
             }
         };
     }
+    let typed = given(b, table, column, e, scope)?;
+    b.not_null(typed, table, column)
+}
+
+/// A value that is not DEFAULT, NULL or not, brought to the column's type.
+fn given(b: &mut Binder<'_>, table: &Table, column: &Column, e: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
     let stored = table.columns.iter().find(|c| c.name == column.name);
     if stored.is_some_and(|c| c.generated) {
         let message = format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name);
         return Err(SqlError::new(SqlState("428C9"), message));
     }
     let typed = b.lifting(|b| b.expr(e, scope))?;
-    let typed = assign(b, typed, column)?;
-    b.not_null(typed, table, column)
+    assign(b, typed, column)
+}
+
+/// In SQLite's dialect a NULL for the id of a new row asks for one.
+fn chooses_id(b: &Binder<'_>, table: &Table, column: &Column) -> bool {
+    b.ctx.dialect == Dialect::Sqlite && table.columns.iter().any(|c| c.rowid_alias && c.name == column.name)
+}
+
+fn or_next_id(typed: Typed, table: &Table) -> Typed {
+    if typed.not_null {
+        return typed;
+    }
+    Typed::sure(format!("coalesce({}, {})", typed.sql, ids::next_id(table)), typed.ty)
 }
 
 fn assign(b: &mut Binder<'_>, typed: Typed, column: &Column) -> SqlResult<Typed> {
@@ -264,20 +289,18 @@ fn insert_query(
     if bound.columns.len() != columns.len() {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more target columns than expressions"));
     }
-    let names: Vec<String> = (1..=columns.len()).map(|i| quote(&format!("c{i}"))).collect();
     let mut items = Vec::new();
-    for ((name, column), from) in names.iter().zip(columns).zip(&bound.columns) {
-        let typed = Typed { not_null: from.not_null, ..Typed::new(name.clone(), column.ty) };
-        items.push(b.not_null(typed, table, column)?.sql);
+    for (i, (column, from)) in columns.iter().zip(&bound.columns).enumerate() {
+        let typed = Typed { not_null: from.not_null, ..Typed::new(quote(&format!("c{}", i + 1)), column.ty) };
+        let checked = match chooses_id(b, table, column) {
+            true => or_next_id(typed, table),
+            false => b.not_null(typed, table, column)?,
+        };
+        items.push(checked.sql);
     }
     items.extend(defaults.iter().map(|d| d.1.clone()));
-    // The WHERE keeps SQLite from reading ON CONFLICT as a join's ON.
-    Ok(format!(
-        "SELECT {} FROM (WITH \"rows\"({}) AS ({}) SELECT * FROM \"rows\") WHERE 1",
-        items.join(", "),
-        names.join(", "),
-        bound.sql
-    ))
+    let over = OverRows::new(&items, columns.len(), &bound.sql);
+    Ok(format!("{}{}{}", over.before, bound.sql, over.after))
 }
 
 fn on_conflict(b: &mut Binder<'_>, table: &Table, alias: &str, on: &OnInsert) -> SqlResult<String> {
@@ -313,12 +336,7 @@ fn on_conflict(b: &mut Binder<'_>, table: &Table, alias: &str, on: &OnInsert) ->
             let mut scope = Scope::new(None);
             let columns = scope::columns_of(table, b.ctx.dialect);
             for name in [alias, "excluded"] {
-                scope.relations.push(Relation {
-                    alias: name.to_owned(),
-                    columns: columns.clone(),
-                    key: Vec::new(),
-                    scalar: false,
-                });
+                scope.relations.push(Relation::new(name, columns.clone(), Source::Table(table.name.clone())));
             }
             // A bare name means the target's column.
             let target_only = Scope {
@@ -465,7 +483,7 @@ fn target<'s>(b: &Binder<'s>, table: &TableWithJoins) -> SqlResult<(&'s Table, S
 fn target_scope<'p>(b: &Binder<'_>, table: &Table, alias: &str) -> Scope<'p> {
     let mut scope = Scope::new(None);
     let columns = scope::columns_of(table, b.ctx.dialect);
-    scope.relations.push(Relation { alias: alias.to_owned(), columns, key: Vec::new(), scalar: false });
+    scope.relations.push(Relation::new(alias, columns, Source::Table(table.name.clone())));
     scope
 }
 
@@ -489,7 +507,7 @@ fn returning(
     let Some(items) = items else { return Ok(Bound { sql, columns: Vec::new() }) };
     let mut scope = Scope::new(None);
     let columns = own_columns(table, b.ctx.dialect);
-    scope.relations.push(Relation { alias: alias.to_owned(), columns, key: Vec::new(), scalar: false });
+    scope.relations.push(Relation::new(alias, columns, Source::Table(table.name.clone())));
     let (text, columns) = b.returning(items, &scope)?;
     Ok(Bound { sql: sql + &text, columns })
 }

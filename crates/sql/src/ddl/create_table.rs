@@ -2,7 +2,7 @@
 
 use super::{CONSTRAINT_MARK, check_free, ddl, free_name, skipping};
 use crate::bind::coerce::When;
-use crate::bind::scope::{Column, Relation, Scope};
+use crate::bind::scope::{Column, Relation, Scope, Source};
 use crate::bind::{Binder, exact_name, fold, quote};
 use crate::scan::Piece;
 use crate::statement;
@@ -188,7 +188,7 @@ pub(super) fn own_scope(table: &str, columns: Vec<(String, Type)>) -> Scope<'sta
             lifts: false,
         })
         .collect();
-    scope.relations.push(Relation { alias: table.to_owned(), columns, key: Vec::new(), scalar: false });
+    scope.relations.push(Relation::new(table, columns, Source::Table(table.to_owned())));
     scope
 }
 

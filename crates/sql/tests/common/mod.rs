@@ -5,20 +5,26 @@ pub mod postgres;
 
 use holdfast_sql::catalogue::{self, CatalogContext, DatabaseRow};
 use holdfast_sql::{
-    Context, Function, Kind, Scan, SessionValue, SessionValues, Translated, error, functions, sqlite, translate, types,
+    ADVISORY_FUNCTION, AdvisoryOp, Context, Function, Kind, NEXT_ID_FUNCTION, Scan, SessionValue, SessionValues,
+    Translated, error, functions, sqlite, translate, types,
 };
 use holdfast_types::schema::{Column, Dialect, ForeignKey, Index, Schema, Table, TableKind, Trigger};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 use rusqlite::Connection;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::{Value as Lite, ValueRef as LiteRef};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 pub struct Db {
     pub conn: Connection,
     pub schema: Schema,
     pub dialect: Dialect,
     pub param_types: Vec<u32>,
+    /// The last id that the function of new ids gave, by table.
+    pub ids: Arc<Mutex<HashMap<String, i64>>>,
+    /// Calls of the function of advisory locks: operation, key, space.
+    pub advisory: Arc<Mutex<Vec<(AdvisoryOp, i64, i64)>>>,
 }
 
 /// What a statement gave: its column names and types, and its rows as text, NULL as `None`.
@@ -72,7 +78,7 @@ fn borrow(value: LiteRef<'_>) -> ValueRef<'_> {
     }
 }
 
-fn own(value: Value) -> Lite {
+pub fn own(value: Value) -> Lite {
     match value {
         Value::Null => Lite::Null,
         Value::Int(i) => Lite::Integer(i),
@@ -95,6 +101,33 @@ fn register(conn: &Connection, function: &'static Function) {
     .unwrap();
 }
 
+/// The function of new ids, as the engine registers it: it counts up from 1 for each table.
+fn register_next_id(conn: &Connection) -> Arc<Mutex<HashMap<String, i64>>> {
+    let ids: Arc<Mutex<HashMap<String, i64>>> = Arc::default();
+    let counters = ids.clone();
+    conn.create_scalar_function(NEXT_ID_FUNCTION, 1, FunctionFlags::SQLITE_UTF8, move |ctx| {
+        let mut counters = counters.lock().unwrap();
+        let last = counters.entry(ctx.get(0)?).or_default();
+        *last += 1;
+        Ok(*last)
+    })
+    .unwrap();
+    ids
+}
+
+/// The function of advisory locks: every lock is free.
+fn register_advisory(conn: &Connection) -> Arc<Mutex<Vec<(AdvisoryOp, i64, i64)>>> {
+    let calls: Arc<Mutex<Vec<(AdvisoryOp, i64, i64)>>> = Arc::default();
+    let kept = calls.clone();
+    conn.create_scalar_function(ADVISORY_FUNCTION, 3, FunctionFlags::SQLITE_UTF8, move |ctx| {
+        let op = AdvisoryOp::from_i64(ctx.get(0)?).unwrap();
+        kept.lock().unwrap().push((op, ctx.get(1)?, ctx.get(2)?));
+        Ok((!op.is_void()).then_some(true))
+    })
+    .unwrap();
+    calls
+}
+
 impl Db {
     pub fn new(dialect: Dialect) -> Db {
         let conn = Connection::open_in_memory().unwrap();
@@ -108,7 +141,8 @@ impl Db {
             conn.execute_batch(&format!("CREATE TABLE {}.\"{}\" ({})", table.schema, table.name, columns.join(", ")))
                 .unwrap();
         }
-        let mut db = Db { conn, schema: Schema::default(), dialect, param_types: Vec::new() };
+        let (ids, advisory) = (register_next_id(&conn), register_advisory(&conn));
+        let mut db = Db { conn, schema: Schema::default(), dialect, param_types: Vec::new(), ids, advisory };
         db.reload();
         db
     }
@@ -120,6 +154,7 @@ impl Db {
     /// Reads the schema as the engine does, and fills the catalogue from it.
     pub fn reload(&mut self) {
         self.schema = load_schema(&self.conn, self.schema.epoch + 1);
+        self.ids.lock().unwrap().retain(|name, _| self.schema.table(name).is_some());
         let context = CatalogContext {
             counters: Vec::new(),
             schema: &self.schema,
@@ -190,6 +225,11 @@ impl Db {
             let values: Vec<Lite> = if i == last { params.iter().cloned().map(own).collect() } else { Vec::new() };
             let mut rows = statement.query(rusqlite::params_from_iter(values)).map_err(|e| self.error(e, step))?;
             while let Some(row) = rows.next().map_err(|e| self.error(e, step))? {
+                let granted = |at: usize| row.get::<_, i64>(at).unwrap();
+                let limit = translated.row_locks.iter().find_map(|l| l.limit).map(granted);
+                if limit.is_some_and(|n| n >= 0 && answer.rows.len() as i64 >= n) {
+                    break;
+                }
                 let mut cells = Vec::new();
                 for (k, column) in columns.iter().enumerate() {
                     let k = if translated.kind == Kind::Explain { 3 } else { k };

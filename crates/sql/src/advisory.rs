@@ -1,0 +1,65 @@
+//! Advisory locks: PostgreSQL's functions as calls of one function of the engine.
+//!
+//! `holdfast_advisory(op, key, space)`: the operation is a number of [`AdvisoryOp`]. A lock of one bigint is in space 0
+//! under that key; one of two integers in space 1 under `(a << 32) | b`, `b` without its sign. The arguments are never
+//! NULL. The forms that wait answer NULL, the others 1 or 0. Deadlocks, time-outs and limits are the engine's errors.
+
+/// SQLite's name of the function behind all advisory locks: three integers. The engine registers it; it is neither
+/// deterministic nor innocuous.
+pub const ADVISORY_FUNCTION: &str = "holdfast_advisory";
+
+/// What a call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i64)]
+pub enum AdvisoryOp {
+    /// Waits; held until unlocked or the session ends.
+    Lock = 1,
+    LockShared = 2,
+    /// Waits; held to the transaction's end.
+    XactLock = 3,
+    XactLockShared = 4,
+    /// Answers 1 if the lock was free, else 0 at once.
+    TryLock = 5,
+    TryLockShared = 6,
+    TryXactLock = 7,
+    TryXactLockShared = 8,
+    /// Gives up one of the session's locks: 1, or 0 with a warning if it did not hold it.
+    Unlock = 9,
+    UnlockShared = 10,
+    /// Gives up all of the session's locks. Key and space are 0.
+    UnlockAll = 11,
+}
+
+use AdvisoryOp::*;
+
+/// The functions by PostgreSQL's names.
+const FUNCTIONS: [(&str, AdvisoryOp); 11] = [
+    ("pg_advisory_lock", Lock),
+    ("pg_advisory_lock_shared", LockShared),
+    ("pg_advisory_xact_lock", XactLock),
+    ("pg_advisory_xact_lock_shared", XactLockShared),
+    ("pg_try_advisory_lock", TryLock),
+    ("pg_try_advisory_lock_shared", TryLockShared),
+    ("pg_try_advisory_xact_lock", TryXactLock),
+    ("pg_try_advisory_xact_lock_shared", TryXactLockShared),
+    ("pg_advisory_unlock", Unlock),
+    ("pg_advisory_unlock_shared", UnlockShared),
+    ("pg_advisory_unlock_all", UnlockAll),
+];
+
+impl AdvisoryOp {
+    /// The operation of this number.
+    pub fn from_i64(number: i64) -> Option<AdvisoryOp> {
+        FUNCTIONS.iter().map(|(_, op)| *op).find(|op| *op as i64 == number)
+    }
+
+    /// The operation of PostgreSQL's function of this name.
+    pub fn by_name(name: &str) -> Option<AdvisoryOp> {
+        FUNCTIONS.iter().find(|(n, _)| *n == name).map(|(_, op)| *op)
+    }
+
+    /// The function's result is `void`; of the others it is `boolean`.
+    pub fn is_void(self) -> bool {
+        matches!(self, Lock | LockShared | XactLock | XactLockShared | UnlockAll)
+    }
+}

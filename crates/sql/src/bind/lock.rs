@@ -1,0 +1,196 @@
+//! FOR UPDATE and its like: which rows a query locks, and the hidden result columns that tell them.
+//!
+//! The engine locks what the query returns, so each locked table adds the columns of its row's key behind those
+//! that the client sees. What PostgreSQL refuses is refused in its words; what it locks and the hidden columns cannot
+//! tell (tables inside subqueries and views) is 0A000.
+//!
+//! With SKIP LOCKED a row that is left out does not count for LIMIT, so the limit becomes a column, too.
+
+use super::Binder;
+use super::names::quote;
+use super::scope::{Scope, Source};
+use crate::ids;
+use crate::locks::{Clause, LockStrength, LockWait, RowLock};
+use holdfast_types::schema::TableKind;
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use sqlparser::ast::{GroupByExpr, Query, Select, SetExpr};
+
+/// The locking clauses of the query about to be bound.
+#[derive(Clone, Debug, Default)]
+pub struct Locking {
+    pub clauses: Vec<Clause>,
+    /// The LIMIT of a query that skips locked rows.
+    pub limit: Option<String>,
+}
+
+impl Locking {
+    pub fn skips(&self) -> bool {
+        self.clauses.iter().any(|c| c.wait == LockWait::SkipLocked)
+    }
+}
+
+fn refused(message: String) -> SqlError {
+    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+}
+
+fn not_with(strength: LockStrength, what: &str) -> SqlError {
+    refused(format!("{} is not allowed with {what}", strength.words()))
+}
+
+impl Binder<'_> {
+    /// Takes the clauses that are meant for this query, if it can have any.
+    pub(super) fn begin_locking(&mut self, query: &Query) -> SqlResult<Locking> {
+        let locking = std::mem::take(&mut self.locking);
+        if let Some(inner) = query.locks.first() {
+            return Err(SqlError::unsupported(format!("FOR {} in a subquery or a WITH query", inner.lock_type))
+                .with_hint("Lock the rows in the outermost query."));
+        }
+        let Some(Clause { strength, .. }) = locking.clauses.first() else { return Ok(locking) };
+        self.locks = true;
+        match &*query.body {
+            SetExpr::Select(_) => Ok(locking),
+            SetExpr::SetOperation { .. } => Err(not_with(*strength, "UNION/INTERSECT/EXCEPT")),
+            SetExpr::Values(_) => Err(refused(format!("{} cannot be applied to VALUES", strength.words()))),
+            _ => Err(SqlError::unsupported(format!("{} after a query in parentheses", strength.words()))),
+        }
+    }
+
+    /// LIMIT as an expression, for a query that skips locked rows.
+    pub(super) fn limit_of_granted(&mut self, query: &Query) -> SqlResult<Option<String>> {
+        match self.limits(query)? {
+            (limit, None) => Ok(limit),
+            (_, Some(_)) => Err(SqlError::unsupported("OFFSET with SKIP LOCKED")),
+        }
+    }
+
+    /// The clause for a limit that no lock has taken over: none of the tables' rows can be skipped.
+    pub(super) fn limit_left(&self, limit: &str) -> String {
+        match self.row_locks.iter().any(|lock| lock.limit.is_some()) {
+            true => String::new(),
+            false => format!(" LIMIT {limit}"),
+        }
+    }
+
+    /// Adds the keys of the locked rows, and the limit, to a query's columns.
+    pub(super) fn lock_rows(
+        &mut self,
+        locking: &Locking,
+        select: &Select,
+        scope: &Scope<'_>,
+        visible: usize,
+    ) -> SqlResult<Vec<String>> {
+        if locking.clauses.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut hidden = Vec::new();
+        let mut row_locks = Vec::new();
+        for (relation, strength, wait) in chosen(&locking.clauses, select, scope)? {
+            let Some((table, key)) = self.key_of(scope, relation, strength)? else { continue };
+            let at = visible + hidden.len();
+            let key_at = (at..at + key.len()).collect();
+            let alias = quote(&scope.relations[relation].alias);
+            hidden.extend(key.iter().map(|column| format!("{alias}.{}", quote(column))));
+            row_locks.push(RowLock { table, strength, wait, key: key_at, limit: None });
+        }
+        let mut skipping = row_locks.iter_mut().filter(|l| l.wait == LockWait::SkipLocked).peekable();
+        if let (Some(limit), Some(_)) = (&locking.limit, skipping.peek()) {
+            let at = visible + hidden.len();
+            hidden.push(limit.clone());
+            skipping.for_each(|lock| lock.limit = Some(at));
+        }
+        self.row_locks = row_locks;
+        Ok(hidden)
+    }
+
+    /// The stored table of an entry of FROM with the columns that identify its rows. `None` where there are no rows
+    /// to lock.
+    fn key_of(
+        &self,
+        scope: &Scope<'_>,
+        relation: usize,
+        strength: LockStrength,
+    ) -> SqlResult<Option<(String, Vec<String>)>> {
+        let entry = &scope.relations[relation];
+        let name = match &entry.source {
+            Source::Table(name) => name,
+            Source::Query { reads: true } => return Err(hint(strength, "on a subquery that reads tables")),
+            Source::Query { reads: false } | Source::With | Source::Function | Source::Catalogue => return Ok(None),
+        };
+        let Some(table) = self.ctx.schema.table(name) else { return Ok(None) };
+        match table.kind {
+            TableKind::Table => {}
+            TableKind::View => return Err(hint(strength, "on a view")),
+            TableKind::Virtual => return Err(hint(strength, "on a virtual table")),
+        }
+        if entry.nullable {
+            let words = strength.words();
+            return Err(refused(format!("{words} cannot be applied to the nullable side of an outer join")));
+        }
+        match ids::row_key(table) {
+            Some(key) => Ok(Some((table.name.clone(), key))),
+            None => Err(hint(strength, "on a table whose columns take all names of the rowid")),
+        }
+    }
+}
+
+fn hint(strength: LockStrength, place: &str) -> SqlError {
+    SqlError::unsupported(format!("{} {place}", strength.words()))
+        .with_hint("Name the tables themselves in FROM, or after OF those that are to be locked.")
+}
+
+/// Which entries of FROM are to be locked and how, in FROM's order.
+fn chosen(clauses: &[Clause], select: &Select, scope: &Scope<'_>) -> SqlResult<Vec<(usize, LockStrength, LockWait)>> {
+    let mut chosen: Vec<Option<(LockStrength, LockWait)>> = vec![None; scope.relations.len()];
+    for clause in clauses {
+        refuse_combined(clause.strength, select, scope)?;
+        let mut add = |relation: usize| {
+            let (strength, wait) = chosen[relation].unwrap_or((clause.strength, clause.wait));
+            chosen[relation] = Some((strength.max(clause.strength), wait.max(clause.wait)));
+        };
+        if clause.of.is_empty() {
+            (0..scope.relations.len()).for_each(&mut add);
+        }
+        for name in &clause.of {
+            add(named(clause.strength, name, scope)?);
+        }
+    }
+    let with_place = |(i, lock): (usize, Option<(LockStrength, LockWait)>)| lock.map(|(s, w)| (i, s, w));
+    Ok(chosen.into_iter().enumerate().filter_map(with_place).collect())
+}
+
+/// An entry of FROM by its name after OF.
+fn named(strength: LockStrength, name: &str, scope: &Scope<'_>) -> SqlResult<usize> {
+    let words = strength.words();
+    let Some(relation) = scope.relation(name) else {
+        let message = format!("relation \"{name}\" in {words} clause not found in FROM clause");
+        return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
+    };
+    match scope.relations[relation].source {
+        Source::Function => Err(refused(format!("{words} cannot be applied to a function"))),
+        Source::With => Err(refused(format!("{words} cannot be applied to a WITH query"))),
+        _ => Ok(relation),
+    }
+}
+
+/// A row of these is not one row of a table (`CheckSelectLocking` in analyze.c).
+fn refuse_combined(strength: LockStrength, select: &Select, scope: &Scope<'_>) -> SqlResult<()> {
+    let grouping = scope.grouping.borrow();
+    let grouped = !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
+    let clause = [
+        (select.distinct.is_some(), "DISTINCT clause"),
+        (grouped, "GROUP BY clause"),
+        (select.having.is_some(), "HAVING clause"),
+        (grouping.aggregates, "aggregate functions"),
+        (grouping.windows, "window functions"),
+    ];
+    match clause.into_iter().find(|(found, _)| *found) {
+        Some((_, what)) => Err(not_with(strength, what)),
+        None => Ok(()),
+    }
+}
+
+/// The query reads a table of any kind.
+pub(super) fn reads_tables(query: &Query) -> bool {
+    use std::ops::ControlFlow;
+    sqlparser::ast::visit_relations(query, |_| ControlFlow::Break(())).is_break()
+}

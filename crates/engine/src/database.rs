@@ -4,11 +4,12 @@ use crate::batch::{Batch, OnDone, Ticket};
 use crate::branch::{Interruption, Pool};
 use crate::classify::classify;
 use crate::engine::Shared;
+use crate::ids::Ids;
 use crate::main_thread::{Message, Request};
 use crate::reader::{Connection, Reader};
 use crate::redo_debt::RedoDebt;
 use crate::run::to_sql;
-use crate::statement::{Class, Report, Statement};
+use crate::statement::{Class, LockWait, Report, RowLock, Statement};
 use crate::write_txn::{WriteOptions, WriteTxn};
 use crossbeam_channel::Sender;
 use holdfast_store::schema_map::TableMap;
@@ -21,6 +22,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::oneshot;
+
+/// The SQL function that chooses row ids: `holdfast_next_id(table)`.
+const NEXT_ID: &str = "holdfast_next_id";
 
 /// Idle reader connections kept per database.
 const READERS_KEPT_MAX: usize = 16;
@@ -45,6 +49,8 @@ pub(crate) struct Inner {
     /// To MAIN; taken away when the database is closed.
     pub main: RwLock<Option<Sender<Message>>>,
     readers: Mutex<Vec<Connection>>,
+    /// Chooses row ids.
+    pub ids: Arc<Ids>,
     /// Connections for branches.
     pub branches: Pool,
     /// Statements on branches that a cancel may interrupt, by transaction.
@@ -87,6 +93,7 @@ impl Inner {
             map: RwLock::default(),
             main: RwLock::new(None),
             readers: Mutex::default(),
+            ids: Arc::default(),
             branches: Pool::default(),
             interruptions: Mutex::default(),
             redo,
@@ -172,7 +179,10 @@ impl Inner {
     }
 
     pub fn register(self: &Arc<Inner>, conn: &mut Conn) -> SqlResult<()> {
-        conn.install_guard().map_err(|e| SqlError::internal(e.to_string()))?;
+        let internal = |e: SqliteError| SqlError::internal(e.to_string());
+        conn.install_guard().map_err(internal)?;
+        let ids = self.ids.clone();
+        conn.register_next_id(NEXT_ID, move |table, highest| ids.next(table, highest)).map_err(internal)?;
         match &self.shared.options.connect {
             Some(connect) => connect(conn, &Database(self.clone())),
             None => Ok(()),
@@ -241,7 +251,10 @@ impl Database {
         let id = next_txn_id();
         let alone = !batch.steps.iter().all(|s| s.stmt.class.is_bounded());
         let request = Request { id, batch, merge: None, done, alone, presence: None };
-        if request.batch.steps.iter().any(|s| s.stmt.class == Class::Ddl) {
+        let waits_its_own_way = |l: &RowLock| l.wait != LockWait::Wait || l.limit.is_some();
+        if request.batch.steps.iter().any(|s| s.stmt.report.row_locks.iter().any(waits_its_own_way)) {
+            crate::rerun::on_a_branch(&self.0, request);
+        } else if request.batch.steps.iter().any(|s| s.stmt.class == Class::Ddl) {
             crate::rerun::send_when_alone(&self.0, request)?;
         } else {
             self.0.send(Message::Batch(request))?;

@@ -6,7 +6,21 @@ use holdfast_store::pages::ReadError;
 use holdfast_store::schema_map::SchemaError;
 use holdfast_store::sqlite::{Conn, SqliteError, StmtId, sqlstate, take_cause};
 use holdfast_types::schema::Schema;
-use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Tag};
+use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, Tag, ValueRef};
+
+/// What to do with a row that a statement returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    Emit,
+    Skip,
+    /// Emit it, and ask for no more.
+    Last,
+    /// Neither it nor any more.
+    Stop,
+}
+
+/// Asked about every row before it is emitted.
+pub type Visit<'a> = &'a mut dyn FnMut(&dyn Row) -> SqlResult<Take>;
 
 /// Binds, steps to the end, resets. The connection's statement cache keeps the prepared form.
 pub fn run_step(
@@ -17,6 +31,19 @@ pub fn run_step(
     step: &Step,
     sink: &mut dyn Sink,
 ) -> SqlResult<()> {
+    run_step_visiting(conn, cache, schema, number, step, sink, &mut |_| Ok(Take::Emit))
+}
+
+/// The same, asking about every row.
+pub fn run_step_visiting(
+    conn: &mut Conn,
+    cache: &mut StatementCache,
+    schema: &Schema,
+    number: usize,
+    step: &Step,
+    sink: &mut dyn Sink,
+    visit: Visit<'_>,
+) -> SqlResult<()> {
     let sqlite = |e: SqliteError| to_sql(&e, &step.stmt.sql, schema);
     let id = cache.get(conn, &step.stmt).map_err(sqlite)?;
     if step.params.len() != step.stmt.param_count {
@@ -25,7 +52,7 @@ pub fn run_step(
     }
     conn.bind_all(id, &step.params).map_err(sqlite)?;
     sink.begin(number, &step.stmt.report.desc);
-    let rows = step_to_end(conn, id, &step.stmt, schema, sink);
+    let rows = step_to_end(conn, id, &step.stmt, schema, sink, visit);
     conn.reset(id);
     let rows = rows?;
     let report = &step.stmt.report;
@@ -34,15 +61,50 @@ pub fn run_step(
     Ok(())
 }
 
-fn step_to_end(conn: &mut Conn, id: StmtId, stmt: &Statement, schema: &Schema, sink: &mut dyn Sink) -> SqlResult<u64> {
+fn step_to_end(
+    conn: &mut Conn,
+    id: StmtId,
+    stmt: &Statement,
+    schema: &Schema,
+    sink: &mut dyn Sink,
+    visit: Visit<'_>,
+) -> SqlResult<u64> {
     let mut rows = 0;
+    // Keys of rows to be locked stand behind what the client asked for.
+    let hides = !stmt.report.row_locks.is_empty();
     while conn.step(id).map_err(|e| to_sql(&e, &stmt.sql, schema))? {
-        if !stmt.columns.is_empty() {
-            sink.row(&conn.row(id))?;
+        if stmt.columns.is_empty() {
+            continue;
+        }
+        let row = conn.row(id);
+        let take = visit(&row)?;
+        if matches!(take, Take::Emit | Take::Last) {
+            match hides {
+                true => sink.row(&Shown { row: &row, len: stmt.report.desc.columns.len() })?,
+                false => sink.row(&row)?,
+            }
             rows += 1;
+        }
+        if matches!(take, Take::Last | Take::Stop) {
+            break;
         }
     }
     Ok(rows)
+}
+
+/// The first columns of a row.
+struct Shown<'a> {
+    row: &'a dyn Row,
+    len: usize,
+}
+
+impl Row for Shown<'_> {
+    fn len(&self) -> usize {
+        self.len
+    }
+    fn get(&self, i: usize) -> ValueRef<'_> {
+        self.row.get(i)
+    }
 }
 
 /// The error of a schema change.

@@ -1,5 +1,6 @@
 //! A prepared statement as all connections share it: its text, what it does, and where it may run.
 
+use holdfast_store::locking::RowMode;
 use holdfast_types::StatementDesc;
 use std::sync::Arc;
 
@@ -32,6 +33,28 @@ impl Class {
 /// A result column's name and, for a plain column, where it comes from.
 pub type OriginColumn = holdfast_store::sqlite::StmtInfo;
 
+/// What to do about a row that somebody else has locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockWait {
+    Wait,
+    /// 55P03.
+    NoWait,
+    /// The row is left out.
+    Skip,
+}
+
+/// Rows of a result that are to be locked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowLock {
+    pub table: String,
+    pub mode: RowMode,
+    pub wait: LockWait,
+    /// Result columns with the rowid, or the primary key of a WITHOUT ROWID table in its order.
+    pub key: Vec<usize>,
+    /// Result column with the number of rows wanted, where rows may be left out; negative is all.
+    pub limit: Option<usize>,
+}
+
 /// How the caller wants a statement reported; SQLite does not know.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -45,6 +68,8 @@ pub struct Report {
     pub ddl: bool,
     /// Runs as a write although it only reads (SELECT ... FOR UPDATE).
     pub write: bool,
+    /// Rows it locks. Result columns beyond those of `desc` are not shown.
+    pub row_locks: Arc<[RowLock]>,
 }
 
 /// One statement of SQLite SQL.

@@ -1,8 +1,8 @@
 //! The databases being served, each with its cache of translated statements, shared by all sessions.
 
 use crate::plan::Extra;
-use holdfast_engine::{Database, Engine, Report};
-use holdfast_sql::{Context, Entry, Kind, Piece, StatementCache, Translated, translate};
+use holdfast_engine::{Database, Engine, LockWait, Report, RowLock, RowMode};
+use holdfast_sql::{Context, LockStrength, Entry, Kind, Piece, StatementCache, Translated, translate};
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use parking_lot::{Mutex, RwLock};
@@ -84,12 +84,7 @@ impl Served {
         user: &str,
     ) -> SqlResult<Translated> {
         let dialect = self.db.dialect();
-        let translated = translate(piece, &Context { dialect, schema, database: self.db.name(), user, param_types })?;
-        // The limit is then left to whoever locks the rows, and the engine does not lock rows one by one.
-        if translated.row_locks.iter().any(|lock| lock.limit.is_some()) {
-            return Err(SqlError::unsupported("LIMIT with SKIP LOCKED"));
-        }
-        Ok(translated)
+        translate(piece, &Context { dialect, schema, database: self.db.name(), user, param_types })
     }
 }
 
@@ -102,6 +97,25 @@ pub fn is_prepared_ahead(translated: &Translated) -> bool {
     kind && translated.steps.len() == 1
 }
 
+fn row_lock(lock: &holdfast_sql::RowLock) -> RowLock {
+    RowLock {
+        table: lock.table.clone(),
+        mode: match lock.strength {
+            LockStrength::KeyShare => RowMode::KeyShare,
+            LockStrength::Share => RowMode::Share,
+            LockStrength::NoKeyUpdate => RowMode::NoKeyUpdate,
+            LockStrength::Update => RowMode::Update,
+        },
+        wait: match lock.wait {
+            holdfast_sql::LockWait::Wait => LockWait::Wait,
+            holdfast_sql::LockWait::NoWait => LockWait::NoWait,
+            holdfast_sql::LockWait::SkipLocked => LockWait::Skip,
+        },
+        key: lock.key.clone(),
+        limit: lock.limit,
+    }
+}
+
 /// How the engine is to report the last step of a translated statement.
 pub fn report(translated: &Translated) -> Report {
     Report {
@@ -110,6 +124,7 @@ pub fn report(translated: &Translated) -> Report {
         counts: translated.counts,
         ddl: false,
         write: translated.locks,
+        row_locks: translated.row_locks.iter().map(row_lock).collect(),
     }
 }
 

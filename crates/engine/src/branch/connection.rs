@@ -58,6 +58,7 @@ impl Connection {
             locks: inner.shared.locks.clone(),
             volume: inner.id,
             store: volume.store().clone(),
+            ids: inner.ids.clone(),
             touched: Vec::new(),
         }));
         inner.register(&mut conn)?;

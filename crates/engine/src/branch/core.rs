@@ -1,15 +1,16 @@
 //! One attempt at a statement on a branch, without ever waiting.
 
 use super::connection::Connection;
+use super::locking_read::RowLocker;
 use super::pin::{At, Pin, Presence};
 use super::replay::replay;
 use crate::database::Inner;
 use crate::main_thread::Images;
 use crate::locks::{LockId, LockMode, Mark, OwnerId};
-use crate::run::run_step;
+use crate::run::{run_step, run_step_visiting};
 use crate::statement::{Statement, Step};
 use holdfast_store::sqlite::InterruptHandle;
-use holdfast_types::{Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
+use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
 use std::sync::Arc;
 
 /// A transaction with so many images or fewer gives its connection back after every statement; putting them on again
@@ -79,7 +80,7 @@ struct Ignore;
 
 impl Sink for Ignore {
     fn begin(&mut self, _: usize, _: &Arc<StatementDesc>) {}
-    fn row(&mut self, _: &dyn holdfast_types::Row) -> SqlResult<()> {
+    fn row(&mut self, _: &dyn Row) -> SqlResult<()> {
         Ok(())
     }
     fn end(&mut self, _: &Tag) {}
@@ -282,8 +283,14 @@ impl Core {
 fn run_work(inner: &Arc<Inner>, c: &mut Connection, work: &mut Work) -> SqlResult<()> {
     let schema = inner.schema.read().clone();
     match work {
-        Work::Statement { number, step, sink } => {
+        Work::Statement { number, step, sink } if step.stmt.report.row_locks.is_empty() => {
             run_step(&mut c.conn, &mut c.cache, &schema, *number, step, &mut **sink)
+        }
+        Work::Statement { number, step, sink } => {
+            let locks = &step.stmt.report.row_locks;
+            let mut locker = RowLocker { inner, running: &c.running, locks, granted: 0 };
+            let mut visit = |row: &dyn Row| locker.visit(row);
+            run_step_visiting(&mut c.conn, &mut c.cache, &schema, *number, step, &mut **sink, &mut visit)
         }
         Work::Rows { stmt, rows, failed } => {
             for (i, params) in rows.iter().enumerate() {

@@ -18,12 +18,14 @@
 
 mod connection;
 mod core;
+mod locking_read;
 mod pin;
 mod replay;
 mod txn;
 mod watch;
 
 pub use connection::Pool;
+pub use locking_read::is_free;
 pub use pin::{At, Pin, Presence};
 pub use core::{Core, Work};
 pub use replay::image_error;

@@ -1,10 +1,11 @@
 //! What stands behind the preupdate hook: row locks and versions for branches, and for MAIN.
 
+use crate::ids::Ids;
 use crate::locks::{Checked, LockId, LockManager, LockMode, OwnerId};
-use holdfast_store::capture::{Change, Watch, Watched};
+use holdfast_store::capture::{Change, ChangeKind, Watch, Watched};
 use holdfast_store::locking::{Touch, touches};
 use holdfast_store::pages::PageStore;
-use holdfast_store::schema_map::{TableInfo, TableMap};
+use holdfast_store::schema_map::{RowKey, TableInfo, TableMap};
 use holdfast_types::VolumeId;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -36,11 +37,13 @@ pub struct BranchWatch {
     pub locks: Arc<LockManager>,
     pub volume: VolumeId,
     pub store: Arc<PageStore>,
+    pub ids: Arc<Ids>,
     pub touched: Vec<Touch>,
 }
 
 impl Watch for BranchWatch {
     fn on_change(&mut self, map: &TableMap, table: &TableInfo, change: &dyn Change) -> Watched {
+        tell_ids(&self.ids, table, change);
         let mut running = self.running.lock();
         let Some(owner) = running.owner else { return Watched::Record };
         // What a foreign key does follows from the change that set it off and is done again wherever that is applied;
@@ -72,6 +75,13 @@ impl Watch for BranchWatch {
     }
 }
 
+/// Explicit ids push the counter on as well.
+fn tell_ids(ids: &Ids, table: &TableInfo, change: &dyn Change) {
+    if matches!(table.key, RowKey::Rowid { .. }) && change.kind() != ChangeKind::Delete {
+        ids.inserted(table.name.as_bytes(), change.new_rowid());
+    }
+}
+
 /// What MAIN tells its hook.
 #[derive(Default)]
 pub struct OnMain {
@@ -88,11 +98,13 @@ pub struct MainWatch {
     pub on: Arc<Mutex<OnMain>>,
     pub locks: Arc<LockManager>,
     pub volume: VolumeId,
+    pub ids: Arc<Ids>,
     pub touched: Vec<Touch>,
 }
 
 impl Watch for MainWatch {
     fn on_change(&mut self, _: &TableMap, table: &TableInfo, change: &dyn Change) -> Watched {
+        tell_ids(&self.ids, table, change);
         let mut on = self.on.lock();
         if !on.registering || on.conflict {
             return Watched::Record;

@@ -1,12 +1,12 @@
 //! MAIN's connection and the steps all its ways of working share: begin, run one statement, commit, hand over.
 
 use crate::batch::{BatchDone, OnDone};
-use crate::branch::{MainWatch, OnMain, Presence};
+use crate::branch::{is_free, MainWatch, OnMain, Presence};
 use crate::cache::StatementCache;
 use crate::database::Inner;
 use crate::error::OpenError;
 use crate::locks::OwnerId;
-use crate::run::{run_step, schema_to_sql, to_sql};
+use crate::run::{Take, run_step, run_step_visiting, schema_to_sql, to_sql};
 use crate::statement::{Class, Step};
 use holdfast_store::apply::Applier;
 use holdfast_store::capture::{Capture, Mark, flush_virtual_tables};
@@ -20,7 +20,7 @@ use holdfast_trail::{OnDurable, Reservation, ReserveError};
 use holdfast_types::record::{BatchBuilder, TxnHead};
 use holdfast_types::schema::Schema;
 use parking_lot::Mutex;
-use holdfast_types::{Sink, SqlError, SqlResult, SqlState, TxnId};
+use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, TxnId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -140,6 +140,7 @@ impl Main {
             on: on.clone(),
             locks: inner.shared.locks.clone(),
             volume: inner.id,
+            ids: inner.ids.clone(),
             touched: Vec::new(),
         }));
         inner.publish_map(map.clone(), volume.store().newest());
@@ -273,7 +274,20 @@ impl Main {
             return self.run_ddl(number, step, sink);
         }
         let schema = self.schema.clone();
-        run_step(&mut self.conn, &mut self.cache, &schema, number, step, sink)
+        let locks = &step.stmt.report.row_locks;
+        let registering = self.on.lock().registering;
+        if locks.is_empty() || !registering {
+            return run_step(&mut self.conn, &mut self.cache, &schema, number, step, sink);
+        }
+        // A row that a branch has locked is not for MAIN to return (RULE 21).
+        let map = self.conn.capture().map().clone();
+        let (inner, on) = (&self.inner, &self.on);
+        let mut visit = |row: &dyn Row| {
+            let mut on = on.lock();
+            on.conflict |= on.owner.is_none() && !is_free(inner, &map, locks, row);
+            Ok(Take::Emit)
+        };
+        run_step_visiting(&mut self.conn, &mut self.cache, &schema, number, step, sink, &mut visit)
     }
 
     /// RULE 8: the text goes to the trail, the row changes it makes itself do not.
@@ -302,6 +316,7 @@ impl Main {
             return;
         }
         self.schema = published;
+        self.inner.ids.forget();
         self.reload_map();
     }
 
@@ -395,6 +410,7 @@ impl Main {
         let mut published = self.inner.schema.write();
         if published.epoch != self.schema.epoch {
             *published = self.schema.clone();
+            self.inner.ids.forget();
             self.inner.publish_map(self.conn.capture().map().clone(), number);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::workload::{Step as Ask, Transaction};
 use holdfast_engine::{Batch, Collect, Database, Report, Step, Ticket, WriteOptions};
-use holdfast_types::{SqlError, SqlResult, Value};
+use holdfast_types::{SqlState, SqlError, SqlResult, Value};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -71,10 +71,14 @@ fn interactive(db: &Database, steps: &[Ask]) -> Sent {
             Ask::Run(sql) => match block_on(txn.prepare(sql, Report::default())) {
                 Ok(stmt) => {
                     let ran = txn.execute_blocking(Step { stmt, params: Vec::new() }, Box::new(Collect::new()));
-                    // The statement's own error undoes the statement only.
-                    ran.map(|_| ())
+                    // The statement's own error undoes the statement only. One of the disk's, which a branch meets and
+                    // outlives, is not the statement's own.
+                    ran.and_then(|ran| match ran.result {
+                        Err(e) if e.state() == SqlState::IO_ERROR => Err(e),
+                        _ => Ok(()),
+                    })
                 }
-                Err(e) if is_gone(&e) => Err(e),
+                Err(e) if is_gone(&e) || e.state() == SqlState::IO_ERROR => Err(e),
                 Err(_) => Ok(()),
             },
             Ask::Savepoint(name) => block_on(txn.savepoint(name)),
@@ -92,7 +96,7 @@ fn interactive(db: &Database, steps: &[Ask]) -> Sent {
 }
 
 fn is_gone(e: &SqlError) -> bool {
-    e.state() == holdfast_types::SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
+    e.state() == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
 }
 
 struct Unpark(std::thread::Thread);

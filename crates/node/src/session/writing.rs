@@ -2,7 +2,7 @@
 
 use super::NodeSession;
 use super::state::{Phase, State};
-use crate::cancel::{Target, canceled, with_reason};
+use crate::cancel::{Target, with_reason};
 use crate::database::report;
 use crate::plan::Extra;
 use holdfast_engine::{Batch, BatchDone, Collect, Report, Step as EngineStep, WriteIsolation, WriteOptions, WriteTxn};

@@ -15,6 +15,7 @@ mod error;
 mod file_lock;
 mod flags;
 mod guard;
+mod next_id;
 mod preupdate;
 mod rows_table;
 mod scratch_file;

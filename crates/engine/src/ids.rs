@@ -1,0 +1,76 @@
+//! Row ids from one counter a table, so that transactions side by side do not choose the same one (RULE 32).
+//!
+//! A counter begins at the highest rowid that whoever asks first can see, or that MAIN has inserted since the database
+//! was opened, whichever is higher; every inserted rowid raises it. A schema change forgets all counters: it has MAIN to
+//! itself, so nobody holds ids that are not inserted yet. Ids of transactions that fail are lost, as PostgreSQL's are.
+
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+
+/// One table's counter.
+#[derive(Default)]
+struct Counter {
+    /// The highest id given out or inserted.
+    last: i64,
+    /// The table was looked at.
+    looked: bool,
+}
+
+/// The counters of one database, by table name in lower case.
+#[derive(Default)]
+pub struct Ids(Mutex<HashMap<Vec<u8>, Counter>>);
+
+impl Ids {
+    /// The next id for a table. `highest` looks at the table.
+    pub fn next(&self, table: &str, highest: &dyn Fn() -> SqlResult<i64>) -> SqlResult<i64> {
+        let name = table.to_ascii_lowercase().into_bytes();
+        let looked = self.0.lock().get(&name).is_some_and(|c| c.looked);
+        let seen = if looked { 0 } else { highest()? };
+        let mut counters = self.0.lock();
+        let counter = counters.entry(name).or_default();
+        counter.looked = true;
+        let last = counter.last.max(seen);
+        counter.last = last.checked_add(1).ok_or_else(|| {
+            let message = format!("table \"{table}\" has no ids left: its highest is {last}");
+            SqlError::new(SqlState("2200H"), message)
+        })?;
+        Ok(counter.last)
+    }
+
+    /// A row was inserted under this id.
+    pub fn inserted(&self, table: &[u8], rowid: i64) {
+        let mut counters = self.0.lock();
+        match counters.get_mut(table) {
+            Some(counter) => counter.last = counter.last.max(rowid),
+            None => {
+                let counter = counters.entry(table.to_ascii_lowercase()).or_default();
+                counter.last = counter.last.max(rowid);
+            }
+        }
+    }
+
+    /// The schema has changed, or a change of it was undone.
+    pub fn forget(&self) {
+        self.0.lock().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_given_once() {
+        let ids = Ids::default();
+        ids.inserted(b"T", 5);
+        assert_eq!(ids.next("t", &|| Ok(3)).unwrap(), 6, "MAIN has inserted more than this snapshot shows");
+        assert_eq!(ids.next("T", &|| panic!("looked already")).unwrap(), 7);
+        ids.inserted(b"t", 100);
+        assert_eq!(ids.next("t", &|| Ok(0)).unwrap(), 101);
+        ids.inserted(b"t", i64::MAX);
+        assert_eq!(ids.next("t", &|| Ok(0)).unwrap_err().state(), SqlState("2200H"));
+        ids.forget();
+        assert_eq!(ids.next("t", &|| Ok(0)).unwrap(), 1);
+    }
+}

@@ -1,0 +1,381 @@
+//! Interactive transactions side by side: what they see of each other, what they wait for, and that nothing is lost.
+
+use holdfast_engine::{
+    Batch, Collect, Database, Engine, LockWait, Options, Report, RowLock, RowMode, Step, WriteIsolation, WriteOptions,
+    WriteTxn,
+};
+use holdfast_types::schema::Dialect;
+use holdfast_types::{SqlResult, SqlState, Value};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// Longer than anything here takes that does not wait for a lock.
+const BLOCKED: Duration = Duration::from_millis(150);
+
+struct Opened {
+    engine: Engine,
+    db: Database,
+    _dir: tempfile::TempDir,
+}
+
+fn open(schema: &str) -> Opened {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { initial_databases: vec![("one".into(), Dialect::Sqlite)], ..Options::default() };
+    let engine = Engine::open(dir.path(), options).unwrap();
+    let db = engine.database("one").unwrap();
+    schema.split(';').filter(|s| !s.trim().is_empty()).for_each(|sql| at_once(&db, sql).map(drop).unwrap());
+    Opened { engine, db, _dir: dir }
+}
+
+fn at_once(db: &Database, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
+    let stmt = db.prepare(sql, Report::default())?;
+    let rows = Collect::new();
+    let batch = Batch::new(vec![Step { stmt, params: vec![] }], Box::new(rows.clone()));
+    db.submit(batch)?.wait().unwrap().result?;
+    Ok(rows.outcomes().pop().unwrap_or_default().rows)
+}
+
+fn begin(db: &Database, isolation: WriteIsolation) -> WriteTxn {
+    db.begin_write_blocking(WriteOptions { isolation, ..WriteOptions::default() }).unwrap()
+}
+
+fn run_as(txn: &mut WriteTxn, sql: &str, report: Report) -> SqlResult<Vec<Vec<Value>>> {
+    let stmt = txn.database().prepare(sql, report)?;
+    let rows = Collect::new();
+    txn.execute_blocking(Step { stmt, params: vec![] }, Box::new(rows.clone()))?.result?;
+    Ok(rows.outcomes().pop().unwrap_or_default().rows)
+}
+
+fn run(txn: &mut WriteTxn, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
+    run_as(txn, sql, Report::default())
+}
+
+fn int(db: &Database, sql: &str) -> i64 {
+    match at_once(db, sql).unwrap()[0][0] {
+        Value::Int(n) => n,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+fn commit(txn: WriteTxn) -> SqlResult<()> {
+    txn.commit_blocking(Box::new(Collect::new()))?.result
+}
+
+/// Runs a statement on a thread of its own; the transaction comes back with the outcome.
+fn apart(mut txn: WriteTxn, sql: &'static str) -> Receiver<(WriteTxn, SqlResult<Vec<Vec<Value>>>)> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let ran = run(&mut txn, sql);
+        sender.send((txn, ran)).unwrap_or_default();
+    });
+    receiver
+}
+
+fn is_blocked<T>(receiver: &Receiver<T>) -> bool {
+    receiver.recv_timeout(BLOCKED).is_err()
+}
+
+fn state<T: std::fmt::Debug>(result: SqlResult<T>) -> SqlState {
+    result.unwrap_err().state()
+}
+
+const RC: WriteIsolation = WriteIsolation::ReadCommitted;
+const RR: WriteIsolation = WriteIsolation::RepeatableRead;
+const T: &str = "create table t(id integer primary key, v integer, u text unique);
+                 insert into t values(1, 10, 'a'), (2, 20, 'b'), (3, 30, 'c')";
+
+#[test]
+fn a_second_writer_of_a_row_waits_and_sees_the_new_value() {
+    let o = open(T);
+    let (mut a, b, mut c) = (begin(&o.db, RC), begin(&o.db, RC), begin(&o.db, RC));
+    run(&mut a, "update t set v = v + 1 where id = 1").unwrap();
+    let b = apart(b, "update t set v = v + 100 where id = 1 returning v");
+    assert!(is_blocked(&b));
+    run(&mut c, "update t set v = 0 where id = 2").unwrap();
+    commit(c).unwrap();
+    assert_eq!(int(&o.db, "select v from t where id = 1"), 10, "readers are not blocked and see nothing of it");
+    commit(a).unwrap();
+    let (b, ran) = b.recv().unwrap();
+    assert_eq!(ran.unwrap(), [[Value::Int(111)]]);
+    commit(b).unwrap();
+    assert_eq!(int(&o.db, "select v from t where id = 1"), 111);
+}
+
+#[test]
+fn a_waiting_update_looks_again_whether_the_row_is_meant() {
+    let o = open(T);
+    let (mut a, b) = (begin(&o.db, RC), begin(&o.db, RC));
+    run(&mut a, "update t set v = 99 where id = 1").unwrap();
+    let b = apart(b, "update t set u = 'x' where v = 10 returning id");
+    assert!(is_blocked(&b));
+    commit(a).unwrap();
+    let (b, ran) = b.recv().unwrap();
+    assert_eq!(ran.unwrap(), Vec::<Vec<Value>>::new());
+    commit(b).unwrap();
+}
+
+#[test]
+fn repeatable_read_fails_at_the_statement() {
+    let o = open(T);
+    let mut a = begin(&o.db, RR);
+    assert_eq!(run(&mut a, "select v from t where id = 1").unwrap(), [[Value::Int(10)]]);
+    at_once(&o.db, "update t set v = 11 where id = 1").unwrap();
+    assert_eq!(run(&mut a, "select v from t where id = 1").unwrap(), [[Value::Int(10)]], "its snapshot");
+    run(&mut a, "update t set v = 21 where id = 2").unwrap();
+    assert_eq!(state(run(&mut a, "update t set v = v + 1 where id = 1")), SqlState::SERIALIZATION_FAILURE);
+    drop(a);
+    assert_eq!(int(&o.db, "select sum(v) from t"), 11 + 20 + 30);
+}
+
+#[test]
+fn a_message_that_meets_a_lock_waits_on_a_branch() {
+    let o = open(T);
+    let mut a = begin(&o.db, RC);
+    run(&mut a, "update t set v = v + 1 where id = 1").unwrap();
+    let stmt = o.db.prepare("update t set v = v * 2 where id = 1", Report::default()).unwrap();
+    let waiting = o.db.submit(Batch::new(vec![Step { stmt, params: vec![] }], Box::new(Collect::new()))).unwrap();
+    std::thread::sleep(BLOCKED);
+    at_once(&o.db, "update t set v = 0 where id = 3").unwrap();
+    commit(a).unwrap();
+    waiting.wait().unwrap().result.unwrap();
+    assert_eq!(int(&o.db, "select v from t where id = 1"), 22);
+}
+
+#[test]
+fn a_deadlock_is_found_at_once() {
+    let o = open(T);
+    let (mut a, mut b) = (begin(&o.db, RC), begin(&o.db, RC));
+    run(&mut a, "update t set v = 1 where id = 1").unwrap();
+    run(&mut b, "update t set v = 2 where id = 2").unwrap();
+    let b = apart(b, "update t set v = 2 where id = 1");
+    assert!(is_blocked(&b));
+    assert_eq!(state(run(&mut a, "update t set v = 1 where id = 2")), SqlState("40P01"));
+    drop(a);
+    let (b, ran) = b.recv().unwrap();
+    ran.unwrap();
+    commit(b).unwrap();
+    assert_eq!(int(&o.db, "select v from t where id = 1"), 2);
+}
+
+#[test]
+fn a_key_is_locked_before_it_is_there_and_while_it_goes() {
+    let o = open(T);
+    for (end, first, expected) in [
+        (true, "insert into t values(8, 0, 'new')", Err(SqlState::UNIQUE_VIOLATION)),
+        (false, "insert into t values(8, 0, 'new')", Ok(())),
+        (true, "delete from t where u = 'new'", Ok(())),
+        (false, "delete from t where u = 'new'", Err(SqlState::UNIQUE_VIOLATION)),
+    ] {
+        at_once(&o.db, "delete from t where u = 'new'").unwrap();
+        if first.starts_with("delete") {
+            at_once(&o.db, "insert into t values(7, 0, 'new')").unwrap();
+        }
+        let (mut a, b) = (begin(&o.db, RC), begin(&o.db, RC));
+        run(&mut a, first).unwrap();
+        let b = apart(b, "insert into t values(9, 0, 'new')");
+        assert!(is_blocked(&b), "{first}");
+        if end { commit(a).unwrap() } else { drop(a) };
+        let (_, ran) = b.recv().unwrap();
+        assert_eq!(ran.map(drop).map_err(|e| e.state()), expected, "{first}, committed {end}");
+    }
+}
+
+#[test]
+fn a_child_keeps_its_parent() {
+    let o = open(
+        "create table p(id integer primary key, v integer); create table c(id integer primary key, p references p);
+         insert into p values(1, 0), (2, 0)",
+    );
+    let (mut a, mut other, b) = (begin(&o.db, RC), begin(&o.db, RC), begin(&o.db, RC));
+    run(&mut a, "insert into c values(1, 1)").unwrap();
+    run(&mut other, "update p set v = 1 where id = 1").unwrap();
+    commit(other).unwrap();
+    let b = apart(b, "delete from p where id = 1");
+    assert!(is_blocked(&b), "but an update of the parent's other columns was not");
+    commit(a).unwrap();
+    let (_, ran) = b.recv().unwrap();
+    assert_eq!(state(ran), SqlState::FOREIGN_KEY_VIOLATION);
+    let (mut a, b) = (begin(&o.db, RC), begin(&o.db, RC));
+    run(&mut a, "delete from p where id = 2").unwrap();
+    let b = apart(b, "insert into c values(2, 2)");
+    assert!(is_blocked(&b));
+    commit(a).unwrap();
+    let (_, ran) = b.recv().unwrap();
+    assert_eq!(state(ran), SqlState::FOREIGN_KEY_VIOLATION);
+}
+
+#[test]
+fn cascades_are_locked_and_merged_once() {
+    let o = open(
+        "create table p(id integer primary key);
+         create table c(id integer primary key, p references p on delete cascade, v integer);
+         insert into p values(1); insert into c values(1, 1, 0), (2, 1, 0)",
+    );
+    let (mut a, b) = (begin(&o.db, RC), begin(&o.db, RC));
+    run(&mut a, "update c set v = 1 where id = 2").unwrap();
+    let b = apart(b, "delete from p where id = 1");
+    assert!(is_blocked(&b));
+    commit(a).unwrap();
+    let (b, ran) = b.recv().unwrap();
+    ran.unwrap();
+    commit(b).unwrap();
+    assert_eq!(int(&o.db, "select (select count(*) from p) + (select count(*) from c)"), 0);
+}
+
+#[test]
+fn a_savepoint_gives_locks_and_changes_back() {
+    let o = open(T);
+    let (mut a, b) = (begin(&o.db, RC), begin(&o.db, RC));
+    run(&mut a, "update t set v = 1 where id = 1").unwrap();
+    now(a.savepoint("s")).unwrap();
+    run(&mut a, "update t set v = 1 where id = 2").unwrap();
+    let b = apart(b, "update t set v = v + 1 where id = 2");
+    assert!(is_blocked(&b));
+    now(a.rollback_to("s")).unwrap();
+    let (b, ran) = b.recv().unwrap();
+    ran.unwrap();
+    commit(b).unwrap();
+    commit(a).unwrap();
+    let values = [1, 21, 30].map(|v| [Value::Int(v)]);
+    assert_eq!(at_once(&o.db, "select v from t order by id").unwrap(), values);
+}
+
+/// What a branch does without waiting.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut context = Context::from_waker(Waker::noop());
+    match pin!(future).poll(&mut context) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+#[test]
+fn a_schema_change_waits_for_writers_and_takes_its_transaction_along() {
+    let o = open(T);
+    let (mut a, mut b) = (begin(&o.db, RC), begin(&o.db, RC));
+    run(&mut a, "update t set v = 1 where id = 1").unwrap();
+    run(&mut b, "update t set v = 2 where id = 2").unwrap();
+    let b = apart(b, "create table n(x)");
+    assert!(is_blocked(&b));
+    commit(a).unwrap();
+    let (mut b, ran) = b.recv().unwrap();
+    ran.unwrap();
+    run(&mut b, "update t set v = v + 1 where id = 2").unwrap();
+    drop(b);
+    assert_eq!(int(&o.db, "select v from t where id = 2"), 20, "backed out as a whole");
+    assert!(at_once(&o.db, "select * from n").is_err());
+}
+
+#[test]
+fn rows_locked_for_update_are_nobody_elses() {
+    let o = open(T);
+    let lock = |wait| Report {
+        desc: Arc::new(holdfast_types::StatementDesc {
+            columns: vec![holdfast_types::ColumnDesc::new("v", 20)],
+            ..Default::default()
+        }),
+        write: true,
+        row_locks: [RowLock { table: "t".into(), mode: RowMode::Update, wait, key: vec![1], limit: None }].into(),
+        ..Report::default()
+    };
+    let (mut a, mut b) = (begin(&o.db, RC), begin(&o.db, RC));
+    let one = "select v, id from t where id = 1";
+    assert_eq!(run_as(&mut a, one, lock(LockWait::Wait)).unwrap(), [[Value::Int(10)]], "the key is not shown");
+    assert_eq!(state(run_as(&mut b, one, lock(LockWait::NoWait))), SqlState::LOCK_NOT_AVAILABLE);
+    let all = "select v, id from t order by id";
+    let others = run_as(&mut b, all, lock(LockWait::Skip)).unwrap();
+    assert_eq!(others, [[Value::Int(20)], [Value::Int(30)]]);
+    let c = apart(begin(&o.db, RC), "update t set v = v + 1 where id = 1 returning v");
+    assert!(is_blocked(&c));
+    run(&mut a, "update t set v = 50 where id = 1").unwrap();
+    commit(a).unwrap();
+    assert_eq!(c.recv().unwrap().1.unwrap(), [[Value::Int(51)]]);
+}
+
+#[test]
+fn a_wait_ends_by_cancel_and_by_time() {
+    let o = open(T);
+    let mut a = begin(&o.db, RC);
+    run(&mut a, "update t set v = 1 where id = 1").unwrap();
+    let mut b = begin(&o.db, RC);
+    b.set_lock_timeout(Duration::from_millis(20));
+    assert_eq!(state(run(&mut b, "update t set v = 2 where id = 1")), SqlState::LOCK_NOT_AVAILABLE);
+    b.set_lock_timeout(Duration::ZERO);
+    let id = b.id();
+    let b = apart(b, "update t set v = 2 where id = 1");
+    assert!(is_blocked(&b));
+    o.db.interrupt(id);
+    let (mut b, ran) = b.recv().unwrap();
+    assert_eq!(state(ran), SqlState::QUERY_CANCELED);
+    run(&mut b, "update t set v = 2 where id = 2").unwrap();
+    drop(a);
+    commit(b).unwrap();
+}
+
+/// Half of the clients send one message, half hold transactions open: no increment may be lost (RULE 21).
+#[test]
+fn no_update_is_lost_between_messages_and_transactions() {
+    let o = open("create table c(id integer primary key, v integer); insert into c values(1, 0), (2, 0), (3, 0)");
+    let stop = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..8)
+        .map(|n| {
+            let (db, stop) = (o.db.clone(), stop.clone());
+            std::thread::spawn(move || {
+                let (mut done, mut at) = (0, n);
+                while !stop.load(Ordering::Relaxed) {
+                    at = (at * 7 + 3) % 11;
+                    let sql = format!("update c set v = v + 1 where id = {}", at % 3 + 1);
+                    let ran = match n % 4 {
+                        0 | 1 => at_once(&db, &sql).map(drop),
+                        kind => {
+                            let mut txn = begin(&db, if kind == 2 { RC } else { RR });
+                            run(&mut txn, &sql).and_then(|_| commit(txn))
+                        }
+                    };
+                    match ran {
+                        Ok(()) => done += 1,
+                        Err(e) => assert_eq!(e.state(), SqlState::SERIALIZATION_FAILURE, "{e}"),
+                    }
+                }
+                done
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_secs(2));
+    stop.store(true, Ordering::Relaxed);
+    let done: i64 = clients.into_iter().map(|c| c.join().unwrap()).sum();
+    assert!(done > 0);
+    assert_eq!(int(&o.db, "select sum(v) from c"), done);
+    o.engine.close().unwrap();
+}
+
+#[test]
+fn ids_of_transactions_side_by_side_differ() {
+    let o = open("create table s(id integer primary key, x)");
+    let insert = "insert into s(id, x) values(holdfast_next_id('s'), 1) returning id";
+    let (mut a, mut b) = (begin(&o.db, RC), begin(&o.db, RC));
+    let ids = [run(&mut a, insert).unwrap(), run(&mut b, insert).unwrap(), at_once(&o.db, insert).unwrap()];
+    assert_eq!(ids, [[[Value::Int(1)]], [[Value::Int(2)]], [[Value::Int(3)]]]);
+    commit(b).unwrap();
+    commit(a).unwrap();
+    assert_eq!(int(&o.db, "select count(*) from s"), 3);
+}
+
+#[test]
+fn a_long_transaction_keeps_its_changes_under_foreign_writes() {
+    let o = open(T);
+    let mut a = begin(&o.db, RC);
+    for n in 0..200 {
+        run(&mut a, &format!("insert into t values({}, {n}, 'n{n}')", 100 + n)).unwrap();
+        at_once(&o.db, &format!("update t set v = {n} where id = 1")).unwrap();
+        let seen = run(&mut a, "select count(*), (select v from t where id = 1) from t where id >= 100").unwrap();
+        assert_eq!(seen, [[Value::Int(n + 1), Value::Int(n)]]);
+    }
+    commit(a).unwrap();
+    assert_eq!(int(&o.db, "select count(*) from t"), 203);
+}

@@ -1,9 +1,11 @@
 //! A one-message transaction on its way through MAIN, and the ticket for its result.
 
+use crate::advisory::Session;
 use crate::statement::Step;
 use holdfast_types::{Sink, SqlResult};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -14,14 +16,14 @@ pub struct Batch {
     pub sink: Box<dyn Sink>,
     /// Longest wait for a lock that another transaction holds; 0 is for ever.
     pub lock_timeout: Duration,
-    /// The process number its client knows, for messages about deadlocks.
-    pub pid: i32,
+    /// The client's session, which owns advisory locks.
+    pub session: Option<Arc<Session>>,
 }
 
 impl Batch {
     /// One that waits as long as it takes.
     pub fn new(steps: Vec<Step>, sink: Box<dyn Sink>) -> Batch {
-        Batch { steps, sink, lock_timeout: Duration::ZERO, pid: 0 }
+        Batch { steps, sink, lock_timeout: Duration::ZERO, session: None }
     }
 }
 

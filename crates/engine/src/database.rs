@@ -1,5 +1,6 @@
 //! One database: its volume, its MAIN thread, its readers, its schema.
 
+use crate::advisory::{self, Session};
 use crate::batch::{Batch, OnDone, Ticket};
 use crate::branch::{Interruption, Pool};
 use crate::classify::classify;
@@ -16,7 +17,7 @@ use holdfast_store::schema_map::TableMap;
 use holdfast_store::sqlite::{Conn, InterruptHandle, SqliteError};
 use holdfast_store::volume::Volume;
 use holdfast_types::schema::{Dialect, Schema};
-use holdfast_types::{SqlError, SqlResult, SqlState, VolumeId};
+use holdfast_types::{SqlError, SqlResult, SqlState, ValueRef, VolumeId};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -182,6 +183,8 @@ impl Inner {
         let internal = |e: SqliteError| SqlError::internal(e.to_string());
         conn.install_guard().map_err(internal)?;
         let ids = self.ids.clone();
+        let refuse = |_: &[ValueRef<'_>]| Err(advisory::not_here());
+        conn.register_function(advisory::FUNCTION, 3, false, refuse).map_err(internal)?;
         conn.register_next_id(NEXT_ID, move |table, highest| ids.next(table, highest)).map_err(internal)?;
         match &self.shared.options.connect {
             Some(connect) => connect(conn, &Database(self.clone())),
@@ -252,7 +255,8 @@ impl Database {
         let alone = !batch.steps.iter().all(|s| s.stmt.class.is_bounded());
         let request = Request { id, batch, merge: None, done, alone, presence: None };
         let waits_its_own_way = |l: &RowLock| l.wait != LockWait::Wait || l.limit.is_some();
-        if request.batch.steps.iter().any(|s| s.stmt.report.row_locks.iter().any(waits_its_own_way)) {
+        let on_a_branch = |r: &Report| r.advisory || r.row_locks.iter().any(waits_its_own_way);
+        if request.batch.steps.iter().any(|s| on_a_branch(&s.stmt.report)) {
             crate::rerun::on_a_branch(&self.0, request);
         } else if request.batch.steps.iter().any(|s| s.stmt.class == Class::Ddl) {
             crate::rerun::send_when_alone(&self.0, request)?;
@@ -272,6 +276,11 @@ impl Database {
     /// Interrupts the batch or transaction of that id, if MAIN runs it alone at this moment.
     pub fn interrupt(&self, id: u64) {
         self.0.interrupt(id);
+    }
+
+    /// A client's session, known to it under this process number. Needed only for advisory locks, and for messages.
+    pub fn session(&self, pid: i32) -> Arc<Session> {
+        Arc::new(Session::new(&self.0, pid))
     }
 
     /// A connection that reads durable snapshots.

@@ -6,7 +6,7 @@
 use crate::checkpointer::{self, Signal};
 use crate::database::{Database, Inner, database_oid};
 use crate::error::{CloseError, OpenError};
-use crate::locks::LockManager;
+use crate::locks::{LockInfo, LockManager};
 use crate::main_thread::{self, Main, Message};
 use crate::manifest::{Entry, Manifest, Owner};
 use crate::options::Options;
@@ -536,7 +536,17 @@ impl Engine {
             ("checkpoint_pages", s.checkpoint_pages.load(Ordering::Relaxed)),
             ("redo_time_us", shared.redo.time_us.load(Ordering::Relaxed)),
             ("redo_bytes", shared.redo.bytes.load(Ordering::Relaxed)),
+            ("statement_restarts", s.restarts.load(Ordering::Relaxed)),
+            ("lock_waits", s.lock_waits.load(Ordering::Relaxed)),
+            ("deadlocks", shared.locks.deadlocks()),
+            ("requests_sent_to_branches", s.sent_to_branches.load(Ordering::Relaxed)),
+            ("row_versions_kept", shared.locks.versions_kept() as u64),
         ]
+    }
+
+    /// Every lock that is held or waited for.
+    pub fn locks(&self) -> Vec<LockInfo> {
+        self.0.shared.locks.list()
     }
 
     /// Clean stop: every database is checkpointed, the trail proves itself durable. Open interactive transactions are

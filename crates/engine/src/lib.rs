@@ -14,6 +14,7 @@
 //! # Ok(()) }
 //! ```
 
+mod advisory;
 mod batch;
 mod branch;
 mod cache;
@@ -34,8 +35,8 @@ mod options;
 mod reader;
 mod recovery;
 mod redo_debt;
-mod run;
 mod rerun;
+mod run;
 mod sqlite_uri;
 mod statement;
 mod stats;
@@ -44,15 +45,17 @@ pub mod trail_dump;
 mod vacuum;
 mod write_txn;
 
+pub use advisory::Session;
 pub use batch::{Batch, BatchDone, OnDone, Ticket};
 pub use collect::{Collect, Outcome};
 pub use database::Database;
 pub use engine::{DatabaseInfo, Engine};
 pub use error::{CloseError, OpenError};
+pub use holdfast_store::locking::RowMode;
+pub use locks::{LockInfo, TableMode};
 pub use main_thread::{RowsRan, TxnRan};
 pub use manifest::{DialectName, Entry, Manifest};
 pub use options::{Connect, OnFailure, Options};
 pub use reader::Reader;
-pub use holdfast_store::locking::RowMode;
 pub use statement::{Class, LockWait, OriginColumn, Report, RowLock, Statement, Step};
 pub use write_txn::{WriteIsolation, WriteOptions, WriteTxn};

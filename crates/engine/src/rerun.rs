@@ -21,7 +21,7 @@ pub fn on_a_branch(inner: &Arc<Inner>, request: Request) {
 async fn run(inner: Arc<Inner>, request: Request) {
     let Request { id, mut batch, done, .. } = request;
     batch.sink.reset();
-    let options = WriteOptions { lock_timeout: batch.lock_timeout, pid: batch.pid, ..WriteOptions::default() };
+    let options = WriteOptions { lock_timeout: batch.lock_timeout, session: batch.session, ..WriteOptions::default() };
     let mut sink = batch.sink;
     let failed = |sink, error, failed_step| BatchDone {
         sink,
@@ -57,7 +57,7 @@ async fn run(inner: Arc<Inner>, request: Request) {
 
 /// Sends a request to MAIN as soon as it is the only writer.
 pub fn send_when_alone(inner: &Arc<Inner>, mut request: Request) -> SqlResult<()> {
-    let presence = Presence::new(inner, request.batch.pid);
+    let presence = Presence::new(inner, request.batch.session.clone());
     let (id, mode) = (database_lock(inner), LockMode::Exclusive);
     if inner.shared.locks.try_lock(presence.owner(), id, mode) == Grant::Granted {
         request.presence = Some(presence);
@@ -94,15 +94,13 @@ async fn wait(inner: &Arc<Inner>, presence: &Presence, timeout: std::time::Durat
     }
     match tokio::time::timeout(timeout, granted).await {
         Ok(granted) => granted.map_err(|_| lost()),
-        Err(_) => {
-            Err(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout"))
-        }
+        Err(_) => Err(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")),
     }
 }
 
 /// Blocks this thread until no branch is at work, and keeps it so while the result lives.
 pub fn wait_until_alone(inner: &Arc<Inner>) -> SqlResult<Presence> {
-    let presence = Presence::new(inner, 0);
+    let presence = Presence::new(inner, None);
     let waiting = inner.shared.locks.lock_or_wait(presence.owner(), database_lock(inner), LockMode::Exclusive)?;
     if let Some(mut waiting) = waiting {
         let (sender, receiver) = crossbeam_channel::bounded(1);

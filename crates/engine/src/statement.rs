@@ -70,6 +70,8 @@ pub struct Report {
     pub write: bool,
     /// Rows it locks. Result columns beyond those of `desc` are not shown.
     pub row_locks: Arc<[RowLock]>,
+    /// It takes or gives up advisory locks.
+    pub advisory: bool,
 }
 
 /// One statement of SQLite SQL.

@@ -11,10 +11,11 @@
 //! A transaction that fails to become the only writer (lock_timeout, deadlock, REPEATABLE READ with commits after its
 //! snapshot) stays where it was; the statement has failed.
 
+use crate::advisory::Session;
 use crate::batch::{BatchDone, OnDone, Ticket};
 use crate::branch::{At, Branch, Core, Ended, Interruption, Pin, Presence, Work};
 use crate::database::{Inner, next_txn_id};
-use crate::locks::{LockId, LockMode, Target};
+use crate::locks::{Grant, LockId, LockMode, TableMode, Target};
 use crate::main_thread::{Message, Request, RowsRan, TxnRan};
 use crate::main_txn::MainTxn;
 use crate::statement::{Class, Report, Statement, Step};
@@ -43,7 +44,7 @@ pub enum WriteIsolation {
 }
 
 /// How an interactive transaction behaves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct WriteOptions {
     pub isolation: WriteIsolation,
     /// Longest pause between two of its statements while it is the only writer.
@@ -52,8 +53,8 @@ pub struct WriteOptions {
     pub lock_timeout: Duration,
     /// The snapshot to keep under REPEATABLE READ, which the caller is holding; `None`: the newest durable one.
     pub snapshot: Option<u64>,
-    /// The process number its client knows, for messages about deadlocks.
-    pub pid: i32,
+    /// The client's session, which owns advisory locks.
+    pub session: Option<Arc<Session>>,
 }
 
 impl Default for WriteOptions {
@@ -63,7 +64,7 @@ impl Default for WriteOptions {
             idle_timeout: Duration::from_secs(5),
             lock_timeout: Duration::ZERO,
             snapshot: None,
-            pid: 0,
+            session: None,
         }
     }
 }
@@ -105,7 +106,7 @@ impl WriteTxn {
     pub(crate) async fn begin_as(inner: Arc<Inner>, options: WriteOptions, id: u64) -> SqlResult<WriteTxn> {
         let interruption = Arc::new(Interruption::default());
         inner.interruptions.lock().insert(id, interruption.clone());
-        let presence = Presence::new(&inner, options.pid);
+        let presence = Presence::new(&inner, options.session.clone());
         let core = Core::new(inner.clone(), presence);
         let mut branch = Branch::new(id, core, options.lock_timeout, interruption);
         let alone = options.isolation == WriteIsolation::Alone;
@@ -252,6 +253,27 @@ impl WriteTxn {
         self.schema = txn.schema.clone();
         self.place = Place::Main(txn);
         Ok(())
+    }
+
+    /// LOCK TABLE. The only writer need not lock anything.
+    pub async fn lock_table(&mut self, table: &str, mode: TableMode, no_wait: bool) -> SqlResult<()> {
+        let Place::Branch(branch) = &mut self.place else { return Ok(()) };
+        branch.begin_statement();
+        let map = self.inner.map();
+        let found = map.tables().iter().find(|t| t.name.eq_ignore_ascii_case(table));
+        let Some(found) = found else { return Ok(()) };
+        let id = LockId { volume: self.inner.id, target: Target::Table(found.id) };
+        let mode = LockMode::Table(mode);
+        if !no_wait {
+            return branch.lock(id, mode).await;
+        }
+        match self.inner.shared.locks.try_lock(branch.core()?.owner(), id, mode) {
+            Grant::Granted => Ok(()),
+            Grant::Blocked => Err(SqlError::new(
+                SqlState::LOCK_NOT_AVAILABLE,
+                format!("could not obtain lock on relation \"{table}\""),
+            )),
+        }
     }
 
     pub async fn savepoint(&mut self, name: &str) -> SqlResult<()> {

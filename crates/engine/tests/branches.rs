@@ -179,7 +179,11 @@ fn a_key_is_locked_before_it_is_there_and_while_it_goes() {
         run(&mut a, first).unwrap();
         let b = apart(b, "insert into t values(9, 0, 'new')");
         assert!(is_blocked(&b), "{first}");
-        if end { commit(a).unwrap() } else { drop(a) };
+        if end {
+            commit(a).unwrap()
+        } else {
+            drop(a)
+        };
         let (_, ran) = b.recv().unwrap();
         assert_eq!(ran.map(drop).map_err(|e| e.state()), expected, "{first}, committed {end}");
     }

@@ -134,8 +134,7 @@ fn a_request_that_rolls_everything_back_does_not_take_the_others_along() {
     let bad = step(&db, "insert or rollback into t values(100, 1)", &[]).unwrap();
     assert_eq!(good.stmt.class, Class::Write);
     for round in 0..20 {
-        let submit =
-            |s: Step, sink: &Collect| db.submit(Batch::new(vec![s], Box::new(sink.clone()))).unwrap();
+        let submit = |s: Step, sink: &Collect| db.submit(Batch::new(vec![s], Box::new(sink.clone()))).unwrap();
         let sinks: Vec<_> = (0..9).map(|_| Collect::new()).collect();
         let tickets: Vec<_> = (0..9i64)
             .map(|i| match i {
@@ -192,10 +191,7 @@ fn interactive_transactions() {
     ran(&mut txn, "insert into t values(2, 2)").unwrap();
     assert_eq!(int(&db, "select count(*) from t"), 0, "not committed");
     let waiting = db
-        .submit(Batch::new(
-            vec![step(&db, "insert into t values(9, 9)", &[]).unwrap()],
-            Box::new(Collect::new()),
-        ))
+        .submit(Batch::new(vec![step(&db, "insert into t values(9, 9)", &[]).unwrap()], Box::new(Collect::new())))
         .unwrap();
     txn.commit_blocking(Box::new(Collect::new())).unwrap().result.unwrap();
     waiting.wait().unwrap().result.unwrap();

@@ -1,8 +1,8 @@
 //! What every SQLite connection gets: the functions that translated statements call, and the catalogue as virtual
 //! tables in attached in-memory schemas.
 
-use holdfast_engine::{Connect, Database, Engine};
-use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow};
+use holdfast_engine::{Connect, Database, Engine, LockInfo};
+use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow, LockRow};
 use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
 use holdfast_types::{SqlError, SqlResult, Value, ValueRef};
 use parking_lot::RwLock;
@@ -55,6 +55,19 @@ fn rows(table: &CatalogTable, db: &Database, engine: &EngineSlot) -> Vec<Vec<Val
             .collect(),
         settings: crate::settings::defaults(),
         counters: engine.as_ref().map(Engine::stats).unwrap_or_default(),
+        locks: engine.as_ref().map(Engine::locks).unwrap_or_default().into_iter().map(lock_row).collect(),
     };
     (table.rows)(&context)
+}
+
+fn lock_row(lock: LockInfo) -> LockRow {
+    LockRow {
+        kind: lock.kind,
+        database: lock.database_oid,
+        relation: lock.relation_oid,
+        advisory: lock.advisory.map(|(space, key)| ((key >> 32) as u32, key as u32, u32::from(space) + 1)),
+        pid: lock.pid,
+        mode: lock.mode,
+        granted: lock.granted,
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::plan::Extra;
 use holdfast_engine::{Database, Engine, LockWait, Report, RowLock, RowMode};
-use holdfast_sql::{Context, LockStrength, Entry, Kind, Piece, StatementCache, Translated, translate};
+use holdfast_sql::{Context, Entry, Kind, LockStrength, Piece, StatementCache, Translated, translate};
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use parking_lot::{Mutex, RwLock};
@@ -125,6 +125,7 @@ pub fn report(translated: &Translated) -> Report {
         ddl: false,
         write: translated.locks,
         row_locks: translated.row_locks.iter().map(row_lock).collect(),
+        advisory: translated.advisory,
     }
 }
 

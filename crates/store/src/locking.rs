@@ -223,8 +223,7 @@ fn row_touch(table: &TableInfo, hash: u64, keys_change: bool, existed: bool) -> 
 }
 
 fn key_touch(table: &TableInfo, hash: u64) -> Touch {
-    let checks: &[Class] =
-        if table.locking.is_parent { &[Class::Key, Class::KeyReferences] } else { &[Class::Key] };
+    let checks: &[Class] = if table.locking.is_parent { &[Class::Key, Class::KeyReferences] } else { &[Class::Key] };
     Touch { class: Class::Key, table: table.id, hash, mode: RowMode::Update, checks, raises: &[Class::Key] }
 }
 

@@ -1,6 +1,7 @@
 //! Connections lent to branches, and the pool they come from.
 
 use super::watch::{BranchWatch, Found, Running};
+use crate::advisory;
 use crate::cache::StatementCache;
 use crate::database::Inner;
 use crate::locks::OwnerId;
@@ -10,7 +11,7 @@ use holdfast_store::capture::Capture;
 use holdfast_store::sqlite::{Conn, InterruptHandle, SqliteError, StmtId};
 use holdfast_store::volume::Volume;
 use holdfast_types::schema::Schema;
-use holdfast_types::{SqlError, SqlResult};
+use holdfast_types::{SqlError, SqlResult, ValueRef};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -62,6 +63,9 @@ impl Connection {
             touched: Vec::new(),
         }));
         inner.register(&mut conn)?;
+        let (on, locks, id) = (running.clone(), inner.shared.locks.clone(), inner.id);
+        let call = move |arguments: &[ValueRef<'_>]| advisory::call(&locks, id, &on, arguments);
+        conn.register_function(advisory::FUNCTION, 3, false, call).map_err(|e| error(&e))?;
         // Never opened: what a branch changes must not be committed.
         conn.install_commit_gate();
         let control = Connection::control(&mut conn).map_err(|e| error(&e))?;
@@ -82,9 +86,9 @@ impl Connection {
     }
 
     /// Begins on a snapshot that the caller holds.
-    pub fn begin(&mut self, owner: OwnerId, snapshot: u64) -> SqlResult<()> {
+    pub fn begin(&mut self, owner: OwnerId, session: Option<OwnerId>, snapshot: u64) -> SqlResult<()> {
         self.conn.choose_snapshot(snapshot);
-        *self.running.lock() = Running { owner: Some(owner), snapshot, ..Running::default() };
+        *self.running.lock() = Running { owner: Some(owner), session, snapshot, ..Running::default() };
         self.run(self.control.begin)
     }
 
@@ -94,7 +98,10 @@ impl Connection {
 
     /// Begins to look for what a statement runs into.
     pub fn listen(&mut self) {
-        self.running.lock().found = Found::default();
+        let mut running = self.running.lock();
+        running.found = Found::default();
+        running.tables.clear();
+        drop(running);
         self.conn.capture().go_on();
     }
 

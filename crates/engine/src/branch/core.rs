@@ -5,8 +5,8 @@ use super::locking_read::RowLocker;
 use super::pin::{At, Pin, Presence};
 use super::replay::replay;
 use crate::database::Inner;
+use crate::locks::{LockId, LockMode, Mark, OwnerId, Target};
 use crate::main_thread::Images;
-use crate::locks::{LockId, LockMode, Mark, OwnerId};
 use crate::run::{run_step, run_step_visiting};
 use crate::statement::{Statement, Step};
 use holdfast_store::sqlite::InterruptHandle;
@@ -73,6 +73,8 @@ pub struct Core {
     /// A lock wait is over: the next attempt sees everything published.
     pub newest: bool,
     pub last_insert_rowid: i64,
+    /// An advisory lock that was waited for.
+    granted: Option<(LockId, LockMode)>,
 }
 
 /// A sink for statements whose results nobody wants.
@@ -102,11 +104,25 @@ impl Core {
             seen: 0,
             newest: false,
             last_insert_rowid: 0,
+            granted: None,
         }
     }
 
     pub fn owner(&self) -> OwnerId {
         self.presence.owner()
+    }
+
+    /// The lock it waited for is granted: advisory ones are taken up by the statement.
+    pub fn got(&mut self, id: LockId, mode: LockMode) {
+        self.granted = matches!(id.target, Target::Advisory { .. }).then_some((id, mode));
+    }
+
+    /// Who waits for such a lock.
+    pub fn waits_as(&self, id: LockId) -> OwnerId {
+        match (id.target, self.presence.session()) {
+            (Target::Advisory { .. }, Some(session)) => session,
+            _ => self.owner(),
+        }
     }
 
     pub fn ops_bytes(&self) -> usize {
@@ -161,7 +177,7 @@ impl Core {
         };
         self.newest = false;
         let mut connection = self.inner.branches.take(&self.inner).map_err(Attempt::Failed)?;
-        let begun = connection.begin(self.presence.owner(), snapshot);
+        let begun = connection.begin(self.presence.owner(), self.presence.session(), snapshot);
         let replayed = begun.map_err(Attempt::Failed).and_then(|()| replay(&mut connection, &self.ops));
         match replayed {
             Ok(()) => Ok(connection),
@@ -189,8 +205,10 @@ impl Core {
             Err(attempt) => return self.kept_locks(attempt, mark),
         };
         running(Some(connection.interrupt.clone()));
+        connection.running.lock().granted = self.granted.take();
         let ended = self.run_on(&mut connection, work);
         running(None);
+        self.presence.ends_with_it(std::mem::take(&mut connection.running.lock().advisory));
         self.last_insert_rowid = connection.conn.last_insert_rowid();
         if matches!(ended, Attempt::Done) {
             self.seen = self.seen.max(self.pin.as_ref().map_or(0, Pin::snapshot));

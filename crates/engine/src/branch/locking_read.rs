@@ -3,7 +3,7 @@
 
 use super::watch::Running;
 use crate::database::Inner;
-use crate::locks::{Checked, LockId, LockMode, Target};
+use crate::locks::{Checked, Grant, LockId, LockMode, TableMode, Target};
 use crate::run::Take;
 use crate::statement::{LockWait, RowLock};
 use holdfast_store::locking::{Class, RowMode, Touch, row_hash, rowid_hash};
@@ -71,8 +71,13 @@ impl RowLocker<'_> {
         let Some(owner) = running.owner else { return Ok(None) };
         let store = self.inner.volume().store().clone();
         let newest = || store.newest();
-        let checked =
-            self.inner.shared.locks.lock_touches(owner, self.inner.id, &[touch], running.snapshot, newest);
+        let locks = &self.inner.shared.locks;
+        let table = LockId { volume: self.inner.id, target: Target::Table(touch.table) };
+        let mode = LockMode::Table(TableMode::RowShare);
+        let checked = match locks.try_lock(owner, table, mode) {
+            Grant::Granted => locks.lock_touches(owner, self.inner.id, &[touch], running.snapshot, newest),
+            Grant::Blocked => Checked::Blocked(table, mode),
+        };
         match (checked, lock.wait) {
             (Checked::Fresh, _) => Ok(None),
             (Checked::Stale(number), _) => {

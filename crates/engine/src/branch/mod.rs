@@ -25,9 +25,9 @@ mod txn;
 mod watch;
 
 pub use connection::Pool;
+pub use core::{Core, Work};
 pub use locking_read::is_free;
 pub use pin::{At, Pin, Presence};
-pub use core::{Core, Work};
 pub use replay::image_error;
 pub use txn::{Branch, Ended, Interruption};
-pub use watch::{MainWatch, OnMain};
+pub use watch::{MainWatch, OnMain, Running};

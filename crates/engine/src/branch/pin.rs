@@ -1,7 +1,8 @@
 //! Holding on to a snapshot, in the page store and in the lock manager's versions.
 
+use crate::advisory::Session;
 use crate::database::Inner;
-use crate::locks::OwnerId;
+use crate::locks::{LockId, LockMode, OwnerId};
 use holdfast_store::pages::PageStore;
 use std::sync::Arc;
 
@@ -53,15 +54,29 @@ impl Drop for Pin {
 pub struct Presence {
     inner: Arc<Inner>,
     owner: OwnerId,
+    /// Its client's session, whose advisory locks may end with the transaction.
+    session: Option<Arc<Session>>,
+    advisory: Vec<(OwnerId, LockId, LockMode)>,
 }
 
 /// Keeps versions from now on, whatever the snapshot.
 const NO_SNAPSHOT: u64 = u64::MAX;
 
 impl Presence {
-    pub fn new(inner: &Arc<Inner>, pid: i32) -> Presence {
+    pub fn new(inner: &Arc<Inner>, session: Option<Arc<Session>>) -> Presence {
         inner.shared.locks.enter(inner.id, NO_SNAPSHOT);
-        Presence { inner: inner.clone(), owner: inner.shared.locks.new_owner(pid) }
+        let pid = session.as_ref().map_or(0, |s| s.pid);
+        Presence { inner: inner.clone(), owner: inner.shared.locks.new_owner(pid), session, advisory: Vec::new() }
+    }
+
+    /// Who owns advisory locks.
+    pub fn session(&self) -> Option<OwnerId> {
+        self.session.as_ref().map(|s| s.owner())
+    }
+
+    /// An advisory lock ends with the transaction.
+    pub fn ends_with_it(&mut self, locks: Vec<(OwnerId, LockId, LockMode)>) {
+        self.advisory.extend(locks);
     }
 
     pub fn owner(&self) -> OwnerId {
@@ -71,7 +86,11 @@ impl Presence {
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        self.inner.shared.locks.end(self.owner);
+        let locks = &self.inner.shared.locks;
+        for (owner, id, mode) in self.advisory.drain(..) {
+            locks.unlock(owner, id, mode);
+        }
+        locks.end(self.owner);
         self.inner.shared.locks.leave(self.inner.id, NO_SNAPSHOT);
     }
 }

@@ -140,11 +140,14 @@ impl Branch {
 
     /// Waits for a lock, as long as lock_timeout allows and nobody cancels.
     pub async fn lock(&mut self, id: LockId, mode: LockMode) -> SqlResult<()> {
-        let owner = self.core()?.owner();
+        let owner = self.core()?.waits_as(id);
         self.core()?.park();
-        let Some(mut wait) = self.inner.shared.locks.lock_or_wait(owner, id, mode)? else { return Ok(()) };
+        let Some(mut wait) = self.inner.shared.locks.lock_or_wait(owner, id, mode)? else {
+            self.core()?.got(id, mode);
+            return Ok(());
+        };
         self.inner.shared.stats.lock_wait();
-        tokio::select! {
+        let waited = tokio::select! {
             biased;
             granted = &mut wait.granted => granted.map_err(|_| SqlError::internal("a lock's queue was lost")),
             () = self.interruption.waiting.notified() => Err(cancelled()),
@@ -152,7 +155,10 @@ impl Branch {
                 SqlState::LOCK_NOT_AVAILABLE,
                 "canceling statement due to lock timeout",
             )),
-        }
+        };
+        waited?;
+        self.core()?.got(id, mode);
+        Ok(())
     }
 
     /// Waits until the boxcar is published or has been given up. Never long: MAIN is at work on it.
@@ -202,4 +208,3 @@ fn reset(work: &mut Work) {
 async fn after(timeout: Duration) {
     if timeout.is_zero() { std::future::pending().await } else { tokio::time::sleep(timeout).await }
 }
-

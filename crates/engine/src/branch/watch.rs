@@ -1,12 +1,12 @@
 //! What stands behind the preupdate hook: row locks and versions for branches, and for MAIN.
 
 use crate::ids::Ids;
-use crate::locks::{Checked, LockId, LockManager, LockMode, OwnerId};
+use crate::locks::{Checked, Grant, LockId, LockManager, LockMode, OwnerId, TableMode, Target};
 use holdfast_store::capture::{Change, ChangeKind, Watch, Watched};
 use holdfast_store::locking::{Touch, touches};
 use holdfast_store::pages::PageStore;
 use holdfast_store::schema_map::{RowKey, TableInfo, TableMap};
-use holdfast_types::VolumeId;
+use holdfast_types::{TableId, VolumeId};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -28,6 +28,14 @@ pub struct Running {
     pub snapshot: u64,
     /// The transaction's own images are being put back.
     pub replaying: bool,
+    /// Tables that the statement has locked already.
+    pub tables: Vec<TableId>,
+    /// Owns advisory locks.
+    pub session: Option<OwnerId>,
+    /// An advisory lock that was waited for, and has not been taken up yet.
+    pub granted: Option<(LockId, LockMode)>,
+    /// Advisory locks taken that end with the transaction.
+    pub advisory: Vec<(OwnerId, LockId, LockMode)>,
     pub found: Found,
 }
 
@@ -55,6 +63,15 @@ impl Watch for BranchWatch {
         }
         if running.replaying && !follows {
             return Watched::Ignore;
+        }
+        if !running.tables.contains(&table.id) {
+            let id = LockId { volume: self.volume, target: Target::Table(table.id) };
+            let mode = LockMode::Table(TableMode::RowExclusive);
+            if self.locks.try_lock(owner, id, mode) == Grant::Blocked {
+                running.found.blocked = Some((id, mode));
+                return Watched::Stop;
+            }
+            running.tables.push(table.id);
         }
         self.touched.clear();
         if touches(table, change, &mut self.touched).is_err() {
@@ -111,7 +128,7 @@ impl Watch for MainWatch {
         }
         self.touched.clear();
         if touches(table, change, &mut self.touched).is_ok()
-            && self.locks.main_touches(on.owner, self.volume, &self.touched).is_err()
+            && self.locks.main_touches(on.owner, self.volume, table.id, &self.touched).is_err()
         {
             on.conflict = true;
         }

@@ -24,13 +24,14 @@ fn visit(state: &State, at: OwnerId, goal: OwnerId, seen: &mut HashSet<OwnerId>,
     if !seen.insert(at) {
         return false;
     }
-    let Some((id, mode)) = state.waits_for(at) else { return false };
-    for blocker in state.blockers(at, id, mode) {
-        path.push(Edge { waiter: at, id, mode, blocker });
-        if blocker == goal || visit(state, blocker, goal, seen, path) {
-            return true;
+    for (waiter, id, mode) in state.waits_of(at) {
+        for blocker in state.blockers(waiter, id, mode) {
+            path.push(Edge { waiter, id, mode, blocker });
+            if state.same_client(blocker, goal) || visit(state, blocker, goal, seen, path) {
+                return true;
+            }
+            path.pop();
         }
-        path.pop();
     }
     false
 }

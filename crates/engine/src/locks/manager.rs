@@ -1,10 +1,10 @@
 //! Locks, their holders and their queues.
 
 use super::deadlock::{self, Edge};
-use super::mode::{LockId, LockMode, OwnerId, Target};
+use super::mode::{LockId, LockMode, OwnerId, TableMode, Target};
 use super::versions::{Versions, id};
 use holdfast_store::locking::{Class, Touch};
-use holdfast_types::{SqlError, SqlState, VolumeId};
+use holdfast_types::{SqlError, SqlState, TableId, VolumeId};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -87,8 +87,20 @@ impl Drop for Wait {
 }
 
 impl State {
-    pub(super) fn waits_for(&self, owner: OwnerId) -> Option<(LockId, LockMode)> {
-        self.owners.get(&owner)?.waits_for
+    /// What a client waits for: its transaction, or its session for an advisory lock.
+    pub(super) fn waits_of(&self, client: OwnerId) -> Vec<(OwnerId, LockId, LockMode)> {
+        let waits = |(owner, o): (&OwnerId, &Owner)| o.waits_for.map(|(id, mode)| (*owner, id, mode));
+        match self.owners.get(&client) {
+            Some(o) if o.pid == 0 => waits((&client, o)).into_iter().collect(),
+            Some(of) => self.owners.iter().filter(|(_, o)| o.pid == of.pid).filter_map(waits).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Whether the two are the same client's.
+    pub(super) fn same_client(&self, a: OwnerId, b: OwnerId) -> bool {
+        let pid = |owner| self.owners.get(&owner).map_or(0, |o| o.pid);
+        a == b || (pid(a) != 0 && pid(a) == pid(b))
     }
 
     /// Who must go first before `owner` gets the lock it waits for.
@@ -222,6 +234,23 @@ impl LockManager {
         self.0.lock().try_lock(owner, id, mode)
     }
 
+    /// Takes the lock if nobody is in the way, once more where the owner holds it: it has to be given back as often.
+    pub fn lock_once_more(&self, owner: OwnerId, id: LockId, mode: LockMode) -> Grant {
+        let mut s = self.0.lock();
+        let held = s.owners.get(&owner).is_some_and(|o| o.held.contains(&(id, mode)));
+        if !held {
+            return s.try_lock(owner, id, mode);
+        }
+        s.locks.entry(id).or_default().holders.push((owner, mode));
+        s.owners.entry(owner).or_default().held.push((id, mode));
+        Grant::Granted
+    }
+
+    /// Gives back everything an owner holds, who stays.
+    pub fn release_all(&self, owner: OwnerId) {
+        self.0.lock().release_to(owner, Mark::default());
+    }
+
     /// Gives back one lock; false when the owner does not hold it.
     pub fn unlock(&self, owner: OwnerId, id: LockId, mode: LockMode) -> bool {
         let mut s = self.0.lock();
@@ -233,7 +262,12 @@ impl LockManager {
     }
 
     /// Takes the lock, or a place in its queue; 40P01 when that would close a cycle.
-    pub fn lock_or_wait(self: &Arc<Self>, owner: OwnerId, id: LockId, mode: LockMode) -> Result<Option<Wait>, SqlError> {
+    pub fn lock_or_wait(
+        self: &Arc<Self>,
+        owner: OwnerId,
+        id: LockId,
+        mode: LockMode,
+    ) -> Result<Option<Wait>, SqlError> {
         let mut s = self.0.lock();
         if s.try_lock(owner, id, mode) == Grant::Granted {
             return Ok(None);
@@ -290,9 +324,15 @@ impl LockManager {
         &self,
         owner: Option<OwnerId>,
         volume: VolumeId,
+        table: TableId,
         touches: &[Touch],
     ) -> Result<(), MainConflict> {
         let mut s = self.0.lock();
+        let mode = LockMode::Table(TableMode::RowExclusive);
+        let held = s.locks.get(&id(volume, Target::Table(table)));
+        if held.is_some_and(|l| l.holders.iter().any(|(o, m)| Some(*o) != owner && m.conflicts(mode))) {
+            return Err(MainConflict);
+        }
         for t in touches {
             let lock = id(volume, Target::Row { class: t.class, table: t.table, hash: t.hash });
             let mode = LockMode::Row(t.mode);
@@ -362,14 +402,21 @@ impl LockManager {
         }
     }
 
-    /// A volume is closed: its numbers may begin anew.
-    pub fn forget(&self, volume: VolumeId) {
-        self.0.lock().volumes.remove(&volume);
+    /// Versions kept at the moment, of all volumes.
+    pub fn versions_kept(&self) -> usize {
+        self.0.lock().volumes.values().map(Versions::len).sum()
     }
 
-    /// Versions kept for a volume, and deadlocks found since the start.
-    pub fn counters(&self, volume: VolumeId) -> (usize, u64) {
-        let s = self.0.lock();
-        (s.volumes.get(&volume).map_or(0, Versions::len), s.deadlocks)
+    /// Deadlocks found since the start.
+    pub fn deadlocks(&self) -> u64 {
+        self.0.lock().deadlocks
+    }
+
+    /// Shows every lock, how strong it is, whose, and whether it is granted.
+    pub(super) fn each(&self, mut show: impl FnMut(LockId, LockMode, i32, bool)) {
+        for owner in self.0.lock().owners.values() {
+            owner.held.iter().for_each(|(id, mode)| show(*id, *mode, owner.pid, true));
+            owner.waits_for.iter().for_each(|(id, mode)| show(*id, *mode, owner.pid, false));
+        }
     }
 }

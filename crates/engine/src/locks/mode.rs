@@ -11,12 +11,19 @@ pub struct OwnerId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Target {
     /// A row, a unique key, or (versions only) what is said of them.
-    Row { class: Class, table: TableId, hash: u64 },
+    Row {
+        class: Class,
+        table: TableId,
+        hash: u64,
+    },
     Table(TableId),
     /// Shared by every writing branch, exclusive for whoever has MAIN to itself.
     Database,
     /// An application's own lock: which of PostgreSQL's two key spaces, and the key.
-    Advisory { space: u8, key: i64 },
+    Advisory {
+        space: u8,
+        key: i64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -105,8 +112,7 @@ fn rows_conflict(a: RowMode, b: RowMode) -> bool {
 /// Table 13.2 of PostgreSQL's manual.
 fn tables_conflict(a: TableMode, b: TableMode) -> bool {
     use TableMode::{
-        AccessExclusive, AccessShare, Exclusive, RowExclusive, RowShare, Share, ShareRowExclusive,
-        ShareUpdateExclusive,
+        AccessExclusive, AccessShare, Exclusive, RowExclusive, RowShare, Share, ShareRowExclusive, ShareUpdateExclusive,
     };
     let (weak, strong) = (a.min(b), a.max(b));
     match weak {
@@ -140,7 +146,13 @@ mod tests {
     fn table_locks_conflict_as_in_the_manual() {
         use TableMode::*;
         let modes = [
-            AccessShare, RowShare, RowExclusive, ShareUpdateExclusive, Share, ShareRowExclusive, Exclusive,
+            AccessShare,
+            RowShare,
+            RowExclusive,
+            ShareUpdateExclusive,
+            Share,
+            ShareRowExclusive,
+            Exclusive,
             AccessExclusive,
         ];
         let conflicts =

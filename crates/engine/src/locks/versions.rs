@@ -56,10 +56,6 @@ impl Versions {
         self.working = None;
     }
 
-    pub fn registering(&self) -> bool {
-        self.registering
-    }
-
     /// What is not newer than `snapshot` tells nobody anything.
     fn forget(&mut self, snapshot: u64) {
         while self.raised.front().is_some_and(|(number, _)| *number <= snapshot) {

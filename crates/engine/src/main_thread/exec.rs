@@ -1,7 +1,7 @@
 //! MAIN's connection and the steps all its ways of working share: begin, run one statement, commit, hand over.
 
 use crate::batch::{BatchDone, OnDone};
-use crate::branch::{is_free, MainWatch, OnMain, Presence};
+use crate::branch::{MainWatch, OnMain, Presence, is_free};
 use crate::cache::StatementCache;
 use crate::database::Inner;
 use crate::error::OpenError;
@@ -19,8 +19,8 @@ use holdfast_store::volume::Volume;
 use holdfast_trail::{OnDurable, Reservation, ReserveError};
 use holdfast_types::record::{BatchBuilder, TxnHead};
 use holdfast_types::schema::Schema;
-use parking_lot::Mutex;
 use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, TxnId};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

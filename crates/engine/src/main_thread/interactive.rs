@@ -13,8 +13,8 @@
 //! Before its first answer everything published earlier must be durable: from then on it reads MAIN's own state, and
 //! nobody else writes until it ends (guarantee 2).
 
-use super::{Begin, Images};
 use super::exec::{Answer, Main};
+use super::{Begin, Images};
 use crate::batch::BatchDone;
 use crate::run::to_sql;
 use crate::statement::{Report, Statement, Step};

@@ -2,7 +2,7 @@
 
 use super::workload::{Step as Ask, Transaction};
 use holdfast_engine::{Batch, Collect, Database, Report, Step, Ticket, WriteOptions};
-use holdfast_types::{SqlState, SqlError, SqlResult, Value};
+use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;

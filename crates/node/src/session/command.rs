@@ -2,9 +2,10 @@
 
 use super::state::State;
 use super::{NodeSession, SQL_STATEMENTS_MAX};
+use crate::cancel::{Target, with_reason};
 use crate::plan::{Extra, Plan};
-use holdfast_engine::{Collect, Step as EngineStep};
-use holdfast_sql::{Entry, Kind, Translated};
+use holdfast_engine::{Collect, Step as EngineStep, TableMode};
+use holdfast_sql::{Entry, Kind, TableLockMode, Translated};
 use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value, ValueRef};
 use holdfast_wire::{Client, Failure, Session};
 use std::sync::Arc;
@@ -84,7 +85,7 @@ impl NodeSession {
             }
             Kind::DropDatabase { name, if_exists } => self.drop_database(name, *if_exists).await?,
             Kind::Vacuum => self.vacuum(translated).await?,
-            Kind::LockTable { .. } => self.lock_table().await?,
+            Kind::LockTable { tables, mode, no_wait } => self.lock_table(tables, *mode, *no_wait).await?,
             Kind::Prepare { name, statement, param_types } => self.prepare_sql(name, statement, param_types).await?,
             Kind::Deallocate(name) => self.deallocate(name.as_deref(), client)?,
             Kind::Discard(what) => self.discard(what, client)?,
@@ -173,13 +174,23 @@ impl NodeSession {
         Ok(())
     }
 
-    /// LOCK TABLE: the writer holds all of them.
-    async fn lock_table(&mut self) -> SqlResult<()> {
+    async fn lock_table(&mut self, tables: &[String], mode: TableLockMode, no_wait: bool) -> SqlResult<()> {
         if !matches!(&self.state, State::Block(b) if b.explicit) {
             let message = "LOCK TABLE can only be used in transaction blocks";
             return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
         }
-        self.become_writer(true).await.map(drop)
+        self.become_writer(false).await?;
+        let timeouts = self.settings.timeouts();
+        let (db, canceller) = (self.served.db.clone(), self.canceller.clone());
+        let txn = self.writer()?;
+        txn.set_lock_timeout(timeouts.lock);
+        for table in tables {
+            let target = Target::Main(db.clone(), txn.id());
+            let locked = txn.lock_table(table, table_mode(mode), no_wait);
+            let (locked, timed_out) = canceller.during(target, timeouts.statement, locked).await;
+            locked.map_err(|e| with_reason(e, timed_out))?;
+        }
+        Ok(())
     }
 
     async fn prepare_sql(&mut self, name: &str, statement: &str, param_types: &[u32]) -> SqlResult<()> {
@@ -236,6 +247,7 @@ impl NodeSession {
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
         self.settings.reset_all();
+        self.locks.unlock_all();
         self.last_id = None;
         self.deallocate(None, client)
     }
@@ -280,4 +292,17 @@ fn plan_tree(rows: &[Vec<Value>]) -> Vec<Vec<Value>> {
 
 fn no_statement(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_SQL_STATEMENT_NAME, format!("prepared statement \"{name}\" does not exist"))
+}
+
+fn table_mode(mode: TableLockMode) -> TableMode {
+    match mode {
+        TableLockMode::AccessShare => TableMode::AccessShare,
+        TableLockMode::RowShare => TableMode::RowShare,
+        TableLockMode::RowExclusive => TableMode::RowExclusive,
+        TableLockMode::ShareUpdateExclusive => TableMode::ShareUpdateExclusive,
+        TableLockMode::Share => TableMode::Share,
+        TableLockMode::ShareRowExclusive => TableMode::ShareRowExclusive,
+        TableLockMode::Exclusive => TableMode::Exclusive,
+        TableLockMode::AccessExclusive => TableMode::AccessExclusive,
+    }
 }

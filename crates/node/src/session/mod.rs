@@ -59,6 +59,8 @@ pub struct NodeSession {
     statements: HashMap<String, Arc<Plan>>,
     canceller: Arc<Canceller>,
     mailbox: Rc<Mailbox<BatchDone>>,
+    /// Owns the session's advisory locks.
+    locks: Arc<holdfast_engine::Session>,
     transaction_us: i64,
     statement_us: i64,
     last_id: Option<i64>,
@@ -91,6 +93,7 @@ impl SessionFactory for Factory {
                 blocking(move || databases.enter(&name)).await?
             }
         };
+        let locks = served.db.session(startup.pid);
         Ok(NodeSession {
             databases: self.databases.clone(),
             served,
@@ -100,6 +103,7 @@ impl SessionFactory for Factory {
             statements: HashMap::new(),
             canceller: Arc::default(),
             mailbox: mailbox(),
+            locks,
             transaction_us: now_us(),
             statement_us: 0,
             last_id: None,

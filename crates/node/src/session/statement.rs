@@ -158,7 +158,9 @@ impl NodeSession {
         if !reads && block.read_only {
             return Err(at(read_only(entry.translated.verb)));
         }
-        if (!reads || block.writes_from_the_start()) && self.become_writer(matches!(entry.translated.kind, Kind::Ddl | Kind::Analyze)).await.map_err(at)? {
+        if (!reads || block.writes_from_the_start())
+            && self.become_writer(matches!(entry.translated.kind, Kind::Ddl | Kind::Analyze)).await.map_err(at)?
+        {
             // Somebody may have changed the schema while this one waited.
             if let Some(now) = self.entry(&source).await.map_err(at)? {
                 entry = now;

@@ -50,7 +50,7 @@ impl NodeSession {
         client.reply().start_at(first);
         let (letter, arrival) = self.mailbox.expect();
         let lock_timeout = self.settings.timeouts().lock;
-        let batch = Batch { steps, sink: client.lend_reply(), lock_timeout, pid: self.identity.pid };
+        let batch = Batch { steps, sink: client.lend_reply(), lock_timeout, session: Some(self.locks.clone()) };
         let db = self.served.db.clone();
         let id = match db.submit_with(batch, Box::new(move |done| letter.deliver(done))) {
             Ok(id) => id,
@@ -79,7 +79,7 @@ impl NodeSession {
     pub(super) async fn become_writer(&mut self, alone: bool) -> SqlResult<bool> {
         let timeouts = self.settings.timeouts();
         let idle = timeouts.idle_in_transaction;
-        let pid = self.identity.pid;
+        let session = Some(self.locks.clone());
         let State::Block(block) = &mut self.state else { return Err(SqlError::internal("no transaction is open")) };
         let isolation = block.write_isolation(alone);
         let Phase::Reading(reader) = &mut block.phase else { return Ok(false) };
@@ -89,7 +89,7 @@ impl NodeSession {
             idle_timeout: if idle.is_zero() { NEVER } else { idle },
             lock_timeout: timeouts.lock,
             snapshot: (read != 0).then_some(read),
-            pid,
+            session,
         };
         if options.isolation != WriteIsolation::RepeatableRead {
             options.snapshot = None;
@@ -115,7 +115,7 @@ impl NodeSession {
         Ok(true)
     }
 
-    fn writer(&mut self) -> SqlResult<&mut WriteTxn> {
+    pub(super) fn writer(&mut self) -> SqlResult<&mut WriteTxn> {
         match &mut self.state {
             State::Block(block) => match &mut block.phase {
                 Phase::Writing(txn) => Ok(txn),

@@ -67,7 +67,6 @@ pub const TABLES: &[CatalogTable] = &[
     empty("pg_foreign_server", &[("oid", O), ("srvname", N), ("srvowner", O), ("srvfdw", O), ("srvoptions", TA)]),
     empty("pg_foreign_table", &[("ftrelid", O), ("ftserver", O), ("ftoptions", TA)]),
     empty("pg_inherits", &[("inhrelid", O), ("inhparent", O), ("inhseqno", I4), ("inhdetachpending", B)]),
-    empty("pg_locks", &[("locktype", T), ("database", O), ("relation", O), ("pid", I4), ("mode", T), ("granted", B)]),
     empty(
         "pg_matviews",
         &[

@@ -18,6 +18,7 @@ mod pg_extension;
 mod pg_index;
 mod pg_indexes;
 mod pg_language;
+mod pg_locks;
 mod pg_namespace;
 mod pg_roles;
 mod pg_settings;
@@ -29,6 +30,7 @@ mod pg_views;
 mod shapes;
 
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
+pub use pg_locks::LockRow;
 pub use shapes::index_name;
 
 use holdfast_types::Value;
@@ -60,6 +62,7 @@ pub struct CatalogContext<'a> {
     pub settings: Vec<(String, String)>,
     /// Name and value of the engine's counters.
     pub counters: Vec<(&'static str, u64)>,
+    pub locks: Vec<LockRow>,
 }
 
 /// A database of the server.
@@ -86,6 +89,7 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_index::DEFINITIONS,
         &pg_indexes::TABLE,
         &pg_language::TABLE,
+        &pg_locks::TABLE,
         &pg_namespace::TABLE,
         &pg_roles::TABLE,
         &pg_roles::USERS,
@@ -169,6 +173,15 @@ mod tests {
             databases: Vec::new(),
             settings: Vec::new(),
             counters: vec![("syncs", 7)],
+            locks: vec![LockRow {
+                kind: "relation",
+                database: 5,
+                relation: Some(16385),
+                advisory: None,
+                pid: 1,
+                mode: "RowExclusiveLock",
+                granted: true,
+            }],
         };
         let mut seen = HashSet::new();
         for table in tables() {

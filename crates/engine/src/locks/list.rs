@@ -1,0 +1,50 @@
+//! Locks as people are shown them.
+
+use super::manager::LockManager;
+use super::mode::{LockId, LockMode, Target};
+use crate::database::database_oid;
+use holdfast_store::locking::Class;
+use holdfast_types::TableId;
+
+/// A lock that is held or waited for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LockInfo {
+    /// `relation`, `tuple`, `unique key`, `database` or `advisory`.
+    pub kind: &'static str,
+    pub database_oid: u32,
+    pub relation_oid: Option<u32>,
+    /// Key space and key.
+    pub advisory: Option<(u8, i64)>,
+    /// The process number its client knows; 0 for none.
+    pub pid: i32,
+    pub mode: &'static str,
+    pub granted: bool,
+}
+
+/// Lines shown at most: each row of a large transaction is one.
+const LINES_MAX: usize = 10_000;
+
+fn show(id: LockId, mode: LockMode, pid: i32, granted: bool) -> LockInfo {
+    let relation = |table: TableId| Some(16384 + table.0);
+    let (kind, relation_oid, advisory) = match id.target {
+        Target::Row { class: Class::Key, table, .. } => ("unique key", relation(table), None),
+        Target::Row { table, .. } => ("tuple", relation(table), None),
+        Target::Table(table) => ("relation", relation(table), None),
+        Target::Database => ("database", None, None),
+        Target::Advisory { space, key } => ("advisory", None, Some((space, key))),
+    };
+    LockInfo { kind, database_oid: database_oid(id.volume), relation_oid, advisory, pid, mode: mode.name(), granted }
+}
+
+impl LockManager {
+    /// All locks, up to a limit.
+    pub fn list(&self) -> Vec<LockInfo> {
+        let mut lines = Vec::new();
+        self.each(|id, mode, pid, granted| {
+            if lines.len() < LINES_MAX {
+                lines.push(show(id, mode, pid, granted));
+            }
+        });
+        lines
+    }
+}

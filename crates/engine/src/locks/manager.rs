@@ -1,6 +1,7 @@
 //! Locks, their holders and their queues.
 
 use super::deadlock::{self, Edge};
+use super::hash::FastMap;
 use super::mode::{LockId, LockMode, OwnerId, TableMode, Target};
 use super::versions::{Versions, id};
 use holdfast_store::locking::{Class, Touch};
@@ -35,8 +36,8 @@ struct Owner {
 
 #[derive(Default)]
 pub(super) struct State {
-    locks: HashMap<LockId, Lock>,
-    owners: HashMap<OwnerId, Owner>,
+    locks: FastMap<LockId, Lock>,
+    owners: FastMap<OwnerId, Owner>,
     volumes: HashMap<VolumeId, Versions>,
     /// Branches waiting for the end of the boxcar that MAIN works on.
     for_boxcar: HashMap<VolumeId, Vec<oneshot::Sender<()>>>,

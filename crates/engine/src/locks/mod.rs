@@ -16,6 +16,7 @@
 //! Failure: none of its own; a wait ends by a grant, a deadlock (40P01), or because its owner gives it up.
 
 mod deadlock;
+mod hash;
 mod list;
 mod manager;
 mod mode;

@@ -4,9 +4,10 @@
 //! durable. While nobody works on a branch MAIN does not register at all; [`Versions::floor`] then says up to where
 //! nothing is known, and counts as the version of everything.
 
+use super::hash::FastMap;
 use super::mode::{LockId, Target};
 use holdfast_types::VolumeId;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Boxcars for which MAIN goes on registering after the last branch has ended: short pauses between interactive
 /// transactions must not make each of them begin anew.
@@ -17,7 +18,7 @@ const VERSIONS_MAX: usize = 2_000_000;
 
 #[derive(Default)]
 pub struct Versions {
-    of: HashMap<Target, u64>,
+    of: FastMap<Target, u64>,
     /// What each boxcar raised, in order.
     raised: VecDeque<(u64, Vec<Target>)>,
     /// Nothing is known of boxcars up to this one.

@@ -25,7 +25,7 @@ const BOXCAR_TIME_MAX: Duration = Duration::from_millis(10);
 
 /// A boxcar of up to so many requests, with nothing queued behind it, is written to the trail by MAIN itself: the way
 /// through the trail's thread would cost a lone client two more wake-ups. With more clients it pays to run their next
-/// requests during the sync.
+/// requests during the sync. Where there are branches their next merge comes at any moment, so MAIN stays free.
 const WRITTEN_BY_MAIN_MAX: usize = 2;
 
 /// What running one request led to.
@@ -84,7 +84,9 @@ impl Main {
                 other => after = other,
             }
         }
-        self.nothing_else = !more && after.is_none() && taken.finished.len() <= WRITTEN_BY_MAIN_MAX;
+        let branches = self.on.lock().registering;
+        self.nothing_else =
+            !more && !branches && after.is_none() && taken.finished.len() <= WRITTEN_BY_MAIN_MAX;
         self.close_boxcar(record, taken, started);
         self.nothing_else = false;
         after

@@ -47,7 +47,8 @@ pub enum WriteIsolation {
 #[derive(Clone)]
 pub struct WriteOptions {
     pub isolation: WriteIsolation,
-    /// Longest pause between two of its statements while it is the only writer.
+    /// Longest pause between two of its statements while it is the only writer; 0 is the engine's
+    /// [`crate::Options::idle_in_transaction_timeout`].
     pub idle_timeout: Duration,
     /// Longest wait for a lock; 0 is for ever.
     pub lock_timeout: Duration,
@@ -61,7 +62,7 @@ impl Default for WriteOptions {
     fn default() -> WriteOptions {
         WriteOptions {
             isolation: WriteIsolation::default(),
-            idle_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::ZERO,
             lock_timeout: Duration::ZERO,
             snapshot: None,
             session: None,
@@ -248,7 +249,8 @@ impl WriteTxn {
         }
         let Place::Branch(branch) = std::mem::replace(&mut self.place, Place::Nowhere) else { return Err(lost()) };
         let (images, presence) = branch.into_core()?.leave();
-        let idle = self.options.idle_timeout;
+        let engines = self.inner.shared.options.idle_in_transaction_timeout;
+        let idle = if self.options.idle_timeout.is_zero() { engines } else { self.options.idle_timeout };
         let txn = MainTxn::begin(&self.inner, self.id, idle, images, presence).await?;
         self.schema = txn.schema.clone();
         self.place = Place::Main(txn);

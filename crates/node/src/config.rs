@@ -63,6 +63,7 @@ pub struct Config {
     pub statement_timeout_ms: u64,
     pub lock_timeout_ms: u64,
     pub idle_in_transaction_session_timeout_ms: u64,
+    pub only_writer_idle_timeout_ms: u64,
     pub sync_method: SyncMethodName,
     pub segment_bytes: u64,
     pub memory_bytes_max: u64,
@@ -87,7 +88,8 @@ impl Default for Config {
             buffered_rows_bytes_max: 256 << 20,
             statement_timeout_ms: 0,
             lock_timeout_ms: 0,
-            idle_in_transaction_session_timeout_ms: 5_000,
+            idle_in_transaction_session_timeout_ms: 0,
+            only_writer_idle_timeout_ms: 5_000,
             sync_method: SyncMethodName::OpenDirectDsync,
             segment_bytes: 64 << 20,
             memory_bytes_max: 256 << 20,
@@ -173,7 +175,7 @@ impl Config {
             redo_bytes_max: self.redo_bytes_max,
             boxcar_requests_max: self.boxcar_requests_max,
             transaction_bytes_max: self.transaction_bytes_max,
-            idle_in_transaction_timeout: Duration::from_millis(self.idle_in_transaction_session_timeout_ms),
+            idle_in_transaction_timeout: Duration::from_millis(self.only_writer_idle_timeout_ms),
             ..Options::default()
         }
     }

@@ -69,7 +69,7 @@ static PARAMETERS: &[Parameter] = &[
     p("escape_string_warning", "on", Bool),
     p("extra_float_digits", "1", Int(-15, 3)),
     p("holdfast.level", "local", OneOf(&["local", "cold"])),
-    p("idle_in_transaction_session_timeout", "5s", Time),
+    p("idle_in_transaction_session_timeout", "0", Time),
     p("idle_session_timeout", "0", Time),
     r("in_hot_standby", "off", Fixed),
     r("integer_datetimes", "on", Fixed),

@@ -13,9 +13,6 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the engine gets for `idle_in_transaction_session_timeout = 0`: as good as never.
-const NEVER: Duration = Duration::from_secs(365 * 86_400);
-
 /// Puts a reply that was lent as a sink back in its place; `false` when it was lost.
 fn give_back(sink: Box<dyn Sink>, client: &mut Client) -> bool {
     let sink: Box<dyn Any> = sink;
@@ -86,7 +83,7 @@ impl NodeSession {
         let read = reader.as_mut().map_or(0, |r| r.snapshot());
         let mut options = WriteOptions {
             isolation,
-            idle_timeout: if idle.is_zero() { NEVER } else { idle },
+            idle_timeout: idle,
             lock_timeout: timeouts.lock,
             snapshot: (read != 0).then_some(read),
             session,

@@ -383,3 +383,32 @@ fn a_long_transaction_keeps_its_changes_under_foreign_writes() {
     commit(a).unwrap();
     assert_eq!(int(&o.db, "select count(*) from t"), 203);
 }
+
+#[test]
+fn a_key_over_a_generated_column_does_not_keep_rows_from_being_locked() {
+    let o = open(
+        "create table g(id integer primary key, v integer, w integer generated always as (v * 2) stored unique);
+         insert into g(id, v) values(1, 1)",
+    );
+    let (mut a, b) = (begin(&o.db, RC), begin(&o.db, RC));
+    run(&mut a, "update g set v = v + 1 where id = 1").unwrap();
+    let b = apart(b, "update g set v = v + 10 where id = 1 returning v");
+    assert!(is_blocked(&b));
+    commit(a).unwrap();
+    let (b, ran) = b.recv().unwrap();
+    assert_eq!(ran.unwrap(), [[Value::Int(12)]]);
+    commit(b).unwrap();
+}
+
+#[test]
+fn a_cancel_that_came_too_late_does_not_end_a_later_wait() {
+    let o = open(T);
+    let (mut a, mut b) = (begin(&o.db, RC), begin(&o.db, RC));
+    run(&mut b, "update t set v = 0 where id = 3").unwrap();
+    o.db.interrupt(b.id());
+    run(&mut a, "update t set v = 1 where id = 1").unwrap();
+    let b = apart(b, "update t set v = v + 1 where id = 1 returning v");
+    assert!(is_blocked(&b));
+    commit(a).unwrap();
+    assert_eq!(b.recv().unwrap().1.unwrap(), [[Value::Int(2)]]);
+}

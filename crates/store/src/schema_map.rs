@@ -344,7 +344,9 @@ fn read_table(conn: &mut Conn, id: TableId, name: &str) -> Result<TableInfo, Sch
         RowKey::Rowid { alias: Some(position), .. } => conn.is_autoincrement(name, &columns[*position].name)?,
         _ => false,
     };
-    let locking = locking::read(conn, name)?;
+    let mut locking = locking::read(conn, name)?;
+    // The hook does not show generated columns: MAIN alone enforces keys that have one.
+    locking.unique.retain(|key| key.columns.iter().all(|(c, _)| columns.iter().any(|stored| stored.index == *c)));
     Ok(TableInfo { id, name: name.into(), column_count: rows.len(), columns, key, autoincrement, locking })
 }
 

@@ -210,8 +210,9 @@ impl Core {
         running(None);
         self.presence.ends_with_it(std::mem::take(&mut connection.running.lock().advisory));
         self.last_insert_rowid = connection.conn.last_insert_rowid();
+        // An error, too, may tell of what it saw.
+        self.seen = self.seen.max(self.pin.as_ref().map_or(0, Pin::snapshot));
         if matches!(ended, Attempt::Done) {
-            self.seen = self.seen.max(self.pin.as_ref().map_or(0, Pin::snapshot));
             let ops = connection.conn.capture().ops() as usize;
             self.ops.extend_from_slice(&connection.conn.capture().take());
             self.count += ops;

@@ -32,6 +32,13 @@ impl Interruption {
         self.waiting.notify_one();
     }
 
+    /// Ends when a cancel has come. One that came for an earlier statement may have left a notification behind.
+    async fn interrupted(&self) {
+        while self.check().is_ok() {
+            self.waiting.notified().await;
+        }
+    }
+
     fn check(&self) -> SqlResult<()> {
         if self.cancelled.load(Ordering::Acquire) { Err(cancelled()) } else { Ok(()) }
     }
@@ -150,7 +157,7 @@ impl Branch {
         let waited = tokio::select! {
             biased;
             granted = &mut wait.granted => granted.map_err(|_| SqlError::internal("a lock's queue was lost")),
-            () = self.interruption.waiting.notified() => Err(cancelled()),
+            () = self.interruption.interrupted() => Err(cancelled()),
             () = after(self.lock_timeout) => Err(SqlError::new(
                 SqlState::LOCK_NOT_AVAILABLE,
                 "canceling statement due to lock timeout",

@@ -75,8 +75,9 @@ impl Watch for BranchWatch {
         }
         self.touched.clear();
         if touches(table, change, &mut self.touched).is_err() {
-            // The capture meets the same error and reports it.
-            return Watched::Record;
+            // What cannot be locked is for who has everything to himself.
+            running.found.alone = true;
+            return Watched::Stop;
         }
         let newest = || self.store.newest();
         match self.locks.lock_touches(owner, self.volume, &self.touched, running.snapshot, newest) {
@@ -127,11 +128,11 @@ impl Watch for MainWatch {
             return Watched::Record;
         }
         self.touched.clear();
-        if touches(table, change, &mut self.touched).is_ok()
-            && self.locks.main_touches(on.owner, self.volume, table.id, &self.touched).is_err()
-        {
-            on.conflict = true;
-        }
+        // What cannot be registered is for who has everything to himself: the way there leads over a branch.
+        on.conflict = match touches(table, change, &mut self.touched) {
+            Ok(()) => self.locks.main_touches(on.owner, self.volume, table.id, &self.touched).is_err(),
+            Err(_) => on.owner.is_none(),
+        };
         Watched::Record
     }
 }

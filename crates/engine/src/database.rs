@@ -331,6 +331,13 @@ pub(crate) fn database_oid(id: VolumeId) -> u32 {
     16384 + id.0
 }
 
+/// Judged from the text, by what might look at other rows or pass over some; wrongly saying no only costs time.
+fn names_its_rows(sql: &str) -> bool {
+    let sql = sql.to_ascii_lowercase();
+    let verb = ["insert into", "update ", "delete from"].iter().any(|v| sql.trim_start().starts_with(v));
+    verb && !["select", "conflict", " in ", " in(", " or ", "exists", "from json"].iter().any(|word| sql.contains(word))
+}
+
 /// Prepares on `conn` and describes.
 pub(crate) fn describe(conn: &mut Conn, sql: &str, report: Report) -> Result<Statement, SqliteError> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -345,6 +352,7 @@ pub(crate) fn describe(conn: &mut Conn, sql: &str, report: Report) -> Result<Sta
             Class::Scan if report.write => Class::WriteScan,
             class => class,
         },
+        names_its_rows: class == Class::Write && names_its_rows(sql),
         columns: conn.columns(id),
         report,
     });

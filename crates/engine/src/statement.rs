@@ -82,6 +82,9 @@ pub struct Statement {
     pub sql: String,
     pub param_count: usize,
     pub class: Class,
+    /// It changes rows it names by their key or inserts VALUES, looks at nothing else, and changes none only where
+    /// none is there.
+    pub names_its_rows: bool,
     pub columns: Vec<OriginColumn>,
     pub report: Report,
 }

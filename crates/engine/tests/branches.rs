@@ -412,3 +412,24 @@ fn a_cancel_that_came_too_late_does_not_end_a_later_wait() {
     commit(a).unwrap();
     assert_eq!(b.recv().unwrap().1.unwrap(), [[Value::Int(2)]]);
 }
+
+#[test]
+fn a_long_transaction_sees_what_it_names_even_on_an_older_snapshot() {
+    let o = open(T);
+    let mut a = begin(&o.db, RC);
+    for n in 0..40 {
+        run(&mut a, &format!("insert into t values({}, {n}, null)", 100 + n)).unwrap();
+    }
+    at_once(&o.db, "insert into t values(50, 1, 'x')").unwrap();
+    at_once(&o.db, "update t set v = 11 where id = 1").unwrap();
+    at_once(&o.db, "delete from t where id = 3").unwrap();
+    assert_eq!(run(&mut a, "update t set v = v + 1 where id = 1 returning v").unwrap(), [[Value::Int(12)]]);
+    assert_eq!(run(&mut a, "update t set v = 7 where id = 50 returning v").unwrap(), [[Value::Int(7)]]);
+    assert_eq!(run(&mut a, "update t set v = 7 where id = 3 returning v").unwrap(), Vec::<Vec<Value>>::new());
+    at_once(&o.db, "insert into t values(51, 1, 'y')").unwrap();
+    assert_eq!(state(run(&mut a, "insert into t values(52, 1, 'y')")), SqlState::UNIQUE_VIOLATION);
+    run(&mut a, "insert into t values(53, 1, 'c')").unwrap();
+    commit(a).unwrap();
+    assert_eq!(int(&o.db, "select count(*) from t"), 2 + 40 + 2 + 1);
+    assert_eq!(int(&o.db, "select v from t where id = 50"), 7);
+}

@@ -12,10 +12,14 @@ use crate::statement::{Statement, Step};
 use holdfast_store::sqlite::InterruptHandle;
 use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A transaction with so many images or fewer gives its connection back after every statement; putting them on again
 /// costs less than page versions and connections kept for a client that thinks.
 const REPLAYED_OPS_MAX: usize = 16;
+
+/// A snapshot older than this is given up at the next statement, so that it does not hold page versions for long.
+const OLDER_SNAPSHOT_MAX: Duration = Duration::from_secs(5);
 
 /// What to run.
 pub enum Work {
@@ -31,6 +35,22 @@ pub enum Work {
         /// The row that failed, from 0.
         failed: usize,
     },
+}
+
+impl Work {
+    /// Forgets what the statement has returned so far.
+    pub fn reset(&mut self) {
+        if let Work::Statement { sink, .. } = self {
+            sink.reset();
+        }
+    }
+
+    fn names_its_rows(&self) -> bool {
+        match self {
+            Work::Statement { step, .. } => step.stmt.names_its_rows,
+            Work::Rows { stmt, .. } => stmt.names_its_rows,
+        }
+    }
 }
 
 /// How an attempt ended.
@@ -200,13 +220,43 @@ impl Core {
     /// told what a cancel may interrupt meanwhile.
     pub fn attempt(&mut self, work: &mut Work, running: impl Fn(Option<Arc<InterruptHandle>>)) -> Attempt {
         let mark = self.inner.shared.locks.mark(self.owner());
-        let mut connection = match self.connect() {
-            Ok(connection) => connection,
-            Err(attempt) => return self.kept_locks(attempt, mark),
+        if let Some(connection) = self.older_but_good(work) {
+            let (ended, changed) = self.run_once(connection, work, &running);
+            // It may have failed, or found nothing to change, only because it did not see the newest.
+            if !matches!(ended, Attempt::Failed(_)) && (changed || !matches!(ended, Attempt::Done)) {
+                return self.kept_locks(ended, mark);
+            }
+            self.park();
+            work.reset();
+        }
+        let ended = match self.connect() {
+            Ok(connection) => self.run_once(connection, work, &running).0,
+            Err(attempt) => attempt,
         };
+        self.kept_locks(ended, mark)
+    }
+
+    /// A long transaction under foreign writes would put all its images on a new snapshot for every statement, so that
+    /// its time grew with the square of its length. A statement that changes a row it names by its key, and looks at
+    /// nothing else, may run on the snapshot the connection is on: if that row or key was changed since, the hook sees
+    /// it (RULE 24).
+    fn older_but_good(&mut self, work: &Work) -> Option<Connection> {
+        let pin = self.pin.as_ref().filter(|p| p.age() < OLDER_SNAPSHOT_MAX)?.snapshot();
+        let older = !self.keeps_snapshot && !self.newest && pin < self.inner.volume().store().durable();
+        self.connection.take_if(|_| older && work.names_its_rows())
+    }
+
+    /// What came of it, and whether a row was changed.
+    fn run_once(
+        &mut self,
+        mut connection: Connection,
+        work: &mut Work,
+        running: &impl Fn(Option<Arc<InterruptHandle>>),
+    ) -> (Attempt, bool) {
         running(Some(connection.interrupt.clone()));
         connection.running.lock().granted = self.granted.take();
         let ended = self.run_on(&mut connection, work);
+        let changed = connection.conn.changes() > 0;
         running(None);
         self.presence.ends_with_it(std::mem::take(&mut connection.running.lock().advisory));
         self.last_insert_rowid = connection.conn.last_insert_rowid();
@@ -224,7 +274,7 @@ impl Core {
         if !keeps {
             self.park();
         }
-        self.kept_locks(ended, mark)
+        (ended, changed)
     }
 
     /// A statement that failed for good gives its locks back; one that is tried again keeps them.

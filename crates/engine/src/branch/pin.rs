@@ -5,6 +5,7 @@ use crate::database::Inner;
 use crate::locks::{LockId, LockMode, OwnerId};
 use holdfast_store::pages::PageStore;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Which snapshot to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,7 @@ pub struct Pin {
     inner: Arc<Inner>,
     store: Arc<PageStore>,
     snapshot: u64,
+    since: Instant,
 }
 
 impl Pin {
@@ -34,11 +36,16 @@ impl Pin {
             At::Newest => store.acquire_newest().0,
             At::Held(number) => store.acquire_at(number).0,
         });
-        Pin { inner: inner.clone(), store, snapshot }
+        Pin { inner: inner.clone(), store, snapshot, since: Instant::now() }
     }
 
     pub fn snapshot(&self) -> u64 {
         self.snapshot
+    }
+
+    /// How long it has been held.
+    pub fn age(&self) -> Duration {
+        self.since.elapsed()
     }
 }
 

@@ -102,6 +102,7 @@ fn describe(stmt: &Statement) -> Statement {
         sql: String::new(),
         param_count: stmt.param_count,
         class: stmt.class,
+        names_its_rows: false,
         columns: stmt.columns.clone(),
         report: stmt.report.clone(),
     }

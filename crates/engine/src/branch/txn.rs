@@ -97,7 +97,7 @@ impl Branch {
                 }
                 Attempt::Failed(e) => Err(e),
                 Attempt::Alone => {
-                    reset(&mut work);
+                    work.reset();
                     ended = Ended::Alone;
                     break;
                 }
@@ -110,7 +110,7 @@ impl Branch {
             };
             match again {
                 Ok(()) => {
-                    reset(&mut work);
+                    work.reset();
                     self.core()?.newest = true;
                 }
                 Err(e) => {
@@ -203,12 +203,6 @@ impl Drop for Branch {
 
 fn attempt(core: &mut Core, work: &mut Work, interruption: &Interruption) -> Attempt {
     core.attempt(work, |handle| *interruption.running.lock() = handle)
-}
-
-fn reset(work: &mut Work) {
-    if let Work::Statement { sink, .. } = work {
-        sink.reset();
-    }
 }
 
 /// Never, for 0.

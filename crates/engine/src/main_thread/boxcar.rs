@@ -85,8 +85,7 @@ impl Main {
             }
         }
         let branches = self.on.lock().registering;
-        self.nothing_else =
-            !more && !branches && after.is_none() && taken.finished.len() <= WRITTEN_BY_MAIN_MAX;
+        self.nothing_else = !more && !branches && after.is_none() && taken.finished.len() <= WRITTEN_BY_MAIN_MAX;
         self.close_boxcar(record, taken, started);
         self.nothing_else = false;
         after

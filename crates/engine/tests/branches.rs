@@ -20,16 +20,19 @@ const BLOCKED: Duration = Duration::from_millis(150);
 struct Opened {
     engine: Engine,
     db: Database,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 fn open(schema: &str) -> Opened {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { initial_databases: vec![("one".into(), Dialect::Sqlite)], ..Options::default() };
-    let engine = Engine::open(dir.path(), options).unwrap();
+    let engine = Engine::open(dir.path(), options()).unwrap();
     let db = engine.database("one").unwrap();
     schema.split(';').filter(|s| !s.trim().is_empty()).for_each(|sql| at_once(&db, sql).map(drop).unwrap());
-    Opened { engine, db, _dir: dir }
+    Opened { engine, db, dir }
+}
+
+fn options() -> Options {
+    Options { initial_databases: vec![("one".into(), Dialect::Sqlite)], ..Options::default() }
 }
 
 fn at_once(db: &Database, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
@@ -355,7 +358,12 @@ fn no_update_is_lost_between_messages_and_transactions() {
     let done: i64 = clients.into_iter().map(|c| c.join().unwrap()).sum();
     assert!(done > 0);
     assert_eq!(int(&o.db, "select sum(v) from c"), done);
-    o.engine.close().unwrap();
+    // Redo comes to the same.
+    let Opened { engine, db, dir } = o;
+    drop((db, engine));
+    let engine = Engine::open(dir.path(), options()).unwrap();
+    assert_eq!(int(&engine.database("one").unwrap(), "select sum(v) from c"), done);
+    engine.close().unwrap();
 }
 
 #[test]

@@ -6,6 +6,9 @@ Arguments are parts (`anomalies waits rowlocks increments histories pool`); with
 import sys
 
 import anomalies  # noqa: F401  (each module registers its cases)
+import histories  # noqa: F401
+import increments  # noqa: F401
+import pool  # noqa: F401
 import rowlocks  # noqa: F401
 import waits  # noqa: F401
 import workqueue  # noqa: F401

@@ -1,0 +1,211 @@
+"""No update is lost: counters under concurrent increments, a bank, and unique values that change places.
+
+Every increment that was acknowledged must be in the sum, and nothing else; how many there were differs from run to
+run and is no finding.
+"""
+
+import random
+import time
+
+import psycopg
+
+from crowd import Crowd
+from findings import add, connect, set_up
+
+COUNTERS = 3
+ACCOUNTS = 12
+BALANCE = 1000
+PLACES = 6
+
+
+def increments(database: str) -> str:
+    """Sixteen threads add 1 in four ways to few rows."""
+    set_up(database, "CREATE TABLE c (id int PRIMARY KEY, v int NOT NULL)")
+    with connect(database) as connection:
+        connection.execute(f"INSERT INTO c SELECT g, 0 FROM generate_series(1, {COUNTERS}) AS g")
+    crowd = Crowd(database)
+    acknowledged = [0] * (COUNTERS + 1)
+
+    def count(row: int, by: int = 1) -> None:
+        with crowd.lock:
+            acknowledged[row] += by
+
+    def autocommit(connection: psycopg.Connection, _: int) -> None:
+        row = random.randint(1, COUNTERS)
+        crowd.retrying(connection, lambda: connection.execute("UPDATE c SET v = v + 1 WHERE id = %s", (row,)))
+        count(row)
+
+    def locked(connection: psycopg.Connection, _: int) -> None:
+        row = random.randint(1, COUNTERS)
+
+        def transaction() -> None:
+            connection.execute("BEGIN")
+            value = connection.execute("SELECT v FROM c WHERE id = %s FOR UPDATE", (row,)).fetchone()[0]
+            connection.execute("UPDATE c SET v = %s WHERE id = %s", (value + 1, row))
+            connection.execute("COMMIT")
+
+        crowd.retrying(connection, transaction)
+        count(row)
+
+    def plain(connection: psycopg.Connection, _: int) -> None:
+        """Two rows in any order, so that deadlocks happen, too."""
+        rows = random.sample(range(1, COUNTERS + 1), 2)
+
+        def transaction() -> None:
+            connection.execute("BEGIN")
+            for row in rows:
+                connection.execute("UPDATE c SET v = v + 1 WHERE id = %s", (row,))
+                time.sleep(0.002)
+            connection.execute("COMMIT")
+
+        crowd.retrying(connection, transaction)
+        for row in rows:
+            count(row)
+
+    def repeatable(connection: psycopg.Connection, _: int) -> None:
+        """Reads without a lock and writes what it has computed: only the level keeps it from losing updates."""
+        row = random.randint(1, COUNTERS)
+
+        def transaction() -> None:
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            value = connection.execute("SELECT v FROM c WHERE id = %s", (row,)).fetchone()[0]
+            connection.execute("UPDATE c SET v = %s WHERE id = %s", (value + 1, row))
+            connection.execute("COMMIT")
+
+        crowd.retrying(connection, transaction)
+        count(row)
+
+    crowd.add(autocommit, 8)
+    crowd.add(locked, 4)
+    crowd.add(plain, 2)
+    crowd.add(repeatable, 2)
+    errors = crowd.run()
+    with connect(database) as connection:
+        rows = [value for (value,) in connection.execute("SELECT v FROM c ORDER BY id")]
+    wrong = "" if rows == acknowledged[1:] else f": acknowledged {acknowledged[1:]}, in the rows {rows}"
+    some = "some" if sum(acknowledged) >= 16 else "too few"
+    return f"{some} increments, every one counted: {not wrong}{wrong}; errors {errors}"
+
+
+def bank(database: str) -> str:
+    """Transfers in every way a program writes them; the sum is the same in every snapshot a reader takes."""
+    set_up(database, "CREATE TABLE account (id int PRIMARY KEY, balance int NOT NULL CHECK (balance >= 0))")
+    with connect(database) as connection:
+        connection.execute(f"INSERT INTO account SELECT g, {BALANCE} FROM generate_series(1, {ACCOUNTS}) AS g")
+    crowd = Crowd(database)
+    wrong: set[str] = set()
+
+    def move(connection: psycopg.Connection, source: int, target: int, amount: int) -> None:
+        connection.execute("UPDATE account SET balance = balance - %s WHERE id = %s", (amount, source))
+        connection.execute("UPDATE account SET balance = balance + %s WHERE id = %s", (amount, target))
+
+    def transfer(connection: psycopg.Connection, number: int) -> None:
+        source, target = random.sample(range(1, ACCOUNTS + 1), 2)
+        amount = random.randint(1, 50)
+        level = ("READ COMMITTED", "REPEATABLE READ")[number % 2]
+
+        def transaction() -> None:
+            connection.execute(f"BEGIN ISOLATION LEVEL {level}")
+            move(connection, source, target, amount)
+            connection.execute("COMMIT")
+
+        try:
+            crowd.retrying(connection, transaction)
+        except psycopg.errors.CheckViolation:
+            connection.execute("ROLLBACK")
+
+    def locking_transfer(connection: psycopg.Connection, _: int) -> None:
+        source, target = random.sample(range(1, ACCOUNTS + 1), 2)
+
+        def transaction() -> None:
+            connection.execute("BEGIN")
+            query = "SELECT id, balance FROM account WHERE id IN (%s, %s) ORDER BY id FOR UPDATE"
+            balances = dict(connection.execute(query, (source, target)).fetchall())
+            amount = min(balances[source], random.randint(1, 50))
+            for row, by in ((source, -amount), (target, amount)):
+                connection.execute("UPDATE account SET balance = %s WHERE id = %s", (balances[row] + by, row))
+            connection.execute("COMMIT")
+
+        crowd.retrying(connection, transaction)
+
+    def one_statement(connection: psycopg.Connection, _: int) -> None:
+        source, target = random.sample(range(1, ACCOUNTS + 1), 2)
+        sql = """UPDATE account SET balance = balance + CASE WHEN id = %s THEN -1 ELSE 1 END WHERE id IN (%s, %s)"""
+        try:
+            crowd.retrying(connection, lambda: connection.execute(sql, (source, source, target)))
+        except psycopg.errors.CheckViolation:
+            pass
+
+    def audit(connection: psycopg.Connection, _: int) -> None:
+        total = connection.execute("SELECT sum(balance) FROM account").fetchone()[0]
+        if total != ACCOUNTS * BALANCE:
+            wrong.add(f"one statement saw {total}")
+
+    def slow_audit(connection: psycopg.Connection, _: int) -> None:
+        """A sum over several statements of one snapshot."""
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        total = 0
+        for row in range(1, ACCOUNTS + 1):
+            total += connection.execute("SELECT balance FROM account WHERE id = %s", (row,)).fetchone()[0]
+        connection.execute("COMMIT")
+        if total != ACCOUNTS * BALANCE:
+            wrong.add(f"one snapshot held {total}")
+
+    crowd.add(transfer, 6)
+    crowd.add(locking_transfer, 3)
+    crowd.add(one_statement, 2)
+    crowd.add(audit, 2)
+    crowd.add(slow_audit, 2)
+    errors = crowd.run()
+    with connect(database) as connection:
+        total = connection.execute("SELECT sum(balance) FROM account").fetchone()[0]
+    return f"total {total}; sums that were wrong meanwhile: {sorted(wrong)}; errors {errors}"
+
+
+def swaps(database: str) -> str:
+    """Tokens change places by way of a place nobody else uses; each place has one token, each token one place."""
+    set_up(database, "CREATE TABLE token (id int PRIMARY KEY, place int NOT NULL UNIQUE)")
+    with connect(database) as connection:
+        connection.execute(f"INSERT INTO token SELECT g, g FROM generate_series(1, {PLACES}) AS g")
+    crowd = Crowd(database)
+    wrong: set[str] = set()
+
+    def swap(connection: psycopg.Connection, number: int) -> None:
+        one, two = random.sample(range(1, PLACES + 1), 2)
+
+        def transaction() -> None:
+            connection.execute("BEGIN")
+            query = "SELECT id, place FROM token WHERE id IN (%s, %s) ORDER BY id FOR UPDATE"
+            places = dict(connection.execute(query, (one, two)).fetchall())
+            for token, place in ((one, -1 - number), (two, places[one]), (one, places[two])):
+                connection.execute("UPDATE token SET place = %s WHERE id = %s", (place, token))
+            connection.execute("COMMIT")
+
+        crowd.retrying(connection, transaction)
+
+    def grab(connection: psycopg.Connection, _: int) -> None:
+        """Takes a place that is taken: refused, by whichever transaction's token it meets."""
+        one, two = random.sample(range(1, PLACES + 1), 2)
+        sql = "UPDATE token SET place = (SELECT place FROM token WHERE id = %s) WHERE id = %s"
+        try:
+            crowd.retrying(connection, lambda: connection.execute(sql, (one, two)))
+        except psycopg.errors.UniqueViolation:
+            pass
+
+    def look(connection: psycopg.Connection, _: int) -> None:
+        places = [place for (place,) in connection.execute("SELECT place FROM token")]
+        if sorted(set(places)) != sorted(places) or len(places) != PLACES:
+            wrong.add(str(sorted(places)))
+
+    crowd.add(swap, 8)
+    crowd.add(grab, 2)
+    crowd.add(look, 2)
+    errors = crowd.run()
+    with connect(database) as connection:
+        found = connection.execute("SELECT count(*), count(DISTINCT place) FROM token").fetchone()
+    return f"tokens, places: {found}; seen meanwhile: {sorted(wrong)}; errors {errors}"
+
+
+add("increments", "sum_of_acknowledged_increments", increments)
+add("increments", "bank", bank)
+add("increments", "unique_values_change_places", swaps)

@@ -10,7 +10,8 @@ import psycopg
 
 from findings import connect
 
-RETRY = ("40001", "40P01")
+DEADLOCK = "40P01"
+SERIALIZATION = "40001"
 
 SECONDS = float(os.environ.get("HOLDFAST_SECONDS") or 2.5)
 """How long a crowd works; longer finds more."""
@@ -46,13 +47,13 @@ class Crowd:
         with self.lock:
             self.errors.append(message)
 
-    def retrying(self, connection: psycopg.Connection, transaction: Callable[[], None]) -> None:
-        """Runs a transaction until it is neither a deadlock's victim nor a serialization failure."""
+    def retrying(self, connection: psycopg.Connection, transaction: Callable[[], None], *on: str) -> None:
+        """Runs a transaction again while it fails with one of these SQLSTATEs; it has no right to others."""
         while True:
             try:
                 return transaction()
             except psycopg.Error as error:
-                if error.sqlstate not in RETRY:
+                if error.sqlstate not in on:
                     raise
                 with self.lock:
                     self.retries += 1

@@ -14,7 +14,7 @@ import time
 
 import psycopg
 
-from crowd import RETRY, Crowd
+from crowd import DEADLOCK, SERIALIZATION, Crowd
 from cycles import Operation, Transaction, check
 from findings import add, connect, set_up
 
@@ -58,7 +58,8 @@ class Load:
                 connection.execute("ROLLBACK")
         except psycopg.Error as error:
             connection.execute("ROLLBACK")
-            if error.sqlstate not in RETRY:
+            serialization = self.level != "read committed" and error.sqlstate == SERIALIZATION
+            if not serialization and error.sqlstate != DEADLOCK:
                 raise
 
     def set_default(self, connection: psycopg.Connection) -> None:

@@ -407,7 +407,7 @@ rowlocks(
     2   SELECT pg_try_advisory_lock_shared(7), pg_try_advisory_lock(7)
     1   SELECT pg_advisory_lock(1, 2)
     2   SELECT pg_try_advisory_lock(1, 2), pg_try_advisory_lock(2, 1), pg_try_advisory_lock(4294967298)
+    2*  SELECT pg_advisory_lock(1, 2)
     !   close 1
-    2   SELECT pg_try_advisory_lock(1, 2)
     """,
 )

@@ -20,9 +20,9 @@ SECONDS = float(os.environ.get("HOLDFAST_SECONDS") or 2.5)
 class Crowd:
     """Threads that work until the time is over. What one of them raises is kept and told at the end."""
 
-    def __init__(self, database: str):
+    def __init__(self, database: str, seconds: float = SECONDS):
         self.database = database
-        self.deadline = time.monotonic() + SECONDS
+        self.deadline = time.monotonic() + seconds
         self.threads: list[threading.Thread] = []
         self.errors: list[str] = []
         self.retries = 0

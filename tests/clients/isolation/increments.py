@@ -208,6 +208,95 @@ def swaps(database: str) -> str:
     return f"tokens, places: {found}; seen meanwhile: {sorted(wrong)}; errors {errors}"
 
 
+def first_come(database: str) -> str:
+    """Everybody inserts the same keys in every way; each key is had by exactly one, and by who was told so."""
+    set_up(database, "CREATE TABLE prize (id int PRIMARY KEY, winner int NOT NULL)")
+    crowd = Crowd(database)
+    told: dict[int, list[int]] = {}
+    turns = [0] * 16
+
+    def try_it(connection: psycopg.Connection, number: int) -> None:
+        turns[number] += 1
+        key = turns[number]
+        sql = "INSERT INTO prize VALUES (%s, %s)" + (" ON CONFLICT DO NOTHING" if number % 2 else "")
+        won = True
+        try:
+            if number % 4 < 2:
+                won = connection.execute(sql, (key, number)).rowcount == 1
+            else:
+                connection.execute("BEGIN")
+                won = connection.execute(sql, (key, number)).rowcount == 1
+                kept = random.random() < 0.5
+                connection.execute("COMMIT" if kept else "ROLLBACK")
+                won = won and kept
+        except psycopg.errors.UniqueViolation:
+            connection.execute("ROLLBACK")
+            won = False
+        if won:
+            with crowd.lock:
+                told.setdefault(key, []).append(number)
+
+    crowd.add(try_it, 8)
+    errors = crowd.run()
+    with connect(database) as connection:
+        winners = {key: [winner] for key, winner in connection.execute("SELECT id, winner FROM prize")}
+    wrong = [(key, told.get(key), winners.get(key)) for key in {*told, *winners} if told.get(key) != winners.get(key)]
+    return f"told one thing and found another (key, told, found): {wrong[:5]}; errors {errors}"
+
+
+def orphans(database: str) -> str:
+    """Parents come and go while children are born to them: at no time has a child no parent."""
+    set_up(
+        database,
+        """
+        CREATE TABLE parent (id int PRIMARY KEY, v int NOT NULL);
+        CREATE TABLE child (id serial PRIMARY KEY, parent_id int NOT NULL REFERENCES parent (id))
+        """,
+    )
+    crowd = Crowd(database)
+    wrong: set[str] = set()
+
+    def attempt(connection: psycopg.Connection, statements: list[tuple[str, tuple]]) -> None:
+        try:
+            if len(statements) > 1:
+                connection.execute("BEGIN")
+            for sql, values in statements:
+                connection.execute(sql, values)
+            if len(statements) > 1:
+                connection.execute("COMMIT" if random.random() < 0.8 else "ROLLBACK")
+        except (psycopg.errors.ForeignKeyViolation, psycopg.errors.DeadlockDetected):
+            connection.execute("ROLLBACK")
+
+    def parents(connection: psycopg.Connection, number: int) -> None:
+        row = (random.randint(1, 5),)
+        insert = ("INSERT INTO parent VALUES (%s, 0) ON CONFLICT DO NOTHING", row)
+        delete = ("DELETE FROM parent WHERE id = %s", row)
+        childless = ("DELETE FROM child WHERE parent_id = %s", row)
+        touch = ("UPDATE parent SET v = v + 1 WHERE id = %s", row)
+        choices = [[insert], [delete], [insert, touch], [childless, delete], [childless, delete, insert], [touch]]
+        attempt(connection, random.choice(choices))
+
+    def children(connection: psycopg.Connection, number: int) -> None:
+        row = (random.randint(1, 5),)
+        birth = ("INSERT INTO child (parent_id) VALUES (%s)", row)
+        adopt = ("UPDATE child SET parent_id = %s WHERE parent_id = %s", (row[0], random.randint(1, 5)))
+        attempt(connection, random.choice([[birth], [birth, birth], [adopt], [birth, adopt]]))
+
+    def look(connection: psycopg.Connection, _: int) -> None:
+        sql = "SELECT parent_id FROM child WHERE parent_id NOT IN (SELECT id FROM parent)"
+        wrong.update(f"no parent {row}" for (row,) in connection.execute(sql))
+
+    crowd.add(parents, 5)
+    crowd.add(children, 5)
+    crowd.add(look, 2)
+    errors = crowd.run()
+    with connect(database) as connection:
+        look(connection, 0)
+    return f"{sorted(wrong)}; errors {errors}"
+
+
+add("increments", "first_come_first_served", first_come)
+add("increments", "no_child_without_a_parent", orphans)
 add("increments", "sum_of_acknowledged_increments", increments)
 add("increments", "bank", bank)
 add("increments", "unique_values_change_places", swaps)

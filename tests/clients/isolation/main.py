@@ -1,6 +1,6 @@
 """Isolation and locking as a client sees them: run with PGHOST, PGPORT, PGUSER and PGDATABASE set.
 
-Arguments are parts (`anomalies waits rowlocks increments histories pool`); without any, all of them run.
+Arguments are parts (`anomalies waits waits_extended rowlocks increments histories pool`); without any, all of them run.
 """
 
 import sys

@@ -3,6 +3,9 @@ open transactions, and every way in which a wait ends other than by the holder's
 
 from functools import partial
 
+import psycopg
+
+from crowd import Crowd
 from findings import add, connect, set_up
 from scenarios import COMMIT_OR_ROLLBACK, ROWS, scenario
 from sessions import Step, execute, play
@@ -363,6 +366,33 @@ for _name, _statement in {
         2   SELECT count(*) FROM t WHERE v = 11
         """,
     )
+
+
+def tables_come_and_go(database: str) -> str:
+    """Schema changes without a pause, one's own tables in one database and in several: nobody's is a deadlock."""
+    crowd = Crowd(database, seconds=2)
+    names = [f"{database}_{number}" for number in range(6)]
+    with connect(database) as connection:
+        for name in names:
+            connection.execute(f"DROP DATABASE IF EXISTS {name}")
+            connection.execute(f"CREATE DATABASE {name}")
+
+    def come_and_go(connection: psycopg.Connection, number: int) -> None:
+        connection.execute(f"DROP TABLE IF EXISTS own_{number}")
+        connection.execute(f"CREATE TABLE own_{number} (id int PRIMARY KEY)")
+        connection.execute(f"INSERT INTO own_{number} VALUES (1), (2)")
+        connection.execute(f"ALTER TABLE own_{number} ADD COLUMN v int")
+
+    def elsewhere(_: psycopg.Connection, number: int) -> None:
+        with connect(names[number % len(names)]) as connection:
+            come_and_go(connection, number)
+
+    crowd.add(come_and_go, 4)
+    crowd.add(elsewhere, len(names))
+    return f"errors {crowd.run()}"
+
+
+add("rowlocks", "tables_come_and_go", tables_come_and_go)
 rowlocks(
     "schema_change_of_another_table",
     """

@@ -15,13 +15,15 @@ FAMILY = """
 """
 
 
-def scenario(part: str, name: str, script: str, tables: str = ROWS, **ends: str) -> None:
+def scenario(
+    part: str, name: str, script: str, tables: str = ROWS, extended: bool = False, **ends: str
+) -> None:
     """Registers a script. With `ends` (name=statement) one case for each, `END` in the script being the statement."""
 
     def body(text: str):
         def run(database: str) -> str:
             set_up(database, tables)
-            return str(play(database, text))
+            return str(play(database, text, extended=extended))
 
         return run
 

@@ -10,7 +10,9 @@ A script has one step a line: the session's number, then its statement.
 `*` says that this step waits on PostgreSQL. It only decides how soon the script goes on (a step without it is given
 more time to come to its end, so that a slow machine does not make it look like a waiting one); what is recorded is
 what happened. `=` runs on a connection of its own when every session has come to its end. Further steps:
-`! cancel 2` sends session 2 a cancel request, `! close 1` cuts session 1's connection without a word.
+`! cancel 2` sends session 2 a cancel request, `! close 1` cuts session 1's connection without a word,
+`COPY t FROM STDIN <<< 1 10` sends rows (words with blanks between them, rows with commas), and
+`PIPELINE a ;; b` sends statements up to one Sync.
 
 The record: `1: UPDATE 1` (the command's tag), `1: [(1, 10)]` (rows), `1: !40001` (SQLSTATE); `2: waits` stands where
 the step was sent, and what came of it (`2: -> UPDATE 1`) after the step that let it go on. `2: behind` is a step of a
@@ -57,8 +59,9 @@ class Step:
 class Session(threading.Thread):
     """A connection and the thread that runs its statements, one after the other."""
 
-    def __init__(self, name: str, database: str):
+    def __init__(self, name: str, database: str, extended: bool = False):
         super().__init__(daemon=True)
+        self.extended = extended
         self.connection = connect(database)
         self.connection.execute("SET idle_in_transaction_session_timeout = 0")
         self.label = name
@@ -88,7 +91,7 @@ class Session(threading.Thread):
 
     def run(self) -> None:
         while (step := self.inbox.get()) is not None:
-            execute(self.connection, step)
+            execute(self.connection, step, self.extended)
             with self.changed:
                 self.finished.append(step)
                 self.unfinished -= 1
@@ -102,15 +105,37 @@ class Session(threading.Thread):
         self.connection.close()
 
 
-def execute(connection: psycopg.Connection, step: Step) -> None:
-    """Runs a step; an error is its outcome."""
+def execute(connection: psycopg.Connection, step: Step, extended: bool = False) -> None:
+    """Runs a step; an error is its outcome. Results in the binary format need the extended protocol."""
     try:
-        cursor = connection.execute(step.sql)
+        if step.sql.startswith("COPY"):
+            cursor = copy_in(connection, step.sql)
+        elif step.sql.startswith("PIPELINE"):
+            cursor = pipeline(connection, step.sql)
+        else:
+            cursor = connection.execute(step.sql, binary=extended)
         if cursor.description is not None:
             step.rows = cursor.fetchall()
         step.tag = cursor.statusmessage
     except psycopg.Error as error:
         step.sqlstate = error.sqlstate or type(error).__name__
+
+
+def copy_in(connection: psycopg.Connection, step: str) -> psycopg.Cursor:
+    command, data = step.split(" <<< ")
+    cursor = connection.cursor()
+    with cursor.copy(command) as copy:
+        for row in data.split(","):
+            copy.write_row(row.split())
+    return cursor
+
+
+def pipeline(connection: psycopg.Connection, step: str) -> psycopg.Cursor:
+    """The last statement's result."""
+    with connection.pipeline():
+        for statement in step.removeprefix("PIPELINE").split(";;"):
+            cursor = connection.execute(statement.strip())
+    return cursor
 
 
 @dataclass
@@ -146,12 +171,12 @@ def parse(script: str) -> list[tuple[str, bool, str]]:
     return steps
 
 
-def play(database: str, script: str, begin: str | None = None) -> Record:
+def play(database: str, script: str, begin: str | None = None, extended: bool = False) -> Record:
     """Plays a script. With `begin` every session runs that statement first."""
     record = Record()
     steps = parse(script)
     names = sorted({who for who, _, _ in steps if who.isdigit()})
-    sessions = {name: Session(name, database) for name in names}
+    sessions = {name: Session(name, database, extended) for name in names}
     try:
         for session in sessions.values() if begin else ():
             session.send(begin)

@@ -1,10 +1,15 @@
-"""Who waits for whom over rows and keys, and what comes of it when the other one commits or rolls back."""
+"""Who waits for whom over rows and keys, and what comes of it when the other one commits or rolls back.
 
-from functools import partial
+Every scenario runs twice: in the simple protocol, and in the extended one.
+"""
 
 from scenarios import COMMIT_OR_ROLLBACK, FAMILY, scenario
 
-waits = partial(scenario, "waits")
+
+def waits(name: str, *arguments: str, **ends: str) -> None:
+    scenario("waits", name, *arguments, **ends)
+    scenario("waits_extended", name, *arguments, extended=True, **ends)
+
 
 UNIQUE = """
     CREATE TABLE t (id int PRIMARY KEY, name text UNIQUE);
@@ -254,18 +259,15 @@ waits(
     {FINAL}
     """,
 )
+# Which of the two goes first is not PostgreSQL's promise.
 waits(
-    "waiters_go_on_one_after_the_other",
+    "two_wait_for_one",
     f"""
     1   BEGIN
     1   UPDATE t SET v = v + 1 WHERE id = 1
-    2   BEGIN
-    2*  UPDATE t SET v = v * 2 WHERE id = 1
-    3   BEGIN
+    2*  UPDATE t SET v = v + 10 WHERE id = 1
     3*  UPDATE t SET v = v + 100 WHERE id = 1
     1   COMMIT
-    2   COMMIT
-    3   COMMIT
     {FINAL}
     """,
 )
@@ -287,6 +289,39 @@ waits(
     1   BEGIN
     1   UPDATE t SET v = v + 1 WHERE id = 1
     2*  UPDATE t SET v = v * 2 WHERE id = 2; UPDATE t SET v = v * 2 WHERE id = 1
+    1   END
+    {FINAL}
+    """,
+    **COMMIT_OR_ROLLBACK,
+)
+waits(
+    "pipeline_against_an_open_transaction",
+    f"""
+    1   BEGIN
+    1   UPDATE t SET v = v + 1 WHERE id = 1
+    2*  PIPELINE UPDATE t SET v = v * 2 WHERE id = 2 ;; UPDATE t SET v = v * 2 WHERE id = 1 ;; SELECT sum(v) FROM t
+    1   END
+    {FINAL}
+    """,
+    **COMMIT_OR_ROLLBACK,
+)
+waits(
+    "copy_of_a_key_not_committed_yet",
+    f"""
+    1   BEGIN
+    1   INSERT INTO t VALUES (9, 91)
+    2*  COPY t FROM STDIN <<< 8 80, 9 92
+    1   END
+    {FINAL}
+    """,
+    **COMMIT_OR_ROLLBACK,
+)
+waits(
+    "copy_in_a_transaction_against_insert",
+    f"""
+    1   BEGIN
+    1   COPY t FROM STDIN <<< 8 80, 9 90
+    2*  INSERT INTO t VALUES (9, 92)
     1   END
     {FINAL}
     """,

@@ -10,7 +10,7 @@ dependencies between committed transactions:
 | level | forbidden |
 |---|---|
 | read committed | reads of aborted (G1a) or unfinished (G1b) appends; cycles of ww and wr (G0, G1c) |
-| repeatable read | that, and any cycle without two rw edges in a row: G-single, lost update, what snapshot isolation excludes |
+| repeatable read | that, and any cycle without two rw edges in a row: G-single, lost update |
 | serializable | any cycle |
 
 At every level a list only grows at its end, holds each acknowledged append once and no aborted one, and a transaction

@@ -242,13 +242,13 @@ add(
 )
 
 for _name, _begin in {"in_a_transaction": "2   BEGIN", "in_autocommit": ""}.items():
-    for _limit, _setting in {"lock_timeout": "SET lock_timeout = '500ms'", "statement_timeout": "SET statement_timeout = '500ms'"}.items():
+    for _limit in ("lock_timeout", "statement_timeout"):
         rowlocks(
             f"{_limit}.{_name}",
             f"""
             1   BEGIN
             1   UPDATE t SET v = 99 WHERE id = 1
-            2   {_setting}
+            2   SET {_limit} = '500ms'
             {_begin}
             2   UPDATE t SET v = 0 WHERE id = 1
             2   ROLLBACK

@@ -84,9 +84,11 @@ waits(
     UNIQUE,
     **COMMIT_OR_ROLLBACK,
 )
+GIVEN_UP = {"delete": "DELETE FROM t WHERE id = 1", "move": "UPDATE t SET id = 9 WHERE id = 1"}
+
 # A key that an open transaction has given up may come back: whoever wants it waits.
 for _kind, _begin, _commit in (("transaction", "2 BEGIN", "2 COMMIT"), ("autocommit", "", "")):
-    for _name, _statement in {"delete": "DELETE FROM t WHERE id = 1", "move": "UPDATE t SET id = 9 WHERE id = 1"}.items():
+    for _name, _statement in GIVEN_UP.items():
         for _other, _wanted in {
             "insert": "INSERT INTO t VALUES (1, 11)",
             "update": "UPDATE t SET id = 1 WHERE id = 2",
@@ -136,6 +138,32 @@ for _kind, _begin, _commit in (("transaction", "2 BEGIN", "2 COMMIT"), ("autocom
         FAMILY,
         **COMMIT_OR_ROLLBACK,
     )
+# A row that is locked but stays: nobody has to wait to learn that its key is taken.
+for _lock, _held in {
+    "for_key_share": "SELECT id FROM parent WHERE id = 1 FOR KEY SHARE",
+    "for_update": "SELECT id FROM parent WHERE id = 1 FOR UPDATE",
+    "by_a_child": "INSERT INTO child VALUES (1, 1)",
+}.items():
+    waits(
+        f"key_of_a_row_locked_{_lock}",
+        f"""
+        1   BEGIN
+        1   {_held}
+        2   INSERT INTO parent VALUES (1, 'again')
+        2   INSERT INTO parent VALUES (1, 'again') ON CONFLICT DO NOTHING
+        2   UPDATE parent SET id = 1 WHERE id = 2
+        2   BEGIN
+        2   INSERT INTO parent VALUES (1, 'again') ON CONFLICT DO NOTHING
+        2   INSERT INTO parent VALUES (1, 'again')
+        2   ROLLBACK
+        2   BEGIN
+        2   UPDATE parent SET id = 1 WHERE id = 2
+        2   ROLLBACK
+        1   COMMIT
+        {KIN}
+        """,
+        FAMILY,
+    )
 waits(
     "other_keys_do_not_wait",
     f"""
@@ -169,6 +197,8 @@ waits(
 
 # Rows.
 
+HOLDERS = {"updated": "UPDATE t SET v = 99 WHERE id = 1", "deleted": "DELETE FROM t WHERE id = 1"}
+
 for _name, _statement in {
     "plain": "UPDATE t SET v = v + 1 WHERE id = 1",
     "row_left_the_condition": "UPDATE t SET v = v + 1 WHERE id = 1 AND v = 10",
@@ -177,7 +207,7 @@ for _name, _statement in {
     "delete": "DELETE FROM t WHERE id = 1 AND v = 10",
     "returning": "UPDATE t SET v = v * 2 WHERE id = 1 RETURNING v",
 }.items():
-    for _holder, _held in {"updated": "UPDATE t SET v = 99 WHERE id = 1", "deleted": "DELETE FROM t WHERE id = 1"}.items():
+    for _holder, _held in HOLDERS.items():
         waits(
             f"update_of_a_row_being_{_holder}.{_name}",
             f"""
@@ -192,7 +222,7 @@ for _name, _statement in {
             **COMMIT_OR_ROLLBACK,
         )
 
-for _holder, _held in {"updated": "UPDATE t SET v = 99 WHERE id = 1", "deleted": "DELETE FROM t WHERE id = 1"}.items():
+for _holder, _held in HOLDERS.items():
     waits(
         f"repeatable_read_waits_for_a_row_being_{_holder}",
         f"""
@@ -342,6 +372,21 @@ waits(
     """,
 )
 waits(
+    "failure_after_a_savepoint_releases_what_was_locked_since",
+    f"""
+    1   BEGIN
+    1   UPDATE t SET v = 11 WHERE id = 1
+    1   SAVEPOINT s
+    1   UPDATE t SET v = 21 WHERE id = 2
+    2*  UPDATE t SET v = v * 10 WHERE id = 2
+    3*  UPDATE t SET v = v * 10 WHERE id = 1
+    1   INSERT INTO t VALUES (3, 0)
+    1   ROLLBACK TO s
+    1   COMMIT
+    {FINAL}
+    """,
+)
+waits(
     "failed_transaction_releases_its_locks",
     f"""
     1   BEGIN
@@ -409,8 +454,15 @@ waits(
     1   BEGIN
     1   INSERT INTO parent VALUES (9, 'nine')
     2   INSERT INTO child VALUES (1, 9)
-    1   COMMIT
+    2   BEGIN
     2   INSERT INTO child VALUES (1, 9)
+    2   ROLLBACK
+    2   INSERT INTO child VALUES (1, 2)
+    2   BEGIN
+    2   UPDATE child SET parent_id = 9 WHERE id = 1
+    2   ROLLBACK
+    1   COMMIT
+    2   UPDATE child SET parent_id = 9 WHERE id = 1
     {KIN}
     """,
     FAMILY,
@@ -431,7 +483,10 @@ waits(
     INSERT INTO child VALUES (1, 1, 0)
     """,
 )
-for _name, _statement in {"deleted": "DELETE FROM parent WHERE id = 2", "added": "INSERT INTO parent VALUES (9, 'nine')"}.items():
+for _name, _statement in {
+    "deleted": "DELETE FROM parent WHERE id = 2",
+    "added": "INSERT INTO parent VALUES (9, 'nine')",
+}.items():
     waits(
         f"repeatable_read_child_of_a_parent_{_name}_since",
         f"""

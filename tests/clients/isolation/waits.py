@@ -251,6 +251,35 @@ for _holder, _held in HOLDERS.items():
         """,
     )
 
+# An update that changes no value counts as one: programs make transactions meet that way.
+for _name, _statement in {"same_value": "UPDATE t SET v = v WHERE id = 1", "same_key": "UPDATE t SET id = id"}.items():
+    waits(
+        f"repeatable_read_meets_a_row_updated_to_the_{_name}",
+        f"""
+        2   BEGIN ISOLATION LEVEL REPEATABLE READ
+        2   SELECT count(*) FROM t
+        1   {_statement}
+        2   UPDATE t SET v = 11 WHERE id = 1
+        2   COMMIT
+        {FINAL}
+        """,
+    )
+waits(
+    "write_skew_prevented_by_a_common_row",
+    f"""
+    1   BEGIN ISOLATION LEVEL REPEATABLE READ
+    2   BEGIN ISOLATION LEVEL REPEATABLE READ
+    1   SELECT id, v FROM t WHERE id IN (2, 3) ORDER BY id
+    2   SELECT id, v FROM t WHERE id IN (2, 3) ORDER BY id
+    1   UPDATE t SET v = v WHERE id = 1
+    1   UPDATE t SET v = 0 WHERE id = 2
+    2*  UPDATE t SET v = v WHERE id = 1
+    1   COMMIT
+    2   UPDATE t SET v = 0 WHERE id = 3
+    2   COMMIT
+    {FINAL}
+    """,
+)
 waits(
     "repeatable_read_inserts_a_key_that_came_since",
     f"""

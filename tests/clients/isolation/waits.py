@@ -3,7 +3,7 @@
 Every scenario runs twice: in the simple protocol, and in the extended one.
 """
 
-from scenarios import COMMIT_OR_ROLLBACK, FAMILY, scenario
+from scenarios import COMMIT_OR_ROLLBACK, FAMILY, ROWS, scenario
 
 
 def waits(name: str, *arguments: str, **ends: str) -> None:
@@ -93,7 +93,6 @@ for _kind, _begin, _commit in (("transaction", "2 BEGIN", "2 COMMIT"), ("autocom
             "insert": "INSERT INTO t VALUES (1, 11)",
             "update": "UPDATE t SET id = 1 WHERE id = 2",
             "insert_or_update": "INSERT INTO t VALUES (1, 11) ON CONFLICT (id) DO UPDATE SET v = excluded.v",
-            "insert_or_nothing": "INSERT INTO t VALUES (1, 11) ON CONFLICT DO NOTHING",
         }.items():
             waits(
                 f"uncommitted_{_name}_against_{_other}_of_the_key.{_kind}",
@@ -108,6 +107,20 @@ for _kind, _begin, _commit in (("transaction", "2 BEGIN", "2 COMMIT"), ("autocom
                 """,
                 **COMMIT_OR_ROLLBACK,
             )
+    scenario(
+        "waits",
+        f"uncommitted_delete_against_insert_or_nothing_of_the_key.{_kind}",
+        f"""
+        1   BEGIN
+        1   DELETE FROM t WHERE id = 1
+        {_begin}
+        2*  INSERT INTO t VALUES (1, 11) ON CONFLICT DO NOTHING
+        1   END
+        {_commit}
+        {FINAL}
+        """,
+        **COMMIT_OR_ROLLBACK,
+    )
     waits(
         f"child_deleted_then_delete_of_the_parent.{_kind}",
         f"""
@@ -138,6 +151,22 @@ for _kind, _begin, _commit in (("transaction", "2 BEGIN", "2 COMMIT"), ("autocom
         FAMILY,
         **COMMIT_OR_ROLLBACK,
     )
+for _name, _index in {"over_an_expression": "ON t ((v / 10))", "partial": "ON t (v) WHERE v > 0"}.items():
+    scenario(
+        "waits",
+        f"unique_index_{_name}",
+        f"""
+        1   BEGIN
+        1   INSERT INTO t VALUES (8, 80)
+        2   BEGIN
+        2*  INSERT INTO t VALUES (9, 80)
+        1   COMMIT
+        2   COMMIT
+        {FINAL}
+        """,
+        ROWS + f"; CREATE UNIQUE INDEX t_index {_index}",
+    )
+
 # A row that is locked but stays: nobody has to wait to learn that its key is taken.
 for _lock, _held in {
     "for_key_share": "SELECT id FROM parent WHERE id = 1 FOR KEY SHARE",

@@ -1,5 +1,5 @@
-//! The project's own commands: `cargo xtask test` runs every test there is, `cargo xtask kill-test` kills a loaded
-//! server again and again and looks for lost rows.
+//! The project's own commands: `cargo xtask test` runs every test there is, `cargo xtask isolation` prints which
+//! isolation anomalies can happen, `cargo xtask kill-test` kills a loaded server again and again and looks for lost rows.
 //!
 //! Each command does its own set-up (it builds the server, makes a Python environment, fetches the drivers, starts a
 //! private PostgreSQL) below the target directory and a temporary directory, and takes down what it started.
@@ -40,6 +40,13 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         server: Option<std::path::PathBuf>,
     },
+    /// Prints which isolation anomalies happen at which level, on PostgreSQL and on Holdfast side by side
+    #[command(after_help = "Example:\n  cargo xtask isolation")]
+    Isolation {
+        /// Test this server binary instead of building one
+        #[arg(long, value_name = "FILE")]
+        server: Option<std::path::PathBuf>,
+    },
     /// Kills a loaded server (kill -9) at random moments and checks that no acknowledged row is missing
     #[command(after_help = "Example:\n  cargo xtask kill-test --rounds 20")]
     KillTest {
@@ -65,6 +72,7 @@ fn main() -> ExitCode {
             Ok(true)
         }
         Command::Test { only, server, .. } => suites::run(&only, server),
+        Command::Isolation { server } => suites::isolation(server),
         Command::KillTest { rounds, clients, seed, server } => kill_test::command(rounds, clients, seed, server),
     };
     match outcome {

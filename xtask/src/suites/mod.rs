@@ -2,6 +2,7 @@
 
 mod bench_load;
 mod crates;
+mod isolation;
 mod own;
 mod programs;
 mod psql;
@@ -29,6 +30,12 @@ const SUITES: &[Suite] = &[
     Suite { name: "psql", about: "scripts through psql", needs: &["psql"], run: psql::run },
     Suite { name: "pgbench", about: "pgbench in every mode", needs: &["psql", "pgbench"], run: bench_load::run },
     Suite { name: "psycopg", about: "psycopg 3 (Python)", needs: &["psql", "python3"], run: programs::psycopg },
+    Suite {
+        name: "isolation",
+        about: "isolation and locking, several sessions at once",
+        needs: &["psql", "python3"],
+        run: isolation::run,
+    },
     Suite { name: "jdbc", about: "pgjdbc (Java)", needs: &["psql", "java", "javac", "mvn"], run: programs::jdbc },
     Suite { name: "pgx", about: "pgx 5 (Go)", needs: &["psql", "go"], run: programs::pgx },
     Suite {
@@ -64,9 +71,21 @@ pub fn run(only: &[String], binary: Option<PathBuf>) -> anyhow::Result<bool> {
     if let Some(unknown) = only.iter().find(|name| !SUITES.iter().any(|suite| suite.name == name.as_str())) {
         bail!("no suite named {unknown}; `cargo xtask test --list` prints them");
     }
+    run_each(SUITES.iter().filter(|suite| only.is_empty() || only.iter().any(|name| name == suite.name)), binary)
+}
+
+/// Prints which of the published isolation anomalies happen on PostgreSQL and on Holdfast. True when Holdfast's
+/// outcomes are PostgreSQL's or listed.
+pub fn isolation(binary: Option<PathBuf>) -> anyhow::Result<bool> {
+    let about = "the published anomalies at three levels";
+    let suite = Suite { name: "isolation", about, needs: &["psql", "python3"], run: isolation::anomalies };
+    run_each([&suite], binary)
+}
+
+fn run_each<'a>(suites: impl IntoIterator<Item = &'a Suite>, binary: Option<PathBuf>) -> anyhow::Result<bool> {
     let expectations = Expectations::read(&paths::client("expectations.toml"))?;
     let mut bench = Bench { binary, holdfast: None, oracle: None, expectations, tally: Tally::default() };
-    for suite in SUITES.iter().filter(|suite| only.is_empty() || only.iter().any(|name| name == suite.name)) {
+    for suite in suites {
         let started = Instant::now();
         println!("==== {}: {}", suite.name, suite.about);
         if let Err(missing) = tools::require(suite.needs) {
@@ -128,11 +147,23 @@ impl Bench {
         suite: &str,
         program: impl Fn(Address, &str) -> anyhow::Result<Findings>,
     ) -> anyhow::Result<()> {
+        if let Some((wanted, found)) = self.both(suite, program)? {
+            self.judge(suite, &wanted, &found);
+        }
+        Ok(())
+    }
+
+    /// What PostgreSQL's run found, and Holdfast's; none, and a word about it, where there is no PostgreSQL.
+    pub fn both(
+        &mut self,
+        suite: &str,
+        program: impl Fn(Address, &str) -> anyhow::Result<Findings>,
+    ) -> anyhow::Result<Option<(Findings, Findings)>> {
         let oracle = match self.oracle() {
             Ok(address) => address,
             Err(error) => {
                 self.tally.unavailable(suite, "all", &format!("no PostgreSQL to compare with: {error:#}"));
-                return Ok(());
+                return Ok(None);
             }
         };
         let database = format!("client_{suite}");
@@ -142,8 +173,12 @@ impl Bench {
         let holdfast = self.holdfast()?;
         holdfast.sql("postgres", &create)?;
         let found = program(holdfast, &database)?;
-        crate::findings::compare(suite, &wanted, &found, &self.expectations, &mut self.tally);
-        Ok(())
+        Ok(Some((wanted, found)))
+    }
+
+    /// Compares two runs, with the listed differences.
+    pub fn judge(&mut self, suite: &str, wanted: &Findings, found: &Findings) {
+        crate::findings::compare(suite, wanted, found, &self.expectations, &mut self.tally);
     }
 
     /// A server that died or panicked fails the suite that did it, whatever the clients saw.

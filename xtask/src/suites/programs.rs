@@ -37,12 +37,12 @@ pub fn protocol(bench: &mut Bench) -> anyhow::Result<()> {
 }
 
 /// What a suite runs with, or none after saying that the suite is unavailable.
-fn prepared<T>(bench: &mut Bench, suite: &str, tool: anyhow::Result<T>) -> Option<T> {
+pub fn prepared<T>(bench: &mut Bench, suite: &str, tool: anyhow::Result<T>) -> Option<T> {
     tool.map_err(|error| bench.tally.unavailable(suite, "all", &format!("{error:#}"))).ok()
 }
 
 /// Runs a program under a time limit and reads its findings; what it says on stderr goes to the terminal.
-fn run(program: &mut Command, address: Address, database: &str) -> anyhow::Result<Findings> {
+pub fn run(program: &mut Command, address: Address, database: &str) -> anyhow::Result<Findings> {
     let output = Command::new("timeout")
         .arg(PROGRAM_SECONDS_MAX)
         .arg(program.get_program())

@@ -32,6 +32,7 @@ public final class Client {
         Statements.register();
         Results.register();
         Metadata.register();
+        Pool.register();
         CASES.forEach(Client::report);
     }
 

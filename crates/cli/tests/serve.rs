@@ -199,10 +199,10 @@ async fn cancel_and_timeouts() {
     a.batch_execute("set statement_timeout = '50ms'").await.unwrap();
     fails(&a, endless, &SqlState::QUERY_CANCELED).await;
 
-    a.batch_execute("set statement_timeout = 0; create table t(x int)").await.unwrap();
+    a.batch_execute("set statement_timeout = 0; create table t(x int primary key)").await.unwrap();
     a.batch_execute("begin; insert into t values (1)").await.unwrap();
     b.batch_execute("set lock_timeout = '50ms'").await.unwrap();
-    fails(&b, "begin; insert into t values (2)", &SqlState::LOCK_NOT_AVAILABLE).await;
+    fails(&b, "begin; insert into t values (1)", &SqlState::LOCK_NOT_AVAILABLE).await;
     b.batch_execute("rollback").await.unwrap();
     a.batch_execute("commit; set idle_in_transaction_session_timeout = '100ms'; begin; insert into t values (3)")
         .await

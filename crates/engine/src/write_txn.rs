@@ -294,6 +294,16 @@ impl WriteTxn {
         }
     }
 
+    /// A statement has failed and the caller will allow nothing but a return to a savepoint, as PostgreSQL does: gives
+    /// back what was locked since the last one.
+    pub fn fail(&mut self) {
+        if let Place::Branch(branch) = &mut self.place
+            && let Ok(core) = branch.core()
+        {
+            core.fail();
+        }
+    }
+
     pub async fn rollback_to(&mut self, name: &str) -> SqlResult<()> {
         match &mut self.place {
             Place::Branch(branch) => branch.core()?.rollback_to(name)?,

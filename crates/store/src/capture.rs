@@ -16,7 +16,7 @@
 //! | of `sqlite_sequence` | nothing here, see [`crate::sequences`] |
 //! | through a blob handle | error: SQLite does not show the new value |
 //! | of a table that is not in the map, or with another number of columns | error |
-//! | UPDATE that changes neither key nor value | nothing, but counted |
+//! | UPDATE that changes neither key nor value | nothing, but counted; on a branch, one column as it was |
 //! | any other | its image |
 //!
 //! Failure: the hook cannot fail the statement, so the first error is kept and [`Capture::check`] returns it; a
@@ -127,6 +127,7 @@ pub struct Capture {
     cells: Vec<u8>,
     watch: Option<Box<dyn Watch>>,
     stopped: bool,
+    records_unchanged: bool,
 }
 
 impl Capture {
@@ -143,12 +144,19 @@ impl Capture {
             cells: Vec::new(),
             watch: None,
             stopped: false,
+            records_unchanged: false,
         }
     }
 
     /// Shows every change that would be recorded to `watch` first.
     pub fn set_watch(&mut self, watch: Box<dyn Watch>) {
         self.watch = Some(watch);
+    }
+
+    /// An UPDATE that changes nothing becomes an operation all the same, which writes one column as it was: whoever
+    /// applies it learns that the row was meant to be changed.
+    pub fn record_unchanged(&mut self) {
+        self.records_unchanged = true;
     }
 
     /// A watch stopped a statement: forgets that, so that the next one may run.
@@ -332,7 +340,11 @@ impl Capture {
             RowKey::Columns(positions) => positions.iter().any(|&p| self.mask[p / 8] >> (p % 8) & 1 == 1),
         };
         if self.cells.is_empty() && !key_changes {
-            return Ok(false);
+            let Some(column) = table.columns.first().filter(|_| self.records_unchanged) else { return Ok(false) };
+            self.mask[0] |= 1;
+            for _ in 0..2 {
+                put_cell(&mut self.cells, change.before(column.index).map_err(|code| (column.index, code))?);
+            }
         }
         op::put_update(&mut self.buf, table.id, key_changes);
         self.key(table, change.old_rowid(), |column| change.before(column))?;

@@ -167,7 +167,7 @@ impl Volume {
     /// ever does. Its journals go to scratch like MAIN's; the caller installs a commit gate and never opens it.
     pub fn open_branch(&self) -> Result<Conn, VolumeError> {
         let mut conn = self.connect("file:volume?role=branch", OpenFlags { write: true, create: false })?;
-        self.exec(&mut conn, "pragma journal_mode=truncate; pragma synchronous=off; pragma cache_size=-4096;")?;
+        self.exec(&mut conn, "pragma journal_mode=truncate; pragma synchronous=off; pragma cache_size=-2048;")?;
         Ok(conn)
     }
 

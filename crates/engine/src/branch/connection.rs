@@ -1,5 +1,6 @@
 //! Connections lent to branches, and the pool they come from.
 
+use super::pin::Pin;
 use super::watch::{BranchWatch, Found, Running};
 use crate::advisory;
 use crate::cache::StatementCache;
@@ -14,9 +15,20 @@ use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, ValueRef};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// Idle connections kept per database.
-const KEPT_MAX: usize = 16;
+/// Connections without a transaction, per database.
+const IDLE_MAX: usize = 16;
+
+/// Connections left in their place by transactions between two statements, per database; the others put their images
+/// on again.
+const KEPT_MAX: usize = 48;
+
+/// How long one is left there: it holds page versions and memory.
+const KEPT_TIME_MAX: Duration = Duration::from_millis(100);
+
+/// So many images are put on again at little cost.
+const FEW_IMAGES: usize = 16;
 
 /// Statements that steer a branch.
 #[derive(Clone, Copy)]
@@ -53,6 +65,8 @@ impl Connection {
         let map = inner.map();
         // Before any statement is prepared (RULE 17).
         conn.install_capture(Capture::new(map.clone())).map_err(|e| error(&e))?;
+        // Under REPEATABLE READ such an update must stop others who have not seen it.
+        conn.capture().record_unchanged();
         let running = Arc::new(Mutex::new(Running::default()));
         conn.capture().set_watch(Box::new(BranchWatch {
             running: running.clone(),
@@ -121,16 +135,31 @@ impl Connection {
     }
 }
 
-/// Connections of one database that nobody uses at the moment.
+/// A connection that a transaction between two statements has left in its place.
+pub struct Kept {
+    pub connection: Connection,
+    /// What it reads, where the transaction does not hold that itself.
+    pub pin: Option<Pin>,
+    owner: OwnerId,
+    /// Images to put on again if it is taken away.
+    images: usize,
+    since: Instant,
+}
+
+/// Connections of one database that run no statement at the moment.
 #[derive(Default)]
-pub struct Pool(Mutex<Vec<Connection>>);
+pub struct Pool {
+    idle: Mutex<Vec<Connection>>,
+    /// Oldest first.
+    kept: Mutex<Vec<Kept>>,
+}
 
 impl Pool {
     /// A connection under the published schema.
     pub fn take(&self, inner: &Arc<Inner>) -> SqlResult<Connection> {
         let volume = inner.volume();
         loop {
-            let Some(c) = self.0.lock().pop() else { return Connection::open(inner, volume) };
+            let Some(c) = self.idle.lock().pop() else { return Connection::open(inner, volume) };
             if c.epoch == inner.map().epoch && Arc::ptr_eq(&c.volume, &volume) {
                 return Ok(c);
             }
@@ -141,13 +170,41 @@ impl Pool {
         if !connection.end() {
             return;
         }
-        let mut kept = self.0.lock();
-        if kept.len() < KEPT_MAX {
-            kept.push(connection);
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_MAX {
+            idle.push(connection);
         }
     }
 
+    /// Leaves the connection as it is for the owner's next statement, which comes soon if the client does not think.
+    pub fn keep(&self, owner: OwnerId, images: usize, connection: Connection, pin: Option<Pin>) {
+        self.kept.lock().push(Kept { connection, pin, owner, images, since: Instant::now() });
+        self.take_away();
+    }
+
+    /// What the owner has left here, unless it was taken away.
+    pub fn kept(&self, owner: OwnerId) -> Option<Kept> {
+        let mut kept = self.kept.lock();
+        let at = kept.iter().rposition(|k| k.owner == owner)?;
+        Some(kept.remove(at))
+    }
+
+    /// Takes back what has been left too long or is too much; those go first whose images are soon on again.
+    pub fn take_away(&self) {
+        let mut gone = Vec::new();
+        {
+            let mut kept = self.kept.lock();
+            while kept.len() > KEPT_MAX || kept.first().is_some_and(|k| k.since.elapsed() > KEPT_TIME_MAX) {
+                let old = kept.first().is_some_and(|k| k.since.elapsed() > KEPT_TIME_MAX);
+                let few = kept.iter().position(|k| k.images <= FEW_IMAGES);
+                gone.push(kept.remove(if old { 0 } else { few.unwrap_or(0) }));
+            }
+        }
+        gone.into_iter().for_each(|k| self.give_back(k.connection));
+    }
+
     pub fn clear(&self) {
-        self.0.lock().clear();
+        self.idle.lock().clear();
+        self.kept.lock().clear();
     }
 }

@@ -14,10 +14,6 @@ use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Ta
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A transaction with so many images or fewer gives its connection back after every statement; putting them on again
-/// costs less than page versions and connections kept for a client that thinks.
-const REPLAYED_OPS_MAX: usize = 16;
-
 /// A snapshot older than this is given up at the next statement, so that it does not hold page versions for long.
 const OLDER_SNAPSHOT_MAX: Duration = Duration::from_secs(5);
 
@@ -84,9 +80,9 @@ pub struct Core {
     ops: Vec<u8>,
     count: usize,
     savepoints: Vec<Savepoint>,
-    /// REPEATABLE READ: the transaction's snapshot. Else that of the connection.
+    /// REPEATABLE READ: the transaction's snapshot. Else that of the connection, while it is here.
     pin: Option<Pin>,
-    /// In a transaction at the pinned snapshot, with all images on it.
+    /// In a transaction at the pinned snapshot, with all images on it. Between statements it is left with the pool.
     connection: Option<Connection>,
     /// Newest snapshot that a statement has seen: the next sees no older one.
     pub seen: u64,
@@ -171,8 +167,21 @@ impl Core {
         self.pin = Some(snapshot);
     }
 
+    /// Takes back the connection that was left with the pool, if it is still there.
+    fn unpark(&mut self) {
+        if self.connection.is_none()
+            && let Some(kept) = self.inner.branches.kept(self.owner())
+        {
+            self.connection = Some(kept.connection);
+            if !self.keeps_snapshot {
+                self.pin = kept.pin;
+            }
+        }
+    }
+
     /// Gives the connection back; the images are put on another one at the next statement.
     pub fn park(&mut self) {
+        self.unpark();
         if let Some(connection) = self.connection.take() {
             self.inner.branches.give_back(connection);
         }
@@ -220,10 +229,18 @@ impl Core {
     /// told what a cancel may interrupt meanwhile.
     pub fn attempt(&mut self, work: &mut Work, running: impl Fn(Option<Arc<InterruptHandle>>)) -> Attempt {
         let mark = self.inner.shared.locks.mark(self.owner());
+        self.unpark();
         if let Some(connection) = self.older_but_good(work) {
             let (ended, changed) = self.run_once(connection, work, &running);
             // It may have failed, or found nothing to change, only because it did not see the newest.
-            if !matches!(ended, Attempt::Failed(_)) && (changed || !matches!(ended, Attempt::Done)) {
+            let durable = self.inner.volume().store().durable();
+            let again = match ended {
+                Attempt::Failed(_) => true,
+                Attempt::Done => !changed,
+                Attempt::Stale(number) => number <= durable,
+                Attempt::Blocked(..) | Attempt::Alone => false,
+            };
+            if !again {
                 return self.kept_locks(ended, mark);
             }
             self.park();
@@ -267,11 +284,11 @@ impl Core {
             self.ops.extend_from_slice(&connection.conn.capture().take());
             self.count += ops;
         }
-        let keeps = !connection.conn.autocommit()
-            && self.count > REPLAYED_OPS_MAX
-            && matches!(ended, Attempt::Done | Attempt::Failed(_));
-        self.connection = Some(connection);
-        if !keeps {
+        if !connection.conn.autocommit() && matches!(ended, Attempt::Done | Attempt::Failed(_)) {
+            let pin = if self.keeps_snapshot { None } else { self.pin.take() };
+            self.inner.branches.keep(self.presence.owner(), self.count, connection, pin);
+        } else {
+            self.connection = Some(connection);
             self.park();
         }
         (ended, changed)
@@ -332,6 +349,15 @@ impl Core {
         let at = self.find(name)?;
         self.savepoints.truncate(at);
         Ok(())
+    }
+
+    /// A statement has failed and nothing but a return to a savepoint may follow: what came after the last one is of no
+    /// more use, nor are its locks.
+    pub fn fail(&mut self) {
+        if let Some(name) = self.savepoints.last().map(|s| s.name.clone()) {
+            // The savepoint is there, so this cannot fail.
+            self.rollback_to(&name).unwrap_or_default();
+        }
     }
 
     /// Forgets what came after the savepoint; the savepoint stays.

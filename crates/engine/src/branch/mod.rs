@@ -1,9 +1,10 @@
 //! Branches: private copies of a volume in which interactive transactions run, many at a time.
 //!
 //! A branch is its images (what the transaction has changed so far), its locks and, where the isolation level keeps
-//! one, its snapshot. A connection is only lent to it while a statement runs; before that the images are put on top of
-//! the snapshot the statement is to see. So an idle transaction costs next to nothing, and one that waits for a lock
-//! holds no connection and no thread (RULE 26).
+//! one, its snapshot. A connection is lent to it while a statement runs; before that the images are put on top of the
+//! snapshot the statement is to see. It is left in its place for the next statement, but not for long and not with too
+//! many. So an idle transaction costs next to nothing, and one that waits for a lock holds no connection and no thread
+//! (RULE 26).
 //!
 //! ```text
 //! statement --> connection at its snapshot, images replayed --> run, rows locked by the hook

@@ -362,6 +362,11 @@ impl LockManager {
         self.0.lock().volumes.entry(volume).or_default().begin_boxcar(number, durable)
     }
 
+    /// Transactions are open on branches.
+    pub fn has_branches(&self, volume: VolumeId) -> bool {
+        self.0.lock().volumes.get(&volume).is_some_and(Versions::is_active)
+    }
+
     /// The boxcar is published or given up.
     pub fn end_boxcar(&self, volume: VolumeId) {
         let mut s = self.0.lock();

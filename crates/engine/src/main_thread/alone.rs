@@ -19,7 +19,7 @@ impl Main {
         let (result, failed_step) = self.try_alone(&mut request);
         let last_insert_rowid = Some(self.conn.last_insert_rowid());
         self.not_interruptible();
-        if self.met_a_lock() && request.merge.is_none() {
+        if self.met_a_lock() || self.may_be_undone_yet(&request, &result) {
             self.rollback();
             self.restore_schema();
             return crate::rerun::on_a_branch(&self.inner, request);

@@ -162,7 +162,7 @@ impl Main {
             }
             step += 1;
         }
-        let met_a_lock = self.met_a_lock();
+        let met_a_lock = self.met_a_lock() || self.may_be_undone_yet(request, &result);
         let result = match met_a_lock {
             true => Err(super::merge::met_a_lock()),
             false => result.and_then(|()| self.acceptable()),

@@ -1,5 +1,6 @@
 //! MAIN's connection and the steps all its ways of working share: begin, run one statement, commit, hand over.
 
+use super::Request;
 use crate::batch::{BatchDone, OnDone};
 use crate::branch::{MainWatch, OnMain, Presence, is_free};
 use crate::cache::StatementCache;
@@ -219,12 +220,24 @@ impl Main {
     fn begin_registering(&mut self) {
         let (number, durable) = (self.number(), self.volume.store().durable());
         let registering = self.inner.shared.locks.begin_boxcar(self.inner.id, number, durable);
+        if registering {
+            self.inner.branches.take_away();
+        }
         *self.on.lock() = OnMain { registering, ..OnMain::default() };
     }
 
     /// The request at work has met somebody else's lock.
     pub(super) fn met_a_lock(&self) -> bool {
         self.on.lock().conflict
+    }
+
+    /// Whether a request failed over a row that an open transaction may have deleted: a branch would wait for that.
+    pub(super) fn may_be_undone_yet(&self, request: &Request, result: &SqlResult<()>) -> bool {
+        let constraint = result.as_ref().is_err_and(|e| e.state() == SqlState::UNIQUE_VIOLATION);
+        constraint
+            && request.merge.is_none()
+            && request.presence.is_none()
+            && self.inner.shared.locks.has_branches(self.inner.id)
     }
 
     /// From here on the changes are this owner's.

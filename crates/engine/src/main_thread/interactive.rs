@@ -16,6 +16,7 @@
 use super::exec::{Answer, Main};
 use super::{Begin, Images};
 use crate::batch::BatchDone;
+use crate::branch::Presence;
 use crate::run::to_sql;
 use crate::statement::{Report, Statement, Step};
 use crossbeam_channel::RecvTimeoutError;
@@ -110,7 +111,7 @@ impl Main {
         if begin.granted.is_closed() {
             return;
         }
-        // Dropped on every way out, after what it holds locks on is published or undone.
+        // Dropped on every way out, after what it holds locks on is published or undone and before that is answered.
         let presence = begin.presence;
         let mut savepoints = Vec::new();
         let begun = self.begin();
@@ -126,9 +127,13 @@ impl Main {
         let started = Instant::now();
         loop {
             match begin.requests.recv_timeout(begin.idle_timeout) {
-                Ok(TxnRequest::Commit { done, sink }) => return self.commit_interactive(started, done, sink),
+                Ok(TxnRequest::Commit { done, sink }) => {
+                    return self.commit_interactive(started, done, sink, presence);
+                }
                 Ok(TxnRequest::Rollback { answer }) => {
                     self.back_out();
+                    // The client's next statement must not meet its own locks.
+                    drop(presence);
                     let event = TxnEvent { schema: self.schema.clone(), number };
                     drop(answer.send(Ok(event)));
                     return;
@@ -298,12 +303,18 @@ impl Main {
         Ok(())
     }
 
-    fn commit_interactive(&mut self, started: Instant, done: crate::batch::OnDone, sink: Box<dyn Sink>) {
+    fn commit_interactive(
+        &mut self,
+        started: Instant,
+        done: crate::batch::OnDone,
+        sink: Box<dyn Sink>,
+        presence: Presence,
+    ) {
         let number = self.number();
         let finished = self.finish_alone();
         let failed = finished.is_err();
         let result = BatchDone { sink, result: finished, failed_step: 0, last_insert_rowid: None, number };
-        let answer = Answer { done, result, presence: None };
+        let answer = Answer { done, result, presence: Some(presence) };
         if failed {
             self.back_out();
             return self.answer_without_boxcar(vec![answer]);

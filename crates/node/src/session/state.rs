@@ -92,7 +92,8 @@ impl Block {
     /// A statement failed in an explicit block. Returns the writer to be rolled back where it is of no more use.
     pub fn fail(&mut self) -> Option<WriteTxn> {
         match std::mem::replace(&mut self.phase, Phase::Failed(None)) {
-            Phase::Writing(txn) | Phase::Failed(Some(txn)) if !self.savepoints.is_empty() => {
+            Phase::Writing(mut txn) | Phase::Failed(Some(mut txn)) if !self.savepoints.is_empty() => {
+                txn.fail();
                 self.phase = Phase::Failed(Some(txn));
                 None
             }

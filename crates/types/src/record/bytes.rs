@@ -68,6 +68,14 @@ pub fn put_cell(buf: &mut Vec<u8>, value: ValueRef<'_>) {
     }
 }
 
+/// Takes one cell from the front of `bytes`.
+pub fn take_cell<'a>(bytes: &mut &'a [u8]) -> Result<ValueRef<'a>, DecodeError> {
+    let mut cursor = Cursor::new(bytes);
+    let cell = cursor.cell()?;
+    *bytes = cursor.rest();
+    Ok(cell)
+}
+
 /// The fewest bytes that hold `n` with its sign.
 fn int_size(n: i64) -> usize {
     if n == 0 {
@@ -277,6 +285,8 @@ mod tests {
             put_cell(&mut buf, value);
             assert_eq!(buf, bytes, "{value:?}");
             assert_eq!(Cursor::new(bytes).cell(), Ok(value));
+            let mut rest = bytes;
+            assert_eq!((take_cell(&mut rest), rest.len()), (Ok(value), 0));
         }
     }
 }

@@ -31,7 +31,7 @@ pub mod bytes;
 pub mod op;
 
 pub use batch::{Batch, BatchBuilder, Transaction, TxnHead};
-pub use bytes::{Cells, put_cell};
+pub use bytes::{Cells, put_cell, take_cell};
 pub use op::{Ddl, Key, Mask, Op, Ops, Sequences};
 
 use crate::ids::{Lsn, TxnId, VolumeId};

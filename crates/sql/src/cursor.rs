@@ -281,6 +281,7 @@ mod tests {
         assert_eq!(state("declare c binary cursor for select 1"), "0A000");
         assert_eq!(state("declare c cursor for insert into t values (1)"), "42601");
         assert_eq!(state("declare c cursor"), "42601");
+        assert_eq!(state("declare \"\" cursor for select 1"), "42601");
         assert_eq!(declared("close c"), Kind::CloseCursor(Some("c".into())));
         assert_eq!(declared("close all"), Kind::CloseCursor(None));
         assert_eq!(declared("close \"all\""), Kind::CloseCursor(Some("all".into())));

@@ -32,12 +32,21 @@ fn parse_tokens(text: &str, mut tokens: Vec<TokenWithSpan>) -> SqlResult<Stateme
     copy_switches(&mut tokens);
     let dialect = PostgreSqlDialect {};
     let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);
-    let statement = parser.parse_statement().map_err(|e| error(text, &e))?;
+    let statement = parser.parse_statement().map_err(|e| not_read(text, error(text, &e)))?;
     let rest = parser.peek_token();
     match rest.token {
         Token::EOF | Token::SemiColon => Ok(statement),
-        other => Err(syntax(&other.to_string()).with_position(position(text, rest.span.start))),
+        other => Err(not_read(text, syntax(&other.to_string()).with_position(position(text, rest.span.start)))),
     }
+}
+
+/// The error of a statement that the parser does not read: 0A000 for what PostgreSQL would.
+fn not_read(text: &str, error: SqlError) -> SqlError {
+    let tokens = tokens(text).unwrap_or_default();
+    let words: Vec<&str> =
+        tokens.iter().filter_map(|t| if let Token::Word(w) = &t.token { Some(&*w.value) } else { None }).collect();
+    let current_of = |w: &[&str]| ["WHERE", "CURRENT", "OF"].iter().zip(w).all(|(a, b)| a.eq_ignore_ascii_case(b));
+    if words.windows(3).any(current_of) { SqlError::unsupported("WHERE CURRENT OF") } else { error }
 }
 
 /// Operators in one statement, beyond which it is refused with 54001.
@@ -171,5 +180,13 @@ mod tests {
             super::parse(&format!("copy t from stdin with {with}")).unwrap();
         }
         assert!(super::parse("copy t from stdin with (freeze maybe)").is_err());
+    }
+
+    #[test]
+    fn where_current_of_is_refused_by_name() {
+        let state = |text: &str| super::parse(text).unwrap_err().state().0;
+        assert_eq!(state("update t set a = 1 where current of c"), "0A000");
+        assert_eq!(state("delete from t where current of"), "0A000");
+        assert_eq!(state("delete from t where current off"), "42601");
     }
 }

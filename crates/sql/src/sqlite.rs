@@ -67,6 +67,7 @@ pub fn translate(piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translat
             | "START"
             | "DECLARE"
             | "FETCH"
+            | "MOVE"
             | "CLOSE"
             | "GRANT"
             | "REVOKE"

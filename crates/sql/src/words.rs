@@ -63,6 +63,9 @@ impl<'t> Words<'t> {
     /// Steps over a name.
     pub fn name(&mut self) -> SqlResult<String> {
         let Some(Token::Word(word)) = self.token() else { return Err(self.syntax()) };
+        if word.value.is_empty() {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "zero-length delimited identifier"));
+        }
         self.at += 1;
         Ok(fold(&Ident { value: word.value.clone(), quote_style: word.quote_style, span: Span::empty() }))
     }

@@ -145,7 +145,7 @@ impl<S: Session> Connection<'_, S> {
         let outcome = match kind {
             b'P' => pipeline.parse(session, client, bytes).await,
             b'B' => pipeline.bind(client, bytes),
-            b'D' => pipeline.describe(client, bytes),
+            b'D' => pipeline.describe(session, client, bytes).await,
             b'C' => pipeline.close(client, bytes),
             // These two may run a COPY that reads on from the input.
             b'E' => {

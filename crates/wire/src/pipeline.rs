@@ -249,13 +249,16 @@ impl<S: Session> Pipeline<S> {
         found.ok_or_else(|| SqlError::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist")))
     }
 
-    pub fn describe(&mut self, client: &mut Client, bytes: usize) -> Result<(), Refused> {
+    pub async fn describe(&mut self, session: &mut S, client: &mut Client, bytes: usize) -> Result<(), Refused> {
         let (prepared, formats) = match frontend::target(client.body(bytes))? {
             Target::Statement(name) => (self.statement(name)?.clone(), None),
-            Target::Portal(name) => {
-                let portal = self.portal(name)?;
-                (portal.prepared.clone(), Some(&portal.formats))
-            }
+            Target::Portal(name) => match self.portal(name) {
+                Ok(portal) => (portal.prepared.clone(), Some(&portal.formats)),
+                Err(unknown) => {
+                    let name = name.to_owned();
+                    return self.describe_cursor(session, client, &name, unknown).await;
+                }
+            },
         };
         let desc = S::desc(&prepared);
         let script = client.reply().script();
@@ -267,6 +270,20 @@ impl<S: Session> Pipeline<S> {
         } else {
             backend::row_description(script, &desc.columns, formats.unwrap_or(&Formats::Text));
         }
+        Ok(())
+    }
+
+    /// A cursor that SQL has declared, perhaps in this batch.
+    async fn describe_cursor(
+        &mut self,
+        session: &mut S,
+        client: &mut Client,
+        name: &str,
+        unknown: SqlError,
+    ) -> Result<(), Refused> {
+        self.run(session, client, End::More).await?;
+        let desc = session.cursor(name).ok_or(unknown)?;
+        backend::row_description(client.reply().script(), &desc.columns, &Formats::Text);
         Ok(())
     }
 

@@ -112,6 +112,9 @@ pub trait Session: 'static {
 
     fn status(&self) -> Status;
 
+    /// What a cursor that SQL declared returns: to the client it is a portal, which it may describe.
+    fn cursor(&self, name: &str) -> Option<Arc<StatementDesc>>;
+
     /// What a start-up reports as ParameterStatus.
     fn parameters(&self) -> Vec<(String, String)>;
 

@@ -198,6 +198,10 @@ impl Session for FakeSession {
         self.status
     }
 
+    fn cursor(&self, name: &str) -> Option<Arc<StatementDesc>> {
+        self.log.iter().any(|made| made == name).then(|| statement(name).desc.clone())
+    }
+
     fn parameters(&self) -> Vec<(String, String)> {
         [("server_version", "15.0"), ("client_encoding", "UTF8"), ("standard_conforming_strings", "on")]
             .map(|(n, v)| (n.into(), v.into()))

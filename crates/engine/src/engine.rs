@@ -92,6 +92,11 @@ pub struct DatabaseInfo {
     pub path: PathBuf,
 }
 
+/// Where in a data directory files go whose content a crash may take.
+pub fn scratch_dir(dir: &Path) -> PathBuf {
+    dir.join("scratch")
+}
+
 impl Shared {
     /// The next reading of the hybrid logical clock.
     pub fn now(&self) -> Hlc {
@@ -137,7 +142,7 @@ impl Shared {
     }
 
     fn scratch_dir(&self) -> PathBuf {
-        self.dir.join("scratch")
+        scratch_dir(&self.dir)
     }
 
     pub fn last_checkpoint(&self, id: VolumeId) -> Option<Checkpoint> {

@@ -7,6 +7,7 @@ use holdfast_wire::Cancel;
 use parking_lot::Mutex;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -19,6 +20,8 @@ pub enum Target {
     Reader(InterruptHandle),
     /// A batch or transaction of this id on MAIN.
     Main(Database, u64),
+    /// Work of the session's own that looks at this now and then.
+    Work(Arc<AtomicBool>),
     /// A wait that ends when notified.
     Wait(Arc<Notify>),
 }
@@ -33,6 +36,7 @@ impl Cancel for Canceller {
             Target::Nothing => {}
             Target::Reader(handle) => handle.interrupt(),
             Target::Main(db, id) => db.interrupt(*id),
+            Target::Work(stop) => stop.store(true, Ordering::Relaxed),
             Target::Wait(notify) => notify.notify_one(),
         }
     }

@@ -2,7 +2,7 @@
 
 use holdfast_engine::Statement;
 use holdfast_sql::sqlite::OriginColumn;
-use holdfast_sql::{Class, Entry, Literal, Piece, SessionValues, Translated};
+use holdfast_sql::{Class, Entry, Kind, Literal, Piece, SessionValues, Translated};
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlResult, StatementDesc, Value};
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub struct Plan {
     pub desc: Arc<StatementDesc>,
     /// The schema it was made for: valid as long as that is still the one in force.
     pub schema: Arc<Schema>,
+    /// The query of a cursor that this declares.
+    pub query: Option<Arc<Plan>>,
 }
 
 impl Plan {
@@ -37,7 +39,13 @@ impl Plan {
             desc: entry.as_ref().map(|e| e.translated.desc.clone()).unwrap_or_default(),
             entry,
             schema,
+            query: None,
         }
+    }
+
+    /// Nothing to run, or a FETCH, whose cursor says what it returns.
+    pub fn depends_on_no_schema(&self) -> bool {
+        self.entry.as_ref().is_none_or(|e| matches!(e.translated.kind, Kind::Fetch { .. }))
     }
 
     /// The SQLite statement's parameters.

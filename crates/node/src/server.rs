@@ -4,8 +4,8 @@ use crate::config::Config;
 use crate::connect;
 use crate::database::Databases;
 use crate::descriptors;
-use crate::session::Factory;
-use holdfast_engine::{CloseError, Engine, OpenError};
+use crate::session::{Factory, Scratch};
+use holdfast_engine::{CloseError, Engine, OpenError, scratch_dir};
 use holdfast_wire::{Server, ServerError};
 use std::io;
 use std::net::SocketAddr;
@@ -43,7 +43,12 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     *slot.write() = Some(engine.clone());
     let recovered = engine.recovered();
     tracing::info!(dir = %dir.display(), end = %recovered.end, cut = recovered.cut.is_some(), "data directory opened");
-    let factory = Factory { databases: Arc::new(Databases::new(engine.clone())), configured: config.parameters() };
+    let scratch = Scratch { dir: scratch_dir(dir), bytes_max: config.scratch_bytes_max };
+    let factory = Factory {
+        databases: Arc::new(Databases::new(engine.clone())),
+        configured: config.parameters(),
+        scratch: Arc::new(scratch),
+    };
     let served = run(server, factory, workers(&config), || ready(address));
     *slot.write() = None;
     let closed = engine.close();

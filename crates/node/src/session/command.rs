@@ -43,9 +43,6 @@ fn not_yet(kind: &Kind) -> SqlResult<()> {
         Kind::PrepareTransaction(_) | Kind::CommitPrepared(_) | Kind::RollbackPrepared(_) => {
             Err(SqlError::unsupported("two-phase commit"))
         }
-        Kind::DeclareCursor { .. } | Kind::Fetch { .. } | Kind::CloseCursor(Some(_)) => {
-            Err(SqlError::unsupported("cursors declared in SQL").with_hint("Use the protocol's portals."))
-        }
         _ => Ok(()),
     }
 }
@@ -73,6 +70,7 @@ impl NodeSession {
                 }
                 self.set_modes(*modes)?;
             }
+            Kind::CloseCursor(name) => self.cursors.close(name.as_deref())?,
             Kind::Savepoint(name) => self.savepoint(name).await?,
             Kind::Release(name) => self.release(name).await?,
             Kind::RollbackTo(name) => self.rollback_to(name).await?,
@@ -89,8 +87,7 @@ impl NodeSession {
             Kind::Prepare { name, statement, param_types } => self.prepare_sql(name, statement, param_types).await?,
             Kind::Deallocate(name) => self.deallocate(name.as_deref(), client)?,
             Kind::Discard(what) => self.discard(what, client)?,
-            // No cursor is ever open.
-            Kind::NoOp | Kind::CloseCursor(None) => {}
+            Kind::NoOp => {}
             other => return Err(SqlError::internal(format!("no way to run {other:?}"))),
         }
         client.reply().complete(number, &Tag { verb: translated.verb, rows: None });
@@ -247,6 +244,7 @@ impl NodeSession {
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
         self.settings.reset_all();
+        self.cursors.close(None)?;
         self.locks.unlock_all();
         self.last_id = None;
         self.deallocate(None, client)

@@ -4,7 +4,7 @@
 //! message or pipeline --> all plain statements, or BEGIN plain... COMMIT? --yes--> [at_once]: readers or MAIN
 //!                                        | no
 //!                                        v
-//!                     one statement after the other: [statement], [transaction], [command], [copy]
+//!                     one statement after the other: [statement], [transaction], [command], [copy], [cursor]
 //! ```
 //!
 //! State and transitions are in [`state`]. Fails like PostgreSQL: an error in an implicit transaction undoes all of
@@ -13,6 +13,7 @@
 mod at_once;
 mod command;
 mod copy;
+mod cursor;
 mod reading;
 mod state;
 mod statement;
@@ -24,6 +25,8 @@ use crate::cancel::Canceller;
 use crate::database::{Databases, InUse};
 use crate::plan::Plan;
 use crate::settings::Settings;
+use cursor::Cursors;
+pub use cursor::Scratch;
 use holdfast_engine::BatchDone;
 use holdfast_sql::{Isolation, Kind, Scan};
 use holdfast_types::schema::Schema;
@@ -47,6 +50,8 @@ pub struct Factory {
     pub databases: Arc<Databases>,
     /// Parameters that the server's configuration sets.
     pub configured: Vec<(&'static str, String)>,
+    /// Where the rows of large cursors go.
+    pub scratch: Arc<Scratch>,
 }
 
 pub struct NodeSession {
@@ -57,6 +62,9 @@ pub struct NodeSession {
     state: State,
     /// SQL's PREPARE.
     statements: HashMap<String, Arc<Plan>>,
+    /// SQL's DECLARE.
+    cursors: Cursors,
+    scratch: Arc<Scratch>,
     canceller: Arc<Canceller>,
     mailbox: Rc<Mailbox<BatchDone>>,
     /// Owns the session's advisory locks.
@@ -101,6 +109,8 @@ impl SessionFactory for Factory {
             settings,
             state: State::Idle,
             statements: HashMap::new(),
+            cursors: Cursors::default(),
+            scratch: self.scratch.clone(),
             canceller: Arc::default(),
             mailbox: mailbox(),
             locks,
@@ -208,7 +218,23 @@ impl Session for NodeSession {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
         let entry = self.resolve(&piece, &schema, param_types).await?;
-        Ok(Arc::new(Plan::new(Some(piece), param_types, Some(entry), schema)))
+        let mut plan = Plan::new(Some(piece), param_types, Some(entry.clone()), schema);
+        match &entry.translated.kind {
+            Kind::DeclareCursor { query, .. } => {
+                let before = piece.text().len() - query.len();
+                let query = Box::pin(self.prepare(query, param_types)).await;
+                let query = query.map_err(|e| shifted(e, piece.text(), before))?;
+                plan.desc = Arc::new(StatementDesc { params: query.desc.params.clone(), columns: Vec::new() });
+                plan.query = Some(query);
+            }
+            // A cursor that is not known is an error here, so that a batch that declares it runs first.
+            Kind::Fetch { name, moves: false, .. } if !self.state.has_failed() => {
+                let columns = self.cursors.desc(name).ok_or_else(|| cursor::unknown(name))?.columns.clone();
+                plan.desc = Arc::new(StatementDesc { params: Vec::new(), columns });
+            }
+            _ => {}
+        }
+        Ok(Arc::new(plan))
     }
 
     fn desc(prepared: &Arc<Plan>) -> &Arc<StatementDesc> {
@@ -277,6 +303,10 @@ impl Session for NodeSession {
 
     fn status(&self) -> Status {
         self.state.status()
+    }
+
+    fn cursor(&self, name: &str) -> Option<Arc<StatementDesc>> {
+        self.cursors.desc(name).cloned()
     }
 
     fn parameters(&self) -> Vec<(String, String)> {

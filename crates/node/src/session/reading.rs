@@ -4,7 +4,7 @@
 use super::NodeSession;
 use crate::cancel::{Target, with_reason};
 use holdfast_engine::{Class, Reader, Step as EngineStep};
-use holdfast_types::{SqlError, SqlResult, SqlState};
+use holdfast_types::{Sink, SqlError, SqlResult, SqlState};
 use holdfast_wire::{Client, Failure, Reply};
 use tokio::sync::mpsc;
 
@@ -46,37 +46,80 @@ impl NodeSession {
         client: &mut Client,
     ) -> (Option<Reader>, Result<(), Failure>) {
         let target = Target::Reader(reader.interrupt_handle());
+        let work = move |reply: &mut Reply| {
+            let ran = run(&mut reader, &steps, reply);
+            (reader, ran)
+        };
+        match self.beside(target, client, work).await {
+            Ok(((reader, ran), timed_out)) => {
+                let failed = |(i, e)| Failure::at(first + i, with_reason(e, timed_out));
+                (Some(reader), ran.map_err(failed))
+            }
+            Err(failure) => (None, Err(failure)),
+        }
+    }
+
+    /// Work on a thread beside the worker; what it puts into the reply goes to the client as buffers fill. Returns
+    /// whether it was interrupted by `statement_timeout`, too.
+    pub(super) async fn beside<T: Send + 'static>(
+        &mut self,
+        target: Target,
+        client: &mut Client,
+        work: impl FnOnce(&mut Reply) -> T + Send + 'static,
+    ) -> Result<(T, bool), Failure> {
         let (sender, mut chunks) = mpsc::channel::<Vec<u8>>(CHUNKS_MAX);
         let mut reply = client.lend_reply();
         reply.set_stream(Some(Box::new(move |full| send_chunk(&sender, full))));
-        let scan = tokio::task::spawn_blocking(move || {
-            let ran = run(&mut reader, &steps, &mut reply);
+        let work = tokio::task::spawn_blocking(move || {
+            let done = work(&mut reply);
             // Closes the channel, which ends the loop below.
             reply.set_stream(None);
-            (reader, reply, ran)
+            (reply, done)
         });
         let timeout = self.settings.timeouts().statement;
         let forward = async {
             while let Some(chunk) = chunks.recv().await {
                 if client.send(&chunk).await.is_err() {
-                    // The scan finds the channel closed and ends.
+                    // The work finds the channel closed and ends.
                     chunks.close();
                 }
             }
-            scan.await
+            work.await
         };
         let (ended, timed_out) = self.canceller.during(target, timeout, forward).await;
         match ended {
-            Ok((reader, reply, ran)) => {
+            Ok((reply, done)) => {
                 client.return_reply(reply);
-                let failed = |(i, e)| Failure::at(first + i, with_reason(e, timed_out));
-                (Some(reader), ran.map_err(failed))
+                Ok((done, timed_out))
             }
             Err(error) => {
                 client.replace_reply();
                 let error = SqlError::internal(format!("the thread of a scan failed: {error}"));
-                (None, Err(Failure { step: None, error, fatal: true }))
+                Err(Failure { step: None, error, fatal: true })
             }
+        }
+    }
+
+    /// Reads into a sink that is not the client's. The reader comes back as from [`NodeSession::read`].
+    pub(super) async fn read_into<S: Sink>(
+        &mut self,
+        mut reader: Reader,
+        step: EngineStep,
+        mut sink: S,
+    ) -> (Option<Reader>, SqlResult<S>) {
+        if step.stmt.class == Class::Read {
+            let ran = reader.run(0, &step, &mut sink);
+            return (Some(reader), ran.map(|()| sink));
+        }
+        let target = Target::Reader(reader.interrupt_handle());
+        let scan = tokio::task::spawn_blocking(move || {
+            let ran = reader.run(0, &step, &mut sink);
+            (reader, ran.map(|()| sink))
+        });
+        let timeout = self.settings.timeouts().statement;
+        match self.canceller.during(target, timeout, scan).await {
+            (Ok((reader, ran)), timed_out) => (Some(reader), ran.map_err(|e| with_reason(e, timed_out))),
+            (Err(error), _) => (None, Err(SqlError::internal(format!("the thread of a scan failed: {error}")))),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::state::{Phase, State};
 use super::{NodeSession, blocking};
 use crate::database::{is_prepared_ahead, report};
 use crate::plan::{Extra, Plan, complete};
-use holdfast_engine::Step as EngineStep;
+use holdfast_engine::{Reader, Step as EngineStep};
 use holdfast_sql::{Entry, Kind, Piece, Scan, StatementCache};
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, SqlState, Tag, Value};
@@ -21,7 +21,7 @@ pub(super) enum Source<'a> {
 }
 
 impl Source<'_> {
-    fn bind(&self, entry: &Entry<Extra>, session: &NodeSession) -> SqlResult<Vec<Value>> {
+    pub(super) fn bind(&self, entry: &Entry<Extra>, session: &NodeSession) -> SqlResult<Vec<Value>> {
         match self {
             Source::Plan(plan, params) => plan.bind(entry, params, &session.values()),
             Source::Piece(piece) => entry.translated.bind(&piece.literals(), &[], &session.values()),
@@ -62,11 +62,11 @@ impl NodeSession {
     }
 
     /// The statement's translation under the schema now in force.
-    async fn entry(&self, source: &Source<'_>) -> SqlResult<Option<Arc<Entry<Extra>>>> {
+    pub(super) async fn entry(&self, source: &Source<'_>) -> SqlResult<Option<Arc<Entry<Extra>>>> {
         let schema = self.schema();
         match source {
             Source::Piece(piece) => self.resolve(piece, &schema, &[]).await.map(Some),
-            Source::Plan(plan, _) if Arc::ptr_eq(&plan.schema, &schema) || plan.entry.is_none() => {
+            Source::Plan(plan, _) if Arc::ptr_eq(&plan.schema, &schema) || plan.depends_on_no_schema() => {
                 Ok(plan.entry.clone())
             }
             Source::Plan(plan, _) => {
@@ -133,7 +133,18 @@ impl NodeSession {
         if !alone && !matches!(translated.kind, Kind::Begin(_)) {
             self.begin_implicit();
         }
-        self.command(number, translated, client).await.map_err(at)
+        match &translated.kind {
+            Kind::DeclareCursor { .. } => {
+                self.declare(number, source, translated, alone).await?;
+                client.reply().complete(number, &Tag { verb: translated.verb, rows: None });
+                Ok(())
+            }
+            Kind::Fetch { name, direction, moves } => {
+                let described = if let Source::Plan(plan, _) = source { Some(&*plan.desc) } else { None };
+                self.fetch(number, (name, *direction, *moves), described, client).await
+            }
+            _ => self.command(number, translated, client).await.map_err(at),
+        }
     }
 
     /// A statement that reads or changes data or schema.
@@ -141,7 +152,7 @@ impl NodeSession {
         &mut self,
         number: usize,
         source: Source<'_>,
-        mut entry: Arc<Entry<Extra>>,
+        entry: Arc<Entry<Extra>>,
         alone: bool,
         client: &mut Client,
     ) -> Result<(), Failure> {
@@ -151,60 +162,73 @@ impl NodeSession {
             let params = source.bind(&entry, self).map_err(at)?;
             return self.run_steps(number, vec![EngineStep { stmt: stmt.clone(), params }], client).await;
         }
-        self.begin_implicit();
-        let reads = entry.extra.as_ref().is_some_and(|s| s.class.is_read());
-        let Some(block) = self.state.block() else { return Ok(()) };
-        block.queried = true;
-        if !reads && block.read_only {
-            return Err(at(read_only(entry.translated.verb)));
-        }
-        if (!reads || block.writes_from_the_start())
-            && self.become_writer(matches!(entry.translated.kind, Kind::Ddl | Kind::Analyze)).await.map_err(at)?
-        {
-            // Somebody may have changed the schema while this one waited.
-            if let Some(now) = self.entry(&source).await.map_err(at)? {
-                entry = now;
-            }
-        }
+        let entry = self.join_transaction(&source, entry).await.map_err(at)?;
         let params = source.bind(&entry, self).map_err(at)?;
         if let Kind::CopyOut(format) = &entry.translated.kind {
             client.reply().copy_out(super::copy::format(format));
         }
-        match (self.state.block().map(|b| &mut b.phase), &entry.extra) {
-            (Some(Phase::Reading(kept)), Some(stmt)) => {
-                let kept = kept.take();
+        match &entry.extra {
+            Some(stmt) if self.is_reading() => {
+                let reader = self.block_reader().map_err(at)?;
                 let steps = vec![EngineStep { stmt: stmt.clone(), params }];
-                self.read_in_block(kept, number, steps, client).await
+                let (reader, outcome) = self.read(reader, number, steps, client).await;
+                self.keep_reader(reader);
+                outcome
             }
             _ => self.run_as_writer(number, &entry, params, client).await,
         }
     }
 
-    /// A read of a transaction that has not written: at its own snapshot, or at the newest one.
-    async fn read_in_block(
+    /// A statement on data is about to run in a transaction, which begins where none is open and becomes a writing one
+    /// where the statement wants it. Returns the statement's translation as it is then.
+    pub(super) async fn join_transaction(
         &mut self,
-        kept: Option<holdfast_engine::Reader>,
-        number: usize,
-        steps: Vec<EngineStep>,
-        client: &mut Client,
-    ) -> Result<(), Failure> {
+        source: &Source<'_>,
+        entry: Arc<Entry<Extra>>,
+    ) -> SqlResult<Arc<Entry<Extra>>> {
+        self.begin_implicit();
+        let reads = entry.extra.as_ref().is_some_and(|s| s.class.is_read());
+        let Some(block) = self.state.block() else { return Ok(entry) };
+        block.queried = true;
+        if !reads && block.read_only {
+            return Err(read_only(entry.translated.verb));
+        }
+        if (!reads || block.writes_from_the_start())
+            && self.become_writer(matches!(entry.translated.kind, Kind::Ddl | Kind::Analyze)).await?
+            && let Some(now) = self.entry(source).await?
+        {
+            // Somebody may have changed the schema while this one waited.
+            return Ok(now);
+        }
+        Ok(entry)
+    }
+
+    /// Is the open transaction one that has not written?
+    pub(super) fn is_reading(&self) -> bool {
+        matches!(&self.state, State::Block(b) if matches!(b.phase, Phase::Reading(_)))
+    }
+
+    /// For a read of a transaction that has not written: at its own snapshot, or at the newest one. To be given back by
+    /// [`NodeSession::keep_reader`].
+    pub(super) fn block_reader(&mut self) -> SqlResult<Reader> {
         let keeps = self.state.block().is_some_and(|b| b.keeps_snapshot());
-        let open = || match kept {
-            Some(reader) => Ok(reader),
-            None => {
-                let mut reader = self.served.db.reader()?;
-                if keeps {
-                    reader.begin_to_write_later()?;
-                }
-                Ok(reader)
-            }
-        };
-        let reader = open().map_err(|e| Failure::at(number, e))?;
-        let (reader, outcome) = self.read(reader, number, steps, client).await;
+        if let Some(Phase::Reading(kept)) = self.state.block().map(|b| &mut b.phase)
+            && let Some(reader) = kept.take()
+        {
+            return Ok(reader);
+        }
+        let mut reader = self.served.db.reader()?;
+        if keeps {
+            reader.begin_to_write_later()?;
+        }
+        Ok(reader)
+    }
+
+    pub(super) fn keep_reader(&mut self, reader: Option<Reader>) {
+        let keeps = self.state.block().is_some_and(|b| b.keeps_snapshot());
         if let Some(Phase::Reading(kept)) = self.state.block().map(|b| &mut b.phase) {
             *kept = reader.filter(|_| keeps);
         }
-        outcome
     }
 
     /// Work on databases, which may not be inside a transaction.

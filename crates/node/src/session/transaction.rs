@@ -136,6 +136,7 @@ impl NodeSession {
             }
         };
         self.settings.end_transaction(undo, committed.is_ok());
+        self.cursors.end_transaction(committed.is_ok());
         committed.map_err(Failure::from)
     }
 
@@ -149,6 +150,7 @@ impl NodeSession {
             Phase::Reading(_) => {}
         }
         self.settings.end_transaction(undo, false);
+        self.cursors.end_transaction(false);
     }
 
     /// A statement failed.
@@ -187,6 +189,7 @@ impl NodeSession {
             txn.release(name).await?;
         }
         block.savepoints.truncate(at);
+        self.cursors.release(at);
         Ok(())
     }
 
@@ -204,6 +207,7 @@ impl NodeSession {
         block.savepoints.truncate(at + 1);
         let undone = block.undo.split_off(block.savepoints[at].undo_len);
         self.settings.end_transaction(undone, false);
+        self.cursors.roll_back_to(at);
         Ok(())
     }
 }

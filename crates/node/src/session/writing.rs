@@ -5,7 +5,9 @@ use super::state::{Phase, State};
 use crate::cancel::{Target, with_reason};
 use crate::database::report;
 use crate::plan::Extra;
-use holdfast_engine::{Batch, BatchDone, Collect, Report, Step as EngineStep, WriteIsolation, WriteOptions, WriteTxn};
+use holdfast_engine::{
+    Batch, BatchDone, Collect, Report, Statement, Step as EngineStep, WriteIsolation, WriteOptions, WriteTxn,
+};
 use holdfast_sql::Entry;
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Tag, Value};
 use holdfast_wire::{Client, Failure, Reply};
@@ -130,21 +132,11 @@ impl NodeSession {
         params: Vec<Value>,
         client: &mut Client,
     ) -> Result<(), Failure> {
-        let translated = &entry.translated;
-        let Some((last, before)) = translated.steps.split_last() else {
-            client.reply().complete(number, &Tag { verb: translated.verb, rows: None });
+        if entry.translated.steps.is_empty() {
+            client.reply().complete(number, &Tag { verb: entry.translated.verb, rows: None });
             return Ok(());
-        };
-        for sql in before {
-            self.run_helper(sql).await.map_err(|e| Failure::at(number, e))?;
         }
-        let stmt = match &entry.extra {
-            Some(stmt) => stmt.clone(),
-            None => {
-                let prepared = self.writer()?.prepare(last, report(translated)).await;
-                prepared.map_err(|e| Failure::at(number, e))?
-            }
-        };
+        let stmt = self.prepare_on_writer(entry).await.map_err(|e| Failure::at(number, e))?;
         client.reply().start_at(number);
         let sink = client.lend_reply();
         let (result, sink) = self.execute(EngineStep { stmt, params }, sink).await.map_err(|e| {
@@ -155,6 +147,21 @@ impl NodeSession {
             return Err(fatal(SqlError::internal("an answer came back as something else")));
         }
         result.map_err(|e| Failure::at(number, e))
+    }
+
+    /// A translation's last step, prepared; those before it have run.
+    pub(super) async fn prepare_on_writer(&mut self, entry: &Entry<Extra>) -> SqlResult<Arc<Statement>> {
+        let translated = &entry.translated;
+        let Some((last, before)) = translated.steps.split_last() else {
+            return Err(SqlError::internal("nothing to prepare"));
+        };
+        for sql in before {
+            self.run_helper(sql).await?;
+        }
+        match &entry.extra {
+            Some(stmt) => Ok(stmt.clone()),
+            None => self.writer()?.prepare(last, report(translated)).await,
+        }
     }
 
     /// A step whose answer the client does not see.
@@ -186,7 +193,7 @@ impl NodeSession {
     /// Rows of one INSERT, for COPY. The error names the row within `rows` that failed.
     pub(super) async fn execute_rows(
         &mut self,
-        stmt: &Arc<holdfast_engine::Statement>,
+        stmt: &Arc<Statement>,
         rows: Vec<Vec<Value>>,
     ) -> SqlResult<Result<(), (usize, SqlError)>> {
         let (db, canceller) = (self.served.db.clone(), self.canceller.clone());

@@ -2,6 +2,7 @@
 
 import basics  # noqa: F401  (each module registers its cases)
 import copying  # noqa: F401
+import cursors  # noqa: F401
 import errors  # noqa: F401
 import transactions  # noqa: F401
 import types_of_results  # noqa: F401

@@ -11,6 +11,7 @@ use std::sync::Arc;
 pub type Extra = Option<Arc<Statement>>;
 
 /// Statement text with what was found out about it under one schema.
+#[derive(Clone)]
 pub struct Plan {
     pub text: String,
     pub param_types: Vec<u32>,
@@ -43,9 +44,12 @@ impl Plan {
         }
     }
 
-    /// Nothing to run, or a FETCH, whose cursor says what it returns.
-    pub fn depends_on_no_schema(&self) -> bool {
-        self.entry.as_ref().is_none_or(|e| matches!(e.translated.kind, Kind::Fetch { .. }))
+    /// The cursor that a FETCH or MOVE is about, and whether it is a MOVE.
+    pub fn cursor(&self) -> Option<(&str, bool)> {
+        match &self.entry.as_ref()?.translated.kind {
+            Kind::Fetch { name, moves, .. } => Some((name, *moves)),
+            _ => None,
+        }
     }
 
     /// The SQLite statement's parameters.

@@ -144,7 +144,7 @@ impl<S: Session> Connection<'_, S> {
         let (pipeline, session, client) = (&mut self.pipeline, &mut *self.session, &mut *self.client);
         let outcome = match kind {
             b'P' => pipeline.parse(session, client, bytes).await,
-            b'B' => pipeline.bind(client, bytes),
+            b'B' => pipeline.bind(session, client, bytes).await,
             b'D' => pipeline.describe(session, client, bytes).await,
             b'C' => pipeline.close(client, bytes),
             // These two may run a COPY that reads on from the input.

@@ -2,7 +2,8 @@
 //!
 //! Nothing runs at Execute. At Sync the whole batch goes to the session as one implicit transaction; at Flush, or
 //! when a message can only be answered by what came before it (a Parse that fails because the table is created
-//! earlier in the batch), what has gathered runs and the implicit transaction stays open.
+//! earlier in the batch, a Bind of a FETCH from a cursor declared in it), what has gathered runs and the implicit
+//! transaction stays open.
 
 use crate::backend;
 use crate::client::Client;
@@ -192,9 +193,14 @@ impl<S: Session> Pipeline<S> {
         })
     }
 
-    pub fn bind(&mut self, client: &mut Client, bytes: usize) -> Result<(), Refused> {
+    pub async fn bind(&mut self, session: &mut S, client: &mut Client, bytes: usize) -> Result<(), Refused> {
         let mut message = frontend::bind(client.body(bytes))?;
-        let prepared = self.statement(message.statement)?.clone();
+        let mut prepared = self.statement(message.statement)?.clone();
+        if S::is_described_late(&prepared) {
+            self.run(session, client, End::More).await?;
+            prepared = session.described(&prepared);
+            message = frontend::bind(client.body(bytes))?;
+        }
         let types = &S::desc(&prepared).params;
         if message.param_count != types.len() {
             return Err(SqlError::new(
@@ -251,7 +257,15 @@ impl<S: Session> Pipeline<S> {
 
     pub async fn describe(&mut self, session: &mut S, client: &mut Client, bytes: usize) -> Result<(), Refused> {
         let (prepared, formats) = match frontend::target(client.body(bytes))? {
-            Target::Statement(name) => (self.statement(name)?.clone(), None),
+            Target::Statement(name) => {
+                let prepared = self.statement(name)?.clone();
+                if S::is_described_late(&prepared) {
+                    self.run(session, client, End::More).await?;
+                    (session.described(&prepared), None)
+                } else {
+                    (prepared, None)
+                }
+            }
             Target::Portal(name) => match self.portal(name) {
                 Ok(portal) => (portal.prepared.clone(), Some(&portal.formats)),
                 Err(unknown) => {

@@ -88,6 +88,12 @@ pub trait Session: 'static {
 
     fn desc(prepared: &Self::Prepared) -> &Arc<StatementDesc>;
 
+    /// Does another statement decide what this one returns, as a cursor's DECLARE does for its FETCH?
+    fn is_described_late(prepared: &Self::Prepared) -> bool;
+
+    /// Such a statement with the description it has by now.
+    fn described(&self, prepared: &Self::Prepared) -> Self::Prepared;
+
     /// Is it COPY FROM STDIN? Then it runs as soon as it is executed, because the client sends its data next.
     fn reads_copy_data(prepared: &Self::Prepared) -> bool;
 

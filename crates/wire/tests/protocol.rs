@@ -165,6 +165,28 @@ fn a_parse_may_need_what_the_batch_does() {
 }
 
 #[test]
+fn what_a_cursor_returns_is_told_after_its_declaration_has_run() {
+    let server = start(Limits::default());
+    let mut raw = Raw::connect(&server);
+    raw.send(&[
+        ('P', &parse("", "rows 1")),
+        ('B', &bind("", "", None)),
+        ('E', &execute("", 0)),
+        ('D', b"Prows 1\0"),
+        ('P', &parse("l", "last")),
+        ('D', b"Sl\0"),
+        ('B', &bind("", "l", None)),
+        ('D', b"P\0"),
+        ('E', &execute("", 0)),
+        ('D', b"Sl\0"),
+        ('S', b""),
+    ]);
+    assert_eq!(raw.until('Z').0, "12DCT1tT2TCtn");
+    raw.send(&[('D', b"Pnever\0"), ('S', b"")]);
+    assert_eq!(raw.error(), "34000");
+}
+
+#[test]
 fn portals_are_fetched_in_pieces() {
     let server = start(Limits::default());
     let mut raw = Raw::connect(&server);

@@ -169,6 +169,55 @@ def cursor_fetch_prepared(connection):
 
 
 @case
+def cursor_fetch_prepared_for_other_columns(connection):
+    found = []
+    for query in ("SELECT 1 AS a", "SELECT 'x' AS b, 2 AS c"):
+        with connection.transaction():
+            connection.execute(f"DECLARE c CURSOR FOR {query}")
+            found.append(rows(connection, "FETCH ALL FROM c", prepare=True))
+    return found
+
+
+@case
+def cursor_in_pipeline_mode(connection):
+    numbers(connection, "cpipe", 9)
+    with connection.pipeline():
+        connection.execute("BEGIN")
+        declared = connection.execute("DECLARE c CURSOR FOR SELECT id, t FROM cpipe WHERE id > %s ORDER BY id", (4,))
+        fetched = connection.execute("FETCH 2 FROM c")
+        moved = connection.execute("MOVE 1 IN c")
+        connection.execute("CLOSE c")
+        connection.execute("DECLARE c CURSOR FOR VALUES (1), (2)")
+        again = connection.execute("FETCH ALL FROM c")
+        connection.execute("COMMIT")
+    description = [c.name for c in fetched.description]
+    return declared.statusmessage, fetched.fetchall(), description, moved.statusmessage, again.fetchall()
+
+
+@case
+def cursor_with_hold_alone_in_its_message(connection):
+    numbers(connection, "calone", 9)
+    connection.execute("DECLARE h CURSOR WITH HOLD FOR SELECT id FROM calone WHERE id > %s ORDER BY id", (5,))
+    found = [rows(connection, "FETCH 2 FROM h"), connection.info.transaction_status.name]
+    connection.execute("BEGIN")
+    found.append(rows(connection, "FETCH 1 FROM h"))
+    connection.execute("ROLLBACK")
+    found.append(rows(connection, "FETCH ALL FROM h"))
+    return found, connection.execute("CLOSE h").statusmessage
+
+
+@case
+def cursor_position_of_an_error(connection):
+    found = []
+    for prepare in (False, True):
+        try:
+            connection.execute("  DECLARE c CURSOR WITH HOLD FOR SELECT missing FROM pg_class", prepare=prepare)
+        except psycopg.Error as error:
+            found.append((error.sqlstate, error.diag.statement_position))
+    return found
+
+
+@case
 def cursor_errors(connection):
     found = [error_of(connection, "FETCH 1 FROM nobody"), error_of(connection, "CLOSE nobody")]
     found.append(error_of(connection, "DECLARE c CURSOR FOR SELECT 1"))

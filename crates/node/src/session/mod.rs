@@ -217,28 +217,31 @@ impl Session for NodeSession {
             let message = "cannot insert multiple commands into a prepared statement";
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
-        let entry = self.resolve(&piece, &schema, param_types).await?;
+        let entry = self.resolve(&piece, &schema, param_types).await;
+        let entry = entry.map_err(|e| shifted(e, sql, piece.offset()))?;
         let mut plan = Plan::new(Some(piece), param_types, Some(entry.clone()), schema);
-        match &entry.translated.kind {
-            Kind::DeclareCursor { query, .. } => {
-                let before = piece.text().len() - query.len();
-                let query = Box::pin(self.prepare(query, param_types)).await;
-                let query = query.map_err(|e| shifted(e, piece.text(), before))?;
-                plan.desc = Arc::new(StatementDesc { params: query.desc.params.clone(), columns: Vec::new() });
-                plan.query = Some(query);
-            }
-            // A cursor that is not known is an error here, so that a batch that declares it runs first.
-            Kind::Fetch { name, moves: false, .. } if !self.state.has_failed() => {
-                let columns = self.cursors.desc(name).ok_or_else(|| cursor::unknown(name))?.columns.clone();
-                plan.desc = Arc::new(StatementDesc { params: Vec::new(), columns });
-            }
-            _ => {}
+        if let Kind::DeclareCursor { query, .. } = &entry.translated.kind {
+            let before = piece.offset() + piece.text().len() - query.len();
+            let query = Box::pin(self.prepare(query, param_types)).await;
+            let query = query.map_err(|e| shifted(e, sql, before))?;
+            plan.desc = Arc::new(StatementDesc { params: query.desc.params.clone(), columns: Vec::new() });
+            plan.query = Some(query);
         }
         Ok(Arc::new(plan))
     }
 
     fn desc(prepared: &Arc<Plan>) -> &Arc<StatementDesc> {
         &prepared.desc
+    }
+
+    fn is_described_late(prepared: &Arc<Plan>) -> bool {
+        matches!(prepared.cursor(), Some((_, false)))
+    }
+
+    fn described(&self, prepared: &Arc<Plan>) -> Arc<Plan> {
+        let mut plan = Plan::clone(prepared);
+        plan.desc = plan.cursor().and_then(|(name, _)| self.cursors.desc(name)).cloned().unwrap_or_default();
+        Arc::new(plan)
     }
 
     fn reads_copy_data(prepared: &Arc<Plan>) -> bool {

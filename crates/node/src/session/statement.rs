@@ -66,9 +66,11 @@ impl NodeSession {
         let schema = self.schema();
         match source {
             Source::Piece(piece) => self.resolve(piece, &schema, &[]).await.map(Some),
-            Source::Plan(plan, _) if Arc::ptr_eq(&plan.schema, &schema) || plan.depends_on_no_schema() => {
+            Source::Plan(plan, _) if Arc::ptr_eq(&plan.schema, &schema) || plan.entry.is_none() => {
                 Ok(plan.entry.clone())
             }
+            // No schema says what it returns.
+            Source::Plan(plan, _) if plan.cursor().is_some() => Ok(plan.entry.clone()),
             Source::Plan(plan, _) => {
                 let scan = Scan::new(&plan.text, self.served.db.dialect())?;
                 let Some(piece) = scan.pieces().next() else { return Ok(None) };

@@ -154,6 +154,16 @@ impl Session for FakeSession {
         &prepared.desc
     }
 
+    fn is_described_late(prepared: &Arc<Statement>) -> bool {
+        prepared.text == "last"
+    }
+
+    /// "last" is described as the statement before it.
+    fn described(&self, prepared: &Arc<Statement>) -> Arc<Statement> {
+        let desc = self.log.last().map(|text| statement(text).desc.clone());
+        Arc::new(Statement { text: prepared.text.clone(), desc: desc.unwrap_or_default() })
+    }
+
     fn reads_copy_data(prepared: &Arc<Statement>) -> bool {
         prepared.text == "copy"
     }

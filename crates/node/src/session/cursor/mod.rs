@@ -101,7 +101,7 @@ impl Cursors {
 }
 
 /// 34000.
-pub fn unknown(name: &str) -> SqlError {
+fn unknown(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"))
 }
 
@@ -179,7 +179,7 @@ impl NodeSession {
         let params = source.bind(&entry, self).map_err(at)?;
         let spool = self.spool(&entry, params).await.map_err(|f| Failure { step: f.step.map(|_| number), ..f })?;
         let cursor = Cursor {
-            desc: entry.translated.desc.clone(),
+            desc: Arc::new(StatementDesc { params: Vec::new(), columns: entry.translated.desc.columns.clone() }),
             spool: Arc::new(spool.finish().map_err(at)?),
             place: 0,
             scroll: declared.scroll.unwrap_or(entry.translated.row_locks.is_empty()),

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Bytes of rows that one cursor keeps in memory.
-pub const MEMORY_BYTES_MAX: usize = 4 << 20;
+pub const MEMORY_BYTES_MAX: usize = 1 << 20;
 /// Bytes written to a file at once, and the buffer's size from then on.
 const WRITE_BYTES: usize = 256 << 10;
 /// Bytes read from a file at once.

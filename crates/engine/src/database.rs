@@ -122,18 +122,16 @@ impl Inner {
         *self.map.write() = (map, number);
     }
 
-    /// Ends when boxcar `number` is durable.
-    pub async fn durable(&self, number: u64) {
+    /// Ends when boxcar `number` is durable; an error says that it will never be.
+    pub async fn durable(&self, number: u64) -> SqlResult<()> {
         if self.volume().store().durable() >= number {
-            return;
+            return Ok(());
         }
         let (sender, receiver) = oneshot::channel();
         // Whoever stopped waiting does not want to know.
         self.when_durable(number, Box::new(move || sender.send(()).unwrap_or_default()));
-        // An error means that the trail has failed: nothing will be answered any more.
-        if receiver.await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        let failed = "the trail has failed; whether the transaction's reads are durable is unknown";
+        receiver.await.map_err(|_| SqlError::new(SqlState::IO_ERROR, failed))
     }
 
     /// Runs `answer` as soon as boxcar `number` is durable.

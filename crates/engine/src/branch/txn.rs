@@ -180,8 +180,7 @@ impl Branch {
     /// Guarantee 2: no answer depends on a commit that could still be lost.
     pub async fn durable(&mut self) -> SqlResult<()> {
         let seen = self.core()?.seen;
-        self.inner.durable(seen).await;
-        Ok(())
+        self.inner.durable(seen).await
     }
 
     /// Forgets a cancel that came for an earlier statement.

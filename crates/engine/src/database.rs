@@ -332,8 +332,13 @@ pub(crate) fn database_oid(id: VolumeId) -> u32 {
 /// Judged from the text, by what might look at other rows or pass over some; wrongly saying no only costs time.
 fn names_its_rows(sql: &str) -> bool {
     let sql = sql.to_ascii_lowercase();
-    let verb = ["insert into", "update ", "delete from"].iter().any(|v| sql.trim_start().starts_with(v));
-    verb && !["select", "conflict", " in ", " in(", " or ", "exists", "from json"].iter().any(|word| sql.contains(word))
+    let after = ["insert into", "update ", "delete from"].iter().find_map(|v| sql.trim_start().strip_prefix(v));
+    // A second table (UPDATE ... FROM), a subquery, several rows, rows left out.
+    let looks_elsewhere = |rest: &str| {
+        let mut words = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.any(|w| matches!(w, "select" | "from" | "conflict" | "in" | "or" | "exists" | "with"))
+    };
+    after.is_some_and(|rest| !looks_elsewhere(rest))
 }
 
 /// Prepares on `conn` and describes.
@@ -356,4 +361,22 @@ pub(crate) fn describe(conn: &mut Conn, sql: &str, report: Report) -> Result<Sta
     });
     conn.finalize(id);
     described
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_its_rows;
+
+    #[test]
+    fn what_looks_elsewhere_does_not_only_name_its_rows() {
+        assert!(names_its_rows("INSERT INTO t(a) VALUES(?1)"));
+        assert!(names_its_rows("update t set a = ?1 where id = ?2 returning a"));
+        assert!(names_its_rows("delete from t where id = 1"));
+        assert!(!names_its_rows("update t set a = o.a from o where t.id = 1 and o.id = 2"));
+        assert!(!names_its_rows("update t set a = (select a from o) where id = 1"));
+        assert!(!names_its_rows("insert into t values(1) on conflict do nothing"));
+        assert!(!names_its_rows("insert or ignore into t values(1)"));
+        assert!(!names_its_rows("update t set a = 1 where id in (1, 2)"));
+        assert!(!names_its_rows("delete from t where id=1 or\tid=2"));
+    }
 }

@@ -341,7 +341,11 @@ impl WriteTxn {
     pub async fn rollback(self) -> SqlResult<()> {
         match self.place {
             Place::Main(txn) => txn.rollback().await,
-            Place::Branch(_) | Place::Nowhere => Ok(()),
+            Place::Branch(mut branch) => {
+                branch.core()?.park();
+                Ok(())
+            }
+            Place::Nowhere => Ok(()),
         }
     }
 

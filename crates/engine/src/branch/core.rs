@@ -17,6 +17,9 @@ use std::time::Duration;
 /// A snapshot older than this is given up at the next statement, so that it does not hold page versions for long.
 const OLDER_SNAPSHOT_MAX: Duration = Duration::from_secs(5);
 
+/// How often a statement is run again because its snapshot was given up under it.
+const FRESH_SNAPSHOTS_MAX: usize = 20;
+
 /// What to run.
 pub enum Work {
     Statement {
@@ -246,11 +249,25 @@ impl Core {
             self.park();
             work.reset();
         }
-        let ended = match self.connect() {
-            Ok(connection) => self.run_once(connection, work, &running).0,
-            Err(attempt) => attempt,
-        };
+        let mut ended = self.on_a_fresh_snapshot(work, &running);
+        for _ in 0..FRESH_SNAPSHOTS_MAX {
+            // Scratch space is scarce and the snapshot was given up: only who must keep it is told.
+            let given_up = matches!(&ended, Attempt::Failed(e) if e.state() == SqlState::SNAPSHOT_TOO_OLD);
+            if !given_up || self.keeps_snapshot {
+                break;
+            }
+            self.park();
+            work.reset();
+            ended = self.on_a_fresh_snapshot(work, &running);
+        }
         self.kept_locks(ended, mark)
+    }
+
+    fn on_a_fresh_snapshot(&mut self, work: &mut Work, running: &impl Fn(Option<Arc<InterruptHandle>>)) -> Attempt {
+        match self.connect() {
+            Ok(connection) => self.run_once(connection, work, running).0,
+            Err(attempt) => attempt,
+        }
     }
 
     /// A long transaction under foreign writes would put all its images on a new snapshot for every statement, so that

@@ -18,7 +18,7 @@ pub fn image_error(error: &ApplyError) -> SqlError {
     };
     match sqlite.map(|e| to_sql(e, "", &Schema::default())) {
         Some(e) if e.state().0.starts_with("23") => e,
-        Some(e) if e.state() == SqlState::QUERY_CANCELED => e,
+        Some(e) if [SqlState::QUERY_CANCELED, SqlState::SNAPSHOT_TOO_OLD, SqlState::IO_ERROR].contains(&e.state()) => e,
         _ => SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
             .with_detail(error.to_string())
             .with_hint("Run the transaction again."),
@@ -33,8 +33,8 @@ pub fn replay(c: &mut Connection, ops: &[u8]) -> Result<(), Attempt> {
     }
     c.listen();
     c.running.lock().replaying = true;
-    let mut applied = c.applier.apply(&mut c.conn, Ops::new(ops));
-    if applied.as_ref().is_err_and(|e| image_error(e).state() == SqlState::FOREIGN_KEY_VIOLATION) {
+    let mut applied = c.applier.apply(&mut c.conn, Ops::new(ops)).map_err(|e| image_error(&e));
+    if applied.as_ref().is_err_and(|e| e.state() == SqlState::FOREIGN_KEY_VIOLATION) {
         applied = again_deferred(c, ops).unwrap_or(applied);
     }
     c.running.lock().replaying = false;
@@ -44,15 +44,15 @@ pub fn replay(c: &mut Connection, ops: &[u8]) -> Result<(), Attempt> {
         (Some((id, mode)), ..) => Err(Attempt::Blocked(id, mode)),
         (_, true, ..) => Err(Attempt::Alone),
         (_, _, Some(number), _) => Err(Attempt::Stale(number)),
-        (.., Err(e)) => Err(Attempt::Failed(image_error(&e))),
+        (.., Err(e)) => Err(Attempt::Failed(e)),
         (.., Ok(())) => Ok(()),
     }
 }
 
-fn again_deferred(c: &mut Connection, ops: &[u8]) -> Option<Result<(), ApplyError>> {
+fn again_deferred(c: &mut Connection, ops: &[u8]) -> Option<SqlResult<()>> {
     c.run(c.control.rollback).and_then(|()| c.run(c.control.begin)).ok()?;
     c.conn.exec("pragma defer_foreign_keys=1").ok()?;
-    let applied = c.applier.apply(&mut c.conn, Ops::new(ops));
+    let applied = c.applier.apply(&mut c.conn, Ops::new(ops)).map_err(|e| image_error(&e));
     c.conn.exec("pragma defer_foreign_keys=0").ok()?;
     Some(applied)
 }

@@ -362,9 +362,9 @@ impl LockManager {
         self.0.lock().volumes.entry(volume).or_default().begin_boxcar(number, durable)
     }
 
-    /// Transactions are open on branches.
-    pub fn has_branches(&self, volume: VolumeId) -> bool {
-        self.0.lock().volumes.get(&volume).is_some_and(Versions::is_active)
+    /// Some open transaction has locked a row or a key.
+    pub fn has_row_locks(&self, volume: VolumeId) -> bool {
+        self.0.lock().locks.keys().any(|id| id.volume == volume && matches!(id.target, Target::Row { .. }))
     }
 
     /// The boxcar is published or given up.

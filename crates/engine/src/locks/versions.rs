@@ -93,11 +93,6 @@ impl Versions {
         self.working == Some(number)
     }
 
-    /// Somebody works on a branch, or may begin to on a snapshot it holds.
-    pub fn is_active(&self) -> bool {
-        !self.active.is_empty()
-    }
-
     pub fn enter(&mut self, snapshot: u64) {
         *self.active.entry(snapshot).or_insert(0) += 1;
     }

@@ -237,7 +237,7 @@ impl Main {
         constraint
             && request.merge.is_none()
             && request.presence.is_none()
-            && self.inner.shared.locks.has_branches(self.inner.id)
+            && self.inner.shared.locks.has_row_locks(self.inner.id)
     }
 
     /// From here on the changes are this owner's.

@@ -325,7 +325,13 @@ fn a_file_ahead_of_its_record_is_listed_again() {
     let to = tempfile::tempdir().unwrap();
     let copy = |what: &str, to: &Path| {
         let from = dir.path().join(what);
-        assert!(std::process::Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
+        // A spare segment may be put to use, under another name, while it is being copied.
+        let copied = || std::process::Command::new("cp").arg("-a").arg(&from).arg(to).status().unwrap().success();
+        let tried = (0..50).any(|round| {
+            std::thread::sleep(std::time::Duration::from_millis(round));
+            copied()
+        });
+        assert!(tried, "{what}");
     };
     copy(".", to.path());
     db.checkpoint().unwrap();

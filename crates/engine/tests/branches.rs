@@ -136,6 +136,25 @@ fn repeatable_read_fails_at_the_statement() {
 }
 
 #[test]
+fn a_message_given_up_hides_no_earlier_change() {
+    let o = open(T);
+    let (mut holder, mut old) = (begin(&o.db, RC), begin(&o.db, RR));
+    run(&mut holder, "update t set v = 0 where id = 2").unwrap();
+    assert_eq!(run(&mut old, "select v from t where id = 1").unwrap(), [[Value::Int(10)]]);
+    at_once(&o.db, "update t set v = 11 where id = 1").unwrap();
+    // It changes the same row, meets the holder's lock, leaves no trace on MAIN, and gives up waiting on its branch.
+    let steps = ["update t set v = 12 where id = 1", "update t set v = 22 where id = 2"];
+    let step = |sql| Step { stmt: o.db.prepare(sql, Report::default()).unwrap(), params: vec![] };
+    let mut batch = Batch::new(steps.map(step).into(), Box::new(Collect::new()));
+    batch.lock_timeout = BLOCKED;
+    let refused = o.db.submit(batch).unwrap().wait().unwrap().result;
+    assert_eq!(state(refused), SqlState::LOCK_NOT_AVAILABLE);
+    assert_eq!(state(run(&mut old, "update t set v = v + 1 where id = 1")), SqlState::SERIALIZATION_FAILURE);
+    drop((old, holder));
+    assert_eq!(int(&o.db, "select sum(v) from t"), 11 + 20 + 30);
+}
+
+#[test]
 fn a_message_that_meets_a_lock_waits_on_a_branch() {
     let o = open(T);
     let mut a = begin(&o.db, RC);

@@ -73,7 +73,6 @@ impl Connection {
             running: running.clone(),
             locks: inner.shared.locks.clone(),
             volume: inner.id,
-            store: volume.store().clone(),
             ids: inner.ids.clone(),
             touched: Vec::new(),
         }));

@@ -69,13 +69,11 @@ impl RowLocker<'_> {
     fn lock(&self, lock: &RowLock, touch: Touch) -> SqlResult<Option<Take>> {
         let mut running = self.running.lock();
         let Some(owner) = running.owner else { return Ok(None) };
-        let store = self.inner.volume().store().clone();
-        let newest = || store.newest();
         let locks = &self.inner.shared.locks;
         let table = LockId { volume: self.inner.id, target: Target::Table(touch.table) };
         let mode = LockMode::Table(TableMode::RowShare);
         let checked = match locks.try_lock(owner, table, mode) {
-            Grant::Granted => locks.lock_touches(owner, self.inner.id, &[touch], running.snapshot, newest),
+            Grant::Granted => locks.lock_touches(owner, self.inner.id, &[touch], running.snapshot),
             Grant::Blocked => Checked::Blocked(table, mode),
         };
         match (checked, lock.wait) {

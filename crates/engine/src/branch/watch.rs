@@ -4,7 +4,6 @@ use crate::ids::Ids;
 use crate::locks::{Checked, Grant, LockId, LockManager, LockMode, OwnerId, TableMode, Target};
 use holdfast_store::capture::{Change, ChangeKind, Watch, Watched};
 use holdfast_store::locking::{Touch, touches};
-use holdfast_store::pages::PageStore;
 use holdfast_store::schema_map::{RowKey, TableInfo, TableMap};
 use holdfast_types::{TableId, VolumeId};
 use parking_lot::Mutex;
@@ -44,7 +43,6 @@ pub struct BranchWatch {
     pub running: Arc<Mutex<Running>>,
     pub locks: Arc<LockManager>,
     pub volume: VolumeId,
-    pub store: Arc<PageStore>,
     pub ids: Arc<Ids>,
     pub touched: Vec<Touch>,
 }
@@ -79,8 +77,7 @@ impl Watch for BranchWatch {
             running.found.alone = true;
             return Watched::Stop;
         }
-        let newest = || self.store.newest();
-        match self.locks.lock_touches(owner, self.volume, &self.touched, running.snapshot, newest) {
+        match self.locks.lock_touches(owner, self.volume, &self.touched, running.snapshot) {
             Checked::Fresh => {}
             // It runs on and collects locks (RULE 25).
             Checked::Stale(number) => running.found.stale = running.found.stale.max(Some(number)),

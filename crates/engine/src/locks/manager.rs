@@ -292,14 +292,12 @@ impl LockManager {
     }
 
     /// A branch that reads `snapshot` is about to change something: locks what that touches and compares versions.
-    /// `newest` is the newest published snapshot.
     pub fn lock_touches(
         &self,
         owner: OwnerId,
         volume: VolumeId,
         touches: &[Touch],
         snapshot: u64,
-        newest: impl Fn() -> u64,
     ) -> Checked {
         let mut s = self.0.lock();
         let mut stale = None;
@@ -309,11 +307,10 @@ impl LockManager {
             if s.try_lock(owner, lock, mode) == Grant::Blocked {
                 return Checked::Blocked(lock, mode);
             }
-            let newest = newest();
             let Some(versions) = s.volumes.get(&volume) else { continue };
             for &class in t.checks {
                 let target = Target::Row { class, table: t.table, hash: t.hash };
-                stale = stale.max(versions.newer(&target, snapshot, newest));
+                stale = stale.max(versions.newer(&target, snapshot));
             }
         }
         stale.map_or(Checked::Fresh, Checked::Stale)
@@ -367,11 +364,20 @@ impl LockManager {
         self.0.lock().locks.keys().any(|id| id.volume == volume && matches!(id.target, Target::Row { .. }))
     }
 
-    /// The boxcar is published or given up.
+    /// The boxcar is published.
     pub fn end_boxcar(&self, volume: VolumeId) {
+        self.after_boxcar(volume, Versions::end_boxcar);
+    }
+
+    /// The boxcar was given up, and with it what was registered in it.
+    pub fn undo_boxcar(&self, volume: VolumeId) {
+        self.after_boxcar(volume, Versions::undo_boxcar);
+    }
+
+    fn after_boxcar(&self, volume: VolumeId, end: impl FnOnce(&mut Versions)) {
         let mut s = self.0.lock();
         if let Some(versions) = s.volumes.get_mut(&volume) {
-            versions.end_boxcar();
+            end(versions);
         }
         let waiting = s.for_boxcar.remove(&volume).unwrap_or_default();
         // Whoever gave up waiting does not want to know.

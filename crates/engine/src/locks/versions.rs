@@ -19,8 +19,8 @@ const VERSIONS_MAX: usize = 2_000_000;
 #[derive(Default)]
 pub struct Versions {
     of: FastMap<Target, u64>,
-    /// What each boxcar raised, in order.
-    raised: VecDeque<(u64, Vec<Target>)>,
+    /// What each boxcar raised, in order, and the version that was there before.
+    raised: VecDeque<(u64, Vec<(Target, Option<u64>)>)>,
     /// Nothing is known of boxcars up to this one.
     floor: u64,
     /// Snapshots on which branches work.
@@ -52,16 +52,30 @@ impl Versions {
         self.registering
     }
 
-    /// The boxcar is published, or was given up.
+    /// The boxcar is published.
     pub fn end_boxcar(&mut self) {
         self.working = None;
+    }
+
+    /// The boxcar was given up: what it raised has the version it had before. Left in place it would hide that one,
+    /// and an update made on an older snapshot would overwrite what it never saw.
+    pub fn undo_boxcar(&mut self) {
+        let Some(number) = self.working.take() else { return };
+        self.floor = self.floor.min(number - 1);
+        let Some((_, targets)) = self.raised.pop_back_if(|(last, _)| *last == number) else { return };
+        for (target, before) in targets.into_iter().rev() {
+            match before {
+                Some(version) => self.of.insert(target, version),
+                None => self.of.remove(&target),
+            };
+        }
     }
 
     /// What is not newer than `snapshot` tells nobody anything.
     fn forget(&mut self, snapshot: u64) {
         while self.raised.front().is_some_and(|(number, _)| *number <= snapshot) {
             let Some((number, targets)) = self.raised.pop_front() else { break };
-            for target in targets {
+            for (target, _) in targets {
                 if self.of.get(&target) == Some(&number) {
                     self.of.remove(&target);
                 }
@@ -71,21 +85,20 @@ impl Versions {
 
     pub fn raise(&mut self, target: Target) {
         let Some(number) = self.working else { return };
-        if self.of.insert(target, number) == Some(number) {
+        let before = self.of.insert(target, number);
+        if before == Some(number) {
             return;
         }
         match self.raised.back_mut() {
-            Some((last, targets)) if *last == number => targets.push(target),
-            _ => self.raised.push_back((number, vec![target])),
+            Some((last, targets)) if *last == number => targets.push((target, before)),
+            _ => self.raised.push_back((number, vec![(target, before)])),
         }
     }
 
-    /// The boxcar that changed it after `snapshot`, if one did. `newest` is the newest published one.
-    pub fn newer(&self, target: &Target, snapshot: u64, newest: u64) -> Option<u64> {
+    /// The boxcar that changed it after `snapshot`, if one did: published, or the one MAIN is working on.
+    pub fn newer(&self, target: &Target, snapshot: u64) -> Option<u64> {
         let version = self.of.get(target).copied().unwrap_or(0).max(self.floor);
-        // A boxcar that was given up has left versions behind that never came to be.
-        let exists = version <= newest || self.working == Some(version);
-        (version > snapshot && exists).then_some(version)
+        (version > snapshot).then_some(version)
     }
 
     /// Is the boxcar still to be published?
@@ -132,16 +145,48 @@ mod tests {
         let mut v = Versions::default();
         assert!(!v.begin_boxcar(11, 10));
         v.end_boxcar();
-        assert_eq!(v.newer(&row(1), 10, 11), Some(11), "nothing was registered in 11");
-        assert_eq!(v.newer(&row(1), 11, 11), None);
+        assert_eq!(v.newer(&row(1), 10), Some(11), "nothing was registered in 11");
+        assert_eq!(v.newer(&row(1), 11), None);
         v.enter(11);
         assert!(v.begin_boxcar(12, 11));
         v.raise(row(1));
-        assert_eq!(v.newer(&row(1), 11, 11), Some(12), "at work counts");
+        assert_eq!(v.newer(&row(1), 11), Some(12), "at work counts");
         v.end_boxcar();
-        assert_eq!(v.newer(&row(1), 11, 11), None, "given up");
-        assert_eq!(v.newer(&row(1), 11, 12), Some(12));
-        assert_eq!(v.newer(&row(2), 11, 12), None);
+        assert_eq!(v.newer(&row(1), 11), Some(12));
+        assert_eq!(v.newer(&row(2), 11), None);
+    }
+
+    #[test]
+    fn a_boxcar_given_up_leaves_the_versions_before_it() {
+        let mut v = Versions::default();
+        v.enter(10);
+        v.begin_boxcar(11, 10);
+        v.raise(row(1));
+        v.end_boxcar();
+        v.begin_boxcar(12, 10);
+        v.raise(row(1));
+        v.raise(row(2));
+        v.raise(row(2));
+        v.undo_boxcar();
+        assert_eq!(v.newer(&row(1), 10), Some(11), "12 must not hide 11");
+        assert_eq!(v.newer(&row(1), 11), None);
+        assert_eq!(v.newer(&row(2), 10), None);
+        v.undo_boxcar();
+        assert_eq!(v.newer(&row(1), 10), Some(11), "once is enough");
+        v.leave(10);
+        v.begin_boxcar(12, 11);
+        assert_eq!(v.len(), 0, "and it is forgotten in its turn");
+    }
+
+    #[test]
+    fn a_boxcar_given_up_while_nothing_is_registered_hides_nothing_either() {
+        let mut v = Versions::default();
+        v.begin_boxcar(11, 10);
+        v.end_boxcar();
+        v.begin_boxcar(12, 10);
+        v.undo_boxcar();
+        assert_eq!(v.newer(&row(1), 10), Some(11));
+        assert_eq!(v.newer(&row(1), 11), None);
     }
 
     #[test]
@@ -163,6 +208,6 @@ mod tests {
         let last = 21 + KEEP_REGISTERING_BOXCARS;
         assert!(v.begin_boxcar(last - 1, last - 2), "for a while after the last branch");
         assert!(!v.begin_boxcar(last, last - 1));
-        assert_eq!(v.newer(&row(1), last - 1, last), Some(last));
+        assert_eq!(v.newer(&row(1), last - 1), Some(last));
     }
 }

@@ -278,7 +278,7 @@ impl Main {
         self.conn.capture().forget_sequences();
         self.reserved = None;
         self.drop_fragments();
-        self.inner.shared.locks.end_boxcar(self.inner.id);
+        self.inner.shared.locks.undo_boxcar(self.inner.id);
     }
 
     /// Runs one statement of a transaction; a schema change takes its own way.

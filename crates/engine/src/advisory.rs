@@ -24,7 +24,7 @@ pub struct Session {
 impl Session {
     pub(crate) fn new(inner: &Inner, pid: i32) -> Session {
         let locks = inner.shared.locks.clone();
-        let owner = locks.new_owner(pid);
+        let owner = locks.new_session(pid);
         Session { locks, owner, pid }
     }
 

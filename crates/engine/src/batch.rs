@@ -2,7 +2,7 @@
 
 use crate::advisory::Session;
 use crate::statement::Step;
-use holdfast_types::{Sink, SqlResult};
+use holdfast_types::{Sink, SqlError, SqlResult};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -38,6 +38,13 @@ pub struct BatchDone {
     pub last_insert_rowid: Option<i64>,
     /// Number of the boxcar it travelled in; a snapshot at or above it shows its changes.
     pub number: u64,
+}
+
+impl BatchDone {
+    /// Nothing of it has happened.
+    pub(crate) fn failed(sink: Box<dyn Sink>, error: SqlError, failed_step: usize) -> BatchDone {
+        BatchDone { sink, result: Err(error), failed_step, last_insert_rowid: None, number: 0 }
+    }
 }
 
 /// Called with the answer, on the thread that learned it: it should only pass it on.

@@ -1,7 +1,20 @@
-//! A sink that keeps rows: for programs that use the library, and for tests.
+//! Sinks that keep rows, for programs that use the library and for tests, and one for results that nobody wants.
 
-use holdfast_types::{Row, Sink, SqlError, StatementDesc, Tag, Value};
+use holdfast_types::{Row, Sink, SqlError, SqlResult, StatementDesc, Tag, Value};
 use std::sync::{Arc, Mutex};
+
+/// A sink for results that nobody wants.
+pub(crate) struct Ignore;
+
+impl Sink for Ignore {
+    fn begin(&mut self, _: usize, _: &Arc<StatementDesc>) {}
+    fn row(&mut self, _: &dyn Row) -> SqlResult<()> {
+        Ok(())
+    }
+    fn end(&mut self, _: &Tag) {}
+    fn keep(&mut self) {}
+    fn reset(&mut self) {}
+}
 
 /// What one statement returned.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -2,13 +2,17 @@
 //! may wait (RULE 21); schema changes wait until no branch is at work.
 
 use crate::batch::BatchDone;
-use crate::branch::Presence;
+use crate::branch::{Interruption, Presence};
 use crate::database::Inner;
 use crate::locks::{Grant, LockMode};
 use crate::main_thread::{Message, Request};
 use crate::write_txn::{WriteOptions, WriteTxn, database_lock};
-use holdfast_types::{SqlError, SqlResult, SqlState};
+use holdfast_types::{SqlResult, SqlState};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// VACUUM waits so long for open transactions.
+const ALONE_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Runs a request as a transaction on a branch, its answer as if MAIN had run it.
 pub fn on_a_branch(inner: &Arc<Inner>, request: Request) {
@@ -19,20 +23,14 @@ pub fn on_a_branch(inner: &Arc<Inner>, request: Request) {
 }
 
 async fn run(inner: Arc<Inner>, request: Request) {
-    let Request { id, mut batch, done, .. } = request;
+    let Request { id, mut batch, done, merge, .. } = request;
     batch.sink.reset();
+    debug_assert!(merge.is_none(), "images do not run again");
     let options = WriteOptions { lock_timeout: batch.lock_timeout, session: batch.session, ..WriteOptions::default() };
     let mut sink = batch.sink;
-    let failed = |sink, error, failed_step| BatchDone {
-        sink,
-        result: Err(error),
-        failed_step,
-        last_insert_rowid: None,
-        number: 0,
-    };
     let mut txn = match WriteTxn::begin_as(inner, options, id).await {
         Ok(txn) => txn,
-        Err(e) => return done(failed(sink, e, 0)),
+        Err(e) => return done(BatchDone::failed(sink, e, 0)),
     };
     let mut last = None;
     for (i, step) in batch.steps.into_iter().enumerate() {
@@ -44,7 +42,7 @@ async fn run(inner: Arc<Inner>, request: Request) {
         if let Err(e) = ran.result {
             // What it saw is durable, so the error may be told.
             drop(txn);
-            return done(failed(sink, e, i));
+            return done(BatchDone::failed(sink, e, i));
         }
     }
     let done = Box::new(move |mut result: BatchDone| {
@@ -63,52 +61,45 @@ pub fn send_when_alone(inner: &Arc<Inner>, mut request: Request) -> SqlResult<()
         request.presence = Some(presence);
         return inner.send(Message::Batch(request));
     }
-    let waiting = inner.clone();
+    let (waiting, id) = (inner.clone(), request.id);
+    let interruption = Arc::new(Interruption::default());
+    inner.interruptions.lock().insert(id, interruption.clone());
     inner.shared.tasks.spawn(async move {
         let timeout = request.batch.lock_timeout;
-        match wait(&waiting, &presence, timeout).await {
+        let waited = wait(&waiting, &presence, timeout, &interruption).await;
+        waiting.interruptions.lock().remove(&id);
+        match waited {
             Ok(()) => {
                 request.presence = Some(presence);
                 // A database that is being closed drops the ticket.
                 drop(waiting.send(Message::Batch(request)));
             }
-            Err(e) => (request.done)(BatchDone {
-                sink: request.batch.sink,
-                result: Err(e),
-                failed_step: 0,
-                last_insert_rowid: None,
-                number: 0,
-            }),
+            Err(e) => {
+                drop(presence);
+                (request.done)(BatchDone::failed(request.batch.sink, e, 0));
+            }
         }
     });
     Ok(())
 }
 
-async fn wait(inner: &Arc<Inner>, presence: &Presence, timeout: std::time::Duration) -> SqlResult<()> {
+/// Waits until the database is the owner's alone: as long as `timeout` says, 0 for ever, and nobody cancels.
+async fn wait(inner: &Inner, presence: &Presence, timeout: Duration, interruption: &Interruption) -> SqlResult<()> {
     let waiting = inner.shared.locks.lock_or_wait(presence.owner(), database_lock(inner), LockMode::Exclusive)?;
-    let Some(mut waiting) = waiting else { return Ok(()) };
-    let granted = &mut waiting.granted;
-    let lost = || SqlError::internal("a lock's queue was lost");
-    if timeout.is_zero() {
-        return granted.await.map_err(|_| lost());
-    }
-    match tokio::time::timeout(timeout, granted).await {
-        Ok(granted) => granted.map_err(|_| lost()),
-        Err(_) => Err(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")),
+    match waiting {
+        Some(mut waiting) => waiting.granted(timeout, interruption).await,
+        None => Ok(()),
     }
 }
 
-/// Blocks this thread until no branch is at work, and keeps it so while the result lives.
-pub fn wait_until_alone(inner: &Arc<Inner>) -> SqlResult<Presence> {
-    let presence = Presence::new(inner, None);
-    let waiting = inner.shared.locks.lock_or_wait(presence.owner(), database_lock(inner), LockMode::Exclusive)?;
-    if let Some(mut waiting) = waiting {
-        let (sender, receiver) = crossbeam_channel::bounded(1);
-        let watched = std::mem::replace(&mut waiting.granted, tokio::sync::oneshot::channel().1);
-        inner.shared.tasks.spawn(async move { sender.send(watched.await.is_ok()).unwrap_or_default() });
-        if receiver.recv() != Ok(true) {
-            return Err(SqlError::internal("a lock's queue was lost"));
-        }
+/// Blocks this thread until no branch is at work, and keeps it so while the result lives. Writers that come meanwhile
+/// wait behind it, so it gives up after [`ALONE_WAIT_MAX`].
+pub fn wait_until_alone(inner: &Inner, presence: Presence) -> SqlResult<Presence> {
+    let never = Interruption::default();
+    match inner.shared.tasks.block_on(wait(inner, &presence, ALONE_WAIT_MAX, &never)) {
+        Err(e) if e.state() == SqlState::LOCK_NOT_AVAILABLE => Err(e
+            .with_detail(format!("Transactions were still open after {} s.", ALONE_WAIT_MAX.as_secs()))
+            .with_hint("End them (pg_locks shows whose they are) and run it again.")),
+        waited => waited.map(|()| presence),
     }
-    Ok(presence)
 }

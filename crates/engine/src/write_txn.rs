@@ -245,6 +245,9 @@ impl WriteTxn {
         let Place::Branch(branch) = &mut self.place else { return Ok(()) };
         branch.lock(database_lock(&self.inner), LockMode::Exclusive).await?;
         if branch.core()?.kept_snapshot().is_some_and(|s| s != self.inner.volume().store().newest()) {
+            // What waits behind it may go on; the transaction itself can only be rolled back.
+            let owner = branch.core()?.owner();
+            self.inner.shared.locks.unlock(owner, database_lock(&self.inner), LockMode::Exclusive);
             return Err(conflict());
         }
         let Place::Branch(branch) = std::mem::replace(&mut self.place, Place::Nowhere) else { return Err(lost()) };

@@ -4,13 +4,14 @@ use super::connection::Connection;
 use super::locking_read::RowLocker;
 use super::pin::{At, Pin, Presence};
 use super::replay::replay;
+use crate::collect::Ignore;
 use crate::database::Inner;
 use crate::locks::{LockId, LockMode, Mark, OwnerId, Target};
 use crate::main_thread::Images;
 use crate::run::{run_step, run_step_visiting};
 use crate::statement::{Statement, Step};
 use holdfast_store::sqlite::InterruptHandle;
-use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
+use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,19 +95,6 @@ pub struct Core {
     pub last_insert_rowid: i64,
     /// An advisory lock that was waited for.
     granted: Option<(LockId, LockMode)>,
-}
-
-/// A sink for statements whose results nobody wants.
-struct Ignore;
-
-impl Sink for Ignore {
-    fn begin(&mut self, _: usize, _: &Arc<StatementDesc>) {}
-    fn row(&mut self, _: &dyn Row) -> SqlResult<()> {
-        Ok(())
-    }
-    fn end(&mut self, _: &Tag) {}
-    fn keep(&mut self) {}
-    fn reset(&mut self) {}
 }
 
 impl Core {
@@ -346,7 +334,11 @@ impl Core {
             },
             (.., Ok(())) => match c.run(c.control.release) {
                 Ok(()) => Attempt::Done,
-                Err(e) => Attempt::Failed(e),
+                Err(e) => {
+                    // What it changed is still there; the next statement begins on a connection without it.
+                    c.end();
+                    Attempt::Failed(e)
+                }
             },
         }
     }

@@ -2,12 +2,13 @@
 
 use super::connection::Connection;
 use super::core::{Attempt, Core, Work};
+use crate::collect::Ignore;
 use crate::run::{run_step, to_sql};
 use crate::statement::{Statement, Step};
 use holdfast_store::apply::ApplyError;
 use holdfast_types::record::Ops;
 use holdfast_types::schema::Schema;
-use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag};
+use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::sync::Arc;
 
 /// The error of images that do not go onto a database.
@@ -57,19 +58,6 @@ fn again_deferred(c: &mut Connection, ops: &[u8]) -> Option<SqlResult<()>> {
     Some(applied)
 }
 
-/// Swallows what the look behind an error returns.
-struct Nothing;
-
-impl Sink for Nothing {
-    fn begin(&mut self, _: usize, _: &Arc<StatementDesc>) {}
-    fn row(&mut self, _: &dyn Row) -> SqlResult<()> {
-        Ok(())
-    }
-    fn end(&mut self, _: &Tag) {}
-    fn keep(&mut self) {}
-    fn reset(&mut self) {}
-}
-
 /// SQLite reports a duplicate before the hook has seen anything. The row in the way may be one that somebody else is
 /// deleting or has deleted meanwhile, and PostgreSQL would wait for that: so the statement is run once more in a form
 /// that removes the rows in its way, only to let the hook look at them.
@@ -86,7 +74,7 @@ pub fn duplicate_of_another(core: &Core, c: &mut Connection, work: &Work, error:
     let step = Step { stmt: Arc::new(probe), params: step.params.clone() };
     let mut once = crate::cache::StatementCache::default();
     // Only what the hook finds is of interest; the caller undoes it all.
-    drop(run_step(&mut c.conn, &mut once, &schema, 0, &step, &mut Nothing));
+    drop(run_step(&mut c.conn, &mut once, &schema, 0, &step, &mut Ignore));
     once.clear(&mut c.conn);
     let found = c.found();
     match (found.blocked, found.stale) {

@@ -2,7 +2,7 @@
 
 use super::core::{Attempt, Core, Work};
 use crate::database::Inner;
-use crate::locks::{LockId, LockMode};
+use crate::locks::{LockId, LockMode, Wait};
 use holdfast_store::sqlite::InterruptHandle;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use parking_lot::Mutex;
@@ -154,16 +154,7 @@ impl Branch {
             return Ok(());
         };
         self.inner.shared.stats.lock_wait();
-        let waited = tokio::select! {
-            biased;
-            granted = &mut wait.granted => granted.map_err(|_| SqlError::internal("a lock's queue was lost")),
-            () = self.interruption.interrupted() => Err(cancelled()),
-            () = after(self.lock_timeout) => Err(SqlError::new(
-                SqlState::LOCK_NOT_AVAILABLE,
-                "canceling statement due to lock timeout",
-            )),
-        };
-        waited?;
+        wait.granted(self.lock_timeout, &self.interruption).await?;
         self.core()?.got(id, mode);
         Ok(())
     }
@@ -202,6 +193,21 @@ impl Drop for Branch {
 
 fn attempt(core: &mut Core, work: &mut Work, interruption: &Interruption) -> Attempt {
     core.attempt(work, |handle| *interruption.running.lock() = handle)
+}
+
+impl Wait {
+    /// Waits for the lock: as long as `timeout` says, 0 for ever, and nobody cancels.
+    pub async fn granted(&mut self, timeout: Duration, interruption: &Interruption) -> SqlResult<()> {
+        tokio::select! {
+            biased;
+            granted = &mut self.granted => granted.map_err(|_| SqlError::internal("a lock's queue was lost")),
+            () = interruption.interrupted() => Err(cancelled()),
+            () = after(timeout) => Err(SqlError::new(
+                SqlState::LOCK_NOT_AVAILABLE,
+                "canceling statement due to lock timeout",
+            )),
+        }
+    }
 }
 
 /// Never, for 0.

@@ -30,8 +30,10 @@ struct Owner {
     /// In the order in which they were taken.
     held: Vec<(LockId, LockMode)>,
     waits_for: Option<(LockId, LockMode)>,
-    /// The server process number its client knows, for messages.
+    /// The server process number its client knows, for messages; 0 when it has none.
     pid: i32,
+    /// A client's session; else a transaction, of which a client's last one may still be on its way out.
+    is_session: bool,
 }
 
 #[derive(Default)]
@@ -78,7 +80,7 @@ pub struct Wait {
     manager: Arc<LockManager>,
     owner: OwnerId,
     /// Ends well when the lock is granted.
-    pub granted: oneshot::Receiver<()>,
+    pub(crate) granted: oneshot::Receiver<()>,
 }
 
 impl Drop for Wait {
@@ -88,6 +90,13 @@ impl Drop for Wait {
 }
 
 impl State {
+    fn add_owner(&mut self, owner: Owner) -> OwnerId {
+        self.next_owner += 1;
+        let id = OwnerId(self.next_owner);
+        self.owners.insert(id, owner);
+        id
+    }
+
     /// What a client waits for: its transaction, or its session for an advisory lock.
     pub(super) fn waits_of(&self, client: OwnerId) -> Vec<(OwnerId, LockId, LockMode)> {
         let waits = |(owner, o): (&OwnerId, &Owner)| o.waits_for.map(|(id, mode)| (*owner, id, mode));
@@ -98,10 +107,11 @@ impl State {
         }
     }
 
-    /// Whether the two are the same client's.
+    /// Whether one waits for itself when it waits for the other: a transaction and its client's session, but not an
+    /// earlier transaction of that client, which will be gone in a moment.
     pub(super) fn same_client(&self, a: OwnerId, b: OwnerId) -> bool {
-        let pid = |owner| self.owners.get(&owner).map_or(0, |o| o.pid);
-        a == b || (pid(a) != 0 && pid(a) == pid(b))
+        let (Some(one), Some(other)) = (self.owners.get(&a), self.owners.get(&b)) else { return a == b };
+        a == b || (one.pid != 0 && one.pid == other.pid && one.is_session != other.is_session)
     }
 
     /// Who must go first before `owner` gets the lock it waits for.
@@ -207,11 +217,12 @@ fn show(id: &LockId) -> String {
 impl LockManager {
     /// A new owner on behalf of the client that knows itself as process `pid`.
     pub fn new_owner(&self, pid: i32) -> OwnerId {
-        let mut s = self.0.lock();
-        s.next_owner += 1;
-        let owner = OwnerId(s.next_owner);
-        s.owners.insert(owner, Owner { pid, ..Owner::default() });
-        owner
+        self.0.lock().add_owner(Owner { pid, ..Owner::default() })
+    }
+
+    /// That client's session.
+    pub fn new_session(&self, pid: i32) -> OwnerId {
+        self.0.lock().add_owner(Owner { pid, is_session: true, ..Owner::default() })
     }
 
     /// The owner is gone: everything it held goes to those who wait.
@@ -292,13 +303,7 @@ impl LockManager {
     }
 
     /// A branch that reads `snapshot` is about to change something: locks what that touches and compares versions.
-    pub fn lock_touches(
-        &self,
-        owner: OwnerId,
-        volume: VolumeId,
-        touches: &[Touch],
-        snapshot: u64,
-    ) -> Checked {
+    pub fn lock_touches(&self, owner: OwnerId, volume: VolumeId, touches: &[Touch], snapshot: u64) -> Checked {
         let mut s = self.0.lock();
         let mut stale = None;
         for t in touches {

@@ -23,5 +23,5 @@ mod mode;
 mod versions;
 
 pub use list::LockInfo;
-pub use manager::{Checked, Grant, LockManager, Mark};
+pub use manager::{Checked, Grant, LockManager, Mark, Wait};
 pub use mode::{LockId, LockMode, OwnerId, TableMode, Target};

@@ -19,7 +19,8 @@ impl Main {
         let (result, failed_step) = self.try_alone(&mut request);
         let last_insert_rowid = Some(self.conn.last_insert_rowid());
         self.not_interruptible();
-        if self.met_a_lock() || self.may_be_undone_yet(&request, &result) {
+        // A merge has nowhere to go on: its own locks should have kept everybody away, and it is refused.
+        if request.merge.is_none() && (self.met_a_lock() || self.may_be_undone_yet(&request, &result)) {
             self.rollback();
             self.restore_schema();
             return crate::rerun::on_a_branch(&self.inner, request);

@@ -17,11 +17,12 @@ use super::exec::{Answer, Main};
 use super::{Begin, Images};
 use crate::batch::BatchDone;
 use crate::branch::Presence;
+use crate::collect::Ignore;
 use crate::run::to_sql;
 use crate::statement::{Report, Statement, Step};
 use crossbeam_channel::RecvTimeoutError;
 use holdfast_types::schema::Schema;
-use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
+use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Value};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::oneshot;
@@ -77,19 +78,6 @@ pub struct TxnEvent {
 /// The outcome of many rows: the error says which row failed, from 0.
 pub type RowsRan = Result<(), (usize, SqlError)>;
 
-/// A sink for statements whose results nobody wants.
-struct Ignore;
-
-impl Sink for Ignore {
-    fn begin(&mut self, _: usize, _: &Arc<StatementDesc>) {}
-    fn row(&mut self, _: &dyn Row) -> SqlResult<()> {
-        Ok(())
-    }
-    fn end(&mut self, _: &Tag) {}
-    fn keep(&mut self) {}
-    fn reset(&mut self) {}
-}
-
 /// The outcome of one statement.
 pub struct TxnRan {
     pub sink: Box<dyn Sink>,
@@ -119,10 +107,15 @@ impl Main {
         let begun = begun.and_then(|()| self.take_over(&begin.images, &mut savepoints));
         self.wait_until_durable();
         let number = self.inner.volume().store().newest();
-        let event = begun.map(|()| TxnEvent { schema: self.schema.clone(), number });
-        let refused = event.is_err();
-        if begin.granted.send(event).is_err() || refused {
-            return self.rollback();
+        if let Err(e) = begun {
+            self.back_out();
+            // The client's next statement must not meet its own locks.
+            drop(presence);
+            // Nobody waits for the answer of a client that is gone.
+            return drop(begin.granted.send(Err(e)));
+        }
+        if begin.granted.send(Ok(TxnEvent { schema: self.schema.clone(), number })).is_err() {
+            return self.back_out();
         }
         let started = Instant::now();
         loop {
@@ -132,7 +125,6 @@ impl Main {
                 }
                 Ok(TxnRequest::Rollback { answer }) => {
                     self.back_out();
-                    // The client's next statement must not meet its own locks.
                     drop(presence);
                     let event = TxnEvent { schema: self.schema.clone(), number };
                     drop(answer.send(Ok(event)));

@@ -30,12 +30,21 @@ impl Main {
                 self.conn.capture().truncate(mark);
                 let error = |main: &Main, e| main.sql_error(&e);
                 self.conn.exec("pragma defer_foreign_keys=1").map_err(|e| error(self, e))?;
-                let applied = self.apply_images(ops);
+                let applied = self.apply_images(ops).and_then(|()| self.no_key_is_open());
+                // This forgets what is open, so the look must come before it.
                 self.conn.exec("pragma defer_foreign_keys=0").map_err(|e| error(self, e))?;
                 applied
             }
             applied => applied,
         }
+    }
+
+    /// All images are there: a foreign key that does not hold now is violated.
+    fn no_key_is_open(&mut self) -> SqlResult<()> {
+        if self.conn.deferred_foreign_keys() == 0 {
+            return Ok(());
+        }
+        Err(SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, "FOREIGN KEY constraint failed"))
     }
 }
 

@@ -16,11 +16,14 @@ const KEEP_REGISTERING_BOXCARS: u64 = 2000;
 /// Versions kept; beyond it everything older counts as changed.
 const VERSIONS_MAX: usize = 2_000_000;
 
+/// What a boxcar raised, and the version that was there before.
+type Raised = (Target, Option<u64>);
+
 #[derive(Default)]
 pub struct Versions {
     of: FastMap<Target, u64>,
-    /// What each boxcar raised, in order, and the version that was there before.
-    raised: VecDeque<(u64, Vec<(Target, Option<u64>)>)>,
+    /// What each boxcar raised, in order.
+    raised: VecDeque<(u64, Vec<Raised>)>,
     /// Nothing is known of boxcars up to this one.
     floor: u64,
     /// Snapshots on which branches work.

@@ -335,7 +335,7 @@ impl Main {
 
     pub(super) fn reload_map(&mut self) {
         match holdfast_store::schema_map::read_map(&mut self.conn) {
-            Ok(map) => drop(self.conn.capture().set_map(Arc::new(map))),
+            Ok(map) => self.conn.capture().set_map(Arc::new(map)),
             Err(e) => self.broken = Some(format!("the table ids cannot be read: {e}")),
         }
     }

@@ -391,30 +391,39 @@ impl Main {
         answers: Vec<Answer>,
     ) -> Result<(), Failed> {
         let number = self.number();
-        let epoch = self.inner.shared.epoch;
-        if let Err(e) = self.position.write(&mut self.conn, number, epoch) {
-            return Err(self.failed(&e, answers));
-        }
-        self.gate.open();
-        let committed = self.conn.run(self.control.commit);
-        self.gate.close();
-        if let Err(e) = committed {
-            return Err(self.failed(&e, answers));
-        }
-        record.finish(self.conn.capture().buffer());
-        let body = self.conn.capture().take();
-        self.publish_schema(number);
-        self.inner.shared.locks.end_boxcar(self.inner.id);
+        let body = match self.publish(record) {
+            Ok(body) => body,
+            Err(e) => {
+                let error = self.sql_error(&e);
+                self.back_out();
+                return Err(Failed { error, answers });
+            }
+        };
         let answers: Vec<Answer> = answers.into_iter().map(Answer::without_locks).collect();
         self.hand_over(number, body, started, answers);
         Ok(())
     }
 
-    fn failed(&mut self, error: &SqliteError, answers: Vec<Answer>) -> Failed {
-        let error = self.sql_error(error);
+    /// Commits what was captured, so that others see it, and returns the record for the trail. On an error the
+    /// transaction has to be backed out.
+    pub(super) fn publish(&mut self, record: BatchBuilder) -> Result<Vec<u8>, SqliteError> {
+        let number = self.number();
+        self.position.write(&mut self.conn, number, self.inner.shared.epoch)?;
+        self.gate.open();
+        let committed = self.conn.run(self.control.commit);
+        self.gate.close();
+        committed?;
+        record.finish(self.conn.capture().buffer());
+        let body = self.conn.capture().take();
+        self.publish_schema(number);
+        self.inner.shared.locks.end_boxcar(self.inner.id);
+        Ok(body)
+    }
+
+    /// Undoes the open transaction with all it did to the schema.
+    pub(super) fn back_out(&mut self) {
         self.rollback();
         self.restore_schema();
-        Failed { error, answers }
     }
 
     fn publish_schema(&mut self, number: u64) {

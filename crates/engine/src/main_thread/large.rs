@@ -55,7 +55,7 @@ impl Main {
     }
 
     /// Puts the batch record around `content`, or sends it ahead as fragments.
-    fn records(&mut self, content: &[u8]) -> SqlResult<BatchBuilder> {
+    pub(super) fn records(&mut self, content: &[u8]) -> SqlResult<BatchBuilder> {
         let head = self.head();
         let fragment_bytes = self.sizes.fragment_bytes;
         let fragments = match content.len() > fragment_bytes {

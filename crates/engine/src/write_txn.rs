@@ -362,6 +362,20 @@ impl WriteTxn {
         }
     }
 
+    /// PREPARE TRANSACTION under the name `gid`, on behalf of the user `owner`: on the ticket's good answer it stands, with
+    /// its locks, until [`Database::finish_prepared`]. Else, and on an error here, it is backed out.
+    pub fn prepare_transaction(self, gid: &str, owner: &str) -> SqlResult<Ticket> {
+        match self.place {
+            Place::Branch(branch) => crate::prepared::prepare(&self.inner, *branch.into_core()?, gid, owner),
+            Place::Main(_) => Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "PREPARE TRANSACTION is not supported for a transaction that is the only writer",
+            )
+            .with_hint("That is one that changes the schema, writes tables with triggers, or is SERIALIZABLE.")),
+            Place::Nowhere => Err(lost()),
+        }
+    }
+
     /// Asks its MAIN to commit it together with others ([`crate::commit_together`]).
     pub(crate) fn take_part(self, part: Part) -> SqlResult<()> {
         match self.place {

@@ -91,6 +91,17 @@ impl Presence {
     pub fn owner(&self) -> OwnerId {
         self.owner
     }
+
+    /// Whether advisory locks end with it.
+    pub fn holds_advisory(&self) -> bool {
+        !self.advisory.is_empty()
+    }
+
+    /// It goes on without its client.
+    pub fn forget_session(&mut self) {
+        self.session = None;
+        self.inner.shared.locks.forget_client(self.owner);
+    }
 }
 
 impl Drop for Presence {

@@ -238,6 +238,23 @@ impl LockManager {
         s.owners.remove(&owner);
     }
 
+    /// What an owner holds, each once.
+    pub fn held(&self, owner: OwnerId) -> Vec<(Target, LockMode)> {
+        let s = self.0.lock();
+        let mut held: Vec<_> =
+            s.owners.get(&owner).map_or(&[][..], |o| &o.held).iter().map(|(id, mode)| (id.target, *mode)).collect();
+        held.sort_unstable();
+        held.dedup();
+        held
+    }
+
+    /// The owner no longer belongs to a client.
+    pub fn forget_client(&self, owner: OwnerId) {
+        if let Some(o) = self.0.lock().owners.get_mut(&owner) {
+            o.pid = 0;
+        }
+    }
+
     pub fn mark(&self, owner: OwnerId) -> Mark {
         Mark(self.0.lock().owners.get(&owner).map_or(0, |o| o.held.len()))
     }

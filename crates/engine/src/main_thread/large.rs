@@ -11,6 +11,7 @@
 //! as the trail is durable in order.
 
 use super::exec::{Answer, Main};
+use crate::batch::{BatchDone, OnDone};
 use holdfast_trail::Span;
 use holdfast_types::record::{BatchBuilder, Ops, op, put_fragment, put_fragment_drop};
 use holdfast_types::{SqlError, SqlResult, SqlState, TxnId};
@@ -33,6 +34,18 @@ impl Main {
             Ok(record) => self.commit_or_fail(record, started, answers),
             Err(error) => self.fail(error, answers),
         }
+    }
+
+    /// Commits the open transaction where all went well so far, else backs it out; the answer leaves when that is
+    /// durable.
+    pub(crate) fn commit_or_back_out(&mut self, started: Instant, done: OnDone, result: BatchDone) {
+        let failed = result.result.is_err();
+        let answer = Answer { done, result, presence: None };
+        if failed {
+            self.back_out();
+            return self.answer_without_boxcar(vec![answer]);
+        }
+        self.commit_captured(started, vec![answer]);
     }
 
     fn commit_or_fail(&mut self, record: BatchBuilder, started: Instant, answers: Vec<Answer>) {

@@ -96,11 +96,7 @@ impl Main {
         if let Some(ops) = images {
             self.begin()?;
             self.changes_are_of(presence.map(Presence::owner));
-            self.run_control(self.control.savepoint)?;
-            self.merge(&ops)?;
-            if self.met_a_lock() {
-                return Err(super::merge::met_a_lock());
-            }
+            self.merge_alone(&ops)?;
         }
         self.finish_alone()?;
         if self.conn.capture().ops() == 0 && self.conn.capture().unchanged() == 0 {

@@ -1,8 +1,8 @@
 //! What every SQLite connection gets: the functions that translated statements call, and the catalogue as virtual
 //! tables in attached in-memory schemas.
 
-use holdfast_engine::{Connect, Database, Engine, LockInfo};
-use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow, LockRow};
+use holdfast_engine::{Connect, Database, Engine, LockInfo, PreparedInfo};
+use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow, LockRow, PreparedRow};
 use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
 use holdfast_types::{SqlError, SqlResult, Value, ValueRef};
 use parking_lot::RwLock;
@@ -56,8 +56,14 @@ fn rows(table: &CatalogTable, db: &Database, engine: &EngineSlot) -> Vec<Vec<Val
         settings: crate::settings::defaults(),
         counters: engine.as_ref().map(Engine::stats).unwrap_or_default(),
         locks: engine.as_ref().map(Engine::locks).unwrap_or_default().into_iter().map(lock_row).collect(),
+        prepared: engine.as_ref().map(Engine::prepared).unwrap_or_default().into_iter().map(prepared_row).collect(),
     };
     (table.rows)(&context)
+}
+
+fn prepared_row(of: PreparedInfo) -> PreparedRow {
+    let PreparedInfo { gid, owner, database, prepared_unix_us } = of;
+    PreparedRow { gid, prepared_unix_us, owner, database }
 }
 
 fn lock_row(lock: LockInfo) -> LockRow {

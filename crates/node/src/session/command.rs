@@ -38,16 +38,6 @@ fn answer(
     Ok(())
 }
 
-/// 0A000 for the commands that are understood but not done.
-fn not_yet(kind: &Kind) -> SqlResult<()> {
-    match kind {
-        Kind::PrepareTransaction(_) | Kind::CommitPrepared(_) | Kind::RollbackPrepared(_) => {
-            Err(SqlError::unsupported("two-phase commit"))
-        }
-        _ => Ok(()),
-    }
-}
-
 impl NodeSession {
     /// Everything that neither reads nor changes data. An error is this statement's.
     pub(super) async fn command(
@@ -56,7 +46,7 @@ impl NodeSession {
         translated: &Translated,
         client: &mut Client,
     ) -> SqlResult<()> {
-        not_yet(&translated.kind)?;
+        let mut verb = translated.verb;
         match &translated.kind {
             Kind::Begin(modes) => {
                 client.reply().script_until(number);
@@ -71,6 +61,9 @@ impl NodeSession {
                 }
                 self.set_modes(*modes)?;
             }
+            Kind::PrepareTransaction(gid) => verb = self.prepare_transaction(gid).await?,
+            Kind::CommitPrepared(gid) => self.finish_prepared(gid, true).await?,
+            Kind::RollbackPrepared(gid) => self.finish_prepared(gid, false).await?,
             Kind::CloseCursor(name) => self.cursors.close(name.as_deref())?,
             Kind::Savepoint(name) => self.savepoint(name).await?,
             Kind::Release(name) => self.release(name).await?,
@@ -96,7 +89,7 @@ impl NodeSession {
             Kind::NoOp => {}
             other => return Err(SqlError::internal(format!("no way to run {other:?}"))),
         }
-        client.reply().complete(number, &Tag { verb: translated.verb, rows: None });
+        client.reply().complete(number, &Tag { verb, rows: None });
         Ok(())
     }
 

@@ -19,6 +19,7 @@ mod several;
 mod state;
 mod statement;
 mod transaction;
+mod two_phase;
 mod values;
 mod writing;
 

@@ -108,7 +108,11 @@ impl NodeSession {
             }
         };
         let translated = &entry.translated;
-        if failed && !matches!(translated.kind, Kind::Commit { .. } | Kind::Rollback { .. } | Kind::RollbackTo(_)) {
+        let ends = matches!(
+            translated.kind,
+            Kind::Commit { .. } | Kind::Rollback { .. } | Kind::RollbackTo(_) | Kind::PrepareTransaction(_)
+        );
+        if failed && !ends {
             return Err(at(in_failed()));
         }
         if !translated.notices.is_empty() {

@@ -105,10 +105,6 @@ pub const TABLES: &[CatalogTable] = &[
         &[("name", T), ("statement", T), ("prepare_time", oid::TIMESTAMPTZ), ("from_sql", B)],
     ),
     empty(
-        "pg_prepared_xacts",
-        &[("transaction", more::XID), ("gid", T), ("prepared", oid::TIMESTAMPTZ), ("owner", N), ("database", N)],
-    ),
-    empty(
         "pg_proc",
         &[
             ("oid", O),

@@ -20,6 +20,7 @@ mod pg_indexes;
 mod pg_language;
 mod pg_locks;
 mod pg_namespace;
+mod pg_prepared_xacts;
 mod pg_roles;
 mod pg_settings;
 mod pg_tables;
@@ -31,6 +32,7 @@ mod shapes;
 
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
 pub use pg_locks::LockRow;
+pub use pg_prepared_xacts::PreparedRow;
 pub use shapes::index_name;
 
 use holdfast_types::Value;
@@ -63,6 +65,7 @@ pub struct CatalogContext<'a> {
     /// Name and value of the engine's counters.
     pub counters: Vec<(&'static str, u64)>,
     pub locks: Vec<LockRow>,
+    pub prepared: Vec<PreparedRow>,
 }
 
 /// A database of the server.
@@ -91,6 +94,7 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_language::TABLE,
         &pg_locks::TABLE,
         &pg_namespace::TABLE,
+        &pg_prepared_xacts::TABLE,
         &pg_roles::TABLE,
         &pg_roles::USERS,
         &pg_settings::TABLE,
@@ -173,6 +177,7 @@ mod tests {
             databases: Vec::new(),
             settings: Vec::new(),
             counters: vec![("syncs", 7)],
+            prepared: Vec::new(),
             locks: vec![LockRow {
                 kind: "relation",
                 database: 5,

@@ -45,7 +45,8 @@ fn row(lock: &LockRow) -> Vec<Value> {
         number(lock.advisory.map(|a| a.0)),
         number(lock.advisory.map(|a| a.1)),
         number(lock.advisory.map(|a| a.2)),
-        int(i64::from(lock.pid)),
+        // A prepared transaction is no process's.
+        if lock.pid == 0 { Value::Null } else { int(i64::from(lock.pid)) },
         text(lock.mode),
         int(i64::from(lock.granted)),
     ]

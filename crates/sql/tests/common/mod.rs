@@ -158,6 +158,7 @@ impl Db {
         let context = CatalogContext {
             counters: Vec::new(),
             locks: Vec::new(),
+            prepared: Vec::new(),
             schema: &self.schema,
             dialect: self.dialect,
             database: "postgres",

@@ -83,6 +83,11 @@ impl Cursors {
         Ok(())
     }
 
+    /// Whether one is to outlive the open transaction.
+    pub fn will_be_held(&self) -> bool {
+        self.0.values().any(|c| c.hold && c.savepoints.is_some())
+    }
+
     /// The open transaction has ended.
     pub fn end_transaction(&mut self, committed: bool) {
         self.0.retain(|_, c| c.savepoints.is_none() || (c.hold && committed));

@@ -33,6 +33,7 @@ public final class Client {
         Results.register();
         Metadata.register();
         Pool.register();
+        TwoPhase.register();
         CASES.forEach(Client::report);
     }
 

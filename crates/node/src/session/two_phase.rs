@@ -1,0 +1,76 @@
+//! PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED.
+//!
+//! | state | command | next |
+//! |---|---|---|
+//! | block, explicit | PREPARE TRANSACTION | idle; the transaction stands prepared, or was rolled back and the error says why |
+//! | block, failed | PREPARE TRANSACTION | idle; rolled back, tag ROLLBACK, as PostgreSQL does |
+//! | idle, or an implicit block | PREPARE TRANSACTION | 25P01 |
+//! | idle | COMMIT PREPARED, ROLLBACK PREPARED | idle; the transaction is over |
+//! | block | COMMIT PREPARED, ROLLBACK PREPARED | 25001 |
+
+use super::NodeSession;
+use super::state::{Phase, State};
+use holdfast_engine::{BatchDone, Ticket};
+use holdfast_types::{SqlError, SqlResult, SqlState};
+
+impl NodeSession {
+    /// The command tag says how it went: a failed transaction is rolled back instead.
+    pub(super) async fn prepare_transaction(&mut self, gid: &str) -> SqlResult<&'static str> {
+        if !matches!(&self.state, State::Block(b) if b.explicit) {
+            let message = "PREPARE TRANSACTION can only be used in transaction blocks";
+            return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
+        }
+        if self.state.has_failed() {
+            self.roll_back().await;
+            return Ok("ROLLBACK");
+        }
+        let prepared = self.try_prepare(gid).await;
+        if let State::Block(block) = std::mem::take(&mut self.state) {
+            self.settings.end_transaction(block.undo, prepared.is_ok());
+            self.cursors.end_transaction(prepared.is_ok());
+        }
+        prepared.map(|()| "PREPARE TRANSACTION")
+    }
+
+    /// Whatever it says, nothing of the transaction is the session's afterwards.
+    async fn try_prepare(&mut self, gid: &str) -> SqlResult<()> {
+        if self.cursors.will_be_held() {
+            let message = "cannot PREPARE a transaction that has created a cursor WITH HOLD";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
+        // One that has only read is prepared as well, and finished like any other.
+        self.become_writer(false).await?;
+        let user = self.identity.user.clone();
+        let Some(block) = self.state.block() else { return Err(SqlError::internal("no transaction is open")) };
+        let elsewhere = block.parked.iter().any(|p| matches!(p.phase, Phase::Writing(_)));
+        let mut writers = block.take_writers();
+        if elsewhere {
+            super::several::roll_back_writers(writers).await;
+            let message = "PREPARE TRANSACTION is not supported for a transaction over several databases";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                .with_hint("Its COMMIT is atomic without being prepared."));
+        }
+        let Some(txn) = writers.pop() else { return Err(SqlError::internal("the transaction is not the writer")) };
+        ended(txn.prepare_transaction(gid, &user)?).await
+    }
+
+    /// COMMIT PREPARED and ROLLBACK PREPARED.
+    pub(super) async fn finish_prepared(&mut self, gid: &str, commit: bool) -> SqlResult<()> {
+        if !self.state.is_idle() {
+            let command = if commit { "COMMIT PREPARED" } else { "ROLLBACK PREPARED" };
+            let message = format!("{command} cannot run inside a transaction block");
+            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+        }
+        ended(self.served.db.finish_prepared(gid, commit)?).await
+    }
+}
+
+async fn ended(ticket: Ticket) -> SqlResult<()> {
+    match ticket.await {
+        Some(BatchDone { result, .. }) => result,
+        None => Err(SqlError::new(
+            SqlState::ADMIN_SHUTDOWN,
+            "the server is stopping; pg_prepared_xacts says after its start whether this took effect",
+        )),
+    }
+}

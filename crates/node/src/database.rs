@@ -1,7 +1,7 @@
 //! The databases being served, each with its cache of translated statements, shared by all sessions.
 
 use crate::plan::Extra;
-use holdfast_engine::{Database, Engine, LockWait, Report, RowLock, RowMode};
+use holdfast_engine::{Database, Engine, LockWait, ParameterChange, ParametersOf, Report, RowLock, RowMode};
 use holdfast_sql::{Context, Entry, Kind, LockStrength, Piece, StatementCache, Translated, translate};
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -187,6 +187,16 @@ impl Databases {
     /// Is there a database of that name?
     pub fn exists(&self, name: &str) -> bool {
         self.engine.databases().iter().any(|d| d.name == name)
+    }
+
+    /// ALTER DATABASE and ALTER ROLE ... SET and RESET. Blocks.
+    pub fn change_parameters(&self, of: &ParametersOf, change: ParameterChange) -> SqlResult<()> {
+        self.engine.change_parameters(of, change)
+    }
+
+    /// What a session starts with because of that.
+    pub fn start_parameters(&self, database: &str, user: &str) -> Vec<(String, String)> {
+        self.engine.start_parameters(database, user)
     }
 
     /// DROP DATABASE. Blocks. The lock is held throughout, so that no session enters meanwhile.

@@ -97,11 +97,11 @@ fn in_process(
 }
 
 fn over_wire(wanted: &[Configuration], results: &mut Results, runs: &WireRuns<'_>) -> anyhow::Result<()> {
-    for (kind, of) in [
-        (Kind::Holdfast, [Configuration::AuditedWireSimple, Configuration::AuditedWirePipeline]),
-        (Kind::Postgres, [Configuration::PostgresSimple, Configuration::PostgresPipeline]),
-    ] {
-        let of: Vec<Configuration> = of.into_iter().filter(|c| wanted.contains(c)).collect();
+    const OURS: &[Configuration] =
+        &[Configuration::Autotmf, Configuration::AuditedWireSimple, Configuration::AuditedWirePipeline];
+    const THEIRS: &[Configuration] = &[Configuration::PostgresSimple, Configuration::PostgresPipeline];
+    for (kind, of) in [(Kind::Holdfast, OURS), (Kind::Postgres, THEIRS)] {
+        let of: Vec<Configuration> = of.iter().copied().filter(|c| wanted.contains(c)).collect();
         if of.is_empty() {
             continue;
         }

@@ -181,6 +181,44 @@ async fn a_kill_costs_at_most_the_open_one_and_that_whole() {
     assert_eq!(one(&other, "select v from t where id = 1").await, "1", "nothing of the open one");
 }
 
+/// Rows of one automatic transaction in the test below.
+const ROWS: i32 = 20;
+
+/// Inserts one row after the other until the server is gone; the last one that was answered.
+async fn insert_until_killed(client: Client, first: i32) -> i32 {
+    let mut answered = first;
+    for id in first + 1.. {
+        if client.execute("insert into t values ($1, 0)", &[&id]).await.is_err() {
+            break;
+        }
+        answered = id;
+    }
+    answered
+}
+
+#[tokio::test]
+async fn a_kill_under_load_leaves_whole_transactions_only() {
+    let server = Running::start();
+    table(&server).await;
+    let mut sessions = Vec::new();
+    for n in 0..4 {
+        let client = automatic(&server, &format!("-c auto_transaction_rows_max={ROWS} {LONG} {NEVER_IDLE}")).await;
+        sessions.push((n * 1_000_000, tokio::spawn(insert_until_killed(client, n * 1_000_000))));
+    }
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    let server = Running::start_in(server.kill());
+    let other = server.connect().await;
+    for (first, session) in sessions {
+        let answered = session.await.unwrap() - first;
+        let of_session = format!("from t where id > {first} and id < {first} + 1000000");
+        let kept: i32 = one(&other, &format!("select count(*) {of_session}")).await.parse().unwrap();
+        let last = one(&other, &format!("select coalesce(max(id), {first}) - {first} {of_session}")).await;
+        assert_eq!(last, kept.to_string(), "no gaps");
+        assert_eq!(kept % ROWS, 0, "no half transaction");
+        assert!(answered > ROWS && answered - kept <= ROWS, "{answered} answered, {kept} kept: more than one is lost");
+    }
+}
+
 #[tokio::test]
 async fn the_end_of_a_session_and_of_the_server_commit() {
     let server = Running::start();

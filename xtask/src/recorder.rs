@@ -1,7 +1,8 @@
 //! The clients of the kill test: each inserts rows of its own and records a transaction only after the server has
 //! acknowledged its commit.
 //!
-//! One transaction writes a row into `ack` and two rows with the same id and note into `ack_part`. The note follows
+//! One transaction writes a row into `ack` and two rows with the same id and note into `ack_part`, in the same database
+//! or in another one, between whose accounts it then also moves something. The note follows
 //! from the id, so that a row that is half there, or not the one written, is found. What was acknowledged is kept in
 //! memory: the server is killed, not this process.
 
@@ -16,8 +17,12 @@ use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 use crate::server::{Address, USER};
 
 pub const DATABASE: &str = "holdfast";
+/// Where transactions over two databases go on.
+const OTHER: &str = "postgres";
 const TABLES: &str = "CREATE TABLE ack (id bigint PRIMARY KEY, client int NOT NULL, note text NOT NULL); \
-    CREATE TABLE ack_part (id bigint NOT NULL, part int NOT NULL, note text NOT NULL, PRIMARY KEY (id, part))";
+    CREATE TABLE ack_part (id bigint NOT NULL, part int NOT NULL, note text NOT NULL, PRIMARY KEY (id, part)); \
+    CREATE TABLE account (id int PRIMARY KEY, v bigint NOT NULL); \
+    INSERT INTO account VALUES (0, 0), (1, 0), (2, 0), (3, 0)";
 
 /// How a client sends its transactions.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +31,18 @@ enum Way {
     OneMessage,
     /// BEGIN, prepared statements and COMMIT, each awaited before the next.
     Interactive,
+    /// The parts go to another database, in the same transaction.
+    TwoDatabases,
+}
+
+impl Way {
+    fn of(client: u32) -> Way {
+        match client % 10 {
+            9 => Way::Interactive,
+            8 => Way::TwoDatabases,
+            _ => Way::OneMessage,
+        }
+    }
 }
 
 /// Everything acknowledged so far, over all rounds.
@@ -45,11 +62,17 @@ pub struct Verdict {
     pub missing: Vec<i64>,
     /// There, but without its parts, with wrong contents, or parts without their row.
     pub broken: Vec<i64>,
+    /// What the accounts of both databases add up to: nothing, unless half a transfer is there.
+    pub accounts: i64,
 }
 
 impl Recorder {
     pub async fn create_tables(&self, address: Address) -> anyhow::Result<()> {
-        connect(address).await?.batch_execute(TABLES).await.context("creating the recorder's tables")
+        for database in [DATABASE, OTHER] {
+            let client = connect(address, database).await?;
+            client.batch_execute(TABLES).await.context("creating the recorder's tables")?;
+        }
+        Ok(())
     }
 
     /// How many transactions have been acknowledged.
@@ -62,8 +85,8 @@ impl Recorder {
     pub async fn start(&self, address: Address, clients: u32) -> anyhow::Result<JoinSet<tokio_postgres::Error>> {
         let mut running = JoinSet::new();
         for number in 0..clients {
-            let client = connect(address).await.with_context(|| format!("connecting client {number}"))?;
-            let way = if number % 10 == 9 { Way::Interactive } else { Way::OneMessage };
+            let client = connect(address, DATABASE).await.with_context(|| format!("connecting client {number}"))?;
+            let way = Way::of(number);
             let (ids, acknowledged, count) = (self.next_id.clone(), self.acknowledged.clone(), self.count.clone());
             running.spawn(async move {
                 loop {
@@ -81,11 +104,17 @@ impl Recorder {
 
     /// Reads everything back and holds it against what was acknowledged.
     pub async fn check(&self, address: Address) -> anyhow::Result<Verdict> {
-        let client = connect(address).await?;
+        let (client, other) = (connect(address, DATABASE).await?, connect(address, OTHER).await?);
         let rows = pairs(&client, "SELECT id, note FROM ack").await?;
-        let parts = pairs(&client, "SELECT id, note FROM ack_part").await?;
+        let mut parts = pairs(&client, "SELECT id, note FROM ack_part").await?;
+        parts.extend(pairs(&other, "SELECT id, note FROM ack_part").await?);
+        let mut accounts = 0;
+        for client in [&client, &other] {
+            let sum = pairs(client, "SELECT sum(v), '' FROM account").await?;
+            accounts += sum.iter().map(|(sum, _)| sum).sum::<i64>();
+        }
         let acknowledged = self.acknowledged.lock().expect("the clients have ended").clone();
-        Ok(judge(&acknowledged, &rows, &parts))
+        Ok(Verdict { accounts, ..judge(&acknowledged, &rows, &parts) })
     }
 }
 
@@ -106,7 +135,7 @@ fn judge(acknowledged: &[i64], rows: &[(i64, String)], parts: &[(i64, String)]) 
     broken.sort_unstable();
     broken.dedup();
     let missing = acknowledged.iter().copied().filter(|id| !ids.contains(id)).collect();
-    Verdict { acknowledged: acknowledged.len(), found: rows.len(), missing, broken }
+    Verdict { acknowledged: acknowledged.len(), found: rows.len(), missing, broken, accounts: 0 }
 }
 
 async fn write(client: &Client, way: Way, id: i64, number: u32) -> Result<(), tokio_postgres::Error> {
@@ -129,6 +158,17 @@ async fn write(client: &Client, way: Way, id: i64, number: u32) -> Result<(), to
             }
             client.batch_execute("COMMIT").await
         }
+        Way::TwoDatabases => {
+            client.batch_execute("BEGIN").await?;
+            client.batch_execute(&format!("INSERT INTO ack VALUES ({id}, {number}, '{note}')")).await?;
+            client.batch_execute(&format!("UPDATE account SET v = v - {id} WHERE id = {}", id % 4)).await?;
+            client.batch_execute(&format!("USE {OTHER}")).await?;
+            let parts = format!("INSERT INTO ack_part VALUES ({id}, 1, '{note}'), ({id}, 2, '{note}')");
+            client.batch_execute(&parts).await?;
+            client.batch_execute(&format!("UPDATE account SET v = v + {id} WHERE id = {}", id % 4)).await?;
+            client.batch_execute("COMMIT").await?;
+            client.batch_execute(&format!("USE {DATABASE}")).await
+        }
     }
 }
 
@@ -137,8 +177,8 @@ fn note(id: i64) -> String {
     format!("{id:020}").repeat(1 + (id % 17) as usize)
 }
 
-async fn connect(address: Address) -> anyhow::Result<Client> {
-    let config = format!("host=127.0.0.1 port={} user={USER} dbname={DATABASE}", address.port);
+async fn connect(address: Address, database: &str) -> anyhow::Result<Client> {
+    let config = format!("host=127.0.0.1 port={} user={USER} dbname={database}", address.port);
     let (client, connection) = tokio_postgres::connect(&config, NoTls).await.context("connecting")?;
     // It ends with the client or the server; the client's own calls report the error.
     tokio::spawn(connection);
@@ -166,7 +206,7 @@ mod tests {
     #[test]
     fn whole_transactions_pass_acknowledged_or_not() {
         let verdict = judge(&[1, 2], &rows(&[1, 2, 3]), &rows(&[1, 1, 2, 2, 3, 3]));
-        assert_eq!(verdict, Verdict { acknowledged: 2, found: 3, missing: vec![], broken: vec![] });
+        assert_eq!(verdict, Verdict { acknowledged: 2, found: 3, missing: vec![], broken: vec![], accounts: 0 });
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::classify::classify;
 use crate::engine::Shared;
 use crate::ids::Ids;
 use crate::main_thread::{Message, Request};
+use crate::prepared::Registry;
 use crate::reader::{Connection, Reader};
 use crate::redo_debt::RedoDebt;
 use crate::run::to_sql;
@@ -57,6 +58,8 @@ pub(crate) struct Inner {
     /// Statements on branches that a cancel may interrupt, by transaction.
     pub interruptions: Mutex<HashMap<u64, Arc<Interruption>>>,
     pub redo: RedoDebt,
+    /// Prepared transactions.
+    pub prepared: Mutex<Registry>,
     /// Answers that wait until a boxcar is durable, by boxcar number.
     pub waiting: Mutex<Vec<(u64, OnReached)>>,
     /// What MAIN runs alone right now, for cancel: batch or transaction id, 0 for nothing that may be interrupted.
@@ -98,6 +101,7 @@ impl Inner {
             branches: Pool::default(),
             interruptions: Mutex::default(),
             redo,
+            prepared: Mutex::default(),
             waiting: Mutex::default(),
             running: Mutex::default(),
             checkpointing: Mutex::new(()),
@@ -221,6 +225,10 @@ pub(crate) fn closed(name: &str) -> SqlError {
 }
 
 impl Database {
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.0
+    }
+
     pub fn name(&self) -> &str {
         &self.0.name
     }

@@ -379,7 +379,8 @@ impl Engine {
         if let Some((number, start, time_us, bytes)) = debt {
             inner.redo.add(number, start, time_us, bytes);
         }
-        let main = Main::open(inner.clone())?;
+        let mut main = Main::open(inner.clone())?;
+        crate::prepared::restore(&inner, &mut main)?;
         let path = || shared.dir.join(&entry.file).display().to_string();
         let thread = main_thread::start(&inner, main).map_err(|source| OpenError::Io {
             what: "start a thread for",
@@ -388,6 +389,10 @@ impl Engine {
         })?;
         state.open.insert(entry.volume(), Open { inner: inner.clone(), main: Some(thread) });
         Ok(Database(inner))
+    }
+
+    pub(crate) fn open_databases(&self) -> Vec<Arc<Inner>> {
+        self.0.shared.open_databases()
     }
 
     /// What opening the trail found.
@@ -498,6 +503,9 @@ fn stop_main(thread: Option<JoinHandle<()>>, inner: Arc<Inner>) -> Arc<Inner> {
     let newest = inner.volume().store().newest();
     inner.when_durable(newest, Box::new(move || sender.send(()).unwrap_or_default()));
     receiver.recv().unwrap_or_default();
+    // They hold the database, which would never be let go. Their rows stay; nobody can take what they lock any more.
+    let prepared = std::mem::take(&mut *inner.prepared.lock());
+    drop(prepared);
     inner
 }
 

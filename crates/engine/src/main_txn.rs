@@ -4,7 +4,7 @@
 use crate::batch::OnDone;
 use crate::branch::Presence;
 use crate::database::Inner;
-use crate::main_thread::{Begin, Images, Message, RowsRan, TxnEvent, TxnRan, TxnRequest};
+use crate::main_thread::{Begin, Images, Message, Part, RowsRan, TxnEvent, TxnRan, TxnRequest};
 use crate::statement::{Report, Statement, Step};
 use crossbeam_channel::Sender;
 use holdfast_types::schema::Schema;
@@ -100,6 +100,11 @@ impl MainTxn {
     /// Commits. `done` is told when it is durable, or why it was not committed.
     pub fn commit(self, sink: Box<dyn Sink>, done: OnDone) -> SqlResult<()> {
         self.requests.send(TxnRequest::Commit { done, sink }).map_err(|_| gone())
+    }
+
+    /// Commits together with transactions of other databases.
+    pub fn take_part(self, part: Part) -> SqlResult<()> {
+        self.requests.send(TxnRequest::TakePart(part)).map_err(|_| gone())
     }
 
     /// Rolls back and waits until MAIN is free.

@@ -55,7 +55,7 @@ async fn run(inner: Arc<Inner>, request: Request) {
 
 /// Sends a request to MAIN as soon as it is the only writer.
 pub fn send_when_alone(inner: &Arc<Inner>, mut request: Request) -> SqlResult<()> {
-    let presence = Presence::new(inner, request.batch.session.clone());
+    let presence = Presence::new(inner, request.batch.session.clone(), None);
     let (id, mode) = (database_lock(inner), LockMode::Exclusive);
     if inner.shared.locks.try_lock(presence.owner(), id, mode) == Grant::Granted {
         request.presence = Some(presence);

@@ -27,7 +27,7 @@ impl Database {
         let (sender, receiver) = crossbeam_channel::bounded(1);
         let inner = self.0.clone();
         // Branches work on the old file.
-        let _alone = crate::rerun::wait_until_alone(&inner, Presence::new(&inner, None))?;
+        let _alone = crate::rerun::wait_until_alone(&inner, Presence::new(&inner, None, None))?;
         let task = Box::new(move |main: &mut Main| drop(sender.send(vacuum(main, &inner))));
         let sent = self.0.main.read().as_ref().is_some_and(|main| main.send(Message::Task(task)).is_ok());
         let closed = || SqlError::new(SqlState::ADMIN_SHUTDOWN, format!("database {} is being closed", self.name()));

@@ -15,8 +15,8 @@ use crate::advisory::Session;
 use crate::batch::{BatchDone, OnDone, Ticket};
 use crate::branch::{At, Branch, Core, Ended, Interruption, Pin, Presence, Work};
 use crate::database::{Inner, next_txn_id};
-use crate::locks::{Grant, LockId, LockMode, TableMode, Target};
-use crate::main_thread::{Message, Request, RowsRan, TxnRan};
+use crate::locks::{Grant, LockId, LockMode, OwnerId, TableMode, Target};
+use crate::main_thread::{Message, Part, Request, RowsRan, TxnRan};
 use crate::main_txn::MainTxn;
 use crate::statement::{Class, Report, Statement, Step};
 use crate::{Batch, Database};
@@ -56,7 +56,13 @@ pub struct WriteOptions {
     pub snapshot: Option<u64>,
     /// The client's session, which owns advisory locks.
     pub session: Option<Arc<Session>>,
+    /// The client's transaction goes over several databases and this is its part in one of them: that of another.
+    pub beside: Option<Beside>,
 }
+
+/// A part of a transaction over several databases, for [`WriteOptions::beside`]: what one part waits for, all wait for.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside(pub(crate) OwnerId);
 
 impl Default for WriteOptions {
     fn default() -> WriteOptions {
@@ -66,6 +72,7 @@ impl Default for WriteOptions {
             lock_timeout: Duration::ZERO,
             snapshot: None,
             session: None,
+            beside: None,
         }
     }
 }
@@ -84,6 +91,7 @@ pub struct WriteTxn {
     place: Place,
     schema: Arc<Schema>,
     options: WriteOptions,
+    whole: Beside,
 }
 
 fn lost() -> SqlError {
@@ -107,7 +115,7 @@ impl WriteTxn {
     pub(crate) async fn begin_as(inner: Arc<Inner>, options: WriteOptions, id: u64) -> SqlResult<WriteTxn> {
         let interruption = Arc::new(Interruption::default());
         inner.interruptions.lock().insert(id, interruption.clone());
-        let presence = Presence::new(&inner, options.session.clone());
+        let presence = Presence::new(&inner, options.session.clone(), options.beside.map(|b| b.0));
         let core = Core::new(inner.clone(), presence);
         let mut branch = Branch::new(id, core, options.lock_timeout, interruption);
         let alone = options.isolation == WriteIsolation::Alone;
@@ -123,11 +131,17 @@ impl WriteTxn {
             branch.core()?.keep(Pin::new(&inner, at));
         }
         let schema = inner.schema.read().clone();
-        let mut txn = WriteTxn { inner, id, place: Place::Branch(branch), schema, options };
+        let whole = Beside(branch.core()?.owner());
+        let mut txn = WriteTxn { inner, id, place: Place::Branch(branch), schema, options, whole };
         if alone {
             txn.move_to_main().await?;
         }
         Ok(txn)
+    }
+
+    /// For the other parts of a transaction over several databases.
+    pub fn beside(&self) -> Beside {
+        self.whole
     }
 
     /// For [`Database::interrupt`].
@@ -334,6 +348,47 @@ impl WriteTxn {
         }
     }
 
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
+    /// Whether there may be something to commit.
+    pub(crate) fn changes(&mut self) -> bool {
+        match &mut self.place {
+            Place::Branch(branch) => branch.core().is_ok_and(|core| core.ops_bytes() > 0),
+            Place::Main(_) => true,
+            // The commit says that it is lost.
+            Place::Nowhere => true,
+        }
+    }
+
+    /// PREPARE TRANSACTION under the name `gid`, on behalf of the user `owner`: on the ticket's good answer it stands, with
+    /// its locks, until [`Database::finish_prepared`]. Else, and on an error here, it is backed out.
+    pub fn prepare_transaction(self, gid: &str, owner: &str) -> SqlResult<Ticket> {
+        match self.place {
+            Place::Branch(branch) => crate::prepared::prepare(&self.inner, *branch.into_core()?, gid, owner),
+            Place::Main(_) => Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "PREPARE TRANSACTION is not supported for a transaction that is the only writer",
+            )
+            .with_hint("That is one that changes the schema, writes tables with triggers, or is SERIALIZABLE.")),
+            Place::Nowhere => Err(lost()),
+        }
+    }
+
+    /// Asks its MAIN to commit it together with others ([`crate::commit_together`]).
+    pub(crate) fn take_part(self, part: Part) -> SqlResult<()> {
+        match self.place {
+            Place::Branch(branch) => {
+                let (images, presence) = branch.into_core()?.leave();
+                let part = Part { images: Some(images.whole()), presence: Some(presence), ..part };
+                self.inner.send(Message::Task(Box::new(move |main| main.take_part(part))))
+            }
+            Place::Main(txn) => txn.take_part(part),
+            Place::Nowhere => Err(lost()),
+        }
+    }
+
     /// Commits and waits on a plain thread.
     pub fn commit_blocking(self, sink: Box<dyn Sink>) -> SqlResult<BatchDone> {
         let name = self.inner.name.clone();
@@ -368,8 +423,7 @@ fn merge(inner: &Arc<Inner>, id: u64, branch: Branch, sink: Box<dyn Sink>, done:
     let core = branch.into_core()?;
     let (seen, last) = (core.seen, Some(core.last_insert_rowid));
     let (images, presence) = core.leave();
-    let mut ops = images.first;
-    images.after.into_iter().for_each(|(_, part)| ops.extend_from_slice(&part));
+    let ops = images.whole();
     if ops.is_empty() {
         drop(presence);
         let result = BatchDone { sink, result: Ok(()), failed_step: 0, last_insert_rowid: None, number: seen };

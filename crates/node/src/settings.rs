@@ -71,6 +71,7 @@ static PARAMETERS: &[Parameter] = &[
         OneOf(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"]),
     ),
     r("DateStyle", "ISO, MDY", OneOf(&["ISO, MDY", "ISO,MDY", "ISO"])),
+    p("database", "", Fixed),
     p("default_table_access_method", "heap", OneOf(&["heap"])),
     p("default_tablespace", "", OneOf(&[""])),
     p("default_toast_compression", "pglz", Any),

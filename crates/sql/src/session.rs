@@ -71,6 +71,11 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
         ("PREPARE", ["TRANSACTION", ..]) | ("COMMIT" | "ROLLBACK", ["PREPARED", ..]) => {
             return cursor::two_phase(text).map(Some);
         }
+        ("USE", [_]) => {
+            let words = words_of(text)?;
+            let value = Some(database_name(words.get(1).map(String::as_str))?);
+            Translated::command(Kind::Set { name: "database".into(), value, local: false }, "USE")
+        }
         ("CREATE", ["DATABASE", ..]) => return create_database(text).map(Some),
         ("DROP", ["DATABASE", ..]) => return drop_database(text).map(Some),
         ("ALTER", ["DATABASE" | "ROLE" | "USER", ..]) => return start_parameters::translate(text).map(Some),

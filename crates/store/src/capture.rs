@@ -261,7 +261,7 @@ impl Capture {
         {
             return self.stopped;
         }
-        if crate::schema_map::is_internal(change.table()) {
+        if !crate::schema_map::is_audited(change.table()) {
             if self.mute == Mute::Nothing {
                 let table = String::from_utf8_lossy(change.table()).into_owned();
                 self.error = Some(CaptureError::Internal { table });

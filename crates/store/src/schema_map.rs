@@ -7,6 +7,9 @@
 //! | `holdfast_meta` | the only one, id 1: format, volume, number of the last boxcar applied, its epoch, schema epoch, next table id |
 //! | `holdfast_tables` | for each table, view and virtual table: its id and present name |
 //!
+//! A third one, `holdfast_prepared`, comes with the first PREPARE TRANSACTION. It is no user's either, but it has an id
+//! and its rows travel through the trail like theirs.
+//!
 //! Ids follow from the statements alone, never from where pages lie, so redo of the same statements on another copy
 //! gives the same ids:
 //!
@@ -34,6 +37,14 @@ pub const VOLUME_FORMAT: i64 = 1;
 /// Prefix of internal tables.
 const INTERNAL_PREFIX: &[u8] = b"holdfast_";
 const INTERNAL_TABLES: [&str; 2] = ["holdfast_meta", "holdfast_tables"];
+
+/// Holds prepared transactions.
+pub const PREPARED_TABLE: &str = "holdfast_prepared";
+
+/// Whether the trail carries what is changed in a table of this name.
+pub fn is_audited(name: &[u8]) -> bool {
+    !is_internal(name) || name == PREPARED_TABLE.as_bytes()
+}
 
 /// Whether a table of this name belongs to Holdfast and not to the user. ASCII case is ignored, as SQLite does.
 pub fn is_internal(name: &[u8]) -> bool {
@@ -251,7 +262,7 @@ fn reconcile(conn: &mut Conn, before: &BTreeMap<String, i64>, now: &BTreeMap<Str
     let mut created = Vec::new();
     let rename = conn.prepare("UPDATE main.holdfast_tables SET name = ?2 WHERE name = ?1")?;
     for (name, root) in now.iter().filter(|(name, _)| !before.contains_key(*name)) {
-        if is_internal(name.as_bytes()) {
+        if !is_audited(name.as_bytes()) {
             return Err(SchemaError::ReservedName(name.clone()));
         }
         let same_root: Vec<_> = gone.iter().filter(|(_, old)| *old == root).collect();

@@ -283,6 +283,12 @@ impl Reservation {
     pub fn body_bytes(&self) -> u64 {
         self.body_bytes
     }
+
+    /// Adds another one's room to it, for one append of both bodies. The sum may be more than the trail takes at once.
+    pub fn join(&mut self, mut other: Reservation) {
+        self.charge += std::mem::take(&mut other.charge);
+        self.body_bytes += other.body_bytes;
+    }
 }
 
 impl Drop for Reservation {

@@ -70,10 +70,12 @@ pub struct Presence {
 const NO_SNAPSHOT: u64 = u64::MAX;
 
 impl Presence {
-    pub fn new(inner: &Arc<Inner>, session: Option<Arc<Session>>) -> Presence {
+    /// `beside`: another part of the same transaction, in another database.
+    pub fn new(inner: &Arc<Inner>, session: Option<Arc<Session>>, beside: Option<OwnerId>) -> Presence {
         inner.shared.locks.enter(inner.id, NO_SNAPSHOT);
         let pid = session.as_ref().map_or(0, |s| s.pid);
-        Presence { inner: inner.clone(), owner: inner.shared.locks.new_owner(pid), session, advisory: Vec::new() }
+        let owner = inner.shared.locks.new_owner(pid, beside);
+        Presence { inner: inner.clone(), owner, session, advisory: Vec::new() }
     }
 
     /// Who owns advisory locks.
@@ -88,6 +90,17 @@ impl Presence {
 
     pub fn owner(&self) -> OwnerId {
         self.owner
+    }
+
+    /// Whether advisory locks end with it.
+    pub fn holds_advisory(&self) -> bool {
+        !self.advisory.is_empty()
+    }
+
+    /// It goes on without its client.
+    pub fn forget_session(&mut self) {
+        self.session = None;
+        self.inner.shared.locks.forget_client(self.owner);
     }
 }
 

@@ -84,6 +84,7 @@ impl Engine {
 
     /// Removes a database and its file. The caller sees to it that nobody uses it.
     pub fn drop_database(&self, name: &str) -> SqlResult<()> {
+        self.refuse_prepared(name)?;
         let shared = &self.0.shared;
         let _no_opening = shared.lifecycle.lock();
         let (entry, open) = {
@@ -108,6 +109,18 @@ impl Engine {
             shared.state.lock().checkpoints.remove(&inner.id);
         }
         self.end_volume(&entry)
+    }
+
+    /// A prepared transaction must be able to end: its database stays. One that cannot be opened may go.
+    fn refuse_prepared(&self, name: &str) -> SqlResult<()> {
+        let count = self.database(name).map_or(0, |db| db.inner().prepared.lock().len());
+        if count == 0 {
+            return Ok(());
+        }
+        let message = format!("database \"{name}\" is being used by prepared transactions");
+        Err(SqlError::new(SqlState::OBJECT_IN_USE, message)
+            .with_detail(format!("There are {count} prepared transactions using the database."))
+            .with_hint("pg_prepared_xacts lists them; end each with COMMIT PREPARED or ROLLBACK PREPARED."))
     }
 
     /// Logs the end of a volume that is no longer listed, and removes its files.

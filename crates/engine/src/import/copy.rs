@@ -89,7 +89,10 @@ fn add_internal_tables(source: &Source, path: &Path, id: VolumeId) -> Result<(),
     let schema = |source_error| ImportError::Schema { path: show(source.path()), source: source_error };
     let run = || -> Result<(), SchemaError> {
         let mut conn = open_copy(path, false)?;
-        conn.exec("begin; drop table if exists holdfast_meta; drop table if exists holdfast_tables")?;
+        conn.exec(
+            "begin; drop table if exists holdfast_meta; drop table if exists holdfast_tables;
+             drop table if exists holdfast_prepared",
+        )?;
         create_internal_tables(&mut conn, id)?;
         Ok(conn.exec("commit")?)
     };
@@ -102,7 +105,7 @@ fn copy_rows(source: &mut Source, path: &Path, id: VolumeId) -> Result<(), Impor
         let mut to = open_copy(path, true)?;
         to.exec("pragma writable_schema=on; begin")?;
         let plain = "type = 'table' and rootpage > 0 and name <> 'sqlite_sequence' \
-                     and name not in ('holdfast_meta', 'holdfast_tables')";
+                     and name not in ('holdfast_meta', 'holdfast_tables', 'holdfast_prepared')";
         create_all(source.conn(), &mut to, plain)?;
         // Only for the description of the tables; the lasting ones are made at the end.
         let map = create_internal_tables(&mut to, id)?;

@@ -6,7 +6,7 @@
 use super::{ImportError, OnProgress, Progress, show, sqlite_error};
 use crate::sqlite_uri::sqlite_uri;
 use holdfast_store::pages::RESERVED_BYTES;
-use holdfast_store::schema_map::{SchemaError, is_internal, read_position};
+use holdfast_store::schema_map::{PREPARED_TABLE, SchemaError, is_internal, read_position};
 use holdfast_store::sqlite::{Conn, FileLock, OpenFlags};
 use holdfast_types::Value;
 use std::fs::File;
@@ -80,7 +80,7 @@ impl Source {
         let names = self.conn().query_rows(sql).map_err(|e| sqlite_error(&self.path, e))?;
         for row in names {
             let Some(Value::Text(name)) = row.into_iter().next() else { continue };
-            let ours = volume && matches!(&*name, "holdfast_meta" | "holdfast_tables");
+            let ours = volume && matches!(&*name, "holdfast_meta" | "holdfast_tables" | PREPARED_TABLE);
             if is_internal(name.as_bytes()) && !ours {
                 let source = SchemaError::ReservedName(name);
                 return Err(ImportError::Schema { path: show(&self.path), source });

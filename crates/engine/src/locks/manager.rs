@@ -34,6 +34,8 @@ struct Owner {
     pid: i32,
     /// A client's session; else a transaction, of which a client's last one may still be on its way out.
     is_session: bool,
+    /// The first part of a transaction over several databases, itself for others.
+    whole: u64,
 }
 
 #[derive(Default)]
@@ -93,25 +95,25 @@ impl State {
     fn add_owner(&mut self, owner: Owner) -> OwnerId {
         self.next_owner += 1;
         let id = OwnerId(self.next_owner);
-        self.owners.insert(id, owner);
+        let whole = if owner.whole == 0 { id.0 } else { owner.whole };
+        self.owners.insert(id, Owner { whole, ..owner });
         id
     }
 
-    /// What a client waits for: its transaction, or its session for an advisory lock.
+    /// What a client waits for: its transaction in one of its databases, or its session for an advisory lock.
     pub(super) fn waits_of(&self, client: OwnerId) -> Vec<(OwnerId, LockId, LockMode)> {
+        let Some(of) = self.owners.get(&client) else { return Vec::new() };
         let waits = |(owner, o): (&OwnerId, &Owner)| o.waits_for.map(|(id, mode)| (*owner, id, mode));
-        match self.owners.get(&client) {
-            Some(o) if o.pid == 0 => waits((&client, o)).into_iter().collect(),
-            Some(of) => self.owners.iter().filter(|(_, o)| o.pid == of.pid).filter_map(waits).collect(),
-            None => Vec::new(),
-        }
+        let theirs = |o: &Owner| o.whole == of.whole || (of.pid != 0 && o.pid == of.pid);
+        self.owners.iter().filter(|(_, o)| theirs(o)).filter_map(waits).collect()
     }
 
-    /// Whether one waits for itself when it waits for the other: a transaction and its client's session, but not an
-    /// earlier transaction of that client, which will be gone in a moment.
+    /// Whether one waits for itself when it waits for the other: parts of one transaction, a transaction and its
+    /// client's session, but not an earlier transaction of that client, which will be gone in a moment.
     pub(super) fn same_client(&self, a: OwnerId, b: OwnerId) -> bool {
         let (Some(one), Some(other)) = (self.owners.get(&a), self.owners.get(&b)) else { return a == b };
-        a == b || (one.pid != 0 && one.pid == other.pid && one.is_session != other.is_session)
+        let one_client = one.pid != 0 && one.pid == other.pid && one.is_session != other.is_session;
+        one.whole == other.whole || one_client
     }
 
     /// Who must go first before `owner` gets the lock it waits for.
@@ -216,8 +218,11 @@ fn show(id: &LockId) -> String {
 
 impl LockManager {
     /// A new owner on behalf of the client that knows itself as process `pid`.
-    pub fn new_owner(&self, pid: i32) -> OwnerId {
-        self.0.lock().add_owner(Owner { pid, ..Owner::default() })
+    /// `beside`: another part of the same transaction.
+    pub fn new_owner(&self, pid: i32, beside: Option<OwnerId>) -> OwnerId {
+        let mut s = self.0.lock();
+        let whole = beside.and_then(|other| s.owners.get(&other)).map_or(0, |o| o.whole);
+        s.add_owner(Owner { pid, whole, ..Owner::default() })
     }
 
     /// That client's session.
@@ -231,6 +236,23 @@ impl LockManager {
         s.leave_queue(owner);
         s.release_to(owner, Mark::default());
         s.owners.remove(&owner);
+    }
+
+    /// What an owner holds, each once.
+    pub fn held(&self, owner: OwnerId) -> Vec<(Target, LockMode)> {
+        let s = self.0.lock();
+        let mut held: Vec<_> =
+            s.owners.get(&owner).map_or(&[][..], |o| &o.held).iter().map(|(id, mode)| (id.target, *mode)).collect();
+        held.sort_unstable();
+        held.dedup();
+        held
+    }
+
+    /// The owner no longer belongs to a client.
+    pub fn forget_client(&self, owner: OwnerId) {
+        if let Some(o) = self.0.lock().owners.get_mut(&owner) {
+            o.pid = 0;
+        }
     }
 
     pub fn mark(&self, owner: OwnerId) -> Mark {

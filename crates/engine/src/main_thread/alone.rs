@@ -64,7 +64,7 @@ impl Main {
     }
 
     /// What must hold before a transaction that had MAIN to itself may commit.
-    pub(super) fn finish_alone(&mut self) -> SqlResult<()> {
+    pub(crate) fn finish_alone(&mut self) -> SqlResult<()> {
         if self.conn.autocommit() {
             return Err(SqlError::internal("the transaction ended by itself"));
         }

@@ -12,7 +12,7 @@ use crate::statement::{Class, Step};
 use holdfast_store::apply::Applier;
 use holdfast_store::capture::{Capture, Mark, flush_virtual_tables};
 use holdfast_store::ddl::execute_ddl;
-use holdfast_store::schema_map::PositionWriter;
+use holdfast_store::schema_map::{PREPARED_TABLE, PositionWriter};
 use holdfast_store::schema_read::read_schema;
 use holdfast_store::sequences::flush_sequences;
 use holdfast_store::sqlite::{CommitGate, Conn, InterruptHandle, SqliteError, StmtId};
@@ -20,7 +20,7 @@ use holdfast_store::volume::Volume;
 use holdfast_trail::{OnDurable, Reservation, ReserveError};
 use holdfast_types::record::{BatchBuilder, TxnHead};
 use holdfast_types::schema::Schema;
-use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, TxnId};
+use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, TxnId, Value, ValueRef};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -189,7 +189,7 @@ impl Main {
     }
 
     /// Number the boxcar at work will get.
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.volume.store().newest() + 1
     }
 
@@ -202,7 +202,7 @@ impl Main {
     }
 
     /// Begins a transaction and sets trail space aside for it (RULE 7).
-    pub(super) fn begin(&mut self) -> SqlResult<()> {
+    pub(crate) fn begin(&mut self) -> SqlResult<()> {
         if let Some(why) = &self.broken {
             return Err(SqlError::internal(why.clone()).with_hint("Restart the server; nothing acknowledged is lost."));
         }
@@ -241,7 +241,7 @@ impl Main {
     }
 
     /// From here on the changes are this owner's.
-    pub(super) fn changes_are_of(&mut self, owner: Option<OwnerId>) {
+    pub(crate) fn changes_are_of(&mut self, owner: Option<OwnerId>) {
         let mut on = self.on.lock();
         on.owner = owner;
         on.conflict = false;
@@ -306,13 +306,35 @@ impl Main {
     /// RULE 8: the text goes to the trail, the row changes it makes itself do not.
     fn run_ddl(&mut self, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
         sink.begin(number, &step.stmt.report.desc);
-        let map =
-            execute_ddl(&mut self.conn, &step.stmt.sql).map_err(|e| schema_to_sql(&e, &step.stmt.sql, &self.schema))?;
+        self.change_schema(&step.stmt.sql)?;
+        sink.end(&holdfast_types::Tag { verb: step.stmt.report.verb, rows: None });
+        Ok(())
+    }
+
+    pub(crate) fn change_schema(&mut self, sql: &str) -> SqlResult<()> {
+        let map = execute_ddl(&mut self.conn, sql).map_err(|e| schema_to_sql(&e, sql, &self.schema))?;
         self.cache.clear(&mut self.conn);
         self.refresh_schema()?;
         debug_assert_eq!(map.epoch, self.schema.epoch);
-        sink.end(&holdfast_types::Tag { verb: step.stmt.report.verb, rows: None });
         Ok(())
+    }
+
+    /// Whether the schema, as this connection sees it, has a table of that name.
+    pub(crate) fn has_object(&mut self, name: &str) -> bool {
+        self.conn.capture().map().object(name).is_some()
+    }
+
+    /// Runs a statement of the server's own.
+    pub(crate) fn run_with(&mut self, sql: &str, values: &[ValueRef<'_>]) -> SqlResult<()> {
+        let stmt = self.conn.prepare(sql).map_err(|e| self.sql_error(&e))?;
+        let ran = self.conn.run_with(stmt, values).map_err(|e| self.sql_error(&e));
+        self.conn.finalize(stmt);
+        ran
+    }
+
+    /// The rows of a query of the server's own.
+    pub(crate) fn query_rows(&mut self, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
+        self.conn.query_rows(sql).map_err(|e| self.sql_error(&e))
     }
 
     /// Reads the schema anew, as the open transaction sees it.
@@ -329,8 +351,17 @@ impl Main {
             return;
         }
         self.schema = published;
-        self.inner.ids.forget();
+        self.forget_ids();
         self.reload_map();
+    }
+
+    /// After a schema change was made or undone. One that only made the table of prepared transactions had nothing to
+    /// itself: others hold ids.
+    fn forget_ids(&mut self) {
+        let had = self.inner.map().object(PREPARED_TABLE).is_some();
+        if self.has_object(PREPARED_TABLE) == had {
+            self.inner.ids.forget();
+        }
     }
 
     pub(super) fn reload_map(&mut self) {
@@ -391,37 +422,46 @@ impl Main {
         answers: Vec<Answer>,
     ) -> Result<(), Failed> {
         let number = self.number();
-        let epoch = self.inner.shared.epoch;
-        if let Err(e) = self.position.write(&mut self.conn, number, epoch) {
-            return Err(self.failed(&e, answers));
-        }
-        self.gate.open();
-        let committed = self.conn.run(self.control.commit);
-        self.gate.close();
-        if let Err(e) = committed {
-            return Err(self.failed(&e, answers));
-        }
-        record.finish(self.conn.capture().buffer());
-        let body = self.conn.capture().take();
-        self.publish_schema(number);
-        self.inner.shared.locks.end_boxcar(self.inner.id);
+        let body = match self.publish(record) {
+            Ok(body) => body,
+            Err(e) => {
+                let error = self.sql_error(&e);
+                self.back_out();
+                return Err(Failed { error, answers });
+            }
+        };
         let answers: Vec<Answer> = answers.into_iter().map(Answer::without_locks).collect();
         self.hand_over(number, body, started, answers);
         Ok(())
     }
 
-    fn failed(&mut self, error: &SqliteError, answers: Vec<Answer>) -> Failed {
-        let error = self.sql_error(error);
+    /// Commits what was captured, so that others see it, and returns the record for the trail. On an error the
+    /// transaction has to be backed out.
+    pub(super) fn publish(&mut self, record: BatchBuilder) -> Result<Vec<u8>, SqliteError> {
+        let number = self.number();
+        self.position.write(&mut self.conn, number, self.inner.shared.epoch)?;
+        self.gate.open();
+        let committed = self.conn.run(self.control.commit);
+        self.gate.close();
+        committed?;
+        record.finish(self.conn.capture().buffer());
+        let body = self.conn.capture().take();
+        self.publish_schema(number);
+        self.inner.shared.locks.end_boxcar(self.inner.id);
+        Ok(body)
+    }
+
+    /// Undoes the open transaction with all it did to the schema.
+    pub(super) fn back_out(&mut self) {
         self.rollback();
         self.restore_schema();
-        Failed { error, answers }
     }
 
     fn publish_schema(&mut self, number: u64) {
-        let mut published = self.inner.schema.write();
-        if published.epoch != self.schema.epoch {
+        if self.inner.schema.read().epoch != self.schema.epoch {
+            self.forget_ids();
+            let mut published = self.inner.schema.write();
             *published = self.schema.clone();
-            self.inner.ids.forget();
             self.inner.publish_map(self.conn.capture().map().clone(), number);
         }
     }
@@ -463,7 +503,7 @@ impl Main {
         self.inner.when_durable(newest, Box::new(move || answers.into_iter().for_each(Answer::send)));
     }
 
-    pub(super) fn mark(&mut self) -> Mark {
+    pub(crate) fn mark(&mut self) -> Mark {
         self.conn.capture().mark()
     }
 

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | open | run, savepoint, release, rollback to | open |
 //! | open | run that makes SQLite roll everything back | lost |
-//! | open | commit | committed or backed out; MAIN is free |
+//! | open | commit, alone or together with other databases | committed or backed out; MAIN is free |
 //! | open | rollback, or the client is gone | backed out; MAIN is free |
 //! | open | nothing for idle_in_transaction_timeout | backed out; MAIN is free; the next request finds it closed |
 //! | lost | rollback | MAIN is free |
@@ -14,7 +14,7 @@
 //! nobody else writes until it ends (guarantee 2).
 
 use super::exec::{Answer, Main};
-use super::{Begin, Images};
+use super::{Begin, Images, Part};
 use crate::batch::BatchDone;
 use crate::branch::Presence;
 use crate::collect::Ignore;
@@ -63,6 +63,8 @@ pub enum TxnRequest {
         done: crate::batch::OnDone,
         sink: Box<dyn Sink>,
     },
+    /// Commits together with transactions of other databases.
+    TakePart(Part),
     Rollback {
         answer: oneshot::Sender<SqlResult<TxnEvent>>,
     },
@@ -123,6 +125,9 @@ impl Main {
                 Ok(TxnRequest::Commit { done, sink }) => {
                     return self.commit_interactive(started, done, sink, presence);
                 }
+                Ok(TxnRequest::TakePart(part)) => {
+                    return self.take_part(Part { presence: Some(presence), ..part });
+                }
                 Ok(TxnRequest::Rollback { answer }) => {
                     self.back_out();
                     drop(presence);
@@ -156,11 +161,6 @@ impl Main {
             take(self, ops)?;
         }
         Ok(())
-    }
-
-    fn back_out(&mut self) {
-        self.rollback();
-        self.restore_schema();
     }
 
     /// Waits for everything published to reach the disk.
@@ -204,7 +204,7 @@ impl Main {
                 let done = self.rollback_to(&name, savepoints);
                 drop(answer.send(done.map(|()| TxnEvent { schema: self.schema.clone(), number })));
             }
-            TxnRequest::Commit { .. } | TxnRequest::Rollback { .. } => {}
+            TxnRequest::Commit { .. } | TxnRequest::TakePart(_) | TxnRequest::Rollback { .. } => {}
         }
     }
 

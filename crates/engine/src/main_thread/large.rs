@@ -11,6 +11,7 @@
 //! as the trail is durable in order.
 
 use super::exec::{Answer, Main};
+use crate::batch::{BatchDone, OnDone};
 use holdfast_trail::Span;
 use holdfast_types::record::{BatchBuilder, Ops, op, put_fragment, put_fragment_drop};
 use holdfast_types::{SqlError, SqlResult, SqlState, TxnId};
@@ -35,6 +36,18 @@ impl Main {
         }
     }
 
+    /// Commits the open transaction where all went well so far, else backs it out; the answer leaves when that is
+    /// durable.
+    pub(crate) fn commit_or_back_out(&mut self, started: Instant, done: OnDone, result: BatchDone) {
+        let failed = result.result.is_err();
+        let answer = Answer { done, result, presence: None };
+        if failed {
+            self.back_out();
+            return self.answer_without_boxcar(vec![answer]);
+        }
+        self.commit_captured(started, vec![answer]);
+    }
+
     fn commit_or_fail(&mut self, record: BatchBuilder, started: Instant, answers: Vec<Answer>) {
         if let Err(failed) = self.commit(record, started, answers) {
             self.fail(failed.error, failed.answers);
@@ -55,7 +68,7 @@ impl Main {
     }
 
     /// Puts the batch record around `content`, or sends it ahead as fragments.
-    fn records(&mut self, content: &[u8]) -> SqlResult<BatchBuilder> {
+    pub(super) fn records(&mut self, content: &[u8]) -> SqlResult<BatchBuilder> {
         let head = self.head();
         let fragment_bytes = self.sizes.fragment_bytes;
         let fragments = match content.len() > fragment_bytes {

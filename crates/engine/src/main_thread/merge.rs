@@ -6,6 +6,7 @@
 
 use super::exec::Main;
 use crate::branch::image_error;
+use holdfast_store::capture::Mark;
 use holdfast_types::record::Ops;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 
@@ -37,6 +38,24 @@ impl Main {
             }
             applied => applied,
         }
+    }
+
+    /// The same in a savepoint of its own, for who has MAIN to himself, with the checks that a commit makes.
+    pub(crate) fn merge_alone(&mut self, ops: &[u8]) -> SqlResult<()> {
+        self.run_control(self.control.savepoint)?;
+        self.merge(ops)?;
+        if self.met_a_lock() {
+            return Err(met_a_lock());
+        }
+        self.no_key_is_open()
+    }
+
+    /// Undoes what was merged in the savepoint and captured since the mark.
+    pub(crate) fn undo_merge(&mut self, mark: Mark) -> SqlResult<()> {
+        self.run_control(self.control.rollback_to)?;
+        self.run_control(self.control.release)?;
+        self.conn.capture().truncate(mark);
+        Ok(())
     }
 
     /// All images are there: a foreign key that does not hold now is violated.

@@ -21,10 +21,12 @@ mod exec;
 mod interactive;
 mod large;
 mod merge;
+mod part;
 mod throttle;
 
 pub use exec::Main;
 pub use interactive::{RowsRan, TxnEvent, TxnRan, TxnRequest};
+pub use part::{Order, Part, Published, Report};
 
 use crate::batch::{Batch, OnDone};
 use crate::branch::Presence;
@@ -77,6 +79,15 @@ pub struct Begin {
 pub struct Images {
     pub first: Vec<u8>,
     pub after: Vec<(String, Vec<u8>)>,
+}
+
+impl Images {
+    /// All of them, without the cuts.
+    pub fn whole(self) -> Vec<u8> {
+        let mut ops = self.first;
+        self.after.into_iter().for_each(|(_, part)| ops.extend_from_slice(&part));
+        ops
+    }
 }
 
 /// Ends the process when MAIN panics: what it had published but not handed to the trail must never be read.

@@ -1,5 +1,6 @@
 //! Commands about the session, the transaction or the server.
 
+use super::several::PARAMETER;
 use super::state::State;
 use super::{NodeSession, SQL_STATEMENTS_MAX};
 use crate::cancel::{Target, with_reason};
@@ -75,9 +76,14 @@ impl NodeSession {
             Kind::Savepoint(name) => self.savepoint(name).await?,
             Kind::Release(name) => self.release(name).await?,
             Kind::RollbackTo(name) => self.rollback_to(name).await?,
+            Kind::Set { name, value, .. } if name == PARAMETER => self.use_database(value.as_deref()).await?,
+            Kind::Reset(Some(name)) if name == PARAMETER => self.use_database(None).await?,
             Kind::Set { name, value, local } => self.set(number, name, value.as_deref(), *local, client)?,
             Kind::Reset(Some(name)) => self.set(number, name, None, false, client)?,
-            Kind::Reset(None) => self.settings.reset_all(),
+            Kind::Reset(None) => {
+                self.settings.reset_all();
+                self.use_database(None).await?;
+            }
             Kind::Show(name) => return self.show(number, name, translated, client),
             Kind::CreateDatabase { name, dialect, if_not_exists } => {
                 self.create_database(name, *dialect, *if_not_exists).await?
@@ -90,7 +96,7 @@ impl NodeSession {
             Kind::LockTable { tables, mode, no_wait } => self.lock_table(tables, *mode, *no_wait).await?,
             Kind::Prepare { name, statement, param_types } => self.prepare_sql(name, statement, param_types).await?,
             Kind::Deallocate(name) => self.deallocate(name.as_deref(), client)?,
-            Kind::Discard(what) => self.discard(what, client)?,
+            Kind::Discard(what) => self.discard(what, client).await?,
             Kind::NoOp => {}
             other => return Err(SqlError::internal(format!("no way to run {other:?}"))),
         }
@@ -151,7 +157,7 @@ impl NodeSession {
     }
 
     async fn drop_database(&mut self, name: &str, if_exists: bool) -> SqlResult<()> {
-        if name == self.identity.database {
+        if name == self.home || name == self.identity.database {
             return Err(SqlError::new(SqlState::OBJECT_IN_USE, "cannot drop the currently open database"));
         }
         let (databases, name) = (self.databases.clone(), name.to_owned());
@@ -262,7 +268,7 @@ impl NodeSession {
         }
     }
 
-    fn discard(&mut self, what: &str, client: &mut Client) -> SqlResult<()> {
+    async fn discard(&mut self, what: &str, client: &mut Client) -> SqlResult<()> {
         if what != "ALL" {
             return Ok(());
         }
@@ -271,6 +277,7 @@ impl NodeSession {
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
         self.settings.reset_all();
+        self.use_database(None).await?;
         self.cursors.close(None)?;
         self.locks.unlock_all();
         self.last_id = None;

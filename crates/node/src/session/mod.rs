@@ -17,6 +17,7 @@ mod command;
 mod copy;
 mod cursor;
 mod reading;
+mod several;
 mod state;
 mod statement;
 mod transaction;
@@ -63,6 +64,8 @@ pub struct NodeSession {
     databases: Arc<Databases>,
     served: InUse,
     identity: Identity,
+    /// The database of the connection; [`several`] can leave it.
+    home: String,
     settings: Settings,
     state: State,
     /// Beside the state: open only while that is idle.
@@ -118,6 +121,7 @@ impl SessionFactory for Factory {
         Ok(NodeSession {
             databases: self.databases.clone(),
             served,
+            home: startup.database.clone(),
             identity: Identity { user: startup.user, database: startup.database, pid: startup.pid },
             settings,
             state: State::Idle,

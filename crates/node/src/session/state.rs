@@ -13,9 +13,12 @@
 //! | block, failed | anything but the end of the transaction | 25P02 |
 //! | block | COMMIT, ROLLBACK, end of an implicit block | idle |
 //!
+//! A block has a part with a phase of its own in each database it goes to ([`super::several`]).
+//!
 //! Writers work side by side on branches. A SERIALIZABLE one that may write, and one that changes the schema, tables with
 //! triggers or virtual tables, is the only writer until it ends.
 
+use crate::database::InUse;
 use crate::settings::Undo;
 use holdfast_engine::{Reader, WriteIsolation, WriteTxn};
 use holdfast_sql::Isolation;
@@ -37,8 +40,18 @@ pub struct Block {
     /// A statement has run, so that the isolation level can no longer be chosen.
     pub queried: bool,
     pub phase: Phase,
+    /// Its parts in other databases.
+    pub parked: Vec<Parked>,
+    /// The database in which it began, once it has gone to another one.
+    pub began_in: Option<String>,
     pub savepoints: Vec<Savepoint>,
     pub undo: Vec<Undo>,
+}
+
+/// A transaction's part in a database that the session is not in at the moment.
+pub struct Parked {
+    pub served: InUse,
+    pub phase: Phase,
 }
 
 pub struct Savepoint {
@@ -56,6 +69,15 @@ pub enum Phase {
     Failed(Option<WriteTxn>),
 }
 
+impl Phase {
+    fn writer(self) -> Option<WriteTxn> {
+        match self {
+            Phase::Writing(txn) | Phase::Failed(Some(txn)) => Some(txn),
+            Phase::Reading(_) | Phase::Failed(None) => None,
+        }
+    }
+}
+
 impl Block {
     pub fn new(explicit: bool, isolation: Isolation, read_only: bool) -> Block {
         Block {
@@ -64,6 +86,8 @@ impl Block {
             read_only,
             queried: false,
             phase: Phase::Reading(None),
+            parked: Vec::new(),
+            began_in: None,
             savepoints: Vec::new(),
             undo: Vec::new(),
         }
@@ -89,17 +113,36 @@ impl Block {
         self.isolation == Isolation::Serializable && !self.read_only
     }
 
-    /// A statement failed in an explicit block. Returns the writer to be rolled back where it is of no more use.
-    pub fn fail(&mut self) -> Option<WriteTxn> {
-        match std::mem::replace(&mut self.phase, Phase::Failed(None)) {
-            Phase::Writing(mut txn) | Phase::Failed(Some(mut txn)) if !self.savepoints.is_empty() => {
-                txn.fail();
-                self.phase = Phase::Failed(Some(txn));
-                None
-            }
-            Phase::Writing(txn) | Phase::Failed(Some(txn)) => Some(txn),
-            Phase::Reading(_) | Phase::Failed(None) => None,
+    pub fn phases(&mut self) -> impl Iterator<Item = &mut Phase> {
+        std::iter::once(&mut self.phase).chain(self.parked.iter_mut().map(|p| &mut p.phase))
+    }
+
+    /// The writers of all parts, which are over then.
+    pub fn take_writers(&mut self) -> Vec<WriteTxn> {
+        self.phases().filter_map(|phase| std::mem::replace(phase, Phase::Failed(None)).writer()).collect()
+    }
+
+    /// The writers of all parts that can go on.
+    pub fn writers(&mut self) -> impl Iterator<Item = &mut WriteTxn> {
+        self.phases().filter_map(|phase| match phase {
+            Phase::Writing(txn) => Some(txn),
+            _ => None,
+        })
+    }
+
+    /// A statement failed in an explicit block. Returns the writers to be rolled back where they are of no more use.
+    pub fn fail(&mut self) -> Vec<WriteTxn> {
+        if self.savepoints.is_empty() {
+            return self.take_writers();
         }
+        for phase in self.phases() {
+            let failed = std::mem::replace(phase, Phase::Failed(None)).writer().map(|mut txn| {
+                txn.fail();
+                txn
+            });
+            *phase = Phase::Failed(failed);
+        }
+        Vec::new()
     }
 
     /// Position of the newest savepoint of that name.

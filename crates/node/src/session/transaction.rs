@@ -1,8 +1,8 @@
 //! BEGIN, COMMIT, ROLLBACK, savepoints, and the end of implicit transactions.
 
 use super::NodeSession;
+use super::several::{commit_writers, roll_back_writers};
 use super::state::{Block, Phase, Savepoint, State};
-use holdfast_engine::{Collect, WriteTxn};
 use holdfast_sql::{Isolation, TransactionModes};
 use holdfast_types::{SqlError, SqlResult, SqlState, Tag};
 use holdfast_wire::{Client, Failure};
@@ -129,15 +129,19 @@ impl NodeSession {
     /// Commits whatever is open. The transaction is over, whatever the outcome.
     async fn end_transaction(&mut self) -> Result<(), Failure> {
         let State::Block(block) = std::mem::take(&mut self.state) else { return Ok(()) };
-        let Block { phase, undo, .. } = *block;
-        let committed = match phase {
-            Phase::Writing(txn) => commit_writer(txn).await,
-            Phase::Reading(_) => Ok(()),
-            Phase::Failed(txn) => {
-                roll_back_writer(txn).await;
-                Ok(())
-            }
+        let mut block = *block;
+        let failed = matches!(block.phase, Phase::Failed(_));
+        let writers = block.take_writers();
+        let Block { parked, began_in, undo, .. } = block;
+        let committed = if failed {
+            roll_back_writers(writers).await;
+            Ok(())
+        } else {
+            commit_writers(writers).await
         };
+        if committed.is_err() {
+            self.go_back(began_in, parked);
+        }
         self.settings.end_transaction(undo, committed.is_ok());
         self.cursors.end_transaction(committed.is_ok());
         committed.map_err(Failure::from)
@@ -146,12 +150,10 @@ impl NodeSession {
     /// Rolls back whatever is open.
     pub(super) async fn roll_back(&mut self) {
         let State::Block(block) = std::mem::take(&mut self.state) else { return };
-        let Block { phase, undo, .. } = *block;
-        match phase {
-            Phase::Writing(txn) => roll_back_writer(Some(txn)).await,
-            Phase::Failed(txn) => roll_back_writer(txn).await,
-            Phase::Reading(_) => {}
-        }
+        let mut block = *block;
+        roll_back_writers(block.take_writers()).await;
+        let Block { parked, began_in, undo, .. } = block;
+        self.go_back(began_in, parked);
         self.settings.end_transaction(undo, false);
         self.cursors.end_transaction(false);
     }
@@ -163,7 +165,7 @@ impl NodeSession {
             State::Block(block) if block.explicit => block.fail(),
             State::Block(_) => return self.roll_back().await,
         };
-        roll_back_writer(unused).await;
+        roll_back_writers(unused).await;
     }
 
     fn explicit_block(&mut self, command: &str) -> SqlResult<&mut Block> {
@@ -178,7 +180,7 @@ impl NodeSession {
 
     pub(super) async fn savepoint(&mut self, name: &str) -> SqlResult<()> {
         let block = self.explicit_block("SAVEPOINT")?;
-        if let Phase::Writing(txn) = &mut block.phase {
+        for txn in block.writers() {
             txn.savepoint(name).await?;
         }
         block.savepoints.push(Savepoint { name: name.to_owned(), undo_len: block.undo.len() });
@@ -188,7 +190,7 @@ impl NodeSession {
     pub(super) async fn release(&mut self, name: &str) -> SqlResult<()> {
         let block = self.explicit_block("RELEASE SAVEPOINT")?;
         let at = block.savepoint(name).ok_or_else(|| no_savepoint(name))?;
-        if let Phase::Writing(txn) = &mut block.phase {
+        for txn in block.writers() {
             txn.release(name).await?;
         }
         block.savepoints.truncate(at);
@@ -199,14 +201,16 @@ impl NodeSession {
     pub(super) async fn rollback_to(&mut self, name: &str) -> SqlResult<()> {
         let block = self.explicit_block("ROLLBACK TO SAVEPOINT")?;
         let at = block.savepoint(name).ok_or_else(|| no_savepoint(name))?;
-        block.phase = match std::mem::replace(&mut block.phase, Phase::Failed(None)) {
-            Phase::Writing(mut txn) | Phase::Failed(Some(mut txn)) => {
-                txn.rollback_to(name).await?;
-                Phase::Writing(txn)
-            }
-            Phase::Reading(reader) => Phase::Reading(reader),
-            Phase::Failed(None) => Phase::Reading(None),
-        };
+        for phase in block.phases() {
+            *phase = match std::mem::replace(phase, Phase::Failed(None)) {
+                Phase::Writing(mut txn) | Phase::Failed(Some(mut txn)) => {
+                    txn.rollback_to(name).await?;
+                    Phase::Writing(txn)
+                }
+                Phase::Reading(reader) => Phase::Reading(reader),
+                Phase::Failed(None) => Phase::Reading(None),
+            };
+        }
         block.savepoints.truncate(at + 1);
         let undone = block.undo.split_off(block.savepoints[at].undo_len);
         self.settings.end_transaction(undone, false);
@@ -221,22 +225,4 @@ fn no_savepoint(name: &str) -> SqlError {
 
 fn chain_needs_block(command: &str) -> SqlError {
     SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, format!("{command} can only be used in transaction blocks"))
-}
-
-/// Commits and waits until it is durable.
-async fn commit_writer(txn: WriteTxn) -> SqlResult<()> {
-    match txn.commit(Box::new(Collect::new()))?.await {
-        Some(done) => done.result,
-        None => Err(SqlError::new(
-            SqlState::ADMIN_SHUTDOWN,
-            "the server is stopping; whether the transaction took effect is unknown",
-        )),
-    }
-}
-
-async fn roll_back_writer(txn: Option<WriteTxn>) {
-    if let Some(txn) = txn {
-        // An error means that the engine has backed it out already.
-        let _ = txn.rollback().await;
-    }
 }

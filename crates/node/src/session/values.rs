@@ -68,6 +68,7 @@ impl Values<'_> {
                 }
             }
             "session_authorization" => &self.identity.user,
+            super::several::PARAMETER => &self.identity.database,
             _ => value,
         })
     }

@@ -96,6 +96,7 @@ impl NodeSession {
         let session = Some(self.locks.clone());
         let State::Block(block) = &mut self.state else { return Err(SqlError::internal("no transaction is open")) };
         let isolation = block.write_isolation(alone);
+        let beside = block.writers().next().map(|txn| txn.beside());
         let Phase::Reading(reader) = &mut block.phase else { return Ok(false) };
         let read = reader.as_mut().map_or(0, |r| r.snapshot());
         let mut options = WriteOptions {
@@ -104,6 +105,7 @@ impl NodeSession {
             lock_timeout: timeouts.lock,
             snapshot: (read != 0).then_some(read),
             session,
+            beside,
         };
         if options.isolation != WriteIsolation::RepeatableRead {
             options.snapshot = None;

@@ -289,8 +289,10 @@ async fn who_waits_for_an_automatic_transaction_waits_for_its_time_bound() {
 async fn a_database_can_refuse_changes_outside_transactions() {
     let server = Running::start();
     let before = table(&server).await;
-    run(&before, "alter database holdfast set require_transaction = on").await;
     run(&before, "insert into t values (1, 1)").await;
+    run(&before, "alter database holdfast set require_transaction = on").await;
+    fails(&before, "insert into t values (2, 2)", &SqlState::NO_ACTIVE_SQL_TRANSACTION).await;
+    assert_eq!(one(&before, "show require_transaction").await, "on", "for every session, at once");
     let server = Running::start_in(server.kill());
     let a = server.connect().await;
     let refused = &SqlState::NO_ACTIVE_SQL_TRANSACTION;
@@ -318,7 +320,27 @@ async fn a_database_can_refuse_changes_outside_transactions() {
     run(&a, "create table u(x int)").await;
     assert_eq!(one(&a, COUNT).await, "4");
     run(&a, "alter database holdfast reset require_transaction").await;
-    run(&server.connect().await, "insert into t values (5, 5)").await;
+    run(&a, "set auto_transaction = off").await;
+    run(&a, "insert into t values (5, 5)").await;
+}
+
+#[tokio::test]
+async fn going_to_another_database_commits_and_obeys_that_one() {
+    let server = Running::start();
+    let other = table(&server).await;
+    run(&other, "create database strict").await;
+    run(&other, "alter database strict set require_transaction = on").await;
+    let a = unbounded(&server).await;
+    run(&a, "insert into t values (1, 1)").await;
+    run(&a, "use strict").await;
+    assert_eq!(one(&other, COUNT).await, "1");
+    run(&a, "create table u(x int)").await;
+    run(&a, "insert into u values (1)").await;
+    run(&a, "reset all").await;
+    assert_eq!(one(&a, "select current_database()").await, "holdfast");
+    run(&a, "set auto_transaction = off").await;
+    fails(&a, "use strict; insert into u values (2)", &SqlState::NO_ACTIVE_SQL_TRANSACTION).await;
+    assert_eq!(one(&server.connect_to("strict").await, "select count(*) from u").await, "1");
 }
 
 #[tokio::test]

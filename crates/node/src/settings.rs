@@ -18,7 +18,7 @@ enum Takes {
     Time,
     /// One of these, ASCII case ignored.
     OneOf(&'static [&'static str]),
-    /// On or off, but only by ALTER DATABASE: what an operator asks of sessions they cannot switch off themselves.
+    /// On or off for a database, by ALTER DATABASE: it holds for all its sessions at once, and none can change it.
     DatabaseBool,
     /// Cannot be changed.
     Fixed,
@@ -55,6 +55,9 @@ const OWN_PARAMETERS_MAX: usize = 1000;
 
 /// Version of PostgreSQL whose behaviour drivers may expect.
 pub const SERVER_VERSION: &str = "15.0";
+
+/// Takes changes in transactions only; see [`crate::database::Served`].
+pub const REQUIRE_TRANSACTION: &str = "require_transaction";
 
 static PARAMETERS: &[Parameter] = &[
     r("application_name", "", Any),
@@ -98,7 +101,7 @@ static PARAMETERS: &[Parameter] = &[
     p("max_connections", "2500", Fixed),
     p("max_identifier_length", "63", Fixed),
     p("quote_all_identifiers", "off", Bool),
-    p("require_transaction", "off", DatabaseBool),
+    p(REQUIRE_TRANSACTION, "off", DatabaseBool),
     p("role", "none", Any),
     p("row_security", "on", Bool),
     p("search_path", "\"$user\", public", Any),
@@ -251,7 +254,6 @@ pub struct Settings {
     changed: HashMap<String, String>,
     timeouts: Timeouts,
     automatic: AutomaticSettings,
-    requires_transaction: bool,
 }
 
 impl Settings {
@@ -277,12 +279,10 @@ impl Settings {
         }
     }
 
-    /// A parameter that was stored for the database or the user.
+    /// A parameter that was stored for the database or the user. What holds for the database and not for a session is
+    /// not taken.
     pub fn start_stored(&mut self, name: &str, value: &str) -> SqlResult<()> {
-        let (name, value) = check_stored(name, value, true)?;
-        self.initial.insert(name, value);
-        self.refresh();
-        Ok(())
+        if find(name).is_some_and(|p| matches!(p.takes, DatabaseBool)) { Ok(()) } else { self.start(name, value) }
     }
 
     fn value(&self, parameter: &Parameter) -> &str {
@@ -358,24 +358,17 @@ impl Settings {
             idle: time("idle_session_timeout"),
         };
         let number = |name| self.get(name).ok().and_then(|(_, v)| v.parse().ok()).unwrap_or_default();
-        let is_on = |name| matches!(self.get(name), Ok((_, "on")));
         let automatic = AutomaticSettings {
-            on: is_on("auto_transaction"),
+            on: matches!(self.get("auto_transaction"), Ok((_, "on"))),
             time_max: Duration::from_millis(number("auto_transaction_time_max_ms")),
             rows_max: number("auto_transaction_rows_max"),
             idle: Duration::from_millis(number("auto_transaction_idle_ms")),
         };
-        let requires_transaction = is_on("require_transaction");
-        (self.automatic, self.requires_transaction) = (automatic, requires_transaction);
+        self.automatic = automatic;
     }
 
     pub fn automatic(&self) -> AutomaticSettings {
         self.automatic
-    }
-
-    /// Does the database refuse changes outside transactions?
-    pub fn requires_transaction(&self) -> bool {
-        self.requires_transaction
     }
 
     pub fn timeouts(&self) -> Timeouts {
@@ -433,13 +426,8 @@ mod tests {
     #[test]
     fn a_session_cannot_lift_what_its_database_requires() {
         let mut s = Settings::default();
-        s.start_stored("require_transaction", "on").unwrap();
-        assert!(s.requires_transaction());
         assert_eq!(s.set("require_transaction", Some("off"), false).unwrap_err().state().0, "55P02");
         assert_eq!(s.start("require_transaction", "off").unwrap_err().state().0, "55P02");
-        s.set("require_transaction", None, false).unwrap();
-        s.reset_all();
-        assert!(s.requires_transaction());
         assert_eq!(check_stored("require_transaction", "on", false).unwrap_err().state().0, "55P02");
         assert_eq!(check_stored("Lock_Timeout", "1s", false).unwrap(), ("lock_timeout", "1s".to_owned()));
         assert_eq!(check_stored("server_version", "16", true).unwrap_err().state().0, "55P02");

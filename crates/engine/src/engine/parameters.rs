@@ -32,13 +32,16 @@ impl ParameterChange {
 }
 
 impl Engine {
-    /// What sessions of `user` in `database` start with, in the order in which it is to be set.
-    pub fn start_parameters(&self, database: &str, user: &str) -> Vec<(String, String)> {
+    /// Those of a database.
+    pub fn database_parameters(&self, name: &str) -> Vec<(String, String)> {
         let state = self.0.shared.state.lock();
-        let of_database = state.manifest.databases.iter().find(|e| e.name == database).map(|e| &e.parameters);
-        let of_user = state.manifest.roles.iter().find(|r| r.name == user).map(|r| &r.parameters);
-        let both = of_database.into_iter().chain(of_user);
-        both.flatten().map(|(name, value)| (name.clone(), value.clone())).collect()
+        state.manifest.databases.iter().find(|e| e.name == name).map(|e| pairs(&e.parameters)).unwrap_or_default()
+    }
+
+    /// Those of a user.
+    pub fn role_parameters(&self, name: &str) -> Vec<(String, String)> {
+        let state = self.0.shared.state.lock();
+        state.manifest.roles.iter().find(|r| r.name == name).map(|r| pairs(&r.parameters)).unwrap_or_default()
     }
 
     /// Changes them. Durable when it returns; blocks.
@@ -59,6 +62,10 @@ impl Engine {
         state.manifest = manifest;
         Ok(())
     }
+}
+
+fn pairs(parameters: &Parameters) -> Vec<(String, String)> {
+    parameters.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// A user without parameters is not listed.

@@ -119,6 +119,9 @@ impl NodeSession {
         if let Some(outcome) = self.join_open(first, &steps, client).await? {
             return outcome;
         }
+        if steps.iter().all(|s| s.stmt.class.is_read()) {
+            return self.run_alone(first, steps, client).await;
+        }
         self.begin_automatic().await.map_err(at)?;
         if !matches!(&self.automatic, Automatic::Open(open) if Arc::ptr_eq(open.txn.schema(), schema)) {
             // Somebody changed the schema while this one waited for its turn.
@@ -348,8 +351,10 @@ impl NodeSession {
     pub(super) async fn before_statement(&mut self, entry: &Entry<Extra>, alone: bool) -> SqlResult<()> {
         let goes_on = match &entry.translated.kind {
             Kind::Query | Kind::Insert | Kind::Update | Kind::Delete => self.is_automatic() && entry.extra.is_some(),
-            Kind::Set { .. } | Kind::Reset(_) | Kind::Show(_) | Kind::SetTransaction(_) | Kind::Rollback { .. } => true,
-            Kind::Prepare { .. } | Kind::Execute { .. } | Kind::Deallocate(_) | Kind::Discard(_) => true,
+            Kind::Show(_) | Kind::SetTransaction(_) | Kind::Rollback { .. } => true,
+            // Leaving the database leaves its transaction.
+            Kind::Set { name, .. } => name != super::several::PARAMETER,
+            Kind::Prepare { .. } | Kind::Execute { .. } | Kind::Deallocate(_) => true,
             Kind::Explain | Kind::Fetch { .. } | Kind::CloseCursor(_) => true,
             _ => false,
         };
@@ -363,7 +368,7 @@ impl NodeSession {
 
     /// Does the database take changes in transactions only, and this session begin none by itself?
     pub(super) fn asks_for_transactions(&self) -> bool {
-        self.settings.requires_transaction() && !self.is_automatic()
+        self.served.requires_transaction() && !self.is_automatic()
     }
 
     /// 25P01 for a change outside a transaction where the database refuses those.

@@ -188,6 +188,7 @@ impl NodeSession {
             statement_us: self.statement_us,
             last_id: self.last_id,
             transaction,
+            requires_transaction: self.served.requires_transaction(),
         }
     }
 

@@ -115,6 +115,37 @@ async fn the_bounds_commit() {
     assert_eq!(one(&other, ended).await, "3", "by rows, by time and by idleness");
 }
 
+/// Says hello and sends the queries, and never reads an answer.
+async fn deaf_client(server: &Running, bounds: &str, queries: &[&str]) -> tokio::net::TcpStream {
+    let options = format!("-c auto_transaction=on {bounds}");
+    let mut hello = 196_608_u32.to_be_bytes().to_vec();
+    for word in ["user", "holdfast", "database", "holdfast", "options", &options, ""] {
+        hello.extend(word.as_bytes());
+        hello.push(0);
+    }
+    let mut sent = (hello.len() as u32 + 4).to_be_bytes().to_vec();
+    sent.append(&mut hello);
+    for query in queries {
+        sent.push(b'Q');
+        sent.extend((query.len() as u32 + 5).to_be_bytes());
+        sent.extend(query.as_bytes());
+        sent.push(0);
+    }
+    let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", server.port)).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut stream, &sent).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_take_its_answers_holds_nothing_beyond_the_bounds() {
+    let server = Running::start();
+    let other = table(&server).await;
+    let large = "select repeat('x', 1000000) from generate_series(1, 30)";
+    let bounds = format!("-c auto_transaction_idle_ms=300 {LONG}");
+    let _deaf = deaf_client(&server, &bounds, &["insert into t values (1, 1)", large]).await;
+    becomes(&other, COUNT, "1", Duration::from_secs(20)).await;
+}
+
 #[tokio::test]
 async fn a_statement_that_fails_is_undone_alone() {
     let server = Running::start();

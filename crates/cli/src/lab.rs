@@ -11,6 +11,7 @@ Examples:
   holdfast lab authorization
   holdfast lab authorization --peer postgres --seconds 10
   holdfast lab authorization --disk-sync-ms 6 --only unaudited,buffered,audited
+  holdfast lab authorization --only autotmf,audited-wire-pipeline --clients 1,8,40
 
 DIR/report.html shows the charts, DIR/results.json holds every figure. Databases and servers are private to the run
 and gone afterwards, also after Ctrl-C.")]

@@ -4,8 +4,10 @@
 //! time at start nor memory.
 
 mod databases;
+mod parameters;
 
 use databases::no_such_database;
+pub use parameters::{ParameterChange, ParametersOf};
 
 use crate::checkpointer::{self, Signal};
 use crate::database::{Database, Inner, database_oid};

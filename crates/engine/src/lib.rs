@@ -51,7 +51,7 @@ pub use advisory::Session;
 pub use batch::{Batch, BatchDone, OnDone, Ticket};
 pub use collect::{Collect, Outcome};
 pub use database::Database;
-pub use engine::{DatabaseInfo, Engine, scratch_dir};
+pub use engine::{DatabaseInfo, Engine, ParameterChange, ParametersOf, scratch_dir};
 pub use error::{CloseError, OpenError};
 pub use holdfast_store::locking::RowMode;
 pub use locks::{LockInfo, TableMode};

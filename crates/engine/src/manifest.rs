@@ -8,7 +8,15 @@
 //! name = "holdfast"
 //! dialect = "postgres"
 //! file = "volumes/000001-holdfast.db"
+//! [database.parameters]  # ALTER DATABASE ... SET; absent where there are none
+//! auto_transaction = "on"
+//! [[role]]            # ALTER ROLE ... SET; absent where there are none
+//! name = "terminals"
+//! [role.parameters]
+//! auto_transaction = "on"
 //! ```
+//!
+//! Format 2 is format 1 with parameters; a list without any is written as format 1, which earlier releases read.
 //!
 //! It is replaced as a whole: written beside, synced, renamed, directory synced. CREATE DATABASE writes it after the
 //! volume's file is complete, DROP DATABASE before the file is removed; a file that no list names is removed at the
@@ -19,10 +27,14 @@ use holdfast_seams::{Create, Disk, OpenHow};
 use holdfast_types::VolumeId;
 use holdfast_types::schema::Dialect;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 
-const FORMAT: u32 = 1;
+/// The newest format that this program reads.
+const FORMAT: u32 = 2;
+/// A list without parameters.
+const FORMAT_PLAIN: u32 = 1;
 /// Longest manifest that is read: a million databases would not fit, a damaged length does no harm.
 const BYTES_MAX: u64 = 64 << 20;
 
@@ -33,7 +45,12 @@ pub struct Manifest {
     pub next_id: u32,
     #[serde(default, rename = "database")]
     pub databases: Vec<Entry>,
+    #[serde(default, rename = "role", skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<Role>,
 }
+
+/// Run-time parameters by name.
+pub type Parameters = BTreeMap<String, String>;
 
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -43,6 +60,17 @@ pub struct Entry {
     pub dialect: DialectName,
     /// Relative to the data directory.
     pub file: String,
+    /// What its sessions start with.
+    #[serde(default, skip_serializing_if = "Parameters::is_empty")]
+    pub parameters: Parameters,
+}
+
+/// A user whose sessions start with parameters of their own.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Role {
+    pub name: String,
+    pub parameters: Parameters,
 }
 
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq)]
@@ -92,7 +120,13 @@ pub fn path(dir: &Path) -> PathBuf {
 
 impl Manifest {
     pub fn empty() -> Manifest {
-        Manifest { format: FORMAT, next_id: 1, databases: Vec::new() }
+        Manifest { format: FORMAT_PLAIN, next_id: 1, databases: Vec::new(), roles: Vec::new() }
+    }
+
+    /// The oldest format that can say it.
+    fn format_needed(&self) -> u32 {
+        let plain = self.roles.is_empty() && self.databases.iter().all(|d| d.parameters.is_empty());
+        if plain { FORMAT_PLAIN } else { FORMAT }
     }
 
     /// Adds a database under a fresh id; its file has a name a person recognises.
@@ -103,7 +137,7 @@ impl Manifest {
             name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
         let plain: String = plain.chars().take(60).collect();
         let file = format!("volumes/{id:06}-{plain}.db");
-        let entry = Entry { id, name: name.to_owned(), dialect: dialect.into(), file };
+        let entry = Entry { id, name: name.to_owned(), dialect: dialect.into(), file, parameters: Parameters::new() };
         self.databases.push(entry.clone());
         entry
     }
@@ -148,7 +182,8 @@ impl Manifest {
 
     /// Replaces the manifest on disk.
     pub fn write(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-        let text = toml::to_string(self).map_err(io::Error::other)?;
+        let manifest = Manifest { format: self.format_needed(), ..self.clone() };
+        let text = toml::to_string(&manifest).map_err(io::Error::other)?;
         let path = path(dir);
         let new = path.with_extension("toml.new");
         let file = disk.open(&new, &OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() })?;
@@ -192,5 +227,18 @@ mod tests {
             "format = 1\nnext_id = 3\n\n[[database]]\nid = 1\nname = \"holdfast\"\ndialect = \"postgres\"\nfile = \"volumes/000001-holdfast.db\"\n\n[[database]]\nid = 2\nname = \"a/b c\"\ndialect = \"sqlite\"\nfile = \"volumes/000002-a_b_c.db\"\n"
         );
         assert_eq!(toml::from_str::<Manifest>(&text).unwrap(), m);
+    }
+
+    #[test]
+    fn parameters_need_format_2() {
+        let mut m = Manifest::empty();
+        m.add("shop", Dialect::Postgres);
+        assert_eq!(m.format_needed(), 1);
+        m.databases[0].parameters.insert("auto_transaction".into(), "on".into());
+        assert_eq!(m.format_needed(), 2);
+        m.databases[0].parameters.clear();
+        m.roles.push(Role { name: "clerk".into(), parameters: [("lock_timeout".into(), "1s".into())].into() });
+        assert_eq!(m.format_needed(), 2);
+        assert_eq!(toml::from_str::<Manifest>(&toml::to_string(&m).unwrap()).unwrap(), m);
     }
 }

@@ -117,7 +117,11 @@ impl Configuration {
                 "Holdfast as a library: one transaction for each authorization through the audit trail, answered when \
                  durable. Transactions of many clients share a write and a sync."
             }
-            Configuration::Autotmf => "Automatic transactions for programs that start none. Not yet in this release.",
+            Configuration::Autotmf => {
+                "`holdfast serve` over TCP, for a program that starts no transactions: each prepared statement with a \
+                 Sync of its own joins the session's automatic transaction, which commits at a bound of time or rows. \
+                 Answers do not wait for that."
+            }
             Configuration::SqliteFull => "Stock SQLite, WAL, synchronous FULL: one durable transaction each.",
             Configuration::SqliteNormal => {
                 "Stock SQLite, WAL, synchronous NORMAL: one transaction each, synced at checkpoints only."
@@ -146,7 +150,7 @@ impl Configuration {
     pub fn loss(self) -> Loss {
         match self {
             Configuration::Buffered | Configuration::Nainsert | Configuration::SqliteOff => Loss::FileAtRisk,
-            Configuration::SqliteNormal => Loss::Recent,
+            Configuration::SqliteNormal | Configuration::Autotmf => Loss::Recent,
             _ => Loss::Nothing,
         }
     }
@@ -155,7 +159,8 @@ impl Configuration {
     pub fn in_process(self) -> bool {
         !matches!(
             self,
-            Configuration::AuditedWireSimple
+            Configuration::Autotmf
+                | Configuration::AuditedWireSimple
                 | Configuration::AuditedWirePipeline
                 | Configuration::PostgresSimple
                 | Configuration::PostgresPipeline

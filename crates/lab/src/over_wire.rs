@@ -8,7 +8,7 @@ use crate::machine;
 use crate::pgbench;
 use crate::prefill;
 use crate::progress::Progress;
-use crate::results::{ConfigurationResult, PgbenchResult, Point};
+use crate::results::{ConfigurationResult, Fact, PgbenchResult, Point};
 use crate::schedule::Load;
 use crate::server::{Kind, Peer};
 use crate::wire_drive::Connections;
@@ -71,7 +71,7 @@ impl WireRuns<'_> {
         Ok(ConfigurationResult {
             configuration,
             skipped: None,
-            settings: peer.settings.clone(),
+            settings: settings(peer, configuration),
             log_rows: (before, peer.log_rows()?),
             peaks,
             points,
@@ -79,8 +79,20 @@ impl WireRuns<'_> {
     }
 }
 
+/// Of the server, or of the sessions where they have some of their own.
+fn settings(peer: &Peer, configuration: Configuration) -> Vec<Fact> {
+    match variant(configuration).options() {
+        Some(options) => {
+            let version = peer.settings.iter().filter(|f| f.name == "Version").cloned();
+            version.chain([Fact::new("Settings", format!("defaults, and in each session {options}"))]).collect()
+        }
+        None => peer.settings.clone(),
+    }
+}
+
 fn variant(configuration: Configuration) -> Variant {
     match configuration {
+        Configuration::Autotmf => Variant::Automatic,
         Configuration::AuditedWirePipeline | Configuration::PostgresPipeline => Variant::Pipeline,
         _ => Variant::OneMessage,
     }

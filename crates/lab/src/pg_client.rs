@@ -31,7 +31,7 @@ impl Client {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         let mut client = Client { stream, inbox: Vec::new(), outbox: Vec::new() };
-        pg_message::startup(&mut client.outbox, USER, DATABASE);
+        pg_message::startup(&mut client.outbox, USER, DATABASE, None);
         client.flush()?;
         client.until_ready(|answer| match answer.kind {
             b'R' if answer.body != [0; 4] => anyhow::bail!("{addr} asks for a password; the lab has none"),

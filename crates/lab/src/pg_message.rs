@@ -43,13 +43,17 @@ fn zero_ended(out: &mut Vec<u8>, text: &str) {
     out.push(0);
 }
 
-/// StartupMessage for protocol 3.0.
-pub fn startup(out: &mut Vec<u8>, user: &str, database: &str) {
+/// StartupMessage for protocol 3.0, with the session's options where it has any.
+pub fn startup(out: &mut Vec<u8>, user: &str, database: &str, options: Option<&str>) {
     with_length(out, |b| {
         b.extend(196_608u32.to_be_bytes());
         for (name, value) in [("user", user), ("database", database), ("application_name", "holdfast-lab")] {
             zero_ended(b, name);
             zero_ended(b, value);
+        }
+        if let Some(options) = options {
+            zero_ended(b, "options");
+            zero_ended(b, options);
         }
         b.push(0);
     });
@@ -153,7 +157,7 @@ mod tests {
         query(&mut out, "select 1");
         assert_eq!(out, b"Q\0\0\0\x0dselect 1\0");
         out.clear();
-        startup(&mut out, "u", "d");
+        startup(&mut out, "u", "d", None);
         assert_eq!(out[..8], [0, 0, 0, out.len() as u8, 0, 3, 0, 0]);
         out.clear();
         bind_execute(&mut out, "s", &["ab"]);

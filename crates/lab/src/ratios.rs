@@ -31,6 +31,19 @@ fn in_process(results: &Results) -> Vec<Ratio> {
 }
 
 fn over_the_wire(results: &Results) -> Vec<Ratio> {
+    let mut list = Vec::from_iter(automatic(results));
+    list.extend(against_the_peer(results));
+    list
+}
+
+/// The program that starts no transactions against the one that does.
+fn automatic(results: &Results) -> Option<Ratio> {
+    let value = quotient(results.peak_rate(C::Autotmf)?, results.peak_rate(C::AuditedWirePipeline)?)?;
+    let what = "automatic transactions against explicit ones in a pipeline, peak rate";
+    Some(ratio(what.to_string(), value, Some("about 1 in the study"), false))
+}
+
+fn against_the_peer(results: &Results) -> Vec<Ratio> {
     [
         (C::AuditedWireSimple, C::PostgresSimple, "one message"),
         (C::AuditedWirePipeline, C::PostgresPipeline, "pipeline"),

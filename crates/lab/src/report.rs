@@ -173,7 +173,8 @@ fn tooltip(configuration: Configuration, p: &Point) -> String {
 pub fn class(configuration: Configuration) -> &'static str {
     match configuration {
         Configuration::Audited | Configuration::AuditedWirePipeline => "audited",
-        Configuration::AuditedWireSimple | Configuration::Autotmf => "audited-2",
+        Configuration::AuditedWireSimple => "audited-2",
+        Configuration::Autotmf => "autotmf",
         Configuration::Unaudited => "unaudited",
         Configuration::Buffered => "buffered",
         Configuration::Nainsert => "nainsert",

@@ -36,6 +36,8 @@ struct Connection {
     stream: TcpStream,
     inbox: Vec<u8>,
     outbox: Vec<u8>,
+    /// ReadyForQuery messages still due.
+    due: usize,
     /// Arrival of the request in flight.
     busy: Option<Duration>,
     /// Number of the next request by schedule.
@@ -130,6 +132,7 @@ impl Connections {
         let connection = &mut self.list[client];
         connection.outbox.clear();
         self.variant.write(&run.requests[client].next_request(), &mut connection.outbox);
+        connection.due = self.variant.answers();
         connection.busy = Some(arrival);
         connection.next += 1;
         run.in_flight += 1;
@@ -158,8 +161,8 @@ impl Connection {
         let stream = TcpStream::connect(addr).with_context(|| format!("connecting to {addr}"))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(SILENCE_MAX))?;
-        let mut connection = Connection { stream, inbox: Vec::new(), outbox: Vec::new(), busy: None, next: 0 };
-        pg_message::startup(&mut connection.outbox, USER, DATABASE);
+        let mut connection = Connection { stream, inbox: Vec::new(), outbox: Vec::new(), due: 1, busy: None, next: 0 };
+        pg_message::startup(&mut connection.outbox, USER, DATABASE, variant.options());
         connection.exchange()?;
         let statements = variant.statements();
         if !statements.is_empty() {
@@ -173,6 +176,7 @@ impl Connection {
 
     /// Sends the outbox and waits for ReadyForQuery, on a socket that still blocks.
     fn exchange(&mut self) -> anyhow::Result<()> {
+        self.due = 1;
         self.stream.write_all(&self.outbox).context("sending to the server")?;
         self.outbox.clear();
         while !self.read_answer()? {}
@@ -207,18 +211,18 @@ impl Connection {
             Err(e) => return Err(e).context("waiting for an answer"),
         };
         self.inbox.extend_from_slice(&buffer[..n]);
-        let (mut used, mut complete) = (0, false);
+        let mut used = 0;
         while let Some((answer, length)) = pg_message::first_answer(&self.inbox[used..])? {
             used += length;
             match answer.kind {
-                b'Z' => complete = true,
+                b'Z' => self.due = self.due.saturating_sub(1),
                 b'E' => return Err(pg_message::server_error(answer.body).into()),
                 b'R' => anyhow::ensure!(answer.body == [0; 4], "the server asks for a password; the lab has none"),
                 _ => (),
             }
         }
         self.inbox.drain(..used);
-        Ok(complete)
+        Ok(self.due == 0)
     }
 }
 

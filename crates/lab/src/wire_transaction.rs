@@ -10,6 +10,9 @@ pub enum Variant {
     OneMessage,
     /// Prepared statements, bound and executed in one pipeline up to Sync: one implicit transaction.
     Pipeline,
+    /// The same statements, each with a Sync of its own, as of a program that starts no transactions. The session has
+    /// automatic ones.
+    Automatic,
 }
 
 const SELECT: &str = "select_terminal";
@@ -21,7 +24,7 @@ impl Variant {
     pub fn statements(self) -> Vec<(&'static str, String)> {
         match self {
             Variant::OneMessage => Vec::new(),
-            Variant::Pipeline => vec![
+            Variant::Pipeline | Variant::Automatic => vec![
                 (SELECT, workload::select_sql("$1", true)),
                 (UPDATE, workload::update_sql("$1", "$2")),
                 (INSERT, workload::insert_sql(["$1", "$2", "$3", "$4", "$5"])),
@@ -29,14 +32,31 @@ impl Variant {
         }
     }
 
-    /// Appends the messages of one authorization; its answer ends with one ReadyForQuery.
+    /// What the session asks for when it starts.
+    pub fn options(self) -> Option<&'static str> {
+        (self == Variant::Automatic).then_some("-c auto_transaction=on")
+    }
+
+    /// So many ReadyForQuery end the answer to one authorization.
+    pub fn answers(self) -> usize {
+        if self == Variant::Automatic { 3 } else { 1 }
+    }
+
+    /// Appends the messages of one authorization.
     pub fn write(self, r: &Request, out: &mut Vec<u8>) {
         let at = r.at.to_string();
         match self {
             Variant::OneMessage => pg_message::query(out, &one_message(r, &at)),
-            Variant::Pipeline => {
+            Variant::Pipeline | Variant::Automatic => {
+                let apart = |out: &mut Vec<u8>| {
+                    if self == Variant::Automatic {
+                        pg_message::sync(out);
+                    }
+                };
                 pg_message::bind_execute(out, SELECT, &[&r.term_no]);
+                apart(out);
                 pg_message::bind_execute(out, UPDATE, &[&at, &r.term_no]);
+                apart(out);
                 pg_message::bind_execute(out, INSERT, &[&r.card, &r.term_no, &r.auth_code, &at, &r.body]);
                 pg_message::sync(out);
             }
@@ -69,16 +89,25 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&out).matches("; ").count(), 2);
     }
 
-    #[test]
-    fn a_pipeline_ends_with_one_sync() {
+    /// The types of the messages that a variant sends for one authorization.
+    fn kinds(variant: Variant) -> Vec<u8> {
         let mut out = Vec::new();
-        Variant::Pipeline.write(&Requests::new(0, 1, 1).next_request(), &mut out);
+        variant.write(&Requests::new(0, 1, 1).next_request(), &mut out);
         let mut kinds = Vec::new();
         let mut at = 0;
         while at < out.len() {
             kinds.push(out[at]);
             at += 1 + u32::from_be_bytes([out[at + 1], out[at + 2], out[at + 3], out[at + 4]]) as usize;
         }
-        assert_eq!(kinds, b"BEBEBES");
+        kinds
+    }
+
+    #[test]
+    fn a_pipeline_ends_with_one_sync_and_automatic_statements_with_one_each() {
+        assert_eq!(kinds(Variant::Pipeline), b"BEBEBES");
+        assert_eq!(kinds(Variant::Automatic), b"BESBESBES");
+        for variant in [Variant::Pipeline, Variant::Automatic] {
+            assert_eq!(kinds(variant).iter().filter(|k| **k == b'S').count(), variant.answers());
+        }
     }
 }

@@ -11,7 +11,7 @@ fn study(dir: &Path) -> Study {
         log_rows: Some(500),
         peer: None,
         disk_sync_ms: 1,
-        only: vec![Configuration::Unaudited, Configuration::Audited, Configuration::Autotmf, Configuration::SqliteOff],
+        only: vec![Configuration::Unaudited, Configuration::Audited, Configuration::SqliteOff],
         out: dir.join("report"),
         data_dir: dir.join("data"),
         json: false,
@@ -29,12 +29,8 @@ fn a_short_run_leaves_a_report_and_nothing_else() {
     let results: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(results["schema"], "holdfast-lab-authorization/1");
     let configurations = results["configurations"].as_array().unwrap();
-    assert_eq!(configurations.len(), 4);
+    assert_eq!(configurations.len(), 3);
     for configuration in configurations {
-        if configuration["configuration"] == "autotmf" {
-            assert!(configuration["skipped"].is_string());
-            continue;
-        }
         assert_eq!(configuration["peaks"].as_array().unwrap().len(), 2, "one for each client count");
         assert!(configuration["points"].as_array().unwrap().len() >= 4);
         assert!(configuration["peaks"][0]["completed_rate"].as_f64().unwrap() > 0.0);

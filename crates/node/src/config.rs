@@ -3,6 +3,7 @@
 //! The first start writes it with every default commented out. A key that does not exist is refused, naming line and
 //! key: a setting that was misspelt and silently ignored is found out at the worst moment. Command-line flags win.
 
+use crate::settings;
 use holdfast_engine::Options;
 use holdfast_seams::SyncMethod;
 use holdfast_wire::Limits;
@@ -64,6 +65,10 @@ pub struct Config {
     pub lock_timeout_ms: u64,
     pub idle_in_transaction_session_timeout_ms: u64,
     pub only_writer_idle_timeout_ms: u64,
+    pub auto_transaction: bool,
+    pub auto_transaction_time_max_ms: u64,
+    pub auto_transaction_rows_max: u64,
+    pub auto_transaction_idle_ms: u64,
     pub sync_method: SyncMethodName,
     pub segment_bytes: u64,
     pub memory_bytes_max: u64,
@@ -90,6 +95,10 @@ impl Default for Config {
             lock_timeout_ms: 0,
             idle_in_transaction_session_timeout_ms: 0,
             only_writer_idle_timeout_ms: 5_000,
+            auto_transaction: false,
+            auto_transaction_time_max_ms: 100,
+            auto_transaction_rows_max: 1_000,
+            auto_transaction_idle_ms: 10,
             sync_method: SyncMethodName::OpenDirectDsync,
             segment_bytes: 64 << 20,
             memory_bytes_max: 256 << 20,
@@ -142,6 +151,13 @@ impl Config {
         at_least("redo_time_max_ms", self.redo_time_max_ms, 10)?;
         at_least("redo_bytes_max", self.redo_bytes_max, 1 << 20)?;
         at_least("boxcar_requests_max", self.boxcar_requests_max as u64, 1)?;
+        let within = |name: &str, value: u64, (least, most): (i64, i64)| match i64::try_from(value) {
+            Ok(n) if (least..=most).contains(&n) => Ok(()),
+            _ => Err(format!("{name} = {value} is not between {least} and {most}")),
+        };
+        within("auto_transaction_time_max_ms", self.auto_transaction_time_max_ms, settings::AUTO_TIME_MS)?;
+        within("auto_transaction_rows_max", self.auto_transaction_rows_max, settings::AUTO_ROWS)?;
+        within("auto_transaction_idle_ms", self.auto_transaction_idle_ms, settings::AUTO_IDLE_MS)?;
         if self.message_bytes_max > 0x3fff_ffff {
             return Err(format!("message_bytes_max = {} is too large, the most is 1 GB", self.message_bytes_max));
         }
@@ -186,6 +202,10 @@ impl Config {
             ("statement_timeout", self.statement_timeout_ms.to_string()),
             ("lock_timeout", self.lock_timeout_ms.to_string()),
             ("idle_in_transaction_session_timeout", self.idle_in_transaction_session_timeout_ms.to_string()),
+            ("auto_transaction", if self.auto_transaction { "on" } else { "off" }.to_owned()),
+            ("auto_transaction_time_max_ms", self.auto_transaction_time_max_ms.to_string()),
+            ("auto_transaction_rows_max", self.auto_transaction_rows_max.to_string()),
+            ("auto_transaction_idle_ms", self.auto_transaction_idle_ms.to_string()),
             ("max_connections", self.connections_max.to_string()),
         ]
     }
@@ -201,7 +221,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 21, "one line for each key");
+        assert_eq!(all.len(), 25, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 
@@ -211,6 +231,7 @@ mod tests {
         assert!(message.contains("line 2") && message.contains("listen_on"), "{message}");
         let message = Config::parse("workers = \"many\"").unwrap_err();
         assert!(message.contains("line 1") && message.contains("workers"), "{message}");
+        assert!(Config::parse("auto_transaction_rows_max = 0").unwrap_err().contains("rows_max = 0"));
         assert!(Config::parse("connections_max = 0").unwrap_err().contains("connections_max"));
     }
 }

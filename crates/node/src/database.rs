@@ -1,14 +1,15 @@
 //! The databases being served, each with its cache of translated statements, shared by all sessions.
 
 use crate::plan::Extra;
-use holdfast_engine::{Database, Engine, LockWait, Report, RowLock, RowMode};
+use crate::settings::REQUIRE_TRANSACTION;
+use holdfast_engine::{Database, Engine, LockWait, ParameterChange, ParametersOf, Report, RowLock, RowMode};
 use holdfast_sql::{Context, Entry, Kind, LockStrength, Piece, StatementCache, Translated, translate};
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Translated statements kept per database and list of parameter types.
 const CACHE_ENTRIES_MAX: usize = 4096;
@@ -25,6 +26,8 @@ pub struct Served {
     /// Statements whose parameter types the client chose, by those types.
     typed: RwLock<HashMap<Box<[u32]>, Cache>>,
     sessions: AtomicUsize,
+    /// The setting `require_transaction`: it is the database's, whichever way a session has come here.
+    requires_transaction: AtomicBool,
 }
 
 fn new_cache() -> Cache {
@@ -32,8 +35,26 @@ fn new_cache() -> Cache {
 }
 
 impl Served {
-    fn new(db: Database) -> Served {
-        Served { db, plain: new_cache(), typed: RwLock::default(), sessions: AtomicUsize::new(0) }
+    fn new(db: Database, parameters: &[(String, String)]) -> Served {
+        let served = Served {
+            db,
+            plain: new_cache(),
+            typed: RwLock::default(),
+            sessions: AtomicUsize::new(0),
+            requires_transaction: AtomicBool::new(false),
+        };
+        served.take_parameters(parameters);
+        served
+    }
+
+    fn take_parameters(&self, parameters: &[(String, String)]) {
+        let required = parameters.iter().any(|(name, value)| name == REQUIRE_TRANSACTION && value == "on");
+        self.requires_transaction.store(required, Ordering::Release);
+    }
+
+    /// Are changes outside transactions refused?
+    pub fn requires_transaction(&self) -> bool {
+        self.requires_transaction.load(Ordering::Acquire)
     }
 
     fn cache(&self, param_types: &[u32]) -> Cache {
@@ -170,7 +191,8 @@ impl Databases {
         let found = match served.get(name) {
             Some(found) => found.clone(),
             None => {
-                let new = Arc::new(Served::new(self.engine.database(name)?));
+                let new = Served::new(self.engine.database(name)?, &self.engine.database_parameters(name));
+                let new = Arc::new(new);
                 served.insert(name.to_owned(), new.clone());
                 new
             }
@@ -187,6 +209,25 @@ impl Databases {
     /// Is there a database of that name?
     pub fn exists(&self, name: &str) -> bool {
         self.engine.databases().iter().any(|d| d.name == name)
+    }
+
+    /// ALTER DATABASE and ALTER ROLE ... SET and RESET. Blocks.
+    pub fn change_parameters(&self, of: &ParametersOf, change: ParameterChange) -> SqlResult<()> {
+        let served = self.served.lock();
+        self.engine.change_parameters(of, change)?;
+        if let ParametersOf::Database(name) = of
+            && let Some(served) = served.get(name)
+        {
+            served.take_parameters(&self.engine.database_parameters(name));
+        }
+        Ok(())
+    }
+
+    /// What a session starts with because of that, in the order in which it is to be set.
+    pub fn start_parameters(&self, database: &str, user: &str) -> Vec<(String, String)> {
+        let mut parameters = self.engine.database_parameters(database);
+        parameters.extend(self.engine.role_parameters(user));
+        parameters
     }
 
     /// DROP DATABASE. Blocks. The lock is held throughout, so that no session enters meanwhile.

@@ -18,6 +18,8 @@ enum Takes {
     Time,
     /// One of these, ASCII case ignored.
     OneOf(&'static [&'static str]),
+    /// On or off for a database, by ALTER DATABASE: it holds for all its sessions at once, and none can change it.
+    DatabaseBool,
     /// Cannot be changed.
     Fixed,
 }
@@ -38,7 +40,12 @@ const fn r(name: &'static str, default: &'static str, takes: Takes) -> Parameter
     Parameter { name, default, takes, reported: true }
 }
 
-use Takes::{Any, Bool, Fixed, Int, OneOf, Time};
+use Takes::{Any, Bool, DatabaseBool, Fixed, Int, OneOf, Time};
+
+/// Least and most of the bounds of automatic transactions.
+pub const AUTO_TIME_MS: (i64, i64) = (1, 3_600_000);
+pub const AUTO_ROWS: (i64, i64) = (1, 1_000_000_000);
+pub const AUTO_IDLE_MS: (i64, i64) = (0, 3_600_000);
 
 const UTC: &[&str] = &["UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z", "0", "+00", "00:00", "+00:00", "Zulu", "Universal"];
 const ISOLATION: &[&str] = &["read committed", "read uncommitted", "repeatable read", "serializable"];
@@ -49,8 +56,15 @@ const OWN_PARAMETERS_MAX: usize = 1000;
 /// Version of PostgreSQL whose behaviour drivers may expect.
 pub const SERVER_VERSION: &str = "15.0";
 
+/// Takes changes in transactions only; see [`crate::database::Served`].
+pub const REQUIRE_TRANSACTION: &str = "require_transaction";
+
 static PARAMETERS: &[Parameter] = &[
     r("application_name", "", Any),
+    p("auto_transaction", "off", Bool),
+    p("auto_transaction_idle_ms", "10", Int(AUTO_IDLE_MS.0, AUTO_IDLE_MS.1)),
+    p("auto_transaction_rows_max", "1000", Int(AUTO_ROWS.0, AUTO_ROWS.1)),
+    p("auto_transaction_time_max_ms", "100", Int(AUTO_TIME_MS.0, AUTO_TIME_MS.1)),
     p("bytea_output", "hex", OneOf(&["hex"])),
     p("check_function_bodies", "on", Bool),
     r("client_encoding", "UTF8", OneOf(&["UTF8", "UTF-8", "unicode", "SQL_ASCII"])),
@@ -87,6 +101,7 @@ static PARAMETERS: &[Parameter] = &[
     p("max_connections", "2500", Fixed),
     p("max_identifier_length", "63", Fixed),
     p("quote_all_identifiers", "off", Bool),
+    p(REQUIRE_TRANSACTION, "off", DatabaseBool),
     p("role", "none", Any),
     p("row_security", "on", Bool),
     p("search_path", "\"$user\", public", Any),
@@ -134,7 +149,7 @@ fn check(parameter: &Parameter, value: &str) -> SqlResult<String> {
     };
     match parameter.takes {
         Any => Ok(value.to_owned()),
-        Bool => match value.to_ascii_lowercase().as_str() {
+        Bool | DatabaseBool => match value.to_ascii_lowercase().as_str() {
             "on" | "true" | "yes" | "1" | "t" | "y" => Ok("on".into()),
             "off" | "false" | "no" | "0" | "f" | "n" => Ok("off".into()),
             _ => Err(refused()),
@@ -152,6 +167,31 @@ fn check(parameter: &Parameter, value: &str) -> SqlResult<String> {
         },
         Fixed => Err(SqlError::new(SqlState("55P02"), format!("parameter \"{}\" cannot be changed", parameter.name))),
     }
+}
+
+/// The same for a value that a session or its client gives.
+fn check_own(parameter: &Parameter, value: &str) -> SqlResult<String> {
+    match parameter.takes {
+        DatabaseBool => Err(for_databases_only(parameter)),
+        _ => check(parameter, value),
+    }
+}
+
+fn for_databases_only(parameter: &Parameter) -> SqlError {
+    let message = format!("parameter \"{}\" can only be set for a database", parameter.name);
+    SqlError::new(SqlState("55P02"), message).with_hint(format!("ALTER DATABASE ... SET {} = ...", parameter.name))
+}
+
+/// A parameter's name as it is written.
+pub fn known(name: &str) -> SqlResult<&'static str> {
+    find(name).map(|p| p.name).ok_or_else(|| unknown(name))
+}
+
+/// Name and value to be kept for later sessions, of a database or of a user.
+pub fn check_stored(name: &str, value: &str, for_database: bool) -> SqlResult<(&'static str, String)> {
+    let parameter = find(name).ok_or_else(|| unknown(name))?;
+    let value = if for_database { check(parameter, value) } else { check_own(parameter, value) };
+    value.map(|value| (parameter.name, value))
 }
 
 fn hint(parameter: &Parameter, values: &[&str]) -> String {
@@ -189,6 +229,15 @@ pub struct Timeouts {
     pub idle: Duration,
 }
 
+/// What a session does about automatic transactions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AutomaticSettings {
+    pub on: bool,
+    pub time_max: Duration,
+    pub rows_max: u64,
+    pub idle: Duration,
+}
+
 /// A value before a change, to be restored when the transaction ends.
 #[derive(Clone, Debug)]
 pub struct Undo {
@@ -204,6 +253,7 @@ pub struct Settings {
     initial: HashMap<&'static str, String>,
     changed: HashMap<String, String>,
     timeouts: Timeouts,
+    automatic: AutomaticSettings,
 }
 
 impl Settings {
@@ -218,7 +268,7 @@ impl Settings {
     /// JDBC driver always sends: the client sees by ParameterStatus what it got.
     pub fn start(&mut self, name: &str, value: &str) -> SqlResult<()> {
         let parameter = find(name).ok_or_else(|| unknown(name))?;
-        match check(parameter, value) {
+        match check_own(parameter, value) {
             Ok(value) => {
                 self.initial.insert(parameter.name, value);
                 self.refresh();
@@ -227,6 +277,12 @@ impl Settings {
             Err(_) if matches!(parameter.name, "TimeZone" | "DateStyle") => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// A parameter that was stored for the database or the user. What holds for the database and not for a session is
+    /// not taken.
+    pub fn start_stored(&mut self, name: &str, value: &str) -> SqlResult<()> {
+        if find(name).is_some_and(|p| matches!(p.takes, DatabaseBool)) { Ok(()) } else { self.start(name, value) }
     }
 
     fn value(&self, parameter: &Parameter) -> &str {
@@ -256,7 +312,7 @@ impl Settings {
     /// SET (`None`: to its default). Returns how to undo it and whether the client is to be told.
     pub fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> SqlResult<(Undo, bool)> {
         let (key, value, reported) = match find(name) {
-            Some(p) => (p.name.to_owned(), value.map(|v| check(p, v)).transpose()?, p.reported),
+            Some(p) => (p.name.to_owned(), value.map(|v| check_own(p, v)).transpose()?, p.reported),
             // As in PostgreSQL, a name with a dot is the application's own, unless the prefix is the server's.
             None if name.contains('.') && !name.to_ascii_lowercase().starts_with("holdfast.") => {
                 let own = self.changed.keys().filter(|k| k.contains('.')).count();
@@ -301,6 +357,18 @@ impl Settings {
             idle_in_transaction: time("idle_in_transaction_session_timeout"),
             idle: time("idle_session_timeout"),
         };
+        let number = |name| self.get(name).ok().and_then(|(_, v)| v.parse().ok()).unwrap_or_default();
+        let automatic = AutomaticSettings {
+            on: matches!(self.get("auto_transaction"), Ok((_, "on"))),
+            time_max: Duration::from_millis(number("auto_transaction_time_max_ms")),
+            rows_max: number("auto_transaction_rows_max"),
+            idle: Duration::from_millis(number("auto_transaction_idle_ms")),
+        };
+        self.automatic = automatic;
+    }
+
+    pub fn automatic(&self) -> AutomaticSettings {
+        self.automatic
     }
 
     pub fn timeouts(&self) -> Timeouts {
@@ -339,6 +407,30 @@ mod tests {
         assert!(s.set("synchronous_commit", Some("off"), false).is_ok());
         assert!(s.start("TimeZone", "Europe/Berlin").is_ok());
         assert_eq!(s.get("TimeZone").unwrap().1, "UTC");
+    }
+
+    #[test]
+    fn automatic_transactions() {
+        let mut s = Settings::new(&[("auto_transaction_rows_max", "7".into())]);
+        let defaults = s.automatic();
+        assert_eq!((defaults.on, defaults.rows_max), (false, 7));
+        assert_eq!((defaults.time_max, defaults.idle), (Duration::from_millis(100), Duration::from_millis(10)));
+        s.start("auto_transaction", "true").unwrap();
+        s.set("auto_transaction_idle_ms", Some("0"), false).unwrap();
+        assert_eq!((s.automatic().on, s.automatic().idle), (true, Duration::ZERO));
+        for (name, value) in [("auto_transaction_rows_max", "0"), ("auto_transaction_time_max_ms", "0")] {
+            assert_eq!(s.set(name, Some(value), false).unwrap_err().state().0, "22023", "{name}");
+        }
+    }
+
+    #[test]
+    fn a_session_cannot_lift_what_its_database_requires() {
+        let mut s = Settings::default();
+        assert_eq!(s.set("require_transaction", Some("off"), false).unwrap_err().state().0, "55P02");
+        assert_eq!(s.start("require_transaction", "off").unwrap_err().state().0, "55P02");
+        assert_eq!(check_stored("require_transaction", "on", false).unwrap_err().state().0, "55P02");
+        assert_eq!(check_stored("Lock_Timeout", "1s", false).unwrap(), ("lock_timeout", "1s".to_owned()));
+        assert_eq!(check_stored("server_version", "16", true).unwrap_err().state().0, "55P02");
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod parse;
 mod scan;
 mod session;
 pub mod sqlite;
+mod start_parameters;
 mod statement;
 mod translate;
 pub mod types;
@@ -38,6 +39,7 @@ pub use functions::{Function, functions};
 pub use ids::NEXT_ID_FUNCTION;
 pub use locks::{LockStrength, LockWait, RowLock, TableLockMode};
 pub use scan::{Class, Literal, Piece, Scan};
+pub use start_parameters::ParametersOf;
 pub use translate::{
     Coerce, Context, CopyColumn, CopyFormat, CopyIn, Isolation, Kind, Notice, Param, ParamSource, SessionValue,
     SessionValues, TransactionModes, Translated, translate,

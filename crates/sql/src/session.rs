@@ -2,6 +2,7 @@
 
 use crate::bind::fold;
 use crate::cursor;
+use crate::start_parameters;
 use crate::translate::{Isolation, Kind, TransactionModes, Translated};
 use crate::types;
 use holdfast_types::desc::{ColumnDesc, StatementDesc, oid};
@@ -77,6 +78,7 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
         }
         ("CREATE", ["DATABASE", ..]) => return create_database(text).map(Some),
         ("DROP", ["DATABASE", ..]) => return drop_database(text).map(Some),
+        ("ALTER", ["DATABASE" | "ROLE" | "USER", ..]) => return start_parameters::translate(text).map(Some),
         _ => return Ok(None),
     }))
 }
@@ -210,7 +212,7 @@ fn words_of(text: &str) -> SqlResult<Vec<String>> {
     Ok(words)
 }
 
-fn database_name(word: Option<&str>) -> SqlResult<String> {
+pub fn database_name(word: Option<&str>) -> SqlResult<String> {
     let word = word.ok_or_else(|| SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at end of input"))?;
     Ok(match word.strip_prefix('"').and_then(|w| w.strip_suffix('"')) {
         Some(quoted) => quoted.replace("\"\"", "\""),
@@ -255,7 +257,7 @@ pub fn translate(statement: &Statement) -> SqlResult<Option<Translated>> {
             Translated::command(Kind::Discard(what), verb)
         }
         Statement::Deallocate { name, .. } => Translated::command(Kind::Deallocate(Some(fold(name))), "DEALLOCATE"),
-        Statement::Grant(_) | Statement::Revoke(_) | Statement::CreateRole(_) | Statement::AlterRole { .. } => {
+        Statement::Grant(_) | Statement::Revoke(_) | Statement::CreateRole(_) => {
             return Err(SqlError::unsupported("roles and privileges"));
         }
         Statement::Drop { object_type: ObjectType::Role | ObjectType::User, .. } => {

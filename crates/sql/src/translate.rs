@@ -7,6 +7,7 @@
 use crate::cursor::FetchDirection;
 use crate::locks::{RowLock, TableLockMode};
 use crate::scan::{Literal, Piece};
+use crate::start_parameters::ParametersOf;
 use crate::types::{self, Type};
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{SqlError, SqlResult, SqlState, StatementDesc, Value};
@@ -143,6 +144,13 @@ pub enum Kind {
     },
     /// `None` is CLOSE ALL.
     CloseCursor(Option<String>),
+    /// What later sessions of a database or of a user start with. Without a value the parameter is reset, without a
+    /// parameter all of them.
+    AlterParameters {
+        of: ParametersOf,
+        parameter: Option<String>,
+        value: Option<String>,
+    },
     /// Accepted; there is nothing to do but to answer.
     #[allow(clippy::enum_variant_names)]
     NoOp,

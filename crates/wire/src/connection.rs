@@ -9,7 +9,7 @@ use crate::registry::Registry;
 use crate::session::{Session, SessionFactory, Status};
 use holdfast_types::{SqlError, SqlState};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a connection ended.
 enum Closed {
@@ -135,7 +135,7 @@ impl<S: Session> Connection<'_, S> {
             self.report(refused)?;
         }
         if kind == b'H' {
-            self.client.flush().await?;
+            self.flush().await?;
         }
         Ok(())
     }
@@ -202,7 +202,20 @@ impl<S: Session> Connection<'_, S> {
         }
         let status = self.session.status();
         backend::ready_for_query(self.client.reply().out(), status);
-        Ok(self.client.flush().await?)
+        Ok(self.flush().await?)
+    }
+
+    /// Sends what is ready. A session that wants to be woken is, also while the client does not take it.
+    async fn flush(&mut self) -> Result<(), Lost> {
+        let mut sent = std::pin::pin!(self.client.flush());
+        while let Some(soon) = self.session.wake_after() {
+            tokio::select! {
+                biased;
+                sent = &mut sent => return sent,
+                () = tokio::time::sleep(soon) => self.session.woken().await,
+            }
+        }
+        sent.await
     }
 
     fn report(&mut self, refused: Refused) -> Result<(), Closed> {
@@ -217,14 +230,19 @@ impl<S: Session> Connection<'_, S> {
     }
 
     async fn wait(&mut self) -> Result<(), Closed> {
-        let timeout = self.session.idle_timeout();
-        match self.client.fill(timeout).await? {
-            Wake::Input => Ok(()),
-            Wake::TimedOut => Err(Closed::ByServer(self.session.idle_expired().await)),
-            Wake::Stop => Err(Closed::ByServer(SqlError::new(
-                SqlState::ADMIN_SHUTDOWN,
-                "terminating connection due to administrator command",
-            ))),
+        let silent_since = Instant::now();
+        loop {
+            let left = self.session.idle_timeout().map(|t| t.saturating_sub(silent_since.elapsed()));
+            let soon = self.session.wake_after().filter(|soon| left.is_none_or(|left| *soon < left));
+            match self.client.fill(soon.or(left)).await? {
+                Wake::Input => return Ok(()),
+                Wake::TimedOut if soon.is_some() => self.session.woken().await,
+                Wake::TimedOut => return Err(Closed::ByServer(self.session.idle_expired().await)),
+                Wake::Stop => {
+                    let why = "terminating connection due to administrator command";
+                    return Err(Closed::ByServer(SqlError::new(SqlState::ADMIN_SHUTDOWN, why)));
+                }
+            }
         }
     }
 }

@@ -71,6 +71,10 @@ struct Current {
     held: Option<Held>,
 }
 
+/// How far a reply was filled: length of `out`, of the script copied, of `suspended`.
+#[derive(Clone, Copy)]
+pub struct Place((usize, usize, usize));
+
 pub struct Reply {
     out: Vec<u8>,
     output: Output,
@@ -132,7 +136,18 @@ impl Reply {
     /// The statements run next count from `step` within the message or batch.
     pub fn start_at(&mut self, step: usize) {
         self.first_step = step;
-        self.mark = (self.out.len(), self.script_done, self.suspended.len());
+        self.mark = self.place().0;
+    }
+
+    /// As far as it has been filled, for [`Reply::back_to`].
+    pub fn place(&self) -> Place {
+        Place((self.out.len(), self.script_done, self.suspended.len()))
+    }
+
+    /// Forgets what was answered since, before any of it was sent.
+    pub fn back_to(&mut self, place: Place) {
+        self.mark = place.0;
+        self.reset();
     }
 
     /// The next statement's rows are COPY data in this format.
@@ -304,7 +319,7 @@ impl Sink for Reply {
     }
 
     fn keep(&mut self) {
-        self.mark = (self.out.len(), self.script_done, self.suspended.len());
+        self.mark = self.place().0;
     }
 
     fn reset(&mut self) {

@@ -133,6 +133,16 @@ pub trait Session: 'static {
     /// That time has passed: rolls back and says what to tell the client before closing.
     fn idle_expired(&mut self) -> impl Future<Output = SqlError>;
 
+    /// How soon the session has to be woken while the client is silent or slow to take its answers.
+    fn wake_after(&self) -> Option<Duration> {
+        None
+    }
+
+    /// That time has passed.
+    fn woken(&mut self) -> impl Future<Output = ()> {
+        std::future::ready(())
+    }
+
     /// The connection is going away.
     fn close(&mut self) -> impl Future<Output = ()>;
 }

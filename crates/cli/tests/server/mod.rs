@@ -1,5 +1,7 @@
 //! Runs the built binary on a directory of its own.
 
+#![allow(dead_code, reason = "each test program uses its own part of it")]
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -44,7 +46,12 @@ impl Running {
     }
 
     pub async fn connect_to(&self, database: &str) -> Client {
-        let config = format!("host=127.0.0.1 port={} user=holdfast dbname={database}", self.port);
+        self.connect_with(&format!("user=holdfast dbname={database}")).await
+    }
+
+    /// `how`: user, database and options as a connection string has them.
+    pub async fn connect_with(&self, how: &str) -> Client {
+        let config = format!("host=127.0.0.1 port={} {how}", self.port);
         let (client, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
         tokio::spawn(connection);
         client

@@ -2,6 +2,7 @@
 
 use super::NodeSession;
 use super::state::{Block, Phase, State};
+use crate::automatic_stats::EndedBy;
 use crate::plan::{Extra, Plan};
 use holdfast_engine::Step as EngineStep;
 use holdfast_sql::{Entry, Kind, Scan, TransactionModes};
@@ -44,6 +45,9 @@ impl NodeSession {
             step.prepared.entry.as_deref().expect("all have one, checked above")
         }
         let body = body(steps.len(), |i| entry(&steps[i]))?;
+        if body.len() == steps.len() && self.asks_for_transactions() {
+            return None;
+        }
         let verb = entry(&steps[0]).translated.verb;
         let mut bound = Vec::with_capacity(body.len());
         for step in &steps[body.clone()] {
@@ -66,6 +70,9 @@ impl NodeSession {
         // A statement that cannot be resolved yet may need what the ones before it do.
         let entries = scan.pieces().map(resolve).collect::<SqlResult<Vec<Arc<Entry<Extra>>>>>().ok()?;
         let body = body(entries.len(), |i| &entries[i])?;
+        if body.len() == entries.len() && self.asks_for_transactions() {
+            return None;
+        }
         let mut bound = Vec::with_capacity(body.len());
         for (piece, entry) in scan.pieces().zip(&entries).take(body.end).skip(body.start) {
             let params = entry.translated.bind(&piece.literals(), &[], &self.values()).ok()?;
@@ -83,9 +90,13 @@ impl NodeSession {
     ) -> Outcome {
         let (first, end) = (usize::from(wrapped), usize::from(wrapped) + steps.len());
         if wrapped {
+            self.end_automatic(EndedBy::Commit).await.map_err(|e| Failure::at(0, e))?;
             client.reply().complete(0, &Tag { verb: begin_verb, rows: None });
         }
-        let outcome = self.run_steps(first, steps, client).await;
+        let outcome = match wrapped {
+            true => self.run_alone(first, steps, client).await,
+            false => self.run_steps(first, steps, client).await,
+        };
         if wrapped {
             match &outcome {
                 Ok(()) => client.reply().complete(end, &Tag { verb: "COMMIT", rows: None }),
@@ -100,8 +111,8 @@ impl NodeSession {
         outcome
     }
 
-    /// A transaction of plain statements, whose results count from `first`.
-    pub(super) async fn run_steps(&mut self, first: usize, steps: Vec<EngineStep>, client: &mut Client) -> Outcome {
+    /// A transaction of its own of plain statements, whose results count from `first`.
+    pub(super) async fn run_alone(&mut self, first: usize, steps: Vec<EngineStep>, client: &mut Client) -> Outcome {
         if steps.iter().all(|s| s.stmt.class.is_read()) {
             let reader = self.served.db.reader().map_err(|e| Failure::at(first, e))?;
             self.read(reader, first, steps, client).await.1

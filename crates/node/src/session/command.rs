@@ -5,8 +5,9 @@ use super::state::State;
 use super::{NodeSession, SQL_STATEMENTS_MAX};
 use crate::cancel::{Target, with_reason};
 use crate::plan::{Extra, Plan};
-use holdfast_engine::{Collect, Step as EngineStep, TableMode};
-use holdfast_sql::{Entry, Kind, TableLockMode, Translated};
+use crate::settings;
+use holdfast_engine::{Collect, ParameterChange, Step as EngineStep, TableMode};
+use holdfast_sql::{Entry, Kind, ParametersOf, TableLockMode, Translated};
 use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value, ValueRef};
 use holdfast_wire::{Client, Failure, Session};
 use std::sync::Arc;
@@ -81,6 +82,9 @@ impl NodeSession {
                 self.create_database(name, *dialect, *if_not_exists).await?
             }
             Kind::DropDatabase { name, if_exists } => self.drop_database(name, *if_exists).await?,
+            Kind::AlterParameters { of, parameter, value } => {
+                self.alter_parameters(of, parameter.as_deref(), value.as_deref()).await?
+            }
             Kind::Vacuum => self.vacuum(translated).await?,
             Kind::LockTable { tables, mode, no_wait } => self.lock_table(tables, *mode, *no_wait).await?,
             Kind::Prepare { name, statement, param_types } => self.prepare_sql(name, statement, param_types).await?,
@@ -154,6 +158,29 @@ impl NodeSession {
             if if_exists && !databases.exists(&name) { Ok(()) } else { databases.drop_database(&name) }
         })
         .await
+    }
+
+    async fn alter_parameters(
+        &mut self,
+        of: &ParametersOf,
+        parameter: Option<&str>,
+        value: Option<&str>,
+    ) -> SqlResult<()> {
+        let (of, for_database, command) = match of.clone() {
+            ParametersOf::Database(name) => (holdfast_engine::ParametersOf::Database(name), true, "ALTER DATABASE"),
+            ParametersOf::Role(name) => (holdfast_engine::ParametersOf::Role(name), false, "ALTER ROLE"),
+        };
+        let change = match (parameter, value) {
+            (None, _) => ParameterChange::ResetAll,
+            (Some(name), None) => ParameterChange::Reset(settings::known(name)?.to_owned()),
+            (Some(name), Some(value)) => {
+                let (name, value) = settings::check_stored(name, value, for_database)?;
+                ParameterChange::Set { name: name.to_owned(), value }
+            }
+        };
+        let databases = self.databases.clone();
+        // PostgreSQL would undo it with its transaction; here it is no part of one.
+        self.outside_transactions(command, move || databases.change_parameters(&of, change)).await
     }
 
     async fn vacuum(&mut self, translated: &Translated) -> SqlResult<()> {

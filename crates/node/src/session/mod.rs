@@ -8,9 +8,11 @@
 //! ```
 //!
 //! State and transitions are in [`state`]. Fails like PostgreSQL: an error in an implicit transaction undoes all of
-//! it, one in an explicit transaction leaves it failed until its end.
+//! it, one in an explicit transaction leaves it failed until its end. Statements outside a block may join an automatic
+//! transaction: [`automatic`].
 
 mod at_once;
+mod automatic;
 mod command;
 mod copy;
 mod cursor;
@@ -23,10 +25,12 @@ mod two_phase;
 mod values;
 mod writing;
 
+use crate::automatic_stats::AutomaticStats;
 use crate::cancel::Canceller;
 use crate::database::{Databases, InUse};
 use crate::plan::Plan;
 use crate::settings::Settings;
+use automatic::Automatic;
 use cursor::Cursors;
 pub use cursor::Scratch;
 use holdfast_engine::BatchDone;
@@ -54,6 +58,7 @@ pub struct Factory {
     pub configured: Vec<(&'static str, String)>,
     /// Where the rows of large cursors go.
     pub scratch: Arc<Scratch>,
+    pub stats: Arc<AutomaticStats>,
 }
 
 pub struct NodeSession {
@@ -64,6 +69,9 @@ pub struct NodeSession {
     home: String,
     settings: Settings,
     state: State,
+    /// Beside the state: open only while that is idle.
+    automatic: Automatic,
+    stats: Arc<AutomaticStats>,
     /// SQL's PREPARE.
     statements: HashMap<String, Arc<Plan>>,
     /// SQL's DECLARE.
@@ -91,6 +99,11 @@ impl SessionFactory for Factory {
 
     async fn open(&self, startup: Startup) -> SqlResult<NodeSession> {
         let mut settings = Settings::new(&self.configured);
+        for (name, value) in self.databases.start_parameters(&startup.database, &startup.user) {
+            if let Err(error) = settings.start_stored(&name, &value) {
+                tracing::warn!(name, value, %error, "a stored parameter is not known any more");
+            }
+        }
         for (name, value) in &startup.parameters {
             match name.as_str() {
                 "options" => set_options(&mut settings, value)?,
@@ -113,6 +126,8 @@ impl SessionFactory for Factory {
             identity: Identity { user: startup.user, database: startup.database, pid: startup.pid },
             settings,
             state: State::Idle,
+            automatic: Automatic::default(),
+            stats: self.stats.clone(),
             statements: HashMap::new(),
             cursors: Cursors::default(),
             scratch: self.scratch.clone(),
@@ -174,6 +189,7 @@ impl NodeSession {
             statement_us: self.statement_us,
             last_id: self.last_id,
             transaction,
+            requires_transaction: self.served.requires_transaction(),
         }
     }
 
@@ -344,8 +360,17 @@ impl Session for NodeSession {
         )
     }
 
+    fn wake_after(&self) -> Option<Duration> {
+        self.automatic_wake_after()
+    }
+
+    async fn woken(&mut self) {
+        self.automatic_woken().await;
+    }
+
     async fn close(&mut self) {
         self.roll_back().await;
+        self.close_automatic().await;
     }
 }
 

@@ -60,7 +60,6 @@ pub struct Savepoint {
     pub undo_len: usize,
 }
 
-#[expect(clippy::large_enum_variant, reason = "one per session, behind a box already")]
 pub enum Phase {
     /// Nothing written yet. The reader holds the transaction's snapshot under REPEATABLE READ and above, from the
     /// first statement on.

@@ -121,6 +121,10 @@ impl NodeSession {
                 client.reply().notice(notice.severity, &SqlError::new(notice.state, notice.message.as_str()));
             }
         }
+        self.check_required(&translated.kind, translated.verb).map_err(at)?;
+        if self.state.is_idle() {
+            self.before_statement(&entry, alone).await.map_err(at)?;
+        }
         match &translated.kind {
             Kind::Commit { chain } => return self.commit(number, *chain, client).await,
             Kind::Rollback { chain } => return self.rollback(number, *chain, client).await,
@@ -149,7 +153,10 @@ impl NodeSession {
                 let described = if let Source::Plan(plan, _) = source { Some(&*plan.desc) } else { None };
                 self.fetch(number, (name, *direction, *moves), described, client).await
             }
-            _ => self.command(number, translated, client).await.map_err(at),
+            _ => {
+                self.command(number, translated, client).await.map_err(at)?;
+                self.automatic_turned_off().await
+            }
         }
     }
 

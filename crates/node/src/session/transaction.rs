@@ -72,7 +72,10 @@ impl NodeSession {
                 return Err(Failure::at(number, chain_needs_block("COMMIT AND CHAIN")));
             }
             client.reply().script_until(number);
-            no_transaction(client);
+            // Whether a bound was faster than this COMMIT is nothing to be warned of.
+            if !self.is_automatic() {
+                no_transaction(client);
+            }
         }
         let failed = self.state.has_failed();
         let modes = self.current_modes();

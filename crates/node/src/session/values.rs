@@ -1,6 +1,6 @@
 //! What translated statements ask of the session: the time, the user, `lastval()`, settings.
 
-use crate::settings::Settings;
+use crate::settings::{REQUIRE_TRANSACTION, Settings};
 use holdfast_sql::{SessionValue, SessionValues};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,6 +27,8 @@ pub struct Values<'a> {
     pub last_id: Option<i64>,
     /// Isolation level and read-only as they hold for the current transaction.
     pub transaction: (&'static str, bool),
+    /// Of the database.
+    pub requires_transaction: bool,
 }
 
 impl SessionValues for Values<'_> {
@@ -54,19 +56,18 @@ impl SessionValues for Values<'_> {
     }
 }
 
+fn on_or_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
 impl Values<'_> {
     /// SHOW of one parameter.
     pub fn setting(&self, name: &str) -> SqlResult<&str> {
         let (name, value) = self.settings.get(name)?;
         Ok(match name {
             "transaction_isolation" => self.transaction.0,
-            "transaction_read_only" => {
-                if self.transaction.1 {
-                    "on"
-                } else {
-                    "off"
-                }
-            }
+            "transaction_read_only" => on_or_off(self.transaction.1),
+            REQUIRE_TRANSACTION => on_or_off(self.requires_transaction),
             "session_authorization" => &self.identity.user,
             super::several::PARAMETER => &self.identity.database,
             _ => value,

@@ -15,26 +15,41 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Puts a reply that was lent as a sink back in its place; `false` when it was lost.
-fn give_back(sink: Box<dyn Sink>, client: &mut Client) -> bool {
+/// A reply as it is lent as a sink, perhaps with something around it.
+pub(super) trait Lent: Sink {
+    /// What came with it.
+    type With;
+    fn back(self: Box<Self>) -> (Box<Reply>, Self::With);
+}
+
+impl Lent for Reply {
+    type With = ();
+    fn back(self: Box<Reply>) -> (Box<Reply>, ()) {
+        (self, ())
+    }
+}
+
+/// Puts a reply that was lent as a sink back in its place; `None` when it was lost.
+pub(super) fn give_back<T: Lent>(sink: Box<dyn Sink>, client: &mut Client) -> Option<T::With> {
     let sink: Box<dyn Any> = sink;
-    match sink.downcast::<Reply>() {
-        Ok(reply) => {
+    match sink.downcast::<T>() {
+        Ok(lent) => {
+            let (reply, with) = lent.back();
             client.return_reply(reply);
-            true
+            Some(with)
         }
         Err(_) => {
             client.replace_reply();
-            false
+            None
         }
     }
 }
 
-fn stopping() -> SqlError {
+pub(super) fn stopping() -> SqlError {
     SqlError::new(SqlState::ADMIN_SHUTDOWN, "the server is stopping; whether the transaction took effect is unknown")
 }
 
-fn fatal(error: SqlError) -> Failure {
+pub(super) fn fatal(error: SqlError) -> Failure {
     Failure { step: None, error, fatal: true }
 }
 
@@ -65,7 +80,7 @@ impl NodeSession {
             client.replace_reply();
             return Err(fatal(stopping()));
         };
-        if !give_back(sink, client) {
+        if give_back::<Reply>(sink, client).is_none() {
             return Err(fatal(SqlError::internal("an answer came back as something else")));
         }
         result.map_err(|e| Failure::at(first + failed_step, with_reason(e, timed_out)))?;
@@ -145,7 +160,7 @@ impl NodeSession {
             client.replace_reply();
             fatal(e)
         })?;
-        if !give_back(sink, client) {
+        if give_back::<Reply>(sink, client).is_none() {
             return Err(fatal(SqlError::internal("an answer came back as something else")));
         }
         result.map_err(|e| Failure::at(number, e))

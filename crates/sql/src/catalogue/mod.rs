@@ -64,6 +64,8 @@ pub struct CatalogContext<'a> {
     pub settings: Vec<(String, String)>,
     /// Name and value of the engine's counters.
     pub counters: Vec<(&'static str, u64)>,
+    /// Name and value of the counters of automatic transactions.
+    pub automatic: Vec<(&'static str, u64)>,
     pub locks: Vec<LockRow>,
     pub prepared: Vec<PreparedRow>,
 }
@@ -79,6 +81,7 @@ pub struct DatabaseRow {
 /// All tables, in no particular order.
 pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
     const PRESENT: &[&CatalogTable] = &[
+        &holdfast_stat::AUTOMATIC,
         &holdfast_stat::TRAIL,
         &pg_am::TABLE,
         &pg_attrdef::TABLE,
@@ -178,6 +181,7 @@ mod tests {
             settings: Vec::new(),
             counters: vec![("syncs", 7)],
             prepared: Vec::new(),
+            automatic: vec![("begun", 3)],
             locks: vec![LockRow {
                 kind: "relation",
                 database: 5,

@@ -157,6 +157,7 @@ impl Db {
         self.ids.lock().unwrap().retain(|name, _| self.schema.table(name).is_some());
         let context = CatalogContext {
             counters: Vec::new(),
+            automatic: Vec::new(),
             locks: Vec::new(),
             prepared: Vec::new(),
             schema: &self.schema,

@@ -18,12 +18,15 @@ pub struct Batch {
     pub lock_timeout: Duration,
     /// The client's session, which owns advisory locks.
     pub session: Option<Arc<Session>>,
+    /// Others that were submitted before or after it may overtake it. A caller who waits for each answer before the next
+    /// batch can allow that always: one that takes its time then does not stop the other writers.
+    pub any_order: bool,
 }
 
 impl Batch {
     /// One that waits as long as it takes.
     pub fn new(steps: Vec<Step>, sink: Box<dyn Sink>) -> Batch {
-        Batch { steps, sink, lock_timeout: Duration::ZERO, session: None }
+        Batch { steps, sink, lock_timeout: Duration::ZERO, session: None, any_order: false }
     }
 }
 

@@ -262,8 +262,13 @@ impl Database {
         let request = Request { id, batch, merge: None, done, alone, presence: None };
         let waits_its_own_way = |l: &RowLock| l.wait != LockWait::Wait || l.limit.is_some();
         let on_a_branch = |r: &Report| r.advisory || r.row_locks.iter().any(waits_its_own_way);
+        // Tables with triggers and virtual tables are MAIN's alone: a branch would find that out at the first row.
+        let one = request.batch.steps.len() == 1 && request.batch.any_order;
+        let side_by_side = alone && one && !self.0.map().has_alone;
         if request.batch.steps.iter().any(|s| on_a_branch(&s.stmt.report)) {
             crate::rerun::on_a_branch(&self.0, request);
+        } else if side_by_side && request.batch.steps[0].stmt.class != Class::Ddl {
+            crate::rerun::beside_others(&self.0, request);
         } else if request.batch.steps.iter().any(|s| s.stmt.class == Class::Ddl) {
             crate::rerun::send_when_alone(&self.0, request)?;
         } else {

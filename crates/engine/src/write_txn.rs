@@ -25,9 +25,6 @@ use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A branch with more bytes of images than this goes on on MAIN, which can send them ahead to the trail.
-const BRANCH_BYTES_MAX: usize = 64 << 20;
-
 /// Images beyond this, or beyond an eighth of what the trail takes in one piece, are merged in a boxcar of their own.
 const SHARED_BOXCAR_BYTES_MAX: usize = 1 << 20;
 
@@ -104,6 +101,15 @@ fn lost() -> SqlError {
 fn conflict() -> SqlError {
     SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
         .with_hint("The database has changed since this transaction's first read; run the transaction again.")
+}
+
+/// How a statement went that was to run on the branch.
+pub(crate) enum Executed {
+    Here(TxnRan),
+    /// It ran, and the branch has become so large that MAIN has to go on with it.
+    TooLarge(TxnRan),
+    /// It did not run: only MAIN can.
+    Alone(Box<dyn Sink>),
 }
 
 impl WriteTxn {
@@ -187,33 +193,60 @@ impl WriteTxn {
 
     /// As statement `number` of its message.
     pub(crate) async fn execute_as(&mut self, number: usize, step: Step, sink: Box<dyn Sink>) -> SqlResult<TxnRan> {
-        let mut sink = sink;
-        if let Place::Branch(branch) = &mut self.place {
-            branch.begin_statement();
-            let again = step.clone();
-            let result = if step.stmt.class == Class::Ddl {
-                Ended::Alone
-            } else {
-                let (ended, work) = branch.run(Work::Statement { number, step, sink }).await?;
-                let Work::Statement { sink: back, .. } = work else { return Err(lost()) };
-                sink = back;
-                ended
-            };
-            let result = match result {
-                Ended::Done => self.not_too_large().await,
-                Ended::Failed(e) => Err(e),
-                Ended::Alone => match self.move_to_main().await {
-                    Ok(()) => return self.execute_on_main(again, sink).await,
-                    Err(e) => Err(e),
-                },
-            };
-            let last_insert_rowid = match &mut self.place {
-                Place::Branch(branch) => branch.core()?.last_insert_rowid,
-                _ => 0,
-            };
-            return Ok(TxnRan { sink, result, schema: self.schema.clone(), last_insert_rowid });
+        if let Place::Main(_) = self.place {
+            return self.execute_on_main(step, sink).await;
         }
-        self.execute_on_main(step, sink).await
+        let again = step.clone();
+        match self.execute_on_branch(number, step, sink).await? {
+            Executed::Here(ran) => Ok(ran),
+            Executed::TooLarge(ran) => {
+                let moved = self.move_to_main().await;
+                Ok(TxnRan { result: ran.result.and(moved), ..ran })
+            }
+            Executed::Alone(sink) => match self.move_to_main().await {
+                Ok(()) => self.execute_on_main(again, sink).await,
+                Err(e) => self.ran(sink, Err(e)),
+            },
+        }
+    }
+
+    /// It leaves its branch with more images than this.
+    pub(crate) fn set_bytes_max(&mut self, bytes_max: usize) -> SqlResult<()> {
+        if let Place::Branch(branch) = &mut self.place {
+            branch.core()?.bytes_max = bytes_max;
+        }
+        Ok(())
+    }
+
+    /// The same, and never moves to MAIN.
+    pub(crate) async fn execute_on_branch(
+        &mut self,
+        number: usize,
+        step: Step,
+        sink: Box<dyn Sink>,
+    ) -> SqlResult<Executed> {
+        let Place::Branch(branch) = &mut self.place else { return Err(lost()) };
+        branch.begin_statement();
+        if step.stmt.class == Class::Ddl {
+            return Ok(Executed::Alone(sink));
+        }
+        let (ended, work) = branch.run(Work::Statement { number, step, sink }).await?;
+        let Work::Statement { sink, .. } = work else { return Err(lost()) };
+        let too_large = branch.core()?.is_too_large();
+        Ok(match ended {
+            Ended::Done if too_large => Executed::TooLarge(self.ran(sink, Ok(()))?),
+            Ended::Done => Executed::Here(self.ran(sink, Ok(()))?),
+            Ended::Failed(e) => Executed::Here(self.ran(sink, Err(e))?),
+            Ended::Alone => Executed::Alone(sink),
+        })
+    }
+
+    fn ran(&mut self, sink: Box<dyn Sink>, result: SqlResult<()>) -> SqlResult<TxnRan> {
+        let last_insert_rowid = match &mut self.place {
+            Place::Branch(branch) => branch.core()?.last_insert_rowid,
+            _ => 0,
+        };
+        Ok(TxnRan { sink, result, schema: self.schema.clone(), last_insert_rowid })
     }
 
     async fn execute_on_main(&mut self, step: Step, sink: Box<dyn Sink>) -> SqlResult<TxnRan> {
@@ -251,7 +284,7 @@ impl WriteTxn {
 
     async fn not_too_large(&mut self) -> SqlResult<()> {
         let Place::Branch(branch) = &mut self.place else { return Ok(()) };
-        if branch.core()?.ops_bytes() > BRANCH_BYTES_MAX { self.move_to_main().await } else { Ok(()) }
+        if branch.core()?.is_too_large() { self.move_to_main().await } else { Ok(()) }
     }
 
     /// Waits until it is the only writer, and goes on on MAIN.

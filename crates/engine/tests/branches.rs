@@ -207,6 +207,46 @@ fn a_schema_change_that_waits_can_be_cancelled() {
     o.db.vacuum().unwrap();
 }
 
+/// Runs beside others where it is no trouble, and comes to the same wherever it ends up.
+#[test]
+fn a_message_that_takes_its_time_runs_beside_others() {
+    let o = open(
+        "create table b(id integer primary key, v integer, w text);
+         insert into b select value, value, hex(randomblob(50)) from json_each('[1,2,3,4,5,6,7,8,9,10]');
+         insert into b(v, w) select a.v, hex(randomblob(500)) from b a, b, b, b",
+    );
+    let any_order = |sql: &str| {
+        let stmt = o.db.prepare(sql, Report::default()).unwrap();
+        let mut batch = Batch::new(vec![Step { stmt, params: vec![] }], Box::new(Collect::new()));
+        batch.any_order = true;
+        o.db.submit(batch).unwrap()
+    };
+    let mut holder = begin(&o.db, RC);
+    run(&mut holder, "update b set v = 1000 where id = 1").unwrap();
+    // A few rows: on a branch, which waits for the holder and sees what it did.
+    let few = any_order("update b set v = v + 1 where w > '' and id < 4");
+    std::thread::sleep(BLOCKED);
+    at_once(&o.db, "update b set v = 0 where id = 5").unwrap();
+    commit(holder).unwrap();
+    few.wait().unwrap().result.unwrap();
+    assert_eq!(int(&o.db, "select v from b where id = 1"), 1001);
+    // More than a branch is allowed here: MAIN runs it once, not twice.
+    let before = int(&o.db, "select sum(v) from b");
+    any_order("update b set v = v + 1, w = w || 'x'").wait().unwrap().result.unwrap();
+    assert_eq!(int(&o.db, "select sum(v) from b"), before + int(&o.db, "select count(*) from b"));
+    assert_eq!(
+        state(any_order("insert into b select id, v, w from b").wait().unwrap().result),
+        SqlState::UNIQUE_VIOLATION
+    );
+    // With triggers it is MAIN's from the start.
+    at_once(&o.db, "create table log(x)").unwrap();
+    at_once(&o.db, "create trigger tr after update on b begin insert into log values(new.id); end").unwrap();
+    let held = begin(&o.db, RC);
+    any_order("update b set v = 0 where v < 100 and w > ''").wait().unwrap().result.unwrap();
+    commit(held).unwrap();
+    assert!(int(&o.db, "select count(*) from log") > 0);
+}
+
 #[test]
 fn a_message_that_meets_a_lock_waits_on_a_branch() {
     let o = open(T);

@@ -201,7 +201,7 @@ pub fn two_phase(text: &str) -> SqlResult<Translated> {
     };
     words.at += 1;
     words.end()?;
-    if gid.len() > GID_BYTES_MAX {
+    if gid.len() > GID_BYTES_MAX && verb == "PREPARE TRANSACTION" {
         let message = format!("transaction identifier \"{gid}\" is too long");
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
     }

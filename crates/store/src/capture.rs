@@ -127,6 +127,9 @@ pub struct Capture {
     cells: Vec<u8>,
     watch: Option<Box<dyn Watch>>,
     stopped: bool,
+    /// A statement is stopped whose images have become more than this.
+    bytes_max: usize,
+    overflowed: bool,
     records_unchanged: bool,
 }
 
@@ -144,6 +147,8 @@ impl Capture {
             cells: Vec::new(),
             watch: None,
             stopped: false,
+            bytes_max: usize::MAX,
+            overflowed: false,
             records_unchanged: false,
         }
     }
@@ -162,6 +167,17 @@ impl Capture {
     /// A watch stopped a statement: forgets that, so that the next one may run.
     pub fn go_on(&mut self) {
         self.stopped = false;
+        self.overflowed = false;
+    }
+
+    /// From now on a statement is stopped when what is captured exceeds this.
+    pub fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
+    /// Whether a statement was stopped because it changed too much.
+    pub fn overflowed(&self) -> bool {
+        self.overflowed
     }
 
     /// The tables as they are after a schema change, or as they were when one was backed out.
@@ -272,6 +288,10 @@ impl Capture {
         if let Err(error) = self.record(change) {
             self.buf.truncate(start);
             self.error = Some(error);
+        }
+        if self.buf.len() > self.bytes_max {
+            self.overflowed = true;
+            self.stopped = true;
         }
         self.stopped
     }

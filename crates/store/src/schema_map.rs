@@ -109,6 +109,8 @@ pub struct TableMap {
     pub has_sequences: bool,
     /// There are triggers, on tables or views.
     pub has_triggers: bool,
+    /// There are tables whose writers have MAIN alone.
+    pub has_alone: bool,
     tables: Vec<TableInfo>,
     by_name: HashMap<Vec<u8>, usize>,
     by_id: HashMap<TableId, usize>,
@@ -311,6 +313,7 @@ pub fn read_map(conn: &mut Conn) -> Result<TableMap, SchemaError> {
     map.has_sequences = conn.query_value(sequences)? != Value::Int(0);
     let triggers = "SELECT count(*) FROM main.sqlite_schema WHERE type = 'trigger'";
     map.has_triggers = conn.query_value(triggers)? != Value::Int(0);
+    map.has_alone = map.has_triggers || map.tables.iter().any(|t| t.locking.alone);
     for (child, parent) in locking::link(conn, &map)? {
         if let Some(position) = map.position(parent.table) {
             map.tables[position].locking.is_parent = true;

@@ -31,6 +31,9 @@ const KEPT_TIME_MAX: Duration = Duration::from_millis(100);
 /// So many images are put on again at little cost.
 const FEW_IMAGES: usize = 16;
 
+/// A branch with more bytes of images than this goes on on MAIN, which can send them ahead to the trail.
+pub const BRANCH_BYTES_MAX: usize = 64 << 20;
+
 /// Statements that steer a branch.
 #[derive(Clone, Copy)]
 pub struct Control {
@@ -99,9 +102,16 @@ impl Connection {
         })
     }
 
-    /// Begins on a snapshot that the caller holds.
-    pub fn begin(&mut self, owner: OwnerId, session: Option<OwnerId>, snapshot: u64) -> SqlResult<()> {
+    /// Begins on a snapshot that the caller holds. A statement with more than `bytes_max` of images will be stopped.
+    pub fn begin(
+        &mut self,
+        owner: OwnerId,
+        session: Option<OwnerId>,
+        snapshot: u64,
+        bytes_max: usize,
+    ) -> SqlResult<()> {
         self.conn.choose_snapshot(snapshot);
+        self.conn.capture().set_bytes_max(bytes_max);
         *self.running.lock() = Running { owner: Some(owner), session, snapshot, ..Running::default() };
         self.run(self.control.begin)
     }
@@ -120,8 +130,9 @@ impl Connection {
     }
 
     /// What it ran into.
-    pub fn found(&self) -> Found {
-        self.running.lock().found
+    pub fn found(&mut self) -> Found {
+        let found = self.running.lock().found;
+        Found { alone: found.alone || self.conn.capture().overflowed(), ..found }
     }
 
     /// Undoes everything. False when the connection is of no more use.

@@ -1,6 +1,6 @@
 //! One attempt at a statement on a branch, without ever waiting.
 
-use super::connection::Connection;
+use super::connection::{BRANCH_BYTES_MAX, Connection};
 use super::locking_read::RowLocker;
 use super::pin::{At, Pin, Presence};
 use super::replay::replay;
@@ -82,6 +82,8 @@ pub struct Core {
     pub keeps_snapshot: bool,
     /// Everything it has changed, in order: operations of the trail's format.
     ops: Vec<u8>,
+    /// With more images than this it has to leave its branch.
+    pub bytes_max: usize,
     count: usize,
     savepoints: Vec<Savepoint>,
     /// REPEATABLE READ: the transaction's snapshot. Else that of the connection, while it is here.
@@ -104,6 +106,7 @@ impl Core {
             presence,
             keeps_snapshot: false,
             ops: Vec::new(),
+            bytes_max: BRANCH_BYTES_MAX,
             count: 0,
             savepoints: Vec::new(),
             pin: None,
@@ -134,6 +137,11 @@ impl Core {
 
     pub fn ops_bytes(&self) -> usize {
         self.ops.len()
+    }
+
+    /// Whether it has to leave its branch.
+    pub fn is_too_large(&self) -> bool {
+        self.ops.len() > self.bytes_max
     }
 
     /// The snapshot that the transaction keeps.
@@ -197,7 +205,7 @@ impl Core {
         };
         self.newest = false;
         let mut connection = self.inner.branches.take(&self.inner).map_err(Attempt::Failed)?;
-        let begun = connection.begin(self.presence.owner(), self.presence.session(), snapshot);
+        let begun = connection.begin(self.presence.owner(), self.presence.session(), snapshot, self.bytes_max);
         let replayed = begun.map_err(Attempt::Failed).and_then(|()| replay(&mut connection, &self.ops));
         match replayed {
             Ok(()) => Ok(connection),

@@ -62,7 +62,7 @@ impl NodeSession {
                 }
                 self.set_modes(*modes)?;
             }
-            Kind::PrepareTransaction(gid) => verb = self.prepare_transaction(gid).await?,
+            Kind::PrepareTransaction(gid) => verb = self.prepare_transaction(number, gid, client).await?,
             Kind::CommitPrepared(gid) => self.finish_prepared(gid, true).await?,
             Kind::RollbackPrepared(gid) => self.finish_prepared(gid, false).await?,
             Kind::CloseCursor(name) => self.cursors.close(name.as_deref())?,

@@ -59,7 +59,7 @@ impl NodeSession {
             }
         }
         let schema = self.schema();
-        self.become_writer(true).await.map_err(at)?;
+        self.become_writer(false).await.map_err(at)?;
         if !Arc::ptr_eq(&schema, &self.schema()) {
             let message = format!("table \"{}\" was changed while COPY waited for its turn", copy.table);
             return Err(at(SqlError::new(SqlState::SERIALIZATION_FAILURE, message)));

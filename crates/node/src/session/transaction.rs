@@ -11,7 +11,7 @@ fn warning(client: &mut Client, state: SqlState, message: &str) {
     client.reply().notice("WARNING", &SqlError::new(state, message));
 }
 
-fn no_transaction(client: &mut Client) {
+pub(super) fn no_transaction(client: &mut Client) {
     warning(client, SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress");
 }
 

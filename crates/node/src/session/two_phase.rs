@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | block, explicit | PREPARE TRANSACTION | idle; the transaction stands prepared, or was rolled back and the error says why |
 //! | block, failed | PREPARE TRANSACTION | idle; rolled back, tag ROLLBACK, as PostgreSQL does |
-//! | idle, or an implicit block | PREPARE TRANSACTION | 25P01 |
+//! | idle, or an implicit block | PREPARE TRANSACTION | as it was; a warning, tag ROLLBACK |
 //! | idle | COMMIT PREPARED, ROLLBACK PREPARED | idle; the transaction is over |
 //! | block | COMMIT PREPARED, ROLLBACK PREPARED | 25001 |
 
@@ -12,13 +12,20 @@ use super::NodeSession;
 use super::state::{Phase, State};
 use holdfast_engine::{BatchDone, Ticket};
 use holdfast_types::{SqlError, SqlResult, SqlState};
+use holdfast_wire::Client;
 
 impl NodeSession {
     /// The command tag says how it went: a failed transaction is rolled back instead.
-    pub(super) async fn prepare_transaction(&mut self, gid: &str) -> SqlResult<&'static str> {
+    pub(super) async fn prepare_transaction(
+        &mut self,
+        number: usize,
+        gid: &str,
+        client: &mut Client,
+    ) -> SqlResult<&'static str> {
         if !matches!(&self.state, State::Block(b) if b.explicit) {
-            let message = "PREPARE TRANSACTION can only be used in transaction blocks";
-            return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
+            client.reply().script_until(number);
+            super::transaction::no_transaction(client);
+            return Ok("ROLLBACK");
         }
         if self.state.has_failed() {
             self.roll_back().await;

@@ -64,7 +64,8 @@ impl NodeSession {
         client.reply().start_at(first);
         let (letter, arrival) = self.mailbox.expect();
         let lock_timeout = self.settings.timeouts().lock;
-        let batch = Batch { steps, sink: client.lend_reply(), lock_timeout, session: Some(self.locks.clone()) };
+        let session = Some(self.locks.clone());
+        let batch = Batch { steps, sink: client.lend_reply(), lock_timeout, session, any_order: true };
         let db = self.served.db.clone();
         let id = match db.submit_with(batch, Box::new(move |done| letter.deliver(done))) {
             Ok(id) => id,

@@ -120,7 +120,8 @@ impl WriteTxn {
                 Some(number) => At::Held(number),
                 None => At::Durable,
             };
-            branch.core()?.keep(Pin::new(&inner, at));
+            let core = branch.core()?;
+            core.keep(Pin::new(&inner, at, core.presence.pid()));
         }
         let schema = inner.schema.read().clone();
         let mut txn = WriteTxn { inner, id, place: Place::Branch(branch), schema, options };

@@ -1,5 +1,6 @@
 //! From a data directory to a server, and back down again.
 
+use crate::activity::{Activities, Watcher};
 use crate::config::Config;
 use crate::connect;
 use crate::database::Databases;
@@ -38,7 +39,8 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let address = server.address()?;
     let slot = connect::EngineSlot::default();
     let mut options = config.options();
-    options.connect = Some(connect::hook(slot.clone()));
+    let activities = Arc::new(Activities::default());
+    options.connect = Some(connect::hook(Watcher { activities: activities.clone(), engine: slot.clone() }));
     let engine = Engine::open(dir, options)?;
     *slot.write() = Some(engine.clone());
     let recovered = engine.recovered();
@@ -48,6 +50,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
         databases: Arc::new(Databases::new(engine.clone())),
         configured: config.parameters(),
         scratch: Arc::new(scratch),
+        activities,
     };
     let served = run(server, factory, workers(&config), || ready(address));
     *slot.write() = None;

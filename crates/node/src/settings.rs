@@ -203,6 +203,8 @@ pub struct Settings {
     initial: HashMap<&'static str, String>,
     changed: HashMap<String, String>,
     timeouts: Timeouts,
+    /// Counts the changes.
+    changes: u32,
 }
 
 impl Settings {
@@ -283,6 +285,9 @@ impl Settings {
 
     /// A transaction ended: SET LOCAL is undone, and after a rollback every SET in it.
     pub fn end_transaction(&mut self, undo: Vec<Undo>, committed: bool) {
+        if undo.is_empty() {
+            return;
+        }
         for change in undo.into_iter().rev().filter(|u| u.local || !committed) {
             match change.value {
                 Some(value) => _ = self.changed.insert(change.name, value),
@@ -293,6 +298,7 @@ impl Settings {
     }
 
     fn refresh(&mut self) {
+        self.changes = self.changes.wrapping_add(1);
         let time = |name| self.get(name).ok().and_then(|(_, v)| duration(v)).unwrap_or_default();
         self.timeouts = Timeouts {
             statement: time("statement_timeout"),
@@ -300,6 +306,11 @@ impl Settings {
             idle_in_transaction: time("idle_in_transaction_session_timeout"),
             idle: time("idle_session_timeout"),
         };
+    }
+
+    /// Another number after every change.
+    pub fn changes(&self) -> u32 {
+        self.changes
     }
 
     pub fn timeouts(&self) -> Timeouts {

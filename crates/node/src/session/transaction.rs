@@ -128,7 +128,7 @@ impl NodeSession {
         let State::Block(block) = std::mem::take(&mut self.state) else { return Ok(()) };
         let Block { phase, undo, .. } = *block;
         let committed = match phase {
-            Phase::Writing(txn) => commit_writer(txn).await,
+            Phase::Writing(txn) => self.activity.until_durable(commit_writer(txn)).await,
             Phase::Reading(_) => Ok(()),
             Phase::Failed(txn) => {
                 roll_back_writer(txn).await;

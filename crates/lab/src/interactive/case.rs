@@ -52,6 +52,8 @@ pub struct Sizes {
     pub connections: usize,
     /// Of the long transaction.
     pub statements: usize,
+    /// Runs of each rate at each server, by turns; the middle one counts.
+    pub rounds: usize,
     /// How long the sleeper sleeps, and the others are measured.
     pub sleep_seconds: u64,
     /// Measurements with the sleeper, and as many without.
@@ -71,6 +73,7 @@ impl Sizes {
             scales: [1, study.scale.unwrap_or(if small { 2 } else { 40 })],
             connections: if small { 50 } else { 1_000 },
             statements: if small { 1_000 } else { 10_000 },
+            rounds: if small { 1 } else { 3 },
             sleep_seconds: if small { 1 } else { 10 },
             sleep_rounds: if small { 1 } else { 3 },
             clients: or(&[40]),

@@ -7,6 +7,12 @@ use crate::pg_client::Client;
 use crate::process_memory;
 use crate::server::Kind;
 use crate::{interrupt, workload};
+use std::time::{Duration, Instant};
+
+/// Memory that has not fallen by a fiftieth for so long has settled.
+const STEADY: Duration = Duration::from_secs(3);
+const SETTLE_MAX: Duration = Duration::from_secs(40);
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Measures every server.
 pub fn measure(bed: &Bed<'_>, results: &mut Results) -> anyhow::Result<()> {
@@ -21,11 +27,26 @@ pub fn measure(bed: &Bed<'_>, results: &mut Results) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Memory once it does not fall any more: what loading took goes back to the system little by little.
+fn settled(in_use: impl Fn() -> anyhow::Result<u64>) -> anyhow::Result<u64> {
+    let mut least = in_use()?;
+    let (start, mut falling) = (Instant::now(), Instant::now());
+    while falling.elapsed() < STEADY && start.elapsed() < SETTLE_MAX {
+        interrupt::check()?;
+        std::thread::sleep(LOOK_AGAIN);
+        let now = in_use()?;
+        if now < least - least / 50 {
+            (least, falling) = (now, Instant::now());
+        }
+    }
+    in_use()
+}
+
 fn at(bed: &Bed<'_>, kind: Kind, results: &mut Results) -> anyhow::Result<()> {
     let stand = Stand::start(kind, &bed.study.program, bed.scratch)?;
     stand.peer.load(0, &|_| ())?;
     let in_use = || Ok::<_, anyhow::Error>(process_memory::tree(stand.peer.process.pid())?.proportional_bytes);
-    let before_bytes = in_use()?;
+    let before_bytes = settled(in_use)?;
     let mut clients = Vec::with_capacity(bed.sizes.connections);
     for n in 1..=bed.sizes.connections {
         interrupt::check()?;

@@ -95,9 +95,9 @@ fn measure(study: &Study, scratch: &Path) -> anyhow::Result<Results> {
 fn seconds_planned(study: &Study, sizes: &Sizes) -> f64 {
     let point = whole_seconds(study.seconds) as f64;
     let of = |case| match case {
-        Case::Authorization => point * sizes.clients.len() as f64,
-        Case::Tpcb => point * (sizes.clients.len() * sizes.scales.len()) as f64,
-        Case::ThinkTime => point * sizes.clients_thinking.len() as f64,
+        Case::Authorization => point * (sizes.rounds * sizes.clients.len()) as f64,
+        Case::Tpcb => point * (sizes.rounds * sizes.clients.len() * sizes.scales.len()) as f64,
+        Case::ThinkTime => point * (sizes.rounds * sizes.clients_thinking.len()) as f64,
         Case::Sleeper => sizes.sleep_seconds as f64 * 2.0 * sizes.sleep_rounds as f64,
         Case::Memory | Case::LongTransaction => 0.0,
     };
@@ -109,6 +109,7 @@ fn options(study: &Study, sizes: &Sizes) -> Vec<Fact> {
     let list = |counts: &[usize]| counts.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     vec![
         Fact::new("Seconds a point", text::number(study.seconds)),
+        Fact::new("Runs of each rate", number(sizes.rounds as u64)),
         Fact::new("Clients", list(&sizes.clients)),
         Fact::new("Clients with think time", list(&sizes.clients_thinking)),
         Fact::new("Log rows before", number(sizes.log_rows)),
@@ -125,8 +126,8 @@ fn notes(study: &Study) -> Vec<String> {
     let mut notes: Vec<String> = [
         "pgbench and the lab's own clients run on the same processors as the servers and take a part of every rate: \
          the more messages a transaction has, the larger that part, the same at both servers.",
-        "Both servers stand from the beginning and take turns, case by case. The one that waits does nothing, but it \
-         holds its memory.",
+        "Both servers stand from the beginning and take turns, run by run; the run with the middle rate counts. The \
+         server that waits does nothing, but it holds its memory.",
         "Think time is pgbench's \\sleep before each of the five statements. pgbench sleeps in whole milliseconds of \
          its own clock and wakes late under load: at 200 clients it is itself a part of what is measured.",
         "The sleeper has changed a row that nobody else asks for and says nothing more until the others are measured. \

@@ -8,6 +8,7 @@ use crate::pg_client::Client;
 use crate::pgbench;
 use crate::pgbench_run::{self, Printed, Run, Script, whole_seconds};
 use crate::results::PgbenchResult;
+use crate::text;
 
 /// The pause before each statement.
 pub const THINK_MS: u32 = 1;
@@ -42,7 +43,7 @@ fn authorizations(
     clients: usize,
     script: impl Fn() -> String,
 ) -> anyhow::Result<()> {
-    bed.each(results, &format!("{name}, {clients} clients"), |stand, results| {
+    by_turns(bed, results, name, clients, |stand, results| {
         let before = Written::read(stand)?;
         let printed = run(bed, stand, results, name, clients, Script::Text(script()))?;
         let after = Written::read(stand)?;
@@ -77,7 +78,7 @@ pub fn tpcb(bed: &Bed<'_>, results: &mut Results) -> anyhow::Result<()> {
             stand.peer.settle(&mut Client::connect(stand.peer.addr)?)
         })?;
         for &clients in &bed.sizes.clients {
-            bed.each(results, &format!("{name}, {clients} clients"), |stand, results| {
+            by_turns(bed, results, &name, clients, |stand, results| {
                 run(bed, stand, results, &name, clients, Script::Builtin("tpcb-like"))?;
                 balances(stand, results, &format!("{name}, {clients} clients: the balances agree"))
             })?;
@@ -102,6 +103,38 @@ fn balances(stand: &Stand, results: &mut Results, what: &str) -> anyhow::Result<
     Ok(())
 }
 
+/// Measures the servers by turns, several times: what happens on the machine meanwhile meets all of them.
+fn by_turns(
+    bed: &Bed<'_>,
+    results: &mut Results,
+    name: &str,
+    clients: usize,
+    measure: impl Fn(&Stand, &mut Results) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    for _ in 0..bed.sizes.rounds {
+        bed.each(results, &format!("{name}, {clients} clients"), &measure)?;
+    }
+    for stand in &bed.stands {
+        let (runs, others) = std::mem::take(&mut results.rates)
+            .into_iter()
+            .partition(|r| r.server == stand.name() && r.case == name && r.clients == clients);
+        results.rates = others;
+        results.rates.extend(middle(runs));
+    }
+    Ok(())
+}
+
+/// The run with the middle rate, saying what the others were; one that failed where none succeeded.
+fn middle(runs: Vec<PgbenchResult>) -> Option<PgbenchResult> {
+    let (mut good, failed): (Vec<_>, Vec<_>) = runs.into_iter().partition(|r| r.skipped.is_none());
+    good.sort_by(|a, b| a.tps.total_cmp(&b.tps));
+    let (Some(least), Some(most)) = (good.first(), good.last()) else { return failed.into_iter().next() };
+    let (count, range) = (good.len(), format!("{} to {} tps", text::number(least.tps), text::number(most.tps)));
+    let mut middle = good.swap_remove(count / 2);
+    middle.remark = (count > 1).then(|| format!("the middle one of {count} runs, {range}"));
+    Some(middle)
+}
+
 /// One run of pgbench, recorded whether it succeeds or not.
 fn run(
     bed: &Bed<'_>,
@@ -124,4 +157,20 @@ fn run(
     let found = format!("{} of {} failed", printed.failed, printed.transactions + printed.failed);
     results.check(stand, &format!("{name}, {clients} clients: no transaction fails"), printed.failed == 0, found);
     Ok(printed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_run_counts_and_a_failed_one_does_not() {
+        let run = |tps| PgbenchResult { tps, ..PgbenchResult::empty("holdfast", "case", 40) };
+        let failed = PgbenchResult { skipped: Some("gone".into()), ..run(0.0) };
+        let found = middle(vec![run(30.0), failed.clone(), run(10.0), run(20.0)]).unwrap();
+        assert_eq!((found.tps, found.remark.as_deref()), (20.0, Some("the middle one of 3 runs, 10 to 30 tps")));
+        assert_eq!(middle(vec![run(10.0)]).unwrap().remark, None);
+        assert_eq!(middle(vec![failed.clone()]), Some(failed));
+        assert_eq!(middle(Vec::new()), None);
+    }
 }

@@ -25,10 +25,16 @@ pub fn measure(bed: &Bed<'_>, results: &mut Results) -> anyhow::Result<()> {
             tps_with: Vec::new(),
         };
         for round in 1..=bed.sizes.sleep_rounds {
-            bed.progress.now(format!("round {round} at {}, nobody asleep", stand.name()));
-            sleeper.tps_without.push(others(bed, stand, clients)?);
-            bed.progress.now(format!("round {round} at {}, one client asleep", stand.name()));
-            sleeper.tps_with.push(asleep(stand, || others(bed, stand, clients))?);
+            // Every second round the other way round: a rate that only falls with the size of the log falls for both.
+            for with in if round % 2 == 1 { [false, true] } else { [true, false] } {
+                let who = if with { "one client" } else { "nobody" };
+                bed.progress.now(format!("round {round} at {}, {who} asleep", stand.name()));
+                if with {
+                    sleeper.tps_with.push(asleep(stand, || others(bed, stand, clients))?);
+                } else {
+                    sleeper.tps_without.push(others(bed, stand, clients)?);
+                }
+            }
         }
         let slept =
             Client::connect(stand.peer.addr)?.number(&format!("select last_at from terminal where id = {ROW_ID}"))?;

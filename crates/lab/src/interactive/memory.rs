@@ -14,6 +14,10 @@ const STEADY: Duration = Duration::from_secs(3);
 const SETTLE_MAX: Duration = Duration::from_secs(40);
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
+/// The first tenth of the connections makes an idle server give back memory that loading took, and its threads take
+/// theirs; the rest shows what a connection takes.
+const FIRST_PART: usize = 10;
+
 /// Measures every server.
 pub fn measure(bed: &Bed<'_>, results: &mut Results) -> anyhow::Result<()> {
     for kind in bed::kinds(bed.study) {
@@ -47,15 +51,20 @@ fn at(bed: &Bed<'_>, kind: Kind, results: &mut Results) -> anyhow::Result<()> {
     stand.peer.load(0, &|_| ())?;
     let in_use = || Ok::<_, anyhow::Error>(process_memory::tree(stand.peer.process.pid())?.proportional_bytes);
     let before_bytes = settled(in_use)?;
+    let first_connections = bed.sizes.connections / FIRST_PART;
+    let mut first_bytes = before_bytes;
     let mut clients = Vec::with_capacity(bed.sizes.connections);
     for n in 1..=bed.sizes.connections {
         interrupt::check()?;
+        if n == first_connections + 1 {
+            first_bytes = settled(in_use)?;
+        }
         let mut client = Client::connect(stand.peer.addr)?;
         client
             .run(&format!("select approved_count from terminal where term_no = '{}'", workload::term_no(n as u64)))?;
         clients.push(client);
     }
-    let idle_bytes = in_use()?;
+    let idle_bytes = settled(in_use)?;
     for (client, n) in clients.iter_mut().zip(1..) {
         interrupt::check()?;
         client.run("begin")?;
@@ -67,6 +76,14 @@ fn at(bed: &Bed<'_>, kind: Kind, results: &mut Results) -> anyhow::Result<()> {
     let found = format!("{updates} updates by {} connections", clients.len());
     results.check(&stand, "what open transactions changed is kept", updates == clients.len() as f64, found);
     let (server, connections) = (stand.name().to_string(), clients.len());
-    results.memory.push(MemoryUse { server, connections, before_bytes, idle_bytes, open_bytes });
+    results.memory.push(MemoryUse {
+        server,
+        connections,
+        before_bytes,
+        first_connections,
+        first_bytes,
+        idle_bytes,
+        open_bytes,
+    });
     Ok(())
 }

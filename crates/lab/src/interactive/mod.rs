@@ -133,7 +133,8 @@ fn notes(study: &Study) -> Vec<String> {
         "The sleeper has changed a row that nobody else asks for and says nothing more until the others are measured. \
          The change it causes is the mean rate with it against the mean rate without it.",
         "Memory is the sum over all processes of a server, what they share divided among them (Pss). Idle connections \
-         have run one statement each: a PostgreSQL backend that has done nothing holds less.",
+         have run one statement each: a PostgreSQL backend that has done nothing holds less. What each takes is the \
+         growth from the first tenth of them to all.",
         "The long transaction is sent by one client, statement by statement, each waiting for its answer, while eight \
          others run authorizations.",
         "TPC-B's rates hold no VACUUM; PostgreSQL's tables are vacuumed and analysed once, after they are filled.",

@@ -67,6 +67,9 @@ pub struct MemoryUse {
     pub server: String,
     pub connections: usize,
     pub before_bytes: u64,
+    /// The first of the connections, idle, and memory then: what the first ones set off counts for none of them.
+    pub first_connections: usize,
+    pub first_bytes: u64,
     /// Every connection has run a statement and waits.
     pub idle_bytes: u64,
     /// Every connection has a transaction open that has changed a row.
@@ -75,7 +78,8 @@ pub struct MemoryUse {
 
 impl MemoryUse {
     pub fn bytes_per_idle_connection(&self) -> f64 {
-        self.idle_bytes.saturating_sub(self.before_bytes) as f64 / self.connections.max(1) as f64
+        let connections = self.connections.saturating_sub(self.first_connections).max(1);
+        self.idle_bytes.saturating_sub(self.first_bytes) as f64 / connections as f64
     }
 }
 

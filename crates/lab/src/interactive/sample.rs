@@ -51,6 +51,8 @@ pub fn results() -> Results {
                 server: server.into(),
                 connections: 1000,
                 before_bytes: 100 << 20,
+                first_connections: 100,
+                first_bytes: (100 << 20) + 100 * each,
                 idle_bytes: (100 << 20) + 1000 * each,
                 open_bytes: (100 << 20) + 2000 * each,
             })

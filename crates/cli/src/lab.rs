@@ -1,7 +1,8 @@
 //! `holdfast lab`: runs one of the studies.
 
+use anyhow::Context;
 use clap::ValueEnum;
-use holdfast_lab::{Configuration, Peer, Study, StudyName};
+use holdfast_lab::{Case, Configuration, Peer, Study, StudyName};
 use std::path::PathBuf;
 
 /// Measure this machine: run one of the studies and write a report to look at
@@ -12,6 +13,8 @@ Examples:
   holdfast lab authorization --peer postgres --seconds 10
   holdfast lab authorization --disk-sync-ms 6 --only unaudited,buffered,audited
   holdfast lab authorization --only autotmf,audited-wire-pipeline --clients 1,8,40
+  holdfast lab interactive --peer postgres
+  holdfast lab interactive --peer postgres --only tpcb,memory --scale 10 --seconds 10
 
 DIR/report.html shows the charts, DIR/results.json holds every figure. Databases and servers are private to the run
 and gone afterwards, also after Ctrl-C.")]
@@ -35,9 +38,16 @@ pub struct Arguments {
     /// Make each sync of the in-process configurations take this much longer, in milliseconds
     #[arg(long, value_name = "N", default_value_t = 0)]
     disk_sync_ms: u64,
-    /// Measure these configurations only
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = configuration)]
-    only: Vec<Configuration>,
+    /// Measure these only: configurations of authorization, cases of interactive (authorization, tpcb, think-time,
+    /// sleeper, memory, long-transaction)
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    only: Vec<String>,
+    /// interactive: the larger scale of TPC-B [default: 40]
+    #[arg(long, value_name = "N")]
+    scale: Option<u32>,
+    /// interactive: small sizes, to see that it runs; its figures mean little
+    #[arg(long)]
+    quick: bool,
     /// Where report.html and results.json go
     #[arg(long, value_name = "DIR", default_value = "lab-report")]
     out: PathBuf,
@@ -53,6 +63,8 @@ pub struct Arguments {
 enum StudyArg {
     /// Audited transactions: a card authorization under rising load.
     Authorization,
+    /// Transactions of several messages: rates, think time, a sleeper, memory, a long one.
+    Interactive,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -61,26 +73,40 @@ enum PeerArg {
     Postgres,
 }
 
-fn configuration(name: &str) -> Result<Configuration, String> {
-    let known = || Configuration::ALL.map(Configuration::name).join(", ");
-    Configuration::ALL
-        .into_iter()
-        .find(|c| c.name() == name)
-        .ok_or_else(|| format!("there is no such configuration; there are {}", known()))
+/// What the names of --only mean, in the study's words.
+fn named<T: Copy>(names: &[String], all: &[T], name_of: fn(T) -> &'static str) -> anyhow::Result<Vec<T>> {
+    let find = |name: &String| {
+        let found = all.iter().copied().find(|of| name_of(*of) == *name);
+        let known = || all.iter().map(|of| name_of(*of)).collect::<Vec<_>>().join(", ");
+        found.with_context(|| format!("--only: this study has no {name}; there are {}", known()))
+    };
+    names.iter().map(find).collect()
 }
 
 /// Runs the study.
 pub fn run(args: Arguments) -> anyhow::Result<()> {
+    let (mut only, mut only_cases) = (Vec::new(), Vec::new());
+    let name = match args.study {
+        StudyArg::Authorization => {
+            only = named(&args.only, &Configuration::ALL, Configuration::name)?;
+            StudyName::Authorization
+        }
+        StudyArg::Interactive => {
+            only_cases = named(&args.only, &Case::ALL, Case::name)?;
+            StudyName::Interactive
+        }
+    };
     let study = Study {
-        name: match args.study {
-            StudyArg::Authorization => StudyName::Authorization,
-        },
+        name,
         seconds: args.seconds,
         clients: args.clients,
         log_rows: args.log_rows,
         peer: args.peer.map(|PeerArg::Postgres| Peer::Postgres),
         disk_sync_ms: args.disk_sync_ms,
-        only: args.only,
+        only,
+        only_cases,
+        scale: args.scale,
+        quick: args.quick,
         out: args.out,
         data_dir: args.data_dir,
         json: args.json,

@@ -271,3 +271,39 @@ fn what_keeps_a_server_from_starting_is_said() {
     let (_, message) = fails_to_start(dir.path(), "127.0.0.1:0");
     assert!(message.contains("line 2") && message.contains("connection_max"), "{message}");
 }
+
+#[tokio::test]
+async fn what_transactions_do_to_each_other_is_counted() {
+    let server = Running::start();
+    let (a, b, c) = (server.connect().await, server.connect().await, server.connect().await);
+    let stat = async |column: &str| one(&c, &format!("select {column} from holdfast_stat_transactions")).await;
+    a.batch_execute("create table t(id int primary key, v int); insert into t values (1, 0), (2, 0)").await.unwrap();
+    assert_eq!(stat("oldest_snapshot").await, "", "nobody holds one");
+
+    a.batch_execute("begin isolation level repeatable read; select v from t").await.unwrap();
+    assert_eq!(stat("oldest_snapshot_pid").await, one(&a, "select pg_backend_pid()").await);
+    assert_eq!(stat("oldest_snapshot_database").await, "holdfast");
+    assert!(stat("oldest_snapshot_client").await.starts_with("127.0.0.1:"));
+    let (number, age_ms) = (stat("oldest_snapshot").await, stat("oldest_snapshot_age_ms").await);
+    assert!(number.parse::<u64>().unwrap() > 0 && age_ms.parse::<u64>().unwrap() < 60_000, "{number}, {age_ms}");
+    b.batch_execute("update t set v = 1 where id = 1").await.unwrap();
+    fails(&a, "update t set v = 2 where id = 1", &SqlState::T_R_SERIALIZATION_FAILURE).await;
+    a.batch_execute("rollback").await.unwrap();
+    assert_eq!(stat("serialization_conflicts").await, "1");
+    assert_eq!(stat("oldest_snapshot_pid").await, "");
+
+    a.batch_execute("begin; update t set v = 3 where id = 1").await.unwrap();
+    b.batch_execute("set lock_timeout = '20ms'").await.unwrap();
+    fails(&b, "update t set v = 4 where id = 1", &SqlState::LOCK_NOT_AVAILABLE).await;
+    assert_eq!(stat("lock_timeouts").await, "1");
+    b.batch_execute("set lock_timeout = 0; begin; update t set v = 5 where id = 2").await.unwrap();
+    let waits = stat("lock_waits").await.parse::<u64>().unwrap();
+    let blocked = tokio::spawn(async move { b.batch_execute("update t set v = 6 where id = 1").await });
+    while stat("lock_waits").await.parse::<u64>().unwrap() == waits {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    fails(&a, "update t set v = 7 where id = 2", &SqlState::T_R_DEADLOCK_DETECTED).await;
+    a.batch_execute("rollback").await.unwrap();
+    blocked.await.unwrap().unwrap();
+    assert_eq!(stat("deadlocks").await, "1");
+}

@@ -3,16 +3,18 @@
 //! Databases are opened when first asked for, except those that recovery had to redo: a thousand idle ones cost neither
 //! time at start nor memory.
 
+mod activity;
 mod databases;
 mod parameters;
 
+pub use activity::{SnapshotHeld, TransactionStats};
 use databases::no_such_database;
 pub use parameters::{ParameterChange, ParametersOf};
 
 use crate::checkpointer::{self, Signal};
 use crate::database::{Database, Inner, database_oid};
 use crate::error::{CloseError, OpenError};
-use crate::locks::{LockInfo, LockManager};
+use crate::locks::LockManager;
 use crate::main_thread::{self, Main, Message};
 use crate::manifest::{Entry, Manifest, Owner};
 use crate::options::Options;
@@ -426,11 +428,6 @@ impl Engine {
             ("requests_sent_to_branches", s.sent_to_branches.load(Ordering::Relaxed)),
             ("row_versions_kept", shared.locks.versions_kept() as u64),
         ]
-    }
-
-    /// Every lock that is held or waited for.
-    pub fn locks(&self) -> Vec<LockInfo> {
-        self.0.shared.locks.list()
     }
 
     /// Clean stop: every database is checkpointed, the trail proves itself durable. Open interactive transactions are

@@ -81,8 +81,9 @@ impl Reader {
     }
 
     /// As [`Reader::begin`], for a transaction that may begin to write at this snapshot later.
-    pub fn begin_to_write_later(&mut self) -> SqlResult<()> {
-        self.pin = Some(Pin::new(&self.inner, At::Durable));
+    /// On behalf of the client that knows itself as process `pid`.
+    pub fn begin_to_write_later(&mut self, pid: i32) -> SqlResult<()> {
+        self.pin = Some(Pin::new(&self.inner, At::Durable, pid));
         self.begin()
     }
 

@@ -134,7 +134,8 @@ impl WriteTxn {
                 Some(number) => At::Held(number),
                 None => At::Durable,
             };
-            branch.core()?.keep(Pin::new(&inner, at));
+            let core = branch.core()?;
+            core.keep(Pin::new(&inner, at, core.presence.pid()));
         }
         let schema = inner.schema.read().clone();
         let whole = Beside(branch.core()?.owner());

@@ -10,8 +10,7 @@ use crate::over_wire::WireRuns;
 use crate::progress::Progress;
 use crate::results::{Options, Results, SCHEMA};
 use crate::server::Kind;
-use crate::{Study, interrupt, machine, pgbench, ratios, report, summary, text};
-use anyhow::Context;
+use crate::{Study, interrupt, machine, pgbench, ratios, report, study_files, summary, text};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -27,24 +26,10 @@ const CLIENTS_SLOW_DISK: [usize; 2] = [40, 400];
 
 /// Runs the study and writes its files.
 pub fn run(study: &Study) -> anyhow::Result<()> {
-    study.check()?;
-    interrupt::catch();
-    std::fs::create_dir_all(&study.out).with_context(|| format!("making {}", study.out.display()))?;
-    std::fs::create_dir_all(&study.data_dir).with_context(|| format!("making {}", study.data_dir.display()))?;
-    let scratch = tempfile::Builder::new()
-        .prefix("holdfast-lab-")
-        .tempdir_in(&study.data_dir)
-        .with_context(|| format!("making a directory in {}", study.data_dir.display()))?;
-    let mut results = measure(study, scratch.path())?;
-    scratch.close().context("removing the temporary databases")?;
+    let mut results = study_files::in_scratch(study, |scratch| measure(study, scratch))?;
     results.ratios = ratios::ratios(&results);
-    write(study, &results)?;
-    anyhow::ensure!(
-        results.failures.is_empty(),
-        "some of it could not be measured; the report has the rest\n{}",
-        results.failures.join("\n")
-    );
-    Ok(())
+    study_files::write(study, &results, &report::html(&results), &summary::text(&results))?;
+    study_files::all_measured(&results.failures)
 }
 
 fn measure(study: &Study, scratch: &Path) -> anyhow::Result<Results> {
@@ -171,22 +156,4 @@ fn notes(study: &Study) -> Vec<String> {
         );
     }
     notes
-}
-
-fn write(study: &Study, results: &Results) -> anyhow::Result<()> {
-    let json = serde_json::to_string_pretty(results)? + "\n";
-    let save = |name: &str, content: &str| {
-        let path = study.out.join(name);
-        std::fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
-        Ok::<_, anyhow::Error>(path)
-    };
-    save("results.json", &json)?;
-    let path = save("report.html", &report::html(results))?;
-    if study.json {
-        print!("{json}");
-    } else {
-        print!("{}", summary::text(results));
-        println!("\n{}", path.display());
-    }
-    Ok(())
 }

@@ -8,6 +8,7 @@
 
 mod audited;
 mod authorization;
+mod bars;
 mod bench;
 mod chart;
 mod child;
@@ -17,6 +18,7 @@ mod drive;
 mod golden;
 mod histogram;
 mod in_process;
+mod interactive;
 mod interrupt;
 mod machine;
 mod over_wire;
@@ -25,8 +27,10 @@ mod peer_postgres;
 mod pg_client;
 mod pg_message;
 mod pgbench;
+mod pgbench_run;
 mod prefill;
 mod process_cpu;
+mod process_memory;
 mod progress;
 mod ratios;
 mod report;
@@ -39,6 +43,7 @@ mod schedule;
 mod server;
 mod stock;
 mod study;
+mod study_files;
 mod summary;
 mod text;
 mod wire_drive;
@@ -46,11 +51,13 @@ mod wire_transaction;
 mod workload;
 
 pub use configuration::Configuration;
+pub use interactive::Case;
 pub use study::{Peer, Study, StudyName};
 
 /// Runs a study: measures, prints a summary, writes `report.html` and `results.json`.
 pub fn run(study: &Study) -> anyhow::Result<()> {
     match study.name {
         StudyName::Authorization => authorization::run(study),
+        StudyName::Interactive => interactive::run(study),
     }
 }

@@ -51,10 +51,7 @@ impl WireRuns<'_> {
 
     fn start(&self, kind: Kind, dir: &Path) -> anyhow::Result<Peer> {
         self.progress.part(&format!("starting and filling {}", kind.name()));
-        let peer = match kind {
-            Kind::Holdfast => crate::peer_holdfast::start(self.program, dir)?,
-            Kind::Postgres => crate::peer_postgres::start(dir)?,
-        };
+        let peer = Peer::start(kind, self.program, dir)?;
         peer.load(self.log_rows, &|rows| {
             self.progress.now(format!("filling {}: {rows} of {} log rows", kind.name(), self.log_rows));
         })?;

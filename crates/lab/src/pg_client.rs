@@ -60,6 +60,22 @@ impl Client {
         Ok(rows)
     }
 
+    /// Prepares a statement.
+    pub fn prepare(&mut self, name: &str, sql: &str) -> anyhow::Result<()> {
+        pg_message::parse(&mut self.outbox, name, sql);
+        pg_message::sync(&mut self.outbox);
+        self.flush()?;
+        self.until_ready(|_| Ok(())).with_context(|| format!("preparing {sql}"))
+    }
+
+    /// Runs a prepared statement and drops its rows.
+    pub fn execute(&mut self, name: &str, parameters: &[&str]) -> anyhow::Result<()> {
+        pg_message::bind_execute(&mut self.outbox, name, parameters);
+        pg_message::sync(&mut self.outbox);
+        self.flush()?;
+        self.until_ready(|_| Ok(())).with_context(|| format!("running the prepared statement {name}"))
+    }
+
     /// The first column of the first row as a number.
     pub fn number(&mut self, sql: &str) -> anyhow::Result<f64> {
         let rows = self.rows(sql)?;

@@ -13,15 +13,26 @@ struct Stat {
 
 /// User and system time used so far by `pid`, its descendants, and those of its descendants that have ended.
 pub fn tree_time(pid: u32) -> Duration {
-    let stats: HashMap<u32, Stat> = std::fs::read_dir("/proc")
+    let stats = stats();
+    let ticks: u64 = stats.iter().filter(|(of, _)| descends(&stats, **of, pid)).map(|(_, s)| s.ticks).sum();
+    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// `pid` and its descendants.
+pub fn tree(pid: u32) -> Vec<u32> {
+    let stats = stats();
+    stats.keys().copied().filter(|of| descends(&stats, *of, pid)).collect()
+}
+
+/// Every process there is.
+fn stats() -> HashMap<u32, Stat> {
+    std::fs::read_dir("/proc")
         .into_iter()
         .flatten()
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter_map(|pid| Some((pid, parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?)))
-        .collect();
-    let ticks: u64 = stats.iter().filter(|(of, _)| descends(&stats, **of, pid)).map(|(_, s)| s.ticks).sum();
-    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+        .collect()
 }
 
 /// `pid` is `ancestor` or below it.

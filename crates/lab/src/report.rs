@@ -4,7 +4,7 @@
 use crate::chart::{Chart, Labels, Mark, Series, escape};
 use crate::configuration::Configuration;
 use crate::report_tables as tables;
-use crate::results::{ConfigurationResult, Fact, Point, Results};
+use crate::results::{ConfigurationResult, Fact, Options, Point, Results};
 use crate::text;
 
 const STYLE: &str = include_str!("report.css");
@@ -13,52 +13,68 @@ const RESPONSE_US_DRAWN_MAX: f64 = 1e6;
 
 /// The whole file.
 pub fn html(results: &Results) -> String {
-    let mut out = String::from("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-    out.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
-    out.push_str(&format!(
-        "<title>Holdfast lab: card authorization</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
-    ));
-    out.push_str(&head(results));
+    let mut out = head(results);
     out.push_str(&charts(results));
     out.push_str(&tables::peaks(results));
-    out.push_str(&tables::pgbench(results));
+    out.push_str(&tables::pgbench(&results.pgbench));
     out.push_str(&tables::ratios(results));
     out.push_str(&tables::details(results));
-    out.push_str(&machine(results));
+    out.push_str(&ran_on(&results.machine, &asked(&results.options), &results.notes, &results.command));
+    page("card authorization", &out)
+}
+
+/// A file that needs nothing else.
+pub fn page(study: &str, body: &str) -> String {
+    let mut out = String::from("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    out.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+    out.push_str(&format!("<title>Holdfast lab: {study}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"));
+    out.push_str(body);
     out.push_str("</main>\n</body>\n</html>\n");
     out
 }
 
 fn head(results: &Results) -> String {
-    let mut out = String::from("<h1>Card authorization</h1>\n");
-    out.push_str(&format!(
-        "<p class=\"meta\">Holdfast {} · {} UTC · {}</p>\n",
-        escape(&results.product_version),
-        escape(&results.started_at),
-        escape(results.machine.first().map_or("", |f| &f.value))
-    ));
-    out.push_str(&format!("<p class=\"lead\">{}</p>\n", lead(results)));
-    if !results.failures.is_empty() {
-        let list: Vec<String> = results.failures.iter().map(|f| format!("<li>{}</li>\n", escape(f))).collect();
-        out.push_str(&format!(
-            "<p><strong>Some of it could not be measured.</strong></p>\n<ul>\n{}</ul>\n",
-            list.concat()
-        ));
+    let mut out = title(
+        "Card authorization",
+        &results.product_version,
+        &results.started_at,
+        results.machine.first(),
+        &lead(results),
+    );
+    out.push_str(&failures(&results.failures));
+    let headlines = results.ratios.iter().filter(|r| r.headline);
+    out.push_str(&cards(headlines.map(|r| (format!("{}×", text::times(r.value)), &*r.what, r.expected.as_deref()))));
+    out
+}
+
+/// The heading, what was measured when and where, and the finding in a sentence or two, already HTML.
+pub fn title(name: &str, version: &str, started_at: &str, machine: Option<&Fact>, lead: &str) -> String {
+    format!(
+        "<h1>{name}</h1>\n<p class=\"meta\">Holdfast {} · {} UTC · {}</p>\n<p class=\"lead\">{lead}</p>\n",
+        escape(version),
+        escape(started_at),
+        escape(machine.map_or("", |f| &f.value))
+    )
+}
+
+/// What could not be measured.
+pub fn failures(failures: &[String]) -> String {
+    if failures.is_empty() {
+        return String::new();
     }
-    let cards: Vec<String> = results
-        .ratios
-        .iter()
-        .filter(|r| r.headline)
-        .map(|r| {
-            let expected = r.expected.as_ref().map_or(String::new(), |e| format!("<small>{}</small>", escape(e)));
-            let (value, what) = (text::times(r.value), escape(&r.what));
-            format!("<div class=\"card\"><b>{value}×</b><span>{what}</span>{expected}</div>\n")
+    let list: Vec<String> = failures.iter().map(|f| format!("<li>{}</li>\n", escape(f))).collect();
+    format!("<p><strong>Some of it could not be measured.</strong></p>\n<ul>\n{}</ul>\n", list.concat())
+}
+
+/// Figures shown large: each with what it is and what was expected.
+pub fn cards<'a>(figures: impl Iterator<Item = (String, &'a str, Option<&'a str>)>) -> String {
+    let cards: Vec<String> = figures
+        .map(|(figure, what, expected)| {
+            let expected = expected.map_or(String::new(), |e| format!("<small>{}</small>", escape(e)));
+            format!("<div class=\"card\"><b>{figure}</b><span>{}</span>{expected}</div>\n", escape(what))
         })
         .collect();
-    if !cards.is_empty() {
-        out.push_str(&format!("<div class=\"cards\">\n{}</div>\n", cards.concat()));
-    }
-    out
+    if cards.is_empty() { String::new() } else { format!("<div class=\"cards\">\n{}</div>\n", cards.concat()) }
 }
 
 /// The finding in a sentence or two, from this run's figures.
@@ -96,19 +112,20 @@ fn charts(results: &Results) -> String {
         out.push_str(
             "<p class=\"caption\">Each line follows the dotted diagonal until it can keep up no longer.</p>\n",
         );
-        out.push_str(&figure(&completed(&list)));
+        out.push_str(&figure(&completed(&list).svg()));
         out.push_str(&format!("<h2>{heading}: how long an authorization takes</h2>\n"));
         out.push_str(
             "<p class=\"caption\">Mean response from the request's scheduled arrival to its answer, waiting included. \
              A line that leaves through the top is saturated. Point at a dot for its percentiles.</p>\n",
         );
-        out.push_str(&figure(&response(&list)));
+        out.push_str(&figure(&response(&list).svg()));
     }
     out
 }
 
-fn figure(chart: &Chart) -> String {
-    format!("<figure>\n{}</figure>\n", chart.svg())
+/// A drawing.
+pub fn figure(svg: &str) -> String {
+    format!("<figure>\n{svg}</figure>\n")
 }
 
 fn completed(list: &[&ConfigurationResult]) -> Chart {
@@ -187,28 +204,32 @@ pub fn class(configuration: Configuration) -> &'static str {
     }
 }
 
-fn machine(results: &Results) -> String {
-    let mut out = String::from("<h2>What it ran on</h2>\n");
-    let o = &results.options;
+/// What the run was asked to do.
+fn asked(o: &Options) -> Vec<Fact> {
     let clients: Vec<String> = o.clients.iter().map(usize::to_string).collect();
     let delay = match o.disk_sync_ms {
         0 => "none: syncs take what the disk takes".to_string(),
         ms => format!("{ms} ms added to every sync of the in-process configurations"),
     };
-    let asked = [
+    vec![
         Fact::new("Seconds a point", text::number(o.seconds_per_point)),
         Fact::new("Clients", clients.join(", ")),
         Fact::new("Log rows before, in process", text::number(o.log_rows_in_process as f64)),
         Fact::new("Log rows before, over the wire", text::number(o.log_rows_wire as f64)),
         Fact::new("Sync delay", delay),
-    ];
-    out.push_str(&definitions(&[results.machine.as_slice(), &asked].concat()));
+    ]
+}
+
+/// What the figures hang on, and how to repeat the run.
+pub fn ran_on(machine: &[Fact], asked: &[Fact], notes: &[String], command: &str) -> String {
+    let mut out = String::from("<h2>What it ran on</h2>\n");
+    out.push_str(&definitions(&[machine, asked].concat()));
     out.push_str("<h2>What to keep in mind</h2>\n<ul>\n");
-    for note in &results.notes {
+    for note in notes {
         out.push_str(&format!("<li>{}</li>\n", escape(note)));
     }
     out.push_str("</ul>\n<h2>To repeat it</h2>\n");
-    out.push_str(&format!("<pre>{}</pre>\n", escape(&results.command)));
+    out.push_str(&format!("<pre>{}</pre>\n", escape(command)));
     out
 }
 

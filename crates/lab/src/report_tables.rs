@@ -7,19 +7,19 @@ use crate::results::{ConfigurationResult, PgbenchResult, Point, Results};
 use crate::text;
 
 /// A column's heading and whether it holds numbers.
-type Column = (&'static str, bool);
+pub type Column = (&'static str, bool);
 
 /// A row: its class and its cells, already HTML. The last cell of a short row spans the columns that are left.
-struct Row {
-    class: &'static str,
-    cells: Vec<String>,
+pub struct Row {
+    pub class: &'static str,
+    pub cells: Vec<String>,
 }
 
 /// What stands where there is no figure.
-const NOTHING: &str = "–";
+pub const NOTHING: &str = "–";
 
 /// Columns that hold no figure in any row are left out.
-fn table(columns: &[Column], rows: &[Row]) -> String {
+pub fn table(columns: &[Column], rows: &[Row]) -> String {
     let holds = |i: usize| rows.iter().any(|r| r.cells.get(i).is_some_and(|cell| cell != NOTHING));
     let shown: Vec<usize> = (0..columns.len()).filter(|&i| !columns[i].1 || holds(i)).collect();
     let kind = |i: usize| if columns[i].1 { " class=\"n\"" } else { "" };
@@ -40,7 +40,8 @@ fn table(columns: &[Column], rows: &[Row]) -> String {
     out
 }
 
-fn optional(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
+/// A figure, or what stands where there is none.
+pub fn optional(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| NOTHING.to_string(), show)
 }
 
@@ -104,8 +105,8 @@ fn figures(p: &Point) -> [String; 7] {
 }
 
 /// The runs of pgbench, Holdfast and PostgreSQL under each other.
-pub fn pgbench(results: &Results) -> String {
-    if results.pgbench.is_empty() {
+pub fn pgbench(rows: &[PgbenchResult]) -> String {
+    if rows.is_empty() {
         return String::new();
     }
     const COLUMNS: [Column; 7] = [
@@ -117,7 +118,7 @@ pub fn pgbench(results: &Results) -> String {
         ("Syncs each", true),
         ("Server CPU each", true),
     ];
-    let rows: Vec<Row> = results.pgbench.iter().map(pgbench_row).collect();
+    let rows: Vec<Row> = rows.iter().map(pgbench_row).collect();
     format!(
         "<h2>Driven by pgbench</h2>\n<p class=\"caption\">PostgreSQL's own benchmark program sends the same script to \
          both servers, as fast as it goes, two threads.</p>\n{}",

@@ -115,6 +115,24 @@ pub struct Ratio {
     pub headline: bool,
 }
 
+impl PgbenchResult {
+    /// A run of which nothing is known yet.
+    pub fn empty(server: &str, case: &str, clients: usize) -> PgbenchResult {
+        PgbenchResult {
+            server: server.into(),
+            case: case.into(),
+            clients,
+            remark: None,
+            skipped: None,
+            tps: 0.0,
+            latency_mean_ms: 0.0,
+            failed: 0,
+            syncs_per_transaction: None,
+            server_cpu_us: None,
+        }
+    }
+}
+
 impl ConfigurationResult {
     /// A configuration that was not measured.
     pub fn skipped(configuration: Configuration, why: impl Into<String>) -> ConfigurationResult {

@@ -9,6 +9,7 @@ use crate::workload;
 use anyhow::Context;
 use holdfast_types::Value;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 /// A started server with the database `holdfast` in it.
@@ -61,6 +62,14 @@ impl Kind {
 }
 
 impl Peer {
+    /// Starts a server with its files in `dir`; `program` is `holdfast`.
+    pub fn start(kind: Kind, program: &Path, dir: &Path) -> anyhow::Result<Peer> {
+        match kind {
+            Kind::Holdfast => crate::peer_holdfast::start(program, dir),
+            Kind::Postgres => crate::peer_postgres::start(dir),
+        }
+    }
+
     /// Reads the counters. A server that does not count its syncs is no error.
     pub fn usage(&self) -> anyhow::Result<Usage> {
         let cpu = process_cpu::tree_time(self.process.pid());
@@ -90,6 +99,11 @@ impl Peer {
         for sql in workload::INDEXES_POSTGRES {
             client.run(sql)?;
         }
+        self.settle(&mut client)
+    }
+
+    /// After rows were loaded: PostgreSQL gets its statistics and a checkpoint, as a person would see to.
+    pub fn settle(&self, client: &mut Client) -> anyhow::Result<()> {
         if self.kind == Kind::Postgres {
             client.run("vacuum analyze")?;
             client.run("checkpoint")?;

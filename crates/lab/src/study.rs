@@ -1,6 +1,7 @@
 //! What a run of the lab is asked to do.
 
 use crate::configuration::Configuration;
+use crate::interactive::Case;
 use std::path::PathBuf;
 
 /// The studies there are.
@@ -8,6 +9,8 @@ use std::path::PathBuf;
 pub enum StudyName {
     /// Audited transactions: the card authorization.
     Authorization,
+    /// Transactions of several messages.
+    Interactive,
 }
 
 /// A server to compare with.
@@ -38,8 +41,14 @@ pub struct Study {
     pub peer: Option<Peer>,
     /// Added to every sync of the in-process configurations.
     pub disk_sync_ms: u64,
-    /// Configurations to measure; empty is all.
+    /// Configurations of the authorization study to measure; empty is all.
     pub only: Vec<Configuration>,
+    /// Cases of the interactive study to measure; empty is all.
+    pub only_cases: Vec<Case>,
+    /// The larger scale of TPC-B; nothing leaves it to the study.
+    pub scale: Option<u32>,
+    /// Small sizes, to see that the study runs.
+    pub quick: bool,
     /// Where the report goes.
     pub out: PathBuf,
     /// Where the databases are made; they are removed afterwards.
@@ -59,6 +68,8 @@ impl Study {
     pub const CLIENTS: std::ops::RangeInclusive<usize> = 1..=1000;
     /// Most log rows to start with.
     pub const LOG_ROWS_MAX: u64 = 100_000_000;
+    /// Smallest and largest scale.
+    pub const SCALES: std::ops::RangeInclusive<u32> = 2..=1000;
     /// Longest delay of a sync.
     pub const DISK_SYNC_MS_MAX: u64 = 1000;
 
@@ -85,11 +96,22 @@ impl Study {
             Self::LOG_ROWS_MAX
         );
         anyhow::ensure!(
+            self.scale.is_none_or(|scale| Self::SCALES.contains(&scale)),
+            "--scale must be between {} and {}",
+            Self::SCALES.start(),
+            Self::SCALES.end()
+        );
+        anyhow::ensure!(
             self.disk_sync_ms <= Self::DISK_SYNC_MS_MAX,
             "--disk-sync-ms is more than {}",
             Self::DISK_SYNC_MS_MAX
         );
         Ok(())
+    }
+
+    /// The case is to be measured.
+    pub fn wants_case(&self, case: Case) -> bool {
+        self.only_cases.is_empty() || self.only_cases.contains(&case)
     }
 
     /// The configuration is to be measured.

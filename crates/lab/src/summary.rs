@@ -1,6 +1,6 @@
 //! The short form of the results for the terminal.
 
-use crate::results::Results;
+use crate::results::{PgbenchResult, Results};
 use crate::text;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 pub fn text(results: &Results) -> String {
     let mut out = format!("{}\n", peaks(results));
     if !results.pgbench.is_empty() {
-        out.push_str(&format!("\n{}\n", pgbench(results)));
+        out.push_str(&format!("\n{}\n", pgbench(&results.pgbench)));
     }
     out.push('\n');
     for r in &results.ratios {
@@ -18,13 +18,15 @@ pub fn text(results: &Results) -> String {
     out
 }
 
-fn table(header: &[&str]) -> Table {
+/// An empty table.
+pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
     table
 }
 
-fn align_numbers(table: &mut Table, first: usize) {
+/// Columns of numbers, from `first` on, stand to the right.
+pub fn align_numbers(table: &mut Table, first: usize) {
     for column in table.column_iter_mut().skip(first) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -52,9 +54,10 @@ fn peaks(results: &Results) -> Table {
     table
 }
 
-fn pgbench(results: &Results) -> Table {
+/// Runs of pgbench.
+pub fn pgbench(rows: &[PgbenchResult]) -> Table {
     let mut table = table(&["pgbench", "server", "clients", "tps", "mean", "syncs each", "server CPU each"]);
-    for r in &results.pgbench {
+    for r in rows {
         table.add_row([
             r.case.clone(),
             r.server.clone(),

@@ -12,6 +12,9 @@ fn study(dir: &Path) -> Study {
         peer: None,
         disk_sync_ms: 1,
         only: vec![Configuration::Unaudited, Configuration::Audited, Configuration::SqliteOff],
+        only_cases: vec![],
+        scale: None,
+        quick: false,
         out: dir.join("report"),
         data_dir: dir.join("data"),
         json: false,
@@ -57,6 +60,7 @@ fn options_outside_their_limits_are_refused() {
     refused(&|s| s.clients = vec![4, 0]);
     refused(&|s| s.log_rows = Some(u64::MAX));
     refused(&|s| s.disk_sync_ms = 100_000);
+    refused(&|s| s.scale = Some(1));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What every SQLite connection gets: the functions that translated statements call, and the catalogue as virtual
 //! tables in attached in-memory schemas.
 
-use crate::automatic_stats::AutomaticStats;
+use crate::activity::Watcher;
 use holdfast_engine::{Connect, Database, Engine, LockInfo, PreparedInfo};
 use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow, LockRow, PreparedRow};
 use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
@@ -13,15 +13,15 @@ use std::sync::Arc;
 pub type EngineSlot = Arc<RwLock<Option<Engine>>>;
 
 /// The hook the engine calls for each new connection.
-pub fn hook(engine: EngineSlot, automatic: Arc<AutomaticStats>) -> Connect {
-    Arc::new(move |conn, db| register(conn, db, &engine, &automatic))
+pub fn hook(watcher: Watcher) -> Connect {
+    Arc::new(move |conn, db| register(conn, db, &watcher))
 }
 
 fn internal(error: SqliteError) -> SqlError {
     SqlError::internal(format!("a connection cannot be prepared: {error}"))
 }
 
-fn register(conn: &mut Conn, db: &Database, engine: &EngineSlot, automatic: &Arc<AutomaticStats>) -> SqlResult<()> {
+fn register(conn: &mut Conn, db: &Database, watcher: &Watcher) -> SqlResult<()> {
     for function in holdfast_sql::functions() {
         let call = move |arguments: &[ValueRef<'_>]| function.call(arguments);
         conn.register_function(function.name, function.args, function.deterministic, call).map_err(internal)?;
@@ -30,9 +30,9 @@ fn register(conn: &mut Conn, db: &Database, engine: &EngineSlot, automatic: &Arc
         conn.exec(&format!("ATTACH ':memory:' AS {schema}")).map_err(internal)?;
     }
     for table in catalogue::tables() {
-        let (db, engine, automatic) = (db.clone(), engine.clone(), automatic.clone());
+        let (db, watcher) = (db.clone(), watcher.clone());
         let columns = table.columns.iter().map(|(name, _)| ((*name).to_owned(), String::new())).collect();
-        let rows = Arc::new(move || rows(table, &db, &engine, &automatic));
+        let rows = Arc::new(move || rows(table, &db, &watcher));
         let module = format!("{}.{}", table.schema, table.name);
         conn.register_rows_table(&module, RowsTable { columns, rows }).map_err(internal)?;
         conn.create_rows_table(table.schema, table.name, &module).map_err(internal)?;
@@ -40,9 +40,9 @@ fn register(conn: &mut Conn, db: &Database, engine: &EngineSlot, automatic: &Arc
     Ok(())
 }
 
-fn rows(table: &CatalogTable, db: &Database, engine: &EngineSlot, automatic: &AutomaticStats) -> Vec<Vec<Value>> {
+fn rows(table: &CatalogTable, db: &Database, watcher: &Watcher) -> Vec<Vec<Value>> {
     let schema = db.schema();
-    let engine = engine.read().clone();
+    let engine = watcher.engine.read().clone();
     let databases = engine.as_ref().map(Engine::databases).unwrap_or_default();
     let context = CatalogContext {
         schema: &schema,
@@ -56,9 +56,10 @@ fn rows(table: &CatalogTable, db: &Database, engine: &EngineSlot, automatic: &Au
             .collect(),
         settings: crate::settings::defaults(),
         counters: engine.as_ref().map(Engine::stats).unwrap_or_default(),
-        automatic: automatic.list(),
+        automatic: watcher.automatic.list(),
         locks: engine.as_ref().map(Engine::locks).unwrap_or_default().into_iter().map(lock_row).collect(),
         prepared: engine.as_ref().map(Engine::prepared).unwrap_or_default().into_iter().map(prepared_row).collect(),
+        live: watcher,
     };
     (table.rows)(&context)
 }

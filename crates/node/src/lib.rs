@@ -4,6 +4,7 @@
 //! run them: reads on the worker's own thread, scans on a thread beside it, one-message transactions through MAIN,
 //! the rest as the exclusive writer.
 
+mod activity;
 mod automatic_stats;
 mod cancel;
 pub mod config;

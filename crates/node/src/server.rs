@@ -1,5 +1,6 @@
 //! From a data directory to a server, and back down again.
 
+use crate::activity::{Activities, Watcher};
 use crate::automatic_stats::AutomaticStats;
 use crate::config::Config;
 use crate::connect;
@@ -40,7 +41,9 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let slot = connect::EngineSlot::default();
     let mut options = config.options();
     let stats = Arc::new(AutomaticStats::default());
-    options.connect = Some(connect::hook(slot.clone(), stats.clone()));
+    let activities = Arc::new(Activities::default());
+    let watcher = Watcher { activities: activities.clone(), engine: slot.clone(), automatic: stats.clone() };
+    options.connect = Some(connect::hook(watcher));
     let engine = Engine::open(dir, options)?;
     *slot.write() = Some(engine.clone());
     let recovered = engine.recovered();
@@ -51,6 +54,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
         configured: config.parameters(),
         scratch: Arc::new(scratch),
         stats,
+        activities,
     };
     let served = run(server, factory, workers(&config), || ready(address));
     *slot.write() = None;

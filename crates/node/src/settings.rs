@@ -254,6 +254,8 @@ pub struct Settings {
     changed: HashMap<String, String>,
     timeouts: Timeouts,
     automatic: AutomaticSettings,
+    /// Counts the changes.
+    changes: u32,
 }
 
 impl Settings {
@@ -340,6 +342,9 @@ impl Settings {
 
     /// A transaction ended: SET LOCAL is undone, and after a rollback every SET in it.
     pub fn end_transaction(&mut self, undo: Vec<Undo>, committed: bool) {
+        if undo.is_empty() {
+            return;
+        }
         for change in undo.into_iter().rev().filter(|u| u.local || !committed) {
             match change.value {
                 Some(value) => _ = self.changed.insert(change.name, value),
@@ -350,6 +355,7 @@ impl Settings {
     }
 
     fn refresh(&mut self) {
+        self.changes = self.changes.wrapping_add(1);
         let time = |name| self.get(name).ok().and_then(|(_, v)| duration(v)).unwrap_or_default();
         self.timeouts = Timeouts {
             statement: time("statement_timeout"),
@@ -369,6 +375,11 @@ impl Settings {
 
     pub fn automatic(&self) -> AutomaticSettings {
         self.automatic
+    }
+
+    /// Another number after every change.
+    pub fn changes(&self) -> u32 {
+        self.changes
     }
 
     pub fn timeouts(&self) -> Timeouts {

@@ -99,6 +99,8 @@ fn speaks_postgres(piece: &Piece<'_>) -> bool {
         "pg_namespace",
         "pg_database",
         "pg_settings",
+        "pg_stat_activity",
+        "pg_blocking_pids(",
         "pg_attribute",
         "pg_roles",
         "pg_tables",

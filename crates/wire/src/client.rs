@@ -8,6 +8,7 @@ use crate::reply::Reply;
 use bytes::{Buf, BytesMut};
 use std::collections::HashSet;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -70,6 +71,11 @@ impl Client {
             lost: false,
             malformed: None,
         }
+    }
+
+    /// Where it connects from, while it is connected.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.stream.peer_addr().ok()
     }
 
     /// Where answers go. Panics while the reply is lent out by [`Client::lend_reply`], which is a mistake of the

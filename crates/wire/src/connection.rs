@@ -58,7 +58,7 @@ pub(crate) async fn serve<F: SessionFactory>(
             .with_detail(format!("connections_max is {connections_max}."));
         return say_goodbye(&mut client, Closed::ByServer(error)).await;
     }
-    let startup = crate::session::Startup { pid: registration.pid, ..startup };
+    let startup = crate::session::Startup { pid: registration.pid, client: client.address(), ..startup };
     let mut session = match factory.open(startup).await {
         Ok(session) => session,
         Err(error) => return say_goodbye(&mut client, Closed::ByServer(error)).await,

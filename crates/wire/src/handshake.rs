@@ -115,7 +115,7 @@ fn start(mut fields: Fields<'_>, minor: u16) -> Result<Packet, Malformed> {
     let user = parameters.remove("user").filter(|u| !u.is_empty());
     let user = user.ok_or_else(|| Malformed("no PostgreSQL user name specified in startup packet".into()))?;
     let database = parameters.remove("database").filter(|d| !d.is_empty()).unwrap_or_else(|| user.clone());
-    Ok(Packet::Start { startup: Startup { user, database, parameters, pid: 0 }, minor, unknown_options })
+    Ok(Packet::Start { startup: Startup { user, database, parameters, ..Startup::default() }, minor, unknown_options })
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::client::Client;
 use holdfast_types::{SqlError, SqlResult, StatementDesc, Value};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,6 +66,8 @@ pub struct Startup {
     /// Everything else it sent, run-time parameters mostly.
     pub parameters: BTreeMap<String, String>,
     pub pid: i32,
+    /// Where it connects from.
+    pub client: Option<SocketAddr>,
 }
 
 /// Interrupts what a session is running, from any thread. Does nothing when it is idle.

@@ -1,6 +1,7 @@
 """psycopg 3 as a client: run with PGHOST, PGPORT, PGUSER, PGDATABASE set."""
 
-import basics  # noqa: F401  (each module registers its cases)
+import activity  # noqa: F401  (each module registers its cases)
+import basics  # noqa: F401
 import copying  # noqa: F401
 import cursors  # noqa: F401
 import errors  # noqa: F401

@@ -200,7 +200,7 @@ impl Core {
             None => {
                 let durable = self.inner.volume().store().durable();
                 let at = if self.newest || self.seen > durable { At::Newest } else { At::Durable };
-                self.pin.insert(Pin::new(&self.inner, at)).snapshot()
+                self.pin.insert(Pin::new(&self.inner, at, self.presence.pid())).snapshot()
             }
         };
         self.newest = false;

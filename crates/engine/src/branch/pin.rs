@@ -2,7 +2,7 @@
 
 use crate::advisory::Session;
 use crate::database::Inner;
-use crate::locks::{LockId, LockMode, OwnerId};
+use crate::locks::{HolderId, LockId, LockMode, OwnerId};
 use holdfast_store::pages::PageStore;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,20 +23,23 @@ pub struct Pin {
     inner: Arc<Inner>,
     store: Arc<PageStore>,
     snapshot: u64,
+    /// Its place in what people are shown.
+    holder: HolderId,
     since: Instant,
 }
 
 impl Pin {
-    pub fn new(inner: &Arc<Inner>, at: At) -> Pin {
+    /// For the client that knows itself as process `pid`; 0 for none.
+    pub fn new(inner: &Arc<Inner>, at: At, pid: i32) -> Pin {
         let store = inner.volume().store().clone();
         // In one critical section of the versions, or those newer than the snapshot might be forgotten in between.
-        let snapshot = inner.shared.locks.enter_with(inner.id, || match at {
+        let (snapshot, holder) = inner.shared.locks.enter_with(inner.id, pid, || match at {
             At::Durable if store.durable() < inner.schema_number() => store.acquire_newest().0,
             At::Durable => store.acquire().0,
             At::Newest => store.acquire_newest().0,
             At::Held(number) => store.acquire_at(number).0,
         });
-        Pin { inner: inner.clone(), store, snapshot, since: Instant::now() }
+        Pin { inner: inner.clone(), store, snapshot, holder, since: Instant::now() }
     }
 
     pub fn snapshot(&self) -> u64 {
@@ -52,7 +55,7 @@ impl Pin {
 impl Drop for Pin {
     fn drop(&mut self) {
         self.store.release(self.snapshot);
-        self.inner.shared.locks.leave(self.inner.id, self.snapshot);
+        self.inner.shared.locks.leave_as(self.holder, self.inner.id, self.snapshot);
     }
 }
 
@@ -101,6 +104,11 @@ impl Presence {
     pub fn forget_session(&mut self) {
         self.session = None;
         self.inner.shared.locks.forget_client(self.owner);
+    }
+
+    /// The process number its client knows; 0 for none.
+    pub fn pid(&self) -> i32 {
+        self.session.as_ref().map_or(0, |s| s.pid)
     }
 }
 

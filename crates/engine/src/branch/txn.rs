@@ -202,10 +202,10 @@ impl Wait {
             biased;
             granted = &mut self.granted => granted.map_err(|_| SqlError::internal("a lock's queue was lost")),
             () = interruption.interrupted() => Err(cancelled()),
-            () = after(timeout) => Err(SqlError::new(
-                SqlState::LOCK_NOT_AVAILABLE,
-                "canceling statement due to lock timeout",
-            )),
+            () = after(timeout) => {
+                self.manager.timed_out();
+                Err(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout"))
+            }
         }
     }
 }

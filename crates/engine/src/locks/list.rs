@@ -21,18 +21,38 @@ pub struct LockInfo {
     pub granted: bool,
 }
 
+/// A client that waits for a lock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Blocked {
+    /// The process number its client knows; 0 for none.
+    pub pid: i32,
+    /// What it waits for, as [`LockInfo::kind`] names it.
+    pub kind: &'static str,
+    /// Who must go first, by process numbers.
+    pub by: Vec<i32>,
+}
+
 /// Lines shown at most: each row of a large transaction is one.
 const LINES_MAX: usize = 10_000;
 
+fn kind(target: Target) -> &'static str {
+    match target {
+        Target::Row { class: Class::Key, .. } => "unique key",
+        Target::Row { .. } => "tuple",
+        Target::Table(_) => "relation",
+        Target::Database => "database",
+        Target::Advisory { .. } => "advisory",
+    }
+}
+
 fn show(id: LockId, mode: LockMode, pid: i32, granted: bool) -> LockInfo {
     let relation = |table: TableId| Some(16384 + table.0);
-    let (kind, relation_oid, advisory) = match id.target {
-        Target::Row { class: Class::Key, table, .. } => ("unique key", relation(table), None),
-        Target::Row { table, .. } => ("tuple", relation(table), None),
-        Target::Table(table) => ("relation", relation(table), None),
-        Target::Database => ("database", None, None),
-        Target::Advisory { space, key } => ("advisory", None, Some((space, key))),
+    let (relation_oid, advisory) = match id.target {
+        Target::Row { table, .. } | Target::Table(table) => (relation(table), None),
+        Target::Database => (None, None),
+        Target::Advisory { space, key } => (None, Some((space, key))),
     };
+    let kind = kind(id.target);
     LockInfo { kind, database_oid: database_oid(id.volume), relation_oid, advisory, pid, mode: mode.name(), granted }
 }
 
@@ -46,5 +66,16 @@ impl LockManager {
             }
         });
         lines
+    }
+
+    /// Everybody who waits.
+    pub fn blocked(&self) -> Vec<Blocked> {
+        let mut list = Vec::new();
+        self.each_wait(|pid, id, mut by| {
+            by.sort_unstable();
+            by.dedup();
+            list.push(Blocked { pid, kind: kind(id.target), by });
+        });
+        list
     }
 }

@@ -2,6 +2,7 @@
 
 use super::deadlock::{self, Edge};
 use super::hash::FastMap;
+use super::holders::{Holder, HolderId, Holders};
 use super::mode::{LockId, LockMode, OwnerId, TableMode, Target};
 use super::versions::{Versions, id};
 use holdfast_store::locking::{Class, Touch};
@@ -9,6 +10,7 @@ use holdfast_types::{SqlError, SqlState, TableId, VolumeId};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::oneshot;
 
 /// One lock: who holds it and who waits for it, in order.
@@ -45,8 +47,11 @@ pub(super) struct State {
     volumes: HashMap<VolumeId, Versions>,
     /// Branches waiting for the end of the boxcar that MAIN works on.
     for_boxcar: HashMap<VolumeId, Vec<oneshot::Sender<()>>>,
+    /// Who holds a snapshot.
+    holders: Holders,
     next_owner: u64,
     deadlocks: u64,
+    timeouts: u64,
 }
 
 /// See the module's description.
@@ -79,7 +84,7 @@ pub struct MainConflict;
 
 /// A place in a queue; dropping it gives the place up.
 pub struct Wait {
-    manager: Arc<LockManager>,
+    pub(crate) manager: Arc<LockManager>,
     owner: OwnerId,
     /// Ends well when the lock is granted.
     pub(crate) granted: oneshot::Receiver<()>,
@@ -423,11 +428,26 @@ impl LockManager {
     }
 
     /// The same for a snapshot taken within the critical section: what is newer than it cannot be forgotten before.
-    pub fn enter_with(&self, volume: VolumeId, take: impl FnOnce() -> u64) -> u64 {
+    /// On behalf of the client that knows itself as process `pid`.
+    pub fn enter_with(&self, volume: VolumeId, pid: i32, take: impl FnOnce() -> u64) -> (u64, HolderId) {
         let mut s = self.0.lock();
-        let snapshot = take();
-        s.volumes.entry(volume).or_default().enter(snapshot);
-        snapshot
+        let number = take();
+        s.volumes.entry(volume).or_default().enter(number);
+        (number, s.holders.add(Holder { volume, number, pid, since: Instant::now() }))
+    }
+
+    /// Ends what [`LockManager::enter_with`] began.
+    pub fn leave_as(&self, holder: HolderId, volume: VolumeId, snapshot: u64) {
+        let mut s = self.0.lock();
+        s.holders.remove(holder);
+        if let Some(versions) = s.volumes.get_mut(&volume) {
+            versions.leave(snapshot);
+        }
+    }
+
+    /// Who has held a snapshot the longest.
+    pub fn oldest_holder(&self) -> Option<Holder> {
+        self.0.lock().holders.oldest()
     }
 
     /// A transaction works on this snapshot from now on: versions newer than it are kept.
@@ -446,9 +466,29 @@ impl LockManager {
         self.0.lock().volumes.values().map(Versions::len).sum()
     }
 
+    /// Somebody has waited for as long as lock_timeout allows.
+    pub fn timed_out(&self) {
+        self.0.lock().timeouts += 1;
+    }
+
+    /// Waits ended by lock_timeout since the start.
+    pub fn timeouts(&self) -> u64 {
+        self.0.lock().timeouts
+    }
+
     /// Deadlocks found since the start.
     pub fn deadlocks(&self) -> u64 {
         self.0.lock().deadlocks
+    }
+
+    /// Shows every wait: whose, for what, and who must go first.
+    pub(super) fn each_wait(&self, mut show: impl FnMut(i32, LockId, Vec<i32>)) {
+        let s = self.0.lock();
+        for (id, owner) in &s.owners {
+            let Some((lock, mode)) = owner.waits_for else { continue };
+            let by = s.blockers(*id, lock, mode).into_iter().filter_map(|b| s.owners.get(&b)).map(|b| b.pid).collect();
+            show(owner.pid, lock, by);
+        }
     }
 
     /// Shows every lock, how strong it is, whose, and whether it is granted.

@@ -10,18 +10,20 @@
 //! | [`mode`] | what conflicts with what |
 //! | [`manager`] | locks, queues, hand-over |
 //! | [`deadlock`] | the wait-for graph |
-//! | [`list`] | what people are shown |
+//! | [`list`], [`holders`] | what people are shown |
 //! | [`versions`] | who changed what last, per volume |
 //!
 //! Failure: none of its own; a wait ends by a grant, a deadlock (40P01), or because its owner gives it up.
 
 mod deadlock;
 mod hash;
+mod holders;
 mod list;
 mod manager;
 mod mode;
 mod versions;
 
-pub use list::LockInfo;
+pub use holders::HolderId;
+pub use list::{Blocked, LockInfo};
 pub use manager::{Checked, Grant, LockManager, Mark, Wait};
 pub use mode::{LockId, LockMode, OwnerId, TableMode, Target};

@@ -25,6 +25,7 @@ mod two_phase;
 mod values;
 mod writing;
 
+use crate::activity::{Activities, Listed, Who};
 use crate::automatic_stats::AutomaticStats;
 use crate::cancel::Canceller;
 use crate::database::{Databases, InUse};
@@ -34,6 +35,7 @@ use automatic::Automatic;
 use cursor::Cursors;
 pub use cursor::Scratch;
 use holdfast_engine::BatchDone;
+use holdfast_sql::catalogue::Doing;
 use holdfast_sql::{Isolation, Kind, Scan};
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
@@ -46,7 +48,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use values::{Identity, Values, now_us};
+pub use values::now_us;
+use values::{Identity, Values};
 
 /// Statements prepared by SQL's PREPARE in one session.
 const SQL_STATEMENTS_MAX: usize = 10_000;
@@ -59,6 +62,7 @@ pub struct Factory {
     /// Where the rows of large cursors go.
     pub scratch: Arc<Scratch>,
     pub stats: Arc<AutomaticStats>,
+    pub activities: Arc<Activities>,
 }
 
 pub struct NodeSession {
@@ -68,6 +72,10 @@ pub struct NodeSession {
     /// The database of the connection; [`several`] can leave it.
     home: String,
     settings: Settings,
+    /// What others are shown of it.
+    activity: Listed,
+    /// The settings it shows.
+    shown_settings: u32,
     state: State,
     /// Beside the state: open only while that is idle.
     automatic: Automatic,
@@ -119,12 +127,22 @@ impl SessionFactory for Factory {
             }
         };
         let locks = served.db.session(startup.pid);
+        let activity = self.activities.enter(Who {
+            pid: startup.pid,
+            database: startup.database.clone(),
+            database_oid: served.db.oid(),
+            user: startup.user.clone(),
+            client: startup.client,
+            application_name: settings.get("application_name").map(|(_, v)| v.to_owned()).unwrap_or_default(),
+        });
         Ok(NodeSession {
             databases: self.databases.clone(),
             served,
             home: startup.database.clone(),
             identity: Identity { user: startup.user, database: startup.database, pid: startup.pid },
+            shown_settings: settings.changes(),
             settings,
+            activity,
             state: State::Idle,
             automatic: Automatic::default(),
             stats: self.stats.clone(),
@@ -177,6 +195,34 @@ impl NodeSession {
         }
     }
 
+    /// The message is answered: others are shown what the session does now.
+    fn answered(&mut self, outcome: &Result<(), Failure>) {
+        if matches!(outcome, Err(f) if f.error.state() == SqlState::SERIALIZATION_FAILURE) {
+            self.activity.conflict();
+        }
+        if self.shown_settings != self.settings.changes() {
+            self.shown_settings = self.settings.changes();
+            let name = self.settings.get("application_name").map_or("", |(_, v)| v);
+            self.activity.set_application_name(name);
+        }
+        self.show_state();
+    }
+
+    /// Others are shown the state between messages.
+    fn show_state(&mut self) {
+        let doing = match (self.state.status(), &self.state) {
+            (Status::Failed, _) => Doing::IdleInFailed,
+            (Status::InTransaction, _) => Doing::IdleInTransaction,
+            (Status::Idle, State::Idle) => Doing::Idle,
+            // More steps follow up to Sync.
+            (Status::Idle, State::Block(_)) => Doing::Active,
+        };
+        if !self.state.is_writing() {
+            self.activity.set_transaction(0);
+        }
+        self.activity.end(doing);
+    }
+
     fn values(&self) -> Values<'_> {
         let transaction = match &self.state {
             State::Block(b) => (isolation_name(b.isolation), b.read_only),
@@ -214,6 +260,59 @@ impl NodeSession {
             },
             State::Idle => self.served.db.schema(),
         }
+    }
+
+    /// A pipeline, as a whole or step by step.
+    async fn run_in_turn(
+        &mut self,
+        steps: &mut Vec<Step<Arc<Plan>>>,
+        end: End,
+        client: &mut Client,
+    ) -> Result<(), Failure> {
+        if end == End::Sync
+            && self.state.is_idle()
+            && let Some(outcome) = self.try_steps_at_once(steps, client).await
+        {
+            return outcome;
+        }
+        let alone = steps.len() == 1 && end == End::Sync;
+        for (i, step) in steps.drain(..).enumerate() {
+            let source = Source::Plan(&step.prepared, &step.params);
+            if let Err(failure) = self.statement(i, source, alone, client).await {
+                self.fail().await;
+                return Err(failure);
+            }
+        }
+        if end == End::Sync { self.end_implicit().await } else { Ok(()) }
+    }
+
+    /// A simple message, as a whole or statement by statement.
+    async fn simple_in_turn(&mut self, text: &str, client: &mut Client) -> Result<(), Failure> {
+        let scan = match Scan::new(text, self.served.db.dialect()) {
+            Ok(scan) => scan,
+            Err(error) => {
+                self.fail().await;
+                return Err(error.into());
+            }
+        };
+        if scan.is_empty() {
+            client.reply().complete(0, &Tag { verb: "", rows: None });
+            return Ok(());
+        }
+        if self.state.is_idle()
+            && let Some(outcome) = self.try_pieces_at_once(&scan, client).await
+        {
+            return outcome;
+        }
+        let alone = scan.pieces().len() == 1;
+        for (i, piece) in scan.pieces().enumerate() {
+            if let Err(mut failure) = self.statement(i, Source::Piece(piece), alone, client).await {
+                failure.error = shifted(failure.error, text, piece.offset());
+                self.fail().await;
+                return Err(failure);
+            }
+        }
+        self.end_implicit().await
     }
 }
 
@@ -275,54 +374,24 @@ impl Session for NodeSession {
 
     async fn run(&mut self, steps: &mut Vec<Step<Arc<Plan>>>, end: End, client: &mut Client) -> Result<(), Failure> {
         self.tick();
-        if end == End::Sync
-            && self.state.is_idle()
-            && let Some(outcome) = self.try_steps_at_once(steps, client).await
-        {
-            return outcome;
-        }
-        let alone = steps.len() == 1 && end == End::Sync;
-        for (i, step) in steps.drain(..).enumerate() {
-            let source = Source::Plan(&step.prepared, &step.params);
-            if let Err(failure) = self.statement(i, source, alone, client).await {
-                self.fail().await;
-                return Err(failure);
-            }
-        }
-        if end == End::Sync { self.end_implicit().await } else { Ok(()) }
+        let last = steps.last().map(|s| &s.prepared);
+        self.activity.begin_prepared(last, self.statement_us, self.transaction_us);
+        let outcome = self.run_in_turn(steps, end, client).await;
+        self.answered(&outcome);
+        outcome
     }
 
     async fn simple(&mut self, text: &str, client: &mut Client) -> Result<(), Failure> {
         self.tick();
-        let scan = match Scan::new(text, self.served.db.dialect()) {
-            Ok(scan) => scan,
-            Err(error) => {
-                self.fail().await;
-                return Err(error.into());
-            }
-        };
-        if scan.is_empty() {
-            client.reply().complete(0, &Tag { verb: "", rows: None });
-            return Ok(());
-        }
-        if self.state.is_idle()
-            && let Some(outcome) = self.try_pieces_at_once(&scan, client).await
-        {
-            return outcome;
-        }
-        let alone = scan.pieces().len() == 1;
-        for (i, piece) in scan.pieces().enumerate() {
-            if let Err(mut failure) = self.statement(i, Source::Piece(piece), alone, client).await {
-                failure.error = shifted(failure.error, text, piece.offset());
-                self.fail().await;
-                return Err(failure);
-            }
-        }
-        self.end_implicit().await
+        self.activity.begin_text(text, self.statement_us, self.transaction_us);
+        let outcome = self.simple_in_turn(text, client).await;
+        self.answered(&outcome);
+        outcome
     }
 
     async fn fail(&mut self) {
         self.fail_statement().await;
+        self.show_state();
     }
 
     fn status(&self) -> Status {

@@ -162,6 +162,11 @@ impl State {
         matches!(self, State::Idle)
     }
 
+    /// Has the open transaction begun to write?
+    pub fn is_writing(&self) -> bool {
+        matches!(self, State::Block(b) if matches!(b.phase, Phase::Writing(_) | Phase::Failed(Some(_))))
+    }
+
     pub fn has_failed(&self) -> bool {
         matches!(self, State::Block(b) if matches!(b.phase, Phase::Failed(_)))
     }

@@ -232,7 +232,7 @@ impl NodeSession {
         }
         let mut reader = self.served.db.reader()?;
         if keeps {
-            reader.begin_to_write_later()?;
+            reader.begin_to_write_later(self.identity.pid)?;
         }
         Ok(reader)
     }

@@ -137,7 +137,7 @@ impl NodeSession {
             roll_back_writers(writers).await;
             Ok(())
         } else {
-            commit_writers(writers).await
+            self.activity.until_durable(commit_writers(writers)).await
         };
         if committed.is_err() {
             self.go_back(began_in, parked);

@@ -58,7 +58,7 @@ impl NodeSession {
                 .with_hint("Its COMMIT is atomic without being prepared."));
         }
         let Some(txn) = writers.pop() else { return Err(SqlError::internal("the transaction is not the writer")) };
-        ended(txn.prepare_transaction(gid, &user)?).await
+        self.activity.until_durable(ended(txn.prepare_transaction(gid, &user)?)).await
     }
 
     /// COMMIT PREPARED and ROLLBACK PREPARED.
@@ -68,7 +68,7 @@ impl NodeSession {
             let message = format!("{command} cannot run inside a transaction block");
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
-        ended(self.served.db.finish_prepared(gid, commit)?).await
+        self.activity.until_durable(ended(self.served.db.finish_prepared(gid, commit)?)).await
     }
 }
 

@@ -76,7 +76,8 @@ impl NodeSession {
         };
         // What shares a boxcar with others is never interrupted, but it may meet a lock and wait for it.
         let timeout = self.settings.timeouts().statement;
-        let (done, timed_out) = self.canceller.during(Target::Main(db, id), timeout, arrival).await;
+        let work = self.canceller.during(Target::Main(db, id), timeout, arrival);
+        let (done, timed_out) = self.activity.until_durable(work).await;
         let Some(BatchDone { sink, result, failed_step, last_insert_rowid, .. }) = done else {
             client.replace_reply();
             return Err(fatal(stopping()));
@@ -128,6 +129,7 @@ impl NodeSession {
         for savepoint in &block.savepoints {
             txn.savepoint(&savepoint.name).await?;
         }
+        self.activity.set_transaction(txn.id());
         block.phase = Phase::Writing(txn);
         Ok(true)
     }

@@ -56,6 +56,15 @@ impl Binder<'_> {
                 let id = first(self)?;
                 text(format!("(SELECT \"tgdef\" FROM pg_catalog.\"pg_trigger\" WHERE \"oid\" = {id})"))
             }
+            ("pg_blocking_pids", 1) => {
+                let pid = self.coerce(args[0].clone(), Type::INT4, When::Implicit)?.sql;
+                Some(Typed::new(
+                    format!(
+                        "coalesce((SELECT \"blocked_by\" FROM pg_catalog.\"hf_blocking_pids\" WHERE \"pid\" = {pid}), '{{}}')"
+                    ),
+                    Type::new(more::INT4_ARRAY),
+                ))
+            }
             ("pg_get_userbyid", 1) => {
                 let id = first(self)?;
                 Some(Typed::new(

@@ -175,20 +175,6 @@ pub const TABLES: &[CatalogTable] = &[
     empty("pg_sequences", &[("schemaname", N), ("sequencename", N), ("sequenceowner", N), ("last_value", I8)]),
     empty("pg_shdescription", &[("objoid", O), ("classoid", O), ("description", T)]),
     empty(
-        "pg_stat_activity",
-        &[
-            ("datid", O),
-            ("datname", N),
-            ("pid", I4),
-            ("usesysid", O),
-            ("usename", N),
-            ("application_name", T),
-            ("backend_start", oid::TIMESTAMPTZ),
-            ("state", T),
-            ("query", T),
-        ],
-    ),
-    empty(
         "pg_statistic_ext",
         &[
             ("oid", O),

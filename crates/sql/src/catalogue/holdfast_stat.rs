@@ -1,6 +1,6 @@
-//! `holdfast_stat_trail`, the engine's counters, and `holdfast_stat_automatic`, those of automatic transactions, both
-//! since the start of the server. Holdfast's own; they stand where PostgreSQL's statistics views stand, so that they
-//! are found without a schema.
+//! `holdfast_stat_trail` and `holdfast_stat_transactions`, the engine's counters, and `holdfast_stat_automatic`, those of
+//! automatic transactions, all since the start of the server. Holdfast's own; they stand where PostgreSQL's statistics
+//! views stand, so that they are found without a schema.
 
 use super::{CatalogTable, int, text};
 use holdfast_types::Value;
@@ -11,7 +11,7 @@ pub const TRAIL: CatalogTable = CatalogTable {
     name: "holdfast_stat_trail",
     columns: &[("name", oid::TEXT), ("value", oid::INT8)],
     always_empty: false,
-    rows: |context| rows(&context.counters),
+    rows: |context| named(&context.counters),
 };
 
 pub const AUTOMATIC: CatalogTable = CatalogTable {
@@ -19,10 +19,58 @@ pub const AUTOMATIC: CatalogTable = CatalogTable {
     name: "holdfast_stat_automatic",
     columns: &[("name", oid::TEXT), ("value", oid::INT8)],
     always_empty: false,
-    rows: |context| rows(&context.automatic),
+    rows: |context| named(&context.automatic),
 };
 
-fn rows(counters: &[(&'static str, u64)]) -> Vec<Vec<Value>> {
-    let value = |v: u64| int(i64::try_from(v).unwrap_or(i64::MAX));
-    counters.iter().map(|(name, v)| vec![text(*name), value(*v)]).collect()
+fn named(counters: &[(&'static str, u64)]) -> Vec<Vec<Value>> {
+    counters.iter().map(|(name, v)| vec![text(*name), count(*v)]).collect()
+}
+
+/// One row: how transactions got in each other's way, and who keeps old versions from being dropped.
+pub const TRANSACTIONS: CatalogTable = CatalogTable {
+    schema: "pg_catalog",
+    name: "holdfast_stat_transactions",
+    columns: &[
+        ("statement_restarts", oid::INT8),
+        ("serialization_conflicts", oid::INT8),
+        ("deadlocks", oid::INT8),
+        ("lock_waits", oid::INT8),
+        ("lock_timeouts", oid::INT8),
+        ("requests_sent_to_branches", oid::INT8),
+        ("row_versions_kept", oid::INT8),
+        ("oldest_snapshot", oid::INT8),
+        ("oldest_snapshot_database", oid::TEXT),
+        ("oldest_snapshot_age_ms", oid::INT8),
+        ("oldest_snapshot_pid", oid::INT4),
+        ("oldest_snapshot_client", oid::TEXT),
+    ],
+    always_empty: false,
+    rows: |context| {
+        let t = context.live.transactions();
+        let counters = [
+            t.statement_restarts,
+            t.serialization_conflicts,
+            t.deadlocks,
+            t.lock_waits,
+            t.lock_timeouts,
+            t.requests_sent_to_branches,
+            t.row_versions_kept,
+        ];
+        let mut row: Vec<Value> = counters.into_iter().map(count).collect();
+        match t.oldest_snapshot {
+            Some(o) => row.extend([
+                count(o.number),
+                text(o.database),
+                count(o.age_ms),
+                int(o.pid),
+                o.client.map_or(Value::Null, text),
+            ]),
+            None => row.extend(std::iter::repeat_n(Value::Null, 5)),
+        }
+        vec![row]
+    },
+};
+
+fn count(value: u64) -> Value {
+    int(i64::try_from(value).unwrap_or(i64::MAX))
 }

@@ -6,6 +6,7 @@
 mod empty;
 mod holdfast_stat;
 mod information_schema;
+mod live;
 mod oids;
 mod pg_am;
 mod pg_attrdef;
@@ -23,6 +24,7 @@ mod pg_namespace;
 mod pg_prepared_xacts;
 mod pg_roles;
 mod pg_settings;
+mod pg_stat_activity;
 mod pg_tables;
 mod pg_tablespace;
 mod pg_trigger;
@@ -30,6 +32,7 @@ mod pg_type;
 mod pg_views;
 mod shapes;
 
+pub use live::{Doing, Live, OldestSnapshot, SessionRow, TransactionsRow};
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
 pub use pg_locks::LockRow;
 pub use pg_prepared_xacts::PreparedRow;
@@ -68,6 +71,8 @@ pub struct CatalogContext<'a> {
     pub automatic: Vec<(&'static str, u64)>,
     pub locks: Vec<LockRow>,
     pub prepared: Vec<PreparedRow>,
+    /// What goes on at this moment.
+    pub live: &'a dyn Live,
 }
 
 /// A database of the server.
@@ -83,6 +88,7 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
     const PRESENT: &[&CatalogTable] = &[
         &holdfast_stat::AUTOMATIC,
         &holdfast_stat::TRAIL,
+        &holdfast_stat::TRANSACTIONS,
         &pg_am::TABLE,
         &pg_attrdef::TABLE,
         &pg_attribute::TABLE,
@@ -101,6 +107,8 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_roles::TABLE,
         &pg_roles::USERS,
         &pg_settings::TABLE,
+        &pg_stat_activity::TABLE,
+        &pg_stat_activity::BLOCKING,
         &pg_tables::TABLE,
         &pg_tablespace::TABLE,
         &pg_trigger::TABLE,
@@ -168,6 +176,41 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
+    /// A server with one of everything.
+    #[derive(Debug)]
+    struct Busy;
+
+    impl Live for Busy {
+        fn sessions(&self) -> Vec<SessionRow> {
+            vec![SessionRow {
+                pid: 1,
+                database_oid: 5,
+                database: "d".into(),
+                user: "u".into(),
+                application_name: "psql".into(),
+                client: Some(("127.0.0.1".into(), 4711)),
+                backend_start_us: 0,
+                transaction_start_us: Some(1),
+                query_start_us: None,
+                state_change_us: i64::MAX,
+                doing: Doing::Active,
+                wait_event: Some(("Lock", "relation")),
+                transaction: Some(u64::MAX),
+                query: "SELECT 1".into(),
+            }]
+        }
+
+        fn blocked(&self) -> Vec<(i32, Vec<i32>)> {
+            vec![(1, vec![2, 3])]
+        }
+
+        fn transactions(&self) -> TransactionsRow {
+            let client = Some("127.0.0.1:4711".into());
+            let oldest = OldestSnapshot { database: "d".into(), number: 9, age_ms: 10, pid: 1, client };
+            TransactionsRow { oldest_snapshot: Some(oldest), ..TransactionsRow::default() }
+        }
+    }
+
     #[test]
     fn names_are_unique_and_rows_fit_their_columns() {
         let schema = Schema::default();
@@ -191,6 +234,7 @@ mod tests {
                 mode: "RowExclusiveLock",
                 granted: true,
             }],
+            live: &Busy,
         };
         let mut seen = HashSet::new();
         for table in tables() {

@@ -3,7 +3,7 @@
 
 pub mod postgres;
 
-use holdfast_sql::catalogue::{self, CatalogContext, DatabaseRow};
+use holdfast_sql::catalogue::{self, CatalogContext, DatabaseRow, Live, SessionRow, TransactionsRow};
 use holdfast_sql::{
     ADVISORY_FUNCTION, AdvisoryOp, Context, Function, Kind, NEXT_ID_FUNCTION, Scan, SessionValue, SessionValues,
     Translated, error, functions, sqlite, translate, types,
@@ -25,6 +25,24 @@ pub struct Db {
     pub ids: Arc<Mutex<HashMap<String, i64>>>,
     /// Calls of the function of advisory locks: operation, key, space.
     pub advisory: Arc<Mutex<Vec<(AdvisoryOp, i64, i64)>>>,
+}
+
+/// A server that nobody is connected to.
+#[derive(Debug)]
+struct Quiet;
+
+impl Live for Quiet {
+    fn sessions(&self) -> Vec<SessionRow> {
+        Vec::new()
+    }
+
+    fn blocked(&self) -> Vec<(i32, Vec<i32>)> {
+        Vec::new()
+    }
+
+    fn transactions(&self) -> TransactionsRow {
+        TransactionsRow::default()
+    }
 }
 
 /// What a statement gave: its column names and types, and its rows as text, NULL as `None`.
@@ -167,6 +185,7 @@ impl Db {
             user: "holdfast",
             databases: vec![DatabaseRow { oid: 5, name: "postgres".into(), dialect: self.dialect }],
             settings: vec![("server_version".into(), "15.0".into())],
+            live: &Quiet,
         };
         for table in catalogue::tables() {
             let name = format!("{}.\"{}\"", table.schema, table.name);

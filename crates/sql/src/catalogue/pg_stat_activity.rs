@@ -1,0 +1,102 @@
+//! `pg_stat_activity`: who is connected and what each is doing or waiting for; and beside it what `pg_blocking_pids`
+//! returns.
+//!
+//! | wait_event_type | wait_event | while |
+//! |---|---|---|
+//! | Client | ClientRead | the session waits for its client |
+//! | Lock | transactionid | it waits for a row or a key that another transaction has changed or locked |
+//! | Lock | relation, advisory | it waits for LOCK TABLE's or an advisory lock |
+//! | Lock | object | it waits to be the only writer, or for the only writer to end |
+//! | IO | WALSync | it waits until its commit is durable |
+
+use super::live::{Doing, SessionRow};
+use super::{CatalogTable, OWNER_OID, array, int, text};
+use crate::types::{datetime, more};
+use holdfast_types::Value;
+use holdfast_types::desc::oid;
+
+pub const TABLE: CatalogTable = CatalogTable {
+    schema: "pg_catalog",
+    name: "pg_stat_activity",
+    columns: &[
+        ("datid", oid::OID),
+        ("datname", oid::NAME),
+        ("pid", oid::INT4),
+        ("leader_pid", oid::INT4),
+        ("usesysid", oid::OID),
+        ("usename", oid::NAME),
+        ("application_name", oid::TEXT),
+        ("client_addr", oid::TEXT),
+        ("client_hostname", oid::TEXT),
+        ("client_port", oid::INT4),
+        ("backend_start", oid::TIMESTAMPTZ),
+        ("xact_start", oid::TIMESTAMPTZ),
+        ("query_start", oid::TIMESTAMPTZ),
+        ("state_change", oid::TIMESTAMPTZ),
+        ("wait_event_type", oid::TEXT),
+        ("wait_event", oid::TEXT),
+        ("state", oid::TEXT),
+        ("backend_xid", more::XID),
+        ("backend_xmin", more::XID),
+        ("query_id", oid::INT8),
+        ("query", oid::TEXT),
+        ("backend_type", oid::TEXT),
+    ],
+    always_empty: false,
+    rows: |context| context.live.sessions().iter().map(row).collect(),
+};
+
+/// One line for each session that waits: what `pg_blocking_pids` looks up.
+pub const BLOCKING: CatalogTable = CatalogTable {
+    schema: "pg_catalog",
+    name: "hf_blocking_pids",
+    columns: &[("pid", oid::INT4), ("blocked_by", more::INT4_ARRAY)],
+    always_empty: false,
+    rows: |context| {
+        let line = |(pid, by): (i32, Vec<i32>)| vec![int(pid), array(by.into_iter().map(i64::from))];
+        context.live.blocked().into_iter().map(line).collect()
+    },
+};
+
+fn row(s: &SessionRow) -> Vec<Value> {
+    let optional = |t: Option<&str>| t.map_or(Value::Null, text);
+    vec![
+        int(s.database_oid),
+        text(&s.database),
+        int(s.pid),
+        Value::Null,
+        int(OWNER_OID),
+        text(&s.user),
+        text(&s.application_name),
+        optional(s.client.as_ref().map(|c| c.0.as_str())),
+        Value::Null,
+        s.client.as_ref().map_or(Value::Null, |c| int(c.1)),
+        moment(Some(s.backend_start_us)),
+        moment(s.transaction_start_us),
+        moment(s.query_start_us),
+        moment(Some(s.state_change_us)),
+        optional(s.wait_event.map(|w| w.0)),
+        optional(s.wait_event.map(|w| w.1)),
+        text(state(s.doing)),
+        // A transaction's number has 32 bits to PostgreSQL's clients.
+        s.transaction.map_or(Value::Null, |id| int(id as u32)),
+        Value::Null,
+        Value::Null,
+        text(&s.query),
+        text("client backend"),
+    ]
+}
+
+fn state(doing: Doing) -> &'static str {
+    match doing {
+        Doing::Idle => "idle",
+        Doing::Active => "active",
+        Doing::IdleInTransaction => "idle in transaction",
+        Doing::IdleInFailed => "idle in transaction (aborted)",
+    }
+}
+
+fn moment(us: Option<i64>) -> Value {
+    // A clock outside the years that there are has no text.
+    us.and_then(|us| datetime::format_timestamp(us).ok()).map_or(Value::Null, |t| text(t + "+00"))
+}

@@ -2,7 +2,7 @@
 //! may wait (RULE 21); those that take their time run there from the start; schema changes wait until no branch is at work.
 
 use crate::batch::{Batch, BatchDone, OnDone};
-use crate::branch::{Interruption, Presence};
+use crate::branch::{Interruption, Presence, wait_for};
 use crate::database::Inner;
 use crate::locks::{Grant, LockMode};
 use crate::main_thread::{Message, Request, TxnRan};
@@ -140,11 +140,7 @@ pub fn send_when_alone(inner: &Arc<Inner>, mut request: Request) -> SqlResult<()
 
 /// Waits until the database is the owner's alone: as long as `timeout` says, 0 for ever, and nobody cancels.
 async fn wait(inner: &Inner, presence: &Presence, timeout: Duration, interruption: &Interruption) -> SqlResult<()> {
-    let waiting = inner.shared.locks.lock_or_wait(presence.owner(), database_lock(inner), LockMode::Exclusive)?;
-    match waiting {
-        Some(mut waiting) => waiting.granted(timeout, interruption).await,
-        None => Ok(()),
-    }
+    wait_for(inner, presence.owner(), database_lock(inner), LockMode::Exclusive, timeout, interruption).await
 }
 
 /// Blocks this thread until no branch is at work, and keeps it so while the result lives. Writers that come meanwhile

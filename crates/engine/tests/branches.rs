@@ -142,6 +142,27 @@ fn repeatable_read_fails_at_the_statement() {
     assert_eq!(int(&o.db, "select sum(v) from t"), 11 + 20 + 30);
 }
 
+/// Else one client that idles in a transaction, and another's schema change, would stop everybody.
+#[test]
+fn who_waits_for_everybody_lets_new_writers_pass_now_and_then() {
+    let o = open(T);
+    let mut idle = begin(&o.db, RC);
+    run(&mut idle, "update t set v = 0 where id = 1").unwrap();
+    let change = apart(begin(&o.db, RC), "create table d(x)");
+    assert!(is_blocked(&change));
+    // Each has to wait for a moment at most.
+    for _ in 0..2 {
+        let mut other = begin(&o.db, RC);
+        run(&mut other, "update t set v = v + 1 where id = 2").unwrap();
+        commit(other).unwrap();
+    }
+    commit(idle).unwrap();
+    let (txn, changed) = change.recv().unwrap();
+    changed.unwrap();
+    commit(txn).unwrap();
+    at_once(&o.db, "insert into d values(1)").unwrap();
+}
+
 #[test]
 fn a_message_given_up_hides_no_earlier_change() {
     let o = open(T);

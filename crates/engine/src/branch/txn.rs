@@ -2,17 +2,23 @@
 
 use super::core::{Attempt, Core, Work};
 use crate::database::Inner;
-use crate::locks::{LockId, LockMode, Wait};
+use crate::locks::{LockId, LockMode, OwnerId, Target};
 use holdfast_store::sqlite::InterruptHandle;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// After so many restarts of one statement it is given up: something is wrong, as each one holds more locks.
 const RESTARTS_MAX: usize = 10_000;
+
+/// Who waits for the database to be his alone keeps new writers waiting so long at a time.
+const IN_THE_WAY_MAX: Duration = Duration::from_secs(1);
+
+/// Then they go first for this long.
+const ASIDE: Duration = Duration::from_millis(500);
 
 /// What a cancel may interrupt. Entered by transaction id while a statement runs.
 #[derive(Default)]
@@ -149,12 +155,7 @@ impl Branch {
     pub async fn lock(&mut self, id: LockId, mode: LockMode) -> SqlResult<()> {
         let owner = self.core()?.waits_as(id);
         self.core()?.park();
-        let Some(mut wait) = self.inner.shared.locks.lock_or_wait(owner, id, mode)? else {
-            self.core()?.got(id, mode);
-            return Ok(());
-        };
-        self.inner.shared.stats.lock_wait();
-        wait.granted(self.lock_timeout, &self.interruption).await?;
+        wait_for(&self.inner, owner, id, mode, self.lock_timeout, &self.interruption).await?;
         self.core()?.got(id, mode);
         Ok(())
     }
@@ -195,22 +196,52 @@ fn attempt(core: &mut Core, work: &mut Work, interruption: &Interruption) -> Att
     core.attempt(work, |handle| *interruption.running.lock() = handle)
 }
 
-impl Wait {
-    /// Waits for the lock: as long as `timeout` says, 0 for ever, and nobody cancels.
-    pub async fn granted(&mut self, timeout: Duration, interruption: &Interruption) -> SqlResult<()> {
+/// Takes a lock, waiting for it as long as `timeout` says, 0 for ever, and nobody cancels.
+///
+/// Whoever wants the database to himself keeps every new writer out while he stands in the queue, and an open
+/// transaction that idles may keep him there for long: so he steps aside now and then and lets them pass.
+pub async fn wait_for(
+    inner: &Inner,
+    owner: OwnerId,
+    id: LockId,
+    mode: LockMode,
+    timeout: Duration,
+    interruption: &Interruption,
+) -> SqlResult<()> {
+    let locks = &inner.shared.locks;
+    let everybody = id.target == Target::Database && mode == LockMode::Exclusive;
+    let end = (!timeout.is_zero()).then(|| Instant::now() + timeout);
+    let timed_out = || {
+        locks.timed_out();
+        SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
+    };
+    let mut waited = false;
+    loop {
+        let Some(mut wait) = locks.lock_or_wait(owner, id, mode)? else { return Ok(()) };
+        if !std::mem::replace(&mut waited, true) {
+            inner.shared.stats.lock_wait();
+        }
+        let in_queue = everybody.then(|| Instant::now() + IN_THE_WAY_MAX);
         tokio::select! {
             biased;
-            granted = &mut self.granted => granted.map_err(|_| SqlError::internal("a lock's queue was lost")),
-            () = interruption.interrupted() => Err(cancelled()),
-            () = after(timeout) => {
-                self.manager.timed_out();
-                Err(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout"))
-            }
+            granted = &mut wait.granted => return granted.map_err(|_| SqlError::internal("a lock's queue was lost")),
+            () = interruption.interrupted() => return Err(cancelled()),
+            () = at(end) => return Err(timed_out()),
+            () = at(in_queue) => {}
+        }
+        drop(wait);
+        tokio::select! {
+            () = interruption.interrupted() => return Err(cancelled()),
+            () = at(end) => return Err(timed_out()),
+            () = tokio::time::sleep(ASIDE) => {}
         }
     }
 }
 
-/// Never, for 0.
-async fn after(timeout: Duration) {
-    if timeout.is_zero() { std::future::pending().await } else { tokio::time::sleep(timeout).await }
+/// Never, for `None`.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment.into()).await,
+        None => std::future::pending().await,
+    }
 }

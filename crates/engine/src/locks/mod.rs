@@ -25,5 +25,5 @@ mod versions;
 
 pub use holders::HolderId;
 pub use list::{Blocked, LockInfo};
-pub use manager::{Checked, Grant, LockManager, Mark, Wait};
+pub use manager::{Checked, Grant, LockManager, Mark};
 pub use mode::{LockId, LockMode, OwnerId, TableMode, Target};

@@ -13,7 +13,7 @@ use holdfast_store::sqlite::{Conn, InterruptHandle, SqliteError, StmtId};
 use holdfast_store::volume::Volume;
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, ValueRef};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -163,6 +163,24 @@ pub struct Pool {
     idle: Mutex<Vec<Connection>>,
     /// Oldest first.
     kept: Mutex<Vec<Kept>>,
+    /// Large ones whose changes are being undone on a thread beside.
+    ending: Mutex<usize>,
+    ended: Condvar,
+}
+
+/// A connection on its way to the end, counted until it is gone.
+struct Ending {
+    connection: Connection,
+    _counted: Counted,
+}
+
+struct Counted(Arc<Inner>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        *self.0.branches.ending.lock() -= 1;
+        self.0.branches.ended.notify_all();
+    }
 }
 
 impl Pool {
@@ -185,6 +203,17 @@ impl Pool {
         if idle.len() < IDLE_MAX {
             idle.push(connection);
         }
+    }
+
+    /// The same for one with many changes: to undo them takes as long as to make them (1,000,000 rows: 3 s), and nobody
+    /// should wait for that.
+    pub fn end_apart(&self, inner: &Arc<Inner>, connection: Connection) {
+        *self.ending.lock() += 1;
+        let ending = Ending { connection, _counted: Counted(inner.clone()) };
+        drop(inner.shared.tasks.spawn_blocking(move || {
+            let mut ending = ending;
+            ending.connection.end();
+        }));
     }
 
     /// Leaves the connection as it is for the owner's next statement, which comes soon if the client does not think.
@@ -214,8 +243,13 @@ impl Pool {
         gone.into_iter().for_each(|k| self.give_back(k.connection));
     }
 
+    /// Closes all of them.
     pub fn clear(&self) {
         self.idle.lock().clear();
         self.kept.lock().clear();
+        let mut ending = self.ending.lock();
+        while *ending > 0 {
+            self.ended.wait(&mut ending);
+        }
     }
 }

@@ -18,6 +18,9 @@ use std::time::Duration;
 /// A snapshot older than this is given up at the next statement, so that it does not hold page versions for long.
 const OLDER_SNAPSHOT_MAX: Duration = Duration::from_secs(5);
 
+/// With more images than this a connection's changes are undone on a thread beside.
+const MANY_BYTES: usize = 1 << 20;
+
 /// How often a statement is run again because its snapshot was given up under it.
 const FRESH_SNAPSHOTS_MAX: usize = 20;
 
@@ -181,8 +184,12 @@ impl Core {
     /// Gives the connection back; the images are put on another one at the next statement.
     pub fn park(&mut self) {
         self.unpark();
-        if let Some(connection) = self.connection.take() {
-            self.inner.branches.give_back(connection);
+        if let Some(mut connection) = self.connection.take() {
+            if self.ops.len().max(connection.conn.capture().len()) > MANY_BYTES {
+                self.inner.branches.end_apart(&self.inner, connection);
+            } else {
+                self.inner.branches.give_back(connection);
+            }
         }
         if !self.keeps_snapshot {
             self.pin = None;

@@ -75,6 +75,7 @@ static PARAMETERS: &[Parameter] = &[
     ),
     r("DateStyle", "ISO, MDY", OneOf(&["ISO, MDY", "ISO,MDY", "ISO"])),
     p("database", "", Fixed),
+    p("deadlock_timeout", "1s", Time),
     p("default_table_access_method", "heap", OneOf(&["heap"])),
     p("default_tablespace", "", OneOf(&[""])),
     p("default_toast_compression", "pglz", Any),

@@ -184,6 +184,9 @@ impl Manifest {
     pub fn write(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
         let manifest = Manifest { format: self.format_needed(), ..self.clone() };
         let text = toml::to_string(&manifest).map_err(io::Error::other)?;
+        if text.len() as u64 > BYTES_MAX {
+            return Err(io::Error::other(format!("it would have {} bytes, more than {BYTES_MAX}", text.len())));
+        }
         let path = path(dir);
         let new = path.with_extension("toml.new");
         let file = disk.open(&new, &OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() })?;

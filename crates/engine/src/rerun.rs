@@ -61,7 +61,10 @@ async fn try_beside_others(inner: Arc<Inner>, request: Request) -> Option<Reques
             None
         }
         Executed::TooLarge(TxnRan { mut sink, .. }) | Executed::Alone(mut sink) => {
+            // A cancel reaches it until MAIN takes it: this one listens on, under the request's number.
+            let (interruption, inner) = (txn.interruption()?, txn.inner().clone());
             drop(txn);
+            inner.interruptions.lock().insert(id, interruption);
             sink.reset();
             let batch = Batch { steps, sink, lock_timeout, session, any_order };
             Some(Request { id, batch, merge: None, done, alone: true, presence: None })

@@ -35,7 +35,19 @@ struct Out {
 /// none of it was committed. At most one transaction a database.
 pub fn commit_together(txns: Vec<WriteTxn>, sink: Box<dyn Sink>) -> SqlResult<Ticket> {
     let (done, ticket) = Ticket::new();
-    let mut changing: Vec<WriteTxn> = txns.into_iter().filter_map(|mut txn| txn.changes().then_some(txn)).collect();
+    let (mut changing, mut locking) = (Vec::new(), Vec::new());
+    for mut txn in txns {
+        if txn.changes() {
+            changing.push(txn);
+        } else {
+            // What it has locked may guard what the others change.
+            locking.extend(txn.into_locks());
+        }
+    }
+    let done: OnDone = Box::new(move |result| {
+        drop(locking);
+        done(result);
+    });
     changing.sort_by_key(|txn| txn.inner().id);
     let same = |pair: &[WriteTxn]| pair[0].inner().id == pair[1].inner().id;
     if changing.windows(2).any(same) {
@@ -127,7 +139,7 @@ fn publish(seats: Vec<Seat>) -> SqlResult<Vec<Out>> {
 fn log(out: Vec<Out>, sink: Box<dyn Sink>, done: OnDone) {
     let mut body = Vec::new();
     let mut room = None;
-    let mut later = Vec::new();
+    let mut later: Vec<(Seat, Published, u64)> = Vec::new();
     for Out { seat, mut published } in out {
         let bytes = published.body.len() as u64;
         body.append(&mut published.body);
@@ -143,11 +155,14 @@ fn log(out: Vec<Out>, sink: Box<dyn Sink>, done: OnDone) {
     };
     let orders: Vec<Sender<Order>> = later.iter().map(|(seat, ..)| seat.orders.clone()).collect();
     let on_durable = Box::new(move |span: Span| {
-        for (Seat { inner, .. }, p, bytes) in later {
-            inner.redo.add_after_fragments(p.number, p.fragments, span.start, p.time_us, bytes);
+        for (Seat { inner, .. }, p, bytes) in &later {
+            inner.redo.add_after_fragments(p.number, p.fragments, span.start, p.time_us, *bytes);
             inner.shared.redo.tell(span.start);
-            inner.durable_reached(p.number);
+            // All of it becomes visible before anybody who waited for a part of it goes on.
+            inner.volume().store().set_durable(p.number);
         }
+        later.iter_mut().for_each(|(_, p, _)| p.presence = None);
+        later.iter().for_each(|(Seat { inner, .. }, p, _)| inner.durable_reached(p.number));
         done(BatchDone { sink, result: Ok(()), failed_step: 0, last_insert_rowid: None, number: 0 });
     });
     shared.stats.boxcar(1);

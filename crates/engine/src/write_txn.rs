@@ -389,10 +389,26 @@ impl WriteTxn {
     /// Whether there may be something to commit.
     pub(crate) fn changes(&mut self) -> bool {
         match &mut self.place {
-            Place::Branch(branch) => branch.core().is_ok_and(|core| core.ops_bytes() > 0),
+            Place::Branch(branch) => branch.core().map_or(true, |core| core.ops_bytes() > 0),
             Place::Main(_) => true,
             // The commit says that it is lost.
             Place::Nowhere => true,
+        }
+    }
+
+    /// Who listens to its cancels, on a branch.
+    pub(crate) fn interruption(&self) -> Option<Arc<Interruption>> {
+        match &self.place {
+            Place::Branch(branch) => Some(branch.interruption()),
+            Place::Main(_) | Place::Nowhere => None,
+        }
+    }
+
+    /// Only its locks, of one that has changed nothing.
+    pub(crate) fn into_locks(self) -> Option<Presence> {
+        match self.place {
+            Place::Branch(branch) => branch.into_core().ok().map(|core| core.leave().1),
+            Place::Main(_) | Place::Nowhere => None,
         }
     }
 

@@ -188,9 +188,16 @@ pub fn known(name: &str) -> SqlResult<&'static str> {
     find(name).map(|p| p.name).ok_or_else(|| unknown(name))
 }
 
+/// Longest value of ALTER DATABASE and ALTER ROLE ... SET.
+const STORED_BYTES_MAX: usize = 8192;
+
 /// Name and value to be kept for later sessions, of a database or of a user.
 pub fn check_stored(name: &str, value: &str, for_database: bool) -> SqlResult<(&'static str, String)> {
     let parameter = find(name).ok_or_else(|| unknown(name))?;
+    if value.len() > STORED_BYTES_MAX {
+        let message = format!("a stored parameter has at most {STORED_BYTES_MAX} bytes, not {}", value.len());
+        return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+    }
     let value = if for_database { check(parameter, value) } else { check_own(parameter, value) };
     value.map(|value| (parameter.name, value))
 }

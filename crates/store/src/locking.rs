@@ -64,6 +64,9 @@ pub struct Locking {
     pub is_parent: bool,
     /// It has triggers, or belongs to a virtual table: its writers have MAIN alone.
     pub alone: bool,
+    /// It has unique keys that are not locked but only enforced at COMMIT: partial ones, those over expressions or
+    /// generated columns.
+    pub has_open_keys: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,7 +251,11 @@ pub(crate) fn read(conn: &mut Conn, table: &str) -> Result<Locking, SqliteError>
     let mut locking = Locking::default();
     // seq, name, unique, origin, partial
     for index in conn.query_rows(&format!("PRAGMA main.index_list({})", quote(table)))? {
-        if int(&index[2]) == 0 || int(&index[4]) != 0 {
+        if int(&index[2]) == 0 {
+            continue;
+        }
+        if int(&index[4]) != 0 {
+            locking.has_open_keys = true;
             continue;
         }
         // seqno, cid, name, desc, coll, key
@@ -258,8 +265,11 @@ pub(crate) fn read(conn: &mut Conn, table: &str) -> Result<Locking, SqliteError>
             .filter(|part| int(&part[5]) == 1)
             .map(|part| Some((u16::try_from(int(&part[1])).ok()?, collation(text(&part[4]))?)))
             .collect();
-        if let Some(columns) = columns {
-            locking.unique.push(UniqueKey { seed: xxh3_64(text(&index[1]).as_bytes()) | 1, columns });
+        match columns {
+            Some(columns) => {
+                locking.unique.push(UniqueKey { seed: xxh3_64(text(&index[1]).as_bytes()) | 1, columns });
+            }
+            None => locking.has_open_keys = true,
         }
     }
     let sql = format!(

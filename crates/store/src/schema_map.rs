@@ -360,7 +360,9 @@ fn read_table(conn: &mut Conn, id: TableId, name: &str) -> Result<TableInfo, Sch
     };
     let mut locking = locking::read(conn, name)?;
     // The hook does not show generated columns: MAIN alone enforces keys that have one.
+    let keys = locking.unique.len();
     locking.unique.retain(|key| key.columns.iter().all(|(c, _)| columns.iter().any(|stored| stored.index == *c)));
+    locking.has_open_keys |= locking.unique.len() < keys;
     Ok(TableInfo { id, name: name.into(), column_count: rows.len(), columns, key, autoincrement, locking })
 }
 

@@ -30,5 +30,5 @@ pub use core::{Core, Work};
 pub use locking_read::is_free;
 pub use pin::{At, Pin, Presence};
 pub use replay::image_error;
-pub use txn::{Branch, Ended, Interruption, wait_for};
+pub use txn::{Branch, Ended, Interruption, cancelled, wait_for};
 pub use watch::{MainWatch, OnMain, Running};

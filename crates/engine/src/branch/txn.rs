@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 /// After so many restarts of one statement it is given up: something is wrong, as each one holds more locks.
 const RESTARTS_MAX: usize = 10_000;
 
-/// Who waits for the database to be his alone keeps new writers waiting so long at a time.
+/// Who waits for the database to be his alone keeps new writers waiting so long at first.
 const IN_THE_WAY_MAX: Duration = Duration::from_secs(1);
 
 /// Then they go first for this long.
@@ -38,6 +38,11 @@ impl Interruption {
         self.waiting.notify_one();
     }
 
+    /// Whether it was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.check().is_err()
+    }
+
     /// Ends when a cancel has come. One that came for an earlier statement may have left a notification behind.
     async fn interrupted(&self) {
         while self.check().is_ok() {
@@ -50,7 +55,7 @@ impl Interruption {
     }
 }
 
-fn cancelled() -> SqlError {
+pub fn cancelled() -> SqlError {
     SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")
 }
 
@@ -175,6 +180,11 @@ impl Branch {
         self.inner.durable(seen).await
     }
 
+    /// Who listens to its cancels.
+    pub fn interruption(&self) -> Arc<Interruption> {
+        self.interruption.clone()
+    }
+
     /// Forgets a cancel that came for an earlier statement.
     pub fn begin_statement(&self) {
         self.interruption.cancelled.store(false, Ordering::Release);
@@ -199,7 +209,8 @@ fn attempt(core: &mut Core, work: &mut Work, interruption: &Interruption) -> Att
 /// Takes a lock, waiting for it as long as `timeout` says, 0 for ever, and nobody cancels.
 ///
 /// Whoever wants the database to himself keeps every new writer out while he stands in the queue, and an open
-/// transaction that idles may keep him there for long: so he steps aside now and then and lets them pass.
+/// transaction that idles may keep him there for long: so he steps aside now and then and lets them pass, each time after
+/// a longer stay, so that his turn comes.
 pub async fn wait_for(
     inner: &Inner,
     owner: OwnerId,
@@ -216,12 +227,14 @@ pub async fn wait_for(
         SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
     };
     let mut waited = false;
+    let mut patience = IN_THE_WAY_MAX;
     loop {
         let Some(mut wait) = locks.lock_or_wait(owner, id, mode)? else { return Ok(()) };
         if !std::mem::replace(&mut waited, true) {
             inner.shared.stats.lock_wait();
         }
-        let in_queue = everybody.then(|| Instant::now() + IN_THE_WAY_MAX);
+        let in_queue = everybody.then(|| Instant::now() + patience);
+        patience *= 2;
         tokio::select! {
             biased;
             granted = &mut wait.granted => return granted.map_err(|_| SqlError::internal("a lock's queue was lost")),

@@ -16,11 +16,16 @@ impl Main {
         let started = Instant::now();
         let number = self.number();
         self.interruptible(request.id);
-        let (result, failed_step) = self.try_alone(&mut request);
+        // It may have been cancelled on its way here.
+        let cancelled = self.inner.interruptions.lock().remove(&request.id).is_some_and(|i| i.is_cancelled());
+        let (result, failed_step) = match cancelled {
+            true => (Err(crate::branch::cancelled()), 0),
+            false => self.try_alone(&mut request),
+        };
         let last_insert_rowid = Some(self.conn.last_insert_rowid());
         self.not_interruptible();
         // A merge has nowhere to go on: its own locks should have kept everybody away, and it is refused.
-        if request.merge.is_none() && (self.met_a_lock() || self.may_be_undone_yet(&request, &result)) {
+        if !cancelled && request.merge.is_none() && (self.met_a_lock() || self.may_be_undone_yet(&request, &result)) {
             self.rollback();
             self.restore_schema();
             return crate::rerun::on_a_branch(&self.inner, request);

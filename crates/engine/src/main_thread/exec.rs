@@ -226,6 +226,11 @@ impl Main {
         *self.on.lock() = OnMain { registering, ..OnMain::default() };
     }
 
+    /// Switches registering on or off within a boxcar; returns what it was.
+    pub(crate) fn register(&mut self, registering: bool) -> bool {
+        std::mem::replace(&mut self.on.lock().registering, registering)
+    }
+
     /// The request at work has met somebody else's lock.
     pub(super) fn met_a_lock(&self) -> bool {
         self.on.lock().conflict

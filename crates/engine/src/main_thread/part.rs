@@ -53,6 +53,8 @@ pub struct Published {
     /// Fragments that were sent ahead.
     pub fragments: Option<u64>,
     pub time_us: u64,
+    /// Its locks, which go when all parts are published: another part may be what they guard.
+    pub presence: Option<Presence>,
 }
 
 impl Main {
@@ -83,10 +85,9 @@ impl Main {
                 return tell(Report::Failed(error));
             }
         };
-        drop(presence);
         let (reservation, fragments) = (self.reserved.take(), self.fragments_of.take());
         let time_us = started.elapsed().as_micros() as u64;
-        tell(Report::Published(Published { number, body, reservation, fragments, time_us }));
+        tell(Report::Published(Published { number, body, reservation, fragments, time_us, presence }));
         if orders.recv() != Ok(Order::GoOn) {
             self.break_off("a transaction over several databases was published and could not be logged".into());
         }

@@ -23,6 +23,7 @@ use crate::collect::Ignore;
 use crate::database::{Database, Inner};
 use crate::engine::Engine;
 use crate::main_thread::{Main, Message};
+use holdfast_types::record::{Op, Ops};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use on_main::{Finish, Prepare};
 use std::collections::BTreeMap;
@@ -70,6 +71,7 @@ pub fn prepare(inner: &Arc<Inner>, core: Core, gid: &str, owner: &str) -> SqlRes
         return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
     }
     let images = images.whole();
+    refuse_open_keys(inner, &images)?;
     let body = format::encode(&locks, &images)
         .ok_or_else(|| SqlError::internal("a prepared transaction holds a lock that cannot be kept"))?;
     let prepared_unix_us = now_unix_us();
@@ -90,6 +92,21 @@ pub fn prepare(inner: &Arc<Inner>, core: Core, gid: &str, owner: &str) -> SqlRes
     });
     send(inner, move |main| main.prepare_transaction(request, ended))?;
     Ok(ticket)
+}
+
+/// A key that is not locked may be taken by somebody else before COMMIT PREPARED, which must not fail.
+fn refuse_open_keys(inner: &Inner, images: &[u8]) -> SqlResult<()> {
+    let map = inner.map();
+    for op in Ops::new(images) {
+        let (Ok(Op::Insert { table, .. }) | Ok(Op::Update { table, .. })) = op else { continue };
+        if let Some(table) = map.by_id(table).filter(|t| t.locking.has_open_keys) {
+            let message = "PREPARE TRANSACTION is not supported for changes of tables with partial unique indexes, or \
+                           unique indexes over expressions or generated columns";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                .with_detail(format!("Table \"{}\" has one.", table.name)));
+        }
+    }
+    Ok(())
 }
 
 /// Every name is one transaction's, over all databases that are open.

@@ -69,7 +69,11 @@ impl Main {
 
     fn would_commit(&mut self, images: &[u8]) -> SqlResult<()> {
         let mark = self.mark();
-        self.merge_alone(images)?;
+        // Nothing has changed yet: nobody must take these rows for changed. Its own locks keep others away from them.
+        let registering = self.register(false);
+        let merged = self.merge_alone(images);
+        self.register(registering);
+        merged?;
         self.undo_merge(mark)
     }
 

@@ -1,11 +1,11 @@
 //! One-message transactions: everything is known before anything runs, so it is handed over as a whole.
 
 use super::NodeSession;
-use super::state::{Block, Phase, State};
+use super::state::{Block, Left, Phase, State};
 use crate::automatic_stats::EndedBy;
 use crate::plan::{Extra, Plan};
 use holdfast_engine::Step as EngineStep;
-use holdfast_sql::{Entry, Kind, Scan, TransactionModes};
+use holdfast_sql::{Entry, Isolation, Kind, Scan, TransactionModes};
 use holdfast_types::{SqlResult, Tag};
 use holdfast_wire::{Client, Failure, Step};
 use std::ops::Range;
@@ -21,10 +21,22 @@ fn is_plain(entry: &Entry<Extra>) -> bool {
 }
 
 /// Which of the statements are the transaction's body: all of them, or those between BEGIN and COMMIT.
-fn body<'e>(count: usize, entry: impl Fn(usize) -> &'e Entry<Extra>) -> Option<Range<usize>> {
-    let wrapped = count > 2
-        && matches!(entry(0).translated.kind, Kind::Begin(TransactionModes { read_only: None | Some(false), .. }))
-        && matches!(entry(count - 1).translated.kind, Kind::Commit { chain: false });
+///
+/// Only at READ COMMITTED: what meets a lock goes on as such a transaction.
+fn body<'e>(count: usize, default: Isolation, entry: impl Fn(usize) -> &'e Entry<Extra>) -> Option<Range<usize>> {
+    let is_committed = |level| matches!(level, Isolation::ReadCommitted | Isolation::ReadUncommitted);
+    let begins = |kind: &Kind| match kind {
+        Kind::Begin(TransactionModes { read_only: None | Some(false), isolation, .. }) => {
+            Some(isolation.unwrap_or(default))
+        }
+        _ => None,
+    };
+    let begun = begins(&entry(0).translated.kind);
+    if !is_committed(begun.unwrap_or(default)) {
+        return None;
+    }
+    let wrapped =
+        count > 2 && begun.is_some() && matches!(entry(count - 1).translated.kind, Kind::Commit { chain: false });
     let body = if wrapped { 1..count - 1 } else { 0..count };
     (!body.is_empty() && body.clone().all(|i| is_plain(entry(i)))).then_some(body)
 }
@@ -44,7 +56,7 @@ impl NodeSession {
         fn entry(step: &Step<Arc<Plan>>) -> &Entry<Extra> {
             step.prepared.entry.as_deref().expect("all have one, checked above")
         }
-        let body = body(steps.len(), |i| entry(&steps[i]))?;
+        let body = body(steps.len(), self.default_isolation(), |i| entry(&steps[i]))?;
         if body.len() == steps.len() && self.asks_for_transactions() {
             return None;
         }
@@ -69,7 +81,7 @@ impl NodeSession {
         let resolve = |piece| self.served.resolve(&piece, &schema, &[], &self.identity.user);
         // A statement that cannot be resolved yet may need what the ones before it do.
         let entries = scan.pieces().map(resolve).collect::<SqlResult<Vec<Arc<Entry<Extra>>>>>().ok()?;
-        let body = body(entries.len(), |i| &entries[i])?;
+        let body = body(entries.len(), self.default_isolation(), |i| &entries[i])?;
         if body.len() == entries.len() && self.asks_for_transactions() {
             return None;
         }
@@ -103,7 +115,7 @@ impl NodeSession {
                 // The client's COMMIT was not reached: it finds itself in the failed transaction it began.
                 Err(_) => {
                     let mut block = Block::new(true, self.default_isolation(), false);
-                    block.phase = Phase::Failed(None);
+                    block.phase = Phase::Failed(Left::Nothing);
                     self.state = State::Block(Box::new(block));
                 }
             }

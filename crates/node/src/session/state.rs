@@ -10,6 +10,7 @@
 //! | block, explicit | a statement fails | block, failed; the writer is kept only where a savepoint may need it |
 //! | block, implicit | a statement fails | idle |
 //! | block, failed | ROLLBACK TO a savepoint | block, as it was there |
+//! | block, a part of it lost | ROLLBACK TO a savepoint | 25P02: only all of it can be rolled back |
 //! | block, failed | anything but the end of the transaction | 25P02 |
 //! | block | COMMIT, ROLLBACK, end of an implicit block | idle |
 //!
@@ -65,14 +66,23 @@ pub enum Phase {
     /// first statement on.
     Reading(Option<Reader>),
     Writing(WriteTxn),
-    Failed(Option<WriteTxn>),
+    Failed(Left),
+}
+
+/// What a failed part still has, for a return to a savepoint.
+pub enum Left {
+    /// It had not written.
+    Reader(Option<Reader>),
+    Writer(WriteTxn),
+    /// It was rolled back, or backed out.
+    Nothing,
 }
 
 impl Phase {
     fn writer(self) -> Option<WriteTxn> {
         match self {
-            Phase::Writing(txn) | Phase::Failed(Some(txn)) => Some(txn),
-            Phase::Reading(_) | Phase::Failed(None) => None,
+            Phase::Writing(txn) | Phase::Failed(Left::Writer(txn)) => Some(txn),
+            Phase::Reading(_) | Phase::Failed(_) => None,
         }
     }
 }
@@ -118,7 +128,7 @@ impl Block {
 
     /// The writers of all parts, which are over then.
     pub fn take_writers(&mut self) -> Vec<WriteTxn> {
-        self.phases().filter_map(|phase| std::mem::replace(phase, Phase::Failed(None)).writer()).collect()
+        self.phases().filter_map(|phase| std::mem::replace(phase, Phase::Failed(Left::Nothing)).writer()).collect()
     }
 
     /// The writers of all parts that can go on.
@@ -135,13 +145,21 @@ impl Block {
             return self.take_writers();
         }
         for phase in self.phases() {
-            let failed = std::mem::replace(phase, Phase::Failed(None)).writer().map(|mut txn| {
-                txn.fail();
-                txn
+            *phase = Phase::Failed(match std::mem::replace(phase, Phase::Failed(Left::Nothing)) {
+                Phase::Writing(mut txn) => {
+                    txn.fail();
+                    Left::Writer(txn)
+                }
+                Phase::Reading(reader) => Left::Reader(reader),
+                Phase::Failed(left) => left,
             });
-            *phase = Phase::Failed(failed);
         }
         Vec::new()
+    }
+
+    /// A part of it is lost: no savepoint leads back to what it was.
+    pub fn is_lost(&mut self) -> bool {
+        self.phases().any(|phase| matches!(phase, Phase::Failed(Left::Nothing)))
     }
 
     /// Position of the newest savepoint of that name.
@@ -164,7 +182,7 @@ impl State {
 
     /// Has the open transaction begun to write?
     pub fn is_writing(&self) -> bool {
-        matches!(self, State::Block(b) if matches!(b.phase, Phase::Writing(_) | Phase::Failed(Some(_))))
+        matches!(self, State::Block(b) if matches!(b.phase, Phase::Writing(_) | Phase::Failed(Left::Writer(_))))
     }
 
     pub fn has_failed(&self) -> bool {

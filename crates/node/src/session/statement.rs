@@ -5,7 +5,7 @@ use super::{NodeSession, blocking};
 use crate::database::{is_prepared_ahead, report};
 use crate::plan::{Extra, Plan, complete};
 use holdfast_engine::{Reader, Step as EngineStep};
-use holdfast_sql::{Entry, Kind, Piece, Scan, StatementCache};
+use holdfast_sql::{Entry, Isolation, Kind, Piece, Scan, StatementCache};
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, SqlState, Tag, Value};
 use holdfast_wire::{Client, Failure};
@@ -170,7 +170,9 @@ impl NodeSession {
         client: &mut Client,
     ) -> Result<(), Failure> {
         let at = |e| Failure::at(number, e);
-        let plain = !matches!(entry.translated.kind, Kind::CopyOut(_)) && !self.default_read_only();
+        let plain = !matches!(entry.translated.kind, Kind::CopyOut(_))
+            && !self.default_read_only()
+            && self.default_isolation() != Isolation::Serializable;
         if let (true, State::Idle, true, Some(stmt)) = (alone, &self.state, plain, &entry.extra) {
             let params = source.bind(&entry, self).map_err(at)?;
             return self.run_steps(number, vec![EngineStep { stmt: stmt.clone(), params }], client).await;

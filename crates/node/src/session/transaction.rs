@@ -2,7 +2,7 @@
 
 use super::NodeSession;
 use super::several::{commit_writers, roll_back_writers};
-use super::state::{Block, Phase, Savepoint, State};
+use super::state::{Block, Left, Phase, Savepoint, State};
 use holdfast_sql::{Isolation, TransactionModes};
 use holdfast_types::{SqlError, SqlResult, SqlState, Tag};
 use holdfast_wire::{Client, Failure};
@@ -201,15 +201,14 @@ impl NodeSession {
     pub(super) async fn rollback_to(&mut self, name: &str) -> SqlResult<()> {
         let block = self.explicit_block("ROLLBACK TO SAVEPOINT")?;
         let at = block.savepoint(name).ok_or_else(|| no_savepoint(name))?;
-        for phase in block.phases() {
-            *phase = match std::mem::replace(phase, Phase::Failed(None)) {
-                Phase::Writing(mut txn) | Phase::Failed(Some(mut txn)) => {
-                    txn.rollback_to(name).await?;
-                    Phase::Writing(txn)
-                }
-                Phase::Reading(reader) => Phase::Reading(reader),
-                Phase::Failed(None) => Phase::Reading(None),
-            };
+        if block.is_lost() {
+            let message = "the transaction was backed out as a whole, commands are ignored until its end";
+            return Err(SqlError::new(SqlState::IN_FAILED_SQL_TRANSACTION, message).with_hint("ROLLBACK ends it."));
+        }
+        if let Err(e) = go_back_to(block, name).await {
+            // What is left of it must never be committed.
+            roll_back_writers(block.take_writers()).await;
+            return Err(e);
         }
         block.savepoints.truncate(at + 1);
         let undone = block.undo.split_off(block.savepoints[at].undo_len);
@@ -217,6 +216,20 @@ impl NodeSession {
         self.cursors.roll_back_to(at);
         Ok(())
     }
+}
+
+async fn go_back_to(block: &mut Block, name: &str) -> SqlResult<()> {
+    for phase in block.phases() {
+        *phase = match std::mem::replace(phase, Phase::Failed(Left::Nothing)) {
+            Phase::Writing(mut txn) | Phase::Failed(Left::Writer(mut txn)) => {
+                txn.rollback_to(name).await?;
+                Phase::Writing(txn)
+            }
+            Phase::Reading(reader) | Phase::Failed(Left::Reader(reader)) => Phase::Reading(reader),
+            Phase::Failed(Left::Nothing) => return Err(SqlError::internal("a part of the transaction is lost")),
+        };
+    }
+    Ok(())
 }
 
 fn no_savepoint(name: &str) -> SqlError {

@@ -32,7 +32,11 @@ impl NodeSession {
             return Ok("ROLLBACK");
         }
         let prepared = self.try_prepare(gid).await;
-        if let State::Block(block) = std::mem::take(&mut self.state) {
+        if let State::Block(mut block) = std::mem::take(&mut self.state) {
+            super::several::roll_back_writers(block.take_writers()).await;
+            if prepared.is_err() {
+                self.go_back(block.began_in.take(), std::mem::take(&mut block.parked));
+            }
             self.settings.end_transaction(block.undo, prepared.is_ok());
             self.cursors.end_transaction(prepared.is_ok());
         }

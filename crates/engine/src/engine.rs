@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     lifecycle: Mutex<()>,
     /// Checkpoint records are appended one after the other: the last one of a volume is the one that counts.
     pub listing: Mutex<()>,
+    /// Held while a transaction takes its name for PREPARE TRANSACTION.
+    pub preparing: Mutex<()>,
     /// The trail has failed: nothing will become durable any more. Seen only where [`Options::on_failure`] returns.
     pub failed: AtomicBool,
     clock: Mutex<Hlc>,
@@ -157,6 +159,21 @@ impl Shared {
         self.state.lock().checkpoints.get(&id).map(|(c, _)| *c)
     }
 
+    /// Transactions are prepared in this volume from now on: it will be opened at every start.
+    pub fn list_as_preparing(&self, id: VolumeId) -> SqlResult<()> {
+        let mut state = self.state.lock();
+        let mut manifest = state.manifest.clone();
+        let Some(entry) = manifest.databases.iter_mut().find(|e| e.volume() == id && !e.prepares) else {
+            return Ok(());
+        };
+        entry.prepares = true;
+        manifest
+            .write(&*self.options.disk, &self.dir)
+            .map_err(|e| SqlError::new(SqlState::IO_ERROR, format!("cannot write the list of databases: {e}")))?;
+        state.manifest = manifest;
+        Ok(())
+    }
+
     /// Opens a volume's file again after it was replaced.
     pub fn reopen_volume(&self, id: VolumeId) -> SqlResult<Volume> {
         let entry = self.state.lock().manifest.databases.iter().find(|e| e.volume() == id).cloned();
@@ -227,6 +244,7 @@ impl Engine {
             keeps_trail: aside.is_some(),
             lifecycle: Mutex::default(),
             listing: Mutex::default(),
+            preparing: Mutex::default(),
             failed: AtomicBool::new(false),
             clock: Mutex::default(),
             state: Mutex::new(state),
@@ -239,6 +257,7 @@ impl Engine {
             engine.create_initial()?;
         }
         engine.remove_orphans().map_err(io("clean up"))?;
+        engine.open_preparing(aside);
         engine.start_checkpointer().map_err(io("start a thread for"))?;
         Ok(engine)
     }
@@ -285,6 +304,16 @@ impl Engine {
         let shared = &self.0.shared;
         let written = shared.state.lock().manifest.write(&*shared.options.disk, &shared.dir);
         written.map_err(|source| OpenError::Io { what: "write", path: shared.dir.display().to_string(), source })
+    }
+
+    /// Databases that may hold prepared transactions. One that cannot be opened says so to whoever asks for it.
+    fn open_preparing(&self, aside: Option<VolumeId>) {
+        let listed = self.0.shared.state.lock().manifest.databases.clone();
+        for entry in listed.into_iter().filter(|e| e.prepares && Some(e.volume()) != aside) {
+            if let Err(e) = self.database(&entry.name) {
+                tracing::error!(database = entry.name, "cannot open it for its prepared transactions: {e}");
+            }
+        }
     }
 
     /// Files of databases whose creation or removal a crash interrupted.

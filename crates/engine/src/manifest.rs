@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 
 /// The newest format that this program reads.
 const FORMAT: u32 = 2;
-/// A list without parameters.
+/// A list without parameters and prepared transactions.
 const FORMAT_PLAIN: u32 = 1;
 /// Longest manifest that is read: a million databases would not fit, a damaged length does no harm.
 const BYTES_MAX: u64 = 64 << 20;
@@ -60,6 +60,10 @@ pub struct Entry {
     pub dialect: DialectName,
     /// Relative to the data directory.
     pub file: String,
+    /// Transactions have been prepared in it: it is opened at every start, so that those that still are hold their locks
+    /// and are listed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prepares: bool,
     /// What its sessions start with.
     #[serde(default, skip_serializing_if = "Parameters::is_empty")]
     pub parameters: Parameters,
@@ -125,7 +129,7 @@ impl Manifest {
 
     /// The oldest format that can say it.
     fn format_needed(&self) -> u32 {
-        let plain = self.roles.is_empty() && self.databases.iter().all(|d| d.parameters.is_empty());
+        let plain = self.roles.is_empty() && self.databases.iter().all(|d| d.parameters.is_empty() && !d.prepares);
         if plain { FORMAT_PLAIN } else { FORMAT }
     }
 
@@ -137,7 +141,8 @@ impl Manifest {
             name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
         let plain: String = plain.chars().take(60).collect();
         let file = format!("volumes/{id:06}-{plain}.db");
-        let entry = Entry { id, name: name.to_owned(), dialect: dialect.into(), file, parameters: Parameters::new() };
+        let (name, dialect) = (name.to_owned(), dialect.into());
+        let entry = Entry { id, name, dialect, file, prepares: false, parameters: Parameters::new() };
         self.databases.push(entry.clone());
         entry
     }

@@ -126,6 +126,11 @@ fn it_survives_a_stop_with_its_locks_and_ids() {
     prepare(begin(&db, &["update t set v = 0 where id = 2"]), "b").unwrap();
     drop(db);
     engine.close().unwrap();
+    // Those of a database that nobody has asked for yet are known as well.
+    let engine = Engine::open(dir.path(), options()).unwrap();
+    assert_eq!(engine.prepared().len(), 2);
+    engine.close().unwrap();
+    drop(engine);
     let (engine, db) = open(dir.path());
     assert_eq!(engine.prepared().iter().map(|p| p.gid.as_str()).collect::<Vec<_>>(), ["b", "it's"]);
     assert_eq!(impatient(&db, "update t set v = 0 where id = 1"), SqlState::LOCK_NOT_AVAILABLE);

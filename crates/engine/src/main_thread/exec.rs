@@ -226,6 +226,10 @@ impl Main {
         *self.on.lock() = OnMain { registering, ..OnMain::default() };
     }
 
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
     /// Switches registering on or off within a boxcar; returns what it was.
     pub(crate) fn register(&mut self, registering: bool) -> bool {
         std::mem::replace(&mut self.on.lock().registering, registering)

@@ -109,8 +109,10 @@ fn refuse_open_keys(inner: &Inner, images: &[u8]) -> SqlResult<()> {
     Ok(())
 }
 
-/// Every name is one transaction's, over all databases that are open.
+/// Every name is one transaction's, over all databases: those with prepared ones are open.
 fn take_name(inner: &Inner, gid: &str, prepared: Prepared) -> SqlResult<()> {
+    // One at a time, or two databases could take the same name.
+    let _one_at_a_time = inner.shared.preparing.lock();
     let elsewhere = |of: &Arc<Inner>| of.id != inner.id && of.prepared.lock().contains_key(gid);
     let elsewhere = inner.shared.open_databases().iter().any(elsewhere);
     let mut registry = inner.prepared.lock();
@@ -176,7 +178,7 @@ fn take_locks(inner: &Inner, gid: &str) -> SqlResult<Presence> {
 }
 
 impl Engine {
-    /// The prepared transactions of the databases that are open.
+    /// The prepared transactions of all databases.
     pub fn prepared(&self) -> Vec<PreparedInfo> {
         let info = |inner: &Arc<Inner>| {
             let of = |(gid, p): (&String, &Prepared)| PreparedInfo {

@@ -79,6 +79,7 @@ impl Main {
 
     fn keep_prepared(&mut self, request: &Prepare) -> SqlResult<()> {
         if !self.has_object(PREPARED_TABLE) {
+            self.list_as_preparing()?;
             self.change_schema(CREATE)?;
         }
         for (part, bytes) in request.body.chunks(PART_BYTES).enumerate() {
@@ -92,6 +93,12 @@ impl Main {
             self.run_with(INSERT, &values)?;
         }
         Ok(())
+    }
+
+    /// Before the first one is there, so that no start misses it.
+    fn list_as_preparing(&self) -> SqlResult<()> {
+        let inner = self.inner();
+        inner.shared.list_as_preparing(inner.id)
     }
 
     fn prepared_body(&mut self, gid: &str) -> SqlResult<Vec<u8>> {

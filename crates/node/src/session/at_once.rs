@@ -31,7 +31,7 @@ fn body<'e>(count: usize, default: Isolation, entry: impl Fn(usize) -> &'e Entry
         }
         _ => None,
     };
-    let begun = begins(&entry(0).translated.kind);
+    let begun = if count == 0 { None } else { begins(&entry(0).translated.kind) };
     if !is_committed(begun.unwrap_or(default)) {
         return None;
     }

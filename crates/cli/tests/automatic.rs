@@ -3,11 +3,11 @@
 mod server;
 
 use futures::SinkExt;
-use server::Running;
+use server::{Running, one, run};
 use std::pin::pin;
 use std::time::{Duration, Instant};
+use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, SimpleQueryMessage};
 
 const LONG: &str = "-c auto_transaction_time_max_ms=600000";
 const NEVER_IDLE: &str = "-c auto_transaction_idle_ms=600000";
@@ -21,19 +21,6 @@ async fn automatic(server: &Running, bounds: &str) -> Client {
 /// One that nothing but COMMIT and the like ends.
 async fn unbounded(server: &Running) -> Client {
     automatic(server, &format!("{LONG} {NEVER_IDLE}")).await
-}
-
-async fn run(client: &Client, sql: &str) {
-    client.batch_execute(sql).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
-}
-
-async fn one(client: &Client, sql: &str) -> String {
-    let messages = client.simple_query(sql).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
-    let rows = messages.iter().filter_map(|m| match m {
-        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-        _ => None,
-    });
-    rows.last().unwrap_or_default()
 }
 
 async fn fails(client: &Client, sql: &str, with: &SqlState) {

@@ -3,7 +3,7 @@
 mod server;
 
 use futures::{SinkExt, StreamExt};
-use server::{Running, fails_to_start};
+use server::{Running, fails_to_start, one};
 use std::pin::pin;
 use std::time::Duration;
 use tokio_postgres::error::SqlState;
@@ -16,15 +16,6 @@ fn state(error: &Error) -> &SqlState {
 async fn fails(client: &Client, sql: &str, with: &SqlState) {
     let error = client.batch_execute(sql).await.expect_err(sql);
     assert_eq!(state(&error), with, "{sql}: {error:?}");
-}
-
-async fn one(client: &Client, sql: &str) -> String {
-    let messages = client.simple_query(sql).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
-    let rows = messages.iter().filter_map(|m| match m {
-        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-        _ => None,
-    });
-    rows.last().unwrap_or_default()
 }
 
 #[tokio::test]

@@ -2,29 +2,11 @@
 
 mod server;
 
-use server::Running;
+use server::{Running, one, run, state};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, SimpleQueryMessage};
-
-async fn run(client: &Client, sql: &str) {
-    client.batch_execute(sql).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
-}
-
-async fn state(client: &Client, sql: &str) -> Option<SqlState> {
-    client.batch_execute(sql).await.err().and_then(|e| e.code().cloned())
-}
-
-async fn one(client: &Client, sql: &str) -> String {
-    let messages = client.simple_query(sql).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
-    let rows = messages.iter().filter_map(|m| match m {
-        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-        _ => None,
-    });
-    rows.last().unwrap_or_default()
-}
 
 /// Longer than the only writer may pause.
 const TOO_LONG: Duration = Duration::from_millis(5600);
@@ -143,4 +125,31 @@ async fn what_might_fail_later_is_not_prepared() {
     assert_eq!(state(&a, "prepare transaction 'g'").await, Some(SqlState::FEATURE_NOT_SUPPORTED));
     assert_eq!(one(&a, "show database").await, "holdfast");
     assert_eq!(one(&a, "select count(*) from p").await, "1");
+    // Nor what foreign keys may do to rows with such a key.
+    run(&a, "create table q(id int primary key, z int)").await;
+    run(&a, "create table c(id int primary key, q int references q on delete set null, x int)").await;
+    run(&a, "create unique index ci on c(x) where q is null; insert into q values(1, 1), (2, 2)").await;
+    run(&a, "begin; insert into q values(3, 3)").await;
+    run(&a, "prepare transaction 'g'").await;
+    run(&a, "commit prepared 'g'").await;
+    run(&a, "begin; delete from q where id = 3").await;
+    assert_eq!(state(&a, "prepare transaction 'g'").await, Some(SqlState::FEATURE_NOT_SUPPORTED));
+}
+
+/// Reading needs no lock at any level, be it one statement, several in a message, or a pipeline.
+#[tokio::test]
+async fn who_only_reads_waits_for_nobody_at_serializable() {
+    let server = Running::start();
+    let (writer, reader) = (server.connect().await, server.connect().await);
+    run(&writer, "create table t(id int primary key, v int); insert into t values (1, 1)").await;
+    run(&reader, "set default_transaction_isolation = 'serializable'; set lock_timeout = '2s'").await;
+    run(&writer, "begin; update t set v = 2 where id = 1").await;
+    assert_eq!(one(&reader, "select v from t").await, "1");
+    assert_eq!(one(&reader, "select 1; select v from t where id = 1").await, "1");
+    assert_eq!(one(&reader, "begin; select v from t where id = 1; commit").await, "1");
+    assert_eq!(reader.query_one("select v from t", &[]).await.unwrap().get::<_, i32>(0), 1);
+    let waits = state(&reader, "update t set v = 3 where id = 1").await;
+    assert_eq!(waits, Some(SqlState::LOCK_NOT_AVAILABLE), "who writes at that level is alone");
+    run(&writer, "commit").await;
+    assert_eq!(one(&reader, "select v from t").await, "2");
 }

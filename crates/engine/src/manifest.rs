@@ -8,6 +8,7 @@
 //! name = "holdfast"
 //! dialect = "postgres"
 //! file = "volumes/000001-holdfast.db"
+//! prepares = true     # has had prepared transactions: opened at every start; absent where false
 //! [database.parameters]  # ALTER DATABASE ... SET; absent where there are none
 //! auto_transaction = "on"
 //! [[role]]            # ALTER ROLE ... SET; absent where there are none
@@ -16,7 +17,8 @@
 //! auto_transaction = "on"
 //! ```
 //!
-//! Format 2 is format 1 with parameters; a list without any is written as format 1, which earlier releases read.
+//! Format 2 is format 1 with parameters or `prepares`; a list without either is written as format 1, which earlier
+//! releases read.
 //!
 //! It is replaced as a whole: written beside, synced, renamed, directory synced. CREATE DATABASE writes it after the
 //! volume's file is complete, DROP DATABASE before the file is removed; a file that no list names is removed at the
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_need_format_2() {
+    fn parameters_and_prepared_transactions_need_format_2() {
         let mut m = Manifest::empty();
         m.add("shop", Dialect::Postgres);
         assert_eq!(m.format_needed(), 1);
@@ -247,6 +249,10 @@ mod tests {
         m.databases[0].parameters.clear();
         m.roles.push(Role { name: "clerk".into(), parameters: [("lock_timeout".into(), "1s".into())].into() });
         assert_eq!(m.format_needed(), 2);
+        m.roles.clear();
+        m.databases[0].prepares = true;
+        assert_eq!(m.format_needed(), 2);
+        m.roles.push(Role { name: "clerk".into(), parameters: [("lock_timeout".into(), "1s".into())].into() });
         assert_eq!(toml::from_str::<Manifest>(&toml::to_string(&m).unwrap()).unwrap(), m);
     }
 }

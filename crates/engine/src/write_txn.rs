@@ -291,12 +291,15 @@ impl WriteTxn {
     /// Waits until it is the only writer, and goes on on MAIN.
     pub(crate) async fn move_to_main(&mut self) -> SqlResult<()> {
         let Place::Branch(branch) = &mut self.place else { return Ok(()) };
-        branch.lock(database_lock(&self.inner), LockMode::Exclusive).await?;
-        if branch.core()?.kept_snapshot().is_some_and(|s| s != self.inner.volume().store().newest()) {
-            // What waits behind it may go on; the transaction itself can only be rolled back.
+        let waited = branch.lock(database_lock(&self.inner), LockMode::Exclusive).await;
+        let kept = branch.core()?.kept_snapshot();
+        let newest = self.inner.volume().store().newest();
+        let stays = waited.err().or_else(|| kept.is_some_and(|s| s != newest).then(conflict));
+        if let Some(e) = stays {
+            // It may have been granted while the wait was being given up: what waits behind it goes on.
             let owner = branch.core()?.owner();
             self.inner.shared.locks.unlock(owner, database_lock(&self.inner), LockMode::Exclusive);
-            return Err(conflict());
+            return Err(e);
         }
         let Place::Branch(branch) = std::mem::replace(&mut self.place, Place::Nowhere) else { return Err(lost()) };
         let (images, presence) = branch.into_core()?.leave();

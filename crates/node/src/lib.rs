@@ -2,7 +2,7 @@
 //!
 //! A session ([`session`]) takes texts and parameters from the protocol, has them translated, and chooses the way to
 //! run them: reads on the worker's own thread, scans on a thread beside it, one-message transactions through MAIN,
-//! the rest as the exclusive writer.
+//! those of several messages on a branch.
 
 mod activity;
 mod automatic_stats;

@@ -6,7 +6,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use tempfile::TempDir;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 pub struct Running {
     child: Child,
@@ -26,6 +27,25 @@ pub fn fails_to_start(dir: &Path, listen: &str) -> (ExitStatus, String) {
     let output = command(dir, listen).output().unwrap();
     assert!(output.stdout.is_empty(), "nothing on stdout");
     (output.status, String::from_utf8(output.stderr).unwrap())
+}
+
+pub async fn run(client: &Client, sql: &str) {
+    client.batch_execute(sql).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+}
+
+/// The SQLSTATE of what fails.
+pub async fn state(client: &Client, sql: &str) -> Option<SqlState> {
+    client.batch_execute(sql).await.err().and_then(|e| e.code().cloned())
+}
+
+/// The first column of the last row.
+pub async fn one(client: &Client, sql: &str) -> String {
+    let messages = client.simple_query(sql).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+    let rows = messages.iter().filter_map(|m| match m {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    });
+    rows.last().unwrap_or_default()
 }
 
 impl Running {

@@ -87,7 +87,7 @@ pub struct MainConflict;
 
 /// A place in a queue; dropping it gives the place up.
 pub struct Wait {
-    pub(crate) manager: Arc<LockManager>,
+    manager: Arc<LockManager>,
     owner: OwnerId,
     /// Ends well when the lock is granted.
     pub(crate) granted: oneshot::Receiver<()>,

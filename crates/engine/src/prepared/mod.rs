@@ -97,9 +97,19 @@ pub fn prepare(inner: &Arc<Inner>, core: Core, gid: &str, owner: &str) -> SqlRes
 /// A key that is not locked may be taken by somebody else before COMMIT PREPARED, which must not fail.
 fn refuse_open_keys(inner: &Inner, images: &[u8]) -> SqlResult<()> {
     let map = inner.map();
+    // What foreign keys do is not among a branch's images: it may reach every child.
+    let child = map.tables().iter().find(|t| t.locking.has_open_keys && !t.locking.parents.is_empty());
     for op in Ops::new(images) {
-        let (Ok(Op::Insert { table, .. }) | Ok(Op::Update { table, .. })) = op else { continue };
-        if let Some(table) = map.by_id(table).filter(|t| t.locking.has_open_keys) {
+        let (id, makes_a_row, acts_on_children) = match op {
+            Ok(Op::Insert { table, .. }) => (table, true, false),
+            Ok(Op::Update { table, .. }) => (table, true, true),
+            Ok(Op::Delete { table, .. }) => (table, false, true),
+            _ => continue,
+        };
+        let Some(table) = map.by_id(id) else { continue };
+        let own = (makes_a_row && table.locking.has_open_keys).then_some(table);
+        let child = child.filter(|_| acts_on_children && table.locking.is_parent);
+        if let Some(table) = own.or(child) {
             let message = "PREPARE TRANSACTION is not supported for changes of tables with partial unique indexes, or \
                            unique indexes over expressions or generated columns";
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)

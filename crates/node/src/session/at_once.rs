@@ -22,7 +22,7 @@ fn is_plain(entry: &Entry<Extra>) -> bool {
 
 /// Which of the statements are the transaction's body: all of them, or those between BEGIN and COMMIT.
 ///
-/// Only at READ COMMITTED: what meets a lock goes on as such a transaction.
+/// Only at READ COMMITTED where something is changed: what meets a lock goes on as such a transaction.
 fn body<'e>(count: usize, default: Isolation, entry: impl Fn(usize) -> &'e Entry<Extra>) -> Option<Range<usize>> {
     let is_committed = |level| matches!(level, Isolation::ReadCommitted | Isolation::ReadUncommitted);
     let begins = |kind: &Kind| match kind {
@@ -32,12 +32,13 @@ fn body<'e>(count: usize, default: Isolation, entry: impl Fn(usize) -> &'e Entry
         _ => None,
     };
     let begun = if count == 0 { None } else { begins(&entry(0).translated.kind) };
-    if !is_committed(begun.unwrap_or(default)) {
-        return None;
-    }
     let wrapped =
         count > 2 && begun.is_some() && matches!(entry(count - 1).translated.kind, Kind::Commit { chain: false });
     let body = if wrapped { 1..count - 1 } else { 0..count };
+    let reads = |i| entry(i).extra.as_ref().is_some_and(|s| s.class.is_read());
+    if !is_committed(begun.unwrap_or(default)) && !body.clone().all(reads) {
+        return None;
+    }
     (!body.is_empty() && body.clone().all(|i| is_plain(entry(i)))).then_some(body)
 }
 

@@ -170,9 +170,11 @@ impl NodeSession {
         client: &mut Client,
     ) -> Result<(), Failure> {
         let at = |e| Failure::at(number, e);
+        // A statement that only reads is a transaction of its own at every level: it needs no lock.
+        let reads = entry.extra.as_ref().is_some_and(|s| s.class.is_read());
         let plain = !matches!(entry.translated.kind, Kind::CopyOut(_))
             && !self.default_read_only()
-            && self.default_isolation() != Isolation::Serializable;
+            && (reads || self.default_isolation() != Isolation::Serializable);
         if let (true, State::Idle, true, Some(stmt)) = (alone, &self.state, plain, &entry.extra) {
             let params = source.bind(&entry, self).map_err(at)?;
             return self.run_steps(number, vec![EngineStep { stmt: stmt.clone(), params }], client).await;

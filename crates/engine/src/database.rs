@@ -11,7 +11,7 @@ use crate::prepared::Registry;
 use crate::reader::{Connection, Reader};
 use crate::redo_debt::RedoDebt;
 use crate::run::to_sql;
-use crate::statement::{Class, LockWait, Report, RowLock, Statement};
+use crate::statement::{Class, LockWait, Report, RowLock, Statement, Step};
 use crate::write_txn::{WriteOptions, WriteTxn};
 use crossbeam_channel::Sender;
 use holdfast_store::schema_map::TableMap;
@@ -46,8 +46,10 @@ pub(crate) struct Inner {
     /// Replaced as a whole by VACUUM.
     pub volume: RwLock<Arc<Volume>>,
     pub schema: RwLock<Arc<Schema>>,
-    /// Tables and ids of the published schema, and the boxcar that published it.
-    map: RwLock<(Arc<TableMap>, u64)>,
+    /// Tables and ids of the published schema.
+    map: RwLock<Published>,
+    /// The boxcar that published the present schema: no older snapshot may be worked on.
+    pub schema_number: Arc<AtomicU64>,
     /// To MAIN; taken away when the database is closed.
     pub main: RwLock<Option<Sender<Message>>>,
     readers: Mutex<Vec<Connection>>,
@@ -68,6 +70,14 @@ pub(crate) struct Inner {
     pub checkpointing: Mutex<()>,
     /// Set under `checkpointing`: nothing is to be written for it any more.
     pub dropped: AtomicBool,
+}
+
+/// The published schema, for branches.
+#[derive(Default)]
+struct Published {
+    map: Arc<TableMap>,
+    /// A boxcar that changes the schema is being published: the newest snapshot may not go with the map.
+    changing: bool,
 }
 
 /// What a cancel may interrupt.
@@ -95,6 +105,7 @@ impl Inner {
             volume: RwLock::new(Arc::new(volume)),
             schema: RwLock::new(Arc::new(schema)),
             map: RwLock::default(),
+            schema_number: Arc::default(),
             main: RwLock::new(None),
             readers: Mutex::default(),
             ids: Arc::default(),
@@ -114,16 +125,29 @@ impl Inner {
     }
 
     pub fn map(&self) -> Arc<TableMap> {
-        self.map.read().0.clone()
+        self.map.read().map.clone()
     }
 
     /// The boxcar that published the present schema: no older snapshot may be worked on.
     pub fn schema_number(&self) -> u64 {
-        self.map.read().1
+        self.schema_number.load(Ordering::Acquire)
     }
 
     pub fn publish_map(&self, map: Arc<TableMap>, number: u64) {
-        *self.map.write() = (map, number);
+        let mut published = self.map.write();
+        self.schema_number.store(number, Ordering::Release);
+        *published = Published { map, changing: false };
+    }
+
+    /// A boxcar that changes the schema is about to be published, or could not be.
+    pub fn schema_is_changing(&self, changing: bool) {
+        self.map.write().changing = changing;
+    }
+
+    /// Whether the snapshot has the schema of that epoch, which was the published one a moment ago.
+    pub fn goes_with(&self, epoch: u32, snapshot: u64) -> bool {
+        let published = self.map.read();
+        !published.changing && published.map.epoch == epoch && self.schema_number() <= snapshot
     }
 
     /// Ends when boxcar `number` is durable; an error says that it will never be.
@@ -265,12 +289,11 @@ impl Database {
         // Tables with triggers and virtual tables are MAIN's alone: a branch would find that out at the first row.
         let one = request.batch.steps.len() == 1 && request.batch.any_order;
         let side_by_side = alone && one && !self.0.map().has_alone;
-        if request.batch.steps.iter().any(|s| on_a_branch(&s.stmt.report)) {
+        let on_a_branch = |s: &Step| s.stmt.class == Class::Ddl || on_a_branch(&s.stmt.report);
+        if request.batch.steps.iter().any(on_a_branch) {
             crate::rerun::on_a_branch(&self.0, request);
-        } else if side_by_side && request.batch.steps[0].stmt.class != Class::Ddl {
+        } else if side_by_side {
             crate::rerun::beside_others(&self.0, request);
-        } else if request.batch.steps.iter().any(|s| s.stmt.class == Class::Ddl) {
-            crate::rerun::send_when_alone(&self.0, request)?;
         } else {
             self.0.send(Message::Batch(request))?;
         }

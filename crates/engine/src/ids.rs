@@ -1,9 +1,11 @@
 //! Row ids from one counter a table, so that transactions side by side do not choose the same one (RULE 32).
 //!
 //! A counter begins at the highest rowid that whoever asks first can see, or that MAIN has inserted since the database
-//! was opened, whichever is higher; every inserted rowid raises it. A schema change forgets all counters: it has MAIN to
-//! itself, so nobody holds ids that are not inserted yet. Ids of transactions that fail are lost, as PostgreSQL's are.
+//! was opened, whichever is higher; every inserted rowid raises it. A schema change forgets the counters of tables that
+//! come or go with it, whether it is made or undone: it has them to itself, so nobody holds ids of theirs that are not
+//! inserted yet. Ids of transactions that fail are lost, as PostgreSQL's are.
 
+use holdfast_store::schema_map::TableMap;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -50,9 +52,18 @@ impl Ids {
         }
     }
 
-    /// The schema has changed, or a change of it was undone.
-    pub fn forget(&self) {
-        self.0.lock().clear();
+    /// The schema has changed from one to the other, or back.
+    pub fn schema_changed(&self, one: &TableMap, other: &TableMap) {
+        let mut counters = self.0.lock();
+        let mut forget = |of: &TableMap, in_the: &TableMap| {
+            for table in of.tables() {
+                if in_the.by_id(table.id).is_none_or(|t| t.name != table.name) {
+                    counters.remove(table.name.to_ascii_lowercase().as_bytes());
+                }
+            }
+        };
+        forget(one, other);
+        forget(other, one);
     }
 }
 

@@ -1,10 +1,10 @@
 //! Requests that cannot run on MAIN as they are: those that met a branch's lock go on on a branch of their own, which
-//! may wait (RULE 21); those that take their time run there from the start; schema changes wait until no branch is at work.
+//! may wait (RULE 21); those that take their time, and schema changes, run there from the start.
 
 use crate::batch::{Batch, BatchDone, OnDone};
 use crate::branch::{Interruption, Presence, wait_for};
 use crate::database::Inner;
-use crate::locks::{Grant, LockMode};
+use crate::locks::LockMode;
 use crate::main_thread::{Message, Request, TxnRan};
 use crate::write_txn::{Executed, WriteOptions, WriteTxn, database_lock};
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState};
@@ -109,36 +109,6 @@ async fn run(inner: Arc<Inner>, request: Request) {
         }
     }
     finish(txn, sink, Ok(()), last, done);
-}
-
-/// Sends a request to MAIN as soon as it is the only writer.
-pub fn send_when_alone(inner: &Arc<Inner>, mut request: Request) -> SqlResult<()> {
-    let presence = Presence::new(inner, request.batch.session.clone(), None);
-    let (id, mode) = (database_lock(inner), LockMode::Exclusive);
-    if inner.shared.locks.try_lock(presence.owner(), id, mode) == Grant::Granted {
-        request.presence = Some(presence);
-        return inner.send(Message::Batch(request));
-    }
-    let (waiting, id) = (inner.clone(), request.id);
-    let interruption = Arc::new(Interruption::default());
-    inner.interruptions.lock().insert(id, interruption.clone());
-    inner.shared.tasks.spawn(async move {
-        let timeout = request.batch.lock_timeout;
-        let waited = wait(&waiting, &presence, timeout, &interruption).await;
-        waiting.interruptions.lock().remove(&id);
-        match waited {
-            Ok(()) => {
-                request.presence = Some(presence);
-                // A database that is being closed drops the ticket.
-                drop(waiting.send(Message::Batch(request)));
-            }
-            Err(e) => {
-                drop(presence);
-                (request.done)(BatchDone::failed(request.batch.sink, e, 0));
-            }
-        }
-    });
-    Ok(())
 }
 
 /// Waits until the database is the owner's alone: as long as `timeout` says, 0 for ever, and nobody cancels.

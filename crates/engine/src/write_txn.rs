@@ -3,7 +3,8 @@
 //! | state | event | next |
 //! |---|---|---|
 //! | branch | a statement that a branch can run | branch |
-//! | branch | a schema change; a statement on a table with triggers or of a virtual table; very many images | it waits until it is the only writer, and goes on on MAIN with what it has done |
+//! | branch | a schema change that a branch can make | branch, with the schema and the tables it is about locked |
+//! | branch | any other schema change, or one that takes long; a statement on a table with triggers or of a virtual table; very many images | it waits until it is the only writer, and goes on on MAIN with what it has done |
 //! | branch | commit | its images are merged; the ticket says how that went |
 //! | MAIN | anything | as [`crate::main_txn`] says |
 //! | either | dropped, rolled back | nothing of it is left |
@@ -13,7 +14,7 @@
 
 use crate::advisory::Session;
 use crate::batch::{BatchDone, OnDone, Ticket};
-use crate::branch::{At, Branch, Core, Ended, Interruption, Pin, Presence, Work};
+use crate::branch::{At, Branch, Core, Ended, Interruption, Pin, Presence, Work, schema_lock};
 use crate::database::{Inner, next_txn_id};
 use crate::locks::{Grant, LockId, LockMode, OwnerId, TableMode, Target};
 use crate::main_thread::{Message, Part, Request, RowsRan, TxnRan};
@@ -86,7 +87,6 @@ pub struct WriteTxn {
     inner: Arc<Inner>,
     id: u64,
     place: Place,
-    schema: Arc<Schema>,
     options: WriteOptions,
     whole: Beside,
 }
@@ -129,6 +129,7 @@ impl WriteTxn {
             branch.lock(database_lock(&inner), LockMode::Shared).await?;
         }
         if options.isolation == WriteIsolation::RepeatableRead {
+            branch.lock(schema_lock(&inner), LockMode::Shared).await?;
             let at = match options.snapshot {
                 Some(number) if number < inner.schema_number() => return Err(conflict()),
                 Some(number) => At::Held(number),
@@ -137,9 +138,8 @@ impl WriteTxn {
             let core = branch.core()?;
             core.keep(Pin::new(&inner, at, core.presence.pid()));
         }
-        let schema = inner.schema.read().clone();
         let whole = Beside(branch.core()?.owner());
-        let mut txn = WriteTxn { inner, id, place: Place::Branch(branch), schema, options, whole };
+        let mut txn = WriteTxn { inner, id, place: Place::Branch(branch), options, whole };
         if alone {
             txn.move_to_main().await?;
         }
@@ -157,8 +157,12 @@ impl WriteTxn {
     }
 
     /// The schema as the transaction sees it.
-    pub fn schema(&self) -> &Arc<Schema> {
-        &self.schema
+    pub fn schema(&self) -> Arc<Schema> {
+        match &self.place {
+            Place::Branch(branch) => branch.schema(),
+            Place::Main(txn) => txn.schema.clone(),
+            Place::Nowhere => self.inner.schema.read().clone(),
+        }
     }
 
     /// The snapshot it began on, where it is the only writer: no commit lies between that and what it sees.
@@ -179,9 +183,12 @@ impl WriteTxn {
 
     /// Prepares a statement against the transaction's own schema. Not to be kept beyond the transaction when it
     /// changed the schema.
-    pub async fn prepare(&self, sql: &str, report: Report) -> SqlResult<Arc<Statement>> {
-        match &self.place {
-            Place::Branch(_) => Database(self.inner.clone()).prepare(sql, report),
+    pub async fn prepare(&mut self, sql: &str, report: Report) -> SqlResult<Arc<Statement>> {
+        match &mut self.place {
+            Place::Branch(branch) => match branch.core()?.changes_schema() {
+                true => branch.prepare(sql.to_owned(), report).await,
+                false => Database(self.inner.clone()).prepare(sql, report),
+            },
             Place::Main(txn) => txn.prepare(sql, report).await,
             Place::Nowhere => Err(lost()),
         }
@@ -228,8 +235,15 @@ impl WriteTxn {
     ) -> SqlResult<Executed> {
         let Place::Branch(branch) = &mut self.place else { return Err(lost()) };
         branch.begin_statement();
-        if step.stmt.class == Class::Ddl {
+        if branch.core()?.changes_schema_slowly() {
             return Ok(Executed::Alone(sink));
+        }
+        if step.stmt.class == Class::Ddl {
+            match branch.lock_for(&step.stmt.sql).await {
+                Ok(Some(())) => {}
+                Ok(None) => return Ok(Executed::Alone(sink)),
+                Err(e) => return Ok(Executed::Here(self.ran(sink, Err(e))?)),
+            }
         }
         let (ended, work) = branch.run(Work::Statement { number, step, sink }).await?;
         let Work::Statement { sink, .. } = work else { return Err(lost()) };
@@ -247,14 +261,12 @@ impl WriteTxn {
             Place::Branch(branch) => branch.core()?.last_insert_rowid,
             _ => 0,
         };
-        Ok(TxnRan { sink, result, schema: self.schema.clone(), last_insert_rowid })
+        Ok(TxnRan { sink, result, schema: self.schema(), last_insert_rowid })
     }
 
     async fn execute_on_main(&mut self, step: Step, sink: Box<dyn Sink>) -> SqlResult<TxnRan> {
         let Place::Main(txn) = &mut self.place else { return Err(lost()) };
-        let ran = txn.execute(step, sink).await?;
-        self.schema = ran.schema.clone();
-        Ok(ran)
+        txn.execute(step, sink).await
     }
 
     /// The same on a plain thread.
@@ -268,6 +280,12 @@ impl WriteTxn {
     pub async fn execute_rows(&mut self, stmt: Arc<Statement>, rows: Vec<Vec<Value>>) -> SqlResult<RowsRan> {
         if let Place::Branch(branch) = &mut self.place {
             branch.begin_statement();
+            if branch.core()?.changes_schema_slowly() {
+                return match self.move_to_main().await {
+                    Ok(()) => Box::pin(self.execute_rows(stmt, rows)).await,
+                    Err(e) => Ok(Err((0, e))),
+                };
+            }
             let (ended, work) = branch.run(Work::Rows { stmt: stmt.clone(), rows, failed: 0 }).await?;
             let Work::Rows { rows, failed, .. } = work else { return Err(lost()) };
             return match ended {
@@ -306,7 +324,6 @@ impl WriteTxn {
         let engines = self.inner.shared.options.idle_in_transaction_timeout;
         let idle = if self.options.idle_timeout.is_zero() { engines } else { self.options.idle_timeout };
         let txn = MainTxn::begin(&self.inner, self.id, idle, images, presence).await?;
-        self.schema = txn.schema.clone();
         self.place = Place::Main(txn);
         Ok(())
     }
@@ -315,7 +332,7 @@ impl WriteTxn {
     pub async fn lock_table(&mut self, table: &str, mode: TableMode, no_wait: bool) -> SqlResult<()> {
         let Place::Branch(branch) = &mut self.place else { return Ok(()) };
         branch.begin_statement();
-        let map = self.inner.map();
+        let map = branch.core()?.map();
         let found = map.tables().iter().find(|t| t.name.eq_ignore_ascii_case(table));
         let Some(found) = found else { return Ok(()) };
         let id = LockId { volume: self.inner.id, target: Target::Table(found.id) };
@@ -361,10 +378,7 @@ impl WriteTxn {
     pub async fn rollback_to(&mut self, name: &str) -> SqlResult<()> {
         match &mut self.place {
             Place::Branch(branch) => branch.core()?.rollback_to(name)?,
-            Place::Main(txn) => {
-                txn.rollback_to(name).await?;
-                self.schema = txn.schema.clone();
-            }
+            Place::Main(txn) => txn.rollback_to(name).await?,
             Place::Nowhere => return Err(lost()),
         }
         Ok(())
@@ -474,7 +488,7 @@ pub(crate) fn database_lock(inner: &Inner) -> LockId {
 /// Hands a branch's images to MAIN; its locks go when they are published.
 fn merge(inner: &Arc<Inner>, id: u64, branch: Branch, sink: Box<dyn Sink>, done: OnDone) -> SqlResult<()> {
     let core = branch.into_core()?;
-    let (seen, last) = (core.seen, Some(core.last_insert_rowid));
+    let (seen, last, changes_schema) = (core.seen, Some(core.last_insert_rowid), core.changes_schema());
     let (images, presence) = core.leave();
     let ops = images.whole();
     if ops.is_empty() {
@@ -487,7 +501,8 @@ fn merge(inner: &Arc<Inner>, id: u64, branch: Branch, sink: Box<dyn Sink>, done:
         result.last_insert_rowid = last;
         done(result);
     });
-    let alone = ops.len() > SHARED_BOXCAR_BYTES_MAX.min(inner.shared.trail.body_bytes_max() as usize / 8);
+    let alone =
+        changes_schema || ops.len() > SHARED_BOXCAR_BYTES_MAX.min(inner.shared.trail.body_bytes_max() as usize / 8);
     let batch = Batch::new(Vec::new(), sink);
     inner.send(Message::Batch(Request { id, batch, merge: Some(ops), done, alone, presence: Some(presence) }))
 }

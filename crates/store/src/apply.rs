@@ -8,7 +8,7 @@
 //! Failure: an [`ApplyError`] means that the volume and the trail do not belong together, or a defect. The caller
 //! rolls back and refuses to serve the volume; going on would hide a lost or doubled change.
 
-use crate::ddl::{change_schema, schema_hash};
+use crate::ddl::{change_schema, execute_ddl, execute_ddl_on_branch, schema_hash};
 use crate::schema_map::{RowKey, SchemaError, TableInfo, TableMap, quote};
 use crate::sqlite::{Conn, SqliteError, StmtId, ffi, sqlite_version};
 use holdfast_types::record::{Cells, Ddl, DecodeError, Key, Mask, Op, Ops, Sequences};
@@ -72,9 +72,21 @@ struct UpdateStatement {
     statement: StmtId,
 }
 
+/// Where operations are applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// By redo: nothing is recorded.
+    Redo,
+    /// By MAIN, which records what it does.
+    Main,
+    /// On a branch that had done the same on another connection.
+    Branch,
+}
+
 /// Applies operations on one connection, which it does not own: always pass the same one.
 #[derive(Debug)]
 pub struct Applier {
+    place: Place,
     map: Arc<TableMap>,
     statements: Vec<TableStatements>,
     sequence: Option<StmtId>,
@@ -90,14 +102,14 @@ impl Applier {
         if conn.captures() {
             conn.capture().set_mute(crate::capture::Mute::All);
         }
-        Ok(Applier { statements: empty(&map), map, sequence: None, fragments: HashMap::new() })
+        Ok(Applier { place: Place::Redo, statements: empty(&map), map, sequence: None, fragments: HashMap::new() })
     }
 
     /// Applies row images of tables that have no triggers, and of no virtual table's, on a connection as it is: foreign
-    /// keys act and are enforced, capture records. How a branch's images reach MAIN, and a branch again. Images that
-    /// follow from others through a foreign key must not be among them.
-    pub fn for_images(map: Arc<TableMap>) -> Applier {
-        Applier { statements: empty(&map), map, sequence: None, fragments: HashMap::new() }
+    /// keys act and are enforced, capture records. How a branch's images and schema changes reach MAIN, and a branch
+    /// again. Images that follow from others through a foreign key must not be among them.
+    pub fn for_images(place: Place, map: Arc<TableMap>) -> Applier {
+        Applier { place, statements: empty(&map), map, sequence: None, fragments: HashMap::new() }
     }
 
     /// Frees its statements: the schema has changed.
@@ -245,7 +257,11 @@ impl Applier {
 
     fn ddl(&mut self, conn: &mut Conn, ddl: &Ddl<'_>) -> Result<(), ApplyError> {
         self.forget(conn);
-        self.map = Arc::new(change_schema(conn, ddl.text)?);
+        self.map = match self.place {
+            Place::Redo => Arc::new(change_schema(conn, ddl.text)?),
+            Place::Main => execute_ddl(conn, ddl.text)?,
+            Place::Branch => execute_ddl_on_branch(conn, ddl.text)?,
+        };
         self.statements = empty(&self.map);
         if conn.captures() {
             let map = Arc::clone(&self.map);

@@ -1,13 +1,14 @@
 //! Connections lent to branches, and the pool they come from.
 
 use super::pin::Pin;
+use super::schema::Own;
 use super::watch::{BranchWatch, Found, Running};
 use crate::advisory;
 use crate::cache::StatementCache;
 use crate::database::Inner;
 use crate::locks::OwnerId;
 use crate::run::to_sql;
-use holdfast_store::apply::Applier;
+use holdfast_store::apply::{Applier, Place};
 use holdfast_store::capture::Capture;
 use holdfast_store::sqlite::{Conn, InterruptHandle, SqliteError, StmtId};
 use holdfast_store::volume::Volume;
@@ -54,6 +55,10 @@ pub struct Connection {
     pub interrupt: Arc<InterruptHandle>,
     /// Of the schema it was opened under.
     epoch: u32,
+    /// The schema was changed on it: it is of no use to others, even if the change is undone.
+    pub changed: bool,
+    /// The schema as it was changed on it.
+    pub own: Option<Own>,
     /// Dropped after the connection, which uses its VFS.
     volume: Arc<Volume>,
 }
@@ -77,6 +82,7 @@ impl Connection {
             locks: inner.shared.locks.clone(),
             volume: inner.id,
             ids: inner.ids.clone(),
+            schema_number: inner.schema_number.clone(),
             touched: Vec::new(),
         }));
         inner.register(&mut conn)?;
@@ -87,9 +93,10 @@ impl Connection {
         conn.install_commit_gate();
         let control = Connection::control(&mut conn).map_err(|e| error(&e))?;
         let interrupt = Arc::new(conn.interrupt_handle());
-        let applier = Applier::for_images(map.clone());
+        let applier = Applier::for_images(Place::Branch, map.clone());
         let cache = StatementCache::default();
-        Ok(Connection { conn, cache, applier, control, running, interrupt, epoch: map.epoch, volume })
+        let epoch = map.epoch;
+        Ok(Connection { conn, cache, applier, control, running, interrupt, epoch, changed: false, own: None, volume })
     }
 
     fn control(conn: &mut Conn) -> Result<Control, SqliteError> {
@@ -116,6 +123,11 @@ impl Connection {
         self.run(self.control.begin)
     }
 
+    /// Epoch of the schema it was opened under.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
     pub fn run(&mut self, stmt: StmtId) -> SqlResult<()> {
         self.conn.run(stmt).map_err(|e| error(&e))
     }
@@ -125,6 +137,7 @@ impl Connection {
         let mut running = self.running.lock();
         running.found = Found::default();
         running.tables.clear();
+        running.parents.clear();
         drop(running);
         self.conn.capture().go_on();
     }
@@ -196,7 +209,7 @@ impl Pool {
     }
 
     pub fn give_back(&self, mut connection: Connection) {
-        if !connection.end() {
+        if !connection.end() || connection.changed {
             return;
         }
         let mut idle = self.idle.lock();

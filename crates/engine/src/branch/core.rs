@@ -4,22 +4,28 @@ use super::connection::{BRANCH_BYTES_MAX, Connection};
 use super::locking_read::RowLocker;
 use super::pin::{At, Pin, Presence};
 use super::replay::replay;
+use super::schema::{Own, SCHEMA_CHANGES_TIME_MAX, change_schema};
 use crate::collect::Ignore;
 use crate::database::Inner;
 use crate::locks::{LockId, LockMode, Mark, OwnerId, Target};
 use crate::main_thread::Images;
 use crate::run::{run_step, run_step_visiting};
-use crate::statement::{Statement, Step};
+use crate::statement::{Class, Statement, Step};
+use holdfast_store::schema_map::TableMap;
 use holdfast_store::sqlite::InterruptHandle;
+use holdfast_types::schema::Schema;
 use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, Value};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A snapshot older than this is given up at the next statement, so that it does not hold page versions for long.
 const OLDER_SNAPSHOT_MAX: Duration = Duration::from_secs(5);
 
 /// With more images than this a connection's changes are undone on a thread beside.
 const MANY_BYTES: usize = 1 << 20;
+
+/// Between two looks whether MAIN has published a new schema.
+const SCHEMA_PAUSE: Duration = Duration::from_micros(50);
 
 /// How often a statement is run again because its snapshot was given up under it.
 const FRESH_SNAPSHOTS_MAX: usize = 20;
@@ -46,6 +52,10 @@ impl Work {
         if let Work::Statement { sink, .. } = self {
             sink.reset();
         }
+    }
+
+    fn is_ddl(&self) -> bool {
+        matches!(self, Work::Statement { step, .. } if step.stmt.class == Class::Ddl)
     }
 
     fn names_its_rows(&self) -> bool {
@@ -75,6 +85,7 @@ struct Savepoint {
     ops: usize,
     count: usize,
     locks: Mark,
+    own: Option<Own>,
 }
 
 /// A transaction on a branch, between statements.
@@ -98,6 +109,10 @@ pub struct Core {
     /// A lock wait is over: the next attempt sees everything published.
     pub newest: bool,
     pub last_insert_rowid: i64,
+    /// The schema as it has changed it.
+    pub(super) own: Option<Own>,
+    /// How long its schema changes have taken.
+    schema_changes_time: Duration,
     /// An advisory lock that was waited for.
     granted: Option<(LockId, LockMode)>,
 }
@@ -117,6 +132,8 @@ impl Core {
             seen: 0,
             newest: false,
             last_insert_rowid: 0,
+            own: None,
+            schema_changes_time: Duration::ZERO,
             granted: None,
         }
     }
@@ -147,14 +164,35 @@ impl Core {
         self.ops.len() > self.bytes_max
     }
 
+    /// Whether its next statement is for MAIN, as its schema changes take too long to be made again.
+    pub fn changes_schema_slowly(&self) -> bool {
+        self.schema_changes_time > SCHEMA_CHANGES_TIME_MAX
+    }
+
     /// The snapshot that the transaction keeps.
     pub fn kept_snapshot(&self) -> Option<u64> {
         self.pin.as_ref().filter(|_| self.keeps_snapshot).map(Pin::snapshot)
     }
 
+    /// The schema as the transaction sees it.
+    pub fn schema(&self) -> Arc<Schema> {
+        self.own.as_ref().map_or_else(|| self.inner.schema.read().clone(), |own| own.schema.clone())
+    }
+
+    /// The tables as the transaction sees them.
+    pub fn map(&self) -> Arc<TableMap> {
+        self.own.as_ref().map_or_else(|| self.inner.map(), |own| own.map.clone())
+    }
+
+    /// Whether it has changed the schema.
+    pub fn changes_schema(&self) -> bool {
+        self.own.is_some()
+    }
+
     /// The transaction leaves its branch: its images and its locks.
     pub fn leave(mut self) -> (Images, Presence) {
         self.park();
+        self.own = None;
         let mut first = std::mem::take(&mut self.ops);
         let savepoints = std::mem::take(&mut self.savepoints);
         let mut after: Vec<(String, Vec<u8>)> =
@@ -202,18 +240,11 @@ impl Core {
             return Ok(connection);
         }
         self.park();
-        let snapshot = match &self.pin {
-            Some(pin) => pin.snapshot(),
-            None => {
-                let durable = self.inner.volume().store().durable();
-                let at = if self.newest || self.seen > durable { At::Newest } else { At::Durable };
-                self.pin.insert(Pin::new(&self.inner, at, self.presence.pid())).snapshot()
-            }
-        };
+        let (mut connection, snapshot) = self.connection_on_a_snapshot()?;
         self.newest = false;
-        let mut connection = self.inner.branches.take(&self.inner).map_err(Attempt::Failed)?;
         let begun = connection.begin(self.presence.owner(), self.presence.session(), snapshot, self.bytes_max);
-        let replayed = begun.map_err(Attempt::Failed).and_then(|()| replay(&mut connection, &self.ops));
+        let replayed =
+            begun.map_err(Attempt::Failed).and_then(|()| replay(&mut connection, &self.ops, self.own.as_ref()));
         match replayed {
             Ok(()) => Ok(connection),
             Err(attempt) => {
@@ -223,11 +254,50 @@ impl Core {
         }
     }
 
+    /// A connection and a snapshot of the same schema.
+    fn connection_on_a_snapshot(&mut self) -> Result<(Connection, u64), Attempt> {
+        loop {
+            let snapshot = match &self.pin {
+                Some(pin) => pin.snapshot(),
+                None => {
+                    let durable = self.inner.volume().store().durable();
+                    let at = if self.newest || self.seen > durable { At::Newest } else { At::Durable };
+                    self.pin.insert(Pin::new(&self.inner, at, self.presence.pid())).snapshot()
+                }
+            };
+            let connection = self.inner.branches.take(&self.inner).map_err(Attempt::Failed)?;
+            if self.inner.goes_with(connection.epoch(), snapshot) {
+                return Ok((connection, snapshot));
+            }
+            self.inner.branches.give_back(connection);
+            if self.keeps_snapshot {
+                // Its lock of the schema should have kept changes away.
+                return Err(Attempt::Failed(SqlError::internal("the schema has changed under a kept snapshot")));
+            }
+            self.pin = None;
+            // MAIN is publishing a schema at this moment.
+            std::thread::sleep(SCHEMA_PAUSE);
+        }
+    }
+
+    /// A connection in the transaction, for what only looks at the schema.
+    pub(super) fn any_connection(&mut self) -> Result<Connection, Attempt> {
+        self.unpark();
+        self.connect()
+    }
+
+    /// Leaves the connection with the pool, for the next statement.
+    pub(super) fn leave_in_place(&mut self, connection: Connection) {
+        let pin = if self.keeps_snapshot { None } else { self.pin.take() };
+        self.inner.branches.keep(self.presence.owner(), self.count, connection, pin);
+    }
+
     /// The connection kept from the last statement, if nothing has been committed since.
     fn current(&mut self) -> Option<Connection> {
         let pinned = self.pin.as_ref().map(Pin::snapshot)?;
         let durable = self.inner.volume().store().durable();
-        let current = self.keeps_snapshot || (!self.newest && pinned >= durable);
+        let newest = durable.max(self.inner.schema_number());
+        let current = self.keeps_snapshot || (!self.newest && pinned >= newest);
         self.connection.take_if(|_| current)
     }
 
@@ -280,6 +350,7 @@ impl Core {
     fn older_but_good(&mut self, work: &Work) -> Option<Connection> {
         let pin = self.pin.as_ref().filter(|p| p.age() < OLDER_SNAPSHOT_MAX)?.snapshot();
         let older = !self.keeps_snapshot && !self.newest && pin < self.inner.volume().store().durable();
+        let older = older && pin >= self.inner.schema_number();
         self.connection.take_if(|_| older && work.names_its_rows())
     }
 
@@ -292,7 +363,11 @@ impl Core {
     ) -> (Attempt, bool) {
         running(Some(connection.interrupt.clone()));
         connection.running.lock().granted = self.granted.take();
+        let started = Instant::now();
         let ended = self.run_on(&mut connection, work);
+        if work.is_ddl() {
+            self.schema_changes_time += started.elapsed();
+        }
         let changed = connection.conn.changes() > 0;
         running(None);
         self.presence.ends_with_it(std::mem::take(&mut connection.running.lock().advisory));
@@ -303,10 +378,12 @@ impl Core {
             let ops = connection.conn.capture().ops() as usize;
             self.ops.extend_from_slice(&connection.conn.capture().take());
             self.count += ops;
+            self.own = connection.own.clone();
         }
-        if !connection.conn.autocommit() && matches!(ended, Attempt::Done | Attempt::Failed(_)) {
-            let pin = if self.keeps_snapshot { None } else { self.pin.take() };
-            self.inner.branches.keep(self.presence.owner(), self.count, connection, pin);
+        // A schema change that failed has left its traces.
+        let as_it_was = matches!(ended, Attempt::Failed(_)) && !work.is_ddl();
+        if !connection.conn.autocommit() && (as_it_was || matches!(ended, Attempt::Done)) {
+            self.leave_in_place(connection);
         } else {
             self.connection = Some(connection);
             self.park();
@@ -334,7 +411,7 @@ impl Core {
         if let Err(e) = c.run(c.control.savepoint) {
             return Attempt::Failed(e);
         }
-        let ran = run_work(&self.inner, c, work).and_then(|()| check(c));
+        let ran = run_work(&self.inner, c, &self.schema(), work).and_then(|()| check(c));
         let found = c.found();
         match (found.blocked, found.alone, found.stale, ran) {
             (Some((id, mode)), ..) => Attempt::Blocked(id, mode),
@@ -360,7 +437,8 @@ impl Core {
 
     pub fn set_savepoint(&mut self, name: &str) {
         let locks = self.inner.shared.locks.mark(self.owner());
-        self.savepoints.push(Savepoint { name: name.to_owned(), ops: self.ops.len(), count: self.count, locks });
+        let (ops, count, own) = (self.ops.len(), self.count, self.own.clone());
+        self.savepoints.push(Savepoint { name: name.to_owned(), ops, count, locks, own });
     }
 
     fn find(&self, name: &str) -> SqlResult<usize> {
@@ -392,6 +470,8 @@ impl Core {
         if self.ops.len() > ops {
             self.ops.truncate(ops);
             self.count = count;
+            let own = self.savepoints[at].own.clone();
+            self.back_to_schema(own);
             self.park();
         }
         self.inner.shared.locks.release_to(self.owner(), locks);
@@ -399,23 +479,25 @@ impl Core {
     }
 }
 
-fn run_work(inner: &Arc<Inner>, c: &mut Connection, work: &mut Work) -> SqlResult<()> {
-    let schema = inner.schema.read().clone();
+fn run_work(inner: &Arc<Inner>, c: &mut Connection, schema: &Schema, work: &mut Work) -> SqlResult<()> {
     match work {
+        Work::Statement { number, step, sink } if step.stmt.class == Class::Ddl => {
+            change_schema(c, schema, *number, step, &mut **sink)
+        }
         Work::Statement { number, step, sink } if step.stmt.report.row_locks.is_empty() => {
-            run_step(&mut c.conn, &mut c.cache, &schema, *number, step, &mut **sink)
+            run_step(&mut c.conn, &mut c.cache, schema, *number, step, &mut **sink)
         }
         Work::Statement { number, step, sink } => {
             let locks = &step.stmt.report.row_locks;
             let mut locker = RowLocker { inner, running: &c.running, locks, granted: 0 };
             let mut visit = |row: &dyn Row| locker.visit(row);
-            run_step_visiting(&mut c.conn, &mut c.cache, &schema, *number, step, &mut **sink, &mut visit)
+            run_step_visiting(&mut c.conn, &mut c.cache, schema, *number, step, &mut **sink, &mut visit)
         }
         Work::Rows { stmt, rows, failed } => {
             for (i, params) in rows.iter().enumerate() {
                 *failed = i;
                 let step = Step { stmt: stmt.clone(), params: params.clone() };
-                run_step(&mut c.conn, &mut c.cache, &schema, 0, &step, &mut Ignore)?;
+                run_step(&mut c.conn, &mut c.cache, schema, 0, &step, &mut Ignore)?;
                 if c.found().blocked.is_some() {
                     break;
                 }

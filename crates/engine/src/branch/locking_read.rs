@@ -1,7 +1,7 @@
 //! SELECT ... FOR UPDATE and its weaker forms: the keys of the rows come with the result, and each row is locked before
 //! it is emitted (RULE 30).
 
-use super::watch::Running;
+use super::watch::{Running, stale_schema};
 use crate::database::Inner;
 use crate::locks::{Checked, Grant, LockId, LockMode, TableMode, Target};
 use crate::run::Take;
@@ -72,7 +72,9 @@ impl RowLocker<'_> {
         let locks = &self.inner.shared.locks;
         let table = LockId { volume: self.inner.id, target: Target::Table(touch.table) };
         let mode = LockMode::Table(TableMode::RowShare);
-        let checked = match locks.try_lock(owner, table, mode) {
+        let granted = locks.try_lock(owner, table, mode);
+        stale_schema(&mut running, &self.inner.schema_number);
+        let checked = match granted {
             Grant::Granted => locks.lock_touches(owner, self.inner.id, &[touch], running.snapshot),
             Grant::Blocked => Checked::Blocked(table, mode),
         };

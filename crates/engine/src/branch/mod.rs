@@ -22,6 +22,7 @@ mod core;
 mod locking_read;
 mod pin;
 mod replay;
+mod schema;
 mod txn;
 mod watch;
 
@@ -30,5 +31,6 @@ pub use core::{Core, Work};
 pub use locking_read::is_free;
 pub use pin::{At, Pin, Presence};
 pub use replay::image_error;
+pub use schema::schema_lock;
 pub use txn::{Branch, Ended, Interruption, cancelled, wait_for};
 pub use watch::{MainWatch, OnMain, Running};

@@ -2,10 +2,12 @@
 
 use super::connection::Connection;
 use super::core::{Attempt, Core, Work};
+use super::schema::Own;
 use crate::collect::Ignore;
 use crate::run::{run_step, to_sql};
 use crate::statement::{Statement, Step};
-use holdfast_store::apply::ApplyError;
+use holdfast_store::apply::{Applier, ApplyError, Place};
+use holdfast_store::schema_map::read_map;
 use holdfast_types::record::Ops;
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -28,10 +30,11 @@ pub fn image_error(error: &ApplyError) -> SqlError {
 
 /// Puts the images back in order. A foreign key that holds only at a statement's end makes a second round, in which
 /// such checks wait.
-pub fn replay(c: &mut Connection, ops: &[u8]) -> Result<(), Attempt> {
+pub fn replay(c: &mut Connection, ops: &[u8], own: Option<&Own>) -> Result<(), Attempt> {
     if ops.is_empty() {
         return Ok(());
     }
+    c.changed |= own.is_some();
     c.listen();
     c.running.lock().replaying = true;
     let mut applied = c.applier.apply(&mut c.conn, Ops::new(ops)).map_err(|e| image_error(&e));
@@ -40,6 +43,7 @@ pub fn replay(c: &mut Connection, ops: &[u8]) -> Result<(), Attempt> {
     }
     c.running.lock().replaying = false;
     c.conn.capture().take();
+    c.own = own.cloned();
     let found = c.found();
     match (found.blocked, found.alone, found.stale, applied) {
         (Some((id, mode)), ..) => Err(Attempt::Blocked(id, mode)),
@@ -52,6 +56,12 @@ pub fn replay(c: &mut Connection, ops: &[u8]) -> Result<(), Attempt> {
 
 fn again_deferred(c: &mut Connection, ops: &[u8]) -> Option<SqlResult<()>> {
     c.run(c.control.rollback).and_then(|()| c.run(c.control.begin)).ok()?;
+    if c.changed {
+        c.applier.forget(&mut c.conn);
+        let map = read_map(&mut c.conn).map(Arc::new).ok()?;
+        c.conn.capture().set_map(map.clone());
+        c.applier = Applier::for_images(Place::Branch, map);
+    }
     c.conn.exec("pragma defer_foreign_keys=1").ok()?;
     let applied = c.applier.apply(&mut c.conn, Ops::new(ops)).map_err(|e| image_error(&e));
     c.conn.exec("pragma defer_foreign_keys=0").ok()?;
@@ -69,7 +79,7 @@ pub fn duplicate_of_another(core: &Core, c: &mut Connection, work: &Work, error:
     let sql = removing(&step.stmt.sql)?;
     c.run(c.control.rollback_to).ok()?;
     c.listen();
-    let schema = core.inner.schema.read().clone();
+    let schema = core.schema();
     let probe = Statement { sql, ..describe(&step.stmt) };
     let step = Step { stmt: Arc::new(probe), params: step.params.clone() };
     let mut once = crate::cache::StatementCache::default();

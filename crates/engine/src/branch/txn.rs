@@ -1,9 +1,12 @@
 //! A branch with its waits: for locks, for a boxcar to be published, for what it saw to be durable.
 
 use super::core::{Attempt, Core, Work};
+use super::schema::{locks_for, schema_lock};
 use crate::database::Inner;
 use crate::locks::{LockId, LockMode, OwnerId, Target};
+use crate::statement::{Report, Statement};
 use holdfast_store::sqlite::InterruptHandle;
+use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -91,6 +94,11 @@ impl Branch {
         self.core.as_deref_mut().ok_or_else(lost)
     }
 
+    /// The schema as the transaction sees it.
+    pub fn schema(&self) -> Arc<Schema> {
+        self.core.as_deref().map_or_else(|| self.inner.schema.read().clone(), Core::schema)
+    }
+
     /// Runs the work until it is done or has failed for good, then waits until everything it saw is durable.
     pub async fn run(&mut self, mut work: Work) -> SqlResult<(Ended, Work)> {
         let mut ended = Ended::Failed(SqlError::internal("the statement was begun again too often"));
@@ -156,6 +164,35 @@ impl Branch {
         Ok((attempt, work))
     }
 
+    /// Waits for what a schema change locks. `None` when only MAIN can run it.
+    pub async fn lock_for(&mut self, sql: &str) -> SqlResult<Option<()>> {
+        let lock = schema_lock(&self.inner);
+        // Before it looks at the schema, which stays as it is from then on.
+        self.lock(lock, LockMode::Exclusive).await?;
+        let core = self.core()?;
+        let Some(locks) = locks_for(sql, &core.map(), &core.schema()) else { return Ok(None) };
+        for (table, mode) in locks {
+            let id = LockId { volume: self.inner.id, target: Target::Table(table) };
+            self.lock(id, LockMode::Table(mode)).await?;
+        }
+        // It sees what those it waited for have done.
+        self.core()?.newest = true;
+        Ok(Some(()))
+    }
+
+    /// Prepares a statement against the transaction's own schema.
+    pub async fn prepare(&mut self, sql: String, report: Report) -> SqlResult<Arc<Statement>> {
+        let mut core = self.core.take().ok_or_else(lost)?;
+        // To put its images on may take its time.
+        let thread = self.inner.shared.tasks.spawn_blocking(move || {
+            let prepared = core.prepare(&sql, report);
+            (core, prepared)
+        });
+        let (core, prepared) = thread.await.map_err(|_| lost())?;
+        self.core = Some(core);
+        prepared
+    }
+
     /// Waits for a lock, as long as lock_timeout allows and nobody cancels.
     pub async fn lock(&mut self, id: LockId, mode: LockMode) -> SqlResult<()> {
         let owner = self.core()?.waits_as(id);
@@ -198,6 +235,9 @@ impl Branch {
 
 impl Drop for Branch {
     fn drop(&mut self) {
+        if let Some(core) = &mut self.core {
+            core.back_to_schema(None);
+        }
         self.inner.interruptions.lock().remove(&self.id);
     }
 }

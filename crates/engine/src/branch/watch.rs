@@ -8,6 +8,7 @@ use holdfast_store::schema_map::{RowKey, TableInfo, TableMap};
 use holdfast_types::{TableId, VolumeId};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What the hook of a branch found out while a statement ran.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,6 +30,8 @@ pub struct Running {
     pub replaying: bool,
     /// Tables that the statement has locked already.
     pub tables: Vec<TableId>,
+    /// Tables that it has locked because its rows refer to them.
+    pub parents: Vec<TableId>,
     /// Owns advisory locks.
     pub session: Option<OwnerId>,
     /// An advisory lock that was waited for, and has not been taken up yet.
@@ -44,7 +47,31 @@ pub struct BranchWatch {
     pub locks: Arc<LockManager>,
     pub volume: VolumeId,
     pub ids: Arc<Ids>,
+    /// The boxcar that published the present schema.
+    pub schema_number: Arc<AtomicU64>,
     pub touched: Vec<Touch>,
+}
+
+impl BranchWatch {
+    /// Locks a table as a whole. From then on its definition stays, so what was published before is all there is to see.
+    fn lock_table(&self, running: &mut Running, owner: OwnerId, table: TableId, mode: TableMode) -> Grant {
+        let id = LockId { volume: self.volume, target: Target::Table(table) };
+        let mode = LockMode::Table(mode);
+        let granted = self.locks.try_lock(owner, id, mode);
+        if granted == Grant::Blocked {
+            running.found.blocked = Some((id, mode));
+        }
+        stale_schema(running, &self.schema_number);
+        granted
+    }
+}
+
+/// A statement on an older schema begins again.
+pub fn stale_schema(running: &mut Running, schema_number: &AtomicU64) {
+    let number = schema_number.load(Ordering::Acquire);
+    if number > running.snapshot {
+        running.found.stale = running.found.stale.max(Some(number));
+    }
 }
 
 impl Watch for BranchWatch {
@@ -63,10 +90,7 @@ impl Watch for BranchWatch {
             return Watched::Ignore;
         }
         if !running.tables.contains(&table.id) {
-            let id = LockId { volume: self.volume, target: Target::Table(table.id) };
-            let mode = LockMode::Table(TableMode::RowExclusive);
-            if self.locks.try_lock(owner, id, mode) == Grant::Blocked {
-                running.found.blocked = Some((id, mode));
+            if self.lock_table(&mut running, owner, table.id, TableMode::RowExclusive) == Grant::Blocked {
                 return Watched::Stop;
             }
             running.tables.push(table.id);
@@ -76,6 +100,15 @@ impl Watch for BranchWatch {
             // What cannot be locked is for who has everything to himself.
             running.found.alone = true;
             return Watched::Stop;
+        }
+        for parent in self.touched.iter().map(|t| t.table) {
+            if parent == table.id || running.parents.contains(&parent) {
+                continue;
+            }
+            if self.lock_table(&mut running, owner, parent, TableMode::RowShare) == Grant::Blocked {
+                return Watched::Stop;
+            }
+            running.parents.push(parent);
         }
         match self.locks.lock_touches(owner, self.volume, &self.touched, running.snapshot) {
             Checked::Fresh => {}

@@ -9,7 +9,7 @@ use holdfast_types::TableId;
 /// A lock that is held or waited for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LockInfo {
-    /// `relation`, `tuple`, `unique key`, `database` or `advisory`.
+    /// `relation`, `tuple`, `unique key`, `database`, `schema` or `advisory`.
     pub kind: &'static str,
     pub database_oid: u32,
     pub relation_oid: Option<u32>,
@@ -41,6 +41,7 @@ fn kind(target: Target) -> &'static str {
         Target::Row { .. } => "tuple",
         Target::Table(_) => "relation",
         Target::Database => "database",
+        Target::Schema => "schema",
         Target::Advisory { .. } => "advisory",
     }
 }
@@ -49,7 +50,7 @@ fn show(id: LockId, mode: LockMode, pid: i32, granted: bool) -> LockInfo {
     let relation = |table: TableId| Some(16384 + table.0);
     let (relation_oid, advisory) = match id.target {
         Target::Row { table, .. } | Target::Table(table) => (relation(table), None),
-        Target::Database => (None, None),
+        Target::Database | Target::Schema => (None, None),
         Target::Advisory { space, key } => (None, Some((space, key))),
     };
     let kind = kind(id.target);

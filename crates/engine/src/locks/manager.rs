@@ -220,6 +220,7 @@ fn show(id: &LockId) -> String {
         Target::Row { table, .. } => format!("a row of relation {}", 16384 + table.0),
         Target::Table(table) => format!("relation {}", 16384 + table.0),
         Target::Database => format!("database {}", 16384 + id.volume.0),
+        Target::Schema => format!("schema of database {}", 16384 + id.volume.0),
         Target::Advisory { key, .. } => format!("advisory lock {key}"),
     }
 }
@@ -374,6 +375,11 @@ impl LockManager {
             return Err(MainConflict);
         }
         for t in touches {
+            let refers_to = (t.table != table).then(|| s.locks.get(&id(volume, Target::Table(t.table)))).flatten();
+            let shares = LockMode::Table(TableMode::RowShare);
+            if refers_to.is_some_and(|l| l.holders.iter().any(|(o, m)| Some(*o) != owner && m.conflicts(shares))) {
+                return Err(MainConflict);
+            }
             let lock = id(volume, Target::Row { class: t.class, table: t.table, hash: t.hash });
             let mode = LockMode::Row(t.mode);
             let held = s.locks.get(&lock);

@@ -19,6 +19,8 @@ pub enum Target {
     Table(TableId),
     /// Shared by every writing branch, exclusive for whoever has MAIN to itself.
     Database,
+    /// Exclusive for the one transaction that changes the schema on a branch, shared by writers that keep a snapshot.
+    Schema,
     /// An application's own lock: which of PostgreSQL's two key spaces, and the key.
     Advisory {
         space: u8,
@@ -50,7 +52,7 @@ pub enum TableMode {
 pub enum LockMode {
     Row(RowMode),
     Table(TableMode),
-    /// Database and advisory locks.
+    /// Database, schema and advisory locks.
     Shared,
     Exclusive,
 }

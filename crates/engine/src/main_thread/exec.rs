@@ -9,10 +9,10 @@ use crate::error::OpenError;
 use crate::locks::OwnerId;
 use crate::run::{Take, run_step, run_step_visiting, schema_to_sql, to_sql};
 use crate::statement::{Class, Step};
-use holdfast_store::apply::Applier;
+use holdfast_store::apply::{Applier, Place};
 use holdfast_store::capture::{Capture, Mark, flush_virtual_tables};
 use holdfast_store::ddl::execute_ddl;
-use holdfast_store::schema_map::{PREPARED_TABLE, PositionWriter};
+use holdfast_store::schema_map::PositionWriter;
 use holdfast_store::schema_read::read_schema;
 use holdfast_store::sequences::flush_sequences;
 use holdfast_store::sqlite::{CommitGate, Conn, InterruptHandle, SqliteError, StmtId};
@@ -153,7 +153,7 @@ impl Main {
         let schema = Arc::new(read_schema(&mut conn, &map).map_err(sqlite)?);
         *inner.schema.write() = schema.clone();
         let cache = StatementCache::default();
-        let applier = Applier::for_images(map);
+        let applier = Applier::for_images(Place::Main, map);
         let sizes = Sizes::new(inner.shared.trail.body_bytes_max());
         Ok(Main {
             inner,
@@ -364,13 +364,9 @@ impl Main {
         self.reload_map();
     }
 
-    /// After a schema change was made or undone. One that only made the table of prepared transactions had nothing to
-    /// itself: others hold ids.
+    /// After a schema change was made or undone.
     fn forget_ids(&mut self) {
-        let had = self.inner.map().object(PREPARED_TABLE).is_some();
-        if self.has_object(PREPARED_TABLE) == had {
-            self.inner.ids.forget();
-        }
+        self.inner.ids.schema_changed(self.conn.capture().map(), &self.inner.map());
     }
 
     pub(super) fn reload_map(&mut self) {
@@ -449,10 +445,16 @@ impl Main {
     pub(super) fn publish(&mut self, record: BatchBuilder) -> Result<Vec<u8>, SqliteError> {
         let number = self.number();
         self.position.write(&mut self.conn, number, self.inner.shared.epoch)?;
+        if self.changes_schema() {
+            self.inner.schema_is_changing(true);
+        }
         self.gate.open();
         let committed = self.conn.run(self.control.commit);
         self.gate.close();
-        committed?;
+        if let Err(e) = committed {
+            self.inner.schema_is_changing(false);
+            return Err(e);
+        }
         record.finish(self.conn.capture().buffer());
         let body = self.conn.capture().take();
         self.publish_schema(number);
@@ -466,8 +468,13 @@ impl Main {
         self.restore_schema();
     }
 
+    /// Whether the open transaction has changed the schema.
+    fn changes_schema(&self) -> bool {
+        self.inner.schema.read().epoch != self.schema.epoch
+    }
+
     fn publish_schema(&mut self, number: u64) {
-        if self.inner.schema.read().epoch != self.schema.epoch {
+        if self.changes_schema() {
             self.forget_ids();
             let mut published = self.inner.schema.write();
             *published = self.schema.clone();

@@ -253,7 +253,7 @@ impl Main {
         result
     }
 
-    fn schema_back_to(&mut self, schema: Arc<Schema>) {
+    pub(super) fn schema_back_to(&mut self, schema: Arc<Schema>) {
         if self.schema.epoch != schema.epoch {
             self.schema = schema;
             self.cache.clear(&mut self.conn);

@@ -6,29 +6,38 @@
 
 use super::exec::Main;
 use crate::branch::image_error;
+use holdfast_store::apply::{Applier, Place};
 use holdfast_store::capture::Mark;
 use holdfast_types::record::Ops;
 use holdfast_types::{SqlError, SqlResult, SqlState};
+use std::sync::Arc;
 
 impl Main {
     /// Applies images within the open savepoint or transaction.
     pub(super) fn apply_images(&mut self, ops: &[u8]) -> SqlResult<()> {
         let map = self.conn.capture().map().clone();
-        if self.applier.map().epoch != map.epoch {
+        // Not the epoch: a schema change that was undone leaves it to the next one.
+        if !Arc::ptr_eq(self.applier.map(), &map) {
             self.applier.forget(&mut self.conn);
-            self.applier = holdfast_store::apply::Applier::for_images(map);
+            self.applier = Applier::for_images(Place::Main, map.clone());
         }
-        self.applier.apply(&mut self.conn, Ops::new(ops)).map_err(|e| image_error(&e))
+        let applied = self.applier.apply(&mut self.conn, Ops::new(ops)).map_err(|e| image_error(&e));
+        if !Arc::ptr_eq(self.applier.map(), &map) {
+            self.cache.clear(&mut self.conn);
+            self.refresh_schema()?;
+        }
+        applied
     }
 
     /// The same, undone to `mark` by the caller when it fails. An immediate foreign key may hold only at the end of the
     /// statement that several of the images come from: a second round lets such checks wait for the end.
     pub(super) fn merge(&mut self, ops: &[u8]) -> SqlResult<()> {
-        let mark = self.mark();
+        let (mark, schema) = (self.mark(), self.schema.clone());
         match self.apply_images(ops) {
             Err(e) if e.state() == SqlState::FOREIGN_KEY_VIOLATION && !self.conn.autocommit() => {
                 self.run_control(self.control.rollback_to)?;
                 self.conn.capture().truncate(mark);
+                self.schema_back_to(schema);
                 let error = |main: &Main, e| main.sql_error(&e);
                 self.conn.exec("pragma defer_foreign_keys=1").map_err(|e| error(self, e))?;
                 let applied = self.apply_images(ops).and_then(|()| self.no_key_is_open());

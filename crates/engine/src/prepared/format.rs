@@ -41,7 +41,7 @@ fn lock_bytes((target, mode): &Held) -> Option<[u8; LOCK_BYTES]> {
         Target::Table(table) => (1, table.0, 0),
         Target::Row { class: Class::Row, table, hash } => (2, table.0, *hash),
         Target::Row { class: Class::Key, table, hash } => (3, table.0, *hash),
-        Target::Row { .. } | Target::Advisory { .. } => return None,
+        Target::Row { .. } | Target::Schema | Target::Advisory { .. } => return None,
     };
     let strength = match mode {
         LockMode::Row(mode) => ROW_MODES.iter().position(|m| m == mode)?,

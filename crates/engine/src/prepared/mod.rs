@@ -18,10 +18,11 @@ mod format;
 mod on_main;
 
 use crate::batch::{BatchDone, OnDone, Ticket};
-use crate::branch::{Core, Presence};
+use crate::branch::{Core, Presence, schema_lock};
 use crate::collect::Ignore;
 use crate::database::{Database, Inner};
 use crate::engine::Engine;
+use crate::locks::LockMode;
 use crate::main_thread::{Main, Message};
 use holdfast_types::record::{Op, Ops};
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -64,6 +65,12 @@ fn now_unix_us() -> i64 {
 
 /// Prepares what a branch has done. The ticket says when it is durable, or why it was backed out.
 pub fn prepare(inner: &Arc<Inner>, core: Core, gid: &str, owner: &str) -> SqlResult<Ticket> {
+    if core.changes_schema() {
+        let message = "PREPARE TRANSACTION is not supported for a transaction that changes the schema";
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+    }
+    // It needs no snapshot any more, which that lock would keep usable.
+    inner.shared.locks.unlock(core.owner(), schema_lock(inner), LockMode::Shared);
     let locks = inner.shared.locks.held(core.owner());
     let (images, mut presence) = core.leave();
     if presence.holds_advisory() {

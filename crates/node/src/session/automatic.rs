@@ -123,7 +123,7 @@ impl NodeSession {
             return self.run_alone(first, steps, client).await;
         }
         self.begin_automatic().await.map_err(at)?;
-        if !matches!(&self.automatic, Automatic::Open(open) if Arc::ptr_eq(open.txn.schema(), schema)) {
+        if !matches!(&self.automatic, Automatic::Open(open) if Arc::ptr_eq(&open.txn.schema(), schema)) {
             // Somebody changed the schema while this one waited for its turn.
             self.end_automatic(EndedBy::Commit).await.map_err(at)?;
             return self.run_alone(first, steps, client).await;

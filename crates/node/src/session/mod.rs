@@ -255,7 +255,7 @@ impl NodeSession {
     fn schema(&self) -> Arc<Schema> {
         match &self.state {
             State::Block(b) => match &b.phase {
-                Phase::Writing(txn) => txn.schema().clone(),
+                Phase::Writing(txn) => txn.schema(),
                 _ => self.served.db.schema(),
             },
             State::Idle => self.served.db.schema(),

@@ -37,14 +37,16 @@ fn uncached(piece: &Piece<'_>, epoch: u32, translated: holdfast_sql::Translated,
 impl NodeSession {
     /// Translates and prepares under `schema`: the published one, or that of the open transaction.
     pub(super) async fn resolve(
-        &self,
+        &mut self,
         piece: &Piece<'_>,
         schema: &Arc<Schema>,
         param_types: &[u32],
     ) -> SqlResult<Arc<Entry<Extra>>> {
         let user = &self.identity.user;
-        let State::Block(block) = &self.state else { return self.served.resolve(piece, schema, param_types, user) };
-        match &block.phase {
+        let State::Block(block) = &mut self.state else {
+            return self.served.resolve(piece, schema, param_types, user);
+        };
+        match &mut block.phase {
             Phase::Writing(txn) if !Arc::ptr_eq(schema, &self.served.db.schema()) => {
                 let mut translated = self.served.translate(piece, schema, param_types, user)?;
                 let mut extra = None;
@@ -62,7 +64,7 @@ impl NodeSession {
     }
 
     /// The statement's translation under the schema now in force.
-    pub(super) async fn entry(&self, source: &Source<'_>) -> SqlResult<Option<Arc<Entry<Extra>>>> {
+    pub(super) async fn entry(&mut self, source: &Source<'_>) -> SqlResult<Option<Arc<Entry<Extra>>>> {
         let schema = self.schema();
         match source {
             Source::Piece(piece) => self.resolve(piece, &schema, &[]).await.map(Some),
@@ -211,7 +213,7 @@ impl NodeSession {
             return Err(read_only(entry.translated.verb));
         }
         if (!reads || block.writes_from_the_start())
-            && self.become_writer(matches!(entry.translated.kind, Kind::Ddl | Kind::Analyze)).await?
+            && self.become_writer(matches!(entry.translated.kind, Kind::Analyze)).await?
             && let Some(now) = self.entry(source).await?
         {
             // Somebody may have changed the schema while this one waited.

@@ -70,6 +70,9 @@ impl Ids {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdfast_store::schema_map::create_internal_tables;
+    use holdfast_store::sqlite::{Conn, OpenFlags};
+    use holdfast_types::VolumeId;
 
     #[test]
     fn an_id_is_given_once() {
@@ -81,7 +84,20 @@ mod tests {
         assert_eq!(ids.next("t", &|| Ok(0)).unwrap(), 101);
         ids.inserted(b"t", i64::MAX);
         assert_eq!(ids.next("t", &|| Ok(0)).unwrap_err().state(), SqlState("2200H"));
-        ids.forget();
-        assert_eq!(ids.next("t", &|| Ok(0)).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_schema_change_forgets_what_comes_or_goes() {
+        let map = |sql: &str| {
+            let mut conn = Conn::open(":memory:", OpenFlags { write: true, create: true }, None).unwrap();
+            conn.exec(sql).unwrap();
+            create_internal_tables(&mut conn, VolumeId(1)).unwrap()
+        };
+        // Ids are given in the order of names.
+        let (one, other) = (map("create table A(x); create table b(x)"), map("create table A(x); create table c(x)"));
+        let ids = Ids::default();
+        [&b"a"[..], b"b", b"c"].iter().for_each(|t| ids.inserted(t, 9));
+        ids.schema_changed(&one, &other);
+        assert_eq!(["a", "b", "c"].map(|t| ids.next(t, &|| Ok(0)).unwrap()), [10, 1, 1]);
     }
 }

@@ -48,7 +48,13 @@ async fn a_schema_changes_beside_open_transactions_on_other_tables() {
         &b,
         "begin; create table x(id serial primary key, t int references u(id)); drop table x; \
         create table w(id serial primary key, v text); insert into w(v) values ('one'), ('two'); savepoint s; \
-        alter table w add column more int default 7; update w set more = 8 where v = 'two'; rollback to s; \
+        alter table w add column more int default 7; update w set more = 8 where v = 'two'; rollback to s",
+    ))
+    .await;
+    assert_eq!(state(&b, "select more from w").await, Some(SqlState::UNDEFINED_COLUMN));
+    soon(run(
+        &b,
+        "rollback to s; \
         create index wi on w(v); alter table u add column extra text; insert into u values (1, 'x')",
     ))
     .await;
@@ -56,16 +62,18 @@ async fn a_schema_changes_beside_open_transactions_on_other_tables() {
     assert_eq!(state(&a, "select * from w").await, Some(SqlState::UNDEFINED_TABLE), "not yet");
     run(&a, "rollback; begin; update t set v = 2; insert into t(v) values (10)").await;
     soon(run(&b, "commit")).await;
+    // The ids that the open transaction holds are not given again.
+    soon(run(&b, "insert into t(v) values (100)")).await;
     assert_eq!(one(&a, "select count(*) from w").await, "2");
     run(&a, "insert into w(v) values ('three'); insert into t(v) values (11); commit").await;
-    assert_eq!(one(&b, "select sum(v) from t").await, "23");
+    assert_eq!(one(&b, "select sum(v) from t").await, "123");
     assert_eq!(one(&b, "select max(id) from w").await, "3");
     let dir = server.kill();
     let server = Running::start_in(dir);
     let c = server.connect().await;
     assert_eq!(one(&c, "select count(*) from w").await, "3");
     assert_eq!(one(&c, "select extra from u").await, "x");
-    assert_eq!(one(&c, "select sum(v) from t").await, "23");
+    assert_eq!(one(&c, "select sum(v) from t").await, "123");
 }
 
 #[tokio::test]
@@ -123,6 +131,21 @@ async fn an_older_transaction_sees_the_new_schema() {
     assert_eq!(state(&a, "savepoint s; insert into t(id, v) values (3, 1)").await, Some(SqlState::UNIQUE_VIOLATION));
     run(&a, "rollback to s; commit").await;
     assert_eq!(one(&b, "select count(*) from t").await, "2");
+}
+
+/// The statement has begun before the change, and comes to the table after it.
+#[tokio::test]
+async fn a_statement_begun_under_the_old_schema_begins_again() {
+    let (_server, a, b) = two("create table t(id serial primary key, v int)").await;
+    run(&a, "begin").await;
+    let slow = "insert into t(v) select count(*) from generate_series(1, 3000000)";
+    let mut long = apart(a, slow);
+    assert!(is_blocked(&mut long).await, "it counts");
+    run(&b, "alter table t add column more int not null default 5").await;
+    let (a, failed) = long.await.unwrap();
+    assert_eq!(failed, None);
+    run(&a, "commit").await;
+    assert_eq!(one(&b, "select v + more from t").await, "3000005");
 }
 
 #[tokio::test]

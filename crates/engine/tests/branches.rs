@@ -148,7 +148,7 @@ fn who_waits_for_everybody_lets_new_writers_pass_now_and_then() {
     let o = open(T);
     let mut idle = begin(&o.db, RC);
     run(&mut idle, "update t set v = 0 where id = 1").unwrap();
-    let change = apart(begin(&o.db, RC), "create table d(x)");
+    let change = apart(begin(&o.db, RC), "create trigger d after delete on t begin select 1; end");
     assert!(is_blocked(&change));
     // Each has to wait for a moment at most.
     for _ in 0..2 {
@@ -160,7 +160,7 @@ fn who_waits_for_everybody_lets_new_writers_pass_now_and_then() {
     let (txn, changed) = change.recv().unwrap();
     changed.unwrap();
     commit(txn).unwrap();
-    at_once(&o.db, "insert into d values(1)").unwrap();
+    at_once(&o.db, "drop trigger d").unwrap();
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_schema_change_that_waits_can_be_cancelled() {
     run(&mut a, "update t set v = 0 where id = 1").unwrap();
     let sink = Collect::new();
     let (sender, done) = channel();
-    let stmt = o.db.prepare("create table d(x)", Report::default()).unwrap();
+    let stmt = o.db.prepare("create index d on t(v)", Report::default()).unwrap();
     let batch = Batch::new(vec![Step { stmt, params: vec![] }], Box::new(sink));
     let id = o.db.submit_with(batch, Box::new(move |done| sender.send(done.result).unwrap_or_default())).unwrap();
     assert!(is_blocked(&done));
@@ -395,12 +395,13 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn a_schema_change_waits_for_writers_and_takes_its_transaction_along() {
+fn a_trigger_waits_for_all_writers_and_takes_its_transaction_along() {
     let o = open(T);
     let (mut a, mut b) = (begin(&o.db, RC), begin(&o.db, RC));
     run(&mut a, "update t set v = 1 where id = 1").unwrap();
     run(&mut b, "update t set v = 2 where id = 2").unwrap();
-    let b = apart(b, "create table n(x)");
+    run(&mut b, "create table n(x)").unwrap();
+    let b = apart(b, "create trigger d after delete on t begin select 1; end");
     assert!(is_blocked(&b));
     commit(a).unwrap();
     let (mut b, ran) = b.recv().unwrap();

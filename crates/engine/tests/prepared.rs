@@ -134,7 +134,8 @@ fn it_survives_a_stop_with_its_locks_and_ids() {
     let (engine, db) = open(dir.path());
     assert_eq!(engine.prepared().iter().map(|p| p.gid.as_str()).collect::<Vec<_>>(), ["b", "it's"]);
     assert_eq!(impatient(&db, "update t set v = 0 where id = 1"), SqlState::LOCK_NOT_AVAILABLE);
-    assert_eq!(impatient(&db, "create table x(y)"), SqlState::LOCK_NOT_AVAILABLE);
+    assert_eq!(impatient(&db, "alter table t add column z"), SqlState::LOCK_NOT_AVAILABLE);
+    at_once(&db, "create table beside(x)").unwrap();
     at_once(&db, "insert into t(id, v) values(holdfast_next_id('t'), 1)").unwrap();
     assert_eq!(ints(&db, "select max(id) from t"), [8], "7 is taken");
     let drop_it = engine.drop_database("one").unwrap_err();

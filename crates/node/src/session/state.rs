@@ -64,7 +64,7 @@ pub struct Savepoint {
 pub enum Phase {
     /// Nothing written yet. The reader holds the transaction's snapshot under REPEATABLE READ and above, from the
     /// first statement on.
-    Reading(Option<Reader>),
+    Reading(Option<Box<Reader>>),
     Writing(WriteTxn),
     Failed(Left),
 }
@@ -72,7 +72,7 @@ pub enum Phase {
 /// What a failed part still has, for a return to a savepoint.
 pub enum Left {
     /// It had not written.
-    Reader(Option<Reader>),
+    Reader(Option<Box<Reader>>),
     Writer(WriteTxn),
     /// It was rolled back, or backed out.
     Nothing,

@@ -234,7 +234,7 @@ impl NodeSession {
         if let Some(Phase::Reading(kept)) = self.state.block().map(|b| &mut b.phase)
             && let Some(reader) = kept.take()
         {
-            return Ok(reader);
+            return Ok(*reader);
         }
         let mut reader = self.served.db.reader()?;
         if keeps {
@@ -246,7 +246,7 @@ impl NodeSession {
     pub(super) fn keep_reader(&mut self, reader: Option<Reader>) {
         let keeps = self.state.block().is_some_and(|b| b.keeps_snapshot());
         if let Some(Phase::Reading(kept)) = self.state.block().map(|b| &mut b.phase) {
-            *kept = reader.filter(|_| keeps);
+            *kept = reader.filter(|_| keeps).map(Box::new);
         }
     }
 

@@ -7,7 +7,7 @@ use server::{Running, fails_to_start, one};
 use std::pin::pin;
 use std::time::Duration;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Error, SimpleQueryMessage};
+use tokio_postgres::{Client, Error};
 
 fn state(error: &Error) -> &SqlState {
     error.code().expect("an error of the server")

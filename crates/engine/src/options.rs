@@ -35,6 +35,9 @@ pub struct Options {
     pub boxcar_requests_max: usize,
     /// Row images of one transaction; beyond it the transaction fails with 54000.
     pub transaction_bytes_max: u64,
+    /// Row and key locks of one transaction, about 200 bytes each; with more it waits until it is the only writer, and
+    /// goes on without locks.
+    pub branch_locks_max: usize,
     /// How long an interactive transaction may sit between two statements while it holds up all other writers.
     pub idle_in_transaction_timeout: Duration,
     pub site: SiteId,
@@ -59,6 +62,7 @@ impl Default for Options {
             redo_bytes_max: 1 << 30,
             boxcar_requests_max: 200,
             transaction_bytes_max: 1 << 30,
+            branch_locks_max: 500_000,
             idle_in_transaction_timeout: Duration::from_secs(5),
             site: SiteId(1),
             initial_databases: vec![

@@ -109,17 +109,18 @@ impl Connection {
         })
     }
 
-    /// Begins on a snapshot that the caller holds. A statement with more than `bytes_max` of images will be stopped.
+    /// Begins on a snapshot that the caller holds. A statement with more than `bytes_max` of images, or whose transaction
+    /// holds more than `locks_max`, will be stopped.
     pub fn begin(
         &mut self,
         owner: OwnerId,
         session: Option<OwnerId>,
         snapshot: u64,
-        bytes_max: usize,
+        (bytes_max, locks_max): (usize, usize),
     ) -> SqlResult<()> {
         self.conn.choose_snapshot(snapshot);
         self.conn.capture().set_bytes_max(bytes_max);
-        *self.running.lock() = Running { owner: Some(owner), session, snapshot, ..Running::default() };
+        *self.running.lock() = Running { owner: Some(owner), session, snapshot, locks_max, ..Running::default() };
         self.run(self.control.begin)
     }
 

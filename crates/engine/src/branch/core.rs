@@ -27,6 +27,9 @@ const MANY_BYTES: usize = 1 << 20;
 /// Between two looks whether MAIN has published a new schema.
 const SCHEMA_PAUSE: Duration = Duration::from_micros(50);
 
+/// So many times more locks may be held under a kept snapshot.
+const LOCKS_AT_SNAPSHOT: usize = 8;
+
 /// How often a statement is run again because its snapshot was given up under it.
 const FRESH_SNAPSHOTS_MAX: usize = 20;
 
@@ -169,6 +172,13 @@ impl Core {
         self.schema_changes_time > SCHEMA_CHANGES_TIME_MAX
     }
 
+    /// With more row and key locks it has to leave its branch.
+    fn locks_max(&self) -> usize {
+        let max = self.inner.shared.options.branch_locks_max;
+        // On MAIN one that keeps its snapshot could not go on if anything was committed since.
+        if self.keeps_snapshot { max.saturating_mul(LOCKS_AT_SNAPSHOT) } else { max }
+    }
+
     /// The snapshot that the transaction keeps.
     pub fn kept_snapshot(&self) -> Option<u64> {
         self.pin.as_ref().filter(|_| self.keeps_snapshot).map(Pin::snapshot)
@@ -242,7 +252,8 @@ impl Core {
         self.park();
         let (mut connection, snapshot) = self.connection_on_a_snapshot()?;
         self.newest = false;
-        let begun = connection.begin(self.presence.owner(), self.presence.session(), snapshot, self.bytes_max);
+        let max = (self.bytes_max, self.locks_max());
+        let begun = connection.begin(self.presence.owner(), self.presence.session(), snapshot, max);
         let replayed =
             begun.map_err(Attempt::Failed).and_then(|()| replay(&mut connection, &self.ops, self.own.as_ref()));
         match replayed {

@@ -75,7 +75,7 @@ impl RowLocker<'_> {
         let granted = locks.try_lock(owner, table, mode);
         stale_schema(&mut running, &self.inner.schema_number);
         let checked = match granted {
-            Grant::Granted => locks.lock_touches(owner, self.inner.id, &[touch], running.snapshot),
+            Grant::Granted => locks.lock_touches(owner, self.inner.id, &[touch], running.snapshot, running.locks_max),
             Grant::Blocked => Checked::Blocked(table, mode),
         };
         match (checked, lock.wait) {
@@ -83,6 +83,10 @@ impl RowLocker<'_> {
             (Checked::Stale(number), _) => {
                 running.found.stale = running.found.stale.max(Some(number));
                 Ok(None)
+            }
+            (Checked::TooMany, _) => {
+                running.found.alone = true;
+                Ok(Some(Take::Stop))
             }
             (Checked::Blocked(..), LockWait::Skip) => Ok(Some(Take::Skip)),
             (Checked::Blocked(..), LockWait::NoWait) => Err(not_available(&lock.table)),

@@ -26,6 +26,8 @@ pub struct Found {
 pub struct Running {
     pub owner: Option<OwnerId>,
     pub snapshot: u64,
+    /// With more locks than this only MAIN may run it.
+    pub locks_max: usize,
     /// The transaction's own images are being put back.
     pub replaying: bool,
     /// Tables that the statement has locked already.
@@ -110,12 +112,18 @@ impl Watch for BranchWatch {
             }
             running.parents.push(parent);
         }
-        match self.locks.lock_touches(owner, self.volume, &self.touched, running.snapshot) {
+        match self.locks.lock_touches(owner, self.volume, &self.touched, running.snapshot, running.locks_max) {
             Checked::Fresh => {}
             // It runs on and collects locks (RULE 25).
             Checked::Stale(number) => running.found.stale = running.found.stale.max(Some(number)),
             Checked::Blocked(id, mode) => {
                 running.found.blocked = Some((id, mode));
+                return Watched::Stop;
+            }
+            // What is being put on again has been locked already.
+            Checked::TooMany if running.replaying => {}
+            Checked::TooMany => {
+                running.found.alone = true;
                 return Watched::Stop;
             }
         }

@@ -79,6 +79,8 @@ pub enum Checked {
     /// Locked, but changed by this boxcar after the snapshot.
     Stale(u64),
     Blocked(LockId, LockMode),
+    /// Locked, but the owner holds more locks than it may.
+    TooMany,
 }
 
 /// MAIN may not change it: somebody else holds a lock on it.
@@ -341,7 +343,14 @@ impl LockManager {
     }
 
     /// A branch that reads `snapshot` is about to change something: locks what that touches and compares versions.
-    pub fn lock_touches(&self, owner: OwnerId, volume: VolumeId, touches: &[Touch], snapshot: u64) -> Checked {
+    pub fn lock_touches(
+        &self,
+        owner: OwnerId,
+        volume: VolumeId,
+        touches: &[Touch],
+        snapshot: u64,
+        locks_max: usize,
+    ) -> Checked {
         let mut s = self.0.lock();
         let mut stale = None;
         for t in touches {
@@ -355,6 +364,9 @@ impl LockManager {
                 let target = Target::Row { class, table: t.table, hash: t.hash };
                 stale = stale.max(versions.newer(&target, snapshot));
             }
+        }
+        if s.owners.get(&owner).is_some_and(|o| o.held.len() > locks_max) {
+            return Checked::TooMany;
         }
         stale.map_or(Checked::Fresh, Checked::Stale)
     }

@@ -541,6 +541,7 @@ fn trail_options(dir: &Path, options: &Options) -> TrailOptions {
         boxcar_bytes_max: (options.segment_bytes / 4).min(16 << 20),
         kept_back_bytes: (options.segment_bytes / 4).min(1 << 20),
         sync_method: options.sync_method,
+        commit_delay: options.commit_delay,
         ..TrailOptions::new(dir.join("trail"))
     }
 }

@@ -54,6 +54,7 @@ pub use database::Database;
 pub use engine::{DatabaseInfo, Engine, ParameterChange, ParametersOf, SnapshotHeld, TransactionStats, scratch_dir};
 pub use error::{CloseError, OpenError};
 pub use holdfast_store::locking::RowMode;
+pub use holdfast_trail::CommitDelay;
 pub use locks::{Blocked, LockInfo, TableMode};
 pub use main_thread::{RowsRan, TxnRan};
 pub use manifest::{DialectName, Entry, Manifest};

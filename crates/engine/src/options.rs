@@ -2,6 +2,7 @@
 
 use holdfast_seams::{Clock, Disk, RealClock, RealDisk, SyncMethod};
 use holdfast_store::sqlite::Conn;
+use holdfast_trail::CommitDelay;
 use holdfast_types::schema::Dialect;
 use holdfast_types::{SiteId, SqlResult};
 use std::sync::Arc;
@@ -20,6 +21,8 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// How trail writes are made durable.
     pub sync_method: SyncMethod,
+    /// Whether group commits wait for more transactions.
+    pub commit_delay: CommitDelay,
     /// Size of a trail segment.
     pub segment_bytes: u64,
     /// Page versions in memory, per volume.
@@ -55,6 +58,7 @@ impl Default for Options {
             disk: Arc::new(RealDisk::default()),
             clock: Arc::new(RealClock),
             sync_method: SyncMethod::default(),
+            commit_delay: CommitDelay::default(),
             segment_bytes: 64 << 20,
             memory_bytes_max: 256 << 20,
             scratch_bytes_max: 16 << 30,

@@ -4,7 +4,7 @@
 //! key: a setting that was misspelt and silently ignored is found out at the worst moment. Command-line flags win.
 
 use crate::settings;
-use holdfast_engine::Options;
+use holdfast_engine::{CommitDelay, Options};
 use holdfast_seams::SyncMethod;
 use holdfast_wire::Limits;
 use serde::Deserialize;
@@ -70,6 +70,8 @@ pub struct Config {
     pub auto_transaction_rows_max: u64,
     pub auto_transaction_idle_ms: u64,
     pub sync_method: SyncMethodName,
+    pub commit_delay_us: DelayUs,
+    pub commit_siblings: usize,
     pub segment_bytes: u64,
     pub memory_bytes_max: u64,
     pub scratch_bytes_max: u64,
@@ -77,7 +79,34 @@ pub struct Config {
     pub redo_bytes_max: u64,
     pub boxcar_requests_max: usize,
     pub transaction_bytes_max: u64,
+    pub branch_locks_max: usize,
 }
+
+/// `commit_delay_us`: microseconds, or "auto".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "microseconds from 0 to 100000, or \"auto\"")]
+pub enum DelayUs {
+    Fixed(u64),
+    Auto(Auto),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Auto {
+    Auto,
+}
+
+impl std::fmt::Display for DelayUs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DelayUs::Fixed(us) => us.fmt(f),
+            DelayUs::Auto(Auto::Auto) => "auto".fmt(f),
+        }
+    }
+}
+
+/// PostgreSQL's largest.
+const COMMIT_DELAY_MAX_US: u64 = 100_000;
 
 impl Default for Config {
     fn default() -> Config {
@@ -100,6 +129,8 @@ impl Default for Config {
             auto_transaction_rows_max: 1_000,
             auto_transaction_idle_ms: 10,
             sync_method: SyncMethodName::OpenDirectDsync,
+            commit_delay_us: DelayUs::Auto(Auto::Auto),
+            commit_siblings: 5,
             segment_bytes: 64 << 20,
             memory_bytes_max: 256 << 20,
             scratch_bytes_max: 16 << 30,
@@ -107,6 +138,7 @@ impl Default for Config {
             redo_bytes_max: 1 << 30,
             boxcar_requests_max: 200,
             transaction_bytes_max: 1 << 30,
+            branch_locks_max: 500_000,
         }
     }
 }
@@ -150,6 +182,7 @@ impl Config {
         at_least("memory_bytes_max", self.memory_bytes_max, 8 << 20)?;
         at_least("redo_time_max_ms", self.redo_time_max_ms, 10)?;
         at_least("redo_bytes_max", self.redo_bytes_max, 1 << 20)?;
+        at_least("branch_locks_max", self.branch_locks_max as u64, 1000)?;
         at_least("boxcar_requests_max", self.boxcar_requests_max as u64, 1)?;
         let within = |name: &str, value: u64, (least, most): (i64, i64)| match i64::try_from(value) {
             Ok(n) if (least..=most).contains(&n) => Ok(()),
@@ -158,6 +191,11 @@ impl Config {
         within("auto_transaction_time_max_ms", self.auto_transaction_time_max_ms, settings::AUTO_TIME_MS)?;
         within("auto_transaction_rows_max", self.auto_transaction_rows_max, settings::AUTO_ROWS)?;
         within("auto_transaction_idle_ms", self.auto_transaction_idle_ms, settings::AUTO_IDLE_MS)?;
+        if let DelayUs::Fixed(us @ COMMIT_DELAY_MAX_US..) = self.commit_delay_us
+            && us > COMMIT_DELAY_MAX_US
+        {
+            return Err(format!("commit_delay_us = {us} is too large, the most is {COMMIT_DELAY_MAX_US}"));
+        }
         if self.message_bytes_max > 0x3fff_ffff {
             return Err(format!("message_bytes_max = {} is too large, the most is 1 GB", self.message_bytes_max));
         }
@@ -184,6 +222,7 @@ impl Config {
     pub fn options(&self) -> Options {
         Options {
             sync_method: self.sync_method.into(),
+            commit_delay: self.commit_delay(),
             segment_bytes: self.segment_bytes,
             memory_bytes_max: self.memory_bytes_max,
             scratch_bytes_max: self.scratch_bytes_max,
@@ -191,8 +230,19 @@ impl Config {
             redo_bytes_max: self.redo_bytes_max,
             boxcar_requests_max: self.boxcar_requests_max,
             transaction_bytes_max: self.transaction_bytes_max,
+            branch_locks_max: self.branch_locks_max,
             idle_in_transaction_timeout: Duration::from_millis(self.only_writer_idle_timeout_ms),
             ..Options::default()
+        }
+    }
+
+    fn commit_delay(&self) -> CommitDelay {
+        match self.commit_delay_us {
+            DelayUs::Auto(Auto::Auto) => CommitDelay::Auto,
+            DelayUs::Fixed(0) => CommitDelay::Off,
+            DelayUs::Fixed(us) => {
+                CommitDelay::Fixed { delay: Duration::from_micros(us), siblings: self.commit_siblings }
+            }
         }
     }
 
@@ -206,6 +256,8 @@ impl Config {
             ("auto_transaction_time_max_ms", self.auto_transaction_time_max_ms.to_string()),
             ("auto_transaction_rows_max", self.auto_transaction_rows_max.to_string()),
             ("auto_transaction_idle_ms", self.auto_transaction_idle_ms.to_string()),
+            ("commit_delay", self.commit_delay_us.to_string()),
+            ("commit_siblings", self.commit_siblings.to_string()),
             ("max_connections", self.connections_max.to_string()),
         ]
     }
@@ -221,7 +273,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 25, "one line for each key");
+        assert_eq!(all.len(), 28, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 
@@ -232,6 +284,10 @@ mod tests {
         let message = Config::parse("workers = \"many\"").unwrap_err();
         assert!(message.contains("line 1") && message.contains("workers"), "{message}");
         assert!(Config::parse("auto_transaction_rows_max = 0").unwrap_err().contains("rows_max = 0"));
+        let delay = |text: &str| Config::parse(text).map(|c| c.commit_delay());
+        assert_eq!(delay("commit_delay_us = 0"), Ok(CommitDelay::Off));
+        assert!(delay("commit_delay_us = 200000").unwrap_err().contains("the most is 100000"));
+        assert!(delay("commit_delay_us = \"soon\"").unwrap_err().contains("or \"auto\""));
         assert!(Config::parse("connections_max = 0").unwrap_err().contains("connections_max"));
     }
 }

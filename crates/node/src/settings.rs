@@ -67,6 +67,8 @@ static PARAMETERS: &[Parameter] = &[
     p("auto_transaction_time_max_ms", "100", Int(AUTO_TIME_MS.0, AUTO_TIME_MS.1)),
     p("bytea_output", "hex", OneOf(&["hex"])),
     p("check_function_bodies", "on", Bool),
+    p("commit_delay", "auto", Fixed),
+    p("commit_siblings", "5", Fixed),
     r("client_encoding", "UTF8", OneOf(&["UTF8", "UTF-8", "unicode", "SQL_ASCII"])),
     p(
         "client_min_messages",

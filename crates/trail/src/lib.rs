@@ -13,6 +13,7 @@ mod bytes;
 mod control;
 mod cursor;
 mod cut;
+mod delay;
 mod dump;
 mod error;
 mod inspect;
@@ -33,6 +34,7 @@ mod writer;
 
 pub use boxcar::{Flaw, Kind};
 pub use cut::Cut;
+pub use delay::CommitDelay;
 pub use dump::{Dump, DumpItem};
 pub use error::{ReserveError, TrailError};
 pub use holdfast_seams::SyncMethod;

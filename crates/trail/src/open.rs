@@ -10,6 +10,7 @@ use holdfast_types::{Epoch, Lsn};
 
 use crate::control::Control;
 use crate::cut::{Cut, cut_tail};
+use crate::delay::Delay;
 use crate::error::TrailError;
 use crate::layout::{BLOCK, FIRST_SEGMENT, LOCK, Layout, spare_name};
 use crate::options::TrailOptions;
@@ -209,6 +210,8 @@ fn new_state(options: &TrailOptions, control: Control, room_bytes: u64) -> State
     State {
         phase: Phase::Running,
         queue: VecDeque::new(),
+        queued_commits: 0,
+        delay: Delay::new(options.commit_delay),
         room: Room::new(layout, options.boxcar_bytes_max, options.kept_back_bytes, room_bytes),
         ready: VecDeque::new(),
         unproven_since: None,

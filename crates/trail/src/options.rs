@@ -8,6 +8,7 @@ use std::time::Duration;
 use holdfast_seams::{BLOCK_BYTES, SyncMethod, round_up_to_block};
 
 use crate::boxcar::HEAD_BYTES;
+use crate::delay::CommitDelay;
 use crate::error::TrailError;
 use crate::layout::{SEGMENT_BYTES_MAX, TrailId};
 
@@ -36,6 +37,8 @@ pub struct TrailOptions {
     pub sync_method: SyncMethod,
     /// Segments kept prepared ahead of the one being written.
     pub segments_ready: usize,
+    /// Whether the writer waits for more commits before a boxcar.
+    pub commit_delay: CommitDelay,
     /// How long after the last boxcar an idle trail writes the proof that it is durable.
     pub proof_delay: Duration,
     /// Prepared room that only [`crate::Trail::append_kept`] may use: checkpoint and recovery records.
@@ -54,6 +57,7 @@ impl TrailOptions {
             boxcar_bytes_max: 8 << 20,
             sync_method: SyncMethod::default(),
             segments_ready: 2,
+            commit_delay: CommitDelay::default(),
             proof_delay: Duration::from_millis(10),
             kept_back_bytes: 1 << 20,
             on_failure: Arc::new(|_| std::process::abort()),

@@ -11,6 +11,7 @@ use holdfast_types::{Epoch, Lsn};
 use parking_lot::{Condvar, Mutex};
 
 use crate::control::Control;
+use crate::delay::Delay;
 use crate::layout::{Layout, TrailId};
 use crate::options::{Failure, TrailOptions};
 use crate::room::Room;
@@ -29,6 +30,8 @@ pub type OnDurable = Box<dyn FnOnce(Span) + Send>;
 pub struct Append {
     pub body: Vec<u8>,
     pub charge: u64,
+    /// Transactions that wait for it.
+    pub commits: usize,
     pub on_durable: OnDurable,
 }
 
@@ -53,6 +56,9 @@ pub enum Phase {
 pub struct State {
     pub phase: Phase,
     pub queue: VecDeque<Append>,
+    /// Transactions that wait for what is queued.
+    pub queued_commits: usize,
+    pub delay: Delay,
     pub room: Room,
     pub ready: VecDeque<Ready>,
     /// When the last boxcar with records became durable, until a proof follows it.
@@ -80,6 +86,9 @@ pub struct TrailStats {
     pub body_bytes: u64,
     /// Bytes on disk, padding included.
     pub disk_bytes: u64,
+    /// Times the writer waited for more commits, and microseconds in all.
+    pub delays: u64,
+    pub delayed_us: u64,
     /// Empty boxcars written to prove the one before durable.
     pub proofs: u64,
     pub segments_prepared: u64,

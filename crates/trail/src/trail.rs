@@ -99,7 +99,7 @@ impl Trail {
                 return Err(ReserveError::Closed);
             }
             if state.room.try_charge(charge) {
-                return Ok(Reservation { shared: shared.clone(), charge, body_bytes });
+                return Ok(Reservation { shared: shared.clone(), charge, body_bytes, commits: 1 });
             }
             if state.disk_full {
                 // Tells the preparer to look again: space may have been freed since.
@@ -125,9 +125,9 @@ impl Trail {
         on_durable: OnDurable,
     ) -> Result<(), ReserveError> {
         let needed = charge_bytes(body.len() as u64);
-        let reserved = std::mem::take(&mut reservation.charge);
+        let (reserved, commits) = (std::mem::take(&mut reservation.charge), reservation.commits);
         drop(reservation);
-        self.push(body, reserved, needed, on_durable)?;
+        self.push(body, reserved, needed, commits, on_durable)?;
         self.inner.shared.work.notify_one();
         Ok(())
     }
@@ -141,11 +141,12 @@ impl Trail {
         on_durable: OnDurable,
     ) -> Result<(), ReserveError> {
         let needed = charge_bytes(body.len() as u64);
-        let reserved = std::mem::take(&mut reservation.charge);
+        let (reserved, commits) = (std::mem::take(&mut reservation.charge), reservation.commits);
         drop(reservation);
-        self.push(body, reserved, needed, on_durable)?;
+        let waits = self.push(body, reserved, needed, commits, on_durable)?;
         let shared = &self.inner.shared;
-        let drained = self.inner.writer.as_ref().and_then(|w| w.try_lock()).map(|mut w| w.drain());
+        let writer = self.inner.writer.as_ref().filter(|_| !waits);
+        let drained = writer.and_then(|w| w.try_lock()).map(|mut w| w.drain(false));
         // The writer's thread is needed when another thread was writing, for the proof after a while, and to end when
         // writing has failed.
         if !matches!(drained, Some(Ok(()))) || shared.state.lock().dozing {
@@ -158,12 +159,20 @@ impl Trail {
     /// kept-back room and need no reservation.
     pub fn append_kept(&self, body: Vec<u8>, on_durable: OnDurable) -> Result<(), ReserveError> {
         let needed = charge_bytes(body.len() as u64);
-        self.push(body, 0, needed, on_durable)?;
+        self.push(body, 0, needed, 0, on_durable)?;
         self.inner.shared.work.notify_one();
         Ok(())
     }
 
-    fn push(&self, body: Vec<u8>, reserved: u64, needed: u64, on_durable: OnDurable) -> Result<(), ReserveError> {
+    /// Whether the writer will wait for more.
+    fn push(
+        &self,
+        body: Vec<u8>,
+        reserved: u64,
+        needed: u64,
+        commits: usize,
+        on_durable: OnDurable,
+    ) -> Result<bool, ReserveError> {
         let shared = &self.inner.shared;
         let mut state = shared.state.lock();
         state.room.release(reserved);
@@ -175,8 +184,9 @@ impl Trail {
             return Err(ReserveError::Closed);
         }
         state.room.charge_kept(needed);
-        state.queue.push_back(Append { body, charge: needed, on_durable });
-        Ok(())
+        state.queue.push_back(Append { body, charge: needed, commits, on_durable });
+        state.queued_commits += commits;
+        Ok(state.delay.plan(state.queued_commits).is_some())
     }
 
     /// Reads forward from a position that the trail handed out (`Recovered::first`, the start or end of a span, a
@@ -275,6 +285,8 @@ impl Drop for Inner {
 pub struct Reservation {
     shared: Arc<Shared>,
     charge: u64,
+    /// Transactions that wait for the append.
+    commits: usize,
     body_bytes: u64,
 }
 
@@ -282,6 +294,12 @@ impl Reservation {
     /// The longest body it covers.
     pub fn body_bytes(&self) -> u64 {
         self.body_bytes
+    }
+
+    /// For an append that so many transactions wait for, instead of one.
+    pub fn for_commits(mut self, commits: usize) -> Reservation {
+        self.commits = commits;
+        self
     }
 
     /// Adds another one's room to it, for one append of both bodies. The sum may be more than the trail takes at once.

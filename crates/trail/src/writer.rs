@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -43,7 +43,7 @@ pub fn serve(shared: &Shared, writer: &Mutex<Writer>) {
         let work = next_work(shared);
         let mut writer = writer.lock();
         let done = match work {
-            Work::Boxcar => writer.drain(),
+            Work::Boxcar => writer.drain(true),
             Work::Proof => writer.write_proof_if_idle(),
             Work::Stop => return,
         };
@@ -108,7 +108,7 @@ impl Writer {
     #[cfg(test)]
     pub fn step(&mut self, idle: bool) -> Result<(), Stopped> {
         if self.taken.is_empty() {
-            std::mem::swap(&mut self.shared.state.lock().queue, &mut self.taken);
+            self.take(false);
         }
         let unproven_since = self.shared.state.lock().unproven_since;
         match (self.taken.is_empty(), unproven_since) {
@@ -119,11 +119,11 @@ impl Writer {
         self.write_boxcar()
     }
 
-    /// Writes what is queued, boxcar by boxcar, until nothing is.
-    pub fn drain(&mut self) -> Result<(), Stopped> {
+    /// Writes what is queued, boxcar by boxcar, until nothing is. `patient`: it may wait for more first.
+    pub fn drain(&mut self, patient: bool) -> Result<(), Stopped> {
         loop {
             if self.taken.is_empty() {
-                std::mem::swap(&mut self.shared.state.lock().queue, &mut self.taken);
+                self.take(patient);
             }
             if self.taken.is_empty() {
                 return Ok(());
@@ -137,6 +137,26 @@ impl Writer {
         }
     }
 
+    /// Takes what is queued, after the commit delay where it is due.
+    fn take(&mut self, patient: bool) {
+        let mut state = self.shared.state.lock();
+        let from = state.queued_commits;
+        if let Some(plan) = state.delay.plan(from).filter(|_| patient) {
+            let started = Instant::now();
+            let until = started + plan.delay;
+            while state.queued_commits < plan.commits
+                && state.phase == Phase::Running
+                && !self.shared.work.wait_until(&mut state, until).timed_out()
+            {}
+            let to = state.queued_commits;
+            state.delay.waited(started.elapsed(), from, to);
+            state.stats.delays += 1;
+            state.stats.delayed_us += started.elapsed().as_micros() as u64;
+        }
+        state.queued_commits = 0;
+        std::mem::swap(&mut state.queue, &mut self.taken);
+    }
+
     /// Puts as many taken appends into one boxcar as fit, makes it durable and tells their owners.
     fn write_boxcar(&mut self) -> Result<(), Stopped> {
         let Some(first) = self.taken.front() else { return Ok(()) };
@@ -145,7 +165,7 @@ impl Writer {
         }
         let body_bytes_max = self.shared.options.boxcar_bytes_max;
         let room_bytes = self.room_bytes();
-        let mut charge = 0;
+        let (mut charge, mut commits) = (0, 0);
         self.builder.begin();
         while let Some(append) = self.taken.front() {
             let body_bytes = (self.builder.body_bytes() + append.body.len()) as u64;
@@ -157,9 +177,11 @@ impl Writer {
             self.builder.push(&append.body);
             self.callbacks.push(append.on_durable);
             charge += append.charge;
+            commits += append.commits;
         }
+        let started = Instant::now();
         let span = self.write(Kind::Data)?;
-        self.account(span, charge);
+        self.account(span, charge, commits, started.elapsed());
         for on_durable in self.callbacks.drain(..) {
             on_durable(span);
         }
@@ -190,13 +212,16 @@ impl Writer {
         Ok(())
     }
 
-    fn account(&mut self, span: Span, charge: u64) {
+    fn account(&mut self, span: Span, charge: u64, commits: usize, time: Duration) {
         let bytes = span.end.0 - span.start.0;
         let now = self.shared.clock.monotonic();
         let mut state = self.shared.state.lock();
         state.unproven_since = Some(now);
         state.room.used(bytes);
         state.room.release(charge);
+        // What was taken and did not fit comes next, as if it were queued.
+        let queued = state.queued_commits + self.taken.iter().map(|a| a.commits).sum::<usize>();
+        state.delay.wrote(commits, queued, time);
         state.stats.appends += self.callbacks.len() as u64;
         state.stats.boxcars += 1;
         state.stats.body_bytes += self.builder.body_bytes() as u64;

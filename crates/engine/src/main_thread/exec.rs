@@ -488,7 +488,8 @@ impl Main {
         let inner = self.inner.clone();
         let time_us = started.elapsed().as_micros() as u64;
         let fragments = self.fragments_of.take();
-        inner.shared.stats.boxcar(answers.len() as u64);
+        let commits = answers.len();
+        inner.shared.stats.boxcar(commits as u64);
         let on_durable: OnDurable = Box::new(move |span| {
             inner.redo.add_after_fragments(number, fragments, span.start, time_us, bytes);
             inner.shared.redo.tell(span.start);
@@ -498,9 +499,9 @@ impl Main {
         let trail = &self.inner.shared.trail;
         let appended = match self.reserved.take() {
             Some(reservation) if std::mem::take(&mut self.nothing_else) => {
-                trail.append_now(reservation, body, on_durable)
+                trail.append_now(reservation.for_commits(commits), body, on_durable)
             }
-            Some(reservation) => trail.append(reservation, body, on_durable),
+            Some(reservation) => trail.append(reservation.for_commits(commits), body, on_durable),
             None => trail.append_kept(body, on_durable),
         };
         if let Err(e) = appended {

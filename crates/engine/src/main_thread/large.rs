@@ -99,7 +99,7 @@ impl Main {
             let reservation = self.reservation(body.len() as u64)?;
             let inner = self.inner.clone();
             let on_durable = Box::new(move |span: Span| inner.redo.fragment(txn.0, span.start));
-            let appended = self.inner.shared.trail.append(reservation, body, on_durable);
+            let appended = self.inner.shared.trail.append(reservation.for_commits(0), body, on_durable);
             appended.map_err(|e| SqlError::new(SqlState::ADMIN_SHUTDOWN, e.to_string()))?;
             self.fragments_of = Some(txn.0);
         }

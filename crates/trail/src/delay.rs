@@ -1,0 +1,171 @@
+//! Commit delay: whether the writer waits a moment before a boxcar, so that more commits share its sync.
+//!
+//! Natural batching alone splits many clients into two groups that take turns: while one group is being synced the other
+//! queues up. Who was answered a moment ago comes back soon, so the writer expects as many commits as the last boxcar had
+//! and as were queued when it ended. It waits for them no longer than the delay, and not at all when they are there.
+//!
+//! | setting | delay |
+//! |---|---|
+//! | off | none |
+//! | fixed | as given, while at least `siblings` others are expected (PostgreSQL's commit_delay and commit_siblings) |
+//! | auto | half of what a sync takes, as long as waiting has paid lately |
+//!
+//! Waiting `w` for `j` commits to join `n` pays when the boxcar grows by more than the time does: `j / n > w / sync`. When
+//! it has not paid, the next boxcars go out at once, twice as many after each vain attempt, up to [`PAUSE_MAX`].
+//!
+//! Nothing here can fail; it only decides how long to wait.
+
+use std::time::Duration;
+
+/// The setting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CommitDelay {
+    Off,
+    Fixed {
+        delay: Duration,
+        /// Other commits that must be expected.
+        siblings: usize,
+    },
+    #[default]
+    Auto,
+}
+
+/// A wait shorter than this costs more to wake up from than it can save.
+const SHORTEST: Duration = Duration::from_micros(100);
+
+/// Boxcars after a series of vain waits until the next attempt.
+const PAUSE_MAX: u32 = 64;
+
+/// Weight of the newest sync in the running mean.
+const NEWEST: f64 = 0.1;
+
+/// How long to wait, and for how many commits in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub delay: Duration,
+    pub commits: usize,
+}
+
+/// What the writer knows of the commits around it.
+#[derive(Debug, Default)]
+pub struct Delay {
+    setting: CommitDelay,
+    /// Running mean of what a write and sync take.
+    sync: Duration,
+    /// Commits that are likely to come.
+    expected: usize,
+    /// Boxcars that still go out at once.
+    pausing: u32,
+    /// How many the last vain wait was followed by.
+    pause: u32,
+}
+
+impl Delay {
+    pub fn new(setting: CommitDelay) -> Delay {
+        Delay { setting, ..Delay::default() }
+    }
+
+    /// What to wait for with so many commits queued; `None` to write at once.
+    pub fn plan(&self, queued: usize) -> Option<Plan> {
+        if queued == 0 || queued >= self.expected {
+            return None;
+        }
+        let delay = match self.setting {
+            CommitDelay::Off => return None,
+            CommitDelay::Fixed { delay, siblings } if self.expected > siblings => delay,
+            CommitDelay::Fixed { .. } => return None,
+            CommitDelay::Auto if self.pausing > 0 => return None,
+            CommitDelay::Auto => self.sync / 2,
+        };
+        (delay >= SHORTEST || matches!(self.setting, CommitDelay::Fixed { .. }) && !delay.is_zero())
+            .then_some(Plan { delay, commits: self.expected })
+    }
+
+    /// It waited so long, from one number of commits to another.
+    pub fn waited(&mut self, time: Duration, from: usize, to: usize) {
+        let grown = (to - from) as f64 / from.max(1) as f64;
+        let slowed = time.as_secs_f64() / self.sync.as_secs_f64().max(1e-6);
+        if grown > slowed {
+            self.pause = 0;
+        } else {
+            self.pause = (self.pause * 2).clamp(1, PAUSE_MAX);
+            self.pausing = self.pause;
+        }
+    }
+
+    /// A boxcar of `commits` was written and synced in `time`; so many are queued by now.
+    pub fn wrote(&mut self, commits: usize, queued: usize, time: Duration) {
+        if commits == 0 {
+            return;
+        }
+        self.sync = match self.sync.is_zero() {
+            true => time,
+            false => self.sync.mul_f64(1.0 - NEWEST) + time.mul_f64(NEWEST),
+        };
+        self.expected = commits + queued;
+        self.pausing = self.pausing.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn auto() -> Delay {
+        let mut delay = Delay::new(CommitDelay::Auto);
+        delay.wrote(10, 10, 10 * MS);
+        delay
+    }
+
+    #[test]
+    fn it_waits_for_who_was_there_a_moment_ago() {
+        let delay = auto();
+        assert_eq!(delay.plan(10), Some(Plan { delay: 5 * MS, commits: 20 }));
+        assert_eq!(delay.plan(20), None, "all are there");
+        assert_eq!(delay.plan(0), None, "nobody is kept waiting");
+        let mut alone = Delay::new(CommitDelay::Auto);
+        alone.wrote(1, 0, 10 * MS);
+        assert_eq!(alone.plan(1), None, "a lone client");
+        let mut fast = Delay::new(CommitDelay::Auto);
+        fast.wrote(10, 10, MS / 10);
+        assert_eq!(fast.plan(10), None, "the disk is faster than a wait");
+    }
+
+    #[test]
+    fn a_vain_wait_is_not_repeated_for_a_while() {
+        let mut delay = auto();
+        let mut waits = 0;
+        for _ in 0..1000 {
+            if delay.plan(10).is_some() {
+                waits += 1;
+                delay.waited(5 * MS, 10, 11);
+            }
+            delay.wrote(10, 10, 10 * MS);
+        }
+        assert!((10..30).contains(&waits), "{waits}");
+        // One that pays makes it wait every time again.
+        delay.waited(MS, 10, 20);
+        delay.pausing = 0;
+        assert!((0..10).all(|_| {
+            let waits = delay.plan(10).is_some();
+            delay.waited(MS, 10, 20);
+            delay.wrote(20, 0, 10 * MS);
+            waits
+        }));
+    }
+
+    #[test]
+    fn a_fixed_one_asks_for_siblings() {
+        let mut delay = Delay::new(CommitDelay::Fixed { delay: MS, siblings: 5 });
+        delay.wrote(5, 0, 10 * MS);
+        assert_eq!(delay.plan(1), None);
+        delay.wrote(5, 1, 10 * MS);
+        assert_eq!(delay.plan(1), Some(Plan { delay: MS, commits: 6 }));
+        delay.waited(MS, 1, 1);
+        delay.wrote(5, 1, 10 * MS);
+        assert!(delay.plan(1).is_some(), "as asked, whether it pays or not");
+        assert_eq!(Delay::new(CommitDelay::Off).plan(1), None);
+    }
+}

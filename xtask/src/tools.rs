@@ -59,10 +59,20 @@ pub fn jdbc_class_path() -> anyhow::Result<String> {
 
 /// The compiled Go client.
 pub fn pgx_client() -> anyhow::Result<PathBuf> {
+    go_program("pgx")
+}
+
+/// The compiled program that records histories and judges them.
+pub fn histories_judge() -> anyhow::Result<PathBuf> {
+    go_program("histories")
+}
+
+/// Builds the Go program in a directory below `tests/clients`, its modules pinned by go.sum.
+fn go_program(name: &str) -> anyhow::Result<PathBuf> {
     require(&["go"])?;
-    let program = paths::tools().join("pgx-client");
+    let program = paths::tools().join(format!("{name}-client"));
     std::fs::create_dir_all(paths::tools())?;
-    run(Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(paths::client("pgx")))?;
+    run(Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(paths::client(name)))?;
     Ok(program)
 }
 

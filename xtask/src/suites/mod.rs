@@ -46,6 +46,12 @@ const SUITES: &[Suite] = &[
     },
     Suite { name: "directory", about: "bad data directories and disks", needs: &["python3"], run: own::directory },
     Suite { name: "shell", about: "the sqlite3 shell and import", needs: &["python3", "sqlite3"], run: own::shell },
+    Suite {
+        name: "histories",
+        about: "recorded histories, the server killed, judged by porcupine",
+        needs: &["go"],
+        run: own::histories,
+    },
     Suite { name: "kill", about: "kill -9 under load, five rounds", needs: &["psql", "pgbench"], run: kill },
 ];
 

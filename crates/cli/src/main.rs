@@ -1,6 +1,7 @@
 //! The `holdfast` command. One file per subcommand; each has its arguments and a `run`.
 
 mod check;
+mod doctor;
 mod import;
 mod lab;
 mod logs;
@@ -28,6 +29,7 @@ enum Command {
     Check(check::Args),
     Trail(trail_dump::Args),
     Lab(lab::Arguments),
+    Doctor(doctor::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Command::Import(arguments) => import::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Trail(arguments) => trail_dump::run(arguments),
+        Command::Doctor(arguments) => Ok(doctor::run(arguments)),
         Command::Lab(arguments) => lab::run(arguments).map(|()| ExitCode::SUCCESS),
     };
     match outcome {

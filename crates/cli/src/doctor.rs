@@ -1,0 +1,161 @@
+//! `holdfast doctor`: does this machine keep what it acknowledges? Looks and measures, or pulls the plug with two
+//! machines. The exit code is 1 for a bad verdict (or a lost record) and 2 when it could not look at all.
+
+use anyhow::Context;
+use clap::ValueEnum;
+use holdfast_doctor::power_test::{Recorder, WriterOptions, verify, write};
+use holdfast_doctor::{Report, Root, Settings, examine, measure, survey};
+use holdfast_engine::Options;
+use holdfast_node::Config;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Look at the machine under a data directory: does it keep what it acknowledges?
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  holdfast doctor --data /srv/holdfast
+  holdfast doctor --data /srv/holdfast --json
+
+Pulling the plug, with a second machine:
+  other$   holdfast doctor --power-test recorder --listen 0.0.0.0:5440
+  machine$ holdfast doctor --power-test writer --recorder other:5440 --data /srv/holdfast
+  (pull the plug; when the power is back:)
+  machine$ holdfast doctor --power-test verify --recorder other:5440 --data /srv/holdfast
+
+A running server is not disturbed: a probe file of 1 MiB is written for about two seconds and removed. Exit codes: 0 no
+bad verdict, 1 a bad one (or lost records), 2 wrong usage, or it could not look.")]
+pub struct Arguments {
+    /// The data directory, or the one to be: then its parent is measured
+    #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
+    data: PathBuf,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+    /// Pull the plug: which side of the test this is
+    #[arg(long, value_enum, value_name = "ROLE")]
+    power_test: Option<Role>,
+    /// recorder: where it listens
+    #[arg(long, value_name = "HOST:PORT", required_if_eq("power_test", "recorder"), requires = "power_test")]
+    listen: Option<String>,
+    /// writer, verify: where the recorder listens
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        required_if_eq_any([("power_test", "writer"), ("power_test", "verify")]),
+        requires = "power_test"
+    )]
+    recorder: Option<String>,
+    /// writer: end by itself after so long [default: write until the power goes]
+    #[arg(long, value_name = "N", requires = "power_test")]
+    seconds: Option<u64>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Role {
+    /// On another machine: keeps the number of the last record acknowledged.
+    Recorder,
+    /// On the machine to be tested: writes records until the power goes.
+    Writer,
+    /// On the machine to be tested, afterwards: is every acknowledged record there?
+    Verify,
+}
+
+pub fn run(arguments: Arguments) -> ExitCode {
+    match go(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("holdfast: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn go(arguments: &Arguments) -> anyhow::Result<bool> {
+    match (arguments.power_test, &arguments.listen, &arguments.recorder) {
+        (Some(Role::Recorder), Some(listen), _) => record(listen),
+        (Some(Role::Writer), _, Some(recorder)) => write_until_the_end(arguments, recorder),
+        (Some(Role::Verify), _, Some(recorder)) => verified(arguments, recorder),
+        _ => {
+            let report = examined(&arguments.data)?;
+            if arguments.json {
+                println!("{}", serde_json::to_string_pretty(&report)?);
+            } else {
+                print!("{}", report.text());
+            }
+            Ok(!report.has_bad())
+        }
+    }
+}
+
+fn examined(data: &Path) -> anyhow::Result<Report> {
+    let directory = existing(data)?;
+    let path = directory.to_str().with_context(|| format!("{} is not a name in UTF-8", directory.display()))?;
+    let survey = survey(&Root::new("/"), path);
+    Ok(examine(&survey, &settings(data), Some(measure(&directory)?)))
+}
+
+/// The data directory, or the one it would be made in, without links.
+fn existing(data: &Path) -> anyhow::Result<PathBuf> {
+    let parent = || match data.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Some(Path::new(".")),
+        parent => parent,
+    };
+    let found = if data.exists() { Some(data) } else { parent() };
+    let found = found.filter(|directory| directory.is_dir());
+    let found =
+        found.with_context(|| format!("neither {} nor the directory it would be in is there", data.display()))?;
+    found.canonicalize().with_context(|| format!("looking for {}", found.display()))
+}
+
+/// Reads the configuration if there is one, and writes none.
+fn settings(data: &Path) -> Settings {
+    let file = data.join(holdfast_node::config::FILE_NAME);
+    let (source, config, problem) = match std::fs::read_to_string(&file) {
+        Ok(text) => match Config::parse(&text) {
+            Ok(config) => (file.display().to_string(), config, None),
+            Err(problem) => (file.display().to_string(), Config::default(), Some(problem)),
+        },
+        Err(_) => ("the defaults: there is no holdfast.toml".to_owned(), Config::default(), None),
+    };
+    let Options { sync_method, segment_bytes, redo_bytes_max, .. } = config.options();
+    let segments_ready = holdfast_trail::TrailOptions::new(data).segments_ready as u64;
+    Settings { source, problem, sync_method, segment_bytes, segments_ready, redo_bytes_max }
+}
+
+fn record(listen: &str) -> anyhow::Result<bool> {
+    let recorder = Recorder::listen(listen)?;
+    println!("holdfast: recording on {}", recorder.address()?);
+    recorder.serve(|what| println!("{what}"))?;
+    Ok(true)
+}
+
+fn write_until_the_end(arguments: &Arguments, recorder: &str) -> anyhow::Result<bool> {
+    let options = WriterOptions {
+        directory: existing(&arguments.data)?,
+        recorder: recorder.to_owned(),
+        sync_method: settings(&arguments.data).sync_method,
+        time_max: arguments.seconds.map(Duration::from_secs),
+    };
+    println!("writing to {} with {}", options.directory.display(), options.sync_method.name());
+    let last = write(&options, |number| println!("{number} records acknowledged; pull the plug when you like"))?;
+    println!("{last} records acknowledged, and ended by itself");
+    Ok(true)
+}
+
+fn verified(arguments: &Arguments, recorder: &str) -> anyhow::Result<bool> {
+    let outcome = verify(&existing(&arguments.data)?, recorder)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&outcome)?);
+        return Ok(outcome.lost == 0);
+    }
+    let (told, found, looked_for) = (outcome.acknowledged, outcome.found, outcome.looked_for);
+    println!("acknowledged up to {told}, found up to {found}, looked for the last {looked_for}");
+    match outcome.first_lost {
+        None => println!("lost 0: this disk keeps what it acknowledges"),
+        Some(first) => println!("LOST {} acknowledged records, first {first}: this disk lies", outcome.lost),
+    }
+    Ok(outcome.lost == 0)
+}

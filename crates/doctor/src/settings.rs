@@ -1,0 +1,17 @@
+//! The server's settings that matter here, from whoever read its configuration.
+
+use holdfast_seams::SyncMethod;
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where they come from: a file's name, or that there is none yet.
+    pub source: String,
+    /// Why the configuration cannot be read; the others are defaults then.
+    pub problem: Option<String>,
+    pub sync_method: SyncMethod,
+    pub segment_bytes: u64,
+    /// Segments the trail keeps prepared ahead.
+    pub segments_ready: u64,
+    /// The trail that a recovery may have to read, which is kept until a checkpoint.
+    pub redo_bytes_max: u64,
+}

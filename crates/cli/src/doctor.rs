@@ -1,11 +1,12 @@
 //! `holdfast doctor`: does this machine keep what it acknowledges? Looks and measures, or pulls the plug with two
 //! machines. The exit code is 1 for a bad verdict (or a lost record) and 2 when it could not look at all.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::ValueEnum;
 use holdfast_doctor::power_test::{Recorder, WriterOptions, verify, write};
 use holdfast_doctor::{Report, Root, Settings, examine, measure, survey};
 use holdfast_engine::Options;
+use holdfast_lab::{OwnWorkload, run_own};
 use holdfast_node::Config;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,6 +18,8 @@ use std::time::Duration;
 Examples:
   holdfast doctor --data /srv/holdfast
   holdfast doctor --data /srv/holdfast --json
+
+  holdfast doctor --data /srv/holdfast --workload mine.sql --clients 1,8,40
 
 Pulling the plug, with a second machine:
   other$   holdfast doctor --power-test recorder --listen 0.0.0.0:5440
@@ -33,6 +36,12 @@ pub struct Arguments {
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
+    /// Run one's own transactions with every sync method and say which to set (see docs/doctor.md for the script)
+    #[arg(long, value_name = "FILE", conflicts_with = "power_test")]
+    workload: Option<PathBuf>,
+    /// --workload: numbers of clients
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,4,16,40", requires = "workload")]
+    clients: Vec<usize>,
     /// Pull the plug: which side of the test this is
     #[arg(long, value_enum, value_name = "ROLE")]
     power_test: Option<Role>,
@@ -47,8 +56,9 @@ pub struct Arguments {
         requires = "power_test"
     )]
     recorder: Option<String>,
-    /// writer: end by itself after so long [default: write until the power goes]
-    #[arg(long, value_name = "N", requires = "power_test")]
+    /// writer: end by itself after so long [default: when the power goes]; --workload: measure each point so long
+    /// [default: 3]
+    #[arg(long, value_name = "N")]
     seconds: Option<u64>,
 }
 
@@ -78,6 +88,7 @@ fn go(arguments: &Arguments) -> anyhow::Result<bool> {
         (Some(Role::Recorder), Some(listen), _) => record(listen),
         (Some(Role::Writer), _, Some(recorder)) => write_until_the_end(arguments, recorder),
         (Some(Role::Verify), _, Some(recorder)) => verified(arguments, recorder),
+        _ if arguments.workload.is_some() => workload(arguments),
         _ => {
             let report = examined(&arguments.data)?;
             if arguments.json {
@@ -123,6 +134,28 @@ fn settings(data: &Path) -> Settings {
     let Options { sync_method, segment_bytes, redo_bytes_max, .. } = config.options();
     let segments_ready = holdfast_trail::TrailOptions::new(data).segments_ready as u64;
     Settings { source, problem, sync_method, segment_bytes, segments_ready, redo_bytes_max }
+}
+
+fn workload(arguments: &Arguments) -> anyhow::Result<bool> {
+    let workload = OwnWorkload {
+        script: arguments.workload.clone().unwrap_or_default(),
+        clients: arguments.clients.clone(),
+        seconds: arguments.seconds.unwrap_or(3) as f64,
+        data_dir: existing(&arguments.data)?,
+        program: std::env::current_exe()?,
+    };
+    if workload.clients.iter().any(|count| !(1..=1000).contains(count)) || workload.seconds < 1.0 {
+        bail!("--clients are numbers from 1 to 1000, --seconds is at least 1");
+    }
+    let results = run_own(&workload, |point| {
+        eprintln!("{} clients, {}: {:.0} tps", point.clients, point.sync_method, point.tps);
+    })?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&results)?);
+    } else {
+        print!("{}", results.text());
+    }
+    Ok(true)
 }
 
 fn record(listen: &str) -> anyhow::Result<bool> {

@@ -68,6 +68,31 @@ fn wrong_usage_and_what_is_not_there_are_told_with_code_2() {
     }
 }
 
+#[test]
+fn ones_own_transactions_are_run_with_every_sync_method() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let script = directory.path().join("mine.sql");
+    let good = "CREATE TABLE t (id int PRIMARY KEY, v int);\nINSERT INTO t VALUES (1, 0), (2, 0);\n\\transaction\n\\set id \
+                random(1, 2)\nBEGIN;\nUPDATE t SET v = v + 1 WHERE id = :id;\nCOMMIT;\n";
+    std::fs::write(&script, good).unwrap();
+    let words = ["--workload", script.to_str().unwrap(), "--clients", "2", "--seconds", "1", "--json", "--data"];
+    let words = [&words[..], &[directory.path().to_str().unwrap()]].concat();
+    let output = doctor(&words);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let points = results["points"].as_array().unwrap();
+    assert_eq!(points.len(), 4, "{results}");
+    assert!(points.iter().all(|point| point["transactions"].as_u64() > Some(0)), "{results}");
+    assert_eq!(names(directory.path()), ["mine.sql"], "nothing stays");
+
+    for (script_text, part) in [("SELECT 1;", "no \\transaction"), ("\\transaction\nSELECT nonsense;", "nonsense")] {
+        std::fs::write(&script, script_text).unwrap();
+        let output = doctor(&words);
+        assert_eq!(code(&output), 2);
+        assert!(text(&output.stderr).contains(part), "{}", text(&output.stderr));
+    }
+}
+
 /// A process of the power test; it goes when the test ends.
 struct Side(Child, BufReader<ChildStdout>);
 

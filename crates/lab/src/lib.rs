@@ -22,6 +22,7 @@ mod interactive;
 mod interrupt;
 mod machine;
 mod over_wire;
+mod own;
 mod peer_holdfast;
 mod peer_postgres;
 mod pg_client;
@@ -52,6 +53,7 @@ mod workload;
 
 pub use configuration::Configuration;
 pub use interactive::Case;
+pub use own::{OwnPoint, OwnResults, OwnWorkload, run_own};
 pub use study::{Peer, Study, StudyName};
 
 /// Runs a study: measures, prints a summary, writes `report.html` and `results.json`.

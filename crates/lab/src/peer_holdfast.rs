@@ -4,6 +4,7 @@ use crate::child::{self, Server};
 use crate::pg_client::Client;
 use crate::results::Fact;
 use crate::server::{Kind, Peer};
+use anyhow::Context;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
@@ -11,9 +12,18 @@ use std::time::Duration;
 
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Starts `program serve` with its data in `dir`.
+/// Starts `program serve` with its data in `dir` and the default settings.
 pub fn start(program: &Path, dir: &Path) -> anyhow::Result<Peer> {
+    start_with(program, dir, "")
+}
+
+/// Starts `program serve` with its data in `dir` and `settings` in its holdfast.toml; with none it writes the defaults.
+pub fn start_with(program: &Path, dir: &Path, settings: &str) -> anyhow::Result<Peer> {
     let data = dir.join("holdfast");
+    if !settings.is_empty() {
+        std::fs::create_dir_all(&data).with_context(|| format!("making {}", data.display()))?;
+        std::fs::write(data.join("holdfast.toml"), settings).context("writing holdfast.toml")?;
+    }
     let port = child::free_port()?;
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut command = Command::new(program);

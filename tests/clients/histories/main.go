@@ -62,9 +62,12 @@ func recordAndJudge(binary, scratch, keep string) error {
 	defer s.kill()
 	families := allFamilies()
 	started := time.Now()
+	finding := "ok"
 	if err := record(s, families, seed); err != nil {
-		return fmt.Errorf("seed %d: %w", seed, err)
+		finding = fmt.Sprintf("seed %d: %s", seed, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
+	// What was recorded until something went wrong is judged all the same.
+	fmt.Printf("clients_and_restarts\t%s\n", finding)
 	fmt.Fprintf(os.Stderr, "  seed %d, recorded in %.1f s with %d kills\n", seed, time.Since(started).Seconds(), kills)
 	if err := os.MkdirAll(keep, 0o755); err != nil {
 		return err

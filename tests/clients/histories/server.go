@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,6 +22,7 @@ type server struct {
 	binary, directory string
 	port              int
 	child             *exec.Cmd
+	ended             chan error // holds the child's end once it has come
 }
 
 func newServer(binary, scratch string) (*server, error) {
@@ -45,11 +47,19 @@ func (s *server) start() error {
 	if err := s.child.Start(); err != nil {
 		return err
 	}
+	s.ended = make(chan error, 1)
+	go func(child *exec.Cmd, ended chan error) { ended <- child.Wait() }(s.child, s.ended)
 	deadline := time.Now().Add(readyWaitMax)
 	for {
 		conn, err := s.connect(pgx.QueryExecModeSimpleProtocol)
 		if err == nil {
 			return conn.Close(context.Background())
+		}
+		select {
+		case status := <-s.ended:
+			s.ended <- status
+			return fmt.Errorf("the server ended while it started (%v): %s", status, s.logEnd())
+		default:
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("not ready after %v: %w; see %s.log", readyWaitMax, err, s.directory)
@@ -60,9 +70,20 @@ func (s *server) start() error {
 
 // kill is kill -9; it returns when the process is gone.
 func (s *server) kill() {
-	// Both fail only when the process has ended already, and then the clients have seen it.
+	// It fails only when the process has ended already, and then the clients have seen it.
 	_ = s.child.Process.Kill()
-	_ = s.child.Wait()
+	status := <-s.ended
+	s.ended <- status
+}
+
+// logEnd is the last line of the server's log.
+func (s *server) logEnd() string {
+	text, err := os.ReadFile(s.directory + ".log")
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[len(lines)-1]
 }
 
 // connect opens a connection that sends its statements in the given way.

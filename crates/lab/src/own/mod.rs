@@ -1,0 +1,173 @@
+//! A person's own transactions under each way of making the trail durable, at rising numbers of clients: what
+//! `holdfast doctor --workload` runs. "There is no substitute for performing tests in your environment" (FairCom, Linux
+//! Performance and Safety Advisory); all ways are safe, and which is fastest depends on the disk.
+//!
+//! Each way has a server of its own, with the script's tables in a directory that is removed afterwards. All of them run
+//! during the whole measurement, and each number of clients is measured on one after the other and then backwards, so
+//! that what else the machine does falls on all alike.
+
+mod drive;
+mod script;
+mod table;
+
+use crate::{interrupt, peer_holdfast};
+use anyhow::Context;
+use drive::Counted;
+use holdfast_seams::SyncMethod;
+use script::Script;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What to measure and how.
+pub struct OwnWorkload {
+    pub script: PathBuf,
+    pub clients: Vec<usize>,
+    /// Each point is measured for so long.
+    pub seconds: f64,
+    /// Where the temporary databases are made: on the disk that is meant.
+    pub data_dir: PathBuf,
+    /// The program that serves.
+    pub program: PathBuf,
+}
+
+/// One point.
+#[derive(Clone, Debug, Serialize)]
+pub struct OwnPoint {
+    pub sync_method: &'static str,
+    pub clients: usize,
+    pub transactions: u64,
+    /// Transactions run again after a serialization failure or a deadlock.
+    pub retries: u64,
+    pub tps: f64,
+    pub tps_of_passes: [f64; PASSES],
+    pub p50_ms: f64,
+    pub p95_ms: f64,
+}
+
+/// Every point, and what follows from them.
+#[derive(Clone, Debug, Serialize)]
+pub struct OwnResults {
+    pub points: Vec<OwnPoint>,
+    pub default: &'static str,
+    /// The sync method to set.
+    pub recommended: &'static str,
+    pub why: String,
+}
+
+const METHODS: [SyncMethod; 4] =
+    [SyncMethod::OpenDirectDsync, SyncMethod::OpenSync, SyncMethod::Fdatasync, SyncMethod::Fsync];
+
+/// A change that gains less than this is not worth a line of configuration.
+const GAIN_MIN: f64 = 1.10;
+
+/// Each point is measured in two passes, the second in the other order; a gain counts only if both show it.
+const PASSES: usize = 2;
+
+/// Runs it; `tell` hears of each point.
+pub fn run_own(workload: &OwnWorkload, tell: impl Fn(&OwnPoint)) -> anyhow::Result<OwnResults> {
+    let script = Script::read(&workload.script)?;
+    interrupt::catch();
+    let scratch = tempfile::Builder::new().prefix("holdfast-doctor-").tempdir_in(&workload.data_dir);
+    let scratch = scratch.with_context(|| format!("making a directory in {}", workload.data_dir.display()))?;
+    let mut servers = Vec::new();
+    for method in METHODS {
+        let dir = scratch.path().join(method.name());
+        let settings = format!("sync_method = \"{}\"\n", method.name());
+        let server = peer_holdfast::start_with(&workload.program, &dir, &settings)?;
+        drive::set_up(server.addr, &script).with_context(|| format!("{}: setting up", workload.script.display()))?;
+        servers.push((method, server));
+    }
+    let mut points = Vec::new();
+    for clients in &workload.clients {
+        let mut passes: [[Counted; METHODS.len()]; PASSES] = Default::default();
+        let time = Duration::from_secs_f64(workload.seconds / PASSES as f64);
+        for (pass, of_method) in passes.iter_mut().enumerate() {
+            for turn in 0..servers.len() {
+                let index = if pass % 2 == 0 { turn } else { servers.len() - 1 - turn };
+                let (method, server) = &servers[index];
+                let counted = drive::measure(server.addr, &script, *clients, time);
+                let counted = counted.with_context(|| format!("{} at {clients} clients", method.name()));
+                of_method[index] = counted.map_err(|error| match interrupt::unless(error) {
+                    Ok(error) => error,
+                    Err(interrupted) => interrupted.into(),
+                })?;
+            }
+        }
+        for (index, method) in METHODS.into_iter().enumerate() {
+            let point = point(method, *clients, time, passes.each_ref().map(|of_method| &of_method[index]));
+            tell(&point);
+            points.push(point);
+        }
+    }
+    drop(servers);
+    scratch.close().context("removing the temporary databases")?;
+    Ok(recommend(points))
+}
+
+/// The figures of a method at a number of clients from what its passes counted.
+fn point(method: SyncMethod, clients: usize, time: Duration, passes: [&Counted; PASSES]) -> OwnPoint {
+    let tps_of_passes = passes.map(|counted| counted.samples_us.len() as f64 / time.as_secs_f64());
+    let mut samples: Vec<u32> = passes.iter().flat_map(|counted| &counted.samples_us).copied().collect();
+    samples.sort_unstable();
+    let at = |fraction: f64| f64::from(samples[((samples.len() - 1) as f64 * fraction) as usize]) / 1000.0;
+    OwnPoint {
+        sync_method: method.name(),
+        clients,
+        transactions: samples.len() as u64,
+        retries: passes.iter().map(|counted| counted.retries).sum(),
+        tps: tps_of_passes.iter().sum::<f64>() / PASSES as f64,
+        tps_of_passes,
+        p50_ms: at(0.5),
+        p95_ms: at(0.95),
+    }
+}
+
+/// The method that gains most over the default in the pass where it gains least, over all numbers of clients, if that is
+/// enough.
+fn recommend(points: Vec<OwnPoint>) -> OwnResults {
+    let mean = |method: &str, pass: usize| {
+        let of_method = points.iter().filter(|point| point.sync_method == method);
+        let rates: Vec<f64> = of_method.map(|point| point.tps_of_passes[pass].max(0.1).ln()).collect();
+        (rates.iter().sum::<f64>() / rates.len().max(1) as f64).exp()
+    };
+    let default = SyncMethod::default().name();
+    let gain = |method: &str| {
+        let gains = (0..PASSES).map(|pass| mean(method, pass) / mean(default, pass));
+        gains.fold(f64::INFINITY, f64::min)
+    };
+    let best = METHODS.map(SyncMethod::name).into_iter().max_by(|a, b| gain(a).total_cmp(&gain(b))).unwrap_or(default);
+    let (recommended, why) = if gain(best) < GAIN_MIN {
+        (default, "no other is faster by 10 % in both passes".to_owned())
+    } else {
+        let percent = (gain(best) - 1.0) * 100.0;
+        (best, format!("it is {percent:.0} % faster than {default} with these transactions, or more, in both passes"))
+    };
+    OwnResults { points, default, recommended, why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(rates: [[f64; PASSES]; 4]) -> Vec<OwnPoint> {
+        let counted = |tps: f64| Counted { samples_us: vec![1000; tps as usize], retries: 0 };
+        let point = |(method, rates): (SyncMethod, [f64; PASSES])| {
+            let passes = rates.map(counted);
+            point(method, 1, Duration::from_secs(1), passes.each_ref())
+        };
+        METHODS.into_iter().zip(rates).map(point).collect()
+    }
+
+    #[test]
+    fn a_winner_in_both_passes_is_recommended_and_noise_is_not() {
+        let others = [80.0, 80.0];
+        let recommended = |fdatasync| recommend(points([[100.0, 100.0], others, fdatasync, others])).recommended;
+        assert_eq!(recommended([95.0, 95.0]), "open_direct_dsync");
+        assert_eq!(recommended([105.0, 105.0]), "open_direct_dsync");
+        assert_eq!(recommended([300.0, 95.0]), "open_direct_dsync");
+        assert_eq!(recommended([150.0, 160.0]), "fdatasync");
+        let text = recommend(points([[100.0, 100.0], others, [150.0, 160.0], others])).text();
+        assert!(text.contains("50 %") && text.contains("sync_method = \"fdatasync\""), "{text}");
+    }
+}

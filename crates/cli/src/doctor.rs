@@ -18,7 +18,6 @@ use std::time::Duration;
 Examples:
   holdfast doctor --data /srv/holdfast
   holdfast doctor --data /srv/holdfast --json
-
   holdfast doctor --data /srv/holdfast --workload mine.sql --clients 1,8,40
 
 Pulling the plug, with a second machine:

@@ -20,7 +20,7 @@ pub fn check(case: &Case) -> Finding {
         return Finding::new(NAME, CannotKnow, found, "Whoever keeps the data flushes it, or does not.");
     }
     let Some(option) = off(mount) else {
-        return Finding::new(NAME, Good, "on", "A sync flushes the drive's cache.");
+        return Finding::new(NAME, Good, "on", "A sync ends in a flush of the drive's cache.");
     };
     let disks = case.survey.disks();
     let safe = !disks.is_empty()

@@ -92,10 +92,5 @@ fn local(mount: &Mount, found: String) -> Finding {
         return Finding::new(NAME, Warn, found, "data=journal writes everything twice and has no direct I/O.")
             .with_advice("Mount it with data=ordered; the trail is a journal already.");
     }
-    Finding::new(
-        NAME,
-        Good,
-        found,
-        "It has a journal or copies on write, and a sync of it ends in a flush of the disk.",
-    )
+    Finding::new(NAME, Good, found, "It has a journal or copies on write, and hands a sync on to the disk.")
 }

@@ -5,10 +5,10 @@
 //! | found | verdict |
 //! |---|---|
 //! | configured, running, a shutdown on battery in the log | good |
-//! | configured and running, never exercised | warn |
+//! | configured and running, never exercised | warn; cannot know where no log in text could tell |
 //! | configured and not running, or running without saying how to stop | warn |
 //! | installed, not configured | warn |
-//! | none, in a virtual machine or a container | cannot know: it is the host's |
+//! | none, in a virtual machine or a container, or on a file system without a disk | cannot know: it is somebody else's |
 //! | none | good where barriers are on, else warn |
 
 use super::{Case, barrier};
@@ -51,13 +51,13 @@ fn judge(case: &Case, daemon: &Daemon) -> Finding {
             Finding::new(NAME, Good, format!("{found}; {file}: {line}"), "A shutdown on battery has happened.")
         }
         None => {
-            let log = if name == "apcupsd" || case.survey.power.has_text_log {
-                "The logs tell of no shutdown on battery: that it works is a hope."
+            let advice = "Pull the UPS's plug once, and see the server's log say that it stopped cleanly.";
+            let (verdict, why) = if name == "apcupsd" || case.survey.power.has_text_log {
+                (Warn, "The logs tell of no shutdown on battery: that it works is a hope.")
             } else {
-                "There is no log in text that could tell whether a shutdown on battery was ever tried."
+                (CannotKnow, "There is no log in text that could tell whether a shutdown on battery was ever tried.")
             };
-            Finding::new(NAME, Warn, found, log)
-                .with_advice("Pull the UPS's plug once, and see the server's log say that it stopped cleanly.")
+            Finding::new(NAME, verdict, found, why).with_advice(advice)
         }
     }
 }
@@ -67,6 +67,9 @@ fn none(case: &Case) -> Finding {
     let found = if case.survey.power.has_battery { "no daemon; the machine has a battery" } else { "no daemon found" };
     if machine.hypervisor.is_some() || machine.container {
         return Finding::new(NAME, CannotKnow, found, "The host's power supply cannot be seen from here.");
+    }
+    if case.survey.disks().is_empty() {
+        return Finding::new(NAME, CannotKnow, found, "There is no disk to be seen that it would be about.");
     }
     if barrier::check(case).verdict == Bad {
         return Finding::new(

@@ -54,7 +54,9 @@ fn judge(disk: &Device) -> (Verdict, &'static str) {
         return (Bad, "The disk is in memory: a restart of the machine loses all.");
     }
     match (disk.write_cache, disk.drive_cache) {
-        (Some(Cache::WriteBack), _) => (Good, "The kernel flushes it at each sync."),
+        (Some(Cache::WriteBack), _) => {
+            (Good, "The kernel knows of it, and flushes it at each sync unless barriers are off.")
+        }
         (Some(Cache::WriteThrough), Some(Cache::WriteBack)) => (
             Bad,
             "The drive has a volatile write cache, and the kernel was told not to flush it: a power cut loses \

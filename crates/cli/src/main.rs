@@ -7,6 +7,7 @@ mod lab;
 mod logs;
 mod serve;
 mod trail_dump;
+mod unsafe_disk;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -30,6 +31,7 @@ enum Command {
     Trail(trail_dump::Args),
     Lab(lab::Arguments),
     Doctor(doctor::Arguments),
+    UnsafeDisk(unsafe_disk::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Command::Trail(arguments) => trail_dump::run(arguments),
         Command::Doctor(arguments) => Ok(doctor::run(arguments)),
         Command::Lab(arguments) => lab::run(arguments).map(|()| ExitCode::SUCCESS),
+        Command::UnsafeDisk(arguments) => unsafe_disk::run(arguments),
     };
     match outcome {
         Ok(code) => code,

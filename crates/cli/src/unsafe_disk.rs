@@ -1,0 +1,224 @@
+//! `holdfast unsafe-disk`: mounts a disk that loses, tears, lies and fails, to test any database on.
+
+use anyhow::{Context as _, bail};
+use clap::ValueEnum;
+use holdfast_unsafe_disk::{CONTROL, Command, Names, Options, Random, Rule, UnsafeDisk, cut_after, lying_drive};
+use std::io::Read as _;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Mount a disk with a volatile write cache that power cuts, lies and faults can be tried on
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = "\
+Example: does a database survive a power cut?
+  mkdir mnt backing
+  holdfast unsafe-disk mnt --backing backing --sync-us 100 &
+  ... start the database with its data in mnt, put load on it, write down what it acknowledged ...
+  holdfast unsafe-disk ctl mnt cut          # or: echo cut > mnt/.unsafe-disk
+  ... kill -9 the database ...
+  holdfast unsafe-disk ctl mnt restore
+  ... start it again and compare ...
+
+What is written is seen at once, and durable after a sync. At a power cut every unsynced sector of 512 bytes is kept,
+dropped or garbage, in any order, and unsynced names and lengths are kept or lost. BACKING holds what is durable.
+
+Commands for ctl, for mnt/.unsafe-disk (reading it gives the status as JSON), and rules for --fault:
+  cut | restore | sync | clear | seed N | capacity BYTES|none
+  fail sync|write|read|name [PATTERN] [after=N] [times=N|always] [error=eio|enospc]
+  slow sync|write|read [PATTERN] us=N        lie|flip|misdirect [PATTERN] [after=N] [times=N]
+  cut [PATTERN] after=N
+PATTERN is a file name with * and ?, or a path from the mount point. Each rule counts how often it fired.
+Ctrl-C or SIGTERM unmounts, with everything made durable. Needs /dev/fuse, and root or fusermount3.")]
+pub struct Arguments {
+    #[command(subcommand)]
+    ctl: Option<Sub>,
+    /// An empty directory
+    #[arg(required = true)]
+    mountpoint: Option<PathBuf>,
+    /// Directory that holds what is durable; made when it does not exist
+    #[arg(long, value_name = "DIR", required = true)]
+    backing: Option<PathBuf>,
+    /// How long a barrier takes, in microseconds
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    sync_us: u64,
+    /// off: a sync does not flush the drive's cache, as with a file system mounted without barriers
+    #[arg(long, value_enum, default_value = "on")]
+    barrier: Switch,
+    /// off: the drive has no volatile cache; every write is durable when it returns and takes as long as a barrier
+    #[arg(long, value_enum, default_value = "on")]
+    cache: Switch,
+    /// Size of the drive's cache; what does not fit is written before it is asked for
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    cache_mib: u64,
+    /// The drive lies: it acknowledges syncs and writes nothing
+    #[arg(long)]
+    lie: bool,
+    /// What makes a new name durable beside a sync of its directory: a sync of the file too (as on ext4), or nothing
+    #[arg(long, value_enum, default_value = "file")]
+    names: NamesArg,
+    /// Of a hundred unsynced sectors that a torn file loses, so many become garbage
+    #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=100))]
+    garbage: u32,
+    /// Cut the power in the middle of the Nth write, sync or change of a name
+    #[arg(long, value_name = "N", conflicts_with = "cut_random")]
+    cut_at_op: Option<u64>,
+    /// The same at a random one between LO and HI
+    #[arg(long, value_name = "LO..HI", value_parser = range)]
+    cut_random: Option<RangeInclusive<u64>>,
+    /// Decides every random choice
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// What all files together may hold, in bytes; beyond it writes fail with ENOSPC
+    #[arg(long, value_name = "BYTES")]
+    capacity: Option<u64>,
+    /// A fault to begin with, for example \"fail sync *.wal after=10\"; may be given several times
+    #[arg(long, value_name = "RULE", value_parser = rule)]
+    fault: Vec<Rule>,
+    /// Let other users use it (a database that does not run as root)
+    #[arg(long)]
+    allow_other: bool,
+    /// Print the status at the end as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum Sub {
+    /// Tell a mounted disk what to do, or show its status
+    Ctl {
+        /// Where it is mounted
+        mountpoint: PathBuf,
+        /// A command [default: status]
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+        /// Print the status as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum NamesArg {
+    File,
+    Directory,
+}
+
+fn range(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let bounds = text.split_once("..").and_then(|(low, high)| Some((low.parse().ok()?, high.parse().ok()?)));
+    match bounds {
+        Some((low, high)) if low <= high => Ok(low..=high),
+        _ => Err("wants two whole numbers as in 100..5000, the smaller one first".to_owned()),
+    }
+}
+
+fn rule(text: &str) -> Result<Rule, String> {
+    match text.parse::<Command>() {
+        Ok(Command::Rule(rule)) => Ok(rule),
+        Ok(_) => Err(format!("{text} is a command for `ctl`, not a fault")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+pub fn run(args: Arguments) -> anyhow::Result<ExitCode> {
+    match args.ctl {
+        Some(Sub::Ctl { mountpoint, command, json }) => control(&mountpoint, &command.join(" "), json),
+        None => serve(args),
+    }
+}
+
+fn options(args: &Arguments, backing: &Path) -> Options {
+    let mut options = Options::new(backing);
+    options.sync_us = args.sync_us;
+    options.barrier = args.barrier == Switch::On;
+    options.cache = args.cache == Switch::On;
+    options.cache_bytes = args.cache_mib << 20;
+    options.names = match args.names {
+        NamesArg::File => Names::File,
+        NamesArg::Directory => Names::Directory,
+    };
+    options.garbage_percent = args.garbage;
+    options.seed = args.seed;
+    options.capacity_bytes = args.capacity;
+    options.allow_other = args.allow_other;
+    options.faults = args.fault.clone();
+    options.faults.extend(args.lie.then(lying_drive));
+    let drawn = args.cut_random.as_ref().map(|range| {
+        let width = (range.end() - range.start()).saturating_add(1);
+        range.start() + Random::new(args.seed).below(width)
+    });
+    // The Nth is the one after N - 1 others.
+    options.faults.extend(args.cut_at_op.or(drawn).map(|operation| cut_after(operation.saturating_sub(1))));
+    options
+}
+
+fn serve(args: Arguments) -> anyhow::Result<ExitCode> {
+    let (Some(mountpoint), Some(backing)) = (&args.mountpoint, &args.backing) else {
+        bail!("MOUNTPOINT and --backing are needed");
+    };
+    std::fs::create_dir_all(backing).with_context(|| format!("making {}", backing.display()))?;
+    let disk = UnsafeDisk::mount(mountpoint, options(&args, backing))?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = stop.clone();
+    ctrlc::set_handler(move || asked.store(true, Ordering::Relaxed)).context("catching signals")?;
+    println!("holdfast: unsafe disk ready at {}", disk.mountpoint().display());
+    while !stop.load(Ordering::Relaxed) && disk.is_served() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let status = disk.status();
+    drop(disk);
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&status)?)
+    } else {
+        print!("{status}")
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the command into the control file and shows what the disk says.
+fn control(mountpoint: &Path, command: &str, json: bool) -> anyhow::Result<ExitCode> {
+    let path = mountpoint.join(CONTROL);
+    let read = || -> anyhow::Result<serde_json::Value> {
+        let mut text = String::new();
+        let opened = std::fs::File::open(&path);
+        let mut file = opened.with_context(|| format!("no unsafe disk is mounted at {}", mountpoint.display()))?;
+        file.read_to_string(&mut text)?;
+        Ok(serde_json::from_str(&text)?)
+    };
+    if !matches!(command, "" | "status") {
+        read()?;
+        if let Err(error) = std::fs::write(&path, command) {
+            let told = read()?["last_error"].as_str().unwrap_or_default().to_owned();
+            bail!("{command}: {}", if told.is_empty() { error.to_string() } else { told });
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let status = read()?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&status)?)
+    } else {
+        print_flat(&status)
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One line for each figure.
+fn print_flat(status: &serde_json::Value) {
+    for (name, value) in status.as_object().into_iter().flatten() {
+        match value {
+            serde_json::Value::Array(list) => list.iter().for_each(|item| println!("{name}: {item}")),
+            serde_json::Value::String(text) => println!("{name}: {text}"),
+            value => println!("{name}: {value}"),
+        }
+    }
+}

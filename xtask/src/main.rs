@@ -1,5 +1,6 @@
 //! The project's own commands: `cargo xtask test` runs every test there is, `cargo xtask isolation` prints which
-//! isolation anomalies can happen, `cargo xtask kill-test` kills a loaded server again and again and looks for lost rows.
+//! isolation anomalies can happen, `cargo xtask kill-test` kills a loaded server again and again and looks for lost rows,
+//! `cargo xtask power-cut` does the same with a disk that forgets.
 //!
 //! Each command does its own set-up (it builds the server, makes a Python environment, fetches the drivers, starts a
 //! private PostgreSQL) below the target directory and a temporary directory, and takes down what it started.
@@ -7,6 +8,7 @@
 mod findings;
 mod kill_test;
 mod paths;
+mod power_cut;
 mod recorder;
 mod server;
 mod suites;
@@ -63,6 +65,11 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         server: Option<std::path::PathBuf>,
     },
+    /// Cuts the power of a loaded server on a disk that forgets, tears and reorders, and looks for what was acknowledged
+    PowerCut(power_cut::Arguments),
+    /// Uses SQLite for `power-cut --peer sqlite`
+    #[command(hide = true)]
+    PowerCutSqlite(power_cut::SqliteChild),
 }
 
 fn main() -> ExitCode {
@@ -74,6 +81,8 @@ fn main() -> ExitCode {
         Command::Test { only, server, .. } => suites::run(&only, server),
         Command::Isolation { server } => suites::isolation(server),
         Command::KillTest { rounds, clients, seed, server } => kill_test::command(rounds, clients, seed, server),
+        Command::PowerCut(arguments) => power_cut::command(arguments),
+        Command::PowerCutSqlite(child) => power_cut::sqlite_child::run(&child),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

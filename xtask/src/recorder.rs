@@ -1,10 +1,10 @@
-//! The clients of the kill test: each inserts rows of its own and records a transaction only after the server has
+//! The clients of the kill test and the power-cut test: each inserts rows of its own and records a transaction only after the server has
 //! acknowledged its commit.
 //!
 //! One transaction writes a row into `ack` and two rows with the same id and note into `ack_part`, in the same database
-//! or in another one, between whose accounts it then also moves something. The note follows
+//! or in another one; some also move something between accounts, of one database or of both. The note follows
 //! from the id, so that a row that is half there, or not the one written, is found. What was acknowledged is kept in
-//! memory: the server is killed, not this process.
+//! memory: the server is killed, not this process. The power-cut test uses the same clients.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,16 +31,36 @@ enum Way {
     OneMessage,
     /// BEGIN, prepared statements and COMMIT, each awaited before the next.
     Interactive,
+    /// One message that also moves something between two accounts.
+    Transfer,
     /// The parts go to another database, in the same transaction.
     TwoDatabases,
 }
 
 impl Way {
-    fn of(client: u32) -> Way {
+    fn of(client: u32, databases: Databases) -> Way {
         match client % 10 {
             9 => Way::Interactive,
-            8 => Way::TwoDatabases,
+            8 if databases == Databases::Two => Way::TwoDatabases,
+            7 | 8 => Way::Transfer,
             _ => Way::OneMessage,
+        }
+    }
+}
+
+/// Over how many databases transactions go: only Holdfast has any that change two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Databases {
+    One,
+    #[default]
+    Two,
+}
+
+impl Databases {
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Databases::One => &[DATABASE],
+            Databases::Two => &[DATABASE, OTHER],
         }
     }
 }
@@ -48,6 +68,7 @@ impl Way {
 /// Everything acknowledged so far, over all rounds.
 #[derive(Debug, Default)]
 pub struct Recorder {
+    databases: Databases,
     acknowledged: Arc<Mutex<Vec<i64>>>,
     count: Arc<AtomicU64>,
     next_id: Arc<AtomicU64>,
@@ -67,8 +88,12 @@ pub struct Verdict {
 }
 
 impl Recorder {
+    pub fn over(databases: Databases) -> Recorder {
+        Recorder { databases, ..Recorder::default() }
+    }
+
     pub async fn create_tables(&self, address: Address) -> anyhow::Result<()> {
-        for database in [DATABASE, OTHER] {
+        for database in self.databases.names() {
             let client = connect(address, database).await?;
             client.batch_execute(TABLES).await.context("creating the recorder's tables")?;
         }
@@ -86,7 +111,7 @@ impl Recorder {
         let mut running = JoinSet::new();
         for number in 0..clients {
             let client = connect(address, DATABASE).await.with_context(|| format!("connecting client {number}"))?;
-            let way = Way::of(number);
+            let way = Way::of(number, self.databases);
             let (ids, acknowledged, count) = (self.next_id.clone(), self.acknowledged.clone(), self.count.clone());
             running.spawn(async move {
                 loop {
@@ -104,13 +129,12 @@ impl Recorder {
 
     /// Reads everything back and holds it against what was acknowledged.
     pub async fn check(&self, address: Address) -> anyhow::Result<Verdict> {
-        let (client, other) = (connect(address, DATABASE).await?, connect(address, OTHER).await?);
-        let rows = pairs(&client, "SELECT id, note FROM ack").await?;
-        let mut parts = pairs(&client, "SELECT id, note FROM ack_part").await?;
-        parts.extend(pairs(&other, "SELECT id, note FROM ack_part").await?);
-        let mut accounts = 0;
-        for client in [&client, &other] {
-            let sum = pairs(client, "SELECT sum(v), '' FROM account").await?;
+        let (mut rows, mut parts, mut accounts) = (Vec::new(), Vec::new(), 0);
+        for database in self.databases.names() {
+            let client = connect(address, database).await?;
+            rows.extend(pairs(&client, "SELECT id, note FROM ack").await?);
+            parts.extend(pairs(&client, "SELECT id, note FROM ack_part").await?);
+            let sum = pairs(&client, "SELECT sum(v), '' FROM account").await?;
             accounts += sum.iter().map(|(sum, _)| sum).sum::<i64>();
         }
         let acknowledged = self.acknowledged.lock().expect("the clients have ended").clone();
@@ -119,7 +143,7 @@ impl Recorder {
 }
 
 /// Compares the acknowledged ids with the rows and parts found.
-fn judge(acknowledged: &[i64], rows: &[(i64, String)], parts: &[(i64, String)]) -> Verdict {
+pub fn judge(acknowledged: &[i64], rows: &[(i64, String)], parts: &[(i64, String)]) -> Verdict {
     let mut parts_of: HashMap<i64, usize> = HashMap::new();
     let mut broken: Vec<i64> = Vec::new();
     for (id, text) in parts {
@@ -149,6 +173,20 @@ async fn write(client: &Client, way: Way, id: i64, number: u32) -> Result<(), to
                 ))
                 .await
         }
+        Way::Transfer => {
+            let (from, to) = (id % 4, (id + 1) % 4);
+            // In order of their ids, so that no two clients wait for each other.
+            let mut moves = [(from, -id), (to, id)];
+            moves.sort_unstable();
+            let updates = moves.map(|(account, by)| format!("UPDATE account SET v = v + {by} WHERE id = {account}; "));
+            client
+                .batch_execute(&format!(
+                    "BEGIN; INSERT INTO ack VALUES ({id}, {number}, '{note}'); \
+                     INSERT INTO ack_part VALUES ({id}, 1, '{note}'), ({id}, 2, '{note}'); {}COMMIT",
+                    updates.concat()
+                ))
+                .await
+        }
         Way::Interactive => {
             client.batch_execute("BEGIN").await?;
             let number = number as i32;
@@ -173,8 +211,13 @@ async fn write(client: &Client, way: Way, id: i64, number: u32) -> Result<(), to
 }
 
 /// Some hundred bytes that follow from the id.
-fn note(id: i64) -> String {
+pub fn note(id: i64) -> String {
     format!("{id:020}").repeat(1 + (id % 17) as usize)
+}
+
+/// The error with what the server said.
+pub fn told(error: &tokio_postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), |said| format!("{} {}", said.code().code(), said.message()))
 }
 
 async fn connect(address: Address, database: &str) -> anyhow::Result<Client> {

@@ -19,15 +19,27 @@ const STOP_WAIT_MAX: Duration = Duration::from_secs(120);
 /// Builds the server and returns the binary. Cargo's own messages go to the terminal.
 pub fn build() -> anyhow::Result<PathBuf> {
     println!("==== building the server (release)");
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--package", "holdfast"])
-        .current_dir(paths::root())
-        .status()
-        .context("starting cargo")?;
-    if !status.success() {
-        bail!("the server does not build: cargo build --release --package holdfast");
-    }
+    run_cargo(&["build", "--release", "--package", "holdfast"])?;
     Ok(paths::target().join("release/holdfast"))
+}
+
+/// Builds the server that can be told to break its promises, in a target directory of its own, so that it is never
+/// taken for the real one.
+pub fn build_sabotaged() -> anyhow::Result<PathBuf> {
+    println!("==== building the server with the feature `sabotage` (release)");
+    let target = paths::target().join("sabotage");
+    let options = ["build", "--release", "--package", "holdfast", "--features", "sabotage", "--target-dir"];
+    run_cargo(&[&options[..], &[&target.display().to_string()]].concat())?;
+    Ok(target.join("release/holdfast"))
+}
+
+fn run_cargo(arguments: &[&str]) -> anyhow::Result<()> {
+    let status =
+        Command::new(env!("CARGO")).args(arguments).current_dir(paths::root()).status().context("starting cargo")?;
+    if !status.success() {
+        bail!("the server does not build: cargo {}", arguments.join(" "));
+    }
+    Ok(())
 }
 
 /// A running `holdfast serve`. Dropping it kills it.
@@ -47,12 +59,23 @@ impl Holdfast {
 
     /// Starts the process only. The log is appended to, beside the data directory.
     pub fn spawn(binary: &Path, data: &Path, address: Address) -> anyhow::Result<Self> {
-        let log = data.with_extension("log");
+        Self::spawn_with(binary, data, address, data.with_extension("log"), &[])
+    }
+
+    /// The same with the log elsewhere and something in its environment.
+    pub fn spawn_with(
+        binary: &Path,
+        data: &Path,
+        address: Address,
+        log: PathBuf,
+        environment: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(&log)?;
         let child = Command::new(binary)
             .args(["serve", "--data"])
             .arg(data)
             .args(["--listen", &format!("127.0.0.1:{}", address.port)])
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(File::try_clone(&file)?)
             .stderr(file)

@@ -9,8 +9,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-pub use holdfast::{Holdfast, build};
-pub use postgres::Postgres;
+pub use holdfast::{Holdfast, build, build_sabotaged};
+pub use postgres::{Postgres, account, as_account, initialise};
+pub use probe::is_ready;
 
 /// The user both servers know.
 pub const USER: &str = "holdfast";

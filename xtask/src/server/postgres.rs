@@ -33,7 +33,7 @@ impl Postgres {
             chown(directory.path(), Some(user), Some(group))?;
         }
         let data = directory.path().join("data");
-        initialise(&initdb, &data, account)?;
+        initialise(&initdb, &data, account, &[])?;
         let address = Address::free()?;
         let child = as_account(&postgres, account, directory.path())
             .arg("-D")
@@ -77,11 +77,13 @@ impl Drop for Postgres {
     }
 }
 
-fn initialise(initdb: &Path, data: &Path, account: Option<(u32, u32)>) -> anyhow::Result<()> {
+/// Makes a data directory, unsynced.
+pub fn initialise(initdb: &Path, data: &Path, account: Option<(u32, u32)>, options: &[&str]) -> anyhow::Result<()> {
     let output = as_account(initdb, account, data.parent().expect("the data directory lies in one of ours"))
         .arg("-D")
         .arg(data)
         .args(["-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"])
+        .args(options)
         .output()
         .context("starting initdb")?;
     if !output.status.success() {
@@ -90,7 +92,8 @@ fn initialise(initdb: &Path, data: &Path, account: Option<(u32, u32)>) -> anyhow
     Ok(())
 }
 
-fn as_account(program: &Path, account: Option<(u32, u32)>, directory: &Path) -> Command {
+/// A program to be run as that user, in `directory`.
+pub fn as_account(program: &Path, account: Option<(u32, u32)>, directory: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(directory).stdin(Stdio::null());
     if let Some((user, group)) = account {
@@ -100,7 +103,7 @@ fn as_account(program: &Path, account: Option<(u32, u32)>, directory: &Path) -> 
 }
 
 /// The user and group to run as; none unless this process is root.
-fn account() -> anyhow::Result<Option<(u32, u32)>> {
+pub fn account() -> anyhow::Result<Option<(u32, u32)>> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }

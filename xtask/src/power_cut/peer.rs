@@ -1,0 +1,50 @@
+//! What the power-cut test needs of a database, whichever it is.
+
+use std::path::Path;
+
+use crate::recorder::Verdict;
+
+/// How a start went.
+pub enum Start {
+    Ready,
+    /// The server ended before it was ready; its last words.
+    Ended(String),
+    /// The power failed meanwhile.
+    PowerFailed,
+}
+
+/// A database that can be started, loaded, killed and looked at. Its files lie below the mount it was made for.
+pub trait Peer {
+    /// Names of files whose syncs may be made slow.
+    fn file_patterns(&self) -> &'static [&'static str];
+
+    /// Forgets everything acknowledged and prepares a new directory below `mount`, not yet started. `number` is how many
+    /// there have been.
+    fn fresh(&mut self, mount: &Path, number: u32) -> anyhow::Result<()>;
+
+    /// Starts the server; gives up when `power_off` says so.
+    fn start(&mut self, power_off: &dyn Fn() -> bool) -> anyhow::Result<Start>;
+
+    /// Makes the tables; the power stays on.
+    fn create_tables(&mut self) -> anyhow::Result<()>;
+
+    /// Reads everything back.
+    fn verify(&mut self) -> anyhow::Result<Verdict>;
+
+    /// Sets the clients to work; they end by themselves when the server does.
+    fn begin_load(&mut self, clients: u32) -> anyhow::Result<()>;
+
+    fn acknowledged(&self) -> u64;
+
+    /// A client's error, once one has ended.
+    fn client_ended(&mut self) -> Option<String>;
+
+    /// kill -9, and waits for server and clients to be gone.
+    fn kill(&mut self) -> anyhow::Result<()>;
+
+    /// Examines the files of the stopped server, where the database has a command for that; what is wrong with them.
+    fn check(&mut self) -> anyhow::Result<Option<String>>;
+
+    /// Asks for a clean stop.
+    fn stop(&mut self) -> anyhow::Result<()>;
+}

@@ -9,6 +9,7 @@ pub mod aligned;
 pub mod clock;
 pub mod disk;
 mod real;
+pub mod sabotage;
 pub mod testing;
 
 pub use aligned::{AlignedBuf, BLOCK_BYTES, round_up_to_block};

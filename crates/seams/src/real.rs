@@ -12,6 +12,7 @@ use rustix::fs::{CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags}
 use rustix::io::Errno;
 
 use crate::disk::{Create, Disk, DiskFile, DiskLock, DiskStats, Metadata, OpenHow, WriteThrough};
+use crate::sabotage::{Sabotage, asked};
 
 /// The file system as it is, with counters and, for experiments with slow disks, a delay on every sync.
 #[derive(Clone, Default)]
@@ -64,7 +65,9 @@ impl Disk for RealDisk {
             }
             opened => (opened?, *how),
         };
-        verify_flags(path, &fd, flags(&given))?;
+        if !asked(Sabotage::SkipSync) && !asked(Sabotage::FcntlFlag) {
+            verify_flags(path, &fd, flags(&given))?;
+        }
         Ok(Box::new(RealFile { fd, how: given, meter: self.meter.clone() }))
     }
 
@@ -111,6 +114,9 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        if asked(Sabotage::SkipSync) {
+            return Ok(());
+        }
         let fd = open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC)?;
         rustix::fs::fsync(&fd)?;
         self.meter.synced();
@@ -209,12 +215,18 @@ impl DiskFile for RealFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        if asked(Sabotage::SkipSync) {
+            return Ok(());
+        }
         rustix::fs::fdatasync(&self.fd)?;
         self.meter.synced();
         Ok(())
     }
 
     fn sync_all(&self) -> io::Result<()> {
+        if asked(Sabotage::SkipSync) {
+            return Ok(());
+        }
         rustix::fs::fsync(&self.fd)?;
         self.meter.synced();
         Ok(())
@@ -238,6 +250,13 @@ impl DiskFile for RealFile {
 }
 
 fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let through = OFlags::DSYNC | OFlags::SYNC;
+    if asked(Sabotage::FcntlFlag) && flags.intersects(through) {
+        let fd = open(path, flags - through)?;
+        rustix::fs::fcntl_setfl(&fd, rustix::fs::fcntl_getfl(&fd)? | (flags & through))?;
+        return Ok(fd);
+    }
+    let flags = if asked(Sabotage::SkipSync) { flags - through } else { flags };
     loop {
         match rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)) {
             Err(Errno::INTR) => {}

@@ -19,6 +19,7 @@
 
 use crate::pages::{CheckpointSet, PAGE_BYTES, PageStore, ReadError, checksum, offset_of};
 use crate::wal_file::WalWriter;
+use holdfast_seams::sabotage::{Sabotage, asked};
 use holdfast_seams::{Create, Disk, DiskFile, OpenHow};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -177,7 +178,7 @@ fn write_frames(file: &dyn DiskFile, store: &PageStore, set: &CheckpointSet) -> 
         dress(*page, volume, set.snapshot, &mut bytes);
         writer.frame(*page, &bytes)?;
     }
-    Ok(file.sync_data()?)
+    if asked(Sabotage::CheckpointNoSync) { Ok(()) } else { Ok(file.sync_data()?) }
 }
 
 /// Step 4.
@@ -198,7 +199,9 @@ fn copy(store: &PageStore, set: &CheckpointSet, old_pages: u32) -> Result<(), Ca
             run.clear();
         }
     }
-    store.file().sync_data()?;
+    if !asked(Sabotage::CheckpointNoSync) {
+        store.file().sync_data()?;
+    }
     set.dirty.iter().for_each(|(page, version)| store.landed(*page, *version));
     Ok(())
 }

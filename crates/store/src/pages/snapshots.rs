@@ -1,5 +1,6 @@
 //! Which snapshots exist, how large the database is in each, and who reads which.
 
+use holdfast_seams::sabotage::{Sabotage, asked};
 use std::collections::BTreeMap;
 
 /// Bookkeeping of snapshots. A snapshot's number is the number of the boxcar that published it.
@@ -85,6 +86,10 @@ impl Snapshots {
 
     /// Begins to read the newest durable snapshot for a checkpoint. There is one at a time.
     pub fn pin(&mut self) -> (u64, u32) {
+        if asked(Sabotage::StoreAhead) {
+            self.pinned = Some(self.newest);
+            return self.acquire_newest();
+        }
         self.pinned = Some(self.durable);
         self.acquire()
     }

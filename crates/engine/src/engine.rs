@@ -102,6 +102,17 @@ pub struct DatabaseInfo {
     pub path: PathBuf,
 }
 
+/// Whether anything was ever logged. If not, no database was ever complete: the first start was interrupted before it had
+/// made one.
+fn holds_records(trail: &Trail, recovered: &Recovered) -> Result<bool, OpenError> {
+    for boxcar in trail.read(recovered.first)? {
+        if !boxcar?.body.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Where in a data directory files go whose content a crash may take.
 pub fn scratch_dir(dir: &Path) -> PathBuf {
     dir.join("scratch")
@@ -217,20 +228,22 @@ impl Engine {
             });
             Trail::open(disk.clone(), options.clock.clone(), trail)?
         };
-        let manifest = Manifest::read(&*disk, dir)?;
-        let fresh = manifest.is_none();
-        if fresh && !recovered.fresh {
-            let path = crate::manifest::path(dir).display().to_string();
-            let message = "missing, but the directory has a trail; put back a copy of it".to_owned();
-            return Err(OpenError::Manifest { path, message });
-        }
-        let epoch = trail.epoch();
-        let state = State {
-            manifest: manifest.unwrap_or_else(Manifest::empty),
-            open: BTreeMap::new(),
-            checkpoints: BTreeMap::new(),
-            closed: false,
+        let manifest = match Manifest::read(&*disk, dir)? {
+            Some(manifest) => manifest,
+            None if recovered.fresh || !holds_records(&trail, &recovered)? => {
+                let begun = Manifest::begun();
+                begun.write(&*disk, dir).map_err(io("write the list of databases of"))?;
+                begun
+            }
+            None => {
+                let path = crate::manifest::path(dir).display().to_string();
+                let message = "missing, but the directory has a trail; put back a copy of it".to_owned();
+                return Err(OpenError::Manifest { path, message });
+            }
         };
+        let unfinished = manifest.unfinished;
+        let epoch = trail.epoch();
+        let state = State { manifest, open: BTreeMap::new(), checkpoints: BTreeMap::new(), closed: false };
         let shared = Arc::new(Shared {
             options,
             dir: dir.to_owned(),
@@ -253,10 +266,10 @@ impl Engine {
         shared.redo.tell(recovered.end);
         let engine = Engine(Arc::new(EngineInner { shared, threads: Mutex::default(), recovered }));
         engine.recover(aside)?;
-        if fresh {
+        engine.remove_orphans().map_err(io("clean up"))?;
+        if unfinished {
             engine.create_initial()?;
         }
-        engine.remove_orphans().map_err(io("clean up"))?;
         engine.open_preparing(aside);
         engine.start_checkpointer().map_err(io("start a thread for"))?;
         Ok(engine)
@@ -296,13 +309,19 @@ impl Engine {
         Ok(())
     }
 
+    /// Makes the databases of a new directory, those that an interrupted first start has not made. Nobody is served
+    /// before the list says that all are there.
     fn create_initial(&self) -> Result<(), OpenError> {
-        for (name, dialect) in self.0.shared.options.initial_databases.clone() {
-            self.create_database(&name, dialect)?;
-        }
-        // Written also when there are none: its presence says that the directory is complete.
         let shared = &self.0.shared;
-        let written = shared.state.lock().manifest.write(&*shared.options.disk, &shared.dir);
+        for (name, dialect) in shared.options.initial_databases.clone() {
+            let listed = shared.state.lock().manifest.databases.iter().any(|entry| entry.name == name);
+            if !listed {
+                self.create_database(&name, dialect)?;
+            }
+        }
+        let mut state = shared.state.lock();
+        state.manifest.unfinished = false;
+        let written = state.manifest.write(&*shared.options.disk, &shared.dir);
         written.map_err(|source| OpenError::Io { what: "write", path: shared.dir.display().to_string(), source })
     }
 

@@ -3,6 +3,7 @@
 //! ```toml
 //! format = 1          # refused when newer
 //! next_id = 3         # the id the next database gets; ids are never reused (RULE 6)
+//! unfinished = true   # the first start has not made all its databases yet; absent ever after
 //! [[database]]
 //! id = 1
 //! name = "holdfast"
@@ -45,6 +46,9 @@ const BYTES_MAX: u64 = 64 << 20;
 pub struct Manifest {
     pub format: u32,
     pub next_id: u32,
+    /// The first start is still making the databases that a new directory has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unfinished: bool,
     #[serde(default, rename = "database")]
     pub databases: Vec<Entry>,
     #[serde(default, rename = "role", skip_serializing_if = "Vec::is_empty")]
@@ -126,7 +130,12 @@ pub fn path(dir: &Path) -> PathBuf {
 
 impl Manifest {
     pub fn empty() -> Manifest {
-        Manifest { format: FORMAT_PLAIN, next_id: 1, databases: Vec::new(), roles: Vec::new() }
+        Manifest { format: FORMAT_PLAIN, next_id: 1, unfinished: false, databases: Vec::new(), roles: Vec::new() }
+    }
+
+    /// What the first start begins with.
+    pub fn begun() -> Manifest {
+        Manifest { unfinished: true, ..Manifest::empty() }
     }
 
     /// The oldest format that can say it.

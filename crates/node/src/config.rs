@@ -2,12 +2,18 @@
 //!
 //! The first start writes it with every default commented out. A key that does not exist is refused, naming line and
 //! key: a setting that was misspelt and silently ignored is found out at the worst moment. Command-line flags win.
+//!
+//! The file is written beside, synced and renamed, as everything in the directory that a start cannot do without: a torn
+//! one would keep the server from starting after a power cut, with all that was acknowledged behind it.
 
 use crate::settings;
 use holdfast_engine::{CommitDelay, Options};
 use holdfast_seams::SyncMethod;
+use holdfast_engine::Options;
+use holdfast_seams::{Create, Disk, OpenHow, RealDisk, SyncMethod};
 use holdfast_wire::Limits;
 use serde::Deserialize;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -155,8 +161,9 @@ impl Config {
             Ok(text) => Config::parse(&text)
                 .map_err(|message| ConfigError::Content { path: path.display().to_string(), message }),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                std::fs::create_dir_all(dir).map_err(io("create", &dir.to_owned()))?;
-                std::fs::write(&path, TEMPLATE).map_err(io("write", &path))?;
+                let disk = RealDisk::new();
+                disk.create_dir(dir).map_err(io("create", &dir.to_owned()))?;
+                write_template(&disk, dir).map_err(io("write", &path))?;
                 Ok(Config::default())
             }
             Err(e) => Err(io("read", &path)(e)),
@@ -263,9 +270,41 @@ impl Config {
     }
 }
 
+/// Writes the template durably, and whole or not at all.
+fn write_template(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    let path = dir.join(FILE_NAME);
+    let new = path.with_extension("toml.new");
+    let file = disk.open(&new, &OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() })?;
+    file.set_len(0)?;
+    file.write_at(&[IoSlice::new(TEMPLATE.as_bytes())], 0)?;
+    file.sync_all()?;
+    disk.rename(&new, &path)?;
+    disk.sync_dir(dir)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdfast_seams::testing::FaultDisk;
+
+    #[test]
+    fn the_template_is_whole_or_absent_after_a_power_cut() {
+        let path = Path::new("/data").join(FILE_NAME);
+        let mut found = [0, 0];
+        for seed in 0..40 {
+            for operation in 1..6 {
+                let disk = FaultDisk::new(seed);
+                disk.cut_power_after(operation);
+                let written = write_template(&disk, Path::new("/data")).is_ok();
+                disk.restore_power();
+                let content = disk.contents(&path);
+                assert!(content.iter().all(|bytes| bytes == TEMPLATE.as_bytes()), "seed {seed}, operation {operation}");
+                assert!(content.is_some() || !written);
+                found[usize::from(content.is_some())] += 1;
+            }
+        }
+        assert!(found.iter().all(|n| *n > 0), "{found:?}");
+    }
 
     #[test]
     fn the_template_lists_every_default() {

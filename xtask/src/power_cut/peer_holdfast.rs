@@ -63,6 +63,7 @@ impl Peer for Holdfast {
         let address = Address::free()?;
         let environment: Vec<(&str, &str)> = self.broken.iter().map(|how| (VARIABLE, how.name())).collect();
         let log = self.log.clone();
+        fs::write(&log, "")?;
         let server = server::Holdfast::spawn_with(&self.binary, &self.data, address, log, &environment)?;
         let server = self.server.insert(server);
         let started = Instant::now();
@@ -91,10 +92,6 @@ impl Peer for Holdfast {
     }
 
     fn verify(&mut self) -> anyhow::Result<Verdict> {
-        let panics = self.server.as_ref().map(server::Holdfast::panics).unwrap_or_default();
-        if !panics.is_empty() {
-            bail!("the server panicked: {}", panics.join("\n"));
-        }
         self.clients.verify(self.address()?)
     }
 
@@ -111,13 +108,16 @@ impl Peer for Holdfast {
     }
 
     fn kill(&mut self) -> anyhow::Result<()> {
+        let mut panics = Vec::new();
         if let Some(mut server) = self.server.take() {
             // One that noticed the failed disk has ended by itself.
             if server.is_running() {
                 server.kill()?;
             }
+            panics = server.panics();
         }
-        self.clients.join()
+        self.clients.join()?;
+        if panics.is_empty() { Ok(()) } else { bail!("the server panicked: {}", panics.join("\n")) }
     }
 
     fn check(&mut self) -> anyhow::Result<Option<String>> {

@@ -9,7 +9,7 @@ use holdfast_unsafe_disk::Random;
 use super::Plan;
 use super::bed::Bed;
 use super::peer::{Peer, Start};
-use super::table::Totals;
+use super::table::{Totals, shown};
 use crate::recorder::Verdict;
 
 /// Even a disk told to fail at an operation that never comes fails after so long.
@@ -40,8 +40,9 @@ struct Run<'a> {
 /// When the power fails in this round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum When {
-    /// In the middle of an operation, counted from before the start of the server.
-    Operation(u64),
+    /// In the middle of an operation on certain files, counted from before the start of the server. A checkpoint's files
+    /// see few operations: such a cut falls between its steps.
+    Operation { after: u64, files: &'static str },
     /// In the load.
     Moment(Duration),
 }
@@ -110,8 +111,8 @@ impl Run<'_> {
     fn round(&mut self) -> anyhow::Result<()> {
         let when = self.draw_when();
         let mut rules = self.draw_slowness();
-        if let When::Operation(after) = when {
-            rules.push(format!("cut after={after}"));
+        if let When::Operation { after, files } = when {
+            rules.push(format!("cut {files} after={after}"));
         }
         let seed = self.random.draw();
         self.bed.arm(seed, &rules, self.plan.lie)?;
@@ -145,22 +146,27 @@ impl Run<'_> {
     }
 
     fn draw_when(&mut self) -> When {
-        if self.random.percent(50) {
-            let most = 1 << (1 + self.random.below(OPERATION_DOUBLINGS_MAX));
-            When::Operation(self.random.below(most))
-        } else {
-            When::Moment(Duration::from_millis(self.random.below(MOMENT_MS_MAX)))
+        if self.random.percent(40) {
+            return When::Moment(Duration::from_millis(self.random.below(MOMENT_MS_MAX)));
         }
+        let most = 1 << (1 + self.random.below(OPERATION_DOUBLINGS_MAX));
+        let after = self.random.below(most);
+        let files = if self.random.percent(50) { "*" } else { self.draw_files() };
+        When::Operation { after, files }
+    }
+
+    fn draw_files(&mut self) -> &'static str {
+        let patterns = self.peer.file_patterns();
+        patterns[self.random.below(patterns.len() as u64) as usize]
     }
 
     /// In two of three rounds syncs of some files take long, so that others overtake them.
     fn draw_slowness(&mut self) -> Vec<String> {
-        let patterns = self.peer.file_patterns();
         match self.random.below(3) {
             0 => Vec::new(),
             _ => {
-                let pattern = patterns[self.random.below(patterns.len() as u64) as usize];
-                vec![format!("slow sync {pattern} us={}", 200 + self.random.below(SLOW_US_MAX))]
+                let files = self.draw_files();
+                vec![format!("slow sync {files} us={}", 200 + self.random.below(SLOW_US_MAX))]
             }
         }
     }
@@ -218,11 +224,22 @@ impl Run<'_> {
         self.bed.arm(self.plan.seed, &[], false)?;
         match self.peer.check()? {
             None => Ok(()),
-            Some(why) => {
-                self.totals.unsound += 1;
-                self.damaged(format!("unsound: {why}"))?;
+            Some(why) => self.unsound(&why),
+        }
+    }
+
+    /// The database's own check complains: what does the server make of it? Then there is a new directory.
+    fn unsound(&mut self, why: &str) -> anyhow::Result<()> {
+        self.totals.unsound += 1;
+        self.damaged(format!("unsound: {why}"))?;
+        match self.peer.start(&|| false)? {
+            Start::Ready if !self.has_tables || self.is_whole()? => {
+                self.peer.kill()?;
                 self.renew()
             }
+            Start::Ready => Ok(()),
+            Start::Ended(why) => self.refused(&why),
+            Start::PowerFailed => bail!("the power failed although nobody cut it"),
         }
     }
 
@@ -265,14 +282,16 @@ impl Run<'_> {
     }
 
     fn refused(&mut self, why: &str) -> anyhow::Result<()> {
-        self.totals.refused += 1;
         self.peer.kill()?;
+        self.totals.refused += 1;
+        self.totals.lost += self.peer.acknowledged();
+        self.totals.lost_loudly += self.peer.acknowledged();
         self.damaged(format!("refused to start: {why}"))?;
         self.renew()
     }
 
     fn damaged(&mut self, what: String) -> anyhow::Result<()> {
-        let cut = self.totals.cuts;
+        let (cut, what) = (self.totals.cuts, shown(&what));
         if self.show {
             println!();
         }

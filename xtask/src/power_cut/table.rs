@@ -14,7 +14,10 @@ pub struct Totals {
     pub acknowledged: u64,
     /// Rows found after the restarts, acknowledged or not.
     pub recovered: u64,
+    /// Acknowledged and not to be read any more.
     pub lost: u64,
+    /// Of those, lost loudly: the server refused to start.
+    pub lost_loudly: u64,
     pub half: u64,
     pub wrong_sums: u32,
     pub refused: u32,
@@ -41,7 +44,7 @@ impl Totals {
             ("cuts", format!("{} ({} in a start or recovery)", self.cuts, self.cuts_in_start)),
             ("acknowledged", self.acknowledged.to_string()),
             ("recovered", format!("{} (with what was committed and not yet answered)", self.recovered)),
-            ("lost", self.lost.to_string()),
+            ("lost", format!("{}{}", self.lost, self.loudly())),
             ("half", self.half.to_string()),
             ("wrong sums", self.wrong_sums.to_string()),
             ("refused", self.refused.to_string()),
@@ -65,6 +68,27 @@ impl Totals {
         }
         text
     }
+}
+
+impl Totals {
+    fn loudly(&self) -> String {
+        match self.lost_loudly {
+            0 => String::new(),
+            n => format!(" ({n} of them behind a server that refused to start)"),
+        }
+    }
+}
+
+/// A reason as it can be shown: printable, and not too long.
+pub fn shown(reason: &str) -> String {
+    const LINE_CHARS_MAX: usize = 300;
+    const LINES_MAX: usize = 12;
+    let lines = reason.lines().map(|line| {
+        let line: String = line.chars().filter(|c| !c.is_control() && *c != char::REPLACEMENT_CHARACTER).collect();
+        let words = line.split("          ").filter(|part| !part.trim().is_empty()).collect::<Vec<_>>().join(" ... ");
+        words.chars().take(LINE_CHARS_MAX).collect::<String>()
+    });
+    lines.filter(|line| !line.is_empty()).take(LINES_MAX).collect::<Vec<_>>().join("\n    ")
 }
 
 #[cfg(test)]

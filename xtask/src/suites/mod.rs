@@ -15,7 +15,7 @@ use anyhow::bail;
 use crate::findings::{Expectations, Findings};
 use crate::server::{self, Address, Holdfast, Postgres};
 use crate::tally::{Outcome, Tally};
-use crate::{kill_test, paths, tools};
+use crate::{kill_test, paths, power_cut, tools};
 
 /// One suite: its name, what it is for, what it needs, and how it runs.
 struct Suite {
@@ -53,6 +53,12 @@ const SUITES: &[Suite] = &[
         run: own::histories,
     },
     Suite { name: "kill", about: "kill -9 under load, five rounds", needs: &["psql", "pgbench"], run: kill },
+    Suite {
+        name: "power-cut",
+        about: "power cuts under load on an unsafe disk, sixteen of them",
+        needs: &[],
+        run: power_cut,
+    },
 ];
 
 /// What the suites share: the binary, both servers, the expectations and the results.
@@ -113,6 +119,24 @@ fn kill(bench: &mut Bench) -> anyhow::Result<()> {
     let binary = bench.binary()?;
     let plan = kill_test::Plan { rounds: 5, clients: 40, seed: kill_test::fresh_seed() };
     kill_test::run(&binary, &plan, &mut bench.tally)
+}
+
+/// Enough to see that the disk, the harness and the server work together; `cargo xtask power-cut` does the rest.
+fn power_cut(bench: &mut Bench) -> anyhow::Result<()> {
+    const CUTS: u32 = 16;
+    if let Some(why) = power_cut::unavailable() {
+        bench.tally.unavailable("power-cut", "all", &format!("no unsafe disk can be mounted: {why}"));
+        return Ok(());
+    }
+    let totals = power_cut::smoke(bench.binary()?, CUTS)?;
+    let table = totals.table("holdfast");
+    println!("{table}");
+    let outcome = if totals.is_clean() { Outcome::Passed } else { Outcome::Failed(table) };
+    bench.tally.add("power-cut", "nothing_is_lost", outcome);
+    let worked = totals.acknowledged > 0 && totals.sectors[1] > 0;
+    let outcome = if worked { Outcome::Passed } else { Outcome::Failed("the disk had nothing to lose".to_owned()) };
+    bench.tally.add("power-cut", "the_disk_forgets", outcome);
+    Ok(())
 }
 
 impl Bench {

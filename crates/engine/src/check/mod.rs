@@ -112,7 +112,8 @@ pub fn check(dir: &Path, options: &Options) -> Result<CheckReport, CheckError> {
     }
     let _lock = lock_without_opening(disk, &trail_dir).map_err(CheckError::InUse)?;
     let trail = check_trail(disk, &trail_dir, &mut report);
-    let manifest = check_manifest(disk, dir, trail.is_some(), &mut report);
+    let holds_records = report.trail.as_ref().is_some_and(|found| found.bytes > 0);
+    let manifest = check_manifest(disk, dir, holds_records, &mut report);
     let survey = survey(trail.as_ref(), &manifest, &mut report);
     for entry in &manifest.databases {
         let known = trail.as_ref().map(|(looked, _)| looked).zip(survey.as_ref());
@@ -165,12 +166,18 @@ fn check_trail<'a>(disk: &'a dyn Disk, dir: &'a Path, report: &mut CheckReport) 
     Some((looked, inspection.first))
 }
 
-fn check_manifest(disk: &dyn Disk, dir: &Path, has_trail: bool, report: &mut CheckReport) -> Manifest {
+fn check_manifest(disk: &dyn Disk, dir: &Path, holds_records: bool, report: &mut CheckReport) -> Manifest {
+    let unfinished = "the first start was interrupted; the next one completes it";
     match Manifest::read(disk, dir) {
-        Ok(Some(manifest)) => manifest,
+        Ok(Some(manifest)) => {
+            report.notes.extend(manifest.unfinished.then(|| unfinished.to_owned()));
+            manifest
+        }
         Ok(None) => {
             let path = manifest::path(dir).display().to_string();
-            if has_trail {
+            if !holds_records {
+                report.notes.push(unfinished.to_owned());
+            } else {
                 report
                     .problems
                     .push(format!("{path} is missing, but the directory has a trail; put back a copy of it"));

@@ -8,8 +8,6 @@
 
 use crate::settings;
 use holdfast_engine::{CommitDelay, Options};
-use holdfast_seams::SyncMethod;
-use holdfast_engine::Options;
 use holdfast_seams::{Create, Disk, OpenHow, RealDisk, SyncMethod};
 use holdfast_wire::Limits;
 use serde::Deserialize;

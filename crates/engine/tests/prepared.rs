@@ -1,6 +1,8 @@
 //! Prepared transactions: what they keep, how they end, and that neither a stop nor a power cut loses one or half of it.
 
-use holdfast_engine::{Batch, Collect, Database, Engine, Options, Report, Step, WriteOptions, WriteTxn};
+use holdfast_engine::{
+    Batch, Collect, Database, Engine, Options, Report, Step, WriteIsolation, WriteOptions, WriteTxn,
+};
 use holdfast_seams::testing::{FaultDisk, Seeded};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{SqlResult, SqlState, Value};
@@ -81,8 +83,15 @@ fn it_keeps_its_changes_and_locks_until_its_end() {
     let (engine, db) = open(dir.path());
     T.iter().for_each(|sql| at_once(&db, sql).unwrap());
     let other = begin(&db, &["update t set v = 21 where id = 2"]);
+    let repeatable = WriteOptions { isolation: WriteIsolation::RepeatableRead, ..WriteOptions::default() };
+    let mut at_snapshot = db.begin_write_blocking(repeatable).unwrap();
+    let insert = Step { stmt: db.prepare("insert into c values(2)", Report::default()).unwrap(), params: vec![] };
+    at_snapshot.execute_blocking(insert.clone(), Box::new(Collect::new())).unwrap().result.unwrap();
     prepare(begin(&db, &["update t set v = 11 where id = 1", "insert into t values(3, 30, 'c')"]), "a").unwrap();
     // Making the table of prepared transactions disturbed nobody.
+    std::thread::sleep(Duration::from_millis(150));
+    at_snapshot.execute_blocking(insert, Box::new(Collect::new())).unwrap().result.unwrap();
+    drop(at_snapshot);
     other.commit_blocking(Box::new(Collect::new())).unwrap().result.unwrap();
     assert_eq!(ints(&db, "select v from t order by id"), [10, 21], "nobody sees it");
     assert_eq!(impatient(&db, "update t set v = 0 where id = 1"), SqlState::LOCK_NOT_AVAILABLE);

@@ -61,8 +61,10 @@ impl Work {
         matches!(self, Work::Statement { step, .. } if step.stmt.class == Class::Ddl)
     }
 
-    fn names_its_rows(&self) -> bool {
+    /// It may run on an older snapshot: what it does is checked, or is done again by MAIN.
+    fn may_be_late(&self) -> bool {
         match self {
+            Work::Statement { step, .. } if step.stmt.class == Class::Ddl => true,
             Work::Statement { step, .. } => step.stmt.names_its_rows,
             Work::Rows { stmt, .. } => stmt.names_its_rows,
         }
@@ -283,7 +285,13 @@ impl Core {
             self.inner.branches.give_back(connection);
             if self.keeps_snapshot {
                 // Its lock of the schema should have kept changes away.
-                return Err(Attempt::Failed(SqlError::internal("the schema has changed under a kept snapshot")));
+                return Err(Attempt::Failed(
+                    SqlError::new(
+                        SqlState::SERIALIZATION_FAILURE,
+                        "the schema has changed since the transaction began",
+                    )
+                    .with_hint("Run the transaction again."),
+                ));
             }
             self.pin = None;
             // MAIN is publishing a schema at this moment.
@@ -362,7 +370,7 @@ impl Core {
         let pin = self.pin.as_ref().filter(|p| p.age() < OLDER_SNAPSHOT_MAX)?.snapshot();
         let older = !self.keeps_snapshot && !self.newest && pin < self.inner.volume().store().durable();
         let older = older && pin >= self.inner.schema_number();
-        self.connection.take_if(|_| older && work.names_its_rows())
+        self.connection.take_if(|_| older && work.may_be_late())
     }
 
     /// What came of it, and whether a row was changed.
@@ -379,7 +387,7 @@ impl Core {
         if work.is_ddl() {
             self.schema_changes_time += started.elapsed();
         }
-        let changed = connection.conn.changes() > 0;
+        let changed = work.is_ddl() || connection.conn.changes() > 0;
         running(None);
         self.presence.ends_with_it(std::mem::take(&mut connection.running.lock().advisory));
         self.last_insert_rowid = connection.conn.last_insert_rowid();

@@ -3,7 +3,7 @@
 use super::core::{Attempt, Core, Work};
 use super::schema::{locks_for, schema_lock};
 use crate::database::Inner;
-use crate::locks::{LockId, LockMode, OwnerId, Target};
+use crate::locks::{Grant, LockId, LockMode, OwnerId, Target};
 use crate::statement::{Report, Statement};
 use holdfast_store::sqlite::InterruptHandle;
 use holdfast_types::schema::Schema;
@@ -166,18 +166,25 @@ impl Branch {
 
     /// Waits for what a schema change locks. `None` when only MAIN can run it.
     pub async fn lock_for(&mut self, sql: &str) -> SqlResult<Option<()>> {
-        let lock = schema_lock(&self.inner);
         // Before it looks at the schema, which stays as it is from then on.
-        self.lock(lock, LockMode::Exclusive).await?;
+        self.lock_in_place(schema_lock(&self.inner), LockMode::Exclusive).await?;
         let core = self.core()?;
         let Some(locks) = locks_for(sql, &core.map(), &core.schema()) else { return Ok(None) };
         for (table, mode) in locks {
             let id = LockId { volume: self.inner.id, target: Target::Table(table) };
-            self.lock(id, LockMode::Table(mode)).await?;
+            self.lock_in_place(id, LockMode::Table(mode)).await?;
         }
-        // It sees what those it waited for have done.
-        self.core()?.newest = true;
         Ok(Some(()))
+    }
+
+    /// Takes a lock; only if it has to wait its connection goes, and it sees what those it waited for have done.
+    async fn lock_in_place(&mut self, id: LockId, mode: LockMode) -> SqlResult<()> {
+        let owner = self.core()?.owner();
+        if self.inner.shared.locks.try_lock(owner, id, mode) == Grant::Blocked {
+            self.lock(id, mode).await?;
+            self.core()?.newest = true;
+        }
+        Ok(())
     }
 
     /// Prepares a statement against the transaction's own schema.

@@ -12,7 +12,7 @@ use crate::statement::{Class, Step};
 use holdfast_store::apply::{Applier, Place};
 use holdfast_store::capture::{Capture, Mark, flush_virtual_tables};
 use holdfast_store::ddl::execute_ddl;
-use holdfast_store::schema_map::PositionWriter;
+use holdfast_store::schema_map::{PREPARED_TABLE, PositionWriter};
 use holdfast_store::schema_read::read_schema;
 use holdfast_store::sequences::flush_sequences;
 use holdfast_store::sqlite::{CommitGate, Conn, InterruptHandle, SqliteError, StmtId};
@@ -476,6 +476,9 @@ impl Main {
     fn publish_schema(&mut self, number: u64) {
         if self.changes_schema() {
             self.forget_ids();
+            // The table of prepared transactions is no business of those who work on older snapshots.
+            let only_prepared = self.has_object(PREPARED_TABLE) && self.inner.map().object(PREPARED_TABLE).is_none();
+            let number = if only_prepared { self.inner.schema_number() } else { number };
             let mut published = self.inner.schema.write();
             *published = self.schema.clone();
             self.inner.publish_map(self.conn.capture().map().clone(), number);

@@ -235,3 +235,26 @@ async fn rows_and_schemas_change_side_by_side() {
     let server = Running::start_in(server.kill());
     check(&server.connect().await).await;
 }
+
+/// Who waits for its table is no deadlock, and later statements see what is new.
+#[tokio::test]
+async fn a_change_may_take_long() {
+    let (server, a, b) =
+        two("create table t(id int primary key, v int); create table u(id int primary key, v int)").await;
+    run(&a, "insert into t select i, i % 1000 from generate_series(1, 100000) i; insert into u values (1, 1)").await;
+    run(&b, "begin; create index ti on t(v, id); create index tj on t(id, v)").await;
+    let mut waits = apart(a, "begin; update u set v = 2; update t set v = 0 where id = 1; commit");
+    assert!(is_blocked(&mut waits).await);
+    let c = server.connect().await;
+    for i in 2..30 {
+        run(&c, &format!("insert into u values ({i}, 0)")).await;
+        run(&b, &format!("insert into t values (-{i}, 0)")).await;
+    }
+    assert_eq!(one(&b, "select count(*) from t where v = 0").await, (100 + 28).to_string());
+    run(&c, "update u set v = v + 1 where id = 29").await;
+    run(&b, "update u set v = v + 1 where id = 29; commit").await;
+    let (a, failed) = soon(waits).await.unwrap();
+    assert_eq!(failed, None);
+    assert_eq!(one(&a, "select v from u where id = 29").await, "2");
+    assert_eq!(one(&a, "select count(*) from t where v = 0").await, "129");
+}

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | branch | a statement that a branch can run | branch |
 //! | branch | a schema change that a branch can make | branch, with the schema and the tables it is about locked |
-//! | branch | any other schema change, or one that takes long; a statement on a table with triggers or of a virtual table; very many images | it waits until it is the only writer, and goes on on MAIN with what it has done |
+//! | branch | any other schema change; a statement on a table with triggers or of a virtual table; very many images | it waits until it is the only writer, and goes on on MAIN with what it has done |
 //! | branch | commit | its images are merged; the ticket says how that went |
 //! | MAIN | anything | as [`crate::main_txn`] says |
 //! | either | dropped, rolled back | nothing of it is left |
@@ -235,9 +235,6 @@ impl WriteTxn {
     ) -> SqlResult<Executed> {
         let Place::Branch(branch) = &mut self.place else { return Err(lost()) };
         branch.begin_statement();
-        if branch.core()?.changes_schema_slowly() {
-            return Ok(Executed::Alone(sink));
-        }
         if step.stmt.class == Class::Ddl {
             match branch.lock_for(&step.stmt.sql).await {
                 Ok(Some(())) => {}
@@ -280,12 +277,6 @@ impl WriteTxn {
     pub async fn execute_rows(&mut self, stmt: Arc<Statement>, rows: Vec<Vec<Value>>) -> SqlResult<RowsRan> {
         if let Place::Branch(branch) = &mut self.place {
             branch.begin_statement();
-            if branch.core()?.changes_schema_slowly() {
-                return match self.move_to_main().await {
-                    Ok(()) => Box::pin(self.execute_rows(stmt, rows)).await,
-                    Err(e) => Ok(Err((0, e))),
-                };
-            }
             let (ended, work) = branch.run(Work::Rows { stmt: stmt.clone(), rows, failed: 0 }).await?;
             let Work::Rows { rows, failed, .. } = work else { return Err(lost()) };
             return match ended {

@@ -169,8 +169,8 @@ impl Core {
         self.ops.len() > self.bytes_max
     }
 
-    /// Whether its next statement is for MAIN, as its schema changes take too long to be made again.
-    pub fn changes_schema_slowly(&self) -> bool {
+    /// Whether its schema changes take long to be made again: then it keeps its connection.
+    fn changes_schema_slowly(&self) -> bool {
         self.schema_changes_time > SCHEMA_CHANGES_TIME_MAX
     }
 
@@ -307,6 +307,10 @@ impl Core {
 
     /// Leaves the connection with the pool, for the next statement.
     pub(super) fn leave_in_place(&mut self, connection: Connection) {
+        if self.changes_schema_slowly() {
+            self.connection = Some(connection);
+            return;
+        }
         let pin = if self.keeps_snapshot { None } else { self.pin.take() };
         self.inner.branches.keep(self.presence.owner(), self.count, connection, pin);
     }
@@ -367,7 +371,8 @@ impl Core {
     /// nothing else, may run on the snapshot the connection is on: if that row or key was changed since, the hook sees
     /// it (RULE 24).
     fn older_but_good(&mut self, work: &Work) -> Option<Connection> {
-        let pin = self.pin.as_ref().filter(|p| p.age() < OLDER_SNAPSHOT_MAX)?.snapshot();
+        let age_max = if self.changes_schema_slowly() { Duration::MAX } else { OLDER_SNAPSHOT_MAX };
+        let pin = self.pin.as_ref().filter(|p| p.age() < age_max)?.snapshot();
         let older = !self.keeps_snapshot && !self.newest && pin < self.inner.volume().store().durable();
         let older = older && pin >= self.inner.schema_number();
         self.connection.take_if(|_| older && work.may_be_late())

@@ -10,7 +10,7 @@
 //! | a writer that keeps its snapshot (REPEATABLE READ) | shared: it could not go on under another schema |
 //! | any other writer | none: a statement on an older schema is stale at its first change and begins again |
 //!
-//! What takes long, or is not listed in [`locks_for`], is for MAIN alone.
+//! What is not listed in [`locks_for`] is for MAIN alone.
 
 use super::connection::Connection;
 use super::core::{Attempt, Core};
@@ -27,8 +27,8 @@ use holdfast_types::{Sink, SqlError, SqlResult, SqlState, TableId, Tag};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A transaction whose schema changes took longer than this goes on on MAIN: on a branch they would run again for every
-/// newer snapshot.
+/// A transaction whose schema changes took longer than this keeps its connection, so that they are made again only where
+/// a statement has to see a newer snapshot. It cannot go on on MAIN: who waits for its tables keeps it from being alone.
 pub const SCHEMA_CHANGES_TIME_MAX: Duration = Duration::from_millis(100);
 
 /// The schema as a transaction has changed it.

@@ -11,5 +11,6 @@ pub mod schema_map;
 pub mod schema_read;
 pub mod sequences;
 pub mod sqlite;
+pub mod temp_schema;
 pub mod volume;
 pub mod wal_file;

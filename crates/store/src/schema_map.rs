@@ -339,7 +339,7 @@ fn read_table(conn: &mut Conn, id: TableId, name: &str) -> Result<TableInfo, Sch
             columns.push(StoredColumn { name: column.clone(), index: *index as u16 });
         }
     }
-    let primary = primary_key(conn, name)?;
+    let primary = primary_key(conn, "main", name)?;
     let key = match (primary, key_column) {
         (Primary::WithoutRowid(indexes), _) => {
             let position = |index| columns.iter().position(|c| i64::from(c.index) == index);
@@ -355,7 +355,7 @@ fn read_table(conn: &mut Conn, id: TableId, name: &str) -> Result<TableInfo, Sch
         }
     };
     let autoincrement = match &key {
-        RowKey::Rowid { alias: Some(position), .. } => conn.is_autoincrement(name, &columns[*position].name)?,
+        RowKey::Rowid { alias: Some(position), .. } => conn.is_autoincrement("main", name, &columns[*position].name)?,
         _ => false,
     };
     let mut locking = locking::read(conn, name)?;
@@ -367,7 +367,7 @@ fn read_table(conn: &mut Conn, id: TableId, name: &str) -> Result<TableInfo, Sch
 }
 
 /// What a table's primary key is made of.
-enum Primary {
+pub(crate) enum Primary {
     /// The rowid itself, when the table has a primary key at all.
     Rowid,
     /// An index beside the rowid.
@@ -376,14 +376,14 @@ enum Primary {
     WithoutRowid(Vec<i64>),
 }
 
-fn primary_key(conn: &mut Conn, name: &str) -> Result<Primary, SqliteError> {
+pub(crate) fn primary_key(conn: &mut Conn, schema: &str, name: &str) -> Result<Primary, SqliteError> {
     // index_info of a table's own name lists the key of a WITHOUT ROWID table, else nothing (sqlite.org/withoutrowid.html).
-    let own = conn.query_rows(&format!("PRAGMA main.index_info({})", quote(name)))?;
+    let own = conn.query_rows(&format!("PRAGMA {schema}.index_info({})", quote(name)))?;
     if !own.is_empty() {
         let index = |row: &Vec<Value>| if let Value::Int(cid) = row[1] { Some(cid) } else { None };
         return Ok(Primary::WithoutRowid(own.iter().filter_map(index).collect()));
     }
-    let indexes = conn.query_rows(&format!("PRAGMA main.index_list({})", quote(name)))?;
+    let indexes = conn.query_rows(&format!("PRAGMA {schema}.index_list({})", quote(name)))?;
     let beside = indexes.iter().any(|row| row[3] == Value::Text("pk".into()));
     Ok(if beside { Primary::Other } else { Primary::Rowid })
 }

@@ -19,12 +19,13 @@ use std::sync::Arc;
 pub const FIRST_OID: u32 = 16384;
 /// Below it are the OIDs of tables.
 pub const FIRST_INDEX_OID: u32 = 1 << 30;
+const MAIN: &str = "main";
 /// Room for the indexes of one table.
 const INDEXES_A_TABLE: u32 = 256;
 
 /// All user-visible objects of the main database; `map` must be of the same schema epoch.
 pub fn read_schema(conn: &mut Conn, map: &TableMap) -> Result<Schema, SqliteError> {
-    let texts = read_texts(conn)?;
+    let texts = read_texts(conn, MAIN)?;
     let mut triggers = read_triggers(conn)?;
     let mut schema = Schema { epoch: map.epoch, ..Schema::default() };
     // schema, name, type, ncol, wr, strict
@@ -47,8 +48,9 @@ pub fn read_schema(conn: &mut Conn, map: &TableMap) -> Result<Schema, SqliteErro
             without_rowid: row[4] == Value::Int(1),
             sql: texts.get(&name).cloned().unwrap_or_default(),
             columns: read_columns(conn, &name, id, map)?,
-            indexes: if is_table { read_indexes(conn, &name, id, &texts)? } else { Vec::new() },
-            foreign_keys: if is_table { read_foreign_keys(conn, &name)? } else { Vec::new() },
+            indexes: if is_table { read_indexes(conn, MAIN, &name, id, &texts)? } else { Vec::new() },
+            foreign_keys: if is_table { read_foreign_keys(conn, MAIN, &name)? } else { Vec::new() },
+            temp: false,
             triggers: triggers.remove(&name.to_ascii_lowercase()).unwrap_or_default(),
             name,
         };
@@ -59,10 +61,10 @@ pub fn read_schema(conn: &mut Conn, map: &TableMap) -> Result<Schema, SqliteErro
     Ok(schema)
 }
 
-/// CREATE statements by name; names are unique over tables, views and indexes.
-fn read_texts(conn: &mut Conn) -> Result<HashMap<String, String>, SqliteError> {
-    let rows =
-        conn.query_rows("SELECT name, sql FROM main.sqlite_schema WHERE type <> 'trigger' AND sql IS NOT NULL")?;
+/// CREATE statements by name; names are unique over tables, views and indexes of one schema.
+pub(crate) fn read_texts(conn: &mut Conn, schema: &str) -> Result<HashMap<String, String>, SqliteError> {
+    let sql = format!("SELECT name, sql FROM {schema}.sqlite_schema WHERE type <> 'trigger' AND sql IS NOT NULL");
+    let rows = conn.query_rows(&sql)?;
     Ok(rows.iter().map(|row| (text(&row[0]), text(&row[1]))).collect())
 }
 
@@ -89,7 +91,13 @@ fn read_columns(conn: &mut Conn, name: &str, id: TableId, map: &TableMap) -> Res
         Err(_) if info.is_none() => Vec::new(),
         Err(error) => return Err(error),
     };
-    // cid, name, type, notnull, dflt_value, pk, hidden (1: hidden column of a virtual table; 2 and 3: generated)
+    let autoincrement = info.is_some_and(|info| info.autoincrement);
+    Ok(columns(&rows, alias, autoincrement))
+}
+
+/// From the rows of table_xinfo: cid, name, type, notnull, dflt_value, pk, hidden (1: hidden column of a virtual table; 2
+/// and 3: generated).
+pub(crate) fn columns(rows: &[Vec<Value>], alias: Option<&str>, autoincrement: bool) -> Vec<Column> {
     let column = |row: &Vec<Value>| {
         let name = text(&row[1]);
         let rowid_alias = alias == Some(name.as_str());
@@ -99,31 +107,32 @@ fn read_columns(conn: &mut Conn, name: &str, id: TableId, map: &TableMap) -> Res
             default: if row[4] == Value::Null { None } else { Some(text(&row[4])) },
             pk: int(&row[5]) as u32,
             rowid_alias,
-            autoincrement: rowid_alias && info.is_some_and(|info| info.autoincrement),
+            autoincrement: rowid_alias && autoincrement,
             generated: matches!(row[6], Value::Int(2 | 3)),
             name,
         }
     };
-    Ok(rows.iter().filter(|row| row[6] != Value::Int(1)).map(column).collect())
+    rows.iter().filter(|row| row[6] != Value::Int(1)).map(column).collect()
 }
 
 /// The indexes SQLite has, in order of creation. A primary key that is the rowid has none.
-fn read_indexes(
+pub(crate) fn read_indexes(
     conn: &mut Conn,
+    schema: &str,
     table: &str,
     id: TableId,
     texts: &HashMap<String, String>,
 ) -> Result<Vec<Index>, SqliteError> {
     // seq, name, unique, origin, partial; the newest comes first
-    let rows = conn.query_rows(&format!("PRAGMA main.index_list({})", quote(table)))?;
+    let rows = conn.query_rows(&format!("PRAGMA {schema}.index_list({})", quote(table)))?;
     let mut indexes = Vec::with_capacity(rows.len());
     for (place, row) in rows.iter().rev().enumerate() {
         let name = text(&row[1]);
         // seqno, cid (-2 for an expression), name
-        let columns = conn.query_rows(&format!("PRAGMA main.index_info({})", quote(&name)))?;
+        let columns = conn.query_rows(&format!("PRAGMA {schema}.index_info({})", quote(&name)))?;
         let columns = columns.iter().map(|c| if let Value::Text(name) = &c[2] { Some(name.clone()) } else { None });
         indexes.push(Index {
-            oid: FIRST_INDEX_OID + id.0 * INDEXES_A_TABLE + place as u32,
+            oid: FIRST_INDEX_OID.wrapping_add(id.0.wrapping_mul(INDEXES_A_TABLE)).wrapping_add(place as u32),
             unique: row[2] == Value::Int(1),
             primary: text(&row[3]) == "pk",
             columns: columns.collect(),
@@ -134,10 +143,10 @@ fn read_indexes(
     Ok(indexes)
 }
 
-fn read_foreign_keys(conn: &mut Conn, table: &str) -> Result<Vec<ForeignKey>, SqliteError> {
+pub(crate) fn read_foreign_keys(conn: &mut Conn, schema: &str, table: &str) -> Result<Vec<ForeignKey>, SqliteError> {
     // id (0 is the last declared), seq, table, from, to, on_update, on_delete, match
     let mut keys: BTreeMap<i64, ForeignKey> = BTreeMap::new();
-    for row in conn.query_rows(&format!("PRAGMA main.foreign_key_list({})", quote(table)))? {
+    for row in conn.query_rows(&format!("PRAGMA {schema}.foreign_key_list({})", quote(table)))? {
         let key = keys.entry(-int(&row[0])).or_insert_with(|| ForeignKey {
             columns: Vec::new(),
             parent: text(&row[2]),
@@ -151,7 +160,7 @@ fn read_foreign_keys(conn: &mut Conn, table: &str) -> Result<Vec<ForeignKey>, Sq
     Ok(keys.into_values().collect())
 }
 
-fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
         _ => String::new(),

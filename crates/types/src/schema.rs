@@ -31,6 +31,30 @@ impl Schema {
             None => self.by_name.get(&name.to_ascii_lowercase()).and_then(|&i| self.tables.get(i)),
         }
     }
+
+    /// A table, view or virtual table of that very name among the session's temporary ones, or among the others.
+    pub fn table_among(&self, temp: bool, name: &str) -> Option<&Arc<Table>> {
+        match self.table(name) {
+            Some(found) if found.temp == temp => Some(found).filter(|t| t.name == name),
+            // A temporary table hides a permanent one.
+            _ => self.tables.iter().find(|t| t.temp == temp && t.name == name),
+        }
+    }
+
+    /// The same with the temporary tables of a session, which hide permanent ones of their name.
+    pub fn with_temporary(&self, epoch: u32, temporary: &[Arc<Table>]) -> Schema {
+        let mut schema = Schema { epoch, ..self.clone() };
+        for table in temporary {
+            schema.by_name.insert(table.name.to_ascii_lowercase(), schema.tables.len());
+            schema.tables.push(table.clone());
+        }
+        schema
+    }
+
+    /// There are temporary tables in it.
+    pub fn has_temporary(&self) -> bool {
+        self.tables.last().is_some_and(|table| table.temp)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +78,8 @@ pub struct Table {
     pub indexes: Vec<Index>,
     pub foreign_keys: Vec<ForeignKey>,
     pub triggers: Vec<Trigger>,
+    /// A temporary table of the session.
+    pub temp: bool,
 }
 
 #[derive(Clone, Debug)]

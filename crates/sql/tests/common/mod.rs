@@ -351,6 +351,7 @@ fn load_schema(conn: &Connection, epoch: u32) -> Schema {
             _ => TableKind::Table,
         };
         let table = Table {
+            temp: false,
             oid: next(),
             kind,
             without_rowid,

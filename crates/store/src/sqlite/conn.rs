@@ -270,20 +270,21 @@ impl Conn {
         result
     }
 
-    /// Whether `column` of `table` in the main database is declared AUTOINCREMENT.
-    pub fn is_autoincrement(&mut self, table: &str, column: &str) -> Result<bool, SqliteError> {
+    /// Whether `column` of `table` in that schema is declared AUTOINCREMENT.
+    pub fn is_autoincrement(&mut self, schema: &str, table: &str, column: &str) -> Result<bool, SqliteError> {
         let zero_byte = |_| SqliteError {
             code: ffi::SQLITE_ERROR,
             message: "a name cannot contain a zero byte".into(),
             offset: None,
         };
         let (table, column) = (CString::new(table).map_err(zero_byte)?, CString::new(column).map_err(zero_byte)?);
+        let schema = CString::new(schema).map_err(zero_byte)?;
         let mut autoincrement = 0;
         // SAFETY: `db` is open, the names are NUL-terminated; null out-pointers are allowed.
         let rc = unsafe {
             ffi::sqlite3_table_column_metadata(
                 self.db,
-                c"main".as_ptr(),
+                schema.as_ptr(),
                 table.as_ptr(),
                 column.as_ptr(),
                 std::ptr::null_mut(),

@@ -22,6 +22,7 @@ mod scratch_file;
 mod serialize;
 mod slow_vfs;
 pub mod sqlstate;
+mod temp_file;
 mod vfs;
 
 pub use commit_gate::CommitGate;
@@ -32,4 +33,5 @@ pub use flags::{FlagMissing, check_flags, sqlite_version};
 pub use rows_table::RowsTable;
 pub use rusqlite::{InterruptHandle, ffi};
 pub use slow_vfs::SlowVfs;
+pub use temp_file::{TEMP_SCHEMA, TempPages};
 pub use vfs::{Vfs, take_cause};

@@ -2,22 +2,36 @@
 //!
 //! A rollback journal of MAIN is written, at most read back, and truncated at each commit; it never has to survive
 //! the process. The buffer is kept across truncations, so an ordinary boxcar allocates nothing.
+//!
+//! SQLite's methods for such a file serve anything that is a [`ByteFile`]: the temporary tables of a session, too
+//! ([`super::temp_file`]).
 
 use crate::pages::scratch::unlinked_file;
 use rusqlite::ffi;
 use std::ffi::{c_int, c_void};
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 /// Bytes of one file kept in memory.
 const MEMORY_BYTES_MAX: usize = 4 << 20;
 
+/// A file whose content nobody needs after the process.
+pub trait ByteFile {
+    fn write(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Reads what there is; the rest of `out` is zeroed. Returns whether all of it was there.
+    fn read(&self, out: &mut [u8], offset: u64) -> io::Result<bool>;
+    fn truncate(&mut self, size: u64) -> io::Result<()>;
+    fn length(&self) -> u64;
+}
+
 /// One journal or temporary file.
 pub struct ScratchFile {
     dir: PathBuf,
     memory: Vec<u8>,
-    /// Everything from MEMORY_BYTES_MAX on, at the same offsets; made when first needed.
+    memory_bytes_max: usize,
+    /// Everything from `memory_bytes_max` on, at the same offsets; made when first needed.
     spill: Option<File>,
     length: u64,
 }
@@ -25,7 +39,7 @@ pub struct ScratchFile {
 #[repr(C)]
 struct Handle {
     base: ffi::sqlite3_file,
-    file: *mut ScratchFile,
+    file: *mut Box<dyn ByteFile>,
 }
 
 /// Bytes SQLite must set aside for a handle.
@@ -37,7 +51,8 @@ pub fn handle_size() -> usize {
 ///
 /// # Safety
 /// `f` points to at least [`handle_size`] writable bytes.
-pub unsafe fn open(f: *mut ffi::sqlite3_file, file: ScratchFile) -> c_int {
+pub unsafe fn open(f: *mut ffi::sqlite3_file, file: impl ByteFile + 'static) -> c_int {
+    let file: Box<dyn ByteFile> = Box::new(file);
     // SAFETY: as the caller promises.
     unsafe {
         f.cast::<Handle>()
@@ -48,12 +63,19 @@ pub unsafe fn open(f: *mut ffi::sqlite3_file, file: ScratchFile) -> c_int {
 
 impl ScratchFile {
     pub fn new(dir: PathBuf) -> ScratchFile {
-        ScratchFile { dir, memory: Vec::new(), spill: None, length: 0 }
+        ScratchFile::with_memory(dir, MEMORY_BYTES_MAX)
     }
 
-    fn write(&mut self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+    /// One that keeps so many bytes in memory.
+    pub fn with_memory(dir: PathBuf, memory_bytes_max: usize) -> ScratchFile {
+        ScratchFile { dir, memory: Vec::new(), memory_bytes_max, spill: None, length: 0 }
+    }
+}
+
+impl ByteFile for ScratchFile {
+    fn write(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let end = offset + bytes.len() as u64;
-        let in_memory = (MEMORY_BYTES_MAX as u64).saturating_sub(offset).min(bytes.len() as u64) as usize;
+        let in_memory = (self.memory_bytes_max as u64).saturating_sub(offset).min(bytes.len() as u64) as usize;
         let (head, tail) = bytes.split_at(in_memory);
         if !head.is_empty() {
             let at = offset as usize;
@@ -78,12 +100,11 @@ impl ScratchFile {
         Ok(())
     }
 
-    /// Reads what there is; the rest of `out` is zeroed. Returns whether all of it was there.
-    fn read(&self, out: &mut [u8], offset: u64) -> std::io::Result<bool> {
+    fn read(&self, out: &mut [u8], offset: u64) -> io::Result<bool> {
         let there = self.length.saturating_sub(offset).min(out.len() as u64) as usize;
         let (out, beyond) = out.split_at_mut(there);
         beyond.fill(0);
-        let in_memory = (MEMORY_BYTES_MAX as u64).saturating_sub(offset).min(out.len() as u64) as usize;
+        let in_memory = (self.memory_bytes_max as u64).saturating_sub(offset).min(out.len() as u64) as usize;
         let (head, tail) = out.split_at_mut(in_memory);
         if !head.is_empty() {
             let at = offset as usize;
@@ -99,9 +120,9 @@ impl ScratchFile {
         Ok(beyond.is_empty())
     }
 
-    fn truncate(&mut self, size: u64) -> std::io::Result<()> {
-        self.memory.truncate(size.min(MEMORY_BYTES_MAX as u64) as usize);
-        if size <= MEMORY_BYTES_MAX as u64 {
+    fn truncate(&mut self, size: u64) -> io::Result<()> {
+        self.memory.truncate(size.min(self.memory_bytes_max as u64) as usize);
+        if size <= self.memory_bytes_max as u64 {
             self.spill = None;
         } else if let Some(spill) = &self.spill {
             spill.set_len(size)?;
@@ -109,19 +130,23 @@ impl ScratchFile {
         self.length = size;
         Ok(())
     }
+
+    fn length(&self) -> u64 {
+        self.length
+    }
 }
 
 /// # Safety
 /// `f` must be a handle that [`open`] filled.
-unsafe fn scratch<'a>(f: *mut ffi::sqlite3_file) -> &'a mut ScratchFile {
+unsafe fn scratch<'a>(f: *mut ffi::sqlite3_file) -> &'a mut dyn ByteFile {
     // SAFETY: SQLite calls methods of one file from one thread at a time, so the exclusive borrow is unique.
-    unsafe { &mut *(*f.cast::<Handle>()).file }
+    unsafe { &mut **(*f.cast::<Handle>()).file }
 }
 
-fn code(result: std::io::Result<()>, otherwise: c_int) -> c_int {
+fn code(result: io::Result<()>, otherwise: c_int) -> c_int {
     match result {
         Ok(()) => ffi::SQLITE_OK,
-        Err(e) if e.kind() == std::io::ErrorKind::StorageFull => ffi::SQLITE_FULL,
+        Err(e) if e.kind() == io::ErrorKind::StorageFull => ffi::SQLITE_FULL,
         Err(e) => {
             tracing::error!("scratch file: {e}");
             otherwise
@@ -158,7 +183,7 @@ unsafe extern "C" fn truncate(f: *mut ffi::sqlite3_file, size: i64) -> c_int {
 
 unsafe extern "C" fn file_size(f: *mut ffi::sqlite3_file, out: *mut i64) -> c_int {
     // SAFETY: `f` is ours, `out` valid.
-    unsafe { *out = scratch(f).length as i64 };
+    unsafe { *out = scratch(f).length() as i64 };
     ffi::SQLITE_OK
 }
 

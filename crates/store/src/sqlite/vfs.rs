@@ -1,6 +1,6 @@
 //! The VFS through which SQLite sees a volume's page versions.
 //!
-//! One VFS is registered per opened volume. It serves three kinds of file:
+//! One VFS is registered per opened volume. It serves these kinds of file:
 //!
 //! | SQLite opens | gets |
 //! |---|---|
@@ -8,6 +8,7 @@
 //! | the database as `reader` | the newest durable snapshot, taken at the SHARED lock; writes are refused |
 //! | the database as `branch` | the snapshot chosen for it and its own writes on top, which vanish with the lock |
 //! | a journal or temporary file | [`super::scratch_file`]: memory, then an unlinked file (RULE 18) |
+//! | a database as `temp` | a session's temporary tables, by their number: [`super::temp_file`] |
 //!
 //! What SQLite is told about page 1 differs from what is stored: bytes 18 and 19 read as 1 (a rollback-journal
 //! database; the file itself says 2, as a `-wal` belongs to it), and for readers and branches bytes 24 and 92 (change counter and
@@ -186,6 +187,12 @@ unsafe extern "C" fn open(
         }
         let role = ffi::sqlite3_uri_parameter(name, c"role".as_ptr());
         let role = if role.is_null() { c"reader" } else { CStr::from_ptr(role) };
+        if role == c"temp" {
+            return match super::temp_file::find(ffi::sqlite3_uri_int64(name, c"id".as_ptr(), 0)) {
+                Some(pages) => scratch_file::open(f, pages),
+                None => ffi::SQLITE_CANTOPEN,
+            };
+        }
         let file = DbFile {
             store: context.store.clone(),
             role: match role.to_bytes() {

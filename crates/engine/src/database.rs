@@ -394,6 +394,7 @@ pub(crate) fn describe(conn: &mut Conn, sql: &str, report: Report) -> Result<Sta
         names_its_rows: class == Class::Write && names_its_rows(sql),
         columns: conn.columns(id),
         report,
+        temp: None,
     });
     conn.finalize(id);
     described

@@ -162,7 +162,7 @@ impl Shared {
         Limits { memory_bytes_max: self.options.memory_bytes_max, scratch_bytes_max: self.options.scratch_bytes_max }
     }
 
-    fn scratch_dir(&self) -> PathBuf {
+    pub fn scratch_dir(&self) -> PathBuf {
         scratch_dir(&self.dir)
     }
 

@@ -42,6 +42,7 @@ mod sqlite_uri;
 mod statement;
 mod stats;
 mod tasks;
+pub mod temp;
 mod together;
 pub mod trail_dump;
 mod vacuum;

@@ -118,6 +118,12 @@ impl Reader {
         self.conn().snapshot()
     }
 
+    /// The snapshot of the open transaction, which begins with this if it has read nothing yet.
+    pub fn take_snapshot(&mut self) -> SqlResult<u64> {
+        self.conn_to_prepare()?;
+        Ok(self.snapshot())
+    }
+
     /// Interrupts whatever this connection runs, from any thread.
     pub fn interrupt_handle(&mut self) -> InterruptHandle {
         self.conn().interrupt_handle()

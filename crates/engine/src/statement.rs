@@ -1,5 +1,6 @@
 //! A prepared statement as all connections share it: its text, what it does, and where it may run.
 
+use crate::temp::TempUse;
 use holdfast_store::locking::RowMode;
 use holdfast_types::StatementDesc;
 use std::sync::Arc;
@@ -87,6 +88,8 @@ pub struct Statement {
     pub names_its_rows: bool,
     pub columns: Vec<OriginColumn>,
     pub report: Report,
+    /// It uses temporary tables, and is its session's alone.
+    pub temp: Option<TempUse>,
 }
 
 /// One statement to run with its parameters, in order.

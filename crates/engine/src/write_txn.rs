@@ -20,6 +20,7 @@ use crate::locks::{Grant, LockId, LockMode, OwnerId, TableMode, Target};
 use crate::main_thread::{Message, Part, Request, RowsRan, TxnRan};
 use crate::main_txn::MainTxn;
 use crate::statement::{Class, Report, Statement, Step};
+use crate::temp::TempSpace;
 use crate::{Batch, Database};
 use holdfast_types::schema::Schema;
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Value};
@@ -186,11 +187,30 @@ impl WriteTxn {
     pub async fn prepare(&mut self, sql: &str, report: Report) -> SqlResult<Arc<Statement>> {
         match &mut self.place {
             Place::Branch(branch) => match branch.core()?.changes_schema() {
-                true => branch.prepare(sql.to_owned(), report).await,
+                true => branch.prepare(sql.to_owned(), report, None).await,
                 false => Database(self.inner.clone()).prepare(sql, report),
             },
             Place::Main(txn) => txn.prepare(sql, report).await,
             Place::Nowhere => Err(lost()),
+        }
+    }
+
+    /// The same beside the temporary tables of the session; [`Statement::temp`] says whether it uses them.
+    pub async fn prepare_beside(
+        &mut self,
+        temp: &Arc<TempSpace>,
+        sql: &str,
+        report: Report,
+    ) -> SqlResult<Arc<Statement>> {
+        if let Place::Branch(branch) = &mut self.place {
+            return match branch.core()?.changes_schema() {
+                true => branch.prepare(sql.to_owned(), report, Some(temp.clone())).await,
+                false => temp.prepare(sql, report),
+            };
+        }
+        match temp.prepare(sql, report.clone()) {
+            Ok(statement) if statement.temp.is_some() => Ok(statement),
+            _ => self.prepare(sql, report).await,
         }
     }
 
@@ -262,6 +282,11 @@ impl WriteTxn {
     }
 
     async fn execute_on_main(&mut self, step: Step, sink: Box<dyn Sink>) -> SqlResult<TxnRan> {
+        if step.stmt.temp.is_some() {
+            let what = "permanent and temporary tables in one statement of a transaction that is the only writer";
+            let why = "That is one that has changed the schema, tables with triggers or very much, or is SERIALIZABLE.";
+            return self.ran(sink, Err(SqlError::unsupported(what).with_hint(why)));
+        }
         let Place::Main(txn) = &mut self.place else { return Err(lost()) };
         txn.execute(step, sink).await
     }

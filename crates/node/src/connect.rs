@@ -41,7 +41,7 @@ fn register(conn: &mut Conn, db: &Database, watcher: &Watcher) -> SqlResult<()> 
 }
 
 fn rows(table: &CatalogTable, db: &Database, watcher: &Watcher) -> Vec<Vec<Value>> {
-    let schema = db.schema();
+    let schema = holdfast_engine::temp::session_schema().unwrap_or_else(|| db.schema());
     let engine = watcher.engine.read().clone();
     let databases = engine.as_ref().map(Engine::databases).unwrap_or_default();
     let context = CatalogContext {

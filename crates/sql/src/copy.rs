@@ -1,9 +1,10 @@
 //! COPY to and from the client.
 
-use crate::bind::{self, Binder, exact_name, fold, quote, scope};
+use crate::bind::{self, Binder, TEMP_SCHEMA, fold, quote, quote_table, scope};
 use crate::statement::{describe, finish};
 use crate::translate::{CopyColumn, CopyFormat, CopyIn, Kind, Param, ParamSource, Translated};
 use holdfast_types::desc::StatementDesc;
+use holdfast_types::schema::Table;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{CopyLegacyCsvOption, CopyLegacyOption, CopyOption, CopySource, CopyTarget, Ident, Statement};
 use std::sync::Arc;
@@ -22,10 +23,12 @@ pub fn translate(statement: &Statement, binder: Binder<'_>) -> SqlResult<Transla
     let format = format(options, legacy_options)?;
     match (source, to) {
         (CopySource::Table { table_name, columns }, false) => {
-            copy_in(binder, &exact_name(table_name)?, columns, format)
+            let table = scope::table_named(binder.ctx.schema, table_name)?;
+            copy_in(binder, table, columns, format)
         }
         (CopySource::Table { table_name, columns }, true) => {
-            copy_table_out(binder, &exact_name(table_name)?, columns, format)
+            let table = scope::table_named(binder.ctx.schema, table_name)?;
+            copy_table_out(binder, table, columns, format)
         }
         (CopySource::Query(query), true) => {
             let mut binder = binder;
@@ -37,8 +40,7 @@ pub fn translate(statement: &Statement, binder: Binder<'_>) -> SqlResult<Transla
     }
 }
 
-fn chosen(binder: &Binder<'_>, table: &str, names: &[Ident]) -> SqlResult<Vec<scope::Column>> {
-    let table = scope::table(binder.ctx.schema, table)?;
+fn chosen(binder: &Binder<'_>, table: &Table, names: &[Ident]) -> SqlResult<Vec<scope::Column>> {
     let all = scope::columns_of(table, binder.ctx.dialect);
     let generated = |name: &str| table.columns.iter().any(|c| c.name == name && c.generated);
     if names.is_empty() {
@@ -58,11 +60,13 @@ fn chosen(binder: &Binder<'_>, table: &str, names: &[Ident]) -> SqlResult<Vec<sc
 
 /// The INSERT that takes one row of the stream, made by way of the ordinary INSERT so that defaults and checks are
 /// the same.
-fn copy_in(mut binder: Binder<'_>, table: &str, names: &[Ident], format: CopyFormat) -> SqlResult<Translated> {
+fn copy_in(mut binder: Binder<'_>, table: &Table, names: &[Ident], format: CopyFormat) -> SqlResult<Translated> {
     let columns = chosen(&binder, table, names)?;
+    let schema = if table.temp { TEMP_SCHEMA } else { "public" };
     let listed: Vec<String> = columns.iter().map(|c| quote(&c.name)).collect();
     let values: Vec<String> = (1..=columns.len()).map(|i| format!("${i}")).collect();
-    let text = format!("INSERT INTO {} ({}) VALUES ({})", quote(table), listed.join(", "), values.join(", "));
+    let name = format!("{}.{}", quote(schema), quote(&table.name));
+    let text = format!("INSERT INTO {name} ({}) VALUES ({})", listed.join(", "), values.join(", "));
     let Statement::Insert(insert) = crate::parse::parse(&text)? else {
         return Err(SqlError::internal("COPY made no INSERT"));
     };
@@ -75,7 +79,7 @@ fn copy_in(mut binder: Binder<'_>, table: &str, names: &[Ident], format: CopyFor
         .collect();
     let copied =
         columns.iter().map(|c| CopyColumn { name: c.name.clone(), type_oid: c.ty.oid, typmod: c.ty.typmod }).collect();
-    let kind = Kind::CopyIn(Box::new(CopyIn { table: table.to_owned(), columns: copied, format }));
+    let kind = Kind::CopyIn(Box::new(CopyIn { table: table.name.clone(), columns: copied, format }));
     Ok(Translated {
         steps: vec![bound.sql],
         params,
@@ -85,10 +89,10 @@ fn copy_in(mut binder: Binder<'_>, table: &str, names: &[Ident], format: CopyFor
     })
 }
 
-fn copy_table_out(binder: Binder<'_>, table: &str, names: &[Ident], format: CopyFormat) -> SqlResult<Translated> {
+fn copy_table_out(binder: Binder<'_>, table: &Table, names: &[Ident], format: CopyFormat) -> SqlResult<Translated> {
     let columns = chosen(&binder, table, names)?;
     let listed: Vec<String> = columns.iter().map(|c| quote(&c.name)).collect();
-    let sql = format!("SELECT {} FROM {}", listed.join(", "), quote(table));
+    let sql = format!("SELECT {} FROM {}", listed.join(", "), quote_table(table));
     Ok(Translated {
         steps: vec![sql],
         desc: Arc::new(StatementDesc { params: Vec::new(), columns: describe(&columns) }),

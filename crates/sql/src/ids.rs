@@ -9,6 +9,7 @@
 //! | has an INTEGER PRIMARY KEY | gets that column |
 //! | has a rowid of no name | gets the first of `rowid`, `_rowid_`, `oid` that is not a column's name |
 //! | WITHOUT ROWID, a view, virtual, or all three names are taken | stays as it is |
+//! | is a temporary one, which one session alone inserts into | stays as it is |
 //!
 //! What fails is the function, with the engine's error. The INSERTs of a trigger's body stand in the schema, where
 //! none of our functions may be: there SQLite still chooses.
@@ -57,9 +58,9 @@ pub fn row_key(table: &Table) -> Option<Vec<String>> {
     Some(key.into_iter().map(|c| c.name.clone()).collect())
 }
 
-/// The call that gives the next id.
-pub fn next_id(table: &Table) -> String {
-    format!("{NEXT_ID_FUNCTION}('{}')", table.name.replace('\'', "''"))
+/// The call that gives the next id. `None` for a temporary table, whose ids SQLite chooses.
+pub fn next_id(table: &Table) -> Option<String> {
+    (!table.temp).then(|| format!("{NEXT_ID_FUNCTION}('{}')", table.name.replace('\'', "''")))
 }
 
 /// A SELECT of `items` over the rows of a query: `before`, then the query's text, then `after`. The items name the

@@ -4,7 +4,7 @@
 //! knows two of the four strengths, one name after OF, and no clause before LIMIT. What they mean for the tables of the
 //! FROM clause is found in `bind/lock.rs`.
 
-use crate::bind::{exact_name, scope};
+use crate::bind::{Among, relation_name, scope};
 use crate::catalogue;
 use crate::translate::{Context, Kind, Translated};
 use crate::words::Words;
@@ -92,15 +92,19 @@ pub struct Clause {
 pub fn lock_table(lock: &Lock, context: &Context<'_>) -> SqlResult<Translated> {
     let mut tables = Vec::with_capacity(lock.tables.len());
     for target in &lock.tables {
-        let name = exact_name(&target.name)?;
-        if catalogue::find(None, &name).is_some() {
+        let (among, name) = relation_name(&target.name)?;
+        if among != Among::Temporary && catalogue::find(None, &name).is_some() {
             let message = format!("permission denied for table {name}");
             return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
         }
-        if scope::table(context.schema, &name)?.kind == TableKind::View {
+        let table = scope::table(context.schema, among, &name)?;
+        if table.kind == TableKind::View {
             return Err(SqlError::unsupported("LOCK TABLE of a view").with_hint("Lock the tables that it reads."));
         }
-        tables.push(name);
+        // Nobody else sees a temporary table.
+        if !table.temp {
+            tables.push(name);
+        }
     }
     let mode = match &lock.lock_mode {
         Some(LockTableMode::AccessShare) => TableLockMode::AccessShare,

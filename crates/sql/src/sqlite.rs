@@ -3,13 +3,14 @@
 //! Session commands, and queries that only a client of PostgreSQL would send (`pg_catalog`, `::` casts, the
 //! catalogue's functions), are translated as in PostgreSQL's dialect. In what passes through, `$1` becomes `?1`, and
 //! literals in the places that RULE 33 allows become parameters ([`rewrite`]). An INSERT takes the ids of its rows from
-//! the shared counter ([`insert`]).
+//! the shared counter ([`insert`]). Temporary tables get the name under which they are attached ([`temporary`]).
 
 mod insert;
 mod rewrite;
+mod temporary;
 
 use crate::bind;
-use crate::scan::Piece;
+use crate::scan::{Piece, Scan};
 use crate::translate::{Context, Kind, Translated};
 use crate::types::{self, Type};
 use crate::{session, statement};
@@ -32,6 +33,17 @@ pub struct OriginColumn {
 
 /// Translates a statement of a database of SQLite's dialect.
 pub fn translate(piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
+    if let Some(text) = temporary::qualified(piece.text(), context.schema)? {
+        let scan = Scan::new(&text, Dialect::Sqlite)?;
+        if let Some(piece) = scan.pieces().next() {
+            return translate_qualified(&piece, context);
+        }
+    }
+    translate_qualified(piece, context)
+}
+
+/// Names of temporary tables are as the attached schema has them.
+fn translate_qualified(piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
     let text = piece.text();
     let first = first_word(text);
     match first.as_str() {
@@ -167,6 +179,9 @@ fn pragma(text: &str) -> SqlResult<Translated> {
 
 fn pass_through(piece: &Piece<'_>, context: &Context<'_>, first: &str) -> SqlResult<Translated> {
     let text = piece.text();
+    if let Some(done) = temporary::ddl(text, context.schema)? {
+        return Ok(done);
+    }
     let (kind, verb, counts) = match first {
         "SELECT" | "VALUES" => (Kind::Query, "SELECT", true),
         "WITH" => with_kind(text),

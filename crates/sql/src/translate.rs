@@ -46,10 +46,28 @@ pub struct Translated {
     /// It takes or gives up advisory locks, through [`crate::ADVISORY_FUNCTION`].
     pub advisory: bool,
     pub notices: Vec<Notice>,
+    /// It creates, changes, drops or empties temporary tables of the session, and no others.
+    pub temp: Option<TempDdl>,
     /// The text is SQLite's own: result columns are described with [`crate::sqlite::describe`] after it has been
     /// prepared.
     pub describe_after_prepare: bool,
     pub(crate) cacheable: bool,
+}
+
+/// What a statement about the session's temporary tables says beside its steps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TempDdl {
+    /// The table it creates, and what becomes of that at each commit.
+    pub creates: Option<(String, OnCommit)>,
+}
+
+/// What becomes of a temporary table at each commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnCommit {
+    #[default]
+    PreserveRows,
+    DeleteRows,
+    Drop,
 }
 
 /// A NOTICE or WARNING that goes with the answer.

@@ -8,12 +8,13 @@ use crate::cache::StatementCache;
 use crate::database::Inner;
 use crate::locks::OwnerId;
 use crate::run::to_sql;
+use crate::temp::TempSpace;
 use holdfast_store::apply::{Applier, Place};
 use holdfast_store::capture::Capture;
-use holdfast_store::sqlite::{Conn, InterruptHandle, SqliteError, StmtId};
+use holdfast_store::sqlite::{CommitGate, Conn, InterruptHandle, SqliteError, StmtId};
 use holdfast_store::volume::Volume;
 use holdfast_types::schema::Schema;
-use holdfast_types::{SqlError, SqlResult, ValueRef};
+use holdfast_types::{SqlError, SqlResult, SqlState, ValueRef};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,6 +50,12 @@ pub struct Control {
 pub struct Connection {
     pub conn: Conn,
     pub cache: StatementCache,
+    /// Statements over temporary tables, for as long as those are attached.
+    pub temp_cache: StatementCache,
+    temp_attached: bool,
+    /// SQLite's page cache holds what was never committed.
+    spoiled: bool,
+    gate: CommitGate,
     pub applier: Applier,
     pub control: Control,
     pub running: Arc<Mutex<Running>>,
@@ -89,14 +96,29 @@ impl Connection {
         let (on, locks, id) = (running.clone(), inner.shared.locks.clone(), inner.id);
         let call = move |arguments: &[ValueRef<'_>]| advisory::call(&locks, id, &on, arguments);
         conn.register_function(advisory::FUNCTION, 3, false, call).map_err(|e| error(&e))?;
-        // Never opened: what a branch changes must not be committed.
-        conn.install_commit_gate();
+        // What a branch changes must not be committed: opened for temporary tables only, and what the VFS is given of
+        // the volume's pages then stays the branch's and vanishes.
+        let gate = conn.install_commit_gate();
         let control = Connection::control(&mut conn).map_err(|e| error(&e))?;
         let interrupt = Arc::new(conn.interrupt_handle());
         let applier = Applier::for_images(Place::Branch, map.clone());
         let cache = StatementCache::default();
-        let epoch = map.epoch;
-        Ok(Connection { conn, cache, applier, control, running, interrupt, epoch, changed: false, own: None, volume })
+        Ok(Connection {
+            conn,
+            cache,
+            temp_cache: StatementCache::default(),
+            temp_attached: false,
+            spoiled: false,
+            gate,
+            applier,
+            control,
+            running,
+            interrupt,
+            epoch: map.epoch,
+            changed: false,
+            own: None,
+            volume,
+        })
     }
 
     fn control(conn: &mut Conn) -> Result<Control, SqliteError> {
@@ -117,8 +139,12 @@ impl Connection {
         session: Option<OwnerId>,
         snapshot: u64,
         (bytes_max, locks_max): (usize, usize),
+        temp: Option<&TempSpace>,
     ) -> SqlResult<()> {
         self.conn.choose_snapshot(snapshot);
+        if let Some(temp) = temp {
+            self.attach(temp)?;
+        }
         self.conn.capture().set_bytes_max(bytes_max);
         *self.running.lock() = Running { owner: Some(owner), session, snapshot, locks_max, ..Running::default() };
         self.run(self.control.begin)
@@ -127,6 +153,42 @@ impl Connection {
     /// Epoch of the schema it was opened under.
     pub fn epoch(&self) -> u32 {
         self.epoch
+    }
+
+    /// Makes ready for statements over temporary tables that change nothing else, at a snapshot that the caller holds.
+    pub fn begin_without_owner(&mut self, snapshot: u64, temp: &TempSpace) -> SqlResult<()> {
+        self.conn.choose_snapshot(snapshot);
+        self.conn.capture().set_bytes_max(usize::MAX);
+        *self.running.lock() = Running::default();
+        self.attach(temp)
+    }
+
+    fn attach(&mut self, temp: &TempSpace) -> SqlResult<()> {
+        self.conn.attach_temp(temp.pages()).map_err(|e| error(&e))?;
+        self.temp_attached = true;
+        Ok(())
+    }
+
+    /// Ends SQLite's transaction so that what it did to temporary tables stays. Images of permanent tables that were put
+    /// on the connection for it vanish, and leave a page cache that is of no more use.
+    pub fn keep_temp(&mut self) -> SqlResult<()> {
+        if !self.conn.capture().is_empty() {
+            return Err(SqlError::internal("a statement changed temporary and permanent tables"));
+        }
+        if self.conn.deferred_foreign_keys() != 0 {
+            let message = "changing a temporary table while a deferred foreign key is violated is not supported";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
+        self.spoiled |= self.running.lock().owner.is_some();
+        self.gate.open();
+        let committed = self.conn.exec("commit").map_err(|e| error(&e));
+        self.gate.close();
+        committed
+    }
+
+    /// Ends SQLite's transaction, if it is still open, as if it had not been.
+    pub fn undo_all(&mut self) -> SqlResult<()> {
+        if self.conn.autocommit() { Ok(()) } else { self.run(self.control.rollback) }
     }
 
     pub fn run(&mut self, stmt: StmtId) -> SqlResult<()> {
@@ -156,7 +218,12 @@ impl Connection {
         self.conn.capture().take();
         self.conn.capture().forget_sequences();
         self.running.lock().owner = None;
-        ended
+        ended && !self.spoiled && self.detach()
+    }
+
+    fn detach(&mut self) -> bool {
+        self.temp_cache.clear(&mut self.conn);
+        !std::mem::take(&mut self.temp_attached) || self.conn.detach_temp().is_ok()
     }
 }
 

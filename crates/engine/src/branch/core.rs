@@ -11,6 +11,7 @@ use crate::locks::{LockId, LockMode, Mark, OwnerId, Target};
 use crate::main_thread::Images;
 use crate::run::{run_step, run_step_visiting};
 use crate::statement::{Class, Statement, Step};
+use crate::temp::{Shown, TempSpace, TempUse};
 use holdfast_store::schema_map::TableMap;
 use holdfast_store::sqlite::InterruptHandle;
 use holdfast_types::schema::Schema;
@@ -59,6 +60,14 @@ impl Work {
 
     fn is_ddl(&self) -> bool {
         matches!(self, Work::Statement { step, .. } if step.stmt.class == Class::Ddl)
+    }
+
+    /// How it uses temporary tables.
+    fn temp(&self) -> Option<&TempUse> {
+        match self {
+            Work::Statement { step, .. } => step.stmt.temp.as_ref(),
+            Work::Rows { stmt, .. } => stmt.temp.as_ref(),
+        }
     }
 
     /// It may run on an older snapshot: what it does is checked, or is done again by MAIN.
@@ -247,15 +256,16 @@ impl Core {
     }
 
     /// A connection on the snapshot that the next statement is to see, with the transaction's images on it.
-    fn connect(&mut self) -> Result<Connection, Attempt> {
+    fn connect(&mut self, temp: Option<&TempSpace>) -> Result<Connection, Attempt> {
         if let Some(connection) = self.current() {
             return Ok(connection);
         }
         self.park();
         let (mut connection, snapshot) = self.connection_on_a_snapshot()?;
         self.newest = false;
+        let (owner, session) = (self.presence.owner(), self.presence.session());
         let max = (self.bytes_max, self.locks_max());
-        let begun = connection.begin(self.presence.owner(), self.presence.session(), snapshot, max);
+        let begun = connection.begin(owner, session, snapshot, max, temp);
         let replayed =
             begun.map_err(Attempt::Failed).and_then(|()| replay(&mut connection, &self.ops, self.own.as_ref()));
         match replayed {
@@ -302,7 +312,13 @@ impl Core {
     /// A connection in the transaction, for what only looks at the schema.
     pub(super) fn any_connection(&mut self) -> Result<Connection, Attempt> {
         self.unpark();
-        self.connect()
+        self.connect(None)
+    }
+
+    /// The same with temporary tables attached: not to be left in its place.
+    pub(super) fn connection_with(&mut self, temp: &TempSpace) -> Result<Connection, Attempt> {
+        self.park();
+        self.connect(Some(temp))
     }
 
     /// Leaves the connection with the pool, for the next statement.
@@ -329,6 +345,10 @@ impl Core {
     pub fn attempt(&mut self, work: &mut Work, running: impl Fn(Option<Arc<InterruptHandle>>)) -> Attempt {
         let mark = self.inner.shared.locks.mark(self.owner());
         self.unpark();
+        if work.temp().is_some() {
+            // They are attached to a connection that has not begun.
+            self.park();
+        }
         if let Some(connection) = self.older_but_good(work) {
             let (ended, changed) = self.run_once(connection, work, &running);
             // It may have failed, or found nothing to change, only because it did not see the newest.
@@ -360,7 +380,7 @@ impl Core {
     }
 
     fn on_a_fresh_snapshot(&mut self, work: &mut Work, running: &impl Fn(Option<Arc<InterruptHandle>>)) -> Attempt {
-        match self.connect() {
+        match self.connect(work.temp().map(|t| &*t.space)) {
             Ok(connection) => self.run_once(connection, work, running).0,
             Err(attempt) => attempt,
         }
@@ -388,7 +408,20 @@ impl Core {
         running(Some(connection.interrupt.clone()));
         connection.running.lock().granted = self.granted.take();
         let started = Instant::now();
-        let ended = self.run_on(&mut connection, work);
+        let ended = match work.temp().filter(|t| t.writes).map(|t| t.space.clone()) {
+            None => self.run_on(&mut connection, work),
+            Some(space) => space.on_branch(
+                &mut connection,
+                |c| match self.run_on(c, work) {
+                    Attempt::Done => Ok(Attempt::Done),
+                    other => {
+                        c.end();
+                        Err(other)
+                    }
+                },
+                Attempt::Failed,
+            ),
+        };
         if work.is_ddl() {
             self.schema_changes_time += started.elapsed();
         }
@@ -404,9 +437,10 @@ impl Core {
             self.count += ops;
             self.own = connection.own.clone();
         }
-        // A schema change that failed has left its traces.
+        // A schema change that failed has left its traces. Temporary tables are attached to this connection only.
         let as_it_was = matches!(ended, Attempt::Failed(_)) && !work.is_ddl();
-        if !connection.conn.autocommit() && (as_it_was || matches!(ended, Attempt::Done)) {
+        let stays = work.temp().is_none() && !connection.conn.autocommit();
+        if stays && (as_it_was || matches!(ended, Attempt::Done)) {
             self.leave_in_place(connection);
         } else {
             self.connection = Some(connection);
@@ -435,7 +469,7 @@ impl Core {
         if let Err(e) = c.run(c.control.savepoint) {
             return Attempt::Failed(e);
         }
-        let ran = run_work(&self.inner, c, &self.schema(), work).and_then(|()| check(c));
+        let ran = run_work(&self.inner, c, self.schema(), work).and_then(|()| check(c));
         let found = c.found();
         match (found.blocked, found.alone, found.stale, ran) {
             (Some((id, mode)), ..) => Attempt::Blocked(id, mode),
@@ -503,26 +537,32 @@ impl Core {
     }
 }
 
-fn run_work(inner: &Arc<Inner>, c: &mut Connection, schema: &Schema, work: &mut Work) -> SqlResult<()> {
+fn run_work(inner: &Arc<Inner>, c: &mut Connection, mut schema: Arc<Schema>, work: &mut Work) -> SqlResult<()> {
+    let shown = work.temp().map(|t| t.space.schema(&schema));
+    let cache = if shown.is_some() { &mut c.temp_cache } else { &mut c.cache };
+    if let Some(temporary) = shown.as_ref().filter(|_| work.temp().is_some_and(|t| !t.changes_main)) {
+        schema = temporary.clone();
+    }
+    let _shown = shown.map(Shown::new);
     match work {
         Work::Statement { number, step, sink } if step.stmt.class == Class::Ddl => {
             change_schema(c, schema, *number, step, &mut **sink)
         }
         Work::Statement { number, step, sink } if step.stmt.report.row_locks.is_empty() => {
-            run_step(&mut c.conn, &mut c.cache, schema, *number, step, &mut **sink)
+            run_step(&mut c.conn, cache, &schema, *number, step, &mut **sink)
         }
         Work::Statement { number, step, sink } => {
             let locks = &step.stmt.report.row_locks;
             let mut locker = RowLocker { inner, running: &c.running, locks, granted: 0 };
             let mut visit = |row: &dyn Row| locker.visit(row);
-            run_step_visiting(&mut c.conn, &mut c.cache, schema, *number, step, &mut **sink, &mut visit)
+            run_step_visiting(&mut c.conn, cache, &schema, *number, step, &mut **sink, &mut visit)
         }
         Work::Rows { stmt, rows, failed } => {
             for (i, params) in rows.iter().enumerate() {
                 *failed = i;
                 let step = Step { stmt: stmt.clone(), params: params.clone() };
-                run_step(&mut c.conn, &mut c.cache, schema, 0, &step, &mut Ignore)?;
-                if c.found().blocked.is_some() {
+                run_step(&mut c.conn, cache, &schema, 0, &step, &mut Ignore)?;
+                if c.running.lock().found.blocked.is_some() {
                     break;
                 }
             }

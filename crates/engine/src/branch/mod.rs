@@ -26,7 +26,7 @@ mod schema;
 mod txn;
 mod watch;
 
-pub use connection::Pool;
+pub use connection::{Connection, Pool};
 pub use core::{Core, Work};
 pub use locking_read::is_free;
 pub use pin::{At, Pin, Presence};

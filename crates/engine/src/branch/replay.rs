@@ -103,6 +103,7 @@ fn describe(stmt: &Statement) -> Statement {
         names_its_rows: false,
         columns: stmt.columns.clone(),
         report: stmt.report.clone(),
+        temp: stmt.temp.clone(),
     }
 }
 

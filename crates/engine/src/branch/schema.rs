@@ -18,6 +18,7 @@ use crate::database::{Inner, describe};
 use crate::locks::{LockId, TableMode, Target};
 use crate::run::{schema_to_sql, to_sql};
 use crate::statement::{Report, Statement, Step};
+use crate::temp::TempSpace;
 use holdfast_store::apply::{Applier, Place};
 use holdfast_store::ddl::execute_ddl_on_branch;
 use holdfast_store::schema_map::TableMap;
@@ -65,13 +66,21 @@ pub fn change_schema(
 }
 
 impl Core {
-    /// Prepares a statement against the transaction's own schema.
-    pub fn prepare(&mut self, sql: &str, report: Report) -> SqlResult<Arc<Statement>> {
-        let mut connection = self.any_connection().map_err(|attempt| match attempt {
+    /// Prepares a statement against the transaction's own schema, and the temporary tables of its session.
+    pub fn prepare(&mut self, sql: &str, report: Report, temp: Option<&Arc<TempSpace>>) -> SqlResult<Arc<Statement>> {
+        let failed = |attempt| match attempt {
             Attempt::Failed(e) => e,
             _ => SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
                 .with_hint("Run the transaction again."),
-        })?;
+        };
+        if let Some(temp) = temp {
+            let mut connection = self.connection_with(temp).map_err(failed)?;
+            let described = temp.describe(&mut connection.conn, &self.schema(), sql, report);
+            self.inner.branches.give_back(connection);
+            self.park();
+            return described;
+        }
+        let mut connection = self.any_connection().map_err(failed)?;
         let described = describe(&mut connection.conn, sql, report);
         self.leave_in_place(connection);
         let schema = self.own.as_ref().map(|own| own.schema.clone()).unwrap_or_default();

@@ -5,6 +5,7 @@ use super::schema::{locks_for, schema_lock};
 use crate::database::Inner;
 use crate::locks::{Grant, LockId, LockMode, OwnerId, Target};
 use crate::statement::{Report, Statement};
+use crate::temp::TempSpace;
 use holdfast_store::sqlite::InterruptHandle;
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -187,12 +188,17 @@ impl Branch {
         Ok(())
     }
 
-    /// Prepares a statement against the transaction's own schema.
-    pub async fn prepare(&mut self, sql: String, report: Report) -> SqlResult<Arc<Statement>> {
+    /// Prepares a statement against the transaction's own schema, and the temporary tables of its session.
+    pub async fn prepare(
+        &mut self,
+        sql: String,
+        report: Report,
+        temp: Option<Arc<TempSpace>>,
+    ) -> SqlResult<Arc<Statement>> {
         let mut core = self.core.take().ok_or_else(lost)?;
         // To put its images on may take its time.
         let thread = self.inner.shared.tasks.spawn_blocking(move || {
-            let prepared = core.prepare(&sql, report);
+            let prepared = core.prepare(&sql, report, temp.as_ref());
             (core, prepared)
         });
         let (core, prepared) = thread.await.map_err(|_| lost())?;

@@ -75,7 +75,7 @@ impl NodeSession {
 
     /// A simple message; `None` when it has to be run statement by statement.
     pub(super) async fn try_pieces_at_once(&mut self, scan: &Scan<'_>, client: &mut Client) -> Option<Outcome> {
-        if self.default_read_only() {
+        if self.default_read_only() || self.temporary.any() {
             return None;
         }
         let schema = self.served.db.schema();

@@ -350,6 +350,7 @@ impl NodeSession {
     /// automatic one, unless the statement has nothing to do with it or will join it.
     pub(super) async fn before_statement(&mut self, entry: &Entry<Extra>, alone: bool) -> SqlResult<()> {
         let goes_on = match &entry.translated.kind {
+            _ if super::temporary::temp_use(entry).is_some() => false,
             Kind::Query | Kind::Insert | Kind::Update | Kind::Delete => self.is_automatic() && entry.extra.is_some(),
             Kind::Show(_) | Kind::SetTransaction(_) | Kind::Rollback { .. } => true,
             // Leaving the database leaves its transaction.

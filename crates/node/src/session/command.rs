@@ -262,6 +262,9 @@ impl NodeSession {
     }
 
     async fn discard(&mut self, what: &str, client: &mut Client) -> SqlResult<()> {
+        if what == "TEMP" {
+            return self.discard_temporary().await;
+        }
         if what != "ALL" {
             return Ok(());
         }
@@ -273,6 +276,7 @@ impl NodeSession {
         self.use_database(None).await?;
         self.cursors.close(None)?;
         self.locks.unlock_all();
+        self.discard_temporary().await?;
         self.last_id = None;
         self.deallocate(None, client)
     }
@@ -290,7 +294,10 @@ impl NodeSession {
         let lines = Collect::new();
         let step = EngineStep { stmt, params };
         let writing = matches!(&self.state, State::Block(b) if matches!(b.phase, super::Phase::Writing(_)));
-        if writing {
+        let temporary = self.read_temporary_into(&step.stmt, &step.params, lines.clone()).await.map_err(at)?;
+        if temporary.is_ok() {
+            // Its lines have been collected.
+        } else if writing {
             let ran = self.execute(step, Box::new(lines.clone())).await;
             ran.map_err(|error| Failure { step: None, error, fatal: true })?.0.map_err(at)?;
         } else {

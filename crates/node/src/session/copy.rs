@@ -54,12 +54,14 @@ impl NodeSession {
         self.begin_implicit();
         if let Some(block) = self.state.block() {
             block.queried = true;
-            if block.read_only {
+            if block.read_only && stmt.temp.is_none() {
                 return Err(at(read_only("COPY FROM")));
             }
         }
         let schema = self.schema();
-        self.become_writer(false).await.map_err(at)?;
+        if stmt.temp.is_none() {
+            self.become_writer(false).await.map_err(at)?;
+        }
         if !Arc::ptr_eq(&schema, &self.schema()) {
             let message = format!("table \"{}\" was changed while COPY waited for its turn", copy.table);
             return Err(at(SqlError::new(SqlState::SERIALIZATION_FAILURE, message)));

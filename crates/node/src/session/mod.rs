@@ -20,6 +20,7 @@ mod reading;
 mod several;
 mod state;
 mod statement;
+mod temporary;
 mod transaction;
 mod two_phase;
 mod values;
@@ -48,6 +49,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use temporary::Temporary;
 pub use values::now_us;
 use values::{Identity, Values};
 
@@ -85,6 +87,7 @@ pub struct NodeSession {
     /// SQL's DECLARE.
     cursors: Cursors,
     scratch: Arc<Scratch>,
+    temporary: Temporary,
     canceller: Arc<Canceller>,
     mailbox: Rc<Mailbox<BatchDone>>,
     /// Owns the session's advisory locks.
@@ -149,6 +152,7 @@ impl SessionFactory for Factory {
             statements: HashMap::new(),
             cursors: Cursors::default(),
             scratch: self.scratch.clone(),
+            temporary: Temporary::default(),
             canceller: Arc::default(),
             mailbox: mailbox(),
             locks,
@@ -253,13 +257,14 @@ impl NodeSession {
 
     /// The schema that the next statement sees.
     fn schema(&self) -> Arc<Schema> {
-        match &self.state {
+        let permanent = match &self.state {
             State::Block(b) => match &b.phase {
                 Phase::Writing(txn) => txn.schema(),
                 _ => self.served.db.schema(),
             },
             State::Idle => self.served.db.schema(),
-        }
+        };
+        if self.temporary.any() { self.temporary.schema(self.served.db.name(), permanent) } else { permanent }
     }
 
     /// A pipeline, as a whole or step by step.

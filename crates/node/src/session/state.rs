@@ -169,6 +169,13 @@ impl Block {
 }
 
 impl State {
+    pub fn block_ref(&self) -> Option<&Block> {
+        match self {
+            State::Idle => None,
+            State::Block(block) => Some(block),
+        }
+    }
+
     pub fn block(&mut self) -> Option<&mut Block> {
         match self {
             State::Idle => None,

@@ -5,6 +5,7 @@ use super::{NodeSession, blocking};
 use crate::database::{is_prepared_ahead, report};
 use crate::plan::{Extra, Plan, complete};
 use holdfast_engine::{Reader, Step as EngineStep};
+use super::temporary::is_temporary;
 use holdfast_sql::{Entry, Isolation, Kind, Piece, Scan, StatementCache};
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, SqlState, Tag, Value};
@@ -42,6 +43,9 @@ impl NodeSession {
         schema: &Arc<Schema>,
         param_types: &[u32],
     ) -> SqlResult<Arc<Entry<Extra>>> {
+        if schema.has_temporary() {
+            return self.resolve_beside_temporary(piece, schema, param_types).await;
+        }
         let user = &self.identity.user;
         let State::Block(block) = &mut self.state else {
             return self.served.resolve(piece, schema, param_types, user);
@@ -123,13 +127,20 @@ impl NodeSession {
                 client.reply().notice(notice.severity, &SqlError::new(notice.state, notice.message.as_str()));
             }
         }
-        self.check_required(&translated.kind, translated.verb).map_err(at)?;
+        if !is_temporary(&entry) {
+            self.check_required(&translated.kind, translated.verb).map_err(at)?;
+        }
         if self.state.is_idle() {
             self.before_statement(&entry, alone).await.map_err(at)?;
         }
         match &translated.kind {
             Kind::Commit { chain } => return self.commit(number, *chain, client).await,
             Kind::Rollback { chain } => return self.rollback(number, *chain, client).await,
+            Kind::CopyIn(_) | Kind::Explain => {}
+            _ if is_temporary(&entry) => return self.run_temporary(number, source, entry, client).await,
+            _ => {}
+        }
+        match &translated.kind {
             Kind::Query | Kind::Insert | Kind::Update | Kind::Delete | Kind::CopyOut(_) | Kind::Ddl | Kind::Analyze => {
                 return self.data(number, source, entry, alone, client).await;
             }
@@ -177,6 +188,7 @@ impl NodeSession {
         let plain = !matches!(entry.translated.kind, Kind::CopyOut(_))
             && !self.default_read_only()
             && (reads || self.default_isolation() != Isolation::Serializable);
+        self.touch_temporary(&entry).map_err(at)?;
         if let (true, State::Idle, true, Some(stmt)) = (alone, &self.state, plain, &entry.extra) {
             let params = source.bind(&entry, self).map_err(at)?;
             return self.run_steps(number, vec![EngineStep { stmt: stmt.clone(), params }], client).await;

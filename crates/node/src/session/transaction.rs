@@ -133,12 +133,15 @@ impl NodeSession {
         let failed = matches!(block.phase, Phase::Failed(_));
         let writers = block.take_writers();
         let Block { parked, began_in, undo, .. } = block;
-        let committed = if failed {
-            roll_back_writers(writers).await;
-            Ok(())
-        } else {
-            self.activity.until_durable(commit_writers(writers)).await
+        let temporary = if failed { Ok(()) } else { self.temporary.before_commit().await };
+        let committed = match temporary {
+            Ok(()) if !failed => self.activity.until_durable(commit_writers(writers)).await,
+            other => {
+                roll_back_writers(writers).await;
+                other
+            }
         };
+        self.temporary.end_transaction(committed.is_ok() && !failed);
         if committed.is_err() {
             self.go_back(began_in, parked);
         }
@@ -152,6 +155,7 @@ impl NodeSession {
         let State::Block(block) = std::mem::take(&mut self.state) else { return };
         let mut block = *block;
         roll_back_writers(block.take_writers()).await;
+        self.temporary.end_transaction(false);
         let Block { parked, began_in, undo, .. } = block;
         self.go_back(began_in, parked);
         self.settings.end_transaction(undo, false);
@@ -184,6 +188,7 @@ impl NodeSession {
             txn.savepoint(name).await?;
         }
         block.savepoints.push(Savepoint { name: name.to_owned(), undo_len: block.undo.len() });
+        self.temporary.savepoint();
         Ok(())
     }
 
@@ -194,6 +199,7 @@ impl NodeSession {
             txn.release(name).await?;
         }
         block.savepoints.truncate(at);
+        self.temporary.release(at);
         self.cursors.release(at);
         Ok(())
     }
@@ -213,6 +219,7 @@ impl NodeSession {
         block.savepoints.truncate(at + 1);
         let undone = block.undo.split_off(block.savepoints[at].undo_len);
         self.settings.end_transaction(undone, false);
+        self.temporary.roll_back_to(at);
         self.cursors.roll_back_to(at);
         Ok(())
     }

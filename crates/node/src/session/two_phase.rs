@@ -37,6 +37,7 @@ impl NodeSession {
             if prepared.is_err() {
                 self.go_back(block.began_in.take(), std::mem::take(&mut block.parked));
             }
+            self.temporary.end_transaction(prepared.is_ok());
             self.settings.end_transaction(block.undo, prepared.is_ok());
             self.cursors.end_transaction(prepared.is_ok());
         }
@@ -48,6 +49,9 @@ impl NodeSession {
         if self.cursors.will_be_held() {
             let message = "cannot PREPARE a transaction that has created a cursor WITH HOLD";
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
+        if self.temporary.touched {
+            return Err(super::temporary::not_prepared());
         }
         // One that has only read is prepared as well, and finished like any other.
         self.become_writer(false).await?;

@@ -157,6 +157,16 @@ impl NodeSession {
             return Ok(());
         }
         let stmt = self.prepare_on_writer(entry).await.map_err(|e| Failure::at(number, e))?;
+        self.run_prepared_as_writer(number, stmt, params, client).await
+    }
+
+    pub(super) async fn run_prepared_as_writer(
+        &mut self,
+        number: usize,
+        stmt: Arc<Statement>,
+        params: Vec<Value>,
+        client: &mut Client,
+    ) -> Result<(), Failure> {
         client.reply().start_at(number);
         let sink = client.lend_reply();
         let (result, sink) = self.execute(EngineStep { stmt, params }, sink).await.map_err(|e| {
@@ -216,6 +226,9 @@ impl NodeSession {
         stmt: &Arc<Statement>,
         rows: Vec<Vec<Value>>,
     ) -> SqlResult<Result<(), (usize, SqlError)>> {
+        if stmt.temp.is_some() {
+            return self.execute_temporary_rows(stmt, rows).await;
+        }
         let (db, canceller) = (self.served.db.clone(), self.canceller.clone());
         let txn = self.writer()?;
         let target = Target::Main(db, txn.id());

@@ -9,6 +9,7 @@ use crate::catalogue;
 use crate::translate::SessionValue;
 use crate::types::{Type, more};
 use holdfast_types::desc::oid;
+use holdfast_types::schema::Table;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 
 /// `version()`.
@@ -79,9 +80,24 @@ impl Binder<'_> {
                 Some(Typed::new(format!("(CASE {} WHEN 6 THEN 'UTF8' ELSE '' END)", first(self)?), Type::NAME))
             }
             ("pg_char_to_encoding", 1) => Some(Typed::sure("6", Type::INT4)),
+            ("pg_table_is_visible", 1) => {
+                // A permanent table that a temporary one hides is not found by its name alone.
+                let schema = self.ctx.schema;
+                let hidden = |t: &&std::sync::Arc<Table>| !t.temp && schema.table(&t.name).is_some_and(|f| f.temp);
+                let hidden: Vec<String> =
+                    schema.tables.iter().filter(hidden).map(|t| t.oid.to_string()).collect();
+                if hidden.is_empty() {
+                    return Ok(yes());
+                }
+                let id = first(self)?;
+                Some(Typed::sure(format!("({id} NOT IN ({}))", hidden.join(", ")), Type::BOOL))
+            }
+            ("pg_my_temp_schema", 0) => {
+                let sql = lookup("pg_namespace", "nspname", "'pg_temp_1'");
+                Some(Typed::sure(format!("coalesce({sql}, 0)"), Type::new(oid::OID)))
+            }
             (
-                "pg_table_is_visible"
-                | "pg_type_is_visible"
+                "pg_type_is_visible"
                 | "pg_function_is_visible"
                 | "pg_operator_is_visible"
                 | "pg_opclass_is_visible"
@@ -262,9 +278,9 @@ impl Binder<'_> {
     }
 }
 
-/// A name without `public.`.
+/// A name without its schema.
 fn bare(sql: &str) -> String {
-    format!("replace({sql}, 'public.', '')")
+    format!("replace(replace({sql}, 'public.', ''), 'pg_temp.', '')")
 }
 
 fn lookup(table: &str, column: &str, name: &str) -> String {

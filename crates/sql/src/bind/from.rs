@@ -3,7 +3,7 @@
 //! USING and NATURAL become conditions with merged columns in the scope, so that types are checked and `*` lists
 //! the columns in PostgreSQL's order.
 
-use super::names::{fold, object_name, quote};
+use super::names::{fold, is_temp_schema, object_name, quote, quote_table};
 use super::query::{derived, renamed, unique_names};
 use super::scope::{self, Column, Columns, Relation, Scope, Source};
 use super::{Binder, Typed};
@@ -292,17 +292,22 @@ impl Binder<'_> {
             let sql = format!("{}.{} AS {}", table.schema, quote(table.name), quote(&shown));
             return Ok((sql, table.always_empty));
         }
-        if schema.as_deref().is_some_and(|s| s != "public") {
+        if schema.as_deref().is_some_and(|s| s != "public" && !is_temp_schema(s)) {
             return Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")));
         }
-        let table = scope::table(self.ctx.schema, &bare)?;
+        let table = scope::table_named(self.ctx.schema, name)?;
+        if table.temp && self.stored {
+            return Err(SqlError::unsupported(format!("a view over the temporary table \"{bare}\"")));
+        }
         let stored: Vec<String> = table.columns.iter().map(|c| c.name.clone()).collect();
         let all = scope::columns_of(table, self.ctx.dialect);
         let columns = if names.is_empty() { all } else { with_stored_names(&all, &names, &shown, &stored)? };
         let key = super::write::primary_key(table);
-        let relation = Relation::new(shown.as_str(), columns, Source::Table(bare.clone()));
+        let source = if table.temp { Source::Temporary } else { Source::Table(bare.clone()) };
+        let relation = Relation::new(shown.as_str(), columns, source);
         add(scope, Relation { key, ..relation })?;
-        let sql = if shown == bare { quote(&bare) } else { format!("{} AS {}", quote(&bare), quote(&shown)) };
+        let stands = quote_table(table);
+        let sql = if shown == bare { stands } else { format!("{stands} AS {}", quote(&shown)) };
         Ok((sql, false))
     }
 

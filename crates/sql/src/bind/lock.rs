@@ -114,9 +114,12 @@ impl Binder<'_> {
         let name = match &entry.source {
             Source::Table(name) => name,
             Source::Query { reads: true } => return Err(hint(strength, "on a subquery that reads tables")),
-            Source::Query { reads: false } | Source::With | Source::Function | Source::Catalogue => return Ok(None),
+            // Nobody else sees a temporary table.
+            Source::Query { reads: false } | Source::With | Source::Function | Source::Catalogue | Source::Temporary => {
+                return Ok(None);
+            }
         };
-        let Some(table) = self.ctx.schema.table(name) else { return Ok(None) };
+        let Some(table) = self.ctx.schema.table_among(false, name) else { return Ok(None) };
         match table.kind {
             TableKind::Table => {}
             TableKind::View => return Err(hint(strength, "on a view")),

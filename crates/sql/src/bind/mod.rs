@@ -22,7 +22,7 @@ mod select;
 mod special;
 mod write;
 
-pub use names::{exact_name, fold, quote};
+pub use names::{Among, TEMP_SCHEMA, exact_name, fold, is_temp_schema, quote, quote_in, quote_table, relation_name};
 pub use write::{delete, insert, is_primary_index, not_null_columns, update};
 
 use crate::locks::{Clause, RowLock};

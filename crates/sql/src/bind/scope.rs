@@ -1,10 +1,11 @@
 //! What names mean at a place: the tables of a FROM clause and their columns.
 
-use super::names::quote;
+use super::names::{Among, quote, relation_name};
 use super::{Shape, Typed};
 use crate::types::{self, Type};
 use holdfast_types::schema::{Dialect, Schema, Table};
 use holdfast_types::{SqlError, SqlResult, SqlState};
+use sqlparser::ast::ObjectName;
 use std::cell::RefCell;
 
 /// A column as the outside of a subquery sees it.
@@ -40,8 +41,10 @@ pub struct Relation {
 /// Where the rows of a relation come from.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A stored table, view or virtual table, by its name.
+    /// A permanent table, view or virtual table, by its name.
     Table(String),
+    /// A temporary table of the session.
+    Temporary,
     Catalogue,
     /// A subquery in FROM, and whether it reads any table.
     Query {
@@ -219,9 +222,20 @@ pub fn columns_of(table: &Table, dialect: Dialect) -> Columns {
 }
 
 /// A user's table by its exact name.
-pub fn table<'s>(schema: &'s Schema, name: &str) -> SqlResult<&'s Table> {
-    match schema.table(name) {
-        Some(table) if table.name == name => Ok(table),
-        _ => Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))),
+pub fn table<'s>(schema: &'s Schema, among: Among, name: &str) -> SqlResult<&'s Table> {
+    let found = match among {
+        Among::All => schema.table_among(true, name).or_else(|| schema.table_among(false, name)),
+        Among::Permanent => schema.table_among(false, name),
+        Among::Temporary => schema.table_among(true, name),
+    };
+    match found {
+        Some(table) => Ok(table),
+        None => Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))),
     }
+}
+
+/// The table that a name means.
+pub fn table_named<'s>(schema: &'s Schema, name: &ObjectName) -> SqlResult<&'s Table> {
+    let (among, bare) = relation_name(name)?;
+    table(schema, among, &bare)
 }

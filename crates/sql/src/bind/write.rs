@@ -6,7 +6,7 @@
 //! Defaults that depend on the session's clock are computed by the session, not by SQLite.
 
 use super::coerce::When;
-use super::names::{exact_name, fold, quote, quote_text};
+use super::names::{fold, quote, quote_table, quote_text};
 use super::query::Bound;
 use super::scope::{self, Column, Relation, Scope, Source};
 use super::{Binder, Typed};
@@ -43,13 +43,13 @@ pub(super) fn primary_key(table: &Table) -> Vec<String> {
 }
 
 fn writable<'s>(b: &Binder<'s>, name: &sqlparser::ast::ObjectName) -> SqlResult<&'s Table> {
-    let bare = exact_name(name)?;
     let schema: &'s holdfast_types::schema::Schema = b.ctx.schema;
-    let table = b.at(scope::table(schema, &bare), name.span().start)?;
+    let table = b.at(scope::table_named(schema, name), name.span().start)?;
     match table.kind {
-        TableKind::View => {
-            Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, format!("cannot change view \"{bare}\"")))
-        }
+        TableKind::View => Err(SqlError::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("cannot change view \"{}\"", table.name),
+        )),
         _ => Ok(table),
     }
 }
@@ -88,7 +88,7 @@ impl Binder<'_> {
             if self.ctx.dialect == Dialect::Postgres && !RowidKind::of(table).serial() {
                 return Err(missing(table, column));
             }
-            return Ok(Some(Typed::sure(ids::next_id(table), column.ty)));
+            return Ok(ids::next_id(table).map(|next| Typed::sure(next, column.ty)));
         }
         match stored.default.as_deref().and_then(default::clock) {
             Some(which) => self.session(which, Type::new(column.ty.oid)).map(Some),
@@ -129,8 +129,9 @@ pub fn insert(b: &mut Binder<'_>, insert: &Insert) -> SqlResult<Bound> {
             defaults.push((column.name.clone(), value.sql));
         }
     }
-    if let Some(hidden) = ids::id_column(table).filter(|id| all.iter().all(|c| c.name != *id)) {
-        defaults.push((hidden.to_owned(), ids::next_id(table)));
+    let hidden = ids::id_column(table).filter(|id| all.iter().all(|c| c.name != *id));
+    if let (Some(hidden), Some(next)) = (hidden, ids::next_id(table)) {
+        defaults.push((hidden.to_owned(), next));
     }
     let source = match rows {
         None if defaults.is_empty() => "DEFAULT VALUES".to_owned(),
@@ -150,7 +151,7 @@ pub fn insert(b: &mut Binder<'_>, insert: &Insert) -> SqlResult<Bound> {
     let alias = insert.table_alias.as_ref().map(|a| fold(&a.alias));
     let shown = alias.as_ref().map(|a| format!(" AS {}", quote(a))).unwrap_or_default();
     let listed = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
-    let mut sql = format!("INSERT INTO {}{shown}{listed} {source}", quote(&table.name));
+    let mut sql = format!("INSERT INTO {}{shown}{listed} {source}", quote_table(table));
     if let Some(on) = &insert.on {
         sql.push_str(&on_conflict(b, table, alias.as_deref().unwrap_or(&table.name), on)?);
     }
@@ -261,7 +262,10 @@ fn or_next_id(typed: Typed, table: &Table) -> Typed {
     if typed.not_null {
         return typed;
     }
-    Typed::sure(format!("coalesce({}, {})", typed.sql, ids::next_id(table)), typed.ty)
+    match ids::next_id(table) {
+        Some(next) => Typed::sure(format!("coalesce({}, {next})", typed.sql), typed.ty),
+        None => typed,
+    }
 }
 
 fn assign(b: &mut Binder<'_>, typed: Typed, column: &Column) -> SqlResult<Typed> {
@@ -457,7 +461,7 @@ pub fn delete(b: &mut Binder<'_>, delete: &Delete) -> SqlResult<Bound> {
             let rowid = format!("{}.rowid", quote(&alias));
             format!(
                 "DELETE FROM {} WHERE rowid IN (SELECT {rowid} FROM {}, {others}{filter})",
-                quote(&table.name),
+                quote_table(table),
                 named(table, &alias)
             )
         }
@@ -466,7 +470,7 @@ pub fn delete(b: &mut Binder<'_>, delete: &Delete) -> SqlResult<Bound> {
 }
 
 fn named(table: &Table, alias: &str) -> String {
-    if alias == table.name { quote(alias) } else { format!("{} AS {}", quote(&table.name), quote(alias)) }
+    if alias == table.name { quote_table(table) } else { format!("{} AS {}", quote_table(table), quote(alias)) }
 }
 
 fn target<'s>(b: &Binder<'s>, table: &TableWithJoins) -> SqlResult<(&'s Table, String)> {

@@ -63,7 +63,7 @@ pub const TABLES: &[CatalogTable] = &[
         |c| {
             let views = c.schema.tables.iter().filter(|t| shapes::relkind(t) == "v");
             let row = |v: &Table| vec![text(super::pg_views::definition(v)), text("NO")];
-            views.map(|v| [place(c, &v.name), row(v)].concat()).collect()
+            views.map(|v| [place(c, v, &v.name), row(v)].concat()).collect()
         },
     ),
     view(
@@ -98,9 +98,9 @@ pub const TABLES: &[CatalogTable] = &[
     ),
 ];
 
-/// Catalogue, schema and name.
-fn place(context: &CatalogContext<'_>, name: &str) -> Vec<Value> {
-    vec![text(context.database), text("public"), text(name)]
+/// Catalogue, schema and name of a table, or of something that is its.
+fn place(context: &CatalogContext<'_>, table: &Table, name: &str) -> Vec<Value> {
+    vec![text(context.database), text(super::oids::namespace(table).1), text(name)]
 }
 
 fn yes_or_no(value: bool) -> Value {
@@ -111,8 +111,13 @@ fn tables(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for table in context.schema.tables.iter().filter(|t| shapes::visible(t)) {
         let is_view = shapes::relkind(table) == "v";
-        let mut row = place(context, &table.name);
-        row.extend([text(if is_view { "VIEW" } else { "BASE TABLE" }), yes_or_no(!is_view)]);
+        let mut row = place(context, table, &table.name);
+        let kind = match (is_view, table.temp) {
+            (true, _) => "VIEW",
+            (false, true) => "LOCAL TEMPORARY",
+            (false, false) => "BASE TABLE",
+        };
+        row.extend([text(kind), yes_or_no(!is_view)]);
         rows.push(row);
     }
     for table in super::tables() {
@@ -129,7 +134,7 @@ fn columns(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
         for (i, column) in table.columns.iter().enumerate() {
             let ty = shapes::column_type(table, i, context.dialect);
             let not_null = column.not_null || column.rowid_alias || key.contains(&column.name);
-            let mut row = place(context, &table.name);
+            let mut row = place(context, table, &table.name);
             row.extend([text(column.name.as_str()), int(i as i64 + 1)]);
             row.push(default_of(table, i, column, context.dialect).map_or(Value::Null, text));
             row.extend([yes_or_no(!not_null), text(types::type_name(ty.oid))]);
@@ -176,8 +181,8 @@ fn table_constraints(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
                 "f" => "FOREIGN KEY",
                 _ => "CHECK",
             };
-            let mut row = place(context, &constraint.name);
-            row.extend(place(context, &table.name));
+            let mut row = place(context, table, &constraint.name);
+            row.extend(place(context, table, &table.name));
             row.extend([text(kind), text("NO"), text("NO")]);
             rows.push(row);
         }
@@ -192,8 +197,8 @@ fn key_column_usage(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
             for (i, attnum) in constraint.columns.iter().enumerate() {
                 let column = usize::try_from(attnum - 1).ok().and_then(|c| table.columns.get(c));
                 let Some(column) = column else { continue };
-                let mut row = place(context, &constraint.name);
-                row.extend(place(context, &table.name));
+                let mut row = place(context, table, &constraint.name);
+                row.extend(place(context, table, &table.name));
                 let parent = if constraint.kind == "f" { int(i as i64 + 1) } else { Value::Null };
                 row.extend([text(column.name.as_str()), int(i as i64 + 1), parent]);
                 rows.push(row);

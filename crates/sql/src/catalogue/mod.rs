@@ -33,7 +33,7 @@ mod pg_views;
 mod shapes;
 
 pub use live::{Doing, Live, OldestSnapshot, SessionRow, TransactionsRow};
-pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
+pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID, TEMP_NAMESPACE};
 pub use pg_locks::LockRow;
 pub use pg_prepared_xacts::PreparedRow;
 pub use shapes::index_name;
@@ -130,21 +130,24 @@ pub fn find(schema: Option<&str>, name: &str) -> Option<&'static CatalogTable> {
 
 /// The OID of a relation by name: a table, view or index of the user, or a table of the catalogue.
 pub fn relation_oid(schema: &Schema, namespace: Option<&str>, name: &str) -> Option<u32> {
-    let user = || {
-        let table = schema.table(name).filter(|t| t.name == name).map(|t| t.oid);
-        let index = || schema.tables.iter().flat_map(|t| shapes::indexes(t)).find(|i| i.name == name).map(|i| i.oid);
+    let user = |temp: bool| {
+        let table = schema.table_among(temp, name).map(|t| t.oid);
+        let among = || schema.tables.iter().filter(|t| t.temp == temp);
+        let index = || among().flat_map(|t| shapes::indexes(t)).find(|i| i.name == name).map(|i| i.oid);
         table.or_else(index)
     };
     match namespace {
-        Some("public") => user(),
+        Some("public") => user(false),
+        Some(schema) if crate::bind::is_temp_schema(schema) => user(true),
         Some(other) => oids::of_catalogue_table(other, name),
-        None => oids::of_catalogue_table("pg_catalog", name).or_else(user),
+        None => oids::of_catalogue_table("pg_catalog", name).or_else(|| user(true)).or_else(|| user(false)),
     }
 }
 
 /// The OID of a schema.
 pub fn namespace_oid(name: &str) -> Option<u32> {
-    oids::NAMESPACES.iter().find(|(_, n)| *n == name).map(|(o, _)| *o)
+    let temporary = crate::bind::is_temp_schema(name).then_some(oids::TEMP_OID);
+    temporary.or_else(|| oids::NAMESPACES.iter().find(|(_, n)| *n == name).map(|(o, _)| *o))
 }
 
 /// A text cell.

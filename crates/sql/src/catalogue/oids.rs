@@ -2,7 +2,7 @@
 //!
 //! | thing | OID |
 //! |---|---|
-//! | user table, view, index | given with the schema, from 16384 |
+//! | user table, view, index | given with the schema, from 16384; temporary ones have high numbers among tables |
 //! | primary key index of a rowid alias | 1,000,000,000 + table - 16384 |
 //! | constraint of an index | 1,200,000,000 + index |
 //! | column default | 2,600,000,000 + 2048 * (table - 16384) + attribute number |
@@ -15,6 +15,9 @@ use holdfast_types::schema::Table;
 
 pub const PG_CATALOG_OID: u32 = 11;
 pub const PUBLIC_OID: u32 = 2200;
+/// The schema of the session's temporary tables.
+pub const TEMP_OID: u32 = 13_001;
+pub const TEMP_NAMESPACE: &str = "pg_temp_1";
 pub const INFORMATION_SCHEMA_OID: u32 = 13_000;
 /// The role that owns everything.
 pub const OWNER_OID: u32 = 10;
@@ -24,6 +27,11 @@ pub const BTREE_OID: u32 = 403;
 
 pub const NAMESPACES: [(u32, &str); 3] =
     [(PG_CATALOG_OID, "pg_catalog"), (PUBLIC_OID, "public"), (INFORMATION_SCHEMA_OID, "information_schema")];
+
+/// The schema of a table.
+pub fn namespace(table: &Table) -> (u32, &'static str) {
+    if table.temp { (TEMP_OID, TEMP_NAMESPACE) } else { (PUBLIC_OID, "public") }
+}
 
 fn number(table: &Table) -> u32 {
     table.oid.saturating_sub(16_384) & 0x00ff_ffff

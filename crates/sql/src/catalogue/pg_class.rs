@@ -1,6 +1,6 @@
 //! `pg_class`: tables, views and indexes, and the catalogue itself.
 
-use super::oids::{BTREE_OID, HEAP_OID, INFORMATION_SCHEMA_OID, OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
+use super::oids::{BTREE_OID, HEAP_OID, INFORMATION_SCHEMA_OID, OWNER_OID, PG_CATALOG_OID, PUBLIC_OID, TEMP_OID};
 use super::{CatalogContext, CatalogTable, boolean, int, oids, shapes, text};
 use crate::types::more;
 use holdfast_types::Value;
@@ -59,6 +59,7 @@ struct Relation<'a> {
     checks: usize,
     has_index: bool,
     has_triggers: bool,
+    temp: bool,
 }
 
 fn row(r: Relation<'_>) -> Vec<Value> {
@@ -78,7 +79,7 @@ fn row(r: Relation<'_>) -> Vec<Value> {
         int(0),
         boolean(r.has_index),
         boolean(false),
-        text("p"),
+        text(if r.temp { "t" } else { "p" }),
         text(r.kind),
         int(r.columns as i64),
         int(r.checks as i64),
@@ -88,7 +89,7 @@ fn row(r: Relation<'_>) -> Vec<Value> {
         boolean(false),
         boolean(false),
         boolean(true),
-        text(if r.namespace == PUBLIC_OID && r.kind == "r" { "d" } else { "n" }),
+        text(if matches!(r.namespace, PUBLIC_OID | TEMP_OID) && r.kind == "r" { "d" } else { "n" }),
         boolean(false),
         int(0),
         int(0),
@@ -101,14 +102,17 @@ fn row(r: Relation<'_>) -> Vec<Value> {
 
 fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
-    for table in context.schema.tables.iter().filter(|t| shapes::visible(t)) {
+    // Temporary ones, which come last in the schema, are found first by name.
+    for table in context.schema.tables.iter().rev().filter(|t| shapes::visible(t)) {
         let indexes = shapes::indexes(table);
+        let (namespace, _) = oids::namespace(table);
         let kind = shapes::relkind(table);
-        let referenced = context.schema.tables.iter().any(|t| t.foreign_keys.iter().any(|k| k.parent == table.name));
+        let mut others = context.schema.tables.iter().filter(|t| t.temp == table.temp);
+        let referenced = others.any(|t| t.foreign_keys.iter().any(|k| k.parent == table.name));
         rows.push(row(Relation {
             oid: table.oid,
             name: &table.name,
-            namespace: PUBLIC_OID,
+            namespace,
             row_type: oids::row_type(table),
             method: if kind == "r" { HEAP_OID } else { 0 },
             kind,
@@ -116,12 +120,13 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
             checks: shapes::checks(table).len(),
             has_index: !indexes.is_empty(),
             has_triggers: !table.triggers.is_empty() || !table.foreign_keys.is_empty() || referenced,
+            temp: table.temp,
         }));
         for index in &indexes {
             rows.push(row(Relation {
                 oid: index.oid,
                 name: &index.name,
-                namespace: PUBLIC_OID,
+                namespace,
                 row_type: 0,
                 method: BTREE_OID,
                 kind: "i",
@@ -129,6 +134,7 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
                 checks: 0,
                 has_index: false,
                 has_triggers: false,
+                temp: table.temp,
             }));
         }
     }
@@ -146,6 +152,7 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
             checks: 0,
             has_index: false,
             has_triggers: false,
+            temp: false,
         }));
     }
     rows

@@ -1,8 +1,7 @@
 //! `pg_constraint`: primary and unique keys, foreign keys, checks. The column `condef` beyond PostgreSQL's holds what
 //! `pg_get_constraintdef` returns.
 
-use super::oids::{self, PUBLIC_OID};
-use super::{CatalogContext, CatalogTable, array, boolean, int, relation_oid, shapes, text};
+use super::{CatalogContext, CatalogTable, array, boolean, int, oids, shapes, text};
 use crate::types::more;
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
@@ -82,7 +81,8 @@ pub fn constraints(context: &CatalogContext<'_>, table: &Table) -> Vec<Constrain
     }
     for (i, key) in table.foreign_keys.iter().enumerate() {
         let (name, definition) = shapes::foreign_key(table, key);
-        let parent = context.schema.table(&key.parent);
+        let same_kind = |t: &&std::sync::Arc<Table>| t.temp == table.temp && t.name.eq_ignore_ascii_case(&key.parent);
+        let parent = context.schema.tables.iter().find(same_kind);
         let parent_columns =
             parent.map(|p| key.parent_columns.iter().flatten().map(|c| shapes::attnum(p, c)).collect());
         out.push(Constraint {
@@ -90,7 +90,7 @@ pub fn constraints(context: &CatalogContext<'_>, table: &Table) -> Vec<Constrain
             name,
             kind: "f",
             index: parent.and_then(|p| shapes::indexes(p).iter().find(|i| i.primary).map(|i| i.oid)).unwrap_or(0),
-            parent: relation_oid(context.schema, Some("public"), &key.parent).unwrap_or(0),
+            parent: parent.map_or(0, |p| p.oid),
             actions: (action(&key.on_update), action(&key.on_delete)),
             columns: key.columns.iter().map(|c| shapes::attnum(table, c)).collect(),
             parent_columns: parent_columns.unwrap_or_default(),
@@ -121,7 +121,7 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
             rows.push(vec![
                 int(c.oid),
                 text(c.name),
-                int(PUBLIC_OID),
+                int(oids::namespace(table).0),
                 text(c.kind),
                 boolean(false),
                 boolean(false),

@@ -21,7 +21,7 @@ pub const TABLE: CatalogTable = CatalogTable {
         indexes
             .map(|i| {
                 vec![
-                    text("public"),
+                    text(super::oids::namespace(i.table).1),
                     text(i.table.name.as_str()),
                     text(i.name.as_str()),
                     Value::Null,

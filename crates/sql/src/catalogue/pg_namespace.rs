@@ -1,6 +1,6 @@
 //! `pg_namespace`: schemas.
 
-use super::oids::{NAMESPACES, OWNER_OID};
+use super::oids::{NAMESPACES, OWNER_OID, TEMP_NAMESPACE, TEMP_OID};
 use super::{CatalogTable, int, text};
 use crate::types::more;
 use holdfast_types::Value;
@@ -11,5 +11,9 @@ pub const TABLE: CatalogTable = CatalogTable {
     name: "pg_namespace",
     columns: &[("oid", oid::OID), ("nspname", oid::NAME), ("nspowner", oid::OID), ("nspacl", more::ACLITEM_ARRAY)],
     always_empty: false,
-    rows: |_| NAMESPACES.iter().map(|(o, name)| vec![int(*o), text(*name), int(OWNER_OID), Value::Null]).collect(),
+    rows: |context| {
+        let temporary = context.schema.has_temporary().then_some((TEMP_OID, TEMP_NAMESPACE));
+        let all = NAMESPACES.into_iter().chain(temporary);
+        all.map(|(o, name)| vec![int(o), text(name), int(OWNER_OID), Value::Null]).collect()
+    },
 };

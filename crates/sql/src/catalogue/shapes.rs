@@ -95,8 +95,9 @@ impl IndexShape<'_> {
         let keys: Vec<String> = (0..self.keys.len()).map(|i| self.key(i)).collect();
         let filter = self.predicate.as_ref().map(|p| format!(" WHERE {p}")).unwrap_or_default();
         format!(
-            "CREATE {unique}INDEX {} ON public.{} USING btree ({}){filter}",
+            "CREATE {unique}INDEX {} ON {}.{} USING btree ({}){filter}",
             quote_plain(&self.name),
+            oids::namespace(self.table).1,
             quote_plain(&self.table.name),
             keys.join(", ")
         )
@@ -280,6 +281,7 @@ mod tests {
     #[test]
     fn checks_are_found_with_their_names() {
         let table = Table {
+            temp: false,
             oid: 16384,
             name: "t".into(),
             kind: TableKind::Table,

@@ -1,8 +1,8 @@
 //! ALTER TABLE, as far as SQLite can change a table in place.
 
-use super::create_table::{columns_of, draft, own_scope, refuse_nulls_not_distinct, unique_index};
-use super::{check_free, ddl, skipping};
-use crate::bind::{Binder, exact_name, fold, quote, scope};
+use super::create_table::{Of, columns_of, draft, own_scope, refuse_nulls_not_distinct, unique_index};
+use super::{check_free, ddl_of, skipping};
+use crate::bind::{Binder, exact_name, fold, quote, quote_in, quote_table, relation_name, scope};
 use crate::scan::Piece;
 use crate::translate::{Context, Kind, Translated};
 use crate::types;
@@ -13,8 +13,8 @@ use sqlparser::ast::{AlterTable, AlterTableOperation as Op, ColumnDef, RenameTab
 const VERB: &str = "ALTER TABLE";
 
 pub fn translate(alter: &AlterTable, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
-    let name = exact_name(&alter.name)?;
-    let table = match scope::table(context.schema, &name) {
+    let (among, name) = relation_name(&alter.name)?;
+    let table = match scope::table(context.schema, among, &name) {
         Err(e) if alter.if_exists && e.state() == SqlState::UNDEFINED_TABLE => {
             let what = format!("relation \"{name}\" does not exist");
             return Ok(skipping(VERB, &what, SqlState::UNDEFINED_TABLE));
@@ -28,11 +28,11 @@ pub fn translate(alter: &AlterTable, piece: &Piece<'_>, context: &Context<'_>) -
     if steps.is_empty() {
         return Ok(Translated { cacheable: false, ..Translated::command(Kind::NoOp, VERB) });
     }
-    Ok(ddl(steps, VERB))
+    Ok(ddl_of(table.temp, steps, VERB))
 }
 
 fn change(operation: &Op, table: &Table, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Vec<String>> {
-    let target = quote(&table.name);
+    let target = quote_table(table);
     Ok(match operation {
         Op::AddConstraint { constraint, .. } => vec![add_constraint(constraint, table, context)?],
         Op::AddColumn { column_def, if_not_exists, .. } => {
@@ -63,13 +63,13 @@ fn change(operation: &Op, table: &Table, piece: &Piece<'_>, context: &Context<'_
         }
         Op::RenameTable { table_name: RenameTableNameKind::To(new) | RenameTableNameKind::As(new) } => {
             let new = exact_name(new)?;
-            check_free(context, &new)?;
+            check_free(context, table.temp, &new)?;
             vec![format!("ALTER TABLE {target} RENAME TO {}", quote(&new))]
         }
         Op::DropConstraint { name, if_exists, .. } => {
             let name = fold(name);
             match table.indexes.iter().find(|i| i.name == name && i.sql.is_some()) {
-                Some(_) => vec![format!("DROP INDEX {}", quote(&name))],
+                Some(_) => vec![format!("DROP INDEX {}", quote_in(table.temp, &name))],
                 None if *if_exists => Vec::new(),
                 None => {
                     return Err(SqlError::unsupported(format!("dropping the constraint \"{name}\""))
@@ -93,6 +93,7 @@ fn no_column(table: &Table, name: &str) -> SqlError {
 }
 
 fn add_constraint(constraint: &TableConstraint, table: &Table, context: &Context<'_>) -> SqlResult<String> {
+    let of = Of { context, temp: table.temp, table: &table.name };
     match constraint {
         TableConstraint::PrimaryKey(key) => {
             let columns = checked(table, columns_of(&key.columns)?)?;
@@ -102,16 +103,16 @@ fn add_constraint(constraint: &TableConstraint, table: &Table, context: &Context
                 let message = format!("multiple primary keys for table \"{}\" are not allowed", table.name);
                 return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
             }
-            Ok(unique_index(context, &table.name, Some(name), &columns, &mut Vec::new()))
+            Ok(unique_index(&of, Some(name), &columns, &mut Vec::new()))
         }
         TableConstraint::Unique(key) => {
             refuse_nulls_not_distinct(&key.nulls_distinct)?;
             let columns = checked(table, columns_of(&key.columns)?)?;
             let wanted = key.name.as_ref().map(fold);
             if let Some(name) = &wanted {
-                check_free(context, name)?;
+                check_free(context, table.temp, name)?;
             }
-            Ok(unique_index(context, &table.name, wanted, &columns, &mut Vec::new()))
+            Ok(unique_index(&of, wanted, &columns, &mut Vec::new()))
         }
         TableConstraint::ForeignKey(_) => {
             Err(SqlError::unsupported("ALTER TABLE ADD FOREIGN KEY").with_hint("Declare foreign keys in CREATE TABLE."))
@@ -144,7 +145,8 @@ fn add_column(column: &ColumnDef, table: &Table, piece: &Piece<'_>, context: &Co
     let mut columns: Vec<_> = scope::columns_of(table, context.dialect).into_iter().map(|c| (c.name, c.ty)).collect();
     columns.push((fold(&column.name), types::from_ast(&column.data_type)?));
     let scope = own_scope(&table.name, columns);
-    let draft = draft(&mut binder, &table.name, column, &scope)?;
+    let of = Of { context, temp: table.temp, table: &table.name };
+    let draft = draft(&mut binder, &of, column, &scope)?;
     if table.columns.iter().any(|c| c.name.eq_ignore_ascii_case(&draft.name)) {
         let message = format!("column \"{}\" of relation \"{}\" already exists", draft.name, table.name);
         return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
@@ -156,9 +158,9 @@ fn add_column(column: &ColumnDef, table: &Table, piece: &Piece<'_>, context: &Co
     if clock {
         return Err(SqlError::unsupported("adding a column whose default is the clock"));
     }
-    let mut steps = vec![format!("ALTER TABLE {} ADD COLUMN {sql}", quote(&table.name))];
+    let mut steps = vec![format!("ALTER TABLE {} ADD COLUMN {sql}", quote_table(table))];
     if let Some(wanted) = draft.unique {
-        steps.push(unique_index(context, &table.name, wanted, &[draft.name], &mut Vec::new()));
+        steps.push(unique_index(&of, wanted, &[draft.name], &mut Vec::new()));
     }
     Ok(steps)
 }

@@ -1,12 +1,12 @@
 //! CREATE TABLE and CREATE TABLE AS.
 
-use super::{CONSTRAINT_MARK, check_free, ddl, free_name, skipping};
+use super::{CONSTRAINT_MARK, check_free, ddl_of, free_name, skipping};
 use crate::bind::coerce::When;
-use crate::bind::scope::{Column, Relation, Scope, Source};
-use crate::bind::{Binder, exact_name, fold, quote};
+use crate::bind::scope::{self, Column, Relation, Scope, Source};
+use crate::bind::{Among, Binder, fold, quote, quote_in, relation_name};
 use crate::scan::Piece;
 use crate::statement;
-use crate::translate::{Context, Kind, Translated};
+use crate::translate::{Context, Kind, OnCommit, TempDdl, Translated};
 use crate::types::{self, RowidKind, Type};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -39,8 +39,9 @@ impl Draft {
 
 pub fn translate(create: &CreateTable, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
     refuse_extras(create)?;
-    let name = exact_name(&create.name)?;
-    match check_free(context, &name) {
+    let (temp, name) = named_as(create)?;
+    let of = Of { context, temp, table: &name };
+    match check_free(context, temp, &name) {
         Err(e) if create.if_not_exists && e.state() == SqlState::DUPLICATE_TABLE => {
             let what = format!("relation \"{name}\" already exists");
             return Ok(skipping("CREATE TABLE", &what, SqlState::DUPLICATE_TABLE));
@@ -48,14 +49,14 @@ pub fn translate(create: &CreateTable, piece: &Piece<'_>, context: &Context<'_>)
         other => other?,
     }
     if create.query.is_some() {
-        return create_as(create, &name, piece, context);
+        return Ok(with_on_commit(create, temp, create_as(create, temp, &name, piece, context)?));
     }
     let mut binder = Binder::new(piece, context);
     binder.stored = true;
     let scope = definition_scope(&name, &create.columns)?;
     let mut drafts = Vec::new();
     for column in &create.columns {
-        drafts.push(draft(&mut binder, &name, column, &scope)?);
+        drafts.push(draft(&mut binder, &of, column, &scope)?);
     }
     let mut primary: Vec<String> = drafts.iter().filter(|d| d.primary).map(|d| d.name.clone()).collect();
     let mut uniques: Vec<(Option<String>, Vec<String>)> =
@@ -79,7 +80,7 @@ pub fn translate(create: &CreateTable, piece: &Piece<'_>, context: &Context<'_>)
                     ", {}FOREIGN KEY ({}){}",
                     named(&key.name),
                     listed.join(", "),
-                    references(key, context, &name)?
+                    references(key, &of)?
                 );
             }
             other => return Err(SqlError::unsupported(format!("the constraint {other}"))),
@@ -89,14 +90,47 @@ pub fn translate(create: &CreateTable, piece: &Piece<'_>, context: &Context<'_>)
     if drafts.iter().filter(|d| d.primary).count() > 1 {
         return Err(two_keys(&name));
     }
-    let mut steps = vec![definition(&name, &mut drafts, &primary, &tail)?];
+    let mut steps = vec![definition(&of, &mut drafts, &primary, &tail)?];
     let mut taken = vec![name.clone()];
     for (wanted, columns) in uniques {
         known(&drafts, &columns)?;
         refuse_numeric_key(&drafts, &columns)?;
-        steps.push(unique_index(context, &name, wanted, &columns, &mut taken));
+        steps.push(unique_index(&of, wanted, &columns, &mut taken));
     }
-    Ok(ddl(steps, "CREATE TABLE"))
+    Ok(with_on_commit(create, temp, ddl_of(temp, steps, "CREATE TABLE")))
+}
+
+/// The table that a definition is about.
+pub(super) struct Of<'a> {
+    pub context: &'a Context<'a>,
+    pub temp: bool,
+    pub table: &'a str,
+}
+
+/// Whether the table is to be a temporary one, and its name.
+fn named_as(create: &CreateTable) -> SqlResult<(bool, String)> {
+    let invalid = |message: &str| Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+    let (among, name) = relation_name(&create.name)?;
+    match (among, create.temporary) {
+        (Among::Permanent, true) => invalid("cannot create temporary relation in non-temporary schema"),
+        (Among::All | Among::Permanent, false) if create.on_commit.is_some() => {
+            invalid("ON COMMIT can only be used on temporary tables")
+        }
+        (among, temporary) => Ok((temporary || among == Among::Temporary, name)),
+    }
+}
+
+fn with_on_commit(create: &CreateTable, temp: bool, done: Translated) -> Translated {
+    if !temp {
+        return done;
+    }
+    let then = match create.on_commit {
+        None | Some(sqlparser::ast::OnCommit::PreserveRows) => OnCommit::PreserveRows,
+        Some(sqlparser::ast::OnCommit::DeleteRows) => OnCommit::DeleteRows,
+        Some(sqlparser::ast::OnCommit::Drop) => OnCommit::Drop,
+    };
+    let name = create.name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
+    Translated { temp: Some(TempDdl { creates: Some((name, then)) }), ..done }
 }
 
 fn two_keys(table: &str) -> SqlError {
@@ -126,21 +160,21 @@ fn refuse_numeric_key(drafts: &[Draft], names: &[String]) -> SqlResult<()> {
 
 /// The CREATE UNIQUE INDEX of a UNIQUE constraint.
 pub(super) fn unique_index(
-    context: &Context<'_>,
-    table: &str,
+    of: &Of<'_>,
     wanted: Option<String>,
     columns: &[String],
     taken: &mut Vec<String>,
 ) -> String {
-    let name = wanted.unwrap_or_else(|| free_name(context, &format!("{table}_{}_key", columns.join("_")), taken));
+    let default = format!("{}_{}_key", of.table, columns.join("_"));
+    let name = wanted.unwrap_or_else(|| free_name(of.context, of.temp, &default, taken));
     let listed: Vec<String> = columns.iter().map(|c| quote(c)).collect();
-    let sql =
-        format!("CREATE UNIQUE INDEX {} {CONSTRAINT_MARK} ON {} ({})", quote(&name), quote(table), listed.join(", "));
+    let (index, table) = (quote_in(of.temp, &name), quote(of.table));
+    let sql = format!("CREATE UNIQUE INDEX {index} {CONSTRAINT_MARK} ON {table} ({})", listed.join(", "));
     taken.push(name);
     sql
 }
 
-fn definition(name: &str, drafts: &mut [Draft], primary: &[String], tail: &str) -> SqlResult<String> {
+fn definition(of: &Of<'_>, drafts: &mut [Draft], primary: &[String], tail: &str) -> SqlResult<String> {
     let rowid = match primary {
         [only] => drafts.iter().find(|d| d.name == *only && d.ty.is_integer()).map(|d| d.name.clone()),
         _ => None,
@@ -170,7 +204,7 @@ fn definition(name: &str, drafts: &mut [Draft], primary: &[String], tail: &str) 
     if parts.is_empty() {
         return Err(SqlError::unsupported("a table without columns"));
     }
-    Ok(format!("CREATE TABLE {} ({}{tail})", quote(name), parts.join(", ")))
+    Ok(format!("CREATE TABLE {} ({}{tail})", quote_in(of.temp, of.table), parts.join(", ")))
 }
 
 /// What an expression in a definition sees: the table's own columns by their bare names.
@@ -211,7 +245,7 @@ fn is_serial(column: &ColumnDef) -> bool {
     names.contains(&name.as_str())
 }
 
-pub(super) fn draft(b: &mut Binder<'_>, table: &str, column: &ColumnDef, scope: &Scope<'_>) -> SqlResult<Draft> {
+pub(super) fn draft(b: &mut Binder<'_>, of: &Of<'_>, column: &ColumnDef, scope: &Scope<'_>) -> SqlResult<Draft> {
     let ty = types::from_ast(&column.data_type)?;
     types::declare(ty)?;
     let serial = is_serial(column);
@@ -240,10 +274,10 @@ pub(super) fn draft(b: &mut Binder<'_>, table: &str, column: &ColumnDef, scope: 
             ColumnOption::Check(check) => {
                 let named = CheckConstraint { name: option.name.clone().or(check.name.clone()), ..check.clone() };
                 let column = Some(draft.name.as_str());
-                write_check(&mut draft.clauses, " ", b, table, column, &named, scope)?;
+                write_check(&mut draft.clauses, " ", b, of.table, column, &named, scope)?;
             }
             ColumnOption::ForeignKey(key) => {
-                let text = references(key, b.ctx, table)?;
+                let text = references(key, of)?;
                 let _ = write!(draft.clauses, " {}{}", named(&option.name), text.trim_start());
             }
             ColumnOption::Generated {
@@ -307,10 +341,13 @@ fn parenthesised(sql: &str) -> String {
 }
 
 /// The REFERENCES clause.
-fn references(key: &ForeignKeyConstraint, context: &Context<'_>, own: &str) -> SqlResult<String> {
-    let parent = exact_name(&key.foreign_table)?;
-    if parent != own && context.schema.table(&parent).is_none() {
-        return Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{parent}\" does not exist")));
+fn references(key: &ForeignKeyConstraint, of: &Of<'_>) -> SqlResult<String> {
+    let (among, parent) = relation_name(&key.foreign_table)?;
+    let own = parent == of.table && among != if of.temp { Among::Permanent } else { Among::Temporary };
+    if !own && scope::table(of.context.schema, among, &parent)?.temp != of.temp {
+        let kind = if of.temp { "temporary" } else { "permanent" };
+        let message = format!("constraints on {kind} tables may reference only {kind} tables");
+        return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
     }
     if key.match_kind.is_some() {
         return Err(SqlError::unsupported("MATCH in a foreign key"));
@@ -326,7 +363,11 @@ fn references(key: &ForeignKeyConstraint, context: &Context<'_>, own: &str) -> S
     if let Some(action) = &key.on_update {
         let _ = write!(text, " ON UPDATE {action}");
     }
-    text.push_str(deferral(key.characteristics.as_ref()));
+    let deferral = deferral(key.characteristics.as_ref());
+    if of.temp && deferral.ends_with("DEFERRED") {
+        return Err(SqlError::unsupported("a deferred foreign key of a temporary table"));
+    }
+    text.push_str(deferral);
     Ok(text)
 }
 
@@ -357,7 +398,13 @@ pub(super) fn refuse_nulls_not_distinct(option: &sqlparser::ast::NullsDistinctOp
 }
 
 /// CREATE TABLE AS: a definition from the query's types, and an INSERT.
-fn create_as(create: &CreateTable, name: &str, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
+fn create_as(
+    create: &CreateTable,
+    temp: bool,
+    name: &str,
+    piece: &Piece<'_>,
+    context: &Context<'_>,
+) -> SqlResult<Translated> {
     let Some(query) = &create.query else { return Err(SqlError::internal("CREATE TABLE AS without a query")) };
     if !create.constraints.is_empty() {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "CREATE TABLE AS takes no constraints"));
@@ -369,10 +416,11 @@ fn create_as(create: &CreateTable, name: &str, piece: &Piece<'_>, context: &Cont
         let shown = create.columns.get(i).map_or_else(|| column.name.clone(), |c| fold(&c.name));
         parts.push(format!("{} {}", quote(&shown), types::declare(column.ty)?));
     }
-    let mut steps = vec![format!("CREATE TABLE {} ({})", quote(name), parts.join(", "))];
+    let table = quote_in(temp, name);
+    let mut steps = vec![format!("CREATE TABLE {table} ({})", parts.join(", "))];
     let no_data = create.with_data.as_ref().is_some_and(|w| w.to_string().contains("NO DATA"));
     if !no_data {
-        steps.push(format!("INSERT INTO {} {}", quote(name), bound.sql));
+        steps.push(format!("INSERT INTO {table} {}", bound.sql));
     }
     let done = statement::finish(binder, String::new(), &[], Kind::Ddl, "SELECT");
     Ok(Translated {
@@ -386,9 +434,6 @@ fn create_as(create: &CreateTable, name: &str, piece: &Piece<'_>, context: &Cont
 
 fn refuse_extras(create: &CreateTable) -> SqlResult<()> {
     let refuse = |what: &str| Err(SqlError::unsupported(what));
-    if create.temporary || create.global.is_some() {
-        return refuse("a temporary table");
-    }
     if create.partition_by.is_some() || create.partition_of.is_some() {
         return refuse("a partitioned table");
     }
@@ -398,7 +443,7 @@ fn refuse_extras(create: &CreateTable) -> SqlResult<()> {
     if create.like.is_some() || create.clone.is_some() {
         return refuse("CREATE TABLE LIKE");
     }
-    if create.external || create.strict || create.without_rowid || create.or_replace || create.on_commit.is_some() {
+    if create.external || create.strict || create.without_rowid || create.or_replace {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error: not PostgreSQL's CREATE TABLE"));
     }
     match &create.table_options {

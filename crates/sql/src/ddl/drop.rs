@@ -1,9 +1,9 @@
 //! DROP and TRUNCATE.
 
-use super::{ddl, skipping};
-use crate::bind::{exact_name, quote, scope};
-use crate::translate::{Context, Kind, Translated};
-use holdfast_types::schema::TableKind;
+use super::{ddl_of, skipping};
+use crate::bind::{Among, quote_in, quote_table, relation_name, scope};
+use crate::translate::{Context, Kind, TempDdl, Translated};
+use holdfast_types::schema::{Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{ObjectType, Statement, Truncate};
 
@@ -11,20 +11,20 @@ pub fn translate(statement: &Statement, context: &Context<'_>) -> SqlResult<Tran
     let Statement::Drop { object_type, if_exists, names, cascade, temporary: false, .. } = statement else {
         return Err(SqlError::unsupported("DROP of this kind"));
     };
-    let names: Vec<String> = names.iter().map(exact_name).collect::<SqlResult<_>>()?;
+    let names: Vec<(Among, String)> = names.iter().map(relation_name).collect::<SqlResult<_>>()?;
     let (verb, word) = match object_type {
         ObjectType::Table => ("DROP TABLE", "table"),
         ObjectType::View => ("DROP VIEW", "view"),
         ObjectType::Index => ("DROP INDEX", "index"),
         other => return Err(SqlError::unsupported(format!("DROP {other}"))),
     };
-    let mut steps = Vec::new();
+    let mut found = Vec::new();
     let mut skipped = None;
-    for name in &names {
-        match find(context, name, object_type)? {
-            true => steps.push(format!("{verb} {}", quote(name))),
-            false if *if_exists => skipped = Some(format!("{word} \"{name}\" does not exist")),
-            false => {
+    for (among, name) in &names {
+        match find(context, *among, name, object_type)? {
+            Some(temp) => found.push((temp, name.clone())),
+            None if *if_exists => skipped = Some(format!("{word} \"{name}\" does not exist")),
+            None => {
                 let state = if *object_type == ObjectType::Index {
                     SqlState::UNDEFINED_OBJECT
                 } else {
@@ -34,47 +34,65 @@ pub fn translate(statement: &Statement, context: &Context<'_>) -> SqlResult<Tran
             }
         }
     }
+    let temp = all_of_one_kind("DROP", found.iter().map(|(temp, _)| *temp))?;
     if *object_type == ObjectType::Table {
-        check_children(context, &names, *cascade)?;
+        check_children(context, &found, *cascade)?;
     }
+    let steps: Vec<String> = found.iter().map(|(temp, name)| format!("{verb} {}", quote_in(*temp, name))).collect();
     match skipped {
         Some(what) if steps.is_empty() => Ok(skipping(verb, &what, SqlState("00000"))),
-        Some(what) => Ok(Translated { notices: skipping(verb, &what, SqlState("00000")).notices, ..ddl(steps, verb) }),
-        None => Ok(ddl(steps, verb)),
+        Some(what) => {
+            Ok(Translated { notices: skipping(verb, &what, SqlState("00000")).notices, ..ddl_of(temp, steps, verb) })
+        }
+        None => Ok(ddl_of(temp, steps, verb)),
     }
 }
 
-/// It exists and is of that kind; 42809 where it is of another.
-fn find(context: &Context<'_>, name: &str, kind: &ObjectType) -> SqlResult<bool> {
+/// Whether the tables of a statement are temporary ones.
+fn all_of_one_kind(verb: &str, mut temp: impl Iterator<Item = bool>) -> SqlResult<bool> {
+    let first = temp.next().unwrap_or(false);
+    if temp.all(|other| other == first) {
+        return Ok(first);
+    }
+    Err(SqlError::unsupported(format!("{verb} of temporary and permanent tables together"))
+        .with_hint("Use a statement for each kind."))
+}
+
+/// It exists, as a temporary one or not, and is of that kind; 42809 where it is of another.
+fn find(context: &Context<'_>, among: Among, name: &str, kind: &ObjectType) -> SqlResult<Option<bool>> {
     if *kind == ObjectType::Index {
-        let indexes = || context.schema.tables.iter().flat_map(|t| t.indexes.iter().map(move |i| (t, i)));
-        return match indexes().find(|(_, i)| i.name == name) {
+        let meant = |t: &Table| match among {
+            Among::All => true,
+            Among::Permanent => !t.temp,
+            Among::Temporary => t.temp,
+        };
+        let tables = context.schema.tables.iter().rev().filter(|t| meant(t));
+        let mut indexes = tables.flat_map(|t| t.indexes.iter().map(move |i| (t, i)));
+        return match indexes.find(|(_, i)| i.name == name) {
             Some((table, index)) if index.sql.as_deref().is_some_and(|s| s.contains(super::CONSTRAINT_MARK)) => {
                 let message =
                     format!("cannot drop index {name} because constraint {name} on table {} requires it", table.name);
                 Err(SqlError::new(SqlState("2BP01"), message)
                     .with_hint(format!("You can drop constraint {name} on table {} instead.", table.name)))
             }
-            found => Ok(found.is_some()),
+            found => Ok(found.map(|(table, _)| table.temp)),
         };
     }
-    let Ok(table) = scope::table(context.schema, name) else { return Ok(false) };
+    let Ok(table) = scope::table(context.schema, among, name) else { return Ok(None) };
     let is_view = table.kind == TableKind::View;
     if is_view != (*kind == ObjectType::View) {
         let word = if is_view { "table" } else { "view" };
         let hint = if is_view { "Use DROP VIEW to remove a view." } else { "Use DROP TABLE to remove a table." };
         return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a {word}")).with_hint(hint));
     }
-    Ok(true)
+    Ok(Some(table.temp))
 }
 
 /// 2BP01 where another table's foreign key refers to one that is to go.
-fn check_children(context: &Context<'_>, names: &[String], cascade: bool) -> SqlResult<()> {
-    for child in context.schema.tables.iter().filter(|t| !names.contains(&t.name)) {
-        let Some(key) = child.foreign_keys.iter().find(|k| names.iter().any(|n| n.eq_ignore_ascii_case(&k.parent)))
-        else {
-            continue;
-        };
+fn check_children(context: &Context<'_>, going: &[(bool, String)], cascade: bool) -> SqlResult<()> {
+    let goes = |temp: bool, name: &str| going.iter().any(|(t, n)| *t == temp && n.eq_ignore_ascii_case(name));
+    for child in context.schema.tables.iter().filter(|t| !goes(t.temp, &t.name)) {
+        let Some(key) = child.foreign_keys.iter().find(|k| goes(child.temp, &k.parent)) else { continue };
         if cascade {
             return Err(SqlError::unsupported("DROP TABLE ... CASCADE of a table that a foreign key refers to")
                 .with_hint(format!("Drop table {} as well.", child.name)));
@@ -88,35 +106,24 @@ fn check_children(context: &Context<'_>, names: &[String], cascade: bool) -> Sql
 
 /// TRUNCATE as DELETE of every row, which the audit trail records like any other change.
 pub fn truncate(truncate: &Truncate, context: &Context<'_>) -> SqlResult<Translated> {
-    let mut names = Vec::new();
+    let mut tables: Vec<&Table> = Vec::new();
     for target in &truncate.table_names {
-        let name = exact_name(&target.name)?;
-        let table = scope::table(context.schema, &name)?;
+        let table = scope::table_named(context.schema, &target.name)?;
         if table.kind == TableKind::View {
-            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a table")));
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", table.name)));
         }
-        names.push(name);
+        tables.push(table);
     }
-    let children: Vec<&str> = context
-        .schema
-        .tables
-        .iter()
-        .filter(|t| !names.contains(&t.name) && t.foreign_keys.iter().any(|k| names.contains(&k.parent)))
-        .map(|t| t.name.as_str())
-        .collect();
-    if let Some(child) = children.first() {
+    let temp = all_of_one_kind("TRUNCATE", tables.iter().map(|t| t.temp))?;
+    let names: Vec<String> = tables.iter().map(|t| t.name.clone()).collect();
+    let mut others = context.schema.tables.iter().filter(|t| t.temp == temp && !names.contains(&t.name));
+    if let Some(child) = others.find(|t| t.foreign_keys.iter().any(|k| names.contains(&k.parent))) {
         return Err(SqlError::unsupported("truncating a table referenced in a foreign key constraint")
-            .with_hint(format!("Truncate table \"{child}\" at the same time.")));
+            .with_hint(format!("Truncate table \"{}\" at the same time.", child.name)));
     }
     // Children before parents, so that no foreign key is violated in between.
-    names.sort_by_key(|n| {
-        let table = context.schema.table(n);
-        std::cmp::Reverse(table.map_or(0, |t| t.foreign_keys.iter().filter(|k| names_has(&k.parent, truncate)).count()))
-    });
-    let steps = names.iter().map(|n| format!("DELETE FROM {}", quote(n))).collect();
-    Ok(Translated { steps, counts: false, ..Translated::command(Kind::Delete, "TRUNCATE TABLE") })
-}
-
-fn names_has(parent: &str, truncate: &Truncate) -> bool {
-    truncate.table_names.iter().any(|t| exact_name(&t.name).is_ok_and(|n| n == parent))
+    tables.sort_by_key(|t| std::cmp::Reverse(t.foreign_keys.iter().filter(|k| names.contains(&k.parent)).count()));
+    let steps = tables.iter().map(|t| format!("DELETE FROM {}", quote_table(t))).collect();
+    let temp = temp.then(TempDdl::default);
+    Ok(Translated { steps, temp, counts: false, ..Translated::command(Kind::Delete, "TRUNCATE TABLE") })
 }

@@ -1,8 +1,8 @@
 //! CREATE INDEX.
 
 use super::create_table::own_scope;
-use super::{check_free, ddl, free_name, skipping};
-use crate::bind::{Binder, exact_name, fold, quote, scope};
+use super::{check_free, ddl_of, free_name, skipping};
+use crate::bind::{Binder, exact_name, fold, quote, quote_in, scope};
 use crate::scan::Piece;
 use crate::translate::{Context, Translated};
 use holdfast_types::desc::oid;
@@ -11,7 +11,7 @@ use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{CreateIndex, Expr, IndexType, OrderBySort};
 
 pub fn translate(create: &CreateIndex, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
-    let table = scope::table(context.schema, &exact_name(&create.table_name)?)?;
+    let table = scope::table_named(context.schema, &create.table_name)?;
     if table.kind != TableKind::Table {
         let message = format!("cannot create index on relation \"{}\"", table.name);
         return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
@@ -46,9 +46,9 @@ pub fn translate(create: &CreateIndex, piece: &Piece<'_>, context: &Context<'_>)
     }
     let name = match &create.name {
         Some(name) => exact_name(name)?,
-        None => free_name(context, &format!("{}_{}_idx", table.name, names.join("_")), &[]),
+        None => free_name(context, table.temp, &format!("{}_{}_idx", table.name, names.join("_")), &[]),
     };
-    match check_free(context, &name) {
+    match check_free(context, table.temp, &name) {
         Err(e) if create.if_not_exists && e.state() == SqlState::DUPLICATE_TABLE => {
             let what = format!("relation \"{name}\" already exists");
             return Ok(skipping("CREATE INDEX", &what, SqlState::DUPLICATE_TABLE));
@@ -60,6 +60,7 @@ pub fn translate(create: &CreateIndex, piece: &Piece<'_>, context: &Context<'_>)
         None => String::new(),
     };
     let unique = if create.unique { "UNIQUE " } else { "" };
-    let sql = format!("CREATE {unique}INDEX {} ON {} ({}){filter}", quote(&name), quote(&table.name), keys.join(", "));
-    Ok(ddl(vec![sql], "CREATE INDEX"))
+    let (index, on) = (quote_in(table.temp, &name), quote(&table.name));
+    let sql = format!("CREATE {unique}INDEX {index} ON {on} ({}){filter}", keys.join(", "));
+    Ok(ddl_of(table.temp, vec![sql], "CREATE INDEX"))
 }

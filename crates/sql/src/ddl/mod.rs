@@ -13,7 +13,7 @@ mod view;
 pub use view::column_types;
 
 use crate::scan::Piece;
-use crate::translate::{Context, Kind, Notice, Translated};
+use crate::translate::{Context, Kind, Notice, TempDdl, Translated};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::Statement;
 
@@ -74,28 +74,39 @@ fn ddl(steps: Vec<String>, verb: &'static str) -> Translated {
     Translated { steps, cacheable: false, ..Translated::command(Kind::Ddl, verb) }
 }
 
+/// The same of temporary tables.
+fn temp_ddl(steps: Vec<String>, verb: &'static str) -> Translated {
+    Translated { temp: Some(TempDdl::default()), ..ddl(steps, verb) }
+}
+
+/// A schema change of a permanent or a temporary table.
+fn ddl_of(temp: bool, steps: Vec<String>, verb: &'static str) -> Translated {
+    if temp { temp_ddl(steps, verb) } else { ddl(steps, verb) }
+}
+
 /// Nothing to do, and a notice that says so.
 fn skipping(verb: &'static str, what: &str, state: SqlState) -> Translated {
     let notice = Notice { severity: "NOTICE", state, message: format!("{what}, skipping") };
     Translated { notices: vec![notice], cacheable: false, ..Translated::command(Kind::NoOp, verb) }
 }
 
-/// 42P07 where a table, view or index of this name exists.
-fn check_free(context: &Context<'_>, name: &str) -> SqlResult<()> {
+/// 42P07 where a table, view or index of this name exists among the temporary ones, or among the others.
+fn check_free(context: &Context<'_>, temp: bool, name: &str) -> SqlResult<()> {
     if name.to_ascii_lowercase().starts_with("sqlite_") {
         return Err(SqlError::new(SqlState("42939"), format!("the name \"{name}\" is reserved"))
             .with_hint("Names that begin with sqlite_ belong to SQLite."));
     }
-    let index = context.schema.tables.iter().flat_map(|t| &t.indexes).any(|i| i.name.eq_ignore_ascii_case(name));
-    if context.schema.table(name).is_some() || index {
+    let mut tables = context.schema.tables.iter().filter(|t| t.temp == temp);
+    let taken = |other: &str| other.eq_ignore_ascii_case(name);
+    if tables.any(|t| taken(&t.name) || t.indexes.iter().any(|i| taken(&i.name))) {
         return Err(SqlError::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists")));
     }
     Ok(())
 }
 
 /// A name that is still free: `t_a_key`, `t_a_key1` ...
-fn free_name(context: &Context<'_>, wanted: &str, taken: &[String]) -> String {
-    let free = |name: &str| check_free(context, name).is_ok() && !taken.iter().any(|t| t == name);
+fn free_name(context: &Context<'_>, temp: bool, wanted: &str, taken: &[String]) -> String {
+    let free = |name: &str| check_free(context, temp, name).is_ok() && !taken.iter().any(|t| t == name);
     if free(wanted) {
         return wanted.to_owned();
     }

@@ -21,11 +21,11 @@ pub fn translate(create: &CreateView, piece: &Piece<'_>, context: &Context<'_>) 
     }
     let name = exact_name(&create.name)?;
     let mut steps = Vec::new();
-    match context.schema.table(&name) {
+    match context.schema.table_among(false, &name) {
         Some(old) if create.or_replace && old.kind == TableKind::View => {
             steps.push(format!("DROP VIEW {}", quote(&name)));
         }
-        _ => check_free(context, &name)?,
+        _ => check_free(context, false, &name)?,
     }
     let mut binder = Binder::new(piece, context);
     binder.stored = true;
@@ -43,7 +43,7 @@ pub fn translate(create: &CreateView, piece: &Piece<'_>, context: &Context<'_>) 
         names.push(shown);
     }
     let types: Vec<String> = bound.columns.iter().map(|c| c.ty.name()).collect();
-    if let Some(old) = context.schema.table(&name) {
+    if let Some(old) = context.schema.table_among(false, &name) {
         check_replacement(old, &names, &bound.columns.iter().map(|c| c.ty).collect::<Vec<_>>())?;
     }
     let listed: Vec<String> = names.iter().map(|n| quote(n)).collect();

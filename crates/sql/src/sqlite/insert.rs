@@ -66,9 +66,10 @@ fn insert_at(tokens: &[TokenWithSpan]) -> Option<usize> {
 
 /// The columns an INSERT gives values to.
 struct Target<'s> {
-    table: &'s Table,
     /// The name the id goes by.
     id: &'s str,
+    /// The call that gives the next one.
+    next: String,
     columns: Vec<String>,
     /// Which of the columns is the id.
     given: Option<usize>,
@@ -133,11 +134,13 @@ impl Reader<'_> {
 
     fn target<'s>(&mut self, schema: &'s Schema) -> Option<Target<'s>> {
         let mut name = self.name()?;
-        if self.take(&Token::Period) {
+        let main = self.take(&Token::Period);
+        if main {
             name = name.eq_ignore_ascii_case("main").then(|| self.name())??;
         }
-        let table: &'s Table = schema.table(&name)?;
-        let id = ids::id_column(table)?;
+        let in_main = |t: &&std::sync::Arc<Table>| !t.temp && t.name.eq_ignore_ascii_case(&name);
+        let table: &'s Table = if main { schema.tables.iter().find(in_main)? } else { schema.table(&name)? };
+        let (id, next) = (ids::id_column(table)?, ids::next_id(table)?);
         if self.accept("AS") {
             self.name()?;
         }
@@ -155,7 +158,7 @@ impl Reader<'_> {
         };
         let given: Vec<usize> = (0..columns.len()).filter(|i| ids::is_id(table, &columns[*i])).collect();
         let given = if given.len() > 1 { return None } else { given.first().copied() };
-        Some(Target { table, id, columns, given, list_end })
+        Some(Target { id, next, columns, given, list_end })
     }
 
     /// The id joins the list of columns, if it is not in it.
@@ -172,7 +175,7 @@ impl Reader<'_> {
 
     fn default_values(&mut self, target: &Target<'_>) -> Option<()> {
         let whole = target.list_end.is_none() && is_word(self.tokens.get(self.at + 1)?, "VALUES");
-        let text = format!("({}) VALUES ({}) ", quote(target.id), ids::next_id(target.table));
+        let text = format!("({}) VALUES ({}) ", quote(target.id), target.next);
         whole.then(|| self.edits.push(Edit { at: self.at, replaces: 2, text }))
     }
 
@@ -181,7 +184,7 @@ impl Reader<'_> {
             return None;
         }
         self.name_the_id(target);
-        let next = ids::next_id(target.table);
+        let next = &target.next;
         for row in rows {
             match target.given {
                 None => self.edit(row.last()?.end, format!(", {next}")),
@@ -255,11 +258,11 @@ impl Reader<'_> {
         }
         let end = std::mem::replace(&mut self.at, begun);
         self.name_the_id(target);
-        let next = ids::next_id(target.table);
+        let next = &target.next;
         let mut items: Vec<String> = (1..=target.columns.len()).map(|i| quote(&format!("c{i}"))).collect();
         match target.given {
             Some(i) => items[i] = format!("coalesce({}, {next})", items[i]),
-            None => items.push(next),
+            None => items.push(next.clone()),
         }
         let over = OverRows::new(&items, target.columns.len(), &text[offsets[begun]..offsets[end]]);
         self.edit(begun, over.before);

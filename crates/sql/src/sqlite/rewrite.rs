@@ -48,7 +48,7 @@ pub fn rewrite(piece: &Piece<'_>, schema: &Schema) -> SqlResult<Rewritten> {
 }
 
 /// Byte position of each token, and that of the text's end.
-fn offsets(text: &str, tokens: &[TokenWithSpan]) -> Vec<usize> {
+pub(super) fn offsets(text: &str, tokens: &[TokenWithSpan]) -> Vec<usize> {
     let mut found = Vec::with_capacity(tokens.len() + 1);
     let mut chars = text.char_indices().peekable();
     let (mut line, mut column) = (1, 1);

@@ -198,7 +198,13 @@ impl NodeSession {
     /// Runs a query in the open transaction and keeps its rows. A failure's step is 0 or none.
     async fn spool(&mut self, entry: &Entry<Extra>, params: Vec<Value>) -> Result<SpoolWriter, Failure> {
         let at = |e| Failure::at(0, e);
-        let writer = SpoolWriter::new(self.scratch.clone());
+        let mut writer = SpoolWriter::new(self.scratch.clone());
+        if let Some(stmt) = &entry.extra {
+            writer = match self.read_temporary_into(stmt, &params, writer).await.map_err(at)? {
+                Ok(filled) => return Ok(filled),
+                Err(unused) => unused,
+            };
+        }
         if let (true, Some(stmt)) = (self.is_reading(), &entry.extra) {
             let reader = self.block_reader().map_err(at)?;
             let step = EngineStep { stmt: stmt.clone(), params };

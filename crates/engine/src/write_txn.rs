@@ -283,9 +283,7 @@ impl WriteTxn {
 
     async fn execute_on_main(&mut self, step: Step, sink: Box<dyn Sink>) -> SqlResult<TxnRan> {
         if step.stmt.temp.is_some() {
-            let what = "permanent and temporary tables in one statement of a transaction that is the only writer";
-            let why = "That is one that has changed the schema, tables with triggers or very much, or is SERIALIZABLE.";
-            return self.ran(sink, Err(SqlError::unsupported(what).with_hint(why)));
+            return self.ran(sink, Err(crate::temp::not_the_only_writer()));
         }
         let Place::Main(txn) = &mut self.place else { return Err(lost()) };
         txn.execute(step, sink).await

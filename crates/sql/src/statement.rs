@@ -98,6 +98,7 @@ pub fn finish(binder: Binder<'_>, sql: String, columns: &[Column], kind: Kind, v
         counts: true,
         locks: binder.locks || binder.advisory,
         advisory: binder.advisory,
+        temporary: binder.temporary,
         row_locks: binder.row_locks,
         cacheable: true,
         ..Translated::default()

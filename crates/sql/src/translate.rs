@@ -46,6 +46,8 @@ pub struct Translated {
     /// It takes or gives up advisory locks, through [`crate::ADVISORY_FUNCTION`].
     pub advisory: bool,
     pub notices: Vec<Notice>,
+    /// It names temporary tables of the session; unknown where the text is SQLite's own.
+    pub temporary: bool,
     /// It creates, changes, drops or empties temporary tables of the session, and no others.
     pub temp: Option<TempDdl>,
     /// The text is SQLite's own: result columns are described with [`crate::sqlite::describe`] after it has been

@@ -47,6 +47,12 @@ pub enum OnCommit {
     Drop,
 }
 
+/// 0A000 for a statement over both kinds of tables where MAIN would have to run it.
+pub fn not_the_only_writer() -> SqlError {
+    SqlError::unsupported("permanent and temporary tables in one statement of a transaction that is the only writer")
+        .with_hint("That is one that has changed the schema, tables with triggers or very much, or is SERIALIZABLE.")
+}
+
 /// The tables at one moment.
 #[derive(Default)]
 struct Tables {

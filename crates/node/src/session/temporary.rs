@@ -20,7 +20,7 @@ use super::{NodeSession, blocking};
 use crate::cancel::{Target, with_reason};
 use crate::database::{is_prepared_ahead, report};
 use crate::plan::{Extra, complete};
-use holdfast_engine::temp::{OnCommit, Snapshot, TempDdl, TempRun, TempSpace, TempUse};
+use holdfast_engine::temp::{not_the_only_writer, OnCommit, Snapshot, TempDdl, TempRun, TempSpace, TempUse};
 use holdfast_engine::{Statement, Step as EngineStep};
 use holdfast_sql::{Entry, Kind, Piece, StatementCache};
 use holdfast_types::schema::Schema;
@@ -138,6 +138,7 @@ impl NodeSession {
                 let prepared = space.tables.prepare(&translated.steps[0], report(&translated));
                 let statement = match (writer, prepared) {
                     (Some(_), Ok(statement)) if statement.temp.is_some() => statement,
+                    (Some(_), _) if translated.temporary => return Err(not_the_only_writer()),
                     (Some(txn), _) => txn.prepare(&translated.steps[0], report(&translated)).await?,
                     (None, prepared) => prepared?,
                 };

@@ -303,6 +303,7 @@ impl Binder<'_> {
         let all = scope::columns_of(table, self.ctx.dialect);
         let columns = if names.is_empty() { all } else { with_stored_names(&all, &names, &shown, &stored)? };
         let key = super::write::primary_key(table);
+        self.temporary |= table.temp;
         let source = if table.temp { Source::Temporary } else { Source::Table(bare.clone()) };
         let relation = Relation::new(shown.as_str(), columns, source);
         add(scope, Relation { key, ..relation })?;

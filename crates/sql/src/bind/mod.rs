@@ -118,6 +118,8 @@ pub struct Binder<'a> {
     pub row_locks: Vec<RowLock>,
     /// It calls a function of advisory locks.
     pub advisory: bool,
+    /// It names a temporary table.
+    pub temporary: bool,
     /// The next SELECT is the statement itself: its regclass columns are shown as names.
     outermost: bool,
 }
@@ -141,6 +143,7 @@ impl<'a> Binder<'a> {
             locking: Locking::default(),
             row_locks: Vec::new(),
             advisory: false,
+            temporary: false,
             outermost: false,
         }
     }

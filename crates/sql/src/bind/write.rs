@@ -42,9 +42,10 @@ pub(super) fn primary_key(table: &Table) -> Vec<String> {
     added.map(|i| i.columns.iter().flatten().cloned().collect()).unwrap_or_default()
 }
 
-fn writable<'s>(b: &Binder<'s>, name: &sqlparser::ast::ObjectName) -> SqlResult<&'s Table> {
+fn writable<'s>(b: &mut Binder<'s>, name: &sqlparser::ast::ObjectName) -> SqlResult<&'s Table> {
     let schema: &'s holdfast_types::schema::Schema = b.ctx.schema;
     let table = b.at(scope::table_named(schema, name), name.span().start)?;
+    b.temporary |= table.temp;
     match table.kind {
         TableKind::View => Err(SqlError::new(
             SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -473,7 +474,7 @@ fn named(table: &Table, alias: &str) -> String {
     if alias == table.name { quote_table(table) } else { format!("{} AS {}", quote_table(table), quote(alias)) }
 }
 
-fn target<'s>(b: &Binder<'s>, table: &TableWithJoins) -> SqlResult<(&'s Table, String)> {
+fn target<'s>(b: &mut Binder<'s>, table: &TableWithJoins) -> SqlResult<(&'s Table, String)> {
     match &table.relation {
         TableFactor::Table { name, alias, args: None, .. } if table.joins.is_empty() => {
             let found = writable(b, name)?;

@@ -416,6 +416,10 @@ fn create_as(
         let shown = create.columns.get(i).map_or_else(|| column.name.clone(), |c| fold(&c.name));
         parts.push(format!("{} {}", quote(&shown), types::declare(column.ty)?));
     }
+    if binder.temporary && !temp {
+        return Err(SqlError::unsupported("CREATE TABLE AS over a temporary table")
+            .with_hint("Create the table, then use INSERT ... SELECT."));
+    }
     let table = quote_in(temp, name);
     let mut steps = vec![format!("CREATE TABLE {table} ({})", parts.join(", "))];
     let no_data = create.with_data.as_ref().is_some_and(|w| w.to_string().contains("NO DATA"));

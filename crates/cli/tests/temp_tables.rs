@@ -21,7 +21,8 @@ async fn rows(client: &Client, sql: &str) -> String {
     let line = |row: &tokio_postgres::SimpleQueryRow| {
         (0..row.len()).map(|i| row.get(i).unwrap_or("-").to_owned()).collect::<Vec<_>>().join(",")
     };
-    let lines = messages.iter().filter_map(|m| if let SimpleQueryMessage::Row(row) = m { Some(line(row)) } else { None });
+    let lines =
+        messages.iter().filter_map(|m| if let SimpleQueryMessage::Row(row) = m { Some(line(row)) } else { None });
     lines.collect::<Vec<_>>().join(" ")
 }
 
@@ -35,7 +36,9 @@ async fn a_temporary_table_is_its_sessions_alone_and_hides_a_permanent_one() {
     let server = Running::start();
     let (one, two) = (server.connect().await, server.connect().await);
     run(&one, "create table t(a int); insert into t values(1)").await;
+    let before = one.prepare("select a from t").await.unwrap();
     run(&one, "create temp table t(a int, b text); insert into t values(10, 'x'), (20, 'y')").await;
+    assert_eq!(one.query(&before, &[]).await.unwrap().len(), 2, "a statement prepared before means the new table");
     assert_eq!(rows(&one, "select a, b from t order by a").await, "10,x 20,y");
     assert_eq!(rows(&one, "select public.t.a from public.t").await, "1");
     assert_eq!(rows(&one, "select a from pg_temp.t order by 1").await, "10 20");
@@ -47,6 +50,7 @@ async fn a_temporary_table_is_its_sessions_alone_and_hides_a_permanent_one() {
     assert_eq!(rows(&one, "select p.a, t.a from public.t p, t where t.b = 'x'").await, "2,10");
     run(&one, "drop table t").await;
     assert_eq!(rows(&one, "select a from t").await, "2");
+    assert_eq!(one.query(&before, &[]).await.unwrap().len(), 1);
     run(&two, "discard temp").await;
     assert_eq!(rows(&two, "select a from t").await, "2");
     run(&one, "create temp table gone(a int)").await;
@@ -61,7 +65,8 @@ async fn rollback_and_savepoints_undo_rows_and_tables() {
     run(&client, "create table p(a int); create temp table t(id serial primary key, a int unique)").await;
     run(&client, "begin; insert into t(a) values(1),(2); insert into p values(1)").await;
     run(&client, "savepoint s; insert into t(a) values(3); create temp table u as select a from t").await;
-    run(&client, "insert into p select a from u; alter table t add column c text default 'd'; create index ti on t(c)").await;
+    run(&client, "insert into p select a from u; alter table t add column c text default 'd'; create index ti on t(c)")
+        .await;
     assert_eq!(rows(&client, "select count(*), max(c) from t").await, "3,d");
     assert_eq!(rows(&client, "select count(*) from p").await, "4");
     assert_eq!(state(&client, "insert into t(a) values(9),(1)").await, Some(SqlState::UNIQUE_VIOLATION));
@@ -78,7 +83,10 @@ async fn rollback_and_savepoints_undo_rows_and_tables() {
     assert_eq!(state(&client, "select * from v").await, Some(SqlState::UNDEFINED_TABLE));
     // A statement that fails outside a block, and a message that fails after it has changed something.
     assert_eq!(state(&client, "insert into t(a) values(6),(1)").await, Some(SqlState::UNIQUE_VIOLATION));
-    assert_eq!(state(&client, "insert into t(a) values(7); insert into p values(8); select 1/0").await, Some(SqlState::DIVISION_BY_ZERO));
+    assert_eq!(
+        state(&client, "insert into t(a) values(7); insert into p values(8); select 1/0").await,
+        Some(SqlState::DIVISION_BY_ZERO)
+    );
     assert_eq!(rows(&client, "select a from t order by a").await, "1 2 5");
     assert_eq!(rows(&client, "select a from p").await, "1");
 }
@@ -87,7 +95,11 @@ async fn rollback_and_savepoints_undo_rows_and_tables() {
 async fn on_commit_is_done_at_the_end_of_each_transaction() {
     let server = Running::start();
     let client = server.connect().await;
-    run(&client, "create temp table d(a int) on commit delete rows; create temp table k(a int) on commit preserve rows").await;
+    run(
+        &client,
+        "create temp table d(a int) on commit delete rows; create temp table k(a int) on commit preserve rows",
+    )
+    .await;
     run(&client, "begin; insert into d values(1); insert into k values(1)").await;
     run(&client, "create local temporary table x on commit drop as select a + 1 as a from d").await;
     assert_eq!(rows(&client, "select (select count(*) from d), (select a from x)").await, "1,2");
@@ -108,22 +120,41 @@ async fn statements_over_both_kinds_of_tables() {
     run(&client, "create table p(id int primary key, v text); insert into p values(1,'a'),(2,'b'),(3,'c')").await;
     run(&client, "create temp table t(id int primary key, v text, n int default 5 check (n > 0))").await;
     assert_eq!(rows(&client, "insert into t(id, v) select id, v || '!' from p returning id, n").await, "1,5 2,5 3,5");
-    assert_eq!(rows(&client, "insert into t(id, v) values(1, 'z') on conflict (id) do update set v = excluded.v returning v").await, "z");
+    assert_eq!(
+        rows(&client, "insert into t(id, v) values(1, 'z') on conflict (id) do update set v = excluded.v returning v")
+            .await,
+        "z"
+    );
     run(&client, "update p set v = t.v from t where t.id = p.id and p.id < 3").await;
     assert_eq!(rows(&client, "select v from p order by id").await, "z b! c");
     run(&client, "update t set v = p.v from p where p.id = t.id").await;
     assert_eq!(rows(&client, "select v from t order by id").await, "z b! c");
-    run(&client, "delete from p using t where t.id = p.id and t.v = 'c'; delete from t using p where p.id = t.id and p.id = 1").await;
+    run(
+        &client,
+        "delete from p using t where t.id = p.id and t.v = 'c'; delete from t using p where p.id = t.id and p.id = 1",
+    )
+    .await;
     assert_eq!(rows(&client, "select p.id, t.id from p full join t on t.id = p.id order by 1, 2").await, "1,- 2,2 -,3");
     assert_eq!(state(&client, "insert into t(id, n) values(9, 0)").await, Some(SqlState::CHECK_VIOLATION));
     // In a transaction that has changed permanent tables, each statement sees those changes.
     run(&client, "begin; insert into p values(7, 'new'); insert into t select id, v from p where id = 7").await;
     assert_eq!(rows(&client, "select t.v, p.v from t join p using (id) where id = 7").await, "new,new");
-    run(&client, "create temp table c as select id from p; update p set v = 'c' from c where c.id = p.id; commit").await;
+    run(&client, "create temp table c as select id from p; update p set v = 'c' from c where c.id = p.id; commit")
+        .await;
     assert_eq!(rows(&client, "select string_agg(v, '' order by id) from p").await, "ccc");
     assert_eq!(rows(&client, "select count(*) from c").await, "3");
     run(&client, "truncate t").await;
     assert_eq!(rows(&client, "select count(*) from t").await, "0");
+    // Beside changes of the schema that nobody else knows yet.
+    run(&client, "begin; create table q(id int primary key, v text); insert into q select id, 'q' from c").await;
+    run(&client, "insert into t(id, v) select id, v from q; savepoint s; create table r as select id + 1 as id from t")
+        .await;
+    assert_eq!(rows(&client, "select count(*) from t join q using (id) left join r using (id)").await, "3");
+    run(&client, "rollback to s; commit").await;
+    assert_eq!(rows(&client, "select count(*) from q").await, "3");
+    assert_eq!(state(&client, "select * from r").await, Some(SqlState::UNDEFINED_TABLE));
+    run(&client, "create table r as select v from t; delete from t").await;
+    assert_eq!(rows(&client, "select count(*) from r").await, "3");
     // Parameters and prepared statements, before and after the table changes.
     let insert = client.prepare("insert into t values($1, $2) returning n").await.unwrap();
     let row = client.query_one(&insert, &[&1i32, &"x"]).await.unwrap();
@@ -238,7 +269,11 @@ async fn copy_cursors_and_the_catalogue_know_them() {
                  where c.relname in ('t', 't_pkey') and pg_table_is_visible(c.oid)";
     assert_eq!(rows(&one, class).await, "pg_temp_1,t pg_temp_1,t");
     assert_eq!(rows(&two, class).await, "");
-    assert_eq!(rows(&one, "select attname from pg_attribute where attrelid = 't'::regclass and attnum > 0 order by attnum").await, "id v");
+    assert_eq!(
+        rows(&one, "select attname from pg_attribute where attrelid = 't'::regclass and attnum > 0 order by attnum")
+            .await,
+        "id v"
+    );
     assert!(rows(&one, "explain select * from t where id = 3").await.contains("SEARCH"));
 }
 
@@ -250,7 +285,7 @@ async fn prepare_transaction_refuses_what_has_touched_them() {
     run(&client, "begin; insert into p values(1); select * from t").await;
     assert_eq!(state(&client, "prepare transaction 'g'").await, Some(SqlState::FEATURE_NOT_SUPPORTED));
     assert_eq!(rows(&client, "select count(*) from p").await, "0");
-    run(&client, "begin; insert into p values(1); prepare transaction 'g'").await;
+    run(&client, "begin; insert into p values(1); select count(*) from pg_class; prepare transaction 'g'").await;
     run(&client, "commit prepared 'g'").await;
     assert_eq!(rows(&client, "select count(*) from p").await, "1");
 }
@@ -259,9 +294,11 @@ async fn prepare_transaction_refuses_what_has_touched_them() {
 async fn nothing_is_left_after_the_session_or_a_crash() {
     let server = Running::start();
     let client = server.connect().await;
-    run(&client, "create temp table t(a text); insert into t select repeat('x', 1000) from generate_series(1, 5000)").await;
+    run(&client, "create temp table t(a text); insert into t select repeat('x', 1000) from generate_series(1, 5000)")
+        .await;
     assert_eq!(rows(&client, "select count(*) from t").await, "5000");
-    let written = "select * from holdfast_stat_trail where name in ('boxcars', 'transactions', 'volume_boxcars') order by 1";
+    let written =
+        "select * from holdfast_stat_trail where name in ('boxcars', 'transactions', 'volume_boxcars') order by 1";
     let trail = rows(&client, written).await;
     run(&client, "update t set a = a || 'y'; create temp table u as select * from t; drop table u").await;
     assert_eq!(rows(&client, written).await, trail, "nothing goes to the trail");
@@ -310,7 +347,10 @@ async fn sqlites_dialect_has_them_too() {
     assert_eq!(rows(&two, "select v from p order by id").await, "a b c");
     run(&one, "begin; update p set v = 'other'; delete from main.p where v in (select v from x); savepoint s").await;
     run(&one, "create index temp.pi on p(v); drop table x; rollback to s; commit").await;
-    assert_eq!(rows(&one, "select v from p union all select v from main.p union all select v from x order by 1").await, "a b c other");
+    assert_eq!(
+        rows(&one, "select v from p union all select v from main.p union all select v from x order by 1").await,
+        "a b c other"
+    );
     assert_eq!(rows(&one, "select name from sqlite_temp_schema where type = 'table' order by 1").await, "p x");
     assert_eq!(rows(&one, "select name from pragma_table_info('x') order by cid").await, "id v");
     assert_eq!(state(&one, "with p as (select 1 as v) select v from p").await, Some(SqlState::FEATURE_NOT_SUPPORTED));
@@ -327,18 +367,22 @@ async fn what_is_not_supported_says_so() {
         "create view v as select * from t",
         "create temp view v as select 1",
         "drop table p, t",
-        "create table q as select a from t",
         "create temp table c(a int references t deferrable initially deferred)",
-        "begin; create table q(a int); insert into q select a from t",
+        "begin isolation level serializable; insert into p select a from t",
     ] {
         assert_eq!(state(&client, sql).await, Some(SqlState::FEATURE_NOT_SUPPORTED), "{sql}");
         run(&client, "rollback").await;
     }
-    for sql in ["create temp table c(a int references p)", "create table c(a int references t)", "create temp table public.c(a int)"] {
+    for sql in [
+        "create temp table c(a int references p)",
+        "create table c(a int references t)",
+        "create temp table public.c(a int)",
+    ] {
         assert_eq!(state(&client, sql).await, Some(SqlState::INVALID_TABLE_DEFINITION), "{sql}");
     }
     assert_eq!(state(&client, "create temp table t(a int)").await, Some(SqlState::DUPLICATE_TABLE));
-    run(&client, "create temp table if not exists t(b int); create temp table c(a int references t on delete cascade)").await;
+    run(&client, "create temp table if not exists t(b int); create temp table c(a int references t on delete cascade)")
+        .await;
     run(&client, "insert into t values(1); insert into c values(1); delete from t").await;
     assert_eq!(rows(&client, "select count(*) from c").await, "0");
 }

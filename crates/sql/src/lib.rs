@@ -41,6 +41,6 @@ pub use locks::{LockStrength, LockWait, RowLock, TableLockMode};
 pub use scan::{Class, Literal, Piece, Scan};
 pub use start_parameters::ParametersOf;
 pub use translate::{
-    Coerce, Context, CopyColumn, CopyFormat, CopyIn, Isolation, Kind, Notice, OnCommit, Param, ParamSource, SessionValue,
-    SessionValues, TempDdl, TransactionModes, Translated, translate,
+    Coerce, Context, CopyColumn, CopyFormat, CopyIn, Isolation, Kind, Notice, OnCommit, Param, ParamSource,
+    SessionValue, SessionValues, TempDdl, TransactionModes, Translated, translate,
 };

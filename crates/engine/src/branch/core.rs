@@ -414,10 +414,7 @@ impl Core {
                 &mut connection,
                 |c| match self.run_on(c, work) {
                     Attempt::Done => Ok(Attempt::Done),
-                    other => {
-                        c.end();
-                        Err(other)
-                    }
+                    other => Err(other),
                 },
                 Attempt::Failed,
             ),
@@ -546,7 +543,7 @@ fn run_work(inner: &Arc<Inner>, c: &mut Connection, mut schema: Arc<Schema>, wor
     let _shown = shown.map(Shown::new);
     match work {
         Work::Statement { number, step, sink } if step.stmt.class == Class::Ddl => {
-            change_schema(c, schema, *number, step, &mut **sink)
+            change_schema(c, &schema, *number, step, &mut **sink)
         }
         Work::Statement { number, step, sink } if step.stmt.report.row_locks.is_empty() => {
             run_step(&mut c.conn, cache, &schema, *number, step, &mut **sink)

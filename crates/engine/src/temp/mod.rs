@@ -91,14 +91,8 @@ impl Database {
     /// Room for the temporary tables of a session; `bytes_max` bounds them with what a rollback needs.
     pub fn temp_space(&self, bytes_max: u64) -> Arc<TempSpace> {
         let pages = TempPages::new(self.0.shared.scratch_dir(), bytes_max);
-        let state = State {
-            tables: Arc::default(),
-            marks: Vec::new(),
-            changed: false,
-            epoch: 0,
-            combined: None,
-            lost: false,
-        };
+        let state =
+            State { tables: Arc::default(), marks: Vec::new(), changed: false, epoch: 0, combined: None, lost: false };
         Arc::new(TempSpace { inner: self.0.clone(), pages, state: Mutex::new(state) })
     }
 
@@ -220,6 +214,14 @@ impl TempSpace {
         result
     }
 
+    /// SQLite undoes a statement before its pages are put back, or it would undo it again later.
+    fn undo_in(&self, c: &mut Connection) {
+        if let Err(error) = c.undo_all() {
+            tracing::error!(database = self.inner.name, %error, "temporary tables of a session are lost");
+            self.state.lock().lost = true;
+        }
+    }
+
     /// The error of a statement, said in terms of the limit where that was the cause.
     fn told(&self, error: SqlError) -> SqlError {
         if !self.pages.take_overflow() {
@@ -242,11 +244,14 @@ impl TempSpace {
         failed: impl FnOnce(SqlError) -> T,
     ) -> T {
         let result = self.or_undo(|| {
-            let done = run(c)?;
-            match c.keep_temp() {
+            let kept = run(c).and_then(|done| match c.keep_temp() {
                 Ok(()) => Ok(done),
                 Err(e) => Err(failed(self.told(e))),
+            });
+            if kept.is_err() {
+                self.undo_in(c);
             }
+            kept
         });
         result.unwrap_or_else(|undone| undone)
     }

@@ -213,7 +213,7 @@ impl TempRun {
             c.run(begin)?;
             let done = work(c).and_then(|()| c.keep_temp());
             if done.is_err() {
-                c.undo_all()?;
+                space.undo_in(c);
             }
             done
         });

@@ -14,6 +14,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct TempUse {
     pub space: Arc<TempSpace>,
+    /// It names some. Else it only shows what there is.
+    pub uses: bool,
     /// It changes their rows.
     pub writes: bool,
     /// It uses permanent tables as well.
@@ -31,14 +33,15 @@ pub fn temp_use(
     let (sql, explains) = explained(&statement.sql);
     let place = conn.query_rows("pragma database_list")?;
     let temp = place.iter().find(|row| row[1] == Value::Text(TEMP_SCHEMA.into())).map(|row| row[0].clone());
-    let mut found = TempUse { space: space.clone(), writes: false, main: false, changes_main: statement.report.write };
+    let changes_main = statement.report.write;
+    let mut found = TempUse { space: space.clone(), uses: false, writes: false, main: false, changes_main };
     let mut needed = sql.to_ascii_lowercase().contains("pragma");
     for row in conn.query_rows(&format!("explain {sql}"))? {
         let (Value::Text(op), schema, Value::Int(write)) = (&row[1], &row[2], &row[3]) else { continue };
         let writes = *write != 0 && !explains;
         match op.as_str() {
             "Transaction" if Some(schema) == temp.as_ref() => {
-                needed = true;
+                found.uses = true;
                 found.writes |= writes;
             }
             "Transaction" if *schema == Value::Int(0) => {
@@ -50,7 +53,7 @@ pub fn temp_use(
         }
     }
     found.main |= found.changes_main;
-    Ok(needed.then_some(found))
+    Ok((needed || found.uses).then_some(found))
 }
 
 /// What an EXPLAIN explains, and whether it is one.

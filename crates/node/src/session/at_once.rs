@@ -15,7 +15,7 @@ type Outcome = Result<(), Failure>;
 
 /// One statement whose whole effect is one prepared SQLite statement.
 fn is_plain(entry: &Entry<Extra>) -> bool {
-    entry.extra.is_some()
+    entry.extra.as_ref().is_some_and(|stmt| stmt.temp.is_none())
         && entry.translated.notices.is_empty()
         && matches!(entry.translated.kind, Kind::Query | Kind::Insert | Kind::Update | Kind::Delete)
 }
@@ -49,7 +49,7 @@ impl NodeSession {
         steps: &mut Vec<Step<Arc<Plan>>>,
         client: &mut Client,
     ) -> Option<Outcome> {
-        let schema = self.served.db.schema();
+        let schema = self.schema();
         let fresh = |s: &Step<Arc<Plan>>| Arc::ptr_eq(&s.prepared.schema, &schema) && s.prepared.entry.is_some();
         if self.default_read_only() || !steps.iter().all(fresh) {
             return None;

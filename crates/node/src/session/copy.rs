@@ -59,6 +59,7 @@ impl NodeSession {
             }
         }
         let schema = self.schema();
+        self.touch_temporary(entry).map_err(at)?;
         if stmt.temp.is_none() {
             self.become_writer(false).await.map_err(at)?;
         }

@@ -264,7 +264,7 @@ impl NodeSession {
             },
             State::Idle => self.served.db.schema(),
         };
-        if self.temporary.any() { self.temporary.schema(self.served.db.name(), permanent) } else { permanent }
+        if self.temporary.any() { self.temporary.schema(self.served.db.oid(), permanent) } else { permanent }
     }
 
     /// A pipeline, as a whole or step by step.

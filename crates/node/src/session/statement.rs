@@ -1,11 +1,11 @@
 //! One statement in its turn: resolved under the schema it will see, then sent its way by its kind.
 
 use super::state::{Phase, State};
+use super::temporary::is_temporary;
 use super::{NodeSession, blocking};
 use crate::database::{is_prepared_ahead, report};
 use crate::plan::{Extra, Plan, complete};
 use holdfast_engine::{Reader, Step as EngineStep};
-use super::temporary::is_temporary;
 use holdfast_sql::{Entry, Isolation, Kind, Piece, Scan, StatementCache};
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, SqlState, Tag, Value};

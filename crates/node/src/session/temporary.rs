@@ -20,8 +20,8 @@ use super::{NodeSession, blocking};
 use crate::cancel::{Target, with_reason};
 use crate::database::{is_prepared_ahead, report};
 use crate::plan::{Extra, complete};
-use holdfast_engine::temp::{not_the_only_writer, OnCommit, Snapshot, TempDdl, TempRun, TempSpace, TempUse};
-use holdfast_engine::{Statement, Step as EngineStep};
+use holdfast_engine::temp::{OnCommit, Snapshot, TempDdl, TempRun, TempSpace, TempUse, not_the_only_writer};
+use holdfast_engine::{Report, Statement, Step as EngineStep};
 use holdfast_sql::{Entry, Kind, Piece, StatementCache};
 use holdfast_types::schema::Schema;
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Tag, Value};
@@ -33,7 +33,8 @@ const CACHE_ENTRIES_MAX: usize = 256;
 
 /// In one database.
 struct Space {
-    database: String,
+    /// The database's number: another one may get its name.
+    oid: u32,
     tables: Arc<TempSpace>,
     cache: StatementCache<Extra>,
 }
@@ -42,18 +43,18 @@ struct Space {
 #[derive(Default)]
 pub struct Temporary {
     spaces: Vec<Space>,
-    /// The open block has touched them.
+    /// The open block has used some.
     pub touched: bool,
 }
 
 impl Temporary {
-    fn of(&self, database: &str) -> Option<&Space> {
-        self.spaces.iter().find(|s| s.database == database)
+    fn of(&self, oid: u32) -> Option<&Space> {
+        self.spaces.iter().find(|s| s.oid == oid)
     }
 
     /// A schema with those of the database in it.
-    pub fn schema(&self, database: &str, permanent: Arc<Schema>) -> Arc<Schema> {
-        match self.of(database) {
+    pub fn schema(&self, oid: u32, permanent: Arc<Schema>) -> Arc<Schema> {
+        match self.of(oid) {
             Some(space) => space.tables.schema(&permanent),
             None => permanent,
         }
@@ -121,10 +122,10 @@ impl NodeSession {
         schema: &Arc<Schema>,
         param_types: &[u32],
     ) -> SqlResult<Arc<Entry<Extra>>> {
-        let space = self.temporary.of(self.served.db.name()).ok_or_else(|| SqlError::internal("no temporary tables"))?;
+        let space = self.temporary.of(self.served.db.oid()).ok_or_else(|| SqlError::internal("no temporary tables"))?;
         let mut writer = match self.state.block().map(|b| &mut b.phase) {
             // It has changed the schema: what it has made nobody else knows.
-            Some(Phase::Writing(txn)) if !Arc::ptr_eq(txn.schema(), &self.served.db.schema()) => Some(txn),
+            Some(Phase::Writing(txn)) if !Arc::ptr_eq(&txn.schema(), &self.served.db.schema()) => Some(txn),
             _ => None,
         };
         let cached = writer.is_none() && param_types.iter().all(|t| *t == 0);
@@ -135,12 +136,13 @@ impl NodeSession {
         let mut extra = None;
         if translated.temp.is_none() && is_prepared_ahead(&translated) {
             loop {
-                let prepared = space.tables.prepare(&translated.steps[0], report(&translated));
-                let statement = match (writer, prepared) {
-                    (Some(_), Ok(statement)) if statement.temp.is_some() => statement,
-                    (Some(_), _) if translated.temporary => return Err(not_the_only_writer()),
-                    (Some(txn), _) => txn.prepare(&translated.steps[0], report(&translated)).await?,
-                    (None, prepared) => prepared?,
+                let (sql, wanted) = (&translated.steps[0], report(&translated));
+                let statement = match &mut writer {
+                    None => space.tables.prepare(sql, wanted)?,
+                    Some(txn) => match txn.prepare_beside(&space.tables, sql, wanted).await {
+                        Err(_) if translated.temporary && txn.began_on().is_some() => return Err(not_the_only_writer()),
+                        prepared => prepared?,
+                    },
                 };
                 // The statement carries its description, and is prepared once more when that has been completed.
                 let described = extra.is_some() || !complete(&mut translated, &statement, schema);
@@ -156,21 +158,17 @@ impl NodeSession {
 
     /// The tables of the database the session is in, which take part in the open block from now on.
     fn begin_temporary(&mut self) -> SqlResult<Arc<TempSpace>> {
-        let database = self.served.db.name();
-        let tables = match self.temporary.of(database) {
+        let oid = self.served.db.oid();
+        let tables = match self.temporary.of(oid) {
             Some(space) => space.tables.clone(),
             None => {
                 let tables = self.served.db.temp_space(self.scratch.bytes_max);
-                let space = Space {
-                    database: database.to_owned(),
-                    tables: tables.clone(),
-                    cache: StatementCache::new(CACHE_ENTRIES_MAX),
-                };
+                let cache = StatementCache::new(CACHE_ENTRIES_MAX);
+                let space = Space { oid, tables: tables.clone(), cache };
                 self.temporary.spaces.push(space);
                 tables
             }
         };
-        self.temporary.touched = true;
         let block = self.state.block().ok_or_else(|| SqlError::internal("no transaction is open"))?;
         while tables.marks() < 1 + block.savepoints.len() {
             tables.set_mark();
@@ -180,11 +178,19 @@ impl NodeSession {
 
     /// A statement that writes permanent tables and reads temporary ones: it runs as a writer's, but the block has to know.
     pub(super) fn touch_temporary(&mut self, entry: &Entry<Extra>) -> SqlResult<()> {
-        if temp_use(entry).is_some() {
+        let uses = temp_use(entry).is_some_and(|t| t.uses);
+        if uses || entry.translated.temporary {
             self.begin_implicit();
             self.begin_temporary()?;
+            self.temporary.touched = true;
         }
         Ok(())
+    }
+
+    /// The last step of a translation that names temporary tables, prepared for the writer.
+    pub(super) async fn prepare_temporary(&mut self, sql: &str, wanted: Report) -> SqlResult<Arc<Statement>> {
+        let tables = self.begin_temporary()?;
+        self.writer()?.prepare_beside(&tables, sql, wanted).await
     }
 
     /// Opens a connection on what a statement is to see. `main`: it reads permanent tables.
@@ -219,6 +225,7 @@ impl NodeSession {
             return self.change_temporary(number, source, &entry, client).await;
         }
         let Some(temp) = temp_use(&entry).cloned() else { return Err(at(SqlError::internal("no temporary table"))) };
+        self.touch_temporary(&entry).map_err(at)?;
         let entry = if temp.main { self.join_transaction(&source, entry).await.map_err(at)? } else { entry };
         if let Some(block) = self.state.block() {
             block.queried = true;
@@ -253,12 +260,17 @@ impl NodeSession {
         if block.read_only {
             return Err(at(read_only(entry.translated.verb)));
         }
+        self.temporary.touched = true;
         let translated = &entry.translated;
         let ddl = TempDdl {
             steps: translated.steps.clone(),
             report: report(translated),
             params: source.bind(entry, self).map_err(at)?,
-            creates: translated.temp.as_ref().and_then(|t| t.creates.clone()).map(|(name, then)| (name, on_commit(then))),
+            creates: translated
+                .temp
+                .as_ref()
+                .and_then(|t| t.creates.clone())
+                .map(|(name, then)| (name, on_commit(then))),
         };
         if matches!(self.state.block_ref().map(|b| &b.phase), Some(Phase::Writing(_))) && translated.counts {
             return self.create_as_on_branch(number, ddl, client).await;
@@ -270,7 +282,12 @@ impl NodeSession {
 
     /// CREATE TABLE AS in a transaction that has changed permanent tables: the table is made first, then it is filled by a
     /// statement that sees those changes. Together they are undone by a mark.
-    async fn create_as_on_branch(&mut self, number: usize, mut ddl: TempDdl, client: &mut Client) -> Result<(), Failure> {
+    async fn create_as_on_branch(
+        &mut self,
+        number: usize,
+        mut ddl: TempDdl,
+        client: &mut Client,
+    ) -> Result<(), Failure> {
         let at = |e| Failure::at(number, e);
         let tables = self.begin_temporary().map_err(at)?;
         let mark = tables.marks();
@@ -327,6 +344,7 @@ impl NodeSession {
     ) -> SqlResult<Result<S, S>> {
         let Some(temp) = stmt.temp.clone().filter(|t| !t.changes_main) else { return Ok(Err(sink)) };
         self.begin_implicit();
+        self.temporary.touched |= temp.uses;
         if self.on_branch(&temp) {
             self.begin_temporary()?;
             return Ok(Err(sink));
@@ -360,13 +378,14 @@ impl NodeSession {
             self.temporary = Temporary::default();
             return Ok(());
         }
-        let here = self.served.db.name();
-        if self.temporary.spaces.iter().any(|s| s.database != here && !s.tables.is_empty()) {
+        let here = self.served.db.oid();
+        if self.temporary.spaces.iter().any(|s| s.oid != here && !s.tables.is_empty()) {
             let message = "DISCARD TEMP in a transaction, of temporary tables in several databases,";
             return Err(SqlError::unsupported(message));
         }
         if self.temporary.any() {
             let tables = self.begin_temporary()?;
+            self.temporary.touched = true;
             blocking(move || tables.drop_all()).await?;
         }
         Ok(())

@@ -190,6 +190,7 @@ impl NodeSession {
         }
         match &entry.extra {
             Some(stmt) => Ok(stmt.clone()),
+            None if translated.temporary => self.prepare_temporary(last, report(translated)).await,
             None => self.writer()?.prepare(last, report(translated)).await,
         }
     }

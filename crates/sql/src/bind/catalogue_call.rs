@@ -84,8 +84,7 @@ impl Binder<'_> {
                 // A permanent table that a temporary one hides is not found by its name alone.
                 let schema = self.ctx.schema;
                 let hidden = |t: &&std::sync::Arc<Table>| !t.temp && schema.table(&t.name).is_some_and(|f| f.temp);
-                let hidden: Vec<String> =
-                    schema.tables.iter().filter(hidden).map(|t| t.oid.to_string()).collect();
+                let hidden: Vec<String> = schema.tables.iter().filter(hidden).map(|t| t.oid.to_string()).collect();
                 if hidden.is_empty() {
                     return Ok(yes());
                 }

@@ -3,7 +3,7 @@
 //! USING and NATURAL become conditions with merged columns in the scope, so that types are checked and `*` lists
 //! the columns in PostgreSQL's order.
 
-use super::names::{fold, is_temp_schema, object_name, quote, quote_table};
+use super::names::{fold, is_temp_schema, object_name, quote};
 use super::query::{derived, renamed, unique_names};
 use super::scope::{self, Column, Columns, Relation, Scope, Source};
 use super::{Binder, Typed};
@@ -307,7 +307,7 @@ impl Binder<'_> {
         let source = if table.temp { Source::Temporary } else { Source::Table(bare.clone()) };
         let relation = Relation::new(shown.as_str(), columns, source);
         add(scope, Relation { key, ..relation })?;
-        let stands = quote_table(table);
+        let stands = self.stands(table);
         let sql = if shown == bare { stands } else { format!("{stands} AS {}", quote(&shown)) };
         Ok((sql, false))
     }

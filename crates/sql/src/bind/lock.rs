@@ -115,7 +115,11 @@ impl Binder<'_> {
             Source::Table(name) => name,
             Source::Query { reads: true } => return Err(hint(strength, "on a subquery that reads tables")),
             // Nobody else sees a temporary table.
-            Source::Query { reads: false } | Source::With | Source::Function | Source::Catalogue | Source::Temporary => {
+            Source::Query { reads: false }
+            | Source::With
+            | Source::Function
+            | Source::Catalogue
+            | Source::Temporary => {
                 return Ok(None);
             }
         };

@@ -29,6 +29,7 @@ use crate::locks::{Clause, RowLock};
 use crate::scan::{Literal, Piece};
 use crate::translate::{Coerce, Context, Param, ParamSource, SessionValue};
 use crate::types::Type;
+use holdfast_types::schema::Table;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 use lock::Locking;
 use scope::Columns;
@@ -152,6 +153,13 @@ impl<'a> Binder<'a> {
     pub fn begin_outermost(&mut self, clauses: Vec<Clause>) {
         self.outermost = true;
         self.locking = Locking { clauses, limit: None };
+    }
+
+    /// A table in SQLite's SQL, outside stored definitions. One that a temporary table hides must not be taken for that,
+    /// should it be dropped meanwhile.
+    fn stands(&self, table: &Table) -> String {
+        let hidden = !table.temp && !self.stored && self.ctx.schema.table_among(true, &table.name).is_some();
+        if hidden { format!("main.{}", quote(&table.name)) } else { quote_table(table) }
     }
 
     /// A call of one of our functions. In a stored definition it is refused.

@@ -6,7 +6,7 @@
 //! Defaults that depend on the session's clock are computed by the session, not by SQLite.
 
 use super::coerce::When;
-use super::names::{fold, quote, quote_table, quote_text};
+use super::names::{fold, quote, quote_text};
 use super::query::Bound;
 use super::scope::{self, Column, Relation, Scope, Source};
 use super::{Binder, Typed};
@@ -152,7 +152,7 @@ pub fn insert(b: &mut Binder<'_>, insert: &Insert) -> SqlResult<Bound> {
     let alias = insert.table_alias.as_ref().map(|a| fold(&a.alias));
     let shown = alias.as_ref().map(|a| format!(" AS {}", quote(a))).unwrap_or_default();
     let listed = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
-    let mut sql = format!("INSERT INTO {}{shown}{listed} {source}", quote_table(table));
+    let mut sql = format!("INSERT INTO {}{shown}{listed} {source}", b.stands(table));
     if let Some(on) = &insert.on {
         sql.push_str(&on_conflict(b, table, alias.as_deref().unwrap_or(&table.name), on)?);
     }
@@ -438,7 +438,7 @@ pub fn update(b: &mut Binder<'_>, update: &Update) -> SqlResult<Bound> {
     };
     let set = assignments(b, table, &update.assignments, &scope)?;
     let filter = filter(b, update.selection.as_ref(), &scope)?;
-    let sql = format!("UPDATE {} SET {set}{from}{filter}", named(table, &alias));
+    let sql = format!("UPDATE {} SET {set}{from}{filter}", named(b, table, &alias));
     returning(b, table, &alias, update.returning.as_deref(), sql)
 }
 
@@ -454,7 +454,10 @@ pub fn delete(b: &mut Binder<'_>, delete: &Delete) -> SqlResult<Bound> {
     let (table, alias) = target(b, only)?;
     let mut scope = target_scope(b, table, &alias);
     let sql = match &delete.using {
-        None => format!("DELETE FROM {}{}", named(table, &alias), filter(b, delete.selection.as_ref(), &scope)?),
+        None => {
+            let filter = filter(b, delete.selection.as_ref(), &scope)?;
+            format!("DELETE FROM {}{filter}", named(b, table, &alias))
+        }
         Some(tables) => {
             let (from, _) = b.fixed(|b| b.from(tables, &mut scope))?;
             let filter = filter(b, delete.selection.as_ref(), &scope)?;
@@ -462,16 +465,17 @@ pub fn delete(b: &mut Binder<'_>, delete: &Delete) -> SqlResult<Bound> {
             let rowid = format!("{}.rowid", quote(&alias));
             format!(
                 "DELETE FROM {} WHERE rowid IN (SELECT {rowid} FROM {}, {others}{filter})",
-                quote_table(table),
-                named(table, &alias)
+                b.stands(table),
+                named(b, table, &alias)
             )
         }
     };
     returning(b, table, &alias, delete.returning.as_deref(), sql)
 }
 
-fn named(table: &Table, alias: &str) -> String {
-    if alias == table.name { quote_table(table) } else { format!("{} AS {}", quote_table(table), quote(alias)) }
+fn named(b: &Binder<'_>, table: &Table, alias: &str) -> String {
+    let stands = b.stands(table);
+    if alias == table.name { stands } else { format!("{stands} AS {}", quote(alias)) }
 }
 
 fn target<'s>(b: &mut Binder<'s>, table: &TableWithJoins) -> SqlResult<(&'s Table, String)> {

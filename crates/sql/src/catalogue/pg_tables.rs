@@ -25,8 +25,9 @@ pub const TABLE: CatalogTable = CatalogTable {
             row
         };
         let tables = context.schema.tables.iter().filter(|t| shapes::visible(t) && shapes::relkind(t) == "r");
-        let mut rows: Vec<_> =
-            tables.map(|t| row(super::oids::namespace(t).1, &t.name, !shapes::indexes(t).is_empty(), !t.triggers.is_empty())).collect();
+        let mut rows: Vec<_> = tables
+            .map(|t| row(super::oids::namespace(t).1, &t.name, !shapes::indexes(t).is_empty(), !t.triggers.is_empty()))
+            .collect();
         let own = super::tables().filter(|t| t.schema == "pg_catalog");
         rows.extend(own.map(|t| row(t.schema, t.name, false, false)));
         rows

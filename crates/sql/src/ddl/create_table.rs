@@ -75,13 +75,8 @@ pub fn translate(create: &CreateTable, piece: &Piece<'_>, context: &Context<'_>)
                 let names: Vec<String> = key.columns.iter().map(fold).collect();
                 known(&drafts, &names)?;
                 let listed: Vec<String> = names.iter().map(|n| quote(n)).collect();
-                let _ = write!(
-                    tail,
-                    ", {}FOREIGN KEY ({}){}",
-                    named(&key.name),
-                    listed.join(", "),
-                    references(key, &of)?
-                );
+                let _ =
+                    write!(tail, ", {}FOREIGN KEY ({}){}", named(&key.name), listed.join(", "), references(key, &of)?);
             }
             other => return Err(SqlError::unsupported(format!("the constraint {other}"))),
         }
@@ -159,12 +154,7 @@ fn refuse_numeric_key(drafts: &[Draft], names: &[String]) -> SqlResult<()> {
 }
 
 /// The CREATE UNIQUE INDEX of a UNIQUE constraint.
-pub(super) fn unique_index(
-    of: &Of<'_>,
-    wanted: Option<String>,
-    columns: &[String],
-    taken: &mut Vec<String>,
-) -> String {
+pub(super) fn unique_index(of: &Of<'_>, wanted: Option<String>, columns: &[String], taken: &mut Vec<String>) -> String {
     let default = format!("{}_{}_key", of.table, columns.join("_"));
     let name = wanted.unwrap_or_else(|| free_name(of.context, of.temp, &default, taken));
     let listed: Vec<String> = columns.iter().map(|c| quote(c)).collect();
@@ -415,10 +405,6 @@ fn create_as(
     for (i, column) in bound.columns.iter().enumerate() {
         let shown = create.columns.get(i).map_or_else(|| column.name.clone(), |c| fold(&c.name));
         parts.push(format!("{} {}", quote(&shown), types::declare(column.ty)?));
-    }
-    if binder.temporary && !temp {
-        return Err(SqlError::unsupported("CREATE TABLE AS over a temporary table")
-            .with_hint("Create the table, then use INSERT ... SELECT."));
     }
     let table = quote_in(temp, name);
     let mut steps = vec![format!("CREATE TABLE {table} ({})", parts.join(", "))];

@@ -5,8 +5,8 @@
 //! |---|---|
 //! | `temp.t` | `pg_temp.t` |
 //! | `sqlite_temp_schema`, `sqlite_temp_master` | `pg_temp.sqlite_schema` |
-//! | `t`, a temporary table and a permanent one | `pg_temp.t` where a table's name stands |
-//! | `t`, a temporary table alone | stays: SQLite finds it |
+//! | `t`, a temporary table | `pg_temp.t` where a table's name stands |
+//! | the same where that cannot be seen, and no permanent table has the name | stays: SQLite finds it |
 //! | `CREATE TEMP TABLE t ...` | `CREATE TABLE pg_temp.t ...`, without ON COMMIT |
 //! | `CREATE INDEX`, `DROP`, `ALTER TABLE`, `REINDEX` of a temporary one | the same with `pg_temp.` |
 //!
@@ -112,13 +112,19 @@ pub fn qualified(text: &str, schema: &Schema) -> SqlResult<Option<String>> {
         let qualifies = tokens.is(i + 1, &Token::Period);
         if qualifies && name.eq_ignore_ascii_case("temp") {
             edits.push((start, end, TEMP_SCHEMA));
-        } else if !qualifies && ["sqlite_temp_schema", "sqlite_temp_master"].contains(&name.to_ascii_lowercase().as_str()) {
+        } else if !qualifies
+            && ["sqlite_temp_schema", "sqlite_temp_master"].contains(&name.to_ascii_lowercase().as_str())
+        {
             edits.push((start, end, "pg_temp.sqlite_schema"));
         }
     }
     let data = ["SELECT", "VALUES", "WITH", "INSERT", "REPLACE", "UPDATE", "DELETE", "EXPLAIN"];
-    if data.iter().any(|verb| tokens.is_word(0, verb)) && tokens.has_name(|name| hides(schema, name)) {
-        let places = hidden_places(&tokens, schema)?;
+    if data.iter().any(|verb| tokens.is_word(0, verb)) && tokens.has_name(|name| temporary(schema, name).is_some()) {
+        let places = match places(&tokens, schema) {
+            // Nothing else has the name.
+            Err(_) if !tokens.has_name(|name| hides(schema, name)) => Vec::new(),
+            found => found?,
+        };
         edits.extend(places.into_iter().map(|at| (at, at, "pg_temp.")));
     }
     if edits.is_empty() {
@@ -135,8 +141,8 @@ pub fn qualified(text: &str, schema: &Schema) -> SqlResult<Option<String>> {
     Ok(Some(out))
 }
 
-/// Byte positions of unqualified names that mean temporary tables which hide permanent ones.
-fn hidden_places(tokens: &Text<'_>, schema: &Schema) -> SqlResult<Vec<usize>> {
+/// Byte positions of unqualified names that mean temporary tables.
+fn places(tokens: &Text<'_>, schema: &Schema) -> SqlResult<Vec<usize>> {
     let refused = || {
         SqlError::unsupported("this statement beside a temporary table that hides a permanent one of its name")
             .with_hint("Write temp.NAME or main.NAME.")
@@ -149,7 +155,7 @@ fn hidden_places(tokens: &Text<'_>, schema: &Schema) -> SqlResult<Vec<usize>> {
     }
     // A WITH query of that name would be meant instead.
     let with = (0..tokens.tokens.len()).any(|i| {
-        let named = tokens.name_at(i).is_some_and(|name| hides(schema, name));
+        let named = tokens.name_at(i).is_some_and(|name| temporary(schema, name).is_some());
         named && (tokens.is_word(i + 1, "AS") && tokens.is(i + 2, &Token::LParen) || tokens.is(i + 1, &Token::LParen))
     });
     let inserts = matches!(statement, Statement::Insert(_));
@@ -159,7 +165,7 @@ fn hidden_places(tokens: &Text<'_>, schema: &Schema) -> SqlResult<Vec<usize>> {
     let mut at: Vec<Location> = Vec::new();
     let _ = sqlparser::ast::visit_relations(&statement, |name| {
         if let [only] = name.0.as_slice()
-            && only.as_ident().is_some_and(|i| hides(schema, &i.value))
+            && only.as_ident().is_some_and(|i| temporary(schema, &i.value).is_some())
         {
             at.push(only.span().start);
         }
@@ -256,7 +262,9 @@ fn create_table(mut tokens: Text<'_>, temp: bool, schema: &Schema) -> SqlResult<
     }
     let begun = tokens.offsets[place];
     let (mut rest, mut then) = (text[begun..].to_owned(), OnCommit::PreserveRows);
-    if let Some(i) = (tokens.at..tokens.tokens.len()).find(|i| tokens.is_word(*i, "ON") && tokens.is_word(i + 1, "COMMIT")) {
+    if let Some(i) =
+        (tokens.at..tokens.tokens.len()).find(|i| tokens.is_word(*i, "ON") && tokens.is_word(i + 1, "COMMIT"))
+    {
         tokens.at = i + 2;
         then = match () {
             () if tokens.accept(&["PRESERVE", "ROWS"]) => OnCommit::PreserveRows,
@@ -302,15 +310,18 @@ mod tests {
     fn names_are_qualified_where_they_stand_for_tables() {
         for (text, now) in [
             ("select t.a from t join p on t.a = p.t", "select t.a from pg_temp.t join p on t.a = p.t"),
-            ("select * from temp.t, main.t, x", "select * from pg_temp.t, main.t, x"),
+            ("select * from temp.t, main.t, x", "select * from pg_temp.t, main.t, pg_temp.x"),
             ("insert into T(a) select a from main.t", "insert into pg_temp.T(a) select a from main.t"),
             ("update \"t\" set a = 't' -- t", "update pg_temp.\"t\" set a = 't' -- t"),
-            ("delete from t where a in (select a from t)", "delete from pg_temp.t where a in (select a from pg_temp.t)"),
+            (
+                "delete from t where a in (select a from t)",
+                "delete from pg_temp.t where a in (select a from pg_temp.t)",
+            ),
             ("select name from sqlite_temp_master", "select name from pg_temp.sqlite_schema"),
         ] {
             assert_eq!(qualified(text, &schema()).unwrap().as_deref(), Some(now), "{text}");
         }
-        for text in ["select * from x, p", "select 1", "select temp from p"] {
+        for text in ["with x as (select 1) select * from x, p", "select 1", "select temp from p"] {
             assert_eq!(qualified(text, &schema()).unwrap(), None, "{text}");
         }
         assert!(qualified("with t as (select 1 as a) select a from t", &schema()).is_err());
@@ -322,9 +333,21 @@ mod tests {
         let drop = OnCommit::Drop;
         for (text, now, creates) in [
             ("create temp table n(a)", "CREATE TABLE pg_temp.n(a)", Some(OnCommit::PreserveRows)),
-            ("CREATE TEMPORARY TABLE IF NOT EXISTS n(a) ON COMMIT DROP", "CREATE TABLE IF NOT EXISTS pg_temp.n(a)", Some(drop)),
-            ("create table temp.n as select 1 as a", "CREATE TABLE pg_temp.n as select 1 as a", Some(OnCommit::PreserveRows)),
-            ("create temp table n on commit delete rows as select 1", "CREATE TABLE pg_temp.n  as select 1", Some(OnCommit::DeleteRows)),
+            (
+                "CREATE TEMPORARY TABLE IF NOT EXISTS n(a) ON COMMIT DROP",
+                "CREATE TABLE IF NOT EXISTS pg_temp.n(a)",
+                Some(drop),
+            ),
+            (
+                "create table temp.n as select 1 as a",
+                "CREATE TABLE pg_temp.n as select 1 as a",
+                Some(OnCommit::PreserveRows),
+            ),
+            (
+                "create temp table n on commit delete rows as select 1",
+                "CREATE TABLE pg_temp.n  as select 1",
+                Some(OnCommit::DeleteRows),
+            ),
             ("create unique index i on x(a)", "CREATE UNIQUE INDEX pg_temp.i on x(a)", None),
             ("drop table if exists t", "drop table if exists pg_temp.t", None),
             ("alter table temp.x add column b", "alter table pg_temp.x add column b", None),
@@ -333,10 +356,14 @@ mod tests {
             assert_eq!(done.steps[0].trim_end(), now, "{text}");
             assert_eq!(done.temp.unwrap().creates.map(|c| c.1), creates, "{text}");
         }
-        for text in ["create table n(a)", "create index i on p(a)", "drop table p", "drop table main.t", "alter table p add b"] {
+        for text in
+            ["create table n(a)", "create index i on p(a)", "drop table p", "drop table main.t", "alter table p add b"]
+        {
             assert!(ddl(text, &schema()).unwrap().is_none(), "{text}");
         }
-        for text in ["create temp view v as select 1", "create view v as select * from x", "create table n as select * from x"] {
+        for text in
+            ["create temp view v as select 1", "create view v as select * from x", "create table n as select * from x"]
+        {
             assert!(ddl(text, &schema()).is_err(), "{text}");
         }
     }

@@ -185,7 +185,8 @@ impl ByteFile for Arc<TempPages> {
         let mut state = self.state.lock();
         let end = offset + bytes.len() as u64;
         // What needs no more room is never refused: SQLite must be able to undo what it has written.
-        let more = end.saturating_sub(state.file.length()) + state.to_put_aside(pages_of(offset, end)) * PAGE_BYTES as u64;
+        let more =
+            end.saturating_sub(state.file.length()) + state.to_put_aside(pages_of(offset, end)) * PAGE_BYTES as u64;
         if more > 0 && state.file.length() + state.aside.length() + more > self.bytes_max {
             state.overflowed = true;
             return Err(io::ErrorKind::StorageFull.into());

@@ -187,17 +187,26 @@ impl TempSpace {
         let mut state = self.state.lock();
         let Some(tables) = state.marks.get(number).cloned() else { return };
         if let Err(error) = self.pages.back_to(number) {
-            tracing::error!(database = self.inner.name, %error, "temporary tables of a session are lost");
+            self.log_loss(&error.to_string());
             state.lost = true;
         }
         state.marks.truncate(number + 1);
         state.tables = tables;
     }
 
-    /// Undoes everything since the first mark, if there is one, and forgets that.
-    pub fn roll_back(&self) {
-        self.back_to(0);
-        self.release(0);
+    /// What going back to the first mark has to put back.
+    pub fn bytes_aside(&self) -> u64 {
+        self.pages.bytes_aside()
+    }
+
+    /// Nobody knows any more what the pages hold.
+    pub fn lose(&self, why: &str) {
+        self.log_loss(why);
+        self.state.lock().lost = true;
+    }
+
+    fn log_loss(&self, why: &str) {
+        tracing::error!(database = self.inner.name, why, "temporary tables of a session are lost");
     }
 
     /// Runs a statement's work on the connection, or undoes what it has done to the tables.
@@ -217,8 +226,7 @@ impl TempSpace {
     /// SQLite undoes a statement before its pages are put back, or it would undo it again later.
     fn undo_in(&self, c: &mut Connection) {
         if let Err(error) = c.undo_all() {
-            tracing::error!(database = self.inner.name, %error, "temporary tables of a session are lost");
-            self.state.lock().lost = true;
+            self.lose(&error.to_string());
         }
     }
 

@@ -31,6 +31,9 @@ use std::sync::Arc;
 /// Translated statements kept for a session that has temporary tables.
 const CACHE_ENTRIES_MAX: usize = 256;
 
+/// So many bytes of pages are put back on the worker's own thread.
+const UNDO_BYTES_AT_ONCE_MAX: u64 = 1 << 20;
+
 /// In one database.
 struct Space {
     /// The database's number: another one may get its name.
@@ -79,8 +82,10 @@ impl Temporary {
         self.marked().for_each(|tables| tables.release(at + 1));
     }
 
-    pub fn roll_back_to(&self, at: usize) {
-        self.marked().for_each(|tables| tables.back_to(at + 1));
+    pub async fn roll_back_to(&self, at: usize) {
+        for tables in self.marked() {
+            undo(tables, at + 1).await;
+        }
     }
 
     /// The block is about to be committed.
@@ -92,9 +97,26 @@ impl Temporary {
     }
 
     /// The block is over.
-    pub fn end_transaction(&mut self, committed: bool) {
+    pub async fn end_transaction(&mut self, committed: bool) {
         self.touched = false;
-        self.marked().for_each(|tables| if committed { tables.release(0) } else { tables.roll_back() });
+        for tables in self.marked() {
+            if !committed {
+                undo(tables, 0).await;
+            }
+            tables.release(0);
+        }
+    }
+}
+
+/// Goes back to a mark: beside the worker where that takes its time.
+async fn undo(tables: &Arc<TempSpace>, mark: usize) {
+    if tables.bytes_aside() < UNDO_BYTES_AT_ONCE_MAX {
+        return tables.back_to(mark);
+    }
+    let away = tables.clone();
+    // It has no error but that its thread was lost, after which nobody knows what the pages hold.
+    if blocking(move || Ok(away.back_to(mark))).await.is_err() {
+        tables.lose("the thread that undid a transaction's changes is gone");
     }
 }
 
@@ -306,7 +328,7 @@ impl NodeSession {
             Err(error) => Err(at(error)),
         };
         if outcome.is_err() {
-            tables.back_to(mark);
+            undo(&tables, mark).await;
         }
         tables.release(mark);
         outcome

@@ -141,7 +141,7 @@ impl NodeSession {
                 other
             }
         };
-        self.temporary.end_transaction(committed.is_ok() && !failed);
+        self.temporary.end_transaction(committed.is_ok() && !failed).await;
         if committed.is_err() {
             self.go_back(began_in, parked);
         }
@@ -155,7 +155,7 @@ impl NodeSession {
         let State::Block(block) = std::mem::take(&mut self.state) else { return };
         let mut block = *block;
         roll_back_writers(block.take_writers()).await;
-        self.temporary.end_transaction(false);
+        self.temporary.end_transaction(false).await;
         let Block { parked, began_in, undo, .. } = block;
         self.go_back(began_in, parked);
         self.settings.end_transaction(undo, false);
@@ -219,7 +219,7 @@ impl NodeSession {
         block.savepoints.truncate(at + 1);
         let undone = block.undo.split_off(block.savepoints[at].undo_len);
         self.settings.end_transaction(undone, false);
-        self.temporary.roll_back_to(at);
+        self.temporary.roll_back_to(at).await;
         self.cursors.roll_back_to(at);
         Ok(())
     }

@@ -37,7 +37,7 @@ impl NodeSession {
             if prepared.is_err() {
                 self.go_back(block.began_in.take(), std::mem::take(&mut block.parked));
             }
-            self.temporary.end_transaction(prepared.is_ok());
+            self.temporary.end_transaction(prepared.is_ok()).await;
             self.settings.end_transaction(block.undo, prepared.is_ok());
             self.cursors.end_transaction(prepared.is_ok());
         }

@@ -409,12 +409,13 @@ fn create_as(
     let table = quote_in(temp, name);
     let mut steps = vec![format!("CREATE TABLE {table} ({})", parts.join(", "))];
     let no_data = create.with_data.as_ref().is_some_and(|w| w.to_string().contains("NO DATA"));
+    let done = statement::finish(binder, bound.sql, &[], Kind::Ddl, "SELECT");
     if !no_data {
-        steps.push(format!("INSERT INTO {table} {}", bound.sql));
+        steps.extend(done.steps.iter().map(|query| format!("INSERT INTO {table} {query}")));
     }
-    let done = statement::finish(binder, String::new(), &[], Kind::Ddl, "SELECT");
     Ok(Translated {
         steps,
+        params: if no_data { Vec::new() } else { done.params.clone() },
         counts: !no_data,
         cacheable: false,
         verb: if no_data { "CREATE TABLE AS" } else { "SELECT" },

@@ -171,13 +171,14 @@ async fn others_never_wait_and_their_statements_stay_valid() {
     run(&one, "create table p(a int primary key); insert into p values(1)").await;
     let prepared = two.prepare("select a from p").await.unwrap();
     // A writer who has the database to himself keeps nobody from temporary tables.
-    run(&two, "begin; create table q(a int)").await;
+    run(&two, "begin isolation level serializable; insert into p values(9)").await;
     run(&one, "set statement_timeout = 3000; create temp table t(a int); insert into t select a from p").await;
     run(&one, "begin read only; insert into t values(2); update t set a = a + 1").await;
     assert_eq!(state(&one, "insert into p values(2)").await, Some(SqlState::READ_ONLY_SQL_TRANSACTION));
-    run(&one, "rollback; begin; insert into t values(3); commit; reset statement_timeout").await;
-    assert_eq!(rows(&one, "select a from t order by a").await, "1 3");
+    run(&one, "rollback; begin; insert into t values(3); create temp table u(a int)").await;
     assert_eq!(rows(&two, "select count(*) from pg_locks where pid <> pg_backend_pid()").await, "0");
+    run(&one, "commit; reset statement_timeout").await;
+    assert_eq!(rows(&one, "select a from t order by a").await, "1 3");
     run(&two, "rollback").await;
     assert_eq!(two.query(&prepared, &[]).await.unwrap().len(), 1);
     run(&one, "begin read only").await;
@@ -231,8 +232,15 @@ async fn repeatable_read_reads_one_snapshot_beside_temporary_tables() {
     run(&one, "insert into t select a + 10 from p").await;
     assert_eq!(rows(&one, "select a from t order by a").await, "1 11");
     assert_eq!(rows(&one, "select count(*) from p").await, "1");
-    run(&one, "insert into p select a from t where a = 11; insert into t select a + 100 from p; commit").await;
+    run(&one, "select 1; insert into p select a from t where a = 11; insert into t select a + 100 from p; commit")
+        .await;
     assert_eq!(rows(&one, "select a from t order by a").await, "1 11 101 111");
+    // A statement without tables takes no snapshot, and leaves none behind that was another's.
+    assert_eq!(rows(&one, "select 4").await + &rows(&one, "select count(*) from p").await, "43");
+    run(&two, "insert into p values(4)").await;
+    run(&one, "begin isolation level repeatable read").await;
+    assert_eq!(rows(&one, "select 4").await, "4");
+    run(&one, "insert into p values(5); rollback").await;
     run(&one, "begin; insert into t select a from p where a = 2").await;
     run(&two, "insert into p values(3)").await;
     run(&one, "insert into t select a from p where a = 3; commit").await;

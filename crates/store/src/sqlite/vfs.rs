@@ -232,6 +232,8 @@ impl DbFile {
         if self.role != Role::Main && self.lock > 0 {
             self.store.truncate_staged(&mut self.staged, 0);
             self.store.release(self.snapshot);
+            // Nobody may take it for one that is held.
+            self.snapshot = 0;
         }
     }
 

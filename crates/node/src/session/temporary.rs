@@ -115,7 +115,11 @@ async fn undo(tables: &Arc<TempSpace>, mark: usize) {
     }
     let away = tables.clone();
     // It has no error but that its thread was lost, after which nobody knows what the pages hold.
-    if blocking(move || Ok(away.back_to(mark))).await.is_err() {
+    let work = move || {
+        away.back_to(mark);
+        Ok(())
+    };
+    if blocking(work).await.is_err() {
         tables.lose("the thread that undid a transaction's changes is gone");
     }
 }

@@ -4,8 +4,8 @@
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use holdfast_doctor::power_test::{Recorder, WriterOptions, verify, write};
-use holdfast_doctor::{Report, Root, Settings, examine, measure, survey};
-use holdfast_engine::Options;
+use holdfast_doctor::{Delay, Report, Root, Settings, examine, measure, survey};
+use holdfast_engine::{CommitDelay, Options};
 use holdfast_lab::{OwnWorkload, run_own};
 use holdfast_node::Config;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,8 @@ pub struct Arguments {
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
-    /// Run one's own transactions with every sync method and say which to set (see docs/doctor.md for the script)
+    /// Run one's own transactions with every sync method and without commit delay, and say what to set (docs/doctor.md
+    /// describes the script)
     #[arg(long, value_name = "FILE", conflicts_with = "power_test")]
     workload: Option<PathBuf>,
     /// --workload: numbers of clients
@@ -130,9 +131,14 @@ fn settings(data: &Path) -> Settings {
         },
         Err(_) => ("the defaults: there is no holdfast.toml".to_owned(), Config::default(), None),
     };
-    let Options { sync_method, segment_bytes, redo_bytes_max, .. } = config.options();
+    let Options { sync_method, segment_bytes, redo_bytes_max, commit_delay, .. } = config.options();
+    let commit_delay = match commit_delay {
+        CommitDelay::Auto => Delay::Auto,
+        CommitDelay::Off => Delay::Off,
+        CommitDelay::Fixed { delay, .. } => Delay::Fixed { us: delay.as_micros() as u64 },
+    };
     let segments_ready = holdfast_trail::TrailOptions::new(data).segments_ready as u64;
-    Settings { source, problem, sync_method, segment_bytes, segments_ready, redo_bytes_max }
+    Settings { source, problem, sync_method, segment_bytes, segments_ready, redo_bytes_max, commit_delay }
 }
 
 fn workload(arguments: &Arguments) -> anyhow::Result<bool> {
@@ -147,7 +153,7 @@ fn workload(arguments: &Arguments) -> anyhow::Result<bool> {
         bail!("--clients are numbers from 1 to 1000, --seconds is at least 1");
     }
     let results = run_own(&workload, |point| {
-        eprintln!("{} clients, {}: {:.0} tps", point.clients, point.sync_method, point.tps);
+        eprintln!("{} clients, {}: {:.0} tps", point.clients, point.setting, point.tps);
     })?;
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&results)?);

@@ -69,7 +69,7 @@ fn wrong_usage_and_what_is_not_there_are_told_with_code_2() {
 }
 
 #[test]
-fn ones_own_transactions_are_run_with_every_sync_method() {
+fn ones_own_transactions_are_run_with_every_setting() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let script = directory.path().join("mine.sql");
     let good = "CREATE TABLE t (id int PRIMARY KEY, v int);\nINSERT INTO t VALUES (1, 0), (2, 0);\n\\transaction\n\\set id \
@@ -81,7 +81,7 @@ fn ones_own_transactions_are_run_with_every_sync_method() {
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let points = results["points"].as_array().unwrap();
-    assert_eq!(points.len(), 4, "{results}");
+    assert_eq!(points.len(), 5, "{results}");
     assert!(points.iter().all(|point| point["transactions"].as_u64() > Some(0)), "{results}");
     assert_eq!(names(directory.path()), ["mine.sql"], "nothing stays");
 

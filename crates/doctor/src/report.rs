@@ -103,7 +103,7 @@ fn wrapped(line: &str, indent: &str) -> String {
         let skip = if start.is_empty() { indent.len().min(rest.len()) } else { 0 };
         let end = WIDTH - start.len();
         let Some(space) = rest.get(..end).and_then(|head| head.rfind(' ')).filter(|at| *at > skip) else { break };
-        let _ = writeln!(text, "{start}{}", &rest[..space]);
+        let _ = writeln!(text, "{start}{}", rest[..space].trim_end());
         rest = rest[space..].trim_start();
         start = indent;
     }

@@ -14,4 +14,16 @@ pub struct Settings {
     pub segments_ready: u64,
     /// The trail that a recovery may have to read, which is kept until a checkpoint.
     pub redo_bytes_max: u64,
+    pub commit_delay: Delay,
+}
+
+/// How long a group commit waits for more transactions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Delay {
+    /// Up to half of what a sync takes, while it pays.
+    Auto,
+    Off,
+    Fixed {
+        us: u64,
+    },
 }

@@ -2,13 +2,13 @@
 //! `machines/NAME.txt` is what it says. `HOLDFAST_UPDATE_GOLDEN=1` writes the latter anew; look at the difference then.
 //!
 //! Lines of a tree: `PATH = TEXT` a file of one line, `PATH:` a file of the indented lines below, `PATH -> TARGET` a link,
-//! `data = DIR`, `free = MIB of MIB`, `sync_method = NAME`, `times = SYNCED DIRECT CACHED` in microseconds,
+//! `data = DIR`, `commit_delay_us = N`, `free = MIB of MIB`, `sync_method = NAME`, `times = SYNCED DIRECT CACHED` in microseconds,
 //! `refused = WHY` for O_DIRECT, `dropped = dsync`, `problem = WHY` for a configuration that cannot be read.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use holdfast_doctor::{Measured, Root, Settings, Survey, examine, survey};
+use holdfast_doctor::{Delay, Measured, Root, Settings, Survey, examine, survey};
 use holdfast_seams::SyncMethod;
 use serde_json::json;
 
@@ -71,6 +71,10 @@ impl Machine {
             segment_bytes: 64 << 20,
             segments_ready: 2,
             redo_bytes_max: 1 << 30,
+            commit_delay: match self.facts.get("commit_delay_us") {
+                Some(us) => Delay::Fixed { us: us.parse().unwrap() },
+                None => Delay::Auto,
+            },
         }
     }
 

@@ -1,8 +1,8 @@
-//! A person's own transactions under each way of making the trail durable, at rising numbers of clients: what
+//! A person's own transactions under each setting of how commits are made durable, at rising numbers of clients: what
 //! `holdfast doctor --workload` runs. "There is no substitute for performing tests in your environment" (FairCom, Linux
-//! Performance and Safety Advisory); all ways are safe, and which is fastest depends on the disk.
+//! Performance and Safety Advisory); all settings are safe, and which is fastest depends on the disk.
 //!
-//! Each way has a server of its own, with the script's tables in a directory that is removed afterwards. All of them run
+//! Each setting has a server of its own, with the script's tables in a directory that is removed afterwards. All of them run
 //! during the whole measurement, and each number of clients is measured on one after the other and then backwards, so
 //! that what else the machine does falls on all alike.
 
@@ -13,7 +13,6 @@ mod table;
 use crate::{interrupt, peer_holdfast};
 use anyhow::Context;
 use drive::Counted;
-use holdfast_seams::SyncMethod;
 use script::Script;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -34,7 +33,7 @@ pub struct OwnWorkload {
 /// One point.
 #[derive(Clone, Debug, Serialize)]
 pub struct OwnPoint {
-    pub sync_method: &'static str,
+    pub setting: &'static str,
     pub clients: usize,
     pub transactions: u64,
     /// Transactions run again after a serialization failure or a deadlock.
@@ -49,14 +48,26 @@ pub struct OwnPoint {
 #[derive(Clone, Debug, Serialize)]
 pub struct OwnResults {
     pub points: Vec<OwnPoint>,
-    pub default: &'static str,
-    /// The sync method to set.
-    pub recommended: &'static str,
+    /// The lines of holdfast.toml to set; none says to keep the defaults.
+    pub recommended: Option<&'static str>,
     pub why: String,
 }
 
-const METHODS: [SyncMethod; 4] =
-    [SyncMethod::OpenDirectDsync, SyncMethod::OpenSync, SyncMethod::Fdatasync, SyncMethod::Fsync];
+/// One way of making commits durable. All of them are safe.
+struct Setting {
+    name: &'static str,
+    /// Its lines in holdfast.toml.
+    lines: &'static str,
+}
+
+/// The default comes first.
+const SETTINGS: [Setting; 5] = [
+    Setting { name: "open_direct_dsync", lines: "sync_method = \"open_direct_dsync\"" },
+    Setting { name: "open_sync", lines: "sync_method = \"open_sync\"" },
+    Setting { name: "fdatasync", lines: "sync_method = \"fdatasync\"" },
+    Setting { name: "fsync", lines: "sync_method = \"fsync\"" },
+    Setting { name: "no commit delay", lines: "commit_delay_us = 0" },
+];
 
 /// A change that gains less than this is not worth a line of configuration.
 const GAIN_MIN: f64 = 1.10;
@@ -71,31 +82,30 @@ pub fn run_own(workload: &OwnWorkload, tell: impl Fn(&OwnPoint)) -> anyhow::Resu
     let scratch = tempfile::Builder::new().prefix("holdfast-doctor-").tempdir_in(&workload.data_dir);
     let scratch = scratch.with_context(|| format!("making a directory in {}", workload.data_dir.display()))?;
     let mut servers = Vec::new();
-    for method in METHODS {
-        let dir = scratch.path().join(method.name());
-        let settings = format!("sync_method = \"{}\"\n", method.name());
-        let server = peer_holdfast::start_with(&workload.program, &dir, &settings)?;
+    for setting in &SETTINGS {
+        let dir = scratch.path().join(setting.name.replace(' ', "_"));
+        let server = peer_holdfast::start_with(&workload.program, &dir, setting.lines)?;
         drive::set_up(server.addr, &script).with_context(|| format!("{}: setting up", workload.script.display()))?;
-        servers.push((method, server));
+        servers.push(server);
     }
     let mut points = Vec::new();
     for clients in &workload.clients {
-        let mut passes: [[Counted; METHODS.len()]; PASSES] = Default::default();
+        let mut passes: [[Counted; SETTINGS.len()]; PASSES] = Default::default();
         let time = Duration::from_secs_f64(workload.seconds / PASSES as f64);
-        for (pass, of_method) in passes.iter_mut().enumerate() {
+        for (pass, of_setting) in passes.iter_mut().enumerate() {
             for turn in 0..servers.len() {
                 let index = if pass % 2 == 0 { turn } else { servers.len() - 1 - turn };
-                let (method, server) = &servers[index];
-                let counted = drive::measure(server.addr, &script, *clients, time);
-                let counted = counted.with_context(|| format!("{} at {clients} clients", method.name()));
-                of_method[index] = counted.map_err(|error| match interrupt::unless(error) {
+                let counted = drive::measure(servers[index].addr, &script, *clients, time);
+                let counted = counted.with_context(|| format!("{} at {clients} clients", SETTINGS[index].name));
+                of_setting[index] = counted.map_err(|error| match interrupt::unless(error) {
                     Ok(error) => error,
                     Err(interrupted) => interrupted.into(),
                 })?;
             }
         }
-        for (index, method) in METHODS.into_iter().enumerate() {
-            let point = point(method, *clients, time, passes.each_ref().map(|of_method| &of_method[index]));
+        for (index, setting) in SETTINGS.iter().enumerate() {
+            let passes = passes.each_ref().map(|of_setting| &of_setting[index]);
+            let point = point(setting.name, *clients, time, passes);
             tell(&point);
             points.push(point);
         }
@@ -105,14 +115,14 @@ pub fn run_own(workload: &OwnWorkload, tell: impl Fn(&OwnPoint)) -> anyhow::Resu
     Ok(recommend(points))
 }
 
-/// The figures of a method at a number of clients from what its passes counted.
-fn point(method: SyncMethod, clients: usize, time: Duration, passes: [&Counted; PASSES]) -> OwnPoint {
+/// The figures of a setting at a number of clients from what its passes counted.
+fn point(setting: &'static str, clients: usize, time: Duration, passes: [&Counted; PASSES]) -> OwnPoint {
     let tps_of_passes = passes.map(|counted| counted.samples_us.len() as f64 / time.as_secs_f64());
     let mut samples: Vec<u32> = passes.iter().flat_map(|counted| &counted.samples_us).copied().collect();
     samples.sort_unstable();
     let at = |fraction: f64| f64::from(samples[((samples.len() - 1) as f64 * fraction) as usize]) / 1000.0;
     OwnPoint {
-        sync_method: method.name(),
+        setting,
         clients,
         transactions: samples.len() as u64,
         retries: passes.iter().map(|counted| counted.retries).sum(),
@@ -123,51 +133,49 @@ fn point(method: SyncMethod, clients: usize, time: Duration, passes: [&Counted; 
     }
 }
 
-/// The method that gains most over the default in the pass where it gains least, over all numbers of clients, if that is
-/// enough.
+/// The setting that gains most over the default in the pass where it gains least, over all numbers of clients, if that
+/// is enough.
 fn recommend(points: Vec<OwnPoint>) -> OwnResults {
-    let mean = |method: &str, pass: usize| {
-        let of_method = points.iter().filter(|point| point.sync_method == method);
-        let rates: Vec<f64> = of_method.map(|point| point.tps_of_passes[pass].max(0.1).ln()).collect();
+    let mean = |setting: &Setting, pass: usize| {
+        let of_setting = points.iter().filter(|point| point.setting == setting.name);
+        let rates: Vec<f64> = of_setting.map(|point| point.tps_of_passes[pass].max(0.1).ln()).collect();
         (rates.iter().sum::<f64>() / rates.len().max(1) as f64).exp()
     };
-    let default = SyncMethod::default().name();
-    let gain = |method: &str| {
-        let gains = (0..PASSES).map(|pass| mean(method, pass) / mean(default, pass));
+    let [default, others @ ..] = &SETTINGS;
+    let gain = |setting: &Setting| {
+        let gains = (0..PASSES).map(|pass| mean(setting, pass) / mean(default, pass));
         gains.fold(f64::INFINITY, f64::min)
     };
-    let best = METHODS.map(SyncMethod::name).into_iter().max_by(|a, b| gain(a).total_cmp(&gain(b))).unwrap_or(default);
-    let (recommended, why) = if gain(best) < GAIN_MIN {
-        (default, "no other is faster by 10 % in both passes".to_owned())
-    } else {
+    let best = others.iter().max_by(|a, b| gain(a).total_cmp(&gain(b))).filter(|best| gain(best) >= GAIN_MIN);
+    let why = best.map_or("no other setting is faster by 10 % in both passes".to_owned(), |best| {
         let percent = (gain(best) - 1.0) * 100.0;
-        (best, format!("it is {percent:.0} % faster than {default} with these transactions, or more, in both passes"))
-    };
-    OwnResults { points, default, recommended, why }
+        format!("it is {percent:.0} % faster than the defaults with these transactions, or more, in both passes")
+    });
+    OwnResults { points, recommended: best.map(|best| best.lines), why }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn points(rates: [[f64; PASSES]; 4]) -> Vec<OwnPoint> {
+    fn points(rates: [[f64; PASSES]; SETTINGS.len()]) -> Vec<OwnPoint> {
         let counted = |tps: f64| Counted { samples_us: vec![1000; tps as usize], retries: 0 };
-        let point = |(method, rates): (SyncMethod, [f64; PASSES])| {
+        let point = |(setting, rates): (&Setting, [f64; PASSES])| {
             let passes = rates.map(counted);
-            point(method, 1, Duration::from_secs(1), passes.each_ref())
+            point(setting.name, 1, Duration::from_secs(1), passes.each_ref())
         };
-        METHODS.into_iter().zip(rates).map(point).collect()
+        SETTINGS.iter().zip(rates).map(point).collect()
     }
 
     #[test]
     fn a_winner_in_both_passes_is_recommended_and_noise_is_not() {
         let others = [80.0, 80.0];
-        let recommended = |fdatasync| recommend(points([[100.0, 100.0], others, fdatasync, others])).recommended;
-        assert_eq!(recommended([95.0, 95.0]), "open_direct_dsync");
-        assert_eq!(recommended([105.0, 105.0]), "open_direct_dsync");
-        assert_eq!(recommended([300.0, 95.0]), "open_direct_dsync");
-        assert_eq!(recommended([150.0, 160.0]), "fdatasync");
-        let text = recommend(points([[100.0, 100.0], others, [150.0, 160.0], others])).text();
+        let results = |fdatasync| recommend(points([[100.0, 100.0], others, fdatasync, others, others]));
+        for noise in [[95.0, 95.0], [105.0, 105.0], [300.0, 95.0]] {
+            assert_eq!(results(noise).recommended, None);
+        }
+        assert!(results([95.0, 95.0]).text().contains("Keep the defaults"));
+        let text = results([150.0, 160.0]).text();
         assert!(text.contains("50 %") && text.contains("sync_method = \"fdatasync\""), "{text}");
     }
 }

@@ -192,8 +192,11 @@ fn verified(arguments: &Arguments, recorder: &str) -> anyhow::Result<bool> {
     let (told, found, looked_for) = (outcome.acknowledged, outcome.found, outcome.looked_for);
     println!("acknowledged up to {told}, found up to {found}, looked for the last {looked_for}");
     match outcome.first_lost {
-        None => println!("lost 0: this disk keeps what it acknowledges"),
-        Some(first) => println!("LOST {} acknowledged records, first {first}: this disk lies", outcome.lost),
+        None => println!("lost 0: nothing that was acknowledged is gone"),
+        Some(first) => println!(
+            "LOST {} acknowledged records, the first is {first}: some layer acknowledges what it does not have",
+            outcome.lost
+        ),
     }
     Ok(outcome.lost == 0)
 }

@@ -98,8 +98,11 @@ struct Side(Child, BufReader<ChildStdout>);
 
 impl Side {
     fn start(words: &[&str]) -> Side {
-        let mut child = Command::new(BINARY);
-        let mut child = child.args(["doctor", "--power-test"]).args(words).stdout(Stdio::piped()).spawn().unwrap();
+        Side::run(&[&["doctor", "--power-test"], words].concat())
+    }
+
+    fn run(words: &[&str]) -> Side {
+        let mut child = Command::new(BINARY).args(words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         Side(child, lines)
     }
@@ -161,9 +164,47 @@ fn the_power_test_tells_a_kept_record_from_a_lost_one() {
         std::fs::write(&file, bad).unwrap();
         let output = verify(&[]);
         assert_eq!(code(&output), 1);
-        assert!(text(&output.stdout).contains(&format!("LOST 1 acknowledged records, first {acknowledged}")));
+        assert!(text(&output.stdout).contains(&format!("LOST 1 acknowledged records, the first is {acknowledged}:")));
     }
     std::fs::remove_file(&file).unwrap();
     let output = verify(&[]);
     assert_eq!(code(&output), 1, "{}", text(&output.stdout));
+}
+
+/// A disk that loses its cache when the power is cut, and one that besides acknowledges syncs without doing them.
+#[test]
+fn the_power_test_sees_through_a_disk_that_lies() {
+    if let Some(why) = holdfast_unsafe_disk::cannot_mount() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    for lies in [false, true] {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let place = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        let (mount, backing) = (place("mount"), place("backing"));
+        std::fs::create_dir(&mount).unwrap();
+        let words = ["unsafe-disk", &mount, "--backing", &backing];
+        let mut disk = Side::run(&[&words[..], if lies { &["--lie"] } else { &[] }].concat());
+        disk.line("ready");
+        let mut recorder = Side::start(&["recorder", "--listen", "127.0.0.1:0"]);
+        let address = recorder.line("recording on").trim().rsplit(' ').next().unwrap().to_owned();
+        let mut writer = Side::start(&["writer", "--recorder", &address, "--data", &mount]);
+        writer.line("records acknowledged");
+
+        let control = |word: &str| Command::new(BINARY).args(["unsafe-disk", "ctl", &mount, word]).output().unwrap();
+        assert!(control("cut").status.success());
+        writer.kill();
+        recorder.line("is silent after number");
+        assert!(control("restore").status.success());
+
+        let output = doctor(&["--power-test", "verify", "--recorder", &address, "--data", &mount]);
+        let said = text(&output.stdout);
+        assert_eq!(code(&output), i32::from(lies), "lies: {lies}: {said}{}", text(&output.stderr));
+        assert!(said.contains(if lies { "LOST" } else { "lost 0" }), "{said}");
+
+        // It unmounts when it is asked to end.
+        let pid = rustix::process::Pid::from_child(&disk.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        disk.0.wait().unwrap();
+    }
 }

@@ -2,8 +2,9 @@
 
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
-use holdfast_unsafe_disk::{CONTROL, Command, Names, Options, Random, Rule, UnsafeDisk, cut_after, lying_drive};
-use std::io::Read as _;
+use holdfast_unsafe_disk::{
+    CONTROL, Command, Names, Options, Random, Rule, Status, UnsafeDisk, cut_after, lying_drive,
+};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -185,40 +186,22 @@ fn serve(args: Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the command into the control file and shows what the disk says.
+/// Writes the command into the control file, or shows what the disk says of itself.
 fn control(mountpoint: &Path, command: &str, json: bool) -> anyhow::Result<ExitCode> {
     let path = mountpoint.join(CONTROL);
-    let read = || -> anyhow::Result<serde_json::Value> {
-        let mut text = String::new();
-        let opened = std::fs::File::open(&path);
-        let mut file = opened.with_context(|| format!("no unsafe disk is mounted at {}", mountpoint.display()))?;
-        file.read_to_string(&mut text)?;
-        Ok(serde_json::from_str(&text)?)
+    let read = || -> anyhow::Result<Status> {
+        let text = std::fs::read_to_string(&path);
+        Ok(serde_json::from_str(&text.with_context(|| format!("no unsafe disk at {}", mountpoint.display()))?)?)
     };
-    if !matches!(command, "" | "status") {
-        read()?;
-        if let Err(error) = std::fs::write(&path, command) {
-            let told = read()?["last_error"].as_str().unwrap_or_default().to_owned();
-            bail!("{command}: {}", if told.is_empty() { error.to_string() } else { told });
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
     let status = read()?;
-    if json {
-        println!("{}", serde_json::to_string_pretty(&status)?)
+    if !matches!(command, "" | "status") {
+        if let Err(error) = std::fs::write(&path, command) {
+            bail!("{command}: {}", read()?.last_error.unwrap_or_else(|| error.to_string()));
+        }
+    } else if json {
+        println!("{}", serde_json::to_string_pretty(&status)?);
     } else {
-        print_flat(&status)
+        print!("{status}");
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// One line for each figure.
-fn print_flat(status: &serde_json::Value) {
-    for (name, value) in status.as_object().into_iter().flatten() {
-        match value {
-            serde_json::Value::Array(list) => list.iter().for_each(|item| println!("{name}: {item}")),
-            serde_json::Value::String(text) => println!("{name}: {text}"),
-            value => println!("{name}: {value}"),
-        }
-    }
 }

@@ -18,7 +18,7 @@ use crate::faults::{Effect, Operation, Rule, Verdict, flip_bit};
 use crate::node::{Attributes, Ino, Kind};
 use crate::pages::SECTOR_BYTES;
 use crate::state::{Handle, State};
-use crate::status::Status;
+use crate::status::{Power, Status};
 
 /// What makes a file's name durable, beside a sync of its directory.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -341,7 +341,7 @@ impl Disk {
         let seed = *self.seed.lock();
         let state = self.state.lock();
         Status {
-            power: if state.power_on { "on" } else { "off" },
+            power: if state.power_on { Power::On } else { Power::Off },
             seed,
             counters: state.counters,
             unsynced_bytes: state.unsynced_sectors * SECTOR_BYTES as u64,

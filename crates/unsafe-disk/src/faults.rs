@@ -11,13 +11,12 @@
 //! | `cut` | the power fails in the middle of the operation |
 
 use rustix::io::Errno;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
 
 /// What is done to the disk. `Name`: a file or directory is created, removed, renamed or linked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     Read,
     Write,
@@ -50,7 +49,7 @@ pub struct Rule {
 }
 
 /// A rule and what became of it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Fired {
     pub rule: String,
     /// Operations that matched.

@@ -33,7 +33,7 @@ pub struct FileData {
 const LENGTHS_MAX: usize = 64;
 
 /// What a power cut did to unsynced sectors.
-#[derive(Default, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Default, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Torn {
     pub kept_sectors: u64,
     pub dropped_sectors: u64,
@@ -178,7 +178,8 @@ impl FileData {
         }
         for (offset, sector) in self.unsynced.iter() {
             let keep = fate.keeps(random);
-            if offset >= len_bytes || !keep && !(matches!(fate, Fate::Mixed(_)) && random.percent(garbage)) {
+            let garbled = !keep && matches!(fate, Fate::Mixed(_)) && random.percent(garbage);
+            if offset >= len_bytes || !(keep || garbled) {
                 torn.dropped_sectors += 1;
             } else if keep {
                 torn.kept_sectors += 1;

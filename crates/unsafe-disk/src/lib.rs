@@ -35,4 +35,4 @@ pub use file::Torn;
 pub use fuse::CONTROL;
 pub use mount::{MountError, UnsafeDisk, cannot_mount};
 pub use random::Random;
-pub use status::{Counters, LastCut, Status};
+pub use status::{Counters, LastCut, Power, Status};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::disk::{Disk, Options};
@@ -83,10 +84,11 @@ impl UnsafeDisk {
         if let Some(session) = self.session.take() {
             // Nothing is durable on a disk without power, and nothing needs to be.
             let _ = self.disk.sync_all();
-            if let Err(error) = rustix::mount::unmount(&self.mountpoint, UnmountFlags::DETACH)
-                && !session.guard.is_finished()
-            {
-                tracing::warn!("cannot unmount {}: {error}", self.mountpoint.display());
+            // Also with files still open. Who is not root leaves it to the session, which asks fusermount.
+            match rustix::mount::unmount(&self.mountpoint, UnmountFlags::DETACH) {
+                Ok(()) | Err(Errno::PERM) => {}
+                Err(_) if session.guard.is_finished() => {}
+                Err(error) => tracing::warn!("cannot unmount {}: {error}", self.mountpoint.display()),
             }
             drop(session);
         }
@@ -102,7 +104,7 @@ impl Drop for UnsafeDisk {
 /// The process that served a mount is gone: everything below says ENOTCONN until it is unmounted.
 fn remove_dead_mount(mountpoint: &Path) {
     if let Err(error) = std::fs::metadata(mountpoint)
-        && error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error())
+        && error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
         && let Err(error) = rustix::mount::unmount(mountpoint, UnmountFlags::DETACH)
     {
         tracing::warn!("cannot remove the dead mount at {}: {error}", mountpoint.display());
@@ -112,5 +114,12 @@ fn remove_dead_mount(mountpoint: &Path) {
 /// Why no disk can be mounted here; `None` when one can.
 pub fn cannot_mount() -> Option<String> {
     let device = std::fs::File::options().read(true).write(true).open("/dev/fuse");
-    device.err().map(|error| format!("/dev/fuse cannot be opened: {error}"))
+    if let Err(error) = device {
+        return Some(format!("/dev/fuse cannot be opened: {error}"));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let helper = std::env::split_paths(&path)
+        .any(|directory| directory.join("fusermount3").is_file() || directory.join("fusermount").is_file());
+    let may = helper || rustix::process::geteuid().is_root();
+    (!may).then(|| "only root can mount without fusermount3 (package fuse3)".to_owned())
 }

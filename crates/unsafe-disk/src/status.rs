@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::faults::Fired;
 use crate::file::Torn;
 
 /// Counted since the mount, over all power cuts.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Counters {
     /// Everything that changes something: writes, syncs, changes of names and lengths. What `cut after=N` counts.
     pub operations: u64,
@@ -29,7 +29,7 @@ pub struct Counters {
 }
 
 /// What the last power cut left.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LastCut {
     pub cut_number: u64,
     pub unsynced_bytes: u64,
@@ -39,9 +39,17 @@ pub struct LastCut {
     pub lost_names: u64,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+/// Whether the disk has power; without it every operation fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Power {
+    On,
+    Off,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Status {
-    pub power: &'static str,
+    pub power: Power,
     pub seed: u64,
     #[serde(flatten)]
     pub counters: Counters,
@@ -57,7 +65,8 @@ pub struct Status {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let c = &self.counters;
-        writeln!(f, "power {}, seed {}, {} power cuts", self.power, self.seed, c.power_cuts)?;
+        let power = if self.power == Power::On { "on" } else { "off" };
+        writeln!(f, "power {power}, seed {}, {} power cuts", self.seed, c.power_cuts)?;
         writeln!(
             f,
             "{} operations: {} writes of {} bytes, {} name changes",

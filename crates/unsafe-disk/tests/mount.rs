@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Bed, aligned, lines};
-use holdfast_unsafe_disk::{CONTROL, Names, Options};
+use holdfast_unsafe_disk::{CONTROL, Names, Options, Power};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
@@ -195,7 +195,7 @@ fn the_power_fails_at_the_operation_it_was_told() {
     file.write_all_at(&[1; 10], 0).unwrap();
     file.sync_all().unwrap();
     assert_eq!(file.write_at(&[2; 10], 0).unwrap_err().raw_os_error(), EIO);
-    assert_eq!(bed.disk.status().power, "off");
+    assert_eq!(bed.disk.status().power, Power::Off);
     assert_eq!(fs::read_dir(bed.disk.mountpoint()).unwrap_err().raw_os_error(), EIO);
     bed.control("restore").unwrap();
     let found = fs::read(bed.path("a")).unwrap();

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use holdfast_unsafe_disk::{Command, Disk, Options, UnsafeDisk, lying_drive};
+use holdfast_unsafe_disk::{Command, Disk, Options, Power, UnsafeDisk, lying_drive};
 
 use super::{Plan, kept};
 use crate::paths;
@@ -29,7 +29,8 @@ impl Bed {
         options.garbage_percent = plan.garbage_percent;
         options.names = plan.names;
         options.seed = plan.seed;
-        options.allow_other = true;
+        // PostgreSQL runs as another user when this is root.
+        options.allow_other = rustix::process::geteuid().is_root();
         Ok(Bed { disk: UnsafeDisk::mount(&mount, options)?, scratch })
     }
 
@@ -42,7 +43,7 @@ impl Bed {
     }
 
     pub fn power_is_off(&self) -> bool {
-        self.disk.status().power == "off"
+        self.disk.status().power == Power::Off
     }
 
     /// New rules and random choices for the next cut. Rules are in the words of the control file.

@@ -42,7 +42,7 @@ impl Holdfast {
 
 impl Peer for Holdfast {
     fn file_patterns(&self) -> &'static [&'static str] {
-        &["*.segment", "*.db", "*.db-wal", "control*", "*"]
+        &["*.segment", "*.db", "*.db-wal", "*"]
     }
 
     fn fresh(&mut self, mount: &Path, number: u32) -> anyhow::Result<()> {

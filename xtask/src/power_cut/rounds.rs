@@ -16,8 +16,10 @@ use crate::recorder::Verdict;
 const LOAD_MAX: Duration = Duration::from_secs(5);
 /// The power fails at random moments up to this after the load is up.
 const MOMENT_MS_MAX: u64 = 400;
-/// ... and at random operations up to this; small numbers are as likely as large ones.
+/// ... and at random operations up to two to the power of this; small numbers are as likely as large ones.
 const OPERATION_DOUBLINGS_MAX: u64 = 12;
+/// The same for operations on certain files, which are fewer.
+const FILE_OPERATION_DOUBLINGS_MAX: u64 = 8;
 /// Acknowledgements to wait for before a random moment begins.
 const ACKNOWLEDGED_MIN: u64 = 20;
 const SLOW_US_MAX: u64 = 8_000;
@@ -110,7 +112,7 @@ impl Run<'_> {
 
     fn round(&mut self) -> anyhow::Result<()> {
         let when = self.draw_when();
-        let mut rules = self.draw_slowness();
+        let mut rules = self.draw_slowness(when);
         if let When::Operation { after, files } = when {
             rules.push(format!("cut {files} after={after}"));
         }
@@ -149,26 +151,31 @@ impl Run<'_> {
         if self.random.percent(40) {
             return When::Moment(Duration::from_millis(self.random.below(MOMENT_MS_MAX)));
         }
-        let most = 1 << (1 + self.random.below(OPERATION_DOUBLINGS_MAX));
-        let after = self.random.below(most);
-        let files = if self.random.percent(50) { "*" } else { self.draw_files() };
-        When::Operation { after, files }
+        let (files, doublings) = match self.random.percent(40) {
+            true => ("*", OPERATION_DOUBLINGS_MAX),
+            false => (self.draw_files("*"), FILE_OPERATION_DOUBLINGS_MAX),
+        };
+        let most = 1 << (1 + self.random.below(doublings));
+        When::Operation { after: self.random.below(most), files }
     }
 
-    fn draw_files(&mut self) -> &'static str {
-        let patterns = self.peer.file_patterns();
-        patterns[self.random.below(patterns.len() as u64) as usize]
+    /// One of the patterns but that one.
+    fn draw_files(&mut self, but: &str) -> &'static str {
+        let others: Vec<&str> = self.peer.file_patterns().iter().copied().filter(|files| *files != but).collect();
+        others[self.random.below(others.len() as u64) as usize]
     }
 
-    /// In two of three rounds syncs of some files take long, so that others overtake them.
-    fn draw_slowness(&mut self) -> Vec<String> {
-        match self.random.below(3) {
-            0 => Vec::new(),
-            _ => {
-                let files = self.draw_files();
-                vec![format!("slow sync {files} us={}", 200 + self.random.below(SLOW_US_MAX))]
-            }
+    /// In three of four rounds syncs of some files take long, so that others overtake them: above all those on which the
+    /// power fails.
+    fn draw_slowness(&mut self, when: When) -> Vec<String> {
+        if self.random.percent(25) {
+            return Vec::new();
         }
+        let files = match when {
+            When::Operation { files, .. } => self.draw_files(files),
+            When::Moment(_) => self.draw_files(""),
+        };
+        vec![format!("slow sync {files} us={}", 200 + self.random.below(SLOW_US_MAX))]
     }
 
     /// Writes until the power fails.

@@ -33,15 +33,18 @@ enum Way {
     Interactive,
     /// One message that also moves something between two accounts.
     Transfer,
+    /// One message that also makes a table with a row and drops the one that the same client made before.
+    Schema,
     /// The parts go to another database, in the same transaction.
     TwoDatabases,
 }
 
 impl Way {
-    fn of(client: u32, databases: Databases) -> Way {
+    fn of(client: u32, load: Load) -> Way {
         match client % 10 {
             9 => Way::Interactive,
-            8 if databases == Databases::Two => Way::TwoDatabases,
+            8 if load.databases == Databases::Two => Way::TwoDatabases,
+            6 if load.schema => Way::Schema,
             7 | 8 => Way::Transfer,
             _ => Way::OneMessage,
         }
@@ -56,6 +59,14 @@ pub enum Databases {
     Two,
 }
 
+/// What the clients do.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Load {
+    pub databases: Databases,
+    /// Some change the schema.
+    pub schema: bool,
+}
+
 impl Databases {
     fn names(self) -> &'static [&'static str] {
         match self {
@@ -68,7 +79,7 @@ impl Databases {
 /// Everything acknowledged so far, over all rounds.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    databases: Databases,
+    load: Load,
     acknowledged: Arc<Mutex<Vec<i64>>>,
     count: Arc<AtomicU64>,
     next_id: Arc<AtomicU64>,
@@ -88,12 +99,12 @@ pub struct Verdict {
 }
 
 impl Recorder {
-    pub fn over(databases: Databases) -> Recorder {
-        Recorder { databases, ..Recorder::default() }
+    pub fn of(load: Load) -> Recorder {
+        Recorder { load, ..Recorder::default() }
     }
 
     pub async fn create_tables(&self, address: Address) -> anyhow::Result<()> {
-        for database in self.databases.names() {
+        for database in self.load.databases.names() {
             let client = connect(address, database).await?;
             client.batch_execute(TABLES).await.context("creating the recorder's tables")?;
         }
@@ -111,14 +122,19 @@ impl Recorder {
         let mut running = JoinSet::new();
         for number in 0..clients {
             let client = connect(address, DATABASE).await.with_context(|| format!("connecting client {number}"))?;
-            let way = Way::of(number, self.databases);
+            let way = Way::of(number, self.load);
             let (ids, acknowledged, count) = (self.next_id.clone(), self.acknowledged.clone(), self.count.clone());
             running.spawn(async move {
+                let mut before = match last_of(&client, way, number).await {
+                    Ok(before) => before,
+                    Err(error) => return error,
+                };
                 loop {
                     let id = ids.fetch_add(1, Ordering::Relaxed) as i64;
-                    if let Err(error) = write(&client, way, id, number).await {
+                    if let Err(error) = write(&client, way, id, number, before).await {
                         return error;
                     }
+                    before = Some(id);
                     acknowledged.lock().expect("no client panics with the list in hand").push(id);
                     count.fetch_add(1, Ordering::Release);
                 }
@@ -130,16 +146,52 @@ impl Recorder {
     /// Reads everything back and holds it against what was acknowledged.
     pub async fn check(&self, address: Address) -> anyhow::Result<Verdict> {
         let (mut rows, mut parts, mut accounts) = (Vec::new(), Vec::new(), 0);
-        for database in self.databases.names() {
+        let mut tables = Vec::new();
+        for database in self.load.databases.names() {
             let client = connect(address, database).await?;
             rows.extend(pairs(&client, "SELECT id, note FROM ack").await?);
             parts.extend(pairs(&client, "SELECT id, note FROM ack_part").await?);
             let sum = pairs(&client, "SELECT sum(v), '' FROM account").await?;
             accounts += sum.iter().map(|(sum, _)| sum).sum::<i64>();
+            if self.load.schema {
+                tables.extend(wrong_tables(&client).await?);
+            }
         }
         let acknowledged = self.acknowledged.lock().expect("the clients have ended").clone();
-        Ok(Verdict { accounts, ..judge(&acknowledged, &rows, &parts) })
+        let mut verdict = Verdict { accounts, ..judge(&acknowledged, &rows, &parts) };
+        verdict.broken.extend(tables);
+        Ok(verdict)
     }
+}
+
+/// The last transaction of a client that changes the schema: its table is there now.
+async fn last_of(client: &Client, way: Way, number: u32) -> Result<Option<i64>, tokio_postgres::Error> {
+    match way {
+        Way::Schema => {
+            client.query_one("SELECT max(id) FROM ack WHERE client = $1", &[&(number as i32)]).await?.try_get(0)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Transactions whose tables are not as they must be: of each client that makes tables there is that of its last
+/// transaction, with its row, and no other.
+async fn wrong_tables(client: &Client) -> anyhow::Result<Vec<i64>> {
+    let rows = pairs(client, "SELECT max(id), client FROM ack WHERE client % 10 = 6 GROUP BY client").await?;
+    let expected: HashMap<String, i64> =
+        rows.into_iter().map(|(id, number)| (format!("made_{number}_{id}"), id)).collect();
+    let named = "SELECT 0, table_name FROM information_schema.tables WHERE table_name LIKE 'made%'";
+    let found: Vec<String> = pairs(client, named).await?.into_iter().map(|(_, name)| name).collect();
+    let mut wrong: Vec<i64> = expected.iter().filter(|(name, _)| !found.contains(name)).map(|(_, id)| *id).collect();
+    for name in found {
+        let made_by = name.rsplit_once('_').and_then(|(_, id)| id.parse().ok());
+        let Some(id) = made_by else { bail!("a table {name} that nobody made") };
+        let content = pairs(client, &format!("SELECT id, note FROM {name}")).await?;
+        if !expected.contains_key(&name) || content != [(id, note(id))] {
+            wrong.push(id);
+        }
+    }
+    Ok(wrong)
 }
 
 /// Compares the acknowledged ids with the rows and parts found.
@@ -162,7 +214,14 @@ pub fn judge(acknowledged: &[i64], rows: &[(i64, String)], parts: &[(i64, String
     Verdict { acknowledged: acknowledged.len(), found: rows.len(), missing, broken, accounts: 0 }
 }
 
-async fn write(client: &Client, way: Way, id: i64, number: u32) -> Result<(), tokio_postgres::Error> {
+/// `before`: the client's transaction before this one, where it is known.
+async fn write(
+    client: &Client,
+    way: Way,
+    id: i64,
+    number: u32,
+    before: Option<i64>,
+) -> Result<(), tokio_postgres::Error> {
     let note = note(id);
     match way {
         Way::OneMessage => {
@@ -184,6 +243,17 @@ async fn write(client: &Client, way: Way, id: i64, number: u32) -> Result<(), to
                     "BEGIN; INSERT INTO ack VALUES ({id}, {number}, '{note}'); \
                      INSERT INTO ack_part VALUES ({id}, 1, '{note}'), ({id}, 2, '{note}'); {}COMMIT",
                     updates.concat()
+                ))
+                .await
+        }
+        Way::Schema => {
+            let drop = before.map(|before| format!("DROP TABLE made_{number}_{before}; ")).unwrap_or_default();
+            client
+                .batch_execute(&format!(
+                    "BEGIN; INSERT INTO ack VALUES ({id}, {number}, '{note}'); \
+                     INSERT INTO ack_part VALUES ({id}, 1, '{note}'), ({id}, 2, '{note}'); \
+                     CREATE TABLE made_{number}_{id} (id bigint PRIMARY KEY, note text NOT NULL); \
+                     INSERT INTO made_{number}_{id} VALUES ({id}, '{note}'); {drop}COMMIT"
                 ))
                 .await
         }

@@ -15,21 +15,18 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo, KernelConfig, LockOwner, OpenFlags,
-    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
-    ReplyWrite, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo, LockOwner, OpenFlags, RenameFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
+    Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::attributes::{attributes_of, plain};
+use crate::control_file::{CONTROL, CONTROL_INO};
 use crate::disk::Disk;
 use crate::disk_names::{Made, Taken};
-use crate::node::{Ino, Kind, Node, ROOT};
-use crate::state::Handle;
-
-/// Name of the control file in the root of the mount. Listings leave it out.
-pub const CONTROL: &str = ".unsafe-disk";
-const CONTROL_INO: Ino = 2;
+use crate::node::{Ino, Kind, ROOT};
 
 /// Names are asked for each time; what belongs to a number is told when it changes.
 const NAMES_LIVE: Duration = Duration::ZERO;
@@ -50,54 +47,6 @@ fn has(flags: i32, wanted: OFlags) -> bool {
 
 fn writes_through(flags: i32) -> bool {
     has(flags, OFlags::DSYNC | OFlags::SYNC)
-}
-
-fn attributes_of(ino: Ino, node: &Node) -> FileAttr {
-    let (kind, size, links) = match &node.kind {
-        Kind::File(data) => (FileType::RegularFile, data.len_bytes, node.links),
-        Kind::Directory(_) => (FileType::Directory, 4096, 2),
-        Kind::Symlink(target) => (FileType::Symlink, target.len() as u64, node.links),
-    };
-    let a = &node.attributes;
-    FileAttr {
-        ino: INodeNo(ino),
-        size,
-        blocks: size.div_ceil(512),
-        atime: a.modified,
-        mtime: a.modified,
-        ctime: a.changed,
-        crtime: a.changed,
-        kind,
-        perm: a.mode as u16,
-        nlink: links,
-        uid: a.uid,
-        gid: a.gid,
-        rdev: 0,
-        blksize: 4096,
-        flags: 0,
-    }
-}
-
-/// The control file, and the root while the power is off.
-fn plain(ino: Ino, kind: FileType, perm: u16) -> FileAttr {
-    let now = SystemTime::now();
-    FileAttr {
-        ino: INodeNo(ino),
-        size: 0,
-        blocks: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        crtime: now,
-        kind,
-        perm,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 4096,
-        flags: 0,
-    }
 }
 
 impl FileSystem {
@@ -127,23 +76,6 @@ impl FileSystem {
         }
         let ino = self.disk.make(parent.0, name, what, mode, (req.uid(), req.gid()))?;
         self.attributes(ino)
-    }
-
-    fn open_control(&self) -> u64 {
-        let text = serde_json::to_vec_pretty(&self.disk.status()).unwrap_or_default();
-        let text = [text, b"\n".to_vec()].concat();
-        self.disk.state.lock().new_handle(Handle { ino: CONTROL_INO, flags: 0, entries: Vec::new(), text })
-    }
-
-    fn read_control(&self, handle: u64, offset: u64, size: u32) -> Vec<u8> {
-        let state = self.disk.state.lock();
-        let text = state.handles.get(&handle).map_or(&[][..], |handle| &handle.text);
-        text.iter().skip(offset as usize).take(size as usize).copied().collect()
-    }
-
-    fn write_control(&self, data: &[u8]) -> Result<(), Errno> {
-        let text = std::str::from_utf8(data).map_err(|_| Errno::INVAL)?;
-        self.disk.command_text(text).map_err(|_| Errno::INVAL)
     }
 
     fn listing(&self, ino: Ino) -> Result<u64, Errno> {
@@ -189,10 +121,6 @@ fn attributes(reply: ReplyAttr, found: Result<FileAttr, Errno>) {
 }
 
 impl fuser::Filesystem for FileSystem {
-    fn init(&mut self, _req: &Request, _config: &mut KernelConfig) -> std::io::Result<()> {
-        Ok(())
-    }
-
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         entry(reply, self.find(parent.0, name));
     }

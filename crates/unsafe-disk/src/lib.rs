@@ -13,8 +13,10 @@
 //! written twice between two syncs survives in its last form or not at all. Nothing is protected against the death of the
 //! process that serves the mount, which counts as a power cut that keeps nothing.
 
+mod attributes;
 mod backing;
 mod command;
+mod control_file;
 mod disk;
 mod disk_names;
 mod faults;
@@ -29,10 +31,10 @@ mod state;
 mod status;
 
 pub use command::{Command, NotUnderstood};
+pub use control_file::CONTROL;
 pub use disk::{Disk, Names, Options, cut_after, lying_drive};
 pub use faults::{Effect, Fired, Operation, Rule};
 pub use file::Torn;
-pub use fuse::CONTROL;
 pub use mount::{MountError, UnsafeDisk, cannot_mount};
 pub use random::Random;
 pub use status::{Counters, LastCut, Power, Status};

@@ -6,14 +6,14 @@ use anyhow::bail;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use crate::recorder::{Databases, Recorder, Verdict};
+use crate::recorder::{Databases, Load, Recorder, Verdict};
 use crate::server::Address;
 
 /// Longer than any client takes to notice that its server is gone.
 const END_MAX: Duration = Duration::from_secs(60);
 
 pub struct Clients {
-    databases: Databases,
+    load: Load,
     recorder: Recorder,
     runtime: Runtime,
     running: JoinSet<tokio_postgres::Error>,
@@ -22,12 +22,13 @@ pub struct Clients {
 impl Clients {
     pub fn new(databases: Databases) -> anyhow::Result<Clients> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        Ok(Clients { databases, recorder: Recorder::over(databases), runtime, running: JoinSet::new() })
+        let load = Load { databases, schema: true };
+        Ok(Clients { load, recorder: Recorder::of(load), runtime, running: JoinSet::new() })
     }
 
     /// Forgets what was acknowledged.
     pub fn forget(&mut self) {
-        self.recorder = Recorder::over(self.databases);
+        self.recorder = Recorder::of(self.load);
     }
 
     pub fn create_tables(&self, address: Address) -> anyhow::Result<()> {

@@ -16,7 +16,7 @@ use crate::server::{self, Address, is_ready};
 const READY_WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// Small segments and frequent checkpoints: more of what can go wrong between two cuts.
-const SETTINGS: &str = "segment_bytes = 4194304\nredo_bytes_max = 1048576\nredo_time_max_ms = 100\n";
+const SETTINGS: &str = "segment_bytes = 4194304\nredo_bytes_max = 1048576\nredo_time_max_ms = 20\n";
 
 pub struct Holdfast {
     binary: PathBuf,

@@ -18,6 +18,9 @@ const READY_WAIT_MAX: Duration = Duration::from_secs(120);
 /// Small segments and frequent checkpoints: more of what can go wrong between two cuts.
 const SETTINGS: &str = "segment_bytes = 4194304\nredo_bytes_max = 1048576\nredo_time_max_ms = 20\n";
 
+/// Each directory makes its trail durable in another way.
+const SYNC_METHODS: [&str; 4] = ["open_direct_dsync", "fdatasync", "open_sync", "fsync"];
+
 pub struct Holdfast {
     binary: PathBuf,
     broken: Option<Break>,
@@ -54,7 +57,8 @@ impl Peer for Holdfast {
         // Each third directory has the defaults, its settings file written by the server itself.
         if number % 3 != 2 {
             fs::create_dir(&self.data)?;
-            fs::write(self.data.join("holdfast.toml"), SETTINGS)?;
+            let method = SYNC_METHODS[number as usize % SYNC_METHODS.len()];
+            fs::write(self.data.join("holdfast.toml"), format!("{SETTINGS}sync_method = \"{method}\"\n"))?;
         }
         Ok(())
     }

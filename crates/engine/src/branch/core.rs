@@ -2,8 +2,7 @@
 
 use super::connection::{BRANCH_BYTES_MAX, Connection};
 use super::locking_read::RowLocker;
-use super::pin::{At, Pin, Presence};
-use super::replay::replay;
+use super::pin::{Pin, Presence};
 use super::schema::{Own, SCHEMA_CHANGES_TIME_MAX, change_schema};
 use crate::collect::Ignore;
 use crate::database::Inner;
@@ -11,22 +10,13 @@ use crate::locks::{LockId, LockMode, Mark, OwnerId, Target};
 use crate::main_thread::Images;
 use crate::run::{run_step, run_step_visiting};
 use crate::statement::{Class, Statement, Step};
-use crate::temp::{Shown, TempSpace, TempUse};
+use crate::temp::{Shown, TempUse};
 use holdfast_store::schema_map::TableMap;
 use holdfast_store::sqlite::InterruptHandle;
 use holdfast_types::schema::Schema;
 use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, Value};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// A snapshot older than this is given up at the next statement, so that it does not hold page versions for long.
-const OLDER_SNAPSHOT_MAX: Duration = Duration::from_secs(5);
-
-/// With more images than this a connection's changes are undone on a thread beside.
-const MANY_BYTES: usize = 1 << 20;
-
-/// Between two looks whether MAIN has published a new schema.
-const SCHEMA_PAUSE: Duration = Duration::from_micros(50);
 
 /// So many times more locks may be held under a kept snapshot.
 const LOCKS_AT_SNAPSHOT: usize = 8;
@@ -71,7 +61,7 @@ impl Work {
     }
 
     /// It may run on an older snapshot: what it does is checked, or is done again by MAIN.
-    fn may_be_late(&self) -> bool {
+    pub(super) fn may_be_late(&self) -> bool {
         match self {
             Work::Statement { step, .. } if step.stmt.class == Class::Ddl => true,
             Work::Statement { step, .. } => step.stmt.names_its_rows,
@@ -109,15 +99,15 @@ pub struct Core {
     /// One snapshot for the whole transaction (REPEATABLE READ).
     pub keeps_snapshot: bool,
     /// Everything it has changed, in order: operations of the trail's format.
-    ops: Vec<u8>,
+    pub(super) ops: Vec<u8>,
     /// With more images than this it has to leave its branch.
     pub bytes_max: usize,
-    count: usize,
+    pub(super) count: usize,
     savepoints: Vec<Savepoint>,
     /// REPEATABLE READ: the transaction's snapshot. Else that of the connection, while it is here.
-    pin: Option<Pin>,
+    pub(super) pin: Option<Pin>,
     /// In a transaction at the pinned snapshot, with all images on it. Between statements it is left with the pool.
-    connection: Option<Connection>,
+    pub(super) connection: Option<Connection>,
     /// Newest snapshot that a statement has seen: the next sees no older one.
     pub seen: u64,
     /// A lock wait is over: the next attempt sees everything published.
@@ -179,12 +169,12 @@ impl Core {
     }
 
     /// Whether its schema changes take long to be made again: then it keeps its connection.
-    fn changes_schema_slowly(&self) -> bool {
+    pub(super) fn changes_schema_slowly(&self) -> bool {
         self.schema_changes_time > SCHEMA_CHANGES_TIME_MAX
     }
 
     /// With more row and key locks it has to leave its branch.
-    fn locks_max(&self) -> usize {
+    pub(super) fn locks_max(&self) -> usize {
         let max = self.inner.shared.options.branch_locks_max;
         // On MAIN one that keeps its snapshot could not go on if anything was committed since.
         if self.keeps_snapshot { max.saturating_mul(LOCKS_AT_SNAPSHOT) } else { max }
@@ -226,118 +216,6 @@ impl Core {
     pub fn keep(&mut self, snapshot: Pin) {
         self.keeps_snapshot = true;
         self.pin = Some(snapshot);
-    }
-
-    /// Takes back the connection that was left with the pool, if it is still there.
-    fn unpark(&mut self) {
-        if self.connection.is_none()
-            && let Some(kept) = self.inner.branches.kept(self.owner())
-        {
-            self.connection = Some(kept.connection);
-            if !self.keeps_snapshot {
-                self.pin = kept.pin;
-            }
-        }
-    }
-
-    /// Gives the connection back; the images are put on another one at the next statement.
-    pub fn park(&mut self) {
-        self.unpark();
-        if let Some(mut connection) = self.connection.take() {
-            if self.ops.len().max(connection.conn.capture().len()) > MANY_BYTES {
-                self.inner.branches.end_apart(&self.inner, connection);
-            } else {
-                self.inner.branches.give_back(connection);
-            }
-        }
-        if !self.keeps_snapshot {
-            self.pin = None;
-        }
-    }
-
-    /// A connection on the snapshot that the next statement is to see, with the transaction's images on it.
-    fn connect(&mut self, temp: Option<&TempSpace>) -> Result<Connection, Attempt> {
-        if let Some(connection) = self.current() {
-            return Ok(connection);
-        }
-        self.park();
-        let (mut connection, snapshot) = self.connection_on_a_snapshot()?;
-        self.newest = false;
-        let (owner, session) = (self.presence.owner(), self.presence.session());
-        let max = (self.bytes_max, self.locks_max());
-        let begun = connection.begin(owner, session, snapshot, max, temp);
-        let replayed =
-            begun.map_err(Attempt::Failed).and_then(|()| replay(&mut connection, &self.ops, self.own.as_ref()));
-        match replayed {
-            Ok(()) => Ok(connection),
-            Err(attempt) => {
-                self.inner.branches.give_back(connection);
-                Err(attempt)
-            }
-        }
-    }
-
-    /// A connection and a snapshot of the same schema.
-    fn connection_on_a_snapshot(&mut self) -> Result<(Connection, u64), Attempt> {
-        loop {
-            let snapshot = match &self.pin {
-                Some(pin) => pin.snapshot(),
-                None => {
-                    let durable = self.inner.volume().store().durable();
-                    let at = if self.newest || self.seen > durable { At::Newest } else { At::Durable };
-                    self.pin.insert(Pin::new(&self.inner, at, self.presence.pid())).snapshot()
-                }
-            };
-            let connection = self.inner.branches.take(&self.inner).map_err(Attempt::Failed)?;
-            if self.inner.goes_with(connection.epoch(), snapshot) {
-                return Ok((connection, snapshot));
-            }
-            self.inner.branches.give_back(connection);
-            if self.keeps_snapshot {
-                // Its lock of the schema should have kept changes away.
-                return Err(Attempt::Failed(
-                    SqlError::new(
-                        SqlState::SERIALIZATION_FAILURE,
-                        "the schema has changed since the transaction began",
-                    )
-                    .with_hint("Run the transaction again."),
-                ));
-            }
-            self.pin = None;
-            // MAIN is publishing a schema at this moment.
-            std::thread::sleep(SCHEMA_PAUSE);
-        }
-    }
-
-    /// A connection in the transaction, for what only looks at the schema.
-    pub(super) fn any_connection(&mut self) -> Result<Connection, Attempt> {
-        self.unpark();
-        self.connect(None)
-    }
-
-    /// The same with temporary tables attached: not to be left in its place.
-    pub(super) fn connection_with(&mut self, temp: &TempSpace) -> Result<Connection, Attempt> {
-        self.park();
-        self.connect(Some(temp))
-    }
-
-    /// Leaves the connection with the pool, for the next statement.
-    pub(super) fn leave_in_place(&mut self, connection: Connection) {
-        if self.changes_schema_slowly() {
-            self.connection = Some(connection);
-            return;
-        }
-        let pin = if self.keeps_snapshot { None } else { self.pin.take() };
-        self.inner.branches.keep(self.presence.owner(), self.count, connection, pin);
-    }
-
-    /// The connection kept from the last statement, if nothing has been committed since.
-    fn current(&mut self) -> Option<Connection> {
-        let pinned = self.pin.as_ref().map(Pin::snapshot)?;
-        let durable = self.inner.volume().store().durable();
-        let newest = durable.max(self.inner.schema_number());
-        let current = self.keeps_snapshot || (!self.newest && pinned >= newest);
-        self.connection.take_if(|_| current)
     }
 
     /// Runs the work once. Whatever the outcome, the transaction is where it was or where the work leads. `running` is
@@ -384,18 +262,6 @@ impl Core {
             Ok(connection) => self.run_once(connection, work, running).0,
             Err(attempt) => attempt,
         }
-    }
-
-    /// A long transaction under foreign writes would put all its images on a new snapshot for every statement, so that
-    /// its time grew with the square of its length. A statement that changes a row it names by its key, and looks at
-    /// nothing else, may run on the snapshot the connection is on: if that row or key was changed since, the hook sees
-    /// it (RULE 24).
-    fn older_but_good(&mut self, work: &Work) -> Option<Connection> {
-        let age_max = if self.changes_schema_slowly() { Duration::MAX } else { OLDER_SNAPSHOT_MAX };
-        let pin = self.pin.as_ref().filter(|p| p.age() < age_max)?.snapshot();
-        let older = !self.keeps_snapshot && !self.newest && pin < self.inner.volume().store().durable();
-        let older = older && pin >= self.inner.schema_number();
-        self.connection.take_if(|_| older && work.may_be_late())
     }
 
     /// What came of it, and whether a row was changed.

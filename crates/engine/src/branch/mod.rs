@@ -21,6 +21,7 @@ mod connection;
 mod core;
 mod locking_read;
 mod pin;
+mod place;
 mod replay;
 mod schema;
 mod txn;

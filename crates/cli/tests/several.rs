@@ -17,7 +17,7 @@ async fn what_was_backed_out_is_not_taken_up_again_at_a_savepoint() {
     let (one_database, two) = (server.connect().await, server.connect().await);
     run(&one_database, "create table a(id int)").await;
     run(&two, "create table b(id int); use postgres; create table b(id int); use holdfast").await;
-    run(&one_database, "begin; insert into a values(1); create table zz(x int); savepoint s").await;
+    run(&one_database, "begin isolation level serializable; insert into a values(1); savepoint s").await;
     tokio::time::sleep(TOO_LONG).await;
     assert!(state(&one_database, "rollback to s").await.is_some());
     assert_eq!(state(&one_database, "rollback to s").await, Some(SqlState::IN_FAILED_SQL_TRANSACTION));
@@ -25,7 +25,7 @@ async fn what_was_backed_out_is_not_taken_up_again_at_a_savepoint() {
     run(&one_database, "commit").await;
     assert_eq!(one(&one_database, "select count(*) from a").await, "0");
 
-    run(&two, "begin; insert into b values(1); create table yy(x int); savepoint s").await;
+    run(&two, "begin isolation level serializable; insert into b values(1); savepoint s").await;
     run(&two, "use postgres; insert into b values(1)").await;
     tokio::time::sleep(TOO_LONG).await;
     assert!(state(&two, "rollback to s").await.is_some());

@@ -1,103 +1,17 @@
 //! Interactive transactions side by side: what they see of each other, what they wait for, and that nothing is lost.
 
-use holdfast_engine::{
-    Batch, Collect, Database, Engine, LockWait, Options, Report, RowLock, RowMode, Step, WriteIsolation, WriteOptions,
-    WriteTxn,
-};
-use holdfast_types::schema::Dialect;
-use holdfast_types::{SqlResult, SqlState, Value};
+mod bench;
+
+use bench::*;
+use holdfast_engine::{Batch, Collect, Engine, LockWait, Options, Report, RowLock, RowMode, Step};
+use holdfast_types::{SqlState, Value};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::channel;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-
-/// Longer than anything here takes that does not wait for a lock.
-const BLOCKED: Duration = Duration::from_millis(150);
-
-struct Opened {
-    engine: Engine,
-    db: Database,
-    dir: tempfile::TempDir,
-}
-
-fn open(schema: &str) -> Opened {
-    let dir = tempfile::tempdir().unwrap();
-    let engine = Engine::open(dir.path(), options()).unwrap();
-    let db = engine.database("one").unwrap();
-    schema.split(';').filter(|s| !s.trim().is_empty()).for_each(|sql| at_once(&db, sql).map(drop).unwrap());
-    Opened { engine, db, dir }
-}
-
-fn options() -> Options {
-    Options { initial_databases: vec![("one".into(), Dialect::Sqlite)], ..Options::default() }
-}
-
-fn at_once(db: &Database, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
-    let stmt = db.prepare(sql, Report::default())?;
-    let rows = Collect::new();
-    let batch = Batch::new(vec![Step { stmt, params: vec![] }], Box::new(rows.clone()));
-    db.submit(batch)?.wait().unwrap().result?;
-    Ok(rows.outcomes().pop().unwrap_or_default().rows)
-}
-
-/// One message of several statements.
-fn all_at_once(db: &Database, sql: &[&str]) -> SqlResult<()> {
-    let step = |sql: &&str| Ok(Step { stmt: db.prepare(sql, Report::default())?, params: vec![] });
-    let steps = sql.iter().map(step).collect::<SqlResult<_>>()?;
-    db.submit(Batch::new(steps, Box::new(Collect::new())))?.wait().unwrap().result
-}
-
-fn begin(db: &Database, isolation: WriteIsolation) -> WriteTxn {
-    db.begin_write_blocking(WriteOptions { isolation, ..WriteOptions::default() }).unwrap()
-}
-
-fn run_as(txn: &mut WriteTxn, sql: &str, report: Report) -> SqlResult<Vec<Vec<Value>>> {
-    let stmt = txn.database().prepare(sql, report)?;
-    let rows = Collect::new();
-    txn.execute_blocking(Step { stmt, params: vec![] }, Box::new(rows.clone()))?.result?;
-    Ok(rows.outcomes().pop().unwrap_or_default().rows)
-}
-
-fn run(txn: &mut WriteTxn, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
-    run_as(txn, sql, Report::default())
-}
-
-fn int(db: &Database, sql: &str) -> i64 {
-    match at_once(db, sql).unwrap()[0][0] {
-        Value::Int(n) => n,
-        ref other => panic!("{other:?}"),
-    }
-}
-
-fn commit(txn: WriteTxn) -> SqlResult<()> {
-    txn.commit_blocking(Box::new(Collect::new()))?.result
-}
-
-/// Runs a statement on a thread of its own; the transaction comes back with the outcome.
-fn apart(mut txn: WriteTxn, sql: &'static str) -> Receiver<(WriteTxn, SqlResult<Vec<Vec<Value>>>)> {
-    let (sender, receiver) = channel();
-    std::thread::spawn(move || {
-        let ran = run(&mut txn, sql);
-        sender.send((txn, ran)).unwrap_or_default();
-    });
-    receiver
-}
-
-fn is_blocked<T>(receiver: &Receiver<T>) -> bool {
-    receiver.recv_timeout(BLOCKED).is_err()
-}
-
-fn state<T: std::fmt::Debug>(result: SqlResult<T>) -> SqlState {
-    result.unwrap_err().state()
-}
-
-const RC: WriteIsolation = WriteIsolation::ReadCommitted;
-const RR: WriteIsolation = WriteIsolation::RepeatableRead;
-const T: &str = "create table t(id integer primary key, v integer, u text unique);
-                 insert into t values(1, 10, 'a'), (2, 20, 'b'), (3, 30, 'c')";
 
 #[test]
 fn a_second_writer_of_a_row_waits_and_sees_the_new_value() {

@@ -1,0 +1,94 @@
+//! What the tests of branches run on: an engine in a directory of its own, statements, and who waits.
+
+use holdfast_engine::{
+    Batch, Collect, Database, Engine, Options, Report, Step, WriteIsolation, WriteOptions, WriteTxn,
+};
+use holdfast_types::schema::Dialect;
+use holdfast_types::{SqlResult, SqlState, Value};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// Longer than anything here takes that does not wait for a lock.
+pub const BLOCKED: Duration = Duration::from_millis(150);
+
+pub struct Opened {
+    pub engine: Engine,
+    pub db: Database,
+    pub dir: tempfile::TempDir,
+}
+
+pub fn open(schema: &str) -> Opened {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(dir.path(), options()).unwrap();
+    let db = engine.database("one").unwrap();
+    schema.split(';').filter(|s| !s.trim().is_empty()).for_each(|sql| at_once(&db, sql).map(drop).unwrap());
+    Opened { engine, db, dir }
+}
+
+pub fn options() -> Options {
+    Options { initial_databases: vec![("one".into(), Dialect::Sqlite)], ..Options::default() }
+}
+
+pub fn at_once(db: &Database, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
+    let stmt = db.prepare(sql, Report::default())?;
+    let rows = Collect::new();
+    let batch = Batch::new(vec![Step { stmt, params: vec![] }], Box::new(rows.clone()));
+    db.submit(batch)?.wait().unwrap().result?;
+    Ok(rows.outcomes().pop().unwrap_or_default().rows)
+}
+
+/// One message of several statements.
+pub fn all_at_once(db: &Database, sql: &[&str]) -> SqlResult<()> {
+    let step = |sql: &&str| Ok(Step { stmt: db.prepare(sql, Report::default())?, params: vec![] });
+    let steps = sql.iter().map(step).collect::<SqlResult<_>>()?;
+    db.submit(Batch::new(steps, Box::new(Collect::new())))?.wait().unwrap().result
+}
+
+pub fn begin(db: &Database, isolation: WriteIsolation) -> WriteTxn {
+    db.begin_write_blocking(WriteOptions { isolation, ..WriteOptions::default() }).unwrap()
+}
+
+pub fn run_as(txn: &mut WriteTxn, sql: &str, report: Report) -> SqlResult<Vec<Vec<Value>>> {
+    let stmt = txn.database().prepare(sql, report)?;
+    let rows = Collect::new();
+    txn.execute_blocking(Step { stmt, params: vec![] }, Box::new(rows.clone()))?.result?;
+    Ok(rows.outcomes().pop().unwrap_or_default().rows)
+}
+
+pub fn run(txn: &mut WriteTxn, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
+    run_as(txn, sql, Report::default())
+}
+
+pub fn int(db: &Database, sql: &str) -> i64 {
+    match at_once(db, sql).unwrap()[0][0] {
+        Value::Int(n) => n,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+pub fn commit(txn: WriteTxn) -> SqlResult<()> {
+    txn.commit_blocking(Box::new(Collect::new()))?.result
+}
+
+/// Runs a statement on a thread of its own; the transaction comes back with the outcome.
+pub fn apart(mut txn: WriteTxn, sql: &'static str) -> Receiver<(WriteTxn, SqlResult<Vec<Vec<Value>>>)> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let ran = run(&mut txn, sql);
+        sender.send((txn, ran)).unwrap_or_default();
+    });
+    receiver
+}
+
+pub fn is_blocked<T>(receiver: &Receiver<T>) -> bool {
+    receiver.recv_timeout(BLOCKED).is_err()
+}
+
+pub fn state<T: std::fmt::Debug>(result: SqlResult<T>) -> SqlState {
+    result.unwrap_err().state()
+}
+
+pub const RC: WriteIsolation = WriteIsolation::ReadCommitted;
+pub const RR: WriteIsolation = WriteIsolation::RepeatableRead;
+pub const T: &str = "create table t(id integer primary key, v integer, u text unique);
+                 insert into t values(1, 10, 'a'), (2, 20, 'b'), (3, 30, 'c')";

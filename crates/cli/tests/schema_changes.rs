@@ -243,7 +243,8 @@ async fn a_change_may_take_long() {
         two("create table t(id int primary key, v int); create table u(id int primary key, v int)").await;
     run(&a, "insert into t select i, i % 1000 from generate_series(1, 100000) i; insert into u values (1, 1)").await;
     run(&b, "begin; create index ti on t(v, id); create index tj on t(id, v)").await;
-    let mut waits = apart(a, "begin; update u set v = 2; update t set v = 0 where id = 1; commit");
+    run(&a, "begin; update u set v = 2").await;
+    let mut waits = apart(a, "update t set v = 0 where id = 1");
     assert!(is_blocked(&mut waits).await);
     let c = server.connect().await;
     for i in 2..30 {
@@ -255,6 +256,76 @@ async fn a_change_may_take_long() {
     run(&b, "update u set v = v + 1 where id = 29; commit").await;
     let (a, failed) = soon(waits).await.unwrap();
     assert_eq!(failed, None);
-    assert_eq!(one(&a, "select v from u where id = 29").await, "2");
+    run(&a, "commit").await;
+    assert_eq!(one(&a, "select v from u where id = 29").await, "1");
     assert_eq!(one(&a, "select count(*) from t where v = 0").await, "129");
+}
+
+/// What only MAIN can change takes everything at once: two of them queue.
+#[tokio::test]
+async fn changes_that_need_everything_queue() {
+    let (server, a, _) = two("create database other").await;
+    drop(a);
+    let mut tasks = Vec::new();
+    for i in 0..3 {
+        let client = server.connect().await;
+        run(&client, &format!("create table t{i}(id int)")).await;
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..10 {
+                run(&client, "analyze").await;
+                run(&client, &format!("alter table t{i} add column v int; alter table t{i} drop column v")).await;
+            }
+        }));
+    }
+    for task in tasks {
+        soon(task).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_table_made_again_counts_from_one() {
+    let (_server, a, _) = two("create table t(id serial primary key); insert into t default values").await;
+    run(&a, "begin; drop table t; create table t(id serial primary key, v int); insert into t(v) values (7)").await;
+    assert_eq!(one(&a, "select id from t where v = 7").await, "1");
+    run(&a, "commit; insert into t(v) values (8)").await;
+    assert_eq!(one(&a, "select id from t where v = 8").await, "2");
+}
+
+/// Who has waited for a change is translated again under the new schema.
+#[tokio::test]
+async fn what_waited_for_a_change_obeys_it() {
+    let (server, a, b) =
+        two("create table t(id int primary key, v text); create table r(id int primary key, a int, c int)").await;
+    run(&a, "insert into r values (1, 1, 42); create table p(id int primary key); insert into p values (1)").await;
+    run(&b, "begin; drop table t; create table t(id int primary key, v int)").await;
+    let mut waits = apart(a, "insert into t values (2, 'abc')");
+    assert!(is_blocked(&mut waits).await);
+    run(&b, "commit").await;
+    let (a, failed) = soon(waits).await.unwrap();
+    assert_eq!(failed, Some(SqlState::INVALID_TEXT_REPRESENTATION));
+    run(&b, "begin; alter table r drop column c").await;
+    let mut waits = apart(a, "update r set a = 7 where id = 1 returning id, c");
+    assert!(is_blocked(&mut waits).await);
+    run(&b, "commit").await;
+    let (a, failed) = soon(waits).await.unwrap();
+    assert_eq!(failed, Some(SqlState::UNDEFINED_COLUMN));
+    assert_eq!(one(&a, "select a from r").await, "1", "nothing was changed");
+    run(
+        &b,
+        "begin; create table c(id int primary key, p int references p on delete cascade); insert into c values (1, 1)",
+    )
+    .await;
+    let mut waits = apart(a, "begin; drop table p");
+    assert!(is_blocked(&mut waits).await);
+    run(&b, "commit").await;
+    let (_, failed) = soon(waits).await.unwrap();
+    assert_eq!(failed, Some(SqlState::DEPENDENT_OBJECTS_STILL_EXIST));
+    assert_eq!(one(&b, "select count(*) from c").await, "1");
+    let late = server.connect().await;
+    run(&b, "begin; create table n(id int); insert into n values (1)").await;
+    let mut waits = apart(late, "create table if not exists n(id int)");
+    assert!(is_blocked(&mut waits).await);
+    run(&b, "commit").await;
+    let (_, failed) = soon(waits).await.unwrap();
+    assert_eq!(failed, None);
 }

@@ -300,6 +300,14 @@ impl Database {
         Ok(id)
     }
 
+    /// Whether a statement can run on a branch, beside others, as far as that can be told; else its transaction had best
+    /// begin as the only writer.
+    pub fn runs_beside(&self, sql: &str) -> bool {
+        let verb = sql.trim_start().get(..6).unwrap_or_default().to_ascii_lowercase();
+        let changes_schema = ["create", "alter ", "drop t", "drop v", "drop i"].contains(&verb.as_str());
+        !changes_schema || crate::branch::locks_for(sql, &self.0.map(), &self.schema()).is_some()
+    }
+
     /// Runs a one-message transaction: bounded statements share a boxcar with others, anything else runs alone.
     pub fn submit(&self, batch: Batch) -> SqlResult<Ticket> {
         let (done, ticket) = Ticket::new();

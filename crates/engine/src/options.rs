@@ -66,7 +66,7 @@ impl Default for Options {
             redo_bytes_max: 1 << 30,
             boxcar_requests_max: 200,
             transaction_bytes_max: 1 << 30,
-            branch_locks_max: 500_000,
+            branch_locks_max: 2_000_000,
             idle_in_transaction_timeout: Duration::from_secs(5),
             site: SiteId(1),
             initial_databases: vec![

@@ -1,12 +1,14 @@
 //! Requests that cannot run on MAIN as they are: those that met a branch's lock go on on a branch of their own, which
 //! may wait (RULE 21); those that take their time, and schema changes, run there from the start.
 
+use crate::Database;
 use crate::batch::{Batch, BatchDone, OnDone};
 use crate::branch::{Interruption, Presence, wait_for};
 use crate::database::Inner;
 use crate::locks::LockMode;
 use crate::main_thread::{Message, Request, TxnRan};
-use crate::write_txn::{Executed, WriteOptions, WriteTxn, database_lock};
+use crate::statement::Class;
+use crate::write_txn::{Executed, WriteIsolation, WriteOptions, WriteTxn, database_lock};
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,7 +93,12 @@ async fn run(inner: Arc<Inner>, request: Request) {
     let Request { id, mut batch, done, merge, .. } = request;
     batch.sink.reset();
     debug_assert!(merge.is_none(), "images do not run again");
-    let options = WriteOptions { lock_timeout: batch.lock_timeout, session: batch.session, ..WriteOptions::default() };
+    // Two that asked for the schema first and then for everything would wait for each other.
+    let database = Database(inner.clone());
+    let alone = batch.steps.iter().any(|s| s.stmt.class == Class::Ddl && !database.runs_beside(&s.stmt.sql));
+    let isolation = if alone { WriteIsolation::Alone } else { WriteIsolation::default() };
+    let (lock_timeout, session) = (batch.lock_timeout, batch.session);
+    let options = WriteOptions { isolation, lock_timeout, session, ..WriteOptions::default() };
     let mut sink = batch.sink;
     let mut txn = match WriteTxn::begin_as(inner, options, id).await {
         Ok(txn) => txn,

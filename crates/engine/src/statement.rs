@@ -73,6 +73,8 @@ pub struct Report {
     pub row_locks: Arc<[RowLock]>,
     /// It takes or gives up advisory locks.
     pub advisory: bool,
+    /// The epoch of the schema it was translated under, where it must not run under another.
+    pub epoch: Option<u32>,
 }
 
 /// One statement of SQLite SQL.

@@ -142,7 +142,7 @@ impl Default for Config {
             redo_bytes_max: 1 << 30,
             boxcar_requests_max: 200,
             transaction_bytes_max: 1 << 30,
-            branch_locks_max: 500_000,
+            branch_locks_max: 2_000_000,
         }
     }
 }

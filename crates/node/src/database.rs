@@ -85,9 +85,9 @@ impl Served {
         }
         let mut translated = self.translate(piece, schema, param_types, user)?;
         let extra = if is_prepared_ahead(&translated) {
-            let mut statement = self.db.prepare(&translated.steps[0], report(&translated))?;
+            let mut statement = self.db.prepare(&translated.steps[0], report_under(&translated, schema))?;
             if crate::plan::complete(&mut translated, &statement, schema) {
-                statement = self.db.prepare(&translated.steps[0], report(&translated))?;
+                statement = self.db.prepare(&translated.steps[0], report_under(&translated, schema))?;
             }
             Some(statement)
         } else {
@@ -138,8 +138,14 @@ fn row_lock(lock: &holdfast_sql::RowLock) -> RowLock {
 }
 
 /// How the engine is to report the last step of a translated statement.
+pub fn report_under(translated: &Translated, schema: &Schema) -> Report {
+    Report { epoch: Some(schema.epoch), ..report(translated) }
+}
+
+/// The same for what may run under any schema.
 pub fn report(translated: &Translated) -> Report {
     Report {
+        epoch: None,
         desc: translated.desc.clone(),
         verb: translated.verb,
         counts: translated.counts,

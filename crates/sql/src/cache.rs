@@ -28,6 +28,13 @@ pub struct Entry<T> {
     used: AtomicBool,
 }
 
+impl<T> Entry<T> {
+    /// The epoch of the schema it was translated under.
+    pub fn epoch(&self) -> u32 {
+        self.key.epoch
+    }
+}
+
 #[derive(Debug, PartialEq)]
 struct Key {
     skeleton: Box<[u8]>,

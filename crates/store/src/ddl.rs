@@ -5,31 +5,36 @@
 //! schema; redo compares the hash. Images of the rows that the statement itself writes are muted. A branch records the
 //! same, without the AUTOINCREMENT counters, which are MAIN's to tell.
 //!
+//! CREATE TABLE AS must not run again, as its query would find other rows: it is recorded as the CREATE TABLE that SQLite
+//! has made of it, and the rows as images (RULE 8).
+//!
 //! Failure: the caller rolls back to its savepoint, truncates the capture, and gives the capture back the old map if
 //! an earlier schema change of the same savepoint had replaced it.
 
 use crate::capture::Mute;
-use crate::schema_map::{SchemaError, TableMap, begin_ddl, end_ddl};
+use crate::schema_map::{RowKey, SchemaError, TableInfo, TableMap, begin_ddl, end_ddl, quote};
 use crate::sequences::{flush_sequences, sequences_follow_ddl};
 use crate::sqlite::{Conn, SqliteError, sqlite_version};
 use holdfast_types::Value;
-use holdfast_types::record::{Ddl, op};
+use holdfast_types::record::{Ddl, op, put_cell};
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Runs one schema change on a capturing connection, records it, and gives the capture the new map, which is returned.
 pub fn execute_ddl(conn: &mut Conn, text: &str) -> Result<Arc<TableMap>, SchemaError> {
     flush_sequences(conn)?;
+    let before = Arc::clone(conn.capture().map());
     let map = change_muted(conn, text)?;
     sequences_follow_ddl(conn)?;
-    record(conn, text, &map)?;
+    record(conn, text, &before, &map)?;
     Ok(map)
 }
 
 /// The same on a branch.
 pub fn execute_ddl_on_branch(conn: &mut Conn, text: &str) -> Result<Arc<TableMap>, SchemaError> {
+    let before = Arc::clone(conn.capture().map());
     let map = change_muted(conn, text)?;
-    record(conn, text, &map)?;
+    record(conn, text, &before, &map)?;
     Ok(map)
 }
 
@@ -42,11 +47,57 @@ fn change_muted(conn: &mut Conn, text: &str) -> Result<Arc<TableMap>, SchemaErro
     Ok(map)
 }
 
-fn record(conn: &mut Conn, text: &str, map: &TableMap) -> Result<(), SchemaError> {
+fn record(conn: &mut Conn, text: &str, before: &TableMap, map: &TableMap) -> Result<(), SchemaError> {
     let schema_hash = schema_hash(conn)?;
-    let ddl = Ddl { text, epoch_after: map.epoch, sqlite_version: sqlite_version(), schema_hash };
+    let made = made_from_a_query(conn, text, before, map)?;
+    let stored = made.as_ref().map_or(text, |(_, stored)| stored);
+    let ddl = Ddl { text: stored, epoch_after: map.epoch, sqlite_version: sqlite_version(), schema_hash };
     conn.capture().append(|buf| op::put_ddl(buf, &ddl));
-    Ok(())
+    match made {
+        Some((table, _)) => record_rows(conn, table),
+        None => Ok(()),
+    }
+}
+
+/// The table that CREATE TABLE AS has made, and the text SQLite keeps of it: not a part of the statement's own.
+fn made_from_a_query<'m>(
+    conn: &mut Conn,
+    text: &str,
+    before: &TableMap,
+    map: &'m TableMap,
+) -> Result<Option<(&'m TableInfo, String)>, SchemaError> {
+    let mut made = map.tables().iter().filter(|t| before.by_id(t.id).is_none());
+    let (Some(table), None) = (made.next(), made.next()) else { return Ok(None) };
+    let name = table.name.replace('\'', "''");
+    let stored =
+        conn.query_value(&format!("SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND name = '{name}'"))?;
+    let Value::Text(stored) = stored else { return Ok(None) };
+    let definition = stored.strip_prefix("CREATE TABLE ").unwrap_or(&stored);
+    let is_from_the_text = text.contains(definition) || stored.starts_with("CREATE VIRTUAL");
+    Ok((!is_from_the_text).then_some((table, stored)))
+}
+
+/// The rows of a table that is new, as inserts.
+fn record_rows(conn: &mut Conn, table: &TableInfo) -> Result<(), SchemaError> {
+    let RowKey::Rowid { name: rowid, .. } = &table.key else { return Ok(()) };
+    let columns: Vec<String> = table.columns.iter().map(|c| quote(&c.name)).collect();
+    let sql = format!("SELECT {rowid}, {} FROM main.{}", columns.join(", "), quote(&table.name));
+    let query = conn.prepare(&sql)?;
+    let recorded = loop {
+        match conn.step(query) {
+            Ok(true) => {}
+            Ok(false) => break Ok(()),
+            Err(e) => break Err(e.into()),
+        }
+        let values: Vec<Value> = (0..=columns.len()).map(|i| conn.column(query, i).to_value()).collect();
+        let [Value::Int(rowid), cells @ ..] = values.as_slice() else { continue };
+        conn.capture().append(|buf| {
+            op::put_insert(buf, table.id, Some(*rowid), cells.len());
+            cells.iter().for_each(|cell| put_cell(buf, cell.as_ref()));
+        });
+    };
+    conn.finalize(query);
+    recorded
 }
 
 /// Runs one schema change and reconciles the table ids.

@@ -90,6 +90,8 @@ impl fmt::Debug for SqlState {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SqlError(Box<Parts>);
 
+const SCHEMA_CHANGED: &str = "could not serialize access due to a change of the schema";
+
 /// The fields of an error; boxed so that a `Result` stays small.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parts {
@@ -145,6 +147,17 @@ impl SqlError {
     pub fn with_constraint(mut self, name: impl Into<String>) -> SqlError {
         self.0.constraint = Some(name.into());
         self
+    }
+
+    /// The statement was translated under an earlier schema than the one it would run under, and has done nothing: its
+    /// translation has to be made again. Only where that is not possible a client is told.
+    pub fn schema_changed() -> SqlError {
+        SqlError::new(SqlState::SERIALIZATION_FAILURE, SCHEMA_CHANGED).with_hint("Run the transaction again.")
+    }
+
+    /// Whether it is [`SqlError::schema_changed`].
+    pub fn is_schema_changed(&self) -> bool {
+        self.0.state == SqlState::SERIALIZATION_FAILURE && self.0.message == SCHEMA_CHANGED
     }
 
     pub fn state(&self) -> SqlState {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// So many times more locks may be held under a kept snapshot.
-const LOCKS_AT_SNAPSHOT: usize = 8;
+const LOCKS_AT_SNAPSHOT: usize = 4;
 
 /// How often a statement is run again because its snapshot was given up under it.
 const FRESH_SNAPSHOTS_MAX: usize = 20;
@@ -57,6 +57,14 @@ impl Work {
         match self {
             Work::Statement { step, .. } => step.stmt.temp.as_ref(),
             Work::Rows { stmt, .. } => stmt.temp.as_ref(),
+        }
+    }
+
+    /// The epoch of the schema it was translated under, where that matters.
+    fn epoch(&self) -> Option<u32> {
+        match self {
+            Work::Statement { step, .. } => step.stmt.report.epoch,
+            Work::Rows { stmt, .. } => stmt.report.epoch,
         }
     }
 
@@ -298,7 +306,7 @@ impl Core {
             let ops = connection.conn.capture().ops() as usize;
             self.ops.extend_from_slice(&connection.conn.capture().take());
             self.count += ops;
-            self.own = connection.own.clone();
+            self.has_changed_schema(connection.own.clone());
         }
         // A schema change that failed has left its traces. Temporary tables are attached to this connection only.
         let as_it_was = matches!(ended, Attempt::Failed(_)) && !work.is_ddl();
@@ -401,6 +409,9 @@ impl Core {
 }
 
 fn run_work(inner: &Arc<Inner>, c: &mut Connection, mut schema: Arc<Schema>, work: &mut Work) -> SqlResult<()> {
+    if work.epoch().is_some_and(|epoch| epoch != c.own.as_ref().map_or(c.epoch(), |own| own.map.epoch)) {
+        return Err(SqlError::schema_changed());
+    }
     let shown = work.temp().map(|t| t.space.schema(&schema));
     let cache = if shown.is_some() { &mut c.temp_cache } else { &mut c.cache };
     if let Some(temporary) = shown.as_ref().filter(|_| work.temp().is_some_and(|t| !t.changes_main)) {

@@ -32,6 +32,6 @@ pub use core::{Core, Work};
 pub use locking_read::is_free;
 pub use pin::{At, Pin, Presence};
 pub use replay::image_error;
-pub use schema::schema_lock;
+pub use schema::{locks_for, schema_lock};
 pub use txn::{Branch, Ended, Interruption, cancelled, wait_for};
 pub use watch::{MainWatch, OnMain, Running};

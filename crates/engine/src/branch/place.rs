@@ -130,7 +130,8 @@ impl Core {
         let durable = self.inner.volume().store().durable();
         let newest = durable.max(self.inner.schema_number());
         let current = self.keeps_snapshot || (!self.newest && pinned >= newest);
-        self.connection.take_if(|_| current)
+        let epoch = self.inner.map().epoch;
+        self.connection.take_if(|c| current && (c.changed || c.epoch() == epoch))
     }
 
     /// A long transaction under foreign writes would put all its images on a new snapshot for every statement, so that
@@ -142,6 +143,7 @@ impl Core {
         let pin = self.pin.as_ref().filter(|p| p.age() < age_max)?.snapshot();
         let older = !self.keeps_snapshot && !self.newest && pin < self.inner.volume().store().durable();
         let older = older && pin >= self.inner.schema_number();
-        self.connection.take_if(|_| older && work.may_be_late())
+        let epoch = self.inner.map().epoch;
+        self.connection.take_if(|c| older && work.may_be_late() && (c.changed || c.epoch() == epoch))
     }
 }

@@ -87,6 +87,17 @@ impl Core {
         described.map(Arc::new).map_err(|e| to_sql(&e, sql, &schema))
     }
 
+    /// A statement may have changed the schema: ids of tables that came or went with it are forgotten.
+    pub(super) fn has_changed_schema(&mut self, own: Option<Own>) {
+        if let Some(now) = &own {
+            let before = self.own.as_ref().map_or_else(|| self.inner.map(), |own| own.map.clone());
+            if before.epoch != now.map.epoch {
+                self.inner.ids.schema_changed(&before, &now.map);
+            }
+        }
+        self.own = own;
+    }
+
     /// Some of its schema changes, or all, are not to be: ids of tables that never were are forgotten.
     pub(super) fn back_to_schema(&mut self, own: Option<Own>) {
         if let Some(gone) = std::mem::replace(&mut self.own, own) {

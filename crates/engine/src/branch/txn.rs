@@ -167,6 +167,11 @@ impl Branch {
 
     /// Waits for what a schema change locks. `None` when only MAIN can run it.
     pub async fn lock_for(&mut self, sql: &str) -> SqlResult<Option<()>> {
+        // Judged before any lock is taken: what is for MAIN alone must not hold it on its way there.
+        let core = self.core()?;
+        if locks_for(sql, &core.map(), &core.schema()).is_none() {
+            return Ok(None);
+        }
         // Before it looks at the schema, which stays as it is from then on.
         self.lock_in_place(schema_lock(&self.inner), LockMode::Exclusive).await?;
         let core = self.core()?;

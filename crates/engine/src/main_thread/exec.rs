@@ -292,6 +292,9 @@ impl Main {
 
     /// Runs one statement of a transaction; a schema change takes its own way.
     pub(super) fn run_step(&mut self, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
+        if step.stmt.report.epoch.is_some_and(|epoch| epoch != self.schema.epoch) {
+            return Err(SqlError::schema_changed());
+        }
         if step.stmt.class == Class::Ddl {
             return self.run_ddl(number, step, sink);
         }

@@ -68,9 +68,15 @@ impl NodeSession {
             let params = step.prepared.bind(entry(step), &step.params, &self.values()).ok()?;
             bound.push(EngineStep { stmt: entry(step).extra.clone()?, params });
         }
-        let count = steps.len();
-        steps.clear();
-        Some(self.at_once(bound, body.len() < count, verb, client).await)
+        let wrapped = body.len() < steps.len();
+        match self.at_once(bound, wrapped, verb, client).await {
+            // Nothing has been done, nor told: it is translated again, statement by statement.
+            Err(e) if !wrapped && e.error.is_schema_changed() && e.step == Some(0) => None,
+            outcome => {
+                steps.clear();
+                Some(outcome)
+            }
+        }
     }
 
     /// A simple message; `None` when it has to be run statement by statement.
@@ -91,7 +97,11 @@ impl NodeSession {
             let params = entry.translated.bind(&piece.literals(), &[], &self.values()).ok()?;
             bound.push(EngineStep { stmt: entry.extra.clone()?, params });
         }
-        Some(self.at_once(bound, body.len() < entries.len(), entries[0].translated.verb, client).await)
+        let wrapped = body.len() < entries.len();
+        match self.at_once(bound, wrapped, entries[0].translated.verb, client).await {
+            Err(e) if !wrapped && e.error.is_schema_changed() && e.step == Some(0) => None,
+            outcome => Some(outcome),
+        }
     }
 
     async fn at_once(

@@ -3,7 +3,7 @@
 use super::state::{Phase, State};
 use super::temporary::is_temporary;
 use super::{NodeSession, blocking};
-use crate::database::{is_prepared_ahead, report};
+use crate::database::{is_prepared_ahead, report_under};
 use crate::plan::{Extra, Plan, complete};
 use holdfast_engine::{Reader, Step as EngineStep};
 use holdfast_sql::{Entry, Isolation, Kind, Piece, Scan, StatementCache};
@@ -30,6 +30,9 @@ impl Source<'_> {
     }
 }
 
+/// How often a statement is translated again because somebody changes the schema.
+const TRANSLATIONS_MAX: usize = 10;
+
 /// An entry that no cache keeps.
 fn uncached(piece: &Piece<'_>, epoch: u32, translated: holdfast_sql::Translated, extra: Extra) -> Arc<Entry<Extra>> {
     StatementCache::new(1).insert(piece, epoch, translated, extra)
@@ -55,9 +58,9 @@ impl NodeSession {
                 let mut translated = self.served.translate(piece, schema, param_types, user)?;
                 let mut extra = None;
                 if is_prepared_ahead(&translated) {
-                    let mut statement = txn.prepare(&translated.steps[0], report(&translated)).await?;
+                    let mut statement = txn.prepare(&translated.steps[0], report_under(&translated, schema)).await?;
                     if complete(&mut translated, &statement, schema) {
-                        statement = txn.prepare(&translated.steps[0], report(&translated)).await?;
+                        statement = txn.prepare(&translated.steps[0], report_under(&translated, schema)).await?;
                     }
                     extra = Some(statement);
                 }
@@ -191,10 +194,35 @@ impl NodeSession {
         self.touch_temporary(&entry).map_err(at)?;
         if let (true, State::Idle, true, Some(stmt)) = (alone, &self.state, plain, &entry.extra) {
             let params = source.bind(&entry, self).map_err(at)?;
-            return self.run_steps(number, vec![EngineStep { stmt: stmt.clone(), params }], client).await;
+            let steps = vec![EngineStep { stmt: stmt.clone(), params }];
+            match self.run_steps(number, steps, client).await {
+                Err(e) if e.error.is_schema_changed() => {}
+                outcome => return outcome,
+            }
         }
-        let entry = self.join_transaction(&source, entry).await.map_err(at)?;
-        let params = source.bind(&entry, self).map_err(at)?;
+        let mut entry = self.join_transaction(&source, entry).await.map_err(at)?;
+        for _ in 0..TRANSLATIONS_MAX {
+            match self.data_in_transaction(number, &source, &entry, client).await {
+                // Somebody changed the schema while it waited.
+                Err(e) if e.error.is_schema_changed() => match self.entry(&source).await.map_err(at)? {
+                    Some(now) => entry = now,
+                    None => return Err(e),
+                },
+                outcome => return outcome,
+            }
+        }
+        Err(at(SqlError::schema_changed()))
+    }
+
+    async fn data_in_transaction(
+        &mut self,
+        number: usize,
+        source: &Source<'_>,
+        entry: &Arc<Entry<Extra>>,
+        client: &mut Client,
+    ) -> Result<(), Failure> {
+        let at = |e| Failure::at(number, e);
+        let params = source.bind(entry, self).map_err(at)?;
         if let Kind::CopyOut(format) = &entry.translated.kind {
             client.reply().copy_out(super::copy::format(format));
         }
@@ -206,7 +234,7 @@ impl NodeSession {
                 self.keep_reader(reader);
                 outcome
             }
-            _ => self.run_as_writer(number, &entry, params, client).await,
+            _ => self.run_as_writer(number, entry, params, client).await,
         }
     }
 
@@ -219,13 +247,19 @@ impl NodeSession {
     ) -> SqlResult<Arc<Entry<Extra>>> {
         self.begin_implicit();
         let reads = entry.extra.as_ref().is_some_and(|s| s.class.is_read());
+        let steps = || entry.translated.steps.iter();
+        let alone = match entry.translated.kind {
+            Kind::Analyze => true,
+            Kind::Ddl => !steps().all(|sql| self.served.db.runs_beside(sql)),
+            _ => false,
+        };
         let Some(block) = self.state.block() else { return Ok(entry) };
         block.queried = true;
         if !reads && block.read_only {
             return Err(read_only(entry.translated.verb));
         }
         if (!reads || block.writes_from_the_start())
-            && self.become_writer(matches!(entry.translated.kind, Kind::Analyze)).await?
+            && self.become_writer(alone).await?
             && let Some(now) = self.entry(source).await?
         {
             // Somebody may have changed the schema while this one waited.

@@ -185,13 +185,16 @@ impl NodeSession {
         let Some((last, before)) = translated.steps.split_last() else {
             return Err(SqlError::internal("nothing to prepare"));
         };
+        // What comes after the first step runs under the schema that it has made.
+        let mut epoch = Some(entry.epoch());
         for sql in before {
-            self.run_helper(sql).await?;
+            let stmt = self.writer()?.prepare(sql, Report { epoch: epoch.take(), ..Report::default() }).await?;
+            self.execute(EngineStep { stmt, params: Vec::new() }, Box::new(Collect::new())).await?.0?;
         }
         match &entry.extra {
             Some(stmt) => Ok(stmt.clone()),
             None if translated.temporary => self.prepare_temporary(last, report(translated)).await,
-            None => self.writer()?.prepare(last, report(translated)).await,
+            None => self.writer()?.prepare(last, Report { epoch, ..report(translated) }).await,
         }
     }
 

@@ -38,6 +38,11 @@ impl Holdfast {
         Ok(Holdfast { binary, broken, data, log, server: None, clients, has_tables: false })
     }
 
+    /// The flag matters to every second method only.
+    fn method_step(&self) -> u32 {
+        if self.broken == Some(Break::FcntlFlag) { 2 } else { 1 }
+    }
+
     fn address(&self) -> anyhow::Result<Address> {
         Ok(self.server.as_ref().context("the server is not running")?.address)
     }
@@ -57,7 +62,7 @@ impl Peer for Holdfast {
         // Each third directory has the defaults, its settings file written by the server itself.
         if number % 3 != 2 {
             fs::create_dir(&self.data)?;
-            let method = SYNC_METHODS[number as usize % SYNC_METHODS.len()];
+            let method = SYNC_METHODS[(number * self.method_step()) as usize % SYNC_METHODS.len()];
             fs::write(self.data.join("holdfast.toml"), format!("{SETTINGS}sync_method = \"{method}\"\n"))?;
         }
         Ok(())

@@ -23,6 +23,8 @@ const FILE_OPERATION_DOUBLINGS_MAX: u64 = 8;
 /// Acknowledgements to wait for before a random moment begins.
 const ACKNOWLEDGED_MIN: u64 = 20;
 const SLOW_US_MAX: u64 = 8_000;
+/// Backing directories kept in one run: a broken server damages at nearly every cut.
+const KEPT_MAX: usize = 5;
 
 struct Run<'a> {
     peer: &'a mut dyn Peer,
@@ -303,7 +305,8 @@ impl Run<'_> {
             println!();
         }
         println!("  cut {cut}: {what}");
-        let kept = self.bed.preserve(self.plan.seed, cut)?;
+        let few = self.totals.damage.iter().filter(|(_, _, kept)| kept.is_some()).count() < KEPT_MAX;
+        let kept = if few { self.bed.preserve(self.plan.seed, cut)? } else { None };
         self.totals.damage.push((cut, what, kept));
         Ok(())
     }

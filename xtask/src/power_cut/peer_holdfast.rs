@@ -78,6 +78,9 @@ impl Peer for Holdfast {
         let started = Instant::now();
         loop {
             if is_ready(address.port) {
+                if self.broken.is_some() && !fs::read_to_string(&self.log)?.contains("SABOTAGED") {
+                    bail!("{} was not built with the feature `sabotage`", self.binary.display());
+                }
                 return Ok(Start::Ready);
             }
             if power_off() {

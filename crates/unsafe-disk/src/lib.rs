@@ -35,6 +35,6 @@ pub use control_file::CONTROL;
 pub use disk::{Disk, Names, Options, cut_after, lying_drive};
 pub use faults::{Effect, Fired, Operation, Rule};
 pub use file::Torn;
-pub use mount::{MountError, UnsafeDisk, cannot_mount};
+pub use mount::{MountError, UnsafeDisk, cannot_mount, remove_dead_mount};
 pub use random::Random;
 pub use status::{Counters, LastCut, Power, Status};

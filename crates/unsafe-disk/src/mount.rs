@@ -101,14 +101,17 @@ impl Drop for UnsafeDisk {
     }
 }
 
-/// The process that served a mount is gone: everything below says ENOTCONN until it is unmounted.
-fn remove_dead_mount(mountpoint: &Path) {
-    if let Err(error) = std::fs::metadata(mountpoint)
-        && error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
-        && let Err(error) = rustix::mount::unmount(mountpoint, UnmountFlags::DETACH)
-    {
+/// Unmounts what a process that is gone left mounted: everything below says ENOTCONN until then. True when it did.
+pub fn remove_dead_mount(mountpoint: &Path) -> bool {
+    let dead = |error: io::Error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error());
+    if !std::fs::metadata(mountpoint).is_err_and(dead) {
+        return false;
+    }
+    let unmounted = rustix::mount::unmount(mountpoint, UnmountFlags::DETACH);
+    if let Err(error) = unmounted {
         tracing::warn!("cannot remove the dead mount at {}: {error}", mountpoint.display());
     }
+    unmounted.is_ok()
 }
 
 /// Why no disk can be mounted here; `None` when one can.

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use holdfast_unsafe_disk::{Command, Disk, Options, Power, UnsafeDisk, lying_drive};
+use holdfast_unsafe_disk::{Command, Disk, Options, Power, UnsafeDisk, lying_drive, remove_dead_mount};
 
 use super::{Plan, kept};
 use crate::paths;
@@ -19,6 +19,7 @@ pub struct Bed {
 impl Bed {
     pub fn new(plan: &Plan) -> anyhow::Result<Bed> {
         let scratch = paths::scratch("power-cut")?;
+        scratch.path().parent().map_or(Ok(()), remove_left_behind)?;
         // A database that does not run as root has to get through; the name cannot be guessed.
         fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711))?;
         let (mount, backing) = (scratch.path().join("mount"), scratch.path().join("backing"));
@@ -95,6 +96,17 @@ impl Bed {
         fs::rename(copy, &place)?;
         Ok(Some(place))
     }
+}
+
+/// Mounts and directories of runs that were killed.
+fn remove_left_behind(directory: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if remove_dead_mount(&path.join("mount")) {
+            fs::remove_dir_all(&path).with_context(|| format!("removing {}", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 fn copy_tree(from: &Path, to: &Path) -> anyhow::Result<()> {

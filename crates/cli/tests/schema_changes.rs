@@ -257,7 +257,7 @@ async fn a_change_may_take_long() {
     let (a, failed) = soon(waits).await.unwrap();
     assert_eq!(failed, None);
     run(&a, "commit").await;
-    assert_eq!(one(&a, "select v from u where id = 29").await, "1");
+    assert_eq!(one(&a, "select v from u where id = 29").await, "2");
     assert_eq!(one(&a, "select count(*) from t where v = 0").await, "129");
 }
 

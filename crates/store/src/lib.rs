@@ -13,4 +13,5 @@ pub mod sequences;
 pub mod sqlite;
 pub mod temp_schema;
 pub mod volume;
+mod wal_damage;
 pub mod wal_file;

@@ -15,6 +15,7 @@ use crate::pages::scratch::Scratch;
 use crate::pages::{Limits, PAGE_BYTES, PageStore, RESERVED_BYTES, ReadError, offset_of};
 use crate::pending_wal::PendingWal;
 use crate::sqlite::{Conn, FileLock, OpenFlags, SqliteError, Vfs, take_cause};
+use crate::wal_damage::{self, Needed};
 use crate::wal_file::{self, FoundWal, WalWriter};
 use holdfast_seams::{Create, Disk, DiskFile, OpenHow};
 use holdfast_types::VolumeId;
@@ -32,6 +33,13 @@ pub enum VolumeError {
     Foreign { path: String, how: String },
     #[error("{path} is not a volume file: {why}; bring a SQLite file in with `holdfast import`")]
     Format { path: String, why: String },
+    /// A checkpoint that was being copied cannot be finished.
+    #[error(
+        "{wal} at byte {offset} is damaged: it holds the checkpoint that was being copied into {path} when the server was \
+         interrupted, and page {page} there is new already, so that neither file is whole. Nothing was changed. Put back \
+         a copy of the -wal file, or restore the database from a backup"
+    )]
+    Checkpoint { wal: String, offset: u64, path: String, page: u32 },
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error("{path}: {source}")]
@@ -54,6 +62,7 @@ pub struct Volume {
     vfs: Vfs,
     stamp: Stamp,
     checkpoint_finished: bool,
+    wal_header_damaged: bool,
     _lock: Option<FileLock>,
 }
 
@@ -98,12 +107,14 @@ impl Volume {
         let lock = take_lock(path)?;
         let mut file = disk.open(path, &OpenHow::default()).map_err(io("open"))?;
         let mut frames = Vec::new();
+        let mut wal_header_damaged = false;
         let found = find_wal(disk, path, id, |page| frames.push(page))?;
         let pending = matches!(found, FoundWal::Complete { .. });
         match found {
             FoundWal::Torn => {}
             FoundWal::Foreign => return Err(foreign_wal(path)),
             FoundWal::Complete { pages, .. } => {
+                wal_header_damaged = header_is_damaged(disk, &wal_path(path), id).map_err(io("read the -wal of"))?;
                 let wal = disk.open(&wal_path(path), &OpenHow::default()).map_err(io("open the -wal of"))?;
                 file = Box::new(PendingWal::new(file, wal, &frames, pages));
             }
@@ -111,7 +122,8 @@ impl Volume {
         let pages = check_format(&*file, path)?;
         let stamp = stamp_of(disk, path)?;
         let opened = Opened { file, pages, stamp, checkpoint_finished: pending, lock };
-        Volume::over(path, scratch_dir, id, limits, opened)
+        let volume = Volume::over(path, scratch_dir, id, limits, opened)?;
+        Ok(Volume { wal_header_damaged, ..volume })
     }
 
     fn over(
@@ -127,7 +139,7 @@ impl Volume {
         let store = PageStore::new(id, path.display().to_string(), file.into(), scratch, limits, 0, pages);
         let store = Arc::new(store);
         let vfs = Vfs::register(store.clone(), scratch_dir.to_owned());
-        Ok(Volume { store, vfs, stamp, checkpoint_finished, _lock: lock })
+        Ok(Volume { store, vfs, stamp, checkpoint_finished, wal_header_damaged: false, _lock: lock })
     }
 
     pub fn store(&self) -> &Arc<PageStore> {
@@ -142,6 +154,11 @@ impl Volume {
     /// Opening found a whole checkpoint that was still being copied, and copied it again.
     pub fn checkpoint_finished(&self) -> bool {
         self.checkpoint_finished
+    }
+
+    /// The pending checkpoint's `-wal` has a damaged header; known only of a volume that is looked at.
+    pub fn wal_header_damaged(&self) -> bool {
+        self.wal_header_damaged
     }
 
     /// The connection that changes the volume. There must be one at a time.
@@ -252,7 +269,25 @@ fn find_wal(disk: &dyn Disk, path: &Path, id: VolumeId, mut each: impl FnMut(u32
         each(page);
         Ok(())
     });
-    found.map_err(io("read"))
+    let found = found.map_err(io("read"))?;
+    if found == FoundWal::Torn {
+        let database = disk.open(path, &OpenHow::default()).map_err(io("open the database of"))?;
+        let needed = wal_damage::needed(&*file, &*database, id.0).map_err(io("read"))?;
+        if let Some(Needed { offset, page }) = needed {
+            let (wal, path) = (wal.display().to_string(), path.display().to_string());
+            return Err(VolumeError::Checkpoint { wal, offset, path, page });
+        }
+    }
+    Ok(found)
+}
+
+/// Whether the header of a whole `-wal` had to be guessed; said in the log.
+fn header_is_damaged(disk: &dyn Disk, wal: &Path, id: VolumeId) -> io::Result<bool> {
+    let damaged = wal_damage::header_is_damaged(&*disk.open(wal, &OpenHow::READ_DIRECT)?, id.0)?;
+    if damaged {
+        tracing::warn!("{} at byte 0: the header is damaged; its frames are whole and are used", wal.display());
+    }
+    Ok(damaged)
 }
 
 fn foreign_wal(path: &Path) -> VolumeError {
@@ -276,6 +311,7 @@ fn finish_checkpoint(disk: &dyn Disk, path: &Path, id: VolumeId) -> Result<bool,
         FoundWal::Torn => {}
         FoundWal::Foreign => return Err(foreign_wal(path)),
         FoundWal::Complete { number, frames, pages } => {
+            header_is_damaged(disk, &wal, id).map_err(io("read"))?;
             rewrite(disk, &wal, id, number, frames, pages).map_err(io("rewrite"))?;
             copy(disk, &wal, path, id).map_err(io("copy"))?;
         }

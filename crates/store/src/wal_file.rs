@@ -21,19 +21,22 @@
 //!
 //! | header | frames | it is | what is done |
 //! |---|---|---|---|
-//! | missing, short or bad checksum | any | torn before anything was copied | cleared |
+//! | missing, short or zero | any | cleared, or torn before anything was copied | cleared |
+//! | bad checksum | all valid under the header that the first frame implies | its header rotted | as if the header were good |
+//! | bad checksum | else | torn before anything was copied | cleared |
 //! | good, ours | all valid up to the commit | a checkpoint that may be half copied | rewritten, synced, copied again |
-//! | good, ours | fewer valid | torn before anything was copied | cleared |
+//! | good, ours | fewer valid, none of its pages in the database file | torn before anything was copied | cleared |
+//! | good, ours | fewer valid, some of its pages in the database file | rotten after copying began ([`crate::wal_damage`]) | refused |
 //! | good, ours | valid frames after the commit | written to by another program | refused |
 //! | good, not ours | any | another program's | refused |
 
-use crate::pages::PAGE_BYTES;
+use crate::pages::{PAGE_BYTES, checksum};
 use holdfast_seams::{AlignedBuf, BLOCK_BYTES, DiskFile};
 use std::io::{self, IoSlice};
 
-const HEADER_BYTES: usize = 32;
+pub(crate) const HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
-const FRAME_BYTES: usize = FRAME_HEADER_BYTES + PAGE_BYTES;
+pub(crate) const FRAME_BYTES: usize = FRAME_HEADER_BYTES + PAGE_BYTES;
 const MAGIC: u32 = 0x377f_0682;
 const VERSION: u32 = 3_007_000;
 /// Bytes gathered before they are written.
@@ -61,6 +64,15 @@ impl Sum {
         }
     }
 
+    /// Whether the frame carries the header's salts and the sum that follows.
+    fn continues(&mut self, header: &[u8; HEADER_BYTES], frame: &[u8]) -> bool {
+        self.add(&frame[..8]);
+        self.add(&frame[FRAME_HEADER_BYTES..]);
+        let mut sum_bytes = [0; 8];
+        self.put(&mut sum_bytes);
+        frame[8..16] == header[16..24] && frame[16..24] == sum_bytes
+    }
+
     fn put(self, to: &mut [u8]) {
         to[..4].copy_from_slice(&self.0.to_be_bytes());
         to[4..8].copy_from_slice(&self.1.to_be_bytes());
@@ -69,6 +81,101 @@ impl Sum {
 
 fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+/// What a header of ours says.
+#[derive(Clone, Copy)]
+pub(crate) struct Header {
+    pub number: u32,
+    pub frames: u32,
+}
+
+/// What stands where a header belongs.
+enum FoundHeader {
+    Ours(Header),
+    /// Zeros, too short, or torn.
+    Nothing,
+    Foreign,
+}
+
+impl Header {
+    /// The header's bytes, and the sum that the frames continue.
+    fn encode(self, volume: u32) -> ([u8; HEADER_BYTES], Sum) {
+        let mark = signature(volume, self.number, self.frames);
+        let mut header = [0; HEADER_BYTES];
+        for (i, word) in [MAGIC, VERSION, PAGE_BYTES as u32, self.number, self.frames, mark].into_iter().enumerate() {
+            header[i * 4..i * 4 + 4].copy_from_slice(&word.to_be_bytes());
+        }
+        let mut sum = Sum::default();
+        sum.add(&header[..24]);
+        sum.put(&mut header[24..]);
+        (header, sum)
+    }
+
+    fn read(blocks: &mut Blocks<'_>, volume: u32) -> io::Result<FoundHeader> {
+        let mut bytes = [0; HEADER_BYTES];
+        if !blocks.read(&mut bytes)? || bytes == [0; HEADER_BYTES] {
+            return Ok(FoundHeader::Nothing);
+        }
+        if !is_whole(&bytes) {
+            let implied = Header::implied(blocks.file, volume)?;
+            return Ok(implied.map_or(FoundHeader::Nothing, FoundHeader::Ours));
+        }
+        let header = Header { number: be32(&bytes, 12), frames: be32(&bytes, 16) };
+        let ours = be32(&bytes, 20) == signature(volume, header.number, header.frames);
+        Ok(if ours { FoundHeader::Ours(header) } else { FoundHeader::Foreign })
+    }
+
+    /// What the first frame says of the header: it repeats the salts, and its page carries the number.
+    fn implied(file: &dyn DiskFile, volume: u32) -> io::Result<Option<Header>> {
+        let mut blocks = Blocks::new(file);
+        let mut bytes = vec![0; HEADER_BYTES + FRAME_BYTES];
+        if !blocks.read(&mut bytes)? {
+            return Ok(None);
+        }
+        let frame = &bytes[HEADER_BYTES..];
+        let page = &frame[FRAME_HEADER_BYTES..];
+        let header = Header { number: checksum::checkpoint_of(page) as u32, frames: be32(frame, 8) };
+        let ours = be32(frame, 12) == signature(volume, header.number, header.frames);
+        Ok((ours && checksum::holds(page, be32(frame, 0), volume)).then_some(header))
+    }
+}
+
+fn is_whole(header: &[u8; HEADER_BYTES]) -> bool {
+    let (mut sum, mut sum_bytes) = (Sum::default(), [0; 8]);
+    sum.add(&header[..24]);
+    sum.put(&mut sum_bytes);
+    header[24..] == sum_bytes && be32(header, 0) & !1 == MAGIC
+}
+
+/// The header, when it stands there whole and is ours; `None` also when it had to be guessed from the frames.
+pub(crate) fn whole_header(file: &dyn DiskFile, volume: u32) -> io::Result<Option<Header>> {
+    let (mut blocks, mut bytes) = (Blocks::new(file), [0; HEADER_BYTES]);
+    if !blocks.read(&mut bytes)? || !is_whole(&bytes) {
+        return Ok(None);
+    }
+    let header = Header { number: be32(&bytes, 12), frames: be32(&bytes, 16) };
+    Ok((be32(&bytes, 20) == signature(volume, header.number, header.frames)).then_some(header))
+}
+
+/// Calls `each` with the page number, and whether all frames so far are valid, of the frames that `header` announces.
+pub(crate) fn frames(
+    file: &dyn DiskFile,
+    volume: u32,
+    header: Header,
+    mut each: impl FnMut(u32, bool) -> io::Result<()>,
+) -> io::Result<()> {
+    let (head, mut sum) = header.encode(volume);
+    let (mut blocks, mut frame) = (Blocks::new(file), vec![0; FRAME_BYTES]);
+    let mut valid = blocks.read(&mut [0; HEADER_BYTES])?;
+    for _ in 0..header.frames {
+        if !blocks.read(&mut frame)? {
+            return each(0, false);
+        }
+        valid &= sum.continues(&head, &frame);
+        each(be32(&frame, 0), valid)?;
+    }
+    Ok(())
 }
 
 /// Where the page of frame `index` (from 0) stands in the file.
@@ -91,14 +198,7 @@ impl<'a> WalWriter<'a> {
     /// Begins a file of `frames` frames for a database of `pages` pages standing at boxcar `number`.
     pub fn new(file: &'a dyn DiskFile, volume: u32, number: u64, frames: u32, pages: u32) -> WalWriter<'a> {
         let salts = [frames, signature(volume, number as u32, frames)];
-        let mut header = [0; HEADER_BYTES];
-        for (i, word) in [MAGIC, VERSION, PAGE_BYTES as u32, number as u32, salts[0], salts[1]].into_iter().enumerate()
-        {
-            header[i * 4..i * 4 + 4].copy_from_slice(&word.to_be_bytes());
-        }
-        let mut sum = Sum::default();
-        sum.add(&header[..24]);
-        sum.put(&mut header[24..]);
+        let (header, sum) = Header { number: number as u32, frames }.encode(volume);
         WalWriter { file, buffer: header.to_vec(), offset: 0, sum, salts, left: frames, pages }
     }
 
@@ -183,29 +283,17 @@ pub fn scan(
     mut each: impl FnMut(u32, &[u8; PAGE_BYTES]) -> io::Result<()>,
 ) -> io::Result<FoundWal> {
     let mut blocks = Blocks::new(file);
-    let mut header = [0; HEADER_BYTES];
-    if !blocks.read(&mut header)? {
-        return Ok(FoundWal::Torn);
-    }
-    let mut sum = Sum::default();
-    sum.add(&header[..24]);
-    let mut sum_bytes = [0; 8];
-    sum.put(&mut sum_bytes);
-    if header[24..] != sum_bytes || be32(&header, 0) & !1 != MAGIC {
-        return Ok(FoundWal::Torn);
-    }
-    let (number, frames) = (be32(&header, 12), be32(&header, 16));
-    if be32(&header, 20) != signature(volume, number, frames) {
-        return Ok(FoundWal::Foreign);
-    }
+    let header = match Header::read(&mut blocks, volume)? {
+        FoundHeader::Ours(header) => header,
+        FoundHeader::Nothing => return Ok(FoundWal::Torn),
+        FoundHeader::Foreign => return Ok(FoundWal::Foreign),
+    };
+    let Header { number, frames } = header;
+    let (head, mut sum) = header.encode(volume);
+    let mut pages = 0;
     let mut frame = vec![0; FRAME_BYTES];
     for i in 1..=u64::from(frames) + 1 {
-        let valid = blocks.read(&mut frame)? && {
-            sum.add(&frame[..8]);
-            sum.add(&frame[FRAME_HEADER_BYTES..]);
-            sum.put(&mut sum_bytes);
-            frame[8..16] == header[16..24] && frame[16..24] == sum_bytes
-        };
+        let valid = blocks.read(&mut frame)? && sum.continues(&head, &frame);
         match (valid, i.cmp(&u64::from(frames))) {
             (true, std::cmp::Ordering::Greater) => return Ok(FoundWal::Foreign),
             (false, std::cmp::Ordering::Greater) => break,
@@ -214,16 +302,15 @@ pub fn scan(
                 let page: &[u8; PAGE_BYTES] = frame[FRAME_HEADER_BYTES..].try_into().expect("a frame holds one page");
                 each(be32(&frame, 0), page)?;
                 if i == u64::from(frames) {
-                    let pages = be32(&frame, 4);
+                    pages = be32(&frame, 4);
                     if pages == 0 {
                         return Ok(FoundWal::Torn);
                     }
-                    header[0..4].copy_from_slice(&pages.to_be_bytes());
                 }
             }
         }
     }
-    Ok(FoundWal::Complete { number, frames, pages: be32(&header, 0) })
+    Ok(FoundWal::Complete { number, frames, pages })
 }
 
 #[cfg(test)]

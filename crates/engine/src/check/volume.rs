@@ -5,6 +5,7 @@ use crate::error::OpenError;
 use crate::manifest::Entry;
 use crate::options::Options;
 use crate::recovery::{self, Redone, Survey};
+use holdfast_store::checkpoint::wal_path;
 use holdfast_store::pages::Limits;
 use holdfast_store::schema_map::read_map;
 use holdfast_store::volume::{Volume, VolumeError};
@@ -57,6 +58,13 @@ fn check_pages(open: &impl Fn() -> Result<Volume, VolumeError>, found: &mut Data
     found.checkpoint_pending = volume.checkpoint_finished();
     if found.checkpoint_pending {
         found.notes.push("a checkpoint was interrupted; the next start finishes it".to_owned());
+    }
+    if volume.wal_header_damaged() {
+        let wal = wal_path(Path::new(volume.store().path()));
+        found.notes.push(format!(
+            "{} at byte 0: the header is damaged; its frames are whole, and the next start goes by them",
+            wal.display()
+        ));
     }
     let mut damaged = 0;
     found.pages = volume.check_pages(|e| {

@@ -33,6 +33,11 @@ pub fn holds(page: &[u8], number: u32, volume: u32) -> bool {
     word(BODY) == sum(page, number, volume, word(BODY + 8))
 }
 
+/// The checkpoint that wrote the page, if it holds its sum.
+pub fn checkpoint_of(page: &[u8]) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| page[BODY + 8 + i]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

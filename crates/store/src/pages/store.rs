@@ -31,7 +31,8 @@ pub enum ReadError {
     #[error("snapshot {0} is too old: its page versions were given up because scratch space ran out")]
     SnapshotTooOld(u64),
     #[error(
-        "page {page} at offset {offset} of {path} does not carry its checksum: it rotted or another program changed it"
+        "page {page} at offset {offset} of {path} does not carry its checksum: it rotted or another program changed it; \
+         look with `holdfast check` what else is damaged, and restore it from a backup"
     )]
     Checksum { page: u32, offset: u64, path: String },
     #[error("cannot read page {page} at offset {offset} of {path}: {source}")]

@@ -1,0 +1,52 @@
+//! A `-wal` that is not whole: was it torn while it was written, or did it rot while it was being copied?
+//!
+//! A checkpoint's pages go to the database file only when the `-wal` is synced. So when the file holds a page of the very
+//! checkpoint that the `-wal` announces, the `-wal` was whole once, the file may be half new, and clearing the `-wal`
+//! would leave two ages of one database mixed, each page with a sound checksum. Every page says which checkpoint wrote
+//! it ([`crate::pages`], checksum), which decides the question.
+
+use crate::pages::{PAGE_BYTES, checksum, offset_of};
+use crate::wal_file::{self, FRAME_BYTES, HEADER_BYTES};
+use holdfast_seams::DiskFile;
+use std::io;
+
+/// A damaged `-wal` that the database file cannot do without.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Needed {
+    /// Where the first bad frame begins.
+    pub offset: u64,
+    /// A page that was copied already.
+    pub page: u32,
+}
+
+/// Whether copying had begun from a `-wal` that is not whole. A rotten header together with a rotten frame is not told
+/// from a torn file.
+pub fn needed(wal: &dyn DiskFile, file: &dyn DiskFile, volume: u32) -> io::Result<Option<Needed>> {
+    let Some(header) = wal_file::whole_header(wal, volume)? else { return Ok(None) };
+    let (mut bad, mut copied, mut index) = (None, None, 0);
+    wal_file::frames(wal, volume, header, |page, valid| {
+        if !valid {
+            bad = bad.or(Some(HEADER_BYTES as u64 + index * FRAME_BYTES as u64));
+        }
+        if copied.is_none() && is_of(file, page, volume, header.number)? {
+            copied = Some(page);
+        }
+        index += 1;
+        Ok(())
+    })?;
+    Ok(bad.zip(copied).map(|(offset, page)| Needed { offset, page }))
+}
+
+/// Whether the file's page was written by that checkpoint.
+fn is_of(file: &dyn DiskFile, page: u32, volume: u32, number: u32) -> io::Result<bool> {
+    let mut bytes = [0; PAGE_BYTES];
+    if page == 0 || file.read_at(&mut bytes, offset_of(page))? < PAGE_BYTES {
+        return Ok(false);
+    }
+    Ok(checksum::checkpoint_of(&bytes) as u32 == number && checksum::holds(&bytes, page, volume))
+}
+
+/// Whether a `-wal` that is whole otherwise has a damaged header, which is written anew from its frames.
+pub fn header_is_damaged(wal: &dyn DiskFile, volume: u32) -> io::Result<bool> {
+    Ok(wal_file::whole_header(wal, volume)?.is_none())
+}

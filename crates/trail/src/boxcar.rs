@@ -39,6 +39,8 @@ use crate::layout::{BLOCK, TrailId};
 pub const HEAD_BYTES: usize = 96;
 pub const FORMAT_VERSION: u16 = 1;
 const MAGIC: [u8; 8] = *b"HFBOXCAR";
+/// Offset of the format version.
+pub const VERSION: usize = 40;
 const SHIPPED: usize = 32;
 const CHECKSUM: usize = 92;
 
@@ -157,7 +159,7 @@ pub fn read_head(block: &[u8], place: &Place) -> Result<Head, Flaw> {
     if !shipped_matches {
         return Err(if is_zero(block) { Flaw::Zero } else { Flaw::NoBoxcar });
     }
-    let version = u16_at(block, 40);
+    let version = u16_at(block, VERSION);
     if version > FORMAT_VERSION {
         return Err(Flaw::Newer(version));
     }
@@ -245,7 +247,7 @@ impl Builder {
         put(block, 0, &head.proven.0.to_le_bytes());
         put(block, 8, &head.incarnation.to_le_bytes());
         put(block, SHIPPED, &MAGIC);
-        put(block, 40, &FORMAT_VERSION.to_le_bytes());
+        put(block, VERSION, &FORMAT_VERSION.to_le_bytes());
         put(block, 42, &[head.kind.code()]);
         put(block, 44, &head.epoch.0.to_le_bytes());
         put(block, 48, &head.trail_id.0);

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use holdfast_seams::{AlignedBuf, Disk, DiskFile, OpenHow, round_up_to_block};
 use holdfast_types::Lsn;
 
-use crate::boxcar::{Flaw, HEAD_BYTES, Head, Place, check_whole, read_head};
+use crate::boxcar::{FORMAT_VERSION, Flaw, HEAD_BYTES, Head, Place, VERSION, check_whole, read_head};
+use crate::bytes::put;
 use crate::error::TrailError;
 use crate::layout::{BLOCK, Layout, TrailId};
 
@@ -76,6 +77,21 @@ impl SegmentCursor {
         let Some(bytes) = self.bytes(offset, round_up_to_block(len))? else { return Ok(Err(Flaw::EndOfFile)) };
         let bytes = &bytes[..len as usize];
         Ok(check_whole(bytes).map(|()| (head, &bytes[HEAD_BYTES..])))
+    }
+
+    /// Whether a boxcar that claims a newer format is sound but for that claim: a bit of it rotted, and who is told to
+    /// use the newer program would look for it in vain.
+    pub fn version_is_rotten(&mut self, offset: u64) -> Result<bool, TrailError> {
+        let place = self.place(offset);
+        let Some(block) = self.bytes(offset, BLOCK)? else { return Ok(false) };
+        let mut known = block.to_vec();
+        put(&mut known, VERSION, &FORMAT_VERSION.to_le_bytes());
+        let Ok(head) = read_head(&known, &place) else { return Ok(false) };
+        let len = HEAD_BYTES as u64 + u64::from(head.body_bytes);
+        let Some(bytes) = self.bytes(offset, round_up_to_block(len))? else { return Ok(false) };
+        let mut known = bytes[..len as usize].to_vec();
+        put(&mut known, VERSION, &FORMAT_VERSION.to_le_bytes());
+        Ok(check_whole(&known).is_ok())
     }
 
     /// The claimed length on disk of a boxcar that may be torn; `None` when no boxcar claims the place.

@@ -19,7 +19,7 @@
 //! | 9 | a segment in front of the control file's first | an interrupted recycling: becomes a spare |
 //! | 10 | sound boxcar | accepted |
 //! | 11 | sound segment end | the walk goes on in the next segment, which must exist |
-//! | 12 | boxcar of a newer format at P | refused |
+//! | 12 | boxcar of a newer format at P, unless P is proven and only the format is wrong (a bit rotted: 13, 14) | refused |
 //! | 13 | no sound boxcar at P, P below proven | damage: refused |
 //! | 14 | no sound boxcar at P, evidence behind it | damage: refused |
 //! | 15 | a boxcar claims P but is not sound; no evidence | torn tail: cut |
@@ -60,8 +60,13 @@ pub struct Verdict {
 /// Follows the table for a trail that has a control file of incarnation 1 or later (rows 6 to 18).
 pub fn judge(disk: &dyn Disk, survey: &Survey, control: &Control) -> Result<Verdict, TrailError> {
     let layout = Layout { segment_bytes: control.segment_bytes };
-    let walk = Walk::new(disk, survey, control, layout).run()?;
+    let mut walk = Walk::new(disk, survey, control, layout).run()?;
     let search = search(disk, survey, control, layout, &walk)?;
+    // In the unproven tail the safer verdict stays: a tail would be cut.
+    let needed = walk.end < walk.proven.max(search.proven);
+    if needed && matches!(walk.flaw, Flaw::Newer(_)) && walk.cursor.version_is_rotten(layout.offset_of(walk.end))? {
+        walk.flaw = Flaw::Checksum;
+    }
     let damaged = |proven: Lsn, what: String| TrailError::Damaged {
         file: walk.cursor.path.clone(),
         offset: layout.offset_of(walk.end),

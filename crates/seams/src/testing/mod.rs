@@ -3,11 +3,16 @@
 
 mod fault_disk;
 mod file;
+mod fired;
+mod handles;
+mod names;
+mod state;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-pub use fault_disk::{FaultDisk, Fired};
+pub use fault_disk::FaultDisk;
+pub use fired::Fired;
 
 use crate::clock::Clock;
 

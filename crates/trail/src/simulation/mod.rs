@@ -1,6 +1,7 @@
 //! The trail on a simulated disk, without threads: the test takes each step of the writer and the preparer itself, so
 //! that a seed decides the whole run.
 
+mod faults;
 mod power_cuts;
 mod rules;
 mod table;
@@ -63,7 +64,12 @@ impl Bench {
     }
 
     pub fn open_with(disk: &FaultDisk, options: TrailOptions) -> Result<Bench, TrailError> {
-        let clock = Arc::new(StepClock::starting_at(1_700_000_000_000));
+        Bench::open_at(disk, options, 1_700_000_000_000)
+    }
+
+    /// Opens with a clock that stands there.
+    pub fn open_at(disk: &FaultDisk, options: TrailOptions, unix_ms: u64) -> Result<Bench, TrailError> {
+        let clock = Arc::new(StepClock::starting_at(unix_ms));
         let Parts { shared, writer, preparer, lock, recovered } = open_parts(Arc::new(disk.clone()), clock, options)?;
         let trail = Trail::without_threads(shared, lock);
         Ok(Bench { trail, writer, preparer, recovered, acknowledged: Arc::default() })

@@ -1,7 +1,8 @@
 //! Random work, random power cuts, also during recovery: nothing acknowledged is lost, nothing that was not appended
 //! appears, order and gaplessness hold, and recovery never calls a mere power cut damage.
 //!
-//! `HOLDFAST_SEED=n cargo test -p holdfast-trail power_cuts` replays one seed.
+//! `HOLDFAST_SEED=n cargo test -p holdfast-trail power_cuts` replays one seed; `HOLDFAST_SEEDS=n` runs that many, from
+//! `HOLDFAST_SEED_FIRST` on, and prints what it counted. A seed that fails is named, and the others run all the same.
 
 use std::collections::VecDeque;
 
@@ -24,9 +25,23 @@ struct Model {
     acknowledged: u64,
 }
 
+/// Why a seed failed.
+enum Failure {
+    /// Acknowledged records are gone.
+    Lost(String),
+    /// Recovery calls a power cut damage.
+    Refused(String),
+    /// What is read back is not what was appended.
+    Wrong(String),
+}
+
 #[derive(Default)]
 struct Totals {
     cuts: u64,
+    acknowledged: u64,
+    lost: u64,
+    refused: u64,
+    wrong: u64,
     torn_tails: u64,
     lost_unacknowledged: u64,
     survived_unacknowledged: u64,
@@ -36,16 +51,30 @@ struct Totals {
 
 #[test]
 fn power_cuts() {
-    let (mut totals, mut fired) = (Totals::default(), Fired::default());
-    let only: Option<u64> = std::env::var("HOLDFAST_SEED").ok().and_then(|seed| seed.parse().ok());
-    for seed in only.map_or(0..SEEDS, |seed| seed..seed + 1) {
-        let happened = run(seed, &mut totals);
-        fired.garbage_sectors += happened.garbage_sectors;
-        fired.dropped_sectors += happened.dropped_sectors;
-        fired.lost_names += happened.lost_names;
+    let number = |name| std::env::var(name).ok().and_then(|n: String| n.parse::<u64>().ok());
+    let seeds = match number("HOLDFAST_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => {
+            let first = number("HOLDFAST_SEED_FIRST").unwrap_or(0);
+            first..first + number("HOLDFAST_SEEDS").unwrap_or(SEEDS)
+        }
+    };
+    let (mut totals, mut fired, mut failed) = (Totals::default(), Fired::default(), Vec::new());
+    for seed in seeds.clone() {
+        let disk = FaultDisk::new(seed);
+        if let Err(failure) = run(seed, &disk, &mut totals) {
+            failed.push(totals.count(seed, failure));
+        }
+        fired.add(&disk.fired());
     }
-    if only.is_none() {
-        assert!(totals.cuts >= 3000, "{} power cuts", totals.cuts);
+    let Totals { cuts, acknowledged, lost, refused, wrong, .. } = totals;
+    println!(
+        "seeds {seeds:?}: {cuts} cuts, {acknowledged} acknowledged, {lost} seeds lost some, {refused} refused, {wrong} wrong"
+    );
+    println!("{fired:?}");
+    assert!(failed.is_empty(), "repeat with HOLDFAST_SEED: {failed:#?}");
+    if seeds.end - seeds.start >= SEEDS {
+        assert!(cuts >= 3000, "{cuts} power cuts");
         let each = [
             totals.torn_tails,
             totals.lost_unacknowledged,
@@ -60,28 +89,40 @@ fn power_cuts() {
     }
 }
 
-fn run(seed: u64, totals: &mut Totals) -> Fired {
+impl Totals {
+    fn count(&mut self, seed: u64, failure: Failure) -> String {
+        let (count, what) = match failure {
+            Failure::Lost(what) => (&mut self.lost, what),
+            Failure::Refused(what) => (&mut self.refused, what),
+            Failure::Wrong(what) => (&mut self.wrong, what),
+        };
+        *count += 1;
+        format!("seed {seed}: {what}")
+    }
+}
+
+fn run(seed: u64, disk: &FaultDisk, totals: &mut Totals) -> Result<(), Failure> {
     let mut random = Seeded::new(seed);
-    let disk = FaultDisk::new(seed);
     let methods = [SyncMethod::OpenDirectDsync, SyncMethod::Fdatasync, SyncMethod::OpenSync, SyncMethod::Fsync];
     let method = methods[random.below(4) as usize];
     let mut model = Model::default();
     for _ in 0..CUTS_PER_SEED {
         disk.cut_power_after(1 + random.below(60));
-        match Bench::open_with(&disk, crate::TrailOptions { sync_method: method, ..options() }) {
+        match Bench::open_with(disk, crate::TrailOptions { sync_method: method, ..options() }) {
             Ok(mut bench) => {
-                check(&bench, &mut model, seed, totals);
+                check(&bench, &mut model, totals)?;
                 work(&mut bench, &mut model, &mut random);
                 totals.recycled += bench.trail.stats().segments_recycled;
+                totals.acknowledged += bench.acknowledged.lock().len() as u64;
                 model.acknowledged = newest(&bench).map_or(model.acknowledged, |newest| newest + 1);
             }
             Err(TrailError::Io { .. }) if disk.power_is_off() => totals.cuts_while_opening += 1,
-            Err(error) => panic!("seed {seed}: {error}"),
+            Err(error) => return Err(Failure::Refused(error.to_string())),
         }
         disk.restore_power();
         totals.cuts += 1;
     }
-    disk.fired()
+    Ok(())
 }
 
 /// Appends, proofs, preparing and recycling until the power fails.
@@ -110,26 +151,35 @@ fn newest(bench: &Bench) -> Option<u64> {
     bench.acknowledged.lock().last().map(|(number, _)| *number)
 }
 
-fn check(bench: &Bench, model: &mut Model, seed: u64, totals: &mut Totals) {
+fn check(bench: &Bench, model: &mut Model, totals: &mut Totals) -> Result<(), Failure> {
     let cut = bench.recovered.cut.is_some();
     totals.torn_tails += u64::from(cut);
-    let mut numbers = VecDeque::from(
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.numbers()))
-            .unwrap_or_else(|_| panic!("seed {seed}: what is read back is damaged")),
-    );
+    let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.numbers()));
+    let mut numbers = VecDeque::from(read.map_err(|_| Failure::Wrong("what is read back is damaged".to_owned()))?);
     let Some(first) = numbers.front().copied() else {
-        assert_eq!(model.acknowledged, 0, "seed {seed}: acknowledged records are gone");
+        if model.acknowledged > 0 {
+            return Err(Failure::Lost(format!("all {} acknowledged records are gone", model.acknowledged)));
+        }
         model.next = 0;
-        return;
+        return Ok(());
     };
-    assert!(first <= model.floor, "seed {seed}: begins at record {first}, floor {}", model.floor);
+    if first > model.floor {
+        return Err(Failure::Lost(format!("begins at record {first}, floor {}", model.floor)));
+    }
     let last = numbers.back().copied().unwrap_or(first);
-    assert!(numbers.drain(..).eq(first..=last), "seed {seed}: records are missing or out of order");
-    assert!(last + 1 >= model.acknowledged, "seed {seed}: lost acknowledged records behind {last}");
-    assert!(last < model.next, "seed {seed}: record {last} was never appended");
+    if !numbers.drain(..).eq(first..=last) {
+        return Err(Failure::Wrong("records are missing or out of order".to_owned()));
+    }
+    if last + 1 < model.acknowledged {
+        return Err(Failure::Lost(format!("{} acknowledged, the last is {last}", model.acknowledged)));
+    }
+    if last >= model.next {
+        return Err(Failure::Wrong(format!("record {last} was never appended")));
+    }
     totals.lost_unacknowledged += u64::from(last + 1 < model.next);
     totals.survived_unacknowledged += u64::from(last + 1 > model.acknowledged);
     // What recovery accepted stays: it may have been shipped or read.
     model.acknowledged = last + 1;
     model.next = last + 1;
+    Ok(())
 }

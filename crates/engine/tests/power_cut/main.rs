@@ -5,8 +5,8 @@
 //! Then each database must hold exactly what plain SQLite holds after all acknowledged transactions and the first few of
 //! those that were under way: nothing half done, nothing out of order.
 //!
-//! `HOLDFAST_SEED=n cargo test -p holdfast-engine --test power_cut` repeats one seed, `HOLDFAST_SEEDS=n` runs more. The
-//! seed decides the work and the operation at which the power fails; threads decide how the work is interleaved.
+//! `HOLDFAST_SEED=n cargo test -p holdfast-engine --test power_cut` repeats one seed, `HOLDFAST_SEEDS=n` runs more, from
+//! `HOLDFAST_SEED_FIRST` on. The seed decides the work and the operation at which the power fails; threads decide how the work is interleaved.
 
 #[path = "../support/mod.rs"]
 #[allow(dead_code)] // Each test program uses a part of it.
@@ -19,8 +19,8 @@ use holdfast_types::Value;
 use holdfast_types::schema::Dialect;
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use support::client::{Sent, query, send};
 use support::plain::{Plain, dump};
 use support::workload::{SCHEMA, Transaction, transaction};
@@ -53,10 +53,14 @@ fn power_cuts() {
     let number = |name| std::env::var(name).ok().and_then(|n: String| n.parse::<u64>().ok());
     let seeds = match number("HOLDFAST_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("HOLDFAST_SEEDS").unwrap_or(SEEDS),
+        None => {
+            let first = number("HOLDFAST_SEED_FIRST").unwrap_or(0);
+            first..first + number("HOLDFAST_SEEDS").unwrap_or(SEEDS)
+        }
     };
     let next = AtomicU64::new(seeds.start);
     let totals = Totals::default();
+    let (fired, failed) = (Mutex::new(Fired::default()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -65,12 +69,17 @@ fn power_cuts() {
                     if seed >= seeds.end {
                         return;
                     }
-                    let failed = std::panic::catch_unwind(|| run(seed, &totals)).is_err();
-                    assert!(!failed, "seed {seed} failed: repeat it with HOLDFAST_SEED={seed}");
+                    match std::panic::catch_unwind(|| run(seed, &totals)) {
+                        Ok(happened) => fired.lock().unwrap().add(&happened),
+                        Err(_) => failed.lock().unwrap().push(seed),
+                    }
                 }
             });
         }
     });
+    let (fired, failed) = (fired.into_inner().unwrap(), failed.into_inner().unwrap());
+    println!("seeds {seeds:?}: {} failed, {fired:?}", failed.len());
+    assert!(failed.is_empty(), "repeat with HOLDFAST_SEED: {failed:?}");
     if seeds.end - seeds.start >= SEEDS {
         let Totals { acknowledged, survived, lost, cuts_while_opening, checkpoints, refused } = totals;
         let each = [acknowledged, survived, lost, cuts_while_opening, checkpoints, refused].map(AtomicU64::into_inner);

@@ -1,9 +1,13 @@
 //! A `-wal` that is not whole: was it torn while it was written, or did it rot while it was being copied?
 //!
-//! A checkpoint's pages go to the database file only when the `-wal` is synced. So when the file holds a page of the very
-//! checkpoint that the `-wal` announces, the `-wal` was whole once, the file may be half new, and clearing the `-wal`
-//! would leave two ages of one database mixed, each page with a sound checksum. Every page says which checkpoint wrote
-//! it ([`crate::pages`], checksum), which decides the question.
+//! A checkpoint's pages go to the database file only when the `-wal` is synced, and every page says which checkpoint
+//! wrote it ([`crate::pages`], checksum). So when the file holds one page of the very checkpoint that the `-wal`
+//! announces and lacks another, the `-wal` was whole once and the file is half new: clearing the `-wal` would leave two
+//! ages of one database mixed, each page with a sound checksum.
+//!
+//! When the file has all of them the copy was complete: a header is cleared without a sync, and after a power cut it can
+//! stand in front of the next checkpoint's first frames. Only frames whose page holds its own checksum are asked; a page
+//! that only the damaged frame names, when all others are copied, is not missed.
 
 use crate::pages::{PAGE_BYTES, checksum, offset_of};
 use crate::wal_file::{self, FRAME_BYTES, HEADER_BYTES};
@@ -23,18 +27,20 @@ pub struct Needed {
 /// from a torn file.
 pub fn needed(wal: &dyn DiskFile, file: &dyn DiskFile, volume: u32) -> io::Result<Option<Needed>> {
     let Some(header) = wal_file::whole_header(wal, volume)? else { return Ok(None) };
-    let (mut bad, mut copied, mut index) = (None, None, 0);
-    wal_file::frames(wal, volume, header, |page, valid| {
+    let (mut bad, mut copied, mut lacking, mut index) = (None, None, false, 0);
+    wal_file::frames(wal, volume, header, |page, bytes, valid| {
         if !valid {
             bad = bad.or(Some(HEADER_BYTES as u64 + index * FRAME_BYTES as u64));
         }
-        if copied.is_none() && is_of(file, page, volume, header.number)? {
-            copied = Some(page);
+        if checksum::checkpoint_of(bytes) as u32 == header.number && checksum::holds(bytes, page, volume) {
+            let is_there = is_of(file, page, volume, header.number)?;
+            copied = copied.or(is_there.then_some(page));
+            lacking |= !is_there;
         }
         index += 1;
         Ok(())
     })?;
-    Ok(bad.zip(copied).map(|(offset, page)| Needed { offset, page }))
+    Ok(bad.zip(copied).filter(|_| lacking).map(|(offset, page)| Needed { offset, page }))
 }
 
 /// Whether the file's page was written by that checkpoint.

@@ -25,8 +25,8 @@
 //! | bad checksum | all valid under the header that the first frame implies | its header rotted | as if the header were good |
 //! | bad checksum | else | torn before anything was copied | cleared |
 //! | good, ours | all valid up to the commit | a checkpoint that may be half copied | rewritten, synced, copied again |
-//! | good, ours | fewer valid, none of its pages in the database file | torn before anything was copied | cleared |
-//! | good, ours | fewer valid, some of its pages in the database file | rotten after copying began ([`crate::wal_damage`]) | refused |
+//! | good, ours | fewer valid, all or none of its pages in the database file | torn, or over and done with | cleared |
+//! | good, ours | fewer valid, only some of its pages in the database file | rotten after copying began ([`crate::wal_damage`]) | refused |
 //! | good, ours | valid frames after the commit | written to by another program | refused |
 //! | good, not ours | any | another program's | refused |
 
@@ -158,22 +158,22 @@ pub(crate) fn whole_header(file: &dyn DiskFile, volume: u32) -> io::Result<Optio
     Ok((be32(&bytes, 20) == signature(volume, header.number, header.frames)).then_some(header))
 }
 
-/// Calls `each` with the page number, and whether all frames so far are valid, of the frames that `header` announces.
+/// Calls `each` with page number, page, and whether all frames so far are valid, of the frames that `header` announces.
 pub(crate) fn frames(
     file: &dyn DiskFile,
     volume: u32,
     header: Header,
-    mut each: impl FnMut(u32, bool) -> io::Result<()>,
+    mut each: impl FnMut(u32, &[u8], bool) -> io::Result<()>,
 ) -> io::Result<()> {
     let (head, mut sum) = header.encode(volume);
     let (mut blocks, mut frame) = (Blocks::new(file), vec![0; FRAME_BYTES]);
     let mut valid = blocks.read(&mut [0; HEADER_BYTES])?;
     for _ in 0..header.frames {
         if !blocks.read(&mut frame)? {
-            return each(0, false);
+            return each(0, &[0; PAGE_BYTES], false);
         }
         valid &= sum.continues(&head, &frame);
-        each(be32(&frame, 0), valid)?;
+        each(be32(&frame, 0), &frame[FRAME_HEADER_BYTES..], valid)?;
     }
     Ok(())
 }

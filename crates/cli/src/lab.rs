@@ -2,8 +2,9 @@
 
 use anyhow::Context;
 use clap::ValueEnum;
-use holdfast_lab::{Case, Configuration, Peer, Study, StudyName};
+use holdfast_lab::{Case, Configuration, DiskChoice, Peer, Study, StudyName};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// Measure this machine: run one of the studies and write a report to look at
 #[derive(clap::Args)]
@@ -15,6 +16,8 @@ Examples:
   holdfast lab authorization --only autotmf,audited-wire-pipeline --clients 1,8,40
   holdfast lab interactive --peer postgres
   holdfast lab interactive --peer postgres --only tpcb,memory --scale 10 --seconds 10
+  holdfast lab commit --peer postgres
+  holdfast lab commit --disk real --clients 1,40
 
 DIR/report.html shows the charts, DIR/results.json holds every figure. Databases and servers are private to the run
 and gone afterwards, also after Ctrl-C.")]
@@ -22,11 +25,11 @@ pub struct Arguments {
     /// The study to run
     #[arg(value_enum)]
     study: StudyArg,
-    /// Seconds each point is measured
-    #[arg(long, value_name = "N", default_value_t = 5.0)]
-    seconds: f64,
+    /// Seconds each point is measured [default: 5; commit: 2]
+    #[arg(long, value_name = "N")]
+    seconds: Option<f64>,
     /// Client counts for the peak rates; the rising load uses the largest [default: 40; 40,400 in process where syncs
-    /// are slowed]
+    /// are slowed; commit: 1,10,20,40,80]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     clients: Vec<usize>,
     /// Rows in the transaction log at the start [default: 30000 in process, 300000 over the wire]
@@ -45,7 +48,14 @@ pub struct Arguments {
     /// interactive: the larger scale of TPC-B [default: 40]
     #[arg(long, value_name = "N")]
     scale: Option<u32>,
-    /// interactive: small sizes, to see that it runs; its figures mean little
+    /// commit: the disks to measure. The paper's is a file system of this program with 13 ms a sync; it needs root and
+    /// /dev/fuse and is left out of both where it cannot be mounted
+    #[arg(long, value_enum, default_value_t = DiskArg::Both)]
+    disk: DiskArg,
+    /// commit: every delay with every combination of write cache and barrier; an hour with a peer
+    #[arg(long)]
+    full: bool,
+    /// interactive, commit: small sizes, to see that it runs; its figures mean little
     #[arg(long)]
     quick: bool,
     /// Where report.html and results.json go
@@ -65,6 +75,15 @@ enum StudyArg {
     Authorization,
     /// Transactions of several messages: rates, think time, a sleeper, memory, a long one.
     Interactive,
+    /// Durable commits by commit delay, write cache, barrier and sync method; about ten minutes.
+    Commit,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum DiskArg {
+    Paper,
+    Real,
+    Both,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -84,7 +103,17 @@ fn named<T: Copy>(names: &[String], all: &[T], name_of: fn(T) -> &'static str) -
 }
 
 /// Runs the study.
-pub fn run(args: Arguments) -> anyhow::Result<()> {
+pub fn run(args: Arguments) -> anyhow::Result<ExitCode> {
+    match study(args).and_then(|study| study.check().map(|()| study)) {
+        Ok(study) => holdfast_lab::run(&study).map(|()| ExitCode::SUCCESS),
+        Err(wrong) => {
+            eprintln!("holdfast: {wrong:#}");
+            Ok(ExitCode::from(2))
+        }
+    }
+}
+
+fn study(args: Arguments) -> anyhow::Result<Study> {
     let (mut only, mut only_cases) = (Vec::new(), Vec::new());
     let name = match args.study {
         StudyArg::Authorization => {
@@ -95,10 +124,14 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
             only_cases = named(&args.only, &Case::ALL, Case::name)?;
             StudyName::Interactive
         }
+        StudyArg::Commit => {
+            anyhow::ensure!(args.only.is_empty(), "--only: the study commit has no parts to choose from; see --disk");
+            StudyName::Commit
+        }
     };
-    let study = Study {
+    Ok(Study {
         name,
-        seconds: args.seconds,
+        seconds: args.seconds.unwrap_or(if name == StudyName::Commit { 2.0 } else { 5.0 }),
         clients: args.clients,
         log_rows: args.log_rows,
         peer: args.peer.map(|PeerArg::Postgres| Peer::Postgres),
@@ -106,14 +139,19 @@ pub fn run(args: Arguments) -> anyhow::Result<()> {
         only,
         only_cases,
         scale: args.scale,
+        disks: match args.disk {
+            DiskArg::Paper => DiskChoice::Paper,
+            DiskArg::Real => DiskChoice::Real,
+            DiskArg::Both => DiskChoice::Both,
+        },
+        full: args.full,
         quick: args.quick,
         out: args.out,
         data_dir: args.data_dir,
         json: args.json,
         program: std::env::current_exe()?,
         command: command_line(),
-    };
-    holdfast_lab::run(&study)
+    })
 }
 
 /// The command that repeats the run.

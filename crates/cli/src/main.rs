@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(arguments),
         Command::Trail(arguments) => trail_dump::run(arguments),
         Command::Doctor(arguments) => Ok(doctor::run(arguments)),
-        Command::Lab(arguments) => lab::run(arguments).map(|()| ExitCode::SUCCESS),
+        Command::Lab(arguments) => lab::run(arguments),
         Command::UnsafeDisk(arguments) => unsafe_disk::run(arguments),
     };
     match outcome {

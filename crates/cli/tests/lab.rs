@@ -32,3 +32,42 @@ fn names_of_the_other_study_are_refused_with_those_there_are() {
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(message.contains("unaudited") && message.contains("long-transaction"), "{message}");
 }
+
+#[test]
+fn a_quick_run_of_commits_leaves_a_report_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let without = holdfast_unsafe_disk::cannot_mount();
+    if let Some(why) = &without {
+        eprintln!("SKIPPED: the paper's disk, since no unsafe disk can be mounted here: {why}");
+    }
+    let output = lab(dir.path(), &["commit", "--quick", "--seconds", "0.3"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    let json = std::fs::read_to_string(dir.path().join("report/results.json")).unwrap();
+    let results: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(results["schema"], "holdfast-lab-commit/1");
+    let rates = results["rates"].as_array().unwrap();
+    assert!(rates.iter().all(|rate| rate["tps"].as_f64().unwrap() > 0.0), "{json}");
+    let measured = |disk: &str| rates.iter().filter(|rate| rate["disk"] == disk).count();
+    // Two delays with one and four clients; on the paper's disk the three other forms of cache and barrier as well.
+    assert_eq!((measured("paper"), measured("real")), (if without.is_some() { 0 } else { 10 }, 4), "{json}");
+    assert!(without.is_none() || told.contains("/dev/fuse"), "{told}");
+    let html = std::fs::read_to_string(dir.path().join("report/report.html")).unwrap();
+    assert!(html.contains("</html>") && html.contains("<svg"));
+    assert_eq!(std::fs::read_dir(dir.path().join("data")).unwrap().count(), 0);
+}
+
+#[test]
+fn options_out_of_bounds_are_wrong_usage() {
+    let dir = tempfile::tempdir().unwrap();
+    for (arguments, told) in [
+        (&["commit", "--seconds", "0"][..], "--seconds"),
+        (&["commit", "--clients", "1,0"], "--clients"),
+        (&["commit", "--only", "memory"], "--disk"),
+    ] {
+        let output = lab(dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(message.contains(told), "{message}");
+    }
+}

@@ -12,6 +12,7 @@ mod bars;
 mod bench;
 mod chart;
 mod child;
+mod commit;
 mod configuration;
 mod drive;
 #[cfg(test)]
@@ -47,10 +48,12 @@ mod study;
 mod study_files;
 mod summary;
 mod text;
+mod wire_connection;
 mod wire_drive;
 mod wire_transaction;
 mod workload;
 
+pub use commit::DiskChoice;
 pub use configuration::Configuration;
 pub use interactive::Case;
 pub use own::{OwnPoint, OwnResults, OwnWorkload, run_own};
@@ -61,5 +64,6 @@ pub fn run(study: &Study) -> anyhow::Result<()> {
     match study.name {
         StudyName::Authorization => authorization::run(study),
         StudyName::Interactive => interactive::run(study),
+        StudyName::Commit => commit::run(study),
     }
 }

@@ -19,6 +19,11 @@ pub fn start(program: &Path, dir: &Path) -> anyhow::Result<Peer> {
 
 /// Starts `program serve` with its data in `dir` and `settings` in its holdfast.toml; with none it writes the defaults.
 pub fn start_with(program: &Path, dir: &Path, settings: &str) -> anyhow::Result<Peer> {
+    start_logging(program, dir, settings, dir)
+}
+
+/// The same with its log in the directory `log`.
+pub fn start_logging(program: &Path, dir: &Path, settings: &str, log: &Path) -> anyhow::Result<Peer> {
     let data = dir.join("holdfast");
     if !settings.is_empty() {
         std::fs::create_dir_all(&data).with_context(|| format!("making {}", data.display()))?;
@@ -29,7 +34,7 @@ pub fn start_with(program: &Path, dir: &Path, settings: &str) -> anyhow::Result<
     let mut command = Command::new(program);
     command.arg("serve").arg("--data").arg(&data).args(["--listen", &addr.to_string()]);
     let mut process =
-        Server::start("holdfast serve", command, dir.join("holdfast.log"), rustix::process::Signal::TERM)?;
+        Server::start("holdfast serve", command, log.join("holdfast.log"), rustix::process::Signal::TERM)?;
     process.wait_until(START_MAX, || Client::connect(addr).map(|_| ()))?;
     let settings = vec![
         Fact::new("Version", env!("CARGO_PKG_VERSION")),

@@ -20,6 +20,18 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// Starts a PostgreSQL whose files lie in `dir`.
 pub fn start(dir: &Path) -> anyhow::Result<Peer> {
     let bin = find_bin()?;
+    initialise(dir, &bin)?;
+    let mut peer = serve(dir, dir, &[])?;
+    let mut create = Command::new(bin.join("createdb"));
+    create.args(["-h", "127.0.0.1", "-p", &peer.addr.port().to_string(), "-U", USER, DATABASE]).current_dir(dir);
+    child::run(create).context("making the database")?;
+    let version = peer.process.wait_until(START_MAX, || version(peer.addr))?;
+    peer.settings.insert(0, Fact::new("Version", version));
+    Ok(peer)
+}
+
+/// Makes an empty data directory in `dir`.
+fn initialise(dir: &Path, bin: &Path) -> anyhow::Result<()> {
     let user = User::choose()?;
     let home = dir.join("postgres");
     std::fs::create_dir(&home).with_context(|| format!("making {}", home.display()))?;
@@ -29,26 +41,31 @@ pub fn start(dir: &Path) -> anyhow::Result<Peer> {
     init.arg("-D").arg(&data).args(["-U", USER, "--auth=trust", "--no-locale", "--encoding=UTF8", "--no-sync"]);
     init.current_dir(&home);
     child::run(init).context("making PostgreSQL's data directory")?;
+    Ok(())
+}
+
+/// Starts the PostgreSQL whose files [`start`] has made in `dir`, with its log in the directory `log` and settings
+/// beside the usual ones.
+pub fn serve(dir: &Path, log: &Path, settings_more: &[(&'static str, String)]) -> anyhow::Result<Peer> {
+    let bin = find_bin()?;
+    let home = dir.join("postgres");
     let port = child::free_port()?;
-    let settings = settings();
-    let mut command = user.command(&bin.join("postgres"));
-    command.arg("-D").arg(&data).args(["-h", "127.0.0.1", "-p", &port.to_string(), "-k"]).arg(&home);
+    let mut settings = settings();
+    settings.extend_from_slice(settings_more);
+    let mut command = User::choose()?.command(&bin.join("postgres"));
+    // No socket in a directory: not every file system has them.
+    command.arg("-D").arg(home.join("data")).args(["-h", "127.0.0.1", "-p", &port.to_string(), "-k", ""]);
     command.current_dir(&home);
     for (name, value) in &settings {
         command.arg("-c").arg(format!("{name}={value}"));
     }
     // SIGINT is PostgreSQL's fast shutdown.
-    let mut process = Server::start("PostgreSQL", command, dir.join("postgres.log"), rustix::process::Signal::INT)?;
+    let mut process = Server::start("PostgreSQL", command, log.join("postgres.log"), rustix::process::Signal::INT)?;
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let mut create = user.command(&bin.join("createdb"));
-    create.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-U", USER, DATABASE]).current_dir(&home);
     process.wait_until(START_MAX, || std::net::TcpStream::connect(addr).map_err(Into::into))?;
     process.wait_until(START_MAX, || ready(&bin, addr))?;
-    child::run(create).context("making the database")?;
-    let version = process.wait_until(START_MAX, || version(addr))?;
-    let facts = std::iter::once(Fact::new("Version", version));
-    let facts = facts.chain(settings.into_iter().map(|(name, value)| Fact::new(name, value))).collect();
-    Ok(Peer { kind: Kind::Postgres, addr, settings: facts, process })
+    let settings = settings.into_iter().map(|(name, value)| Fact::new(name, value)).collect();
+    Ok(Peer { kind: Kind::Postgres, addr, settings, process })
 }
 
 fn ready(bin: &Path, addr: SocketAddr) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! What a run of the lab is asked to do.
 
+use crate::commit::DiskChoice;
 use crate::configuration::Configuration;
 use crate::interactive::Case;
 use std::path::PathBuf;
@@ -11,6 +12,8 @@ pub enum StudyName {
     Authorization,
     /// Transactions of several messages.
     Interactive,
+    /// Commits a second by commit delay, write cache, barrier and sync method.
+    Commit,
 }
 
 /// A server to compare with.
@@ -47,6 +50,10 @@ pub struct Study {
     pub only_cases: Vec<Case>,
     /// The larger scale of TPC-B; nothing leaves it to the study.
     pub scale: Option<u32>,
+    /// The disks of the commit study.
+    pub disks: DiskChoice,
+    /// Everything the commit study can measure.
+    pub full: bool,
     /// Small sizes, to see that the study runs.
     pub quick: bool,
     /// Where the report goes.

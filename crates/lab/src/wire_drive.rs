@@ -7,21 +7,17 @@
 use crate::drive::{Measured, Span};
 use crate::histogram::Responses;
 use crate::interrupt;
-use crate::pg_client::{DATABASE, USER};
-use crate::pg_message;
 use crate::schedule::Load;
+use crate::wire_connection::{Connection, SILENCE_MAX};
 use crate::wire_transaction::Variant;
 use crate::workload::Requests;
 use anyhow::Context;
 use rustix::event::epoll;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// A server that says nothing for so long, with requests in flight, hangs.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Longest wait before looking whether to stop.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
@@ -32,26 +28,15 @@ pub struct Connections {
     poll: OwnedFd,
 }
 
-struct Connection {
-    stream: TcpStream,
-    inbox: Vec<u8>,
-    outbox: Vec<u8>,
-    /// ReadyForQuery messages still due.
-    due: usize,
-    /// Arrival of the request in flight.
-    busy: Option<Duration>,
-    /// Number of the next request by schedule.
-    next: u64,
-}
-
 impl Connections {
     /// Opens `count` connections.
     pub fn open(addr: SocketAddr, variant: Variant, count: usize) -> anyhow::Result<Connections> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).context("making an epoll")?;
         let mut list = Vec::with_capacity(count);
         for i in 0..count {
-            let connection = Connection::open(addr, variant).with_context(|| format!("opening connection {i}"))?;
-            epoll::add(&poll, &connection.stream, epoll::EventData::new_u64(i as u64), epoll::EventFlags::IN)?;
+            let connection = Connection::open(addr, variant.options(), &variant.statements())
+                .with_context(|| format!("opening connection {i}"))?;
+            epoll::add(&poll, connection.stream(), epoll::EventData::new_u64(i as u64), epoll::EventFlags::IN)?;
             list.push(connection);
         }
         Ok(Connections { variant, list, poll })
@@ -130,13 +115,11 @@ impl Connections {
 
     fn send(&mut self, client: usize, arrival: Duration, run: &mut Run) -> anyhow::Result<()> {
         let connection = &mut self.list[client];
-        connection.outbox.clear();
-        self.variant.write(&run.requests[client].next_request(), &mut connection.outbox);
-        connection.due = self.variant.answers();
+        self.variant.write(&run.requests[client].next_request(), connection.outbox());
         connection.busy = Some(arrival);
         connection.next += 1;
         run.in_flight += 1;
-        connection.flush()
+        connection.send(self.variant.answers())
     }
 
     fn receive(&mut self, client: usize, run: &mut Run) -> anyhow::Result<()> {
@@ -153,76 +136,6 @@ impl Connections {
             Load::Closed { .. } => self.send(client, now, run),
             Load::Open { .. } => self.send_next(client, now, run),
         }
-    }
-}
-
-impl Connection {
-    fn open(addr: SocketAddr, variant: Variant) -> anyhow::Result<Connection> {
-        let stream = TcpStream::connect(addr).with_context(|| format!("connecting to {addr}"))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(SILENCE_MAX))?;
-        let mut connection = Connection { stream, inbox: Vec::new(), outbox: Vec::new(), due: 1, busy: None, next: 0 };
-        pg_message::startup(&mut connection.outbox, USER, DATABASE, variant.options());
-        connection.exchange()?;
-        let statements = variant.statements();
-        if !statements.is_empty() {
-            statements.iter().for_each(|(name, sql)| pg_message::parse(&mut connection.outbox, name, sql));
-            pg_message::sync(&mut connection.outbox);
-            connection.exchange().context("preparing the statements")?;
-        }
-        connection.stream.set_nonblocking(true)?;
-        Ok(connection)
-    }
-
-    /// Sends the outbox and waits for ReadyForQuery, on a socket that still blocks.
-    fn exchange(&mut self) -> anyhow::Result<()> {
-        self.due = 1;
-        self.stream.write_all(&self.outbox).context("sending to the server")?;
-        self.outbox.clear();
-        while !self.read_answer()? {}
-        Ok(())
-    }
-
-    /// Sends the outbox. A request is far smaller than a socket's buffer, which is empty when nothing is in flight;
-    /// should it not fit, waits for the server to read.
-    fn flush(&mut self) -> anyhow::Result<()> {
-        let mut rest = &self.outbox[..];
-        while !rest.is_empty() {
-            match self.stream.write(rest) {
-                Ok(n) => rest = &rest[n..],
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    let mut fds = [rustix::event::PollFd::new(&self.stream, rustix::event::PollFlags::OUT)];
-                    rustix::event::poll(&mut fds, None)?;
-                }
-                Err(e) if e.kind() == ErrorKind::Interrupted => (),
-                Err(e) => return Err(e).context("sending to the server"),
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads what is there; true when an answer is complete.
-    fn read_answer(&mut self) -> anyhow::Result<bool> {
-        let mut buffer = [0; 16_384];
-        let n = match self.stream.read(&mut buffer) {
-            Ok(0) => anyhow::bail!("the server closed a connection"),
-            Ok(n) => n,
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(false),
-            Err(e) => return Err(e).context("waiting for an answer"),
-        };
-        self.inbox.extend_from_slice(&buffer[..n]);
-        let mut used = 0;
-        while let Some((answer, length)) = pg_message::first_answer(&self.inbox[used..])? {
-            used += length;
-            match answer.kind {
-                b'Z' => self.due = self.due.saturating_sub(1),
-                b'E' => return Err(pg_message::server_error(answer.body).into()),
-                b'R' => anyhow::ensure!(answer.body == [0; 4], "the server asks for a password; the lab has none"),
-                _ => (),
-            }
-        }
-        self.inbox.drain(..used);
-        Ok(self.due == 0)
     }
 }
 

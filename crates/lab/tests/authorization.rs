@@ -1,6 +1,6 @@
 //! The study from end to end, as short as it goes.
 
-use holdfast_lab::{Configuration, Study, StudyName};
+use holdfast_lab::{Configuration, DiskChoice, Study, StudyName};
 use std::path::Path;
 
 fn study(dir: &Path) -> Study {
@@ -14,6 +14,8 @@ fn study(dir: &Path) -> Study {
         only: vec![Configuration::Unaudited, Configuration::Audited, Configuration::SqliteOff],
         only_cases: vec![],
         scale: None,
+        disks: DiskChoice::Both,
+        full: false,
         quick: false,
         out: dir.join("report"),
         data_dir: dir.join("data"),

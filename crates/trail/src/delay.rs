@@ -65,6 +65,11 @@ impl Delay {
         Delay { setting, ..Delay::default() }
     }
 
+    /// What a write and sync take; zero while there was none.
+    pub fn sync(&self) -> Duration {
+        self.sync
+    }
+
     /// What to wait for with so many commits queued; `None` to write at once.
     pub fn plan(&self, queued: usize) -> Option<Plan> {
         if queued == 0 || queued >= self.expected {
@@ -105,6 +110,11 @@ impl Delay {
         self.expected = commits + queued;
         self.pausing = self.pausing.saturating_sub(1);
     }
+
+    /// So many more commits wait for their turn before they can be queued here.
+    pub fn behind(&mut self, commits: usize) {
+        self.expected += commits;
+    }
 }
 
 #[cfg(test)]
@@ -131,6 +141,23 @@ mod tests {
         let mut fast = Delay::new(CommitDelay::Auto);
         fast.wrote(10, 10, MS / 10);
         assert_eq!(fast.plan(10), None, "the disk is faster than a wait");
+    }
+
+    #[test]
+    fn two_clients_who_take_turns_are_brought_together() {
+        let mut delay = Delay::new(CommitDelay::Auto);
+        // The thread that wrote the one's commit is the one that runs the other's.
+        delay.wrote(1, 0, 10 * MS);
+        delay.behind(1);
+        assert_eq!(delay.plan(1), Some(Plan { delay: 5 * MS, commits: 2 }));
+        delay.waited(MS, 1, 2);
+        delay.wrote(2, 0, 10 * MS);
+        assert!(delay.plan(1).is_some());
+        // The other has left: no more than one vain wait.
+        delay.waited(5 * MS, 1, 1);
+        delay.wrote(1, 0, 10 * MS);
+        delay.behind(0);
+        assert_eq!(delay.plan(1), None);
     }
 
     #[test]

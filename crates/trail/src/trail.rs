@@ -155,6 +155,12 @@ impl Trail {
         Ok(())
     }
 
+    /// The thread that has just written by [`Trail::append_now`] finds so many commits waiting that came meanwhile: the
+    /// commit delay reckons with them as with those that queued here.
+    pub fn commits_behind(&self, commits: usize) {
+        self.inner.shared.state.lock().delay.behind(commits);
+    }
+
     /// Queues records that must get in when the disk is full: checkpoints and what recovery writes. They use the
     /// kept-back room and need no reservation.
     pub fn append_kept(&self, body: Vec<u8>, on_durable: OnDurable) -> Result<(), ReserveError> {

@@ -1,8 +1,9 @@
 //! The writer: one boxcar at a time, one write, one sync.
 //!
 //! Natural batching: while a boxcar is being synced, appends queue up; when it returns, everything queued goes into the
-//! next. A lone append pays one sync, forty concurrent ones share it. When nothing came for `proof_delay` after a
-//! boxcar with records, an empty boxcar proves it durable, so that later rot in it is damage and not a torn tail.
+//! next. A lone append pays one sync, forty concurrent ones share it. When nothing came for `proof_delay`, or some syncs
+//! where those are slow, after a boxcar with records, an empty boxcar proves it durable, so that later rot in it is damage
+//! and not a torn tail.
 //!
 //! An append by [`crate::Trail::append_now`] is written by the thread that made it when nobody else is writing: two
 //! threads less to wake for a lone client. The writer's own thread then only has the proof to write.
@@ -26,11 +27,15 @@ use crate::shared::{Append, OnDurable, Phase, Ready, Shared, Span};
 /// How often a full disk is tried again while the writer itself waits for a segment.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
+/// A proof comes no sooner than so many syncs would take: a commit that meets it waits for one more.
+const PROOF_SYNCS: u32 = 4;
+
 /// What the writer does next.
 #[derive(PartialEq, Eq, Debug)]
 enum Work {
     Boxcar,
-    Proof,
+    /// Of what has been unproven since then.
+    Proof(Instant),
     Stop,
 }
 
@@ -44,7 +49,7 @@ pub fn serve(shared: &Shared, writer: &Mutex<Writer>) {
         let mut writer = writer.lock();
         let done = match work {
             Work::Boxcar => writer.drain(true),
-            Work::Proof => writer.write_proof_if_idle(),
+            Work::Proof(since) => writer.write_proof_if_idle(since),
             Work::Stop => return,
         };
         if done.is_err() {
@@ -62,16 +67,17 @@ fn next_work(shared: &Shared) -> Work {
         }
         match (state.phase, state.unproven_since) {
             (Phase::Failed | Phase::Stopped, _) | (Phase::Stopping, None) => return Work::Stop,
-            (Phase::Stopping, Some(_)) => return Work::Proof,
+            (Phase::Stopping, Some(since)) => return Work::Proof(since),
             (Phase::Running, None) => {
                 state.dozing = true;
                 shared.work.wait(&mut state);
                 state.dozing = false;
             }
             (Phase::Running, Some(since)) => {
-                let timed_out = shared.work.wait_until(&mut state, since + shared.options.proof_delay).timed_out();
+                let delay = shared.options.proof_delay.max(PROOF_SYNCS * state.delay.sync());
+                let timed_out = shared.work.wait_until(&mut state, since + delay).timed_out();
                 if timed_out && state.queue.is_empty() && state.unproven_since == Some(since) {
-                    return Work::Proof;
+                    return Work::Proof(since);
                 }
             }
         }
@@ -188,11 +194,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the proof unless somebody appended meanwhile.
-    fn write_proof_if_idle(&mut self) -> Result<(), Stopped> {
+    /// Writes the proof unless somebody has appended since. Another thread may have been writing while the proof became
+    /// due: its boxcar has proven what came before, and its clients' next commits must not wait for a sync of a proof.
+    fn write_proof_if_idle(&mut self, since: Instant) -> Result<(), Stopped> {
         let idle = {
             let state = self.shared.state.lock();
-            state.queue.is_empty() && state.unproven_since.is_some()
+            state.queue.is_empty() && state.unproven_since == Some(since)
         };
         if idle { self.write_proof() } else { Ok(()) }
     }

@@ -86,8 +86,13 @@ impl Main {
         }
         let branches = self.on.lock().registering;
         self.nothing_else = !more && !branches && after.is_none() && taken.finished.len() <= WRITTEN_BY_MAIN_MAX;
+        let by_itself = self.nothing_else;
         self.close_boxcar(record, taken, started);
         self.nothing_else = false;
+        // Those who came while MAIN itself was writing; without them two clients would take turns for ever, a sync each.
+        if by_itself && !queue.is_empty() {
+            self.inner.shared.trail.commits_behind(queue.len());
+        }
         after
     }
 

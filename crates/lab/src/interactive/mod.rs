@@ -21,8 +21,8 @@ mod findings;
 mod long_transaction;
 mod memory;
 mod rates;
-mod report;
-mod results;
+pub mod report;
+pub mod results;
 #[cfg(test)]
 mod sample;
 mod sleeper;

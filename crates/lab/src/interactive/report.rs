@@ -43,7 +43,8 @@ fn bar(server: &str, value: f64) -> Bar {
     Bar { class: class(server), name: name(server), value }
 }
 
-fn goals(findings: &[Finding]) -> String {
+/// Every figure with its goal.
+pub fn goals(findings: &[Finding]) -> String {
     const COLUMNS: [Column; 4] = [("Compared", false), ("This run", true), ("Goal", false), ("", false)];
     if findings.is_empty() {
         return String::new();

@@ -329,3 +329,27 @@ async fn what_waited_for_a_change_obeys_it() {
     let (_, failed) = soon(waits).await.unwrap();
     assert_eq!(failed, None);
 }
+
+/// Between its publication and its sync a change is neither half there nor in the way.
+#[tokio::test]
+async fn readers_see_the_one_schema_or_the_other() {
+    let (server, a, _) = two("create table t(id int primary key, v int); insert into t values (1, 1)").await;
+    let over = Arc::new(AtomicBool::new(false));
+    let mut readers = Vec::new();
+    for _ in 0..3 {
+        let (client, over) = (server.connect().await, over.clone());
+        readers.push(tokio::spawn(async move {
+            while !over.load(Ordering::Relaxed) {
+                run(&client, "select * from t where id = 1").await;
+            }
+        }));
+    }
+    for _ in 0..60 {
+        run(&a, "alter table t add column z int").await;
+        run(&a, "alter table t drop column z").await;
+    }
+    over.store(true, Ordering::Relaxed);
+    for reader in readers {
+        reader.await.unwrap();
+    }
+}

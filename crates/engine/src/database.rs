@@ -162,6 +162,19 @@ impl Inner {
         receiver.await.map_err(|_| SqlError::new(SqlState::IO_ERROR, failed))
     }
 
+    /// Blocks this thread until the published schema is durable: for a sync at most, and only after a change of it.
+    fn wait_for_schema(&self) {
+        let number = self.schema_number();
+        if self.volume().store().durable() >= number {
+            return;
+        }
+        let (sender, receiver) = std::sync::mpsc::channel();
+        // Whoever stopped waiting does not want to know.
+        self.when_durable(number, Box::new(move || sender.send(()).unwrap_or_default()));
+        // An error means that the trail is gone, and with it the process.
+        receiver.recv().unwrap_or_default();
+    }
+
     /// Runs `answer` as soon as boxcar `number` is durable.
     pub fn when_durable(&self, number: u64, answer: OnReached) {
         {
@@ -325,8 +338,10 @@ impl Database {
         Arc::new(Session::new(&self.0, pid))
     }
 
-    /// A connection that reads durable snapshots.
+    /// A connection that reads durable snapshots, under the published schema: a change of it that is still being synced is
+    /// waited for.
     pub fn reader(&self) -> SqlResult<Reader> {
+        self.0.wait_for_schema();
         let kept = self.0.readers.lock().pop();
         let current = self.0.volume();
         if let Some(connection) = kept.filter(|c| Arc::ptr_eq(&c.volume, &current)) {

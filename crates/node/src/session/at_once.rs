@@ -71,7 +71,7 @@ impl NodeSession {
         let wrapped = body.len() < steps.len();
         match self.at_once(bound, wrapped, verb, client).await {
             // Nothing has been done, nor told: it is translated again, statement by statement.
-            Err(e) if !wrapped && e.error.is_schema_changed() && e.step == Some(0) => None,
+            Err(e) if !wrapped && e.step == Some(0) && self.is_outdated(&e.error, schema.epoch) => None,
             outcome => {
                 steps.clear();
                 Some(outcome)
@@ -99,7 +99,7 @@ impl NodeSession {
         }
         let wrapped = body.len() < entries.len();
         match self.at_once(bound, wrapped, entries[0].translated.verb, client).await {
-            Err(e) if !wrapped && e.error.is_schema_changed() && e.step == Some(0) => None,
+            Err(e) if !wrapped && e.step == Some(0) && self.is_outdated(&e.error, schema.epoch) => None,
             outcome => Some(outcome),
         }
     }

@@ -196,7 +196,7 @@ impl NodeSession {
             let params = source.bind(&entry, self).map_err(at)?;
             let steps = vec![EngineStep { stmt: stmt.clone(), params }];
             match self.run_steps(number, steps, client).await {
-                Err(e) if e.error.is_schema_changed() => {}
+                Err(e) if self.is_outdated(&e.error, entry.epoch()) => {}
                 outcome => return outcome,
             }
         }
@@ -204,7 +204,7 @@ impl NodeSession {
         for _ in 0..TRANSLATIONS_MAX {
             match self.data_in_transaction(number, &source, &entry, client).await {
                 // Somebody changed the schema while it waited.
-                Err(e) if e.error.is_schema_changed() => match self.entry(&source).await.map_err(at)? {
+                Err(e) if self.is_outdated(&e.error, entry.epoch()) => match self.entry(&source).await.map_err(at)? {
                     Some(now) => entry = now,
                     None => return Err(e),
                 },
@@ -212,6 +212,13 @@ impl NodeSession {
             }
         }
         Err(at(SqlError::schema_changed()))
+    }
+
+    /// Whether a statement that was translated under the schema of that epoch failed because the schema has changed since.
+    /// It has done nothing then, nor told anything.
+    pub(super) fn is_outdated(&self, error: &SqlError, epoch: u32) -> bool {
+        let names = [SqlState::UNDEFINED_COLUMN, SqlState::UNDEFINED_TABLE].contains(&error.state());
+        error.is_schema_changed() || (names && self.served.db.schema().epoch != epoch)
     }
 
     async fn data_in_transaction(

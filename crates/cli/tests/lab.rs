@@ -40,7 +40,7 @@ fn a_quick_run_of_commits_leaves_a_report_and_nothing_else() {
     if let Some(why) = &without {
         eprintln!("SKIPPED: the paper's disk, since no unsafe disk can be mounted here: {why}");
     }
-    let output = lab(dir.path(), &["commit", "--quick", "--seconds", "0.3"]);
+    let output = lab(dir.path(), &["commit", "--quick", "--seconds", "1"]);
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");
     let json = std::fs::read_to_string(dir.path().join("report/results.json")).unwrap();

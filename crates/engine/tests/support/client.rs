@@ -43,6 +43,10 @@ impl Sent {
 pub fn send(db: &Database, transaction: &Transaction) -> Sent {
     match transaction {
         Transaction::Message(sqls) => {
+            // A schema change runs on a branch: CREATE TABLE AS reads what is durable, as the next comment says.
+            if transaction.changes_schema() && !is_behind_the_others(db) {
+                return Sent::Lost;
+            }
             let steps: SqlResult<Vec<Step>> = sqls.iter().map(|sql| step(db, sql)).collect();
             match steps.and_then(|steps| db.submit(Batch::new(steps, Box::new(Collect::new())))) {
                 Ok(ticket) => Sent::Ticket(ticket),
@@ -53,12 +57,15 @@ pub fn send(db: &Database, transaction: &Transaction) -> Sent {
     }
 }
 
+/// A branch begins on what is durable: what this client sent before has to be, for its transactions to take effect in
+/// order. False when the power has failed.
+fn is_behind_the_others(db: &Database) -> bool {
+    matches!(db.submit(Batch::new(Vec::new(), Box::new(Collect::new()))).map(Ticket::wait), Ok(Some(_)))
+}
+
 fn interactive(db: &Database, steps: &[Ask]) -> Sent {
-    // A branch begins on what is durable: what this client sent before has to be, for its transactions to take effect
-    // in order.
-    match db.submit(Batch::new(Vec::new(), Box::new(Collect::new()))).map(Ticket::wait) {
-        Ok(Some(_)) => {}
-        _ => return Sent::Lost,
+    if !is_behind_the_others(db) {
+        return Sent::Lost;
     }
     // Long enough for a busy machine.
     let options = WriteOptions { idle_timeout: std::time::Duration::from_secs(60), ..WriteOptions::default() };

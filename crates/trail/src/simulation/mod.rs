@@ -20,7 +20,7 @@ use crate::options::TrailOptions;
 use crate::preparer::{Preparer, Round};
 use crate::room::charge_bytes;
 use crate::shared::Span;
-use crate::trail::{Recovered, Trail};
+use crate::trail::{Recovered, Role, Trail};
 use crate::writer::Writer;
 use crate::{Boxcar, Kind};
 
@@ -70,8 +70,10 @@ impl Bench {
     /// Opens with a clock that stands there.
     pub fn open_at(disk: &FaultDisk, options: TrailOptions, unix_ms: u64) -> Result<Bench, TrailError> {
         let clock = Arc::new(StepClock::starting_at(unix_ms));
-        let Parts { shared, writer, preparer, lock, recovered } = open_parts(Arc::new(disk.clone()), clock, options)?;
-        let trail = Trail::without_threads(shared, lock);
+        let Parts { shared, role, preparer, lock, recovered } = open_parts(Arc::new(disk.clone()), clock, options)?;
+        let Role::Writes(writer) = role else { panic!("it follows") };
+        let writer = Arc::into_inner(writer).unwrap().into_inner();
+        let trail = Trail::without_threads(shared, Role::Driven, lock);
         Ok(Bench { trail, writer, preparer, recovered, acknowledged: Arc::default() })
     }
 

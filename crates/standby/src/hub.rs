@@ -105,7 +105,7 @@ pub struct StandbyReport {
 
 impl Hub {
     pub fn new(master: Arc<dyn Master>, options: LinkOptions, sync_set: SyncSet, governor: Governor) -> Arc<Hub> {
-        let (progress, _) = watch::channel(0);
+        let (progress, _) = watch::channel(0u64);
         let told = progress.clone();
         master.trail().on_progress(Arc::new(move || told.send_modify(|count| *count = count.wrapping_add(1))));
         let state = State {

@@ -172,7 +172,7 @@ async fn one_link<C: Connect>(follower: &mut Follower<C>, was_following: &mut bo
             }
             Err(refusal) => Place::Refused(refusal),
         };
-        Ok((link, welcome, place))
+        Ok::<_, LinkError>((link, welcome, place))
     };
     let (mut link, welcome, place) = tokio::select! {
         paired = pairing => paired?,

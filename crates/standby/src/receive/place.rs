@@ -1,7 +1,7 @@
 //! Finding where to go on: the standby's questions to the master, judged by [`crate::pairing`].
 
 use holdfast_seams::BLOCK_BYTES;
-use holdfast_trail::{Trail, TrailError};
+use holdfast_trail::Trail;
 use holdfast_types::Lsn;
 
 use crate::error::LinkError;
@@ -39,7 +39,7 @@ async fn ask<S: Stream>(link: &mut Link<S>, tip: Tip) -> Result<Answer, LinkErro
 
 /// First among the segments' ends, then among the boxcars of the segment in which the two trails part.
 async fn search<S: Stream>(link: &mut Link<S>, trail: &Trail) -> Result<Finding, LinkError> {
-    let (first, tip) = (first_of(trail)?, tip_of(trail));
+    let (first, tip) = (trail.first(), tip_of(trail));
     let segments = segment_ends(trail, first, tip)?;
     let (at, some_gone) = bisect(link, &segments).await?;
     let (from, until) = match at {
@@ -65,15 +65,6 @@ async fn bisect<S: Stream>(link: &mut Link<S>, ends: &[Tip]) -> Result<(Option<u
         search.answer(index, answer);
     }
     Ok((search.common(), gone))
-}
-
-/// The oldest position of the trail: it names it when it is asked for what it cannot have.
-fn first_of(trail: &Trail) -> Result<Lsn, LinkError> {
-    match trail.read(Lsn(0)) {
-        Err(TrailError::Gone { first, .. }) => Ok(first),
-        Err(other) => Err(other.into()),
-        Ok(_) => Ok(Lsn(0)),
-    }
 }
 
 /// Ends that lie at the beginning of a segment behind the first, in order: the first boxcar there names the one before.

@@ -159,8 +159,12 @@ impl Shared {
 
     /// Everything below `lsn`, where the next boxcar goes, has become durable; the last one has that checksum.
     pub fn advance(&self, lsn: Lsn, checksum: u32) {
-        *self.tip.lock() = (lsn, checksum);
-        self.durable.store(lsn.0, Ordering::Release);
+        {
+            // Both under the lock: who sees one and then asks for the tip sees the other.
+            let mut tip = self.tip.lock();
+            *tip = (lsn, checksum);
+            self.durable.store(lsn.0, Ordering::Release);
+        }
         self.live.progress();
     }
 

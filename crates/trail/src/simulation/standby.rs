@@ -11,12 +11,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use holdfast_seams::SyncMethod;
+use holdfast_seams::{Disk, SyncMethod};
 use holdfast_seams::testing::{FaultDisk, Fired, Seeded};
 use holdfast_types::{Epoch, Lsn};
 use parking_lot::Mutex;
 
-use super::{Bench, DIR, Follower, forged, options, shipped};
+use super::{Bench, DIR, Follower, forged, options};
 use crate::control::Control;
 use crate::{Match, ReceiveError, Shipped, Tap, Trail, TrailError, TrailOptions};
 
@@ -327,13 +327,13 @@ impl World {
         let totals = Totals::default();
         let link = Link { tap, follower, disk, random, arrived, end: None, kept, totals };
         let link = Arc::new(Mutex::new(Some(link)));
-        let (of_hook, shared) = (link.clone(), bench.trail.shared().clone());
+        let (of_hook, shared) = (link.clone(), Arc::downgrade(bench.trail.shared()));
         // It runs in the middle of the master's writes.
         let hooked = Arc::new(move || {
             if let Some(link) = of_hook.lock().as_mut()
                 && link.random.one_in(2)
             {
-                link.pump(shared.durable());
+                link.pump(shared.upgrade().map_or(Lsn(0), |shared| shared.durable()));
             }
         });
         bench.trail.on_progress(hooked);
@@ -399,7 +399,7 @@ impl Totals {
 #[test]
 fn standbys() {
     let seeds = super::seeds(SEEDS);
-    let (mut each, mut fired, mut failed) = ([0u64; 11], Fired::default(), Vec::new());
+    let (mut each, mut fired, mut failed) = ([0u64; 12], Fired::default(), Vec::new());
     for seed in seeds.clone() {
         let mut world = World::new(seed);
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.run()));
@@ -423,12 +423,13 @@ fn standbys() {
             t.torn_tails,
             t.recycled,
             t.compared,
+            t.founded_again,
         ];
         each.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
     println!(
         "seeds {seeds:?}: rounds, received, while written, groups, forged, forks, of promotions, promotions, torn tails, \
-         recycled, compared: {each:?}, {} failed",
+         recycled, compared, founded again: {each:?}, {} failed",
         failed.len()
     );
     println!("{fired:?}");

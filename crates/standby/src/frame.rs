@@ -362,10 +362,14 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         self.buf.is_empty()
     }
 
-    /// Sends everything gathered.
+    /// Sends everything gathered. Dropped on the way, the rest is sent by the next flush: a last word never lands in the
+    /// middle of a frame.
     pub async fn flush(&mut self) -> Result<(), LinkError> {
-        self.to.write_all(&self.buf).await.map_err(LinkError::from_io)?;
-        self.buf.clear();
+        while !self.buf.is_empty() {
+            if self.to.write_buf(&mut self.buf).await.map_err(LinkError::from_io)? == 0 {
+                return Err(LinkError::Closed);
+            }
+        }
         if self.buf.capacity() > 2 * SEND_BYTES {
             self.buf = BytesMut::new();
         }

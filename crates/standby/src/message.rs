@@ -69,7 +69,9 @@ pub enum Wants {
     BaseCopy,
     Status,
     /// That the node asked becomes master.
-    Promote { accept_divergence: bool },
+    Promote {
+        accept_divergence: bool,
+    },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -43,11 +43,7 @@ pub(crate) fn answer(master: &dyn Master, tip: Tip) -> Result<Answer, LinkError>
 }
 
 /// Ships from `start` on until the link ends.
-pub(crate) async fn ship<S: Stream>(
-    registered: &Registered,
-    link: &mut Link<S>,
-    start: Tip,
-) -> Result<(), LinkError> {
+pub(crate) async fn ship<S: Stream>(registered: &Registered, link: &mut Link<S>, start: Tip) -> Result<(), LinkError> {
     let tap = tap(registered, start)?;
     let shared = Shared { sent: AtomicU64::new(start.lsn.0), ..Shared::default() };
     let mut receiving = pin!(receive(registered, &shared, &mut link.reader, start));
@@ -236,7 +232,8 @@ mod tests {
         let last = ack(30, 20, 10);
         let check = |ack| check_ack(ack, last, Lsn(40));
         assert!(check(last).is_ok() && check(ack(40, 40, 40)).is_ok());
-        for forged in [ack(41, 20, 10), ack(30, 31, 10), ack(30, 20, 21), ack(29, 20, 10), ack(30, 19, 10), ack(30, 20, 9)]
+        for forged in
+            [ack(41, 20, 10), ack(30, 31, 10), ack(30, 20, 21), ack(29, 20, 10), ack(30, 19, 10), ack(30, 20, 9)]
         {
             assert!(matches!(check(forged), Err(LinkError::Ack { .. })), "{forged:?}");
         }

@@ -81,7 +81,8 @@ fn provider() -> Arc<CryptoProvider> {
 fn authority(files: &NodeFiles) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(&files.authority, "an authority's certificate")? {
-        let what = |error: rustls::Error| TlsError::Identity { files: Box::new(files.clone()), what: error.to_string() };
+        let what =
+            |error: rustls::Error| TlsError::Identity { files: Box::new(files.clone()), what: error.to_string() };
         roots.add(certificate).map_err(what)?;
     }
     Ok(roots)
@@ -89,8 +90,11 @@ fn authority(files: &NodeFiles) -> Result<RootCertStore, TlsError> {
 
 fn identity(files: &NodeFiles) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
     let certificates = certificates(&files.certificate, "a node's certificate")?;
-    let key = PrivateKeyDer::from_pem_file(&files.key)
-        .map_err(|source| TlsError::File { path: files.key.clone(), what: "a node's key", source })?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|source| TlsError::File {
+        path: files.key.clone(),
+        what: "a node's key",
+        source,
+    })?;
     Ok((certificates, key))
 }
 

@@ -134,8 +134,7 @@ impl<S: Stream> Fetch<'_, S> {
         let total_bytes = self.volumes.iter().map(|volume| bytes_of(volume.pages)).sum();
         let mut progress = Progress { total_bytes, round: self.round, ..Progress::default() };
         let volumes = self.volumes;
-        let mut places =
-            (0u32..).zip(volumes).flat_map(|(i, volume)| (0..chunks(volume)).map(move |chunk| (i, chunk)));
+        let mut places = (0u32..).zip(volumes).flat_map(|(i, volume)| (0..chunks(volume)).map(move |chunk| (i, chunk)));
         let mut asked: VecDeque<Asked> = VecDeque::new();
         let mut differing = 0;
         loop {

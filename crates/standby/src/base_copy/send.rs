@@ -28,7 +28,7 @@ pub(crate) async fn send<S: Stream>(link: &mut Link<S>, copy: &mut dyn BaseCopy)
 }
 
 /// The chunk asked for, without its pages where the asker has them.
-fn chunk(copy: &mut dyn BaseCopy, ask: CopyAsk) -> Result<CopyChunk, LinkError> {
+pub(super) fn chunk(copy: &mut dyn BaseCopy, ask: CopyAsk) -> Result<CopyChunk, LinkError> {
     let place = copy.volumes().get(ask.volume as usize).and_then(|volume| chunk_pages(volume, ask.chunk));
     let Some((first_page, pages)) = place else {
         let what = format!("chunk {} of volume {} was asked for, which is not in the plan", ask.chunk, ask.volume);

@@ -26,28 +26,25 @@ fn golden() -> Vec<(Message, &'static str)> {
     let volume = CopyVolume { volume: 3, file: "f".into(), pages: 300 };
     let chunk = CopyChunk { volume: 1, chunk: 2, hash: [9; 16], pages: Bytes::new() };
     vec![
-        (
-            Message::Hello(hello),
-            "1c0000000101010162003031323334353637383961626364656601808080200" /* epoch */
-        ),
-        (Message::Welcome(welcome), ""),
-        (Message::Refused(refusal), "0600000003" ),
-        (Message::Ask(tip()), ""),
-        (Message::Answer(Answer::Gone), ""),
-        (Message::Start(tip()), ""),
-        (Message::Boxcar(Bytes::from_static(b"abc")), ""),
-        (Message::Durable(Position { lsn: Lsn(300) }), ""),
-        (Message::Ack(Ack { received: Lsn(3), durable: Lsn(2), applied: Lsn(1) }), ""),
-        (Message::Ping(5), ""),
-        (Message::Pong(5), ""),
-        (Message::Stop(Stop { orderly: true, why: "w".into() }), ""),
-        (Message::CopyPlan(plan), ""),
-        (Message::CopyVolume(volume), ""),
-        (Message::CopyAsk(CopyAsk { volume: 1, chunk: 2, have: None }), ""),
-        (Message::CopyChunk(chunk), ""),
-        (Message::CopyDone, ""),
-        (Message::Status("{}".into()), ""),
-        (Message::Promoted("p".into()), ""),
+        (Message::Hello(hello), "1d0000000101010162050030313233343536373839616263646566018080802007"),
+        (Message::Welcome(welcome), "23000000020101613031323334353637383961626364656601808080200780a08020effdb6f50d"),
+        (Message::Refused(refusal), "060000000307016d0161"),
+        (Message::Ask(tip()), "0a0000000480a08020effdb6f50d"),
+        (Message::Answer(Answer::Gone), "020000000502"),
+        (Message::Start(tip()), "0a0000000680a08020effdb6f50d"),
+        (Message::Boxcar(Bytes::from_static(b"abc")), "0400000007616263"),
+        (Message::Durable(Position { lsn: Lsn(300) }), "0300000008ac02"),
+        (Message::Ack(Ack { received: Lsn(3), durable: Lsn(2), applied: Lsn(1) }), "0400000009030201"),
+        (Message::Ping(5), "020000000a05"),
+        (Message::Pong(5), "020000000b05"),
+        (Message::Stop(Stop { orderly: true, why: "w".into() }), "040000000c010177"),
+        (Message::CopyPlan(plan), "110000000d017880a0802080a08020effdb6f50d02"),
+        (Message::CopyVolume(volume), "060000000e030166ac02"),
+        (Message::CopyAsk(CopyAsk { volume: 1, chunk: 2, have: None }), "040000000f010200"),
+        (Message::CopyChunk(chunk), "1900000010010000000200000009090909090909090909090909090909"),
+        (Message::CopyDone, "0100000011"),
+        (Message::Status("{}".into()), "0400000012027b7d"),
+        (Message::Promoted("p".into()), "03000000130170"),
     ]
 }
 

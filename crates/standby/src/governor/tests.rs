@@ -88,6 +88,8 @@ async fn the_slowest_counts() {
     }
     apply(&governor, "slow", 0, W / 2, 100).await;
     governor.applied("fast", Lsn(W / 2), Lsn(W / 2));
+    // The first one counts from long ago, the second from the first.
+    assert_eq!(governor.charge(Lsn(2_000_000 + W / 2), 1_000_000), Duration::ZERO);
     let both = governor.charge(Lsn(2_000_000 + W / 2), 1_000_000);
     governor.disconnected("slow");
     assert!(both > Duration::ZERO);

@@ -106,7 +106,9 @@ pub fn place(tip: Tip, applied: Lsn, finding: Finding) -> Place {
     match finding {
         Finding::Continues | Finding::Copied { answer: Answer::Yes, .. } => Place::Start(tip),
         Finding::Copied { anchor, answer: Answer::No } => diverged(
-            format!("the base copy was taken at {anchor}, which the master does not have: its history has changed since"),
+            format!(
+                "the base copy was taken at {anchor}, which the master does not have: its history has changed since"
+            ),
             NEW_COPY,
         ),
         Finding::Gone | Finding::Copied { answer: Answer::Gone, .. } => Place::Refused(gone(tip.lsn)),

@@ -23,7 +23,11 @@ fn who_may_follow_whom() {
     assert_eq!(check(&identity(), &identity()), Ok(()));
     assert_eq!(refused(Identity { trail_id: TrailId([2; 16]), ..identity() }).reason, Reason::OtherTrail);
     assert_eq!(refused(Identity { format: 2, ..identity() }).reason, Reason::Format);
-    assert_eq!(check(&Identity { format: 4, ..identity() }, &identity()), Ok(()), "a newer standby reads older formats");
+    assert_eq!(
+        check(&Identity { format: 4, ..identity() }, &identity()),
+        Ok(()),
+        "a newer standby reads older formats"
+    );
     assert_eq!(refused(Identity { segment_bytes: 32 << 20, ..identity() }).reason, Reason::SegmentSize);
     assert_eq!(refused(Identity { epoch: Epoch(6), ..identity() }).reason, Reason::Deposed);
     assert_eq!(check(&Identity { epoch: Epoch(4), ..identity() }, &identity()), Ok(()), "behind");

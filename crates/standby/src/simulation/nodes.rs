@@ -51,12 +51,7 @@ pub fn open(disk: &FaultDisk, options: TrailOptions) -> Result<Trail, TrailError
 }
 
 pub fn identity(trail: &Trail) -> Identity {
-    Identity {
-        trail_id: trail.trail_id(),
-        format: FORMAT,
-        segment_bytes: trail.segment_bytes(),
-        epoch: trail.epoch(),
-    }
+    Identity { trail_id: trail.trail_id(), format: FORMAT, segment_bytes: trail.segment_bytes(), epoch: trail.epoch() }
 }
 
 /// Every boxcar of a trail that is durable, from its beginning.

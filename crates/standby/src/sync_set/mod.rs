@@ -60,11 +60,7 @@ pub struct Reached {
 impl Reached {
     /// The farther of both, level by level.
     pub fn max(self, other: Reached) -> Reached {
-        Reached {
-            warm: self.warm.max(other.warm),
-            hot: self.hot.max(other.hot),
-            commit: self.commit.max(other.commit),
-        }
+        Reached { warm: self.warm.max(other.warm), hot: self.hot.max(other.hot), commit: self.commit.max(other.commit) }
     }
 }
 

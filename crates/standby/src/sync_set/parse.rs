@@ -73,7 +73,9 @@ impl<'a> Parser<'a> {
     }
 
     fn count(&mut self) -> Result<usize, SyncSetError> {
-        let Some(Token::Number(digits)) = self.peek() else { return Err(self.error("a number of standbys is missing")) };
+        let Some(Token::Number(digits)) = self.peek() else {
+            return Err(self.error("a number of standbys is missing"));
+        };
         let n = digits.parse().ok().filter(|n| (1..=NAMES_MAX).contains(n));
         let n = n.ok_or_else(|| self.error("the number of standbys must be from 1 to 1000"))?;
         self.at += 1;
@@ -151,7 +153,12 @@ fn tokens(text: &str) -> Result<Vec<(Token, usize)>, SyncSetError> {
                 at += chars[at..].iter().take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '$')).count();
                 Token::Word(chars[start..at].iter().collect())
             }
-            c => return Err(SyncSetError { what: format!("\"{c}\" is not allowed outside quotes"), position: start + 1 }),
+            c => {
+                return Err(SyncSetError {
+                    what: format!("\"{c}\" is not allowed outside quotes"),
+                    position: start + 1,
+                });
+            }
         };
         tokens.push((token, start + 1));
     }

@@ -124,10 +124,15 @@ impl Governor {
         self.active.store(!standbys.is_empty(), Ordering::Release);
     }
 
+    /// Whether anybody is connected who may slow the master.
+    pub fn is_active(&self) -> bool {
+        self.active.load(Ordering::Acquire)
+    }
+
     /// How long to wait before a boxcar of `bytes` is appended at `sent`. Wait, then ask again with 0 bytes, until the
     /// answer is zero: the lag may have grown or shrunk meanwhile.
     pub fn charge(&self, sent: Lsn, bytes: u64) -> Duration {
-        if !self.active.load(Ordering::Acquire) {
+        if !self.is_active() {
             return Duration::ZERO;
         }
         let (now_us, stall_us) = (self.now_us(), self.options.stall_max.as_micros() as u64);

@@ -41,8 +41,13 @@ pub trait Master: Send + Sync + 'static {
     /// Keeps the trail from `from` on for a standby until told otherwise, over restarts.
     fn hold(&self, standby: &str, from: Lsn) -> Result<(), Refusal>;
 
-    /// Commits below these ends have reached their levels. Each is a lower bound; they may come out of order.
+    /// The standbys have everything below these ends, by level: which may be more than is durable here, and a commit
+    /// needs both. Each is a lower bound; they may come out of order.
     fn reached(&self, reached: Reached);
+
+    /// Whether enough of the sync set is connected and acknowledges, whenever that changes. False: commits above cold
+    /// wait, and the operator has to know.
+    fn in_sync(&self, yes: bool);
 
     /// An online copy of all databases, as of now.
     fn base_copy(&self, standby: &str) -> Result<Box<dyn BaseCopy>, Refusal>;

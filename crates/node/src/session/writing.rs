@@ -186,7 +186,11 @@ impl NodeSession {
             return Err(SqlError::internal("nothing to prepare"));
         };
         // What comes after the first step runs under the schema that it has made.
-        let mut epoch = Some(entry.epoch());
+        let schema = self.schema();
+        if schema.epoch != entry.epoch() {
+            return Err(SqlError::schema_changed());
+        }
+        let mut epoch = Some(schema.permanent_epoch());
         for sql in before {
             let stmt = self.writer()?.prepare(sql, Report { epoch: epoch.take(), ..Report::default() }).await?;
             self.execute(EngineStep { stmt, params: Vec::new() }, Box::new(Collect::new())).await?.0?;

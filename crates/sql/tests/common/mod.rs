@@ -150,7 +150,7 @@ impl Db {
     pub fn new(dialect: Dialect) -> Db {
         let conn = Connection::open_in_memory().unwrap();
         conn.execute_batch(
-            "ATTACH ':memory:' AS pg_catalog; ATTACH ':memory:' AS information_schema; PRAGMA foreign_keys = ON",
+            "ATTACH ':memory:' AS pg_catalog; ATTACH ':memory:' AS information_schema; ATTACH ':memory:' AS pg_temp; PRAGMA foreign_keys = ON",
         )
         .unwrap();
         functions().for_each(|f| register(&conn, f));

@@ -3,7 +3,7 @@
 
 pub mod postgres;
 
-use holdfast_sql::catalogue::{self, CatalogContext, DatabaseRow, Live, SessionRow, TransactionsRow};
+use holdfast_sql::catalogue::{self, CatalogContext, DatabaseRow, Live, SessionRow, Standing, TransactionsRow};
 use holdfast_sql::{
     ADVISORY_FUNCTION, AdvisoryOp, Context, Function, Kind, NEXT_ID_FUNCTION, Scan, SessionValue, SessionValues,
     Translated, error, functions, sqlite, translate, types,
@@ -42,6 +42,10 @@ impl Live for Quiet {
 
     fn transactions(&self) -> TransactionsRow {
         TransactionsRow::default()
+    }
+
+    fn standing(&self) -> Standing {
+        Standing::default()
     }
 }
 

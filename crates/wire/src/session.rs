@@ -4,12 +4,12 @@
 //! method at a time and waits for it.
 
 use crate::client::Client;
+use bytes::BytesMut;
 use holdfast_types::{SqlError, SqlResult, StatementDesc, Value};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use bytes::BytesMut;
 use std::time::Duration;
 use tokio::net::TcpStream;
 

@@ -136,7 +136,10 @@ impl Binder<'_> {
                     "WITH RECURSIVE nap(remaining) AS (SELECT CAST({wait_ms} AS INTEGER) UNION ALL \
                      SELECT {WAIT_SLICE_FUNCTION}({lsn}, remaining) FROM nap WHERE remaining > 0)"
                 );
-                Some(Typed::new(format!("({nap} SELECT min({WAIT_SLICE_FUNCTION}({lsn}, 0)) < 0 FROM nap)"), Type::BOOL))
+                Some(Typed::new(
+                    format!("({nap} SELECT min({WAIT_SLICE_FUNCTION}({lsn}, 0)) < 0 FROM nap)"),
+                    Type::BOOL,
+                ))
             }
             ("pg_is_wal_replay_paused", 0) => Some(Typed::sure("0", Type::BOOL)),
             ("pg_is_other_temp_schema" | "pg_relation_is_publishable", 1) => Some(Typed::sure("0", Type::BOOL)),

@@ -37,7 +37,7 @@ pub use live::{Doing, Live, OldestSnapshot, SessionRow, TransactionsRow};
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID, TEMP_NAMESPACE};
 pub use pg_locks::LockRow;
 pub use pg_prepared_xacts::PreparedRow;
-pub use replication::{LinkRow, Standing, StandbyRow, lsn_text, parse_lsn};
+pub use replication::{LinkRow, StandbyRow, Standing, lsn_text, parse_lsn};
 pub use shapes::index_name;
 
 use holdfast_types::Value;

@@ -34,14 +34,17 @@ use holdfast_seams::{AlignedBuf, round_up_to_block};
 use holdfast_types::{Epoch, Lsn};
 
 use crate::bytes::{array, put, u16_at, u32_at, u64_at};
-use crate::layout::{BLOCK, TrailId};
+use crate::layout::{BLOCK, Layout, TrailId};
 
 pub const HEAD_BYTES: usize = 96;
 pub const FORMAT_VERSION: u16 = 1;
-const MAGIC: [u8; 8] = *b"HFBOXCAR";
+pub const MAGIC: [u8; 8] = *b"HFBOXCAR";
 /// Offset of the format version.
 pub const VERSION: usize = 40;
-const SHIPPED: usize = 32;
+/// Where the bytes begin that are the same on every node.
+pub const SHIPPED: usize = 32;
+/// What of the head is shipped.
+pub const SHIPPED_HEAD_BYTES: usize = HEAD_BYTES - SHIPPED;
 const CHECKSUM: usize = 92;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +66,7 @@ impl Kind {
         }
     }
 
-    fn from_code(code: u8) -> Option<Kind> {
+    pub(crate) fn from_code(code: u8) -> Option<Kind> {
         [Kind::Data, Kind::Proof, Kind::SegmentEnd].into_iter().find(|kind| kind.code() == code)
     }
 }
@@ -94,6 +97,21 @@ impl Head {
     pub fn end(&self) -> Lsn {
         Lsn(self.lsn.0 + self.disk_bytes())
     }
+
+    /// Where the next boxcar starts: behind a segment end, in the next segment.
+    pub(crate) fn next(&self, layout: Layout) -> Lsn {
+        match self.kind {
+            Kind::SegmentEnd => layout.first_lsn(self.segment + 1),
+            Kind::Data | Kind::Proof => self.end(),
+        }
+    }
+}
+
+/// A trail's last boxcar, as far as the next one must fit it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Last {
+    pub checksum: u32,
+    pub epoch: Epoch,
 }
 
 /// What a body of that length takes on disk.
@@ -204,8 +222,25 @@ pub fn check_whole(bytes: &[u8]) -> Result<(), Flaw> {
 }
 
 fn checksum(bytes: &[u8]) -> u32 {
-    let head = crc32c::crc32c(&bytes[SHIPPED..CHECKSUM]);
-    crc32c::crc32c_append(head, &bytes[HEAD_BYTES..])
+    shipped_checksum(&bytes[SHIPPED..])
+}
+
+/// What the checksum of shipped bytes must be.
+pub fn shipped_checksum(shipped: &[u8]) -> u32 {
+    let head = crc32c::crc32c(&shipped[..CHECKSUM - SHIPPED]);
+    crc32c::crc32c_append(head, &shipped[SHIPPED_HEAD_BYTES..])
+}
+
+/// Fills `blocks`, as many as the boxcar takes, with shipped bytes, the proof of the node that received them, and
+/// padding.
+pub fn put_received(blocks: &mut [u8], shipped: &[u8], proven: Lsn, incarnation: u32) {
+    blocks[..SHIPPED].fill(0);
+    put(blocks, 0, &proven.0.to_le_bytes());
+    put(blocks, 8, &incarnation.to_le_bytes());
+    put(blocks, SHIPPED, shipped);
+    blocks[SHIPPED + shipped.len()..].fill(0);
+    let check = proof_check(blocks);
+    put(blocks, 12, &check.to_le_bytes());
 }
 
 fn proof_check(bytes: &[u8]) -> u32 {
@@ -340,5 +375,16 @@ mod tests {
         builder.push(b"hello");
         let other = Head { proven: Lsn(0x9000), incarnation: 99, ..head() };
         assert_eq!(builder.finish(&other).0[SHIPPED..], built()[SHIPPED..]);
+    }
+
+    #[test]
+    fn who_receives_puts_its_own_proof_in_front() {
+        let mut builder = Builder::default();
+        builder.begin();
+        builder.push(b"hello");
+        let theirs = builder.finish(&Head { proven: Lsn(0x9000), incarnation: 99, ..head() }).0;
+        let mut blocks = vec![0xee; 4096];
+        put_received(&mut blocks, &theirs[SHIPPED..HEAD_BYTES + 5], Lsn(0x11000), 3);
+        assert_eq!(blocks, built());
     }
 }

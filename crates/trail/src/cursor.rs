@@ -67,6 +67,11 @@ impl SegmentCursor {
 
     /// The boxcar that belongs at `offset`, with its body, or what is wrong there.
     pub fn boxcar(&mut self, offset: u64) -> Result<Result<(Head, &[u8]), Flaw>, TrailError> {
+        Ok(self.whole(offset)?.map(|(head, whole)| (head, &whole[HEAD_BYTES..])))
+    }
+
+    /// The same with the bytes of the head in front of those of the body.
+    pub fn whole(&mut self, offset: u64) -> Result<Result<(Head, &[u8]), Flaw>, TrailError> {
         let place = self.place(offset);
         let Some(block) = self.bytes(offset, BLOCK)? else { return Ok(Err(Flaw::EndOfFile)) };
         let head = match read_head(block, &place) {
@@ -76,7 +81,7 @@ impl SegmentCursor {
         let len = HEAD_BYTES as u64 + u64::from(head.body_bytes);
         let Some(bytes) = self.bytes(offset, round_up_to_block(len))? else { return Ok(Err(Flaw::EndOfFile)) };
         let bytes = &bytes[..len as usize];
-        Ok(check_whole(bytes).map(|()| (head, &bytes[HEAD_BYTES..])))
+        Ok(check_whole(bytes).map(|()| (head, bytes)))
     }
 
     /// Whether a boxcar that claims a newer format is sound but for that claim: a bit of it rotted, and who is told to

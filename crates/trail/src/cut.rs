@@ -1,4 +1,4 @@
-//! Cutting off a torn tail: saved aside, then zeroed, each step durable before the next.
+//! Cutting off the end of a trail: saved aside, then zeroed, each step durable before the next.
 //!
 //! A crash at any point leaves a trail that is cut again at the same place. The tail that was saved first is kept: the
 //! second time it may already be zeroed in part.
@@ -19,7 +19,7 @@ use crate::survey::Survey;
 /// Bytes copied or zeroed at once.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// What recovery cut off.
+/// What was cut off.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cut {
     pub lsn: Lsn,
@@ -39,39 +39,53 @@ pub fn cut_tail(
     let number = layout.segment_of(verdict.end);
     let offset = layout.offset_of(verdict.end);
     let saved_to = dir.join(cut_name(verdict.end, control.incarnation));
-    for (segment, file) in survey.segments.range(number..) {
-        if *segment == number {
-            let mut cursor = SegmentCursor::open(disk, &file.path, number, layout, control.trail_id)?;
-            save(disk, dir, &mut cursor, offset, verdict.torn_bytes, &saved_to)?;
-            zero(disk, &file.path, offset, layout.segment_bytes)?;
-        } else if file.len_bytes == layout.segment_bytes {
-            // One of another size is removed instead of becoming a spare.
-            zero(disk, &file.path, BLOCK, layout.segment_bytes)?;
-        }
+    if let Some(file) = survey.segments.get(&number) {
+        let cursor = SegmentCursor::open(disk, &file.path, number, layout, control.trail_id)?;
+        save(disk, dir, &mut [Piece { cursor, offset, bytes: verdict.torn_bytes }], &saved_to)?;
     }
+    erase(disk, survey, layout.segment_bytes, verdict.end)?;
     Ok(Cut { lsn: verdict.end, bytes: verdict.torn_bytes, saved_to })
 }
 
-fn save(
-    disk: &dyn Disk,
-    dir: &Path,
-    from: &mut SegmentCursor,
-    offset: u64,
-    bytes: u64,
-    to: &Path,
-) -> Result<(), TrailError> {
+/// A part of a segment that is to be saved aside.
+pub struct Piece {
+    pub cursor: SegmentCursor,
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+/// Zeroes everything from `end` on durably, and what later segments hold.
+pub fn erase(disk: &dyn Disk, survey: &Survey, segment_bytes: u64, end: Lsn) -> Result<(), TrailError> {
+    let layout = Layout { segment_bytes };
+    let number = layout.segment_of(end);
+    for (segment, file) in survey.segments.range(number..) {
+        if *segment == number {
+            zero(disk, &file.path, layout.offset_of(end), segment_bytes)?;
+        } else if file.len_bytes == segment_bytes {
+            // One of another size is removed instead of becoming a spare.
+            zero(disk, &file.path, BLOCK, segment_bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts the pieces, one behind the other, durably into the file `to`, unless it is there already.
+pub fn save(disk: &dyn Disk, dir: &Path, pieces: &mut [Piece], to: &Path) -> Result<(), TrailError> {
     if disk.metadata(to).map_err(TrailError::io("look at", to))?.is_some() {
         return Ok(());
     }
     let unfinished = to.with_extension("new");
     let how = OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() };
     let file = disk.open(&unfinished, &how).map_err(TrailError::io("create", &unfinished))?;
-    let mut done = 0;
-    while done < bytes {
-        let len = CHUNK_BYTES.min(bytes - done);
-        let Some(part) = from.bytes(offset + done, len)? else { break };
-        file.write_at(&[IoSlice::new(part)], done).map_err(TrailError::io("write", &unfinished))?;
-        done += len;
+    let mut at = 0;
+    for Piece { cursor, offset, bytes } in pieces {
+        let mut done = 0;
+        while done < *bytes {
+            let len = CHUNK_BYTES.min(*bytes - done);
+            let Some(part) = cursor.bytes(*offset + done, len)? else { break };
+            file.write_at(&[IoSlice::new(part)], at).map_err(TrailError::io("write", &unfinished))?;
+            (at, done) = (at + len, done + len);
+        }
     }
     file.sync_all().map_err(TrailError::io("sync", &unfinished))?;
     disk.rename(&unfinished, to).map_err(TrailError::io("rename", &unfinished))?;

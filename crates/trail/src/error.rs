@@ -3,7 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use holdfast_types::Lsn;
+use holdfast_types::{Epoch, Lsn};
+
+use crate::shipped::ShippedFlaw;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TrailError {
@@ -44,6 +46,12 @@ pub enum TrailError {
     #[error("LSN {lsn} is not the start of a boxcar; read from a position that the trail handed out")]
     NotABoundary { lsn: Lsn },
 
+    #[error("there is no trail in {} to follow with; take a base copy of the master first", .dir.display())]
+    NothingToFollow { dir: PathBuf },
+
+    #[error("there is a trail in {} already; move it away first", .dir.display())]
+    Exists { dir: PathBuf },
+
     #[error("trail option {name}: {what}")]
     Option { name: &'static str, what: String },
 }
@@ -69,4 +77,46 @@ pub enum ReserveError {
 
     #[error("the trail is closed")]
     Closed,
+
+    #[error("this node is a standby: its trail follows another and takes no appends")]
+    Following,
+}
+
+/// Why boxcars were not received. But for `Failed` nothing was written, and the trail can go on receiving.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ReceiveError {
+    #[error("this node's trail follows no other; open it following first")]
+    NotFollowing,
+
+    #[error("the trail is closed")]
+    Closed,
+
+    /// A write or sync failed before: the process ends.
+    #[error("the trail has failed; what was received last may not be durable")]
+    Failed,
+
+    #[error(
+        "no room for the next trail segment: the disk of {} is full. Free space there and receive again; the master \
+         keeps what is missing",
+        .dir.display()
+    )]
+    Full { dir: PathBuf },
+
+    #[error("refused at LSN {lsn}: {flaw}")]
+    Flaw { lsn: Lsn, flaw: ShippedFlaw },
+
+    #[error("refused: a boxcar at LSN {found}, the trail goes on at LSN {expected}")]
+    Position { found: Lsn, expected: Lsn },
+
+    #[error(
+        "refused: the boxcar at LSN {lsn} is of epoch {found}, and the trail has one of epoch {last} in front of it: a \
+         deposed master sent it"
+    )]
+    OldEpoch { lsn: Lsn, found: Epoch, last: Epoch },
+
+    /// The two trails differ: the common point must be found again.
+    #[error(
+        "refused: the boxcar at LSN {lsn} follows one with checksum {found:08x}, this trail's last has {expected:08x}"
+    )]
+    Chain { lsn: Lsn, found: u32, expected: u32 },
 }

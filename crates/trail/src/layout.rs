@@ -6,7 +6,8 @@
 //! lock                         held by the process that has the trail open
 //! EEEEEEEE-SSSSSSSS.segment    segment number S (hexadecimal), put into service in epoch E
 //! spare-NNNNNNNN.segment       a whole segment file waiting for its next use
-//! cut-LLLLLLLLLLLLLLLL-I.tail  the torn tail that recovery cut off at LSN L, written by incarnation I
+//! cut-LLLLLLLLLLLLLLLL-I.tail  what was cut off at LSN L, written by incarnation I or before: the torn tail of a segment,
+//!                              or the boxcars that a new master did not have, one behind the other over all segments
 //! ```
 //! Segment S covers the LSNs from `S * segment_bytes` up to `(S + 1) * segment_bytes`; its first block is the segment
 //! header. Numbering starts at 1, so LSN 0 is before everything. Boxcars never cross segments, and every segment that
@@ -21,6 +22,8 @@ use holdfast_types::{Epoch, Lsn};
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Boxcar lengths are 32-bit and recovery reads a segment at a time.
 pub const SEGMENT_BYTES_MAX: u64 = 4 << 30;
+/// Header, end, and something between them.
+pub const SEGMENT_BYTES_MIN: u64 = 4 * BLOCK;
 pub const FIRST_SEGMENT: u32 = 1;
 
 pub const CONTROL: &str = "control";

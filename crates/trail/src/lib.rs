@@ -5,6 +5,10 @@
 //! recovers by a decision table (module [`recovery`]): what was acknowledged is there or the trail refuses to open; a
 //! torn tail that nobody was told about is saved aside and cut off.
 //!
+//! A trail opened with `follow` takes another one's boxcars by [`Trail::receive`] instead, byte for byte; what is to be
+//! shipped comes from [`Trail::tap`], before it is durable. [`Trail::ends_with`] finds how far two trails are the same,
+//! [`Trail::cut_back`] cuts off what only one of them has.
+//!
 //! How it fails: a failed write or sync ends the process (it is never retried); a full disk is met by
 //! [`Trail::reserve`] before anything changed; damage names the file, the offset and what to do.
 
@@ -13,22 +17,28 @@ mod bytes;
 mod control;
 mod cursor;
 mod cut;
+mod cut_back;
 mod delay;
 mod dump;
 mod error;
+mod follow;
 mod inspect;
 mod layout;
+mod live;
 mod open;
 mod options;
 mod preparer;
 mod reader;
+mod receiver;
 pub mod recovery;
 mod room;
 mod segment;
 mod shared;
+mod shipped;
 #[cfg(test)]
 mod simulation;
 mod survey;
+mod tap;
 mod trail;
 mod writer;
 
@@ -36,11 +46,15 @@ pub use boxcar::{Flaw, Kind};
 pub use cut::Cut;
 pub use delay::CommitDelay;
 pub use dump::{Dump, DumpItem};
-pub use error::{ReserveError, TrailError};
+pub use error::{ReceiveError, ReserveError, TrailError};
+pub use follow::FollowFrom;
 pub use holdfast_seams::SyncMethod;
 pub use inspect::{Inspection, lock_without_opening};
 pub use layout::TrailId;
+pub use live::ProgressHook;
 pub use options::{Failure, FailureHook, TrailOptions};
 pub use reader::{Boxcar, Reader};
 pub use shared::{OnDurable, Span, TrailStats};
+pub use shipped::{Shipped, ShippedFlaw};
+pub use tap::{Match, Tap};
 pub use trail::{Recovered, Reservation, Trail};

@@ -2,7 +2,7 @@
 //! during recovery harmless: every step can be done again from the start.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_seams::{Clock, Disk, DiskLock};
@@ -15,16 +15,17 @@ use crate::error::TrailError;
 use crate::layout::{BLOCK, FIRST_SEGMENT, LOCK, Layout, spare_name};
 use crate::options::TrailOptions;
 use crate::preparer::Preparer;
+use crate::receiver::Receiver;
 use crate::recovery::{Verdict, judge};
 use crate::room::Room;
 use crate::shared::{Phase, Ready, Shared, State, TrailStats};
 use crate::survey::Survey;
-use crate::trail::{Recovered, random_trail_id};
+use crate::trail::{Recovered, Role, random_trail_id};
 use crate::writer::Writer;
 
 pub struct Parts {
     pub shared: Arc<Shared>,
-    pub writer: Writer,
+    pub role: Role,
     pub preparer: Preparer,
     pub lock: Box<dyn DiskLock>,
     pub recovered: Recovered,
@@ -46,40 +47,40 @@ pub fn open_parts(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, options: TrailOpti
             options.check_fit(control.segment_bytes)?;
             reopen(disk, clock, options, lock, survey, control)
         }
-        found => {
-            let control = begin_new(&*disk, &options, &mut survey, found)?;
+        _ if options.follow => Err(TrailError::NothingToFollow { dir }),
+        _ => {
+            let control = new_control(&options)?;
+            begin(&*disk, &dir, &mut survey, &control)?;
             start_new(disk, clock, options, lock, survey, control)
         }
     }
 }
 
-/// Rows 1, 2 and 3: a control file of incarnation 0 says that nothing was ever appended here.
-fn begin_new(
-    disk: &dyn Disk,
-    options: &TrailOptions,
-    survey: &mut Survey,
-    found: Option<Control>,
-) -> Result<Control, TrailError> {
-    let dir = &options.dir;
-    if found.is_none() && !survey.segments.is_empty() {
+fn new_control(options: &TrailOptions) -> Result<Control, TrailError> {
+    let trail_id = match options.new_trail_id {
+        Some(id) => id,
+        None => random_trail_id()?,
+    };
+    Ok(Control {
+        epoch: Epoch(0),
+        trail_id,
+        incarnation: 0,
+        first_segment: FIRST_SEGMENT,
+        segment_bytes: options.segment_bytes,
+        incarnation_lsn: Lsn(0),
+        proven: Lsn(0),
+    })
+}
+
+/// Rows 1, 2 and 3: a control file of incarnation 0, as `control` is, says that nothing was ever appended here.
+pub fn begin(disk: &dyn Disk, dir: &Path, survey: &mut Survey, control: &Control) -> Result<(), TrailError> {
+    if survey.control.is_none() && !survey.segments.is_empty() {
         return Err(TrailError::File {
             file: dir.join(crate::layout::CONTROL),
             what: "it is missing although there are segments".to_owned(),
             advice: "Nothing was changed. Put it back from a copy of this directory, or take a standby into service",
         });
     }
-    let control = Control {
-        epoch: Epoch(0),
-        trail_id: match options.new_trail_id {
-            Some(id) => id,
-            None => random_trail_id()?,
-        },
-        incarnation: 0,
-        first_segment: FIRST_SEGMENT,
-        segment_bytes: options.segment_bytes,
-        incarnation_lsn: Lsn(0),
-        proven: Lsn(0),
-    };
     control.write(disk, dir)?;
     for file in std::mem::take(&mut survey.segments).into_values() {
         disk.remove(&file.path).map_err(TrailError::io("remove", &file.path))?;
@@ -87,8 +88,7 @@ fn begin_new(
     for path in survey.spares.drain(..) {
         disk.remove(&path).map_err(TrailError::io("remove", &path))?;
     }
-    disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))?;
-    Ok(control)
+    disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))
 }
 
 fn start_new(
@@ -100,17 +100,18 @@ fn start_new(
     control: Control,
 ) -> Result<Parts, TrailError> {
     let end = Layout { segment_bytes: control.segment_bytes }.first_lsn(FIRST_SEGMENT);
-    let control = Control { epoch: Epoch(1), ..control };
+    let control = Control { epoch: next_epoch(control.epoch, options.epoch_min)?, ..control };
     let state = new_state(&options, control, 0);
-    let shared = Arc::new(Shared::new(disk.clone(), clock, options, Control { incarnation: 1, ..control }, end, state));
+    let first = Control { incarnation: 1, ..control };
+    let shared = Arc::new(Shared::new(disk.clone(), clock, options, first, (end, 0), state));
     let mut preparer = Preparer::new(shared.clone(), Vec::new(), survey.next_spare, FIRST_SEGMENT);
     let current = first_segment(&shared, &mut preparer)?;
     let control = Control { incarnation: 1, incarnation_lsn: end, proven: end, ..control };
     control.write(&*disk, &shared.options.dir)?;
     *shared.control.lock() = control;
-    let writer = Writer::new(shared.clone(), current, end, 0);
+    let role = Role::writes(Writer::new(shared.clone(), current, end, 0));
     let recovered = recovered(&control, end, end, None, true);
-    Ok(Parts { shared, writer, preparer, lock, recovered })
+    Ok(Parts { shared, role, preparer, lock, recovered })
 }
 
 /// The writer needs one segment to begin with.
@@ -149,11 +150,17 @@ fn reopen(
     let room_bytes = layout.segment_bytes - layout.offset_of(verdict.end) - BLOCK;
     let mut state = new_state(&options, control, room_bytes);
     state.segments = segments;
-    let shared = Arc::new(Shared::new(disk, clock, options, control, verdict.end, state));
+    let checksum = verdict.last.map_or(0, |last| last.checksum);
+    let shared = Arc::new(Shared::new(disk, clock, options, control, (verdict.end, checksum), state));
     let preparer = Preparer::new(shared.clone(), survey.spares, survey.next_spare, last + 1);
-    let writer = Writer::new(shared.clone(), Ready { segment: last, path, file }, verdict.end, verdict.checksum);
+    let current = Ready { segment: last, path, file };
+    let role = if shared.options.follow {
+        Role::receives(Receiver::new(shared.clone(), current, verdict.end, verdict.last))
+    } else {
+        Role::writes(Writer::new(shared.clone(), current, verdict.end, checksum))
+    };
     let recovered = recovered(&control, verdict.first, verdict.end, cut, false);
-    Ok(Parts { shared, writer, preparer, lock, recovered })
+    Ok(Parts { shared, role, preparer, lock, recovered })
 }
 
 /// Rows 9 and 19: segments on either side of the trail become spares; a file of the wrong size is removed.
@@ -192,10 +199,10 @@ fn retire_unused(
 }
 
 /// A restart raises the epoch durably before its first append, so that what it writes is never taken for what came
-/// before.
+/// before. One that follows begins no epoch: that is its master's.
 fn raise(disk: &dyn Disk, options: &TrailOptions, control: &Control, verdict: &Verdict) -> Result<Control, TrailError> {
     let raised = Control {
-        epoch: Epoch(control.epoch.0 + 1),
+        epoch: if options.follow { control.epoch } else { next_epoch(control.epoch, options.epoch_min)? },
         incarnation: control.incarnation + 1,
         incarnation_lsn: verdict.end,
         proven: verdict.end,
@@ -203,6 +210,15 @@ fn raise(disk: &dyn Disk, options: &TrailOptions, control: &Control, verdict: &V
     };
     raised.write(disk, &options.dir)?;
     Ok(raised)
+}
+
+/// One that nobody has used: neither this node nor who told it `known_elsewhere`.
+fn next_epoch(own: Epoch, known_elsewhere: Epoch) -> Result<Epoch, TrailError> {
+    let highest = own.max(known_elsewhere).0;
+    let next = highest
+        .checked_add(1)
+        .ok_or_else(|| TrailError::Option { name: "epoch_min", what: format!("there is no epoch behind {highest}") })?;
+    Ok(Epoch(next))
 }
 
 fn new_state(options: &TrailOptions, control: Control, room_bytes: u64) -> State {

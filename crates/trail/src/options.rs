@@ -1,16 +1,17 @@
 //! How a trail is laid out and written.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_seams::{BLOCK_BYTES, SyncMethod, round_up_to_block};
+use holdfast_types::Epoch;
 
 use crate::boxcar::HEAD_BYTES;
 use crate::delay::CommitDelay;
 use crate::error::TrailError;
-use crate::layout::{SEGMENT_BYTES_MAX, TrailId};
+use crate::layout::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, TrailId};
 
 /// Why the writer stopped: nothing may be acknowledged after it, and the failed sync must never be retried, because
 /// the kernel marks pages clean that it could not write (Rebello and others, "Can Applications Recover from fsync
@@ -21,6 +22,16 @@ pub struct Failure {
     pub file: PathBuf,
     pub offset: u64,
     pub error: io::Error,
+}
+
+impl Failure {
+    /// Of an error that is not met by trying again, in the trail's directory.
+    pub(crate) fn of(error: TrailError, dir: &Path) -> Failure {
+        match error {
+            TrailError::Io { what, path, source } => Failure { what, file: path, offset: 0, error: source },
+            other => Failure { what: "prepare", file: dir.to_path_buf(), offset: 0, error: io::Error::other(other) },
+        }
+    }
 }
 
 /// Called once by a trail thread when a write or sync failed. Only tests return from it.
@@ -47,6 +58,12 @@ pub struct TrailOptions {
     pub on_failure: FailureHook,
     /// The id of a new trail; random when `None`.
     pub new_trail_id: Option<TrailId>,
+    /// The trail follows another: it takes that one's boxcars by [`crate::Trail::receive`] and no appends of its own.
+    pub follow: bool,
+    /// The highest epoch that is known elsewhere: one that is opened for appends begins a higher one.
+    pub epoch_min: Epoch,
+    /// Most bytes of boxcars kept in memory for taps, as long as there are any.
+    pub tap_bytes_max: u64,
 }
 
 impl TrailOptions {
@@ -62,17 +79,18 @@ impl TrailOptions {
             kept_back_bytes: 1 << 20,
             on_failure: Arc::new(|_| std::process::abort()),
             new_trail_id: None,
+            follow: false,
+            epoch_min: Epoch(0),
+            tap_bytes_max: 32 << 20,
         }
     }
 
     pub(crate) fn check(&self) -> Result<(), TrailError> {
-        let refuse = |name, what: String| Err(TrailError::Option { name, what });
-        if !self.segment_bytes.is_multiple_of(BLOCK_BYTES as u64) || self.segment_bytes > SEGMENT_BYTES_MAX {
-            return refuse("segment_bytes", format!("{} is not whole blocks up to 4 GiB", self.segment_bytes));
-        }
+        check_segment_bytes(self.segment_bytes)?;
         self.check_fit(self.segment_bytes)?;
         if self.segments_ready == 0 {
-            return refuse("segments_ready", "at least one segment must be prepared ahead".to_owned());
+            let what = "at least one segment must be prepared ahead".to_owned();
+            return Err(TrailError::Option { name: "segments_ready", what });
         }
         Ok(())
     }
@@ -96,4 +114,12 @@ impl TrailOptions {
         }
         Ok(())
     }
+}
+
+pub(crate) fn check_segment_bytes(bytes: u64) -> Result<(), TrailError> {
+    if bytes.is_multiple_of(BLOCK_BYTES as u64) && (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
+        return Ok(());
+    }
+    let what = format!("{bytes} is not whole blocks up to 4 GiB, and four at least");
+    Err(TrailError::Option { name: "segment_bytes", what })
 }

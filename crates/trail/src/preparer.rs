@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_seams::{AlignedBuf, Create, Disk, OpenHow};
+use holdfast_types::Lsn;
 
 use crate::error::TrailError;
-use crate::layout::{BLOCK, segment_path, spare_name};
+use crate::layout::{BLOCK, Layout, segment_path, spare_name};
 use crate::options::Failure;
 use crate::segment::SegmentHeader;
 use crate::shared::{Phase, Ready, Shared, State};
@@ -109,8 +110,15 @@ impl Preparer {
             None => (self.make_spare()?, false),
         };
         let segment = self.next_segment;
-        let path = segment_path(&shared.options.dir, shared.epoch, segment);
-        put_into_service(&shared, &spare, &path, segment, recycled)?;
+        let header = SegmentHeader {
+            recycled,
+            epoch: shared.epoch(),
+            trail_id: shared.trail_id,
+            segment,
+            segment_bytes: shared.layout.segment_bytes,
+            created_unix_ms: shared.clock.unix_ms(),
+        };
+        let path = put_into_service(&*shared.disk, &shared.options.dir, &spare, &header)?;
         let how = shared.options.sync_method.open_how();
         let file = shared.disk.open(&path, &how).map_err(TrailError::io("open", &path))?;
         self.next_segment += 1;
@@ -152,7 +160,7 @@ impl Preparer {
         let shared = self.shared.clone();
         let (oldest, path) = {
             let state = shared.state.lock();
-            let keep = shared.layout.segment_of(state.recycle_floor.min(shared.durable()));
+            let keep = oldest_kept(shared.layout, state.recycle_floor, shared.durable());
             match state.segments.first_key_value() {
                 Some((oldest, path)) if *oldest < keep => (*oldest, path.clone()),
                 _ => return Ok(false),
@@ -180,27 +188,25 @@ impl Preparer {
     }
 
     fn fail(&self, error: TrailError) -> Round {
-        let failure = match error {
-            TrailError::Io { what, path, source } => Failure { what, file: path, offset: 0, error: source },
-            other => Failure {
-                what: "prepare",
-                file: self.shared.options.dir.clone(),
-                offset: 0,
-                error: io::Error::other(other),
-            },
-        };
-        self.shared.fail(&failure);
+        self.shared.fail(&Failure::of(error, &self.shared.options.dir));
         Round::Failed
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
+/// The oldest segment that must stay: that of the floor, and always the one of the last boxcar, which the next one names.
+fn oldest_kept(layout: Layout, floor: Lsn, durable: Lsn) -> u32 {
+    let current = layout.segment_of(durable);
+    let of_last = if durable == layout.first_lsn(current) { current.saturating_sub(1) } else { current };
+    layout.segment_of(floor.min(durable)).min(of_last)
+}
+
+pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// Writes every block once: blocks that were only allocated would cost a journal commit at their first write. Synced
 /// together with the header, when the file is put into service.
-fn fill_with_zeros(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<(), TrailError> {
+pub fn fill_with_zeros(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<(), TrailError> {
     let how = OpenHow { create: Create::New, ..OpenHow::WRITE_DIRECT };
     let file = disk.open(path, &how).map_err(TrailError::io("create", path))?;
     file.allocate(0, bytes).map_err(TrailError::io("allocate", path))?;
@@ -215,27 +221,19 @@ fn fill_with_zeros(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<(), Trail
 }
 
 /// Gives a spare its header and, durably, its final name.
-fn put_into_service(
-    shared: &Shared,
+pub fn put_into_service(
+    disk: &dyn Disk,
+    dir: &Path,
     spare: &Path,
-    path: &Path,
-    segment: u32,
-    recycled: bool,
-) -> Result<(), TrailError> {
-    let header = SegmentHeader {
-        recycled,
-        epoch: shared.epoch,
-        trail_id: shared.trail_id,
-        segment,
-        segment_bytes: shared.layout.segment_bytes,
-        created_unix_ms: shared.clock.unix_ms(),
-    };
-    let (disk, dir) = (&*shared.disk, &shared.options.dir);
+    header: &SegmentHeader,
+) -> Result<PathBuf, TrailError> {
+    let path = segment_path(dir, header.epoch, header.segment);
     let block = header.encode();
     debug_assert_eq!(block.len() as u64, BLOCK);
     let file = disk.open(spare, &OpenHow::WRITE_DIRECT).map_err(TrailError::io("open", spare))?;
     file.write_at(&[IoSlice::new(block.as_slice())], 0).map_err(TrailError::io("write", spare))?;
     file.sync_all().map_err(TrailError::io("sync", spare))?;
-    disk.rename(spare, path).map_err(TrailError::io("rename", spare))?;
-    disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))
+    disk.rename(spare, &path).map_err(TrailError::io("rename", spare))?;
+    disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))?;
+    Ok(path)
 }

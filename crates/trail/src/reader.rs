@@ -1,10 +1,10 @@
-//! Reading the trail forward while it is being written: redo, shipping, archiving.
+//! Reading the trail forward while it is being written: redo, catching up, archiving.
 
 use std::sync::Arc;
 
 use holdfast_types::{Epoch, Lsn};
 
-use crate::boxcar::{Flaw, Head, Kind};
+use crate::boxcar::{Flaw, HEAD_BYTES, Head, Kind};
 use crate::cursor::SegmentCursor;
 use crate::error::TrailError;
 use crate::layout::Layout;
@@ -31,13 +31,9 @@ pub struct Boxcar {
 
 impl Boxcar {
     pub(crate) fn new(head: &Head, body: &[u8], layout: Layout) -> Boxcar {
-        let end = match head.kind {
-            Kind::SegmentEnd => layout.first_lsn(head.segment + 1),
-            Kind::Data | Kind::Proof => head.end(),
-        };
         Boxcar {
             lsn: head.lsn,
-            end,
+            end: head.next(layout),
             kind: head.kind,
             epoch: head.epoch,
             incarnation: head.incarnation,
@@ -61,14 +57,25 @@ pub struct Reader {
 
 impl Reader {
     pub(crate) fn new(shared: Arc<Shared>, from: Lsn) -> Result<Reader, TrailError> {
-        let first = shared.layout.first_lsn(shared.control.lock().first_segment);
+        let first = shared.first();
         if from < first {
             return Err(TrailError::Gone { lsn: from, first });
         }
         Ok(Reader { shared, cursor: None, start: from, position: from })
     }
 
-    fn read(&mut self) -> Result<Option<Boxcar>, TrailError> {
+    /// Where the next boxcar will start.
+    pub(crate) fn position(&self) -> Lsn {
+        self.position
+    }
+
+    /// Goes on behind a boxcar that was had from elsewhere.
+    pub(crate) fn skip_to(&mut self, end: Lsn) {
+        self.position = end;
+    }
+
+    /// The next boxcar, made of its head and its bytes (head and body) into what the caller wants of it.
+    pub(crate) fn read_as<T>(&mut self, make: impl FnOnce(&Head, &[u8]) -> T) -> Result<Option<T>, TrailError> {
         let durable = self.shared.durable();
         if self.position >= durable {
             return Ok(None);
@@ -81,21 +88,20 @@ impl Reader {
         };
         let durable_here = durable.0 - layout.lsn(segment, 0).0;
         cursor.set_limit(durable_here.min(layout.segment_bytes));
-        let boxcar = match cursor.boxcar(offset)? {
+        let (next, made) = match cursor.whole(offset)? {
             Err(flaw) => return Err(self.damaged(&cursor, offset, durable, flaw)),
-            Ok((head, body)) => Boxcar::new(&head, body, layout),
+            Ok((head, whole)) => (head.next(layout), make(&head, whole)),
         };
-        self.position = boxcar.end;
+        self.position = next;
         self.cursor = Some(cursor);
-        Ok(Some(boxcar))
+        Ok(Some(made))
     }
 
     fn open(&self, segment: u32) -> Result<SegmentCursor, TrailError> {
         let shared = &self.shared;
         let path = shared.state.lock().segments.get(&segment).cloned();
         let Some(path) = path else {
-            let first = shared.layout.first_lsn(shared.control.lock().first_segment);
-            return Err(TrailError::Gone { lsn: self.position, first });
+            return Err(TrailError::Gone { lsn: self.position, first: shared.first() });
         };
         SegmentCursor::open(&*shared.disk, &path, segment, shared.layout, shared.trail_id)
     }
@@ -103,8 +109,7 @@ impl Reader {
     fn damaged(&self, cursor: &SegmentCursor, offset: u64, proven: Lsn, flaw: Flaw) -> TrailError {
         let recycled = !self.shared.state.lock().segments.contains_key(&cursor.segment);
         if recycled {
-            let first = self.shared.layout.first_lsn(self.shared.control.lock().first_segment);
-            return TrailError::Gone { lsn: self.position, first };
+            return TrailError::Gone { lsn: self.position, first: self.shared.first() };
         }
         if self.position == self.start && matches!(flaw, Flaw::NoBoxcar | Flaw::Zero) {
             return TrailError::NotABoundary { lsn: self.position };
@@ -118,6 +123,7 @@ impl Iterator for Reader {
     type Item = Result<Boxcar, TrailError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.read().transpose()
+        let layout = self.shared.layout;
+        self.read_as(|head, whole| Boxcar::new(head, &whole[HEAD_BYTES..], layout)).transpose()
     }
 }

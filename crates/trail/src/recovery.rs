@@ -24,20 +24,25 @@
 //! | 14 | no sound boxcar at P, evidence behind it | damage: refused |
 //! | 15 | a boxcar claims P but is not sound; no evidence | torn tail: cut |
 //! | 16 | nothing claims P, zero-filled segment, something behind P; no evidence | torn tail: cut |
-//! | 17 | nothing claims P, recycled segment; no evidence | the end: what is there is what the segment held before |
+//! | 17 | nothing claims P, recycled segment; no evidence | the end: what is there is what the segment held before; a tail as in row 16 when sound boxcars of the current incarnation are behind P |
 //! | 18 | nothing but zeros from P on | the end |
 //! | 19 | later segments, none of them evidence | become spares; zeroed first when there was a cut |
 //!
 //! A boxcar is not sound at or behind the position where the current incarnation began when an older one wrote it:
-//! it survived a cut. One sync is in flight at a time, so an unproven tail is at most one boxcar and was never
+//! it survived a cut. One sync is in flight at a time, so an unproven tail is at most one write and was never
 //! acknowledged beyond what rows 13 and 14 catch; what an idle trail acknowledged last is proven by an empty boxcar.
+//!
+//! A trail that follows another may write several boxcars at once, and a power cut may then leave a later one whole and
+//! an earlier one not. All boxcars of a write carry the position that was durable before it: the whole one proves
+//! nothing about the torn one, which is cut off with it (rows 15, 16 and 17). Boxcars of one write lie in one segment.
+//! The epoch of a boxcar is never above the control file's, because a follower raises that one first.
 
 use std::path::PathBuf;
 
 use holdfast_seams::Disk;
 use holdfast_types::{Epoch, Lsn};
 
-use crate::boxcar::{self, Flaw, Head, Kind};
+use crate::boxcar::{self, Flaw, Head, Kind, Last};
 use crate::control::Control;
 use crate::cursor::SegmentCursor;
 use crate::error::TrailError;
@@ -51,8 +56,8 @@ pub struct Verdict {
     pub first: Lsn,
     /// Where the next boxcar goes.
     pub end: Lsn,
-    /// Checksum of the last sound boxcar, 0 when there is none.
-    pub checksum: u32,
+    /// The last sound boxcar, if there is one.
+    pub last: Option<Last>,
     /// Bytes to cut off behind `end`; 0 when the trail ends cleanly.
     pub torn_bytes: u64,
 }
@@ -93,11 +98,11 @@ pub fn judge(disk: &dyn Disk, survey: &Survey, control: &Control) -> Result<Verd
         Flaw::Length(_) | Flaw::Checksum | Flaw::Proof | Flaw::Chain | Flaw::Incarnation(_) => {
             search.rest_bytes.max(search.claimed_bytes).max(BLOCK)
         }
-        // Rows 16, 17 and 18: of a recycled segment the rest is not counted
-        Flaw::Zero | Flaw::NoBoxcar | Flaw::EndOfFile => search.rest_bytes,
+        // Rows 16, 17 and 18: of a recycled segment only what the current incarnation wrote is counted
+        Flaw::Zero | Flaw::NoBoxcar | Flaw::EndOfFile => search.rest_bytes.max(search.claimed_bytes),
     };
     let first = layout.first_lsn(control.first_segment);
-    Ok(Verdict { first, end: walk.end, checksum: walk.checksum, torn_bytes })
+    Ok(Verdict { first, end: walk.end, last: walk.last, torn_bytes })
 }
 
 /// How far the sound boxcars go.
@@ -105,7 +110,7 @@ struct Walked {
     cursor: SegmentCursor,
     end: Lsn,
     flaw: Flaw,
-    checksum: u32,
+    last: Option<Last>,
     proven: Lsn,
     recycled: bool,
 }
@@ -146,8 +151,8 @@ impl<'a> Walk<'a> {
             };
             if let Some(flaw) = flaw {
                 let (end, proven) = (self.layout.lsn(segment, offset), self.proven);
-                let checksum = self.previous.map_or(0, |head| head.checksum);
-                return Ok(Walked { cursor, end, flaw, checksum, proven, recycled });
+                let last = self.previous.map(|head| Last { checksum: head.checksum, epoch: head.epoch });
+                return Ok(Walked { cursor, end, flaw, last, proven, recycled });
             }
             // Row 11
             segment += 1;
@@ -196,7 +201,8 @@ struct Search {
     evidence: Lsn,
     /// From the end to the last byte that is not zero, in whole blocks; 0 in a recycled segment.
     rest_bytes: u64,
-    /// In a recycled segment: what the torn boxcar at the end claims to be long.
+    /// In a recycled segment: what the torn boxcar at the end claims to be long, or up to the end of the last whole one
+    /// that the same write brought.
     claimed_bytes: u64,
 }
 
@@ -223,8 +229,13 @@ fn search(
             let is_head = boxcar::may_start(block);
             if is_head && let Ok((head, _)) = cursor.boxcar(offset)? {
                 let counts = check_incarnation(&head, control).is_ok();
-                if counts && head.lsn > walk.end && head.proven > found.proven {
-                    (found.proven, found.evidence) = (head.proven, head.lsn);
+                if counts && head.lsn > walk.end {
+                    if head.proven > found.proven {
+                        (found.proven, found.evidence) = (head.proven, head.lsn);
+                    }
+                    if here && walk.recycled {
+                        found.claimed_bytes = found.claimed_bytes.max(head.end().0 - walk.end.0);
+                    }
                 }
             }
             offset += BLOCK;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use holdfast_seams::{Clock, Disk, DiskFile};
@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::control::Control;
 use crate::delay::Delay;
 use crate::layout::{Layout, TrailId};
+use crate::live::Live;
 use crate::options::{Failure, TrailOptions};
 use crate::room::Room;
 
@@ -103,7 +104,7 @@ pub struct Shared {
     pub options: TrailOptions,
     pub layout: Layout,
     pub trail_id: TrailId,
-    pub epoch: Epoch,
+    epoch: AtomicU32,
     pub incarnation: u32,
     pub state: Mutex<State>,
     /// Something was queued, or the trail stops.
@@ -115,7 +116,11 @@ pub struct Shared {
     /// A segment is ready.
     pub segment_ready: Condvar,
     pub control: Mutex<Control>,
+    /// For those who follow the trail while it is written.
+    pub live: Live,
     durable: AtomicU64,
+    /// The same position, and the checksum of the boxcar that ends there.
+    tip: Mutex<(Lsn, u32)>,
 }
 
 impl Shared {
@@ -124,16 +129,17 @@ impl Shared {
         clock: Arc<dyn Clock>,
         options: TrailOptions,
         control: Control,
-        end: Lsn,
+        (end, checksum): (Lsn, u32),
         state: State,
     ) -> Shared {
         Shared {
             disk,
             clock,
+            live: Live::new(options.tap_bytes_max),
             options,
             layout: Layout { segment_bytes: control.segment_bytes },
             trail_id: control.trail_id,
-            epoch: control.epoch,
+            epoch: AtomicU32::new(control.epoch.0),
             incarnation: control.incarnation,
             state: Mutex::new(state),
             work: Condvar::new(),
@@ -142,6 +148,7 @@ impl Shared {
             segment_ready: Condvar::new(),
             control: Mutex::new(control),
             durable: AtomicU64::new(end.0),
+            tip: Mutex::new((end, checksum)),
         }
     }
 
@@ -150,8 +157,35 @@ impl Shared {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
-    pub fn set_durable(&self, lsn: Lsn) {
-        self.durable.store(lsn.0, Ordering::Release);
+    /// Everything below `lsn`, where the next boxcar goes, has become durable; the last one has that checksum.
+    pub fn advance(&self, lsn: Lsn, checksum: u32) {
+        {
+            // Both under the lock: who sees one and then asks for the tip sees the other.
+            let mut tip = self.tip.lock();
+            *tip = (lsn, checksum);
+            self.durable.store(lsn.0, Ordering::Release);
+        }
+        self.live.progress();
+    }
+
+    /// The durable position and the checksum of the boxcar that ends there, 0 when there is none.
+    pub fn tip(&self) -> (Lsn, u32) {
+        *self.tip.lock()
+    }
+
+    /// That of the boxcars being written; of a follower, the highest it has met.
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.epoch.load(Ordering::Acquire))
+    }
+
+    /// The control file says so durably.
+    pub fn set_epoch(&self, epoch: Epoch) {
+        self.epoch.store(epoch.0, Ordering::Release);
+    }
+
+    /// The oldest position that can be read.
+    pub fn first(&self) -> Lsn {
+        self.layout.first_lsn(self.control.lock().first_segment)
     }
 
     /// Logs, marks the trail failed, wakes everybody and calls the failure hook, which does not return outside tests.

@@ -15,6 +15,7 @@ use crate::layout::TrailId;
 use crate::open::{Parts, open_parts};
 use crate::options::TrailOptions;
 use crate::reader::Reader;
+use crate::receiver::Receiver;
 use crate::room::charge_bytes;
 use crate::shared::{Append, OnDurable, Phase, Shared, TrailStats};
 use crate::writer::Writer;
@@ -23,7 +24,7 @@ use crate::writer::Writer;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recovered {
     pub trail_id: TrailId,
-    /// Already raised and durable.
+    /// Already raised and durable; of a trail that follows, the highest it has met.
     pub epoch: Epoch,
     pub incarnation: u32,
     /// The oldest position that can be read.
@@ -44,40 +45,67 @@ pub struct Trail {
 
 struct Inner {
     shared: Arc<Shared>,
-    /// Whoever holds it writes. Absent in tests that drive the writer themselves.
-    writer: Option<Arc<Mutex<Writer>>>,
-    /// The writer, then the preparer; empty when closed.
+    role: Role,
+    /// The writer, if there is one, then the preparer; empty when closed.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Given up by closing.
     lock: Mutex<Option<Box<dyn DiskLock>>>,
 }
 
+/// Who writes the boxcars: whoever holds its lock.
+pub enum Role {
+    /// They are made here.
+    Writes(Arc<Mutex<Writer>>),
+    /// They are another trail's.
+    Receives(Mutex<Receiver>),
+    /// A test drives the writer itself.
+    #[cfg(test)]
+    Driven,
+}
+
+impl Role {
+    pub fn writes(writer: Writer) -> Role {
+        Role::Writes(Arc::new(Mutex::new(writer)))
+    }
+
+    pub fn receives(receiver: Receiver) -> Role {
+        Role::Receives(Mutex::new(receiver))
+    }
+}
+
 impl Trail {
     /// Opens the trail in `options.dir`, or makes one, by the recovery table (module `recovery`). The epoch and the
-    /// incarnation are raised durably before this returns.
+    /// incarnation are raised durably before this returns; of one that follows only the incarnation is.
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
         options: TrailOptions,
     ) -> Result<(Trail, Recovered), TrailError> {
         let dir = options.dir.clone();
-        let Parts { shared, writer, preparer, lock, recovered } = open_parts(disk, clock, options)?;
-        let writer = Arc::new(Mutex::new(writer));
-        let (of_thread, by_thread) = (shared.clone(), writer.clone());
-        let threads = vec![
-            spawn(&dir, "trail-writer", move || crate::writer::serve(&of_thread, &by_thread))?,
-            spawn(&dir, "trail-preparer", move || preparer.run())?,
-        ];
-        let writer = Some(writer);
-        let inner = Arc::new(Inner { shared, writer, threads: Mutex::new(threads), lock: Mutex::new(Some(lock)) });
+        let Parts { shared, role, preparer, lock, recovered } = open_parts(disk, clock, options)?;
+        let mut threads = Vec::new();
+        if let Role::Writes(writer) = &role {
+            let (shared, writer) = (shared.clone(), writer.clone());
+            threads.push(spawn(&dir, "trail-writer", move || crate::writer::serve(&shared, &writer))?);
+        }
+        threads.push(spawn(&dir, "trail-preparer", move || preparer.run())?);
+        let inner = Arc::new(Inner { shared, role, threads: Mutex::new(threads), lock: Mutex::new(Some(lock)) });
         Ok((Trail { inner }, recovered))
     }
 
-    /// A trail whose writer and preparer the test drives itself.
+    /// A trail whose writer, if it has one, and preparer the test drives itself.
     #[cfg(test)]
-    pub(crate) fn without_threads(shared: Arc<Shared>, lock: Box<dyn DiskLock>) -> Trail {
+    pub(crate) fn without_threads(shared: Arc<Shared>, role: Role, lock: Box<dyn DiskLock>) -> Trail {
         let (threads, lock) = (Mutex::new(Vec::new()), Mutex::new(Some(lock)));
-        Trail { inner: Arc::new(Inner { shared, writer: None, threads, lock }) }
+        Trail { inner: Arc::new(Inner { shared, role, threads, lock }) }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.inner.shared
+    }
+
+    pub(crate) fn role(&self) -> &Role {
+        &self.inner.role
     }
 
     #[cfg(test)]
@@ -88,6 +116,9 @@ impl Trail {
     /// Sets prepared room aside for one append of up to `body_bytes`. Waits for the preparer while the disk has room.
     pub fn reserve(&self, body_bytes: u64) -> Result<Reservation, ReserveError> {
         let shared = &self.inner.shared;
+        if shared.options.follow {
+            return Err(ReserveError::Following);
+        }
         let bytes_max = shared.options.boxcar_bytes_max;
         if body_bytes > bytes_max {
             return Err(ReserveError::TooLarge { bytes: body_bytes, bytes_max });
@@ -145,8 +176,10 @@ impl Trail {
         drop(reservation);
         let waits = self.push(body, reserved, needed, commits, on_durable)?;
         let shared = &self.inner.shared;
-        let writer = self.inner.writer.as_ref().filter(|_| !waits);
-        let drained = writer.and_then(|w| w.try_lock()).map(|mut w| w.drain(false));
+        let drained = match &self.inner.role {
+            Role::Writes(writer) if !waits => writer.try_lock().map(|mut writer| writer.drain(false)),
+            _ => None,
+        };
         // The writer's thread is needed when another thread was writing, for the proof after a while, and to end when
         // writing has failed.
         if !matches!(drained, Some(Ok(()))) || shared.state.lock().dozing {
@@ -180,6 +213,9 @@ impl Trail {
         on_durable: OnDurable,
     ) -> Result<bool, ReserveError> {
         let shared = &self.inner.shared;
+        if shared.options.follow {
+            return Err(ReserveError::Following);
+        }
         let mut state = shared.state.lock();
         state.room.release(reserved);
         let (bytes, bytes_max) = (body.len() as u64, shared.options.boxcar_bytes_max);
@@ -219,8 +255,18 @@ impl Trail {
         self.inner.shared.trail_id
     }
 
+    /// That of the boxcars it writes; of a trail that follows, the highest it has met.
     pub fn epoch(&self) -> Epoch {
-        self.inner.shared.epoch
+        self.inner.shared.epoch()
+    }
+
+    pub fn segment_bytes(&self) -> u64 {
+        self.inner.shared.layout.segment_bytes
+    }
+
+    /// The oldest position that can be read.
+    pub fn first(&self) -> Lsn {
+        self.inner.shared.first()
     }
 
     /// Most bytes one append may have.
@@ -245,6 +291,11 @@ impl Inner {
             return Ok(());
         }
         self.enter(Phase::Stopping);
+        if let Role::Receives(receiver) = &self.role {
+            // What is being received is still made durable; there is no thread whose end tells that it is.
+            drop(receiver.lock());
+            self.enter(Phase::Stopped);
+        }
         let own = std::thread::current().id();
         for thread in threads.drain(..) {
             // The last handle may be dropped by a callback, on the writer thread itself.

@@ -19,10 +19,11 @@ use parking_lot::Mutex;
 
 use holdfast_types::Lsn;
 
-use crate::boxcar::{Builder, Head, Kind, disk_bytes};
+use crate::boxcar::{Builder, HEAD_BYTES, Head, Kind, disk_bytes};
 use crate::layout::BLOCK;
 use crate::options::Failure;
 use crate::shared::{Append, OnDurable, Phase, Ready, Shared, Span};
+use crate::shipped::Shipped;
 
 /// How often a full disk is tried again while the writer itself waits for a segment.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -251,7 +252,7 @@ impl Writer {
         self.builder.begin();
         self.write(Kind::SegmentEnd)?;
         self.position = self.shared.layout.first_lsn(next.segment);
-        self.shared.set_durable(self.position);
+        self.shared.advance(self.position, self.previous_checksum);
         self.current = next;
         let mut state = self.shared.state.lock();
         state.room.segment_entered();
@@ -281,16 +282,17 @@ impl Writer {
     /// Writes and syncs the boxcar in the builder.
     fn write(&mut self, kind: Kind) -> Result<Span, Stopped> {
         let shared = &self.shared;
+        let body_bytes = self.builder.body_bytes() as u32;
         let head = Head {
             proven: shared.durable(),
             incarnation: shared.incarnation,
             kind,
-            epoch: shared.epoch,
+            epoch: shared.epoch(),
             trail_id: shared.trail_id,
             segment: self.current.segment,
             lsn: self.position,
             written_unix_ms: shared.clock.unix_ms(),
-            body_bytes: 0,
+            body_bytes,
             previous_checksum: self.previous_checksum,
             checksum: 0,
         };
@@ -298,12 +300,20 @@ impl Writer {
         let offset = shared.layout.offset_of(self.position);
         let (blocks, checksum) = self.builder.finish(&head);
         let span = Span { start: self.position, end: Lsn(self.position.0 + blocks.len() as u64) };
+        if shared.live.is_tapped() {
+            let (head, whole) = (Head { checksum, ..head }, &blocks[..HEAD_BYTES + body_bytes as usize]);
+            shared.live.hand(Shipped::new(&head, whole, shared.layout), self.position);
+            shared.live.progress();
+        }
         let written = self.current.file.write_at(&[IoSlice::new(blocks)], offset);
         self.check("write", offset, written)?;
         self.check("sync", offset, self.shared.options.sync_method.sync(&*self.current.file))?;
         self.previous_checksum = checksum;
         self.position = span.end;
-        self.shared.set_durable(span.end);
+        if kind != Kind::SegmentEnd {
+            // Behind a segment end the next segment goes on: the caller knows where.
+            self.shared.advance(span.end, checksum);
+        }
         Ok(span)
     }
 

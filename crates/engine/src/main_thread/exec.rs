@@ -271,6 +271,7 @@ impl Main {
             ReserveError::TrailFull { .. } => SqlError::new(SqlState::DISK_FULL, e.to_string()),
             ReserveError::TooLarge { .. } => SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, e.to_string()),
             ReserveError::Closed => SqlError::new(SqlState::ADMIN_SHUTDOWN, e.to_string()),
+            ReserveError::Following => SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, e.to_string()),
         })
     }
 

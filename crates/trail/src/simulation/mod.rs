@@ -1,10 +1,14 @@
 //! The trail on a simulated disk, without threads: the test takes each step of the writer and the preparer itself, so
 //! that a seed decides the whole run.
 
+mod cutting_back;
 mod faults;
+mod following;
 mod power_cuts;
 mod rules;
+mod standby;
 mod table;
+mod taps;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,14 +17,17 @@ use holdfast_seams::testing::{FaultDisk, StepClock};
 use holdfast_types::Lsn;
 use parking_lot::Mutex;
 
-use crate::error::TrailError;
+use crate::boxcar::shipped_checksum;
+use crate::error::{ReceiveError, TrailError};
+use crate::follow::FollowFrom;
 use crate::layout::{Layout, TrailId, segment_name};
 use crate::open::{Parts, open_parts};
 use crate::options::TrailOptions;
 use crate::preparer::{Preparer, Round};
 use crate::room::charge_bytes;
-use crate::shared::Span;
-use crate::trail::{Recovered, Trail};
+use crate::shared::{Phase, Span};
+use crate::shipped::Shipped;
+use crate::trail::{Recovered, Role, Trail};
 use crate::writer::Writer;
 use crate::{Boxcar, Kind};
 
@@ -70,8 +77,10 @@ impl Bench {
     /// Opens with a clock that stands there.
     pub fn open_at(disk: &FaultDisk, options: TrailOptions, unix_ms: u64) -> Result<Bench, TrailError> {
         let clock = Arc::new(StepClock::starting_at(unix_ms));
-        let Parts { shared, writer, preparer, lock, recovered } = open_parts(Arc::new(disk.clone()), clock, options)?;
-        let trail = Trail::without_threads(shared, lock);
+        let Parts { shared, role, preparer, lock, recovered } = open_parts(Arc::new(disk.clone()), clock, options)?;
+        let Role::Writes(writer) = role else { panic!("it follows") };
+        let writer = Arc::into_inner(writer).unwrap().into_inner();
+        let trail = Trail::without_threads(shared, Role::Driven, lock);
         Ok(Bench { trail, writer, preparer, recovered, acknowledged: Arc::default() })
     }
 
@@ -117,11 +126,7 @@ impl Bench {
 
     /// Numbers of all readable records; every byte of them is checked.
     pub fn numbers(&self) -> Vec<u64> {
-        self.boxcars()
-            .iter()
-            .filter(|boxcar| boxcar.kind == Kind::Data)
-            .flat_map(|boxcar| parse(&boxcar.body))
-            .collect()
+        numbers(&self.trail)
     }
 
     /// Whether a reservation of that many bytes would be granted at once.
@@ -141,6 +146,86 @@ impl Bench {
     }
 }
 
+/// A trail that follows another, and its preparer's steps.
+pub struct Follower {
+    pub trail: Trail,
+    pub preparer: Preparer,
+    pub recovered: Recovered,
+}
+
+impl Follower {
+    pub fn open(disk: &FaultDisk) -> Result<Follower, TrailError> {
+        Follower::open_with(disk, options())
+    }
+
+    pub fn open_with(disk: &FaultDisk, options: TrailOptions) -> Result<Follower, TrailError> {
+        let options = TrailOptions { follow: true, ..options };
+        let clock = Arc::new(StepClock::starting_at(1_800_000_000_000));
+        let Parts { shared, role, preparer, lock, recovered } = open_parts(Arc::new(disk.clone()), clock, options)?;
+        Ok(Follower { trail: Trail::without_threads(shared, role, lock), preparer, recovered })
+    }
+
+    /// One that begins where the master's trail does and has nothing yet.
+    pub fn new(disk: &FaultDisk, master: &Trail) -> Result<Follower, TrailError> {
+        Trail::found(disk, Path::new(DIR), &follow_from(master))?;
+        Follower::open(disk)
+    }
+
+    /// Receives with the segments that it may need ready. A preparer that failed has marked the trail failed.
+    pub fn receive(&mut self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {
+        let ends = boxcars.iter().filter(|boxcar| boxcar.kind == Kind::SegmentEnd).count();
+        while self.preparer.round() == Round::Busy {}
+        loop {
+            let state = self.trail.state();
+            if state.ready.len() >= ends || state.disk_full || state.phase != Phase::Running {
+                break;
+            }
+            drop(state);
+            self.trail.state().waiters += 1;
+            self.preparer.round();
+            self.trail.state().waiters -= 1;
+        }
+        self.trail.receive(boxcars)
+    }
+}
+
+/// What a follower of that trail must know, to begin where it does.
+pub fn follow_from(master: &Trail) -> FollowFrom {
+    FollowFrom {
+        trail_id: master.trail_id(),
+        segment_bytes: master.segment_bytes(),
+        first_segment: layout().segment_of(master.first()),
+        epoch: master.epoch(),
+    }
+}
+
+/// Everything that a trail has made durable, as it would be shipped.
+pub fn shipped(trail: &Trail) -> Vec<Shipped> {
+    let mut tap = trail.tap(trail.first()).unwrap();
+    std::iter::from_fn(|| tap.next().unwrap()).collect()
+}
+
+/// The same boxcar with some bytes changed and a checksum that fits them.
+pub fn forged(boxcar: &Shipped, change: impl FnOnce(&mut [u8])) -> Shipped {
+    let mut bytes = boxcar.bytes.to_vec();
+    change(&mut bytes);
+    let checksum = shipped_checksum(&bytes);
+    bytes[60..64].copy_from_slice(&checksum.to_le_bytes());
+    Shipped { checksum, bytes: bytes.into(), ..boxcar.clone() }
+}
+
+/// The seeds to run: `HOLDFAST_SEED` one, or `HOLDFAST_SEEDS` of them from `HOLDFAST_SEED_FIRST` on.
+pub fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|n: String| n.parse::<u64>().ok());
+    match number("HOLDFAST_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => {
+            let first = number("HOLDFAST_SEED_FIRST").unwrap_or(0);
+            first..first + number("HOLDFAST_SEEDS").unwrap_or(usual)
+        }
+    }
+}
+
 /// Length, number, and bytes that follow from both.
 pub fn record(number: u64, bytes: usize) -> Vec<u8> {
     let mut record = Vec::with_capacity(bytes.max(12));
@@ -150,6 +235,12 @@ pub fn record(number: u64, bytes: usize) -> Vec<u8> {
         record.push((number as usize * 31 + record.len()) as u8);
     }
     record
+}
+
+/// Numbers of all readable records; every byte of them is checked.
+pub fn numbers(trail: &Trail) -> Vec<u64> {
+    let boxcars = trail.read(trail.first()).unwrap().map(Result::unwrap);
+    boxcars.filter(|boxcar| boxcar.kind == Kind::Data).flat_map(|boxcar| parse(&boxcar.body)).collect()
 }
 
 fn parse(mut body: &[u8]) -> Vec<u64> {

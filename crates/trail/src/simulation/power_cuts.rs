@@ -51,14 +51,7 @@ struct Totals {
 
 #[test]
 fn power_cuts() {
-    let number = |name| std::env::var(name).ok().and_then(|n: String| n.parse::<u64>().ok());
-    let seeds = match number("HOLDFAST_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => {
-            let first = number("HOLDFAST_SEED_FIRST").unwrap_or(0);
-            first..first + number("HOLDFAST_SEEDS").unwrap_or(SEEDS)
-        }
-    };
+    let seeds = super::seeds(SEEDS);
     let (mut totals, mut fired, mut failed) = (Totals::default(), Fired::default(), Vec::new());
     for seed in seeds.clone() {
         let disk = FaultDisk::new(seed);

@@ -1,0 +1,104 @@
+//! Cutting a trail back to the point up to which it is the same as its new master's. A node that was master has boxcars
+//! behind that point which nobody took over: they are saved aside, then the trail ends in front of them.
+//!
+//! The order is what makes a crash harmless: the boxcars are saved durably; then the control file says that the next
+//! incarnation begins at the cut, from where on what an older one wrote counts for nothing; then they are zeroed. A crash
+//! before the second step leaves the trail as it was. A crash behind it leaves one that recovery itself cuts at the same
+//! place (row 15 of its table).
+
+use std::path::Path;
+
+use holdfast_seams::Disk;
+use holdfast_types::Lsn;
+
+use crate::boxcar::Kind;
+use crate::control::Control;
+use crate::cursor::SegmentCursor;
+use crate::cut::{Cut, Piece, erase, save};
+use crate::error::TrailError;
+use crate::layout::{BLOCK, LOCK, Layout, cut_name};
+use crate::recovery::{Verdict, judge};
+use crate::survey::Survey;
+use crate::trail::Trail;
+
+impl Trail {
+    /// Cuts off everything from `lsn` on, the end of a boxcar, of a trail that is not open. What is cut off is saved
+    /// aside first, over all segments. `None` when there is nothing behind it but what the next open cuts anyway.
+    pub fn cut_back(disk: &dyn Disk, dir: &Path, lsn: Lsn) -> Result<Option<Cut>, TrailError> {
+        let lock_path = dir.join(LOCK);
+        let lock = disk.lock(&lock_path).map_err(TrailError::io("lock", &lock_path))?;
+        let _lock = lock.ok_or_else(|| TrailError::InUse { dir: dir.to_path_buf() })?;
+        let survey = Survey::take(disk, dir)?;
+        let control = survey.control.filter(|control| control.incarnation > 0);
+        let control = control.ok_or_else(|| TrailError::NothingToFollow { dir: dir.to_path_buf() })?;
+        let verdict = judge(disk, &survey, &control)?;
+        if lsn == verdict.end {
+            return Ok(None);
+        }
+        if lsn < verdict.first {
+            return Err(TrailError::Gone { lsn, first: verdict.first });
+        }
+        if lsn > verdict.end {
+            return Err(TrailError::NotABoundary { lsn });
+        }
+        let mut pieces = pieces(disk, &survey, &control, lsn, &verdict)?;
+        let bytes = pieces.iter().map(|piece| piece.bytes).sum();
+        let saved_to = dir.join(cut_name(lsn, control.incarnation));
+        save(disk, dir, &mut pieces, &saved_to)?;
+        let incarnation = control.incarnation + 1;
+        let control = Control { incarnation, incarnation_lsn: lsn, proven: lsn, ..control };
+        control.write(disk, dir)?;
+        erase(disk, &survey, control.segment_bytes, lsn)?;
+        tracing::warn!(%lsn, bytes, saved_to = %saved_to.display(), "cut the trail back; what followed is saved aside");
+        Ok(Some(Cut { lsn, bytes, saved_to }))
+    }
+}
+
+/// What lies behind `lsn`, segment by segment; an error when no boxcar ends there.
+fn pieces(
+    disk: &dyn Disk,
+    survey: &Survey,
+    control: &Control,
+    lsn: Lsn,
+    verdict: &Verdict,
+) -> Result<Vec<Piece>, TrailError> {
+    let layout = Layout { segment_bytes: control.segment_bytes };
+    let (first, last) = (layout.segment_of(lsn), layout.segment_of(verdict.end));
+    let mut pieces = Vec::new();
+    for (segment, file) in survey.segments.range(first..=last) {
+        let cursor = SegmentCursor::open(disk, &file.path, *segment, layout, control.trail_id)?;
+        let start = if *segment == first { lsn } else { layout.first_lsn(*segment) };
+        let torn_bytes = if *segment == last { verdict.torn_bytes } else { 0 };
+        let mut piece = piece(cursor, layout, start, verdict.end)?;
+        piece.bytes += torn_bytes;
+        pieces.push(piece);
+    }
+    Ok(pieces)
+}
+
+/// The boxcars of one segment from `start` on, up to the trail's end.
+fn piece(mut cursor: SegmentCursor, layout: Layout, start: Lsn, end: Lsn) -> Result<Piece, TrailError> {
+    let mut at = layout.first_lsn(cursor.segment);
+    let mut met = at == start;
+    while at < end {
+        let offset = at.0 - layout.lsn(cursor.segment, 0).0;
+        let head = match cursor.boxcar(offset)? {
+            Ok((head, _)) => head,
+            // Recovery has just found it sound.
+            Err(flaw) => {
+                let (file, what) = (cursor.path, flaw.to_string());
+                return Err(TrailError::Damaged { file, offset, lsn: at, proven: end, what });
+            }
+        };
+        at = head.end();
+        met |= at == start;
+        if head.kind == Kind::SegmentEnd {
+            break;
+        }
+    }
+    // Behind a segment end comes the next segment's first boxcar, not the rest of this one.
+    if !met || layout.segment_of(start) != cursor.segment || layout.offset_of(start) < BLOCK {
+        return Err(TrailError::NotABoundary { lsn: start });
+    }
+    Ok(Piece { cursor, offset: layout.offset_of(start), bytes: at.0 - start.0 })
+}

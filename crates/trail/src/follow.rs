@@ -1,0 +1,93 @@
+//! A trail that follows another: how it is founded, and how it takes boxcars.
+
+use std::path::Path;
+
+use holdfast_seams::Disk;
+use holdfast_types::{Epoch, Lsn};
+
+use crate::control::Control;
+use crate::error::{ReceiveError, TrailError};
+use crate::layout::{FIRST_SEGMENT, LOCK, Layout, TrailId, spare_name};
+use crate::open::begin;
+use crate::options::check_segment_bytes;
+use crate::preparer::{fill_with_zeros, put_into_service};
+use crate::segment::SegmentHeader;
+use crate::shipped::Shipped;
+use crate::survey::Survey;
+use crate::trail::{Role, Trail};
+
+/// What a follower must know of its master before it has a boxcar of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FollowFrom {
+    pub trail_id: TrailId,
+    pub segment_bytes: u64,
+    /// The follower's trail begins here; the master must still have it.
+    pub first_segment: u32,
+    /// That of the master.
+    pub epoch: Epoch,
+}
+
+impl Trail {
+    /// Makes boxcars durable that another trail wrote, in this order and behind the last one here. Boxcars of one
+    /// segment share a write and a sync. All of them are refused if one does not fit; see [`ReceiveError`].
+    pub fn receive(&self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {
+        match self.role() {
+            Role::Receives(receiver) => receiver.lock().receive(boxcars),
+            _ => Err(ReceiveError::NotFollowing),
+        }
+    }
+
+    /// Whether it was opened to follow another.
+    pub fn is_following(&self) -> bool {
+        self.shared().options.follow
+    }
+
+    /// Makes an empty trail that can be opened to follow another from the start of a segment on. What an interrupted
+    /// founding left is made again; a trail that is already there is refused.
+    pub fn found(disk: &dyn Disk, dir: &Path, from: &FollowFrom) -> Result<(), TrailError> {
+        check_segment_bytes(from.segment_bytes)?;
+        if from.first_segment < FIRST_SEGMENT {
+            let what = format!("{} is no segment number", from.first_segment);
+            return Err(TrailError::Option { name: "first_segment", what });
+        }
+        disk.create_dir(dir).map_err(TrailError::io("create", dir))?;
+        let lock_path = dir.join(LOCK);
+        let lock = disk.lock(&lock_path).map_err(TrailError::io("lock", &lock_path))?;
+        let _lock = lock.ok_or_else(|| TrailError::InUse { dir: dir.to_path_buf() })?;
+        let mut survey = Survey::take(disk, dir)?;
+        if survey.control.is_some_and(|control| control.incarnation > 0) {
+            return Err(TrailError::Exists { dir: dir.to_path_buf() });
+        }
+        let control = Control {
+            epoch: from.epoch,
+            trail_id: from.trail_id,
+            incarnation: 0,
+            first_segment: from.first_segment,
+            segment_bytes: from.segment_bytes,
+            incarnation_lsn: Lsn(0),
+            proven: Lsn(0),
+        };
+        begin(disk, dir, &mut survey, &control)?;
+        make_first_segment(disk, dir, from)?;
+        let start = Layout { segment_bytes: from.segment_bytes }.first_lsn(from.first_segment);
+        Control { incarnation: 1, incarnation_lsn: start, proven: start, ..control }.write(disk, dir)
+    }
+}
+
+fn make_first_segment(disk: &dyn Disk, dir: &Path, from: &FollowFrom) -> Result<(), TrailError> {
+    let spare = dir.join(spare_name(0));
+    if let Err(error) = fill_with_zeros(disk, &spare, from.segment_bytes) {
+        // What the disk had room for is given back; if that fails too, the next founding removes it.
+        let _ = disk.remove(&spare);
+        return Err(error);
+    }
+    let header = SegmentHeader {
+        recycled: false,
+        epoch: from.epoch,
+        trail_id: from.trail_id,
+        segment: from.first_segment,
+        segment_bytes: from.segment_bytes,
+        created_unix_ms: 0,
+    };
+    put_into_service(disk, dir, &spare, &header).map(|_| ())
+}

@@ -5,7 +5,9 @@ mod doctor;
 mod import;
 mod lab;
 mod logs;
+mod promote;
 mod serve;
+mod standby;
 mod trail_dump;
 mod unsafe_disk;
 
@@ -26,6 +28,8 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Arguments),
+    Standby(standby::Arguments),
+    Promote(promote::Arguments),
     Import(import::Args),
     Check(check::Args),
     Trail(trail_dump::Args),
@@ -37,6 +41,8 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(arguments).map(|()| ExitCode::SUCCESS),
+        Command::Standby(arguments) => standby::run(arguments),
+        Command::Promote(arguments) => promote::run(&arguments),
         Command::Import(arguments) => import::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Trail(arguments) => trail_dump::run(arguments),

@@ -301,6 +301,11 @@ impl Settings {
         }
     }
 
+    /// A parameter that only the server sets.
+    pub fn start_fixed(&mut self, name: &'static str, value: &str) {
+        self.initial.insert(name, value.to_owned());
+    }
+
     /// A parameter that was stored for the database or the user. What holds for the database and not for a session is
     /// not taken.
     pub fn start_stored(&mut self, name: &str, value: &str) -> SqlResult<()> {

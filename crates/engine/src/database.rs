@@ -62,7 +62,7 @@ pub(crate) struct Inner {
     pub redo: RedoDebt,
     /// Prepared transactions.
     pub prepared: Mutex<Registry>,
-    /// Answers that wait until a boxcar is durable, by boxcar number.
+    /// Answers that wait until a boxcar is durable and has reached its level, by boxcar number.
     pub waiting: Mutex<Vec<(u64, OnReached)>>,
     /// What MAIN runs alone right now, for cancel: batch or transaction id, 0 for nothing that may be interrupted.
     pub running: Mutex<Running>,
@@ -158,7 +158,7 @@ impl Inner {
         let (sender, receiver) = oneshot::channel();
         // Whoever stopped waiting does not want to know.
         self.when_durable(number, Box::new(move || sender.send(()).unwrap_or_default()));
-        let failed = "the trail has failed; whether the transaction's reads are durable is unknown";
+        let failed = "the server is stopping, or its trail has failed; whether the transaction's reads are durable is unknown";
         receiver.await.map_err(|_| SqlError::new(SqlState::IO_ERROR, failed))
     }
 
@@ -171,7 +171,7 @@ impl Inner {
         let (sender, receiver) = std::sync::mpsc::channel();
         // Whoever stopped waiting does not want to know.
         self.when_durable(number, Box::new(move || sender.send(()).unwrap_or_default()));
-        // An error means that the trail is gone, and with it the process.
+        // An error means that the trail or the gate is closed, and with it the database.
         receiver.recv().unwrap_or_default();
     }
 
@@ -190,7 +190,7 @@ impl Inner {
         answer();
     }
 
-    /// Boxcar `number` is on disk.
+    /// Boxcar `number` is on disk and has reached its level.
     pub fn durable_reached(&self, number: u64) {
         self.volume().store().set_durable(number);
         let due: Vec<_> = {

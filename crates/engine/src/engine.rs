@@ -14,6 +14,7 @@ pub use parameters::{ParameterChange, ParametersOf};
 use crate::checkpointer::{self, Signal};
 use crate::database::{Database, Inner, database_oid};
 use crate::error::{CloseError, OpenError};
+use crate::gate::Gate;
 use crate::locks::LockManager;
 use crate::main_thread::{self, Main, Message};
 use crate::manifest::{Entry, Manifest, Owner};
@@ -29,7 +30,7 @@ use holdfast_store::volume::{self, Volume, VolumeError, stamp_of};
 use holdfast_trail::{Recovered, Span, Trail, TrailOptions, TrailStats};
 use holdfast_types::record::{Checkpoint, put_volume_create, put_volume_drop};
 use holdfast_types::schema::{Dialect, Schema};
-use holdfast_types::{Epoch, Hlc, Lsn, SqlError, SqlResult, SqlState, VolumeId};
+use holdfast_types::{Epoch, Hlc, Level, Lsn, SqlError, SqlResult, SqlState, VolumeId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -56,6 +57,8 @@ pub(crate) struct Shared {
     pub stats: Stats,
     pub redo: Arc<Totals>,
     pub locks: Arc<LockManager>,
+    /// Between what is durable here and what is answered.
+    pub gate: Gate,
     pub tasks: Tasks,
     pub checkpointer: Signal,
     /// Nothing of the trail may be recycled.
@@ -66,7 +69,8 @@ pub(crate) struct Shared {
     pub listing: Mutex<()>,
     /// Held while a transaction takes its name for PREPARE TRANSACTION.
     pub preparing: Mutex<()>,
-    /// The trail has failed: nothing will become durable any more. Seen only where [`Options::on_failure`] returns.
+    /// Nothing will become durable or reach its level any more: the trail has failed, or the gate was closed with
+    /// boxcars before it.
     pub failed: AtomicBool,
     clock: Mutex<Hlc>,
     state: Mutex<State>,
@@ -130,6 +134,20 @@ impl Shared {
     pub fn fail(&self, why: &str) {
         (self.options.on_failure)(why);
         self.abandon();
+    }
+
+    /// Lets a boxcar through the gate, now or later, see [`Gate::pass`].
+    pub fn pass(&self, end: Lsn, level: Level, then: impl FnOnce() + Send + 'static) {
+        if !self.gate.pass(end, level, then) {
+            self.abandon();
+        }
+    }
+
+    /// Nobody waits for a standby any more.
+    fn close_gate(&self) {
+        if !self.gate.close() {
+            self.abandon();
+        }
     }
 
     /// Drops the answers that wait for what will not happen.
@@ -252,6 +270,7 @@ impl Engine {
             stats: Stats::default(),
             redo: Arc::default(),
             locks: Arc::default(),
+            gate: Gate::default(),
             tasks: Tasks::start().map_err(io("start a thread for"))?,
             checkpointer: Signal::default(),
             keeps_trail: aside.is_some(),
@@ -479,9 +498,10 @@ impl Engine {
     }
 
     /// Clean stop: every database is checkpointed, the trail proves itself durable. Open interactive transactions are
-    /// backed out. Closing twice is no error.
+    /// backed out; commits that wait for a standby stay in the trail and are not answered. Closing twice is no error.
     pub fn close(&self) -> Result<(), CloseError> {
         let shared = &self.0.shared;
+        shared.close_gate();
         // The databases stay listed as open until each is checkpointed: their redo holds the trail's floor.
         let open: Vec<_> = {
             let _no_opening = shared.lifecycle.lock();
@@ -519,6 +539,7 @@ impl Engine {
 /// opened again or removed.
 impl Drop for EngineInner {
     fn drop(&mut self) {
+        self.shared.close_gate();
         self.shared.checkpointer.stop();
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {

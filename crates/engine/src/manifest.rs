@@ -26,12 +26,13 @@
 //! next open.
 
 use crate::error::OpenError;
-use holdfast_seams::{Create, Disk, OpenHow};
+use crate::replace::replace;
+use holdfast_seams::{Disk, OpenHow};
 use holdfast_types::VolumeId;
 use holdfast_types::schema::Dialect;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{self, IoSlice};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The newest format that this program reads.
@@ -146,8 +147,12 @@ impl Manifest {
 
     /// Adds a database under a fresh id; its file has a name a person recognises.
     pub fn add(&mut self, name: &str, dialect: Dialect) -> Entry {
-        let id = self.next_id;
-        self.next_id += 1;
+        self.add_as(self.next_id, name, dialect)
+    }
+
+    /// The same under an id that another node gave it.
+    pub fn add_as(&mut self, id: u32, name: &str, dialect: Dialect) -> Entry {
+        self.next_id = self.next_id.max(id.saturating_add(1));
         let plain: String =
             name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
         let plain: String = plain.chars().take(60).collect();
@@ -185,32 +190,34 @@ impl Manifest {
         let mut bytes = vec![0; metadata.len_bytes as usize];
         let n = disk.open(&path, &OpenHow::default()).and_then(|f| f.read_at(&mut bytes, 0)).map_err(io)?;
         let text = String::from_utf8_lossy(&bytes[..n]).into_owned();
-        let format = toml::from_str::<toml::Table>(&text).ok().and_then(|t| t.get("format")?.as_integer());
-        if let Some(f) = format.filter(|f| *f > i64::from(FORMAT)) {
-            return Err(refuse(format!(
-                "format {f} is newer than this program knows ({FORMAT}); use the release that wrote it"
-            )));
-        }
-        let manifest: Manifest = toml::from_str(&text)
-            .map_err(|e| refuse(format!("damaged, put back a copy of it or the whole directory: {e}")))?;
-        Ok(Some(manifest))
+        Manifest::parse(&text).map(Some).map_err(refuse)
     }
 
-    /// Replaces the manifest on disk.
-    pub fn write(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    /// Reads what [`Manifest::text`] wrote, here or on another node.
+    pub fn parse(text: &str) -> Result<Manifest, String> {
+        let format = toml::from_str::<toml::Table>(text).ok().and_then(|t| t.get("format")?.as_integer());
+        if let Some(f) = format.filter(|f| *f > i64::from(FORMAT)) {
+            return Err(format!(
+                "format {f} is newer than this program knows ({FORMAT}); use the release that wrote it"
+            ));
+        }
+        toml::from_str(text).map_err(|e| format!("damaged, put back a copy of it or the whole directory: {e}"))
+    }
+
+    /// The manifest as it stands in its file.
+    pub fn text(&self) -> io::Result<String> {
         let manifest = Manifest { format: self.format_needed(), ..self.clone() };
         let text = toml::to_string(&manifest).map_err(io::Error::other)?;
         if text.len() as u64 > BYTES_MAX {
             return Err(io::Error::other(format!("it would have {} bytes, more than {BYTES_MAX}", text.len())));
         }
-        let path = path(dir);
-        let new = path.with_extension("toml.new");
-        let file = disk.open(&new, &OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() })?;
-        file.set_len(0)?;
-        file.write_at(&[IoSlice::new(text.as_bytes())], 0)?;
-        file.sync_all()?;
-        disk.rename(&new, &path)?;
-        disk.sync_dir(dir)
+        Ok(text)
+    }
+
+    /// Replaces the manifest on disk.
+    pub fn write(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+        let text = self.text()?;
+        replace(disk, &path(dir), text.as_bytes())
     }
 }
 

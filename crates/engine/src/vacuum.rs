@@ -43,7 +43,9 @@ fn io(e: impl std::fmt::Display) -> SqlError {
 }
 
 fn vacuum(main: &mut Main, inner: &Arc<Inner>) -> SqlResult<()> {
-    main.wait_until_durable();
+    if !main.wait_until_durable() {
+        return Err(crate::database::closed(&inner.name));
+    }
     checkpointer::checkpoint(inner).map_err(io)?;
     let one_at_a_time = inner.checkpointing.lock();
     let old = inner.volume();

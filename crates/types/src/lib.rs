@@ -1,4 +1,4 @@
-//! The words every crate shares: ids, values, errors, statement descriptions, schema, the result sink.
+//! The words every crate shares: ids, levels, values, errors, statement descriptions, schema, the result sink.
 //!
 //! No I/O and no dependency on another Holdfast crate. What is here is either written into a format (ids, the
 //! record module) or crosses a boundary between crates (values, errors, descriptions, sinks).
@@ -6,6 +6,7 @@
 pub mod desc;
 pub mod error;
 pub mod ids;
+pub mod level;
 pub mod record;
 pub mod schema;
 pub mod sink;
@@ -14,5 +15,6 @@ pub mod value;
 pub use desc::{ColumnDesc, StatementDesc};
 pub use error::{SqlError, SqlResult, SqlState};
 pub use ids::{Epoch, Hlc, Lsn, SiteId, TableId, TxnId, VolumeId};
+pub use level::{Level, NoSuchLevel};
 pub use sink::{Row, Sink, Tag};
 pub use value::{Value, ValueRef};

@@ -93,7 +93,7 @@ impl Inner {
         name: String,
         dialect: Dialect,
         shared: Arc<Shared>,
-        volume: Volume,
+        volume: Arc<Volume>,
         schema: Schema,
     ) -> Arc<Inner> {
         let redo = RedoDebt::new(shared.redo.clone());
@@ -102,7 +102,7 @@ impl Inner {
             name,
             dialect,
             shared,
-            volume: RwLock::new(Arc::new(volume)),
+            volume: RwLock::new(volume),
             schema: RwLock::new(Arc::new(schema)),
             map: RwLock::default(),
             schema_number: Arc::default(),
@@ -295,6 +295,9 @@ impl Database {
     /// Runs a one-message transaction. `done` is called when its answer may be sent.
     pub fn submit_with(&self, batch: Batch, done: OnDone) -> SqlResult<u64> {
         let id = next_txn_id();
+        if self.0.shared.follow.is_some() {
+            return self.submit_on_standby(id, batch, done);
+        }
         let alone = !batch.steps.iter().all(|s| s.stmt.class.is_bounded());
         let request = Request { id, batch, merge: None, done, alone, presence: None };
         let waits_its_own_way = |l: &RowLock| l.wait != LockWait::Wait || l.limit.is_some();
@@ -310,6 +313,18 @@ impl Database {
         } else {
             self.0.send(Message::Batch(request))?;
         }
+        Ok(id)
+    }
+
+    /// On a standby: what changes nothing but advisory locks runs on a branch.
+    fn submit_on_standby(&self, id: u64, batch: Batch, done: OnDone) -> SqlResult<u64> {
+        let changes = |s: &&Step| !s.stmt.class.is_read() || !s.stmt.report.row_locks.is_empty();
+        if let Some(step) = batch.steps.iter().find(changes) {
+            let verb = step.stmt.sql.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
+            self.0.shared.refuse_on_standby(&verb)?;
+        }
+        let request = Request { id, batch, merge: None, done, alone: true, presence: None };
+        crate::rerun::on_a_branch(&self.0, request);
         Ok(id)
     }
 

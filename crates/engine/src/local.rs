@@ -75,6 +75,27 @@ impl Local {
         self.own_from.is_none()
     }
 
+    /// A file that holds more than the trail up to `end` says: the trail was cut back too far for it.
+    pub fn refuse_ahead(&self, dir: &Path, end: Lsn) -> Result<(), OpenError> {
+        match self.volumes.values().find(|v| v.end > end) {
+            Some(v) => Err(OpenError::AheadOfTrail {
+                path: dir.display().to_string(),
+                volume: v.checkpoint.volume,
+                file: v.end,
+                trail: end,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// A base copy whose trail has not come far enough yet.
+    pub fn refuse_not_whole(&self, dir: &Path, end: Lsn) -> Result<(), OpenError> {
+        if self.whole_from <= end {
+            return Ok(());
+        }
+        Err(OpenError::NotWhole { path: dir.display().to_string(), needed: self.whole_from, trail: end })
+    }
+
     /// Reads the file; `None` when there is none.
     pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<Local>, OpenError> {
         let path = path(dir);

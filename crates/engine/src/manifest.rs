@@ -29,6 +29,7 @@ use crate::error::OpenError;
 use crate::replace::replace;
 use holdfast_seams::{Disk, OpenHow};
 use holdfast_types::VolumeId;
+use holdfast_types::record::{Pairs, ParametersOf};
 use holdfast_types::schema::Dialect;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -74,6 +75,27 @@ pub struct Entry {
     /// What its sessions start with.
     #[serde(default, skip_serializing_if = "Parameters::is_empty")]
     pub parameters: Parameters,
+}
+
+/// Whose parameters a record of the trail has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ParameterOwner {
+    Database(VolumeId),
+    Role(String),
+}
+
+impl From<ParametersOf<'_>> for ParameterOwner {
+    fn from(of: ParametersOf<'_>) -> ParameterOwner {
+        match of {
+            ParametersOf::Database(id) => ParameterOwner::Database(id),
+            ParametersOf::Role(name) => ParameterOwner::Role(name.to_owned()),
+        }
+    }
+}
+
+/// The parameters of a record.
+pub fn owned(pairs: Pairs<'_>) -> Parameters {
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 /// A user whose sessions start with parameters of their own.
@@ -161,6 +183,23 @@ impl Manifest {
         let entry = Entry { id, name, dialect, file, prepares: false, parameters: Parameters::new() };
         self.databases.push(entry.clone());
         entry
+    }
+
+    /// Replaces what sessions of a database or a role start with. A user without parameters is not listed; a database
+    /// that is not listed has none.
+    pub fn set_parameters(&mut self, of: &ParameterOwner, parameters: Parameters) {
+        match of {
+            ParameterOwner::Database(id) => {
+                let entry = self.databases.iter_mut().find(|e| e.volume() == *id);
+                entry.into_iter().for_each(|e| e.parameters = parameters.clone());
+            }
+            ParameterOwner::Role(name) => match self.roles.iter().position(|r| r.name == *name) {
+                Some(at) if parameters.is_empty() => _ = self.roles.remove(at),
+                Some(at) => self.roles[at].parameters = parameters,
+                None if parameters.is_empty() => {}
+                None => self.roles.push(Role { name: name.clone(), parameters }),
+            },
+        }
     }
 
     /// Whose a file of the directory `volumes` is, by its name.

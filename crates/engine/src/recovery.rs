@@ -20,14 +20,14 @@
 use crate::engine::Shared;
 use crate::error::OpenError;
 use crate::local::Local;
-use crate::manifest::{Entry, Manifest};
+use crate::manifest::{Entry, Manifest, ParameterOwner, Parameters, owned};
 use crate::redo::{Done, Redo, fragments_of};
 use holdfast_store::schema_map::read_position;
 use holdfast_store::volume::{Stamp, Volume, VolumeError};
 use holdfast_trail::{Boxcar, Trail, TrailError};
 use holdfast_types::record::{Batch, Checkpoint, Record, RecordReader};
 use holdfast_types::{Epoch, Hlc, Lsn, TxnId, VolumeId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -43,6 +43,12 @@ pub struct Survey {
     pub last_boxcar: Lsn,
     /// Where the fragments of transactions begin that have not ended.
     fragments: BTreeMap<(VolumeId, TxnId), Lsn>,
+    /// Volumes that the trail has an end of and the list of databases still has.
+    pub dropped: BTreeSet<VolumeId>,
+    /// Volumes that the trail has a beginning of, and neither an end nor a place in the list of databases.
+    pub unlisted: BTreeSet<VolumeId>,
+    /// Parameters, as last set.
+    pub parameters: BTreeMap<ParameterOwner, Parameters>,
     /// The latest clock reading seen.
     pub clock: Hlc,
 }
@@ -59,6 +65,9 @@ impl Survey {
             first,
             last_boxcar: first,
             fragments: BTreeMap::new(),
+            dropped: BTreeSet::new(),
+            unlisted: BTreeSet::new(),
+            parameters: BTreeMap::new(),
             clock: Hlc::default(),
         }
     }
@@ -163,6 +172,10 @@ pub fn survey(
                 Record::Batch(b) if b.volume.0 >= manifest.next_id => return Err(OpenError::UnknownVolume(b.volume)),
                 Record::Fragment { volume, txn, .. } => _ = s.fragments.entry((volume, txn)).or_insert(lsn),
                 Record::FragmentDrop { volume, txn } => _ = s.fragments.remove(&(volume, txn)),
+                Record::VolumeCreate { volume, .. } if !known(volume) => _ = s.unlisted.insert(volume),
+                Record::VolumeDrop { volume } if known(volume) => _ = s.dropped.insert(volume),
+                Record::VolumeDrop { volume } => _ = s.unlisted.remove(&volume),
+                Record::Parameters { of, pairs } => _ = s.parameters.insert(of.into(), owned(pairs)),
                 _ => {}
             }
         }

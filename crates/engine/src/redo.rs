@@ -7,6 +7,7 @@
 //! open store transaction is then dropped, so that nothing half done is ever published.
 
 use crate::error::OpenError;
+use crate::recovery::is_dead;
 use holdfast_store::apply::{Applier, ApplyError};
 use holdfast_store::schema_map::{PositionWriter, TableMap, read_map};
 use holdfast_store::sqlite::Conn;
@@ -86,6 +87,11 @@ impl Redo {
     /// Keeps a fragment until its transaction arrives.
     pub fn fragment(&mut self, txn: TxnId, ops: Ops<'_>) {
         self.on.applier.add_fragment(txn, ops.bytes().to_vec());
+    }
+
+    /// Drops fragments of those who are gone in epoch `now`.
+    pub fn drop_dead_fragments(&mut self, now: Epoch) {
+        self.on.applier.retain_fragments(|txn| !is_dead(txn, now));
     }
 
     pub fn drop_fragments(&mut self, txn: TxnId) {

@@ -24,6 +24,7 @@ use std::sync::Arc;
 impl Database {
     /// Compacts the database's file. Blocks until it is done; writers wait, readers do not.
     pub fn vacuum(&self) -> SqlResult<()> {
+        self.0.shared.refuse_on_standby("VACUUM")?;
         let (sender, receiver) = crossbeam_channel::bounded(1);
         let inner = self.0.clone();
         // Branches work on the old file.

@@ -118,6 +118,7 @@ pub(crate) enum Executed {
 
 impl WriteTxn {
     pub(crate) async fn begin(inner: Arc<Inner>, options: WriteOptions) -> SqlResult<WriteTxn> {
+        inner.shared.refuse_on_standby("a transaction that writes")?;
         WriteTxn::begin_as(inner, options, next_txn_id()).await
     }
 

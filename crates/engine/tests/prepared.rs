@@ -5,7 +5,7 @@ use holdfast_engine::{
 };
 use holdfast_seams::testing::{FaultDisk, Seeded};
 use holdfast_types::schema::Dialect;
-use holdfast_types::{SqlResult, SqlState, Value};
+use holdfast_types::{Level, SqlResult, SqlState, Value};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

@@ -140,6 +140,11 @@ impl Applier {
         self.fragments.remove(&txn);
     }
 
+    /// Forgets the fragments of all transactions but these.
+    pub fn retain_fragments(&mut self, keep: impl Fn(TxnId) -> bool) {
+        self.fragments.retain(|txn, _| keep(*txn));
+    }
+
     /// Takes all fragments away, for an applier on another connection.
     pub fn take_fragments(&mut self) -> Fragments {
         Fragments(std::mem::take(&mut self.fragments))

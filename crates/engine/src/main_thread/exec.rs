@@ -73,6 +73,8 @@ pub struct Main {
     pub(super) on: Arc<Mutex<OnMain>>,
     /// Few clients and an empty queue: MAIN writes the boxcar itself, as it would only wait.
     pub(super) nothing_else: bool,
+    /// Trail bytes of the boxcar before, until the governor has been told.
+    pub(super) last_boxcar_bytes: u64,
     /// Dropped after the connection, which uses its VFS.
     volume: Arc<Volume>,
 }
@@ -178,6 +180,7 @@ impl Main {
             applier,
             on,
             nothing_else: false,
+            last_boxcar_bytes: 0,
             volume,
         })
     }
@@ -468,6 +471,7 @@ impl Main {
         }
         record.finish(self.conn.capture().buffer());
         let body = self.conn.capture().take();
+        self.last_boxcar_bytes += body.len() as u64;
         self.publish_schema(number);
         self.inner.shared.locks.end_boxcar(self.inner.id);
         Ok(body)

@@ -96,6 +96,7 @@ impl Main {
         for (i, piece) in fragments.iter().enumerate() {
             let mut body = Vec::with_capacity(piece.len() + RECORD_OVERHEAD_BYTES);
             put_fragment(&mut body, self.inner.id, txn, i as u32, piece);
+            self.last_boxcar_bytes += body.len() as u64;
             let reservation = self.reservation(body.len() as u64)?;
             let inner = self.inner.clone();
             let on_durable = Box::new(move |span: Span| inner.redo.fragment(txn.0, span.start));

@@ -156,6 +156,7 @@ impl Database {
     /// 42704: there is none of that name; 55000: somebody else is at it; 0A000: it is another database's.
     pub fn finish_prepared(&self, gid: &str, commit: bool, level: Level) -> SqlResult<Ticket> {
         let inner = self.inner();
+        inner.shared.refuse_on_standby(if commit { "COMMIT PREPARED" } else { "ROLLBACK PREPARED" })?;
         let presence = take_locks(inner, gid)?;
         let (done, ticket) = Ticket::new();
         let request = Finish { gid: gid.into(), locks_of: presence.owner(), commit };

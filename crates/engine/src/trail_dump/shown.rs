@@ -1,7 +1,7 @@
 //! Everything that can stand in a trail, decoded and named; what `--json` prints.
 
 use super::names::Names;
-use holdfast_types::record::{self, Batch, DecodeError, Key, Op, Ops, Record};
+use holdfast_types::record::{self, Batch, DecodeError, Key, Op, Ops, ParametersOf, Record};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{TableId, Value, ValueRef, VolumeId};
 use serde::ser::SerializeMap;

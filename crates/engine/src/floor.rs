@@ -103,6 +103,7 @@ impl Floor {
 impl Held {
     /// Registers a standby, or notes how far it has come. `step_bytes`: how far it may get before the file is written.
     pub fn hold(&mut self, disk: &dyn Disk, dir: &Path, name: &str, lsn: Lsn, step_bytes: u64) -> io::Result<()> {
+        let full = self.standbys.len() >= STANDBYS_MAX;
         match self.standbys.get_mut(name) {
             Some((has, written)) => {
                 *has = lsn.max(*has);
@@ -111,7 +112,7 @@ impl Held {
                 }
                 *written = *has;
             }
-            None if self.standbys.len() >= STANDBYS_MAX => {
+            None if full => {
                 return Err(io::Error::other(format!("{STANDBYS_MAX} standbys are registered already")));
             }
             None => _ = self.standbys.insert(name.to_owned(), (lsn, lsn)),

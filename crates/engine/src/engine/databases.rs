@@ -35,7 +35,6 @@ impl Engine {
         check_name(name)?;
         let shared = &self.0.shared;
         shared.refuse_on_standby("CREATE DATABASE")?;
-        let io = |e: std::io::Error| SqlError::new(SqlState::IO_ERROR, format!("cannot create database {name}: {e}"));
         // A reserved id is lost when the build fails: ids are never reused.
         let entry = {
             let mut state = shared.state.lock();

@@ -11,7 +11,7 @@
 use super::NodeSession;
 use super::state::{Phase, State};
 use holdfast_engine::{BatchDone, Ticket};
-use holdfast_types::{SqlError, SqlResult, SqlState};
+use holdfast_types::{Level, SqlError, SqlResult, SqlState};
 use holdfast_wire::Client;
 
 impl NodeSession {
@@ -76,7 +76,7 @@ impl NodeSession {
             let message = format!("{command} cannot run inside a transaction block");
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
-        self.activity.until_durable(ended(self.served.db.finish_prepared(gid, commit)?)).await
+        self.activity.until_durable(ended(self.served.db.finish_prepared(gid, commit, Level::Cold)?)).await
     }
 }
 

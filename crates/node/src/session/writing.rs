@@ -9,7 +9,7 @@ use holdfast_engine::{
     Batch, BatchDone, Collect, Report, Statement, Step as EngineStep, WriteIsolation, WriteOptions, WriteTxn,
 };
 use holdfast_sql::Entry;
-use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Tag, Value};
+use holdfast_types::{Level, Sink, SqlError, SqlResult, SqlState, Tag, Value};
 use holdfast_wire::{Client, Failure, Reply};
 use std::any::Any;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl NodeSession {
         let (letter, arrival) = self.mailbox.expect();
         let lock_timeout = self.settings.timeouts().lock;
         let session = Some(self.locks.clone());
-        let batch = Batch { steps, sink: client.lend_reply(), lock_timeout, session, any_order: true };
+        let batch = Batch { steps, sink: client.lend_reply(), lock_timeout, session, any_order: true, level: Level::Cold };
         let db = self.served.db.clone();
         let id = match db.submit_with(batch, Box::new(move |done| letter.deliver(done))) {
             Ok(id) => id,
@@ -108,6 +108,7 @@ impl NodeSession {
             snapshot: (read != 0).then_some(read),
             session,
             beside,
+            level: Level::Cold,
         };
         if options.isolation != WriteIsolation::RepeatableRead {
             options.snapshot = None;

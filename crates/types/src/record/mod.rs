@@ -19,6 +19,7 @@
 //! | 4, 1 | checkpoint of a volume | volume u32, number u64, redo start LSN u64, file size u64 bytes, file mtime i64 ns |
 //! | 5, 1 | volume created | volume u32, dialect u8 (0 sqlite, 1 postgres), name string |
 //! | 6, 1 | volume dropped | volume u32 |
+//! | 7, 1 | parameters of a database or a role, all of them | volume u32 (0: a role's), role's name string (empty: a database's), count u32, then each a name string and a value string |
 //!
 //! Writing appends to a `Vec<u8>` and patches lengths, so that a boxcar is built where the row images were captured
 //! ([`BatchBuilder`]). Reading borrows from the boxcar ([`RecordReader`]).
@@ -44,6 +45,7 @@ const KIND_FRAGMENT_DROP: u8 = 3;
 const KIND_CHECKPOINT: u8 = 4;
 const KIND_VOLUME_CREATE: u8 = 5;
 const KIND_VOLUME_DROP: u8 = 6;
+const KIND_PARAMETERS: u8 = 7;
 /// All kinds are at their first version.
 const VERSION: u8 = 1;
 
@@ -76,6 +78,32 @@ pub enum Record<'a> {
     Checkpoint(Checkpoint),
     VolumeCreate { volume: VolumeId, dialect: Dialect, name: &'a str },
     VolumeDrop { volume: VolumeId },
+    /// What sessions of a database, or of a role, start with: this and nothing else.
+    Parameters { of: ParametersOf<'a>, pairs: Pairs<'a> },
+}
+
+/// Whose parameters a record has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParametersOf<'a> {
+    Database(VolumeId),
+    Role(&'a str),
+}
+
+/// Names and values, in the order they were written.
+#[derive(Clone, Copy, Debug)]
+pub struct Pairs<'a> {
+    rest: Cursor<'a>,
+    count: u32,
+}
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = (&'a str, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.count = self.count.checked_sub(1)?;
+        // Checked when the record was read.
+        Some((self.rest.string().ok()?, self.rest.string().ok()?))
+    }
 }
 
 /// A volume's file is complete up to boxcar `number`.
@@ -139,6 +167,27 @@ pub fn put_volume_drop(buf: &mut Vec<u8>, volume: VolumeId) {
     end(buf, start);
 }
 
+/// Appends the parameters of a database or a role.
+pub fn put_parameters<'a>(
+    buf: &mut Vec<u8>,
+    of: ParametersOf<'_>,
+    pairs: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
+) {
+    let start = begin(buf, KIND_PARAMETERS);
+    let (volume, role) = match of {
+        ParametersOf::Database(volume) => (volume, ""),
+        ParametersOf::Role(role) => (VolumeId(0), role),
+    };
+    buf.extend_from_slice(&volume.0.to_le_bytes());
+    put_bytes(buf, role.as_bytes());
+    buf.extend_from_slice(&(pairs.len() as u32).to_le_bytes());
+    for (name, value) in pairs {
+        put_bytes(buf, name.as_bytes());
+        put_bytes(buf, value.as_bytes());
+    }
+    end(buf, start);
+}
+
 /// Begins a record and returns where its length field stands.
 fn begin(buf: &mut Vec<u8>, kind: u8) -> usize {
     let start = buf.len();
@@ -187,7 +236,7 @@ impl<'a> Iterator for RecordReader<'a> {
 fn read_record(content: &[u8]) -> Result<Record<'_>, DecodeError> {
     let mut c = Cursor::new(content);
     let (kind, version) = (c.u8()?, c.u8()?);
-    if version != VERSION || !(KIND_BATCH..=KIND_VOLUME_DROP).contains(&kind) {
+    if version != VERSION || !(KIND_BATCH..=KIND_PARAMETERS).contains(&kind) {
         return Err(DecodeError::Version { kind, version });
     }
     let volume = VolumeId(c.u32()?);
@@ -214,12 +263,25 @@ fn read_record(content: &[u8]) -> Result<Record<'_>, DecodeError> {
             };
             Record::VolumeCreate { volume, dialect, name: c.string()? }
         }
-        _ => Record::VolumeDrop { volume },
+        KIND_VOLUME_DROP => Record::VolumeDrop { volume },
+        _ => read_parameters(volume, &mut c)?,
     };
     match content.len() - c.at() {
         0 => Ok(record),
         bytes => Err(DecodeError::Leftover { bytes }),
     }
+}
+
+fn read_parameters<'a>(volume: VolumeId, c: &mut Cursor<'a>) -> Result<Record<'a>, DecodeError> {
+    let role = c.string()?;
+    let of = if volume.0 == 0 { ParametersOf::Role(role) } else { ParametersOf::Database(volume) };
+    let count = c.u32()?;
+    let pairs = Pairs { rest: *c, count };
+    for _ in 0..count {
+        c.string()?;
+        c.string()?;
+    }
+    Ok(Record::Parameters { of, pairs })
 }
 
 #[cfg(test)]

@@ -47,6 +47,8 @@ fn sample() -> Vec<u8> {
     put_checkpoint(&mut buf, &checkpoint);
     put_volume_create(&mut buf, VolumeId(8), Dialect::Postgres, "shop");
     put_volume_drop(&mut buf, VolumeId(8));
+    put_parameters(&mut buf, ParametersOf::Database(VolumeId(8)), [("a", "on")].into_iter());
+    put_parameters(&mut buf, ParametersOf::Role("tom"), [].into_iter());
     buf
 }
 
@@ -61,6 +63,8 @@ bc0000000101070000002c0100000000000002000000020000004200000009000000000000000100
 260000000401070000002c0100000000000000100000000000000020000000000000ffffffffffffffff
 0c000000050108000000010473686f70
 06000000060108000000
+1000000007010800000000010000000161026f6e
+0e00000007010000000003746f6d00000000
 ";
 
 fn hex(bytes: &[u8]) -> String {
@@ -76,7 +80,7 @@ fn the_format_has_not_changed() {
 fn what_was_written_is_read() {
     let body = sample();
     let shown: Vec<String> = RecordReader::new(&body).map(|record| format!("{:?}", show(record.unwrap()))).collect();
-    assert_eq!(shown.len(), 6);
+    assert_eq!(shown.len(), 8);
     assert_eq!(
         shown[0],
         concat!(
@@ -90,6 +94,7 @@ fn what_was_written_is_read() {
     );
     assert_eq!(shown[1], r#"["fragment 7 9 1"]"#);
     assert!(shown[3].contains("number: 300, redo_start: Lsn(4096), file_size_bytes: 8192, file_mtime_ns: -1"));
+    assert!(shown[6].contains("on") && shown[7].contains("tom"));
     assert!(shown[4].contains("Postgres") && shown[4].contains("shop"));
 }
 
@@ -107,6 +112,7 @@ fn show(record: Record<'_>) -> Vec<String> {
             assert_eq!(ops.count(), 0);
             vec![format!("fragment {volume} {txn} {number}")]
         }
+        Record::Parameters { of, pairs } => vec![format!("parameters {of:?} {:?}", pairs.collect::<Vec<_>>())],
         other => vec![format!("{other:?}")],
     }
 }

@@ -1,0 +1,199 @@
+//! The receiver's side of a base copy.
+
+use std::collections::VecDeque;
+use std::io;
+
+use crate::base_copy::{CopyInto, Progress, bytes_of, chunk_pages, chunks, hash};
+use crate::error::LinkError;
+use crate::identity::Identity;
+use crate::limits::{CHUNKS_AHEAD, LinkOptions};
+use crate::link::{Link, Stream, greet};
+use crate::message::{CopyAsk, CopyChunk, CopyPlan, CopyVolume, Message, Wants};
+use crate::receive::Connect;
+
+/// Rounds of verification after which differences are no accident.
+const ROUNDS_MAX: u32 = 3;
+
+/// Databases one copy may have.
+const VOLUMES_MAX: u32 = 100_000;
+
+/// What a finished copy is a copy of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Copied {
+    pub master: Identity,
+    pub plan: CopyPlan,
+    pub sent_bytes: u64,
+}
+
+/// Fetches a base copy under the name that the standby will have. Connects again after a broken link, for ever: stop by
+/// dropping the future; what is on the disk is used by the next attempt.
+pub async fn copy<C: Connect>(
+    connect: &C,
+    name: &str,
+    instance: u64,
+    into: &mut dyn CopyInto,
+    options: &LinkOptions,
+) -> Result<Copied, LinkError> {
+    let mut pause = options.retry;
+    let mut sent_bytes = 0;
+    loop {
+        let before = sent_bytes;
+        let attempt = attempt(connect, name, instance, into, options, &mut sent_bytes).await;
+        match attempt {
+            Err(error) if error.may_pass() => tracing::warn!(%error, "the base copy was interrupted; connecting again"),
+            done => return done,
+        }
+        if sent_bytes > before {
+            pause = options.retry;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(options.retry_max);
+    }
+}
+
+async fn attempt<C: Connect>(
+    connect: &C,
+    name: &str,
+    instance: u64,
+    into: &mut dyn CopyInto,
+    options: &LinkOptions,
+    sent_bytes: &mut u64,
+) -> Result<Copied, LinkError> {
+    let connected = tokio::time::timeout(options.greeting_max, connect.connect()).await;
+    let stream = connected.map_err(|_| LinkError::TooSlow { what: "connect" })?.map_err(LinkError::Io)?;
+    let (mut link, welcome) = greet(stream, name, instance, Wants::BaseCopy, options).await?;
+    let (plan, volumes) = take_plan(&mut link).await?;
+    into.begin(&welcome.identity, &plan, &volumes).map_err(disk)?;
+    for round in 0..=ROUNDS_MAX {
+        let mut fetch = Fetch { link: &mut link, into, volumes: &volumes, sent_bytes, round };
+        let differing = fetch.all().await?;
+        if differing == 0 && round > 0 {
+            link.writer.send(&Message::CopyDone).await?;
+            into.finish().map_err(disk)?;
+            return Ok(Copied { master: welcome.identity, plan, sent_bytes: *sent_bytes });
+        }
+        into.sync().map_err(disk)?;
+    }
+    let what = format!("after {ROUNDS_MAX} rounds the disk still gives back other pages than were written");
+    Err(LinkError::Copy { what })
+}
+
+/// An error of this node's disk.
+fn disk(error: io::Error) -> LinkError {
+    LinkError::Node(format!("the base copy cannot be written: {error}"))
+}
+
+async fn take_plan<S: Stream>(link: &mut Link<S>) -> Result<(CopyPlan, Vec<CopyVolume>), LinkError> {
+    let plan = match link.answer().await? {
+        Message::CopyPlan(plan) => plan,
+        other => return Err(LinkError::Unexpected { kind: other.kind(), expected: "a CopyPlan" }),
+    };
+    if plan.volumes > VOLUMES_MAX {
+        return Err(LinkError::Copy { what: format!("{} databases, {VOLUMES_MAX} are allowed", plan.volumes) });
+    }
+    let mut volumes: Vec<CopyVolume> = Vec::new();
+    for _ in 0..plan.volumes {
+        let volume = match link.answer().await? {
+            Message::CopyVolume(volume) => volume,
+            other => return Err(LinkError::Unexpected { kind: other.kind(), expected: "a CopyVolume" }),
+        };
+        check_file_name(&volume.file)?;
+        if volumes.iter().any(|other| other.file == volume.file || other.volume == volume.volume) {
+            return Err(LinkError::Copy { what: format!("{:?} comes twice", volume.file) });
+        }
+        volumes.push(volume);
+    }
+    Ok((plan, volumes))
+}
+
+/// A name of a file in the directory of volumes, and nothing else.
+fn check_file_name(name: &str) -> Result<(), LinkError> {
+    let plain = !name.is_empty() && name.len() <= 255 && !name.contains(['/', '\\', '\0']) && !name.starts_with('.');
+    if plain { Ok(()) } else { Err(LinkError::Copy { what: format!("{name:?} is no file name") }) }
+}
+
+/// One round over all chunks.
+struct Fetch<'a, S> {
+    link: &'a mut Link<S>,
+    into: &'a mut dyn CopyInto,
+    volumes: &'a [CopyVolume],
+    sent_bytes: &'a mut u64,
+    round: u32,
+}
+
+/// A question on its way.
+struct Asked {
+    volume: u32,
+    chunk: u32,
+    have: Option<[u8; 16]>,
+}
+
+impl<S: Stream> Fetch<'_, S> {
+    /// Asks for every chunk, some at a time; how many were not what the disk has.
+    async fn all(&mut self) -> Result<u64, LinkError> {
+        let total_bytes = self.volumes.iter().map(|volume| bytes_of(volume.pages)).sum();
+        let mut progress = Progress { total_bytes, round: self.round, ..Progress::default() };
+        let volumes = self.volumes;
+        let mut places = (0u32..).zip(volumes).flat_map(|(i, volume)| (0..chunks(volume)).map(move |chunk| (i, chunk)));
+        let mut asked: VecDeque<Asked> = VecDeque::new();
+        let mut differing = 0;
+        loop {
+            while asked.len() < CHUNKS_AHEAD
+                && let Some((volume, chunk)) = places.next()
+            {
+                let question = self.question(volume, chunk)?;
+                let Asked { volume, chunk, have } = question;
+                self.link.writer.put(&Message::CopyAsk(CopyAsk { volume, chunk, have }))?;
+                asked.push_back(question);
+            }
+            if !self.link.writer.is_empty() {
+                self.link.writer.flush().await?;
+            }
+            let Some(question) = asked.pop_front() else { return Ok(differing) };
+            let (pages, came) = self.take(&question).await?;
+            differing += u64::from(came);
+            progress.compared_bytes += bytes_of(pages);
+            progress.sent_bytes = *self.sent_bytes;
+            self.into.progress(progress);
+        }
+    }
+
+    /// A question with the hash of what the disk has, where it has the whole chunk.
+    fn question(&mut self, volume: u32, chunk: u32) -> Result<Asked, LinkError> {
+        let (first_page, pages) = self.place(volume, chunk)?;
+        let mut there = Vec::new();
+        self.into.read(volume as usize, first_page, pages, &mut there).map_err(disk)?;
+        let have = (there.len() as u64 == bytes_of(pages)).then(|| hash(&there));
+        Ok(Asked { volume, chunk, have })
+    }
+
+    /// The answer to a question, put in its place; how many pages it is about, and whether they had to come.
+    async fn take(&mut self, question: &Asked) -> Result<(u32, bool), LinkError> {
+        let refuse = |what: String| Err(LinkError::Copy { what });
+        let chunk: CopyChunk = match self.link.answer().await? {
+            Message::CopyChunk(chunk) => chunk,
+            other => return Err(LinkError::Unexpected { kind: other.kind(), expected: "a CopyChunk" }),
+        };
+        if (chunk.volume, chunk.chunk) != (question.volume, question.chunk) {
+            return refuse(format!("chunk {} of volume {} was not asked for", chunk.chunk, chunk.volume));
+        }
+        let (first_page, pages) = self.place(question.volume, question.chunk)?;
+        if chunk.pages.is_empty() {
+            if question.have == Some(chunk.hash) {
+                return Ok((pages, false));
+            }
+            return refuse(format!("chunk {} of volume {} came without its pages", chunk.chunk, chunk.volume));
+        }
+        if chunk.pages.len() as u64 != bytes_of(pages) || hash(&chunk.pages) != chunk.hash {
+            return refuse(format!("chunk {} of volume {} does not fit its hash", chunk.chunk, chunk.volume));
+        }
+        self.into.write(question.volume as usize, first_page, &chunk.pages).map_err(disk)?;
+        *self.sent_bytes += chunk.pages.len() as u64;
+        Ok((pages, true))
+    }
+
+    fn place(&self, volume: u32, chunk: u32) -> Result<(u32, u32), LinkError> {
+        let place = self.volumes.get(volume as usize).and_then(|volume| chunk_pages(volume, chunk));
+        place.ok_or_else(|| LinkError::Copy { what: format!("volume {volume} has no chunk {chunk}") })
+    }
+}

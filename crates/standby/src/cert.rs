@@ -1,0 +1,118 @@
+//! A small certificate authority for the nodes of one operator: an authority, and certificates that it signs.
+//!
+//! The authority's key is all that has to be kept: its certificate's name is always the same, so that it signs again
+//! with the key alone. Keys are ECDSA P-256. An authority may sign nodes, not other authorities; a node's certificate is
+//! good for both ends of a link, under the names and addresses given.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    date_time_ymd,
+};
+
+/// Years that an authority is good for, and its nodes' certificates.
+const YEARS: i32 = 10;
+
+const AUTHORITY_NAME: &str = "Holdfast node authority";
+
+/// Making or reading a key or a certificate failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {what}: {source}")]
+pub struct CertError {
+    what: &'static str,
+    source: rcgen::Error,
+}
+
+fn cannot(what: &'static str) -> impl FnOnce(rcgen::Error) -> CertError {
+    move |source| CertError { what, source }
+}
+
+/// Signs nodes' certificates.
+pub struct Authority {
+    certificate_pem: String,
+    issuer: Issuer<'static, KeyPair>,
+    key_pem: String,
+}
+
+/// What a node needs beside the authority's certificate.
+#[derive(Clone, Debug)]
+pub struct NodeCertificate {
+    pub name: String,
+    pub certificate_pem: String,
+    pub key_pem: String,
+}
+
+impl Authority {
+    /// A new authority with a new key.
+    pub fn new() -> Result<Authority, CertError> {
+        Authority::with_key(KeyPair::generate().map_err(cannot("make a key"))?)
+    }
+
+    /// The authority whose key this is.
+    pub fn from_key_pem(key_pem: &str) -> Result<Authority, CertError> {
+        Authority::with_key(KeyPair::from_pem(key_pem).map_err(cannot("read the authority's key"))?)
+    }
+
+    fn with_key(key: KeyPair) -> Result<Authority, CertError> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, AUTHORITY_NAME);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        set_validity(&mut params);
+        let certificate_pem = params.self_signed(&key).map_err(cannot("sign the authority's certificate"))?.pem();
+        let key_pem = key.serialize_pem();
+        Ok(Authority { certificate_pem, issuer: Issuer::new(params, key), key_pem })
+    }
+
+    /// Goes to every node.
+    pub fn certificate_pem(&self) -> &str {
+        &self.certificate_pem
+    }
+
+    /// Stays with the operator: whoever has it can join.
+    pub fn key_pem(&self) -> &str {
+        &self.key_pem
+    }
+
+    /// A certificate for the node `name`, reachable under these host names and addresses.
+    pub fn issue(&self, name: &str, hosts: &[String]) -> Result<NodeCertificate, CertError> {
+        let mut params = CertificateParams::new(hosts).map_err(cannot("use these host names"))?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.use_authority_key_identifier_extension = true;
+        set_validity(&mut params);
+        let key = KeyPair::generate().map_err(cannot("make a key"))?;
+        let certificate = params.signed_by(&key, &self.issuer).map_err(cannot("sign the node's certificate"))?;
+        Ok(NodeCertificate { name: name.to_owned(), certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+    }
+}
+
+/// From the beginning of last year, so that clocks may differ, to the end of the tenth.
+fn set_validity(params: &mut CertificateParams) {
+    let year = this_year();
+    params.not_before = date_time_ymd(year - 1, 1, 1);
+    params.not_after = date_time_ymd(year + YEARS, 12, 31);
+}
+
+fn this_year() -> i32 {
+    const SECONDS_OF_A_YEAR: u64 = 31_556_952;
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    1970 + (seconds / SECONDS_OF_A_YEAR) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_comes_back_from_its_key() {
+        let first = Authority::new().unwrap();
+        let again = Authority::from_key_pem(first.key_pem()).unwrap();
+        assert_eq!(again.key_pem(), first.key_pem());
+        assert!(again.issue("b", &["b.example".to_owned()]).unwrap().certificate_pem.contains("BEGIN CERTIFICATE"));
+        assert!(Authority::from_key_pem("nothing").is_err());
+        assert!(first.issue("b", &["no host\u{fc}".to_owned()]).is_err());
+    }
+}

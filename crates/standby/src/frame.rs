@@ -1,0 +1,391 @@
+//! The link protocol in bytes: frames, and what stands in each kind.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 4 | length of kind and body, little-endian |
+//! | 1 | kind |
+//! | n | body |
+//!
+//! | kind | message | body | at most |
+//! |---|---|---|---|
+//! | 1 | Hello | postcard; may grow at its end | 16 KiB |
+//! | 2 | Welcome | postcard | 16 KiB |
+//! | 3 | Refused | postcard; may grow at its end | 16 KiB |
+//! | 4, 5 | Ask, Answer | postcard | 16 KiB |
+//! | 6 | Start | postcard | 16 KiB |
+//! | 7 | Boxcar | its bytes from offset 32 on, head and body, as in the trail | a boxcar of that trail |
+//! | 8 | Durable | postcard | 16 KiB |
+//! | 9 | Ack | postcard | 16 KiB |
+//! | 10, 11 | Ping, Pong | postcard | 16 KiB |
+//! | 12 | Stop | postcard | 16 KiB |
+//! | 13, 14 | CopyPlan, CopyVolume | postcard | 4 MiB, 16 KiB |
+//! | 15 | CopyAsk | postcard | 16 KiB |
+//! | 16 | CopyChunk | volume u32, chunk u32 (little-endian), hash 16 bytes, then whole pages of 4096 bytes | 1 MiB + 24 |
+//! | 17 | CopyDone | empty | 0 |
+//! | 18, 19 | Status, Promoted | postcard: a text | 4 MiB |
+//!
+//! Before the first frame the connecting side sends [`PREAMBLE`]: a start-up packet as PostgreSQL's clients send it, with
+//! a code of its own, so that both share a port. The server takes it off.
+//!
+//! Postcard: <https://postcard.jamesmunns.com/wire-format>, stable since its version 1.0.
+//!
+//! How it fails: a frame of an unknown kind, one longer than its kind may be, one whose body is not what its kind says or
+//! has bytes left over is a [`LinkError`] that names it; the link ends. Memory grows with the bytes that have come, never
+//! by a length that a peer claims. A peer that is silent for too long is an error too, so that a dead link is noticed.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::error::LinkError;
+use crate::limits::{CHUNK_BYTES_MAX, CONTROL_BYTES_MAX, PAGE_BYTES, READ_BYTES, SEND_BYTES, TEXT_BYTES_MAX};
+use crate::message::{CHUNK_HEAD_BYTES, CopyChunk, Message};
+
+/// The newest version of the protocol that this program speaks.
+pub const VERSION: u8 = 1;
+/// The oldest: one release back.
+pub const VERSION_OLDEST: u8 = 1;
+
+/// Length 8 and the code "HFLK", big-endian.
+pub const PREAMBLE: [u8; 8] = *b"\0\0\0\x08HFLK";
+
+/// Length and kind.
+const HEAD_BYTES: usize = 5;
+
+/// The kinds by number; what a frame may be told apart by before its body is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    Hello = 1,
+    Welcome,
+    Refused,
+    Ask,
+    Answer,
+    Start,
+    Boxcar,
+    Durable,
+    Ack,
+    Ping,
+    Pong,
+    Stop,
+    CopyPlan,
+    CopyVolume,
+    CopyAsk,
+    CopyChunk,
+    CopyDone,
+    Status,
+    Promoted,
+}
+
+impl Kind {
+    const ALL: [Kind; 19] = [
+        Kind::Hello,
+        Kind::Welcome,
+        Kind::Refused,
+        Kind::Ask,
+        Kind::Answer,
+        Kind::Start,
+        Kind::Boxcar,
+        Kind::Durable,
+        Kind::Ack,
+        Kind::Ping,
+        Kind::Pong,
+        Kind::Stop,
+        Kind::CopyPlan,
+        Kind::CopyVolume,
+        Kind::CopyAsk,
+        Kind::CopyChunk,
+        Kind::CopyDone,
+        Kind::Status,
+        Kind::Promoted,
+    ];
+
+    fn from_code(code: u8) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| *kind as u8 == code)
+    }
+
+    fn body_bytes_max(self, boxcar_bytes_max: usize) -> usize {
+        match self {
+            Kind::Boxcar => boxcar_bytes_max,
+            Kind::CopyPlan | Kind::Status | Kind::Promoted => TEXT_BYTES_MAX,
+            Kind::CopyChunk => CHUNK_BYTES_MAX,
+            Kind::CopyDone => 0,
+            _ => CONTROL_BYTES_MAX,
+        }
+    }
+}
+
+impl Message {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Message::Hello(_) => Kind::Hello,
+            Message::Welcome(_) => Kind::Welcome,
+            Message::Refused(_) => Kind::Refused,
+            Message::Ask(_) => Kind::Ask,
+            Message::Answer(_) => Kind::Answer,
+            Message::Start(_) => Kind::Start,
+            Message::Boxcar(_) => Kind::Boxcar,
+            Message::Durable(_) => Kind::Durable,
+            Message::Ack(_) => Kind::Ack,
+            Message::Ping(_) => Kind::Ping,
+            Message::Pong(_) => Kind::Pong,
+            Message::Stop(_) => Kind::Stop,
+            Message::CopyPlan(_) => Kind::CopyPlan,
+            Message::CopyVolume(_) => Kind::CopyVolume,
+            Message::CopyAsk(_) => Kind::CopyAsk,
+            Message::CopyChunk(_) => Kind::CopyChunk,
+            Message::CopyDone => Kind::CopyDone,
+            Message::Status(_) => Kind::Status,
+            Message::Promoted(_) => Kind::Promoted,
+        }
+    }
+
+    /// Appends the message as a frame. A message longer than its kind may be is refused here already.
+    pub fn put(&self, out: &mut BytesMut, boxcar_bytes_max: usize) -> Result<(), LinkError> {
+        let start = out.len();
+        out.put_bytes(0, HEAD_BYTES);
+        match self {
+            Message::Hello(body) => put_body(out, body)?,
+            Message::Welcome(body) => put_body(out, body)?,
+            Message::Refused(body) => put_body(out, body)?,
+            Message::Ask(body) | Message::Start(body) => put_body(out, body)?,
+            Message::Answer(body) => put_body(out, body)?,
+            Message::Boxcar(bytes) => out.put_slice(bytes),
+            Message::Durable(body) => put_body(out, body)?,
+            Message::Ack(body) => put_body(out, body)?,
+            Message::Ping(number) | Message::Pong(number) => put_body(out, number)?,
+            Message::Stop(body) => put_body(out, body)?,
+            Message::CopyPlan(body) => put_body(out, body)?,
+            Message::CopyVolume(body) => put_body(out, body)?,
+            Message::CopyAsk(body) => put_body(out, body)?,
+            Message::CopyChunk(body) => put_chunk(out, body),
+            Message::CopyDone => {}
+            Message::Status(text) | Message::Promoted(text) => put_body(out, text)?,
+        }
+        let (kind, bytes) = (self.kind(), out.len() - start - HEAD_BYTES);
+        let bytes_max = kind.body_bytes_max(boxcar_bytes_max);
+        if bytes > bytes_max {
+            out.truncate(start);
+            return Err(LinkError::TooLong { kind, bytes: bytes as u64, bytes_max: bytes_max as u64 });
+        }
+        out[start..start + HEAD_BYTES].copy_from_slice(&head(kind, bytes));
+        Ok(())
+    }
+
+    /// The message in a frame's body.
+    pub fn parse(kind: Kind, body: Bytes) -> Result<Message, LinkError> {
+        Ok(match kind {
+            // These two are read by releases that do not know each other: what a newer one added is passed over.
+            Kind::Hello => Message::Hello(front(kind, &body)?),
+            Kind::Refused => Message::Refused(front(kind, &body)?),
+            Kind::Welcome => Message::Welcome(whole(kind, &body)?),
+            Kind::Ask => Message::Ask(whole(kind, &body)?),
+            Kind::Answer => Message::Answer(whole(kind, &body)?),
+            Kind::Start => Message::Start(whole(kind, &body)?),
+            Kind::Boxcar => Message::Boxcar(body),
+            Kind::Durable => Message::Durable(whole(kind, &body)?),
+            Kind::Ack => Message::Ack(whole(kind, &body)?),
+            Kind::Ping => Message::Ping(whole(kind, &body)?),
+            Kind::Pong => Message::Pong(whole(kind, &body)?),
+            Kind::Stop => Message::Stop(whole(kind, &body)?),
+            Kind::CopyPlan => Message::CopyPlan(whole(kind, &body)?),
+            Kind::CopyVolume => Message::CopyVolume(whole(kind, &body)?),
+            Kind::CopyAsk => Message::CopyAsk(whole(kind, &body)?),
+            Kind::CopyChunk => Message::CopyChunk(parse_chunk(body)?),
+            Kind::CopyDone => Message::CopyDone,
+            Kind::Status => Message::Status(whole(kind, &body)?),
+            Kind::Promoted => Message::Promoted(whole(kind, &body)?),
+        })
+    }
+}
+
+fn head(kind: Kind, body_bytes: usize) -> [u8; HEAD_BYTES] {
+    let [a, b, c, d] = (body_bytes as u32 + 1).to_le_bytes();
+    [a, b, c, d, kind as u8]
+}
+
+fn put_body(out: &mut BytesMut, body: &impl Serialize) -> Result<(), LinkError> {
+    // Only a type that postcard has no form for fails here, and every message is tested.
+    let bytes = postcard::to_allocvec(body).map_err(|error| LinkError::Encode(error.to_string()))?;
+    out.put_slice(&bytes);
+    Ok(())
+}
+
+fn put_chunk(out: &mut BytesMut, chunk: &CopyChunk) {
+    out.put_u32_le(chunk.volume);
+    out.put_u32_le(chunk.chunk);
+    out.put_slice(&chunk.hash);
+    out.put_slice(&chunk.pages);
+}
+
+fn parse_chunk(mut body: Bytes) -> Result<CopyChunk, LinkError> {
+    let kind = Kind::CopyChunk;
+    if body.len() < CHUNK_HEAD_BYTES {
+        return Err(LinkError::Malformed { kind, what: format!("{} bytes are too few", body.len()) });
+    }
+    let (volume, chunk) = (body.get_u32_le(), body.get_u32_le());
+    let mut hash = [0; 16];
+    body.copy_to_slice(&mut hash);
+    if !body.len().is_multiple_of(PAGE_BYTES) {
+        return Err(LinkError::Malformed { kind, what: format!("{} bytes are not whole pages", body.len()) });
+    }
+    Ok(CopyChunk { volume, chunk, hash, pages: body })
+}
+
+fn front<'a, T: Deserialize<'a>>(kind: Kind, body: &'a [u8]) -> Result<T, LinkError> {
+    let (value, _added_later) = postcard::take_from_bytes(body).map_err(|error| malformed(kind, error))?;
+    Ok(value)
+}
+
+fn whole<'a, T: Deserialize<'a>>(kind: Kind, body: &'a [u8]) -> Result<T, LinkError> {
+    let (value, left) = postcard::take_from_bytes(body).map_err(|error| malformed(kind, error))?;
+    if left.is_empty() {
+        return Ok(value);
+    }
+    Err(LinkError::Malformed { kind, what: format!("{} bytes left over", left.len()) })
+}
+
+fn malformed(kind: Kind, error: postcard::Error) -> LinkError {
+    LinkError::Malformed { kind, what: error.to_string() }
+}
+
+/// Kind and body length of the frame at the start of `input`, once its head is there; the length is checked first.
+fn read_head(input: &[u8], boxcar_bytes_max: usize) -> Result<Option<(Kind, usize)>, LinkError> {
+    let Some([a, b, c, d, code]) = input.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
+    let kind = Kind::from_code(*code).ok_or(LinkError::UnknownKind { code: *code })?;
+    let length = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
+    let Some(bytes) = length.checked_sub(1) else {
+        return Err(LinkError::Malformed { kind, what: "a length of 0".to_owned() });
+    };
+    let bytes_max = kind.body_bytes_max(boxcar_bytes_max);
+    if bytes > bytes_max {
+        return Err(LinkError::TooLong { kind, bytes: bytes as u64, bytes_max: bytes_max as u64 });
+    }
+    Ok(Some((kind, bytes)))
+}
+
+/// Takes messages off a stream.
+pub struct FrameReader<R> {
+    from: R,
+    buf: BytesMut,
+    silence_max: Duration,
+    /// Longest boxcar the pairing allows; before it, none.
+    boxcar_bytes_max: usize,
+}
+
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    pub fn new(from: R, silence_max: Duration) -> FrameReader<R> {
+        FrameReader { from, buf: BytesMut::new(), silence_max, boxcar_bytes_max: 0 }
+    }
+
+    /// From now on boxcars may come, of trails with such segments.
+    pub fn allow_boxcars(&mut self, segment_bytes: u64) {
+        self.boxcar_bytes_max = boxcar_bytes_max(segment_bytes);
+    }
+
+    /// From now on the peer may be silent for so long.
+    pub fn set_silence_max(&mut self, silence_max: Duration) {
+        self.silence_max = silence_max;
+    }
+
+    /// The next message. A peer that sends no byte for too long is [`LinkError::Silent`], one that closed
+    /// [`LinkError::Closed`]. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Result<Message, LinkError> {
+        loop {
+            if let Some((kind, bytes)) = read_head(&self.buf, self.boxcar_bytes_max)?
+                && self.buf.len() >= HEAD_BYTES + bytes
+            {
+                self.buf.advance(HEAD_BYTES);
+                return Message::parse(kind, self.buf.split_to(bytes).freeze());
+            }
+            self.fill().await?;
+        }
+    }
+
+    async fn fill(&mut self) -> Result<(), LinkError> {
+        self.buf.reserve(READ_BYTES);
+        let read = tokio::time::timeout(self.silence_max, self.from.read_buf(&mut self.buf)).await;
+        match read {
+            Err(_) => Err(LinkError::Silent { after: self.silence_max }),
+            Ok(Err(error)) => Err(LinkError::Io(error)),
+            Ok(Ok(0)) => Err(LinkError::Closed),
+            Ok(Ok(_)) => Ok(()),
+        }
+    }
+}
+
+/// Longest shipped bytes of a boxcar in segments of that size.
+pub fn boxcar_bytes_max(segment_bytes: u64) -> usize {
+    usize::try_from(segment_bytes).unwrap_or(usize::MAX).min(u32::MAX as usize - 1)
+}
+
+/// Gathers messages and gives them to a stream.
+pub struct FrameWriter<W> {
+    to: W,
+    buf: BytesMut,
+    boxcar_bytes_max: usize,
+}
+
+impl<W: AsyncWrite + Unpin> FrameWriter<W> {
+    pub fn new(to: W) -> FrameWriter<W> {
+        FrameWriter { to, buf: BytesMut::new(), boxcar_bytes_max: 0 }
+    }
+
+    pub fn allow_boxcars(&mut self, segment_bytes: u64) {
+        self.boxcar_bytes_max = boxcar_bytes_max(segment_bytes);
+    }
+
+    pub fn put(&mut self, message: &Message) -> Result<(), LinkError> {
+        message.put(&mut self.buf, self.boxcar_bytes_max)
+    }
+
+    /// A boxcar's bytes, without a message made of them first.
+    pub fn put_boxcar(&mut self, bytes: &[u8]) -> Result<(), LinkError> {
+        if bytes.len() > self.boxcar_bytes_max {
+            let (bytes, bytes_max) = (bytes.len() as u64, self.boxcar_bytes_max as u64);
+            return Err(LinkError::TooLong { kind: Kind::Boxcar, bytes, bytes_max });
+        }
+        self.buf.put_slice(&head(Kind::Boxcar, bytes.len()));
+        self.buf.put_slice(bytes);
+        Ok(())
+    }
+
+    /// Whether there is so much that it should go out.
+    pub fn is_full(&self) -> bool {
+        self.buf.len() >= SEND_BYTES
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.buf.is_empty()
+    }
+
+    /// Sends everything gathered. Dropped on the way, the rest is sent by the next flush: a last word never lands in the
+    /// middle of a frame.
+    pub async fn flush(&mut self) -> Result<(), LinkError> {
+        while !self.buf.is_empty() {
+            if self.to.write_buf(&mut self.buf).await.map_err(LinkError::from_io)? == 0 {
+                return Err(LinkError::Closed);
+            }
+        }
+        if self.buf.capacity() > 2 * SEND_BYTES {
+            self.buf = BytesMut::new();
+        }
+        self.to.flush().await.map_err(LinkError::from_io)
+    }
+
+    pub async fn send(&mut self, message: &Message) -> Result<(), LinkError> {
+        self.put(message)?;
+        self.flush().await
+    }
+
+    /// Tells the other side that nothing more will come. What it has not read yet still arrives.
+    pub async fn close(&mut self) -> io::Result<()> {
+        self.to.shutdown().await
+    }
+}
+
+#[cfg(test)]
+mod tests;

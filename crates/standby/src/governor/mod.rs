@@ -1,0 +1,187 @@
+//! The governor: slows the master smoothly where a standby cannot keep up, so that the lag stays bounded.
+//!
+//! Lag is what was written at the master and is not applied at the standby, in bytes of the trail. Up to 0.3 of its bound
+//! W (`lag_bytes_max`) nothing happens. Above, each boxcar is held back before it is appended, no locks held, by what the
+//! law says ([`law`]); of several standbys the slowest counts. Levels are not touched: they are a promise about
+//! durability ([`raise`] is the paper's way, an option on top).
+//!
+//! A standby is governed by state:
+//!
+//! | state | when | slows the master |
+//! |---|---|---|
+//! | catching up | connected with more lag than 0.3 W, not below it since | no |
+//! | governed | was below 0.3 W | yes |
+//! | stalled | has work and applied nothing for `stall_max` | no; becomes governed again below 0.3 W |
+//!
+//! One that is disconnected is none of them and slows nothing. So a dead standby does not throttle for ever, and one that
+//! returns after a day does not stop the master while it catches up.
+//!
+//! Figures of the simulation (`cargo run -p holdfast-standby --example governor`): FIGURES
+
+pub mod law;
+pub mod raise;
+mod rate;
+pub mod simulation;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use holdfast_types::Lsn;
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use law::{FREE_SHARE, Law, Throttle};
+
+/// The law in use.
+pub const LAW: Law = Law::Linear;
+
+#[derive(Clone, Debug)]
+pub struct GovernorOptions {
+    pub law: Law,
+    /// W. 0 turns the governor off.
+    pub lag_bytes_max: u64,
+    /// A standby that applies nothing for so long, though it has work, is no longer waited for.
+    pub stall_max: Duration,
+}
+
+impl Default for GovernorOptions {
+    fn default() -> GovernorOptions {
+        GovernorOptions { law: LAW, lag_bytes_max: 256 << 20, stall_max: Duration::from_secs(10) }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    CatchingUp,
+    Governed,
+    Stalled,
+}
+
+/// What the governor knows of one standby.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub standby: String,
+    pub state: State,
+    pub lag_bytes: u64,
+    /// `None` as long as it was never seen at work.
+    pub rate_bytes_per_s: Option<u64>,
+    /// Last delay given on its account, microseconds.
+    pub delay_us: u64,
+}
+
+struct Governed {
+    state: State,
+    throttle: Throttle,
+    applied: u64,
+    moved_us: u64,
+    delay_us: u64,
+}
+
+pub struct Governor {
+    options: GovernorOptions,
+    started: Instant,
+    /// Whether there is anybody to ask about: all that a master without standbys pays.
+    active: AtomicBool,
+    standbys: Mutex<BTreeMap<String, Governed>>,
+}
+
+impl Governor {
+    pub fn new(options: GovernorOptions) -> Governor {
+        Governor { options, started: Instant::now(), active: AtomicBool::new(false), standbys: Mutex::default() }
+    }
+
+    /// A standby begins to follow: everything below `applied` is applied there.
+    pub fn connected(&self, standby: &str, sent: Lsn, applied: Lsn) {
+        if self.options.lag_bytes_max == 0 {
+            return;
+        }
+        let now_us = self.now_us();
+        let mut throttle = Throttle::new(self.options.law, self.options.lag_bytes_max);
+        throttle.sample(now_us, sent.0, applied.0);
+        let behind = throttle.lag_share(sent.0) > FREE_SHARE;
+        let state = if behind { State::CatchingUp } else { State::Governed };
+        let governed = Governed { state, throttle, applied: applied.0, moved_us: now_us, delay_us: 0 };
+        self.standbys.lock().insert(standby.to_owned(), governed);
+        self.active.store(true, Ordering::Release);
+    }
+
+    /// An ack.
+    pub fn applied(&self, standby: &str, sent: Lsn, applied: Lsn) {
+        let now_us = self.now_us();
+        if let Some(governed) = self.standbys.lock().get_mut(standby) {
+            governed.ack(now_us, sent.0, applied.0);
+        }
+    }
+
+    pub fn disconnected(&self, standby: &str) {
+        let mut standbys = self.standbys.lock();
+        standbys.remove(standby);
+        self.active.store(!standbys.is_empty(), Ordering::Release);
+    }
+
+    /// How long to wait before a boxcar of `bytes` is appended at `sent`. Wait, then ask again with 0 bytes, until the
+    /// answer is zero: the lag may have grown or shrunk meanwhile.
+    pub fn charge(&self, sent: Lsn, bytes: u64) -> Duration {
+        if !self.active.load(Ordering::Acquire) {
+            return Duration::ZERO;
+        }
+        let (now_us, stall_us) = (self.now_us(), self.options.stall_max.as_micros() as u64);
+        let mut standbys = self.standbys.lock();
+        let delays = standbys.iter_mut().map(|(name, governed)| governed.charge(name, now_us, stall_us, sent.0, bytes));
+        Duration::from_micros(delays.max().unwrap_or(0))
+    }
+
+    /// Every standby's lag, rate, delay and state.
+    pub fn report(&self, sent: Lsn) -> Vec<Report> {
+        let report = |(name, governed): (&String, &Governed)| Report {
+            standby: name.clone(),
+            state: governed.state,
+            lag_bytes: governed.throttle.lag_bytes(sent.0),
+            rate_bytes_per_s: governed.throttle.rate_bytes_per_s().map(|rate| rate as u64),
+            delay_us: governed.delay_us,
+        };
+        self.standbys.lock().iter().map(report).collect()
+    }
+
+    fn now_us(&self) -> u64 {
+        self.started.elapsed().as_micros() as u64
+    }
+}
+
+impl Governed {
+    fn ack(&mut self, now_us: u64, sent: u64, applied: u64) {
+        if applied > self.applied || applied >= sent {
+            (self.applied, self.moved_us) = (self.applied.max(applied), now_us);
+        }
+        self.throttle.sample(now_us, sent, applied);
+        if self.throttle.lag_share(sent) <= FREE_SHARE {
+            self.state = State::Governed;
+        }
+    }
+
+    fn charge(&mut self, name: &str, now_us: u64, stall_us: u64, sent: u64, bytes: u64) -> u64 {
+        if sent <= self.applied {
+            // Without work it does not stall.
+            self.moved_us = now_us;
+        }
+        if self.state == State::Governed && now_us.saturating_sub(self.moved_us) >= stall_us {
+            self.state = State::Stalled;
+            let lag_bytes = self.throttle.lag_bytes(sent);
+            tracing::warn!(standby = name, lag_bytes, "the standby applies nothing; the master waits for it no longer");
+        }
+        if self.state != State::Governed {
+            self.delay_us = 0;
+            return 0;
+        }
+        let delay_us = self.throttle.charge(now_us, sent, bytes);
+        if bytes > 0 {
+            self.delay_us = delay_us;
+        }
+        delay_us
+    }
+}

@@ -1,0 +1,211 @@
+//! The laws compared: a master that could write 1.3 times as fast as its standby applies, for five minutes.
+//!
+//! Deterministic: times are counted, the seed decides the noise. The standby's rate is drawn anew every 50 ms between 0.5
+//! and 1.5 of its mean, and every ten seconds it stands still for 300 ms, as for a checkpoint. Acks take 1 ms. The load is
+//! closed: the next boxcar begins when the one before was appended, so that what a law takes away is lost.
+
+use holdfast_seams::testing::Seeded;
+
+use crate::governor::law::{FREE_SHARE, Law, Throttle};
+
+/// Bytes a second, pauses included.
+const CAPACITY: f64 = 20e6;
+const PAUSE_EVERY_US: u64 = 10_000_000;
+const PAUSE_US: u64 = 300_000;
+const NOISE_US: u64 = 50_000;
+const BOXCAR_BYTES: u64 = 64 << 10;
+const ACK_US: u64 = 1_000;
+
+/// What a run is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    pub seed: u64,
+    pub lag_bytes_max: u64,
+    /// The load as a multiple of what the standby can apply.
+    pub load: f64,
+    pub seconds: u64,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup { seed: 1, lag_bytes_max: 64 << 20, load: 1.3, seconds: 300 }
+    }
+}
+
+/// What a run showed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub law: Law,
+    /// Bytes appended in each second.
+    pub per_second: Vec<u64>,
+    /// Bytes the standby could have applied.
+    pub capacity_bytes: u64,
+    pub lag_bytes_max: u64,
+    /// Delays given while the lag was below the share that is free.
+    pub delays_below_free: u64,
+}
+
+impl Outcome {
+    fn mean(&self) -> f64 {
+        self.per_second.iter().sum::<u64>() as f64 / self.per_second.len() as f64
+    }
+
+    /// Standard deviation of the rate of one second, divided by its mean.
+    pub fn variation(&self) -> f64 {
+        let mean = self.mean();
+        let squares: f64 = self.per_second.iter().map(|bytes| (*bytes as f64 - mean).powi(2)).sum();
+        (squares / self.per_second.len() as f64).sqrt() / mean
+    }
+
+    /// Throughput as a share of what the standby can apply.
+    pub fn throughput_share(&self) -> f64 {
+        self.per_second.iter().sum::<u64>() as f64 / self.capacity_bytes as f64
+    }
+
+    /// The slowest second as a share of the mean.
+    pub fn slowest_share(&self) -> f64 {
+        self.per_second.iter().copied().min().unwrap_or(0) as f64 / self.mean()
+    }
+}
+
+/// Runs one law.
+pub fn run(law: Law, setup: Setup) -> Outcome {
+    let mut standby = Standby { noise: Seeded::new(setup.seed), rate: CAPACITY, applied: 0.0, capacity: 0.0 };
+    let mut master = Master {
+        throttle: Throttle::new(law, setup.lag_bytes_max),
+        noise: Seeded::new(setup.seed ^ 0x5eed),
+        load: CAPACITY * setup.load,
+        sent: 0,
+        step: Step::Executing { until_us: 0 },
+        per_second: vec![0; setup.seconds as usize],
+        lag_bytes_max: 0,
+        delays_below_free: 0,
+    };
+    for now_us in (0..setup.seconds * 1_000_000).step_by(ACK_US as usize) {
+        let applied = standby.applied as u64;
+        master.throttle.sample(now_us, master.sent, applied);
+        master.work(now_us, now_us + ACK_US);
+        standby.apply(now_us, master.sent);
+    }
+    Outcome {
+        law,
+        per_second: master.per_second,
+        capacity_bytes: standby.capacity as u64,
+        lag_bytes_max: master.lag_bytes_max,
+        delays_below_free: master.delays_below_free,
+    }
+}
+
+struct Standby {
+    noise: Seeded,
+    rate: f64,
+    applied: f64,
+    capacity: f64,
+}
+
+impl Standby {
+    /// What it gets done until the next ack.
+    fn apply(&mut self, now_us: u64, sent: u64) {
+        if now_us.is_multiple_of(NOISE_US) {
+            let working = (PAUSE_EVERY_US - PAUSE_US) as f64 / PAUSE_EVERY_US as f64;
+            self.rate = CAPACITY / working * (0.5 + self.noise.below(1001) as f64 / 1000.0);
+        }
+        let pausing = now_us % PAUSE_EVERY_US >= PAUSE_EVERY_US - PAUSE_US;
+        let could = if pausing { 0.0 } else { self.rate * ACK_US as f64 / 1e6 };
+        self.capacity += could;
+        self.applied = (self.applied + could).min(sent as f64);
+    }
+}
+
+/// What the master does at the moment.
+enum Step {
+    Executing { until_us: u64 },
+    Waiting { until_us: u64 },
+}
+
+struct Master {
+    throttle: Throttle,
+    noise: Seeded,
+    load: f64,
+    sent: u64,
+    step: Step,
+    per_second: Vec<u64>,
+    lag_bytes_max: u64,
+    delays_below_free: u64,
+}
+
+impl Master {
+    /// Everything it does from `now_us` on before `end_us`.
+    fn work(&mut self, now_us: u64, end_us: u64) {
+        loop {
+            let (at_us, bytes) = match self.step {
+                Step::Executing { until_us } => (until_us.max(now_us), BOXCAR_BYTES),
+                Step::Waiting { until_us } => (until_us.max(now_us), 0),
+            };
+            if at_us >= end_us {
+                return;
+            }
+            let wait_us = self.throttle.charge(at_us, self.sent, bytes);
+            if wait_us > 0 {
+                self.delays_below_free += u64::from(self.throttle.lag_share(self.sent) < FREE_SHARE);
+                self.step = Step::Waiting { until_us: at_us + wait_us };
+                continue;
+            }
+            self.sent += BOXCAR_BYTES;
+            self.lag_bytes_max = self.lag_bytes_max.max(self.throttle.lag_bytes(self.sent));
+            if let Some(second) = self.per_second.get_mut((at_us / 1_000_000) as usize) {
+                *second += BOXCAR_BYTES;
+            }
+            let jitter = 0.8 + self.noise.below(401) as f64 / 1000.0;
+            let service_us = BOXCAR_BYTES as f64 / self.load * 1e6 * jitter;
+            self.step = Step::Executing { until_us: at_us + service_us as u64 };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The figures that the governor has to reach, over several seeds.
+    #[test]
+    fn the_law_in_use_reaches_its_figures() {
+        for seed in 1..=8 {
+            let setup = Setup { seed, ..Setup::default() };
+            let outcome = run(crate::governor::LAW, setup);
+            let text = format!("{} seed {seed}", outcome.law.name());
+            assert!(outcome.variation() <= 0.1, "{text}: variation {:.3}", outcome.variation());
+            assert!(outcome.per_second.iter().all(|bytes| *bytes > 0), "{text}: a second without a commit");
+            assert!(outcome.lag_bytes_max <= setup.lag_bytes_max, "{text}: lag {}", outcome.lag_bytes_max);
+            assert!(outcome.throughput_share() >= 0.95, "{text}: throughput {:.3}", outcome.throughput_share());
+            assert_eq!(outcome.delays_below_free, 0, "{text}");
+        }
+    }
+
+    /// What the comparison shows must be able to come out otherwise: the relay swings under the same conditions.
+    #[test]
+    fn the_others_swing() {
+        let setup = Setup::default();
+        for law in [Law::Relay, Law::Quota, Law::Spring] {
+            let (other, ours) = (run(law, setup).variation(), run(crate::governor::LAW, setup).variation());
+            assert!(other > 1.5 * ours, "{}: {other:.3} against {ours:.3}", law.name());
+        }
+    }
+
+    #[test]
+    fn below_its_capacity_the_standby_slows_nothing() {
+        let setup = Setup { load: 0.8, seconds: 60, ..Setup::default() };
+        for law in [Law::Curve, Law::Linear] {
+            let outcome = run(law, setup);
+            let offered = 0.8 * CAPACITY * 60.0;
+            let got = outcome.per_second.iter().sum::<u64>() as f64 / offered;
+            assert!((0.99..1.01).contains(&got), "{}: {got}", law.name());
+        }
+    }
+
+    #[test]
+    fn a_seed_decides_the_run() {
+        let setup = Setup { seconds: 20, ..Setup::default() };
+        assert_eq!(run(Law::Curve, setup).per_second, run(Law::Curve, setup).per_second);
+    }
+}

@@ -1,0 +1,362 @@
+//! The asked side of all links of a node: who is connected, how far each has come, what that adds up to.
+//!
+//! [`Hub::serve`] runs one link from the greeting to its end. It reads the trail on the thread that polls it: give the
+//! hub a runtime of its own, so that a standby that catches up from disk holds up no client.
+//!
+//! A standby that connects again while its old link still seems alive takes that link's place, told by the number its
+//! process drew; another node of the same name is refused. So a link whose end was noticed on one side only does not keep
+//! its standby out, and two nodes with the same name do not throw each other out in turn.
+//!
+//! How it fails: every error ends the one link it is about, after telling the other side why.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use holdfast_types::Lsn;
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::{Notify, watch};
+
+use crate::base_copy;
+use crate::error::LinkError;
+use crate::governor::{self, Governor};
+use crate::identity::{Ack, Identity, Tip};
+use crate::limits::LinkOptions;
+use crate::link::{Link, Stream, agree, check_name};
+use crate::master::{Master, Peer};
+use crate::message::{Hello, Message, Wants, Welcome};
+use crate::pairing;
+use crate::refusal::{Reason, Refusal};
+use crate::ship;
+use crate::sync_set::{Reached, SyncSet};
+
+pub struct Hub {
+    pub(crate) master: Arc<dyn Master>,
+    pub(crate) options: LinkOptions,
+    governor: Governor,
+    /// Moves whenever the trail has something new to tell.
+    progress: watch::Sender<u64>,
+    state: Mutex<State>,
+}
+
+struct State {
+    sync_set: SyncSet,
+    reached: Reached,
+    standbys: BTreeMap<String, Connected>,
+    /// Numbers links in the order they came.
+    links: u64,
+    /// Stopped by the operator: refused until started again.
+    stopped: BTreeSet<String>,
+    all_stopped: bool,
+}
+
+struct Connected {
+    link: u64,
+    instance: u64,
+    address: String,
+    orders: Arc<Orders>,
+    ack: Option<Ack>,
+    sent: Lsn,
+    rtt_us: Option<u64>,
+}
+
+/// What the rest of the hub wants of a running link.
+#[derive(Default)]
+pub(crate) struct Orders {
+    order: Mutex<Option<Order>>,
+    pub(crate) given: Notify,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Order {
+    /// Say everything and then goodbye.
+    Stop,
+    /// The standby has connected again.
+    Replaced,
+}
+
+impl Orders {
+    fn give(&self, order: Order) {
+        *self.order.lock() = Some(order);
+        self.given.notify_one();
+    }
+
+    pub(crate) fn get(&self) -> Option<Order> {
+        *self.order.lock()
+    }
+}
+
+/// One connected standby, for the status.
+#[derive(Clone, Debug, Serialize)]
+pub struct StandbyReport {
+    pub name: String,
+    pub address: String,
+    pub sent_lsn: u64,
+    /// `None` before its first ack.
+    pub received_lsn: Option<u64>,
+    pub durable_lsn: Option<u64>,
+    pub applied_lsn: Option<u64>,
+    /// Bytes written here and not applied there.
+    pub lag_bytes: Option<u64>,
+    pub round_trip_us: Option<u64>,
+    /// Its place in the sync set, from 0.
+    pub priority: Option<usize>,
+}
+
+impl Hub {
+    pub fn new(master: Arc<dyn Master>, options: LinkOptions, sync_set: SyncSet, governor: Governor) -> Arc<Hub> {
+        let (progress, _) = watch::channel(0u64);
+        let told = progress.clone();
+        master.trail().on_progress(Arc::new(move || told.send_modify(|count| *count = count.wrapping_add(1))));
+        let state = State {
+            sync_set,
+            reached: Reached::default(),
+            standbys: BTreeMap::new(),
+            links: 0,
+            stopped: BTreeSet::new(),
+            all_stopped: false,
+        };
+        Arc::new(Hub { master, options, governor, progress, state: Mutex::new(state) })
+    }
+
+    /// Runs one link whose start-up packet was taken off already. Returns when it ends, in order or not.
+    pub async fn serve<S: Stream>(self: &Arc<Hub>, stream: S, peer: Peer) -> Result<(), LinkError> {
+        let mut link = Link::over(stream, &self.options);
+        let outcome = self.answer(&mut link, &peer).await;
+        if let Err(error) = &outcome {
+            tracing::warn!(peer = %peer.address, %error, "a node's link has ended");
+        }
+        link.end(&outcome).await;
+        outcome
+    }
+
+    async fn answer<S: Stream>(self: &Arc<Hub>, link: &mut Link<S>, peer: &Peer) -> Result<(), LinkError> {
+        let greeting = tokio::time::timeout(self.options.greeting_max, link.reader.next()).await;
+        let hello = match greeting.unwrap_or(Err(LinkError::TooSlow { what: "greet" }))? {
+            Message::Hello(hello) => hello,
+            other => return Err(LinkError::Unexpected { kind: other.kind(), expected: "a Hello" }),
+        };
+        let version = agree(hello.newest, hello.oldest)?;
+        check_name(&hello.name)?;
+        self.master.admit(peer, &hello.name, &hello.wants)?;
+        if let Wants::Follow(standby) = &hello.wants {
+            pairing::check(standby, &self.master.identity())?;
+            self.check_stopped(&hello.name)?;
+        }
+        let (name, identity) = (self.master.name().to_owned(), self.master.identity());
+        let welcome = Message::Welcome(Welcome { version, name, identity, tip: self.tip() });
+        link.writer.send(&welcome).await?;
+        match hello.wants {
+            Wants::Follow(_) => self.pair_and_ship(link, peer, &hello, &identity).await,
+            Wants::BaseCopy => {
+                let mut copy = self.master.base_copy(&hello.name)?;
+                // From here on the copy's reader needs the trail from where the copy begins.
+                self.master.hold(&hello.name, copy.plan().start)?;
+                base_copy::send(link, copy.as_mut()).await
+            }
+            Wants::Status => link.writer.send(&Message::Status(self.master.status())).await,
+            Wants::Promote { accept_divergence } => {
+                let done = self.master.promote(accept_divergence)?;
+                link.writer.send(&Message::Promoted(done)).await
+            }
+        }
+    }
+
+    /// Answers the standby's questions about the trail until it says where to start.
+    async fn pair_and_ship<S: Stream>(
+        self: &Arc<Hub>,
+        link: &mut Link<S>,
+        peer: &Peer,
+        hello: &Hello,
+        identity: &Identity,
+    ) -> Result<(), LinkError> {
+        let start = loop {
+            match link.answer().await? {
+                Message::Ask(tip) => {
+                    let answer = ship::answer(&*self.master, tip)?;
+                    link.writer.send(&Message::Answer(answer)).await?;
+                }
+                Message::Start(tip) => break tip,
+                Message::Stop(_) => return Ok(()),
+                other => return Err(LinkError::Unexpected { kind: other.kind(), expected: "an Ask or a Start" }),
+            }
+        };
+        let registered = self.register(peer, hello, start)?;
+        self.master.hold(&hello.name, start.lsn)?;
+        link.allow_boxcars(identity.segment_bytes);
+        tracing::info!(standby = %hello.name, peer = %peer.address, from = %start.lsn, "a standby follows");
+        let outcome = ship::ship(&registered, link, start).await;
+        tracing::info!(standby = %hello.name, orderly = outcome.is_ok(), "a standby follows no longer");
+        outcome
+    }
+
+    /// Enters the link among the connected; leaving is by dropping what this returns.
+    fn register(self: &Arc<Hub>, peer: &Peer, hello: &Hello, start: Tip) -> Result<Registered, Refusal> {
+        let mut state = self.state.lock();
+        if let Some(old) = state.standbys.get(&hello.name) {
+            if old.instance != hello.instance {
+                let message = format!("another node named {} follows already, from {}", hello.name, old.address);
+                let advice = "Give each standby a name of its own, or wait until the other one has gone";
+                return Err(Refusal::new(Reason::NameTaken, message, advice));
+            }
+            old.orders.give(Order::Replaced);
+            self.governor.disconnected(&hello.name);
+        }
+        state.links += 1;
+        let (link, orders) = (state.links, Arc::<Orders>::default());
+        let connected = Connected {
+            link,
+            instance: hello.instance,
+            address: peer.address.clone(),
+            orders: orders.clone(),
+            ack: None,
+            sent: start.lsn,
+            rtt_us: None,
+        };
+        state.standbys.insert(hello.name.clone(), connected);
+        Ok(Registered { hub: self.clone(), name: hello.name.clone(), link, orders })
+    }
+
+    fn check_stopped(&self, name: &str) -> Result<(), Refusal> {
+        let state = self.state.lock();
+        if !state.all_stopped && !state.stopped.contains(name) {
+            return Ok(());
+        }
+        let message = format!("shipping to {name} is stopped on {}", self.master.name());
+        Err(Refusal::new(Reason::Stopped, message, "Start it there with: holdfast standby start"))
+    }
+
+    fn tip(&self) -> Tip {
+        let (lsn, checksum) = self.master.trail().tip();
+        Tip { lsn, checksum }
+    }
+
+    /// Ends shipping in order: everything written so far is sent first. `None`: to all, as before the server stops.
+    pub fn stop(&self, standby: Option<&str>) {
+        let mut state = self.state.lock();
+        match standby {
+            Some(name) => _ = state.stopped.insert(name.to_owned()),
+            None => state.all_stopped = true,
+        }
+        let concerned = state.standbys.iter().filter(|(name, _)| standby.is_none_or(|standby| standby == *name));
+        concerned.for_each(|(_, connected)| connected.orders.give(Order::Stop));
+    }
+
+    /// Lets a stopped standby, or all of them, follow again.
+    pub fn start(&self, standby: Option<&str>) {
+        let mut state = self.state.lock();
+        match standby {
+            Some(name) => _ = state.stopped.remove(name),
+            None => state.all_stopped = false,
+        }
+    }
+
+    /// A new sync set, from a setting that was changed. What was reached stays reached.
+    pub fn set_sync_set(&self, sync_set: SyncSet) {
+        let mut state = self.state.lock();
+        state.sync_set = sync_set;
+        let reached = state.recount();
+        drop(state);
+        reached.into_iter().for_each(|reached| self.master.reached(reached));
+    }
+
+    /// How long the next boxcar has to wait; see [`Governor::charge`].
+    pub fn charge(&self, bytes: u64) -> std::time::Duration {
+        self.governor.charge(self.master.trail().durable(), bytes)
+    }
+
+    /// What commits have reached on the standbys.
+    pub fn reached(&self) -> Reached {
+        self.state.lock().reached
+    }
+
+    /// Whether enough of the sync set is connected for commits above cold to go on.
+    pub fn is_in_sync(&self) -> bool {
+        let state = self.state.lock();
+        let listed = state.standbys.keys().filter(|name| state.sync_set.priority(name).is_some()).count();
+        !state.sync_set.is_empty() && listed >= state.sync_set.quorum()
+    }
+
+    pub fn standbys(&self) -> Vec<StandbyReport> {
+        let end = self.master.trail().durable();
+        let state = self.state.lock();
+        let report = |(name, connected): (&String, &Connected)| StandbyReport {
+            name: name.clone(),
+            address: connected.address.clone(),
+            sent_lsn: connected.sent.0,
+            received_lsn: connected.ack.map(|ack| ack.received.0),
+            durable_lsn: connected.ack.map(|ack| ack.durable.0),
+            applied_lsn: connected.ack.map(|ack| ack.applied.0),
+            lag_bytes: connected.ack.map(|ack| end.0.saturating_sub(ack.applied.0)),
+            round_trip_us: connected.rtt_us,
+            priority: state.sync_set.priority(name),
+        };
+        state.standbys.iter().map(report).collect()
+    }
+
+    /// What the governor knows of each standby.
+    pub fn governed(&self) -> Vec<governor::Report> {
+        self.governor.report(self.master.trail().durable())
+    }
+}
+
+impl State {
+    /// What the acks add up to now, where that is more than before.
+    fn recount(&mut self) -> Option<Reached> {
+        let acks = self.standbys.iter().filter_map(|(name, connected)| Some((name.as_str(), connected.ack?)));
+        let reached = self.reached.max(self.sync_set.reached(acks)?);
+        (reached != std::mem::replace(&mut self.reached, reached)).then_some(reached)
+    }
+}
+
+/// A link that ships, among the connected; dropping it takes it out.
+pub(crate) struct Registered {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) name: String,
+    link: u64,
+    pub(crate) orders: Arc<Orders>,
+}
+
+impl Registered {
+    /// A checked ack. Nothing of it counts when the standby has connected again since.
+    pub(crate) fn acked(&self, ack: Ack) {
+        let hub = &self.hub;
+        let sent = hub.master.trail().durable();
+        let mut state = hub.state.lock();
+        let Some(connected) = state.standbys.get_mut(&self.name).filter(|c| c.link == self.link) else { return };
+        match connected.ack.replace(ack) {
+            None => hub.governor.connected(&self.name, sent, ack.applied),
+            Some(_) => hub.governor.applied(&self.name, sent, ack.applied),
+        }
+        let reached = state.recount();
+        drop(state);
+        reached.into_iter().for_each(|reached| hub.master.reached(reached));
+    }
+
+    pub(crate) fn sent(&self, sent: Lsn) {
+        self.update(|connected| connected.sent = sent);
+    }
+
+    pub(crate) fn round_trip(&self, us: u64) {
+        self.update(|connected| connected.rtt_us = Some(us));
+    }
+
+    pub(crate) fn progress(&self) -> watch::Receiver<u64> {
+        self.hub.progress.subscribe()
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Connected)) {
+        let mut state = self.hub.state.lock();
+        state.standbys.get_mut(&self.name).filter(|connected| connected.link == self.link).map(change);
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let mut state = self.hub.state.lock();
+        if state.standbys.get(&self.name).is_some_and(|connected| connected.link == self.link) {
+            state.standbys.remove(&self.name);
+            self.hub.governor.disconnected(&self.name);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! One end of a link: frames in both directions, and the greeting.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+
+use crate::error::LinkError;
+use crate::frame::{FrameReader, FrameWriter, PREAMBLE, VERSION, VERSION_OLDEST};
+use crate::limits::{LinkOptions, NAME_BYTES_MAX};
+use crate::message::{Hello, Message, Wants, Welcome};
+use crate::refusal::{Reason, Refusal};
+
+/// Any stream a link can run over: TCP, TLS, a simulated network.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+
+/// How long a last word may take: the peer may not be listening any more.
+const LAST_WORD_MAX: Duration = Duration::from_secs(1);
+
+pub struct Link<S> {
+    pub reader: FrameReader<ReadHalf<S>>,
+    pub writer: FrameWriter<WriteHalf<S>>,
+}
+
+impl<S: Stream> Link<S> {
+    pub fn over(stream: S, options: &LinkOptions) -> Link<S> {
+        let (read, write) = tokio::io::split(stream);
+        Link { reader: FrameReader::new(read, options.silence_max), writer: FrameWriter::new(write) }
+    }
+
+    pub fn allow_boxcars(&mut self, segment_bytes: u64) {
+        self.reader.allow_boxcars(segment_bytes);
+        self.writer.allow_boxcars(segment_bytes);
+    }
+
+    /// Sends a message and takes what answers it; a refusal is an error.
+    pub async fn ask(&mut self, message: &Message) -> Result<Message, LinkError> {
+        self.writer.send(message).await?;
+        self.answer().await
+    }
+
+    /// The next message that is no heartbeat; a refusal is an error.
+    pub async fn answer(&mut self) -> Result<Message, LinkError> {
+        loop {
+            match self.reader.next().await? {
+                Message::Refused(refusal) => return Err(LinkError::Refused(refusal)),
+                Message::Ping(number) => self.writer.send(&Message::Pong(number)).await?,
+                Message::Pong(_) => {}
+                message => return Ok(message),
+            }
+        }
+    }
+
+    /// Tells the other side why the link ends, where it can be told, and ends it.
+    pub async fn end(&mut self, outcome: &Result<(), LinkError>) {
+        let refusal = outcome.as_ref().err().and_then(LinkError::refusal);
+        let last_word = async {
+            if let Some(refusal) = refusal {
+                self.writer.send(&Message::Refused(refusal)).await?;
+            }
+            self.writer.close().await.map_err(LinkError::from_io)
+        };
+        // The link is over either way.
+        let _ = tokio::time::timeout(LAST_WORD_MAX, last_word).await;
+    }
+}
+
+/// The greeting of the side that connects.
+pub async fn greet<S: Stream>(
+    mut stream: S,
+    name: &str,
+    instance: u64,
+    wants: Wants,
+    options: &LinkOptions,
+) -> Result<(Link<S>, Welcome), LinkError> {
+    let greeting = async {
+        stream.write_all(&PREAMBLE).await.map_err(LinkError::from_io)?;
+        let mut link = Link::over(stream, options);
+        let hello = Hello { newest: VERSION, oldest: VERSION_OLDEST, name: name.to_owned(), instance, wants };
+        match link.ask(&Message::Hello(hello)).await? {
+            Message::Welcome(welcome) => {
+                agree(welcome.version, welcome.version)?;
+                Ok((link, welcome))
+            }
+            other => Err(LinkError::Unexpected { kind: other.kind(), expected: "a Welcome" }),
+        }
+    };
+    let in_time = tokio::time::timeout(options.greeting_max, greeting).await;
+    in_time.unwrap_or(Err(LinkError::TooSlow { what: "greet" }))
+}
+
+/// Takes the start-up packet of a link off a stream: for servers that have not looked at it otherwise.
+pub async fn take_preamble(stream: &mut (impl AsyncRead + Unpin)) -> Result<(), LinkError> {
+    let mut found = [0; PREAMBLE.len()];
+    stream.read_exact(&mut found).await.map_err(LinkError::from_io)?;
+    if found == PREAMBLE { Ok(()) } else { Err(LinkError::UnknownKind { code: found[4] }) }
+}
+
+/// The version that both sides speak.
+pub fn agree(newest: u8, oldest: u8) -> Result<u8, Refusal> {
+    let version = newest.min(VERSION);
+    if version >= oldest.max(VERSION_OLDEST) {
+        return Ok(version);
+    }
+    let message = format!(
+        "the other program speaks versions {oldest} to {newest} of the link protocol, this one {VERSION_OLDEST} to \
+         {VERSION}"
+    );
+    Err(Refusal::new(Reason::Version, message, "Upgrade the older of both, one release at a time, the standby first"))
+}
+
+/// Names go into settings, files and logs.
+pub fn check_name(name: &str) -> Result<(), Refusal> {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.') {
+        return Ok(());
+    }
+    let message = format!("{name:?} is no name for a node");
+    Err(Refusal::new(
+        Reason::Protocol,
+        message,
+        format!("A name has 1 to {NAME_BYTES_MAX} bytes of letters, digits, \"_\", \"-\" and \".\", \".\" not first"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_that_meet() {
+        assert_eq!(agree(VERSION, VERSION_OLDEST), Ok(VERSION));
+        assert_eq!(agree(u8::MAX, VERSION), Ok(VERSION), "a newer one that still speaks ours");
+        assert_eq!(agree(u8::MAX, VERSION + 1).unwrap_err().reason, Reason::Version);
+        assert_eq!(agree(0, 0).unwrap_err().reason, Reason::Version);
+    }
+
+    #[test]
+    fn names() {
+        assert!(["a", "rack-2.b_1", "ä"].iter().all(|name| check_name(name).is_ok()));
+        for bad in ["", ".a", "a/b", "a b", "a\n", &"x".repeat(64)] {
+            assert!(check_name(bad).is_err(), "{bad:?}");
+        }
+    }
+}

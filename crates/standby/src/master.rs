@@ -1,0 +1,47 @@
+//! What the link asks of the node that is asked: the master, or a standby that others follow or ask for its status.
+
+use holdfast_trail::Trail;
+use holdfast_types::Lsn;
+
+use crate::base_copy::BaseCopy;
+use crate::identity::Identity;
+use crate::message::Wants;
+use crate::refusal::Refusal;
+use crate::sync_set::Reached;
+
+/// Who is at the other end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// For messages.
+    pub address: String,
+    /// The name in the certificate, where the link is encrypted.
+    pub certificate: Option<String>,
+}
+
+/// The asked side. Methods are called by the runtime that ships: those that read the disk hold up only other links.
+pub trait Master: Send + Sync + 'static {
+    /// This node's name.
+    fn name(&self) -> &str;
+
+    fn identity(&self) -> Identity;
+
+    fn trail(&self) -> &Trail;
+
+    /// May this peer, under this name, have what it wants? Also refuses what this node cannot give in its role.
+    fn admit(&self, peer: &Peer, name: &str, wants: &Wants) -> Result<(), Refusal>;
+
+    /// Keeps the trail from `from` on for a standby until told otherwise, over restarts.
+    fn hold(&self, standby: &str, from: Lsn) -> Result<(), Refusal>;
+
+    /// Commits below these ends have reached their levels. Each is a lower bound; they may come out of order.
+    fn reached(&self, reached: Reached);
+
+    /// An online copy of all databases, as of now.
+    fn base_copy(&self, standby: &str) -> Result<Box<dyn BaseCopy>, Refusal>;
+
+    /// For `holdfast standby status`: JSON.
+    fn status(&self) -> String;
+
+    /// Becomes master; what was done, in words.
+    fn promote(&self, accept_divergence: bool) -> Result<String, Refusal>;
+}

@@ -1,0 +1,69 @@
+//! Received boxcars on their way to the standby's disk, bounded in bytes.
+
+use std::sync::Arc;
+
+use holdfast_trail::Shipped;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+pub struct Queue {
+    bytes_max: usize,
+    state: Mutex<State>,
+    filled: Notify,
+    emptied: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    boxcars: Vec<Shipped>,
+    bytes: usize,
+    closed: bool,
+}
+
+impl Queue {
+    pub fn new(bytes_max: usize) -> Arc<Queue> {
+        let state = Mutex::default();
+        Arc::new(Queue { bytes_max, state, filled: Notify::new(), emptied: Notify::new() })
+    }
+
+    /// Waits until there is room; one boxcar always has. Dropped while it waits, the boxcar is not in the queue.
+    pub async fn push(&self, boxcar: Shipped) {
+        let bytes = boxcar.bytes.len();
+        loop {
+            {
+                let mut state = self.state.lock();
+                if state.boxcars.is_empty() || state.bytes + bytes <= self.bytes_max {
+                    state.bytes += bytes;
+                    state.boxcars.push(boxcar);
+                    self.filled.notify_one();
+                    return;
+                }
+            }
+            self.emptied.notified().await;
+        }
+    }
+
+    /// Everything that waits; `None` when the queue is closed and empty.
+    pub async fn take(&self) -> Option<Vec<Shipped>> {
+        loop {
+            {
+                let mut state = self.state.lock();
+                if !state.boxcars.is_empty() {
+                    state.bytes = 0;
+                    self.emptied.notify_one();
+                    return Some(std::mem::take(&mut state.boxcars));
+                }
+                if state.closed {
+                    return None;
+                }
+            }
+            self.filled.notified().await;
+        }
+    }
+
+    /// Nothing will be pushed any more. What is in it is still taken.
+    pub fn close(&self) {
+        self.state.lock().closed = true;
+        self.filled.notify_one();
+    }
+}

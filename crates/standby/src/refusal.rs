@@ -1,0 +1,120 @@
+//! A refusal: why a node does not do what the other asks of it, and the way out.
+//!
+//! It travels over the link as it is shown to the operator. The reason is for programs, the text for people.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Why. The number stands in the link protocol: never change one, only add.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(from = "u8", into = "u8")]
+pub enum Reason {
+    /// No version of the link protocol that both sides know.
+    Version,
+    /// Another trail: another database.
+    OtherTrail,
+    /// The standby's program is too old to read what the master writes.
+    Format,
+    SegmentSize,
+    /// The standby has seen a newer epoch: this master was deposed.
+    Deposed,
+    /// Both have boxcars that the other has not.
+    Diverged,
+    /// What the standby needs is recycled.
+    Gone,
+    /// The node asked is no master.
+    NotMaster,
+    /// No right to do this.
+    NotAdmitted,
+    /// A standby of that name is connected already.
+    NameTaken,
+    /// The operator stopped shipping, or the server stops.
+    Stopped,
+    /// The peer broke the protocol.
+    Protocol,
+    /// Promotion without proof that the old master is stopped.
+    NotSafe,
+    /// Something failed on the side that refuses.
+    Failed,
+    /// Of a newer program.
+    Other(u8),
+}
+
+const CODES: [(Reason, u8); 14] = [
+    (Reason::Version, 1),
+    (Reason::OtherTrail, 2),
+    (Reason::Format, 3),
+    (Reason::SegmentSize, 4),
+    (Reason::Deposed, 5),
+    (Reason::Diverged, 6),
+    (Reason::Gone, 7),
+    (Reason::NotMaster, 8),
+    (Reason::NotAdmitted, 9),
+    (Reason::NameTaken, 10),
+    (Reason::Stopped, 11),
+    (Reason::Protocol, 12),
+    (Reason::NotSafe, 13),
+    (Reason::Failed, 14),
+];
+
+impl From<Reason> for u8 {
+    fn from(reason: Reason) -> u8 {
+        match reason {
+            Reason::Other(code) => code,
+            known => CODES.iter().find(|(of, _)| *of == known).map_or(0, |(_, code)| *code),
+        }
+    }
+}
+
+impl From<u8> for Reason {
+    fn from(code: u8) -> Reason {
+        CODES.iter().find(|(_, of)| *of == code).map_or(Reason::Other(code), |(reason, _)| *reason)
+    }
+}
+
+impl Reason {
+    /// Whether trying again later may succeed with nobody doing anything about it.
+    pub fn may_pass(self) -> bool {
+        matches!(self, Reason::NotMaster | Reason::NameTaken | Reason::Stopped | Reason::Failed)
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Refusal {
+    pub reason: Reason,
+    /// What does not fit, with both sides' values.
+    pub message: String,
+    /// What the operator can do.
+    pub advice: String,
+}
+
+impl Refusal {
+    pub fn new(reason: Reason, message: impl Into<String>, advice: impl Into<String>) -> Refusal {
+        Refusal { reason, message: message.into(), advice: advice.into() }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}. {}", self.message, self.advice)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_code_of_its_own() {
+        for (reason, code) in CODES {
+            assert_eq!((u8::from(reason), Reason::from(code)), (code, reason));
+        }
+        let mut codes: Vec<u8> = CODES.iter().map(|(_, code)| *code).collect();
+        codes.dedup();
+        assert_eq!(codes.len(), CODES.len());
+        assert_eq!(u8::from(Reason::from(200)), 200);
+    }
+}

@@ -1,0 +1,241 @@
+//! Shipping to one standby: boxcars go out while this node still writes them; what has become durable is told at once;
+//! acks are taken, checked and counted.
+//!
+//! Sending and receiving run side by side, so that acks are read while a large boxcar goes out.
+//!
+//! | what comes from the standby | what is done |
+//! |---|---|
+//! | Ack within what was sent, not behind the last one | counted |
+//! | any other Ack | the link ends: an ack that overstates would let commits be acknowledged that nobody else has |
+//! | Ping | answered |
+//! | Pong | the round trip is noted |
+//! | Stop | the link ends in order |
+//! | anything else | the link ends |
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use holdfast_trail::{Match, Tap, TrailError};
+use holdfast_types::Lsn;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::error::LinkError;
+use crate::frame::{FrameReader, FrameWriter};
+use crate::hub::{Order, Registered};
+use crate::identity::{Ack, Tip};
+use crate::link::{Link, Stream};
+use crate::master::Master;
+use crate::message::{Answer, Message, Position, Stop};
+use crate::pairing;
+use crate::refusal::{Reason, Refusal};
+
+/// Whether the master's trail has a boxcar with that checksum ending there.
+pub(crate) fn answer(master: &dyn Master, tip: Tip) -> Result<Answer, LinkError> {
+    Ok(match master.trail().ends_with(tip.lsn, tip.checksum)? {
+        Match::Yes => Answer::Yes,
+        Match::No => Answer::No,
+        Match::Gone => Answer::Gone,
+    })
+}
+
+/// Ships from `start` on until the link ends.
+pub(crate) async fn ship<S: Stream>(registered: &Registered, link: &mut Link<S>, start: Tip) -> Result<(), LinkError> {
+    let tap = tap(registered, start)?;
+    let shared = Shared { sent: AtomicU64::new(start.lsn.0), ..Shared::default() };
+    let mut receiving = pin!(receive(registered, &shared, &mut link.reader, start));
+    let sending = pin!(send(registered, &shared, &mut link.writer, tap));
+    tokio::select! {
+        received = &mut receiving => return received,
+        sent = sending => sent?,
+    }
+    // Everything is said, goodbye too: the standby acknowledges the last of it and closes.
+    let stop_max = registered.hub.options.stop_max;
+    match tokio::time::timeout(stop_max, receiving).await {
+        Ok(Err(LinkError::Closed)) => Ok(()),
+        Ok(received) => received,
+        Err(_) => Err(LinkError::TooSlow { what: "stop" }),
+    }
+}
+
+/// The trail from where the standby's ends. It is asked for again here: what the standby says it found is not believed.
+fn tap(registered: &Registered, start: Tip) -> Result<Tap, LinkError> {
+    let master = &*registered.hub.master;
+    match answer(master, start)? {
+        Answer::Yes => {}
+        Answer::Gone => return Err(pairing::gone(start.lsn).into()),
+        Answer::No => {
+            let message = format!("the standby would start at {start}, where this trail has no such boxcar");
+            return Err(Refusal::new(Reason::Diverged, message, "Let it follow with: holdfast rejoin").into());
+        }
+    }
+    master.trail().tap(start.lsn).map_err(|error| match error {
+        TrailError::Gone { .. } => pairing::gone(start.lsn).into(),
+        other => other.into(),
+    })
+}
+
+/// Between the two directions of one link.
+#[derive(Default)]
+struct Shared {
+    /// Everything below has been given to the link.
+    sent: AtomicU64,
+    /// A ping's number that is to be sent back.
+    pong: Mutex<Option<u64>>,
+    /// When the ping under way was sent.
+    pinged: Mutex<Option<(u64, Instant)>>,
+    nudge: Notify,
+}
+
+async fn send<W: AsyncWrite + Unpin>(
+    registered: &Registered,
+    shared: &Shared,
+    writer: &mut FrameWriter<W>,
+    mut tap: Tap,
+) -> Result<(), LinkError> {
+    let heartbeat = registered.hub.options.heartbeat;
+    let mut progress = registered.progress();
+    let (mut told, mut pings, mut last) = (Lsn(0), 0, Instant::now());
+    loop {
+        progress.borrow_and_update();
+        let stopping = match registered.orders.get() {
+            Some(Order::Replaced) => return Err(replaced(&registered.name)),
+            order => order == Some(Order::Stop),
+        };
+        gather(registered, shared, writer, &mut tap, &mut told)?;
+        if let Some(number) = shared.pong.lock().take() {
+            writer.put(&Message::Pong(number))?;
+        }
+        if !writer.is_empty() {
+            writer.flush().await?;
+            last = Instant::now();
+            // Others that ship on this thread have their turn.
+            tokio::task::yield_now().await;
+            continue;
+        }
+        if stopping && tap.position() <= registered.hub.master.trail().durable() {
+            let stop = Stop { orderly: true, why: "the master stops shipping".to_owned() };
+            return writer.send(&Message::Stop(stop)).await;
+        }
+        tokio::select! {
+            _ = progress.changed() => {}
+            () = shared.nudge.notified() => {}
+            () = registered.orders.given.notified() => {}
+            () = tokio::time::sleep_until(last + heartbeat) => {
+                pings += 1;
+                *shared.pinged.lock() = Some((pings, Instant::now()));
+                writer.put(&Message::Ping(pings))?;
+            }
+        }
+    }
+}
+
+/// Puts what the trail has and the standby has not, up to a buffer full; then how much of it is durable here.
+fn gather<W: AsyncWrite + Unpin>(
+    registered: &Registered,
+    shared: &Shared,
+    writer: &mut FrameWriter<W>,
+    tap: &mut Tap,
+    told: &mut Lsn,
+) -> Result<(), LinkError> {
+    let before = tap.position();
+    while !writer.is_full() {
+        let Some(boxcar) = tap.next()? else { break };
+        writer.put_boxcar(&boxcar.bytes)?;
+    }
+    let position = tap.position();
+    if position > before {
+        shared.sent.store(position.0, Ordering::Release);
+        registered.sent(position);
+    }
+    let durable = registered.hub.master.trail().durable().min(position);
+    if durable > *told {
+        *told = durable;
+        writer.put(&Message::Durable(Position { lsn: durable }))?;
+    }
+    Ok(())
+}
+
+async fn receive<R: AsyncRead + Unpin>(
+    registered: &Registered,
+    shared: &Shared,
+    reader: &mut FrameReader<R>,
+    start: Tip,
+) -> Result<(), LinkError> {
+    let segment_bytes = registered.hub.master.identity().segment_bytes;
+    let mut last = Ack { received: start.lsn, durable: start.lsn, applied: Lsn(0) };
+    loop {
+        match reader.next().await? {
+            Message::Ack(ack) => {
+                check_ack(ack, last, Lsn(shared.sent.load(Ordering::Acquire)))?;
+                registered.acked(ack);
+                if ack.durable.0 / segment_bytes != last.durable.0 / segment_bytes {
+                    registered.hub.master.hold(&registered.name, ack.durable)?;
+                }
+                last = ack;
+            }
+            Message::Ping(number) => {
+                *shared.pong.lock() = Some(number);
+                shared.nudge.notify_one();
+            }
+            Message::Pong(number) => {
+                let pinged = shared.pinged.lock().take_if(|(of, _)| *of == number);
+                let elapsed = pinged.map(|(_, at)| at.elapsed());
+                elapsed.into_iter().for_each(|elapsed: Duration| registered.round_trip(elapsed.as_micros() as u64));
+            }
+            Message::Stop(stop) => {
+                tracing::info!(standby = %registered.name, why = %stop.why, "the standby stops");
+                return Ok(());
+            }
+            Message::Refused(refusal) => return Err(LinkError::Refused(refusal)),
+            other => return Err(LinkError::Unexpected { kind: other.kind(), expected: "an Ack" }),
+        }
+    }
+}
+
+/// A standby confirms no more than was sent, nothing it has not received, and takes nothing back.
+fn check_ack(ack: Ack, last: Ack, sent: Lsn) -> Result<(), LinkError> {
+    let refuse = |what: String| Err(LinkError::Ack { what });
+    if ack.received > sent {
+        return refuse(format!("received up to LSN {}, sent up to LSN {sent}", ack.received));
+    }
+    if ack.durable > ack.received || ack.applied > ack.durable {
+        return refuse(format!(
+            "received up to LSN {}, durable up to {}, applied up to {}",
+            ack.received, ack.durable, ack.applied
+        ));
+    }
+    if ack.received < last.received || ack.durable < last.durable || ack.applied < last.applied {
+        return refuse("it takes back what was confirmed before".to_owned());
+    }
+    Ok(())
+}
+
+fn replaced(name: &str) -> LinkError {
+    let message = format!("{name} has connected again; this is its older link");
+    Refusal::new(Reason::NameTaken, message, "Nothing needs to be done").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ack(received: u64, durable: u64, applied: u64) -> Ack {
+        Ack { received: Lsn(received), durable: Lsn(durable), applied: Lsn(applied) }
+    }
+
+    #[test]
+    fn acks_that_are_taken_and_refused() {
+        let last = ack(30, 20, 10);
+        let check = |ack| check_ack(ack, last, Lsn(40));
+        assert!(check(last).is_ok() && check(ack(40, 40, 40)).is_ok());
+        for forged in
+            [ack(41, 20, 10), ack(30, 31, 10), ack(30, 20, 21), ack(29, 20, 10), ack(30, 19, 10), ack(30, 20, 9)]
+        {
+            assert!(matches!(check(forged), Err(LinkError::Ack { .. })), "{forged:?}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! A master and a standby: the real trail on a simulated disk, and no databases behind it. Applied is what may be.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use holdfast_seams::testing::{FaultDisk, StepClock};
+use holdfast_trail::{
+    CommitDelay, Cut, FollowFrom, ReceiveError, Shipped, Span, Trail, TrailError, TrailId, TrailOptions,
+};
+use holdfast_types::Lsn;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::base_copy::BaseCopy;
+use crate::hub::Hub;
+use crate::identity::{Identity, Tip};
+use crate::limits::LinkOptions;
+use crate::link::take_preamble;
+use crate::master::{Master, Peer};
+use crate::message::Wants;
+use crate::receive::{Blocking, Ended, Follower, Phase, follow};
+use crate::refusal::{Reason, Refusal};
+use crate::simulation::net::Net;
+use crate::standby::Standby;
+use crate::sync_set::{Reached, SyncSet};
+use crate::{Governor, governor::GovernorOptions};
+
+pub const DIR: &str = "/trail";
+pub const SEGMENT_BYTES: u64 = 64 << 10;
+pub const FORMAT: u16 = 1;
+
+pub fn options() -> TrailOptions {
+    TrailOptions {
+        segment_bytes: SEGMENT_BYTES,
+        boxcar_bytes_max: 12 << 10,
+        kept_back_bytes: 8192,
+        commit_delay: CommitDelay::Off,
+        // Proofs come from a thread, in real time: none in a simulation.
+        proof_delay: Duration::from_secs(1 << 30),
+        on_failure: Arc::new(|_| {}),
+        new_trail_id: Some(TrailId(*b"simulated trail!")),
+        ..TrailOptions::new(DIR)
+    }
+}
+
+pub fn open(disk: &FaultDisk, options: TrailOptions) -> Result<Trail, TrailError> {
+    let clock = Arc::new(StepClock::starting_at(1_700_000_000_000));
+    Trail::open(Arc::new(disk.clone()), clock, options).map(|(trail, _)| trail)
+}
+
+pub fn identity(trail: &Trail) -> Identity {
+    Identity { trail_id: trail.trail_id(), format: FORMAT, segment_bytes: trail.segment_bytes(), epoch: trail.epoch() }
+}
+
+/// Every boxcar of a trail that is durable, from its beginning.
+pub fn shipped(trail: &Trail) -> Vec<Shipped> {
+    let mut tap = trail.tap(trail.first()).unwrap();
+    let mut all = Vec::new();
+    while tap.position() < trail.durable() {
+        all.extend(tap.next().unwrap());
+    }
+    all
+}
+
+/// Link options with short times, so that histories are short.
+pub fn link_options() -> LinkOptions {
+    LinkOptions { queue_bytes_max: 100_000, ..LinkOptions::default() }
+}
+
+pub struct MasterNode {
+    trail: Trail,
+    pub reached: Mutex<Reached>,
+    pub held: Mutex<Lsn>,
+}
+
+impl MasterNode {
+    pub fn open(disk: &FaultDisk) -> Arc<MasterNode> {
+        let trail = open(disk, options()).unwrap();
+        Arc::new(MasterNode { trail, reached: Mutex::default(), held: Mutex::default() })
+    }
+
+    /// Appends a record of `bytes` bytes; where it went, once it is durable. `None`: the disk has failed.
+    pub fn append(&self, bytes: usize) -> Option<Span> {
+        let told = Arc::new(Mutex::new(None));
+        let place = told.clone();
+        let reservation = self.trail.reserve(bytes as u64).ok()?;
+        let body = (0..bytes).map(|i| i as u8).collect();
+        self.trail.append_now(reservation, body, Box::new(move |span| *place.lock() = Some(span))).ok()?;
+        // Whoever is writing otherwise is the trail's own thread.
+        (0..1000).find_map(|_| {
+            let span = told.lock().take();
+            if span.is_none() {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            span
+        })
+    }
+
+    /// Serves whoever connects, until the task is aborted.
+    pub fn serve(self: &Arc<MasterNode>, net: &Net) -> (Arc<Hub>, tokio::task::JoinHandle<()>) {
+        let sync_set = SyncSet::parse("*").unwrap();
+        let hub = Hub::new(self.clone(), link_options(), sync_set, Governor::new(GovernorOptions::default()));
+        let mut listener = net.listen();
+        let serving = hub.clone();
+        let task = tokio::spawn(async move {
+            let mut links = tokio::task::JoinSet::new();
+            while let Some(mut stream) = listener.recv().await {
+                let hub = serving.clone();
+                links.spawn(async move {
+                    let peer = Peer { address: "simulated".to_owned(), certificate: None };
+                    if take_preamble(&mut stream).await.is_ok() {
+                        let _ = hub.serve(stream, peer).await;
+                    }
+                });
+            }
+        });
+        (hub, task)
+    }
+}
+
+impl Master for MasterNode {
+    fn name(&self) -> &str {
+        "master"
+    }
+
+    fn identity(&self) -> Identity {
+        identity(&self.trail)
+    }
+
+    fn trail(&self) -> &Trail {
+        &self.trail
+    }
+
+    fn admit(&self, _: &Peer, name: &str, wants: &Wants) -> Result<(), Refusal> {
+        let refused = name == "stranger" || matches!(wants, Wants::Promote { .. });
+        if refused { Err(Refusal::new(Reason::NotAdmitted, "no", "no")) } else { Ok(()) }
+    }
+
+    fn hold(&self, _: &str, from: Lsn) -> Result<(), Refusal> {
+        *self.held.lock() = from;
+        Ok(())
+    }
+
+    fn reached(&self, reached: Reached) {
+        let mut so_far = self.reached.lock();
+        *so_far = so_far.max(reached);
+    }
+
+    fn base_copy(&self, _: &str) -> Result<Box<dyn BaseCopy>, Refusal> {
+        Err(Refusal::new(Reason::Failed, "there are no databases here", "none"))
+    }
+
+    fn status(&self) -> String {
+        "{}".to_owned()
+    }
+
+    fn promote(&self, _: bool) -> Result<String, Refusal> {
+        Ok("is master".to_owned())
+    }
+}
+
+pub struct StandbyNode {
+    name: String,
+    trail: Trail,
+    allowed: AtomicU64,
+    applied: watch::Sender<Lsn>,
+    pub phases: Mutex<Vec<Phase>>,
+    pub anchor: Option<Tip>,
+}
+
+impl StandbyNode {
+    /// A new standby of this master, from the first segment on.
+    pub fn found(disk: &FaultDisk, master: &Trail) {
+        let from = FollowFrom {
+            trail_id: master.trail_id(),
+            segment_bytes: master.segment_bytes(),
+            first_segment: 1,
+            epoch: master.epoch(),
+        };
+        Trail::found(disk, Path::new(DIR), &from).unwrap();
+    }
+
+    /// `applied`: what its databases hold.
+    pub fn open(disk: &FaultDisk, name: &str, applied: Lsn) -> Result<Arc<StandbyNode>, TrailError> {
+        let trail = open(disk, TrailOptions { follow: true, ..options() })?;
+        Ok(Arc::new(StandbyNode {
+            name: name.to_owned(),
+            trail,
+            allowed: AtomicU64::new(applied.0),
+            applied: watch::channel(applied).0,
+            phases: Mutex::default(),
+            anchor: None,
+        }))
+    }
+
+    pub fn cut_back(disk: &FaultDisk, to: Tip) -> Option<Cut> {
+        Trail::cut_back(disk, Path::new(DIR), to.lsn).unwrap()
+    }
+
+    /// Follows whoever listens on the network. True in what is returned stops it.
+    pub fn follow(
+        self: &Arc<StandbyNode>,
+        net: &Net,
+        instance: u64,
+    ) -> (watch::Sender<bool>, tokio::task::JoinHandle<Ended>) {
+        let (stop, stopped) = watch::channel(false);
+        let follower = Follower {
+            standby: self.clone(),
+            connect: net.clone(),
+            options: link_options(),
+            blocking: Blocking::Here(Duration::from_micros(300)),
+            instance,
+            stop: stopped,
+        };
+        (stop, tokio::spawn(follow(follower)))
+    }
+
+    /// Applies what is allowed and durable here.
+    fn apply(&self) {
+        let lsn = Lsn(self.allowed.load(Ordering::Relaxed)).min(self.trail.durable());
+        self.applied.send_if_modified(|applied| {
+            let more = lsn > *applied;
+            *applied = lsn.max(*applied);
+            more
+        });
+    }
+
+    pub fn applied_lsn(&self) -> Lsn {
+        *self.applied.borrow()
+    }
+}
+
+impl Standby for StandbyNode {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn identity(&self) -> Identity {
+        identity(&self.trail)
+    }
+
+    fn trail(&self) -> &Trail {
+        &self.trail
+    }
+
+    fn anchor(&self) -> Option<Tip> {
+        self.anchor
+    }
+
+    fn receive(&self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {
+        self.trail.receive(boxcars)?;
+        self.apply();
+        Ok(())
+    }
+
+    fn allow_apply(&self, lsn: Lsn) {
+        self.allowed.fetch_max(lsn.0, Ordering::Relaxed);
+        self.apply();
+    }
+
+    fn applied(&self) -> watch::Receiver<Lsn> {
+        self.applied.subscribe()
+    }
+
+    fn changed(&self, phase: &Phase) {
+        self.phases.lock().push(phase.clone());
+    }
+}

@@ -96,7 +96,10 @@ fn make(Create { from, data, name }: Create) -> anyhow::Result<ExitCode> {
     bar.finish_and_clear();
     let copied = copied?;
     println!("holdfast: {} is a copy of {from}, {} bytes came over the link", data.display(), copied.sent_bytes);
-    println!("holdfast: start it as the standby {name} with: holdfast serve --data {} --listen HOST:PORT", data.display());
+    println!(
+        "holdfast: start it as the standby {name} with: holdfast serve --data {} --listen HOST:PORT",
+        data.display()
+    );
     Ok(ExitCode::SUCCESS)
 }
 
@@ -122,12 +125,19 @@ fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
     };
     println!(
         "{} is a {}, epoch {}, durable to LSN {}, applied to {}",
-        word(&status["name"]), word(&status["role"]), word(&status["epoch"]), word(&status["durable_lsn"]), word(&status["applied_lsn"])
+        word(&status["name"]),
+        word(&status["role"]),
+        word(&status["epoch"]),
+        word(&status["durable_lsn"]),
+        word(&status["applied_lsn"])
     );
     if let Value::Object(link) = &status["link"] {
         println!(
             "it follows {}: {}, {} bytes and {} ms behind{}",
-            word(&link["master"]), word(&link["state"]), word(&link["behind_bytes"]), word(&link["behind_ms"]),
+            word(&link["master"]),
+            word(&link["state"]),
+            word(&link["behind_bytes"]),
+            word(&link["behind_ms"]),
             link["error"].as_str().map(|e| format!("; {e}")).unwrap_or_default()
         );
     }
@@ -138,7 +148,8 @@ fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    const COLUMNS: [&str; 8] = ["name", "state", "synchronous", "received_lsn", "durable_lsn", "applied_lsn", "lag_bytes", "delay_us"];
+    const COLUMNS: [&str; 8] =
+        ["name", "state", "synchronous", "received_lsn", "durable_lsn", "applied_lsn", "lag_bytes", "delay_us"];
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(COLUMNS);
     for standby in &standbys {

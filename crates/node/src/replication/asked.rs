@@ -20,8 +20,8 @@ use holdfast_types::{Level, Lsn};
 use std::io::ErrorKind;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
-use tokio::sync::mpsc::UnboundedSender as Sender;
 use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender as Sender;
 
 /// How long the old master's address is tried.
 const PROBE_MAX: Duration = Duration::from_secs(2);

@@ -44,8 +44,8 @@ fn ask(at: &str, wants: Wants) -> Result<Message, AskError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(AskError::Runtime)?;
     let asked = runtime.block_on(async {
         let options = LinkOptions { silence_max: ANSWER_MAX, ..LinkOptions::default() };
-        let connected = Tcp { address: at.to_owned() }.connect();
-        let stream = tokio::time::timeout(options.greeting_max, connected).await;
+        let to = Tcp { address: at.to_owned() };
+        let stream = tokio::time::timeout(options.greeting_max, to.connect()).await;
         let stream = stream.map_err(|_| LinkError::TooSlow { what: "connect" })?.map_err(LinkError::Io)?;
         let (mut link, _): (Link<TcpStream>, _) = greet(stream, NAME, 0, wants, &options).await?;
         let answer = link.answer().await?;

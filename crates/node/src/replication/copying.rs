@@ -114,7 +114,15 @@ pub fn copy_from(from: &str, to: CopyTo<'_>, progress: &(dyn Fn(Progress) + Send
     }
     holdfast_standby::link::check_name(to.name).map_err(|_| CopyError::Name(to.name.to_owned()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CopyError::Runtime)?;
-    let mut into = Incoming { from, to, progress, disk: Arc::new(RealDisk::new()), plan: None, files: Vec::new(), synced: Vec::new() };
+    let mut into = Incoming {
+        from,
+        to,
+        progress,
+        disk: Arc::new(RealDisk::new()),
+        plan: None,
+        files: Vec::new(),
+        synced: Vec::new(),
+    };
     let connect = Tcp { address: from.to_owned() };
     let reached = runtime.block_on(connect.connect());
     reached.map_err(|error| CopyError::Link { from: from.to_owned(), source: LinkError::Io(error) })?;

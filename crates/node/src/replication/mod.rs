@@ -57,9 +57,9 @@ pub fn node_name(config: &Config) -> String {
     if !config.node_name.is_empty() {
         return config.node_name.clone();
     }
-    let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    match holdfast_standby::link::check_name(&machine) {
-        Ok(()) => machine,
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match holdfast_standby::link::check_name(machine.trim()) {
+        Ok(()) => machine.trim().to_owned(),
         Err(_) => "holdfast".to_owned(),
     }
 }

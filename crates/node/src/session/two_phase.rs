@@ -76,7 +76,7 @@ impl NodeSession {
             let message = format!("{command} cannot run inside a transaction block");
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
-        self.activity.until_durable(ended(self.served.db.finish_prepared(gid, commit, Level::Cold)?)).await
+        self.activity.until_durable(ended(self.served.db.finish_prepared(gid, commit, self.settings.level())?)).await
     }
 }
 

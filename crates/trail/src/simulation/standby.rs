@@ -11,8 +11,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use holdfast_seams::{Disk, SyncMethod};
 use holdfast_seams::testing::{FaultDisk, Fired, Seeded};
+use holdfast_seams::{Disk, SyncMethod};
 use holdfast_types::{Epoch, Lsn};
 use parking_lot::Mutex;
 

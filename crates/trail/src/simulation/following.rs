@@ -195,7 +195,8 @@ fn a_full_disk_is_an_error_that_can_be_tried_again() {
     // What lies in the current segment can still be had.
     follower.receive(&all[ends[1] + 1..ends[2]]).unwrap();
     disk.set_capacity(None);
-    // The preparer looks again because somebody asked.
+    // The preparer looks again because somebody asked, after the answer.
+    assert!(matches!(follower.receive(&all[ends[2]..]), Err(ReceiveError::Full { .. })));
     follower.receive(&all[ends[2]..]).unwrap();
     assert_eq!(shipped(&follower.trail), all);
 }

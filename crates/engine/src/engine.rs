@@ -41,7 +41,7 @@ use holdfast_trail::{Recovered, Span, Trail, TrailOptions, TrailStats};
 use holdfast_types::record::{Checkpoint, put_volume_create, put_volume_drop};
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{Epoch, Hlc, Level, Lsn, SqlError, SqlResult, SqlState, VolumeId};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -166,6 +166,16 @@ impl Shared {
         self.open_databases().into_iter().for_each(|d| d.waiting.lock().clear());
     }
 
+    /// The list of databases as it is.
+    pub fn manifest(&self) -> Manifest {
+        self.state.lock().manifest.clone()
+    }
+
+    /// As long as it lives no database comes or goes.
+    pub fn cataloguing(&self) -> MutexGuard<'_, ()> {
+        self.cataloguing.lock()
+    }
+
     pub fn open_databases(&self) -> Vec<Arc<Inner>> {
         self.state.lock().open.values().map(|o| o.inner.clone()).collect()
     }
@@ -285,6 +295,15 @@ impl Engine {
 
     pub(crate) fn open_databases(&self) -> Vec<Arc<Inner>> {
         self.0.shared.open_databases()
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0.shared
+    }
+
+    /// The trail, to be tapped and asked by who ships it. What is appended to it by anybody but the engine is damage.
+    pub fn trail(&self) -> &Trail {
+        &self.0.shared.trail
     }
 
     /// What opening the trail found.

@@ -15,6 +15,7 @@
 //! ```
 
 mod advisory;
+mod base_copy;
 mod batch;
 mod branch;
 mod cache;
@@ -54,6 +55,7 @@ mod vacuum;
 mod write_txn;
 
 pub use advisory::Session;
+pub use base_copy::{BaseCopy, BaseReceiver, CopyError, CopyPlan, PageBytes, VolumePlan};
 pub use batch::{Batch, BatchDone, OnDone, Ticket};
 pub use collect::{Collect, Outcome};
 pub use database::Database;

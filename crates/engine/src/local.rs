@@ -197,7 +197,7 @@ mod tests {
             hex,
             "48464c4f43414c430100000001000000003001000000000000000100000000000008010000000000\
              03000000000000004d0000000000000000100100000000000020000000000000ffffffffffffffff0020010000000000\
-             GOLDEN"
+             c24cc09d"
         );
         assert_eq!(Local::decode(&bytes), Ok(local()));
         let standby = Local { own_from: None, ..local() };

@@ -6,6 +6,7 @@ mod import;
 mod lab;
 mod logs;
 mod promote;
+mod rejoin;
 mod serve;
 mod standby;
 mod trail_dump;
@@ -30,6 +31,7 @@ enum Command {
     Serve(serve::Arguments),
     Standby(standby::Arguments),
     Promote(promote::Arguments),
+    Rejoin(rejoin::Arguments),
     Import(import::Args),
     Check(check::Args),
     Trail(trail_dump::Args),
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(arguments).map(|()| ExitCode::SUCCESS),
         Command::Standby(arguments) => standby::run(arguments),
         Command::Promote(arguments) => promote::run(&arguments),
+        Command::Rejoin(arguments) => rejoin::run(arguments),
         Command::Import(arguments) => import::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Trail(arguments) => trail_dump::run(arguments),

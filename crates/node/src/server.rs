@@ -23,7 +23,7 @@ use crate::session::{Factory, Scratch};
 use holdfast_engine::{CloseError, Engine, OpenError, scratch_dir};
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::identity::Tip;
-use holdfast_standby::{Ended, Governor, Hub, SyncSet};
+use holdfast_standby::{Ended, Governor, Hub, SyncSet, draw_instance};
 use holdfast_trail::{Trail, TrailError};
 use holdfast_types::Epoch;
 use holdfast_wire::{Server, ServerError};
@@ -211,7 +211,7 @@ impl Up {
         let mut tasks = Vec::new();
         match following {
             Some(following) => {
-                let task = follow_master(following, link_options(config), instance(), stopping, events.clone());
+                let task = follow_master(following, link_options(config), draw_instance(), stopping, events.clone());
                 tasks.push(links.spawn(task));
             }
             None => {
@@ -311,13 +311,6 @@ fn sync_set(config: &Config) -> Result<SyncSet, NodeError> {
     };
     SyncSet::parse(names)
         .map_err(|error| NodeError::Start(io::Error::other(format!("synchronous_standby_names: {error}"))))
-}
-
-/// A number that no other process of this name has.
-fn instance() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now_ns = now.map_or(0, |d| d.as_nanos() as u64);
-    now_ns ^ u64::from(std::process::id()).rotate_left(48)
 }
 
 fn workers(config: &Config) -> usize {

@@ -140,7 +140,11 @@ impl Hub {
         check_name(&hello.name)?;
         self.master.admit(peer, &hello.name, &hello.wants)?;
         if let Wants::Follow(standby) = &hello.wants {
-            pairing::check(standby, &self.master.identity())?;
+            let fits = pairing::check(standby, &self.master.identity());
+            if matches!(&fits, Err(refusal) if refusal.reason == Reason::Deposed) {
+                self.master.deposed(standby.epoch);
+            }
+            fits?;
             self.check_stopped(&hello.name)?;
         }
         let (name, identity) = (self.master.name().to_owned(), self.master.identity());
@@ -262,7 +266,15 @@ impl Hub {
 
     /// How long the next boxcar has to wait; see [`Governor::charge`].
     pub fn charge(&self, bytes: u64) -> std::time::Duration {
+        if !self.governor.is_active() {
+            return std::time::Duration::ZERO;
+        }
         self.governor.charge(self.master.trail().durable(), bytes)
+    }
+
+    /// Has every link look for news: for what [`Master::durable`] says beyond what the trail itself tells of.
+    pub fn look(&self) {
+        self.progress.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     /// What commits have reached on the standbys.

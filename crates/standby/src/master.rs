@@ -1,7 +1,7 @@
 //! What the link asks of the node that is asked: the master, or a standby that others follow or ask for its status.
 
 use holdfast_trail::Trail;
-use holdfast_types::Lsn;
+use holdfast_types::{Epoch, Lsn};
 
 use crate::base_copy::BaseCopy;
 use crate::identity::Identity;
@@ -26,6 +26,14 @@ pub trait Master: Send + Sync + 'static {
     fn identity(&self) -> Identity;
 
     fn trail(&self) -> &Trail;
+
+    /// What a standby may apply: durable here, and where this node follows another itself, there.
+    fn durable(&self) -> Lsn {
+        self.trail().durable()
+    }
+
+    /// A node that may follow this one has seen a newer epoch: there is a newer master. It was refused.
+    fn deposed(&self, by: Epoch);
 
     /// May this peer, under this name, have what it wants? Also refuses what this node cannot give in its role.
     fn admit(&self, peer: &Peer, name: &str, wants: &Wants) -> Result<(), Refusal>;

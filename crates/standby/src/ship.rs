@@ -151,7 +151,7 @@ fn gather<W: AsyncWrite + Unpin>(
         shared.sent.store(position.0, Ordering::Release);
         registered.sent(position);
     }
-    let durable = registered.hub.master.trail().durable().min(position);
+    let durable = registered.hub.master.durable().min(position);
     if durable > *told {
         *told = durable;
         writer.put(&Message::Durable(Position { lsn: durable }))?;

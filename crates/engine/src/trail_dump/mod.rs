@@ -8,8 +8,10 @@
 
 mod names;
 mod shown;
+mod sql;
 mod text;
 
+pub use sql::statements;
 pub use shown::{Cells, Change, Item, OpItem, RecordItem, TxnItem, Val};
 
 use crate::error::OpenError;

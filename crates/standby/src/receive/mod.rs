@@ -18,6 +18,7 @@ mod queue;
 mod session;
 
 use std::future::Future;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +30,8 @@ use tokio::sync::watch;
 use crate::error::LinkError;
 use crate::identity::{Identity, Tip};
 use crate::limits::LinkOptions;
-use crate::link::{Stream, greet};
-use crate::message::Wants;
+use crate::link::{Link, Stream, greet};
+use crate::message::{Message, Stop, Wants, Welcome};
 use crate::pairing::{self, Finding, Place};
 use crate::refusal::Refusal;
 use crate::standby::Standby;
@@ -98,13 +99,18 @@ impl Blocking {
     }
 }
 
+/// A number for [`Follower::instance`], drawn once when the process starts.
+pub fn draw_instance() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
 /// What a standby follows with.
 pub struct Follower<C> {
     pub standby: Arc<dyn Standby>,
     pub connect: C,
     pub options: LinkOptions,
     pub blocking: Blocking,
-    /// Drawn once for this process; see [`crate::message::Hello`].
+    /// [`draw_instance`], once for this process.
     pub instance: u64,
     /// True: stop.
     pub stop: watch::Receiver<bool>,
@@ -172,30 +178,36 @@ async fn asked_to_stop(stop: &mut watch::Receiver<bool>) {
     }
 }
 
+/// Whether this standby could follow, and from where, without starting: for `holdfast standby check`.
+pub async fn check<C: Connect>(follower: &Follower<C>) -> Result<Place, LinkError> {
+    let (mut link, _, place) = pair(follower).await?;
+    link.writer.send(&Message::Stop(Stop { orderly: true, why: "it was a check only".to_owned() })).await?;
+    link.end(&Ok(())).await;
+    Ok(place)
+}
+
+/// Connects, greets and finds out where to go on.
+async fn pair<C: Connect>(follower: &Follower<C>) -> Result<(Link<C::Stream>, Welcome, Place), LinkError> {
+    let Follower { standby, connect, options, instance, .. } = follower;
+    standby.changed(&Phase::Connecting);
+    let connected = tokio::time::timeout(options.greeting_max, connect.connect()).await;
+    let stream = connected.map_err(|_| LinkError::TooSlow { what: "connect" })?.map_err(LinkError::Io)?;
+    let identity = standby.identity();
+    let (mut link, welcome) = greet(stream, standby.name(), *instance, Wants::Follow(identity), options).await?;
+    standby.changed(&Phase::Pairing { master: welcome.name.clone() });
+    if let Err(refusal) = pairing::check(&identity, &welcome.identity) {
+        return Ok((link, welcome, Place::Refused(refusal)));
+    }
+    let tip = place::tip_of(standby.trail());
+    let finding = place::find(&mut link, standby.trail(), standby.anchor()).await?;
+    let applied = *standby.applied().borrow();
+    Ok((link, welcome, pairing::place(tip, applied, finding)))
+}
+
 async fn one_link<C: Connect>(follower: &mut Follower<C>, was_following: &mut bool) -> Result<Over, LinkError> {
     let mut stop = follower.stop.clone();
-    let pairing = async {
-        let Follower { standby, connect, options, instance, .. } = &*follower;
-        standby.changed(&Phase::Connecting);
-        let connected = tokio::time::timeout(options.greeting_max, connect.connect()).await;
-        let stream = connected.map_err(|_| LinkError::TooSlow { what: "connect" })?.map_err(LinkError::Io)?;
-        let identity = standby.identity();
-        let wants = Wants::Follow(identity);
-        let (mut link, welcome) = greet(stream, standby.name(), *instance, wants, options).await?;
-        standby.changed(&Phase::Pairing { master: welcome.name.clone() });
-        let place = match pairing::check(&identity, &welcome.identity) {
-            Ok(()) => {
-                let tip = place::tip_of(standby.trail());
-                let finding = place::find(&mut link, standby.trail(), standby.anchor()).await?;
-                let applied = *standby.applied().borrow();
-                pairing::place(tip, applied, finding)
-            }
-            Err(refusal) => Place::Refused(refusal),
-        };
-        Ok::<_, LinkError>((link, welcome, place))
-    };
     let (mut link, welcome, place) = tokio::select! {
-        paired = pairing => paired?,
+        paired = pair(follower) => paired?,
         () = asked_to_stop(&mut stop) => return Ok(Over::StoppedHere),
     };
     let outcome = match place {

@@ -9,7 +9,7 @@ use holdfast_seams::testing::{FaultDisk, StepClock};
 use holdfast_trail::{
     CommitDelay, Cut, FollowFrom, ReceiveError, Shipped, Span, Trail, TrailError, TrailId, TrailOptions,
 };
-use holdfast_types::Lsn;
+use holdfast_types::{Epoch, Lsn};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -73,12 +73,13 @@ pub struct MasterNode {
     trail: Trail,
     pub reached: Mutex<Reached>,
     pub held: Mutex<Lsn>,
+    pub deposed_by: Mutex<Option<Epoch>>,
 }
 
 impl MasterNode {
     pub fn open(disk: &FaultDisk) -> Arc<MasterNode> {
         let trail = open(disk, options()).unwrap();
-        Arc::new(MasterNode { trail, reached: Mutex::default(), held: Mutex::default() })
+        Arc::new(MasterNode { trail, reached: Mutex::default(), held: Mutex::default(), deposed_by: Mutex::default() })
     }
 
     /// Appends a record of `bytes` bytes; where it went, once it is durable. `None`: the disk has failed.
@@ -131,6 +132,10 @@ impl Master for MasterNode {
 
     fn trail(&self) -> &Trail {
         &self.trail
+    }
+
+    fn deposed(&self, by: Epoch) {
+        *self.deposed_by.lock() = Some(by);
     }
 
     fn admit(&self, _: &Peer, name: &str, wants: &Wants) -> Result<(), Refusal> {
@@ -206,15 +211,18 @@ impl StandbyNode {
         instance: u64,
     ) -> (watch::Sender<bool>, tokio::task::JoinHandle<Ended>) {
         let (stop, stopped) = watch::channel(false);
-        let follower = Follower {
+        (stop, tokio::spawn(follow(self.follower(net, instance, stopped))))
+    }
+
+    pub fn follower(self: &Arc<StandbyNode>, net: &Net, instance: u64, stop: watch::Receiver<bool>) -> Follower<Net> {
+        Follower {
             standby: self.clone(),
             connect: net.clone(),
             options: link_options(),
             blocking: Blocking::Here(Duration::from_micros(300)),
             instance,
-            stop: stopped,
-        };
-        (stop, tokio::spawn(follow(follower)))
+            stop,
+        }
     }
 
     /// Applies what is allowed and durable here.

@@ -16,9 +16,11 @@ use crate::identity::{Ack, Identity, Tip};
 use crate::link::{Link, greet, take_preamble};
 use crate::master::Master;
 use crate::message::{Answer, Hello, Message, Position, Wants, Welcome};
+use crate::pairing::Place;
 use crate::receive::{Connect, Ended};
 use crate::refusal::Reason;
 use crate::standby::Standby;
+use crate::{ask, receive};
 
 /// A master with some boxcars over several segments.
 fn master() -> Arc<MasterNode> {
@@ -71,6 +73,7 @@ async fn greetings_that_are_refused() {
     let ours = identity(master.trail());
     let newer = Identity { epoch: Epoch(ours.epoch.0 + 1), ..ours };
     assert_eq!(reason(follow_as(&net, newer, "b", 1).await), Reason::Deposed);
+    assert_eq!(*master.deposed_by.lock(), Some(newer.epoch), "the master is told");
     assert_eq!(reason(follow_as(&net, ours, "stranger", 1).await), Reason::NotAdmitted);
     assert_eq!(reason(follow_as(&net, ours, "no name", 1).await), Reason::Protocol);
     let older = Identity { format: 0, ..ours };
@@ -226,6 +229,29 @@ async fn boxcars_out_of_order_and_durable_positions_out_of_reach_are_refused() {
     assert!(matches!(ended, Ended::Failed(LinkError::Unexpected { .. })), "{ended:?}");
     assert_eq!(standby.trail().durable(), all[0].end, "what was right before is kept");
     assert!(standby.applied_lsn() <= all[0].end);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_questions_are_answered_or_refused() {
+    let (net, master) = (Net::new(1), master());
+    let (_, _serving) = master.serve(&net);
+    let options = link_options();
+    let status = ask::status(net.connect().await.unwrap(), "operator", &options).await;
+    assert_eq!(status.unwrap(), "{}");
+    let promoted = ask::promote(net.connect().await.unwrap(), "operator", false, &options).await;
+    assert_eq!(reason(promoted), Reason::NotAdmitted);
+}
+
+/// A check says where a standby would start, and changes nothing.
+#[tokio::test(start_paused = true)]
+async fn a_check_does_not_follow() {
+    let (net, master) = (Net::new(1), master());
+    let (hub, _serving) = master.serve(&net);
+    let standby = standby_of(&master);
+    let follower = standby.follower(&net, 1, tokio::sync::watch::channel(false).1);
+    let place = receive::check(&follower).await.unwrap();
+    assert_eq!(place, Place::Start(Tip { lsn: master.trail().first(), checksum: 0 }));
+    assert!(hub.standbys().is_empty() && standby.trail().tip().1 == 0);
 }
 
 /// A base copy taken from a history that the master no longer has.

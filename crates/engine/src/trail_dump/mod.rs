@@ -11,8 +11,8 @@ mod shown;
 mod sql;
 mod text;
 
-pub use sql::statements;
 pub use shown::{Cells, Change, Item, OpItem, RecordItem, TxnItem, Val};
+pub use sql::statements;
 
 use crate::error::OpenError;
 use crate::manifest::Manifest;

@@ -26,7 +26,9 @@ pub fn statements(item: &Item) -> String {
                 line(&mut out, &format!("-- part of transaction {transaction} of {name}"));
                 ops.iter().for_each(|op| operation(&mut out, op));
             }
-            other @ (RecordItem::Parameters { .. } | RecordItem::Unreadable { .. } | RecordItem::FragmentDrop { .. }) => {
+            other @ (RecordItem::Parameters { .. }
+            | RecordItem::Unreadable { .. }
+            | RecordItem::FragmentDrop { .. }) => {
                 line(&mut out, &format!("-- {other}"));
             }
             RecordItem::Checkpoint { .. } => {}
@@ -58,7 +60,13 @@ fn operation(out: &mut String, op: &OpItem) {
         OpItem::Update { table, key, changes, .. } => {
             let set: Vec<String> = changes.iter().map(|c| format!("{} = {}", quote(&c.column), c.after)).collect();
             let before: Vec<String> = changes.iter().map(|c| format!("{} = {}", c.column, c.before)).collect();
-            format!("UPDATE {} SET {} WHERE {}; -- before: {}", quote(table), set.join(", "), found(key), before.join(", "))
+            format!(
+                "UPDATE {} SET {} WHERE {}; -- before: {}",
+                quote(table),
+                set.join(", "),
+                found(key),
+                before.join(", ")
+            )
         }
         OpItem::Delete { table, key, before } => {
             format!("DELETE FROM {} WHERE {}; -- before: {before}", quote(table), found(key))

@@ -34,15 +34,14 @@ fn every_kind_of_write_is_refused_and_reads_work() {
         standby.create_database("x", Dialect::Sqlite).unwrap_err(),
         standby.drop_database("one").unwrap_err(),
         db.finish_prepared("g", true, Level::Cold).err().unwrap(),
-        standby
-            .change_parameters(&ParametersOf::Role("tom".into()), ParameterChange::Reset("x".into()))
-            .unwrap_err(),
+        standby.change_parameters(&ParametersOf::Role("tom".into()), ParameterChange::Reset("x".into())).unwrap_err(),
     ];
     assert!(refused.iter().all(|e| e.state() == READ_ONLY), "{refused:?}");
     // A message that changes nothing runs, and so do advisory locks, which are this server's own.
     let session = db.session(7);
     let mut lock = step(&db, "select holdfast_advisory(5, 1, 0)").unwrap();
-    lock.stmt = db.prepare("select holdfast_advisory(5, 1, 0)", Report { advisory: true, ..Report::default() }).unwrap();
+    lock.stmt =
+        db.prepare("select holdfast_advisory(5, 1, 0)", Report { advisory: true, ..Report::default() }).unwrap();
     let rows = Collect::new();
     let batch = Batch { session: Some(session), ..Batch::new(vec![lock], Box::new(rows.clone())) };
     db.submit(batch).unwrap().wait().unwrap().result.unwrap();

@@ -1,11 +1,12 @@
 //! The project's own commands: `cargo xtask test` runs every test there is, `cargo xtask isolation` prints which
 //! isolation anomalies can happen, `cargo xtask kill-test` kills a loaded server again and again and looks for lost rows,
-//! `cargo xtask power-cut` does the same with a disk that forgets.
+//! `cargo xtask power-cut` does the same with a disk that forgets, `cargo xtask fuzz` feeds the readers with nonsense.
 //!
 //! Each command does its own set-up (it builds the server, makes a Python environment, fetches the drivers, starts a
 //! private PostgreSQL) below the target directory and a temporary directory, and takes down what it started.
 
 mod findings;
+mod fuzz;
 mod kill_test;
 mod paths;
 mod power_cut;
@@ -67,6 +68,8 @@ enum Command {
     },
     /// Cuts the power of a loaded server on a disk that forgets, tears and reorders, and looks for what was acknowledged
     PowerCut(power_cut::Arguments),
+    /// Feeds what reads files, messages and statements with seeded mutations of small corpora
+    Fuzz(fuzz::Arguments),
     /// Uses SQLite for `power-cut --peer sqlite`
     #[command(hide = true)]
     PowerCutSqlite(power_cut::SqliteChild),
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Isolation { server } => suites::isolation(server),
         Command::KillTest { rounds, clients, seed, server } => kill_test::command(rounds, clients, seed, server),
         Command::PowerCut(arguments) => power_cut::command(arguments),
+        Command::Fuzz(arguments) => fuzz::command(&arguments),
         Command::PowerCutSqlite(child) => power_cut::sqlite_child::run(&child),
     };
     match outcome {

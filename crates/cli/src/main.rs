@@ -5,7 +5,10 @@ mod doctor;
 mod import;
 mod lab;
 mod logs;
+mod promote;
+mod rejoin;
 mod serve;
+mod standby;
 mod trail_dump;
 mod unsafe_disk;
 
@@ -26,6 +29,9 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Arguments),
+    Standby(standby::Arguments),
+    Promote(promote::Arguments),
+    Rejoin(rejoin::Arguments),
     Import(import::Args),
     Check(check::Args),
     Trail(trail_dump::Args),
@@ -37,6 +43,9 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(arguments).map(|()| ExitCode::SUCCESS),
+        Command::Standby(arguments) => standby::run(arguments),
+        Command::Promote(arguments) => promote::run(&arguments),
+        Command::Rejoin(arguments) => rejoin::run(arguments),
         Command::Import(arguments) => import::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Trail(arguments) => trail_dump::run(arguments),

@@ -2,7 +2,7 @@
 
 use crate::advisory::Session;
 use crate::statement::Step;
-use holdfast_types::{Sink, SqlError, SqlResult};
+use holdfast_types::{Level, Sink, SqlError, SqlResult};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,12 +21,14 @@ pub struct Batch {
     /// Others that were submitted before or after it may overtake it. A caller who waits for each answer before the next
     /// batch can allow that always: one that takes its time then does not stop the other writers.
     pub any_order: bool,
+    /// What its answer waits for.
+    pub level: Level,
 }
 
 impl Batch {
-    /// One that waits as long as it takes.
+    /// One that waits as long as it takes, and whose answer asks nothing of standbys.
     pub fn new(steps: Vec<Step>, sink: Box<dyn Sink>) -> Batch {
-        Batch { steps, sink, lock_timeout: Duration::ZERO, session: None, any_order: false }
+        Batch { steps, sink, lock_timeout: Duration::ZERO, session: None, any_order: false, level: Level::Cold }
     }
 }
 

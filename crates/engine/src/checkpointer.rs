@@ -8,14 +8,14 @@
 //! | a volume's pages fill three quarters of its memory and it has an eighth of the debt allowed | checkpoint of it |
 //! | a volume with debt had no boxcar for IDLE | checkpoint of it, so that it pins nothing (RULE 6) |
 //!
-//! After each the trail's recycle floor is moved: below every redo start, and below each volume's last checkpoint
-//! record; volumes whose record would hold old segments are listed again.
+//! After each the trail's recycle floor is moved: below every redo start, below what standbys lack ([`crate::floor`]), and
+//! below each volume's last checkpoint record; volumes whose record would hold old segments are listed again.
 //!
 //! Failure: a checkpoint that cannot be written is tried again a second later and logged; one whose database file may be
 //! half written ends the process, as the `-wal` then holds what only a start can finish.
 
 use crate::database::Inner;
-use crate::engine::Shared;
+use crate::engine::{Follow, Shared};
 use holdfast_store::checkpoint::{CheckpointError, Checkpointed, run};
 use holdfast_trail::Span;
 use holdfast_types::Lsn;
@@ -158,10 +158,14 @@ fn record(inner: &Arc<Inner>, done: &Checkpointed) {
     log(&inner.shared, &[checkpoint]);
 }
 
-/// Appends checkpoint records, waits for them, and remembers them as the volumes' last.
+/// Appends checkpoint records, waits for them, and remembers them as the volumes' last. A standby notes them in a file.
 pub fn log(shared: &Arc<Shared>, checkpoints: &[Checkpoint]) {
     let _in_order = shared.listing.lock();
-    append(shared, checkpoints);
+    match &shared.follow {
+        // The trail's records are the master's.
+        Some(follow) => shared.list_locally(follow, checkpoints),
+        None => append(shared, checkpoints),
+    }
 }
 
 fn append(shared: &Arc<Shared>, checkpoints: &[Checkpoint]) {
@@ -185,13 +189,14 @@ fn append(shared: &Arc<Shared>, checkpoints: &[Checkpoint]) {
 
 /// Lets the trail recycle what nobody needs.
 fn advance_floor(shared: &Arc<Shared>) {
-    if shared.keeps_trail {
+    if shared.keeps_trail || shared.follow.as_ref().is_some_and(Follow::is_unwritten) {
         return;
     }
-    let durable = shared.trail.durable();
-    let starts = shared.open_databases().into_iter().filter_map(|d| d.redo.start());
-    let needed = starts.min().unwrap_or(durable);
-    {
+    give_up_standbys(shared);
+    // A base copy finds where it has to start under the same lock.
+    let held = shared.floor.lock();
+    let needed = held.lowest().into_iter().chain([redo_starts(shared)]).min().unwrap_or_default();
+    if shared.follow.is_none() {
         // Under the lock: a newer record of the same volume must not be followed by the older one.
         let _in_order = shared.listing.lock();
         let stale = shared.listed_below(Lsn(needed.0.saturating_sub(shared.options.segment_bytes)));
@@ -200,6 +205,29 @@ fn advance_floor(shared: &Arc<Shared>) {
         }
     }
     shared.trail.set_recycle_floor(needed.min(shared.oldest_listing().unwrap_or(needed)));
+    drop(held);
+}
+
+/// Where redo of any volume would have to start if the power failed now.
+pub fn redo_starts(shared: &Shared) -> Lsn {
+    // Read before the debt, see there.
+    let told = shared.redo.told();
+    shared.open_databases().into_iter().filter_map(|d| d.redo.start()).min().unwrap_or(told).min(told)
+}
+
+/// Standbys that are too far behind hold nothing any more.
+fn give_up_standbys(shared: &Shared) {
+    let (disk, end, max) = (&*shared.options.disk, shared.trail.durable(), shared.options.standby_keep_bytes_max);
+    match shared.floor.lock().give_up(disk, &shared.dir, end, max) {
+        Ok(names) => names.iter().for_each(|name| {
+            tracing::warn!(
+                standby = name,
+                "more than standby_keep_bytes_max = {max} behind: the trail is not kept for it any more; it will need a \
+                 new base copy"
+            );
+        }),
+        Err(e) => tracing::warn!("the list of standbys cannot be written: {e}"),
+    }
 }
 
 impl Shared {

@@ -62,7 +62,7 @@ pub(crate) struct Inner {
     pub redo: RedoDebt,
     /// Prepared transactions.
     pub prepared: Mutex<Registry>,
-    /// Answers that wait until a boxcar is durable, by boxcar number.
+    /// Answers that wait until a boxcar is durable and has reached its level, by boxcar number.
     pub waiting: Mutex<Vec<(u64, OnReached)>>,
     /// What MAIN runs alone right now, for cancel: batch or transaction id, 0 for nothing that may be interrupted.
     pub running: Mutex<Running>,
@@ -93,7 +93,7 @@ impl Inner {
         name: String,
         dialect: Dialect,
         shared: Arc<Shared>,
-        volume: Volume,
+        volume: Arc<Volume>,
         schema: Schema,
     ) -> Arc<Inner> {
         let redo = RedoDebt::new(shared.redo.clone());
@@ -102,7 +102,7 @@ impl Inner {
             name,
             dialect,
             shared,
-            volume: RwLock::new(Arc::new(volume)),
+            volume: RwLock::new(volume),
             schema: RwLock::new(Arc::new(schema)),
             map: RwLock::default(),
             schema_number: Arc::default(),
@@ -158,7 +158,8 @@ impl Inner {
         let (sender, receiver) = oneshot::channel();
         // Whoever stopped waiting does not want to know.
         self.when_durable(number, Box::new(move || sender.send(()).unwrap_or_default()));
-        let failed = "the trail has failed; whether the transaction's reads are durable is unknown";
+        let failed =
+            "the server is stopping, or its trail has failed; whether the transaction's reads are durable is unknown";
         receiver.await.map_err(|_| SqlError::new(SqlState::IO_ERROR, failed))
     }
 
@@ -171,7 +172,7 @@ impl Inner {
         let (sender, receiver) = std::sync::mpsc::channel();
         // Whoever stopped waiting does not want to know.
         self.when_durable(number, Box::new(move || sender.send(()).unwrap_or_default()));
-        // An error means that the trail is gone, and with it the process.
+        // An error means that the trail or the gate is closed, and with it the database.
         receiver.recv().unwrap_or_default();
     }
 
@@ -190,7 +191,7 @@ impl Inner {
         answer();
     }
 
-    /// Boxcar `number` is on disk.
+    /// Boxcar `number` is on disk and has reached its level.
     pub fn durable_reached(&self, number: u64) {
         self.volume().store().set_durable(number);
         let due: Vec<_> = {
@@ -295,6 +296,9 @@ impl Database {
     /// Runs a one-message transaction. `done` is called when its answer may be sent.
     pub fn submit_with(&self, batch: Batch, done: OnDone) -> SqlResult<u64> {
         let id = next_txn_id();
+        if self.0.shared.follow.is_some() {
+            return self.submit_on_standby(id, batch, done);
+        }
         let alone = !batch.steps.iter().all(|s| s.stmt.class.is_bounded());
         let request = Request { id, batch, merge: None, done, alone, presence: None };
         let waits_its_own_way = |l: &RowLock| l.wait != LockWait::Wait || l.limit.is_some();
@@ -310,6 +314,18 @@ impl Database {
         } else {
             self.0.send(Message::Batch(request))?;
         }
+        Ok(id)
+    }
+
+    /// On a standby: what changes nothing but advisory locks runs on a branch.
+    fn submit_on_standby(&self, id: u64, batch: Batch, done: OnDone) -> SqlResult<u64> {
+        let changes = |s: &&Step| !s.stmt.class.is_read() || !s.stmt.report.row_locks.is_empty();
+        if let Some(step) = batch.steps.iter().find(changes) {
+            let verb = step.stmt.sql.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
+            self.0.shared.refuse_on_standby(&verb)?;
+        }
+        let request = Request { id, batch, merge: None, done, alone: true, presence: None };
+        crate::rerun::on_a_branch(&self.0, request);
         Ok(id)
     }
 

@@ -4,16 +4,27 @@
 //! time at start nor memory.
 
 mod activity;
+mod closing;
 mod databases;
+mod follow;
+mod levels;
+mod opening;
 mod parameters;
 
 pub use activity::{SnapshotHeld, TransactionStats};
+use closing::stop_main;
 use databases::no_such_database;
+pub(crate) use follow::Follow;
+pub use follow::OnApplied;
+pub use levels::Delay;
 pub use parameters::{ParameterChange, ParametersOf};
 
 use crate::checkpointer::{self, Signal};
 use crate::database::{Database, Inner, database_oid};
 use crate::error::{CloseError, OpenError};
+use crate::floor::Floor;
+use crate::gate::Gate;
+use crate::local::Local;
 use crate::locks::LockManager;
 use crate::main_thread::{self, Main, Message};
 use crate::manifest::{Entry, Manifest, Owner};
@@ -29,8 +40,8 @@ use holdfast_store::volume::{self, Volume, VolumeError, stamp_of};
 use holdfast_trail::{Recovered, Span, Trail, TrailOptions, TrailStats};
 use holdfast_types::record::{Checkpoint, put_volume_create, put_volume_drop};
 use holdfast_types::schema::{Dialect, Schema};
-use holdfast_types::{Epoch, Hlc, Lsn, SqlError, SqlResult, SqlState, VolumeId};
-use parking_lot::Mutex;
+use holdfast_types::{Epoch, Hlc, Level, Lsn, SqlError, SqlResult, SqlState, VolumeId};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,18 +66,32 @@ pub(crate) struct Shared {
     pub epoch: Epoch,
     pub stats: Stats,
     pub redo: Arc<Totals>,
+    /// What the trail must keep for others.
+    pub floor: Floor,
     pub locks: Arc<LockManager>,
+    /// Between what is durable here and what is answered.
+    pub gate: Gate,
     pub tasks: Tasks,
     pub checkpointer: Signal,
+    /// What makes this node a standby; `None` on a master.
+    pub follow: Option<Follow>,
+    /// The file `checkpoints`, where there is one.
+    pub local: Mutex<Option<Local>>,
+    /// The governor's delay before a boxcar.
+    pub delay: OnceLock<Delay>,
     /// Nothing of the trail may be recycled.
     pub keeps_trail: bool,
     /// Held while a database is opened, listed or dropped: a file has one store.
     lifecycle: Mutex<()>,
+    /// Held from the record of a database that comes, goes or gets parameters until the list of databases says the same;
+    /// and while a base copy takes that list.
+    cataloguing: Mutex<()>,
     /// Checkpoint records are appended one after the other: the last one of a volume is the one that counts.
     pub listing: Mutex<()>,
     /// Held while a transaction takes its name for PREPARE TRANSACTION.
     pub preparing: Mutex<()>,
-    /// The trail has failed: nothing will become durable any more. Seen only where [`Options::on_failure`] returns.
+    /// Nothing will become durable or reach its level any more: the trail has failed, or the gate was closed with
+    /// boxcars before it.
     pub failed: AtomicBool,
     clock: Mutex<Hlc>,
     state: Mutex<State>,
@@ -102,17 +127,6 @@ pub struct DatabaseInfo {
     pub path: PathBuf,
 }
 
-/// Whether anything was ever logged. If not, no database was ever complete: the first start was interrupted before it had
-/// made one.
-fn holds_records(trail: &Trail, recovered: &Recovered) -> Result<bool, OpenError> {
-    for boxcar in trail.read(recovered.first)? {
-        if !boxcar?.body.is_empty() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
 /// Where in a data directory files go whose content a crash may take.
 pub fn scratch_dir(dir: &Path) -> PathBuf {
     dir.join("scratch")
@@ -132,10 +146,34 @@ impl Shared {
         self.abandon();
     }
 
+    /// Lets a boxcar through the gate, now or later, see [`Gate::pass`].
+    pub fn pass(&self, end: Lsn, level: Level, then: impl FnOnce() + Send + 'static) {
+        if !self.gate.pass(end, level, then) {
+            self.abandon();
+        }
+    }
+
+    /// Nobody waits for a standby any more.
+    fn close_gate(&self) {
+        if !self.gate.close() {
+            self.abandon();
+        }
+    }
+
     /// Drops the answers that wait for what will not happen.
     fn abandon(&self) {
         self.failed.store(true, Ordering::Release);
         self.open_databases().into_iter().for_each(|d| d.waiting.lock().clear());
+    }
+
+    /// The list of databases as it is.
+    pub fn manifest(&self) -> Manifest {
+        self.state.lock().manifest.clone()
+    }
+
+    /// As long as it lives no database comes or goes.
+    pub fn cataloguing(&self) -> MutexGuard<'_, ()> {
+        self.cataloguing.lock()
     }
 
     pub fn open_databases(&self) -> Vec<Arc<Inner>> {
@@ -192,6 +230,24 @@ impl Shared {
         self.open_volume(&entry).map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))
     }
 
+    /// A file that has everything but is not what its last checkpoint record says (a crash came between the file and the
+    /// record, or the checkpoint was copied again): it gets a new one. Otherwise the file would be ahead of the trail as
+    /// soon as the boxcars between are recycled.
+    fn list_again(self: &Arc<Shared>, redone: &Redone) {
+        let (number, stamp) = (redone.volume.store().durable(), redone.volume.stamp());
+        let checkpoint = Checkpoint {
+            volume: redone.entry.volume(),
+            number,
+            redo_start: self.redo.told(),
+            file_size_bytes: stamp.bytes,
+            file_mtime_ns: stamp.modified_unix_ns as i64,
+        };
+        let same = |last: Checkpoint| Checkpoint { redo_start: checkpoint.redo_start, ..last } == checkpoint;
+        if redone.debt.is_none() && !self.last_checkpoint(checkpoint.volume).is_some_and(same) {
+            checkpointer::log(self, &[checkpoint]);
+        }
+    }
+
     pub(crate) fn open_volume(&self, entry: &Entry) -> Result<Volume, VolumeError> {
         let path = self.dir.join(&entry.file);
         Volume::open(&*self.options.disk, &path, &self.scratch_dir(), entry.volume(), self.limits())
@@ -199,163 +255,6 @@ impl Shared {
 }
 
 impl Engine {
-    /// Opens a data directory, making it when it does not exist, and recovers it.
-    pub fn open(dir: &Path, options: Options) -> Result<Engine, OpenError> {
-        Engine::open_setting_aside(dir, options, None)
-    }
-
-    /// The same, but leaves one database as it is, unrecovered and unserved, and keeps all of the trail: that database
-    /// was changed by another program, which would keep the directory shut, and its file is about to be adopted.
-    pub(crate) fn open_setting_aside(
-        dir: &Path,
-        options: Options,
-        aside: Option<VolumeId>,
-    ) -> Result<Engine, OpenError> {
-        check_flags()?;
-        let disk = options.disk.clone();
-        let io = |what| move |source| OpenError::Io { what, path: dir.display().to_string(), source };
-        for sub in ["", "volumes", "scratch"] {
-            disk.create_dir(&dir.join(sub)).map_err(io("create"))?;
-        }
-        let failing = Arc::new(OnceLock::<Weak<Shared>>::new());
-        let (trail, recovered) = {
-            let failing = failing.clone();
-            let fail = options.on_failure.clone();
-            let mut trail = trail_options(dir, &options);
-            trail.on_failure = Arc::new(move |failure| {
-                fail(&format!("cannot {} {}: {}", failure.what, failure.file.display(), failure.error));
-                failing.get().and_then(Weak::upgrade).into_iter().for_each(|shared| shared.abandon());
-            });
-            Trail::open(disk.clone(), options.clock.clone(), trail)?
-        };
-        let manifest = match Manifest::read(&*disk, dir)? {
-            Some(manifest) => manifest,
-            None if recovered.fresh || !holds_records(&trail, &recovered)? => {
-                let begun = Manifest::begun();
-                begun.write(&*disk, dir).map_err(io("write the list of databases of"))?;
-                begun
-            }
-            None => {
-                let path = crate::manifest::path(dir).display().to_string();
-                let message = "missing, but the directory has a trail; put back a copy of it".to_owned();
-                return Err(OpenError::Manifest { path, message });
-            }
-        };
-        let unfinished = manifest.unfinished;
-        let epoch = trail.epoch();
-        let state = State { manifest, open: BTreeMap::new(), checkpoints: BTreeMap::new(), closed: false };
-        let shared = Arc::new(Shared {
-            options,
-            dir: dir.to_owned(),
-            trail,
-            epoch,
-            stats: Stats::default(),
-            redo: Arc::default(),
-            locks: Arc::default(),
-            tasks: Tasks::start().map_err(io("start a thread for"))?,
-            checkpointer: Signal::default(),
-            keeps_trail: aside.is_some(),
-            lifecycle: Mutex::default(),
-            listing: Mutex::default(),
-            preparing: Mutex::default(),
-            failed: AtomicBool::new(false),
-            clock: Mutex::default(),
-            state: Mutex::new(state),
-        });
-        failing.get_or_init(|| Arc::downgrade(&shared));
-        shared.redo.tell(recovered.end);
-        let engine = Engine(Arc::new(EngineInner { shared, threads: Mutex::default(), recovered }));
-        engine.recover(aside)?;
-        engine.remove_orphans().map_err(io("clean up"))?;
-        if unfinished {
-            engine.create_initial()?;
-        }
-        engine.open_preparing(aside);
-        engine.start_checkpointer().map_err(io("start a thread for"))?;
-        Ok(engine)
-    }
-
-    fn recover(&self, aside: Option<VolumeId>) -> Result<(), OpenError> {
-        let shared = &self.0.shared;
-        let mut manifest = shared.state.lock().manifest.clone();
-        manifest.databases.retain(|e| Some(e.volume()) != aside);
-        let found = recovery::survey(&shared.trail, self.0.recovered.first, &manifest)?;
-        *shared.clock.lock() = found.clock;
-        shared.state.lock().checkpoints = found.checkpoints.clone();
-        for redone in recovery::redo(&shared.trail, &manifest.databases, &found, |e| shared.open_volume(e))? {
-            let entry = redone.entry.clone();
-            self.list_again(&redone);
-            self.serve(&entry, redone)?;
-        }
-        self.look_at_changed_files(&manifest)
-    }
-
-    /// A file whose size or time is not as recorded is looked at now and not when somebody asks for it: another program
-    /// may have changed it (RULE 13). One look at each file's directory entry; nothing is opened that is as it was.
-    fn look_at_changed_files(&self, manifest: &Manifest) -> Result<(), OpenError> {
-        let shared = &self.0.shared;
-        for entry in &manifest.databases {
-            let open = shared.state.lock().open.contains_key(&entry.volume());
-            let path = shared.dir.join(&entry.file);
-            let Ok(stamp) = stamp_of(&*shared.options.disk, &path) else { continue };
-            let recorded =
-                shared.last_checkpoint(entry.volume()).map(|c| (c.file_size_bytes, i128::from(c.file_mtime_ns)));
-            if !open && recorded != Some((stamp.bytes, stamp.modified_unix_ns)) {
-                let redone = recovery::open_clean(shared, entry)?;
-                self.list_again(&redone);
-                self.serve(entry, redone)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes the databases of a new directory, those that an interrupted first start has not made. Nobody is served
-    /// before the list says that all are there.
-    fn create_initial(&self) -> Result<(), OpenError> {
-        let shared = &self.0.shared;
-        for (name, dialect) in shared.options.initial_databases.clone() {
-            let listed = shared.state.lock().manifest.databases.iter().any(|entry| entry.name == name);
-            if !listed {
-                self.create_database(&name, dialect)?;
-            }
-        }
-        let mut state = shared.state.lock();
-        state.manifest.unfinished = false;
-        let written = state.manifest.write(&*shared.options.disk, &shared.dir);
-        written.map_err(|source| OpenError::Io { what: "write", path: shared.dir.display().to_string(), source })
-    }
-
-    /// Databases that may hold prepared transactions. One that cannot be opened says so to whoever asks for it.
-    fn open_preparing(&self, aside: Option<VolumeId>) {
-        let listed = self.0.shared.state.lock().manifest.databases.clone();
-        for entry in listed.into_iter().filter(|e| e.prepares && Some(e.volume()) != aside) {
-            if let Err(e) = self.database(&entry.name) {
-                tracing::error!(database = entry.name, "cannot open it for its prepared transactions: {e}");
-            }
-        }
-    }
-
-    /// Files of databases whose creation or removal a crash interrupted.
-    fn remove_orphans(&self) -> std::io::Result<()> {
-        let shared = &self.0.shared;
-        let disk = &shared.options.disk;
-        let dir = shared.dir.join("volumes");
-        let manifest = shared.state.lock().manifest.clone();
-        for name in disk.list(&dir)?.into_iter().filter(|name| manifest.owner(name) == Owner::Orphan) {
-            tracing::warn!(file = name, "removing a file of a database that does not exist");
-            disk.remove(&dir.join(name))?;
-        }
-        Ok(())
-    }
-
-    fn start_checkpointer(&self) -> std::io::Result<()> {
-        let shared = self.0.shared.clone();
-        let thread =
-            std::thread::Builder::new().name("checkpointer".into()).spawn(move || checkpointer::serve(&shared))?;
-        self.0.threads.lock().push(thread);
-        Ok(())
-    }
-
     /// All databases.
     pub fn databases(&self) -> Vec<DatabaseInfo> {
         let shared = &self.0.shared;
@@ -365,6 +264,9 @@ impl Engine {
 
     /// A database by name, opened now if need be.
     pub fn database(&self, name: &str) -> SqlResult<Database> {
+        if let Some(follow) = &self.0.shared.follow {
+            follow.refuse_before_whole()?;
+        }
         if let Found::Open(database) = self.find(name)? {
             return Ok(database);
         }
@@ -374,8 +276,11 @@ impl Engine {
             Found::Closed(entry) => entry,
         };
         let refuse = |e: OpenError| SqlError::new(SqlState::DATA_CORRUPTED, e.to_string());
-        let redone = recovery::open_clean(&self.0.shared, &entry).map_err(refuse)?;
-        self.list_again(&redone);
+        if self.0.shared.follow.is_some() {
+            return follow::open_volume(&self.0.shared, &entry).map(Database).map_err(refuse);
+        }
+        let redone = recovery::open_clean(&self.0.shared, &entry, None).map_err(refuse)?;
+        self.0.shared.list_again(&redone);
         self.serve(&entry, redone).map_err(refuse)
     }
 
@@ -388,61 +293,17 @@ impl Engine {
         })
     }
 
-    /// A file that has everything but is not what its last checkpoint record says (a crash came between the file and the
-    /// record, or the checkpoint was copied again): it gets a new one. Otherwise the file would be ahead of the trail as
-    /// soon as the boxcars between are recycled.
-    fn list_again(&self, redone: &Redone) {
-        let shared = &self.0.shared;
-        let (number, stamp) = (redone.volume.store().durable(), redone.volume.stamp());
-        let checkpoint = Checkpoint {
-            volume: redone.entry.volume(),
-            number,
-            redo_start: shared.redo.told(),
-            file_size_bytes: stamp.bytes,
-            file_mtime_ns: stamp.modified_unix_ns as i64,
-        };
-        let same = |last: Checkpoint| Checkpoint { redo_start: checkpoint.redo_start, ..last } == checkpoint;
-        if redone.debt.is_none() && !shared.last_checkpoint(checkpoint.volume).is_some_and(same) {
-            checkpointer::log(shared, &[checkpoint]);
-        }
-    }
-
-    /// Starts MAIN on an opened volume.
-    fn serve(&self, entry: &Entry, redone: Redone) -> Result<Database, OpenError> {
-        let shared = &self.0.shared;
-        let mut state = shared.state.lock();
-        if let Some(open) = state.open.get(&entry.volume()) {
-            return Ok(Database(open.inner.clone()));
-        }
-        if state.closed {
-            return Err(SqlError::new(SqlState::ADMIN_SHUTDOWN, "the server is stopping").into());
-        }
-        let Redone { volume, debt, .. } = redone;
-        let inner = Inner::new(
-            entry.volume(),
-            entry.name.clone(),
-            entry.dialect.into(),
-            shared.clone(),
-            volume,
-            Schema::default(),
-        );
-        if let Some((number, start, time_us, bytes)) = debt {
-            inner.redo.add(number, start, time_us, bytes);
-        }
-        let mut main = Main::open(inner.clone())?;
-        crate::prepared::restore(&inner, &mut main)?;
-        let path = || shared.dir.join(&entry.file).display().to_string();
-        let thread = main_thread::start(&inner, main).map_err(|source| OpenError::Io {
-            what: "start a thread for",
-            path: path(),
-            source,
-        })?;
-        state.open.insert(entry.volume(), Open { inner: inner.clone(), main: Some(thread) });
-        Ok(Database(inner))
-    }
-
     pub(crate) fn open_databases(&self) -> Vec<Arc<Inner>> {
         self.0.shared.open_databases()
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0.shared
+    }
+
+    /// The trail, to be tapped and asked by who ships it. What is appended to it by anybody but the engine is damage.
+    pub fn trail(&self) -> &Trail {
+        &self.0.shared.trail
     }
 
     /// What opening the trail found.
@@ -476,92 +337,6 @@ impl Engine {
             ("requests_sent_to_branches", s.sent_to_branches.load(Ordering::Relaxed)),
             ("row_versions_kept", shared.locks.versions_kept() as u64),
         ]
-    }
-
-    /// Clean stop: every database is checkpointed, the trail proves itself durable. Open interactive transactions are
-    /// backed out. Closing twice is no error.
-    pub fn close(&self) -> Result<(), CloseError> {
-        let shared = &self.0.shared;
-        // The databases stay listed as open until each is checkpointed: their redo holds the trail's floor.
-        let open: Vec<_> = {
-            let _no_opening = shared.lifecycle.lock();
-            let mut state = shared.state.lock();
-            state.closed = true;
-            state.open.values_mut().map(|o| (o.inner.clone(), o.main.take())).collect()
-        };
-        shared.checkpointer.stop();
-        for thread in self.0.threads.lock().drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("the checkpointer panicked");
-            }
-        }
-        let mut result = Ok(());
-        let stopped: Vec<_> = open.into_iter().map(|(inner, main)| stop_main(main, inner)).collect();
-        for inner in stopped {
-            if let Err(e) = checkpointer::checkpoint(&inner) {
-                result = Err(CloseError::Checkpoint { name: inner.name.clone(), message: e.to_string() });
-            }
-            inner.drop_readers();
-            let path = std::path::PathBuf::from(inner.volume().store().path());
-            if result.is_ok()
-                && let Err(e) = holdfast_store::checkpoint::remove_wal(&*shared.options.disk, &path)
-            {
-                tracing::warn!(database = inner.name, "cannot remove the empty -wal file: {e}");
-            }
-        }
-        shared.state.lock().open.clear();
-        shared.trail.close()?;
-        result
-    }
-}
-
-/// Stops without checkpoints: the next start recovers. Nothing runs any more when it returns, so the directory may be
-/// opened again or removed.
-impl Drop for EngineInner {
-    fn drop(&mut self) {
-        self.shared.checkpointer.stop();
-        for thread in self.threads.lock().drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("the checkpointer panicked");
-            }
-        }
-        let open = std::mem::take(&mut self.shared.state.lock().open);
-        for Open { inner, main } in open.into_values() {
-            stop_main(main, inner).drop_readers();
-        }
-        if let Err(e) = self.shared.trail.close() {
-            tracing::error!("the trail was not closed cleanly, the next start recovers it: {e}");
-        }
-    }
-}
-
-/// Stops MAIN and waits until everything it published is durable.
-fn stop_main(thread: Option<JoinHandle<()>>, inner: Arc<Inner>) -> Arc<Inner> {
-    if let Some(main) = inner.main.write().take() {
-        // An error means that it has ended already.
-        drop(main.send(Message::Stop));
-    }
-    if thread.is_some_and(|t| t.join().is_err()) {
-        tracing::error!(database = inner.name, "MAIN panicked");
-    }
-    let (sender, receiver) = crossbeam_channel::bounded(1);
-    let newest = inner.volume().store().newest();
-    inner.when_durable(newest, Box::new(move || sender.send(()).unwrap_or_default()));
-    receiver.recv().unwrap_or_default();
-    // They hold the database, which would never be let go. Their rows stay; nobody can take what they lock any more.
-    let prepared = std::mem::take(&mut *inner.prepared.lock());
-    drop(prepared);
-    inner
-}
-
-fn trail_options(dir: &Path, options: &Options) -> TrailOptions {
-    TrailOptions {
-        segment_bytes: options.segment_bytes,
-        boxcar_bytes_max: (options.segment_bytes / 4).min(16 << 20),
-        kept_back_bytes: (options.segment_bytes / 4).min(1 << 20),
-        sync_method: options.sync_method,
-        commit_delay: options.commit_delay,
-        ..TrailOptions::new(dir.join("trail"))
     }
 }
 

@@ -20,6 +20,28 @@ pub enum OpenError {
     Volume(#[from] VolumeError),
     #[error("{path}: {message}")]
     Manifest { path: String, message: String },
+    /// A file that says something about the directory.
+    #[error("{path}: {message}; nothing was changed. Put back a copy of it, or take a new base copy of the master")]
+    Local { path: String, message: String },
+    /// One of two masters, if it were started.
+    #[error(
+        "{path} is a standby's; start it as one, or promote it with `holdfast promote` when its master is stopped for good"
+    )]
+    Standby { path: String },
+    #[error(
+        "{path}: the file of volume {volume} holds what stood in the trail up to LSN {file}, and the trail ends at {trail}:          what lies between was cut off; take a new base copy of the master"
+    )]
+    AheadOfTrail { path: String, volume: VolumeId, file: Lsn, trail: Lsn },
+    #[error(
+        "{path} holds a base copy that is not whole before LSN {needed}, and its trail ends at {trail}; start it as a \
+         standby until it has caught up, or take another base copy"
+    )]
+    NotWhole { path: String, needed: Lsn, trail: Lsn },
+    #[error(
+        "database {name} was brought in on the master with content that is not in the trail (an import); take a new base \
+         copy of the master"
+    )]
+    NotInTheTrail { name: String },
     #[error("database {name}: {source}")]
     Schema { name: String, source: SchemaError },
     #[error("database {name}: {source}")]

@@ -15,6 +15,7 @@
 //! ```
 
 mod advisory;
+mod base_copy;
 mod batch;
 mod branch;
 mod cache;
@@ -25,8 +26,11 @@ mod collect;
 mod database;
 mod engine;
 mod error;
+mod floor;
+mod gate;
 mod ids;
 pub mod import;
+mod local;
 mod locks;
 mod main_thread;
 mod main_txn;
@@ -35,7 +39,9 @@ mod options;
 mod prepared;
 mod reader;
 mod recovery;
+mod redo;
 mod redo_debt;
+mod replace;
 mod rerun;
 mod run;
 mod sqlite_uri;
@@ -49,11 +55,16 @@ mod vacuum;
 mod write_txn;
 
 pub use advisory::Session;
+pub use base_copy::{BaseCopy, BaseReceiver, CopyError, CopyPlan, PageBytes, VolumePlan};
 pub use batch::{Batch, BatchDone, OnDone, Ticket};
 pub use collect::{Collect, Outcome};
 pub use database::Database;
-pub use engine::{DatabaseInfo, Engine, ParameterChange, ParametersOf, SnapshotHeld, TransactionStats, scratch_dir};
+pub use engine::{
+    DatabaseInfo, Delay, Engine, OnApplied, ParameterChange, ParametersOf, SnapshotHeld, TransactionStats, scratch_dir,
+};
 pub use error::{CloseError, OpenError};
+pub use floor::Slot;
+pub use gate::GateInfo;
 pub use holdfast_store::locking::RowMode;
 pub use holdfast_trail::CommitDelay;
 pub use locks::{Blocked, LockInfo, TableMode};

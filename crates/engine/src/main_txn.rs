@@ -8,7 +8,7 @@ use crate::main_thread::{Begin, Images, Message, Part, RowsRan, TxnEvent, TxnRan
 use crate::statement::{Report, Statement, Step};
 use crossbeam_channel::Sender;
 use holdfast_types::schema::Schema;
-use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Value};
+use holdfast_types::{Level, Sink, SqlError, SqlResult, SqlState, Value};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -98,8 +98,8 @@ impl MainTxn {
     }
 
     /// Commits. `done` is told when it is durable, or why it was not committed.
-    pub fn commit(self, sink: Box<dyn Sink>, done: OnDone) -> SqlResult<()> {
-        self.requests.send(TxnRequest::Commit { done, sink }).map_err(|_| gone())
+    pub fn commit(self, sink: Box<dyn Sink>, level: Level, done: OnDone) -> SqlResult<()> {
+        self.requests.send(TxnRequest::Commit { done, sink, level }).map_err(|_| gone())
     }
 
     /// Commits together with transactions of other databases.

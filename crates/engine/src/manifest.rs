@@ -26,12 +26,14 @@
 //! next open.
 
 use crate::error::OpenError;
-use holdfast_seams::{Create, Disk, OpenHow};
+use crate::replace::replace;
+use holdfast_seams::{Disk, OpenHow};
 use holdfast_types::VolumeId;
+use holdfast_types::record::{Pairs, ParametersOf};
 use holdfast_types::schema::Dialect;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{self, IoSlice};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The newest format that this program reads.
@@ -73,6 +75,27 @@ pub struct Entry {
     /// What its sessions start with.
     #[serde(default, skip_serializing_if = "Parameters::is_empty")]
     pub parameters: Parameters,
+}
+
+/// Whose parameters a record of the trail has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ParameterOwner {
+    Database(VolumeId),
+    Role(String),
+}
+
+impl From<ParametersOf<'_>> for ParameterOwner {
+    fn from(of: ParametersOf<'_>) -> ParameterOwner {
+        match of {
+            ParametersOf::Database(id) => ParameterOwner::Database(id),
+            ParametersOf::Role(name) => ParameterOwner::Role(name.to_owned()),
+        }
+    }
+}
+
+/// The parameters of a record.
+pub fn owned(pairs: Pairs<'_>) -> Parameters {
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 /// A user whose sessions start with parameters of their own.
@@ -146,8 +169,12 @@ impl Manifest {
 
     /// Adds a database under a fresh id; its file has a name a person recognises.
     pub fn add(&mut self, name: &str, dialect: Dialect) -> Entry {
-        let id = self.next_id;
-        self.next_id += 1;
+        self.add_as(self.next_id, name, dialect)
+    }
+
+    /// The same under an id that another node gave it.
+    pub fn add_as(&mut self, id: u32, name: &str, dialect: Dialect) -> Entry {
+        self.next_id = self.next_id.max(id.saturating_add(1));
         let plain: String =
             name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
         let plain: String = plain.chars().take(60).collect();
@@ -156,6 +183,23 @@ impl Manifest {
         let entry = Entry { id, name, dialect, file, prepares: false, parameters: Parameters::new() };
         self.databases.push(entry.clone());
         entry
+    }
+
+    /// Replaces what sessions of a database or a role start with. A user without parameters is not listed; a database
+    /// that is not listed has none.
+    pub fn set_parameters(&mut self, of: &ParameterOwner, parameters: Parameters) {
+        match of {
+            ParameterOwner::Database(id) => {
+                let entry = self.databases.iter_mut().find(|e| e.volume() == *id);
+                entry.into_iter().for_each(|e| e.parameters = parameters.clone());
+            }
+            ParameterOwner::Role(name) => match self.roles.iter().position(|r| r.name == *name) {
+                Some(at) if parameters.is_empty() => _ = self.roles.remove(at),
+                Some(at) => self.roles[at].parameters = parameters,
+                None if parameters.is_empty() => {}
+                None => self.roles.push(Role { name: name.clone(), parameters }),
+            },
+        }
     }
 
     /// Whose a file of the directory `volumes` is, by its name.
@@ -185,32 +229,34 @@ impl Manifest {
         let mut bytes = vec![0; metadata.len_bytes as usize];
         let n = disk.open(&path, &OpenHow::default()).and_then(|f| f.read_at(&mut bytes, 0)).map_err(io)?;
         let text = String::from_utf8_lossy(&bytes[..n]).into_owned();
-        let format = toml::from_str::<toml::Table>(&text).ok().and_then(|t| t.get("format")?.as_integer());
-        if let Some(f) = format.filter(|f| *f > i64::from(FORMAT)) {
-            return Err(refuse(format!(
-                "format {f} is newer than this program knows ({FORMAT}); use the release that wrote it"
-            )));
-        }
-        let manifest: Manifest = toml::from_str(&text)
-            .map_err(|e| refuse(format!("damaged, put back a copy of it or the whole directory: {e}")))?;
-        Ok(Some(manifest))
+        Manifest::parse(&text).map(Some).map_err(refuse)
     }
 
-    /// Replaces the manifest on disk.
-    pub fn write(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    /// Reads what [`Manifest::text`] wrote, here or on another node.
+    pub fn parse(text: &str) -> Result<Manifest, String> {
+        let format = toml::from_str::<toml::Table>(text).ok().and_then(|t| t.get("format")?.as_integer());
+        if let Some(f) = format.filter(|f| *f > i64::from(FORMAT)) {
+            return Err(format!(
+                "format {f} is newer than this program knows ({FORMAT}); use the release that wrote it"
+            ));
+        }
+        toml::from_str(text).map_err(|e| format!("damaged, put back a copy of it or the whole directory: {e}"))
+    }
+
+    /// The manifest as it stands in its file.
+    pub fn text(&self) -> io::Result<String> {
         let manifest = Manifest { format: self.format_needed(), ..self.clone() };
         let text = toml::to_string(&manifest).map_err(io::Error::other)?;
         if text.len() as u64 > BYTES_MAX {
             return Err(io::Error::other(format!("it would have {} bytes, more than {BYTES_MAX}", text.len())));
         }
-        let path = path(dir);
-        let new = path.with_extension("toml.new");
-        let file = disk.open(&new, &OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() })?;
-        file.set_len(0)?;
-        file.write_at(&[IoSlice::new(text.as_bytes())], 0)?;
-        file.sync_all()?;
-        disk.rename(&new, &path)?;
-        disk.sync_dir(dir)
+        Ok(text)
+    }
+
+    /// Replaces the manifest on disk.
+    pub fn write(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+        let text = self.text()?;
+        replace(disk, &path(dir), text.as_bytes())
     }
 }
 

@@ -4,7 +4,7 @@ use holdfast_seams::{Clock, Disk, RealClock, RealDisk, SyncMethod};
 use holdfast_store::sqlite::Conn;
 use holdfast_trail::CommitDelay;
 use holdfast_types::schema::Dialect;
-use holdfast_types::{SiteId, SqlResult};
+use holdfast_types::{Epoch, Level, SiteId, SqlResult};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +44,15 @@ pub struct Options {
     /// How long an interactive transaction may sit between two statements while it holds up all other writers.
     pub idle_in_transaction_timeout: Duration,
     pub site: SiteId,
+    /// The directory is a standby's: it follows a master's trail ([`crate::Engine::receive`]) and changes nothing itself.
+    pub standby: bool,
+    /// The epoch will be higher than this. A standby's directory is opened as a master's, which promotes it, only where
+    /// this is not 0: whoever sets it knows that there is no other master.
+    pub epoch_min: Epoch,
+    /// What CREATE DATABASE, DROP DATABASE and ALTER ... SET wait for; transactions say it for themselves.
+    pub level: Level,
+    /// How much of the trail is kept for a registered standby that is behind; with more it is given up.
+    pub standby_keep_bytes_max: u64,
     /// Databases made in a new directory.
     pub initial_databases: Vec<(String, Dialect)>,
     pub connect: Option<Connect>,
@@ -69,6 +78,10 @@ impl Default for Options {
             branch_locks_max: 2_000_000,
             idle_in_transaction_timeout: Duration::from_secs(5),
             site: SiteId(1),
+            standby: false,
+            epoch_min: Epoch(0),
+            level: Level::Cold,
+            standby_keep_bytes_max: 16 << 30,
             initial_databases: vec![
                 ("holdfast".to_owned(), Dialect::Postgres),
                 ("postgres".to_owned(), Dialect::Postgres),

@@ -14,44 +14,104 @@
 //! | the record's | there | none or dense | differ | every page's checksum must hold, else refused as a foreign change |
 //! | above the record's | any | none or dense | any | served: a checkpoint whose record was lost; it was copied again, or every checksum must hold |
 //!
-//! Redo applies whole boxcars in order, each exactly once, many to one store transaction; a boxcar at or below the file's
-//! number is skipped.
+//! A standby's own checkpoints stand in a file of its own ([`crate::local`]); the records in its trail are its master's.
+//! It redoes nothing here: its thread of applying begins where redo would.
 
 use crate::engine::Shared;
 use crate::error::OpenError;
-use crate::manifest::{Entry, Manifest};
-use holdfast_store::apply::{Applier, ApplyError};
-use holdfast_store::schema_map::{PositionWriter, read_map, read_position};
-use holdfast_store::sqlite::Conn;
+use crate::local::Local;
+use crate::manifest::{Entry, Manifest, ParameterOwner, Parameters, owned};
+use crate::redo::{Done, Redo, fragments_of};
+use holdfast_store::schema_map::read_position;
 use holdfast_store::volume::{Stamp, Volume, VolumeError};
 use holdfast_trail::{Boxcar, Trail, TrailError};
-use holdfast_types::record::{Batch, Checkpoint, Op, Record, RecordReader};
-use holdfast_types::{Epoch, Hlc, Lsn, VolumeId};
-use std::collections::BTreeMap;
+use holdfast_types::record::{Batch, Checkpoint, Record, RecordReader};
+use holdfast_types::{Epoch, Hlc, Lsn, TxnId, VolumeId};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What the trail says.
+/// What the trail and the file `checkpoints` say.
 pub struct Survey {
+    /// Each volume's last checkpoint and where its record stands; one of the file holds nothing of the trail, so its
+    /// place is behind everything.
     pub checkpoints: BTreeMap<VolumeId, (Checkpoint, Lsn)>,
     /// Each volume's last boxcar number in the trail.
-    last: BTreeMap<VolumeId, u64>,
+    pub last: BTreeMap<VolumeId, u64>,
     first: Lsn,
+    /// Where the last boxcar of any kind starts.
+    pub last_boxcar: Lsn,
+    /// Where the fragments of transactions begin that have not ended.
+    fragments: BTreeMap<(VolumeId, TxnId), Lsn>,
+    /// Volumes that the trail has an end of and the list of databases still has.
+    pub dropped: BTreeSet<VolumeId>,
+    /// Volumes that the trail has a beginning of, and neither an end nor a place in the list of databases.
+    pub unlisted: BTreeSet<VolumeId>,
+    /// Parameters, as last set.
+    pub parameters: BTreeMap<ParameterOwner, Parameters>,
     /// The latest clock reading seen.
     pub clock: Hlc,
 }
 
+/// Where the record of a checkpoint stands that stands in the file.
+const NOT_IN_THE_TRAIL: Lsn = Lsn(u64::MAX);
+
 impl Survey {
+    fn new(first: Lsn, local: Option<&Local>) -> Survey {
+        let listed = local.into_iter().flat_map(|local| &local.volumes);
+        Survey {
+            checkpoints: listed.map(|(id, v)| (*id, (v.checkpoint, NOT_IN_THE_TRAIL))).collect(),
+            last: BTreeMap::new(),
+            first,
+            last_boxcar: first,
+            fragments: BTreeMap::new(),
+            dropped: BTreeSet::new(),
+            unlisted: BTreeSet::new(),
+            parameters: BTreeMap::new(),
+            clock: Hlc::default(),
+        }
+    }
+
     /// A volume's last checkpoint record.
     pub fn checkpoint(&self, id: VolumeId) -> Option<Checkpoint> {
         self.checkpoints.get(&id).map(|(c, _)| *c)
     }
+
+    /// Where redo of a volume starts.
+    fn start(&self, id: VolumeId) -> Lsn {
+        self.checkpoint(id).map_or(self.first, |c| c.redo_start.max(self.first))
+    }
+
+    /// Where a standby begins to apply to a volume; `None`: behind what it has, as the file lacks nothing.
+    pub fn start_to_follow(&self, id: VolumeId) -> Option<Lsn> {
+        let lacks = self.last.get(&id).is_some_and(|last| self.checkpoint(id).is_none_or(|c| c.number < *last));
+        let open = self.fragments.keys().any(|(volume, _)| *volume == id);
+        (lacks || open).then(|| self.start(id))
+    }
+
+    fn batch(&mut self, lsn: Lsn, b: &Batch<'_>) -> Result<(), OpenError> {
+        self.last.insert(b.volume, b.number);
+        if let Some(Ok(t)) = b.transactions().last() {
+            self.clock = self.clock.max(t.head.hlc);
+        }
+        if self.fragments.keys().any(|(volume, _)| *volume == b.volume) {
+            for txn in fragments_of(lsn, b) {
+                self.fragments.remove(&(b.volume, txn?));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether fragments of a transaction in the trail of epoch `now` will never be used: whoever sent them is gone.
+pub fn is_dead(txn: TxnId, now: Epoch) -> bool {
+    (txn.0 >> 32) < u64::from(now.0)
 }
 
 /// An opened volume and what a crash right now would make redo repeat: number, first LSN, microseconds, bytes.
 pub struct Redone {
     pub entry: Entry,
-    pub volume: Volume,
+    pub volume: Arc<Volume>,
     /// The boxcar number its file stood at.
     pub found_at: u64,
     pub debt: Option<(u64, Lsn, u64, u64)>,
@@ -73,39 +133,53 @@ impl Boxcars for Trail {
 fn records(
     trail: &impl Boxcars,
     from: Lsn,
-    mut each: impl FnMut(Lsn, &Record<'_>) -> Result<(), OpenError>,
+    mut each: impl FnMut(&Boxcar, &Record<'_>) -> Result<(), OpenError>,
 ) -> Result<(), OpenError> {
     for boxcar in trail.read_from(from)? {
         let boxcar = boxcar?;
         for record in RecordReader::new(&boxcar.body) {
             let record = record.map_err(|source| OpenError::Record { lsn: boxcar.lsn, source })?;
-            each(boxcar.lsn, &record)?;
+            each(&boxcar, &record)?;
         }
     }
     Ok(())
 }
 
-/// The first reading.
-pub fn survey(trail: &impl Boxcars, first: Lsn, manifest: &Manifest) -> Result<Survey, OpenError> {
+/// The first reading. `local` is the file `checkpoints`, where there is one.
+pub fn survey(
+    trail: &impl Boxcars,
+    first: Lsn,
+    manifest: &Manifest,
+    local: Option<&Local>,
+) -> Result<Survey, OpenError> {
     let known = |id: VolumeId| manifest.databases.iter().any(|e| e.volume() == id);
-    let mut s = Survey { checkpoints: BTreeMap::new(), last: BTreeMap::new(), first, clock: Hlc::default() };
-    records(trail, first, |lsn, record| {
-        match record {
-            Record::Checkpoint(c) if known(c.volume) => {
-                s.checkpoints.insert(c.volume, (*c, lsn));
-            }
-            Record::Batch(b) if known(b.volume) => {
-                s.last.insert(b.volume, b.number);
-                if let Some(Ok(t)) = b.transactions().last() {
-                    s.clock = s.clock.max(t.head.hlc);
+    // A standby's list of databases may be behind its trail.
+    let standby = local.is_some_and(Local::is_standby);
+    let own_from = local.map_or(Some(Lsn(0)), |local| local.own_from);
+    let mut s = Survey::new(first, local);
+    for boxcar in trail.read_from(first)? {
+        let boxcar = boxcar?;
+        let lsn = boxcar.lsn;
+        s.last_boxcar = lsn;
+        s.fragments.retain(|(_, txn), _| !is_dead(*txn, boxcar.epoch));
+        for record in RecordReader::new(&boxcar.body) {
+            match record.map_err(|source| OpenError::Record { lsn, source })? {
+                Record::Checkpoint(c) if known(c.volume) && own_from.is_some_and(|from| lsn >= from) => {
+                    s.checkpoints.insert(c.volume, (c, lsn));
                 }
+                Record::Batch(b) if standby || known(b.volume) => s.batch(lsn, &b)?,
+                // Of a database that was dropped since.
+                Record::Batch(b) if b.volume.0 >= manifest.next_id => return Err(OpenError::UnknownVolume(b.volume)),
+                Record::Fragment { volume, txn, .. } => _ = s.fragments.entry((volume, txn)).or_insert(lsn),
+                Record::FragmentDrop { volume, txn } => _ = s.fragments.remove(&(volume, txn)),
+                Record::VolumeCreate { volume, .. } if !known(volume) => _ = s.unlisted.insert(volume),
+                Record::VolumeDrop { volume } if known(volume) => _ = s.dropped.insert(volume),
+                Record::VolumeDrop { volume } => _ = s.unlisted.remove(&volume),
+                Record::Parameters { of, pairs } => _ = s.parameters.insert(of.into(), owned(pairs)),
+                _ => {}
             }
-            // Of a database that was dropped since.
-            Record::Batch(b) if b.volume.0 >= manifest.next_id => return Err(OpenError::UnknownVolume(b.volume)),
-            _ => {}
         }
-        Ok(())
-    })?;
+    }
     Ok(s)
 }
 
@@ -125,39 +199,44 @@ pub fn redo(
         if checkpoint.is_some_and(|c| c.number >= last) {
             continue;
         }
-        let start = checkpoint.map_or(found.first, |c| c.redo_start.max(found.first));
+        let start = found.start(id);
         from = Some(from.map_or(start, |f: Lsn| f.min(start)));
-        volumes.insert(id, Redo::begin(open(entry)?, entry, checkpoint, last)?);
+        volumes.insert(id, AtStart::begin(open(entry)?, entry, checkpoint, last)?);
     }
     let Some(from) = from else { return Ok(Vec::new()) };
-    records(trail, from, |lsn, record| match record {
-        Record::Batch(b) => volumes.get_mut(&b.volume).map_or(Ok(()), |r| r.batch(lsn, b)),
+    records(trail, from, |boxcar, record| match record {
+        Record::Batch(b) => volumes.get_mut(&b.volume).map_or(Ok(()), |v| v.batch(boxcar.lsn, b)),
         Record::Fragment { volume, txn, ops, .. } => {
-            if let Some(r) = volumes.get_mut(volume) {
-                r.first = r.first.or(Some(lsn));
-                r.applier.add_fragment(*txn, ops.bytes().to_vec());
+            if let Some(v) = volumes.get_mut(volume) {
+                v.first = v.first.or(Some(boxcar.lsn));
+                v.redo.fragment(*txn, *ops);
             }
             Ok(())
         }
         Record::FragmentDrop { volume, txn } => {
-            volumes.get_mut(volume).into_iter().for_each(|r| r.applier.drop_fragments(*txn));
+            volumes.get_mut(volume).into_iter().for_each(|v| v.redo.drop_fragments(*txn));
             Ok(())
         }
         _ => Ok(()),
     })?;
-    volumes.into_values().map(Redo::finish).collect()
+    volumes.into_values().map(AtStart::finish).collect()
 }
 
-/// Opens a volume that needs no redo.
-pub fn open_clean(shared: &Arc<Shared>, entry: &Entry) -> Result<Redone, OpenError> {
-    served_as_it_is(shared.open_volume(entry)?, entry, shared.last_checkpoint(entry.volume()))
+/// Opens a volume that needs no redo, or whose redo comes later: `last` is then its last boxcar in the trail.
+pub fn open_clean(shared: &Arc<Shared>, entry: &Entry, last: Option<u64>) -> Result<Redone, OpenError> {
+    served_as_it_is(shared.open_volume(entry)?, entry, shared.last_checkpoint(entry.volume()), last)
 }
 
-/// Checks a volume that needs no redo against its last checkpoint record.
-pub fn served_as_it_is(volume: Volume, entry: &Entry, checkpoint: Option<Checkpoint>) -> Result<Redone, OpenError> {
+/// Checks a volume as it is against its last checkpoint record.
+pub fn served_as_it_is(
+    volume: Volume,
+    entry: &Entry,
+    checkpoint: Option<Checkpoint>,
+    last: Option<u64>,
+) -> Result<Redone, OpenError> {
     let number = position(&volume, entry)?.0;
-    check(&volume, entry, number, checkpoint, None)?;
-    Ok(Redone { entry: entry.clone(), volume, found_at: number, debt: None })
+    check(&volume, entry, number, checkpoint, last)?;
+    Ok(Redone { entry: entry.clone(), volume: Arc::new(volume), found_at: number, debt: None })
 }
 
 /// Reads where the file stands and sets the store to it.
@@ -201,20 +280,11 @@ fn check(
     Ok(())
 }
 
-/// Redo of one volume at work.
-struct Redo {
+/// Redo of one volume from its last checkpoint to the trail's end.
+struct AtStart {
     entry: Entry,
-    volume: Volume,
-    conn: Conn,
-    applier: Applier,
-    writer: PositionWriter,
-    /// Last boxcar applied or found in the file.
-    number: u64,
+    redo: Redo,
     found_at: u64,
-    epoch: Epoch,
-    open_transaction: bool,
-    /// Boxcars since the last store commit.
-    pending: u32,
     first: Option<Lsn>,
     began: Instant,
     bytes: u64,
@@ -224,114 +294,38 @@ struct Redo {
 /// Boxcars applied in one store transaction.
 const BOXCARS_PER_COMMIT: u32 = 1000;
 
-impl Redo {
-    fn begin(volume: Volume, entry: &Entry, checkpoint: Option<Checkpoint>, last: u64) -> Result<Redo, OpenError> {
+impl AtStart {
+    fn begin(volume: Volume, entry: &Entry, checkpoint: Option<Checkpoint>, last: u64) -> Result<AtStart, OpenError> {
         let (number, epoch) = position(&volume, entry)?;
         check(&volume, entry, number, checkpoint, Some(last))?;
-        let mut conn = volume.open_main()?;
-        let sqlite = |source| OpenError::Sqlite { name: entry.name.clone(), source };
-        let schema = |source| OpenError::Schema { name: entry.name.clone(), source };
-        let map = read_map(&mut conn).map_err(schema)?;
-        let applier = Applier::begin(&mut conn, Arc::new(map)).map_err(sqlite)?;
-        let writer = PositionWriter::prepare(&mut conn).map_err(sqlite)?;
-        Ok(Redo {
-            entry: entry.clone(),
-            volume,
-            conn,
-            applier,
-            writer,
-            number,
-            found_at: number,
-            epoch,
-            open_transaction: false,
-            pending: 0,
-            first: None,
-            began: Instant::now(),
-            bytes: 0,
-            last,
-        })
-    }
-
-    fn refuse(&self, message: String) -> OpenError {
-        OpenError::Redo { name: self.entry.name.clone(), message }
+        let redo = Redo::begin(Arc::new(volume), &entry.name, number, epoch)?;
+        Ok(AtStart { entry: entry.clone(), redo, found_at: number, first: None, began: Instant::now(), bytes: 0, last })
     }
 
     fn batch(&mut self, lsn: Lsn, batch: &Batch<'_>) -> Result<(), OpenError> {
-        if batch.number <= self.number {
-            return self.skip(lsn, batch);
+        if let Done::Applied { bytes } = self.redo.batch(lsn, batch)? {
+            self.first = self.first.or(Some(lsn));
+            self.bytes += bytes;
         }
-        if batch.number != self.number + 1 {
-            return Err(self.refuse(format!(
-                "the trail goes on with change {} at LSN {lsn}, but the last one applied is {}",
-                batch.number, self.number
-            )));
-        }
-        self.first = self.first.or(Some(lsn));
-        if !self.open_transaction {
-            self.exec("begin immediate")?;
-            self.open_transaction = true;
-        }
-        for transaction in batch.transactions() {
-            let transaction = transaction.map_err(|source| OpenError::Record { lsn, source })?;
-            self.bytes += transaction.ops.bytes().len() as u64;
-            self.applier
-                .apply(&mut self.conn, transaction.ops)
-                .map_err(|e: ApplyError| self.refuse(format!("change {} at LSN {lsn}: {e}", batch.number)))?;
-        }
-        self.number = batch.number;
-        self.pending += 1;
-        if self.pending >= BOXCARS_PER_COMMIT { self.commit() } else { Ok(()) }
-    }
-
-    /// The file has this boxcar; fragments it refers to are not needed.
-    fn skip(&mut self, lsn: Lsn, batch: &Batch<'_>) -> Result<(), OpenError> {
-        for transaction in batch.transactions() {
-            let transaction = transaction.map_err(|source| OpenError::Record { lsn, source })?;
-            for op in transaction.ops {
-                if let Op::Fragments { txn, .. } = op.map_err(|source| OpenError::Record { lsn, source })? {
-                    self.applier.drop_fragments(txn);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn exec(&mut self, sql: &str) -> Result<(), OpenError> {
-        let name = &self.entry.name;
-        self.conn.exec(sql).map_err(|source| OpenError::Sqlite { name: name.clone(), source })
+        if self.redo.pending() >= BOXCARS_PER_COMMIT { self.commit() } else { Ok(()) }
     }
 
     fn commit(&mut self) -> Result<(), OpenError> {
-        if !self.open_transaction {
-            return Ok(());
+        if let Some(number) = self.redo.commit()? {
+            self.redo.volume().store().set_durable(number);
         }
-        let name = &self.entry.name;
-        self.writer
-            .write(&mut self.conn, self.number, self.epoch)
-            .map_err(|source| OpenError::Sqlite { name: name.clone(), source })?;
-        self.volume.store().set_next(self.number);
-        self.exec("commit")?;
-        self.volume.store().set_durable(self.number);
-        (self.open_transaction, self.pending) = (false, 0);
         Ok(())
     }
 
     fn finish(mut self) -> Result<Redone, OpenError> {
         self.commit()?;
-        if self.number != self.last {
-            return Err(self.refuse(format!("redo ended at change {}, the trail has {}", self.number, self.last)));
+        let number = self.redo.number();
+        if number != self.last {
+            return Err(self.redo.refuse(format!("redo ended at change {number}, the trail has {}", self.last)));
         }
-        let time_us = self.began.elapsed().as_micros() as u64;
-        tracing::info!(
-            database = self.entry.name,
-            number = self.number,
-            bytes = self.bytes,
-            time_ms = time_us / 1000,
-            "redone"
-        );
-        let Redo { entry, volume, conn, applier, first, number, found_at, bytes, .. } = self;
-        // Shadow tables were written as plain tables: this connection must not be used for anything else (RULE 19).
-        drop((applier, conn));
-        Ok(Redone { entry, volume, found_at, debt: first.map(|lsn| (number, lsn, time_us, bytes)) })
+        let AtStart { entry, redo, found_at, first, began, bytes, .. } = self;
+        let time_us = began.elapsed().as_micros() as u64;
+        tracing::info!(database = entry.name, number, bytes, time_ms = time_us / 1000, "redone");
+        Ok(Redone { entry, volume: redo.end(), found_at, debt: first.map(|lsn| (number, lsn, time_us, bytes)) })
     }
 }

@@ -110,6 +110,11 @@ impl RedoDebt {
         self.debt.lock().take_fragments(txn);
     }
 
+    /// These transactions will never end: whoever sent their fragments is gone.
+    pub fn fragments_dead(&self, is_dead: impl Fn(u64) -> bool) {
+        self.debt.lock().fragments.retain(|(txn, _)| !is_dead(*txn));
+    }
+
     /// Where redo would have to start; `None` when the file has everything.
     pub fn start(&self) -> Option<Lsn> {
         self.start_after(0)

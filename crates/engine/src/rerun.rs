@@ -45,9 +45,9 @@ pub fn beside_others(inner: &Arc<Inner>, request: Request) {
 /// Returns the request as it was when only MAIN can run it.
 async fn try_beside_others(inner: Arc<Inner>, request: Request) -> Option<Request> {
     let Request { id, batch, done, .. } = request;
-    let Batch { steps, sink, lock_timeout, session, any_order } = batch;
+    let Batch { steps, sink, lock_timeout, session, any_order, level } = batch;
     let step = steps.first()?.clone();
-    let options = WriteOptions { lock_timeout, session: session.clone(), ..WriteOptions::default() };
+    let options = WriteOptions { lock_timeout, session: session.clone(), level, ..WriteOptions::default() };
     let mut txn = match WriteTxn::begin_as(inner, options, id).await {
         Ok(txn) => txn,
         Err(e) => {
@@ -68,7 +68,7 @@ async fn try_beside_others(inner: Arc<Inner>, request: Request) -> Option<Reques
             drop(txn);
             inner.interruptions.lock().insert(id, interruption);
             sink.reset();
-            let batch = Batch { steps, sink, lock_timeout, session, any_order };
+            let batch = Batch { steps, sink, lock_timeout, session, any_order, level };
             Some(Request { id, batch, merge: None, done, alone: true, presence: None })
         }
     }
@@ -97,8 +97,8 @@ async fn run(inner: Arc<Inner>, request: Request) {
     let database = Database(inner.clone());
     let alone = batch.steps.iter().any(|s| s.stmt.class == Class::Ddl && !database.runs_beside(&s.stmt.sql));
     let isolation = if alone { WriteIsolation::Alone } else { WriteIsolation::default() };
-    let (lock_timeout, session) = (batch.lock_timeout, batch.session);
-    let options = WriteOptions { isolation, lock_timeout, session, ..WriteOptions::default() };
+    let (lock_timeout, session, level) = (batch.lock_timeout, batch.session, batch.level);
+    let options = WriteOptions { isolation, lock_timeout, session, level, ..WriteOptions::default() };
     let mut sink = batch.sink;
     let mut txn = match WriteTxn::begin_as(inner, options, id).await {
         Ok(txn) => txn,

@@ -14,7 +14,7 @@ use crate::main_thread::{Order, Part, Published, Report};
 use crate::write_txn::WriteTxn;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use holdfast_trail::Span;
-use holdfast_types::{Sink, SqlError, SqlResult, SqlState};
+use holdfast_types::{Level, Sink, SqlError, SqlResult, SqlState};
 use std::sync::Arc;
 
 /// A MAIN that takes part, seen from here.
@@ -66,6 +66,7 @@ pub fn commit_together(txns: Vec<WriteTxn>, sink: Box<dyn Sink>) -> SqlResult<Ti
 }
 
 fn coordinate(txns: Vec<WriteTxn>, sink: Box<dyn Sink>, done: OnDone) {
+    let level = txns.iter().map(WriteTxn::level).max().unwrap_or_default();
     let mut seats = Vec::new();
     for txn in txns {
         match take_seat(txn) {
@@ -83,7 +84,7 @@ fn coordinate(txns: Vec<WriteTxn>, sink: Box<dyn Sink>, done: OnDone) {
         return done(BatchDone::failed(sink, e, 0));
     }
     match publish(seats) {
-        Ok(out) => log(out, sink, done),
+        Ok(out) => log(out, level, sink, done),
         Err(e) => done(BatchDone::failed(sink, e, 0)),
     }
 }
@@ -135,8 +136,8 @@ fn publish(seats: Vec<Seat>) -> SqlResult<Vec<Out>> {
     Ok(out)
 }
 
-/// Appends the records of all in one piece; the answer leaves when they are durable.
-fn log(out: Vec<Out>, sink: Box<dyn Sink>, done: OnDone) {
+/// Appends the records of all in one piece; the answer leaves when they are durable and have reached the level.
+fn log(out: Vec<Out>, level: Level, sink: Box<dyn Sink>, done: OnDone) {
     let mut body = Vec::new();
     let mut room = None;
     let mut later: Vec<(Seat, Published, u64)> = Vec::new();
@@ -154,16 +155,19 @@ fn log(out: Vec<Out>, sink: Box<dyn Sink>, done: OnDone) {
         return done(BatchDone { sink, result: Ok(()), failed_step: 0, last_insert_rowid: None, number: 0 });
     };
     let orders: Vec<Sender<Order>> = later.iter().map(|(seat, ..)| seat.orders.clone()).collect();
+    let gate = shared.clone();
     let on_durable = Box::new(move |span: Span| {
         for (Seat { inner, .. }, p, bytes) in &later {
             inner.redo.add_after_fragments(p.number, p.fragments, span.start, p.time_us, *bytes);
-            inner.shared.redo.tell(span.start);
-            // All of it becomes visible before anybody who waited for a part of it goes on.
-            inner.volume().store().set_durable(p.number);
         }
-        later.iter_mut().for_each(|(_, p, _)| p.presence = None);
-        later.iter().for_each(|(Seat { inner, .. }, p, _)| inner.durable_reached(p.number));
-        done(BatchDone { sink, result: Ok(()), failed_step: 0, last_insert_rowid: None, number: 0 });
+        gate.redo.tell(span.start);
+        gate.pass(span.end, level, move || {
+            // All of it becomes visible before anybody who waited for a part of it goes on.
+            later.iter().for_each(|(Seat { inner, .. }, p, _)| inner.volume().store().set_durable(p.number));
+            later.iter_mut().for_each(|(_, p, _)| p.presence = None);
+            later.iter().for_each(|(Seat { inner, .. }, p, _)| inner.durable_reached(p.number));
+            done(BatchDone { sink, result: Ok(()), failed_step: 0, last_insert_rowid: None, number: 0 });
+        });
     });
     shared.stats.boxcar(1);
     let appended = match room {

@@ -24,6 +24,7 @@ use std::sync::Arc;
 impl Database {
     /// Compacts the database's file. Blocks until it is done; writers wait, readers do not.
     pub fn vacuum(&self) -> SqlResult<()> {
+        self.0.shared.refuse_on_standby("VACUUM")?;
         let (sender, receiver) = crossbeam_channel::bounded(1);
         let inner = self.0.clone();
         // Branches work on the old file.
@@ -43,7 +44,9 @@ fn io(e: impl std::fmt::Display) -> SqlError {
 }
 
 fn vacuum(main: &mut Main, inner: &Arc<Inner>) -> SqlResult<()> {
-    main.wait_until_durable();
+    if !main.wait_until_durable() {
+        return Err(crate::database::closed(&inner.name));
+    }
     checkpointer::checkpoint(inner).map_err(io)?;
     let one_at_a_time = inner.checkpointing.lock();
     let old = inner.volume();

@@ -23,7 +23,7 @@ use crate::statement::{Class, Report, Statement, Step};
 use crate::temp::TempSpace;
 use crate::{Batch, Database};
 use holdfast_types::schema::Schema;
-use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Value};
+use holdfast_types::{Level, Sink, SqlError, SqlResult, SqlState, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,6 +57,8 @@ pub struct WriteOptions {
     pub session: Option<Arc<Session>>,
     /// The client's transaction goes over several databases and this is its part in one of them: that of another.
     pub beside: Option<Beside>,
+    /// What its commit waits for.
+    pub level: Level,
 }
 
 /// A part of a transaction over several databases, for [`WriteOptions::beside`]: what one part waits for, all wait for.
@@ -72,6 +74,7 @@ impl Default for WriteOptions {
             snapshot: None,
             session: None,
             beside: None,
+            level: Level::Cold,
         }
     }
 }
@@ -115,6 +118,7 @@ pub(crate) enum Executed {
 
 impl WriteTxn {
     pub(crate) async fn begin(inner: Arc<Inner>, options: WriteOptions) -> SqlResult<WriteTxn> {
+        inner.shared.refuse_on_standby("a transaction that writes")?;
         WriteTxn::begin_as(inner, options, next_txn_id()).await
     }
 
@@ -180,6 +184,15 @@ impl WriteTxn {
         if let Place::Branch(branch) = &mut self.place {
             branch.lock_timeout = timeout;
         }
+    }
+
+    /// What its commit waits for from now on.
+    pub fn set_level(&mut self, level: Level) {
+        self.options.level = level;
+    }
+
+    pub(crate) fn level(&self) -> Level {
+        self.options.level
     }
 
     /// Prepares a statement against the transaction's own schema. Not to be kept beyond the transaction when it
@@ -406,9 +419,10 @@ impl WriteTxn {
     }
 
     pub(crate) fn commit_with(self, sink: Box<dyn Sink>, done: OnDone) -> SqlResult<()> {
+        let level = self.options.level;
         match self.place {
-            Place::Branch(branch) => merge(&self.inner, self.id, branch, sink, done),
-            Place::Main(txn) => txn.commit(sink, done),
+            Place::Branch(branch) => merge(&self.inner, self.id, branch, sink, level, done),
+            Place::Main(txn) => txn.commit(sink, level, done),
             Place::Nowhere => Err(lost()),
         }
     }
@@ -446,8 +460,9 @@ impl WriteTxn {
     /// PREPARE TRANSACTION under the name `gid`, on behalf of the user `owner`: on the ticket's good answer it stands, with
     /// its locks, until [`Database::finish_prepared`]. Else, and on an error here, it is backed out.
     pub fn prepare_transaction(self, gid: &str, owner: &str) -> SqlResult<Ticket> {
+        let level = self.options.level;
         match self.place {
-            Place::Branch(branch) => crate::prepared::prepare(&self.inner, *branch.into_core()?, gid, owner),
+            Place::Branch(branch) => crate::prepared::prepare(&self.inner, *branch.into_core()?, gid, owner, level),
             Place::Main(_) => Err(SqlError::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
                 "PREPARE TRANSACTION is not supported for a transaction that is the only writer",
@@ -500,7 +515,14 @@ pub(crate) fn database_lock(inner: &Inner) -> LockId {
 }
 
 /// Hands a branch's images to MAIN; its locks go when they are published.
-fn merge(inner: &Arc<Inner>, id: u64, branch: Branch, sink: Box<dyn Sink>, done: OnDone) -> SqlResult<()> {
+fn merge(
+    inner: &Arc<Inner>,
+    id: u64,
+    branch: Branch,
+    sink: Box<dyn Sink>,
+    level: Level,
+    done: OnDone,
+) -> SqlResult<()> {
     let core = branch.into_core()?;
     let (seen, last, changes_schema) = (core.seen, Some(core.last_insert_rowid), core.changes_schema());
     let (images, presence) = core.leave();
@@ -517,6 +539,6 @@ fn merge(inner: &Arc<Inner>, id: u64, branch: Branch, sink: Box<dyn Sink>, done:
     });
     let alone =
         changes_schema || ops.len() > SHARED_BOXCAR_BYTES_MAX.min(inner.shared.trail.body_bytes_max() as usize / 8);
-    let batch = Batch::new(Vec::new(), sink);
+    let batch = Batch { level, ..Batch::new(Vec::new(), sink) };
     inner.send(Message::Batch(Request { id, batch, merge: Some(ops), done, alone, presence: Some(presence) }))
 }

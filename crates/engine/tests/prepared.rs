@@ -5,7 +5,7 @@ use holdfast_engine::{
 };
 use holdfast_seams::testing::{FaultDisk, Seeded};
 use holdfast_types::schema::Dialect;
-use holdfast_types::{SqlResult, SqlState, Value};
+use holdfast_types::{Level, SqlResult, SqlState, Value};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ fn prepare(txn: WriteTxn, gid: &str) -> SqlResult<()> {
 }
 
 fn finish(db: &Database, gid: &str, commit: bool) -> SqlResult<()> {
-    db.finish_prepared(gid, commit)?.wait().unwrap().result
+    db.finish_prepared(gid, commit, Level::Cold)?.wait().unwrap().result
 }
 
 const T: [&str; 3] = [
@@ -221,7 +221,7 @@ fn power_cuts_lose_no_prepared_transaction() {
                     // The power interrupts it perhaps.
                     drop(db.checkpoint());
                 }
-                if !answered(db.finish_prepared(&gid, commit)) {
+                if !answered(db.finish_prepared(&gid, commit, Level::Cold)) {
                     // It may be prepared still, or ended; what was asked last is not known.
                     break;
                 }

@@ -84,6 +84,45 @@ pub struct Config {
     pub boxcar_requests_max: usize,
     pub transaction_bytes_max: u64,
     pub branch_locks_max: usize,
+    pub level: LevelName,
+    pub synchronous_standby_names: String,
+    pub synchronous_standby_away: Away,
+    pub standby_timeout_ms: u64,
+    pub standby_lag_bytes_max: u64,
+    pub standby_keep_bytes_max: u64,
+    pub node_name: String,
+    pub notify_command: String,
+}
+
+/// `level`, as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LevelName {
+    #[serde(alias = "cold")]
+    Local,
+    Warm,
+    Hot,
+    Commit,
+}
+
+impl LevelName {
+    /// As `holdfast.level` is set to.
+    fn name(self) -> &'static str {
+        match self {
+            LevelName::Local => "local",
+            LevelName::Warm => "warm",
+            LevelName::Hot => "hot",
+            LevelName::Commit => "commit",
+        }
+    }
+}
+
+/// `synchronous_standby_away`: what commits do that wait for a standby which is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Away {
+    Wait,
+    GoOn,
 }
 
 /// `commit_delay_us`: microseconds, or "auto".
@@ -143,6 +182,14 @@ impl Default for Config {
             boxcar_requests_max: 200,
             transaction_bytes_max: 1 << 30,
             branch_locks_max: 2_000_000,
+            level: LevelName::Local,
+            synchronous_standby_names: String::new(),
+            synchronous_standby_away: Away::Wait,
+            standby_timeout_ms: 5_000,
+            standby_lag_bytes_max: 64 << 20,
+            standby_keep_bytes_max: 16 << 30,
+            node_name: String::new(),
+            notify_command: String::new(),
         }
     }
 }
@@ -189,6 +236,11 @@ impl Config {
         at_least("redo_bytes_max", self.redo_bytes_max, 1 << 20)?;
         at_least("branch_locks_max", self.branch_locks_max as u64, 1000)?;
         at_least("boxcar_requests_max", self.boxcar_requests_max as u64, 1)?;
+        at_least("standby_timeout_ms", self.standby_timeout_ms, 100)?;
+        at_least("standby_keep_bytes_max", self.standby_keep_bytes_max, 1 << 20)?;
+        if self.standby_lag_bytes_max > 0 {
+            at_least("standby_lag_bytes_max", self.standby_lag_bytes_max, 1 << 20)?;
+        }
         let within = |name: &str, value: u64, (least, most): (i64, i64)| match i64::try_from(value) {
             Ok(n) if (least..=most).contains(&n) => Ok(()),
             _ => Err(format!("{name} = {value} is not between {least} and {most}")),
@@ -264,6 +316,8 @@ impl Config {
             ("commit_delay", self.commit_delay_us.to_string()),
             ("commit_siblings", self.commit_siblings.to_string()),
             ("max_connections", self.connections_max.to_string()),
+            ("holdfast.level", self.level.name().to_owned()),
+            ("synchronous_standby_names", self.synchronous_standby_names.clone()),
         ]
     }
 }
@@ -310,7 +364,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 28, "one line for each key");
+        assert_eq!(all.len(), 36, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 

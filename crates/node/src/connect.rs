@@ -8,6 +8,7 @@ use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
 use holdfast_types::{SqlError, SqlResult, Value, ValueRef};
 use parking_lot::RwLock;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The engine, once there is one: connections are opened while it is still opening.
 pub type EngineSlot = Arc<RwLock<Option<Engine>>>;
@@ -26,6 +27,9 @@ fn register(conn: &mut Conn, db: &Database, watcher: &Watcher) -> SqlResult<()> 
         let call = move |arguments: &[ValueRef<'_>]| function.call(arguments);
         conn.register_function(function.name, function.args, function.deterministic, call).map_err(internal)?;
     }
+    let of = watcher.clone();
+    let wait = move |arguments: &[ValueRef<'_>]| Ok(wait_for_lsn(&of, arguments));
+    conn.register_function(holdfast_sql::WAIT_SLICE_FUNCTION, 2, false, wait).map_err(internal)?;
     for schema in ["pg_catalog", "information_schema"] {
         conn.exec(&format!("ATTACH ':memory:' AS {schema}")).map_err(internal)?;
     }
@@ -38,6 +42,20 @@ fn register(conn: &mut Conn, db: &Database, watcher: &Watcher) -> SqlResult<()> 
         conn.create_rows_table(table.schema, table.name, &module).map_err(internal)?;
     }
     Ok(())
+}
+
+/// How long `holdfast_wait_for_lsn` sleeps at a stretch: between two looks SQLite finds out whether it was interrupted.
+const WAIT_SLICE_MS: i64 = 2;
+
+/// See [`holdfast_sql::WAIT_SLICE_FUNCTION`].
+fn wait_for_lsn(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> Value {
+    let [ValueRef::Int(lsn), ValueRef::Int(remaining_ms)] = arguments else { return Value::Null };
+    if i64::try_from(watcher.shown_lsn()).unwrap_or(i64::MAX) >= *lsn {
+        return Value::Int(-1);
+    }
+    let slice = WAIT_SLICE_MS.min(*remaining_ms);
+    std::thread::sleep(Duration::from_millis(slice.max(0).unsigned_abs()));
+    Value::Int(remaining_ms - slice)
 }
 
 fn rows(table: &CatalogTable, db: &Database, watcher: &Watcher) -> Vec<Vec<Value>> {

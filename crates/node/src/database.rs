@@ -139,7 +139,7 @@ fn row_lock(lock: &holdfast_sql::RowLock) -> RowLock {
 
 /// How the engine is to report the last step of a translated statement.
 pub fn report_under(translated: &Translated, schema: &Schema) -> Report {
-    Report { epoch: Some(schema.epoch), ..report(translated) }
+    Report { epoch: Some(schema.permanent_epoch()), ..report(translated) }
 }
 
 /// The same for what may run under any schema.

@@ -1,20 +1,40 @@
 //! From a data directory to a server, and back down again.
+//!
+//! A server is a master or a standby (`standby.toml` says which). To change that it is taken down to its listening socket
+//! and put up again; clients that connect meanwhile wait, sessions that were open end with 57P01.
+//!
+//! | what happens | then |
+//! |---|---|
+//! | SIGTERM, SIGINT | the end: clients first, then standbys in order, then the engine |
+//! | a standby is to be promoted | up again as a master with a higher epoch; `standby.toml` is removed before the first client is let in |
+//! | a standby has the end of a trail that its master never made durable | that is cut off and saved aside, up again as a standby |
 
 use crate::activity::{Activities, Watcher};
 use crate::automatic_stats::AutomaticStats;
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::connect;
 use crate::database::Databases;
 use crate::descriptors;
+use crate::replication::{
+    Asked, Door, Event, Following, Notify, StandbyFile, StandbyFileError, Standings, follow_master, link_options,
+    node_name, watch_sync_set,
+};
 use crate::session::{Factory, Scratch};
 use holdfast_engine::{CloseError, Engine, OpenError, scratch_dir};
+use holdfast_standby::governor::GovernorOptions;
+use holdfast_standby::identity::Tip;
+use holdfast_standby::{Ended, Governor, Hub, SyncSet, draw_instance};
+use holdfast_trail::{Trail, TrailError};
+use holdfast_types::Epoch;
 use holdfast_wire::{Server, ServerError};
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 
 /// Why a server does not start, or did not stop cleanly.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +43,12 @@ pub enum NodeError {
     Open(#[from] OpenError),
     #[error(transparent)]
     Server(#[from] ServerError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    StandbyFile(#[from] StandbyFileError),
+    #[error("the end of the trail that the master does not have cannot be cut off: {0}")]
+    CutBack(#[source] TrailError),
     #[error("the clean stop did not complete: {0}; nothing acknowledged is lost, the next start recovers")]
     Close(#[from] CloseError),
     #[error("cannot start: {0}")]
@@ -32,37 +58,260 @@ pub enum NodeError {
 /// Called with the address once clients can connect.
 pub type Ready<'a> = &'a dyn Fn(SocketAddr);
 
+/// Threads for links of other nodes: one may be busy with a promotion.
+const LINK_THREADS: usize = 2;
+
+/// How long standbys are given to take the rest before a master stops.
+const STANDBYS_STOP_MAX: Duration = Duration::from_secs(10);
+
+/// Why a role has ended.
+enum Next {
+    Stop,
+    Promote(std::sync::mpsc::Sender<Result<String, String>>),
+    CutBack(Tip),
+}
+
 /// Serves the directory until SIGTERM or SIGINT, then stops cleanly. Blocks.
 pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), NodeError> {
     // The socket first: an address in use is found out before a recovery that may take a while.
     config.connections_max = descriptors::raise(config.connections_max);
     let server = Server::bind(config.listen, config.limits(), holdfast_sql::types::output)?;
     let address = server.address()?;
-    let slot = connect::EngineSlot::default();
-    let mut options = config.options();
-    let stats = Arc::new(AutomaticStats::default());
-    let activities = Arc::new(Activities::default());
-    let watcher = Watcher { activities: activities.clone(), engine: slot.clone(), automatic: stats.clone() };
-    options.connect = Some(connect::hook(watcher));
-    let engine = Engine::open(dir, options)?;
-    *slot.write() = Some(engine.clone());
-    let recovered = engine.recovered();
-    tracing::info!(dir = %dir.display(), end = %recovered.end, cut = recovered.cut.is_some(), "data directory opened");
-    let scratch = Scratch { dir: scratch_dir(dir), bytes_max: config.scratch_bytes_max };
-    let factory = Factory {
-        databases: Arc::new(Databases::new(engine.clone())),
-        configured: config.parameters(),
-        scratch: Arc::new(scratch),
-        stats,
-        activities,
+    let links = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(LINK_THREADS)
+        .thread_name("links")
+        .enable_all()
+        .build()?;
+    let clients = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signals = clients.block_on(async { Signals::new() })?;
+    let (events, mut inbox) = mpsc::unbounded_channel();
+    let place = Place { dir: dir.to_owned(), config, door: Arc::new(Door::new(links.handle().clone())), events };
+    let mut promoted: Option<std::sync::mpsc::Sender<Result<String, String>>> = None;
+    let mut first = true;
+    loop {
+        let opened = Up::open(&place, links.handle(), promoted.is_some());
+        let up = match (opened, promoted.take()) {
+            (Ok(up), Some(reply)) => {
+                // Whoever asked may have gone.
+                drop(reply.send(Ok(up.promoted())));
+                up
+            }
+            (Ok(up), None) => up,
+            (Err(error), Some(reply)) => {
+                drop(reply.send(Err(error.to_string())));
+                return Err(error);
+            }
+            (Err(error), None) => return Err(error),
+        };
+        let tell = || {
+            if std::mem::take(&mut first) {
+                ready(address)
+            }
+        };
+        let next = up.run(server.again()?, &clients, &mut signals, &mut inbox, tell);
+        let down = up.down(links.handle());
+        match next? {
+            Next::Stop => {
+                down?;
+                links.shutdown_timeout(Duration::from_secs(1));
+                tracing::info!("stopped");
+                return Ok(());
+            }
+            Next::Promote(reply) => {
+                down?;
+                promoted = Some(reply);
+            }
+            Next::CutBack(tip) => {
+                down?;
+                Trail::cut_back(&holdfast_seams::RealDisk::new(), &dir.join("trail"), tip.lsn)
+                    .map_err(NodeError::CutBack)?;
+            }
+        }
+    }
+}
+
+/// What stays when the role changes.
+struct Place {
+    dir: PathBuf,
+    config: Config,
+    door: Arc<Door>,
+    events: mpsc::UnboundedSender<Event>,
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        Ok(Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn come(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => tracing::info!("SIGTERM: stopping"),
+            _ = self.interrupt.recv() => tracing::info!("SIGINT: stopping"),
+        }
+    }
+}
+
+/// A server in one role.
+struct Up {
+    engine: Engine,
+    hub: Arc<Hub>,
+    door: Arc<Door>,
+    factory: Factory,
+    slot: connect::EngineSlot,
+    standings: Arc<Standings>,
+    workers: usize,
+    stop: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Up {
+    fn open(place: &Place, links: &tokio::runtime::Handle, promotion: bool) -> Result<Up, NodeError> {
+        let Place { dir, config, door, events } = place;
+        let file = StandbyFile::read(dir)?;
+        let standby = file.as_ref().filter(|_| !promotion);
+        let slot = connect::EngineSlot::default();
+        let stats = Arc::new(AutomaticStats::default());
+        let (activities, standings) = (Arc::new(Activities::default()), Arc::new(Standings::default()));
+        let watcher = Watcher {
+            activities: activities.clone(),
+            engine: slot.clone(),
+            automatic: stats.clone(),
+            standings: standings.clone(),
+        };
+        let mut options = config.options();
+        options.connect = Some(connect::hook(watcher));
+        options.standby = standby.is_some();
+        options.epoch_min = if promotion { Epoch(1) } else { Epoch(0) };
+        let engine = Engine::open(dir, options)?;
+        if promotion {
+            StandbyFile::remove(dir)?;
+        }
+        *slot.write() = Some(engine.clone());
+        let recovered = engine.recovered();
+        tracing::info!(dir = %dir.display(), end = %recovered.end, cut = recovered.cut.is_some(), standby = standby.is_some(), "data directory opened");
+        let name = standby.map_or_else(|| node_name(config), |file| file.name.clone());
+        let notify = Notify::new(config.notify_command.clone());
+        let following = standby.map(|file| Following::new(engine.clone(), file.clone(), notify.clone()));
+        let asked = Asked {
+            name: name.clone(),
+            engine: engine.clone(),
+            standings: standings.clone(),
+            events: events.clone(),
+            notify: notify.clone(),
+            following: following.clone(),
+        };
+        let governor = GovernorOptions { lag_bytes_max: config.standby_lag_bytes_max, ..GovernorOptions::default() };
+        let hub = Hub::new(Arc::new(asked), link_options(config), sync_set(config)?, Governor::new(governor));
+        standings.set(&name, &engine, &hub, following.clone());
+        let (stop, stopping) = watch::channel(false);
+        let mut tasks = Vec::new();
+        match following {
+            Some(following) => {
+                let task = follow_master(following, link_options(config), draw_instance(), stopping, events.clone());
+                tasks.push(links.spawn(task));
+            }
+            None => {
+                let governed = Arc::downgrade(&hub);
+                let delay = move |bytes| governed.upgrade().map_or(Duration::ZERO, |hub| hub.charge(bytes));
+                engine.set_delay(Arc::new(delay));
+                let after = Duration::from_millis(config.standby_timeout_ms);
+                let away = config.synchronous_standby_away;
+                tasks.push(links.spawn(watch_sync_set(hub.clone(), engine.clone(), away, after, notify, stopping)));
+            }
+        }
+        door.set(Some(hub.clone()));
+        let scratch = Scratch { dir: scratch_dir(dir), bytes_max: config.scratch_bytes_max };
+        let factory = Factory {
+            databases: Arc::new(Databases::new(engine.clone())),
+            configured: config.parameters(),
+            scratch: Arc::new(scratch),
+            stats,
+            activities,
+            door: door.clone(),
+            standby: standby.is_some(),
+        };
+        Ok(Up { engine, hub, door: door.clone(), factory, slot, standings, workers: workers(config), stop, tasks })
+    }
+
+    /// What a promotion has led to.
+    fn promoted(&self) -> String {
+        let trail = self.engine.trail();
+        format!("promoted: epoch {} from LSN {}", trail.epoch(), self.engine.recovered().end)
+    }
+
+    /// Serves clients until something ends that.
+    fn run(
+        &self,
+        server: Server,
+        clients: &tokio::runtime::Runtime,
+        signals: &mut Signals,
+        inbox: &mut mpsc::UnboundedReceiver<Event>,
+        ready: impl FnOnce(),
+    ) -> Result<Next, NodeError> {
+        clients.block_on(async {
+            let (stop, stopped) = watch::channel(false);
+            let wait = async {
+                let next = tokio::select! {
+                    () = signals.come() => Next::Stop,
+                    next = role_ends(inbox) => next,
+                };
+                stop.send_replace(true);
+                next
+            };
+            ready();
+            let (served, next) = tokio::join!(server.run(self.factory.clone(), self.workers, stopped), wait);
+            served?;
+            Ok(next)
+        })
+    }
+
+    /// Takes everything down but the socket. Clients are gone already.
+    fn down(self, links: &tokio::runtime::Handle) -> Result<(), NodeError> {
+        self.door.set(None);
+        // Standbys get what was written last, and commits that wait for them their answers.
+        self.hub.stop(None);
+        let until = Instant::now() + STANDBYS_STOP_MAX;
+        while !self.hub.standbys().is_empty() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.stop.send_replace(true);
+        for task in self.tasks {
+            if let Err(error) = links.block_on(task) {
+                tracing::error!("a task of links has failed: {error}");
+            }
+        }
+        self.standings.clear();
+        *self.slot.write() = None;
+        Ok(self.engine.close()?)
+    }
+}
+
+/// Waits for what changes the role.
+async fn role_ends(inbox: &mut mpsc::UnboundedReceiver<Event>) -> Next {
+    loop {
+        match inbox.recv().await {
+            Some(Event::Promote { reply }) => return Next::Promote(reply),
+            Some(Event::FollowingEnded(Ended::CutBack(tip))) => return Next::CutBack(tip),
+            // It has been logged; readers are served on.
+            Some(Event::FollowingEnded(_)) => {}
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// The standbys that commits wait for; without a list any one of them.
+fn sync_set(config: &Config) -> Result<SyncSet, NodeError> {
+    let names = match config.synchronous_standby_names.trim() {
+        "" => "*",
+        names => names,
     };
-    let served = run(server, factory, workers(&config), || ready(address));
-    *slot.write() = None;
-    let closed = engine.close();
-    served?;
-    closed?;
-    tracing::info!("stopped");
-    Ok(())
+    SyncSet::parse(names)
+        .map_err(|error| NodeError::Start(io::Error::other(format!("synchronous_standby_names: {error}"))))
 }
 
 fn workers(config: &Config) -> usize {
@@ -70,23 +319,4 @@ fn workers(config: &Config) -> usize {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         n => n,
     }
-}
-
-fn run(server: Server, factory: Factory, workers: usize, ready: impl Fn()) -> Result<(), NodeError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let (stop, stopped) = watch::channel(false);
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let wait_for_signal = async {
-            tokio::select! {
-                _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
-                _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
-            }
-            stop.send_replace(true);
-        };
-        ready();
-        let (served, ()) = tokio::join!(server.run(factory, workers, stopped), wait_for_signal);
-        served.map_err(NodeError::from)
-    })
 }

@@ -3,7 +3,7 @@
 //! What a parameter may be set to is in one table. A parameter that is not in it is 42704, as in PostgreSQL; one that
 //! is there but whose other values Holdfast does not do is 22023 and says so.
 
-use holdfast_types::{SqlError, SqlResult, SqlState};
+use holdfast_types::{Level, SqlError, SqlResult, SqlState};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ static PARAMETERS: &[Parameter] = &[
     r("default_transaction_read_only", "off", Bool),
     p("escape_string_warning", "on", Bool),
     p("extra_float_digits", "1", Int(-15, 3)),
-    p("holdfast.level", "local", OneOf(&["local", "cold"])),
+    p("holdfast.level", "local", OneOf(&["local", "cold", "warm", "hot", "commit"])),
     p("idle_in_transaction_session_timeout", "0", Time),
     p("idle_session_timeout", "0", Time),
     r("in_hot_standby", "off", Fixed),
@@ -115,6 +115,7 @@ static PARAMETERS: &[Parameter] = &[
     r("standard_conforming_strings", "on", OneOf(&["on", "true", "1", "yes"])),
     p("statement_timeout", "0", Time),
     p("synchronize_seqscans", "on", Bool),
+    p("synchronous_standby_names", "", Fixed),
     p(
         "synchronous_commit",
         "on",
@@ -206,7 +207,6 @@ pub fn check_stored(name: &str, value: &str, for_database: bool) -> SqlResult<(&
 
 fn hint(parameter: &Parameter, values: &[&str]) -> String {
     match parameter.name {
-        "holdfast.level" => "Levels above local need a standby, which this release does not have.".into(),
         "TimeZone" => "Only UTC is supported.".into(),
         _ => format!("Supported: {}.", values.join(", ")),
     }
@@ -228,6 +228,15 @@ pub fn duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     Some(Duration::from_micros(number.checked_mul(us)?))
+}
+
+/// What a value of `synchronous_commit` promises, and never less: a commit that is not even durable here is not known.
+fn level_of(synchronous_commit: &str) -> Level {
+    match synchronous_commit {
+        "off" | "false" | "no" | "0" | "local" => Level::Cold,
+        "remote_apply" => Level::Commit,
+        _ => Level::Hot,
+    }
 }
 
 /// The durations a session looks at for every statement.
@@ -264,6 +273,7 @@ pub struct Settings {
     changed: HashMap<String, String>,
     timeouts: Timeouts,
     automatic: AutomaticSettings,
+    level: Level,
     /// Counts the changes.
     changes: u32,
 }
@@ -289,6 +299,11 @@ impl Settings {
             Err(_) if matches!(parameter.name, "TimeZone" | "DateStyle") => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// A parameter that only the server sets.
+    pub fn start_fixed(&mut self, name: &'static str, value: &str) {
+        self.initial.insert(name, value.to_owned());
     }
 
     /// A parameter that was stored for the database or the user. What holds for the database and not for a session is
@@ -381,6 +396,18 @@ impl Settings {
             idle: Duration::from_millis(number("auto_transaction_idle_ms")),
         };
         self.automatic = automatic;
+        let setting = |name| self.get(name).map_or("", |(_, value)| value);
+        // PostgreSQL's parameter asks for something only where it is said whose acknowledgement counts.
+        let asked = match setting("synchronous_standby_names") {
+            "" => Level::Cold,
+            _ => level_of(setting("synchronous_commit")),
+        };
+        self.level = setting("holdfast.level").parse::<Level>().unwrap_or_default().max(asked);
+    }
+
+    /// What the answer to a commit waits for: the stronger of what `holdfast.level` and `synchronous_commit` ask for.
+    pub fn level(&self) -> Level {
+        self.level
     }
 
     pub fn automatic(&self) -> AutomaticSettings {
@@ -418,7 +445,7 @@ mod tests {
     fn what_is_unknown_or_not_done_is_refused() {
         let mut s = Settings::default();
         assert_eq!(s.set("no_such", Some("1"), false).unwrap_err().state().0, "42704");
-        for (name, value) in [("holdfast.level", "hot"), ("TimeZone", "Europe/Berlin"), ("lock_timeout", "soon")] {
+        for (name, value) in [("holdfast.level", "lukewarm"), ("TimeZone", "Europe/Berlin"), ("lock_timeout", "soon")] {
             assert_eq!(s.set(name, Some(value), false).unwrap_err().state().0, "22023", "{name}");
         }
         assert_eq!(s.set("server_version", Some("16"), false).unwrap_err().state().0, "55P02");
@@ -452,6 +479,27 @@ mod tests {
         assert_eq!(check_stored("require_transaction", "on", false).unwrap_err().state().0, "55P02");
         assert_eq!(check_stored("Lock_Timeout", "1s", false).unwrap(), ("lock_timeout", "1s".to_owned()));
         assert_eq!(check_stored("server_version", "16", true).unwrap_err().state().0, "55P02");
+    }
+
+    #[test]
+    fn the_stronger_of_two_parameters_is_the_level() {
+        let mut s = Settings::default();
+        assert_eq!(s.level(), Level::Cold, "nobody is named");
+        s.set("holdfast.level", Some("warm"), false).unwrap();
+        assert_eq!(s.level(), Level::Warm);
+        let mut s = Settings::new(&[("synchronous_standby_names", "a".into())]);
+        for (value, level) in [
+            ("on", Level::Hot),
+            ("remote_write", Level::Hot),
+            ("remote_apply", Level::Commit),
+            ("local", Level::Cold),
+            ("off", Level::Cold),
+        ] {
+            s.set("synchronous_commit", Some(value), false).unwrap();
+            assert_eq!(s.level(), level, "{value}");
+        }
+        s.set("HOLDFAST.LEVEL", Some("hot"), false).unwrap();
+        assert_eq!(s.level(), Level::Hot);
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub mod types;
 mod words;
 
 pub use advisory::{ADVISORY_FUNCTION, AdvisoryOp};
+pub use bind::WAIT_SLICE_FUNCTION;
 pub use cache::{Entry, StatementCache};
 pub use cursor::{FetchCount, FetchDirection};
 pub use functions::{Function, functions};

@@ -83,6 +83,10 @@ pub enum Place {
     Branch,
 }
 
+/// Fragments of transactions that have not arrived yet, on their way from one applier to another.
+#[derive(Debug, Default)]
+pub struct Fragments(HashMap<TxnId, Vec<Vec<u8>>>);
+
 /// Applies operations on one connection, which it does not own: always pass the same one.
 #[derive(Debug)]
 pub struct Applier {
@@ -134,6 +138,21 @@ impl Applier {
     /// Forgets the fragments of a transaction that was backed out.
     pub fn drop_fragments(&mut self, txn: TxnId) {
         self.fragments.remove(&txn);
+    }
+
+    /// Forgets the fragments of all transactions but these.
+    pub fn retain_fragments(&mut self, keep: impl Fn(TxnId) -> bool) {
+        self.fragments.retain(|txn, _| keep(*txn));
+    }
+
+    /// Takes all fragments away, for an applier on another connection.
+    pub fn take_fragments(&mut self) -> Fragments {
+        Fragments(std::mem::take(&mut self.fragments))
+    }
+
+    /// Goes on with another applier's fragments.
+    pub fn put_fragments(&mut self, fragments: Fragments) {
+        self.fragments = fragments.0;
     }
 
     /// Applies operations in order, within the caller's transaction.

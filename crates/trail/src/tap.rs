@@ -111,7 +111,8 @@ impl Trail {
     }
 
     /// Has `hook` called after boxcars were handed to taps and after every advance of the durable position, by the
-    /// thread that writes. It must not block, append or receive.
+    /// thread that writes. It must not block, append or receive, nor own the trail or a tap: the trail owns it, as long as
+    /// it is open.
     pub fn on_progress(&self, hook: ProgressHook) {
         self.shared().live.watch(hook);
     }

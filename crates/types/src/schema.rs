@@ -18,6 +18,8 @@ pub enum Dialect {
 pub struct Schema {
     /// Raised by every DDL statement.
     pub epoch: u32,
+    /// With temporary tables in it: the epoch of the schema without them.
+    pub permanent: Option<u32>,
     pub tables: Vec<Arc<Table>>,
     /// Lower-cased name to position in `tables` (tables, views and virtual tables).
     pub by_name: HashMap<String, usize>,
@@ -43,12 +45,17 @@ impl Schema {
 
     /// The same with the temporary tables of a session, which hide permanent ones of their name.
     pub fn with_temporary(&self, epoch: u32, temporary: &[Arc<Table>]) -> Schema {
-        let mut schema = Schema { epoch, ..self.clone() };
+        let mut schema = Schema { epoch, permanent: Some(self.epoch), ..self.clone() };
         for table in temporary {
             schema.by_name.insert(table.name.to_ascii_lowercase(), schema.tables.len());
             schema.tables.push(table.clone());
         }
         schema
+    }
+
+    /// The epoch of the schema without temporary tables: what statements on permanent ones are compared by.
+    pub fn permanent_epoch(&self) -> u32 {
+        self.permanent.unwrap_or(self.epoch)
     }
 
     /// There are temporary tables in it.

@@ -73,6 +73,11 @@ impl Client {
         }
     }
 
+    /// The socket, and what has come from it and was not read.
+    pub(crate) fn into_parts(self) -> (TcpStream, BytesMut) {
+        (self.stream, self.input)
+    }
+
     /// Where it connects from, while it is connected.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.stream.peer_addr().ok()

@@ -49,6 +49,10 @@ pub(crate) async fn serve<F: SessionFactory>(
     let startup = match hello {
         Hello::Start(startup) => startup,
         Hello::Cancel { pid, key } => return registry.cancel(pid, key),
+        Hello::Link => {
+            let (stream, input) = client.into_parts();
+            return factory.link(stream, input).await;
+        }
         Hello::Gone => return,
         Hello::Malformed(malformed) => return say_goodbye(&mut client, malformed.into()).await,
     };

@@ -5,6 +5,7 @@
 //! | 80877103 | SSLRequest: answered `N` |
 //! | 80877104 | GSSENCRequest: answered `N` |
 //! | 80877102 | CancelRequest: pid, key |
+//! | 0x48464c4b ("HFLK") | another node of this product: the socket is handed over with what has come behind this packet |
 //! | 3 << 16 + minor | StartupMessage: names and values, each ended by a zero byte, then a zero byte |
 
 use crate::backend;
@@ -18,12 +19,15 @@ use std::collections::BTreeMap;
 const SSL_REQUEST: u32 = 80_877_103;
 const GSSENC_REQUEST: u32 = 80_877_104;
 const CANCEL_REQUEST: u32 = 80_877_102;
+/// "HFLK": no version of PostgreSQL's protocol.
+pub const LINK_REQUEST: u32 = 0x4846_4c4b;
 
 /// What the first packet of a connection wants.
 #[derive(Debug, PartialEq, Eq)]
 enum Packet {
     Encryption,
     Cancel { pid: i32, key: i32 },
+    Link,
     Start { startup: Startup, minor: u16, unknown_options: Vec<String> },
 }
 
@@ -34,6 +38,8 @@ pub(crate) enum Hello {
         pid: i32,
         key: i32,
     },
+    /// Another node; what it has sent already is still in the client's input.
+    Link,
     /// Nothing more to do: the client left, or the server is stopping.
     Gone,
     Malformed(Malformed),
@@ -60,6 +66,7 @@ async fn exchange(client: &mut Client) -> Result<Hello, Lost> {
                 match packet {
                     Packet::Encryption => client.send(b"N").await?,
                     Packet::Cancel { pid, key } => return Ok(Hello::Cancel { pid, key }),
+                    Packet::Link => return Ok(Hello::Link),
                     Packet::Start { startup, minor, unknown_options } => {
                         if minor > 0 || !unknown_options.is_empty() {
                             backend::negotiate_protocol_version(client.reply().out(), unknown_options);
@@ -83,6 +90,7 @@ fn packet(input: &[u8]) -> Result<Option<(Packet, usize)>, Malformed> {
     let mut fields = Fields::new(body);
     let packet = match fields.u32()? {
         SSL_REQUEST | GSSENC_REQUEST => Packet::Encryption,
+        LINK_REQUEST => Packet::Link,
         CANCEL_REQUEST => Packet::Cancel { pid: fields.i32()?, key: fields.i32()? },
         version if version >> 16 == 3 => start(fields, version as u16)?,
         version => {
@@ -151,5 +159,6 @@ mod tests {
         assert!(packet(&framed(b"\0\x03\0\0user\0ann\0")).is_err(), "no end");
         assert!(packet(&framed(b"\x04\xd2\x16\x2e\0\0\0\x01")).is_err(), "cancel without a key");
         assert_eq!(packet(&framed(b"\x04\xd2\x16\x2f")).unwrap().unwrap().0, Packet::Encryption);
+        assert_eq!(packet(&framed(b"HFLK")).unwrap().unwrap().0, Packet::Link);
     }
 }

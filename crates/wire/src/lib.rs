@@ -29,6 +29,7 @@ pub mod server;
 pub mod session;
 
 pub use client::{Client, CopyChunk, Lost};
+pub use handshake::LINK_REQUEST;
 pub use limits::Limits;
 pub use reply::Reply;
 pub use server::{Server, ServerError};

@@ -78,6 +78,12 @@ impl Server {
         Ok(Server { listener, limits: Arc::new(limits), output })
     }
 
+    /// Another one on the same socket, for after this one has stopped: clients that connect between the two wait.
+    pub fn again(&self) -> Result<Server, ServerError> {
+        let listener = self.listener.try_clone().map_err(ServerError::Thread)?;
+        Ok(Server { listener, limits: self.limits.clone(), output: self.output })
+    }
+
     /// The address bound, with its port if 0 was asked for.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()

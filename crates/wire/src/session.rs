@@ -4,12 +4,14 @@
 //! method at a time and waits for it.
 
 use crate::client::Client;
+use bytes::BytesMut;
 use holdfast_types::{SqlError, SqlResult, StatementDesc, Value};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::TcpStream;
 
 /// The transaction status a ReadyForQuery reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +82,12 @@ pub trait SessionFactory: Send + Sync + 'static {
     type Session: Session;
     /// Opens a session. The error is reported as FATAL.
     fn open(&self, startup: Startup) -> impl Future<Output = SqlResult<Self::Session>>;
+
+    /// Another node has connected: its socket, and what it has sent behind the start-up packet. Runs until the link ends.
+    fn link(&self, stream: TcpStream, input: BytesMut) -> impl Future<Output = ()> {
+        drop((stream, input));
+        std::future::ready(())
+    }
 }
 
 pub trait Session: 'static {

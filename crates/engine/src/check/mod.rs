@@ -3,6 +3,7 @@
 //! | looked at | proof |
 //! |---|---|
 //! | trail | the recovery table ([`holdfast_trail::recovery`]): every boxcar's checksum, chain and durability proof |
+//! | a standby's file `checkpoints` | readable; no file ahead of the trail |
 //! | list of databases | readable; every volume in the trail known; every file listed there, none besides |
 //! | each volume's file | header; every page's checksum; position against checkpoint records and boxcars |
 //! | each volume after redo | as the next start would have it, redone in memory: integrity_check, every table's id |
@@ -15,6 +16,7 @@
 
 mod volume;
 
+use crate::local::Local;
 use crate::manifest::{self, Manifest};
 use crate::options::Options;
 use crate::recovery::{self, Boxcars, Survey};
@@ -114,7 +116,8 @@ pub fn check(dir: &Path, options: &Options) -> Result<CheckReport, CheckError> {
     let trail = check_trail(disk, &trail_dir, &mut report);
     let holds_records = report.trail.as_ref().is_some_and(|found| found.bytes > 0);
     let manifest = check_manifest(disk, dir, holds_records, &mut report);
-    let survey = survey(trail.as_ref(), &manifest, &mut report);
+    let local = check_local(disk, dir, &mut report);
+    let survey = survey(trail.as_ref(), &manifest, local.as_ref(), &mut report);
     for entry in &manifest.databases {
         let known = trail.as_ref().map(|(looked, _)| looked).zip(survey.as_ref());
         report.databases.push(volume::check(dir, entry, options, known));
@@ -191,10 +194,33 @@ fn check_manifest(disk: &dyn Disk, dir: &Path, holds_records: bool, report: &mut
     }
 }
 
+/// What a standby knows of its own files, held against its trail.
+fn check_local(disk: &dyn Disk, dir: &Path, report: &mut CheckReport) -> Option<Local> {
+    let local = match Local::read(disk, dir) {
+        Ok(local) => local?,
+        Err(e) => {
+            report.problems.push(e.to_string());
+            return None;
+        }
+    };
+    let end = Lsn(report.trail.as_ref().map_or(0, |trail| trail.end_lsn));
+    report.problems.extend(local.refuse_ahead(dir, end).err().map(|e| e.to_string()));
+    if local.is_standby() {
+        report.notes.push("this is a standby's directory".to_owned());
+        report.notes.extend(local.refuse_not_whole(dir, end).err().map(|e| e.to_string()));
+    }
+    Some(local)
+}
+
 /// What the trail says of each volume.
-fn survey(trail: Option<&(Looked<'_>, Lsn)>, manifest: &Manifest, report: &mut CheckReport) -> Option<Survey> {
+fn survey(
+    trail: Option<&(Looked<'_>, Lsn)>,
+    manifest: &Manifest,
+    local: Option<&Local>,
+    report: &mut CheckReport,
+) -> Option<Survey> {
     let (looked, first) = trail?;
-    match recovery::survey(looked, *first, manifest) {
+    match recovery::survey(looked, *first, manifest, local) {
         Ok(survey) => Some(survey),
         Err(e) => {
             report.problems.push(e.to_string());

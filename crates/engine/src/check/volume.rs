@@ -11,6 +11,7 @@ use holdfast_store::schema_map::read_map;
 use holdfast_store::volume::{Volume, VolumeError};
 use holdfast_types::Value;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Findings of one kind that a report lists.
 const FINDINGS_MAX: usize = 10;
@@ -33,12 +34,12 @@ pub fn check(dir: &Path, entry: &Entry, options: &Options, trail: Option<(&Looke
         Some(Err(e)) => {
             found.problems.push(e.to_string());
             match open() {
-                Ok(volume) => volume,
+                Ok(volume) => Arc::new(volume),
                 Err(_) => return found,
             }
         }
         None => match open() {
-            Ok(volume) => volume,
+            Ok(volume) => Arc::new(volume),
             Err(_) => return found,
         },
     };
@@ -89,7 +90,10 @@ fn as_started(
     let redone = recovery::redo(looked, std::slice::from_ref(entry), survey, |_| open())?;
     match redone.into_iter().next() {
         Some(redone) => Ok(redone),
-        None => recovery::served_as_it_is(open()?, entry, survey.checkpoint(entry.volume())),
+        None => {
+            let id = entry.volume();
+            recovery::served_as_it_is(open()?, entry, survey.checkpoint(id), survey.last.get(&id).copied())
+        }
     }
 }
 

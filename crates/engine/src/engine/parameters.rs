@@ -1,10 +1,12 @@
 //! Run-time parameters that sessions of a database or of a user start with: ALTER DATABASE ... SET and ALTER ROLE ...
-//! SET. They stand in the list of databases, which is replaced as a whole and synced before the command is answered.
+//! SET. They stand in the list of databases, which is replaced as a whole and synced before the command is answered, and
+//! in the trail, which tells standbys of them.
 //!
 //! The engine keeps them and does not know what they mean. A change holds for the sessions that begin after it.
 
 use super::*;
-use crate::manifest::{Parameters, Role};
+use crate::manifest::{ParameterOwner, Parameters};
+use holdfast_types::record;
 
 /// Whose parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,35 +49,41 @@ impl Engine {
     /// Changes them. Durable when it returns; blocks.
     pub fn change_parameters(&self, of: &ParametersOf, change: ParameterChange) -> SqlResult<()> {
         let shared = &self.0.shared;
-        let mut state = shared.state.lock();
-        let mut manifest = state.manifest.clone();
+        shared.refuse_on_standby("ALTER")?;
+        let passed = {
+            let _one_at_a_time = shared.cataloguing.lock();
+            let (owner, mut parameters) = self.parameters_of(of)?;
+            change.apply(&mut parameters);
+            let mut body = Vec::new();
+            let pairs = parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let record_of = match &owner {
+                ParameterOwner::Database(id) => record::ParametersOf::Database(*id),
+                ParameterOwner::Role(name) => record::ParametersOf::Role(name),
+            };
+            record::put_parameters(&mut body, record_of, pairs);
+            let passed = self.log(body)?;
+            self.change_list(|manifest| manifest.set_parameters(&owner, parameters))?;
+            passed
+        };
+        passed.recv().map_err(|_| databases::stopped())
+    }
+
+    fn parameters_of(&self, of: &ParametersOf) -> SqlResult<(ParameterOwner, Parameters)> {
+        let manifest = &self.0.shared.state.lock().manifest;
         match of {
             ParametersOf::Database(name) => {
-                let entry = manifest.databases.iter_mut().find(|e| e.name == *name);
-                change.apply(&mut entry.ok_or_else(|| no_such_database(name))?.parameters);
+                let entry = manifest.databases.iter().find(|e| e.name == *name);
+                let entry = entry.ok_or_else(|| no_such_database(name))?;
+                Ok((ParameterOwner::Database(entry.volume()), entry.parameters.clone()))
             }
-            ParametersOf::Role(name) => change_role(&mut manifest, name, change),
+            ParametersOf::Role(name) => {
+                let role = manifest.roles.iter().find(|r| r.name == *name);
+                Ok((ParameterOwner::Role(name.clone()), role.map(|r| r.parameters.clone()).unwrap_or_default()))
+            }
         }
-        manifest
-            .write(&*shared.options.disk, &shared.dir)
-            .map_err(|e| SqlError::new(SqlState::IO_ERROR, format!("cannot write the list of databases: {e}")))?;
-        state.manifest = manifest;
-        Ok(())
     }
 }
 
 fn pairs(parameters: &Parameters) -> Vec<(String, String)> {
     parameters.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
-}
-
-/// A user without parameters is not listed.
-fn change_role(manifest: &mut Manifest, name: &str, change: ParameterChange) {
-    let mut parameters = Parameters::new();
-    if let Some(at) = manifest.roles.iter().position(|r| r.name == name) {
-        parameters = manifest.roles.remove(at).parameters;
-    }
-    change.apply(&mut parameters);
-    if !parameters.is_empty() {
-        manifest.roles.push(Role { name: name.to_owned(), parameters });
-    }
 }

@@ -31,16 +31,17 @@ impl Main {
             return crate::rerun::on_a_branch(&self.inner, request);
         }
         let Request { batch, done, presence, .. } = request;
+        let level = batch.level;
         let done_with = |result, number| BatchDone { sink: batch.sink, result, failed_step, last_insert_rowid, number };
         match result {
             Err(e) => {
                 self.rollback();
                 self.restore_schema();
                 let result = done_with(Err(e), number - 1);
-                self.answer_without_boxcar(vec![Answer { done, result, presence }]);
+                self.answer_without_boxcar(vec![Answer { done, result, presence, level }]);
             }
             Ok(()) => {
-                let answer = Answer { done, result: done_with(Ok(()), number), presence };
+                let answer = Answer { done, result: done_with(Ok(()), number), presence, level };
                 self.commit_captured(started, vec![answer]);
             }
         }

@@ -281,6 +281,7 @@ impl Main {
 
 fn answer(f: Finished, number: u64) -> Answer {
     let Request { batch, done, presence, .. } = f.request;
+    let level = batch.level;
     Answer {
         done,
         result: BatchDone {
@@ -291,5 +292,6 @@ fn answer(f: Finished, number: u64) -> Answer {
             number,
         },
         presence,
+        level,
     }
 }

@@ -20,7 +20,7 @@ use holdfast_store::volume::Volume;
 use holdfast_trail::{OnDurable, Reservation, ReserveError};
 use holdfast_types::record::{BatchBuilder, TxnHead};
 use holdfast_types::schema::Schema;
-use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, TxnId, Value, ValueRef};
+use holdfast_types::{Level, Row, Sink, SqlError, SqlResult, SqlState, TxnId, Value, ValueRef};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,6 +73,8 @@ pub struct Main {
     pub(super) on: Arc<Mutex<OnMain>>,
     /// Few clients and an empty queue: MAIN writes the boxcar itself, as it would only wait.
     pub(super) nothing_else: bool,
+    /// Trail bytes of the boxcar before, until the governor has been told.
+    pub(super) last_boxcar_bytes: u64,
     /// Dropped after the connection, which uses its VFS.
     volume: Arc<Volume>,
 }
@@ -107,9 +109,16 @@ pub(super) struct Answer {
     /// The locks of a transaction that came from a branch: they go as soon as it is published or undone, long before
     /// the answer.
     pub presence: Option<Presence>,
+    /// What it waits for, if it is a good one.
+    pub level: Level,
 }
 
 impl Answer {
+    /// What its boxcar has to reach for it.
+    fn level_needed(&self) -> Level {
+        if self.result.result.is_ok() { self.level } else { Level::Cold }
+    }
+
     pub fn send(self) {
         (self.done)(self.result);
     }
@@ -171,6 +180,7 @@ impl Main {
             applier,
             on,
             nothing_else: false,
+            last_boxcar_bytes: 0,
             volume,
         })
     }
@@ -461,6 +471,7 @@ impl Main {
         }
         record.finish(self.conn.capture().buffer());
         let body = self.conn.capture().take();
+        self.last_boxcar_bytes += body.len() as u64;
         self.publish_schema(number);
         self.inner.shared.locks.end_boxcar(self.inner.id);
         Ok(body)
@@ -489,19 +500,23 @@ impl Main {
         }
     }
 
-    /// Appends the boxcar; the answers leave when it is durable.
+    /// Appends the boxcar; the answers leave when it is durable and has reached the highest of their levels.
     fn hand_over(&mut self, number: u64, body: Vec<u8>, started: Instant, answers: Vec<Answer>) {
         let bytes = body.len() as u64;
         let inner = self.inner.clone();
         let time_us = started.elapsed().as_micros() as u64;
         let fragments = self.fragments_of.take();
         let commits = answers.len();
+        let level = answers.iter().map(Answer::level_needed).max().unwrap_or_default();
         inner.shared.stats.boxcar(commits as u64);
         let on_durable: OnDurable = Box::new(move |span| {
             inner.redo.add_after_fragments(number, fragments, span.start, time_us, bytes);
             inner.shared.redo.tell(span.start);
-            inner.durable_reached(number);
-            answers.into_iter().for_each(Answer::send);
+            let shared = inner.shared.clone();
+            shared.pass(span.end, level, move || {
+                inner.durable_reached(number);
+                answers.into_iter().for_each(Answer::send);
+            });
         });
         let trail = &self.inner.shared.trail;
         let appended = match self.reserved.take() {

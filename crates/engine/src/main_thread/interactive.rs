@@ -22,7 +22,7 @@ use crate::run::to_sql;
 use crate::statement::{Report, Statement, Step};
 use crossbeam_channel::RecvTimeoutError;
 use holdfast_types::schema::Schema;
-use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Value};
+use holdfast_types::{Level, Sink, SqlError, SqlResult, SqlState, Value};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::oneshot;
@@ -58,10 +58,11 @@ pub enum TxnRequest {
         name: String,
         answer: oneshot::Sender<SqlResult<TxnEvent>>,
     },
-    /// Answered when it is durable.
+    /// Answered when it is durable and has reached its level.
     Commit {
         done: crate::batch::OnDone,
         sink: Box<dyn Sink>,
+        level: Level,
     },
     /// Commits together with transactions of other databases.
     TakePart(Part),
@@ -107,7 +108,12 @@ impl Main {
         let begun = self.begin();
         self.changes_are_of(Some(presence.owner()));
         let begun = begun.and_then(|()| self.take_over(&begin.images, &mut savepoints));
-        self.wait_until_durable();
+        // What it would see is in the trail and must not be told to anybody.
+        let durable = self.wait_until_durable();
+        let begun = begun.and_then(|()| match durable {
+            true => Ok(()),
+            false => Err(crate::database::closed(&self.inner.name)),
+        });
         let number = self.inner.volume().store().newest();
         if let Err(e) = begun {
             self.back_out();
@@ -122,8 +128,8 @@ impl Main {
         let started = Instant::now();
         loop {
             match begin.requests.recv_timeout(begin.idle_timeout) {
-                Ok(TxnRequest::Commit { done, sink }) => {
-                    return self.commit_interactive(started, done, sink, presence);
+                Ok(TxnRequest::Commit { done, sink, level }) => {
+                    return self.commit_interactive(started, level, done, sink, presence);
                 }
                 Ok(TxnRequest::TakePart(part)) => {
                     return self.take_part(Part { presence: Some(presence), ..part });
@@ -163,13 +169,14 @@ impl Main {
         Ok(())
     }
 
-    /// Waits for everything published to reach the disk.
-    pub fn wait_until_durable(&self) {
+    /// Waits for everything published to be durable and to reach its level. False: it never will, as the trail or the
+    /// gate is closed.
+    #[must_use]
+    pub fn wait_until_durable(&self) -> bool {
         let (sender, receiver) = crossbeam_channel::bounded(1);
         let newest = self.inner.volume().store().newest();
         self.inner.when_durable(newest, Box::new(move || sender.send(()).unwrap_or_default()));
-        // An error means that the trail is gone, and with it the process.
-        receiver.recv().unwrap_or_default();
+        receiver.recv().is_ok()
     }
 
     fn serve_request(&mut self, id: u64, number: u64, request: TxnRequest, savepoints: &mut Vec<Savepoint>) {
@@ -298,6 +305,7 @@ impl Main {
     fn commit_interactive(
         &mut self,
         started: Instant,
+        level: Level,
         done: crate::batch::OnDone,
         sink: Box<dyn Sink>,
         presence: Presence,
@@ -306,7 +314,7 @@ impl Main {
         let finished = self.finish_alone();
         let failed = finished.is_err();
         let result = BatchDone { sink, result: finished, failed_step: 0, last_insert_rowid: None, number };
-        let answer = Answer { done, result, presence: Some(presence) };
+        let answer = Answer { done, result, presence: Some(presence), level };
         if failed {
             self.back_out();
             return self.answer_without_boxcar(vec![answer]);

@@ -14,7 +14,7 @@ use super::exec::{Answer, Main};
 use crate::batch::{BatchDone, OnDone};
 use holdfast_trail::Span;
 use holdfast_types::record::{BatchBuilder, Ops, op, put_fragment, put_fragment_drop};
-use holdfast_types::{SqlError, SqlResult, SqlState, TxnId};
+use holdfast_types::{Level, SqlError, SqlResult, SqlState, TxnId};
 use std::time::Instant;
 
 /// What a record adds around its operations, generously.
@@ -38,9 +38,9 @@ impl Main {
 
     /// Commits the open transaction where all went well so far, else backs it out; the answer leaves when that is
     /// durable.
-    pub(crate) fn commit_or_back_out(&mut self, started: Instant, done: OnDone, result: BatchDone) {
+    pub(crate) fn commit_or_back_out(&mut self, started: Instant, level: Level, done: OnDone, result: BatchDone) {
         let failed = result.result.is_err();
-        let answer = Answer { done, result, presence: None };
+        let answer = Answer { done, result, presence: None, level };
         if failed {
             self.back_out();
             return self.answer_without_boxcar(vec![answer]);
@@ -96,6 +96,7 @@ impl Main {
         for (i, piece) in fragments.iter().enumerate() {
             let mut body = Vec::with_capacity(piece.len() + RECORD_OVERHEAD_BYTES);
             put_fragment(&mut body, self.inner.id, txn, i as u32, piece);
+            self.last_boxcar_bytes += body.len() as u64;
             let reservation = self.reservation(body.len() as u64)?;
             let inner = self.inner.clone();
             let on_durable = Box::new(move |span: Span| inner.redo.fragment(txn.0, span.start));

@@ -1,5 +1,7 @@
 //! Slows MAIN down when checkpoints fall behind, so that recovery stays within its bound (RULE 9).
 //!
+//! A governor may ask for a delay as well, so that standbys keep up ([`crate::Engine::set_delay`]).
+//!
 //! The delay grows with the redo debt: none below [`FREE`] of the limit, then in proportion to how far it is gone, up to
 //! [`DELAY_MAX`] a boxcar. No hard stop: a slow disk makes writers slow, never stuck.
 
@@ -13,11 +15,17 @@ const FREE: f64 = 0.7;
 const DELAY_MAX: Duration = Duration::from_millis(20);
 
 impl Main {
-    pub(super) fn throttle(&self) {
+    /// With no transaction open on this volume, and so with nothing that anybody else waits for but MAIN itself.
+    pub(super) fn throttle(&mut self) {
         let used = self.inner.shared.redo_used();
         if used > FREE {
             self.inner.shared.checkpointer.wake();
             std::thread::sleep(delay(used));
+        }
+        let bytes = std::mem::take(&mut self.last_boxcar_bytes);
+        let governed = self.inner.shared.delay.get().map_or(Duration::ZERO, |governor| governor(bytes));
+        if !governed.is_zero() {
+            std::thread::sleep(governed);
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::engine::Engine;
 use crate::locks::LockMode;
 use crate::main_thread::{Main, Message};
 use holdfast_types::record::{Op, Ops};
-use holdfast_types::{SqlError, SqlResult, SqlState};
+use holdfast_types::{Level, SqlError, SqlResult, SqlState};
 use on_main::{Finish, Prepare};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ fn now_unix_us() -> i64 {
 }
 
 /// Prepares what a branch has done. The ticket says when it is durable, or why it was backed out.
-pub fn prepare(inner: &Arc<Inner>, core: Core, gid: &str, owner: &str) -> SqlResult<Ticket> {
+pub fn prepare(inner: &Arc<Inner>, core: Core, gid: &str, owner: &str, level: Level) -> SqlResult<Ticket> {
     if core.changes_schema() {
         let message = "PREPARE TRANSACTION is not supported for a transaction that changes the schema";
         return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
@@ -97,7 +97,7 @@ pub fn prepare(inner: &Arc<Inner>, core: Core, gid: &str, owner: &str) -> SqlRes
         drop(registry);
         done(result);
     });
-    send(inner, move |main| main.prepare_transaction(request, ended))?;
+    send(inner, move |main| main.prepare_transaction(request, level, ended))?;
     Ok(ticket)
 }
 
@@ -151,11 +151,12 @@ fn send(inner: &Inner, task: impl FnOnce(&mut Main) + Send + 'static) -> SqlResu
 }
 
 impl Database {
-    /// Commits a prepared transaction, or rolls it back. The ticket says when that is durable.
+    /// Commits a prepared transaction, or rolls it back. The ticket says when that is durable and has reached `level`.
     ///
     /// 42704: there is none of that name; 55000: somebody else is at it; 0A000: it is another database's.
-    pub fn finish_prepared(&self, gid: &str, commit: bool) -> SqlResult<Ticket> {
+    pub fn finish_prepared(&self, gid: &str, commit: bool, level: Level) -> SqlResult<Ticket> {
         let inner = self.inner();
+        inner.shared.refuse_on_standby(if commit { "COMMIT PREPARED" } else { "ROLLBACK PREPARED" })?;
         let presence = take_locks(inner, gid)?;
         let (done, ticket) = Ticket::new();
         let request = Finish { gid: gid.into(), locks_of: presence.owner(), commit };
@@ -169,7 +170,7 @@ impl Database {
             drop(registry);
             done(result);
         });
-        send(inner, move |main| main.finish_prepared(&request, ended))?;
+        send(inner, move |main| main.finish_prepared(&request, level, ended))?;
         Ok(ticket)
     }
 }

@@ -8,7 +8,7 @@ use crate::locks::{Grant, LockId, OwnerId};
 use crate::main_thread::Main;
 use holdfast_store::schema_map::PREPARED_TABLE;
 use holdfast_types::record::{Op, Ops};
-use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
+use holdfast_types::{Level, SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -44,17 +44,17 @@ fn quoted(text: &str) -> String {
 
 impl Main {
     /// Makes every check of a commit, leaves no trace of it, and keeps the transaction as rows.
-    pub(super) fn prepare_transaction(&mut self, request: Prepare, done: OnDone) {
+    pub(super) fn prepare_transaction(&mut self, request: Prepare, level: Level, done: OnDone) {
         let result = self.begin().and_then(|()| {
             self.changes_are_of(Some(request.locks_of));
             self.would_commit(&request.images)?;
             self.keep_prepared(&request)
         });
-        self.end_task(result, done);
+        self.end_task(result, level, done);
     }
 
     /// Applies a prepared transaction's images, or does not, and removes its rows.
-    pub(super) fn finish_prepared(&mut self, request: &Finish, done: OnDone) {
+    pub(super) fn finish_prepared(&mut self, request: &Finish, level: Level, done: OnDone) {
         let result = self.begin().and_then(|()| {
             self.changes_are_of(Some(request.locks_of));
             if request.commit {
@@ -64,7 +64,7 @@ impl Main {
             }
             self.run_with(DELETE, &[ValueRef::Text(request.gid.as_bytes())])
         });
-        self.end_task(result, done);
+        self.end_task(result, level, done);
     }
 
     fn would_commit(&mut self, images: &[u8]) -> SqlResult<()> {
@@ -112,10 +112,10 @@ impl Main {
     }
 
     /// Commits what was done, or backs it out; the answer leaves when that is durable.
-    fn end_task(&mut self, result: SqlResult<()>, done: OnDone) {
+    fn end_task(&mut self, result: SqlResult<()>, level: Level, done: OnDone) {
         let number = self.number();
         let result = result.and_then(|()| self.finish_alone());
-        self.commit_or_back_out(Instant::now(), done, answer(result, number));
+        self.commit_or_back_out(Instant::now(), level, done, answer(result, number));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Everything that can stand in a trail, decoded and named; what `--json` prints.
 
 use super::names::Names;
-use holdfast_types::record::{self, Batch, DecodeError, Key, Op, Ops, Record};
+use holdfast_types::record::{self, Batch, DecodeError, Key, Op, Ops, ParametersOf, Record};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{TableId, Value, ValueRef, VolumeId};
 use serde::ser::SerializeMap;
@@ -73,6 +73,12 @@ pub enum RecordItem {
     },
     VolumeDrop {
         volume: u32,
+    },
+    Parameters {
+        /// The database's, or else the role's.
+        volume: Option<u32>,
+        role: Option<String>,
+        parameters: Vec<(String, String)>,
     },
     Unreadable {
         error: String,
@@ -155,7 +161,9 @@ pub fn volume_of(record: &Record<'_>) -> VolumeId {
         Record::Fragment { volume, .. }
         | Record::FragmentDrop { volume, .. }
         | Record::VolumeCreate { volume, .. }
-        | Record::VolumeDrop { volume } => *volume,
+        | Record::VolumeDrop { volume }
+        | Record::Parameters { of: ParametersOf::Database(volume), .. } => *volume,
+        Record::Parameters { of: ParametersOf::Role(_), .. } => VolumeId(0),
     }
 }
 
@@ -188,6 +196,14 @@ pub fn record(record: Result<Record<'_>, DecodeError>, names: &Names) -> RecordI
             RecordItem::VolumeCreate { volume, dialect, name: name.to_owned() }
         }
         Record::VolumeDrop { .. } => RecordItem::VolumeDrop { volume },
+        Record::Parameters { of, pairs } => {
+            let parameters = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            let (volume, role) = match of {
+                ParametersOf::Database(_) => (Some(volume), None),
+                ParametersOf::Role(role) => (None, Some(role.to_owned())),
+            };
+            RecordItem::Parameters { volume, role, parameters }
+        }
     }
 }
 

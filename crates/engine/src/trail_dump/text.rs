@@ -57,6 +57,13 @@ impl Display for RecordItem {
                 write!(f, "volume {volume} created, dialect {dialect}, name {name}")
             }
             RecordItem::VolumeDrop { volume } => write!(f, "volume {volume} dropped"),
+            RecordItem::Parameters { volume, role, parameters } => {
+                match (volume, role) {
+                    (Some(volume), _) => write!(f, "parameters of volume {volume}:")?,
+                    (None, role) => write!(f, "parameters of role {}:", role.as_deref().unwrap_or_default())?,
+                }
+                parameters.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
+            }
             RecordItem::Unreadable { error } => write!(f, "unreadable: {error}"),
         }
     }

@@ -2,8 +2,9 @@
 
 use super::Activities;
 use crate::connect::EngineSlot;
+use crate::replication::Standings;
 use holdfast_engine::{Blocked, Engine};
-use holdfast_sql::catalogue::{Live, OldestSnapshot, SessionRow, TransactionsRow};
+use holdfast_sql::catalogue::{Live, OldestSnapshot, SessionRow, Standing, TransactionsRow};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,6 +15,7 @@ pub struct Watcher {
     pub automatic: Arc<crate::automatic_stats::AutomaticStats>,
     pub activities: Arc<Activities>,
     pub engine: EngineSlot,
+    pub standings: Arc<Standings>,
 }
 
 impl fmt::Debug for Watcher {
@@ -53,6 +55,10 @@ impl Live for Watcher {
         self.waits().into_iter().filter(|w| w.pid != 0).map(|w| (w.pid, w.by)).collect()
     }
 
+    fn standing(&self) -> Standing {
+        self.standings.standing()
+    }
+
     fn transactions(&self) -> TransactionsRow {
         let engine = self.engine();
         let stats = engine.as_ref().map(Engine::transaction_stats).unwrap_or_default();
@@ -77,6 +83,11 @@ impl Live for Watcher {
 }
 
 impl Watcher {
+    /// Everything below is shown to readers.
+    pub fn shown_lsn(&self) -> u64 {
+        self.standings.shown().0
+    }
+
     /// Address and port of a session's client.
     fn client(&self, pid: i32) -> Option<String> {
         let session = self.activities.sessions.lock().get(&pid)?.clone();

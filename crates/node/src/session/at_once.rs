@@ -69,14 +69,9 @@ impl NodeSession {
             bound.push(EngineStep { stmt: entry(step).extra.clone()?, params });
         }
         let wrapped = body.len() < steps.len();
-        match self.at_once(bound, wrapped, verb, client).await {
-            // Nothing has been done, nor told: it is translated again, statement by statement.
-            Err(e) if !wrapped && e.step == Some(0) && self.is_outdated(&e.error, schema.epoch) => None,
-            outcome => {
-                steps.clear();
-                Some(outcome)
-            }
-        }
+        let outcome = self.at_once(bound, wrapped, verb, schema.epoch, client).await?;
+        steps.clear();
+        Some(outcome)
     }
 
     /// A simple message; `None` when it has to be run statement by statement.
@@ -98,28 +93,40 @@ impl NodeSession {
             bound.push(EngineStep { stmt: entry.extra.clone()?, params });
         }
         let wrapped = body.len() < entries.len();
-        match self.at_once(bound, wrapped, entries[0].translated.verb, client).await {
-            Err(e) if !wrapped && e.step == Some(0) && self.is_outdated(&e.error, schema.epoch) => None,
-            outcome => Some(outcome),
-        }
+        self.at_once(bound, wrapped, entries[0].translated.verb, schema.epoch, client).await
     }
 
+    /// `None` when somebody has changed the schema of that epoch since it was translated: nothing has been done then, nor
+    /// told, and it has to be translated again, statement by statement.
     async fn at_once(
         &mut self,
         steps: Vec<EngineStep>,
         wrapped: bool,
         begin_verb: &'static str,
+        epoch: u32,
         client: &mut Client,
-    ) -> Outcome {
+    ) -> Option<Outcome> {
         let (first, end) = (usize::from(wrapped), usize::from(wrapped) + steps.len());
+        // What only reads may have told of its first statements, and an automatic transaction keeps them.
+        let is_one = (wrapped || !self.is_automatic()) && !steps.iter().all(|s| s.stmt.class.is_read());
+        let place = client.reply().place();
         if wrapped {
-            self.end_automatic(EndedBy::Commit).await.map_err(|e| Failure::at(0, e))?;
+            if let Err(e) = self.end_automatic(EndedBy::Commit).await {
+                return Some(Err(Failure::at(0, e)));
+            }
             client.reply().complete(0, &Tag { verb: begin_verb, rows: None });
         }
         let outcome = match wrapped {
             true => self.run_alone(first, steps, client).await,
             false => self.run_steps(first, steps, client).await,
         };
+        if let Err(e) = &outcome
+            && (is_one || e.step == Some(first))
+            && self.is_outdated(&e.error, epoch)
+        {
+            client.reply().back_to(place);
+            return None;
+        }
         if wrapped {
             match &outcome {
                 Ok(()) => client.reply().complete(end, &Tag { verb: "COMMIT", rows: None }),
@@ -131,7 +138,7 @@ impl NodeSession {
                 }
             }
         }
-        outcome
+        Some(outcome)
     }
 
     /// A transaction of its own of plain statements, whose results count from `first`.

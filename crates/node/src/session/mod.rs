@@ -31,8 +31,10 @@ use crate::automatic_stats::AutomaticStats;
 use crate::cancel::Canceller;
 use crate::database::{Databases, InUse};
 use crate::plan::Plan;
+use crate::replication::Door;
 use crate::settings::Settings;
 use automatic::Automatic;
+use bytes::BytesMut;
 use cursor::Cursors;
 pub use cursor::Scratch;
 use holdfast_engine::BatchDone;
@@ -50,6 +52,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use temporary::Temporary;
+use tokio::net::TcpStream;
 pub use values::now_us;
 use values::{Identity, Values};
 
@@ -57,6 +60,7 @@ use values::{Identity, Values};
 const SQL_STATEMENTS_MAX: usize = 10_000;
 
 /// Makes sessions.
+#[derive(Clone)]
 pub struct Factory {
     pub databases: Arc<Databases>,
     /// Parameters that the server's configuration sets.
@@ -65,6 +69,10 @@ pub struct Factory {
     pub scratch: Arc<Scratch>,
     pub stats: Arc<AutomaticStats>,
     pub activities: Arc<Activities>,
+    /// Where links of other nodes go.
+    pub door: Arc<Door>,
+    /// Nothing can be changed here.
+    pub standby: bool,
 }
 
 pub struct NodeSession {
@@ -95,6 +103,8 @@ pub struct NodeSession {
     transaction_us: i64,
     statement_us: i64,
     last_id: Option<i64>,
+    /// The server is a standby.
+    standby: bool,
 }
 
 /// The worker's mailbox for answers from MAIN and the trail.
@@ -108,8 +118,15 @@ fn mailbox() -> Rc<Mailbox<BatchDone>> {
 impl SessionFactory for Factory {
     type Session = NodeSession;
 
+    async fn link(&self, stream: TcpStream, input: BytesMut) {
+        self.door.enter(stream, input);
+    }
+
     async fn open(&self, startup: Startup) -> SqlResult<NodeSession> {
         let mut settings = Settings::new(&self.configured);
+        if self.standby {
+            settings.start_fixed("in_hot_standby", "on");
+        }
         for (name, value) in self.databases.start_parameters(&startup.database, &startup.user) {
             if let Err(error) = settings.start_stored(&name, &value) {
                 tracing::warn!(name, value, %error, "a stored parameter is not known any more");
@@ -159,6 +176,7 @@ impl SessionFactory for Factory {
             transaction_us: now_us(),
             statement_us: 0,
             last_id: None,
+            standby: self.standby,
         })
     }
 }
@@ -229,8 +247,8 @@ impl NodeSession {
 
     fn values(&self) -> Values<'_> {
         let transaction = match &self.state {
-            State::Block(b) => (isolation_name(b.isolation), b.read_only),
-            State::Idle => (isolation_name(self.default_isolation()), self.default_read_only()),
+            State::Block(b) => (isolation_name(b.isolation), b.read_only || self.standby),
+            State::Idle => (isolation_name(self.default_isolation()), self.default_read_only() || self.standby),
         };
         Values {
             identity: &self.identity,

@@ -201,24 +201,28 @@ impl NodeSession {
             }
         }
         let mut entry = self.join_transaction(&source, entry).await.map_err(at)?;
-        for _ in 0..TRANSLATIONS_MAX {
-            match self.data_in_transaction(number, &source, &entry, client).await {
+        let mut translations = 1;
+        loop {
+            let outcome = self.data_in_transaction(number, &source, &entry, client).await;
+            match outcome {
                 // Somebody changed the schema while it waited.
-                Err(e) if self.is_outdated(&e.error, entry.epoch()) => match self.entry(&source).await.map_err(at)? {
-                    Some(now) => entry = now,
-                    None => return Err(e),
-                },
+                Err(e) if translations < TRANSLATIONS_MAX && self.is_outdated(&e.error, entry.epoch()) => {
+                    match self.entry(&source).await.map_err(at)? {
+                        Some(now) => entry = now,
+                        None => return Err(e),
+                    }
+                }
                 outcome => return outcome,
             }
+            translations += 1;
         }
-        Err(at(SqlError::schema_changed()))
     }
 
     /// Whether a statement that was translated under the schema of that epoch failed because the schema has changed since.
     /// It has done nothing then, nor told anything.
     pub(super) fn is_outdated(&self, error: &SqlError, epoch: u32) -> bool {
         let names = [SqlState::UNDEFINED_COLUMN, SqlState::UNDEFINED_TABLE].contains(&error.state());
-        error.is_schema_changed() || (names && self.served.db.schema().epoch != epoch)
+        error.is_schema_changed() || (names && self.schema().epoch != epoch)
     }
 
     async fn data_in_transaction(

@@ -65,13 +65,21 @@ impl NodeSession {
         let (letter, arrival) = self.mailbox.expect();
         let lock_timeout = self.settings.timeouts().lock;
         let session = Some(self.locks.clone());
-        let batch = Batch { steps, sink: client.lend_reply(), lock_timeout, session, any_order: true };
+        let batch = Batch {
+            steps,
+            sink: client.lend_reply(),
+            lock_timeout,
+            session,
+            any_order: true,
+            level: self.settings.level(),
+        };
         let db = self.served.db.clone();
         let id = match db.submit_with(batch, Box::new(move |done| letter.deliver(done))) {
             Ok(id) => id,
             Err(error) => {
                 client.replace_reply();
-                return Err(fatal(error));
+                let closed = error.state() == SqlState::ADMIN_SHUTDOWN;
+                return Err(if closed { fatal(error) } else { Failure::at(first, error) });
             }
         };
         // What shares a boxcar with others is never interrupted, but it may meet a lock and wait for it.
@@ -108,6 +116,7 @@ impl NodeSession {
             snapshot: (read != 0).then_some(read),
             session,
             beside,
+            level: self.settings.level(),
         };
         if options.isolation != WriteIsolation::RepeatableRead {
             options.snapshot = None;
@@ -186,7 +195,11 @@ impl NodeSession {
             return Err(SqlError::internal("nothing to prepare"));
         };
         // What comes after the first step runs under the schema that it has made.
-        let mut epoch = Some(entry.epoch());
+        let schema = self.schema();
+        if schema.epoch != entry.epoch() {
+            return Err(SqlError::schema_changed());
+        }
+        let mut epoch = Some(schema.permanent_epoch());
         for sql in before {
             let stmt = self.writer()?.prepare(sql, Report { epoch: epoch.take(), ..Report::default() }).await?;
             self.execute(EngineStep { stmt, params: Vec::new() }, Box::new(Collect::new())).await?.0?;

@@ -12,6 +12,15 @@ use holdfast_types::desc::oid;
 use holdfast_types::schema::Table;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 
+/// The server's function behind `holdfast_wait_for_lsn`: of a position and milliseconds. -1 when readers see everything
+/// below the position; else, after a short sleep, the milliseconds that remain.
+pub const WAIT_SLICE_FUNCTION: &str = "hf_wait_for_lsn";
+
+/// A column of the one row that says where the server stands.
+fn standing(column: &str) -> String {
+    format!("(SELECT \"{column}\" FROM pg_catalog.\"hf_standing\")")
+}
+
 /// `version()`.
 pub const VERSION: &str = concat!("PostgreSQL 15.0 (Holdfast ", env!("CARGO_PKG_VERSION"), "), SQLite storage");
 
@@ -103,7 +112,36 @@ impl Binder<'_> {
                 | "pg_collation_is_visible",
                 1,
             ) => yes(),
-            ("pg_is_in_recovery" | "pg_is_wal_replay_paused", 0) => Some(Typed::sure("0", Type::BOOL)),
+            ("pg_is_in_recovery", 0) => Some(Typed::sure(standing("in_recovery"), Type::BOOL)),
+            ("pg_current_wal_lsn" | "pg_current_wal_insert_lsn" | "pg_current_wal_flush_lsn", 0) => {
+                text(standing("current_lsn"))
+            }
+            ("pg_last_wal_receive_lsn", 0) => text(standing("receive_lsn")),
+            ("pg_last_wal_replay_lsn", 0) => text(standing("replay_lsn")),
+            ("holdfast_epoch", 0) => Some(Typed::new(standing("epoch"), Type::INT8)),
+            ("pg_wal_lsn_diff", 2) => {
+                let one = self.coerce(args[0].clone(), Type::TEXT, When::Implicit)?;
+                let other = self.coerce(args[1].clone(), Type::TEXT, When::Implicit)?;
+                let (one, other) = (self.helper("hf_lsn", &[&one.sql])?, self.helper("hf_lsn", &[&other.sql])?);
+                Some(Typed::new(format!("({one} - {other})"), Type::INT8))
+            }
+            ("holdfast_wait_for_lsn", 1 | 2) => {
+                let lsn = self.coerce(args[0].clone(), Type::TEXT, When::Implicit)?;
+                let lsn = self.helper("hf_lsn", &[&lsn.sql])?;
+                let wait_ms = match args.get(1) {
+                    Some(wait) => self.coerce(wait.clone(), Type::INT8, When::Implicit)?.sql,
+                    None => "0x7fffffff".into(),
+                };
+                let nap = format!(
+                    "WITH RECURSIVE nap(remaining) AS (SELECT CAST({wait_ms} AS INTEGER) UNION ALL \
+                     SELECT {WAIT_SLICE_FUNCTION}({lsn}, remaining) FROM nap WHERE remaining > 0)"
+                );
+                Some(Typed::new(
+                    format!("({nap} SELECT min({WAIT_SLICE_FUNCTION}({lsn}, 0)) < 0 FROM nap)"),
+                    Type::BOOL,
+                ))
+            }
+            ("pg_is_wal_replay_paused", 0) => Some(Typed::sure("0", Type::BOOL)),
             ("pg_is_other_temp_schema" | "pg_relation_is_publishable", 1) => Some(Typed::sure("0", Type::BOOL)),
             (_, 2 | 3) if name.starts_with("has_") && name.ends_with("_privilege") => yes(),
             ("pg_has_role", 2 | 3) | ("row_security_active", 1) => {

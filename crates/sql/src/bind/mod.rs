@@ -22,6 +22,8 @@ mod select;
 mod special;
 mod write;
 
+pub use catalogue_call::WAIT_SLICE_FUNCTION;
+
 pub use names::{Among, TEMP_SCHEMA, exact_name, fold, is_temp_schema, quote, quote_in, quote_table, relation_name};
 pub use write::{delete, insert, is_primary_index, not_null_columns, update};
 

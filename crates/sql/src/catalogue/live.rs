@@ -1,6 +1,7 @@
 //! What the server does at this moment, for the tables that show it: asked for when one of them is read, since finding it
 //! out takes locks that the work itself takes.
 
+use super::replication::Standing;
 use std::fmt::Debug;
 
 /// Who knows.
@@ -10,6 +11,8 @@ pub trait Live: Debug {
     /// Process numbers of those who wait for a lock, and of those who must go first.
     fn blocked(&self) -> Vec<(i32, Vec<i32>)>;
     fn transactions(&self) -> TransactionsRow;
+    /// How far the trail has come, here and elsewhere.
+    fn standing(&self) -> Standing;
 }
 
 /// What a session is doing.

@@ -30,12 +30,14 @@ mod pg_tablespace;
 mod pg_trigger;
 mod pg_type;
 mod pg_views;
+mod replication;
 mod shapes;
 
 pub use live::{Doing, Live, OldestSnapshot, SessionRow, TransactionsRow};
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID, TEMP_NAMESPACE};
 pub use pg_locks::LockRow;
 pub use pg_prepared_xacts::PreparedRow;
+pub use replication::{LinkRow, StandbyRow, Standing, lsn_text, parse_lsn};
 pub use shapes::index_name;
 
 use holdfast_types::Value;
@@ -109,6 +111,10 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_settings::TABLE,
         &pg_stat_activity::TABLE,
         &pg_stat_activity::BLOCKING,
+        &replication::PG_STAT_REPLICATION,
+        &replication::STANDBY,
+        &replication::STANDBYS,
+        &replication::STANDING,
         &pg_tables::TABLE,
         &pg_tablespace::TABLE,
         &pg_trigger::TABLE,
@@ -211,6 +217,11 @@ mod tests {
             let client = Some("127.0.0.1:4711".into());
             let oldest = OldestSnapshot { database: "d".into(), number: 9, age_ms: 10, pid: 1, client };
             TransactionsRow { oldest_snapshot: Some(oldest), ..TransactionsRow::default() }
+        }
+
+        fn standing(&self) -> Standing {
+            let standbys = vec![StandbyRow { name: "s".into(), connected: true, ..StandbyRow::default() }];
+            Standing { standbys, link: Some(LinkRow::default()), ..Standing::default() }
         }
     }
 

@@ -1,8 +1,9 @@
 //! Functions over the catalogue that need no table.
 
 use super::{Function, int, text};
+use crate::catalogue::parse_lsn;
 use crate::types;
-use holdfast_types::{SqlResult, Value, ValueRef};
+use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::loose("hf_format_type", 2, |a| {
@@ -19,6 +20,15 @@ pub(super) const FUNCTIONS: &[Function] = &[
         Ok(types::by_name(&text(a, 0)?).map_or(Value::Null, |o| Value::Int(i64::from(o))))
     }),
     Function::strict("hf_size_pretty", 1, size_pretty),
+    Function::strict("hf_lsn", 1, |a| {
+        let given = text(a, 0)?;
+        let invalid = || {
+            let message = format!("invalid input syntax for type pg_lsn: \"{given}\"");
+            SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, message)
+        };
+        let lsn = parse_lsn(&given).and_then(|lsn| i64::try_from(lsn).ok());
+        lsn.map(Value::Int).ok_or_else(invalid)
+    }),
 ];
 
 /// Bytes below 10 kB as they are, then each unit up to 10240 of it, rounded half up.

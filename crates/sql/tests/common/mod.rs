@@ -3,7 +3,7 @@
 
 pub mod postgres;
 
-use holdfast_sql::catalogue::{self, CatalogContext, DatabaseRow, Live, SessionRow, TransactionsRow};
+use holdfast_sql::catalogue::{self, CatalogContext, DatabaseRow, Live, SessionRow, Standing, TransactionsRow};
 use holdfast_sql::{
     ADVISORY_FUNCTION, AdvisoryOp, Context, Function, Kind, NEXT_ID_FUNCTION, Scan, SessionValue, SessionValues,
     Translated, error, functions, sqlite, translate, types,
@@ -42,6 +42,10 @@ impl Live for Quiet {
 
     fn transactions(&self) -> TransactionsRow {
         TransactionsRow::default()
+    }
+
+    fn standing(&self) -> Standing {
+        Standing::default()
     }
 }
 
@@ -150,7 +154,7 @@ impl Db {
     pub fn new(dialect: Dialect) -> Db {
         let conn = Connection::open_in_memory().unwrap();
         conn.execute_batch(
-            "ATTACH ':memory:' AS pg_catalog; ATTACH ':memory:' AS information_schema; PRAGMA foreign_keys = ON",
+            "ATTACH ':memory:' AS pg_catalog; ATTACH ':memory:' AS information_schema; ATTACH ':memory:' AS pg_temp; PRAGMA foreign_keys = ON",
         )
         .unwrap();
         functions().for_each(|f| register(&conn, f));

@@ -180,7 +180,7 @@ insert into gen (a) values (4) returning b
 insert into gen (a, b) values (4, 5)
 create table ident (id bigint generated always as identity primary key, v text)
 insert into ident (v) values ('a') returning id, pg_typeof(id)
-refused: create temp table x (a int)
+create temp table x (a int)
 refused: select distinct on (id) id from ident
 refused: create schema other
 refused: create table arr (a int[])

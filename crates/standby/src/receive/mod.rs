@@ -25,15 +25,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_types::Lsn;
+use holdfast_trail::Trail;
+use holdfast_types::{Epoch, Lsn};
 use tokio::sync::watch;
 
 use crate::error::LinkError;
-use crate::identity::Tip;
+use crate::identity::{Identity, Tip};
 use crate::limits::LinkOptions;
 use crate::link::{Link, Stream, greet};
 use crate::message::{Message, Stop, Wants, Welcome};
-use crate::pairing::{self, Place};
+use crate::pairing::{self, Finding, Place};
 use crate::refusal::Refusal;
 use crate::standby::Standby;
 
@@ -152,6 +153,25 @@ pub async fn follow<C: Connect>(mut follower: Follower<C>) -> Ended {
         }
         pause = (pause * 2).min(follower.options.retry_max);
     }
+}
+
+/// Asks a master what it has of a trail that is open here, whatever epoch that has come to: for a node that was a master
+/// itself and shall follow another one. What its databases hold is not looked at.
+pub async fn compare<C: Connect>(
+    connect: &C,
+    name: &str,
+    trail: &Trail,
+    identity: Identity,
+    options: &LinkOptions,
+) -> Result<Finding, LinkError> {
+    let connected = tokio::time::timeout(options.greeting_max, connect.connect()).await;
+    let stream = connected.map_err(|_| LinkError::TooSlow { what: "connect" })?.map_err(LinkError::Io)?;
+    let identity = Identity { epoch: Epoch(0), ..identity };
+    let (mut link, welcome) = greet(stream, name, 0, Wants::Follow(identity), options).await?;
+    pairing::check(&identity, &welcome.identity)?;
+    let finding = place::find(&mut link, trail, None).await;
+    link.end(&Ok(())).await;
+    finding
 }
 
 /// Waits until stopping is asked for; for ever, when whoever could ask is gone.

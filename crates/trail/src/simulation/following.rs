@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use holdfast_seams::Disk;
-use holdfast_seams::testing::{FaultDisk, StepClock};
+use holdfast_seams::testing::{FaultDisk, Seeded, StepClock};
 use holdfast_types::{Epoch, Lsn};
 
 use super::{
     Bench, DIR, Follower, SEGMENT_BYTES, follow_from, forged, layout, numbers, options, record, segment_file, shipped,
 };
-use crate::boxcar::Kind;
+use crate::boxcar::{Kind, SHIPPED_HEAD_BYTES};
 use crate::control::Control;
 use crate::layout::BLOCK;
 use crate::shipped::ShippedFlaw;
@@ -122,6 +122,45 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     assert_eq!(shipped(&follower.trail), all);
 }
 
+/// A peer that knows how to make a checksum: whatever the head says then, the boxcar is refused and nothing is written,
+/// or it is one that could have followed, and the trail goes on with it.
+#[test]
+fn a_forged_head_with_a_fitting_checksum_harms_nothing() {
+    let (_, master) = master(9, 9000);
+    let all = shipped(&master.trail);
+    let (mut taken, mut turned_down) = (0, 0);
+    for seed in 0..400 {
+        let mut random = Seeded::new(seed);
+        let at = random.below(all.len() as u64) as usize;
+        let (disk, mut follower, _) = follower(&master, at);
+        let bad = forged(&all[at], |bytes| {
+            for _ in 0..1 + random.below(2) {
+                let offset = random.below(SHIPPED_HEAD_BYTES as u64) as usize;
+                bytes[offset] = [0, 1, 2, 3, 0x80, 0xff, random.draw() as u8][random.below(7) as usize];
+            }
+        });
+        // The preparer has done its work: what is written now would be the boxcar.
+        follower.receive(&[]).unwrap();
+        let before = (disk.stats().writes, follower.trail.tip());
+        let result = follower.receive(&[bad]);
+        let after = follower.trail.tip();
+        match result {
+            Ok(()) => taken += 1,
+            Err(error) => {
+                assert_eq!((disk.stats().writes, after), before, "seed {seed}: {error}");
+                turned_down += 1;
+            }
+        }
+        drop(follower);
+        let mut again = Follower::open(&disk).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!((again.trail.tip(), again.recovered.cut.clone()), (after, None), "seed {seed}");
+        if after == before.1 {
+            again.receive(&all[at..]).unwrap();
+        }
+    }
+    assert!(taken > 20 && turned_down > 200, "{taken} taken, {turned_down} turned down");
+}
+
 #[test]
 fn only_a_follower_receives_and_it_takes_no_appends() {
     let (_, master) = master(2, 100);
@@ -195,7 +234,8 @@ fn a_full_disk_is_an_error_that_can_be_tried_again() {
     // What lies in the current segment can still be had.
     follower.receive(&all[ends[1] + 1..ends[2]]).unwrap();
     disk.set_capacity(None);
-    // The preparer looks again because somebody asked.
+    // The preparer looks again because somebody asked, after the answer.
+    assert!(matches!(follower.receive(&all[ends[2]..]), Err(ReceiveError::Full { .. })));
     follower.receive(&all[ends[2]..]).unwrap();
     assert_eq!(shipped(&follower.trail), all);
 }

@@ -11,8 +11,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use holdfast_seams::{Disk, SyncMethod};
 use holdfast_seams::testing::{FaultDisk, Fired, Seeded};
+use holdfast_seams::{Disk, SyncMethod};
 use holdfast_types::{Epoch, Lsn};
 use parking_lot::Mutex;
 
@@ -20,7 +20,7 @@ use super::{Bench, DIR, Follower, forged, options};
 use crate::control::Control;
 use crate::{Match, ReceiveError, Shipped, Tap, Trail, TrailError, TrailOptions};
 
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 150;
 const ROUNDS: u64 = 10;
 
 /// Why a round ended before its time.
@@ -435,7 +435,7 @@ fn standbys() {
     println!("{fired:?}");
     assert!(failed.is_empty(), "repeat with HOLDFAST_SEED: {failed:#?}");
     if seeds.end - seeds.start >= SEEDS {
-        assert!(each.iter().all(|count| *count > 50), "something never happened: {each:?}");
+        assert!(each.iter().all(|count| *count > 20), "something never happened: {each:?}");
         assert!(fired.power_cuts > 1000 && fired.dropped_sectors > 10, "{fired:?}");
     }
 }

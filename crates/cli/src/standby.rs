@@ -1,0 +1,167 @@
+//! `holdfast standby`: makes standbys and looks at them.
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use comfy_table::{Table, presets};
+use holdfast_node::replication::{CopyTo, Progress, StandbyFile, ask_status, copy_from};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Make a standby of a running server, and look at how standbys are doing
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  holdfast serve --data ./a --listen 127.0.0.1:5433
+  holdfast standby create --from 127.0.0.1:5433 --data ./b --name b
+  holdfast serve --data ./b --listen 127.0.0.1:5434
+  holdfast standby status
+  holdfast promote --at 127.0.0.1:5434")]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Copy a running server's databases into a new data directory, which `holdfast serve` then runs as its standby
+    Create(Create),
+    /// Show a server's role, and each of its standbys: how far it has come, how far it is behind
+    Status(Status),
+    /// Name another master for a standby's data directory; takes effect at its next start
+    Configure(Configure),
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  holdfast standby create --from 127.0.0.1:5433 --data ./b --name b
+
+The server goes on serving meanwhile. A copy that was interrupted goes on where it was when the command is run again.")]
+struct Create {
+    /// The server to copy and to follow
+    #[arg(long, value_name = "HOST:PORT")]
+    from: String,
+    /// Data directory to make
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// What the master knows the standby by [default: the last part of DIR]
+    #[arg(long)]
+    name: Option<String>,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  holdfast standby status --at 127.0.0.1:5433")]
+struct Status {
+    /// The server to ask, a master or a standby
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5433")]
+    at: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  holdfast standby configure --data ./b --from 127.0.0.1:5435")]
+struct Configure {
+    /// The standby's data directory
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// The master from now on
+    #[arg(long, value_name = "HOST:PORT")]
+    from: String,
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    match arguments.command {
+        Command::Create(create) => make(create),
+        Command::Status(status) => show(&status),
+        Command::Configure(configure) => name_master(&configure),
+    }
+}
+
+fn make(Create { from, data, name }: Create) -> anyhow::Result<ExitCode> {
+    let last = || data.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = name.unwrap_or_else(last);
+    let bar = copy_bar()?;
+    let copied = copy_from(&from, CopyTo { dir: &data, name: &name }, &|done| show_progress(&bar, done));
+    bar.finish_and_clear();
+    let copied = copied?;
+    println!("holdfast: {} is a copy of {from}, {} bytes came over the link", data.display(), copied.sent_bytes);
+    println!(
+        "holdfast: start it as the standby {name} with: holdfast serve --data {} --listen HOST:PORT",
+        data.display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A bar for a base copy.
+pub fn copy_bar() -> anyhow::Result<ProgressBar> {
+    let bar = ProgressBar::new(0);
+    let style = ProgressStyle::with_template("{msg} [{bar:40}] {bytes} of {total_bytes}, {eta} left")?;
+    bar.set_style(style.progress_chars("=> "));
+    Ok(bar)
+}
+
+pub fn show_progress(bar: &ProgressBar, done: Progress) {
+    bar.set_length(done.total_bytes);
+    bar.set_position(done.compared_bytes);
+    bar.set_message(if done.round == 0 { "copying" } else { "verifying" });
+}
+
+fn name_master(Configure { data, from }: &Configure) -> anyhow::Result<ExitCode> {
+    let Some(file) = StandbyFile::read(data)? else { bail!("{} is no standby's data directory", data.display()) };
+    StandbyFile { from: from.clone(), ..file }.write(data)?;
+    StandbyFile::read(data)?;
+    println!("holdfast: {} follows {from} from its next start on", data.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
+    let text = ask_status(at)?;
+    if *json {
+        println!("{text}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let status: Value = serde_json::from_str(&text).context("the status is not JSON")?;
+    let word = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    };
+    println!(
+        "{} is a {}, epoch {}, durable to LSN {}, applied to {}",
+        word(&status["name"]),
+        word(&status["role"]),
+        word(&status["epoch"]),
+        word(&status["durable_lsn"]),
+        word(&status["applied_lsn"])
+    );
+    if let Value::Object(link) = &status["link"] {
+        println!(
+            "it follows {}: {}, {} bytes and {} ms behind{}",
+            word(&link["master"]),
+            word(&link["state"]),
+            word(&link["behind_bytes"]),
+            word(&link["behind_ms"]),
+            link["error"].as_str().map(|e| format!("; {e}")).unwrap_or_default()
+        );
+    }
+    let standbys = status["standbys"].as_array().cloned().unwrap_or_default();
+    if standbys.is_empty() {
+        if status["role"] == "master" {
+            println!("it has no standby at this moment");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    const COLUMNS: [&str; 8] =
+        ["name", "state", "synchronous", "received_lsn", "durable_lsn", "applied_lsn", "lag_bytes", "delay_us"];
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(COLUMNS);
+    for standby in &standbys {
+        table.add_row(COLUMNS.map(|column| word(&standby[column])));
+    }
+    println!("{table}");
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,249 @@
+//! The thread that puts the trail on a standby's volumes.
+//!
+//! Boxcars are applied in the trail's order, and committed many at a time: when no more may be applied at the moment, or
+//! enough have gathered. All volumes of such a group become visible together, so that a transaction over several
+//! databases is seen in all of them or in none.
+//!
+//! A volume is opened when its first boxcar comes. Records that its file has already are passed over without opening it.
+
+use super::*;
+use crate::redo::{Done, Redo, fragments_of};
+use holdfast_store::schema_map::PREPARED_TABLE;
+use holdfast_trail::{Boxcar, Kind, Reader};
+use holdfast_types::TxnId;
+use holdfast_types::record::{Batch, Record, RecordReader};
+use std::time::{Duration, Instant};
+
+/// A group of boxcars is committed when it has this many, this many bytes of operations, or has taken this long.
+const GROUP_BOXCARS_MAX: u32 = 1000;
+const GROUP_BYTES_MAX: u64 = 4 << 20;
+const GROUP_TIME_MAX: Duration = Duration::from_millis(10);
+
+pub(super) struct Apply {
+    shared: Arc<Shared>,
+    reader: Reader,
+    /// Read, and not allowed yet.
+    next: Option<Boxcar>,
+    position: Lsn,
+    /// Each volume's records before its place here are in its file.
+    starts: BTreeMap<VolumeId, Lsn>,
+    volumes: BTreeMap<VolumeId, Following>,
+    epoch: Epoch,
+    group: Group,
+}
+
+/// A volume that is being followed.
+struct Following {
+    inner: Arc<Inner>,
+    redo: Redo,
+    /// Where its last boxcar ends in the trail.
+    end: Lsn,
+}
+
+/// What has been applied since the last commit.
+struct Group {
+    boxcars: u32,
+    bytes: u64,
+    began: Instant,
+}
+
+impl Group {
+    fn new() -> Group {
+        Group { boxcars: 0, bytes: 0, began: Instant::now() }
+    }
+
+    fn is_full(&self) -> bool {
+        self.boxcars >= GROUP_BOXCARS_MAX || self.bytes >= GROUP_BYTES_MAX || self.began.elapsed() >= GROUP_TIME_MAX
+    }
+}
+
+impl Apply {
+    pub fn new(shared: Arc<Shared>, from: Lsn, starts: BTreeMap<VolumeId, Lsn>) -> Result<Apply, OpenError> {
+        let reader = shared.trail.read(from)?;
+        let (volumes, group) = (BTreeMap::new(), Group::new());
+        Ok(Apply { shared, reader, next: None, position: from, starts, volumes, epoch: Epoch(0), group })
+    }
+
+    pub fn run(mut self) {
+        let shared = self.shared.clone();
+        let Some(follow) = &shared.follow else { return };
+        if let Err(e) = self.serve(follow) {
+            tracing::error!(position = %self.position, "applying ends: {e}");
+            follow.state.lock().failure = Some(e.to_string());
+            follow.changed.notify_all();
+        }
+    }
+
+    fn serve(&mut self, follow: &Follow) -> Result<(), OpenError> {
+        let shared = self.shared.clone();
+        while let Some(until) = follow.wait(&shared, self.position) {
+            self.group = Group::new();
+            while let Some(boxcar) = self.take(until)? {
+                if follow.stops() {
+                    return Ok(());
+                }
+                self.boxcar(&boxcar)?;
+                self.position = boxcar.end;
+                shared.redo.tell(boxcar.end);
+                self.group.boxcars += 1;
+                if self.group.is_full() {
+                    self.commit(follow)?;
+                }
+            }
+            self.commit(follow)?;
+        }
+        Ok(())
+    }
+
+    /// The next boxcar, if all of it may be applied.
+    fn take(&mut self, until: Lsn) -> Result<Option<Boxcar>, OpenError> {
+        if self.next.is_none() {
+            self.next = self.reader.next().transpose()?;
+        }
+        // The end of a segment ends in the next one.
+        let may = |b: &Boxcar| b.end <= until || (b.kind != Kind::Data && b.lsn < until);
+        Ok(self.next.take_if(|b| may(b)))
+    }
+
+    fn boxcar(&mut self, boxcar: &Boxcar) -> Result<(), OpenError> {
+        if boxcar.epoch > self.epoch {
+            self.epoch = boxcar.epoch;
+            for f in self.volumes.values_mut() {
+                f.redo.drop_dead_fragments(boxcar.epoch);
+                f.inner.redo.fragments_dead(|txn| recovery::is_dead(TxnId(txn), boxcar.epoch));
+            }
+        }
+        for record in RecordReader::new(&boxcar.body) {
+            self.record(boxcar, &record.map_err(|source| OpenError::Record { lsn: boxcar.lsn, source })?)?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, boxcar: &Boxcar, record: &Record<'_>) -> Result<(), OpenError> {
+        let lsn = boxcar.lsn;
+        match record {
+            Record::Batch(b) => self.batch(boxcar, b),
+            Record::Fragment { volume, txn, ops, .. } => {
+                if let Some(f) = self.volume(*volume, lsn)? {
+                    f.redo.fragment(*txn, *ops);
+                    f.inner.redo.fragment(txn.0, lsn);
+                }
+                Ok(())
+            }
+            Record::FragmentDrop { volume, txn } => {
+                if let Some(f) = self.volume(*volume, lsn)? {
+                    f.redo.drop_fragments(*txn);
+                    f.inner.redo.fragments_dropped(txn.0);
+                }
+                Ok(())
+            }
+            Record::VolumeCreate { .. } | Record::VolumeDrop { .. } | Record::Parameters { .. } => {
+                let shared = self.shared.clone();
+                if let Some(follow) = &shared.follow {
+                    self.commit(follow)?;
+                }
+                if let Record::VolumeDrop { volume } = record {
+                    self.volumes.remove(volume);
+                }
+                catalogue::apply(&shared, boxcar.lsn, record)
+            }
+            Record::Checkpoint(c) => catalogue::compare(&self.shared, c),
+        }
+    }
+
+    fn batch(&mut self, boxcar: &Boxcar, batch: &Batch<'_>) -> Result<(), OpenError> {
+        let lsn = boxcar.lsn;
+        let Some(f) = self.volume(batch.volume, lsn)? else { return Ok(()) };
+        let began = Instant::now();
+        match f.redo.batch(lsn, batch)? {
+            Done::Skipped => {
+                for txn in fragments_of(lsn, batch) {
+                    f.inner.redo.fragments_dropped(txn?.0);
+                }
+            }
+            Done::Applied { bytes } => {
+                let time_us = began.elapsed().as_micros() as u64;
+                // A transaction that came in fragments has its boxcar to itself.
+                let txn = batch.transactions().next().and_then(Result::ok).map(|t| t.head.id.0);
+                f.inner.redo.add_after_fragments(batch.number, txn, lsn, time_us, bytes);
+                f.end = boxcar.end;
+                self.group.bytes += bytes;
+            }
+        }
+        Ok(())
+    }
+
+    /// The volume, opened now if need be; `None` where a record at `lsn` is none of its business.
+    fn volume(&mut self, id: VolumeId, lsn: Lsn) -> Result<Option<&mut Following>, OpenError> {
+        if self.starts.get(&id).is_some_and(|start| lsn < *start) {
+            return Ok(None);
+        }
+        if !self.volumes.contains_key(&id) {
+            let Some(following) = self.open(id)? else { return Ok(None) };
+            self.volumes.insert(id, following);
+        }
+        Ok(self.volumes.get_mut(&id))
+    }
+
+    /// `None`: it was dropped since.
+    fn open(&self, id: VolumeId) -> Result<Option<Following>, OpenError> {
+        let shared = &self.shared;
+        let (entry, next_id) = {
+            let state = shared.state.lock();
+            let entry = state.manifest.databases.iter().find(|e| e.volume() == id).cloned();
+            (entry, state.manifest.next_id)
+        };
+        let Some(entry) = entry else {
+            return if id.0 < next_id { Ok(None) } else { Err(OpenError::UnknownVolume(id)) };
+        };
+        let _one_at_a_time = shared.lifecycle.lock();
+        let inner = open_volume(shared, &entry)?;
+        let volume = inner.volume();
+        let number = volume.store().durable();
+        let redo = Redo::begin(volume, &entry.name, number, shared.epoch)?;
+        Ok(Some(Following { inner, redo, end: Lsn(0) }))
+    }
+
+    /// Lets readers see what has been applied.
+    fn commit(&mut self, follow: &Follow) -> Result<(), OpenError> {
+        let mut published = Vec::new();
+        let mut changed = Vec::new();
+        for (id, f) in &mut self.volumes {
+            if let Some(number) = f.publish(&self.shared)? {
+                follow.published(*id, number, f.end);
+                published.push((f.inner.clone(), number));
+                changed.extend(f.redo.changed_map().is_some().then_some(*id));
+            }
+        }
+        published.iter().for_each(|(inner, number)| inner.volume().store().set_durable(*number));
+        published.iter().for_each(|(inner, number)| inner.durable_reached(*number));
+        for id in changed {
+            let Some(Following { inner, redo, end }) = self.volumes.remove(&id) else { continue };
+            self.volumes.insert(id, Following { inner, redo: redo.renew()?, end });
+        }
+        self.group = Group::new();
+        follow.applied_to(self.position);
+        Ok(())
+    }
+}
+
+impl Following {
+    /// Commits what was applied, with the schema as it then is. It is not durable for readers yet.
+    fn publish(&mut self, shared: &Shared) -> Result<Option<u64>, OpenError> {
+        let map = self.redo.changed_map().cloned();
+        let prepares = |map: &Arc<TableMap>| map.object(PREPARED_TABLE).is_some();
+        if map.as_ref().is_some_and(prepares) {
+            shared.list_as_preparing(self.inner.id)?;
+        }
+        if map.is_some() {
+            self.inner.schema_is_changing(true);
+        }
+        let number = self.redo.commit()?;
+        if let (Some(number), Some(_)) = (number, map) {
+            let (map, schema) = read_published(&self.inner)?;
+            *self.inner.schema.write() = schema;
+            self.inner.publish_map(map, number);
+        }
+        Ok(number)
+    }
+}

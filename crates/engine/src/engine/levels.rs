@@ -1,0 +1,43 @@
+//! What commits wait for, told from outside: acks of standbys, the lease, the governor.
+
+use super::*;
+use crate::gate::GateInfo;
+use std::time::Duration;
+
+/// Asked before each boxcar, with the bytes of the one before: how long MAIN waits first. Called with no lock held.
+pub type Delay = Arc<dyn Fn(u64) -> Duration + Send + Sync>;
+
+impl Engine {
+    /// Standbys, as many as are asked for, have everything below `lsn` at this level and those under it. Answers of
+    /// commits that have waited for it leave on the calling thread. Must not be called by a thread that a reader or a
+    /// writer of this engine may block.
+    pub fn reached(&self, level: Level, lsn: Lsn) {
+        let shared = &self.0.shared;
+        if !shared.gate.reached(level, lsn) {
+            shared.abandon();
+        }
+    }
+
+    /// Nothing is acknowledged from now on, at any level. What is being let through at this moment still is.
+    pub fn hold(&self, reason: &str) {
+        self.0.shared.gate.hold(reason);
+    }
+
+    /// Ends what [`Engine::hold`] began.
+    pub fn release(&self) {
+        let shared = &self.0.shared;
+        if !shared.gate.release() {
+            shared.abandon();
+        }
+    }
+
+    /// What waits for a level.
+    pub fn gate(&self) -> GateInfo {
+        self.0.shared.gate.info()
+    }
+
+    /// Sets the governor's delay. Once for an engine; false when there is one already.
+    pub fn set_delay(&self, delay: Delay) -> bool {
+        self.0.shared.delay.set(delay).is_ok()
+    }
+}

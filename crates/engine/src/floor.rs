@@ -1,0 +1,199 @@
+//! What the trail must keep for others: registered standbys that are behind, and base copies under way.
+//!
+//! A standby is registered under a name with the LSN that it has. It stands in the file `standbys` of the data
+//! directory, so that a restart does not forget it:
+//!
+//! ```toml
+//! format = 1          # refused when newer
+//! [[standby]]
+//! name = "b"
+//! lsn = 69632         # it has everything below, or more
+//! ```
+//!
+//! The file is replaced as a whole ([`crate::replace`]) when a standby comes or goes or has got a segment further: an
+//! older LSN only keeps more.
+//!
+//! A standby that is further behind than `standby_keep_bytes_max` is given up: it is no longer listed, the trail goes
+//! its way, and the standby is told to take a new base copy when it comes back.
+
+use crate::error::OpenError;
+use crate::replace::{read_whole, replace};
+use holdfast_seams::Disk;
+use holdfast_types::Lsn;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+const FORMAT: u32 = 1;
+/// Longest file that is read.
+const BYTES_MAX: u64 = 1 << 20;
+/// Registered standbys.
+pub const STANDBYS_MAX: usize = 100;
+
+/// A registered standby.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Slot {
+    pub name: String,
+    /// It has everything below.
+    #[serde(with = "lsn")]
+    pub lsn: Lsn,
+}
+
+#[derive(Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct Listed {
+    format: u32,
+    #[serde(default, rename = "standby")]
+    standbys: Vec<Slot>,
+}
+
+mod lsn {
+    use holdfast_types::Lsn;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(lsn: &Lsn, s: S) -> Result<S::Ok, S::Error> {
+        lsn.0.serialize(s)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Lsn, D::Error> {
+        u64::deserialize(d).map(Lsn)
+    }
+}
+
+/// See the module. The lock is held while the trail's floor is moved, so that nobody holds what is just being let go.
+#[derive(Default)]
+pub struct Floor(Mutex<Held>);
+
+#[derive(Default)]
+pub struct Held {
+    /// By name: the LSN it has, and the one that the file says.
+    standbys: BTreeMap<String, (Lsn, Lsn)>,
+    /// Base copies under way.
+    copies: BTreeMap<u64, Lsn>,
+    copies_begun: u64,
+}
+
+fn path(dir: &Path) -> PathBuf {
+    dir.join("standbys")
+}
+
+impl Floor {
+    /// Reads the file of a data directory, if there is one.
+    pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Floor, OpenError> {
+        let path = path(dir);
+        let io = |source| OpenError::Io { what: "read", path: path.display().to_string(), source };
+        let Some(bytes) = read_whole(disk, &path, BYTES_MAX).map_err(io)? else { return Ok(Floor::default()) };
+        let refuse = |message: String| OpenError::Local { path: path.display().to_string(), message };
+        let listed: Listed = toml::from_str(&String::from_utf8_lossy(&bytes)).map_err(|e| refuse(e.to_string()))?;
+        if listed.format > FORMAT {
+            return Err(refuse(format!("format {} is newer than this program knows ({FORMAT})", listed.format)));
+        }
+        let standbys = listed.standbys.into_iter().map(|slot| (slot.name, (slot.lsn, slot.lsn))).collect();
+        Ok(Floor(Mutex::new(Held { standbys, ..Held::default() })))
+    }
+
+    pub fn lock(&self) -> parking_lot::MutexGuard<'_, Held> {
+        self.0.lock()
+    }
+}
+
+impl Held {
+    /// Registers a standby, or notes how far it has come. `step_bytes`: how far it may get before the file is written.
+    pub fn hold(&mut self, disk: &dyn Disk, dir: &Path, name: &str, lsn: Lsn, step_bytes: u64) -> io::Result<()> {
+        let full = self.standbys.len() >= STANDBYS_MAX;
+        match self.standbys.get_mut(name) {
+            Some((has, written)) => {
+                *has = lsn.max(*has);
+                if has.0 - written.0 < step_bytes {
+                    return Ok(());
+                }
+                *written = *has;
+            }
+            None if full => {
+                return Err(io::Error::other(format!("{STANDBYS_MAX} standbys are registered already")));
+            }
+            None => _ = self.standbys.insert(name.to_owned(), (lsn, lsn)),
+        }
+        self.write(disk, dir)
+    }
+
+    /// Forgets a standby. False: there is none of that name.
+    pub fn release(&mut self, disk: &dyn Disk, dir: &Path, name: &str) -> io::Result<bool> {
+        if self.standbys.remove(name).is_none() {
+            return Ok(false);
+        }
+        self.write(disk, dir).map(|()| true)
+    }
+
+    /// Forgets the standbys that are more than `keep_bytes_max` behind `end`; returns their names.
+    pub fn give_up(&mut self, disk: &dyn Disk, dir: &Path, end: Lsn, keep_bytes_max: u64) -> io::Result<Vec<String>> {
+        let too_far = |lsn: Lsn| end.0.saturating_sub(lsn.0) > keep_bytes_max;
+        let names: Vec<String> =
+            self.standbys.iter().filter(|(_, (has, _))| too_far(*has)).map(|(name, _)| name.clone()).collect();
+        if names.is_empty() {
+            return Ok(names);
+        }
+        names.iter().for_each(|name| _ = self.standbys.remove(name));
+        self.write(disk, dir).map(|()| names)
+    }
+
+    pub fn slots(&self) -> Vec<Slot> {
+        self.standbys.iter().map(|(name, (lsn, _))| Slot { name: name.clone(), lsn: *lsn }).collect()
+    }
+
+    /// Nothing at or behind this may go.
+    pub fn lowest(&self) -> Option<Lsn> {
+        self.standbys.values().map(|(has, _)| *has).chain(self.copies.values().copied()).min()
+    }
+
+    /// Keeps everything from `lsn` on for a base copy; returns its number.
+    pub fn begin_copy(&mut self, lsn: Lsn) -> u64 {
+        self.copies_begun += 1;
+        self.copies.insert(self.copies_begun, lsn);
+        self.copies_begun
+    }
+
+    pub fn end_copy(&mut self, number: u64) {
+        self.copies.remove(&number);
+    }
+
+    fn write(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+        let slot = |(name, (_, written)): (&String, &(Lsn, Lsn))| Slot { name: name.clone(), lsn: *written };
+        let listed = Listed { format: FORMAT, standbys: self.standbys.iter().map(slot).collect() };
+        replace(disk, &path(dir), toml::to_string(&listed).map_err(io::Error::other)?.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_seams::RealDisk;
+
+    #[test]
+    fn standbys_are_listed_and_hold_the_floor_until_they_are_too_far_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = RealDisk::default();
+        let floor = Floor::read(&disk, dir.path()).unwrap();
+        floor.lock().hold(&disk, dir.path(), "b", Lsn(69632), 1000).unwrap();
+        let text = std::fs::read_to_string(path(dir.path())).unwrap();
+        assert_eq!(text, "format = 1\n\n[[standby]]\nname = \"b\"\nlsn = 69632\n");
+        floor.lock().hold(&disk, dir.path(), "b", Lsn(69700), 1000).unwrap();
+        floor.lock().hold(&disk, dir.path(), "c", Lsn(80000), 1000).unwrap();
+        assert_eq!(floor.lock().lowest(), Some(Lsn(69700)));
+        let again = Floor::read(&disk, dir.path()).unwrap();
+        assert_eq!(again.lock().lowest(), Some(Lsn(69632)), "the file may be behind, never ahead");
+        assert_eq!(again.lock().give_up(&disk, dir.path(), Lsn(80000), 10_000).unwrap(), ["b"]);
+        assert_eq!(
+            Floor::read(&disk, dir.path()).unwrap().lock().slots(),
+            [Slot { name: "c".into(), lsn: Lsn(80000) }]
+        );
+        let copy = again.lock().begin_copy(Lsn(5));
+        assert_eq!(again.lock().lowest(), Some(Lsn(5)));
+        again.lock().end_copy(copy);
+        assert!(again.lock().release(&disk, dir.path(), "c").unwrap());
+        assert_eq!(again.lock().lowest(), None);
+    }
+}

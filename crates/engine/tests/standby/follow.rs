@@ -1,0 +1,164 @@
+//! What a standby refuses, and what it says.
+
+use super::pair::{assert_same, catch_up, copy, hand_over, open_standby};
+use super::support::client::{query, step};
+use super::workload::{begin, options};
+use holdfast_engine::{
+    BaseReceiver, Batch, Collect, CopyError, Engine, OpenError, Options, PageBytes, ParameterChange, ParametersOf,
+    Report, WriteOptions,
+};
+use holdfast_types::schema::Dialect;
+use holdfast_types::{Epoch, Level, SqlState, Value};
+use std::sync::atomic::AtomicBool;
+
+const READ_ONLY: SqlState = SqlState::READ_ONLY_SQL_TRANSACTION;
+
+#[test]
+fn every_kind_of_write_is_refused_and_reads_work() {
+    let [a, b] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let master = Engine::open(a.path(), options()).unwrap();
+    begin(&master);
+    copy(&master, options().disk, b.path());
+    let standby = open_standby(b.path(), &options());
+    catch_up(&master, &standby);
+    let db = standby.database("one").unwrap();
+    for sql in ["insert into t values(1, 1, 'x')", "update t set v = 1", "create table n(x)", "drop table t"] {
+        let statement = step(&db, sql).unwrap();
+        let refused = db.submit(Batch::new(vec![statement], Box::new(Collect::new()))).err().unwrap();
+        assert_eq!(refused.state(), READ_ONLY, "{sql}");
+        assert!(refused.to_string().contains("read-only"), "{refused}");
+    }
+    let refused = [
+        db.begin_write_blocking(WriteOptions::default()).err().unwrap(),
+        db.vacuum().unwrap_err(),
+        standby.create_database("x", Dialect::Sqlite).unwrap_err(),
+        standby.drop_database("one").unwrap_err(),
+        db.finish_prepared("g", true, Level::Cold).err().unwrap(),
+        standby.change_parameters(&ParametersOf::Role("tom".into()), ParameterChange::Reset("x".into())).unwrap_err(),
+    ];
+    assert!(refused.iter().all(|e| e.state() == READ_ONLY), "{refused:?}");
+    // A message that changes nothing runs, and so do advisory locks, which are this server's own.
+    let session = db.session(7);
+    let mut lock = step(&db, "select holdfast_advisory(5, 1, 0)").unwrap();
+    lock.stmt =
+        db.prepare("select holdfast_advisory(5, 1, 0)", Report { advisory: true, ..Report::default() }).unwrap();
+    let rows = Collect::new();
+    let batch = Batch { session: Some(session), ..Batch::new(vec![lock], Box::new(rows.clone())) };
+    db.submit(batch).unwrap().wait().unwrap().result.unwrap();
+    assert_eq!(rows.outcomes().remove(0).rows, [[Value::Int(1)]]);
+    assert_eq!(query(&db, "select count(*) from t").unwrap(), [[Value::Int(0)]]);
+    assert_eq!(db.schema().epoch, master.database("one").unwrap().schema().epoch);
+    drop(db);
+    standby.close().unwrap();
+    master.close().unwrap();
+}
+
+#[test]
+fn a_base_copy_is_no_master_before_it_is_whole() {
+    let [a, b] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let master = Engine::open(a.path(), options()).unwrap();
+    begin(&master);
+    copy(&master, options().disk, b.path());
+    let promoted = Engine::open(b.path(), Options { epoch_min: Epoch(1), ..options() }).err().unwrap();
+    assert!(matches!(promoted, OpenError::NotWhole { .. }), "{promoted}");
+    let standby = open_standby(b.path(), &options());
+    let early = standby.database("one").err().unwrap();
+    assert_eq!(early.state(), SqlState::CANNOT_CONNECT_NOW, "{early}");
+    catch_up(&master, &standby);
+    assert_same(&master, &standby, "caught up");
+    drop(standby);
+    master.close().unwrap();
+}
+
+#[test]
+fn a_base_copy_checks_what_arrives() {
+    let [a, b, c] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let master = Engine::open(a.path(), options()).unwrap();
+    begin(&master);
+    let copying = master.base_copy().unwrap();
+    let plan = copying.plan().clone();
+    let mut wrong = plan.clone();
+    wrong.manifest = wrong.manifest.replace("volumes/000001", "../000001");
+    assert!(matches!(BaseReceiver::begin(options().disk, c.path(), wrong), Err(CopyError::Plan(_))));
+    let mut few = plan.clone();
+    few.volumes.pop();
+    assert!(matches!(BaseReceiver::begin(options().disk, c.path(), few), Err(CopyError::Plan(_))));
+    let mut receiver = BaseReceiver::begin(options().disk, b.path(), plan.clone()).unwrap();
+    let mut bytes: PageBytes = [0; 4096];
+    copying.page(0, 1, &mut bytes).unwrap();
+    receiver.page(&bytes).unwrap();
+    assert!(matches!(receiver.page(&bytes), Err(CopyError::Page { page: 2, .. })), "page 1 in the place of page 2");
+    assert!(copying.page(0, 0, &mut bytes).is_err() && copying.page(9, 1, &mut bytes).is_err());
+    let receiver = BaseReceiver::begin(options().disk, b.path(), plan).unwrap();
+    assert!(matches!(receiver.finish(), Err(CopyError::Missing { .. })));
+    let there = BaseReceiver::begin(options().disk, a.path(), copying.plan().clone());
+    assert!(matches!(there, Err(CopyError::NotEmpty { .. })));
+    drop(copying);
+    master.close().unwrap();
+}
+
+#[test]
+fn the_trail_is_kept_for_a_standby_and_no_longer_than_agreed() {
+    let [a, b] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let keep = Options { standby_keep_bytes_max: 8 << 20, ..options() };
+    let master = Engine::open(a.path(), keep.clone()).unwrap();
+    begin(&master);
+    copy(&master, options().disk, b.path());
+    let standby = open_standby(b.path(), &options());
+    catch_up(&master, &standby);
+    drop(standby);
+    let db = master.database("one").unwrap();
+    let write = |times: usize| {
+        for _ in 0..times {
+            let statement = step(&db, "insert into h values(zeroblob(100000))").unwrap();
+            let sent = db.submit(Batch::new(vec![statement], Box::new(Collect::new()))).unwrap();
+            sent.wait().unwrap().result.unwrap();
+            db.checkpoint().unwrap();
+        }
+    };
+    write(30);
+    let has = master.slots().remove(0).lsn;
+    assert!(has >= master.trail().first(), "recycled what a standby needs");
+    let standby = open_standby(b.path(), &options());
+    catch_up(&master, &standby);
+    assert_same(&master, &standby, "after 3 MB away");
+    drop(standby);
+    write(120);
+    assert!(master.slots().is_empty(), "more than it is kept for");
+    assert!(master.trail().first() > has);
+    let standby = open_standby(b.path(), &options());
+    let gone = master.trail().tap(standby.trail().tip().0).err().map(|e| e.to_string());
+    assert!(gone.is_some_and(|e| e.contains("no longer in the trail")));
+    drop(standby);
+    drop(db);
+    master.close().unwrap();
+}
+
+#[test]
+fn a_master_becomes_a_standby_of_the_one_that_was_promoted() {
+    let [a, b] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let master = Engine::open(a.path(), options()).unwrap();
+    begin(&master);
+    copy(&master, options().disk, b.path());
+    let standby = open_standby(b.path(), &options());
+    catch_up(&master, &standby);
+    master.close().unwrap();
+    // What its stop has written is part of the common history.
+    assert!(hand_over(&master, &standby, &AtomicBool::new(true)));
+    let epoch = master.trail().epoch();
+    drop(master);
+    standby.close().unwrap();
+    drop(standby);
+    let promoted = Engine::open(b.path(), Options { epoch_min: epoch, ..options() }).unwrap();
+    let old = open_standby(a.path(), &options());
+    let db = promoted.database("one").unwrap();
+    let statement = step(&db, "insert into h values('new master')").unwrap();
+    db.submit(Batch::new(vec![statement], Box::new(Collect::new()))).unwrap().wait().unwrap().result.unwrap();
+    catch_up(&promoted, &old);
+    assert_same(&promoted, &old, "the roles are exchanged");
+    drop(db);
+    old.close().unwrap();
+    drop(old);
+    super::pair::assert_sound(a.path(), &options());
+    promoted.close().unwrap();
+}

@@ -1,0 +1,194 @@
+//! What waits at the gate and in which order it goes on, told by hand: no standby is there.
+
+use super::support::client::{query, step};
+use holdfast_engine::{Batch, Collect, Database, Engine, Options, Report, Step, Ticket, WriteIsolation, WriteOptions};
+use holdfast_types::schema::Dialect;
+use holdfast_types::{Level, Value};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn options() -> Options {
+    Options { initial_databases: vec![("one".to_owned(), Dialect::Sqlite)], ..Options::default() }
+}
+
+/// A batch that notes its name when it is answered.
+fn send(db: &Database, answered: &Arc<Mutex<Vec<String>>>, sql: &str, level: Level) {
+    let batch = Batch { level, ..Batch::new(vec![step(db, sql).unwrap()], Box::new(Collect::new())) };
+    let (answered, name) = (answered.clone(), sql.to_owned());
+    let done = Box::new(move |done: holdfast_engine::BatchDone| {
+        done.result.unwrap();
+        answered.lock().unwrap().push(name);
+    });
+    db.submit_with(batch, done).unwrap();
+}
+
+fn submit(db: &Database, sql: &str, level: Level) -> Ticket {
+    db.submit(Batch { level, ..Batch::new(vec![step(db, sql).unwrap()], Box::new(Collect::new())) }).unwrap()
+}
+
+fn count(db: &Database) -> Value {
+    query(db, "select count(*) from t").unwrap().remove(0).remove(0)
+}
+
+/// Everything sent so far is in the trail.
+fn logged(engine: &Engine, boxcars: usize) {
+    while engine.gate().boxcars < boxcars {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_hot_commit_waits_for_its_ack_and_what_comes_behind_it_waits_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(dir.path(), options()).unwrap();
+    let db = engine.database("one").unwrap();
+    submit(&db, "create table t(id integer primary key)", Level::Cold).wait().unwrap().result.unwrap();
+    let answered = Arc::new(Mutex::new(Vec::new()));
+    let sqls: Vec<String> = (0..4).map(|i| format!("insert into t values({i})")).collect();
+    for (sql, level) in sqls.iter().zip([Level::Cold, Level::Hot, Level::Cold, Level::Commit]) {
+        send(&db, &answered, sql, level);
+        if level == Level::Cold && answered.lock().unwrap().is_empty() {
+            while answered.lock().unwrap().is_empty() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+    // The boxcars of the last three may be fewer than three.
+    logged(&engine, 1);
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(*answered.lock().unwrap(), sqls[..1], "answered before the ack");
+    assert_eq!(count(&db), Value::Int(1), "a reader has seen what has not reached its level");
+    let (first, end) = (engine.gate().first.unwrap(), engine.trail().durable());
+    assert!(first.0 >= Level::Hot);
+    engine.reached(Level::Warm, end);
+    assert_eq!(answered.lock().unwrap().len(), 1, "warm is not hot");
+    engine.reached(Level::Commit, end);
+    assert_eq!(*answered.lock().unwrap(), sqls, "in order");
+    assert_eq!(count(&db), Value::Int(4));
+    assert_eq!(engine.gate().boxcars, 0);
+    submit(&db, "insert into t values(9)", Level::Cold).wait().unwrap().result.unwrap();
+    engine.close().unwrap();
+}
+
+#[test]
+fn every_way_to_commit_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(dir.path(), options()).unwrap();
+    engine.create_database("two", Dialect::Sqlite).unwrap();
+    let [db, two] = ["one", "two"].map(|name| engine.database(name).unwrap());
+    for db in [&db, &two] {
+        submit(db, "create table t(id integer primary key, v)", Level::Cold).wait().unwrap().result.unwrap();
+    }
+    let mut ids = 0..;
+    let mut begin = |db: &Database, isolation| {
+        let mut txn =
+            db.begin_write_blocking(WriteOptions { isolation, level: Level::Hot, ..WriteOptions::default() }).unwrap();
+        let sql = format!("insert into t values({}, 1)", ids.next().unwrap());
+        let stmt = db.prepare(&sql, Report::default()).unwrap();
+        txn.execute_blocking(Step { stmt, params: vec![] }, Box::new(Collect::new())).unwrap().result.unwrap();
+        txn
+    };
+    let rc = WriteIsolation::ReadCommitted;
+    let sink = || Box::new(Collect::new());
+    let mut seen = 0;
+    let mut waits = |what: &str, ticket: Ticket| {
+        logged(&engine, 1);
+        assert_eq!(engine.gate().first.unwrap().0, Level::Hot, "{what}");
+        assert_eq!(count(&db), Value::Int(seen), "{what}: seen too early");
+        let waiting = std::thread::spawn(move || ticket.wait().unwrap().result.unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!waiting.is_finished(), "{what}: answered too early");
+        engine.reached(Level::Hot, engine.trail().durable());
+        waiting.join().unwrap();
+        let Value::Int(n) = count(&db) else { panic!() };
+        seen = n;
+    };
+    waits("a branch", begin(&db, rc).commit(sink()).unwrap());
+    waits("the only writer", begin(&db, WriteIsolation::Alone).commit(sink()).unwrap());
+    waits("one that runs alone", submit(&db, "insert into t select id + 100, v from t", Level::Hot));
+    waits("a schema change", submit(&db, "create index i on t(v)", Level::Hot));
+    waits("PREPARE TRANSACTION", begin(&db, rc).prepare_transaction("g", "tom").unwrap());
+    waits("COMMIT PREPARED", db.finish_prepared("g", true, Level::Hot).unwrap());
+    let parts = vec![begin(&db, rc), begin(&two, rc)];
+    waits("several databases", holdfast_engine::commit_together(parts, sink()).unwrap());
+    assert!(seen >= 6);
+    engine.close().unwrap();
+}
+
+#[test]
+fn a_clean_stop_does_not_wait_and_answers_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(dir.path(), options()).unwrap();
+    let db = engine.database("one").unwrap();
+    submit(&db, "create table t(id integer primary key)", Level::Cold).wait().unwrap().result.unwrap();
+    let hot = submit(&db, "insert into t values(1)", Level::Hot);
+    logged(&engine, 1);
+    let cold = submit(&db, "insert into t values(2)", Level::Cold);
+    let begin = {
+        let db = db.clone();
+        let alone = WriteOptions { isolation: WriteIsolation::Alone, ..WriteOptions::default() };
+        std::thread::spawn(move || db.begin_write_blocking(alone).err().expect("it would see what nobody may see"))
+    };
+    std::thread::sleep(Duration::from_millis(30));
+    assert!(!begin.is_finished());
+    drop(db);
+    engine.close().unwrap();
+    assert!(hot.wait().is_none(), "told COMMIT without an ack");
+    assert!(cold.wait().is_none(), "told COMMIT before the one in front of it");
+    begin.join().unwrap();
+    drop(engine);
+    let engine = Engine::open(dir.path(), options()).unwrap();
+    assert_eq!(count(&engine.database("one").unwrap()), Value::Int(2), "the trail keeps them");
+    engine.close().unwrap();
+}
+
+#[test]
+fn held_is_held_at_every_level_and_so_are_databases_that_come() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(dir.path(), options()).unwrap();
+    let db = engine.database("one").unwrap();
+    submit(&db, "create table t(id integer primary key)", Level::Cold).wait().unwrap().result.unwrap();
+    engine.hold("no lease");
+    let cold = submit(&db, "insert into t values(1)", Level::Cold);
+    let creating = {
+        let engine = engine.clone();
+        std::thread::spawn(move || engine.create_database("two", Dialect::Sqlite))
+    };
+    logged(&engine, 2);
+    assert_eq!(count(&db), Value::Int(0));
+    assert!(!creating.is_finished());
+    // A checkpoint of what may be seen does not wait, and does not take in what may not.
+    db.checkpoint().unwrap();
+    engine.release();
+    cold.wait().unwrap().result.unwrap();
+    creating.join().unwrap().unwrap();
+    assert_eq!(count(&db), Value::Int(1));
+    drop(db);
+    drop(engine);
+    let engine = Engine::open(dir.path(), options()).unwrap();
+    assert_eq!(count(&engine.database("one").unwrap()), Value::Int(1), "redo began where it must");
+    engine.close().unwrap();
+}
+
+#[test]
+fn the_governor_is_asked_with_the_bytes_of_the_boxcar_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(dir.path(), options()).unwrap();
+    let db = engine.database("one").unwrap();
+    submit(&db, "create table t(id integer primary key, v)", Level::Cold).wait().unwrap().result.unwrap();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let notes = asked.clone();
+    assert!(engine.set_delay(Arc::new(move |bytes| {
+        notes.lock().unwrap().push(bytes);
+        Duration::ZERO
+    })));
+    for (i, bytes) in [5000, 10].into_iter().enumerate() {
+        let sql = format!("insert into t values({i}, zeroblob({bytes}))");
+        submit(&db, &sql, Level::Cold).wait().unwrap().result.unwrap();
+    }
+    submit(&db, "insert into t values(7, 7)", Level::Cold).wait().unwrap().result.unwrap();
+    let asked = asked.lock().unwrap().clone();
+    assert!(asked.iter().any(|b| (5000..6000).contains(b)) && asked.iter().any(|b| (10..200).contains(b)), "{asked:?}");
+    assert!(!engine.set_delay(Arc::new(|_| Duration::ZERO)), "once");
+    engine.close().unwrap();
+}

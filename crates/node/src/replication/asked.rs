@@ -1,0 +1,156 @@
+//! What other nodes may have of this one.
+//!
+//! | wanted | of a master | of a standby |
+//! |---|---|---|
+//! | the trail | given | given, as far as it is durable at its own master |
+//! | a base copy | given | refused: it names its master |
+//! | the status | given | given |
+//! | a promotion | it is the master already | done, where it is safe |
+//!
+//! A promotion is safe when the old master is shown to be stopped: its address refuses connections. A master that answers,
+//! or a machine that says nothing at all, is no proof; then the operator has to accept in so many words that both may
+//! have acknowledged what the other does not know (guarantee 6).
+
+use super::{Event, Following, Notify, Standings};
+use holdfast_engine::Engine;
+use holdfast_standby::base_copy::BaseCopy;
+use holdfast_standby::message::Wants;
+use holdfast_standby::{Identity, Master, Peer, Reached, Reason, Refusal};
+use holdfast_trail::Trail;
+use holdfast_types::{Epoch, Level, Lsn};
+use std::io::ErrorKind;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender as Sender;
+
+/// How long the old master's address is tried.
+const PROBE_MAX: Duration = Duration::from_secs(2);
+
+/// How long a promotion may take before its caller is told to look for himself.
+const PROMOTION_MAX: Duration = Duration::from_secs(600);
+
+/// See the module.
+pub struct Asked {
+    pub name: String,
+    pub engine: Engine,
+    pub standings: Arc<Standings>,
+    pub events: Sender<Event>,
+    pub notify: Notify,
+    /// Of a standby: how it follows its master.
+    pub following: Option<Arc<Following>>,
+}
+
+impl Asked {
+    fn refuse_on_standby(&self) -> Result<(), Refusal> {
+        let Some(following) = &self.following else { return Ok(()) };
+        let message = format!("{} is a standby itself", self.name);
+        let advice = format!("Ask its master at {}, or promote it first", following.master());
+        Err(Refusal::new(Reason::NotMaster, message, advice))
+    }
+}
+
+impl Master for Asked {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn identity(&self) -> Identity {
+        super::following::identity(&self.engine)
+    }
+
+    fn trail(&self) -> &Trail {
+        self.engine.trail()
+    }
+
+    fn admit(&self, _: &Peer, _: &str, wants: &Wants) -> Result<(), Refusal> {
+        match wants {
+            Wants::BaseCopy => self.refuse_on_standby(),
+            Wants::Follow(_) | Wants::Status | Wants::Promote { .. } => Ok(()),
+        }
+    }
+
+    fn durable(&self) -> Lsn {
+        let durable = self.engine.trail().durable();
+        // What a standby hands on may be applied only when its own master has made it durable.
+        self.following.as_ref().map_or(durable, |following| following.master_durable().min(durable))
+    }
+
+    fn deposed(&self, by: Epoch) {
+        if self.following.is_some() {
+            return;
+        }
+        self.engine.hold("another server has become the master");
+        self.notify.tell(&format!(
+            "{} was deposed: there is a master of epoch {by}. It acknowledges nothing from now on; stop it and bring it back \
+             with: holdfast rejoin",
+            self.name
+        ));
+    }
+
+    fn hold(&self, standby: &str, from: Lsn) -> Result<(), Refusal> {
+        self.engine.hold_slot(standby, from).map_err(|error| {
+            let message = format!("the trail cannot be kept for {standby}: {error}");
+            Refusal::new(Reason::Failed, message, "See the master's log; its data directory must be writable")
+        })
+    }
+
+    fn reached(&self, reached: Reached) {
+        self.engine.reached(Level::Warm, reached.warm);
+        self.engine.reached(Level::Hot, reached.hot);
+        self.engine.reached(Level::Commit, reached.commit);
+    }
+
+    fn base_copy(&self, _: &str) -> Result<Box<dyn BaseCopy>, Refusal> {
+        super::copying::begin(&self.engine).map_err(|error| {
+            let message = format!("a base copy cannot begin: {error}");
+            Refusal::new(Reason::Failed, message, "See the master's log")
+        })
+    }
+
+    fn status(&self) -> String {
+        self.standings.json()
+    }
+
+    fn promote(&self, accept_divergence: bool) -> Result<String, Refusal> {
+        let Some(following) = &self.following else {
+            return Ok(format!("{} is the master already, epoch {}", self.name, self.engine.trail().epoch()));
+        };
+        if !accept_divergence {
+            is_stopped(following.master())?;
+        }
+        let failed = |why: String| Refusal::new(Reason::Failed, why, "See the standby's log");
+        let (reply, answer) = std::sync::mpsc::channel();
+        let stopping = || failed("the server is stopping".to_owned());
+        self.events.send(Event::Promote { reply }).map_err(|_| stopping())?;
+        match tokio::task::block_in_place(|| answer.recv_timeout(PROMOTION_MAX)) {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(why)) => Err(failed(why)),
+            Err(_) => Err(failed("the promotion has not ended yet".to_owned())),
+        }
+    }
+}
+
+/// Is it certain that nothing serves at the old master's address? Only a refused connection says so: the machine is
+/// there, and nobody listens.
+fn is_stopped(master: &str) -> Result<(), Refusal> {
+    let not_safe = |why: String| {
+        let advice = "Stop the old master first; or, if it cannot come back and acknowledge anything, promote with \
+                      --accept-divergence: what it acknowledged at level cold and did not ship is then not here";
+        Err(Refusal::new(Reason::NotSafe, why, advice))
+    };
+    let addresses = match master.to_socket_addrs() {
+        Ok(addresses) => addresses.collect::<Vec<_>>(),
+        Err(error) => return not_safe(format!("the old master's address {master} cannot be found: {error}")),
+    };
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, PROBE_MAX) {
+            Ok(_) => return not_safe(format!("the master at {master} still takes connections")),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error) => {
+                return not_safe(format!("nothing shows that the master at {master} is stopped: {error}"));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! A base copy: the engine's on the master's side, files on the standby's.
+//!
+//! The link says which pages ([`holdfast_standby::base_copy`]), the engine which state they are of
+//! ([`holdfast_engine::BaseCopy`]). The engine's plan travels as JSON in the link's.
+//!
+//! On the standby's side pages are written into `volumes/NAME.db.new`, in any order, over what an interrupted copy has left
+//! there. When all are there and verified the engine checks each page once more and makes the directory a standby's.
+
+use super::following::Tcp;
+use super::{StandbyFile, StandbyFileError};
+use holdfast_engine::{BaseReceiver, CopyPlan as EnginePlan, Engine};
+use holdfast_seams::{AlignedBuf, Create, Disk, DiskFile, OpenHow, RealDisk};
+use holdfast_standby::base_copy::{BaseCopy, Copied, CopyInto, Progress, copy};
+use holdfast_standby::identity::Tip;
+use holdfast_standby::message::{CopyPlan, CopyVolume};
+use holdfast_standby::receive::Connect;
+use holdfast_standby::{Identity, LinkError, LinkOptions};
+use holdfast_types::{Lsn, SqlError, SqlResult, SqlState};
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of a page.
+const PAGE_BYTES: usize = 4096;
+
+/// How often it is looked whether the trail's end is durable.
+const DURABLE_PAUSE: Duration = Duration::from_millis(1);
+
+/// A copy on its way out.
+struct Outgoing {
+    copy: holdfast_engine::BaseCopy,
+    plan: CopyPlan,
+    volumes: Vec<CopyVolume>,
+}
+
+/// Begins a copy of all databases.
+pub fn begin(engine: &Engine) -> SqlResult<Box<dyn BaseCopy>> {
+    let copy = engine.base_copy()?;
+    let failed = |why: String| SqlError::new(SqlState::IO_ERROR, why);
+    let plan = copy.plan();
+    // The end of the trail, as soon as it is one: what the copy has is below it.
+    let (lsn, checksum) = engine.trail().tip();
+    while engine.trail().durable() < lsn {
+        std::thread::sleep(DURABLE_PAUSE);
+    }
+    let manifest = serde_json::to_string(plan).map_err(|e| failed(e.to_string()))?;
+    let file = |volume: u32| {
+        let info = engine.databases().into_iter().find(|d| d.oid == 16384 + volume);
+        info.and_then(|d| d.path.file_name().map(|n| n.to_string_lossy().into_owned()))
+            .ok_or_else(|| failed(format!("volume {volume} was dropped meanwhile; begin again")))
+    };
+    let volumes = plan
+        .volumes
+        .iter()
+        .map(|v| Ok(CopyVolume { volume: v.volume, file: file(v.volume)?, pages: v.pages }))
+        .collect::<SqlResult<Vec<_>>>()?;
+    let start = Lsn(u64::from(plan.first_segment) * plan.segment_bytes + PAGE_BYTES as u64);
+    let plan = CopyPlan {
+        manifest,
+        start,
+        anchor: Tip { lsn, checksum },
+        volumes: u32::try_from(volumes.len()).map_err(|e| failed(e.to_string()))?,
+    };
+    Ok(Box::new(Outgoing { copy, plan, volumes }))
+}
+
+impl BaseCopy for Outgoing {
+    fn plan(&self) -> &CopyPlan {
+        &self.plan
+    }
+
+    fn volumes(&self) -> &[CopyVolume] {
+        &self.volumes
+    }
+
+    fn read(&mut self, volume: usize, first_page: u32, pages: u32, into: &mut Vec<u8>) -> io::Result<()> {
+        let mut bytes = [0; PAGE_BYTES];
+        for page in first_page + 1..=first_page + pages {
+            self.copy.page(volume, page, &mut bytes).map_err(io::Error::other)?;
+            into.extend_from_slice(&bytes);
+        }
+        Ok(())
+    }
+}
+
+/// Where a copy goes, and what it will be.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyTo<'a> {
+    /// The data directory, made when it does not exist.
+    pub dir: &'a Path,
+    /// The standby's name.
+    pub name: &'a str,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    #[error("cannot start: {0}")]
+    Runtime(#[source] io::Error),
+    #[error("{0} is a data directory already; take the copy into another one")]
+    InUse(PathBuf),
+    #[error("{0:?} is no name for a standby: letters, digits, \"_\", \"-\" and \".\"; give another one with --name")]
+    Name(String),
+    #[error("the copy from {from} has failed: {source}; run the command again, it goes on where it was")]
+    Link { from: String, source: LinkError },
+    #[error(transparent)]
+    StandbyFile(#[from] StandbyFileError),
+}
+
+/// Copies the server at HOST:PORT into a directory, which is a standby's then. Blocks; `progress` is called often.
+pub fn copy_from(from: &str, to: CopyTo<'_>, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<Copied, CopyError> {
+    if to.dir.join("databases.toml").exists() || to.dir.join("trail").join("control").exists() {
+        return Err(CopyError::InUse(to.dir.to_owned()));
+    }
+    holdfast_standby::link::check_name(to.name).map_err(|_| CopyError::Name(to.name.to_owned()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CopyError::Runtime)?;
+    let mut into = Incoming {
+        from,
+        to,
+        progress,
+        disk: Arc::new(RealDisk::new()),
+        plan: None,
+        files: Vec::new(),
+        synced: Vec::new(),
+    };
+    let connect = Tcp { address: from.to_owned() };
+    let reached = runtime.block_on(connect.connect());
+    reached.map_err(|error| CopyError::Link { from: from.to_owned(), source: LinkError::Io(error) })?;
+    let copied = runtime.block_on(copy(&connect, to.name, 0, &mut into, &LinkOptions::default()));
+    copied.map_err(|source| CopyError::Link { from: from.to_owned(), source })
+}
+
+/// A copy on its way in.
+struct Incoming<'a> {
+    from: &'a str,
+    to: CopyTo<'a>,
+    progress: &'a (dyn Fn(Progress) + Send + Sync),
+    disk: Arc<dyn Disk>,
+    plan: Option<(EnginePlan, Tip)>,
+    files: Vec<(PathBuf, Box<dyn DiskFile>)>,
+    /// The same, read past the page cache, once everything is synced: it is the disk that is asked what it has.
+    synced: Vec<Box<dyn DiskFile>>,
+}
+
+impl Incoming<'_> {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.disk.open(path, &OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() })
+    }
+}
+
+impl CopyInto for Incoming<'_> {
+    fn begin(&mut self, _: &Identity, plan: &CopyPlan, volumes: &[CopyVolume]) -> io::Result<()> {
+        let parsed: EnginePlan = serde_json::from_str(&plan.manifest).map_err(io::Error::other)?;
+        let names = parsed.volumes.iter().map(|v| (v.volume, v.pages));
+        if !names.eq(volumes.iter().map(|v| (v.volume, v.pages))) {
+            return Err(io::Error::other("the two lists of databases in the plan differ"));
+        }
+        let dir = self.to.dir.join("volumes");
+        self.disk.create_dir(self.to.dir)?;
+        self.disk.create_dir(&dir)?;
+        self.files.clear();
+        self.synced.clear();
+        for volume in volumes {
+            let path = dir.join(format!("{}.new", volume.file));
+            let file = self.open(&path)?;
+            let (bytes, wanted) = (file.len_bytes()?, u64::from(volume.pages) * PAGE_BYTES as u64);
+            if bytes > wanted {
+                file.set_len(wanted)?;
+            }
+            self.files.push((path, file));
+        }
+        self.plan = Some((parsed, plan.anchor));
+        Ok(())
+    }
+
+    fn read(&mut self, volume: usize, first_page: u32, pages: u32, into: &mut Vec<u8>) -> io::Result<()> {
+        let mut bytes = AlignedBuf::zeroed(pages as usize * PAGE_BYTES);
+        let file = self.synced.get(volume).unwrap_or(&self.files[volume].1);
+        let n = file.read_at(bytes.as_mut_slice(), u64::from(first_page) * PAGE_BYTES as u64)?;
+        into.extend_from_slice(&bytes.as_slice()[..n]);
+        Ok(())
+    }
+
+    fn write(&mut self, volume: usize, first_page: u32, pages: &[u8]) -> io::Result<()> {
+        self.files[volume].1.write_at(&[IoSlice::new(pages)], u64::from(first_page) * PAGE_BYTES as u64)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.synced.clear();
+        for (path, file) in &self.files {
+            file.sync_all()?;
+            self.synced.push(self.disk.open(path, &OpenHow::READ_DIRECT)?);
+        }
+        self.disk.sync_dir(&self.to.dir.join("volumes"))
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        let Some((plan, anchor)) = self.plan.take() else { return Err(io::Error::other("no plan has come")) };
+        self.files.clear();
+        self.synced.clear();
+        // First the file that says that it is a standby: without it a directory that looks whole could be served.
+        let file = StandbyFile {
+            from: self.from.to_owned(),
+            name: self.to.name.to_owned(),
+            anchor_lsn: anchor.lsn.0,
+            anchor_checksum: anchor.checksum,
+        };
+        file.write(self.to.dir).map_err(io::Error::other)?;
+        let volumes = plan.volumes.len();
+        let mut receiver = BaseReceiver::begin(self.disk.clone(), self.to.dir, plan).map_err(io::Error::other)?;
+        for _ in 0..volumes {
+            receiver.adopt().map_err(io::Error::other)?;
+        }
+        receiver.finish().map_err(io::Error::other)
+    }
+
+    fn progress(&mut self, done: Progress) {
+        (self.progress)(done);
+    }
+}

@@ -1,0 +1,126 @@
+//! `standby.toml` in the data directory: as long as it is there, the server is a standby.
+//!
+//! ```toml
+//! from = "10.0.0.1:5433"   # the master
+//! name = "b"               # what the master knows this standby by
+//! # Until the trail has come so far, the files are a base copy that shows no one moment:
+//! anchor_lsn = 69632
+//! anchor_checksum = 305419896
+//! ```
+//!
+//! `holdfast standby create` and `holdfast rejoin` write it; a promotion removes it. It is replaced as a whole: written
+//! beside, synced, renamed, directory synced.
+//!
+//! Failure: a file that cannot be read refuses the start: a standby that took itself for a master would be one of two.
+
+use holdfast_seams::{Create, Disk, OpenHow, RealDisk};
+use serde::{Deserialize, Serialize};
+use std::io::{self, ErrorKind, IoSlice};
+use std::path::{Path, PathBuf};
+
+/// The file's name.
+pub const FILE_NAME: &str = "standby.toml";
+
+/// What the file says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StandbyFile {
+    /// Host and port of the master.
+    pub from: String,
+    pub name: String,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub anchor_lsn: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub anchor_checksum: u32,
+}
+
+fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StandbyFileError {
+    #[error("cannot {what} {path}: {source}")]
+    Io { what: &'static str, path: String, source: io::Error },
+    #[error("{path}: {message}; correct it, or make the standby again with: holdfast standby create")]
+    Content { path: String, message: String },
+}
+
+fn path(dir: &Path) -> PathBuf {
+    dir.join(FILE_NAME)
+}
+
+fn failed(what: &'static str, dir: &Path) -> impl FnOnce(io::Error) -> StandbyFileError {
+    let path = path(dir).display().to_string();
+    move |source| StandbyFileError::Io { what, path, source }
+}
+
+impl StandbyFile {
+    /// `None`: the server is no standby.
+    pub fn read(dir: &Path) -> Result<Option<StandbyFile>, StandbyFileError> {
+        let text = match std::fs::read_to_string(path(dir)) {
+            Ok(text) => text,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(failed("read", dir)(e)),
+        };
+        let content = |message: String| StandbyFileError::Content { path: path(dir).display().to_string(), message };
+        let file: StandbyFile = toml::from_str(&text).map_err(|e| content(e.to_string().trim_end().to_owned()))?;
+        holdfast_standby::link::check_name(&file.name).map_err(|e| content(e.to_string()))?;
+        match file.from.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(Some(file)),
+            _ => Err(content(format!("from = {:?} is not HOST:PORT", file.from))),
+        }
+    }
+
+    pub fn write(&self, dir: &Path) -> Result<(), StandbyFileError> {
+        let text = toml::to_string(self).map_err(io::Error::other).map_err(failed("write", dir))?;
+        replace(&RealDisk::new(), dir, &text).map_err(failed("write", dir))
+    }
+
+    /// The server is a standby no longer. Durable when it returns.
+    pub fn remove(dir: &Path) -> Result<(), StandbyFileError> {
+        let disk = RealDisk::new();
+        let removed = match disk.remove(&path(dir)) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        };
+        removed.and_then(|()| disk.sync_dir(dir)).map_err(failed("remove", dir))
+    }
+}
+
+fn replace(disk: &dyn Disk, dir: &Path, text: &str) -> io::Result<()> {
+    let (path, new) = (path(dir), path(dir).with_extension("toml.new"));
+    let file = disk.open(&new, &OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() })?;
+    file.set_len(0)?;
+    file.write_at(&[IoSlice::new(text.as_bytes())], 0)?;
+    file.sync_all()?;
+    disk.rename(&new, &path)?;
+    disk.sync_dir(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_comes_back_and_what_is_wrong_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(StandbyFile::read(dir.path()).unwrap(), None);
+        let file = StandbyFile { from: "h:1".into(), name: "b".into(), anchor_lsn: 0, anchor_checksum: 0 };
+        file.write(dir.path()).unwrap();
+        let text = std::fs::read_to_string(path(dir.path())).unwrap();
+        assert_eq!(text, "from = \"h:1\"\nname = \"b\"\n");
+        assert_eq!(StandbyFile::read(dir.path()).unwrap(), Some(file.clone()));
+        StandbyFile { anchor_lsn: 7, anchor_checksum: 9, ..file }.write(dir.path()).unwrap();
+        assert_eq!(StandbyFile::read(dir.path()).unwrap().unwrap().anchor_checksum, 9);
+        StandbyFile::remove(dir.path()).unwrap();
+        StandbyFile::remove(dir.path()).unwrap();
+        assert_eq!(StandbyFile::read(dir.path()).unwrap(), None);
+        for bad in
+            ["", "from = \"h\"\nname = \"b\"", "from = \"h:1\"\nname = \"a/b\"", "from = \"h:1\"\nname = \"b\"\nx = 1"]
+        {
+            std::fs::write(path(dir.path()), bad).unwrap();
+            assert!(StandbyFile::read(dir.path()).is_err(), "{bad}");
+        }
+    }
+}

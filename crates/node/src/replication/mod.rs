@@ -1,0 +1,70 @@
+//! This node among others: whose standby it is, or who its standbys are.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`file`] | `standby.toml`: is this server a standby, and whose |
+//! | [`door`] | links of other nodes come in |
+//! | [`asked`] | what they may have: the trail, a base copy, the status, a promotion |
+//! | [`following`] | a standby follows its master |
+//! | [`copying`] | a base copy on its way in |
+//! | [`rejoin`] | a deposed master comes back |
+//! | [`away`] | what commits do while their standbys are away |
+//! | [`asking`] | what the commands ask of a running server |
+//! | [`standing`] | what the views show |
+//!
+//! A server has one role at a time. To change it the server is taken down to its listening socket and put up again
+//! ([`crate::server`]): recovery is the only way to become a master.
+
+mod asked;
+mod asking;
+mod away;
+mod copying;
+mod door;
+mod file;
+mod following;
+mod notify;
+mod rejoin;
+mod standing;
+
+pub use asked::Asked;
+pub use asking::{AskError, ask_promotion, ask_status};
+pub use away::watch_sync_set;
+pub use copying::{CopyError, CopyTo, copy_from};
+pub use door::Door;
+pub use file::{StandbyFile, StandbyFileError};
+pub use following::{Following, Tcp, follow_master};
+pub use notify::Notify;
+pub use rejoin::{RejoinError, Rejoined, rejoin};
+pub use standing::Standings;
+
+pub use holdfast_standby::base_copy::Progress;
+
+use crate::config::Config;
+use holdfast_standby::{Ended, LinkOptions};
+use std::time::Duration;
+
+/// What ends a role.
+pub enum Event {
+    /// The operator wants this standby to be the master; told what came of it.
+    Promote { reply: std::sync::mpsc::Sender<Result<String, String>> },
+    /// Following has ended for good.
+    FollowingEnded(Ended),
+}
+
+/// How links of this server behave.
+pub fn link_options(config: &Config) -> LinkOptions {
+    let silence_max = Duration::from_millis(config.standby_timeout_ms);
+    LinkOptions { silence_max, heartbeat: silence_max / 5, ..LinkOptions::default() }
+}
+
+/// This node's name among standbys: as configured, else the machine's.
+pub fn node_name(config: &Config) -> String {
+    if !config.node_name.is_empty() {
+        return config.node_name.clone();
+    }
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match holdfast_standby::link::check_name(machine.trim()) {
+        Ok(()) => machine.trim().to_owned(),
+        Err(_) => "holdfast".to_owned(),
+    }
+}

@@ -1,0 +1,134 @@
+//! What `pg_stat_replication` and its kin show, and `holdfast standby status`.
+
+use super::Following;
+use holdfast_engine::Engine;
+use holdfast_sql::catalogue::{LinkRow, StandbyRow, Standing};
+use holdfast_standby::{Hub, Phase};
+use holdfast_types::Lsn;
+use parking_lot::RwLock;
+use serde_json::json;
+use std::sync::{Arc, Weak};
+
+/// Who knows, while the server has a role.
+#[derive(Default)]
+pub struct Standings {
+    role: RwLock<Option<Role>>,
+}
+
+struct Role {
+    name: String,
+    engine: Engine,
+    hub: Weak<Hub>,
+    following: Option<Arc<Following>>,
+}
+
+impl Standings {
+    pub fn set(&self, name: &str, engine: &Engine, hub: &Arc<Hub>, following: Option<Arc<Following>>) {
+        let role = Role { name: name.to_owned(), engine: engine.clone(), hub: Arc::downgrade(hub), following };
+        *self.role.write() = Some(role);
+    }
+
+    pub fn clear(&self) {
+        *self.role.write() = None;
+    }
+
+    /// Everything below is shown to readers.
+    pub fn shown(&self) -> Lsn {
+        self.role.read().as_ref().map_or(Lsn(0), |role| role.engine.applied())
+    }
+
+    pub fn standing(&self) -> Standing {
+        let role = self.role.read();
+        let Some(role) = role.as_ref() else { return Standing::default() };
+        let trail = role.engine.trail();
+        Standing {
+            in_recovery: role.engine.is_standby(),
+            epoch: trail.epoch().0,
+            durable_lsn: trail.durable().0,
+            applied_lsn: role.engine.applied().0,
+            link: role.following.as_ref().map(|f| link_row(f, &role.engine)),
+            standbys: role.hub.upgrade().map(|hub| standby_rows(&hub)).unwrap_or_default(),
+        }
+    }
+
+    /// The same for programs.
+    pub fn json(&self) -> String {
+        let s = self.standing();
+        let name = self.role.read().as_ref().map(|role| role.name.clone()).unwrap_or_default();
+        let gate = self.role.read().as_ref().map(|role| role.engine.gate()).unwrap_or_default();
+        let standbys: Vec<_> = s.standbys.iter().map(standby_json).collect();
+        let link = s.link.as_ref().map(|l| {
+            json!({
+                "master": l.master, "state": l.state, "master_durable_lsn": l.master_durable_lsn,
+                "behind_bytes": l.master_durable_lsn.saturating_sub(s.applied_lsn), "behind_ms": l.behind_ms,
+                "error": l.error,
+            })
+        });
+        json!({
+            "name": name,
+            "role": if s.in_recovery { "standby" } else { "master" },
+            "epoch": s.epoch,
+            "durable_lsn": s.durable_lsn,
+            "applied_lsn": s.applied_lsn,
+            "commits_waiting": gate.boxcars,
+            "standbys": standbys,
+            "link": link,
+        })
+        .to_string()
+    }
+}
+
+fn standby_json(s: &StandbyRow) -> serde_json::Value {
+    json!({
+        "name": s.name, "connected": s.connected, "state": s.state, "synchronous": s.synchronous,
+        "sent_lsn": s.sent_lsn, "received_lsn": s.received_lsn, "durable_lsn": s.durable_lsn,
+        "applied_lsn": s.applied_lsn, "lag_bytes": s.sent_lsn.saturating_sub(s.applied_lsn),
+        "apply_bytes_per_s": s.apply_bytes_per_s, "delay_us": s.delay_us, "reason": s.reason,
+    })
+}
+
+fn link_row(following: &Following, engine: &Engine) -> LinkRow {
+    let (state, why) = match following.phase() {
+        Phase::Connecting => ("connecting", None),
+        Phase::Pairing { .. } => ("pairing", None),
+        Phase::Following { .. } => ("following", None),
+        Phase::Waiting { why, .. } => ("waiting", Some(why)),
+    };
+    LinkRow {
+        master: following.master().to_owned(),
+        state: state.to_owned(),
+        master_durable_lsn: following.master_durable().0,
+        behind_ms: following.behind_ms(),
+        error: engine.apply_failure().or(why),
+    }
+}
+
+fn standby_rows(hub: &Hub) -> Vec<StandbyRow> {
+    let governed = hub.governed();
+    let row = |s: holdfast_standby::hub::StandbyReport| {
+        let g = governed.iter().find(|g| g.standby == s.name);
+        let client = s.address.rsplit_once(':').and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+        StandbyRow {
+            client,
+            connected: true,
+            state: if s.lag_bytes.is_some_and(|lag| lag < STREAMING_BYTES) { "streaming" } else { "catchup" }
+                .to_owned(),
+            since_us: None,
+            sent_lsn: s.sent_lsn,
+            received_lsn: s.received_lsn.unwrap_or_default(),
+            durable_lsn: s.durable_lsn.unwrap_or_default(),
+            applied_lsn: s.applied_lsn.unwrap_or_default(),
+            synchronous: s.priority.is_some(),
+            priority: s.priority.map_or(0, |p| u32::try_from(p).unwrap_or(u32::MAX).saturating_add(1)),
+            apply_bytes_per_s: g.and_then(|g| g.rate_bytes_per_s).unwrap_or_default(),
+            delay_us: g.map_or(0, |g| g.delay_us),
+            reason: g.map_or_else(String::new, |g| format!("{:?}", g.state).to_lowercase()),
+            acked_us: None,
+            name: s.name,
+        }
+    };
+    hub.standbys().into_iter().map(row).collect()
+}
+
+/// A standby with less than this to go is not catching up, it follows.
+const STREAMING_BYTES: u64 = 16 << 20;

@@ -1,0 +1,274 @@
+//! How far the trail has come, here and on standbys: `pg_stat_replication` as PostgreSQL has it, `holdfast_stat_standbys` with
+//! what PostgreSQL has no word for, `holdfast_stat_standby` on a standby itself, and the one row behind `pg_is_in_recovery`,
+//! `pg_current_wal_lsn` and their kin.
+//!
+//! A position is written as PostgreSQL writes one, `16/B374D848`: the high and the low 32 bits in hexadecimal.
+
+use super::{CatalogTable, OWNER_OID, boolean, int, text};
+use crate::types::datetime::format_timestamp;
+use crate::types::more;
+use holdfast_types::Value;
+use holdfast_types::desc::oid;
+
+/// Where this server stands.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Standing {
+    /// It is a standby.
+    pub in_recovery: bool,
+    pub epoch: u32,
+    /// Everything below is durable here.
+    pub durable_lsn: u64,
+    /// A standby: everything below is shown to readers.
+    pub applied_lsn: u64,
+    /// A standby's link to its master.
+    pub link: Option<LinkRow>,
+    /// A master's standbys.
+    pub standbys: Vec<StandbyRow>,
+}
+
+/// A standby's link.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkRow {
+    /// Host and port.
+    pub master: String,
+    /// In one word: what it is doing.
+    pub state: String,
+    /// Everything below is durable at the master, as far as it has told.
+    pub master_durable_lsn: u64,
+    /// How old the last boxcar applied is, by the master's clock; nothing when all that is known is applied.
+    pub behind_ms: u64,
+    /// Why the link does not work.
+    pub error: Option<String>,
+}
+
+/// A standby as its master sees it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StandbyRow {
+    pub name: String,
+    /// Address and port.
+    pub client: Option<(String, u16)>,
+    pub connected: bool,
+    /// In one word: what its link is doing.
+    pub state: String,
+    pub since_us: Option<i64>,
+    pub sent_lsn: u64,
+    pub received_lsn: u64,
+    pub durable_lsn: u64,
+    pub applied_lsn: u64,
+    /// Commits wait for it.
+    pub synchronous: bool,
+    /// Its place among the synchronous ones, from 1; 0: none.
+    pub priority: u32,
+    /// How fast it applies; 0 while that is not known.
+    pub apply_bytes_per_s: u64,
+    /// What the governor makes each boxcar wait because of it.
+    pub delay_us: u64,
+    /// Why it does, or does not.
+    pub reason: String,
+    pub acked_us: Option<i64>,
+}
+
+/// A position as PostgreSQL writes it.
+pub fn lsn_text(lsn: u64) -> String {
+    format!("{:X}/{:X}", lsn >> 32, lsn as u32)
+}
+
+/// The position that a text of PostgreSQL's form, or a plain number, names.
+pub fn parse_lsn(text: &str) -> Option<u64> {
+    match text.trim().split_once('/') {
+        Some((high, low)) if high.len() <= 8 && low.len() <= 8 => {
+            let part = |digits: &str| {
+                let hex = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
+                if hex { u64::from_str_radix(digits, 16).ok() } else { None }
+            };
+            Some(part(high)? << 32 | part(low)?)
+        }
+        Some(_) => None,
+        None => text.trim().parse().ok(),
+    }
+}
+
+fn lsn(value: u64) -> Value {
+    text(lsn_text(value))
+}
+
+fn moment(us: Option<i64>) -> Value {
+    us.and_then(|us| format_timestamp(us).ok()).map_or(Value::Null, |t| text(t + "+00"))
+}
+
+fn count(value: u64) -> Value {
+    int(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+/// One row, for functions.
+pub const STANDING: CatalogTable = CatalogTable {
+    schema: "pg_catalog",
+    name: "hf_standing",
+    columns: &[
+        ("in_recovery", oid::BOOL),
+        ("current_lsn", oid::TEXT),
+        ("receive_lsn", oid::TEXT),
+        ("replay_lsn", oid::TEXT),
+        ("epoch", oid::INT8),
+    ],
+    always_empty: false,
+    rows: |context| {
+        let s = context.live.standing();
+        let on_standby = |value: u64| if s.in_recovery { lsn(value) } else { Value::Null };
+        vec![vec![
+            boolean(s.in_recovery),
+            lsn(s.durable_lsn),
+            on_standby(s.durable_lsn),
+            on_standby(s.applied_lsn),
+            int(s.epoch),
+        ]]
+    },
+};
+
+/// PostgreSQL's view; lags as times are not measured, they are NULL.
+pub const PG_STAT_REPLICATION: CatalogTable = CatalogTable {
+    schema: "pg_catalog",
+    name: "pg_stat_replication",
+    columns: &[
+        ("pid", oid::INT4),
+        ("usesysid", oid::OID),
+        ("usename", oid::NAME),
+        ("application_name", oid::TEXT),
+        ("client_addr", oid::TEXT),
+        ("client_hostname", oid::TEXT),
+        ("client_port", oid::INT4),
+        ("backend_start", oid::TIMESTAMPTZ),
+        ("backend_xmin", more::XID),
+        ("state", oid::TEXT),
+        ("sent_lsn", oid::TEXT),
+        ("write_lsn", oid::TEXT),
+        ("flush_lsn", oid::TEXT),
+        ("replay_lsn", oid::TEXT),
+        ("write_lag", oid::INTERVAL),
+        ("flush_lag", oid::INTERVAL),
+        ("replay_lag", oid::INTERVAL),
+        ("sync_priority", oid::INT4),
+        ("sync_state", oid::TEXT),
+        ("reply_time", oid::TIMESTAMPTZ),
+    ],
+    always_empty: false,
+    rows: |context| context.live.standing().standbys.iter().filter(|s| s.connected).map(replication_row).collect(),
+};
+
+fn replication_row(s: &StandbyRow) -> Vec<Value> {
+    let optional = |t: Option<&str>| t.map_or(Value::Null, text);
+    vec![
+        int(0),
+        int(OWNER_OID),
+        text("holdfast"),
+        text(&*s.name),
+        optional(s.client.as_ref().map(|c| c.0.as_str())),
+        Value::Null,
+        s.client.as_ref().map_or(Value::Null, |c| int(c.1)),
+        moment(s.since_us),
+        Value::Null,
+        text(&*s.state),
+        lsn(s.sent_lsn),
+        lsn(s.received_lsn),
+        lsn(s.durable_lsn),
+        lsn(s.applied_lsn),
+        Value::Null,
+        Value::Null,
+        Value::Null,
+        int(s.priority),
+        text(if s.synchronous { "sync" } else { "async" }),
+        moment(s.acked_us),
+    ]
+}
+
+/// Every standby that is known, connected or away.
+pub const STANDBYS: CatalogTable = CatalogTable {
+    schema: "pg_catalog",
+    name: "holdfast_stat_standbys",
+    columns: &[
+        ("name", oid::TEXT),
+        ("connected", oid::BOOL),
+        ("state", oid::TEXT),
+        ("synchronous", oid::BOOL),
+        ("sent_lsn", oid::INT8),
+        ("received_lsn", oid::INT8),
+        ("durable_lsn", oid::INT8),
+        ("applied_lsn", oid::INT8),
+        ("lag_bytes", oid::INT8),
+        ("apply_bytes_per_s", oid::INT8),
+        ("delay_us", oid::INT8),
+        ("reason", oid::TEXT),
+    ],
+    always_empty: false,
+    rows: |context| {
+        let standing = context.live.standing();
+        let row = |s: &StandbyRow| {
+            vec![
+                text(&*s.name),
+                boolean(s.connected),
+                text(&*s.state),
+                boolean(s.synchronous),
+                count(s.sent_lsn),
+                count(s.received_lsn),
+                count(s.durable_lsn),
+                count(s.applied_lsn),
+                count(standing.durable_lsn.saturating_sub(s.applied_lsn)),
+                count(s.apply_bytes_per_s),
+                count(s.delay_us),
+                text(&*s.reason),
+            ]
+        };
+        standing.standbys.iter().map(row).collect()
+    },
+};
+
+/// On a standby, one row: its link.
+pub const STANDBY: CatalogTable = CatalogTable {
+    schema: "pg_catalog",
+    name: "holdfast_stat_standby",
+    columns: &[
+        ("master", oid::TEXT),
+        ("state", oid::TEXT),
+        ("epoch", oid::INT8),
+        ("master_durable_lsn", oid::INT8),
+        ("durable_lsn", oid::INT8),
+        ("applied_lsn", oid::INT8),
+        ("behind_bytes", oid::INT8),
+        ("behind_ms", oid::INT8),
+        ("error", oid::TEXT),
+    ],
+    always_empty: false,
+    rows: |context| {
+        let s = context.live.standing();
+        let row = |link: &LinkRow| {
+            vec![
+                text(&*link.master),
+                text(&*link.state),
+                int(s.epoch),
+                count(link.master_durable_lsn),
+                count(s.durable_lsn),
+                count(s.applied_lsn),
+                count(link.master_durable_lsn.saturating_sub(s.applied_lsn)),
+                count(link.behind_ms),
+                link.error.as_deref().map_or(Value::Null, text),
+            ]
+        };
+        s.link.iter().map(row).collect()
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_go_there_and_back() {
+        assert_eq!(lsn_text(0x16_B374_D848), "16/B374D848");
+        assert_eq!(parse_lsn("16/B374D848"), Some(0x16_B374_D848));
+        assert_eq!(parse_lsn("0/0"), Some(0));
+        assert_eq!(parse_lsn(" 4096 "), Some(4096));
+        for bad in ["", "/", "1/", "x/1", "123456789/0", "1/+1", "-1"] {
+            assert_eq!(parse_lsn(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A master's trail and one that follows it, with their threads, on the machine's own file system.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use holdfast_seams::{RealClock, RealDisk, SyncMethod};
+use holdfast_trail::{FollowFrom, Match, Shipped, Tap, Trail, TrailOptions};
+
+fn options(dir: &Path) -> TrailOptions {
+    TrailOptions {
+        segment_bytes: 256 << 10,
+        boxcar_bytes_max: 32 << 10,
+        kept_back_bytes: 16 << 10,
+        ..TrailOptions::new(dir)
+    }
+}
+
+fn open(options: TrailOptions) -> Trail {
+    Trail::open(Arc::new(RealDisk::new()), Arc::new(RealClock), options).unwrap().0
+}
+
+fn everything(trail: &Trail) -> Vec<Shipped> {
+    let mut tap = trail.tap(trail.first()).unwrap();
+    std::iter::from_fn(|| tap.next().unwrap()).collect()
+}
+
+/// Ships whatever there is, many boxcars at a time, each time there is more, until it is told that there is no more.
+fn ship(mut tap: Tap, follower: &Trail, more: &mpsc::Receiver<bool>) {
+    loop {
+        let group: Vec<Shipped> = std::iter::from_fn(|| tap.next().unwrap()).take(50).collect();
+        follower.receive(&group).unwrap();
+        if group.is_empty() && !more.recv().unwrap() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_follower_has_what_the_master_wrote_and_can_be_promoted() {
+    for method in [SyncMethod::OpenDirectDsync, SyncMethod::Fdatasync] {
+        let dir = tempfile::tempdir().unwrap();
+        let (of_master, of_follower) = (dir.path().join("master"), dir.path().join("follower"));
+        let master = open(TrailOptions { sync_method: method, ..options(&of_master) });
+        let from = FollowFrom {
+            trail_id: master.trail_id(),
+            segment_bytes: master.segment_bytes(),
+            first_segment: 1,
+            epoch: master.epoch(),
+        };
+        Trail::found(&RealDisk::new(), &of_follower, &from).unwrap();
+        let following = TrailOptions { sync_method: method, ..options(&of_follower) };
+        let follower = open(TrailOptions { follow: true, ..following.clone() });
+        let (progress, more) = mpsc::sync_channel(1);
+        // Who is told already need not be told again.
+        let hooked = progress.clone();
+        master.on_progress(Arc::new(move || {
+            let _ = hooked.try_send(true);
+        }));
+        let (tap, to) = (master.tap(master.first()).unwrap(), follower.clone());
+        let shipper = std::thread::spawn(move || ship(tap, &to, &more));
+        for number in 0..600_u32 {
+            let reservation = master.reserve(3000).unwrap();
+            let body = number.to_le_bytes().repeat(750);
+            master.append(reservation, body, Box::new(|_| {})).unwrap();
+        }
+        master.close().unwrap();
+        while follower.tip() != master.tip() {
+            std::thread::yield_now();
+        }
+        let (end, checksum) = follower.tip();
+        assert_eq!(master.ends_with(end, checksum).unwrap(), Match::Yes);
+        let written = everything(&master);
+        assert_eq!(everything(&follower), written);
+        assert!(follower.stats().segments_prepared > 5 && master.stats().appends == 600);
+        progress.send(false).unwrap();
+        shipper.join().unwrap();
+        follower.close().unwrap();
+        drop(follower);
+        let promoted = open(following);
+        assert_eq!(promoted.epoch().0, 2);
+        let kept = everything(&promoted);
+        assert_eq!(kept[..written.len()], written);
+    }
+}

@@ -45,9 +45,15 @@ pub trait Master: Send + Sync + 'static {
     /// needs both. Each is a lower bound; they may come out of order.
     fn reached(&self, reached: Reached);
 
-    /// Whether enough of the sync set is connected and acknowledges, whenever that changes. False: commits above cold
-    /// wait, and the operator has to know.
-    fn in_sync(&self, yes: bool);
+    /// Whether enough of the sync set is connected and acknowledges, whenever that changes. If not, commits above cold
+    /// wait, and the operator has to know; by default from the log.
+    fn in_sync(&self, yes: bool) {
+        if yes {
+            tracing::info!("enough standbys acknowledge: commits above level cold go on");
+        } else {
+            tracing::warn!("too few standbys of synchronous_standby_names acknowledge: commits above level cold wait");
+        }
+    }
 
     /// An online copy of all databases, as of now.
     fn base_copy(&self, standby: &str) -> Result<Box<dyn BaseCopy>, Refusal>;

@@ -72,8 +72,6 @@ impl Master for MasterNode {
         self.reached.send_modify(|so_far| *so_far = so_far.max(reached));
     }
 
-    fn in_sync(&self, _: bool) {}
-
     fn base_copy(&self, _: &str) -> Result<Box<dyn BaseCopy>, Refusal> {
         Err(Refusal::new(Reason::Failed, "there are no databases here", "none"))
     }

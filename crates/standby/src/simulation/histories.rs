@@ -224,7 +224,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 
 #[test]
 fn after_any_history_the_standby_has_the_masters_bytes() {
-    let seeds: u64 = std::env::var("HOLDFAST_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(40);
+    let seeds: u64 = std::env::var("HOLDFAST_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(20);
     let first: u64 = std::env::var("HOLDFAST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
     let mut total = Counts::default();
     for seed in first..first + seeds {
@@ -238,7 +238,7 @@ fn after_any_history_the_standby_has_the_masters_bytes() {
         total.cut_back += counts.cut_back;
     }
     println!("{seeds} histories: {total:?}");
-    if seeds >= 40 {
+    if seeds >= 20 {
         assert!(total.cut_back > 0 && total.master_crashes > 0 && total.standby_crashes > 0, "{total:?}");
     }
 }

@@ -170,7 +170,7 @@ async fn followed(standby: &Arc<StandbyNode>, identity: Identity, messages: Vec<
         }
     });
     let (_stop, following) = standby.follow(&net, 1);
-    let ended = following.await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(60), following).await.expect("it ends").unwrap();
     serving.abort();
     ended
 }
@@ -273,7 +273,7 @@ async fn a_copy_of_a_lost_history_is_refused() {
     standby.anchor = Some(Tip { lsn: master.trail().durable(), checksum: 1 });
     let standby = Arc::new(standby);
     let (_stop, following) = standby.follow(&net, 1);
-    let ended = following.await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(60), following).await.expect("it ends").unwrap();
     assert!(matches!(ended, Ended::Refused(refusal) if refusal.reason == Reason::Diverged));
     assert_eq!(standby.trail().tip().1, 0, "nothing was received");
 }

@@ -12,6 +12,7 @@
 //! again and goes on where its trail ends. What a peer sends is checked before it is used. A refusal names its cause and
 //! the way out, on both sides.
 
+mod ages;
 pub mod ask;
 pub mod base_copy;
 pub mod cert;

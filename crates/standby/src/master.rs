@@ -41,8 +41,19 @@ pub trait Master: Send + Sync + 'static {
     /// Keeps the trail from `from` on for a standby until told otherwise, over restarts.
     fn hold(&self, standby: &str, from: Lsn) -> Result<(), Refusal>;
 
-    /// Commits below these ends have reached their levels. Each is a lower bound; they may come out of order.
+    /// The standbys have everything below these ends, by level: which may be more than is durable here, and a commit
+    /// needs both. Each is a lower bound; they may come out of order.
     fn reached(&self, reached: Reached);
+
+    /// Whether enough of the sync set is connected and acknowledges, whenever that changes. If not, commits above cold
+    /// wait, and the operator has to know; by default from the log.
+    fn in_sync(&self, yes: bool) {
+        if yes {
+            tracing::info!("enough standbys acknowledge: commits above level cold go on");
+        } else {
+            tracing::warn!("too few standbys of synchronous_standby_names acknowledge: commits above level cold wait");
+        }
+    }
 
     /// An online copy of all databases, as of now.
     fn base_copy(&self, standby: &str) -> Result<Box<dyn BaseCopy>, Refusal>;

@@ -10,6 +10,8 @@
 //! [`follow`] ends in one of four ways ([`Ended`]); what may pass by itself ends it in none of them. A standby whose own
 //! disk fails or is full ends it: its master goes on without it.
 //!
+//! Whatever waits for several things looks at them in a fixed order, so that a simulation can be repeated.
+//!
 //! It is stopped through the channel given, never by dropping the future: what was acknowledged as received is then
 //! written first.
 
@@ -145,8 +147,9 @@ pub async fn follow<C: Connect>(mut follower: Follower<C>) -> Ended {
         tracing::info!(%why, "the link to the master has ended; connecting again");
         follower.standby.changed(&Phase::Waiting { why, pause });
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
+            biased;
             () = asked_to_stop(&mut follower.stop) => return Ended::Stopped,
+            () = tokio::time::sleep(pause) => {}
         }
         pause = (pause * 2).min(follower.options.retry_max);
     }
@@ -209,6 +212,7 @@ async fn pair<C: Connect>(follower: &Follower<C>) -> Result<(Link<C::Stream>, We
 async fn one_link<C: Connect>(follower: &mut Follower<C>, was_following: &mut bool) -> Result<Over, LinkError> {
     let mut stop = follower.stop.clone();
     let (mut link, welcome, place) = tokio::select! {
+        biased;
         paired = pair(follower) => paired?,
         () = asked_to_stop(&mut stop) => return Ok(Over::StoppedHere),
     };

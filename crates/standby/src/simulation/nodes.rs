@@ -74,12 +74,19 @@ pub struct MasterNode {
     pub reached: Mutex<Reached>,
     pub held: Mutex<Lsn>,
     pub deposed_by: Mutex<Option<Epoch>>,
+    pub in_sync: Mutex<Vec<bool>>,
 }
 
 impl MasterNode {
     pub fn open(disk: &FaultDisk) -> Arc<MasterNode> {
         let trail = open(disk, options()).unwrap();
-        Arc::new(MasterNode { trail, reached: Mutex::default(), held: Mutex::default(), deposed_by: Mutex::default() })
+        Arc::new(MasterNode {
+            trail,
+            reached: Mutex::default(),
+            held: Mutex::default(),
+            deposed_by: Mutex::default(),
+            in_sync: Mutex::default(),
+        })
     }
 
     /// Appends a record of `bytes` bytes; where it went, once it is durable. `None`: the disk has failed.
@@ -153,6 +160,10 @@ impl Master for MasterNode {
         *so_far = so_far.max(reached);
     }
 
+    fn in_sync(&self, yes: bool) {
+        self.in_sync.lock().push(yes);
+    }
+
     fn base_copy(&self, _: &str) -> Result<Box<dyn BaseCopy>, Refusal> {
         Err(Refusal::new(Reason::Failed, "there are no databases here", "none"))
     }
@@ -173,6 +184,7 @@ pub struct StandbyNode {
     applied: watch::Sender<Lsn>,
     pub phases: Mutex<Vec<Phase>>,
     pub anchor: Option<Tip>,
+    pub writes_take: Duration,
 }
 
 impl StandbyNode {
@@ -197,6 +209,7 @@ impl StandbyNode {
             applied: watch::channel(applied).0,
             phases: Mutex::default(),
             anchor: None,
+            writes_take: Duration::from_millis(1),
         }))
     }
 
@@ -219,7 +232,7 @@ impl StandbyNode {
             standby: self.clone(),
             connect: net.clone(),
             options: link_options(),
-            blocking: Blocking::Here(Duration::from_micros(300)),
+            blocking: Blocking::Here(self.writes_take),
             instance,
             stop,
         }

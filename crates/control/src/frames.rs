@@ -81,10 +81,7 @@ mod tests {
         let mut bytes = Vec::new();
         put(&mut bytes, 3, 2, b"{\"x\":1}");
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(
-            hex,
-            "4846434a07000000030000000000000002000000000000005d5cf2cc000000007b2278223a317d00"
-        );
+        assert_eq!(hex, "4846434a070000000300000000000000020000000000000048e5c239000000007b2278223a317d00");
         let frame = get(&bytes, 0).unwrap();
         assert_eq!(frame, Frame { number: 3, synced: 2, text: b"{\"x\":1}", end: 40 });
     }

@@ -26,7 +26,7 @@ impl NodeId {
     /// The name as text.
     pub fn as_str(&self) -> &str {
         let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(NODE_NAME_BYTES_MAX);
-        // Only ASCII gets in; an empty text shows a default, never-parsed name.
+        // Only ASCII gets in.
         std::str::from_utf8(&self.0[..len]).unwrap_or_default()
     }
 }
@@ -49,8 +49,9 @@ impl FromStr for NodeId {
 impl TryFrom<String> for NodeId {
     type Error = BadName;
 
+    /// The empty text is nobody: Raft's first log position is nobody's.
     fn try_from(text: String) -> Result<NodeId, BadName> {
-        text.parse()
+        if text.is_empty() { Ok(NodeId::default()) } else { text.parse() }
     }
 }
 
@@ -102,5 +103,6 @@ mod tests {
         assert_eq!(serde_json::to_string(&node).unwrap(), "\"oslo\"");
         assert_eq!(serde_json::from_str::<NodeId>("\"oslo\"").unwrap(), node);
         assert!(serde_json::from_str::<NodeId>("\"o/slo\"").is_err());
+        assert_eq!(serde_json::from_str::<NodeId>("\"\"").unwrap(), NodeId::default());
     }
 }

@@ -33,7 +33,11 @@ const REWRITE_BYTES: u64 = 1 << 20;
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Item {
-    Begin { version: u16, node: NodeId, disk: DiskId },
+    Begin {
+        version: u16,
+        node: NodeId,
+        disk: DiskId,
+    },
     Vote(Vote),
     Entry(Entry),
     /// Entries from this index on are gone.
@@ -230,7 +234,8 @@ struct Found {
 }
 
 fn read(path: &Path, bytes: &[u8]) -> Result<Found, ControlError> {
-    let damage = |offset: usize, what: String| ControlError::Damage { file: path.to_path_buf(), offset: offset as u64, what };
+    let damage =
+        |offset: usize, what: String| ControlError::Damage { file: path.to_path_buf(), offset: offset as u64, what };
     let mut found = Found { node: NodeId::default(), disk: DiskId(0), number: 0, end: 0, content: Content::default() };
     while let Some(frame) = frames::get(bytes, found.end).filter(|frame| frame.number == found.number + 1) {
         let item = serde_json::from_slice(frame.text).map_err(|error| damage(found.end, error.to_string()))?;

@@ -122,11 +122,11 @@ fn a_newer_format_is_refused_as_such() {
 #[test]
 fn golden_items() {
     let golden = [
-        (Item::Begin { version: 1, node: node("a"), disk: DiskId(5) }, r#"{"begin":{"version":1,"node":"a","disk":5}}"#),
         (
-            Item::Vote(Vote::new(3, node("b"))),
-            r#"{"vote":{"leader_id":{"term":3,"node_id":"b"},"committed":false}}"#,
+            Item::Begin { version: 1, node: node("a"), disk: DiskId(5) },
+            r#"{"begin":{"version":1,"node":"a","disk":5}}"#,
         ),
+        (Item::Vote(Vote::new(3, node("b"))), r#"{"vote":{"leader_id":{"term":3,"node_id":"b"},"committed":false}}"#),
         (
             Item::Entry(entry(3, 1)),
             r#"{"entry":{"log_id":{"leader_id":{"term":3,"node_id":"a"},"index":1},"payload":{"Normal":{"renew_lease":{"epoch":1,"by":"a"}}}}}"#,

@@ -116,8 +116,7 @@ impl Machine {
 
     fn current(&self) -> Saved {
         let snapshot_id = self.applied.map_or("0".to_owned(), |applied| applied.to_string());
-        let meta =
-            SnapshotMeta { last_log_id: self.applied, last_membership: self.membership.clone(), snapshot_id };
+        let meta = SnapshotMeta { last_log_id: self.applied, last_membership: self.membership.clone(), snapshot_id };
         Saved { version: FORMAT_VERSION, meta, record: self.record.clone() }
     }
 }

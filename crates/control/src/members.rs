@@ -84,9 +84,7 @@ async fn keep_once(core: &Core) {
                 leave(node, voters.contains(&node))
             }
             (None, _) => match core.peers.look(node).await {
-                Ok(welcome) => {
-                    ChangeMembers::AddNodes(BTreeMap::from([(node, Peer { disk: welcome.disk })]))
-                }
+                Ok(welcome) => ChangeMembers::AddNodes(BTreeMap::from([(node, Peer { disk: welcome.disk })])),
                 Err(_) => continue,
             },
             (Some(_), _) if !voters.contains(&node) => {

@@ -6,8 +6,7 @@ fn node(name: &str) -> NodeId {
 }
 
 fn founding() -> Command {
-    let members =
-        BTreeMap::from([(node("a"), Role::Data), (node("b"), Role::Data), (node("w"), Role::Witness)]);
+    let members = BTreeMap::from([(node("a"), Role::Data), (node("b"), Role::Data), (node("w"), Role::Witness)]);
     Command::Found { version: 1, group: 7, members, lease: LeaseTerms { lease_ms: 3_000, drift_percent: 10 } }
 }
 

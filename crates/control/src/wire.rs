@@ -55,7 +55,11 @@ pub struct Welcome {
 pub enum Request {
     Append(AppendEntriesRequest<Types>),
     Vote(VoteRequest<NodeId>),
-    Snapshot { vote: Vote, meta: SnapshotMeta, record: State },
+    Snapshot {
+        vote: Vote,
+        meta: SnapshotMeta,
+        record: State,
+    },
     /// Put this into the log, if you lead.
     Propose(Command),
 }
@@ -69,7 +73,9 @@ pub enum Reply {
     Snapshot(Result<SnapshotResponse<NodeId>, Fatal<NodeId>>),
     Proposed(Answer),
     /// Not put into the log, or it is not known whether it was.
-    NotLeading { leader: Option<NodeId> },
+    NotLeading {
+        leader: Option<NodeId>,
+    },
 }
 
 /// A frame's kind and content.

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::error::ControlError;
 use crate::raft::{Entry, LogId, Membership, Snapshot, SnapshotMeta, State, StorageError, StorageIoError, Types};
-use crate::record::{Answer, Record, apply};
+use crate::record::{Answer, Mastership, Record, apply};
 use crate::{files, frames};
 
 const NAME: &str = "snapshot";
@@ -52,10 +52,24 @@ impl Published {
         self.0.send_if_modified(|shown| {
             let newer = shown.as_ref().is_none_or(|shown| shown.revision < record.revision);
             if newer {
+                tell(shown.as_deref(), record);
                 *shown = Some(Arc::new(record.clone()));
             }
             newer
         });
+    }
+}
+
+/// Logs what changed, renewals aside.
+fn tell(old: Option<&Record>, new: &Record) {
+    let same = |old: &Record| {
+        let renewed =
+            matches!((&old.mastership, &new.mastership), (Mastership::Serving { .. }, Mastership::Serving { .. }));
+        (renewed || old.mastership == new.mastership) && old.epoch == new.epoch && old.sync_set == new.sync_set
+    };
+    if !old.is_some_and(same) {
+        let (master, sync_set) = (new.master.map(|node| node.to_string()).unwrap_or_default(), &new.sync_set);
+        tracing::info!(epoch = %new.epoch, %master, mastership = ?new.mastership, ?sync_set, "control record");
     }
 }
 

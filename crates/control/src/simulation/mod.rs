@@ -6,6 +6,7 @@
 //! some random numbers of their own, so a seed repeats a history closely, not exactly.
 
 mod clock;
+mod directed;
 mod histories;
 mod invariants;
 mod network;
@@ -27,6 +28,8 @@ pub enum Sabotage {
     NoMargin,
     /// A successor trusts its clock over a jump or a pause of its own.
     JumpCounts,
+    /// A node takes Raft's messages for a disk that it has lost.
+    AnyDisk,
     /// The master counts its lease from the answer, not from the question.
     LeaseFromAnswer,
 }
@@ -38,7 +41,7 @@ impl Sabotage {
         match self {
             Sabotage::NoWait => (0, Some(needed_ms)),
             Sabotage::NoMargin => (terms.lease_ms.into(), Some(needed_ms)),
-            Sabotage::None | Sabotage::JumpCounts | Sabotage::LeaseFromAnswer => (needed_ms, None),
+            Sabotage::None | Sabotage::JumpCounts | Sabotage::AnyDisk | Sabotage::LeaseFromAnswer => (needed_ms, None),
         }
     }
 

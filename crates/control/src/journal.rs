@@ -27,8 +27,8 @@ const NAME: &str = "journal";
 const NAME_NEW: &str = "journal.new";
 const NAME_TAIL: &str = "journal.tail";
 const FORMAT_VERSION: u16 = 1;
-/// The journal is written anew when it is longer than this and half of it is no longer needed.
-const REWRITE_BYTES: u64 = 1 << 20;
+/// The journal is written anew when it is longer than this and than twice what it began with.
+const REWRITE_BYTES: u64 = if cfg!(test) { 8 << 10 } else { 1 << 20 };
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -202,12 +202,6 @@ impl Journal {
         self.rewrite_bytes = REWRITE_BYTES.max(2 * self.end);
         self.failed = false;
         Ok(())
-    }
-
-    /// Rewrites early, for tests.
-    #[cfg(test)]
-    pub fn rewrite_beyond(&mut self, bytes: u64) {
-        self.rewrite_bytes = bytes;
     }
 }
 

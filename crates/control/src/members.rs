@@ -24,8 +24,13 @@ const BEHIND_MAX: u64 = 20;
 
 /// Founds the group if that is this node's part, and keeps the voters right while this node leads. Never returns.
 pub async fn keep(core: Arc<Core>) {
+    let mut told = false;
     loop {
         sleep(EVERY).await;
+        if let Some(record) = core.published.get().filter(|record| record.members != core.members && !told) {
+            told = true;
+            tracing::error!(ours = ?core.members, agreed = ?record.members, "the members differ from the group's");
+        }
         if core.raft.is_initialized().await.unwrap_or(true) {
             keep_once(&core).await;
         } else if core.members.keys().next() == Some(&core.me) {

@@ -44,10 +44,10 @@ pub type Snapshot = openraft::Snapshot<Types>;
 pub type StorageError = openraft::StorageError<NodeId>;
 pub type StorageIoError = openraft::StorageIOError<NodeId>;
 
-/// Entries behind the last snapshot after which the next one is made.
-const SNAPSHOT_EVERY: u64 = 2_000;
+/// Entries behind the last snapshot after which the next one is made; few in tests, so that it happens there.
+const SNAPSHOT_EVERY: u64 = if cfg!(test) { 40 } else { 2_000 };
 /// Entries kept before the snapshot, for followers that are a little behind.
-const ENTRIES_KEPT: u64 = 200;
+const ENTRIES_KEPT: u64 = if cfg!(test) { 10 } else { 200 };
 
 /// A new leader in about two seconds, so that a lease of three outlives the loss of the old one. A heartbeat's interval
 /// is also what openraft gives a follower to write and answer, so it must allow for a slow sync.

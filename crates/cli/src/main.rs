@@ -11,6 +11,7 @@ mod serve;
 mod standby;
 mod trail_dump;
 mod unsafe_disk;
+mod witness;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ enum Command {
     Lab(lab::Arguments),
     Doctor(doctor::Arguments),
     UnsafeDisk(unsafe_disk::Arguments),
+    Witness(witness::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => Ok(doctor::run(arguments)),
         Command::Lab(arguments) => lab::run(arguments),
         Command::UnsafeDisk(arguments) => unsafe_disk::run(arguments),
+        Command::Witness(arguments) => witness::run(arguments).map(|()| ExitCode::SUCCESS),
     };
     match outcome {
         Ok(code) => code,

@@ -15,8 +15,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(600);
 pub enum AskError {
     #[error("cannot start: {0}")]
     Runtime(#[source] std::io::Error),
-    #[error("{at}: {source}")]
-    Link { at: String, source: LinkError },
+    #[error("{at}: {error}")]
+    Link { at: String, error: LinkError },
 }
 
 /// The status of the server at HOST:PORT: JSON.
@@ -41,5 +41,5 @@ fn asked(
         let stream = connected.map_err(|_| LinkError::TooSlow { what: "connect" })?.map_err(LinkError::Io)?;
         ask(stream, &options).await
     });
-    answer.map_err(|source| AskError::Link { at: at.to_owned(), source })
+    answer.map_err(|error| AskError::Link { at: at.to_owned(), error })
 }

@@ -101,8 +101,8 @@ pub enum CopyError {
     InUse(PathBuf),
     #[error("{0:?} is no name for a standby: letters, digits, \"_\", \"-\" and \".\"; give another one with --name")]
     Name(String),
-    #[error("the copy from {from} has failed: {source}; run the command again, it goes on where it was")]
-    Link { from: String, source: LinkError },
+    #[error("the copy from {from} has failed: {error}; run the command again, it goes on where it was")]
+    Link { from: String, error: LinkError },
     #[error(transparent)]
     StandbyFile(#[from] StandbyFileError),
 }
@@ -125,9 +125,9 @@ pub fn copy_from(from: &str, to: CopyTo<'_>, progress: &(dyn Fn(Progress) + Send
     };
     let connect = Tcp { address: from.to_owned() };
     let reached = runtime.block_on(connect.connect());
-    reached.map_err(|error| CopyError::Link { from: from.to_owned(), source: LinkError::Io(error) })?;
+    reached.map_err(|error| CopyError::Link { from: from.to_owned(), error: LinkError::Io(error) })?;
     let copied = runtime.block_on(copy(&connect, to.name, 0, &mut into, &LinkOptions::default()));
-    copied.map_err(|source| CopyError::Link { from: from.to_owned(), source })
+    copied.map_err(|error| CopyError::Link { from: from.to_owned(), error })
 }
 
 /// A copy on its way in.

@@ -35,8 +35,8 @@ pub enum RejoinError {
     Runtime(#[source] io::Error),
     #[error(transparent)]
     Trail(#[from] TrailError),
-    #[error("{from}: {source}")]
-    Link { from: String, source: LinkError },
+    #[error("{from}: {error}")]
+    Link { from: String, error: LinkError },
     #[error("cannot write {path}: {source}; nothing was cut")]
     Lost { path: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -105,7 +105,7 @@ fn find(from: &str, to: CopyTo<'_>) -> Result<Finding, RejoinError> {
     let connect = Tcp { address: from.to_owned() };
     let found = runtime.block_on(compare(&connect, to.name, &trail, identity, &LinkOptions::default()));
     trail.close()?;
-    found.map_err(|source| RejoinError::Link { from: from.to_owned(), source })
+    found.map_err(|error| RejoinError::Link { from: from.to_owned(), error })
 }
 
 /// Writes the transactions from `from` on as SQL; `None`: there are none.

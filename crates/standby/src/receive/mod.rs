@@ -169,9 +169,11 @@ pub async fn compare<C: Connect>(
     let identity = Identity { epoch: Epoch(0), ..identity };
     let (mut link, welcome) = greet(stream, name, 0, Wants::Follow(identity), options).await?;
     pairing::check(&identity, &welcome.identity)?;
-    let finding = place::find(&mut link, trail, None).await;
+    let finding = place::find(&mut link, trail, None).await?;
+    let stop = Stop { orderly: true, why: "it was a question only".to_owned() };
+    link.writer.send(&Message::Stop(stop)).await?;
     link.end(&Ok(())).await;
-    finding
+    Ok(finding)
 }
 
 /// Waits until stopping is asked for; for ever, when whoever could ask is gone.

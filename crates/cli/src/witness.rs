@@ -53,7 +53,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     let control = ControlNode::start(config, machinery).context("cannot start the witness")?;
     let (stop, stopped) = mpsc::channel();
     // Nobody waits any more when the second signal comes.
-    ctrlc::set_handler(move || drop(stop.send(()))).context("catching signals")?;
+    ctrlc::set_handler(move || stop.send(()).unwrap_or_default()).context("catching signals")?;
     println!("holdfast: witness {node} on {address}");
     stopped.recv().context("waiting for a signal")?;
     drop(control);

@@ -6,7 +6,7 @@
 //! | the gate | a boxcar whose level is reached, none waits before it | any other boxcar |
 //! |---|---|---|
 //! | open | passes | waits, and so does everything behind it |
-//! | held: this node may not acknowledge anything | waits | waits |
+//! | held: this node may not acknowledge anything; or it has no right to, asked as the boxcar comes | waits | waits |
 //! | closing | passes | the gate is closed |
 //! | closed | dropped: it is in the trail, and its clients are not told how it ended | dropped |
 //!
@@ -18,6 +18,7 @@ use holdfast_types::{Level, Lsn};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// What a boxcar does when it passes.
 type Then = Box<dyn FnOnce() + Send>;
@@ -27,8 +28,13 @@ type Then = Box<dyn FnOnce() + Send>;
 pub struct Gate {
     /// Boxcars wait or pass by a thread of their own, or nothing may pass.
     shut: AtomicBool,
+    /// Asked at the moment of use whether anything may be acknowledged: the lease of a control plane.
+    right: OnceLock<Right>,
     state: Mutex<State>,
 }
+
+/// See [`Gate::set_right`].
+pub type Right = Arc<dyn Fn() -> bool + Send + Sync>;
 
 #[derive(Default)]
 struct State {
@@ -89,10 +95,21 @@ impl State {
 }
 
 impl Gate {
+    /// From now on nothing passes at a moment at which this says false. What waits is looked at again by
+    /// [`Gate::release`]. Once for a gate.
+    pub fn set_right(&self, right: Right) -> bool {
+        self.right.set(right).is_ok()
+    }
+
+    /// Whether anything may be acknowledged, or read as current, at this moment.
+    pub fn has_right(&self) -> bool {
+        self.right.get().is_none_or(|right| right())
+    }
+
     /// Runs `then` as soon as everything below `end` has reached `level`, after all that came before. To be called in
     /// the order of the trail, by one thread at a time. False: the gate is closed, `then` was dropped.
     pub fn pass(&self, end: Lsn, level: Level, then: impl FnOnce() + Send + 'static) -> bool {
-        if level == Level::Cold && !self.shut.load(Ordering::Acquire) {
+        if level == Level::Cold && !self.shut.load(Ordering::Acquire) && self.has_right() {
             then();
             return true;
         }
@@ -163,7 +180,9 @@ impl Gate {
             return state.phase != Phase::Closed;
         }
         state.busy = true;
-        while let Some(then) = state.next() {
+        while self.has_right()
+            && let Some(then) = state.next()
+        {
             MutexGuard::unlocked(&mut state, then);
         }
         state.busy = false;
@@ -246,6 +265,24 @@ mod tests {
         assert_eq!(gate.info().held.as_deref(), Some("no lease"));
         gate.release();
         seen.is(&[10, 20]);
+    }
+
+    #[test]
+    fn without_the_right_nothing_passes_until_it_is_back() {
+        let (gate, seen) = (Gate::default(), Seen::default());
+        let has = Arc::new(AtomicBool::new(true));
+        let asked = has.clone();
+        assert!(gate.set_right(Arc::new(move || asked.load(Ordering::Acquire))));
+        seen.pass(&gate, 10, Level::Cold);
+        has.store(false, Ordering::Release);
+        seen.pass(&gate, 20, Level::Cold);
+        gate.reached(Level::Commit, Lsn(1000));
+        gate.release();
+        seen.is(&[10]);
+        has.store(true, Ordering::Release);
+        gate.release();
+        seen.pass(&gate, 30, Level::Cold);
+        seen.is(&[10, 20, 30]);
     }
 
     #[test]

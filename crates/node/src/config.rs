@@ -92,6 +92,8 @@ pub struct Config {
     pub standby_keep_bytes_max: u64,
     pub node_name: String,
     pub notify_command: String,
+    pub control_members: String,
+    pub control_witness: String,
 }
 
 /// `level`, as it is written.
@@ -190,6 +192,8 @@ impl Default for Config {
             standby_keep_bytes_max: 16 << 30,
             node_name: String::new(),
             notify_command: String::new(),
+            control_members: String::new(),
+            control_witness: String::new(),
         }
     }
 }
@@ -364,7 +368,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 36, "one line for each key");
+        assert_eq!(all.len(), 38, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 

@@ -207,6 +207,11 @@ impl Databases {
         Ok(InUse(found))
     }
 
+    /// May this server answer at this moment?
+    pub fn has_right(&self) -> bool {
+        self.engine.has_right()
+    }
+
     /// CREATE DATABASE. Blocks.
     pub fn create(&self, name: &str, dialect: Dialect) -> SqlResult<()> {
         self.engine.create_database(name, dialect)

@@ -16,15 +16,15 @@ use crate::connect;
 use crate::database::Databases;
 use crate::descriptors;
 use crate::replication::{
-    Asked, Door, Event, Following, Notify, StandbyFile, StandbyFileError, Standings, follow_master, link_options,
-    node_name, watch_sync_set,
+    Asked, Control, ControlSetupError, Door, Event, Following, Notify, Reply, StandbyFile, StandbyFileError, Standings,
+    SyncWatch, follow_master, link_options, node_name,
 };
 use crate::session::{Factory, Scratch};
 use holdfast_engine::{CloseError, Engine, OpenError, scratch_dir};
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::identity::Tip;
 use holdfast_standby::{Ended, Governor, Hub, SyncSet, draw_instance};
-use holdfast_trail::{Trail, TrailError};
+use holdfast_trail::{Inspection, Trail, TrailError};
 use holdfast_types::Epoch;
 use holdfast_wire::{Server, ServerError};
 use std::io;
@@ -47,6 +47,8 @@ pub enum NodeError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     StandbyFile(#[from] StandbyFileError),
+    #[error(transparent)]
+    Control(#[from] ControlSetupError),
     #[error("the end of the trail that the master does not have cannot be cut off: {0}")]
     CutBack(#[source] TrailError),
     #[error("the clean stop did not complete: {0}; nothing acknowledged is lost, the next start recovers")]
@@ -67,8 +69,15 @@ const STANDBYS_STOP_MAX: Duration = Duration::from_secs(10);
 /// Why a role has ended.
 enum Next {
     Stop,
-    Promote(std::sync::mpsc::Sender<Result<String, String>>),
+    Promote(Promotion),
     CutBack(Tip),
+}
+
+/// A standby is to become the master.
+struct Promotion {
+    /// Given by the control plane.
+    epoch: Option<Epoch>,
+    reply: Reply,
 }
 
 /// Serves the directory until SIGTERM or SIGINT, then stops cleanly. Blocks.
@@ -85,19 +94,22 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let clients = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = clients.block_on(async { Signals::new() })?;
     let (events, mut inbox) = mpsc::unbounded_channel();
-    let place = Place { dir: dir.to_owned(), config, door: Arc::new(Door::new(links.handle().clone())), events };
-    let mut promoted: Option<std::sync::mpsc::Sender<Result<String, String>>> = None;
+    let name = StandbyFile::read(dir)?.map_or_else(|| node_name(&config), |file| file.name);
+    let control = Control::start(dir, &config, &name)?;
+    let door = Arc::new(Door::new(links.handle().clone()));
+    let place = Place { dir: dir.to_owned(), config, name, control, door, events };
+    let mut promoted: Option<Promotion> = None;
     let mut first = true;
     loop {
-        let opened = Up::open(&place, links.handle(), promoted.is_some());
+        let opened = Up::open(&place, links.handle(), promoted.as_ref());
         let up = match (opened, promoted.take()) {
-            (Ok(up), Some(reply)) => {
+            (Ok(up), Some(Promotion { reply, .. })) => {
                 // Whoever asked may have gone.
                 drop(reply.send(Ok(up.promoted())));
                 up
             }
             (Ok(up), None) => up,
-            (Err(error), Some(reply)) => {
+            (Err(error), Some(Promotion { reply, .. })) => {
                 drop(reply.send(Err(error.to_string())));
                 return Err(error);
             }
@@ -117,9 +129,9 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
                 tracing::info!("stopped");
                 return Ok(());
             }
-            Next::Promote(reply) => {
+            Next::Promote(promotion) => {
                 down?;
-                promoted = Some(reply);
+                promoted = Some(promotion);
             }
             Next::CutBack(tip) => {
                 down?;
@@ -134,6 +146,8 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
 struct Place {
     dir: PathBuf,
     config: Config,
+    name: String,
+    control: Option<Arc<Control>>,
     door: Arc<Door>,
     events: mpsc::UnboundedSender<Event>,
 }
@@ -165,15 +179,21 @@ struct Up {
     slot: connect::EngineSlot,
     standings: Arc<Standings>,
     workers: usize,
+    control: Option<Arc<Control>>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Up {
-    fn open(place: &Place, links: &tokio::runtime::Handle, promotion: bool) -> Result<Up, NodeError> {
-        let Place { dir, config, door, events } = place;
+    fn open(place: &Place, links: &tokio::runtime::Handle, promotion: Option<&Promotion>) -> Result<Up, NodeError> {
+        let Place { dir, config, name, control, door, events } = place;
         let file = StandbyFile::read(dir)?;
-        let standby = file.as_ref().filter(|_| !promotion);
+        let standby = file.as_ref().filter(|_| promotion.is_none());
+        let epoch = match (control, standby, promotion) {
+            (Some(_), None, Some(promotion)) => promotion.epoch,
+            (Some(control), None, None) => Some(control.start_as_master(links, next_epoch(dir)?)?),
+            _ => None,
+        };
         let slot = connect::EngineSlot::default();
         let stats = Arc::new(AutomaticStats::default());
         let (activities, standings) = (Arc::new(Activities::default()), Arc::new(Standings::default()));
@@ -186,15 +206,19 @@ impl Up {
         let mut options = config.options();
         options.connect = Some(connect::hook(watcher));
         options.standby = standby.is_some();
-        options.epoch_min = if promotion { Epoch(1) } else { Epoch(0) };
+        // The engine's epoch is one higher than this, or than the last one.
+        let lowest = Epoch(u32::from(promotion.is_some()));
+        options.epoch_min = epoch.map_or(lowest, |epoch| Epoch(epoch.0 - 1));
         let engine = Engine::open(dir, options)?;
-        if promotion {
+        if let Some(control) = control.as_ref().filter(|_| epoch.is_some()) {
+            control.bind(&engine);
+        }
+        if promotion.is_some() {
             StandbyFile::remove(dir)?;
         }
         *slot.write() = Some(engine.clone());
         let recovered = engine.recovered();
         tracing::info!(dir = %dir.display(), end = %recovered.end, cut = recovered.cut.is_some(), standby = standby.is_some(), "data directory opened");
-        let name = standby.map_or_else(|| node_name(config), |file| file.name.clone());
         let notify = Notify::new(config.notify_command.clone());
         let following = standby.map(|file| Following::new(engine.clone(), file.clone(), notify.clone()));
         let asked = Asked {
@@ -204,10 +228,17 @@ impl Up {
             events: events.clone(),
             notify: notify.clone(),
             following: following.clone(),
+            control: control.clone(),
         };
         let governor = GovernorOptions { lag_bytes_max: config.standby_lag_bytes_max, ..GovernorOptions::default() };
-        let hub = Hub::new(Arc::new(asked), link_options(config), sync_set(config)?, Governor::new(governor));
-        standings.set(&name, &engine, &hub, following.clone());
+        let hub = Hub::new(
+            Arc::new(asked),
+            link_options(config),
+            sync_set(config, control.as_deref())?,
+            Governor::new(governor),
+        );
+        following.iter().for_each(|following| following.set_hub(&hub));
+        standings.set(name, &engine, &hub, following.clone());
         let (stop, stopping) = watch::channel(false);
         let mut tasks = Vec::new();
         match following {
@@ -219,9 +250,18 @@ impl Up {
                 let governed = Arc::downgrade(&hub);
                 let delay = move |bytes| governed.upgrade().map_or(Duration::ZERO, |hub| hub.charge(bytes));
                 engine.set_delay(Arc::new(delay));
-                let after = Duration::from_millis(config.standby_timeout_ms);
-                let away = config.synchronous_standby_away;
-                tasks.push(links.spawn(watch_sync_set(hub.clone(), engine.clone(), away, after, notify, stopping)));
+                if let Some(control) = control {
+                    tasks.push(links.spawn(control.clone().watch(engine.clone(), notify.clone(), stopping.clone())));
+                }
+                let watch = SyncWatch {
+                    hub: hub.clone(),
+                    engine: engine.clone(),
+                    control: control.clone(),
+                    away: config.synchronous_standby_away,
+                    after: Duration::from_millis(config.standby_timeout_ms),
+                    notify,
+                };
+                tasks.push(links.spawn(watch.run(stopping)));
             }
         }
         door.set(Some(hub.clone()));
@@ -235,7 +275,19 @@ impl Up {
             door: door.clone(),
             standby: standby.is_some(),
         };
-        Ok(Up { engine, hub, door: door.clone(), factory, slot, standings, workers: workers(config), stop, tasks })
+        let control = control.clone().filter(|_| epoch.is_some());
+        Ok(Up {
+            engine,
+            hub,
+            door: door.clone(),
+            factory,
+            slot,
+            standings,
+            workers: workers(config),
+            control,
+            stop,
+            tasks,
+        })
     }
 
     /// What a promotion has led to.
@@ -287,7 +339,10 @@ impl Up {
         }
         self.standings.clear();
         *self.slot.write() = None;
-        Ok(self.engine.close()?)
+        let epoch = self.engine.trail().epoch();
+        let closed = self.engine.close();
+        self.control.iter().for_each(|control| control.give_up(links, epoch));
+        Ok(closed?)
     }
 }
 
@@ -295,7 +350,7 @@ impl Up {
 async fn role_ends(inbox: &mut mpsc::UnboundedReceiver<Event>) -> Next {
     loop {
         match inbox.recv().await {
-            Some(Event::Promote { reply }) => return Next::Promote(reply),
+            Some(Event::Promote { epoch, reply }) => return Next::Promote(Promotion { epoch, reply }),
             Some(Event::FollowingEnded(Ended::CutBack(tip))) => return Next::CutBack(tip),
             // It has been logged; readers are served on.
             Some(Event::FollowingEnded(_)) => {}
@@ -304,13 +359,19 @@ async fn role_ends(inbox: &mut mpsc::UnboundedReceiver<Event>) -> Next {
     }
 }
 
+/// One more than the trail has seen.
+fn next_epoch(dir: &Path) -> Result<Epoch, NodeError> {
+    let found = Inspection::of(&holdfast_seams::RealDisk::new(), &dir.join("trail")).map_err(OpenError::from)?;
+    Ok(Epoch(found.map_or(0, |inspection| inspection.epoch.0) + 1))
+}
+
 /// The standbys that commits wait for; without a list any one of them.
-fn sync_set(config: &Config) -> Result<SyncSet, NodeError> {
+fn sync_set(config: &Config, control: Option<&Control>) -> Result<SyncSet, NodeError> {
     let names = match config.synchronous_standby_names.trim() {
-        "" => "*",
-        names => names,
+        "" => control.map_or_else(|| "*".to_owned(), Control::default_sync_set),
+        names => names.to_owned(),
     };
-    SyncSet::parse(names)
+    SyncSet::parse(&names)
         .map_err(|error| NodeError::Start(io::Error::other(format!("synchronous_standby_names: {error}"))))
 }
 

@@ -1,7 +1,7 @@
 //! What commits wait for, told from outside: acks of standbys, the lease, the governor.
 
 use super::*;
-use crate::gate::GateInfo;
+use crate::gate::{GateInfo, Right};
 use std::time::Duration;
 
 /// Asked before each boxcar, with the bytes of the one before: how long MAIN waits first. Called with no lock held.
@@ -29,6 +29,17 @@ impl Engine {
         if !shared.gate.release() {
             shared.abandon();
         }
+    }
+
+    /// Nothing is acknowledged from now on at a moment at which `right` says false: the lease of a control plane. Once for
+    /// an engine. What waits goes on with [`Engine::release`].
+    pub fn set_right(&self, right: Right) -> bool {
+        self.0.shared.gate.set_right(right)
+    }
+
+    /// Whether this node may acknowledge, and answer reads as current, at this moment.
+    pub fn has_right(&self) -> bool {
+        self.0.shared.gate.has_right()
     }
 
     /// What waits for a level.

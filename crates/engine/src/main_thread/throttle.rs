@@ -23,9 +23,12 @@ impl Main {
             std::thread::sleep(delay(used));
         }
         let bytes = std::mem::take(&mut self.last_boxcar_bytes);
-        let governed = self.inner.shared.delay.get().map_or(Duration::ZERO, |governor| governor(bytes));
-        if !governed.is_zero() {
+        let Some(governor) = self.inner.shared.delay.get() else { return };
+        let mut governed = governor(bytes);
+        // It is asked until it is content: that is its hard stop. Not by a database that is being closed.
+        while !governed.is_zero() && self.inner.main.read().is_some() {
             std::thread::sleep(governed);
+            governed = governor(0);
         }
     }
 }

@@ -7,11 +7,11 @@
 //! | the status | given | given |
 //! | a promotion | it is the master already | done, where it is safe |
 //!
-//! A promotion is safe when the old master is shown to be stopped: its address refuses connections. A master that answers,
+//! With a control plane the group decides (module [`super::control`]). Without, a promotion is safe when the old master is shown to be stopped: its address refuses connections. A master that answers,
 //! or a machine that says nothing at all, is no proof; then the operator has to accept in so many words that both may
 //! have acknowledged what the other does not know (guarantee 6).
 
-use super::{Event, Following, Notify, Standings};
+use super::{Control, Event, Following, Notify, Standings};
 use holdfast_engine::Engine;
 use holdfast_standby::base_copy::BaseCopy;
 use holdfast_standby::message::Wants;
@@ -39,6 +39,7 @@ pub struct Asked {
     pub notify: Notify,
     /// Of a standby: how it follows its master.
     pub following: Option<Arc<Following>>,
+    pub control: Option<Arc<Control>>,
 }
 
 impl Asked {
@@ -116,13 +117,24 @@ impl Master for Asked {
         let Some(following) = &self.following else {
             return Ok(format!("{} is the master already, epoch {}", self.name, self.engine.trail().epoch()));
         };
-        if !accept_divergence {
+        let mut epoch = None;
+        if let Some(control) = &self.control {
+            let at_least = Epoch(self.engine.trail().epoch().0 + 1);
+            let agreed = tokio::task::block_in_place(|| {
+                tokio::runtime::Handle::current().block_on(control.promote(at_least, accept_divergence))
+            });
+            epoch = Some(agreed.map_err(|error| {
+                let advice = "A majority of the control plane has to be there, and this standby in its sync set; what the \
+                              standby may lack is given up with --accept-divergence";
+                Refusal::new(Reason::NotSafe, error.to_string(), advice)
+            })?);
+        } else if !accept_divergence {
             is_stopped(following.master())?;
         }
         let failed = |why: String| Refusal::new(Reason::Failed, why, "See the standby's log");
         let (reply, answer) = std::sync::mpsc::channel();
         let stopping = || failed("the server is stopping".to_owned());
-        self.events.send(Event::Promote { reply }).map_err(|_| stopping())?;
+        self.events.send(Event::Promote { epoch, reply }).map_err(|_| stopping())?;
         match tokio::task::block_in_place(|| answer.recv_timeout(PROMOTION_MAX)) {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(why)) => Err(failed(why)),

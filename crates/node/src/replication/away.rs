@@ -1,17 +1,20 @@
 //! What commits do while the standbys that they wait for are away.
 //!
-//! | `synchronous_standby_away` | enough of them connected | too few, for `standby_timeout_ms` |
+//! | `synchronous_standby_away` | enough of them acknowledge | too few, for `standby_timeout_ms` |
 //! |---|---|---|
 //! | wait | commits wait for acks | commits wait |
 //! | go_on | commits wait for acks | the operator is told; commits wait no longer, at any level, until enough are back |
 //!
-//! Either way the operator is told when the state changes.
+//! Either way the operator is told when the state changes. Where there is a control plane its sync set is kept true: a
+//! standby is taken in when commits wait for it and it has everything before; all are taken out *before* commits go on
+//! without them.
 
-use super::Notify;
+use super::{Control, Notify};
 use crate::config::Away;
 use holdfast_engine::Engine;
 use holdfast_standby::Hub;
-use holdfast_types::Level;
+use holdfast_types::{Level, Lsn};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -23,42 +26,83 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// While commits go on without standbys they are let through as often as this.
 const LET_THROUGH_EVERY: Duration = Duration::from_millis(2);
 
-/// Watches over the sync set until `stop`.
-pub async fn watch_sync_set(
-    hub: Arc<Hub>,
-    engine: Engine,
-    away: Away,
-    after: Duration,
-    notify: Notify,
-    mut stop: watch::Receiver<bool>,
-) {
-    // A server that starts has no standby yet; that is no news.
-    let (mut alone_since, mut told_away, mut was_in_sync) = (Instant::now(), false, false);
-    loop {
-        let in_sync = hub.is_in_sync();
-        if in_sync && !was_in_sync {
-            notify.tell("enough standbys are here: commits wait for their acknowledgements");
-            told_away = false;
+/// Watches over a master's sync set.
+pub struct SyncWatch {
+    pub hub: Arc<Hub>,
+    pub engine: Engine,
+    pub control: Option<Arc<Control>>,
+    pub away: Away,
+    /// Too few for so long are away.
+    pub after: Duration,
+    pub notify: Notify,
+}
+
+impl SyncWatch {
+    /// Until `stop`.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+        // A server that starts has no standby yet; that is no news.
+        let (mut alone_since, mut told_away, mut was_in_sync) = (Instant::now(), false, false);
+        let mut joining = BTreeMap::new();
+        loop {
+            let in_sync = self.hub.is_in_sync();
+            if in_sync && !was_in_sync {
+                self.notify.tell("enough standbys are here: commits wait for their acknowledgements");
+                told_away = false;
+            }
+            if !in_sync && was_in_sync {
+                alone_since = Instant::now();
+            }
+            was_in_sync = in_sync;
+            let is_away = !in_sync && alone_since.elapsed() >= self.after;
+            if is_away && !told_away {
+                told_away = true;
+                self.notify.tell(match self.away {
+                    Away::Wait => "too few standbys are here: commits above level local wait for them",
+                    Away::GoOn => "too few standbys are here: commits go on WITHOUT them, at level local",
+                });
+            }
+            let goes_on = is_away && self.away == Away::GoOn && self.may_go_on_alone().await;
+            if goes_on {
+                self.engine.reached(Level::Commit, self.engine.trail().durable());
+                joining.clear();
+            } else {
+                self.take_in(&mut joining).await;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(if goes_on { LET_THROUGH_EVERY } else { LOOK_EVERY }) => {}
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
         }
-        if !in_sync && was_in_sync {
-            alone_since = Instant::now();
+    }
+
+    async fn may_go_on_alone(&self) -> bool {
+        let Some(control) = &self.control else { return true };
+        match control.shrink_to_this(self.engine.trail().epoch()).await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!("commits cannot go on without standbys before the control plane agrees: {error}");
+                false
+            }
         }
-        was_in_sync = in_sync;
-        let is_away = !in_sync && alone_since.elapsed() >= after;
-        if is_away && !told_away {
-            told_away = true;
-            notify.tell(match away {
-                Away::Wait => "too few standbys are here: commits above level local wait for them",
-                Away::GoOn => "too few standbys are here: commits go on WITHOUT them, at level local",
-            });
-        }
-        let goes_on = is_away && away == Away::GoOn;
-        if goes_on {
-            engine.reached(Level::Commit, engine.trail().durable());
-        }
-        tokio::select! {
-            () = tokio::time::sleep(if goes_on { LET_THROUGH_EVERY } else { LOOK_EVERY }) => {}
-            _ = stop.wait_for(|stop| *stop) => return,
+    }
+
+    /// Takes standbys into the control plane's sync set. `joining`: where the trail ended when commits began to wait for
+    /// each.
+    async fn take_in(&self, joining: &mut BTreeMap<String, Lsn>) {
+        let Some(control) = &self.control else { return };
+        let standbys = self.hub.standbys();
+        joining.retain(|name, _| standbys.iter().any(|s| s.name == *name));
+        for standby in standbys.into_iter().filter(|s| s.priority.is_some() && !control.is_in_sync_set(&s.name)) {
+            let end = *joining.entry(standby.name.clone()).or_insert_with(|| self.engine.trail().durable());
+            if standby.durable_lsn.is_none_or(|durable| durable < end.0) {
+                continue;
+            }
+            match control.grow(self.engine.trail().epoch(), &standby.name).await {
+                Ok(()) => {
+                    self.notify.tell(&format!("{} has everything: it may be promoted without loss", standby.name))
+                }
+                Err(error) => tracing::warn!("{} cannot be taken into the sync set yet: {error}", standby.name),
+            }
         }
     }
 }

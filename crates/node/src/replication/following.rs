@@ -4,14 +4,14 @@ use super::{Event, Notify, StandbyFile};
 use holdfast_engine::Engine;
 use holdfast_standby::identity::Tip;
 use holdfast_standby::receive::{Blocking, Connect, Follower};
-use holdfast_standby::{Ended, Identity, LinkOptions, Phase, Standby, follow};
+use holdfast_standby::{Ended, Hub, Identity, LinkOptions, Phase, Standby, follow};
 use holdfast_trail::boxcar::FORMAT_VERSION;
 use holdfast_trail::{ReceiveError, Shipped, Trail};
 use holdfast_types::Lsn;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedSender as Sender;
 use tokio::sync::watch;
@@ -38,6 +38,8 @@ pub struct Following {
     /// Received and not applied: where each boxcar ends, and when the master wrote it, in milliseconds since 1970.
     unapplied: Mutex<VecDeque<(Lsn, u64)>>,
     notify: Notify,
+    /// Ships to standbys of this standby, and has to be told when they may apply more.
+    hub: OnceLock<Weak<Hub>>,
 }
 
 /// Boxcars whose time is remembered; with more the oldest are forgotten, and the lag in time is told too short.
@@ -56,7 +58,13 @@ impl Following {
             told: Mutex::default(),
             unapplied: Mutex::default(),
             notify,
+            hub: OnceLock::new(),
         })
+    }
+
+    /// Sets who ships to standbys of this one.
+    pub fn set_hub(&self, hub: &Arc<Hub>) {
+        self.hub.get_or_init(|| Arc::downgrade(hub));
     }
 
     pub fn master(&self) -> &str {
@@ -117,6 +125,7 @@ impl Standby for Following {
             *told = lsn.max(*told);
         }
         self.engine.allow_apply(lsn);
+        self.hub.get().and_then(Weak::upgrade).into_iter().for_each(|hub| hub.look());
     }
 
     fn applied(&self) -> watch::Receiver<Lsn> {

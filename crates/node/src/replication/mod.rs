@@ -8,6 +8,7 @@
 //! | [`following`] | a standby follows its master |
 //! | [`copying`] | a base copy on its way in |
 //! | [`rejoin`] | a deposed master comes back |
+//! | [`control`] | the lease, and who may be master |
 //! | [`away`] | what commits do while their standbys are away |
 //! | [`asking`] | what the commands ask of a running server |
 //! | [`standing`] | what the views show |
@@ -18,6 +19,7 @@
 mod asked;
 mod asking;
 mod away;
+mod control;
 mod copying;
 mod door;
 mod file;
@@ -28,7 +30,8 @@ mod standing;
 
 pub use asked::Asked;
 pub use asking::{AskError, ask_promotion, ask_status};
-pub use away::watch_sync_set;
+pub use away::SyncWatch;
+pub use control::{Control, ControlSetupError};
 pub use copying::{CopyError, CopyTo, copy_from};
 pub use door::Door;
 pub use file::{StandbyFile, StandbyFileError};
@@ -41,12 +44,20 @@ pub use holdfast_standby::base_copy::Progress;
 
 use crate::config::Config;
 use holdfast_standby::{Ended, LinkOptions};
+use holdfast_types::Epoch;
 use std::time::Duration;
+
+/// Where the operator waits for what came of a promotion.
+pub type Reply = std::sync::mpsc::Sender<Result<String, String>>;
 
 /// What ends a role.
 pub enum Event {
     /// The operator wants this standby to be the master; told what came of it.
-    Promote { reply: std::sync::mpsc::Sender<Result<String, String>> },
+    Promote {
+        /// Given by the control plane.
+        epoch: Option<Epoch>,
+        reply: Reply,
+    },
     /// Following has ended for good.
     FollowingEnded(Ended),
 }

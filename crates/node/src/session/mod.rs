@@ -217,6 +217,16 @@ impl NodeSession {
         }
     }
 
+    /// Asked when the answer is ready: a master whose lease has run out answers nothing, as another one may be at work.
+    fn check_right(&self) -> Result<(), Failure> {
+        if self.databases.has_right() {
+            return Ok(());
+        }
+        let message = "this server cannot renew its lease as master; another one may have taken its place";
+        let error = SqlError::new(SqlState::CANNOT_CONNECT_NOW, message).with_hint("Connect again, to the master.");
+        Err(Failure { step: None, error, fatal: true })
+    }
+
     /// The message is answered: others are shown what the session does now.
     fn answered(&mut self, outcome: &Result<(), Failure>) {
         if matches!(outcome, Err(f) if f.error.state() == SqlState::SERIALIZATION_FAILURE) {
@@ -400,6 +410,7 @@ impl Session for NodeSession {
         let last = steps.last().map(|s| &s.prepared);
         self.activity.begin_prepared(last, self.statement_us, self.transaction_us);
         let outcome = self.run_in_turn(steps, end, client).await;
+        let outcome = outcome.and_then(|()| self.check_right());
         self.answered(&outcome);
         outcome
     }
@@ -408,6 +419,7 @@ impl Session for NodeSession {
         self.tick();
         self.activity.begin_text(text, self.statement_us, self.transaction_us);
         let outcome = self.simple_in_turn(text, client).await;
+        let outcome = outcome.and_then(|()| self.check_right());
         self.answered(&outcome);
         outcome
     }

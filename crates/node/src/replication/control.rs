@@ -1,0 +1,221 @@
+//! The control plane of this node: who is master is agreed on by three, and a master acknowledges only while it holds its
+//! lease.
+//!
+//! | event | what this node does |
+//! |---|---|
+//! | it starts as a master | it is promoted anew, with an epoch of its own, unless another node is the master: then it refuses |
+//! | it is to be promoted | the group deposes the old master, waits its lease out and raises the epoch |
+//! | the lease cannot be renewed | nothing is acknowledged any more, at any level, and nothing is read (asked at the moment of use) |
+//! | it is renewed later | what has waited is let through |
+//! | it was deposed | nothing is acknowledged any more; the lease is given up so that nobody has to wait for it |
+//! | a standby has everything, and commits wait for it | it is taken into the sync set: it may be promoted without loss |
+//! | commits are to go on without a standby | it is taken out first |
+//! | it stops in order | it gives up its lease |
+//!
+//! Failure: without a majority a node neither starts as master nor is promoted; it says so and tries again.
+
+use super::Notify;
+use crate::config::Config;
+use holdfast_control::{
+    Config as ControlConfig, ControlError, ControlHandle, ControlNode, ControlPlane, LeaseTerms, Machinery, Mastership,
+    NodeId, Promotion, Role, TcpTransport,
+};
+use holdfast_engine::Engine;
+use holdfast_seams::RealDisk;
+use holdfast_types::Epoch;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+/// Between two attempts to reach a majority at the start.
+const RETRY: Duration = Duration::from_millis(500);
+
+#[derive(Debug, thiserror::Error)]
+pub enum ControlSetupError {
+    #[error("control_members: {0}; write it as \"a=HOST:PORT, b=HOST:PORT, w=HOST:PORT\"")]
+    Members(String),
+    #[error("the node's name {name:?} is not among control_members; set node_name")]
+    NotAMember { name: String },
+    #[error(
+        "{master} is the master of epoch {epoch}; bring this server back as its standby with: holdfast rejoin --from HOST:PORT"
+    )]
+    AnotherIsMaster { master: NodeId, epoch: Epoch },
+    #[error(transparent)]
+    Control(#[from] ControlError),
+}
+
+/// See the module.
+pub struct Control {
+    handle: ControlHandle,
+    me: NodeId,
+    /// Data nodes but this one.
+    others: Vec<NodeId>,
+}
+
+impl Control {
+    /// Starts this node's part, where one is configured.
+    pub fn start(dir: &Path, config: &Config, name: &str) -> Result<Option<Arc<Control>>, ControlSetupError> {
+        if config.control_members.trim().is_empty() {
+            return Ok(None);
+        }
+        let addresses = parse_members(&config.control_members)?;
+        let not_a_member = || ControlSetupError::NotAMember { name: name.to_owned() };
+        let me: NodeId = name.parse().map_err(|_| not_a_member())?;
+        let mine = addresses.get(&me).ok_or_else(not_a_member)?.clone();
+        let role = |node: &NodeId| match node.to_string() == config.control_witness {
+            true => Role::Witness,
+            false => Role::Data,
+        };
+        let members: BTreeMap<NodeId, Role> = addresses.keys().map(|node| (*node, role(node))).collect();
+        let data = members.iter().filter(|(node, role)| **role == Role::Data && **node != me);
+        let others = data.map(|(node, _)| *node).collect();
+        let transport = TcpTransport::bind(&mine, addresses, None)?;
+        let config = ControlConfig { node: me, dir: dir.join("control"), members, lease: LeaseTerms::default() };
+        let handle = ControlNode::start(config, Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport)))?;
+        Ok(Some(Arc::new(Control { handle, me, others })))
+    }
+
+    /// The sync set where none is configured: all other data nodes, so that each of them may be promoted.
+    pub fn default_sync_set(&self) -> String {
+        let names: Vec<String> = self.others.iter().map(|node| format!("\"{node}\"")).collect();
+        format!("FIRST {} ({})", names.len(), names.join(", "))
+    }
+
+    /// A server that has no master to follow starts: it becomes the master of a new epoch, at least `epoch_at_least`, or
+    /// learns that another one is. Waits for a majority.
+    pub fn start_as_master(&self, links: &Handle, epoch_at_least: Epoch) -> Result<Epoch, ControlSetupError> {
+        let mut told = false;
+        loop {
+            match links.block_on(self.promote_unless_other(epoch_at_least)) {
+                Err(ControlSetupError::Control(error @ ControlError::NoQuorum)) => {
+                    if !std::mem::replace(&mut told, true) {
+                        tracing::warn!(
+                            "waiting for a majority of the control plane before this node may be master: {error}"
+                        );
+                    }
+                    std::thread::sleep(RETRY);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn promote_unless_other(&self, epoch_at_least: Epoch) -> Result<Epoch, ControlSetupError> {
+        let record = self.handle.look().await?;
+        if let Some(master) = record.master.filter(|master| *master != self.me) {
+            return Err(ControlSetupError::AnotherIsMaster { master, epoch: record.epoch });
+        }
+        let promotion = Promotion { node: self.me, expected_epoch: record.epoch, epoch_at_least, accept_loss: false };
+        Ok(self.handle.promote(promotion).await?)
+    }
+
+    /// Makes this standby the master: returns the new epoch.
+    pub async fn promote(&self, epoch_at_least: Epoch, accept_loss: bool) -> Result<Epoch, ControlError> {
+        let record = self.handle.look().await?;
+        let promotion = Promotion { node: self.me, expected_epoch: record.epoch, epoch_at_least, accept_loss };
+        self.handle.promote(promotion).await
+    }
+
+    /// Gives up the lease of an epoch: this node acknowledges nothing in it any more.
+    pub fn give_up(&self, links: &Handle, epoch: Epoch) {
+        if let Err(error) = links.block_on(self.handle.release(epoch)) {
+            tracing::info!("the lease could not be given up, it runs out by itself: {error}");
+        }
+    }
+
+    /// Lets the engine acknowledge only while the lease is held.
+    pub fn bind(&self, engine: &Engine) {
+        let lease = self.handle.lease();
+        engine.set_right(Arc::new(move || lease.valid_now()));
+    }
+
+    /// May this standby be promoted without loss, as far as the group knows?
+    pub fn is_in_sync_set(&self, name: &str) -> bool {
+        let record = self.handle.record();
+        record.is_some_and(|record| record.sync_set.iter().any(|node| node.to_string() == name))
+    }
+
+    /// Takes a standby into the sync set.
+    pub async fn grow(&self, epoch: Epoch, name: &str) -> Result<(), ControlError> {
+        match self.others.iter().find(|node| node.to_string() == name) {
+            Some(node) => self.handle.grow(epoch, *node).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Takes all other nodes out of the sync set; commits may be acknowledged without them when this has returned well.
+    pub async fn shrink_to_this(&self, epoch: Epoch) -> Result<(), ControlError> {
+        for node in &self.others {
+            if self.is_in_sync_set(&node.to_string()) {
+                self.handle.shrink(epoch, *node).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Watches lease and record for a master until `stop`.
+    pub async fn watch(self: Arc<Control>, engine: Engine, notify: Notify, mut stop: watch::Receiver<bool>) {
+        let epoch = engine.trail().epoch();
+        let (mut held, mut records) = (self.handle.lease_held(), self.handle.watch());
+        let mut deposed = false;
+        loop {
+            let is_held = *held.borrow_and_update();
+            if is_held && !deposed {
+                engine.release();
+            }
+            let record = records.borrow_and_update().clone();
+            let other = record.filter(|r| {
+                let asked_to_go = matches!(r.mastership, Mastership::Deposed { successor, .. } if successor != self.me);
+                r.epoch > epoch || (r.epoch == epoch && asked_to_go)
+            });
+            if let Some(record) = other.filter(|_| !deposed) {
+                deposed = true;
+                engine.hold("another node has become the master");
+                let master = record.master.map_or_else(String::new, |m| m.to_string());
+                notify.tell(&format!(
+                    "{} was deposed in epoch {epoch} (the group is at epoch {}, master {master}); it acknowledges nothing any \
+                     more. Stop it and bring it back with: holdfast rejoin",
+                    self.me, record.epoch
+                ));
+                // An error: it runs out by itself.
+                drop(self.handle.release(epoch).await);
+            }
+            tokio::select! {
+                _ = held.changed() => {}
+                _ = records.changed() => {}
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+        }
+    }
+}
+
+fn parse_members(text: &str) -> Result<BTreeMap<NodeId, String>, ControlSetupError> {
+    let mut addresses = BTreeMap::new();
+    for member in text.split(',').map(str::trim).filter(|member| !member.is_empty()) {
+        let wrong = |why: &str| ControlSetupError::Members(format!("{member:?} {why}"));
+        let (name, address) = member.split_once('=').ok_or_else(|| wrong("has no \"=\""))?;
+        let node: NodeId = name.trim().parse().map_err(|_| wrong("is no name of a node"))?;
+        if addresses.insert(node, address.trim().to_owned()).is_some() {
+            return Err(wrong("stands there twice"));
+        }
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_members;
+
+    #[test]
+    fn members_are_read_or_refused() {
+        let members = parse_members("a=127.0.0.1:1, b = h:2,w=h:3,").unwrap();
+        let shown: Vec<String> = members.iter().map(|(node, address)| format!("{node} {address}")).collect();
+        assert_eq!(shown, ["a 127.0.0.1:1", "b h:2", "w h:3"]);
+        for bad in ["a", "a=x, a=y", "a/b=x"] {
+            assert!(parse_members(bad).is_err(), "{bad}");
+        }
+    }
+}

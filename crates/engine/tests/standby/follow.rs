@@ -111,20 +111,20 @@ fn the_trail_is_kept_for_a_standby_and_no_longer_than_agreed() {
     let db = master.database("one").unwrap();
     let write = |times: usize| {
         for _ in 0..times {
-            let statement = step(&db, "insert into h values(zeroblob(100000))").unwrap();
+            let statement = step(&db, "insert into h values(zeroblob(50000))").unwrap();
             let sent = db.submit(Batch::new(vec![statement], Box::new(Collect::new()))).unwrap();
             sent.wait().unwrap().result.unwrap();
             db.checkpoint().unwrap();
         }
     };
-    write(30);
+    write(60);
     let has = master.slots().remove(0).lsn;
     assert!(has >= master.trail().first(), "recycled what a standby needs");
     let standby = open_standby(b.path(), &options());
     catch_up(&master, &standby);
     assert_same(&master, &standby, "after 3 MB away");
     drop(standby);
-    write(120);
+    write(240);
     assert!(master.slots().is_empty(), "more than it is kept for");
     assert!(master.trail().first() > has);
     let standby = open_standby(b.path(), &options());

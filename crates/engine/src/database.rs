@@ -158,7 +158,8 @@ impl Inner {
         let (sender, receiver) = oneshot::channel();
         // Whoever stopped waiting does not want to know.
         self.when_durable(number, Box::new(move || sender.send(()).unwrap_or_default()));
-        let failed = "the server is stopping, or its trail has failed; whether the transaction's reads are durable is unknown";
+        let failed =
+            "the server is stopping, or its trail has failed; whether the transaction's reads are durable is unknown";
         receiver.await.map_err(|_| SqlError::new(SqlState::IO_ERROR, failed))
     }
 

@@ -12,11 +12,11 @@ mod opening;
 mod parameters;
 
 pub use activity::{SnapshotHeld, TransactionStats};
-pub use follow::OnApplied;
-pub use levels::Delay;
 use closing::stop_main;
 use databases::no_such_database;
 pub(crate) use follow::Follow;
+pub use follow::OnApplied;
+pub use levels::Delay;
 pub use parameters::{ParameterChange, ParametersOf};
 
 use crate::checkpointer::{self, Signal};

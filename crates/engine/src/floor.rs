@@ -186,7 +186,10 @@ mod tests {
         let again = Floor::read(&disk, dir.path()).unwrap();
         assert_eq!(again.lock().lowest(), Some(Lsn(69632)), "the file may be behind, never ahead");
         assert_eq!(again.lock().give_up(&disk, dir.path(), Lsn(80000), 10_000).unwrap(), ["b"]);
-        assert_eq!(Floor::read(&disk, dir.path()).unwrap().lock().slots(), [Slot { name: "c".into(), lsn: Lsn(80000) }]);
+        assert_eq!(
+            Floor::read(&disk, dir.path()).unwrap().lock().slots(),
+            [Slot { name: "c".into(), lsn: Lsn(80000) }]
+        );
         let copy = again.lock().begin_copy(Lsn(5));
         assert_eq!(again.lock().lowest(), Some(Lsn(5)));
         again.lock().end_copy(copy);

@@ -16,8 +16,8 @@ use crate::connect;
 use crate::database::Databases;
 use crate::descriptors;
 use crate::replication::{
-    Asked, Door, Event, Following, Notify, Standings, StandbyFile, StandbyFileError, follow_master, link_options, node_name,
-    watch_sync_set,
+    Asked, Door, Event, Following, Notify, StandbyFile, StandbyFileError, Standings, follow_master, link_options,
+    node_name, watch_sync_set,
 };
 use crate::session::{Factory, Scratch};
 use holdfast_engine::{CloseError, Engine, OpenError, scratch_dir};
@@ -103,7 +103,11 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
             }
             (Err(error), None) => return Err(error),
         };
-        let tell = || if std::mem::take(&mut first) { ready(address) };
+        let tell = || {
+            if std::mem::take(&mut first) {
+                ready(address)
+            }
+        };
         let next = up.run(server.again()?, &clients, &mut signals, &mut inbox, tell);
         let down = up.down(links.handle());
         match next? {
@@ -119,7 +123,8 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
             }
             Next::CutBack(tip) => {
                 down?;
-                Trail::cut_back(&holdfast_seams::RealDisk::new(), &dir.join("trail"), tip.lsn).map_err(NodeError::CutBack)?;
+                Trail::cut_back(&holdfast_seams::RealDisk::new(), &dir.join("trail"), tip.lsn)
+                    .map_err(NodeError::CutBack)?;
             }
         }
     }
@@ -304,7 +309,8 @@ fn sync_set(config: &Config) -> Result<SyncSet, NodeError> {
         "" => "*",
         names => names,
     };
-    SyncSet::parse(names).map_err(|error| NodeError::Start(io::Error::other(format!("synchronous_standby_names: {error}"))))
+    SyncSet::parse(names)
+        .map_err(|error| NodeError::Start(io::Error::other(format!("synchronous_standby_names: {error}"))))
 }
 
 /// A number that no other process of this name has.

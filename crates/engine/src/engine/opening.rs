@@ -180,7 +180,11 @@ impl Engine {
         }
         if manifest != state.manifest {
             let written = manifest.write(&*shared.options.disk, &shared.dir);
-            written.map_err(|source| OpenError::Io { what: "write", path: shared.dir.display().to_string(), source })?;
+            written.map_err(|source| OpenError::Io {
+                what: "write",
+                path: shared.dir.display().to_string(),
+                source,
+            })?;
             found.dropped.iter().for_each(|id| _ = state.checkpoints.remove(id));
             state.manifest = manifest;
         }

@@ -34,15 +34,14 @@ fn every_kind_of_write_is_refused_and_reads_work() {
         standby.create_database("x", Dialect::Sqlite).unwrap_err(),
         standby.drop_database("one").unwrap_err(),
         db.finish_prepared("g", true, Level::Cold).err().unwrap(),
-        standby
-            .change_parameters(&ParametersOf::Role("tom".into()), ParameterChange::Reset("x".into()))
-            .unwrap_err(),
+        standby.change_parameters(&ParametersOf::Role("tom".into()), ParameterChange::Reset("x".into())).unwrap_err(),
     ];
     assert!(refused.iter().all(|e| e.state() == READ_ONLY), "{refused:?}");
     // A message that changes nothing runs, and so do advisory locks, which are this server's own.
     let session = db.session(7);
     let mut lock = step(&db, "select holdfast_advisory(5, 1, 0)").unwrap();
-    lock.stmt = db.prepare("select holdfast_advisory(5, 1, 0)", Report { advisory: true, ..Report::default() }).unwrap();
+    lock.stmt =
+        db.prepare("select holdfast_advisory(5, 1, 0)", Report { advisory: true, ..Report::default() }).unwrap();
     let rows = Collect::new();
     let batch = Batch { session: Some(session), ..Batch::new(vec![lock], Box::new(rows.clone())) };
     db.submit(batch).unwrap().wait().unwrap().result.unwrap();
@@ -162,4 +161,41 @@ fn a_master_becomes_a_standby_of_the_one_that_was_promoted() {
     drop(old);
     super::pair::assert_sound(a.path(), &options());
     promoted.close().unwrap();
+}
+
+#[test]
+fn what_may_not_be_durable_at_the_master_is_not_applied() {
+    let [a, b] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let master = Engine::open(a.path(), options()).unwrap();
+    begin(&master);
+    copy(&master, options().disk, b.path());
+    let mut standby = open_standby(b.path(), &options());
+    catch_up(&master, &standby);
+    let db = master.database("one").unwrap();
+    let from = standby.trail().tip().0;
+    let mut tap = master.trail().tap(from).unwrap();
+    let statement = step(&db, "insert into h values(1)").unwrap();
+    db.submit(Batch::new(vec![statement], Box::new(Collect::new()))).unwrap().wait().unwrap().result.unwrap();
+    // The boxcar, without the proof behind it; and nothing is said about what is durable.
+    let mut last = tap.next().unwrap().unwrap();
+    while last.body().is_empty() {
+        standby.receive(std::slice::from_ref(&last)).unwrap();
+        last = tap.next().unwrap().unwrap();
+    }
+    standby.receive(std::slice::from_ref(&last)).unwrap();
+    let seen = |standby: &Engine| query(&standby.database("one").unwrap(), "select count(*) from h").unwrap();
+    let pause = std::time::Duration::from_millis(50);
+    assert!(!standby.wait_applied(last.end, pause), "applied before it is known to be durable at the master");
+    assert_eq!(seen(&standby), [[Value::Int(0)]]);
+    // Nor after a restart, which finds it in its own trail.
+    drop(standby);
+    standby = open_standby(b.path(), &options());
+    assert!(standby.wait_applied(last.lsn, std::time::Duration::from_secs(60)));
+    assert!(!standby.wait_applied(last.end, pause), "applied before it is known to be durable at the master");
+    assert_eq!(seen(&standby), [[Value::Int(0)]]);
+    standby.allow_apply(last.end);
+    assert!(standby.wait_applied(last.end, std::time::Duration::from_secs(60)));
+    assert_eq!(seen(&standby), [[Value::Int(1)]]);
+    drop((db, standby));
+    master.close().unwrap();
 }

@@ -81,9 +81,8 @@ fn every_way_to_commit_waits() {
     }
     let mut ids = 0..;
     let mut begin = |db: &Database, isolation| {
-        let mut txn = db
-            .begin_write_blocking(WriteOptions { isolation, level: Level::Hot, ..WriteOptions::default() })
-            .unwrap();
+        let mut txn =
+            db.begin_write_blocking(WriteOptions { isolation, level: Level::Hot, ..WriteOptions::default() }).unwrap();
         let sql = format!("insert into t values({}, 1)", ids.next().unwrap());
         let stmt = db.prepare(&sql, Report::default()).unwrap();
         txn.execute_blocking(Step { stmt, params: vec![] }, Box::new(Collect::new())).unwrap().result.unwrap();

@@ -34,7 +34,12 @@ pub fn seeds(default: u64) -> std::ops::Range<u64> {
 }
 
 fn at_once(db: &Database, sql: &str) {
-    db.submit(Batch::new(vec![step(db, sql).unwrap()], Box::new(Collect::new()))).unwrap().wait().unwrap().result.unwrap();
+    db.submit(Batch::new(vec![step(db, sql).unwrap()], Box::new(Collect::new())))
+        .unwrap()
+        .wait()
+        .unwrap()
+        .result
+        .unwrap();
 }
 
 /// The tables of the workload, and those of what goes over several databases.

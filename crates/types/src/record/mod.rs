@@ -73,13 +73,30 @@ pub enum DecodeError {
 #[derive(Clone, Copy, Debug)]
 pub enum Record<'a> {
     Batch(Batch<'a>),
-    Fragment { volume: VolumeId, txn: TxnId, number: u32, ops: Ops<'a> },
-    FragmentDrop { volume: VolumeId, txn: TxnId },
+    Fragment {
+        volume: VolumeId,
+        txn: TxnId,
+        number: u32,
+        ops: Ops<'a>,
+    },
+    FragmentDrop {
+        volume: VolumeId,
+        txn: TxnId,
+    },
     Checkpoint(Checkpoint),
-    VolumeCreate { volume: VolumeId, dialect: Dialect, name: &'a str },
-    VolumeDrop { volume: VolumeId },
+    VolumeCreate {
+        volume: VolumeId,
+        dialect: Dialect,
+        name: &'a str,
+    },
+    VolumeDrop {
+        volume: VolumeId,
+    },
     /// What sessions of a database, or of a role, start with: this and nothing else.
-    Parameters { of: ParametersOf<'a>, pairs: Pairs<'a> },
+    Parameters {
+        of: ParametersOf<'a>,
+        pairs: Pairs<'a>,
+    },
 }
 
 /// Whose parameters a record has.

@@ -134,10 +134,8 @@ impl Follow {
             Some(why) => format!("the standby cannot apply what it has received: {why}"),
             None => "the database system is starting up".to_owned(),
         };
-        Err(SqlError::new(SqlState::CANNOT_CONNECT_NOW, message).with_detail(format!(
-            "Applied up to LSN {}, readers are let in at {}.",
-            state.applied, state.whole_from
-        )))
+        Err(SqlError::new(SqlState::CANNOT_CONNECT_NOW, message)
+            .with_detail(format!("Applied up to LSN {}, readers are let in at {}.", state.applied, state.whole_from)))
     }
 
     /// Why the trail must keep everything: the standby's own checkpoints are not noted.
@@ -180,7 +178,9 @@ impl Shared {
                 let mut state = self.state.lock();
                 checkpoints.iter().for_each(|c| _ = state.checkpoints.insert(c.volume, (*c, Lsn(u64::MAX))));
             }
-            Err(e) => tracing::error!("the checkpoints of this standby cannot be noted, its trail keeps everything: {e}"),
+            Err(e) => {
+                tracing::error!("the checkpoints of this standby cannot be noted, its trail keeps everything: {e}")
+            }
         }
     }
 }
@@ -248,11 +248,8 @@ impl Engine {
         let found = recovery::survey(&shared.trail, first, &manifest, local.as_ref())?;
         *shared.clock.lock() = found.clock;
         shared.state.lock().checkpoints = found.checkpoints.clone();
-        let starts: BTreeMap<VolumeId, Lsn> = manifest
-            .databases
-            .iter()
-            .map(|e| (e.volume(), found.start_to_follow(e.volume()).unwrap_or(end)))
-            .collect();
+        let starts: BTreeMap<VolumeId, Lsn> =
+            manifest.databases.iter().map(|e| (e.volume(), found.start_to_follow(e.volume()).unwrap_or(end))).collect();
         let listed_to = local.as_ref().map_or(first, |local| local.listed_to.max(first));
         let from = starts.values().copied().chain([end, listed_to]).min().unwrap_or(end);
         {

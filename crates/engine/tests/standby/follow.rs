@@ -199,3 +199,30 @@ fn what_may_not_be_durable_at_the_master_is_not_applied() {
     drop((db, standby));
     master.close().unwrap();
 }
+
+#[test]
+fn a_base_copy_begins_before_what_waits_for_its_level() {
+    let [a, b] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let master = Engine::open(a.path(), options()).unwrap();
+    begin(&master);
+    let db = master.database("one").unwrap();
+    // In the trail, and in no snapshot that is copied.
+    master.hold("no lease");
+    let statement = step(&db, "insert into h values('held')").unwrap();
+    let held = db.submit(Batch::new(vec![statement], Box::new(Collect::new()))).unwrap();
+    while master.gate().boxcars == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    copy(&master, options().disk, b.path());
+    master.release();
+    held.wait().unwrap().result.unwrap();
+    // Twice: the second start begins where the copy says, as nothing was checkpointed.
+    for _ in 0..2 {
+        let standby = open_standby(b.path(), &options());
+        catch_up(&master, &standby);
+        assert_same(&master, &standby, "with what was held");
+        drop(standby);
+    }
+    drop(db);
+    master.close().unwrap();
+}

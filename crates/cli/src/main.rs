@@ -6,10 +6,12 @@ mod import;
 mod lab;
 mod logs;
 mod promote;
+mod rejoin;
 mod serve;
 mod standby;
 mod trail_dump;
 mod unsafe_disk;
+mod witness;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -30,12 +32,14 @@ enum Command {
     Serve(serve::Arguments),
     Standby(standby::Arguments),
     Promote(promote::Arguments),
+    Rejoin(rejoin::Arguments),
     Import(import::Args),
     Check(check::Args),
     Trail(trail_dump::Args),
     Lab(lab::Arguments),
     Doctor(doctor::Arguments),
     UnsafeDisk(unsafe_disk::Arguments),
+    Witness(witness::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -43,12 +47,14 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(arguments).map(|()| ExitCode::SUCCESS),
         Command::Standby(arguments) => standby::run(arguments),
         Command::Promote(arguments) => promote::run(&arguments),
+        Command::Rejoin(arguments) => rejoin::run(arguments),
         Command::Import(arguments) => import::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Trail(arguments) => trail_dump::run(arguments),
         Command::Doctor(arguments) => Ok(doctor::run(arguments)),
         Command::Lab(arguments) => lab::run(arguments),
         Command::UnsafeDisk(arguments) => unsafe_disk::run(arguments),
+        Command::Witness(arguments) => witness::run(arguments).map(|()| ExitCode::SUCCESS),
     };
     match outcome {
         Ok(code) => code,

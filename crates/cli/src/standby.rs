@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use comfy_table::{Table, presets};
-use holdfast_node::replication::{CopyTo, StandbyFile, ask_status, copy_from};
+use holdfast_node::replication::{CopyTo, Progress, StandbyFile, ask_status, copy_from};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -84,20 +84,30 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 fn make(Create { from, data, name }: Create) -> anyhow::Result<ExitCode> {
     let last = || data.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let name = name.unwrap_or_else(last);
-    let bar = ProgressBar::new(0);
-    let style = ProgressStyle::with_template("{msg} [{bar:40}] {bytes} of {total_bytes}, {eta} left")?;
-    bar.set_style(style.progress_chars("=> "));
-    bar.set_message("copying");
-    let copied = copy_from(&from, CopyTo { dir: &data, name: &name }, &|done| {
-        bar.set_length(done.total_bytes);
-        bar.set_position(done.compared_bytes);
-        bar.set_message(if done.round == 0 { "copying" } else { "verifying" });
-    });
+    let bar = copy_bar()?;
+    let copied = copy_from(&from, CopyTo { dir: &data, name: &name }, &|done| show_progress(&bar, done));
     bar.finish_and_clear();
     let copied = copied?;
     println!("holdfast: {} is a copy of {from}, {} bytes came over the link", data.display(), copied.sent_bytes);
-    println!("holdfast: start it as the standby {name} with: holdfast serve --data {} --listen HOST:PORT", data.display());
+    println!(
+        "holdfast: start it as the standby {name} with: holdfast serve --data {} --listen HOST:PORT",
+        data.display()
+    );
     Ok(ExitCode::SUCCESS)
+}
+
+/// A bar for a base copy.
+pub fn copy_bar() -> anyhow::Result<ProgressBar> {
+    let bar = ProgressBar::new(0);
+    let style = ProgressStyle::with_template("{msg} [{bar:40}] {bytes} of {total_bytes}, {eta} left")?;
+    bar.set_style(style.progress_chars("=> "));
+    Ok(bar)
+}
+
+pub fn show_progress(bar: &ProgressBar, done: Progress) {
+    bar.set_length(done.total_bytes);
+    bar.set_position(done.compared_bytes);
+    bar.set_message(if done.round == 0 { "copying" } else { "verifying" });
 }
 
 fn name_master(Configure { data, from }: &Configure) -> anyhow::Result<ExitCode> {
@@ -122,12 +132,19 @@ fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
     };
     println!(
         "{} is a {}, epoch {}, durable to LSN {}, applied to {}",
-        word(&status["name"]), word(&status["role"]), word(&status["epoch"]), word(&status["durable_lsn"]), word(&status["applied_lsn"])
+        word(&status["name"]),
+        word(&status["role"]),
+        word(&status["epoch"]),
+        word(&status["durable_lsn"]),
+        word(&status["applied_lsn"])
     );
     if let Value::Object(link) = &status["link"] {
         println!(
             "it follows {}: {}, {} bytes and {} ms behind{}",
-            word(&link["master"]), word(&link["state"]), word(&link["behind_bytes"]), word(&link["behind_ms"]),
+            word(&link["master"]),
+            word(&link["state"]),
+            word(&link["behind_bytes"]),
+            word(&link["behind_ms"]),
             link["error"].as_str().map(|e| format!("; {e}")).unwrap_or_default()
         );
     }
@@ -138,7 +155,8 @@ fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    const COLUMNS: [&str; 8] = ["name", "state", "synchronous", "received_lsn", "durable_lsn", "applied_lsn", "lag_bytes", "delay_us"];
+    const COLUMNS: [&str; 8] =
+        ["name", "state", "synchronous", "received_lsn", "durable_lsn", "applied_lsn", "lag_bytes", "delay_us"];
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(COLUMNS);
     for standby in &standbys {

@@ -12,6 +12,7 @@ mod connect;
 mod database;
 mod descriptors;
 mod plan;
+pub mod replication;
 mod server;
 mod session;
 mod settings;

@@ -23,7 +23,7 @@ use crate::session::{Factory, Scratch};
 use holdfast_engine::{CloseError, Engine, OpenError, scratch_dir};
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::identity::Tip;
-use holdfast_standby::{Ended, Governor, Hub, SyncSet};
+use holdfast_standby::{Ended, Governor, Hub, SyncSet, draw_instance};
 use holdfast_trail::{Trail, TrailError};
 use holdfast_types::Epoch;
 use holdfast_wire::{Server, ServerError};
@@ -196,22 +196,23 @@ impl Up {
         tracing::info!(dir = %dir.display(), end = %recovered.end, cut = recovered.cut.is_some(), standby = standby.is_some(), "data directory opened");
         let name = standby.map_or_else(|| node_name(config), |file| file.name.clone());
         let notify = Notify::new(config.notify_command.clone());
+        let following = standby.map(|file| Following::new(engine.clone(), file.clone(), notify.clone()));
         let asked = Asked {
             name: name.clone(),
             engine: engine.clone(),
             standings: standings.clone(),
             events: events.clone(),
-            master: standby.map(|file| file.from.clone()),
+            notify: notify.clone(),
+            following: following.clone(),
         };
         let governor = GovernorOptions { lag_bytes_max: config.standby_lag_bytes_max, ..GovernorOptions::default() };
         let hub = Hub::new(Arc::new(asked), link_options(config), sync_set(config)?, Governor::new(governor));
-        let following = standby.map(|file| Following::new(engine.clone(), file.clone(), notify.clone()));
         standings.set(&name, &engine, &hub, following.clone());
         let (stop, stopping) = watch::channel(false);
         let mut tasks = Vec::new();
         match following {
             Some(following) => {
-                let task = follow_master(following, link_options(config), instance(), stopping, events.clone());
+                let task = follow_master(following, link_options(config), draw_instance(), stopping, events.clone());
                 tasks.push(links.spawn(task));
             }
             None => {

@@ -402,7 +402,7 @@ impl Settings {
             "" => Level::Cold,
             _ => level_of(setting("synchronous_commit")),
         };
-        self.level = setting("holdfast.level").parse().unwrap_or_default().max(asked);
+        self.level = setting("holdfast.level").parse::<Level>().unwrap_or_default().max(asked);
     }
 
     /// What the answer to a commit waits for: the stronger of what `holdfast.level` and `synchronous_commit` ask for.

@@ -16,7 +16,9 @@ use holdfast_types::Lsn;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
+use crate::ages::Ages;
 use crate::base_copy;
 use crate::error::LinkError;
 use crate::governor::{self, Governor};
@@ -42,6 +44,9 @@ pub struct Hub {
 struct State {
     sync_set: SyncSet,
     reached: Reached,
+    /// Whether enough of the sync set acknowledges.
+    in_sync: bool,
+    ages: Ages,
     standbys: BTreeMap<String, Connected>,
     /// Numbers links in the order they came.
     links: u64,
@@ -98,6 +103,8 @@ pub struct StandbyReport {
     pub applied_lsn: Option<u64>,
     /// Bytes written here and not applied there.
     pub lag_bytes: Option<u64>,
+    /// How long ago the oldest of them was written, microseconds.
+    pub lag_us: Option<u64>,
     pub round_trip_us: Option<u64>,
     /// Its place in the sync set, from 0.
     pub priority: Option<usize>,
@@ -111,6 +118,8 @@ impl Hub {
         let state = State {
             sync_set,
             reached: Reached::default(),
+            in_sync: false,
+            ages: Ages::default(),
             standbys: BTreeMap::new(),
             links: 0,
             stopped: BTreeSet::new(),
@@ -140,7 +149,11 @@ impl Hub {
         check_name(&hello.name)?;
         self.master.admit(peer, &hello.name, &hello.wants)?;
         if let Wants::Follow(standby) = &hello.wants {
-            pairing::check(standby, &self.master.identity())?;
+            let fits = pairing::check(standby, &self.master.identity());
+            if matches!(&fits, Err(refusal) if refusal.reason == Reason::Deposed) {
+                self.master.deposed(standby.epoch);
+            }
+            fits?;
             self.check_stopped(&hello.name)?;
         }
         let (name, identity) = (self.master.name().to_owned(), self.master.identity());
@@ -255,14 +268,28 @@ impl Hub {
     pub fn set_sync_set(&self, sync_set: SyncSet) {
         let mut state = self.state.lock();
         state.sync_set = sync_set;
-        let reached = state.recount();
+        let news = state.recount();
         drop(state);
-        reached.into_iter().for_each(|reached| self.master.reached(reached));
+        self.tell(news);
+    }
+
+    /// Tells the master what the acks add up to. Nothing is locked meanwhile.
+    fn tell(&self, news: News) {
+        news.reached.into_iter().for_each(|reached| self.master.reached(reached));
+        news.in_sync.into_iter().for_each(|in_sync| self.master.in_sync(in_sync));
     }
 
     /// How long the next boxcar has to wait; see [`Governor::charge`].
     pub fn charge(&self, bytes: u64) -> std::time::Duration {
+        if !self.governor.is_active() {
+            return std::time::Duration::ZERO;
+        }
         self.governor.charge(self.master.trail().durable(), bytes)
+    }
+
+    /// Has every link look for news: for what [`Master::durable`] says beyond what the trail itself tells of.
+    pub fn look(&self) {
+        self.progress.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     /// What commits have reached on the standbys.
@@ -270,15 +297,13 @@ impl Hub {
         self.state.lock().reached
     }
 
-    /// Whether enough of the sync set is connected for commits above cold to go on.
+    /// Whether enough of the sync set is connected and acknowledges: commits above cold go on.
     pub fn is_in_sync(&self) -> bool {
-        let state = self.state.lock();
-        let listed = state.standbys.keys().filter(|name| state.sync_set.priority(name).is_some()).count();
-        !state.sync_set.is_empty() && listed >= state.sync_set.quorum()
+        self.state.lock().in_sync
     }
 
     pub fn standbys(&self) -> Vec<StandbyReport> {
-        let end = self.master.trail().durable();
+        let (end, now) = (self.master.trail().durable(), Instant::now());
         let state = self.state.lock();
         let report = |(name, connected): (&String, &Connected)| StandbyReport {
             name: name.clone(),
@@ -288,6 +313,7 @@ impl Hub {
             durable_lsn: connected.ack.map(|ack| ack.durable.0),
             applied_lsn: connected.ack.map(|ack| ack.applied.0),
             lag_bytes: connected.ack.map(|ack| end.0.saturating_sub(ack.applied.0)),
+            lag_us: connected.ack.map(|ack| state.ages.lag(ack.applied, end, now).as_micros() as u64),
             round_trip_us: connected.rtt_us,
             priority: state.sync_set.priority(name),
         };
@@ -300,12 +326,23 @@ impl Hub {
     }
 }
 
+/// What changed by an ack, a connection or a setting.
+struct News {
+    reached: Option<Reached>,
+    in_sync: Option<bool>,
+}
+
 impl State {
-    /// What the acks add up to now, where that is more than before.
-    fn recount(&mut self) -> Option<Reached> {
+    /// What the acks add up to now, where that is more than before; a standby that is away takes nothing back.
+    fn recount(&mut self) -> News {
         let acks = self.standbys.iter().filter_map(|(name, connected)| Some((name.as_str(), connected.ack?)));
-        let reached = self.reached.max(self.sync_set.reached(acks)?);
-        (reached != std::mem::replace(&mut self.reached, reached)).then_some(reached)
+        let now = self.sync_set.reached(acks);
+        let in_sync = now.is_some();
+        let reached = self.reached.max(now.unwrap_or_default());
+        News {
+            in_sync: (in_sync != std::mem::replace(&mut self.in_sync, in_sync)).then_some(in_sync),
+            reached: (reached != std::mem::replace(&mut self.reached, reached)).then_some(reached),
+        }
     }
 }
 
@@ -328,12 +365,13 @@ impl Registered {
             None => hub.governor.connected(&self.name, sent, ack.applied),
             Some(_) => hub.governor.applied(&self.name, sent, ack.applied),
         }
-        let reached = state.recount();
+        let news = state.recount();
         drop(state);
-        reached.into_iter().for_each(|reached| hub.master.reached(reached));
+        hub.tell(news);
     }
 
     pub(crate) fn sent(&self, sent: Lsn) {
+        self.hub.state.lock().ages.note(sent, Instant::now());
         self.update(|connected| connected.sent = sent);
     }
 
@@ -357,6 +395,9 @@ impl Drop for Registered {
         if state.standbys.get(&self.name).is_some_and(|connected| connected.link == self.link) {
             state.standbys.remove(&self.name);
             self.hub.governor.disconnected(&self.name);
+            let news = state.recount();
+            drop(state);
+            self.hub.tell(news);
         }
     }
 }

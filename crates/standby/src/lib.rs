@@ -12,6 +12,8 @@
 //! again and goes on where its trail ends. What a peer sends is checked before it is used. A refusal names its cause and
 //! the way out, on both sides.
 
+mod ages;
+pub mod ask;
 pub mod base_copy;
 pub mod cert;
 pub mod error;
@@ -39,7 +41,7 @@ pub use hub::Hub;
 pub use identity::{Ack, Identity, Tip};
 pub use limits::LinkOptions;
 pub use master::{Master, Peer};
-pub use receive::{Ended, Phase, follow};
+pub use receive::{Blocking, Connect, Ended, Follower, Phase, draw_instance, follow};
 pub use refusal::{Reason, Refusal};
 pub use standby::Standby;
 pub use sync_set::{Reached, SyncSet};

@@ -1,7 +1,7 @@
 //! What the link asks of the node that is asked: the master, or a standby that others follow or ask for its status.
 
 use holdfast_trail::Trail;
-use holdfast_types::Lsn;
+use holdfast_types::{Epoch, Lsn};
 
 use crate::base_copy::BaseCopy;
 use crate::identity::Identity;
@@ -27,14 +27,33 @@ pub trait Master: Send + Sync + 'static {
 
     fn trail(&self) -> &Trail;
 
+    /// What a standby may apply: durable here, and where this node follows another itself, there.
+    fn durable(&self) -> Lsn {
+        self.trail().durable()
+    }
+
+    /// A node that may follow this one has seen a newer epoch: there is a newer master. It was refused.
+    fn deposed(&self, by: Epoch);
+
     /// May this peer, under this name, have what it wants? Also refuses what this node cannot give in its role.
     fn admit(&self, peer: &Peer, name: &str, wants: &Wants) -> Result<(), Refusal>;
 
     /// Keeps the trail from `from` on for a standby until told otherwise, over restarts.
     fn hold(&self, standby: &str, from: Lsn) -> Result<(), Refusal>;
 
-    /// Commits below these ends have reached their levels. Each is a lower bound; they may come out of order.
+    /// The standbys have everything below these ends, by level: which may be more than is durable here, and a commit
+    /// needs both. Each is a lower bound; they may come out of order.
     fn reached(&self, reached: Reached);
+
+    /// Whether enough of the sync set is connected and acknowledges, whenever that changes. If not, commits above cold
+    /// wait, and the operator has to know; by default from the log.
+    fn in_sync(&self, yes: bool) {
+        if yes {
+            tracing::info!("enough standbys acknowledge: commits above level cold go on");
+        } else {
+            tracing::warn!("too few standbys of synchronous_standby_names acknowledge: commits above level cold wait");
+        }
+    }
 
     /// An online copy of all databases, as of now.
     fn base_copy(&self, standby: &str) -> Result<Box<dyn BaseCopy>, Refusal>;

@@ -76,7 +76,8 @@ impl From<u8> for Reason {
 impl Reason {
     /// Whether trying again later may succeed with nobody doing anything about it.
     pub fn may_pass(self) -> bool {
-        matches!(self, Reason::NotMaster | Reason::NameTaken | Reason::Stopped | Reason::Failed)
+        // An address may soon lead to another node: a deposed master's to the new one's.
+        matches!(self, Reason::Deposed | Reason::NotMaster | Reason::NameTaken | Reason::Stopped | Reason::Failed)
     }
 }
 

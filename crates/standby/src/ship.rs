@@ -49,6 +49,7 @@ pub(crate) async fn ship<S: Stream>(registered: &Registered, link: &mut Link<S>,
     let mut receiving = pin!(receive(registered, &shared, &mut link.reader, start));
     let sending = pin!(send(registered, &shared, &mut link.writer, tap));
     tokio::select! {
+        biased;
         received = &mut receiving => return received,
         sent = sending => sent?,
     }
@@ -121,6 +122,7 @@ async fn send<W: AsyncWrite + Unpin>(
             return writer.send(&Message::Stop(stop)).await;
         }
         tokio::select! {
+            biased;
             _ = progress.changed() => {}
             () = shared.nudge.notified() => {}
             () = registered.orders.given.notified() => {}
@@ -151,7 +153,7 @@ fn gather<W: AsyncWrite + Unpin>(
         shared.sent.store(position.0, Ordering::Release);
         registered.sent(position);
     }
-    let durable = registered.hub.master.trail().durable().min(position);
+    let durable = registered.hub.master.durable().min(position);
     if durable > *told {
         *told = durable;
         writer.put(&Message::Durable(Position { lsn: durable }))?;

@@ -54,7 +54,9 @@ fn a_follower_has_what_the_master_wrote_and_can_be_promoted() {
         let (progress, more) = mpsc::sync_channel(1);
         // Who is told already need not be told again.
         let hooked = progress.clone();
-        master.on_progress(Arc::new(move || drop(hooked.try_send(true))));
+        master.on_progress(Arc::new(move || {
+            let _ = hooked.try_send(true);
+        }));
         let (tap, to) = (master.tap(master.first()).unwrap(), follower.clone());
         let shipper = std::thread::spawn(move || ship(tap, &to, &more));
         for number in 0..600_u32 {

@@ -5,7 +5,7 @@ use crate::error::OpenError;
 use crate::local::{Local, LocalCheckpoint};
 use crate::manifest::{Entry, Manifest};
 use holdfast_seams::{Create, Disk, DiskFile, OpenHow};
-use holdfast_store::pages::{checksum, offset_of};
+use holdfast_store::pages::{PAGE_BYTES, checksum, offset_of};
 use holdfast_store::volume::{LOCK_BYTE_PAGE, VolumeError, stamp_of};
 use holdfast_trail::{FollowFrom, Trail, TrailError, TrailId};
 use holdfast_types::record::Checkpoint;
@@ -102,6 +102,25 @@ impl BaseReceiver {
         if page < volume.pages {
             self.file = Some((at, page + 1, file));
             return Ok(());
+        }
+        self.finish_volume(place, volume, &*file)
+    }
+
+    /// The next volume of the plan, whose pages somebody has put into `NAME.db.new` already: checks each, and takes it.
+    pub fn adopt(&mut self) -> Result<(), CopyError> {
+        let place = self.done.len();
+        let Some(volume) = self.plan.volumes.get(place).copied() else {
+            return Err(CopyError::Plan("more databases arrived than it has".to_owned()));
+        };
+        let new = self.new_path(place);
+        let how = OpenHow { write: true, ..OpenHow::default() };
+        let file = self.disk.open(&new, &how).map_err(io_error("open", &new))?;
+        let mut bytes = [0; PAGE_BYTES];
+        for page in 1..=volume.pages {
+            let n = file.read_at(&mut bytes, offset_of(page)).map_err(io_error("read", &new))?;
+            if page != LOCK_BYTE_PAGE && (n < PAGE_BYTES || !checksum::holds(&bytes, page, volume.volume)) {
+                return Err(CopyError::Page { name: self.entry(place).name.clone(), page });
+            }
         }
         self.finish_volume(place, volume, &*file)
     }

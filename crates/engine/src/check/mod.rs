@@ -17,14 +17,17 @@
 mod volume;
 
 use crate::local::Local;
-use crate::manifest::{self, Manifest};
+use crate::manifest::{self, Entry, Manifest};
 use crate::options::Options;
 use crate::recovery::{self, Boxcars, Survey};
 use holdfast_seams::Disk;
+use holdfast_store::volume::Volume;
 use holdfast_trail::{Boxcar, Dump, DumpItem, Inspection, TrailError, lock_without_opening};
-use holdfast_types::Lsn;
+use holdfast_types::{Lsn, VolumeId};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Everything that was looked at and found.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -124,6 +127,19 @@ pub fn check(dir: &Path, options: &Options) -> Result<CheckReport, CheckError> {
     }
     check_files(disk, dir, &manifest, &mut report)?;
     Ok(report)
+}
+
+/// The volumes as the next start would make them, in memory; one of which that cannot be said is absent.
+pub(crate) fn as_started(dir: &Path, options: &Options, manifest: &Manifest) -> BTreeMap<VolumeId, Arc<Volume>> {
+    let (disk, trail_dir, mut unheard) = (&*options.disk, dir.join("trail"), CheckReport::default());
+    let trail = check_trail(disk, &trail_dir, &mut unheard);
+    let local = check_local(disk, dir, &mut unheard);
+    let survey = survey(trail.as_ref(), manifest, local.as_ref(), &mut unheard);
+    let Some((looked, survey)) = trail.as_ref().map(|(looked, _)| looked).zip(survey.as_ref()) else {
+        return BTreeMap::new();
+    };
+    let started = |entry: &Entry| Some((entry.volume(), volume::started(dir, entry, options, looked, survey)?));
+    manifest.databases.iter().filter_map(started).collect()
 }
 
 fn check_trail<'a>(disk: &'a dyn Disk, dir: &'a Path, report: &mut CheckReport) -> Option<(Looked<'a>, Lsn)> {

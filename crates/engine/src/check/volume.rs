@@ -49,6 +49,17 @@ pub fn check(dir: &Path, entry: &Entry, options: &Options, trail: Option<(&Looke
     found
 }
 
+/// The volume as the next start would make it, where it can be.
+pub fn started(
+    dir: &Path,
+    entry: &Entry,
+    options: &Options,
+    looked: &Looked<'_>,
+    survey: &Survey,
+) -> Option<Arc<Volume>> {
+    as_started(looked, survey, entry, &|| open(dir, entry, options)).ok().map(|redone| redone.volume)
+}
+
 fn open(dir: &Path, entry: &Entry, options: &Options) -> Result<Volume, VolumeError> {
     let limits = Limits { memory_bytes_max: options.memory_bytes_max, scratch_bytes_max: options.scratch_bytes_max };
     Volume::open_to_look(&*options.disk, &dir.join(&entry.file), &std::env::temp_dir(), entry.volume(), limits)

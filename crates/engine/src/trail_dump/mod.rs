@@ -8,9 +8,11 @@
 
 mod names;
 mod shown;
+mod sql;
 mod text;
 
 pub use shown::{Cells, Change, Item, OpItem, RecordItem, TxnItem, Val};
+pub use sql::statements;
 
 use crate::error::OpenError;
 use crate::manifest::Manifest;

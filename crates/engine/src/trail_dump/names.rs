@@ -15,14 +15,20 @@ pub struct Names {
 }
 
 impl Names {
-    /// Reads them from the volumes' files; one that cannot be read just has no names.
+    /// Reads them from the volumes as the next start would make them, else from their files as they are; one that cannot be
+    /// read just has no names.
     pub fn read(dir: &Path, options: &Options, manifest: &Manifest) -> Names {
+        let mut started = crate::check::as_started(dir, options, manifest);
         let mut names = Names { databases: HashMap::new(), tables: HashMap::new() };
         let limits =
             Limits { memory_bytes_max: options.memory_bytes_max, scratch_bytes_max: options.scratch_bytes_max };
         for entry in &manifest.databases {
             let id = entry.volume();
             names.databases.insert(id, entry.name.clone());
+            if let Some(Ok(map)) = started.remove(&id).map(|volume| read_tables(&volume)) {
+                names.tables.insert(id, map);
+                continue;
+            }
             let path = dir.join(&entry.file);
             let volume = Volume::open_to_look(&*options.disk, &path, &std::env::temp_dir(), id, limits);
             match volume.map_err(|e| e.to_string()).and_then(|v| read_tables(&v)) {

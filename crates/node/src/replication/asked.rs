@@ -2,7 +2,8 @@
 //!
 //! | wanted | of a master | of a standby |
 //! |---|---|---|
-//! | the trail, a base copy | given | refused: it names its master |
+//! | the trail | given | given, as far as it is durable at its own master |
+//! | a base copy | given | refused: it names its master |
 //! | the status | given | given |
 //! | a promotion | it is the master already | done, where it is safe |
 //!
@@ -10,18 +11,18 @@
 //! or a machine that says nothing at all, is no proof; then the operator has to accept in so many words that both may
 //! have acknowledged what the other does not know (guarantee 6).
 
-use super::{Event, Standings};
+use super::{Event, Following, Notify, Standings};
 use holdfast_engine::Engine;
 use holdfast_standby::base_copy::BaseCopy;
 use holdfast_standby::message::Wants;
 use holdfast_standby::{Identity, Master, Peer, Reached, Reason, Refusal};
 use holdfast_trail::Trail;
-use holdfast_types::{Level, Lsn};
+use holdfast_types::{Epoch, Level, Lsn};
 use std::io::ErrorKind;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
-use tokio::sync::mpsc::UnboundedSender as Sender;
 use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender as Sender;
 
 /// How long the old master's address is tried.
 const PROBE_MAX: Duration = Duration::from_secs(2);
@@ -35,15 +36,17 @@ pub struct Asked {
     pub engine: Engine,
     pub standings: Arc<Standings>,
     pub events: Sender<Event>,
-    /// Of a standby: its master's address.
-    pub master: Option<String>,
+    pub notify: Notify,
+    /// Of a standby: how it follows its master.
+    pub following: Option<Arc<Following>>,
 }
 
 impl Asked {
     fn refuse_on_standby(&self) -> Result<(), Refusal> {
-        let Some(master) = &self.master else { return Ok(()) };
+        let Some(following) = &self.following else { return Ok(()) };
         let message = format!("{} is a standby itself", self.name);
-        Err(Refusal::new(Reason::NotMaster, message, format!("Ask its master at {master}, or promote it first")))
+        let advice = format!("Ask its master at {}, or promote it first", following.master());
+        Err(Refusal::new(Reason::NotMaster, message, advice))
     }
 }
 
@@ -62,9 +65,27 @@ impl Master for Asked {
 
     fn admit(&self, _: &Peer, _: &str, wants: &Wants) -> Result<(), Refusal> {
         match wants {
-            Wants::Follow(_) | Wants::BaseCopy => self.refuse_on_standby(),
-            Wants::Status | Wants::Promote { .. } => Ok(()),
+            Wants::BaseCopy => self.refuse_on_standby(),
+            Wants::Follow(_) | Wants::Status | Wants::Promote { .. } => Ok(()),
         }
+    }
+
+    fn durable(&self) -> Lsn {
+        let durable = self.engine.trail().durable();
+        // What a standby hands on may be applied only when its own master has made it durable.
+        self.following.as_ref().map_or(durable, |following| following.master_durable().min(durable))
+    }
+
+    fn deposed(&self, by: Epoch) {
+        if self.following.is_some() {
+            return;
+        }
+        self.engine.hold("another server has become the master");
+        self.notify.tell(&format!(
+            "{} was deposed: there is a master of epoch {by}. It acknowledges nothing from now on; stop it and bring it back \
+             with: holdfast rejoin",
+            self.name
+        ));
     }
 
     fn hold(&self, standby: &str, from: Lsn) -> Result<(), Refusal> {
@@ -92,11 +113,11 @@ impl Master for Asked {
     }
 
     fn promote(&self, accept_divergence: bool) -> Result<String, Refusal> {
-        let Some(master) = &self.master else {
+        let Some(following) = &self.following else {
             return Ok(format!("{} is the master already, epoch {}", self.name, self.engine.trail().epoch()));
         };
         if !accept_divergence {
-            is_stopped(master)?;
+            is_stopped(following.master())?;
         }
         let failed = |why: String| Refusal::new(Reason::Failed, why, "See the standby's log");
         let (reply, answer) = std::sync::mpsc::channel();

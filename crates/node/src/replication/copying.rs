@@ -101,8 +101,8 @@ pub enum CopyError {
     InUse(PathBuf),
     #[error("{0:?} is no name for a standby: letters, digits, \"_\", \"-\" and \".\"; give another one with --name")]
     Name(String),
-    #[error("the copy from {from} has failed: {source}; run the command again, it goes on where it was")]
-    Link { from: String, source: LinkError },
+    #[error("the copy from {from} has failed: {error}; run the command again, it goes on where it was")]
+    Link { from: String, error: LinkError },
     #[error(transparent)]
     StandbyFile(#[from] StandbyFileError),
 }
@@ -114,12 +114,20 @@ pub fn copy_from(from: &str, to: CopyTo<'_>, progress: &(dyn Fn(Progress) + Send
     }
     holdfast_standby::link::check_name(to.name).map_err(|_| CopyError::Name(to.name.to_owned()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CopyError::Runtime)?;
-    let mut into = Incoming { from, to, progress, disk: Arc::new(RealDisk::new()), plan: None, files: Vec::new(), synced: Vec::new() };
+    let mut into = Incoming {
+        from,
+        to,
+        progress,
+        disk: Arc::new(RealDisk::new()),
+        plan: None,
+        files: Vec::new(),
+        synced: Vec::new(),
+    };
     let connect = Tcp { address: from.to_owned() };
     let reached = runtime.block_on(connect.connect());
-    reached.map_err(|error| CopyError::Link { from: from.to_owned(), source: LinkError::Io(error) })?;
+    reached.map_err(|error| CopyError::Link { from: from.to_owned(), error: LinkError::Io(error) })?;
     let copied = runtime.block_on(copy(&connect, to.name, 0, &mut into, &LinkOptions::default()));
-    copied.map_err(|source| CopyError::Link { from: from.to_owned(), source })
+    copied.map_err(|error| CopyError::Link { from: from.to_owned(), error })
 }
 
 /// A copy on its way in.

@@ -116,7 +116,9 @@ mod tests {
         StandbyFile::remove(dir.path()).unwrap();
         StandbyFile::remove(dir.path()).unwrap();
         assert_eq!(StandbyFile::read(dir.path()).unwrap(), None);
-        for bad in ["", "from = \"h\"\nname = \"b\"", "from = \"h:1\"\nname = \"a/b\"", "from = \"h:1\"\nname = \"b\"\nx = 1"] {
+        for bad in
+            ["", "from = \"h\"\nname = \"b\"", "from = \"h:1\"\nname = \"a/b\"", "from = \"h:1\"\nname = \"b\"\nx = 1"]
+        {
             std::fs::write(path(dir.path()), bad).unwrap();
             assert!(StandbyFile::read(dir.path()).is_err(), "{bad}");
         }

@@ -2,16 +2,18 @@
 
 use super::{Event, Notify, StandbyFile};
 use holdfast_engine::Engine;
+use holdfast_standby::identity::Tip;
 use holdfast_standby::receive::{Blocking, Connect, Follower};
 use holdfast_standby::{Ended, Identity, LinkOptions, Phase, Standby, follow};
-use holdfast_standby::identity::Tip;
-use holdfast_trail::{FORMAT_VERSION, ReceiveError, Shipped, Trail};
+use holdfast_trail::boxcar::FORMAT_VERSION;
+use holdfast_trail::{ReceiveError, Shipped, Trail};
 use holdfast_types::Lsn;
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use tokio::sync::mpsc::UnboundedSender as Sender;
 use tokio::net::TcpStream;
+use tokio::sync::mpsc::UnboundedSender as Sender;
 use tokio::sync::watch;
 
 /// What must fit between two nodes.
@@ -33,8 +35,13 @@ pub struct Following {
     phase: Mutex<Phase>,
     /// Everything below is durable at the master, as far as it has said.
     told: Mutex<Lsn>,
+    /// Received and not applied: where each boxcar ends, and when the master wrote it, in milliseconds since 1970.
+    unapplied: Mutex<VecDeque<(Lsn, u64)>>,
     notify: Notify,
 }
+
+/// Boxcars whose time is remembered; with more the oldest are forgotten, and the lag in time is told too short.
+const UNAPPLIED_MAX: usize = 100_000;
 
 impl Following {
     pub fn new(engine: Engine, file: StandbyFile, notify: Notify) -> Arc<Following> {
@@ -47,6 +54,7 @@ impl Following {
             applied,
             phase: Mutex::new(Phase::Connecting),
             told: Mutex::default(),
+            unapplied: Mutex::default(),
             notify,
         })
     }
@@ -57,6 +65,17 @@ impl Following {
 
     pub fn phase(&self) -> Phase {
         self.phase.lock().clone()
+    }
+
+    /// Milliseconds of the master's work that have been received and not applied.
+    pub fn behind_ms(&self) -> u64 {
+        let applied = self.engine.applied();
+        let mut unapplied = self.unapplied.lock();
+        while unapplied.front().is_some_and(|(end, _)| *end <= applied) {
+            unapplied.pop_front();
+        }
+        let written = |boxcar: Option<&(Lsn, u64)>| boxcar.map_or(0, |(_, written_ms)| *written_ms);
+        written(unapplied.back()).saturating_sub(written(unapplied.front()))
     }
 
     /// Everything below is durable at the master, as far as this node knows.
@@ -84,7 +103,12 @@ impl Standby for Following {
     }
 
     fn receive(&self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {
-        self.engine.receive(boxcars)
+        self.engine.receive(boxcars)?;
+        let mut unapplied = self.unapplied.lock();
+        unapplied.extend(boxcars.iter().map(|b| (b.end, b.written_unix_ms())));
+        let surplus = unapplied.len().saturating_sub(UNAPPLIED_MAX);
+        unapplied.drain(..surplus);
+        Ok(())
     }
 
     fn allow_apply(&self, lsn: Lsn) {
@@ -107,7 +131,8 @@ impl Standby for Following {
                 self.notify.tell(&format!("standby {} follows {master} from LSN {from}", self.file.name));
             }
             Phase::Waiting { why, .. } if follows(&before) => {
-                self.notify.tell(&format!("standby {} has lost its master at {}: {why}", self.file.name, self.file.from));
+                self.notify
+                    .tell(&format!("standby {} has lost its master at {}: {why}", self.file.name, self.file.from));
             }
             _ => {}
         }
@@ -145,7 +170,9 @@ pub async fn follow_master(
     let ended = follow(follower).await;
     match &ended {
         Ended::Stopped => return,
-        Ended::CutBack(tip) => tracing::info!(%tip, "what the master never made durable is cut off this standby's trail"),
+        Ended::CutBack(tip) => {
+            tracing::info!(%tip, "what the master never made durable is cut off this standby's trail")
+        }
         Ended::Refused(refusal) => following.notify.tell(&format!("standby {}: {refusal}", following.file.name)),
         Ended::Failed(error) => following.notify.tell(&format!("standby {} has stopped: {error}", following.file.name)),
     }

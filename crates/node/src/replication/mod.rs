@@ -7,6 +7,7 @@
 //! | [`asked`] | what they may have: the trail, a base copy, the status, a promotion |
 //! | [`following`] | a standby follows its master |
 //! | [`copying`] | a base copy on its way in |
+//! | [`rejoin`] | a deposed master comes back |
 //! | [`away`] | what commits do while their standbys are away |
 //! | [`asking`] | what the commands ask of a running server |
 //! | [`standing`] | what the views show |
@@ -22,6 +23,7 @@ mod door;
 mod file;
 mod following;
 mod notify;
+mod rejoin;
 mod standing;
 
 pub use asked::Asked;
@@ -32,7 +34,10 @@ pub use door::Door;
 pub use file::{StandbyFile, StandbyFileError};
 pub use following::{Following, Tcp, follow_master};
 pub use notify::Notify;
+pub use rejoin::{RejoinError, Rejoined, rejoin};
 pub use standing::Standings;
+
+pub use holdfast_standby::base_copy::Progress;
 
 use crate::config::Config;
 use holdfast_standby::{Ended, LinkOptions};
@@ -57,9 +62,9 @@ pub fn node_name(config: &Config) -> String {
     if !config.node_name.is_empty() {
         return config.node_name.clone();
     }
-    let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    match holdfast_standby::link::check_name(&machine) {
-        Ok(()) => machine,
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match holdfast_standby::link::check_name(machine.trim()) {
+        Ok(()) => machine.trim().to_owned(),
         Err(_) => "holdfast".to_owned(),
     }
 }

@@ -34,7 +34,10 @@ impl Notify {
         }
         let (notify, text) = (self.clone(), text.to_owned());
         let spawned = std::thread::Builder::new().name("notify".into()).spawn(move || {
-            let started = Command::new("sh").args(["-c", &format!("{} \"$1\"", notify.command), "sh", &text]).stdin(Stdio::null()).status();
+            let started = Command::new("sh")
+                .args(["-c", &format!("{} \"$1\"", notify.command), "sh", &text])
+                .stdin(Stdio::null())
+                .status();
             match started {
                 Ok(status) if status.success() => {}
                 Ok(status) => tracing::warn!("notify_command ended with {status}"),

@@ -2,7 +2,7 @@
 
 use super::Following;
 use holdfast_engine::Engine;
-use holdfast_sql::catalogue::{LinkRow, Standing, StandbyRow};
+use holdfast_sql::catalogue::{LinkRow, StandbyRow, Standing};
 use holdfast_standby::{Hub, Phase};
 use holdfast_types::Lsn;
 use parking_lot::RwLock;
@@ -98,7 +98,7 @@ fn link_row(following: &Following, engine: &Engine) -> LinkRow {
         master: following.master().to_owned(),
         state: state.to_owned(),
         master_durable_lsn: following.master_durable().0,
-        behind_ms: engine.behind_ms(),
+        behind_ms: following.behind_ms(),
         error: engine.apply_failure().or(why),
     }
 }
@@ -111,7 +111,8 @@ fn standby_rows(hub: &Hub) -> Vec<StandbyRow> {
         StandbyRow {
             client,
             connected: true,
-            state: if s.lag_bytes.is_some_and(|lag| lag < STREAMING_BYTES) { "streaming" } else { "catchup" }.to_owned(),
+            state: if s.lag_bytes.is_some_and(|lag| lag < STREAMING_BYTES) { "streaming" } else { "catchup" }
+                .to_owned(),
             since_us: None,
             sent_lsn: s.sent_lsn,
             received_lsn: s.received_lsn.unwrap_or_default(),

@@ -131,7 +131,8 @@ impl NodeSession {
         let State::Block(block) = std::mem::take(&mut self.state) else { return Ok(()) };
         let mut block = *block;
         let failed = matches!(block.phase, Phase::Failed(_));
-        let writers = block.take_writers();
+        let mut writers = block.take_writers();
+        writers.iter_mut().for_each(|txn| txn.set_level(self.settings.level()));
         let Block { parked, began_in, undo, .. } = block;
         let temporary = if failed { Ok(()) } else { self.temporary.before_commit().await };
         let committed = match temporary {

@@ -11,7 +11,7 @@
 use super::NodeSession;
 use super::state::{Phase, State};
 use holdfast_engine::{BatchDone, Ticket};
-use holdfast_types::{Level, SqlError, SqlResult, SqlState};
+use holdfast_types::{SqlError, SqlResult, SqlState};
 use holdfast_wire::Client;
 
 impl NodeSession {
@@ -65,7 +65,8 @@ impl NodeSession {
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
                 .with_hint("Its COMMIT is atomic without being prepared."));
         }
-        let Some(txn) = writers.pop() else { return Err(SqlError::internal("the transaction is not the writer")) };
+        let Some(mut txn) = writers.pop() else { return Err(SqlError::internal("the transaction is not the writer")) };
+        txn.set_level(self.settings.level());
         self.activity.until_durable(ended(txn.prepare_transaction(gid, &user)?)).await
     }
 
@@ -76,7 +77,7 @@ impl NodeSession {
             let message = format!("{command} cannot run inside a transaction block");
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
-        self.activity.until_durable(ended(self.served.db.finish_prepared(gid, commit, Level::Cold)?)).await
+        self.activity.until_durable(ended(self.served.db.finish_prepared(gid, commit, self.settings.level())?)).await
     }
 }
 

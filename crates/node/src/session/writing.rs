@@ -9,7 +9,7 @@ use holdfast_engine::{
     Batch, BatchDone, Collect, Report, Statement, Step as EngineStep, WriteIsolation, WriteOptions, WriteTxn,
 };
 use holdfast_sql::Entry;
-use holdfast_types::{Level, Sink, SqlError, SqlResult, SqlState, Tag, Value};
+use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Tag, Value};
 use holdfast_wire::{Client, Failure, Reply};
 use std::any::Any;
 use std::sync::Arc;
@@ -72,7 +72,8 @@ impl NodeSession {
             Ok(id) => id,
             Err(error) => {
                 client.replace_reply();
-                return Err(fatal(error));
+                let closed = error.state() == SqlState::ADMIN_SHUTDOWN;
+                return Err(if closed { fatal(error) } else { Failure::at(first, error) });
             }
         };
         // What shares a boxcar with others is never interrupted, but it may meet a lock and wait for it.
@@ -109,7 +110,7 @@ impl NodeSession {
             snapshot: (read != 0).then_some(read),
             session,
             beside,
-            level: Level::Cold,
+            level: self.settings.level(),
         };
         if options.isolation != WriteIsolation::RepeatableRead {
             options.snapshot = None;

@@ -12,7 +12,7 @@ use crate::error::LinkError;
 use crate::identity::Tip;
 use crate::limits::LinkOptions;
 use crate::link::{Link, take_preamble};
-use crate::message::{Message, Welcome};
+use crate::message::{CopyChunk, Message, Welcome};
 use crate::receive::Connect;
 
 struct Source {
@@ -216,6 +216,54 @@ async fn a_full_disk_ends_the_copy() {
     let server = Server::new(vec![(Source::of(&PAGES, 0), usize::MAX)]);
     let refused = copied(&server, &mut Target { full: true, ..Target::default() }).await;
     assert!(matches!(refused, Err(LinkError::Node(_))));
+}
+
+/// Chunks that are not what was asked for, or not what their hash says: each is refused, and none is written.
+#[tokio::test(start_paused = true)]
+async fn chunks_that_lie_are_refused() {
+    let lies: [fn(&mut CopyChunk); 5] = [
+        |chunk| chunk.hash[3] ^= 1,
+        |chunk| chunk.pages = vec![7; chunk.pages.len()].into(),
+        |chunk| chunk.pages = chunk.pages.slice(..PAGE_BYTES),
+        |chunk| chunk.pages = bytes::Bytes::new(),
+        |chunk| chunk.chunk += 1,
+    ];
+    for lie in lies {
+        let (near, mut far) = tokio::io::duplex(4 << 20);
+        tokio::spawn(async move {
+            let mut source = Source::of(&[300], 0);
+            take_preamble(&mut far).await.unwrap();
+            let mut link = Link::over(far, &LinkOptions::default());
+            let Ok(Message::Hello(hello)) = link.reader.next().await else { panic!() };
+            let tip = Tip { lsn: Lsn(0), checksum: 0 };
+            let welcome = Welcome { version: 1, name: hello.name, identity: identity(), tip };
+            link.writer.put(&Message::Welcome(welcome)).unwrap();
+            link.writer.put(&Message::CopyPlan(source.plan.clone())).unwrap();
+            link.writer.put(&Message::CopyVolume(source.volumes[0].clone())).unwrap();
+            link.writer.flush().await.unwrap();
+            let Ok(Message::CopyAsk(ask)) = link.answer().await else { panic!() };
+            let mut chunk = super::send::chunk(&mut source, ask).unwrap();
+            lie(&mut chunk);
+            link.writer.send(&Message::CopyChunk(chunk)).await.unwrap();
+            let _ = link.reader.next().await;
+        });
+        let once = Once(Mutex::new(Some(near)));
+        let mut target = Target::default();
+        let refused = copy(&once, "b", 1, &mut target, &LinkOptions::default()).await;
+        assert!(matches!(refused, Err(LinkError::Copy { .. })), "{refused:?}");
+        assert!(target.files[0].is_empty());
+    }
+}
+
+/// One link, made beforehand.
+struct Once(Mutex<Option<DuplexStream>>);
+
+impl Connect for Once {
+    type Stream = DuplexStream;
+
+    async fn connect(&self) -> io::Result<DuplexStream> {
+        self.0.lock().take().ok_or(io::ErrorKind::ConnectionRefused.into())
+    }
 }
 
 #[tokio::test(start_paused = true)]

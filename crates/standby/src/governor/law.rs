@@ -14,7 +14,8 @@
 //! equally fast, and there the lag stays: at 0.65 W for both. Nothing is added up over time, so nothing swings. The other
 //! three are here to be compared with.
 //!
-//! Under every law everything stops at W. For curve and linear that is a net: in the simulation they do not touch it.
+//! Under every law a boxcar that would take the lag beyond W waits. For curve and linear that is a net: in the simulation
+//! they do not touch it.
 
 use crate::governor::rate::Rate;
 
@@ -81,6 +82,8 @@ pub struct Throttle {
     applied: u64,
     /// The next boxcar may go then.
     due_us: u64,
+    /// Bytes of the boxcar that was charged last: it may be waiting.
+    charged_bytes: u64,
 }
 
 impl Throttle {
@@ -92,7 +95,8 @@ impl Throttle {
             Law::Quota => State::Quota { period: 0, applied_at_start: 0, quota: None, used: 0.0 },
             Law::Spring => State::Spring { factor: 0.0, speed: 0.0, at_us: None },
         };
-        Throttle { state, lag_bytes_max: lag_bytes_max.max(1), rate: Rate::default(), applied: 0, due_us: 0 }
+        let lag_bytes_max = lag_bytes_max.max(1);
+        Throttle { state, lag_bytes_max, rate: Rate::default(), applied: 0, due_us: 0, charged_bytes: 0 }
     }
 
     /// An ack.
@@ -117,14 +121,17 @@ impl Throttle {
     /// Charges a boxcar of `bytes` that is to be appended at `sent`: microseconds to wait before it. Who has waited asks
     /// again with 0 bytes, until the answer is 0.
     pub fn charge(&mut self, now_us: u64, sent: u64, bytes: u64) -> u64 {
-        let lag_share = self.lag_share(sent);
-        if lag_share >= 1.0 {
+        if bytes > 0 {
+            self.charged_bytes = bytes;
+        }
+        if self.is_full(sent) {
             return ASK_AGAIN_US;
         }
+        let lag_share = self.lag_share(sent);
         let factor = match &mut self.state {
             State::Relay { stopped: true } => return ASK_AGAIN_US,
             State::Relay { stopped: false } => 0.0,
-            State::Quota { .. } => return self.charge_quota(now_us, lag_share, bytes),
+            State::Quota { .. } => return self.charge_quota(now_us, lag_share),
             State::Spring { factor, .. } => *factor,
             State::Curve => ((lag_share - FREE_SHARE) / (1.0 - lag_share)).clamp(0.0, FACTOR_MAX),
             State::Linear => (2.0 * (lag_share - FREE_SHARE) / (1.0 - FREE_SHARE)).max(0.0),
@@ -138,7 +145,7 @@ impl Throttle {
         self.due_us.saturating_sub(now_us)
     }
 
-    fn charge_quota(&mut self, now_us: u64, lag_share: f64, bytes: u64) -> u64 {
+    fn charge_quota(&mut self, now_us: u64, lag_share: f64) -> u64 {
         let State::Quota { period, applied_at_start, quota, used } = &mut self.state else { return 0 };
         if now_us / QUOTA_PERIOD_US != *period {
             let applied = self.applied.saturating_sub(*applied_at_start) as f64;
@@ -154,8 +161,14 @@ impl Throttle {
         if quota.is_some_and(|quota| *used >= quota) {
             return QUOTA_PERIOD_US - now_us % QUOTA_PERIOD_US;
         }
-        *used += bytes as f64;
+        *used += self.charged_bytes as f64;
         0
+    }
+
+    /// Whether the boxcar charged last would take the lag beyond its bound. One that is longer than that goes alone.
+    pub fn is_full(&self, sent: u64) -> bool {
+        let lag = self.lag_bytes(sent);
+        lag > 0 && lag + self.charged_bytes > self.lag_bytes_max
     }
 
     /// Bytes that the standby is behind.

@@ -16,7 +16,22 @@
 //! One that is disconnected is none of them and slows nothing. So a dead standby does not throttle for ever, and one that
 //! returns after a day does not stop the master while it catches up.
 //!
-//! Figures of the simulation (`cargo run -p holdfast-standby --example governor`): FIGURES
+//! Figures of the simulation (`cargo run -p holdfast-standby --example governor`; [`simulation`] says what it is made
+//! of): a load of 1.3 times what the standby applies, five minutes with the way up to it, W = 64 MiB = 3.4 s of work,
+//! checkpoint pauses of 0.3 s. Means of eight seeds, the worst in parentheses:
+//!
+//! | law | variation of the 1 s rate | slowest second / mean | applied / capacity | most lag / W |
+//! |---|---|---|---|---|
+//! | curve | 0.098 (0.100) | 0.724 (0.708) | 1.000 | 0.733 (0.735) |
+//! | **linear** | **0.088 (0.090)** | **0.768 (0.758)** | **1.000** | **0.746 (0.753)** |
+//! | relay | 0.486 (0.491) | 0.000 (0.000) | 1.000 | 0.901 (0.901) |
+//! | quota | 0.209 (0.212) | 0.551 (0.532) | 1.000 | 0.517 (0.537) |
+//! | spring | 0.411 (0.418) | 0.272 (0.258) | 0.982 | 0.879 (0.894) |
+//!
+//! Linear is in use: it is the steadiest. The curve keeps further from W when the standby suddenly becomes a fifth as
+//! fast (0.807 against 0.937 of W); neither touches W then. With pauses of 1 s, a third of all the work W holds, the
+//! variation is 0.192 (linear), 0.226 (curve), 0.480 (relay), 1.160 (quota, which then gets 0.48 of the capacity only):
+//! who wants it smooth makes W large against the pauses.
 
 pub mod law;
 pub mod raise;
@@ -124,10 +139,15 @@ impl Governor {
         self.active.store(!standbys.is_empty(), Ordering::Release);
     }
 
+    /// Whether anybody is connected who may slow the master.
+    pub fn is_active(&self) -> bool {
+        self.active.load(Ordering::Acquire)
+    }
+
     /// How long to wait before a boxcar of `bytes` is appended at `sent`. Wait, then ask again with 0 bytes, until the
     /// answer is zero: the lag may have grown or shrunk meanwhile.
     pub fn charge(&self, sent: Lsn, bytes: u64) -> Duration {
-        if !self.active.load(Ordering::Acquire) {
+        if !self.is_active() {
             return Duration::ZERO;
         }
         let (now_us, stall_us) = (self.now_us(), self.options.stall_max.as_micros() as u64);

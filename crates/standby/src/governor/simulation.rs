@@ -11,7 +11,6 @@ use crate::governor::law::{FREE_SHARE, Law, Throttle};
 /// Bytes a second, pauses included.
 const CAPACITY: f64 = 20e6;
 const PAUSE_EVERY_US: u64 = 10_000_000;
-const PAUSE_US: u64 = 300_000;
 const NOISE_US: u64 = 50_000;
 const BOXCAR_BYTES: u64 = 64 << 10;
 const ACK_US: u64 = 1_000;
@@ -24,11 +23,15 @@ pub struct Setup {
     /// The load as a multiple of what the standby can apply.
     pub load: f64,
     pub seconds: u64,
+    /// How long the standby stands still every ten seconds.
+    pub pause_us: u64,
+    /// From half of the time on the standby does only this share of what it did before.
+    pub capacity_later: f64,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { seed: 1, lag_bytes_max: 64 << 20, load: 1.3, seconds: 300 }
+        Setup { seed: 1, lag_bytes_max: 64 << 20, load: 1.3, seconds: 300, pause_us: 300_000, capacity_later: 1.0 }
     }
 }
 
@@ -41,8 +44,12 @@ pub struct Outcome {
     /// Bytes the standby could have applied.
     pub capacity_bytes: u64,
     pub lag_bytes_max: u64,
+    /// Bytes the standby has applied.
+    pub applied_bytes: u64,
     /// Delays given while the lag was below the share that is free.
     pub delays_below_free: u64,
+    /// Boxcars that met the hard stop at W.
+    pub stops: u64,
 }
 
 impl Outcome {
@@ -57,9 +64,9 @@ impl Outcome {
         (squares / self.per_second.len() as f64).sqrt() / mean
     }
 
-    /// Throughput as a share of what the standby can apply.
+    /// What was applied as a share of what could have been.
     pub fn throughput_share(&self) -> f64 {
-        self.per_second.iter().sum::<u64>() as f64 / self.capacity_bytes as f64
+        self.applied_bytes as f64 / self.capacity_bytes as f64
     }
 
     /// The slowest second as a share of the mean.
@@ -70,7 +77,7 @@ impl Outcome {
 
 /// Runs one law.
 pub fn run(law: Law, setup: Setup) -> Outcome {
-    let mut standby = Standby { noise: Seeded::new(setup.seed), rate: CAPACITY, applied: 0.0, capacity: 0.0 };
+    let mut standby = Standby { setup, noise: Seeded::new(setup.seed), rate: CAPACITY, applied: 0.0, capacity: 0.0 };
     let mut master = Master {
         throttle: Throttle::new(law, setup.lag_bytes_max),
         noise: Seeded::new(setup.seed ^ 0x5eed),
@@ -80,6 +87,7 @@ pub fn run(law: Law, setup: Setup) -> Outcome {
         per_second: vec![0; setup.seconds as usize],
         lag_bytes_max: 0,
         delays_below_free: 0,
+        stops: 0,
     };
     for now_us in (0..setup.seconds * 1_000_000).step_by(ACK_US as usize) {
         let applied = standby.applied as u64;
@@ -92,11 +100,14 @@ pub fn run(law: Law, setup: Setup) -> Outcome {
         per_second: master.per_second,
         capacity_bytes: standby.capacity as u64,
         lag_bytes_max: master.lag_bytes_max,
+        applied_bytes: standby.applied as u64,
         delays_below_free: master.delays_below_free,
+        stops: master.stops,
     }
 }
 
 struct Standby {
+    setup: Setup,
     noise: Seeded,
     rate: f64,
     applied: f64,
@@ -107,10 +118,12 @@ impl Standby {
     /// What it gets done until the next ack.
     fn apply(&mut self, now_us: u64, sent: u64) {
         if now_us.is_multiple_of(NOISE_US) {
-            let working = (PAUSE_EVERY_US - PAUSE_US) as f64 / PAUSE_EVERY_US as f64;
-            self.rate = CAPACITY / working * (0.5 + self.noise.below(1001) as f64 / 1000.0);
+            let working = (PAUSE_EVERY_US - self.setup.pause_us) as f64 / PAUSE_EVERY_US as f64;
+            let later = now_us >= self.setup.seconds * 500_000;
+            let share = if later { self.setup.capacity_later } else { 1.0 };
+            self.rate = share * CAPACITY / working * (0.5 + self.noise.below(1001) as f64 / 1000.0);
         }
-        let pausing = now_us % PAUSE_EVERY_US >= PAUSE_EVERY_US - PAUSE_US;
+        let pausing = now_us % PAUSE_EVERY_US >= PAUSE_EVERY_US - self.setup.pause_us;
         let could = if pausing { 0.0 } else { self.rate * ACK_US as f64 / 1e6 };
         self.capacity += could;
         self.applied = (self.applied + could).min(sent as f64);
@@ -132,6 +145,7 @@ struct Master {
     per_second: Vec<u64>,
     lag_bytes_max: u64,
     delays_below_free: u64,
+    stops: u64,
 }
 
 impl Master {
@@ -147,7 +161,9 @@ impl Master {
             }
             let wait_us = self.throttle.charge(at_us, self.sent, bytes);
             if wait_us > 0 {
-                self.delays_below_free += u64::from(self.throttle.lag_share(self.sent) < FREE_SHARE);
+                let share = self.throttle.lag_share(self.sent);
+                self.delays_below_free += u64::from(share < FREE_SHARE);
+                self.stops += u64::from(bytes > 0 && self.throttle.is_full(self.sent));
                 self.step = Step::Waiting { until_us: at_us + wait_us };
                 continue;
             }
@@ -180,6 +196,18 @@ mod tests {
             assert!(outcome.throughput_share() >= 0.95, "{text}: throughput {:.3}", outcome.throughput_share());
             assert_eq!(outcome.delays_below_free, 0, "{text}");
         }
+    }
+
+    /// A standby that becomes much slower is followed at once, and nothing passes the bound under any law.
+    #[test]
+    fn the_bound_holds_when_the_standby_becomes_slow() {
+        for law in Law::ALL {
+            let setup = Setup { capacity_later: 0.2, ..Setup::default() };
+            let outcome = run(law, setup);
+            assert!(outcome.lag_bytes_max <= setup.lag_bytes_max, "{}: {}", law.name(), outcome.lag_bytes_max);
+        }
+        let ours = run(crate::governor::LAW, Setup { capacity_later: 0.2, ..Setup::default() });
+        assert!(ours.stops == 0 && ours.throughput_share() >= 0.95 && ours.per_second.iter().all(|bytes| *bytes > 0));
     }
 
     /// What the comparison shows must be able to come out otherwise: the relay swings under the same conditions.

@@ -10,6 +10,8 @@
 //! [`follow`] ends in one of four ways ([`Ended`]); what may pass by itself ends it in none of them. A standby whose own
 //! disk fails or is full ends it: its master goes on without it.
 //!
+//! Whatever waits for several things looks at them in a fixed order, so that a simulation can be repeated.
+//!
 //! It is stopped through the channel given, never by dropping the future: what was acknowledged as received is then
 //! written first.
 
@@ -18,19 +20,21 @@ mod queue;
 mod session;
 
 use std::future::Future;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_types::Lsn;
+use holdfast_trail::Trail;
+use holdfast_types::{Epoch, Lsn};
 use tokio::sync::watch;
 
 use crate::error::LinkError;
-use crate::identity::Tip;
+use crate::identity::{Identity, Tip};
 use crate::limits::LinkOptions;
-use crate::link::{Stream, greet};
-use crate::message::Wants;
-use crate::pairing::{self, Place};
+use crate::link::{Link, Stream, greet};
+use crate::message::{Message, Stop, Wants, Welcome};
+use crate::pairing::{self, Finding, Place};
 use crate::refusal::Refusal;
 use crate::standby::Standby;
 
@@ -97,13 +101,18 @@ impl Blocking {
     }
 }
 
+/// A number for [`Follower::instance`], drawn once when the process starts.
+pub fn draw_instance() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
 /// What a standby follows with.
 pub struct Follower<C> {
     pub standby: Arc<dyn Standby>,
     pub connect: C,
     pub options: LinkOptions,
     pub blocking: Blocking,
-    /// Drawn once for this process; see [`crate::message::Hello`].
+    /// [`draw_instance`], once for this process.
     pub instance: u64,
     /// True: stop.
     pub stop: watch::Receiver<bool>,
@@ -138,11 +147,33 @@ pub async fn follow<C: Connect>(mut follower: Follower<C>) -> Ended {
         tracing::info!(%why, "the link to the master has ended; connecting again");
         follower.standby.changed(&Phase::Waiting { why, pause });
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
+            biased;
             () = asked_to_stop(&mut follower.stop) => return Ended::Stopped,
+            () = tokio::time::sleep(pause) => {}
         }
         pause = (pause * 2).min(follower.options.retry_max);
     }
+}
+
+/// Asks a master what it has of a trail that is open here, whatever epoch that has come to: for a node that was a master
+/// itself and shall follow another one. What its databases hold is not looked at.
+pub async fn compare<C: Connect>(
+    connect: &C,
+    name: &str,
+    trail: &Trail,
+    identity: Identity,
+    options: &LinkOptions,
+) -> Result<Finding, LinkError> {
+    let connected = tokio::time::timeout(options.greeting_max, connect.connect()).await;
+    let stream = connected.map_err(|_| LinkError::TooSlow { what: "connect" })?.map_err(LinkError::Io)?;
+    let identity = Identity { epoch: Epoch(0), ..identity };
+    let (mut link, welcome) = greet(stream, name, 0, Wants::Follow(identity), options).await?;
+    pairing::check(&identity, &welcome.identity)?;
+    let finding = place::find(&mut link, trail, None).await?;
+    let stop = Stop { orderly: true, why: "it was a question only".to_owned() };
+    link.writer.send(&Message::Stop(stop)).await?;
+    link.end(&Ok(())).await;
+    Ok(finding)
 }
 
 /// Waits until stopping is asked for; for ever, when whoever could ask is gone.
@@ -152,30 +183,37 @@ async fn asked_to_stop(stop: &mut watch::Receiver<bool>) {
     }
 }
 
+/// Whether this standby could follow, and from where, without starting: for `holdfast standby check`.
+pub async fn check<C: Connect>(follower: &Follower<C>) -> Result<Place, LinkError> {
+    let (mut link, _, place) = pair(follower).await?;
+    link.writer.send(&Message::Stop(Stop { orderly: true, why: "it was a check only".to_owned() })).await?;
+    link.end(&Ok(())).await;
+    Ok(place)
+}
+
+/// Connects, greets and finds out where to go on.
+async fn pair<C: Connect>(follower: &Follower<C>) -> Result<(Link<C::Stream>, Welcome, Place), LinkError> {
+    let Follower { standby, connect, options, instance, .. } = follower;
+    standby.changed(&Phase::Connecting);
+    let connected = tokio::time::timeout(options.greeting_max, connect.connect()).await;
+    let stream = connected.map_err(|_| LinkError::TooSlow { what: "connect" })?.map_err(LinkError::Io)?;
+    let identity = standby.identity();
+    let (mut link, welcome) = greet(stream, standby.name(), *instance, Wants::Follow(identity), options).await?;
+    standby.changed(&Phase::Pairing { master: welcome.name.clone() });
+    if let Err(refusal) = pairing::check(&identity, &welcome.identity) {
+        return Ok((link, welcome, Place::Refused(refusal)));
+    }
+    let tip = place::tip_of(standby.trail());
+    let finding = place::find(&mut link, standby.trail(), standby.anchor()).await?;
+    let applied = *standby.applied().borrow();
+    Ok((link, welcome, pairing::place(tip, applied, finding)))
+}
+
 async fn one_link<C: Connect>(follower: &mut Follower<C>, was_following: &mut bool) -> Result<Over, LinkError> {
     let mut stop = follower.stop.clone();
-    let pairing = async {
-        let Follower { standby, connect, options, instance, .. } = &*follower;
-        standby.changed(&Phase::Connecting);
-        let connected = tokio::time::timeout(options.greeting_max, connect.connect()).await;
-        let stream = connected.map_err(|_| LinkError::TooSlow { what: "connect" })?.map_err(LinkError::Io)?;
-        let identity = standby.identity();
-        let wants = Wants::Follow(identity);
-        let (mut link, welcome) = greet(stream, standby.name(), *instance, wants, options).await?;
-        standby.changed(&Phase::Pairing { master: welcome.name.clone() });
-        let place = match pairing::check(&identity, &welcome.identity) {
-            Ok(()) => {
-                let tip = place::tip_of(standby.trail());
-                let finding = place::find(&mut link, standby.trail(), standby.anchor()).await?;
-                let applied = *standby.applied().borrow();
-                pairing::place(tip, applied, finding)
-            }
-            Err(refusal) => Place::Refused(refusal),
-        };
-        Ok::<_, LinkError>((link, welcome, place))
-    };
     let (mut link, welcome, place) = tokio::select! {
-        paired = pairing => paired?,
+        biased;
+        paired = pair(follower) => paired?,
         () = asked_to_stop(&mut stop) => return Ok(Over::StoppedHere),
     };
     let outcome = match place {

@@ -73,6 +73,7 @@ pub(super) async fn run<C: Connect, S: Stream>(
         let mut writing = pin!(write(standby, &queue, &progress, *blocking));
         let acking = ack(&mut link.writer, &progress, applied.clone(), options);
         let (over, written) = tokio::select! {
+            biased;
             read = reading => (read.map(Over::StoppedThere), None),
             written = &mut writing => (Err(LinkError::Closed), Some(written)),
             acked = acking => (acked.map(|()| Over::StoppedHere), None),
@@ -201,6 +202,7 @@ async fn ack<W: AsyncWrite + Unpin>(
             continue;
         }
         tokio::select! {
+            biased;
             () = progress.nudge.notified() => {}
             changed = applied.changed(), if applies => applies = changed.is_ok(),
             () = tokio::time::sleep_until(last + options.heartbeat) => {

@@ -2,6 +2,7 @@
 //! times; real trails on simulated disks that lose power. A seed decides what happens when, in paused time.
 
 mod histories;
+mod hub;
 mod net;
 mod nodes;
 mod refusals;

@@ -9,7 +9,7 @@ use holdfast_seams::testing::{FaultDisk, StepClock};
 use holdfast_trail::{
     CommitDelay, Cut, FollowFrom, ReceiveError, Shipped, Span, Trail, TrailError, TrailId, TrailOptions,
 };
-use holdfast_types::Lsn;
+use holdfast_types::{Epoch, Lsn};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -73,12 +73,20 @@ pub struct MasterNode {
     trail: Trail,
     pub reached: Mutex<Reached>,
     pub held: Mutex<Lsn>,
+    pub deposed_by: Mutex<Option<Epoch>>,
+    pub in_sync: Mutex<Vec<bool>>,
 }
 
 impl MasterNode {
     pub fn open(disk: &FaultDisk) -> Arc<MasterNode> {
         let trail = open(disk, options()).unwrap();
-        Arc::new(MasterNode { trail, reached: Mutex::default(), held: Mutex::default() })
+        Arc::new(MasterNode {
+            trail,
+            reached: Mutex::default(),
+            held: Mutex::default(),
+            deposed_by: Mutex::default(),
+            in_sync: Mutex::default(),
+        })
     }
 
     /// Appends a record of `bytes` bytes; where it went, once it is durable. `None`: the disk has failed.
@@ -133,6 +141,10 @@ impl Master for MasterNode {
         &self.trail
     }
 
+    fn deposed(&self, by: Epoch) {
+        *self.deposed_by.lock() = Some(by);
+    }
+
     fn admit(&self, _: &Peer, name: &str, wants: &Wants) -> Result<(), Refusal> {
         let refused = name == "stranger" || matches!(wants, Wants::Promote { .. });
         if refused { Err(Refusal::new(Reason::NotAdmitted, "no", "no")) } else { Ok(()) }
@@ -146,6 +158,10 @@ impl Master for MasterNode {
     fn reached(&self, reached: Reached) {
         let mut so_far = self.reached.lock();
         *so_far = so_far.max(reached);
+    }
+
+    fn in_sync(&self, yes: bool) {
+        self.in_sync.lock().push(yes);
     }
 
     fn base_copy(&self, _: &str) -> Result<Box<dyn BaseCopy>, Refusal> {
@@ -168,6 +184,7 @@ pub struct StandbyNode {
     applied: watch::Sender<Lsn>,
     pub phases: Mutex<Vec<Phase>>,
     pub anchor: Option<Tip>,
+    pub writes_take: Duration,
 }
 
 impl StandbyNode {
@@ -192,6 +209,7 @@ impl StandbyNode {
             applied: watch::channel(applied).0,
             phases: Mutex::default(),
             anchor: None,
+            writes_take: Duration::from_millis(1),
         }))
     }
 
@@ -206,15 +224,18 @@ impl StandbyNode {
         instance: u64,
     ) -> (watch::Sender<bool>, tokio::task::JoinHandle<Ended>) {
         let (stop, stopped) = watch::channel(false);
-        let follower = Follower {
+        (stop, tokio::spawn(follow(self.follower(net, instance, stopped))))
+    }
+
+    pub fn follower(self: &Arc<StandbyNode>, net: &Net, instance: u64, stop: watch::Receiver<bool>) -> Follower<Net> {
+        Follower {
             standby: self.clone(),
             connect: net.clone(),
             options: link_options(),
-            blocking: Blocking::Here(Duration::from_micros(300)),
+            blocking: Blocking::Here(self.writes_take),
             instance,
-            stop: stopped,
-        };
-        (stop, tokio::spawn(follow(follower)))
+            stop,
+        }
     }
 
     /// Applies what is allowed and durable here.

@@ -16,9 +16,11 @@ use crate::identity::{Ack, Identity, Tip};
 use crate::link::{Link, greet, take_preamble};
 use crate::master::Master;
 use crate::message::{Answer, Hello, Message, Position, Wants, Welcome};
+use crate::pairing::Place;
 use crate::receive::{Connect, Ended};
 use crate::refusal::Reason;
 use crate::standby::Standby;
+use crate::{ask, receive};
 
 /// A master with some boxcars over several segments.
 fn master() -> Arc<MasterNode> {
@@ -71,6 +73,7 @@ async fn greetings_that_are_refused() {
     let ours = identity(master.trail());
     let newer = Identity { epoch: Epoch(ours.epoch.0 + 1), ..ours };
     assert_eq!(reason(follow_as(&net, newer, "b", 1).await), Reason::Deposed);
+    assert_eq!(*master.deposed_by.lock(), Some(newer.epoch), "the master is told");
     assert_eq!(reason(follow_as(&net, ours, "stranger", 1).await), Reason::NotAdmitted);
     assert_eq!(reason(follow_as(&net, ours, "no name", 1).await), Reason::Protocol);
     let older = Identity { format: 0, ..ours };
@@ -167,7 +170,7 @@ async fn followed(standby: &Arc<StandbyNode>, identity: Identity, messages: Vec<
         }
     });
     let (_stop, following) = standby.follow(&net, 1);
-    let ended = following.await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(60), following).await.expect("it ends").unwrap();
     serving.abort();
     ended
 }
@@ -200,8 +203,15 @@ async fn a_forged_older_epoch_is_refused() {
     let standby = standby_of(&master);
 
     // The deposed master shows itself in its greeting.
-    let ended = followed(&standby, Identity { epoch: Epoch(2), ..ours }, vec![]).await;
-    assert!(matches!(ended, Ended::Refused(refusal) if refusal.reason == Reason::Deposed));
+    let net = Net::new(1);
+    let mut listener = net.listen();
+    let (lsn, checksum) = standby.trail().tip();
+    let identity = Identity { epoch: Epoch(2), ..ours };
+    let welcome = Welcome { version: 1, name: "old".to_owned(), identity, tip: Tip { lsn, checksum } };
+    tokio::spawn(async move { scripted_master(listener.recv().await.unwrap(), welcome, vec![]).await });
+    let follower = standby.follower(&net, 1, tokio::sync::watch::channel(false).1);
+    let place = receive::check(&follower).await.unwrap();
+    assert!(matches!(place, Place::Refused(refusal) if refusal.reason == Reason::Deposed));
 
     // It claims the newer epoch, and its boxcars betray it: within one link, and by what the trail holds already.
     let old = with_epoch(&all[1].bytes, 2);
@@ -228,6 +238,29 @@ async fn boxcars_out_of_order_and_durable_positions_out_of_reach_are_refused() {
     assert!(standby.applied_lsn() <= all[0].end);
 }
 
+#[tokio::test(start_paused = true)]
+async fn other_questions_are_answered_or_refused() {
+    let (net, master) = (Net::new(1), master());
+    let (_, _serving) = master.serve(&net);
+    let options = link_options();
+    let status = ask::status(net.connect().await.unwrap(), "operator", &options).await;
+    assert_eq!(status.unwrap(), "{}");
+    let promoted = ask::promote(net.connect().await.unwrap(), "operator", false, &options).await;
+    assert_eq!(reason(promoted), Reason::NotAdmitted);
+}
+
+/// A check says where a standby would start, and changes nothing.
+#[tokio::test(start_paused = true)]
+async fn a_check_does_not_follow() {
+    let (net, master) = (Net::new(1), master());
+    let (hub, _serving) = master.serve(&net);
+    let standby = standby_of(&master);
+    let follower = standby.follower(&net, 1, tokio::sync::watch::channel(false).1);
+    let place = receive::check(&follower).await.unwrap();
+    assert_eq!(place, Place::Start(Tip { lsn: master.trail().first(), checksum: 0 }));
+    assert!(hub.standbys().is_empty() && standby.trail().tip().1 == 0);
+}
+
 /// A base copy taken from a history that the master no longer has.
 #[tokio::test(start_paused = true)]
 async fn a_copy_of_a_lost_history_is_refused() {
@@ -240,7 +273,7 @@ async fn a_copy_of_a_lost_history_is_refused() {
     standby.anchor = Some(Tip { lsn: master.trail().durable(), checksum: 1 });
     let standby = Arc::new(standby);
     let (_stop, following) = standby.follow(&net, 1);
-    let ended = following.await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(60), following).await.expect("it ends").unwrap();
     assert!(matches!(ended, Ended::Refused(refusal) if refusal.reason == Reason::Diverged));
     assert_eq!(standby.trail().tip().1, 0, "nothing was received");
 }

@@ -1,0 +1,49 @@
+//! `holdfast rejoin`: a deposed master comes back as a standby.
+
+use crate::standby::copy_bar;
+use holdfast_node::replication::{CopyTo, rejoin};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Bring a stopped server back as a standby of the one that took its place
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  holdfast rejoin --from 127.0.0.1:5434 --data ./a --name a
+  holdfast serve --data ./a
+
+What the stopped server had done alone is not on the new master. It is written to DIR/lost-LSN.sql, transaction by
+transaction, before it is cut off.")]
+pub struct Arguments {
+    /// The new master
+    #[arg(long, value_name = "HOST:PORT")]
+    from: String,
+    /// Data directory of the stopped server
+    #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
+    data: PathBuf,
+    /// What the master knows the standby by [default: the last part of DIR]
+    #[arg(long)]
+    name: Option<String>,
+}
+
+pub fn run(Arguments { from, data, name }: Arguments) -> anyhow::Result<ExitCode> {
+    let last = || data.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = name.unwrap_or_else(last);
+    let bar = copy_bar()?;
+    let rejoined = rejoin(&from, CopyTo { dir: &data, name: &name }, &|done| crate::standby::show_progress(&bar, done));
+    bar.finish_and_clear();
+    let rejoined = rejoined?;
+    match rejoined.lost {
+        Some((lsn, path, transactions)) => println!(
+            "holdfast: from LSN {lsn} on {from} has another history; {transactions} transactions that only this server \
+             had are in {}",
+            path.display()
+        ),
+        None => println!("holdfast: {from} has everything that this server had"),
+    }
+    if let Some(bytes) = rejoined.copied_bytes {
+        println!("holdfast: the databases were copied anew, {bytes} bytes came over the link");
+    }
+    println!("holdfast: start it as the standby {name} with: holdfast serve --data {}", data.display());
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,86 @@
+//! `holdfast witness`: the third vote of a pair, and nothing else.
+
+use crate::logs;
+use anyhow::{Context as _, bail};
+use holdfast_control::{Config, ControlNode, LeaseTerms, Machinery, NodeId, Role, TcpTransport};
+use holdfast_seams::RealDisk;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc;
+
+/// Run the witness of a pair: it votes on who is master and holds no data
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example, with the two servers' control addresses and its own:
+  holdfast witness --data ./witness --listen 127.0.0.1:7003 --members a=127.0.0.1:7001,b=127.0.0.1:7002,w=127.0.0.1:7003
+
+All three must be reachable once for the group to be founded; from then on any two do. A witness whose directory was
+lost is started with an empty one: the other two take it in again. Never put back an old copy of the directory.
+When it listens, `holdfast: witness NAME on HOST:PORT` is printed; logs go to stderr. SIGTERM stops it.")]
+pub struct Arguments {
+    /// Directory for its vote and log; made when it does not exist
+    #[arg(long, value_name = "DIR", default_value = "./holdfast-witness")]
+    data: PathBuf,
+    /// Address and port for the other members
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: String,
+    /// All three members, this one too, with the addresses of their control planes
+    #[arg(long, value_name = "NAME=HOST:PORT,...", value_delimiter = ',', required = true)]
+    members: Vec<String>,
+    /// Which of the members this one is [default: the one with the address of --listen]
+    #[arg(long, value_name = "NAME")]
+    name: Option<NodeId>,
+    /// How long a master's lease lasts; counts when the group is founded
+    #[arg(long, value_name = "MS", default_value_t = LeaseTerms::default().lease_ms)]
+    lease_ms: u32,
+    /// Write logs as JSON, one object a line
+    #[arg(long)]
+    log_json: bool,
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+    logs::start(arguments.log_json);
+    let addresses = addresses(&arguments.members)?;
+    let node = own_name(&arguments, &addresses)?;
+    let role = |name: &NodeId| if *name == node { Role::Witness } else { Role::Data };
+    let members = addresses.keys().map(|name| (*name, role(name))).collect();
+    let lease = LeaseTerms { lease_ms: arguments.lease_ms, ..LeaseTerms::default() };
+    let config = Config { node, dir: arguments.data, members, lease };
+    let transport = TcpTransport::bind(&arguments.listen, addresses, None)?;
+    let address = transport.address();
+    let machinery = Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport));
+    let control = ControlNode::start(config, machinery).context("cannot start the witness")?;
+    let (stop, stopped) = mpsc::channel();
+    // Nobody waits any more when the second signal comes.
+    ctrlc::set_handler(move || drop(stop.send(()))).context("catching signals")?;
+    println!("holdfast: witness {node} on {address}");
+    stopped.recv().context("waiting for a signal")?;
+    drop(control);
+    Ok(())
+}
+
+fn addresses(members: &[String]) -> anyhow::Result<BTreeMap<NodeId, String>> {
+    let mut addresses = BTreeMap::new();
+    for member in members {
+        let Some((name, address)) = member.split_once('=') else {
+            bail!("--members: \"{member}\" is not NAME=HOST:PORT");
+        };
+        let name: NodeId = name.trim().parse().context("--members")?;
+        if addresses.insert(name, address.trim().to_owned()).is_some() {
+            bail!("--members: {name} stands there twice");
+        }
+    }
+    Ok(addresses)
+}
+
+fn own_name(arguments: &Arguments, addresses: &BTreeMap<NodeId, String>) -> anyhow::Result<NodeId> {
+    if let Some(name) = arguments.name {
+        return Ok(name);
+    }
+    let mine = addresses.iter().find(|(_, address)| **address == arguments.listen);
+    let Some((name, _)) = mine else {
+        bail!("no member has the address {}; say with --name which one this is", arguments.listen);
+    };
+    Ok(*name)
+}

@@ -1,0 +1,224 @@
+//! What the tasks of a control node share: proposing, promoting, and keeping the lease.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_types::Epoch;
+use openraft::{AsyncRuntime, ChangeMembers};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use crate::clock::LeaseClock;
+use crate::error::ControlError;
+use crate::id::{DiskId, NodeId};
+use crate::lease::{Lease, LeaseTerms, WaitOut};
+use crate::machine::Published;
+use crate::peers::Peers;
+use crate::plane::Promotion;
+use crate::raft::{Peer, Raft, Runtime};
+use crate::record::{Answer, Command, Mastership, Record, Role};
+use crate::server::PROPOSAL_TIMEOUT;
+use crate::wire::{Reply, Request};
+
+/// How long a proposal is tried again after it found no leader.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two tries.
+const RETRY_AFTER: Duration = Duration::from_millis(50);
+/// How often a lease that has run out is looked at.
+const LEASE_LOOK: Duration = Duration::from_millis(20);
+
+/// The lease of this process's mastership, and whether it is held, for those who want to be told.
+pub struct Holding {
+    pub lease: Mutex<Lease>,
+    pub held: watch::Sender<bool>,
+}
+
+pub struct Core {
+    pub me: NodeId,
+    pub disk: DiskId,
+    pub members: BTreeMap<NodeId, Role>,
+    pub terms: LeaseTerms,
+    pub clock: Arc<dyn LeaseClock>,
+    pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
+    pub raft: Raft,
+    pub peers: Peers,
+    pub published: Published,
+    pub holding: Arc<Holding>,
+    #[cfg(test)]
+    pub sabotage: crate::simulation::Sabotage,
+}
+
+impl Core {
+    /// Every member but this one.
+    pub fn others(&self) -> impl Iterator<Item = (NodeId, Role)> {
+        self.members.iter().map(|(node, role)| (*node, *role)).filter(|(node, _)| *node != self.me)
+    }
+
+    pub async fn change_members(&self, change: ChangeMembers<NodeId, Peer>) -> Result<(), String> {
+        match timeout(PROPOSAL_TIMEOUT, self.raft.change_membership(change, false)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("no majority answered in time".to_owned()),
+        }
+    }
+
+    /// Puts a command into the log, wherever the leader is; tries again until `within` is over. Every command is such
+    /// that doing it twice is doing it once.
+    pub async fn propose(&self, command: Command, within: Duration) -> Result<Record, ControlError> {
+        let answer = async {
+            loop {
+                if let Some(answer) = self.propose_once(&command).await? {
+                    return Ok::<Answer, ControlError>(answer);
+                }
+                sleep(RETRY_AFTER).await;
+            }
+        };
+        let answer = timeout(within, answer).await.map_err(|_| ControlError::NoQuorum)??;
+        match (answer.refusal, answer.record) {
+            (Some(refusal), _) => Err(refusal.into()),
+            (None, Some(record)) => Ok(record),
+            (None, None) => Err(ControlError::NoQuorum),
+        }
+    }
+
+    /// `None`: it may or may not have been done.
+    async fn propose_once(&self, command: &Command) -> Result<Option<Answer>, ControlError> {
+        let (state, leader) = {
+            let metrics = self.raft.metrics();
+            let metrics = metrics.borrow();
+            (metrics.running_state.clone(), metrics.current_leader)
+        };
+        state.map_err(|fatal| ControlError::Stopped(fatal.to_string()))?;
+        let Some(leader) = leader else { return Ok(None) };
+        if leader == self.me {
+            let written = timeout(PROPOSAL_TIMEOUT, self.raft.client_write(command.clone())).await;
+            return Ok(written.ok().and_then(Result::ok).map(|written| written.data));
+        }
+        match self.peers.propose(leader, Request::Propose(command.clone()), PROPOSAL_TIMEOUT).await {
+            Ok(Reply::Proposed(answer)) => Ok(Some(answer)),
+            Ok(_) | Err(_) => Ok(None),
+        }
+    }
+
+    /// Deposes the old master, waits until its lease is over on every allowed clock, and promotes.
+    pub async fn promote(self: &Arc<Core>, promotion: Promotion) -> Result<Epoch, ControlError> {
+        let Promotion { node, expected_epoch, epoch_at_least, accept_loss } = promotion;
+        let depose = Command::Depose { expected_epoch, successor: node, accept_loss };
+        let deposed = self.propose(depose, PATIENCE).await?;
+        let waited_ms = self.wait_out(&deposed).await;
+        let attempt = (self.random)();
+        let promote = Command::Promote { node, expected_epoch, epoch_at_least, waited_ms, accept_loss, attempt };
+        let record = self.propose(promote, PATIENCE).await?;
+        if node == self.me {
+            self.begin_mastership(&record);
+        }
+        Ok(record.epoch)
+    }
+
+    /// Counts until the old lease is over, is known to be given up, or the record has moved on.
+    async fn wait_out(&self, deposed: &Record) -> u64 {
+        let mut wait = WaitOut::start(self.clock.clone());
+        #[cfg(not(test))]
+        let (needed_ms, claimed_ms) = (deposed.lease.wait_out_ms(), None);
+        #[cfg(test)]
+        let (needed_ms, claimed_ms) = self.sabotage.wait_out_ms(&deposed.lease);
+        let over = |record: &Record| {
+            record.epoch != deposed.epoch || !matches!(record.mastership, Mastership::Deposed { wait: true, .. })
+        };
+        while wait.waited_ms() < needed_ms && !over(deposed) {
+            let newest = self.published.get();
+            if newest.is_some_and(|newest| newest.revision >= deposed.revision && over(&newest)) {
+                break;
+            }
+            sleep(WaitOut::STEP).await;
+            wait.step();
+            #[cfg(test)]
+            if self.sabotage == crate::simulation::Sabotage::JumpCounts {
+                wait.trust_the_clock();
+            }
+        }
+        claimed_ms.unwrap_or(wait.waited_ms())
+    }
+
+    /// A lease of its own for each epoch: an older one can never become valid again.
+    fn begin_mastership(self: &Arc<Core>, record: &Record) {
+        let lease = Lease::new(record.epoch, self.clock.clone());
+        let old = std::mem::replace(&mut *self.holding.lease.lock(), lease.clone());
+        old.give_up();
+        let core = self.clone();
+        let terms = record.lease;
+        drop(Runtime::spawn(async move {
+            tokio::select! {
+                biased;
+                () = core.renew(&lease, &terms) => {}
+                () = core.tell_held(&lease) => {}
+            }
+            // No more renewals: told once more when the last one has run out.
+            core.tell_lost(&lease).await;
+        }));
+    }
+
+    /// Renews until that is refused. Losing sight of the majority is no reason to stop asking.
+    async fn renew(&self, lease: &Lease, terms: &LeaseTerms) {
+        let command = Command::RenewLease { epoch: lease.epoch(), by: self.me };
+        while !lease.is_given_up() {
+            let asked_ns = self.clock.now_ns();
+            match self.propose(command.clone(), 2 * terms.renew_every()).await {
+                Ok(_) => {
+                    #[cfg(test)]
+                    let asked_ns = self.sabotage.lease_from(asked_ns, &*self.clock);
+                    lease.granted(asked_ns, terms);
+                    self.tell(lease);
+                }
+                Err(ControlError::NoQuorum) => tracing::warn!("the lease could not be renewed: no majority answers"),
+                Err(error) => {
+                    tracing::warn!(epoch = %lease.epoch(), "the lease is renewed no more: {error}");
+                    return;
+                }
+            }
+            sleep(terms.renew_every()).await;
+        }
+    }
+
+    async fn tell_held(&self, lease: &Lease) {
+        loop {
+            self.tell(lease);
+            sleep(lease.remaining().max(LEASE_LOOK)).await;
+        }
+    }
+
+    async fn tell_lost(&self, lease: &Lease) {
+        while lease.valid_now() {
+            sleep(lease.remaining().max(LEASE_LOOK)).await;
+        }
+        self.tell(lease);
+    }
+
+    /// Tells whether the lease is held, if it is still the one that counts.
+    fn tell(&self, lease: &Lease) {
+        if self.holding.lease.lock().epoch() != lease.epoch() {
+            return;
+        }
+        let now = lease.valid_now();
+        self.holding.held.send_if_modified(|held| {
+            let changed = *held != now;
+            if changed && !now {
+                tracing::warn!(epoch = %lease.epoch(), "the lease has run out: nothing is acknowledged");
+            }
+            *held = now;
+            changed
+        });
+    }
+
+    /// Gives the lease up here first, then tells the group: a successor need not wait.
+    pub async fn release(&self, epoch: Epoch) -> Result<(), ControlError> {
+        let lease = self.holding.lease.lock().clone();
+        if lease.epoch() == epoch {
+            lease.give_up();
+            self.tell(&lease);
+        }
+        self.propose(Command::Release { epoch, by: self.me }, PATIENCE).await.map(drop)
+    }
+}

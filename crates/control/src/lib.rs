@@ -1,0 +1,98 @@
+//! Who is master: a small record {epoch, master, sync set, members} that three nodes agree on through Raft, and the
+//! lease by which a master may acknowledge.
+//!
+//! Three members, each with a directory: two data nodes and a witness, or three data nodes. A server talks to the
+//! control plane only through [`ControlPlane`]; [`ControlNode::start`] gives one backed by Raft, [`Manual`] one for a
+//! pair without a witness. What it promises:
+//!
+//! - At most one node holds a valid lease at any moment, and an epoch has one master for ever. A successor is promoted
+//!   only when the old master's lease has run out on every clock that is wrong by at most the agreed per cent, or was
+//!   given up.
+//! - A master that was stopped, suspended or cut off finds its lease run out before it can acknowledge anything: the
+//!   check is made at the moment of use, [`Lease::valid_now`].
+//! - Whoever is in the sync set has everything that was acknowledged at warm or above, if the master keeps two rules:
+//!   [`ControlPlane::shrink`] *before* acknowledging without a standby, and waiting for a standby *before*
+//!   [`ControlPlane::grow`].
+//!
+//! How it fails: without a majority nothing changes and the lease runs out. A disk that fails stops the node's part in
+//! the group; a directory that is damaged refuses to open; one that was lost is made anew by the other two. A clock
+//! that is wrong by more than agreed, or stands still while a virtual machine is frozen, breaks the lease; then the
+//! epoch in every boxcar, which standbys check, is what remains. Never put back an old copy of a control directory: it
+//! would vote twice.
+//!
+//! # Use
+//!
+//! ```no_run
+//! use holdfast_control::{Config, ControlNode, ControlPlane, LeaseTerms, Machinery, Promotion, Role, TcpTransport};
+//! use std::collections::BTreeMap;
+//! use std::sync::Arc;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let (a, b, w) = ("a".parse()?, "b".parse()?, "w".parse()?);
+//! let addresses = [(a, "127.0.0.1:7001"), (b, "127.0.0.1:7002"), (w, "127.0.0.1:7003")];
+//! let addresses = addresses.map(|(node, address)| (node, address.to_owned())).into();
+//! let transport = TcpTransport::bind("127.0.0.1:7001", addresses, None)?;
+//! let config = Config {
+//!     node: a,
+//!     dir: "data/control".into(),
+//!     members: BTreeMap::from([(a, Role::Data), (b, Role::Data), (w, Role::Witness)]),
+//!     lease: LeaseTerms::default(),
+//! };
+//! let disk = Arc::new(holdfast_seams::RealDisk::new());
+//! let control = ControlNode::start(config, Machinery::real(disk, Arc::new(transport)))?;
+//!
+//! // Become master. A start as master is a promotion, too: each mastership has an epoch of its own.
+//! let record = control.look().await?;
+//! let trail_epoch = holdfast_types::Epoch(17); // the highest epoch in this node's trail
+//! let epoch = control
+//!     .promote(Promotion {
+//!         node: a,
+//!         expected_epoch: record.epoch,
+//!         epoch_at_least: holdfast_types::Epoch(trail_epoch.0 + 1),
+//!         accept_loss: false,
+//!     })
+//!     .await?;
+//! // Open the trail with exactly this epoch. Then, for every commit that is to be acknowledged and every current read:
+//! let lease = control.lease();
+//! assert_eq!(lease.epoch(), epoch);
+//! if lease.valid_now() { /* answer */ }
+//! // A standby is lost: out of the set first, then acknowledge without it.
+//! control.shrink(epoch, b).await?;
+//! // An orderly stop, or a hand-over asked for by `Mastership::Deposed` in `watch()`: stop answering, then
+//! control.release(epoch).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod clock;
+mod core;
+mod error;
+mod files;
+mod frames;
+mod id;
+mod journal;
+mod lease;
+mod machine;
+mod manual;
+mod members;
+mod node;
+mod peers;
+mod plane;
+mod raft;
+mod record;
+mod server;
+#[cfg(test)]
+mod simulation;
+mod storage;
+mod transport;
+mod wire;
+
+pub use clock::{BootClock, LeaseClock};
+pub use error::ControlError;
+pub use id::{BadName, DiskId, NODE_NAME_BYTES_MAX, NodeId};
+pub use lease::{Lease, LeaseTerms};
+pub use manual::{Manual, Proof};
+pub use node::{Config, ControlHandle, ControlNode, Machinery};
+pub use plane::{ControlPlane, Promotion};
+pub use record::{Mastership, Record, Refusal, Role};
+pub use transport::{BoxStream, Incoming, Secure, Stream, TcpTransport, Transport};

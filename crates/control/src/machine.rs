@@ -1,0 +1,223 @@
+//! The state machine behind Raft's log: the record, applied entry by entry, and the file `snapshot`.
+//!
+//! The record is kept in memory and rebuilt at every start from the snapshot and the log behind it. The snapshot file
+//! is one record (see [`crate::frames`]), written beside, synced and renamed. What is applied is published to
+//! [`Published`], which never goes back.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use holdfast_seams::Disk;
+use openraft::storage::RaftStateMachine;
+use openraft::{AnyError, EntryPayload, OptionalSend, RaftSnapshotBuilder};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::error::ControlError;
+use crate::raft::{Entry, LogId, Membership, Snapshot, SnapshotMeta, State, StorageError, StorageIoError, Types};
+use crate::record::{Answer, Mastership, Record, apply};
+use crate::{files, frames};
+
+const NAME: &str = "snapshot";
+const NAME_NEW: &str = "snapshot.new";
+const FORMAT_VERSION: u16 = 1;
+
+/// What stands in the snapshot file.
+#[derive(Clone, Serialize, Deserialize)]
+struct Saved {
+    version: u16,
+    meta: SnapshotMeta,
+    record: State,
+}
+
+/// The newest record this node has applied. Everybody who looks sees it only move forward.
+#[derive(Clone)]
+pub struct Published(watch::Sender<Option<Arc<Record>>>);
+
+impl Published {
+    pub fn new() -> Published {
+        Published(watch::Sender::new(None))
+    }
+
+    pub fn subscribe(&self) -> watch::Receiver<Option<Arc<Record>>> {
+        self.0.subscribe()
+    }
+
+    pub fn get(&self) -> Option<Arc<Record>> {
+        self.0.borrow().clone()
+    }
+
+    fn publish(&self, record: &State) {
+        let Some(record) = record else { return };
+        self.0.send_if_modified(|shown| {
+            let newer = shown.as_ref().is_none_or(|shown| shown.revision < record.revision);
+            if newer {
+                tell(shown.as_deref(), record);
+                *shown = Some(Arc::new(record.clone()));
+            }
+            newer
+        });
+    }
+}
+
+/// Logs what changed, renewals aside.
+fn tell(old: Option<&Record>, new: &Record) {
+    let same = |old: &Record| {
+        let renewed =
+            matches!((&old.mastership, &new.mastership), (Mastership::Serving { .. }, Mastership::Serving { .. }));
+        (renewed || old.mastership == new.mastership) && old.epoch == new.epoch && old.sync_set == new.sync_set
+    };
+    if !old.is_some_and(same) {
+        let (master, sync_set) = (new.master.map(|node| node.to_string()).unwrap_or_default(), &new.sync_set);
+        tracing::info!(epoch = %new.epoch, %master, mastership = ?new.mastership, ?sync_set, "control record");
+    }
+}
+
+/// The record and how far the log is in it.
+pub struct Machine {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    applied: Option<LogId>,
+    membership: Membership,
+    record: State,
+    saved: Option<Saved>,
+    published: Published,
+}
+
+impl Machine {
+    pub fn open(disk: Arc<dyn Disk>, dir: &Path, published: Published) -> Result<Machine, ControlError> {
+        let saved = read(&*disk, dir)?;
+        let mut machine = Machine {
+            disk,
+            dir: dir.to_path_buf(),
+            applied: None,
+            membership: Membership::default(),
+            record: None,
+            saved: None,
+            published,
+        };
+        if let Some(saved) = saved {
+            machine.adopt(saved);
+        }
+        Ok(machine)
+    }
+
+    fn adopt(&mut self, saved: Saved) {
+        self.applied = saved.meta.last_log_id;
+        self.membership = saved.meta.last_membership.clone();
+        self.record = saved.record.clone();
+        self.published.publish(&self.record);
+        self.saved = Some(saved);
+    }
+
+    /// Where the snapshot ends: the log must go on from there.
+    pub fn applied(&self) -> Option<LogId> {
+        self.applied
+    }
+
+    fn apply_entry(&mut self, entry: Entry) -> Answer {
+        self.applied = Some(entry.log_id);
+        let mut refusal = None;
+        match entry.payload {
+            EntryPayload::Blank => {}
+            EntryPayload::Normal(command) => refusal = apply(&mut self.record, &command).err(),
+            EntryPayload::Membership(membership) => {
+                self.membership = Membership::new(Some(entry.log_id), membership);
+            }
+        }
+        Answer { record: self.record.clone(), refusal }
+    }
+
+    fn current(&self) -> Saved {
+        let snapshot_id = self.applied.map_or("0".to_owned(), |applied| applied.to_string());
+        let meta = SnapshotMeta { last_log_id: self.applied, last_membership: self.membership.clone(), snapshot_id };
+        Saved { version: FORMAT_VERSION, meta, record: self.record.clone() }
+    }
+}
+
+fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<Saved>, ControlError> {
+    let path = dir.join(NAME);
+    if disk.metadata(&path).map_err(ControlError::io("look at", &path))?.is_none() {
+        return Ok(None);
+    }
+    let bytes = files::read(disk, &path)?;
+    let damage = |what: String| ControlError::Damage { file: path.clone(), offset: 0, what };
+    let frame = frames::get(&bytes, 0).ok_or_else(|| damage("its checksum does not fit its bytes".to_owned()))?;
+    let saved: Saved = serde_json::from_slice(frame.text).map_err(|error| damage(error.to_string()))?;
+    if saved.version > FORMAT_VERSION {
+        return Err(ControlError::Newer { file: path.clone(), found: saved.version, known: FORMAT_VERSION });
+    }
+    Ok(Some(saved))
+}
+
+fn write(disk: &dyn Disk, dir: &Path, saved: &Saved) -> Result<(), ControlError> {
+    let text = serde_json::to_vec(saved).map_err(|error| ControlError::Stopped(format!("encoding: {error}")))?;
+    let mut bytes = Vec::new();
+    frames::put(&mut bytes, 1, 0, &text);
+    files::replace(disk, dir, NAME_NEW, NAME, &bytes)
+}
+
+/// For `map_err`: stops Raft.
+fn failed(error: ControlError) -> StorageError {
+    tracing::error!("the control snapshot cannot be written, this node no longer takes part: {error}");
+    StorageIoError::write_snapshot(None, AnyError::new(&error)).into()
+}
+
+impl From<Saved> for Snapshot {
+    fn from(saved: Saved) -> Snapshot {
+        Snapshot { meta: saved.meta, snapshot: Box::new(saved.record) }
+    }
+}
+
+impl RaftStateMachine<Types> for Machine {
+    type SnapshotBuilder = Builder;
+
+    async fn applied_state(&mut self) -> Result<(Option<LogId>, Membership), StorageError> {
+        Ok((self.applied, self.membership.clone()))
+    }
+
+    async fn apply<I>(&mut self, entries: I) -> Result<Vec<Answer>, StorageError>
+    where
+        I: IntoIterator<Item = Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let answers = entries.into_iter().map(|entry| self.apply_entry(entry)).collect();
+        self.published.publish(&self.record);
+        Ok(answers)
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Builder {
+        // It may be sent to a follower before it is written here: all that it says is committed.
+        self.saved = Some(self.current());
+        Builder { disk: self.disk.clone(), dir: self.dir.clone(), saved: self.current() }
+    }
+
+    async fn begin_receiving_snapshot(&mut self) -> Result<Box<State>, StorageError> {
+        Ok(Box::new(None))
+    }
+
+    async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: Box<State>) -> Result<(), StorageError> {
+        let saved = Saved { version: FORMAT_VERSION, meta: meta.clone(), record: *snapshot };
+        write(&*self.disk, &self.dir, &saved).map_err(failed)?;
+        self.adopt(saved);
+        Ok(())
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, StorageError> {
+        Ok(self.saved.clone().map(Snapshot::from))
+    }
+}
+
+/// Writes one snapshot.
+pub struct Builder {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    saved: Saved,
+}
+
+impl RaftSnapshotBuilder<Types> for Builder {
+    async fn build_snapshot(&mut self) -> Result<Snapshot, StorageError> {
+        write(&*self.disk, &self.dir, &self.saved).map_err(failed)?;
+        Ok(self.saved.clone().into())
+    }
+}

@@ -1,0 +1,116 @@
+//! Who votes: founding the group, and taking in a member whose disk was lost.
+//!
+//! The set of members is fixed; what changes is on which disk each has its vote and log. A group is founded once, by
+//! the first member in order of names, when it has reached all the others and found every directory empty. From then on
+//! a member that comes back with another disk is taken out of the voters and in again, by whoever leads: its new disk
+//! has promised nothing, so it must not be counted for the old one. Taking it out needs the agreement of all others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::ChangeMembers;
+use tokio::time::sleep;
+
+use crate::core::Core;
+use crate::id::NodeId;
+use crate::raft::Peer;
+use crate::record::{Command, RECORD_VERSION};
+
+/// How often it looks.
+const EVERY: Duration = Duration::from_millis(500);
+/// How far a member may be behind, in log entries, to get its vote.
+const BEHIND_MAX: u64 = 20;
+
+/// Founds the group if that is this node's part, and keeps the voters right while this node leads. Never returns.
+pub async fn keep(core: Arc<Core>) {
+    let mut told = false;
+    loop {
+        sleep(EVERY).await;
+        if let Some(record) = core.published.get().filter(|record| record.members != core.members && !told) {
+            told = true;
+            tracing::error!(ours = ?core.members, agreed = ?record.members, "the members differ from the group's");
+        }
+        if core.raft.is_initialized().await.unwrap_or(true) {
+            keep_once(&core).await;
+        } else if core.members.keys().next() == Some(&core.me) {
+            found(&core).await;
+        }
+    }
+}
+
+async fn found(core: &Core) {
+    let mut peers = BTreeMap::from([(core.me, Peer { disk: core.disk })]);
+    for (node, role) in core.others() {
+        match core.peers.look(node).await {
+            Ok(welcome) if welcome.founded => {
+                tracing::info!(%node, "this directory is new and the group is not; waiting to be taken in");
+                return;
+            }
+            Ok(welcome) if welcome.role != role => {
+                tracing::error!(%node, theirs = ?welcome.role, ours = ?role, "the members disagree about a role");
+                return;
+            }
+            Ok(welcome) => peers.insert(node, Peer { disk: welcome.disk }),
+            Err(error) => {
+                tracing::info!(%node, "the group cannot be founded before all members are there: {error}");
+                return;
+            }
+        };
+    }
+    match core.raft.initialize(peers).await {
+        Ok(()) => tracing::info!("founded the control group"),
+        Err(error) => tracing::warn!("founding the control group: {error}"),
+    }
+}
+
+async fn keep_once(core: &Core) {
+    let metrics = core.raft.metrics().borrow().clone();
+    if metrics.current_leader != Some(core.me) {
+        return;
+    }
+    if core.published.get().is_none() {
+        let group = (core.random)();
+        let members = core.members.clone();
+        let command = Command::Found { version: RECORD_VERSION, group, members, lease: core.terms };
+        if let Err(error) = core.propose(command, Duration::from_secs(2)).await {
+            tracing::warn!("founding the record: {error}");
+        }
+        return;
+    }
+    let membership = metrics.membership_config.membership();
+    let voters: BTreeSet<NodeId> = membership.voter_ids().collect();
+    let last = metrics.last_log_index.unwrap_or(0);
+    for (node, _) in core.others() {
+        let welcomed = core.peers.last_welcome(node);
+        let change = match (membership.get_node(&node), welcomed) {
+            (Some(peer), Some(welcome)) if peer.disk != welcome.disk => {
+                tracing::warn!(%node, "has come back with another disk: out of the voters until it has caught up");
+                leave(node, voters.contains(&node))
+            }
+            (None, _) => match core.peers.look(node).await {
+                Ok(welcome) => ChangeMembers::AddNodes(BTreeMap::from([(node, Peer { disk: welcome.disk })])),
+                Err(_) => continue,
+            },
+            (Some(_), _) if !voters.contains(&node) => {
+                let reached = metrics.replication.as_ref().and_then(|all| all.get(&node).copied().flatten());
+                if reached.is_none_or(|reached| reached.index + BEHIND_MAX < last) {
+                    continue;
+                }
+                tracing::info!(%node, "has caught up and votes again");
+                ChangeMembers::AddVoterIds(BTreeSet::from([node]))
+            }
+            _ => continue,
+        };
+        // One at a time; what fails is tried again.
+        if let Err(error) = core.change_members(change).await {
+            tracing::warn!(%node, "changing the voters: {error}");
+        }
+        return;
+    }
+}
+
+fn leave(node: NodeId, votes: bool) -> ChangeMembers<NodeId, Peer> {
+    let gone = BTreeSet::from([node]);
+    if votes { ChangeMembers::RemoveVoters(gone) } else { ChangeMembers::RemoveNodes(gone) }
+}

@@ -1,0 +1,299 @@
+//! One member of the group: opens its directory, and runs its tasks on a thread of its own.
+//!
+//! The thread keeps the control plane apart from the server's load: its syncs block nobody else, and nobody else's
+//! work delays its answers. When Raft stops, because its disk failed, the thread stays and refuses; the lease runs out.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use holdfast_seams::{Disk, DiskLock};
+use holdfast_types::Epoch;
+use openraft::AsyncRuntime;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::clock::{BootClock, LeaseClock};
+use crate::core::{Core, Holding, PATIENCE};
+use crate::error::ControlError;
+use crate::id::{DiskId, NodeId};
+use crate::journal::Journal;
+use crate::lease::{Lease, LeaseTerms};
+use crate::machine::{Machine, Published};
+use crate::members;
+use crate::peers::Peers;
+use crate::plane::{ControlPlane, Promotion};
+use crate::raft::{Raft, Runtime, settings};
+use crate::record::{Command, Record, Role};
+use crate::server::Server;
+use crate::storage::LogStore;
+use crate::transport::Transport;
+
+/// What a member needs to know. `members` and, at the founding, `lease` are the same on all of them.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub node: NodeId,
+    /// Where it keeps its journal and snapshot; made when it is not there.
+    pub dir: PathBuf,
+    /// Three, one of them at most a witness; or one alone.
+    pub members: BTreeMap<NodeId, Role>,
+    /// Taken into the record by the founding; later changes have no effect.
+    pub lease: LeaseTerms,
+}
+
+impl Config {
+    fn check(&self) -> Result<(), ControlError> {
+        let wrong = |why: String| Err(ControlError::Members(why));
+        if !self.members.contains_key(&self.node) {
+            return wrong(format!("{} is not among the members", self.node));
+        }
+        if !matches!(self.members.len(), 1 | 3) {
+            return wrong(format!("there are {}, it takes three (or one alone)", self.members.len()));
+        }
+        let data = self.members.values().filter(|role| **role == Role::Data).count();
+        if data * 2 < self.members.len() {
+            return wrong(format!("{data} of {} hold data, at most one is a witness", self.members.len()));
+        }
+        self.lease.flaw().map_or(Ok(()), wrong)
+    }
+}
+
+/// The machine below: real, or simulated.
+#[derive(Clone)]
+pub struct Machinery {
+    pub disk: Arc<dyn Disk>,
+    pub transport: Arc<dyn Transport>,
+    pub clock: Arc<dyn LeaseClock>,
+    /// Random numbers that differ between nodes and starts.
+    pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl Machinery {
+    /// This machine's clock and random numbers.
+    pub fn real(disk: Arc<dyn Disk>, transport: Arc<dyn Transport>) -> Machinery {
+        Machinery { disk, transport, clock: Arc::new(BootClock), random: Arc::new(os_random) }
+    }
+}
+
+/// From the kernel; it is there on every Linux, and without it no two numbers could be trusted to differ.
+fn os_random() -> u64 {
+    let mut bytes = [0; 8];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    if let Err(error) = read {
+        tracing::error!("/dev/urandom: {error}");
+        std::process::abort();
+    }
+    u64::from_le_bytes(bytes)
+}
+
+/// Something the handle asks of the node's thread.
+type Job = Box<dyn FnOnce(Arc<Core>) -> BoxFuture<'static, ()> + Send>;
+
+/// An opened member that does not run yet.
+pub struct Member {
+    config: Config,
+    machinery: Machinery,
+    journal: Journal,
+    machine: Machine,
+    published: Published,
+    holding: Arc<Holding>,
+    jobs: mpsc::UnboundedReceiver<Job>,
+    _lock: Box<dyn DiskLock>,
+    #[cfg(test)]
+    pub sabotage: crate::simulation::Sabotage,
+}
+
+impl Member {
+    /// Opens the directory; the handle works from when the member runs.
+    pub fn open(config: Config, machinery: Machinery) -> Result<(Member, ControlHandle), ControlError> {
+        config.check()?;
+        let (disk, dir) = (&machinery.disk, &config.dir);
+        disk.create_dir(dir).map_err(ControlError::io("create", dir))?;
+        let lock_path = dir.join("lock");
+        let lock = disk.lock(&lock_path).map_err(ControlError::io("lock", &lock_path))?;
+        let lock = lock.ok_or(ControlError::InUse(lock_path))?;
+        let journal = Journal::open(disk.clone(), dir, config.node, DiskId((machinery.random)()))?;
+        let published = Published::new();
+        let machine = Machine::open(disk.clone(), dir, published.clone())?;
+        if journal.content.purged > machine.applied() {
+            let what = "the journal goes on behind where the snapshot ends".to_owned();
+            return Err(ControlError::Damage { file: dir.join("snapshot"), offset: 0, what });
+        }
+        let never = Lease::new(Epoch(0), machinery.clock.clone());
+        let holding = Arc::new(Holding { lease: Mutex::new(never), held: watch::Sender::new(false) });
+        let (sender, jobs) = mpsc::unbounded_channel();
+        let handle = ControlHandle { jobs: sender, published: published.clone(), holding: holding.clone() };
+        let member = Member {
+            config,
+            machinery,
+            journal,
+            machine,
+            published,
+            holding,
+            jobs,
+            _lock: lock,
+            #[cfg(test)]
+            sabotage: crate::simulation::Sabotage::None,
+        };
+        Ok((member, handle))
+    }
+
+    /// Takes part until every handle is gone.
+    pub async fn run(self) -> Result<(), ControlError> {
+        let Member { config, machinery, journal, machine, published, holding, mut jobs, _lock, .. } = self;
+        let disk = journal.disk_id();
+        let peers = Peers::new(
+            config.node,
+            machinery.transport.clone(),
+            published.clone(),
+            #[cfg(test)]
+            self.sabotage,
+        );
+        let stopped = |error: &dyn std::fmt::Display| ControlError::Stopped(error.to_string());
+        let settings = Arc::new(settings().validate().map_err(|error| stopped(&error))?);
+        let store = LogStore::new(journal);
+        let raft = Raft::new(config.node, settings, peers.clone(), store, machine).await;
+        let raft = raft.map_err(|error| stopped(&error))?;
+        let server = Server {
+            me: config.node,
+            disk,
+            members: config.members.clone(),
+            raft: raft.clone(),
+            published: published.clone(),
+            #[cfg(test)]
+            sabotage: self.sabotage,
+        };
+        let core = Arc::new(Core {
+            me: config.node,
+            disk,
+            members: config.members,
+            terms: config.lease,
+            clock: machinery.clock,
+            random: machinery.random,
+            raft: raft.clone(),
+            peers,
+            published,
+            holding,
+            #[cfg(test)]
+            sabotage: self.sabotage,
+        });
+        let serve_jobs = async {
+            while let Some(job) = jobs.recv().await {
+                drop(Runtime::spawn(job(core.clone())));
+            }
+        };
+        tokio::select! {
+            () = Arc::new(server).run(machinery.transport) => {}
+            () = members::keep(core.clone()) => {}
+            () = serve_jobs => {}
+        }
+        // Nobody is left who could be told of a task that panicked.
+        let _ = raft.shutdown().await;
+        Ok(())
+    }
+}
+
+/// A running member. Clones are the same member; it stops when all are dropped.
+#[derive(Clone)]
+pub struct ControlHandle {
+    jobs: mpsc::UnboundedSender<Job>,
+    published: Published,
+    holding: Arc<Holding>,
+}
+
+/// Starts a member on a thread of its own.
+pub struct ControlNode;
+
+impl ControlNode {
+    /// Opens the directory, starts the thread and returns; the group is reached in the background.
+    pub fn start(config: Config, machinery: Machinery) -> Result<ControlHandle, ControlError> {
+        let dir = config.dir.clone();
+        let (member, handle) = Member::open(config, machinery)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ControlError::io("start the control plane of", &dir))?;
+        let run = move || {
+            if let Err(error) = runtime.block_on(member.run()) {
+                tracing::error!("the control plane has stopped: {error}");
+            }
+        };
+        let thread = std::thread::Builder::new().name("control".to_owned());
+        thread.spawn(run).map_err(ControlError::io("start the control plane of", &dir))?;
+        Ok(handle)
+    }
+}
+
+impl ControlHandle {
+    /// Runs something on the member's thread.
+    fn ask<T, F, R>(&self, job: F) -> BoxFuture<'_, Result<T, ControlError>>
+    where
+        T: Send + 'static,
+        F: FnOnce(Arc<Core>) -> R + Send + 'static,
+        R: Future<Output = Result<T, ControlError>> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let job: Job = Box::new(move |core| {
+            Box::pin(async move {
+                // Whoever asked may have gone.
+                let _ = answer.send(job(core).await);
+            })
+        });
+        let sent = self.jobs.send(job);
+        Box::pin(async move {
+            let stopped = || ControlError::Stopped("its thread has ended; see the log".to_owned());
+            sent.map_err(|_| stopped())?;
+            answered.await.map_err(|_| stopped())?
+        })
+    }
+
+    fn propose(&self, command: Command) -> BoxFuture<'_, Result<Record, ControlError>> {
+        self.ask(move |core| async move { core.propose(command, PATIENCE).await })
+    }
+
+    fn change_sync_set(&self, command: impl FnOnce(NodeId) -> Command + Send + 'static) -> Asked<'_> {
+        self.ask(move |core| async move { core.propose(command(core.me), PATIENCE).await.map(drop) })
+    }
+}
+
+type Asked<'a> = BoxFuture<'a, Result<(), ControlError>>;
+
+impl ControlPlane for ControlHandle {
+    fn record(&self) -> Option<Arc<Record>> {
+        self.published.get()
+    }
+
+    fn watch(&self) -> watch::Receiver<Option<Arc<Record>>> {
+        self.published.subscribe()
+    }
+
+    fn look(&self) -> BoxFuture<'_, Result<Record, ControlError>> {
+        self.propose(Command::Look)
+    }
+
+    fn lease(&self) -> Lease {
+        self.holding.lease.lock().clone()
+    }
+
+    fn lease_held(&self) -> watch::Receiver<bool> {
+        self.holding.held.subscribe()
+    }
+
+    fn promote(&self, promotion: Promotion) -> BoxFuture<'_, Result<Epoch, ControlError>> {
+        self.ask(move |core| async move { core.promote(promotion).await })
+    }
+
+    fn shrink(&self, epoch: Epoch, node: NodeId) -> BoxFuture<'_, Result<(), ControlError>> {
+        self.change_sync_set(move |by| Command::ShrinkSyncSet { epoch, by, node })
+    }
+
+    fn grow(&self, epoch: Epoch, node: NodeId) -> BoxFuture<'_, Result<(), ControlError>> {
+        self.change_sync_set(move |by| Command::GrowSyncSet { epoch, by, node })
+    }
+
+    fn release(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), ControlError>> {
+        self.ask(move |core| async move { core.release(epoch).await })
+    }
+}

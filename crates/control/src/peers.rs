@@ -1,0 +1,211 @@
+//! The side that asks: connections to the other members, Raft's network over them, and proposals to the leader.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::error::{Fatal, RPCError, RaftError, RemoteError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::{Backoff, RPCOption};
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse};
+use openraft::{OptionalSend, RaftNetwork, RaftNetworkFactory};
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use crate::id::{DiskId, NodeId};
+use crate::machine::Published;
+use crate::raft::{Peer, Snapshot, Types, Vote};
+use crate::transport::{BoxStream, Transport};
+use crate::wire::{Frame, Hello, Reply, Request, Welcome, receive, send};
+
+/// How long a connection may take to be made and welcomed.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// How long after a failure the next attempt is made.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// The other members, as this node sees them. Shared by its clones.
+#[derive(Clone)]
+pub struct Peers {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    me: NodeId,
+    transport: Arc<dyn Transport>,
+    published: Published,
+    /// The last welcome of each member.
+    welcomes: Mutex<BTreeMap<NodeId, Welcome>>,
+    /// One idle connection for proposals to each member.
+    idle: Mutex<BTreeMap<NodeId, BoxStream>>,
+    #[cfg(test)]
+    sabotage: crate::simulation::Sabotage,
+}
+
+fn unexpected(frame: &Frame) -> io::Error {
+    match frame {
+        Frame::Refusal(why) => io::Error::new(io::ErrorKind::ConnectionRefused, why.clone()),
+        _ => io::Error::new(io::ErrorKind::InvalidData, "the other side answered something else than it was asked"),
+    }
+}
+
+impl Peers {
+    pub fn new(
+        me: NodeId,
+        transport: Arc<dyn Transport>,
+        published: Published,
+        #[cfg(test)] sabotage: crate::simulation::Sabotage,
+    ) -> Peers {
+        let (welcomes, idle) = (Mutex::default(), Mutex::default());
+        let shared = Shared {
+            me,
+            transport,
+            published,
+            welcomes,
+            idle,
+            #[cfg(test)]
+            sabotage,
+        };
+        Peers { shared: Arc::new(shared) }
+    }
+
+    /// What a member said of itself when it was last reached.
+    pub fn last_welcome(&self, node: NodeId) -> Option<Welcome> {
+        self.shared.welcomes.lock().get(&node).cloned()
+    }
+
+    /// Asks a member who it is.
+    pub async fn look(&self, node: NodeId) -> io::Result<Welcome> {
+        self.connect(node, None).await.map(|(_, welcome)| welcome)
+    }
+
+    async fn connect(&self, to: NodeId, to_disk: Option<DiskId>) -> io::Result<(BoxStream, Welcome)> {
+        let group = self.shared.published.get().map(|record| record.group);
+        let hello = Hello { from: self.shared.me, to, to_disk, group };
+        let greet = async {
+            let mut stream = self.shared.transport.connect(to).await?;
+            send(&mut stream, &Frame::Hello(hello)).await?;
+            match receive(&mut stream).await? {
+                Frame::Welcome(welcome) if welcome.node == to => Ok((stream, welcome)),
+                other => Err(unexpected(&other)),
+            }
+        };
+        let (stream, welcome) = timeout(CONNECT_TIMEOUT, greet).await.map_err(io::Error::from)??;
+        #[cfg(test)]
+        if self.shared.sabotage == crate::simulation::Sabotage::AnyDisk {
+            return Ok((stream, welcome));
+        }
+        self.shared.welcomes.lock().insert(to, welcome.clone());
+        match to_disk.filter(|disk| *disk != welcome.disk) {
+            Some(_) => Err(io::Error::new(io::ErrorKind::NotFound, format!("{to} has come back with another disk"))),
+            None => Ok((stream, welcome)),
+        }
+    }
+
+    /// Sends a request that only the leader answers. An error leaves open whether it was carried out.
+    pub async fn propose(&self, to: NodeId, request: Request, within: Duration) -> io::Result<Reply> {
+        let idle = self.shared.idle.lock().remove(&to);
+        let mut stream = match idle {
+            Some(stream) => stream,
+            None => self.connect(to, None).await?.0,
+        };
+        let reply = timeout(within, call(&mut stream, request)).await.map_err(io::Error::from)??;
+        self.shared.idle.lock().insert(to, stream);
+        Ok(reply)
+    }
+}
+
+async fn call(stream: &mut BoxStream, request: Request) -> io::Result<Reply> {
+    send(stream, &Frame::Request(request)).await?;
+    match receive(stream).await? {
+        Frame::Reply(reply) => Ok(reply),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Raft's connection to one disk of one member.
+pub struct Link {
+    peers: Peers,
+    to: NodeId,
+    disk: DiskId,
+    stream: Option<BoxStream>,
+}
+
+impl RaftNetworkFactory<Types> for Peers {
+    type Network = Link;
+
+    async fn new_client(&mut self, to: NodeId, peer: &Peer) -> Link {
+        Link { peers: self.clone(), to, disk: peer.disk, stream: None }
+    }
+}
+
+impl Link {
+    /// A connection on which a call failed or was abandoned is not used again.
+    async fn call(&mut self, request: Request, within: Duration) -> Result<Reply, Unreachable> {
+        let call = async {
+            let mut stream = match self.stream.take() {
+                Some(stream) => stream,
+                None => self.peers.connect(self.to, Some(self.disk)).await?.0,
+            };
+            let reply = call(&mut stream, request).await?;
+            self.stream = Some(stream);
+            Ok::<Reply, io::Error>(reply)
+        };
+        let called = timeout(within, call).await.map_err(io::Error::from).and_then(|called| called);
+        called.map_err(|error| {
+            tracing::debug!(to = %self.to, "control connection: {error}");
+            Unreachable::new(&error)
+        })
+    }
+
+    fn strange(&self) -> Unreachable {
+        let what = format!("{} answered something else than it was asked", self.to);
+        Unreachable::new(&io::Error::new(io::ErrorKind::InvalidData, what))
+    }
+}
+
+impl RaftNetwork<Types> for Link {
+    async fn append_entries(
+        &mut self,
+        request: AppendEntriesRequest<Types>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<NodeId>, RPCError<NodeId, Peer, RaftError<NodeId>>> {
+        match self.call(Request::Append(request), option.hard_ttl()).await? {
+            Reply::Append(reply) => reply.map_err(|error| RemoteError::new(self.to, error).into()),
+            _ => Err(self.strange().into()),
+        }
+    }
+
+    async fn vote(
+        &mut self,
+        request: VoteRequest<NodeId>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<NodeId>, RPCError<NodeId, Peer, RaftError<NodeId>>> {
+        match self.call(Request::Vote(request), option.hard_ttl()).await? {
+            Reply::Vote(reply) => reply.map_err(|error| RemoteError::new(self.to, error).into()),
+            _ => Err(self.strange().into()),
+        }
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: Snapshot,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        option: RPCOption,
+    ) -> Result<SnapshotResponse<NodeId>, StreamingError<Types, Fatal<NodeId>>> {
+        let request = Request::Snapshot { vote, meta: snapshot.meta, record: *snapshot.snapshot };
+        let reply = tokio::select! {
+            biased;
+            closed = cancel => return Err(closed.into()),
+            reply = self.call(request, option.hard_ttl()) => reply?,
+        };
+        match reply {
+            Reply::Snapshot(reply) => reply.map_err(|error| RemoteError::new(self.to, error).into()),
+            _ => Err(self.strange().into()),
+        }
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(std::iter::repeat(RETRY_AFTER))
+    }
+}

@@ -1,0 +1,59 @@
+//! The control plane as the server sees it.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use holdfast_types::Epoch;
+use tokio::sync::watch;
+
+use crate::error::ControlError;
+use crate::id::NodeId;
+use crate::lease::Lease;
+use crate::record::Record;
+
+/// Who is to be promoted, and on what assumptions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Promotion {
+    pub node: NodeId,
+    /// The epoch of the record that the decision was made on.
+    pub expected_epoch: Epoch,
+    /// The new epoch is at least this: one more than the node's trail has seen.
+    pub epoch_at_least: Epoch,
+    /// Promote a node that may lack acknowledged commits.
+    pub accept_loss: bool,
+}
+
+/// Who is master, by which right, and who has everything.
+pub trait ControlPlane: Send + Sync {
+    /// The newest record this node has seen; may be old. `None` until it has seen one.
+    fn record(&self) -> Option<Arc<Record>>;
+
+    /// Told of every newer record.
+    fn watch(&self) -> watch::Receiver<Option<Arc<Record>>>;
+
+    /// The record as a majority agrees on it now.
+    fn look(&self) -> BoxFuture<'_, Result<Record, ControlError>>;
+
+    /// The lease of the last mastership that [`ControlPlane::promote`] gave this process; one that is never valid
+    /// before that. Keep it and ask [`Lease::valid_now`] before each acknowledgement.
+    fn lease(&self) -> Lease;
+
+    /// Whether that lease is held, for those who want to be told; it may tell late, [`Lease::valid_now`] does not.
+    fn lease_held(&self) -> watch::Receiver<bool>;
+
+    /// Makes a node master: deposes the old one, waits its lease out, raises the epoch. Returns the new epoch. When the
+    /// node is this one, renewing its lease begins at once. After [`ControlError::NoQuorum`] it may still have
+    /// happened; promote again on the then current epoch.
+    fn promote(&self, promotion: Promotion) -> BoxFuture<'_, Result<Epoch, ControlError>>;
+
+    /// Takes a standby out of the sync set. Only when this has returned `Ok` may a commit of that epoch be
+    /// acknowledged without it.
+    fn shrink(&self, epoch: Epoch, node: NodeId) -> BoxFuture<'_, Result<(), ControlError>>;
+
+    /// Takes a standby into the sync set. It must have everything acknowledged so far, and commits must already wait
+    /// for it.
+    fn grow(&self, epoch: Epoch, node: NodeId) -> BoxFuture<'_, Result<(), ControlError>>;
+
+    /// This node has stopped acknowledging in that epoch: ends its lease at once, and nobody has to wait for it.
+    fn release(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), ControlError>>;
+}

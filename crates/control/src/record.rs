@@ -1,0 +1,353 @@
+//! The replicated record, {epoch, master, sync set, members}, and the commands that change it: a pure state machine
+//! without clocks, so that every node that applies the same log has the same record.
+//!
+//! | command | state | condition | becomes |
+//! |---|---|---|---|
+//! | Found | none | members and terms are usable | Free, epoch 0 |
+//! | Found | any | the same group | unchanged, done |
+//! | Depose | Serving | successor is a data member of the sync set, or loss is accepted | Deposed; renewals are over |
+//! | Depose | Deposed, Free | the same | the same state with this successor |
+//! | Promote | Deposed, Free | by the successor, waited long enough | Serving in a higher epoch, sync set {master} |
+//! | Promote | any | the same attempt again | unchanged, done |
+//! | RenewLease | Serving | by the master of this epoch | renewals + 1 |
+//! | Release | Serving, Deposed | by the master of this epoch | Free: nobody holds a lease |
+//! | Release | Free | the same again | unchanged, done |
+//! | Look | any | a record | unchanged, done: the answer is the record as it stands here in the log |
+//! | ShrinkSyncSet, GrowSyncSet | Serving | by the master of this epoch; never the master itself | the set without, with it |
+//!
+//! Everything else is refused and changes nothing. A command that speaks of another epoch than the record's is refused
+//! as stale, always. A deposed master can no more shrink the sync set: it could take its successor out of it.
+//!
+//! The sync set holds the nodes that have every commit acknowledged at level warm or above, the master among them. The
+//! master takes a standby out *before* it acknowledges a commit without it, and waits for a standby *before* it takes
+//! it in. So whoever is in the set may be promoted without loss.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_types::Epoch;
+use serde::{Deserialize, Serialize};
+
+use crate::id::NodeId;
+use crate::lease::LeaseTerms;
+
+/// Version of the record's and the commands' encoding (JSON).
+pub const RECORD_VERSION: u16 = 1;
+/// The most members a group has.
+pub const MEMBERS_MAX: usize = 9;
+
+/// What a member is there for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Has the data and can be master.
+    Data,
+    /// Votes only.
+    Witness,
+}
+
+/// Who may acknowledge.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mastership {
+    /// Nobody holds a lease or can get one; `successor` is about to be promoted.
+    Free { successor: Option<NodeId> },
+    /// The master renews its lease.
+    Serving { renewals: u64 },
+    /// No renewal is granted any more. With `wait` a lease was granted in this epoch and may not have run out yet.
+    Deposed { successor: NodeId, wait: bool },
+}
+
+/// What the group has agreed on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Record {
+    pub version: u16,
+    /// A random number that tells this group from every other.
+    pub group: u64,
+    /// Raised by everything that changed the record.
+    pub revision: u64,
+    #[serde(with = "epoch")]
+    pub epoch: Epoch,
+    /// The master of this epoch, also when it has been deposed; `None` before the first promotion.
+    pub master: Option<NodeId>,
+    pub mastership: Mastership,
+    /// Nodes that have everything acknowledged at warm or above; the master is one of them.
+    pub sync_set: BTreeSet<NodeId>,
+    pub members: BTreeMap<NodeId, Role>,
+    pub lease: LeaseTerms,
+    /// The attempt that the last promotion was, so that one sent twice is one promotion.
+    pub attempt: u64,
+}
+
+/// What a node asks the group to agree on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// The first command of a group.
+    Found { version: u16, group: u64, members: BTreeMap<NodeId, Role>, lease: LeaseTerms },
+    /// Ends the mastership of an epoch, in favour of a successor.
+    Depose {
+        #[serde(with = "epoch")]
+        expected_epoch: Epoch,
+        successor: NodeId,
+        /// The successor need not be in the sync set: what only the old master has is given up.
+        accept_loss: bool,
+    },
+    /// Makes a node master of the next epoch, at least `epoch_at_least` (its trail may have seen higher ones).
+    Promote {
+        node: NodeId,
+        #[serde(with = "epoch")]
+        expected_epoch: Epoch,
+        #[serde(with = "epoch")]
+        epoch_at_least: Epoch,
+        /// How long it has waited since it saw the old master deposed, milliseconds of its clock.
+        waited_ms: u64,
+        accept_loss: bool,
+        /// Tells this attempt from every other.
+        attempt: u64,
+    },
+    RenewLease {
+        #[serde(with = "epoch")]
+        epoch: Epoch,
+        by: NodeId,
+    },
+    /// The master has stopped: its successor need not wait.
+    Release {
+        #[serde(with = "epoch")]
+        epoch: Epoch,
+        by: NodeId,
+    },
+    ShrinkSyncSet {
+        #[serde(with = "epoch")]
+        epoch: Epoch,
+        by: NodeId,
+        node: NodeId,
+    },
+    GrowSyncSet {
+        #[serde(with = "epoch")]
+        epoch: Epoch,
+        by: NodeId,
+        node: NodeId,
+    },
+    /// Changes nothing; the answer is current.
+    Look,
+}
+
+/// Why a command was refused.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    #[error("the group has no record yet; its members must all be reachable once for it to be founded")]
+    NotFounded,
+    #[error("another group has been founded here; check the members' addresses")]
+    OtherGroup,
+    #[error("the group cannot be founded: {0}")]
+    Unusable(String),
+    #[error("the record is at epoch {found}, not at {expected}; look at the status and try again")]
+    StaleEpoch { expected: u32, found: u32 },
+    #[error("{0} is not a member that holds data")]
+    NotData(NodeId),
+    #[error("{0} may lack acknowledged commits: it is not in the sync set; take one that is, or accept the loss")]
+    NotInSyncSet(NodeId),
+    #[error("the master has not been deposed yet")]
+    NotDeposed,
+    #[error("{0} was named as the successor meanwhile; look at the status and try again")]
+    OtherSuccessor(NodeId),
+    #[error("the old master's lease may last another {missing_ms} ms")]
+    TooEarly { missing_ms: u64 },
+    #[error("{by} is not the master of this epoch")]
+    NotMaster { by: NodeId },
+    #[error("the master has been deposed in favour of {successor}")]
+    Deposed { successor: NodeId },
+    #[error("the master has given up its lease")]
+    Released,
+    #[error("the master is always in the sync set")]
+    MasterStays,
+    #[error("no epoch is left")]
+    NoEpochLeft,
+}
+
+/// What came of a command: the record behind it, and why it was refused if it was.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Answer {
+    pub record: Option<Record>,
+    pub refusal: Option<Refusal>,
+}
+
+/// Applies a command. Refusals leave the record as it is.
+pub fn apply(record: &mut Option<Record>, command: &Command) -> Result<(), Refusal> {
+    let Some(record) = record else {
+        *record = Some(found(command)?);
+        return Ok(());
+    };
+    let mut next = record.clone();
+    next.decide(command)?;
+    if next != *record {
+        next.revision += 1;
+        *record = next;
+    }
+    Ok(())
+}
+
+fn found(command: &Command) -> Result<Record, Refusal> {
+    let Command::Found { version, group, members, lease } = command else { return Err(Refusal::NotFounded) };
+    let unusable = |why: String| Err(Refusal::Unusable(why));
+    if *version != RECORD_VERSION {
+        return unusable(format!("its record has version {version}, this program writes {RECORD_VERSION}"));
+    }
+    if members.len() > MEMBERS_MAX {
+        return unusable(format!("{} members, the most is {MEMBERS_MAX}", members.len()));
+    }
+    if !members.values().any(|role| *role == Role::Data) {
+        return unusable("no member holds data".to_owned());
+    }
+    if let Some(flaw) = lease.flaw() {
+        return unusable(flaw);
+    }
+    Ok(Record {
+        version: RECORD_VERSION,
+        group: *group,
+        revision: 1,
+        epoch: Epoch(0),
+        master: None,
+        mastership: Mastership::Free { successor: None },
+        sync_set: BTreeSet::new(),
+        members: members.clone(),
+        lease: *lease,
+        attempt: 0,
+    })
+}
+
+impl Record {
+    fn decide(&mut self, command: &Command) -> Result<(), Refusal> {
+        match command {
+            Command::Look => Ok(()),
+            Command::Found { group, .. } if *group == self.group => Ok(()),
+            Command::Found { .. } => Err(Refusal::OtherGroup),
+            Command::Depose { expected_epoch, successor, accept_loss } => {
+                self.expect(*expected_epoch)?;
+                self.eligible(*successor, *accept_loss)?;
+                self.mastership = self.deposed_for(*successor);
+                Ok(())
+            }
+            Command::Promote { attempt, node, .. } if *attempt == self.attempt && self.master == Some(*node) => Ok(()),
+            Command::Promote { node, expected_epoch, epoch_at_least, waited_ms, accept_loss, attempt } => {
+                self.expect(*expected_epoch)?;
+                self.eligible(*node, *accept_loss)?;
+                self.lease_is_over_for(*node, *waited_ms)?;
+                let next = self.epoch.0.checked_add(1).ok_or(Refusal::NoEpochLeft)?;
+                self.epoch = Epoch(next).max(*epoch_at_least);
+                self.master = Some(*node);
+                self.mastership = Mastership::Serving { renewals: 0 };
+                self.sync_set = BTreeSet::from([*node]);
+                self.attempt = *attempt;
+                Ok(())
+            }
+            Command::RenewLease { epoch, by } => {
+                *self.serving(*epoch, *by)? += 1;
+                Ok(())
+            }
+            Command::Release { epoch, by } => self.release(*epoch, *by),
+            Command::ShrinkSyncSet { epoch, by, node } => {
+                self.serving(*epoch, *by)?;
+                if self.master == Some(*node) {
+                    return Err(Refusal::MasterStays);
+                }
+                self.sync_set.remove(node);
+                Ok(())
+            }
+            Command::GrowSyncSet { epoch, by, node } => {
+                self.serving(*epoch, *by)?;
+                if self.members.get(node) != Some(&Role::Data) {
+                    return Err(Refusal::NotData(*node));
+                }
+                self.sync_set.insert(*node);
+                Ok(())
+            }
+        }
+    }
+
+    fn expect(&self, epoch: Epoch) -> Result<(), Refusal> {
+        let stale = Refusal::StaleEpoch { expected: epoch.0, found: self.epoch.0 };
+        if epoch == self.epoch { Ok(()) } else { Err(stale) }
+    }
+
+    /// Before the first promotion nothing has been acknowledged, so every data node will do.
+    fn eligible(&self, node: NodeId, accept_loss: bool) -> Result<(), Refusal> {
+        if self.members.get(&node) != Some(&Role::Data) {
+            return Err(Refusal::NotData(node));
+        }
+        let has_all = self.master.is_none() || self.sync_set.contains(&node);
+        if has_all || accept_loss { Ok(()) } else { Err(Refusal::NotInSyncSet(node)) }
+    }
+
+    fn deposed_for(&self, successor: NodeId) -> Mastership {
+        match self.mastership {
+            Mastership::Free { .. } => Mastership::Free { successor: Some(successor) },
+            Mastership::Serving { renewals } => Mastership::Deposed { successor, wait: renewals > 0 },
+            Mastership::Deposed { wait, .. } => Mastership::Deposed { successor, wait },
+        }
+    }
+
+    fn lease_is_over_for(&self, node: NodeId, waited_ms: u64) -> Result<(), Refusal> {
+        let (successor, wait) = match self.mastership {
+            Mastership::Serving { .. } | Mastership::Free { successor: None } => return Err(Refusal::NotDeposed),
+            Mastership::Free { successor: Some(successor) } => (successor, false),
+            Mastership::Deposed { successor, wait } => (successor, wait),
+        };
+        if successor != node {
+            return Err(Refusal::OtherSuccessor(successor));
+        }
+        let missing_ms = self.lease.wait_out_ms().saturating_sub(waited_ms);
+        if wait && missing_ms > 0 { Err(Refusal::TooEarly { missing_ms }) } else { Ok(()) }
+    }
+
+    /// The renewals of the epoch, when `by` is its master and may still act as such.
+    fn serving(&mut self, epoch: Epoch, by: NodeId) -> Result<&mut u64, Refusal> {
+        self.expect(epoch)?;
+        if self.master != Some(by) {
+            return Err(Refusal::NotMaster { by });
+        }
+        match &mut self.mastership {
+            Mastership::Serving { renewals } => Ok(renewals),
+            Mastership::Deposed { successor, .. } => Err(Refusal::Deposed { successor: *successor }),
+            Mastership::Free { .. } => Err(Refusal::Released),
+        }
+    }
+
+    fn release(&mut self, epoch: Epoch, by: NodeId) -> Result<(), Refusal> {
+        self.expect(epoch)?;
+        if self.master != Some(by) {
+            return Err(Refusal::NotMaster { by });
+        }
+        let successor = match self.mastership {
+            Mastership::Free { successor } => successor,
+            Mastership::Serving { .. } => None,
+            Mastership::Deposed { successor, .. } => Some(successor),
+        };
+        self.mastership = Mastership::Free { successor };
+        Ok(())
+    }
+
+    /// Whether `node` is master of `epoch` and has not been deposed.
+    pub fn is_served_by(&self, node: NodeId, epoch: Epoch) -> bool {
+        self.master == Some(node) && self.epoch == epoch && matches!(self.mastership, Mastership::Serving { .. })
+    }
+}
+
+/// An epoch as a plain number.
+mod epoch {
+    use holdfast_types::Epoch;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(epoch: &Epoch, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u32(epoch.0)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Epoch, D::Error> {
+        u32::deserialize(from).map(Epoch)
+    }
+}
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

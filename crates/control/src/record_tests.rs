@@ -1,0 +1,229 @@
+use super::*;
+use holdfast_seams::testing::Seeded;
+
+fn node(name: &str) -> NodeId {
+    name.parse().unwrap()
+}
+
+fn founding() -> Command {
+    let members = BTreeMap::from([(node("a"), Role::Data), (node("b"), Role::Data), (node("w"), Role::Witness)]);
+    Command::Found { version: 1, group: 7, members, lease: LeaseTerms { lease_ms: 3_000, drift_percent: 10 } }
+}
+
+fn depose(epoch: u32, successor: &str) -> Command {
+    Command::Depose { expected_epoch: Epoch(epoch), successor: node(successor), accept_loss: false }
+}
+
+fn promote(epoch: u32, name: &str, waited_ms: u64) -> Command {
+    Command::Promote {
+        node: node(name),
+        expected_epoch: Epoch(epoch),
+        epoch_at_least: Epoch(0),
+        waited_ms,
+        accept_loss: false,
+        attempt: 100 + u64::from(epoch),
+    }
+}
+
+fn renew(epoch: u32, by: &str) -> Command {
+    Command::RenewLease { epoch: Epoch(epoch), by: node(by) }
+}
+
+fn release(epoch: u32, by: &str) -> Command {
+    Command::Release { epoch: Epoch(epoch), by: node(by) }
+}
+
+fn shrink(epoch: u32, by: &str, out: &str) -> Command {
+    Command::ShrinkSyncSet { epoch: Epoch(epoch), by: node(by), node: node(out) }
+}
+
+fn grow(epoch: u32, by: &str, new: &str) -> Command {
+    Command::GrowSyncSet { epoch: Epoch(epoch), by: node(by), node: node(new) }
+}
+
+/// The record after commands that must all be accepted.
+fn after(commands: &[Command]) -> Option<Record> {
+    let mut record = None;
+    for command in commands {
+        apply(&mut record, command).unwrap_or_else(|refusal| panic!("{command:?}: {refusal}"));
+    }
+    record
+}
+
+/// Master a at epoch 1 with a lease, b in the sync set.
+fn serving() -> Vec<Command> {
+    vec![founding(), depose(0, "a"), promote(0, "a", 0), grow(1, "a", "b"), renew(1, "a")]
+}
+
+fn with(mut commands: Vec<Command>, more: &[Command]) -> Vec<Command> {
+    commands.extend_from_slice(more);
+    commands
+}
+
+/// The whole table: in which state which command is refused, and why.
+#[test]
+fn the_decision_table() {
+    let none = vec![];
+    let new = vec![founding()];
+    let named = with(new.clone(), &[depose(0, "a")]);
+    let deposed = with(serving(), &[depose(1, "b")]);
+    let released = with(serving(), &[release(1, "a")]);
+    let unrenewed = with(new.clone(), &[depose(0, "a"), promote(0, "a", 0), depose(1, "a")]);
+    let stale = |expected, found| Some(Refusal::StaleEpoch { expected, found });
+    let taken_over = Some(Refusal::Deposed { successor: node("b") });
+    let out_of_sync = Some(Refusal::NotInSyncSet(node("b")));
+    let table = [
+        (&none, renew(0, "a"), Some(Refusal::NotFounded)),
+        (&none, Command::Look, Some(Refusal::NotFounded)),
+        (&none, founding(), None),
+        (&deposed, Command::Look, None),
+        (&new, founding(), None),
+        (&new, promote(0, "a", 9_999), Some(Refusal::NotDeposed)),
+        (&new, depose(0, "w"), Some(Refusal::NotData(node("w")))),
+        (&new, depose(0, "x"), Some(Refusal::NotData(node("x")))),
+        (&new, depose(1, "a"), stale(1, 0)),
+        (&named, promote(0, "b", 0), Some(Refusal::OtherSuccessor(node("a")))),
+        (&named, promote(0, "a", 0), None),
+        (&named, depose(0, "b"), None),
+        (&serving(), promote(1, "b", 9_999), Some(Refusal::NotDeposed)),
+        (&serving(), renew(1, "a"), None),
+        (&serving(), renew(1, "b"), Some(Refusal::NotMaster { by: node("b") })),
+        (&serving(), renew(0, "a"), stale(0, 1)),
+        (&serving(), shrink(1, "a", "b"), None),
+        (&serving(), shrink(1, "a", "a"), Some(Refusal::MasterStays)),
+        (&serving(), shrink(1, "b", "a"), Some(Refusal::NotMaster { by: node("b") })),
+        (&serving(), grow(1, "a", "w"), Some(Refusal::NotData(node("w")))),
+        (&with(serving(), &[shrink(1, "a", "b")]), depose(1, "b"), out_of_sync),
+        (&deposed, renew(1, "a"), taken_over.clone()),
+        (&deposed, shrink(1, "a", "b"), taken_over.clone()),
+        (&deposed, grow(1, "a", "b"), taken_over),
+        (&deposed, promote(1, "b", 3_666), Some(Refusal::TooEarly { missing_ms: 1 })),
+        (&deposed, promote(1, "b", 3_667), None),
+        (&deposed, promote(1, "a", 3_667), Some(Refusal::OtherSuccessor(node("b")))),
+        (&deposed, promote(0, "b", 3_667), stale(0, 1)),
+        (&with(deposed.clone(), &[release(1, "a")]), promote(1, "b", 0), None),
+        (&released, renew(1, "a"), Some(Refusal::Released)),
+        (&released, release(1, "a"), None),
+        (&released, release(1, "b"), Some(Refusal::NotMaster { by: node("b") })),
+        (&released, promote(1, "b", 9_999), Some(Refusal::NotDeposed)),
+        (&with(released.clone(), &[depose(1, "b")]), promote(1, "b", 0), None),
+        (&unrenewed, promote(1, "a", 0), None),
+    ];
+    for (commands, command, refusal) in table {
+        let before = after(commands);
+        let mut record = before.clone();
+        assert_eq!(apply(&mut record, &command).err(), refusal, "{command:?} on {before:?}");
+        assert!(refusal.is_none() || record == before, "a refused command changes nothing");
+    }
+}
+
+#[test]
+fn another_group_and_bad_terms_are_refused() {
+    let Command::Found { version, members, lease, .. } = founding() else { unreachable!() };
+    let other = Command::Found { version, group: 8, members: members.clone(), lease };
+    assert_eq!(apply(&mut after(&[founding()]), &other), Err(Refusal::OtherGroup));
+    let hasty = LeaseTerms { lease_ms: 1, ..lease };
+    let hasty = Command::Found { version, group: 8, members: members.clone(), lease: hasty };
+    assert!(matches!(apply(&mut None, &hasty), Err(Refusal::Unusable(_))));
+    let newer = Command::Found { version: 2, group: 8, members, lease };
+    assert!(matches!(apply(&mut None, &newer), Err(Refusal::Unusable(_))));
+}
+
+#[test]
+fn a_promotion_sent_twice_is_one_and_starts_alone_in_the_sync_set() {
+    let commands = with(serving(), &[depose(1, "b"), promote(1, "b", 4_000)]);
+    let once = after(&commands);
+    assert_eq!(after(&with(commands, &[promote(1, "b", 4_000)])), once);
+    let record = once.unwrap();
+    assert_eq!((record.epoch, record.master), (Epoch(2), Some(node("b"))));
+    assert_eq!(record.sync_set, BTreeSet::from([node("b")]));
+    assert!(record.is_served_by(node("b"), Epoch(2)) && !record.is_served_by(node("a"), Epoch(2)));
+}
+
+#[test]
+fn the_epoch_is_above_the_trails_and_never_wraps() {
+    let mut record = after(&[founding(), depose(0, "a")]);
+    let mut command = promote(0, "a", 0);
+    if let Command::Promote { epoch_at_least, .. } = &mut command {
+        *epoch_at_least = Epoch(u32::MAX);
+    }
+    apply(&mut record, &command).unwrap();
+    assert_eq!(record.as_ref().unwrap().epoch, Epoch(u32::MAX));
+    apply(&mut record, &depose(u32::MAX, "a")).unwrap();
+    assert_eq!(apply(&mut record, &promote(u32::MAX, "a", 0)), Err(Refusal::NoEpochLeft));
+}
+
+/// Any commands in any order: what must hold of every step.
+#[test]
+fn random_commands_keep_the_rules() {
+    for seed in 0..300 {
+        let mut random = Seeded::new(seed);
+        let mut record = after(&serving());
+        for attempt in 1_000..1_200 {
+            let before = record.clone().unwrap();
+            let epoch = before.epoch.0.saturating_sub(u32::from(random.one_in(6)));
+            let name = ["a", "b", "w"][random.below(3) as usize];
+            let other = ["a", "b", "w"][random.below(3) as usize];
+            let command = match random.below(7) {
+                0 => depose(epoch, name),
+                1 => Command::Promote {
+                    node: node(name),
+                    expected_epoch: Epoch(epoch),
+                    epoch_at_least: Epoch(0),
+                    waited_ms: random.below(8_000),
+                    accept_loss: random.one_in(4),
+                    attempt,
+                },
+                2 => release(epoch, name),
+                3 => shrink(epoch, name, other),
+                4 => grow(epoch, name, other),
+                _ => renew(epoch, name),
+            };
+            let accepted = apply(&mut record, &command).is_ok();
+            let now = record.clone().unwrap();
+            assert!(now.epoch >= before.epoch && now.revision >= before.revision, "seed {seed}");
+            assert_eq!(now == before, now.revision == before.revision, "seed {seed}");
+            let same_master = now.epoch > before.epoch || now.master == before.master;
+            assert!(same_master, "seed {seed}: an epoch has one master");
+            assert!(now.master.is_none_or(|master| now.sync_set.contains(&master)), "seed {seed}");
+            if let (Command::RenewLease { by, .. }, true) = (&command, accepted) {
+                assert!(before.is_served_by(*by, before.epoch), "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn golden_record() {
+    let text = serde_json::to_string(&after(&with(serving(), &[depose(1, "b")])).unwrap()).unwrap();
+    assert_eq!(
+        text,
+        r#"{"version":1,"group":7,"revision":6,"epoch":1,"master":"a","mastership":{"deposed":{"successor":"b","wait":true}},"sync_set":["a","b"],"members":{"a":"data","b":"data","w":"witness"},"lease":{"lease_ms":3000,"drift_percent":10},"attempt":100}"#
+    );
+    let read: Record = serde_json::from_str(&text).unwrap();
+    assert_eq!(serde_json::to_string(&read).unwrap(), text);
+}
+
+#[test]
+fn golden_commands() {
+    let golden = [
+        (
+            founding(),
+            r#"{"found":{"version":1,"group":7,"members":{"a":"data","b":"data","w":"witness"},"lease":{"lease_ms":3000,"drift_percent":10}}}"#,
+        ),
+        (depose(1, "b"), r#"{"depose":{"expected_epoch":1,"successor":"b","accept_loss":false}}"#),
+        (
+            promote(1, "b", 5),
+            r#"{"promote":{"node":"b","expected_epoch":1,"epoch_at_least":0,"waited_ms":5,"accept_loss":false,"attempt":101}}"#,
+        ),
+        (renew(1, "a"), r#"{"renew_lease":{"epoch":1,"by":"a"}}"#),
+        (release(1, "a"), r#"{"release":{"epoch":1,"by":"a"}}"#),
+        (shrink(1, "a", "b"), r#"{"shrink_sync_set":{"epoch":1,"by":"a","node":"b"}}"#),
+        (Command::Look, r#""look""#),
+        (grow(1, "a", "b"), r#"{"grow_sync_set":{"epoch":1,"by":"a","node":"b"}}"#),
+    ];
+    for (command, text) in golden {
+        assert_eq!(serde_json::to_string(&command).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Command>(text).unwrap(), command);
+    }
+}

@@ -1,0 +1,158 @@
+//! The side that answers: connections from the other members.
+//!
+//! Raft's messages are taken only on a connection that was opened for this very disk: a node that came back with an
+//! empty directory must not vote, or count as having written, in the name of the disk it lost.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::AsyncRuntime;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+
+use crate::id::{DiskId, NodeId};
+use crate::machine::Published;
+use crate::raft::{Raft, Runtime, Snapshot};
+use crate::record::{Command, Role};
+use crate::transport::{BoxStream, Incoming, Transport};
+use crate::wire::{Frame, Hello, Reply, Request, Welcome, receive, send};
+
+/// Connections at a time; beyond it newcomers wait.
+const CONNECTIONS_MAX: usize = 64;
+/// How long a handshake and the hello may take.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
+/// A connection on which nothing was asked for so long is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a proposal may take before the asker is told to look again.
+pub const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Answers the other members.
+pub struct Server {
+    pub me: NodeId,
+    pub disk: DiskId,
+    pub members: BTreeMap<NodeId, Role>,
+    pub raft: Raft,
+    pub published: Published,
+    #[cfg(test)]
+    pub sabotage: crate::simulation::Sabotage,
+}
+
+impl Server {
+    /// Accepts and serves connections; never returns.
+    pub async fn run(self: Arc<Self>, transport: Arc<dyn Transport>) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        loop {
+            // The semaphore is never closed, so an error cannot come; without a place nobody is served.
+            let Ok(place) = places.clone().acquire_owned().await else { return };
+            match transport.accept().await {
+                Ok(incoming) => drop(Runtime::spawn(self.clone().serve(incoming, place))),
+                Err(error) => {
+                    tracing::warn!("control plane: accepting a connection: {error}");
+                    sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    async fn serve(self: Arc<Self>, incoming: Incoming, _place: OwnedSemaphorePermit) {
+        let greeting = async {
+            let mut stream = incoming.await?;
+            let hello = self.greet(&mut stream).await?;
+            Ok::<_, io::Error>((stream, hello))
+        };
+        let greeted = timeout(HELLO_TIMEOUT, greeting).await.map_err(io::Error::from).and_then(|greeted| greeted);
+        let served = match greeted {
+            Ok((stream, hello)) => self.requests(stream, &hello).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = served {
+            tracing::debug!("control connection: {error}");
+        }
+    }
+
+    async fn greet(&self, stream: &mut BoxStream) -> io::Result<Hello> {
+        let Frame::Hello(hello) = receive(stream).await? else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the first frame is no hello"));
+        };
+        let founded = self.raft.is_initialized().await.map_err(io::Error::other)?;
+        let role = self.members.get(&self.me).copied().unwrap_or(Role::Witness);
+        if let Some(why) = self.objection(&hello) {
+            tracing::warn!(from = %hello.from, "control plane: connection refused: {why}");
+            send(stream, &Frame::Refusal(why.clone())).await?;
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        let welcome = Welcome { node: self.me, role, disk: self.disk, founded };
+        send(stream, &Frame::Welcome(welcome)).await?;
+        Ok(hello)
+    }
+
+    fn objection(&self, hello: &Hello) -> Option<String> {
+        if hello.to != self.me {
+            return Some(format!("this is node {}, not {}", self.me, hello.to));
+        }
+        if !self.members.contains_key(&hello.from) {
+            return Some(format!("{} is not among the members of node {}", hello.from, self.me));
+        }
+        let mine = self.published.get().map(|record| record.group);
+        let other = matches!((mine, hello.group), (Some(mine), Some(theirs)) if mine != theirs);
+        other.then(|| format!("{} and {} belong to different groups", hello.from, self.me))
+    }
+
+    async fn requests(&self, mut stream: BoxStream, hello: &Hello) -> io::Result<()> {
+        loop {
+            let frame = timeout(IDLE_TIMEOUT, receive(&mut stream)).await.map_err(io::Error::from)??;
+            let Frame::Request(request) = frame else {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame that is no request"));
+            };
+            if let Err(why) = self.allowed(&request, hello) {
+                send(&mut stream, &Frame::Refusal(why.clone())).await?;
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+            }
+            let reply = self.answer(request).await;
+            send(&mut stream, &Frame::Reply(reply)).await?;
+        }
+    }
+
+    fn allowed(&self, request: &Request, hello: &Hello) -> Result<(), String> {
+        #[cfg(test)]
+        if self.sabotage == crate::simulation::Sabotage::AnyDisk {
+            return Ok(());
+        }
+        match request {
+            Request::Propose(command) => match speaker(command) {
+                Some(by) if by != hello.from => Err(format!("{} speaks for {by}", hello.from)),
+                _ => Ok(()),
+            },
+            _ if hello.to_disk == Some(self.disk) => Ok(()),
+            _ => Err(format!("node {} has another disk than the log says", self.me)),
+        }
+    }
+
+    async fn answer(&self, request: Request) -> Reply {
+        match request {
+            Request::Append(request) => Reply::Append(self.raft.append_entries(request).await),
+            Request::Vote(request) => Reply::Vote(self.raft.vote(request).await),
+            Request::Snapshot { vote, meta, record } => {
+                let snapshot = Snapshot { meta, snapshot: Box::new(record) };
+                Reply::Snapshot(self.raft.install_full_snapshot(vote, snapshot).await)
+            }
+            Request::Propose(command) => match timeout(PROPOSAL_TIMEOUT, self.raft.client_write(command)).await {
+                Ok(Ok(written)) => Reply::Proposed(written.data),
+                Ok(Err(_)) | Err(_) => Reply::NotLeading { leader: self.raft.metrics().borrow().current_leader },
+            },
+        }
+    }
+}
+
+/// In whose name a command is given, where only that node may give it.
+fn speaker(command: &Command) -> Option<NodeId> {
+    match command {
+        Command::RenewLease { by, .. }
+        | Command::Release { by, .. }
+        | Command::ShrinkSyncSet { by, .. }
+        | Command::GrowSyncSet { by, .. } => Some(*by),
+        Command::Found { .. } | Command::Depose { .. } | Command::Promote { .. } | Command::Look => None,
+    }
+}

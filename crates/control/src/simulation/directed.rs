@@ -1,0 +1,181 @@
+//! Single stories, told step by step in virtual time.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Sabotage;
+use super::world::{TERMS, World, node, promote};
+use crate::error::ControlError;
+use crate::id::NodeId;
+use crate::plane::ControlPlane;
+use crate::record::Mastership;
+
+const A: usize = 0;
+const B: usize = 1;
+const W: usize = 2;
+
+fn story<F: Future<Output = ()>>(tell: impl FnOnce(World) -> F, sabotage: Sabotage) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async { tell(World::new(7, sabotage)).await });
+}
+
+impl World {
+    fn handle(&self, index: usize) -> crate::ControlHandle {
+        self.nodes[index].handle.clone().unwrap()
+    }
+
+    fn isolate(&self, name: NodeId) {
+        for peer in self.nodes.iter().map(|peer| peer.name).filter(|peer| *peer != name) {
+            self.network.cut(name, peer);
+            self.network.cut(peer, name);
+        }
+    }
+
+    /// A founded group with master a, which holds its lease, and b in the sync set.
+    async fn with_master(self) -> World {
+        let epoch = loop {
+            match promote(self.handle(A), node("a"), false).await {
+                Ok(epoch) => break epoch,
+                Err(ControlError::NoQuorum | ControlError::Refused(_)) => sleep(Duration::from_millis(500)).await,
+                Err(error) => panic!("{error}"),
+            }
+        };
+        self.handle(A).grow(epoch, node("b")).await.unwrap();
+        self.handle(A).lease_held().wait_for(|held| *held).await.unwrap();
+        self
+    }
+}
+
+#[test]
+fn a_stopped_master_finds_its_lease_gone_when_it_goes_on() {
+    let tell = |world: World| async {
+        let mut world = world.with_master().await;
+        let old = world.handle(A).lease();
+        sleep(Duration::from_secs(10)).await;
+        assert!(old.valid_now(), "renewed all the time");
+        world.pause(A);
+        let epoch = promote(world.handle(B), node("b"), false).await.unwrap();
+        world.handle(B).lease_held().wait_for(|held| *held).await.unwrap();
+        assert!(!old.valid_now() && world.handle(B).lease().valid_now());
+        assert!(world.resume(A).unwrap(), "it was stopped for longer than its lease");
+        for _ in 0..200 {
+            sleep(Duration::from_millis(50)).await;
+            assert!(!old.valid_now() && !world.handle(A).lease().valid_now());
+            assert_eq!(world.check().unwrap(), 1);
+        }
+        let refused = world.handle(A).shrink(old.epoch(), node("b")).await.unwrap_err();
+        assert!(matches!(refused, ControlError::Refused(_)), "{refused}");
+        assert_eq!(world.handle(A).record().unwrap().epoch, epoch);
+    };
+    story(tell, Sabotage::None);
+}
+
+#[test]
+fn a_master_that_gives_up_its_lease_is_followed_at_once_and_one_that_does_not_is_waited_out() {
+    let tell = |world: World| async {
+        let world = world.with_master().await;
+        let begun = Instant::now();
+        let epoch = promote(world.handle(B), node("b"), false).await.unwrap();
+        let waited = begun.elapsed();
+        assert!(waited >= TERMS.lease(), "{waited:?}: a was well and is waited out all the same");
+        // Hand back, this time asked for and given.
+        let (a, b) = (world.handle(A), world.handle(B));
+        b.lease_held().wait_for(|held| *held).await.unwrap();
+        b.grow(epoch, node("a")).await.unwrap();
+        let mut news = b.watch();
+        let gives_up = async {
+            let deposed = |record: &Option<_>| matches!(record, Some(record) if matches!(record_state(record), Mastership::Deposed { .. }));
+            news.wait_for(deposed).await.unwrap();
+            b.release(epoch).await.unwrap();
+            assert!(!b.lease().valid_now());
+        };
+        let begun = Instant::now();
+        let (promoted, ()) = tokio::join!(promote(a, node("a"), false), gives_up);
+        promoted.unwrap();
+        assert!(begun.elapsed() < TERMS.lease() / 2, "{:?}", begun.elapsed());
+    };
+    story(tell, Sabotage::None);
+}
+
+fn record_state(record: &std::sync::Arc<crate::Record>) -> &Mastership {
+    &record.mastership
+}
+
+#[test]
+fn without_a_majority_the_lease_runs_out_and_comes_back_with_it() {
+    let tell = |world: World| async {
+        let world = world.with_master().await;
+        let a = world.handle(A);
+        for peer in ["b", "w"] {
+            // One way is enough: nothing is answered any more.
+            world.network.cut(node(peer), node("a"));
+        }
+        let mut held = a.lease_held();
+        held.wait_for(|held| !*held).await.unwrap();
+        assert!(!a.lease().valid_now());
+        assert!(matches!(a.look().await, Err(ControlError::NoQuorum)));
+        world.network.heal();
+        held.wait_for(|held| *held).await.unwrap();
+        assert!(a.lease().valid_now(), "nobody was promoted meanwhile, so the epoch goes on");
+    };
+    story(tell, Sabotage::None);
+}
+
+/// What a and b have agreed on without w must not be forgotten when b has lost its disk and a is away: w and the empty
+/// b are no majority.
+async fn lost_disk(world: World) -> Result<World, String> {
+    let mut world = world.with_master().await;
+    let (a, w) = (world.handle(A), world.handle(W));
+    world.isolate(node("w"));
+    sleep(Duration::from_secs(10)).await;
+    a.shrink(a.lease().epoch(), node("b")).await.unwrap();
+    let agreed = a.record().unwrap().revision;
+    world.network.heal();
+    world.isolate(node("a"));
+    world.crash(B).await;
+    world.lose_disk(B);
+    world.start(B);
+    sleep(Duration::from_secs(20)).await;
+    match w.look().await {
+        Err(ControlError::NoQuorum) => Ok(world),
+        Ok(record) if record.revision < agreed => Err(format!("forgotten: {agreed} became {}", record.revision)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_empty_disk_is_not_counted_until_it_has_been_taken_in() {
+    let tell = |world: World| async {
+        let mut world = lost_disk(world).await.unwrap();
+        world.network.heal();
+        sleep(Duration::from_secs(20)).await;
+        let record = world.handle(W).look().await.unwrap();
+        assert!(!record.sync_set.contains(&node("b")), "{record:?}");
+        // Now b votes again: a and b are a majority without w.
+        world.crash(W).await;
+        sleep(Duration::from_secs(5)).await;
+        timeout(Duration::from_secs(20), promote(world.handle(B), node("b"), true)).await.unwrap().unwrap();
+    };
+    story(tell, Sabotage::None);
+    let broken = |world: World| async {
+        let error = lost_disk(world).await.err().expect("the sabotage was not noticed");
+        assert!(error.contains("forgotten"), "{error}");
+    };
+    story(broken, Sabotage::AnyDisk);
+}
+
+#[test]
+fn who_may_lack_commits_is_not_promoted_unless_that_is_accepted() {
+    let tell = |world: World| async {
+        let mut world = world.with_master().await;
+        let a = world.handle(A);
+        a.shrink(a.lease().epoch(), node("b")).await.unwrap();
+        world.crash(A).await;
+        drop(a);
+        let refused = promote(world.handle(B), node("b"), false).await.unwrap_err();
+        assert!(refused.to_string().contains("sync set"), "{refused}");
+        promote(world.handle(B), node("b"), true).await.unwrap();
+    };
+    story(tell, Sabotage::None);
+}

@@ -1,0 +1,261 @@
+//! Random histories by seed, and what a broken protocol does in them.
+
+use std::time::Duration;
+
+use holdfast_seams::testing::Seeded;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Sabotage;
+use super::world::{World, node, promote};
+use crate::plane::ControlPlane;
+use crate::record::Record;
+
+/// How long faults happen, in virtual time.
+const FAULTS_FOR: Duration = Duration::from_secs(60);
+
+/// What happened in a history, so that a test can ask for it.
+#[derive(Clone, Copy, Default, Debug)]
+struct Happened {
+    promotions: u64,
+    refused: u64,
+    steps_with_lease: u64,
+    paused_past_lease: u64,
+    crashes: u64,
+    power_cuts_in_writes: u64,
+    lost_disks: u64,
+    cuts: u64,
+    jumps: u64,
+}
+
+impl Happened {
+    fn add(&mut self, other: &Happened) {
+        self.promotions += other.promotions;
+        self.refused += other.refused;
+        self.steps_with_lease += other.steps_with_lease;
+        self.paused_past_lease += other.paused_past_lease;
+        self.crashes += other.crashes;
+        self.power_cuts_in_writes += other.power_cuts_in_writes;
+        self.lost_disks += other.lost_disks;
+        self.cuts += other.cuts;
+        self.jumps += other.jumps;
+    }
+}
+
+struct History {
+    world: World,
+    random: Seeded,
+    promotions: JoinSet<Result<holdfast_types::Epoch, crate::ControlError>>,
+    looks: JoinSet<(u64, Result<Record, crate::ControlError>)>,
+    /// When each node that is down or paused comes back.
+    back_at: [Option<Instant>; 3],
+    happened: Happened,
+}
+
+impl History {
+    async fn faults(&mut self) -> Result<(), String> {
+        let until = Instant::now() + FAULTS_FOR;
+        while Instant::now() < until {
+            if self.random.one_in(30) {
+                self.event().await;
+            }
+            self.step().await?;
+        }
+        Ok(())
+    }
+
+    /// Lets some milliseconds pass and checks everything.
+    async fn step(&mut self) -> Result<(), String> {
+        sleep(Duration::from_millis(5 + self.random.below(15))).await;
+        for index in 0..3 {
+            if self.world.nodes[index].disk.power_is_off() {
+                self.happened.power_cuts_in_writes += 1;
+                self.down(index).await;
+            }
+            if self.back_at[index].is_some_and(|at| at <= Instant::now()) {
+                self.back_at[index] = None;
+                if self.world.nodes[index].handle.is_none() {
+                    self.world.start(index);
+                } else {
+                    self.happened.paused_past_lease += u64::from(self.world.resume(index)?);
+                }
+            }
+        }
+        self.happened.steps_with_lease += self.world.check()? as u64;
+        while let Some(promoted) = self.promotions.try_join_next() {
+            match promoted.map_err(|error| error.to_string())? {
+                Ok(_) => self.happened.promotions += 1,
+                Err(_) => self.happened.refused += 1,
+            }
+        }
+        while let Some(looked) = self.looks.try_join_next() {
+            let (known, record) = looked.map_err(|error| error.to_string())?;
+            let Ok(record) = record else { continue };
+            self.world.seen.record(None, &record)?;
+            if record.revision < known {
+                return Err(format!("revision {} was looked up when {known} was known", record.revision));
+            }
+        }
+        Ok(())
+    }
+
+    async fn down(&mut self, index: usize) {
+        self.world.crash(index).await;
+        self.back_at[index] = Some(Instant::now() + Duration::from_millis(self.random.below(3_000)));
+    }
+
+    async fn event(&mut self) {
+        let index = self.random.below(3) as usize;
+        let name = self.world.nodes[index].name;
+        let other = self.world.nodes[(index + 1 + self.random.below(2) as usize) % 3].name;
+        let free = self.back_at[index].is_none();
+        let handle = self.world.nodes[index].handle.clone();
+        match self.random.below(24) {
+            0 => {
+                self.world.network.cut(name, other);
+                self.happened.cuts += 1;
+            }
+            1 => {
+                for peer in ["a", "b", "w"].map(node) {
+                    self.world.network.cut(name, peer);
+                    self.world.network.cut(peer, name);
+                }
+                self.happened.cuts += 1;
+            }
+            2..=5 => self.world.network.heal(),
+            6 | 7 if free => {
+                self.world.pause(index);
+                self.back_at[index] = Some(Instant::now() + Duration::from_millis(50 + self.random.below(6_000)));
+            }
+            8 if free => {
+                self.down(index).await;
+                self.happened.crashes += 1;
+                if self.happened.lost_disks == 0 && self.random.one_in(2) {
+                    self.world.lose_disk(index);
+                    self.happened.lost_disks += 1;
+                }
+            }
+            9 if free => self.world.nodes[index].disk.cut_power_after(1 + self.random.below(20)),
+            10 => self.world.nodes[index].clock.set_rate(90 + 10 * self.random.below(3)),
+            11 => {
+                self.world.nodes[index].clock.jump_ms(self.random.below(10_000));
+                self.happened.jumps += 1;
+            }
+            12..=16 if index < 2 => {
+                if let Some(handle) = handle {
+                    self.promotions.spawn(promote(handle, name, self.random.one_in(2)));
+                }
+            }
+            17 | 18 => {
+                if let Some(handle) = handle {
+                    let known = self.world.seen.revision();
+                    self.looks.spawn(async move { (known, handle.look().await) });
+                }
+            }
+            19..=22 => {
+                let Some(handle) = handle else { return };
+                let (epoch, grow) = (handle.lease().epoch(), self.random.one_in(2));
+                tokio::spawn(async move {
+                    let standby = if name == node("a") { node("b") } else { node("a") };
+                    if grow { handle.grow(epoch, standby).await } else { handle.shrink(epoch, standby).await }
+                });
+            }
+            23 => {
+                if let Some(handle) = handle {
+                    tokio::spawn(async move { handle.release(handle.lease().epoch()).await });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Without faults the group works again: whoever lost its disk votes again, and a promotion succeeds.
+    async fn recovers(&mut self) -> Result<(), String> {
+        self.world.network.heal();
+        for index in 0..3 {
+            self.world.nodes[index].disk.do_not_cut();
+            self.back_at[index] = self.back_at[index].map(|_| Instant::now());
+        }
+        let until = Instant::now() + Duration::from_secs(40);
+        while Instant::now() < until {
+            self.step().await?;
+        }
+        let handle = self.world.nodes[0].handle.clone().ok_or("node a is down")?;
+        let work = timeout(Duration::from_secs(30), promote(handle.clone(), node("a"), true)).await;
+        match work {
+            Ok(Ok(epoch)) => {
+                let mut held = handle.lease_held();
+                let held = timeout(Duration::from_secs(5), held.wait_for(|held| *held)).await;
+                held.map_err(|_| format!("epoch {epoch} got no lease"))?.map_err(|error| error.to_string())?;
+            }
+            other => return Err(format!("no promotion after all faults were over: {other:?}")),
+        }
+        for index in 0..3 {
+            let handle = self.world.nodes[index].handle.clone().ok_or("a node is down")?;
+            handle.look().await.map_err(|error| format!("{}: {error}", self.world.nodes[index].name))?;
+        }
+        self.world.check().map(drop)
+    }
+}
+
+/// Runs the history of a seed; what broke, if something did.
+fn run(seed: u64, sabotage: Sabotage, recover: bool) -> (Happened, Result<(), String>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut history = History {
+            world: World::new(seed, sabotage),
+            random: Seeded::new(seed),
+            promotions: JoinSet::new(),
+            looks: JoinSet::new(),
+            back_at: [None; 3],
+            happened: Happened::default(),
+        };
+        let mut outcome = history.faults().await;
+        if recover && outcome.is_ok() {
+            outcome = history.recovers().await;
+        }
+        (history.happened, outcome)
+    })
+}
+
+/// `HOLDFAST_SEEDS=from..to` chooses other seeds.
+fn seeds() -> std::ops::Range<u64> {
+    let asked = std::env::var("HOLDFAST_SEEDS").ok();
+    let parsed = asked.as_deref().and_then(|text| text.split_once("..")).map(|(from, to)| (from.parse(), to.parse()));
+    match parsed {
+        Some((Ok(from), Ok(to))) => from..to,
+        _ => 0..16,
+    }
+}
+
+#[test]
+fn the_rules_hold_in_random_histories() {
+    let mut all = Happened::default();
+    let mut broken = Vec::new();
+    for seed in seeds() {
+        let (happened, outcome) = run(seed, Sabotage::None, true);
+        all.add(&happened);
+        if let Err(what) = outcome {
+            broken.push(format!("seed {seed}: {what}"));
+        }
+    }
+    println!("{all:?}");
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    let counts = [all.promotions, all.refused, all.steps_with_lease, all.paused_past_lease, all.crashes];
+    let faults = [all.power_cuts_in_writes, all.lost_disks, all.cuts, all.jumps];
+    assert!(counts.iter().chain(&faults).all(|count| *count > 5), "too little happened: {all:?}");
+}
+
+/// Every sabotage must be found in some history, or the simulation proves nothing.
+#[test]
+fn a_broken_protocol_is_found() {
+    // From seeds that are known to find it.
+    let table =
+        [(Sabotage::NoWait, 0), (Sabotage::NoMargin, 45), (Sabotage::JumpCounts, 40), (Sabotage::LeaseFromAnswer, 40)];
+    for (sabotage, first) in table {
+        let found = (first..first + 400).find_map(|seed| run(seed, sabotage, false).1.err().map(|what| (seed, what)));
+        let (seed, what) = found.unwrap_or_else(|| panic!("{sabotage:?} was not noticed"));
+        println!("{sabotage:?}: seed {seed}: {what}");
+        assert!(what.to_lowercase().contains("lease"), "{sabotage:?}: {what}");
+    }
+}

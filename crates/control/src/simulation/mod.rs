@@ -1,0 +1,52 @@
+//! Three members on simulated disks, clocks and an in-memory network, in virtual time on one thread.
+//!
+//! A node's tasks run behind a [`Gate`] that stops them as SIGSTOP does: nothing of the node runs, its connections stay
+//! open, its clock goes on. A crash ends the tasks and cuts the power of the disk. What is checked at every step is in
+//! [`invariants`]; the histories are in [`histories`]. The seed decides what happens to the nodes; openraft and tokio draw
+//! some random numbers of their own, so a seed repeats a history closely, not exactly.
+
+mod clock;
+mod directed;
+mod histories;
+mod invariants;
+mod network;
+mod runtime;
+mod world;
+
+pub use runtime::SimRuntime;
+
+use crate::clock::LeaseClock;
+use crate::lease::LeaseTerms;
+
+/// A part of the protocol left out, to see that the simulation notices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sabotage {
+    None,
+    /// A successor does not wait at all.
+    NoWait,
+    /// A successor waits as long as the lease is on its own clock, as if all clocks were equal.
+    NoMargin,
+    /// A successor trusts its clock over a jump or a pause of its own.
+    JumpCounts,
+    /// A node takes Raft's messages for a disk that it has lost.
+    AnyDisk,
+    /// The master counts its lease from the answer, not from the question.
+    LeaseFromAnswer,
+}
+
+impl Sabotage {
+    /// How long to wait, and what to claim if not that.
+    pub fn wait_out_ms(self, terms: &LeaseTerms) -> (u64, Option<u64>) {
+        let needed_ms = terms.wait_out_ms();
+        match self {
+            Sabotage::NoWait => (0, Some(needed_ms)),
+            Sabotage::NoMargin => (terms.lease_ms.into(), Some(needed_ms)),
+            Sabotage::None | Sabotage::JumpCounts | Sabotage::AnyDisk | Sabotage::LeaseFromAnswer => (needed_ms, None),
+        }
+    }
+
+    /// From when a lease counts.
+    pub fn lease_from(self, asked_ns: u64, clock: &dyn LeaseClock) -> u64 {
+        if self == Sabotage::LeaseFromAnswer { clock.now_ns() } else { asked_ns }
+    }
+}

@@ -1,0 +1,157 @@
+//! The three nodes and what can be done to them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use holdfast_seams::testing::FaultDisk;
+use holdfast_types::Epoch;
+use tokio::time::sleep;
+
+use super::Sabotage;
+use super::clock::SimClock;
+use super::invariants::Witnessed;
+use super::network::Network;
+use super::runtime::Gate;
+use crate::clock::LeaseClock;
+use crate::id::NodeId;
+use crate::lease::LeaseTerms;
+use crate::node::{Config, ControlHandle, Machinery, Member};
+use crate::plane::{ControlPlane, Promotion};
+use crate::record::Role;
+
+pub const TERMS: LeaseTerms = LeaseTerms { lease_ms: 1_500, drift_percent: 10 };
+
+pub struct SimNode {
+    pub name: NodeId,
+    pub disk: FaultDisk,
+    pub clock: Arc<SimClock>,
+    gate: Arc<Gate>,
+    /// None while it is down.
+    pub handle: Option<ControlHandle>,
+    /// Counts its starts.
+    pub run: u64,
+    /// On its own clock, when it was paused.
+    pub paused_at_ns: Option<u64>,
+}
+
+pub struct World {
+    pub nodes: Vec<SimNode>,
+    pub network: Arc<Network>,
+    pub seen: Witnessed,
+    pub sabotage: Sabotage,
+    drawn: Arc<AtomicU64>,
+    disks: u64,
+    seed: u64,
+}
+
+pub fn node(name: &str) -> NodeId {
+    name.parse().unwrap()
+}
+
+pub fn members() -> BTreeMap<NodeId, Role> {
+    BTreeMap::from([(node("a"), Role::Data), (node("b"), Role::Data), (node("w"), Role::Witness)])
+}
+
+impl World {
+    pub fn new(seed: u64, sabotage: Sabotage) -> World {
+        let names = members();
+        let nodes = names.keys().enumerate().map(|(index, name)| SimNode {
+            name: *name,
+            disk: FaultDisk::new(seed * 8 + index as u64),
+            clock: Arc::new(SimClock::new((index as u64 + 1) * 1_000_000_000)),
+            gate: Gate::new(0),
+            handle: None,
+            run: 0,
+            paused_at_ns: None,
+        });
+        let mut world = World {
+            nodes: nodes.collect(),
+            network: Network::new(seed),
+            seen: Witnessed::default(),
+            sabotage,
+            drawn: Arc::new(AtomicU64::new(seed << 32)),
+            disks: 3,
+            seed,
+        };
+        (0..3).for_each(|index| world.start(index));
+        world
+    }
+
+    pub fn start(&mut self, index: usize) {
+        let (drawn, sabotage, seed) = (self.drawn.clone(), self.sabotage, self.seed);
+        let node = &mut self.nodes[index];
+        node.run += 1;
+        node.gate = Gate::new(seed.wrapping_mul(1_000_003) + node.run * 10_007 + index as u64 * 101);
+        let config = Config { node: node.name, dir: "/control".into(), members: members(), lease: TERMS };
+        let machinery = Machinery {
+            disk: Arc::new(node.disk.clone()),
+            transport: self.network.join(node.name),
+            clock: node.clock.clone(),
+            random: Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed) + 1),
+        };
+        let opened = Member::open(config, machinery);
+        let (mut member, handle) = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        member.sabotage = sabotage;
+        node.gate.spawn(member.run());
+        node.handle = Some(handle);
+    }
+
+    /// SIGKILL and a power cut.
+    pub async fn crash(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        node.gate.kill();
+        node.handle = None;
+        node.paused_at_ns = None;
+        node.disk.cut_power();
+        // The tasks are dropped when the runtime comes to them.
+        sleep(Duration::from_millis(1)).await;
+        self.nodes[index].disk.restore_power();
+    }
+
+    pub fn lose_disk(&mut self, index: usize) {
+        self.disks += 1;
+        self.nodes[index].disk = FaultDisk::new(self.seed * 8 + self.disks);
+    }
+
+    pub fn pause(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        node.gate.pause();
+        node.paused_at_ns = Some(node.clock.now_ns());
+    }
+
+    /// True when it was paused past its lease.
+    pub fn resume(&mut self, index: usize) -> Result<bool, String> {
+        let node = &mut self.nodes[index];
+        let Some(paused_at_ns) = node.paused_at_ns.take() else { return Ok(false) };
+        let paused_ms = (node.clock.now_ns() - paused_at_ns) / 1_000_000;
+        let past = paused_ms > u64::from(TERMS.lease_ms);
+        let valid = node.handle.as_ref().is_some_and(|handle| handle.lease().valid_now());
+        node.gate.resume();
+        if past && valid {
+            return Err(format!("{} was paused for {paused_ms} ms and still holds its lease", node.name));
+        }
+        Ok(past)
+    }
+
+    /// How many nodes hold a lease; an error when that, or what they show, breaks a rule.
+    pub fn check(&mut self) -> Result<usize, String> {
+        let mut leases = Vec::new();
+        for node in &self.nodes {
+            let Some(handle) = &node.handle else { continue };
+            if let Some(record) = handle.record() {
+                self.seen.record(Some((node.name, node.run)), &record)?;
+            }
+            leases.push((node.name, handle.lease()));
+        }
+        self.seen.leases(&leases)
+    }
+}
+
+/// Looks, then promotes `me` by its own handle.
+pub async fn promote(handle: ControlHandle, me: NodeId, accept_loss: bool) -> Result<Epoch, crate::ControlError> {
+    let expected_epoch = handle.look().await?.epoch;
+    let promotion = Promotion { node: me, expected_epoch, epoch_at_least: Epoch(0), accept_loss };
+    handle.promote(promotion).await
+}

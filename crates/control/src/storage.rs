@@ -1,0 +1,99 @@
+//! Raft's log, as openraft wants it, over the [`Journal`].
+//!
+//! Writes are made where they are asked for and block the control plane's own thread for one sync; everything is
+//! durable before openraft is told so.
+
+use std::fmt::Debug;
+use std::io;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use openraft::storage::{LogFlushed, RaftLogStorage};
+use openraft::{AnyError, LogState, OptionalSend, RaftLogReader};
+use parking_lot::Mutex;
+
+use crate::error::ControlError;
+use crate::journal::Journal;
+use crate::raft::{Entry, LogId, StorageError, StorageIoError, Types, Vote};
+
+/// Shared by its clones.
+#[derive(Clone)]
+pub struct LogStore {
+    journal: Arc<Mutex<Journal>>,
+}
+
+impl LogStore {
+    pub fn new(journal: Journal) -> LogStore {
+        LogStore { journal: Arc::new(Mutex::new(journal)) }
+    }
+}
+
+/// For `map_err`: stops Raft.
+fn failed(error: ControlError) -> StorageError {
+    tracing::error!("the control journal cannot be written, this node no longer takes part: {error}");
+    StorageIoError::write_logs(AnyError::new(&error)).into()
+}
+
+impl RaftLogReader<Types> for LogStore {
+    async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + Debug + OptionalSend>(
+        &mut self,
+        range: RB,
+    ) -> Result<Vec<Entry>, StorageError> {
+        let journal = self.journal.lock();
+        Ok(journal.content.entries.range(range).map(|(_, entry)| entry.clone()).collect())
+    }
+}
+
+impl RaftLogStorage<Types> for LogStore {
+    type LogReader = LogStore;
+
+    async fn get_log_state(&mut self) -> Result<LogState<Types>, StorageError> {
+        let journal = self.journal.lock();
+        Ok(LogState { last_purged_log_id: journal.content.purged, last_log_id: journal.content.last() })
+    }
+
+    async fn get_log_reader(&mut self) -> LogStore {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &Vote) -> Result<(), StorageError> {
+        self.journal.lock().save_vote(*vote).map_err(failed)
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<Vote>, StorageError> {
+        Ok(self.journal.lock().content.vote)
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), StorageError> {
+        self.journal.lock().save_committed(committed).map_err(failed)
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<LogId>, StorageError> {
+        Ok(self.journal.lock().content.committed)
+    }
+
+    async fn append<I>(&mut self, entries: I, flushed: LogFlushed<Types>) -> Result<(), StorageError>
+    where
+        I: IntoIterator<Item = Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        match self.journal.lock().save_entries(entries.into_iter().collect()) {
+            Ok(()) => {
+                flushed.log_io_completed(Ok(()));
+                Ok(())
+            }
+            Err(error) => {
+                flushed.log_io_completed(Err(io::Error::other(error.to_string())));
+                Err(failed(error))
+            }
+        }
+    }
+
+    async fn truncate(&mut self, position: LogId) -> Result<(), StorageError> {
+        self.journal.lock().truncate(position.index).map_err(failed)
+    }
+
+    async fn purge(&mut self, position: LogId) -> Result<(), StorageError> {
+        self.journal.lock().purge(position).map_err(failed)
+    }
+}

@@ -1,0 +1,194 @@
+//! What control nodes say to each other, and its frames.
+//!
+//! ```text
+//! offset length
+//!      0      4  length of the text in bytes, little-endian, at most 1 MiB
+//!      4      1  version of the protocol, 1
+//!      5      1  kind: 1 hello, 2 welcome, 3 request, 4 reply, 5 refusal
+//!      6      n  the text, JSON
+//! ```
+//! The side that connected sends a hello and gets a welcome or a refusal; then it sends requests, each answered by one
+//! reply before the next is sent. Anything else ends the connection.
+
+use std::io;
+
+use openraft::error::{Fatal, RaftError};
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::id::{DiskId, NodeId};
+use crate::raft::{SnapshotMeta, State, Types, Vote};
+use crate::record::{Answer, Command, Role};
+
+/// Version of the protocol that this program speaks.
+pub const PROTOCOL_VERSION: u8 = 1;
+/// Longest text of a frame.
+pub const TEXT_BYTES_MAX: usize = 1 << 20;
+const HEAD_BYTES: usize = 6;
+
+/// First words of the side that connected.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Hello {
+    pub from: NodeId,
+    pub to: NodeId,
+    /// The disk of `to` that the log speaks of; without it only proposals and questions are answered.
+    pub to_disk: Option<DiskId>,
+    /// The group that `from` belongs to, once it knows.
+    pub group: Option<u64>,
+}
+
+/// The answer to a hello.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Welcome {
+    pub node: NodeId,
+    pub role: Role,
+    pub disk: DiskId,
+    /// This node's directory belongs to a group already.
+    pub founded: bool,
+}
+
+/// What is asked of a node behind the welcome.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    Append(AppendEntriesRequest<Types>),
+    Vote(VoteRequest<NodeId>),
+    Snapshot {
+        vote: Vote,
+        meta: SnapshotMeta,
+        record: State,
+    },
+    /// Put this into the log, if you lead.
+    Propose(Command),
+}
+
+/// The answer to a request, of the same kind.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    Append(Result<AppendEntriesResponse<NodeId>, RaftError<NodeId>>),
+    Vote(Result<VoteResponse<NodeId>, RaftError<NodeId>>),
+    Snapshot(Result<SnapshotResponse<NodeId>, Fatal<NodeId>>),
+    Proposed(Answer),
+    /// Not put into the log, or it is not known whether it was.
+    NotLeading {
+        leader: Option<NodeId>,
+    },
+}
+
+/// A frame's kind and content.
+#[derive(Debug)]
+pub enum Frame {
+    Hello(Hello),
+    Welcome(Welcome),
+    Request(Request),
+    Reply(Reply),
+    Refusal(String),
+}
+
+fn invalid(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+fn json<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(io::Error::other)
+}
+
+fn parsed<T: DeserializeOwned>(text: &[u8]) -> io::Result<T> {
+    serde_json::from_slice(text).map_err(|error| invalid(format!("a frame of the control plane: {error}")))
+}
+
+/// Sends a frame, in one write.
+pub async fn send(to: &mut (impl AsyncWrite + Unpin), frame: &Frame) -> io::Result<()> {
+    let (kind, text) = match frame {
+        Frame::Hello(hello) => (1, json(hello)?),
+        Frame::Welcome(welcome) => (2, json(welcome)?),
+        Frame::Request(request) => (3, json(request)?),
+        Frame::Reply(reply) => (4, json(reply)?),
+        Frame::Refusal(why) => (5, json(why)?),
+    };
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(invalid(format!("a frame of {} bytes, the most is {TEXT_BYTES_MAX}", text.len())));
+    }
+    let mut bytes = Vec::with_capacity(HEAD_BYTES + text.len());
+    bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&[PROTOCOL_VERSION, kind]);
+    bytes.extend_from_slice(&text);
+    to.write_all(&bytes).await?;
+    to.flush().await
+}
+
+/// Receives a frame. No length is trusted before its bytes have arrived.
+pub async fn receive(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Frame> {
+    let mut head = [0; HEAD_BYTES];
+    from.read_exact(&mut head).await?;
+    let [a, b, c, d, version, kind] = head;
+    let len = u32::from_le_bytes([a, b, c, d]) as usize;
+    if version != PROTOCOL_VERSION {
+        return Err(invalid(format!("the other side speaks version {version}, this program {PROTOCOL_VERSION}")));
+    }
+    if len > TEXT_BYTES_MAX {
+        return Err(invalid(format!("a frame of {len} bytes, the most is {TEXT_BYTES_MAX}")));
+    }
+    let mut text = Vec::new();
+    if from.take(len as u64).read_to_end(&mut text).await? < len {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    match kind {
+        1 => parsed(&text).map(Frame::Hello),
+        2 => parsed(&text).map(Frame::Welcome),
+        3 => parsed(&text).map(Frame::Request),
+        4 => parsed(&text).map(Frame::Reply),
+        5 => parsed(&text).map(Frame::Refusal),
+        other => Err(invalid(format!("a frame of unknown kind {other}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn bytes_of(frame: &Frame) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        send(&mut bytes, frame).await.unwrap();
+        bytes
+    }
+
+    #[tokio::test]
+    async fn golden_hello() {
+        let hello =
+            Hello { from: "a".parse().unwrap(), to: "w".parse().unwrap(), to_disk: Some(DiskId(9)), group: None };
+        let bytes = bytes_of(&Frame::Hello(hello.clone())).await;
+        assert_eq!(bytes, b"\x2e\0\0\0\x01\x01{\"from\":\"a\",\"to\":\"w\",\"to_disk\":9,\"group\":null}");
+        let Frame::Hello(read) = receive(&mut &bytes[..]).await.unwrap() else { panic!("no hello") };
+        assert_eq!(read, hello);
+    }
+
+    #[tokio::test]
+    async fn a_vote_arrives_as_it_was_sent() {
+        let vote = VoteRequest::<NodeId>::new(Vote::new(7, "b".parse().unwrap()), None);
+        let bytes = bytes_of(&Frame::Request(Request::Vote(vote))).await;
+        let read = receive(&mut &bytes[..]).await.unwrap();
+        let Frame::Request(Request::Vote(read)) = read else { panic!("{read:?}") };
+        assert_eq!(read.vote.leader_id().term, 7);
+    }
+
+    #[tokio::test]
+    async fn forged_frames_are_refused() {
+        let good = bytes_of(&Frame::Refusal("no".to_owned())).await;
+        assert!(matches!(receive(&mut &good[..]).await, Ok(Frame::Refusal(why)) if why == "no"));
+        let long = [0xff, 0xff, 0xff, 0x7f, 1, 3];
+        let newer = [2, 0, 0, 0, 2, 5, b'"', b'"'];
+        let unknown = [2, 0, 0, 0, 1, 9, b'"', b'"'];
+        let no_json = [2, 0, 0, 0, 1, 5, b'{', b'"'];
+        for bytes in [&long[..], &newer, &unknown, &no_json] {
+            let error = receive(&mut &*bytes).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+        }
+        for len in 0..good.len() {
+            assert!(receive(&mut &good[..len]).await.is_err(), "cut at {len}");
+        }
+    }
+}

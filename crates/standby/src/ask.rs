@@ -1,0 +1,29 @@
+//! Questions to a node that are no following: its status, and that it becomes master.
+
+use crate::error::LinkError;
+use crate::limits::LinkOptions;
+use crate::link::{Stream, greet};
+use crate::message::{Message, Wants};
+
+/// The status of the node at the other end, as JSON. `name`: who asks.
+pub async fn status<S: Stream>(stream: S, name: &str, options: &LinkOptions) -> Result<String, LinkError> {
+    let (mut link, _) = greet(stream, name, 0, Wants::Status, options).await?;
+    match link.answer().await? {
+        Message::Status(text) => Ok(text),
+        other => Err(LinkError::Unexpected { kind: other.kind(), expected: "a Status" }),
+    }
+}
+
+/// Makes the node at the other end master; what it did, in words. It may take its time: `options.silence_max` bounds it.
+pub async fn promote<S: Stream>(
+    stream: S,
+    name: &str,
+    accept_divergence: bool,
+    options: &LinkOptions,
+) -> Result<String, LinkError> {
+    let (mut link, _) = greet(stream, name, 0, Wants::Promote { accept_divergence }, options).await?;
+    match link.answer().await? {
+        Message::Promoted(done) => Ok(done),
+        other => Err(LinkError::Unexpected { kind: other.kind(), expected: "a Promoted" }),
+    }
+}

@@ -1,0 +1,62 @@
+//! What the hub makes of the acks of several standbys.
+
+use std::time::Duration;
+
+use holdfast_seams::testing::FaultDisk;
+use holdfast_types::Lsn;
+use tokio::io::DuplexStream;
+
+use super::net::Net;
+use super::nodes::{MasterNode, identity, link_options};
+use crate::hub::Hub;
+use crate::identity::{Ack, Tip};
+use crate::link::{Link, greet};
+use crate::master::Master;
+use crate::message::{Message, Wants};
+use crate::receive::Connect;
+use crate::sync_set::{Reached, SyncSet};
+
+/// A standby that acknowledges what it is told to.
+async fn acking(net: &Net, master: &MasterNode, name: &str, lsn: Lsn) -> Link<DuplexStream> {
+    let identity = identity(master.trail());
+    let stream = net.connect().await.unwrap();
+    let greeted = greet(stream, name, 1, Wants::Follow(identity), &link_options()).await;
+    let (mut link, _) = greeted.unwrap();
+    link.allow_boxcars(identity.segment_bytes);
+    let start = Tip { lsn: master.trail().first(), checksum: 0 };
+    link.writer.send(&Message::Start(start)).await.unwrap();
+    // What is acknowledged has to have been sent.
+    while !matches!(link.reader.next().await.unwrap(), Message::Durable(durable) if durable.lsn >= lsn) {}
+    let ack = Ack { received: lsn, durable: lsn, applied: lsn };
+    link.writer.send(&Message::Ack(ack)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    link
+}
+
+fn waits_for(hub: &Hub, setting: &str) -> Reached {
+    hub.set_sync_set(SyncSet::parse(setting).unwrap());
+    hub.reached()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_reached_stays_reached_whoever_leaves_and_whatever_is_set() {
+    let (net, master) = (Net::new(1), MasterNode::open(&FaultDisk::new(1)));
+    let middle = master.append(5000).unwrap().end;
+    let end = master.append(5000).unwrap().end;
+    let (hub, _serving) = master.serve(&net);
+    let all = |lsn| Reached { warm: lsn, hot: lsn, commit: lsn };
+
+    assert_eq!(waits_for(&hub, "slow, fast"), Reached::default());
+    let slow = acking(&net, &master, "slow", middle).await;
+    assert_eq!(hub.reached(), all(middle));
+    let _fast = acking(&net, &master, "fast", end).await;
+    assert_eq!(hub.reached(), all(middle), "the first of the list counts");
+    assert_eq!(waits_for(&hub, "ANY 2 (slow, fast)"), all(middle));
+    assert_eq!(waits_for(&hub, "ANY 1 (slow, fast)"), all(end));
+    assert_eq!(waits_for(&hub, "slow"), all(end), "nothing is taken back");
+    assert!(hub.is_in_sync());
+    drop(slow);
+    tokio::time::sleep(link_options().silence_max * 2).await;
+    assert!(!hub.is_in_sync() && hub.reached() == all(end));
+    assert_eq!(*master.reached.lock(), all(end), "the master was told all of it");
+}

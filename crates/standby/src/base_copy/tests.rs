@@ -1,6 +1,7 @@
 //! Copies in memory, over a link that breaks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdfast_trail::TrailId;
 use holdfast_types::{Epoch, Lsn};
@@ -249,7 +250,9 @@ async fn chunks_that_lie_are_refused() {
         });
         let once = Once(Mutex::new(Some(near)));
         let mut target = Target::default();
-        let refused = copy(&once, "b", 1, &mut target, &LinkOptions::default()).await;
+        let options = LinkOptions::default();
+        let copying = copy(&once, "b", 1, &mut target, &options);
+        let refused = tokio::time::timeout(Duration::from_secs(60), copying).await.expect("it ends");
         assert!(matches!(refused, Err(LinkError::Copy { .. })), "{refused:?}");
         assert!(target.files[0].is_empty());
     }

@@ -163,7 +163,8 @@ impl Inner {
         receiver.await.map_err(|_| SqlError::new(SqlState::IO_ERROR, failed))
     }
 
-    /// Blocks this thread until the published schema is durable: for a sync at most, and only after a change of it.
+    /// Blocks this thread until the published schema is durable and has reached its level, and only after a change of it:
+    /// for a sync, or for as long as standbys take.
     fn wait_for_schema(&self) {
         let number = self.schema_number();
         if self.volume().store().durable() >= number {
@@ -354,8 +355,15 @@ impl Database {
         Arc::new(Session::new(&self.0, pid))
     }
 
-    /// A connection that reads durable snapshots, under the published schema: a change of it that is still being synced is
-    /// waited for.
+    /// Ends when [`Database::reader`] would not block: the published schema is durable and has reached its level. That
+    /// takes as long as standbys take, so whoever must not block a thread awaits this first; above all where that thread
+    /// is needed for the standbys' acks.
+    pub async fn readable(&self) -> SqlResult<()> {
+        self.0.durable(self.0.schema_number()).await
+    }
+
+    /// A connection that reads durable snapshots, under the published schema: a change of it that is still being synced, or
+    /// waits for its level, is waited for on this thread.
     pub fn reader(&self) -> SqlResult<Reader> {
         self.0.wait_for_schema();
         let kept = self.0.readers.lock().pop();

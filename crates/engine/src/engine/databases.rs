@@ -127,19 +127,24 @@ impl Engine {
         let listed = |e: &&Entry| e.name == name;
         let entry = shared.state.lock().manifest.databases.iter().find(listed).cloned();
         let entry = entry.ok_or_else(|| no_such_database(name))?;
-        let open = shared.state.lock().open.remove(&entry.volume());
-        if let Some(open) = open {
-            let inner = stop_main(open.main, open.inner);
+        // It stays open until its end is durable: its redo holds the trail's floor.
+        let open = shared.state.lock().open.get_mut(&entry.volume()).map(|o| (o.inner.clone(), o.main.take()));
+        let stopped = open.map(|(inner, main)| stop_main(main, inner));
+        if let Some(inner) = &stopped {
             // A checkpoint under way would list the database again.
             let _no_checkpoint = inner.checkpointing.lock();
             inner.dropped.store(true, Ordering::Relaxed);
-            inner.redo.settled(u64::MAX);
         }
         let mut body = Vec::new();
         put_volume_drop(&mut body, entry.volume());
         let passed = self.log(body)?;
         self.change_list(|manifest| manifest.databases.retain(|e| e.id != entry.id))?;
-        shared.state.lock().checkpoints.remove(&entry.volume());
+        {
+            let mut state = shared.state.lock();
+            state.checkpoints.remove(&entry.volume());
+            state.open.remove(&entry.volume());
+        }
+        stopped.iter().for_each(|inner| inner.redo.settled(u64::MAX));
         remove_files(shared, &entry);
         Ok(passed)
     }

@@ -110,20 +110,20 @@ fn the_trail_is_kept_for_a_standby_and_no_longer_than_agreed() {
     let db = master.database("one").unwrap();
     let write = |times: usize| {
         for _ in 0..times {
-            let statement = step(&db, "insert into h values(zeroblob(100000))").unwrap();
+            let statement = step(&db, "insert into h values(zeroblob(50000))").unwrap();
             let sent = db.submit(Batch::new(vec![statement], Box::new(Collect::new()))).unwrap();
             sent.wait().unwrap().result.unwrap();
             db.checkpoint().unwrap();
         }
     };
-    write(30);
+    write(60);
     let has = master.slots().remove(0).lsn;
     assert!(has >= master.trail().first(), "recycled what a standby needs");
     let standby = open_standby(b.path(), &options());
     catch_up(&master, &standby);
     assert_same(&master, &standby, "after 3 MB away");
     drop(standby);
-    write(120);
+    write(240);
     assert!(master.slots().is_empty(), "more than it is kept for");
     assert!(master.trail().first() > has);
     let standby = open_standby(b.path(), &options());
@@ -161,4 +161,68 @@ fn a_master_becomes_a_standby_of_the_one_that_was_promoted() {
     drop(old);
     super::pair::assert_sound(a.path(), &options());
     promoted.close().unwrap();
+}
+
+#[test]
+fn what_may_not_be_durable_at_the_master_is_not_applied() {
+    let [a, b] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let master = Engine::open(a.path(), options()).unwrap();
+    begin(&master);
+    copy(&master, options().disk, b.path());
+    let mut standby = open_standby(b.path(), &options());
+    catch_up(&master, &standby);
+    let db = master.database("one").unwrap();
+    let from = standby.trail().tip().0;
+    let mut tap = master.trail().tap(from).unwrap();
+    let statement = step(&db, "insert into h values(1)").unwrap();
+    db.submit(Batch::new(vec![statement], Box::new(Collect::new()))).unwrap().wait().unwrap().result.unwrap();
+    // The boxcar, without the proof behind it; and nothing is said about what is durable.
+    let mut last = tap.next().unwrap().unwrap();
+    while last.body().is_empty() {
+        standby.receive(std::slice::from_ref(&last)).unwrap();
+        last = tap.next().unwrap().unwrap();
+    }
+    standby.receive(std::slice::from_ref(&last)).unwrap();
+    let seen = |standby: &Engine| query(&standby.database("one").unwrap(), "select count(*) from h").unwrap();
+    let pause = std::time::Duration::from_millis(50);
+    assert!(!standby.wait_applied(last.end, pause), "applied before it is known to be durable at the master");
+    assert_eq!(seen(&standby), [[Value::Int(0)]]);
+    // Nor after a restart, which finds it in its own trail.
+    drop(standby);
+    standby = open_standby(b.path(), &options());
+    assert!(standby.wait_applied(last.lsn, std::time::Duration::from_secs(60)));
+    assert!(!standby.wait_applied(last.end, pause), "applied before it is known to be durable at the master");
+    assert_eq!(seen(&standby), [[Value::Int(0)]]);
+    standby.allow_apply(last.end);
+    assert!(standby.wait_applied(last.end, std::time::Duration::from_secs(60)));
+    assert_eq!(seen(&standby), [[Value::Int(1)]]);
+    drop((db, standby));
+    master.close().unwrap();
+}
+
+#[test]
+fn a_base_copy_begins_before_what_waits_for_its_level() {
+    let [a, b] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let master = Engine::open(a.path(), options()).unwrap();
+    begin(&master);
+    let db = master.database("one").unwrap();
+    // In the trail, and in no snapshot that is copied.
+    master.hold("no lease");
+    let statement = step(&db, "insert into h values('held')").unwrap();
+    let held = db.submit(Batch::new(vec![statement], Box::new(Collect::new()))).unwrap();
+    while master.gate().boxcars == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    copy(&master, options().disk, b.path());
+    master.release();
+    held.wait().unwrap().result.unwrap();
+    // Twice: the second start begins where the copy says, as nothing was checkpointed.
+    for _ in 0..2 {
+        let standby = open_standby(b.path(), &options());
+        catch_up(&master, &standby);
+        assert_same(&master, &standby, "with what was held");
+        drop(standby);
+    }
+    drop(db);
+    master.close().unwrap();
 }

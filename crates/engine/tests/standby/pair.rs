@@ -79,12 +79,10 @@ pub fn with_standby<T>(master: &Engine, standby: &Engine, work: impl FnOnce() ->
     })
 }
 
-/// Everything handed over is applied.
+/// What is in the master's trail now is applied.
 pub fn catch_up(master: &Engine, standby: &Engine) {
-    with_standby(master, standby, || {});
     let end = master.trail().durable();
-    standby.allow_apply(end);
-    let caught_up = standby.wait_applied(end, Duration::from_secs(60));
+    let caught_up = with_standby(master, standby, || standby.wait_applied(end, Duration::from_secs(60)));
     assert!(caught_up, "applied {} of {end}: {:?}", standby.applied(), standby.apply_failure());
 }
 

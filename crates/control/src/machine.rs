@@ -163,14 +163,17 @@ fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<Saved>, ControlError> {
 }
 
 /// Writes the snapshot and tells how far it reaches.
-fn write(disk: &dyn Disk, dir: &Path, saved: &Saved, covered: &Covered) -> Result<(), StorageError> {
+fn write(disk: &dyn Disk, dir: &Path, saved: &Saved, covered: &Covered) -> Result<(), ControlError> {
     let written = write_file(disk, dir, saved);
     let reached = written.as_ref().map(|()| saved.meta.last_log_id).map_err(|_| ());
     covered.send_modify(|covered| *covered = reached);
-    written.map_err(|error| {
-        tracing::error!("the control snapshot cannot be written, this node no longer takes part: {error}");
-        StorageIoError::write_snapshot(None, AnyError::new(&error)).into()
-    })
+    written
+}
+
+/// For `map_err`: stops Raft.
+fn failed(error: ControlError) -> StorageError {
+    tracing::error!("the control snapshot cannot be written, this node no longer takes part: {error}");
+    StorageIoError::write_snapshot(None, AnyError::new(&error)).into()
 }
 
 fn write_file(disk: &dyn Disk, dir: &Path, saved: &Saved) -> Result<(), ControlError> {
@@ -215,7 +218,7 @@ impl RaftStateMachine<Types> for Machine {
 
     async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: Box<State>) -> Result<(), StorageError> {
         let saved = Saved { version: FORMAT_VERSION, meta: meta.clone(), record: *snapshot };
-        write(&*self.disk, &self.dir, &saved, &self.covered)?;
+        write(&*self.disk, &self.dir, &saved, &self.covered).map_err(failed)?;
         self.adopt(saved);
         Ok(())
     }
@@ -235,7 +238,7 @@ pub struct Builder {
 
 impl RaftSnapshotBuilder<Types> for Builder {
     async fn build_snapshot(&mut self) -> Result<Snapshot, StorageError> {
-        write(&*self.disk, &self.dir, &self.saved, &self.covered)?;
+        write(&*self.disk, &self.dir, &self.saved, &self.covered).map_err(failed)?;
         Ok(self.saved.clone().into())
     }
 }

@@ -73,6 +73,10 @@ fn tell(old: Option<&Record>, new: &Record) {
     }
 }
 
+/// How far the snapshot on disk reaches; `Err` when it could not be written. The log is purged only up to there: openraft
+/// installs a snapshot and purges the log side by side.
+pub type Covered = watch::Sender<Result<Option<LogId>, ()>>;
+
 /// The record and how far the log is in it.
 pub struct Machine {
     disk: Arc<dyn Disk>,
@@ -82,6 +86,7 @@ pub struct Machine {
     record: State,
     saved: Option<Saved>,
     published: Published,
+    covered: Covered,
 }
 
 impl Machine {
@@ -95,8 +100,10 @@ impl Machine {
             record: None,
             saved: None,
             published,
+            covered: watch::Sender::new(Ok(None)),
         };
         if let Some(saved) = saved {
+            machine.covered.send_modify(|covered| *covered = Ok(saved.meta.last_log_id));
             machine.adopt(saved);
         }
         Ok(machine)
@@ -108,6 +115,11 @@ impl Machine {
         self.record = saved.record.clone();
         self.published.publish(&self.record);
         self.saved = Some(saved);
+    }
+
+    /// Told of every snapshot that is on disk.
+    pub fn covered(&self) -> watch::Receiver<Result<Option<LogId>, ()>> {
+        self.covered.subscribe()
     }
 
     /// Where the snapshot ends: the log must go on from there.
@@ -150,17 +162,25 @@ fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<Saved>, ControlError> {
     Ok(Some(saved))
 }
 
-fn write(disk: &dyn Disk, dir: &Path, saved: &Saved) -> Result<(), ControlError> {
-    let text = serde_json::to_vec(saved).map_err(|error| ControlError::Stopped(format!("encoding: {error}")))?;
-    let mut bytes = Vec::new();
-    frames::put(&mut bytes, 1, 0, &text);
-    files::replace(disk, dir, NAME_NEW, NAME, &bytes)
+/// Writes the snapshot and tells how far it reaches.
+fn write(disk: &dyn Disk, dir: &Path, saved: &Saved, covered: &Covered) -> Result<(), ControlError> {
+    let written = write_file(disk, dir, saved);
+    let reached = written.as_ref().map(|()| saved.meta.last_log_id).map_err(|_| ());
+    covered.send_modify(|covered| *covered = reached);
+    written
 }
 
 /// For `map_err`: stops Raft.
 fn failed(error: ControlError) -> StorageError {
     tracing::error!("the control snapshot cannot be written, this node no longer takes part: {error}");
     StorageIoError::write_snapshot(None, AnyError::new(&error)).into()
+}
+
+fn write_file(disk: &dyn Disk, dir: &Path, saved: &Saved) -> Result<(), ControlError> {
+    let text = serde_json::to_vec(saved).map_err(|error| ControlError::Stopped(format!("encoding: {error}")))?;
+    let mut bytes = Vec::new();
+    frames::put(&mut bytes, 1, 0, &text);
+    files::replace(disk, dir, NAME_NEW, NAME, &bytes)
 }
 
 impl From<Saved> for Snapshot {
@@ -189,7 +209,7 @@ impl RaftStateMachine<Types> for Machine {
     async fn get_snapshot_builder(&mut self) -> Builder {
         // It may be sent to a follower before it is written here: all that it says is committed.
         self.saved = Some(self.current());
-        Builder { disk: self.disk.clone(), dir: self.dir.clone(), saved: self.current() }
+        Builder { disk: self.disk.clone(), dir: self.dir.clone(), saved: self.current(), covered: self.covered.clone() }
     }
 
     async fn begin_receiving_snapshot(&mut self) -> Result<Box<State>, StorageError> {
@@ -198,7 +218,7 @@ impl RaftStateMachine<Types> for Machine {
 
     async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: Box<State>) -> Result<(), StorageError> {
         let saved = Saved { version: FORMAT_VERSION, meta: meta.clone(), record: *snapshot };
-        write(&*self.disk, &self.dir, &saved).map_err(failed)?;
+        write(&*self.disk, &self.dir, &saved, &self.covered).map_err(failed)?;
         self.adopt(saved);
         Ok(())
     }
@@ -213,11 +233,12 @@ pub struct Builder {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     saved: Saved,
+    covered: Covered,
 }
 
 impl RaftSnapshotBuilder<Types> for Builder {
     async fn build_snapshot(&mut self) -> Result<Snapshot, StorageError> {
-        write(&*self.disk, &self.dir, &self.saved).map_err(failed)?;
+        write(&*self.disk, &self.dir, &self.saved, &self.covered).map_err(failed)?;
         Ok(self.saved.clone().into())
     }
 }

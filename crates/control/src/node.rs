@@ -153,7 +153,7 @@ impl Member {
         );
         let stopped = |error: &dyn std::fmt::Display| ControlError::Stopped(error.to_string());
         let settings = Arc::new(settings().validate().map_err(|error| stopped(&error))?);
-        let store = LogStore::new(journal);
+        let store = LogStore::new(journal, machine.covered());
         let raft = Raft::new(config.node, settings, peers.clone(), store, machine).await;
         let raft = raft.map_err(|error| stopped(&error))?;
         let server = Server {

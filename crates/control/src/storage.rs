@@ -11,6 +11,7 @@ use std::sync::Arc;
 use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{AnyError, LogState, OptionalSend, RaftLogReader};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::error::ControlError;
 use crate::journal::Journal;
@@ -20,11 +21,13 @@ use crate::raft::{Entry, LogId, StorageError, StorageIoError, Types, Vote};
 #[derive(Clone)]
 pub struct LogStore {
     journal: Arc<Mutex<Journal>>,
+    /// How far the snapshot on disk reaches.
+    covered: watch::Receiver<Result<Option<LogId>, ()>>,
 }
 
 impl LogStore {
-    pub fn new(journal: Journal) -> LogStore {
-        LogStore { journal: Arc::new(Mutex::new(journal)) }
+    pub fn new(journal: Journal, covered: watch::Receiver<Result<Option<LogId>, ()>>) -> LogStore {
+        LogStore { journal: Arc::new(Mutex::new(journal)), covered }
     }
 }
 
@@ -93,7 +96,13 @@ impl RaftLogStorage<Types> for LogStore {
         self.journal.lock().truncate(position.index).map_err(failed)
     }
 
+    /// Waits for the snapshot that makes the entries needless: a crash in between would leave neither.
     async fn purge(&mut self, position: LogId) -> Result<(), StorageError> {
+        let needless = |covered: &Result<Option<LogId>, ()>| covered.is_err() || *covered >= Ok(Some(position));
+        let reached = self.covered.wait_for(needless).await.is_ok_and(|covered| covered.is_ok());
+        if !reached {
+            return Err(failed(ControlError::Stopped("its snapshot could not be written".to_owned())));
+        }
         self.journal.lock().purge(position).map_err(failed)
     }
 }

@@ -77,7 +77,9 @@ impl Core {
                 Some(pin) => pin.snapshot(),
                 None => {
                     let durable = self.inner.volume().store().durable();
-                    let at = if self.newest || self.seen > durable { At::Newest } else { At::Durable };
+                    // A change of the schema that waits for its level is seen: the answer then waits with it.
+                    let newest = self.newest || self.seen.max(self.inner.schema_number()) > durable;
+                    let at = if newest { At::Newest } else { At::Durable };
                     self.pin.insert(Pin::new(&self.inner, at, self.presence.pid())).snapshot()
                 }
             };

@@ -63,7 +63,9 @@ impl TempSpace {
     /// A connection and a snapshot of the published schema.
     fn newest(&self, pid: i32) -> SqlResult<(Connection, Pin)> {
         loop {
-            let pin = Pin::new(&self.inner, At::Durable, pid);
+            // A change of the schema that waits for its level is seen: the answer then waits with it.
+            let newest = self.inner.schema_number() > self.inner.volume().store().durable();
+            let pin = Pin::new(&self.inner, if newest { At::Newest } else { At::Durable }, pid);
             let connection = self.inner.branches.take(&self.inner)?;
             if self.inner.goes_with(connection.epoch(), pin.snapshot()) {
                 return Ok((connection, pin));

@@ -79,6 +79,8 @@ impl NodeSession {
         if self.default_read_only() || self.temporary.any() {
             return None;
         }
+        // An error will be found again, and told, by the statement itself.
+        self.served.db.readable().await.ok()?;
         let schema = self.served.db.schema();
         let resolve = |piece| self.served.resolve(&piece, &schema, &[], &self.identity.user);
         // A statement that cannot be resolved yet may need what the ones before it do.
@@ -144,6 +146,7 @@ impl NodeSession {
     /// A transaction of its own of plain statements, whose results count from `first`.
     pub(super) async fn run_alone(&mut self, first: usize, steps: Vec<EngineStep>, client: &mut Client) -> Outcome {
         if steps.iter().all(|s| s.stmt.class.is_read()) {
+            self.served.db.readable().await.map_err(|e| Failure::at(first, e))?;
             let reader = self.served.db.reader().map_err(|e| Failure::at(first, e))?;
             self.read(reader, first, steps, client).await.1
         } else {

@@ -301,6 +301,7 @@ impl NodeSession {
             let ran = self.execute(step, Box::new(lines.clone())).await;
             ran.map_err(|error| Failure { step: None, error, fatal: true })?.0.map_err(at)?;
         } else {
+            self.served.db.readable().await.map_err(at)?;
             let mut reader = self.served.db.reader().map_err(at)?;
             reader.run(0, &step, &mut lines.clone()).map_err(at)?;
         }

@@ -51,6 +51,7 @@ impl NodeSession {
         }
         let user = &self.identity.user;
         let State::Block(block) = &mut self.state else {
+            self.served.db.readable().await?;
             return self.served.resolve(piece, schema, param_types, user);
         };
         match &mut block.phase {
@@ -66,7 +67,10 @@ impl NodeSession {
                 }
                 Ok(uncached(piece, schema.epoch, translated, extra))
             }
-            _ => self.served.resolve(piece, schema, param_types, user),
+            _ => {
+                self.served.db.readable().await?;
+                self.served.resolve(piece, schema, param_types, user)
+            }
         }
     }
 
@@ -239,6 +243,7 @@ impl NodeSession {
         }
         match &entry.extra {
             Some(stmt) if self.is_reading() => {
+                self.served.db.readable().await.map_err(at)?;
                 let reader = self.block_reader().map_err(at)?;
                 let steps = vec![EngineStep { stmt: stmt.clone(), params }];
                 let (reader, outcome) = self.read(reader, number, steps, client).await;

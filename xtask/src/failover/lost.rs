@@ -20,7 +20,8 @@ pub fn ids<'a>(files: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<Hash
 
 fn ids_in(text: &str) -> anyhow::Result<Vec<i64>> {
     let values = text.lines().filter_map(|line| line.strip_prefix(ROW));
-    values.map(|values| values.split(',').next().unwrap_or_default().parse().context("a row without its id")).collect()
+    let id = |values: &str| values.split(',').next().and_then(|id| id.trim_matches('\'').parse().ok());
+    values.map(|values| id(values).with_context(|| format!("a row without its id: {values}"))).collect()
 }
 
 #[cfg(test)]
@@ -30,8 +31,8 @@ mod tests {
     #[test]
     fn only_rows_of_the_recorder_count() {
         let text = "-- database holdfast\nBEGIN;\n\
-            INSERT INTO \"ack\" (\"id\", \"client\", \"note\") VALUES (17, 3, 'x');\n\
-            INSERT INTO \"ack_part\" (\"id\", \"part\", \"note\") VALUES (18, 1, 'x');\nCOMMIT;\n";
+            INSERT INTO \"ack\" (\"id\", \"client\", \"note\") VALUES ('17', '3', 'x');\n\
+            INSERT INTO \"ack_part\" (\"id\", \"part\", \"note\") VALUES ('18', '1', 'x');\nCOMMIT;\n";
         assert_eq!(ids_in(text).unwrap(), [17]);
         assert!(ids_in("INSERT INTO \"ack\" (\"id\", \"client\", \"note\") VALUES (x, 3, 'x');\n").is_err());
     }

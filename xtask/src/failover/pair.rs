@@ -18,6 +18,10 @@ const FOLLOWS_WAIT_MAX: Duration = Duration::from_secs(120);
 /// Small, so that a round goes over the ends of several.
 const SEGMENT_BYTES: u64 = 4 << 20;
 
+/// The least there may be, so that checkpoints come often: a server whose files hold more than what its successor has
+/// needs a copy.
+const REDO_BYTES: u64 = 1 << 20;
+
 /// One of the two, with its directory; `server` while its process is ours to end.
 struct Node {
     name: &'static str,
@@ -162,7 +166,9 @@ impl Pair {
     fn configure(&self, which: usize, level: Level) -> anyhow::Result<()> {
         let Node { data, name, .. } = &self.nodes[which];
         std::fs::create_dir_all(data)?;
-        let text = format!("level = \"{level}\"\nnode_name = \"{name}\"\nsegment_bytes = {SEGMENT_BYTES}\n");
+        let text = format!(
+            "level = \"{level}\"\nnode_name = \"{name}\"\nsegment_bytes = {SEGMENT_BYTES}\nredo_bytes_max = {REDO_BYTES}\n"
+        );
         std::fs::write(data.join("holdfast.toml"), text).context("writing holdfast.toml")
     }
 

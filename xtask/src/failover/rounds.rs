@@ -52,13 +52,13 @@ pub fn run(binary: &Path, plan: &Plan) -> anyhow::Result<Totals> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut random = Random(plan.seed);
     let mut totals = Totals::new(plan.level, plan.seed);
-    let (started, mut bed) = (Instant::now(), None);
+    let (started, mut bed, mut bag) = (Instant::now(), None, Vec::new());
     for round in 1..=plan.rounds {
         let mut this = match bed.take() {
             Some(bed) => bed,
             None => Bed::start(binary, plan.level, &runtime)?,
         };
-        let fault = draw(&mut random);
+        let fault = draw(&mut bag, &mut random);
         let before = this.recorder.acknowledged();
         let found = this.round(fault, plan, &mut random, &runtime);
         let acknowledged = this.recorder.acknowledged() - before;
@@ -81,14 +81,24 @@ pub fn run(binary: &Path, plan: &Plan) -> anyhow::Result<Totals> {
     Ok(totals)
 }
 
-fn draw(random: &mut Random) -> Fault {
-    match random.below(10) {
-        0..4 => Fault::Killed,
-        4 => Fault::Hung,
-        5 => Fault::Resumed,
-        6 | 7 => Fault::BothKilled,
-        _ => Fault::StandbyBack,
+/// As often as each fault comes in as many rounds as there are here.
+const FAULTS: [Fault; 8] = [
+    Fault::Killed,
+    Fault::Killed,
+    Fault::Killed,
+    Fault::Hung,
+    Fault::Resumed,
+    Fault::BothKilled,
+    Fault::BothKilled,
+    Fault::StandbyBack,
+];
+
+/// Takes one out of the bag, which is filled again when it is empty.
+fn draw(bag: &mut Vec<Fault>, random: &mut Random) -> Fault {
+    if bag.is_empty() {
+        bag.extend(FAULTS);
     }
+    bag.swap_remove(random.below(bag.len() as u64) as usize)
 }
 
 impl Totals {

@@ -16,9 +16,9 @@ use crate::tally::{Outcome, Tally};
 use crate::{paths, tools};
 
 /// The load runs at least until so many acknowledgements came in, so that every kill meets a working server.
-const ACKNOWLEDGED_MIN: u64 = 200;
-const LOAD_WAIT_MAX: Duration = Duration::from_secs(60);
-const MOMENT_MS_MAX: u64 = 1500;
+pub const ACKNOWLEDGED_MIN: u64 = 200;
+pub const LOAD_WAIT_MAX: Duration = Duration::from_secs(60);
+pub const MOMENT_MS_MAX: u64 = 1500;
 const PGBENCH_SCALE: &str = "2";
 
 /// What pgbench's transactions keep equal.
@@ -208,10 +208,10 @@ impl Drop for Load {
 }
 
 /// xorshift64: enough for choosing moments, and repeatable from its seed.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

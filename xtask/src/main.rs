@@ -1,10 +1,12 @@
 //! The project's own commands: `cargo xtask test` runs every test there is, `cargo xtask isolation` prints which
 //! isolation anomalies can happen, `cargo xtask kill-test` kills a loaded server again and again and looks for lost rows,
-//! `cargo xtask power-cut` does the same with a disk that forgets, `cargo xtask fuzz` feeds the readers with nonsense.
+//! `cargo xtask power-cut` does the same with a disk that forgets, `cargo xtask failover-test` with a master that has a
+//! standby to take its place, `cargo xtask fuzz` feeds the readers with nonsense.
 //!
 //! Each command does its own set-up (it builds the server, makes a Python environment, fetches the drivers, starts a
 //! private PostgreSQL) below the target directory and a temporary directory, and takes down what it started.
 
+mod failover;
 mod findings;
 mod fuzz;
 mod kill_test;
@@ -68,6 +70,8 @@ enum Command {
     },
     /// Cuts the power of a loaded server on a disk that forgets, tears and reorders, and looks for what was acknowledged
     PowerCut(power_cut::Arguments),
+    /// Takes the master away from a loaded pair, promotes the standby, brings the old master back, and so on
+    FailoverTest(failover::Arguments),
     /// Feeds what reads files, messages and statements with seeded mutations of small corpora
     Fuzz(fuzz::Arguments),
     /// Uses SQLite for `power-cut --peer sqlite`
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
         Command::Isolation { server } => suites::isolation(server),
         Command::KillTest { rounds, clients, seed, server } => kill_test::command(rounds, clients, seed, server),
         Command::PowerCut(arguments) => power_cut::command(arguments),
+        Command::FailoverTest(arguments) => failover::command(arguments),
         Command::Fuzz(arguments) => fuzz::command(&arguments),
         Command::PowerCutSqlite(child) => power_cut::sqlite_child::run(&child),
     };

@@ -1,12 +1,12 @@
-//! The clients of the kill test and the power-cut test: each inserts rows of its own and records a transaction only after the server has
-//! acknowledged its commit.
+//! The clients of the kill test, the power-cut test and the failover test: each inserts rows of its own and records a
+//! transaction only after the server has acknowledged its commit.
 //!
 //! One transaction writes a row into `ack` and two rows with the same id and note into `ack_part`, in the same database
 //! or in another one; some also move something between accounts, of one database or of both. The note follows
 //! from the id, so that a row that is half there, or not the one written, is found. What was acknowledged is kept in
-//! memory: the server is killed, not this process. The power-cut test uses the same clients.
+//! memory: the server is killed, not this process.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -116,6 +116,18 @@ impl Recorder {
         self.count.load(Ordering::Acquire)
     }
 
+    /// Which of these transactions are on the server.
+    pub async fn found(&self, address: Address, ids: &HashSet<i64>) -> anyhow::Result<HashSet<i64>> {
+        let client = connect(address, DATABASE).await?;
+        let rows = pairs(&client, "SELECT id, note FROM ack").await?;
+        Ok(rows.into_iter().map(|(id, _)| id).filter(|id| ids.contains(id)).collect())
+    }
+
+    /// Forgets acknowledgements whose loss is accounted for.
+    pub fn strike(&self, ids: &HashSet<i64>) {
+        self.acknowledged.lock().expect("no client panics with the list in hand").retain(|id| !ids.contains(id));
+    }
+
     /// Connects all clients and sets them to work. They end when the server goes away; the set yields each one's
     /// last error.
     pub async fn start(&self, address: Address, clients: u32) -> anyhow::Result<JoinSet<tokio_postgres::Error>> {
@@ -204,7 +216,7 @@ pub fn judge(acknowledged: &[i64], rows: &[(i64, String)], parts: &[(i64, String
             broken.push(*id);
         }
     }
-    let ids: std::collections::HashSet<i64> = rows.iter().map(|(id, _)| *id).collect();
+    let ids: HashSet<i64> = rows.iter().map(|(id, _)| *id).collect();
     broken
         .extend(rows.iter().filter(|(id, text)| *text != note(*id) || parts_of.get(id) != Some(&2)).map(|(id, _)| id));
     broken.extend(parts_of.keys().filter(|id| !ids.contains(id)));

@@ -95,10 +95,11 @@ impl TrailOptions {
         Ok(())
     }
 
-    /// The same with boxcars no larger than segments of that size take.
+    /// The same with boxcars no larger, and no more kept back, than segments of that size take.
     pub(crate) fn fit_to(self, segment_bytes: u64) -> TrailOptions {
         let boxcar_bytes_max = self.boxcar_bytes_max.min(segment_bytes / 4);
-        TrailOptions { boxcar_bytes_max, ..self }
+        let kept_back_bytes = self.kept_back_bytes.min(segment_bytes / 4);
+        TrailOptions { boxcar_bytes_max, kept_back_bytes, ..self }
     }
 
     /// A segment must hold some of the largest boxcars, else most of it would be left empty.

@@ -6,6 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use rustix::process::Signal;
 
 use super::{Address, probe};
 use crate::paths;
@@ -113,10 +114,24 @@ impl Holdfast {
         Ok(())
     }
 
+    /// Stops the process where it is (SIGSTOP): it holds its port and says nothing.
+    pub fn hang(&self) -> anyhow::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets a process go on that hangs.
+    pub fn resume(&self) -> anyhow::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).with_context(|| format!("sending {signal:?} to the server"))
+    }
+
     /// Asks for a clean stop (SIGTERM) and waits for the end.
     pub fn stop(&mut self) -> anyhow::Result<ExitStatus> {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).context("stopping the server")?;
+        self.signal(Signal::TERM)?;
         let asked = Instant::now();
         while asked.elapsed() < STOP_WAIT_MAX {
             if let Some(status) = self.child.try_wait()? {

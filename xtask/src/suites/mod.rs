@@ -15,7 +15,7 @@ use anyhow::bail;
 use crate::findings::{Expectations, Findings};
 use crate::server::{self, Address, Holdfast, Postgres};
 use crate::tally::{Outcome, Tally};
-use crate::{kill_test, paths, power_cut, tools};
+use crate::{failover, kill_test, paths, power_cut, tools};
 
 /// One suite: its name, what it is for, what it needs, and how it runs.
 struct Suite {
@@ -58,6 +58,12 @@ const SUITES: &[Suite] = &[
         about: "power cuts under load on an unsafe disk, sixteen of them",
         needs: &[],
         run: power_cut,
+    },
+    Suite {
+        name: "failover",
+        about: "a master lost under load at level hot, three rounds",
+        needs: &["psql"],
+        run: failover,
     },
 ];
 
@@ -119,6 +125,17 @@ fn kill(bench: &mut Bench) -> anyhow::Result<()> {
     let binary = bench.binary()?;
     let plan = kill_test::Plan { rounds: 5, clients: 40, seed: kill_test::fresh_seed() };
     kill_test::run(&binary, &plan, &mut bench.tally)
+}
+
+/// Enough to see that promotion and rejoining work; `cargo xtask failover-test` does the rest.
+fn failover(bench: &mut Bench) -> anyhow::Result<()> {
+    const ROUNDS: u32 = 3;
+    let totals = failover::smoke(&bench.binary()?, ROUNDS)?;
+    let table = totals.table();
+    println!("{table}");
+    let outcome = if totals.is_clean() { Outcome::Passed } else { Outcome::Failed(table) };
+    bench.tally.add("failover", "nothing_is_lost", outcome);
+    Ok(())
 }
 
 /// Enough to see that the disk, the harness and the server work together; `cargo xtask power-cut` does the rest.

@@ -12,7 +12,7 @@ mod sql;
 mod text;
 
 pub use shown::{Cells, Change, Item, OpItem, RecordItem, TxnItem, Val};
-pub use sql::statements;
+pub use sql::Script;
 
 use crate::error::OpenError;
 use crate::manifest::Manifest;

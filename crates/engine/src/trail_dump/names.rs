@@ -3,14 +3,15 @@
 use crate::manifest::Manifest;
 use crate::options::Options;
 use holdfast_store::pages::Limits;
-use holdfast_store::schema_map::{SchemaError, TableMap, read_map};
+use holdfast_store::schema_map::{RowKey, SchemaError, TableMap, read_map};
 use holdfast_store::volume::Volume;
+use holdfast_types::schema::Dialect;
 use holdfast_types::{TableId, VolumeId};
 use std::collections::HashMap;
 use std::path::Path;
 
 pub struct Names {
-    databases: HashMap<VolumeId, String>,
+    databases: HashMap<VolumeId, (String, Dialect)>,
     tables: HashMap<VolumeId, TableMap>,
 }
 
@@ -24,7 +25,7 @@ impl Names {
             Limits { memory_bytes_max: options.memory_bytes_max, scratch_bytes_max: options.scratch_bytes_max };
         for entry in &manifest.databases {
             let id = entry.volume();
-            names.databases.insert(id, entry.name.clone());
+            names.databases.insert(id, (entry.name.clone(), entry.dialect.into()));
             if let Some(Ok(map)) = started.remove(&id).map(|volume| read_tables(&volume)) {
                 names.tables.insert(id, map);
                 continue;
@@ -40,7 +41,22 @@ impl Names {
     }
 
     pub fn database(&self, volume: VolumeId) -> Option<String> {
-        self.databases.get(&volume).cloned()
+        self.databases.get(&volume).map(|(name, _)| name.clone())
+    }
+
+    /// Of a database that is not known any more: SQLite's, whose literals say most.
+    pub fn dialect(&self, volume: VolumeId) -> Dialect {
+        self.databases.get(&volume).map_or(Dialect::Sqlite, |(_, dialect)| *dialect)
+    }
+
+    /// What a row of the table is found by, in the key's order; none: its rowid, or it is not known.
+    pub fn key(&self, volume: VolumeId, table: TableId) -> Vec<String> {
+        let Some(info) = self.tables.get(&volume).and_then(|map| map.by_id(table)) else { return Vec::new() };
+        let name = |position: &usize| info.columns.get(*position).map(|c| c.name.clone());
+        match &info.key {
+            RowKey::Rowid { alias, .. } => alias.iter().filter_map(name).collect(),
+            RowKey::Columns(positions) => positions.iter().filter_map(name).collect(),
+        }
     }
 
     pub fn table(&self, volume: VolumeId, table: TableId) -> String {

@@ -42,6 +42,8 @@ pub enum RecordItem {
     Batch {
         volume: u32,
         database: Option<String>,
+        #[serde(skip)]
+        dialect: Dialect,
         number: u64,
         schema_epoch: u32,
         transactions: Vec<TxnItem>,
@@ -49,6 +51,8 @@ pub enum RecordItem {
     Fragment {
         volume: u32,
         database: Option<String>,
+        #[serde(skip)]
+        dialect: Dialect,
         transaction: u64,
         number: u32,
         ops: Vec<OpItem>,
@@ -177,7 +181,8 @@ pub fn record(record: Result<Record<'_>, DecodeError>, names: &Names) -> RecordI
     match record {
         Record::Batch(b) => batch(&b, names),
         Record::Fragment { txn, number, ops: all, .. } => {
-            RecordItem::Fragment { volume, database, transaction: txn.0, number, ops: ops(all, id, names) }
+            let dialect = names.dialect(id);
+            RecordItem::Fragment { volume, database, dialect, transaction: txn.0, number, ops: ops(all, id, names) }
         }
         Record::FragmentDrop { txn, .. } => RecordItem::FragmentDrop { volume, database, transaction: txn.0 },
         Record::Checkpoint(c) => RecordItem::Checkpoint {
@@ -224,6 +229,7 @@ fn batch(batch: &Batch<'_>, names: &Names) -> RecordItem {
     RecordItem::Batch {
         volume: batch.volume.0,
         database: names.database(batch.volume),
+        dialect: names.dialect(batch.volume),
         number: batch.number,
         schema_epoch: batch.schema_epoch,
         transactions: transactions.collect(),
@@ -254,10 +260,12 @@ fn op(op: Op<'_>, volume: VolumeId, names: &Names) -> OpItem {
                 after: pair[1].clone(),
             });
             let changes = changes.collect();
+            let key = |k| key(k, &names.key(volume, table));
             OpItem::Update { table: name(table), key: key(old), new_key: new_key.map(key), changes }
         }
         Op::Delete { table, key: old, before } => {
-            OpItem::Delete { table: name(table), key: key(old), before: row(table, before) }
+            let key = key(old, &names.key(volume, table));
+            OpItem::Delete { table: name(table), key, before: row(table, before) }
         }
         Op::Ddl(d) => OpItem::Ddl {
             sql: d.text.to_owned(),
@@ -278,12 +286,13 @@ fn op(op: Op<'_>, volume: VolumeId, names: &Names) -> OpItem {
     }
 }
 
-/// A rowid, or the columns of a primary key in its order.
-fn key(key: Key<'_>) -> Cells {
+/// A rowid, or the columns of a primary key in its order, as they are called where that is known.
+fn key(key: Key<'_>, called: &[String]) -> Cells {
+    let name = |i: usize, or: String| called.get(i).cloned().unwrap_or(or);
     match key {
-        Key::Rowid(rowid) => Cells(vec![("rowid".to_owned(), Val(Value::Int(rowid)))]),
+        Key::Rowid(rowid) => Cells(vec![(name(0, "rowid".to_owned()), Val(Value::Int(rowid)))]),
         Key::Columns(cells) => {
-            Cells(cells.enumerate().map(|(i, cell)| (format!("key {}", i + 1), val(cell))).collect())
+            Cells(cells.enumerate().map(|(i, cell)| (name(i, format!("key {}", i + 1)), val(cell))).collect())
         }
     }
 }

@@ -1,91 +1,177 @@
-//! The changes of a boxcar as SQL that a person can read, judge and run again: what a server that was deposed had done and
+//! The changes of boxcars as SQL that a person can read, judge and run again: what a server that was deposed had done and
 //! nobody else has.
 //!
-//! Each transaction stands between BEGIN and COMMIT under a comment that says when it was made. A row is found by its key;
-//! what an update or delete found there before is in a comment.
+//! Each transaction stands between BEGIN and COMMIT under a comment that says when it was made, in the database of the
+//! last USE before it. A row is found by its key; what an update or delete found there before is in a comment. Values
+//! are written as the database's dialect takes them.
+//!
+//! What cannot be run as it stands: a row of a table without an INTEGER PRIMARY KEY is named by its rowid, which
+//! statements of the PostgreSQL dialect cannot do; what is in comments, such as prepared transactions.
 
-use super::shown::{Cells, Item, OpItem, RecordItem, TxnItem};
-use holdfast_store::schema_map::quote;
-use holdfast_types::Hlc;
-use std::fmt::Write;
+use super::shown::{Cells, Item, OpItem, RecordItem, TxnItem, Val, hex};
+use holdfast_store::schema_map::{PREPARED_TABLE, quote};
+use holdfast_types::Value;
+use holdfast_types::schema::Dialect;
 
-/// The transactions of a boxcar; empty where it has none.
-pub fn statements(item: &Item) -> String {
-    let mut out = String::new();
-    let Item::Boxcar { lsn, records, .. } = item else { return out };
-    for record in records {
+/// A script that grows boxcar by boxcar.
+#[derive(Debug, Default)]
+pub struct Script {
+    /// Where statements go by now.
+    database: Option<String>,
+    out: String,
+    /// How many transactions were added.
+    pub transactions: u64,
+    /// Whether something was changed besides rows: tables, databases, their parameters.
+    pub reshapes: bool,
+}
+
+impl Script {
+    /// Adds what a boxcar holds.
+    pub fn add(&mut self, item: &Item) {
+        let Item::Boxcar { lsn, records, .. } = item else { return };
+        records.iter().for_each(|record| self.record(*lsn, record));
+    }
+
+    /// What was added since this was last asked for.
+    pub fn take(&mut self) -> String {
+        std::mem::take(&mut self.out)
+    }
+
+    fn record(&mut self, lsn: u64, record: &RecordItem) {
         match record {
-            RecordItem::Batch { volume, database, transactions, .. } => {
+            RecordItem::Batch { volume, database, dialect, transactions, .. } => {
                 let name = database.clone().unwrap_or_else(|| format!("volume {volume}"));
-                transactions.iter().for_each(|t| transaction(&mut out, *lsn, &name, t));
+                transactions.iter().for_each(|t| self.transaction(lsn, &name, *dialect, t));
             }
-            RecordItem::VolumeCreate { name, .. } => line(&mut out, &format!("CREATE DATABASE {};", quote(name))),
-            RecordItem::VolumeDrop { volume } => line(&mut out, &format!("-- database of volume {volume} dropped")),
-            RecordItem::Fragment { database, transaction, ops, .. } => {
-                let name = database.clone().unwrap_or_default();
-                line(&mut out, &format!("-- part of transaction {transaction} of {name}"));
-                ops.iter().for_each(|op| operation(&mut out, op));
+            RecordItem::VolumeCreate { name, dialect, .. } => {
+                self.reshapes = true;
+                self.line(&format!("CREATE DATABASE {} DIALECT {dialect};", quote(name)));
             }
-            other @ (RecordItem::Parameters { .. }
-            | RecordItem::Unreadable { .. }
-            | RecordItem::FragmentDrop { .. }) => {
-                line(&mut out, &format!("-- {other}"));
+            RecordItem::VolumeDrop { volume } => {
+                self.reshapes = true;
+                self.comment(&format!("database of volume {volume} dropped"));
             }
+            RecordItem::Fragment { database, dialect, transaction, ops, .. } => {
+                self.comment(&format!("part of transaction {transaction} of {}", database.as_deref().unwrap_or("?")));
+                ops.iter().for_each(|op| self.operation(op, *dialect));
+            }
+            RecordItem::Parameters { .. } => {
+                self.reshapes = true;
+                self.comment(&record.to_string());
+            }
+            RecordItem::Unreadable { .. } | RecordItem::FragmentDrop { .. } => self.comment(&record.to_string()),
             RecordItem::Checkpoint { .. } => {}
         }
     }
-    out
-}
 
-fn line(out: &mut String, text: &str) {
-    out.push_str(text);
-    out.push('\n');
-}
-
-fn transaction(out: &mut String, lsn: u64, database: &str, t: &TxnItem) {
-    let made = Hlc(t.unix_ms << 16);
-    line(out, &format!("-- database {database}, LSN {lsn}, transaction {}, {} ms after 1970", t.id, made.unix_ms()));
-    line(out, "BEGIN;");
-    t.ops.iter().for_each(|op| operation(out, op));
-    line(out, "COMMIT;");
-}
-
-fn operation(out: &mut String, op: &OpItem) {
-    let text = match op {
-        OpItem::Insert { table, values, .. } => {
-            let columns: Vec<String> = values.0.iter().map(|(name, _)| quote(name)).collect();
-            let literals: Vec<String> = values.0.iter().map(|(_, value)| value.to_string()).collect();
-            format!("INSERT INTO {} ({}) VALUES ({});", quote(table), columns.join(", "), literals.join(", "))
-        }
-        OpItem::Update { table, key, changes, .. } => {
-            let set: Vec<String> = changes.iter().map(|c| format!("{} = {}", quote(&c.column), c.after)).collect();
-            let before: Vec<String> = changes.iter().map(|c| format!("{} = {}", c.column, c.before)).collect();
-            format!(
-                "UPDATE {} SET {} WHERE {}; -- before: {}",
-                quote(table),
-                set.join(", "),
-                found(key),
-                before.join(", ")
-            )
-        }
-        OpItem::Delete { table, key, before } => {
-            format!("DELETE FROM {} WHERE {}; -- before: {before}", quote(table), found(key))
-        }
-        OpItem::Ddl { sql, .. } | OpItem::Pragma { sql } => format!("{sql};"),
-        OpItem::Sequence { .. } | OpItem::AllSequences { .. } => return,
-        OpItem::Fragments { .. } | OpItem::Unreadable { .. } => format!("-- {op}"),
-    };
-    // A value may hold a line break; a comment must not end in its midst.
-    out.push_str(&text.replace('\n', " "));
-    out.push('\n');
-}
-
-fn found(key: &Cells) -> String {
-    let mut out = String::new();
-    for (i, (name, value)) in key.0.iter().enumerate() {
-        let and = if i == 0 { "" } else { " AND " };
-        // Writing to a string does not fail.
-        let _ = write!(out, "{and}{} = {value}", quote(name));
+    fn line(&mut self, text: &str) {
+        self.out.push_str(text);
+        self.out.push('\n');
     }
-    out
+
+    /// A value may hold a line break; a comment must not end in its midst.
+    fn comment(&mut self, text: &str) {
+        self.line(&format!("-- {}", in_one_line(text)));
+    }
+
+    fn transaction(&mut self, lsn: u64, database: &str, dialect: Dialect, t: &TxnItem) {
+        self.transactions += 1;
+        if self.database.as_deref() != Some(database) {
+            self.line(&format!("USE {};", quote(database)));
+            self.database = Some(database.to_owned());
+        }
+        self.comment(&format!("database {database}, LSN {lsn}, transaction {}, {} ms after 1970", t.id, t.unix_ms));
+        self.line("BEGIN;");
+        t.ops.iter().for_each(|op| self.operation(op, dialect));
+        self.line("COMMIT;");
+    }
+
+    fn operation(&mut self, op: &OpItem, dialect: Dialect) {
+        let value = |v: &Val| literal(&v.0, dialect);
+        match op {
+            OpItem::Insert { table, .. } | OpItem::Update { table, .. } | OpItem::Delete { table, .. }
+                if table == PREPARED_TABLE =>
+            {
+                self.comment(&op.to_string());
+            }
+            OpItem::Insert { table, values, .. } => {
+                let columns: Vec<String> = values.0.iter().map(|(name, _)| quote(name)).collect();
+                let literals: Vec<String> = values.0.iter().map(|(_, v)| value(v)).collect();
+                let (columns, literals) = (columns.join(", "), literals.join(", "));
+                self.line(&format!("INSERT INTO {} ({columns}) VALUES ({literals});", quote(table)));
+            }
+            OpItem::Update { table, key, changes, .. } => {
+                let set: Vec<String> =
+                    changes.iter().map(|c| format!("{} = {}", quote(&c.column), value(&c.after))).collect();
+                let before: Vec<String> = changes.iter().map(|c| format!("{} = {}", c.column, c.before)).collect();
+                let (set, found, before) = (set.join(", "), found(key, dialect), in_one_line(&before.join(", ")));
+                self.line(&format!("UPDATE {} SET {set} WHERE {found}; -- before: {before}", quote(table)));
+            }
+            OpItem::Delete { table, key, before } => {
+                let (found, before) = (found(key, dialect), in_one_line(&before.to_string()));
+                self.line(&format!("DELETE FROM {} WHERE {found}; -- before: {before}", quote(table)));
+            }
+            OpItem::Ddl { sql, .. } => {
+                self.reshapes = true;
+                self.line(&format!("{sql};"));
+            }
+            OpItem::Pragma { sql } => self.line(&format!("{sql};")),
+            OpItem::Sequence { .. } | OpItem::AllSequences { .. } => {}
+            OpItem::Fragments { .. } | OpItem::Unreadable { .. } => self.comment(&op.to_string()),
+        }
+    }
+}
+
+fn in_one_line(text: &str) -> String {
+    text.replace('\n', "\\n").replace('\r', "\\r")
+}
+
+fn found(key: &Cells, dialect: Dialect) -> String {
+    let parts = key.0.iter().map(|(name, value)| format!("{} = {}", quote(name), literal(&value.0, dialect)));
+    parts.collect::<Vec<_>>().join(" AND ")
+}
+
+/// A value that reads back as it was. What is quoted takes any type in the PostgreSQL dialect: a stored number may be a
+/// boolean.
+fn literal(value: &Value, dialect: Dialect) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    match (value, dialect) {
+        (Value::Null, _) => "NULL".to_owned(),
+        (Value::Text(text), _) => quoted(text),
+        (Value::Int(n), Dialect::Postgres) => format!("'{n}'"),
+        (Value::Real(r), Dialect::Postgres) => format!("'{r:?}'"),
+        (Value::Blob(bytes), Dialect::Postgres) => format!("'\\x{}'", hex(bytes)),
+        (Value::Int(n), Dialect::Sqlite) => n.to_string(),
+        // SQLite has no word for it.
+        (Value::Real(r), Dialect::Sqlite) if r.is_infinite() => if *r > 0.0 { "9e999" } else { "-9e999" }.to_owned(),
+        (Value::Real(r), Dialect::Sqlite) => format!("{r:?}"),
+        (Value::Blob(bytes), Dialect::Sqlite) => format!("x'{}'", hex(bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_read_back_in_their_dialect() {
+        let both = |value: Value| [literal(&value, Dialect::Postgres), literal(&value, Dialect::Sqlite)];
+        assert_eq!(both(Value::Int(-5)), ["'-5'", "-5"]);
+        assert_eq!(both(Value::Real(0.1)), ["'0.1'", "0.1"]);
+        assert_eq!(both(Value::Real(f64::NEG_INFINITY))[1], "-9e999");
+        assert_eq!(both(Value::Text("a'b\n\\n".into())), ["'a''b\n\\n'", "'a''b\n\\n'"]);
+        assert_eq!(both(Value::Blob([0, 255].into())), ["'\\x00ff'", "x'00ff'"]);
+        assert_eq!(both(Value::Null), ["NULL", "NULL"]);
+    }
+
+    #[test]
+    fn a_line_break_ends_no_comment() {
+        let mut script = Script::default();
+        let text = |t: &str| Val(Value::Text(t.into()));
+        let before = Cells(vec![("v".to_owned(), text("x\nDROP TABLE t;"))]);
+        let key = Cells(vec![("id".to_owned(), Val(Value::Int(1)))]);
+        script.operation(&OpItem::Delete { table: "t".to_owned(), key, before }, Dialect::Sqlite);
+        assert_eq!(script.take(), "DELETE FROM \"t\" WHERE \"id\" = 1; -- before: v='x\\nDROP TABLE t;'\n");
+        assert_eq!(script.take(), "");
+    }
 }

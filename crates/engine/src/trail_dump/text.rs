@@ -34,11 +34,11 @@ fn volume(id: u32, name: &Option<String>) -> String {
 impl Display for RecordItem {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         match self {
-            RecordItem::Batch { volume: id, database, number, schema_epoch, transactions } => {
+            RecordItem::Batch { volume: id, database, number, schema_epoch, transactions, .. } => {
                 write!(f, "batch {number} of {}, schema epoch {schema_epoch}", volume(*id, database))?;
                 transactions.iter().try_for_each(|t| write!(f, "\n    {t}"))
             }
-            RecordItem::Fragment { volume: id, database, transaction, number, ops } => {
+            RecordItem::Fragment { volume: id, database, transaction, number, ops, .. } => {
                 write!(f, "fragment {number} of transaction {transaction} of {}", volume(*id, database))?;
                 ops.iter().try_for_each(|op| write!(f, "\n      {op}"))
             }

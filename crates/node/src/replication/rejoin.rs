@@ -4,7 +4,8 @@
 //! |---|---|
 //! | the new master has all of it | it follows from where it ends |
 //! | it has an end that the new master has not | that is written down as SQL, cut off and saved aside |
-//! | after that its files hold more than its trail | the databases are copied anew; only what differs travels |
+//! | that end made or dropped tables or databases | it is written down; the databases are copied anew, only what differs travels |
+//! | after the cut its files hold more than its trail | the databases are copied anew |
 //! | the new master no longer keeps what follows, or there is nothing in common | the same |
 //!
 //! The server must be stopped. Every step can be done again: after a failure the command is run once more.
@@ -13,7 +14,8 @@
 
 use super::following::Tcp;
 use super::{CopyError, CopyTo, StandbyFile, StandbyFileError, copy_from};
-use holdfast_engine::{Engine, OpenError, Options, trail_dump};
+use holdfast_engine::trail_dump::{self, Script};
+use holdfast_engine::{Engine, OpenError, Options};
 use holdfast_seams::{RealClock, RealDisk};
 use holdfast_standby::base_copy::Progress;
 use holdfast_standby::pairing::Finding;
@@ -26,6 +28,10 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the old trail's end may take to be applied.
+const APPLY_MAX: Duration = Duration::from_secs(600);
 
 #[derive(Debug, thiserror::Error)]
 pub enum RejoinError {
@@ -64,22 +70,18 @@ pub fn rejoin(
     to: CopyTo<'_>,
     progress: &(dyn Fn(Progress) + Send + Sync),
 ) -> Result<Rejoined, RejoinError> {
-    if !to.dir.join("trail").join("control").exists() {
-        return Err(RejoinError::NoDirectory(to.dir.to_owned()));
-    }
-    let finding = find(from, to)?;
     let mut rejoined = Rejoined::default();
-    let fits = match finding {
-        Finding::Continues | Finding::Copied { .. } => true,
-        Finding::Gone => false,
-        Finding::Forked { common } => {
-            let lsn = common.map_or(Lsn(0), |tip| tip.lsn);
-            rejoined.lost = write_lost(to.dir, lsn)?;
-            if let Some(common) = common {
-                Trail::cut_back(&RealDisk::new(), &to.dir.join("trail"), common.lsn)?;
-            }
-            common.is_some()
+    let fits = if to.dir.join("trail").join("control").exists() {
+        match find(from, to)? {
+            Finding::Continues | Finding::Copied { .. } => true,
+            Finding::Gone => false,
+            Finding::Forked { common } => give_up_end(to.dir, common.map(|tip| tip.lsn), &mut rejoined)?,
         }
+    } else if StandbyFile::read(to.dir)?.is_some() {
+        // It was begun before, and made way for a copy.
+        false
+    } else {
+        return Err(RejoinError::NoDirectory(to.dir.to_owned()));
     };
     let file = StandbyFile { from: from.to_owned(), name: to.name.to_owned(), anchor_lsn: 0, anchor_checksum: 0 };
     file.write(to.dir)?;
@@ -89,6 +91,49 @@ pub fn rejoin(
     make_way(to.dir).map_err(RejoinError::MakeWay)?;
     rejoined.copied_bytes = Some(copy_from(from, to, progress)?.sent_bytes);
     Ok(rejoined)
+}
+
+/// Writes down what stands behind `common`, and cuts it off. False: what is left of the trail cannot be followed on from.
+///
+/// An end that changes tables or databases is not cut off: the list of databases would keep what only that end says. It
+/// is applied, so that its tables have names to write down, and then the databases are copied.
+fn give_up_end(dir: &Path, common: Option<Lsn>, rejoined: &mut Rejoined) -> Result<bool, RejoinError> {
+    let from = common.unwrap_or(Lsn(0));
+    let reshapes = script(dir, from, |_| true)?.reshapes;
+    if reshapes {
+        apply_all(dir)?;
+    }
+    rejoined.lost = write_lost(dir, from)?;
+    match common {
+        Some(common) if !reshapes => {
+            Trail::cut_back(&RealDisk::new(), &dir.join("trail"), common)?;
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Brings the databases' files to the end of the trail, which stays as it is. Where that fails names are missing in
+/// what is written down, nothing else.
+fn apply_all(dir: &Path) -> Result<(), RejoinError> {
+    let engine = match Engine::open(dir, Options { standby: true, ..Options::default() }) {
+        Ok(engine) => engine,
+        Err(error @ OpenError::Trail(_)) => return Err(error.into()),
+        Err(error) => {
+            tracing::warn!("tables are written down by number where they are not known: {error}");
+            return Ok(());
+        }
+    };
+    let end = engine.trail().durable();
+    engine.allow_apply(end);
+    if !engine.wait_applied(end, APPLY_MAX) {
+        let why = engine.apply_failure().unwrap_or_else(|| format!("it takes longer than {APPLY_MAX:?}"));
+        tracing::warn!("tables are written down by number where they are not known: {why}");
+    }
+    if let Err(error) = engine.close() {
+        tracing::warn!("the databases were not closed cleanly: {error}");
+    }
+    Ok(())
 }
 
 /// What the new master has of this trail.
@@ -108,25 +153,34 @@ fn find(from: &str, to: CopyTo<'_>) -> Result<Finding, RejoinError> {
     found.map_err(|error| RejoinError::Link { from: from.to_owned(), error })
 }
 
-/// Writes the transactions from `from` on as SQL; `None`: there are none.
+/// The SQL of everything from `from` on, handed over piece by piece until `write` says false.
+fn script(dir: &Path, from: Lsn, mut write: impl FnMut(&str) -> bool) -> Result<Script, RejoinError> {
+    let mut script = Script::default();
+    trail_dump::dump(dir, &Options::default(), trail_dump::Filter { from: Some(from), volume: None }, |item| {
+        script.add(item);
+        write(&script.take())
+    })?;
+    Ok(script)
+}
+
+/// Writes what stands from `from` on as SQL; `None`: there is nothing.
 fn write_lost(dir: &Path, from: Lsn) -> Result<Option<(Lsn, PathBuf, u64)>, RejoinError> {
     let path = dir.join(format!("lost-{:016x}.sql", from.0));
     let failed = |source| RejoinError::Lost { path: path.clone(), source };
     let mut out = BufWriter::new(File::create(&path).map_err(failed)?);
-    let (mut transactions, mut written) = (0, Ok(()));
-    trail_dump::dump(dir, &Options::default(), trail_dump::Filter { from: Some(from), volume: None }, |item| {
-        let sql = trail_dump::statements(item);
-        transactions += sql.lines().filter(|line| *line == "BEGIN;").count() as u64;
+    let (mut written, mut bytes) = (Ok(()), 0);
+    let script = script(dir, from, |sql| {
+        bytes += sql.len();
         written = out.write_all(sql.as_bytes());
         written.is_ok()
     })?;
     let synced = written.and_then(|()| out.flush()).and_then(|()| out.get_ref().sync_all());
     synced.and_then(|()| File::open(dir)?.sync_all()).map_err(failed)?;
-    if transactions == 0 {
+    if bytes == 0 {
         std::fs::remove_file(&path).map_err(failed)?;
         return Ok(None);
     }
-    Ok(Some((from, path, transactions)))
+    Ok(Some((from, path, script.transactions)))
 }
 
 /// Whether the databases' files hold nothing that the trail, as it is now, does not.
@@ -136,13 +190,23 @@ fn files_fit(dir: &Path) -> Result<bool, RejoinError> {
             drop(engine.close());
             Ok(true)
         }
-        Err(OpenError::AheadOfTrail { .. } | OpenError::OlderFile { .. } | OpenError::Redo { .. }) => Ok(false),
+        Err(
+            OpenError::AheadOfTrail { .. }
+            | OpenError::OlderFile { .. }
+            | OpenError::Redo { .. }
+            | OpenError::NotInTheTrail { .. }
+            | OpenError::UnknownVolume(_),
+        ) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Leaves of the directory only what a copy can use again: the databases' pages.
 fn make_way(dir: &Path) -> io::Result<()> {
+    // First, so that an attempt that ends halfway is known for one.
+    let trail = dir.join("trail");
+    remove(&trail.join("control"))?;
+    File::open(&trail)?.sync_all()?;
     let volumes = dir.join("volumes");
     for entry in std::fs::read_dir(&volumes)? {
         let path = entry?.path();
@@ -153,13 +217,9 @@ fn make_way(dir: &Path) -> io::Result<()> {
         }
     }
     for file in ["databases.toml", "checkpoints"] {
-        match std::fs::remove_file(dir.join(file)) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
+        remove(&dir.join(file))?;
     }
     // What was cut off stays beside.
-    let trail = dir.join("trail");
     for entry in std::fs::read_dir(&trail)? {
         let path = entry?.path();
         match path.extension().and_then(|e| e.to_str()) {
@@ -168,4 +228,12 @@ fn make_way(dir: &Path) -> io::Result<()> {
         }
     }
     File::open(dir)?.sync_all()
+}
+
+/// Removes a file, if it is there.
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
 }

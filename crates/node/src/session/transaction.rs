@@ -37,6 +37,7 @@ impl NodeSession {
 
     /// SET TRANSACTION, and the modes of BEGIN.
     pub(super) fn set_modes(&mut self, modes: TransactionModes) -> SqlResult<()> {
+        let standby = self.standby;
         let Some(block) = self.state.block() else { return Ok(()) };
         if let Some(isolation) = modes.isolation
             && isolation != block.isolation
@@ -52,6 +53,10 @@ impl NodeSession {
             };
         }
         match modes.read_only {
+            Some(false) if standby => {
+                let message = "cannot set transaction read-write mode during recovery";
+                Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+            }
             Some(false) if block.read_only && block.queried => {
                 let message = "transaction read-write mode must be set before any query";
                 Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message))

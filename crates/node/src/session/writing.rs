@@ -66,7 +66,7 @@ impl NodeSession {
         let lock_timeout = self.settings.timeouts().lock;
         let session = Some(self.locks.clone());
         let batch =
-            Batch { steps, sink: client.lend_reply(), lock_timeout, session, any_order: true, level: Level::Cold };
+            Batch { steps, sink: client.lend_reply(), lock_timeout, session, any_order: true, level: self.settings.level() };
         let db = self.served.db.clone();
         let id = match db.submit_with(batch, Box::new(move |done| letter.deliver(done))) {
             Ok(id) => id,

@@ -1,0 +1,10 @@
+//! A master and its standby as their clients and their operator meet them: real processes over loopback.
+
+mod door;
+mod failover;
+mod follow;
+mod levels;
+mod node;
+mod reads;
+#[path = "../server/mod.rs"]
+mod server;

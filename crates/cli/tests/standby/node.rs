@@ -1,0 +1,297 @@
+//! Two servers with directories and ports of their own that outlive their processes.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+/// Longer than anything here takes that ends at all.
+pub const WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// Runs `holdfast ARGUMENTS`.
+pub fn holdfast(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_holdfast")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// The same; what it says on stdout, when it succeeds.
+pub fn succeeds(arguments: &[&str]) -> String {
+    let output = holdfast(arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {}: {said}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The same; what it says on stderr, when it fails with exit code 1.
+pub fn refuses(arguments: &[&str]) -> String {
+    let output = holdfast(arguments);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// One server.
+pub struct Node {
+    pub name: &'static str,
+    pub dir: PathBuf,
+    /// 0 before its first start.
+    pub port: u16,
+    child: Option<Child>,
+}
+
+impl Node {
+    fn new(scratch: &TempDir, name: &'static str) -> Node {
+        Node { name, dir: scratch.path().join(name), port: 0, child: None }
+    }
+
+    /// Adds lines to holdfast.toml; they hold from the next start on.
+    pub fn configure(&self, lines: &str) {
+        std::fs::create_dir_all(&self.dir).unwrap();
+        let file = OpenOptions::new().create(true).append(true).open(self.dir.join("holdfast.toml"));
+        writeln!(file.unwrap(), "{lines}").unwrap();
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir.with_extension("log")
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap()
+    }
+
+    /// Starts the server at the port it had before, if it had one, and returns when it takes connections.
+    pub fn start(&mut self) {
+        assert!(self.child.is_none(), "{} runs already", self.name);
+        let listen = format!("127.0.0.1:{}", self.port);
+        let log = OpenOptions::new().create(true).append(true).open(self.log_path()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+        command.args(["serve", "--listen", &listen, "--data"]).arg(&self.dir);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let port = line.trim().strip_prefix("holdfast: ready on 127.0.0.1:");
+        let ready = port.unwrap_or_else(|| panic!("{} does not start:\n{}", self.name, self.log()));
+        self.port = ready.parse().unwrap();
+        self.child = Some(child);
+    }
+
+    /// HOST:PORT.
+    pub fn at(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub fn data(&self) -> &str {
+        self.dir.to_str().unwrap()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(self.child.as_ref().unwrap()), signal).unwrap();
+    }
+
+    /// The process does nothing from now on, and holds its sockets.
+    pub fn hang(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// kill -9
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// SIGTERM
+    pub fn stop(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.child.take().unwrap().wait().unwrap()
+    }
+
+    pub async fn connect(&self) -> Client {
+        self.connect_to("holdfast").await
+    }
+
+    pub async fn connect_to(&self, database: &str) -> Client {
+        self.connect_with(&format!("user=holdfast dbname={database}")).await
+    }
+
+    /// A standby that has just started lets nobody in before it shows one moment of its master; that is waited for.
+    pub async fn connect_with(&self, how: &str) -> Client {
+        let config = format!("host=127.0.0.1 port={} {how}", self.port);
+        let started = Instant::now();
+        loop {
+            match tokio_postgres::connect(&config, NoTls).await {
+                Ok((client, connection)) => {
+                    tokio::spawn(connection);
+                    return client;
+                }
+                Err(error) if error.code() == Some(&SqlState::CANNOT_CONNECT_NOW) => {
+                    assert!(started.elapsed() < WAIT_MAX, "{} lets nobody in: {error:?}", self.name);
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                Err(error) => panic!("{}: {error:?}", self.name),
+            }
+        }
+    }
+
+    pub fn status(&self) -> String {
+        succeeds(&["standby", "status", "--at", &self.at(), "--json"])
+    }
+
+    /// One word of the status: the value behind the first occurrence of the name.
+    pub fn status_word(&self, name: &str) -> String {
+        let status = self.status();
+        let behind = status.split_once(&format!("\"{name}\":")).unwrap_or_else(|| panic!("no {name} in {status}")).1;
+        behind.split([',', '}', ']']).next().unwrap().trim_matches('"').to_owned()
+    }
+
+    /// Waits until so many commits wait for standbys.
+    pub async fn until_commits_wait(&self, commits: usize) {
+        until("commits wait", async || self.status_word("commits_waiting") == commits.to_string()).await;
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // It may have ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking()
+            && let Ok(log) = std::fs::read_to_string(self.log_path())
+        {
+            let lines: Vec<&str> = log.lines().collect();
+            eprintln!("---- {}:\n{}", self.name, lines[lines.len().saturating_sub(25)..].join("\n"));
+        }
+    }
+}
+
+/// Waits for something that comes about.
+pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so().await {
+        assert!(started.elapsed() < WAIT_MAX, "still not so: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The master `a` and its standby `b`.
+pub struct Pair {
+    pub a: Node,
+    pub b: Node,
+    scratch: TempDir,
+}
+
+impl Pair {
+    /// A running master, whose holdfast.toml has these lines, and no standby yet.
+    pub fn master(lines: &str) -> Pair {
+        let scratch = TempDir::new().unwrap();
+        let mut a = Node::new(&scratch, "a");
+        a.configure(&format!("node_name = \"a\"\n{lines}"));
+        a.start();
+        Pair { b: Node::new(&scratch, "b"), a, scratch }
+    }
+
+    /// Both run, `b` follows.
+    pub async fn start(lines: &str) -> Pair {
+        let mut pair = Pair::master(lines);
+        pair.create_standby();
+        pair.b.start();
+        pair.until_followed().await;
+        pair
+    }
+
+    pub fn create_standby(&self) -> String {
+        let (from, data) = (self.a.at(), self.b.data());
+        succeeds(&["standby", "create", "--from", &from, "--data", data, "--name", self.b.name])
+    }
+
+    /// Waits until `b` follows `a`.
+    pub async fn until_followed(&self) {
+        until_followed(&self.a, &self.b).await;
+    }
+
+    /// Waits until `b` shows all that `a` has by now.
+    pub async fn until_equal(&self) {
+        until_equal(&self.a, &self.b).await;
+    }
+
+    /// A file beside the directories.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+}
+
+pub async fn until_followed(master: &Node, standby: &Node) {
+    let client = master.connect().await;
+    let sql = format!("select count(*) from pg_stat_replication where application_name = '{}'", standby.name);
+    until("the standby follows", async || one(&client, &sql).await == "1").await;
+}
+
+pub async fn until_equal(master: &Node, standby: &Node) {
+    let lsn = one(&master.connect().await, "select pg_current_wal_lsn()").await;
+    let sql = format!("select holdfast_wait_for_lsn('{lsn}', {})", WAIT_MAX.as_millis());
+    assert_eq!(one(&standby.connect().await, &sql).await, "t", "{} does not reach {lsn}", standby.name);
+}
+
+pub use crate::server::{one, run, state};
+
+/// All rows of a query, sorted, a line each.
+pub async fn rows(client: &Client, sql: &str) -> Vec<String> {
+    let messages = client.simple_query(sql).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+    let line = |message: SimpleQueryMessage| match message {
+        SimpleQueryMessage::Row(row) => {
+            let cells: Vec<String> = (0..row.len()).map(|i| format!("{:?}", row.get(i))).collect();
+            Some(cells.join(", "))
+        }
+        _ => None,
+    };
+    let mut lines: Vec<String> = messages.into_iter().filter_map(line).collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// Everything clients can see of all databases: tables with their columns, indexes and rows.
+pub async fn dump(node: &Node) -> Vec<String> {
+    let mut out = Vec::new();
+    let names = rows(&node.connect().await, "select datname from pg_database").await;
+    for name in names.iter().map(|n| n.trim_start_matches("Some(\"").trim_end_matches("\")")) {
+        let client = node.connect_to(name).await;
+        out.push(format!("database {name}"));
+        let tables =
+            client.simple_query("select table_name from information_schema.tables where table_schema = 'public'");
+        for message in tables.await.unwrap() {
+            let SimpleQueryMessage::Row(row) = message else { continue };
+            let table = row.get(0).unwrap();
+            out.push(format!("table {table}"));
+            let columns = "select column_name, data_type, is_nullable, column_default from information_schema.columns";
+            out.extend(rows(&client, &format!("{columns} where table_name = '{table}'")).await);
+            out.extend(rows(&client, &format!("select indexdef from pg_indexes where tablename = '{table}'")).await);
+            out.extend(rows(&client, &format!("select * from \"{table}\"")).await);
+        }
+    }
+    out
+}
+
+/// Both show the same; waits until the standby has all.
+pub async fn assert_same(master: &Node, standby: &Node) {
+    until_equal(master, standby).await;
+    let (left, right) = (dump(master).await, dump(standby).await);
+    let differs = left.iter().zip(&right).position(|(l, r)| l != r);
+    let at = differs.unwrap_or(left.len().min(right.len()));
+    assert_eq!(left.get(at), right.get(at), "{} lines there, {} here, line {at}", left.len(), right.len());
+}
+
+/// The lost-*.sql files in a directory.
+pub fn lost_files(dir: &Path) -> Vec<PathBuf> {
+    let paths = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let is_lost = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("lost-");
+    paths.filter(is_lost).collect()
+}

@@ -81,8 +81,8 @@ impl Sizes {
     /// Seconds of load that a part takes at one pair.
     pub fn seconds(&self, part: Part) -> f64 {
         match part {
-            // Five levels, and two of them again at an equal rate.
-            Part::Levels => self.point_seconds * self.rounds as f64 * (5.0 * self.clients.len() as f64 + 2.0),
+            // A first run, five levels, and two of them again at an equal rate.
+            Part::Levels => self.point_seconds * (1.0 + self.rounds as f64 * (5.0 * self.clients.len() as f64 + 2.0)),
             Part::CatchUp => 4.0 * self.away_seconds,
             Part::Large => self.large_seconds,
             Part::Report => 2.0 * self.report_seconds,

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use clap::ValueEnum;
-use holdfast_lab::{Case, Configuration, DiskChoice, Peer, Study, StudyName};
+use holdfast_lab::{Case, Configuration, DiskChoice, Peer, StandbyPart, Study, StudyName};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -18,6 +18,8 @@ Examples:
   holdfast lab interactive --peer postgres --only tpcb,memory --scale 10 --seconds 10
   holdfast lab commit --peer postgres
   holdfast lab commit --disk real --clients 1,40
+  holdfast lab standby --peer postgres
+  holdfast lab standby --only levels,governor --clients 40 --seconds 5
 
 DIR/report.html shows the charts, DIR/results.json holds every figure. Databases and servers are private to the run
 and gone afterwards, also after Ctrl-C.")]
@@ -25,14 +27,15 @@ pub struct Arguments {
     /// The study to run
     #[arg(value_enum)]
     study: StudyArg,
-    /// Seconds each point is measured [default: 5; commit: 2]
+    /// Seconds each point is measured [default: 5; commit: 2; standby: 3]
     #[arg(long, value_name = "N")]
     seconds: Option<f64>,
     /// Client counts for the peak rates; the rising load uses the largest [default: 40; 40,400 in process where syncs
-    /// are slowed; commit: 1,10,20,40,80]
+    /// are slowed; commit: 1,10,20,40,80; standby: 40,80]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     clients: Vec<usize>,
-    /// Rows in the transaction log at the start [default: 30000 in process, 300000 over the wire]
+    /// Rows in the transaction log at the start [default: 30000 in process and for standby, 300000 over the
+    /// wire]
     #[arg(long, value_name = "N")]
     log_rows: Option<u64>,
     /// Compare with a server started from the programs on this machine
@@ -42,7 +45,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     disk_sync_ms: u64,
     /// Measure these only: configurations of authorization, cases of interactive (authorization, tpcb, think-time,
-    /// sleeper, memory, long-transaction)
+    /// sleeper, memory, long-transaction), parts of standby (levels, catch-up, large, report, governor)
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     only: Vec<String>,
     /// interactive: the larger scale of TPC-B [default: 40]
@@ -55,7 +58,7 @@ pub struct Arguments {
     /// commit: every delay with every combination of write cache and barrier; an hour with a peer
     #[arg(long)]
     full: bool,
-    /// interactive, commit: small sizes, to see that it runs; its figures mean little
+    /// interactive, commit, standby: small sizes, to see that it runs; its figures mean little
     #[arg(long)]
     quick: bool,
     /// Where report.html and results.json go
@@ -77,6 +80,8 @@ enum StudyArg {
     Interactive,
     /// Durable commits by commit delay, write cache, barrier and sync method; about ten minutes.
     Commit,
+    /// A hot standby: what each level costs, catch-up, a large transaction, a load past its capacity, reports on it.
+    Standby,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -114,7 +119,7 @@ pub fn run(args: Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn study(args: Arguments) -> anyhow::Result<Study> {
-    let (mut only, mut only_cases) = (Vec::new(), Vec::new());
+    let (mut only, mut only_cases, mut only_parts) = (Vec::new(), Vec::new(), Vec::new());
     let name = match args.study {
         StudyArg::Authorization => {
             only = named(&args.only, &Configuration::ALL, Configuration::name)?;
@@ -124,6 +129,10 @@ fn study(args: Arguments) -> anyhow::Result<Study> {
             only_cases = named(&args.only, &Case::ALL, Case::name)?;
             StudyName::Interactive
         }
+        StudyArg::Standby => {
+            only_parts = named(&args.only, &StandbyPart::ALL, StandbyPart::name)?;
+            StudyName::Standby
+        }
         StudyArg::Commit => {
             anyhow::ensure!(args.only.is_empty(), "--only: the study commit has no parts to choose from; see --disk");
             StudyName::Commit
@@ -131,13 +140,18 @@ fn study(args: Arguments) -> anyhow::Result<Study> {
     };
     Ok(Study {
         name,
-        seconds: args.seconds.unwrap_or(if name == StudyName::Commit { 2.0 } else { 5.0 }),
+        seconds: args.seconds.unwrap_or(match name {
+            StudyName::Authorization | StudyName::Interactive => 5.0,
+            StudyName::Commit => 2.0,
+            StudyName::Standby => 3.0,
+        }),
         clients: args.clients,
         log_rows: args.log_rows,
         peer: args.peer.map(|PeerArg::Postgres| Peer::Postgres),
         disk_sync_ms: args.disk_sync_ms,
         only,
         only_cases,
+        only_parts,
         scale: args.scale,
         disks: match args.disk {
             DiskArg::Paper => DiskChoice::Paper,

@@ -58,6 +58,29 @@ fn a_quick_run_of_commits_leaves_a_report_and_nothing_else() {
 }
 
 #[test]
+fn a_quick_run_of_a_standby_leaves_a_report_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = lab(dir.path(), &["standby", "--quick", "--seconds", "0.2", "--only", "levels,catch-up"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json = std::fs::read_to_string(dir.path().join("report/results.json")).unwrap();
+    let results: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(results["schema"], "holdfast-lab-standby/1");
+    let levels = results["levels"].as_array().unwrap();
+    assert!(levels.iter().all(|rate| rate["tps"].as_f64().unwrap() > 0.0), "{json}");
+    // Five levels, and two of them again at an equal rate.
+    assert_eq!(levels.len(), 7);
+    // The nodes agree on three tables, and what was acknowledged is there.
+    let checks = results["checks"].as_array().unwrap();
+    assert!(checks.len() == 4 && checks.iter().all(|check| check["holds"] == true), "{json}");
+    let quiet = &results["catch_ups"][0];
+    let (missing, came) = (quiet["missing_bytes"].as_u64().unwrap(), quiet["link_bytes"].as_u64().unwrap());
+    assert!(missing > 0 && came > 0 && came < quiet["copy_bytes"].as_u64().unwrap() / 10, "{json}");
+    let html = std::fs::read_to_string(dir.path().join("report/report.html")).unwrap();
+    assert!(html.contains("</html>") && html.contains("<svg"));
+    assert_eq!(std::fs::read_dir(dir.path().join("data")).unwrap().count(), 0);
+}
+
+#[test]
 fn options_out_of_bounds_are_wrong_usage() {
     let dir = tempfile::tempdir().unwrap();
     for (arguments, told) in [

@@ -52,7 +52,7 @@ const HEIGHT: f64 = 470.0;
 const LEFT: f64 = 78.0;
 const BOTTOM: f64 = 52.0;
 /// Least distance between neighbouring labels, one above the other.
-const LABEL_GAP: f64 = 19.0;
+pub const LABEL_GAP: f64 = 19.0;
 /// Least distance between slanted labels side by side.
 const SLANTED_LABEL_GAP: f64 = 26.0;
 
@@ -221,7 +221,7 @@ fn line(out: &mut String, series: &Series, x: &LogScale, y: &LogScale) {
 
 /// Moves the wanted places apart to at least `gap`, keeping their order, within `low` to `high` as far as
 /// there is room.
-fn spread(wanted: &[f64], low: f64, high: f64, gap: f64) -> Vec<f64> {
+pub fn spread(wanted: &[f64], low: f64, high: f64, gap: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
     let mut places = wanted.to_vec();
@@ -243,7 +243,8 @@ pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-fn write_line(out: &mut String, line: std::fmt::Arguments<'_>) {
+/// Appends a line.
+pub fn write_line(out: &mut String, line: std::fmt::Arguments<'_>) {
     out.write_fmt(line).expect("writing to a string cannot fail");
     out.push('\n');
 }

@@ -43,11 +43,13 @@ mod sample;
 mod scale;
 mod schedule;
 mod server;
+mod standby;
 mod stock;
 mod study;
 mod study_files;
 mod summary;
 mod text;
+mod time_chart;
 mod wire_connection;
 mod wire_drive;
 mod wire_transaction;
@@ -57,6 +59,7 @@ pub use commit::DiskChoice;
 pub use configuration::Configuration;
 pub use interactive::Case;
 pub use own::{OwnPoint, OwnResults, OwnWorkload, run_own};
+pub use standby::Part as StandbyPart;
 pub use study::{Peer, Study, StudyName};
 
 /// Runs a study: measures, prints a summary, writes `report.html` and `results.json`.
@@ -65,5 +68,6 @@ pub fn run(study: &Study) -> anyhow::Result<()> {
         StudyName::Authorization => authorization::run(study),
         StudyName::Interactive => interactive::run(study),
         StudyName::Commit => commit::run(study),
+        StudyName::Standby => standby::run(study),
     }
 }

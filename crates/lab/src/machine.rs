@@ -34,6 +34,12 @@ pub fn facts(dir: &Path) -> anyhow::Result<Vec<Fact>> {
     Ok(facts)
 }
 
+/// How many wanted a processor on average of the last 1, 5 and 15 minutes.
+pub fn load() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    Some(text.split(' ').take(3).collect::<Vec<_>>().join(", "))
+}
+
 fn processor() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -19,9 +19,14 @@ const START_MAX: Duration = Duration::from_secs(60);
 
 /// Starts a PostgreSQL whose files lie in `dir`.
 pub fn start(dir: &Path) -> anyhow::Result<Peer> {
+    start_with(dir, &[])
+}
+
+/// The same with settings beside the usual ones.
+pub fn start_with(dir: &Path, settings_more: &[(&'static str, String)]) -> anyhow::Result<Peer> {
     let bin = find_bin()?;
     initialise(dir, &bin)?;
-    let mut peer = serve(dir, dir, &[])?;
+    let mut peer = serve(dir, dir, settings_more)?;
     let mut create = Command::new(bin.join("createdb"));
     create.args(["-h", "127.0.0.1", "-p", &peer.addr.port().to_string(), "-U", USER, DATABASE]).current_dir(dir);
     child::run(create).context("making the database")?;
@@ -33,24 +38,39 @@ pub fn start(dir: &Path) -> anyhow::Result<Peer> {
 /// Makes an empty data directory in `dir`.
 fn initialise(dir: &Path, bin: &Path) -> anyhow::Result<()> {
     let user = User::choose()?;
-    let home = dir.join("postgres");
-    std::fs::create_dir(&home).with_context(|| format!("making {}", home.display()))?;
-    user.own(dir, &home)?;
-    let data = home.join("data");
+    let home = user.home(dir)?;
     let mut init = user.command(&bin.join("initdb"));
-    init.arg("-D").arg(&data).args(["-U", USER, "--auth=trust", "--no-locale", "--encoding=UTF8", "--no-sync"]);
+    init.arg("-D").arg(home.join("data")).args([
+        "-U",
+        USER,
+        "--auth=trust",
+        "--no-locale",
+        "--encoding=UTF8",
+        "--no-sync",
+    ]);
     init.current_dir(&home);
     child::run(init).context("making PostgreSQL's data directory")?;
     Ok(())
 }
 
-/// Starts the PostgreSQL whose files [`start`] has made in `dir`, with its log in the directory `log` and settings
-/// beside the usual ones.
+/// Copies the running PostgreSQL at `from` to `dir`, as its standby with a replication slot of this name.
+pub fn base_backup(dir: &Path, from: SocketAddr, slot: &str) -> anyhow::Result<()> {
+    let user = User::choose()?;
+    let home = user.home(dir)?;
+    let mut copy = user.command(&find_bin()?.join("pg_basebackup"));
+    copy.arg("-D").arg(home.join("data")).args(["-h", "127.0.0.1", "-p", &from.port().to_string(), "-U", USER]);
+    copy.args(["-R", "-X", "stream", "-c", "fast", "-C", "-S", slot]).current_dir(&home);
+    child::run(copy).context("copying PostgreSQL").map(|_| ())
+}
+
+/// Starts the PostgreSQL whose files [`start`] or [`base_backup`] has made in `dir`, with its log in the directory `log`
+/// and settings beside the usual ones or instead of them.
 pub fn serve(dir: &Path, log: &Path, settings_more: &[(&'static str, String)]) -> anyhow::Result<Peer> {
     let bin = find_bin()?;
     let home = dir.join("postgres");
     let port = child::free_port()?;
     let mut settings = settings();
+    settings.retain(|(name, _)| settings_more.iter().all(|(other, _)| other != name));
     settings.extend_from_slice(settings_more);
     let mut command = User::choose()?.command(&bin.join("postgres"));
     // No socket in a directory: not every file system has them.
@@ -151,6 +171,14 @@ impl User {
             .or_else(|| ids("nobody"))
             .context("PostgreSQL does not run as root, and there is neither a user postgres nor nobody to run it as")?;
         Ok(User::Other { uid, gid })
+    }
+
+    /// Makes the directory that its files go into, below `dir`.
+    fn home(&self, dir: &Path) -> anyhow::Result<PathBuf> {
+        let home = dir.join("postgres");
+        std::fs::create_dir(&home).with_context(|| format!("making {}", home.display()))?;
+        self.own(dir, &home)?;
+        Ok(home)
     }
 
     /// Lets the user into `scratch` and gives it `home`.

@@ -3,6 +3,7 @@
 use crate::commit::DiskChoice;
 use crate::configuration::Configuration;
 use crate::interactive::Case;
+use crate::standby::Part;
 use std::path::PathBuf;
 
 /// The studies there are.
@@ -14,6 +15,8 @@ pub enum StudyName {
     Interactive,
     /// Commits a second by commit delay, write cache, barrier and sync method.
     Commit,
+    /// A master with a standby.
+    Standby,
 }
 
 /// A server to compare with.
@@ -48,6 +51,8 @@ pub struct Study {
     pub only: Vec<Configuration>,
     /// Cases of the interactive study to measure; empty is all.
     pub only_cases: Vec<Case>,
+    /// Parts of the standby study to measure; empty is all.
+    pub only_parts: Vec<Part>,
     /// The larger scale of TPC-B; nothing leaves it to the study.
     pub scale: Option<u32>,
     /// The disks of the commit study.
@@ -119,6 +124,11 @@ impl Study {
     /// The case is to be measured.
     pub fn wants_case(&self, case: Case) -> bool {
         self.only_cases.is_empty() || self.only_cases.contains(&case)
+    }
+
+    /// The part is to be measured.
+    pub fn wants_part(&self, part: Part) -> bool {
+        self.only_parts.is_empty() || self.only_parts.contains(&part)
     }
 
     /// The configuration is to be measured.

@@ -16,10 +16,20 @@ use rustix::event::epoll;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longest wait before looking whether to stop.
 const LOOK_UP: Duration = Duration::from_millis(100);
+
+/// What others see of a run while it goes on, and how they end it before its time.
+#[derive(Default)]
+pub struct Watch {
+    /// Requests answered so far.
+    pub answered: AtomicU64,
+    /// Nothing more is to be sent.
+    pub stop: AtomicBool,
+}
 
 /// Open connections to one server, prepared for one way of sending the authorization.
 pub struct Connections {
@@ -31,10 +41,20 @@ pub struct Connections {
 impl Connections {
     /// Opens `count` connections.
     pub fn open(addr: SocketAddr, variant: Variant, count: usize) -> anyhow::Result<Connections> {
+        Connections::open_as(addr, variant, variant.options(), count)
+    }
+
+    /// The same with other session options than the variant's.
+    pub fn open_as(
+        addr: SocketAddr,
+        variant: Variant,
+        options: Option<&str>,
+        count: usize,
+    ) -> anyhow::Result<Connections> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).context("making an epoll")?;
         let mut list = Vec::with_capacity(count);
         for i in 0..count {
-            let connection = Connection::open(addr, variant.options(), &variant.statements())
+            let connection = Connection::open(addr, options, &variant.statements())
                 .with_context(|| format!("opening connection {i}"))?;
             epoll::add(&poll, connection.stream(), epoll::EventData::new_u64(i as u64), epoll::EventFlags::IN)?;
             list.push(connection);
@@ -44,17 +64,22 @@ impl Connections {
 
     /// Offers `load`, whose clients are the connections, for `span`; then waits for the answers still due.
     pub fn drive(&mut self, load: Load, span: Span, epoch: u64) -> anyhow::Result<Measured> {
+        self.drive_watched(load, span, epoch, &Watch::default())
+    }
+
+    /// The same with somebody watching. A run that is ended early has no rate: what was answered is known.
+    pub fn drive_watched(&mut self, load: Load, span: Span, epoch: u64, watch: &Watch) -> anyhow::Result<Measured> {
         anyhow::ensure!(load.clients() <= self.list.len(), "more clients than connections");
         // As in process: sleeps end when they are due.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let mut run = Run::new(load, span, epoch);
+        let mut run = Run::new(load, span, epoch, watch);
         self.list.iter_mut().for_each(|c| c.next = 0);
         let mut events = Vec::with_capacity(self.list.len());
         let mut silent_since = Instant::now();
         loop {
             interrupt::check()?;
             let now = run.start.elapsed();
-            if now < run.span.end() {
+            if run.goes_on(now) {
                 self.send_due(&mut run, now)?;
             } else if run.in_flight == 0 {
                 break;
@@ -105,7 +130,7 @@ impl Connections {
     }
 
     /// Sends the client's next request if it has arrived and the connection is free.
-    fn send_next(&mut self, client: usize, now: Duration, run: &mut Run) -> anyhow::Result<()> {
+    fn send_next(&mut self, client: usize, now: Duration, run: &mut Run<'_>) -> anyhow::Result<()> {
         let connection = &self.list[client];
         match run.load.arrival(client, connection.next) {
             Some(arrival) if connection.busy.is_none() && arrival <= now => self.send(client, arrival, run),
@@ -113,7 +138,7 @@ impl Connections {
         }
     }
 
-    fn send(&mut self, client: usize, arrival: Duration, run: &mut Run) -> anyhow::Result<()> {
+    fn send(&mut self, client: usize, arrival: Duration, run: &mut Run<'_>) -> anyhow::Result<()> {
         let connection = &mut self.list[client];
         self.variant.write(&run.requests[client].next_request(), connection.outbox());
         connection.busy = Some(arrival);
@@ -122,14 +147,14 @@ impl Connections {
         connection.send(self.variant.answers())
     }
 
-    fn receive(&mut self, client: usize, run: &mut Run) -> anyhow::Result<()> {
+    fn receive(&mut self, client: usize, run: &mut Run<'_>) -> anyhow::Result<()> {
         if !self.list[client].read_answer()? {
             return Ok(());
         }
         let now = run.start.elapsed();
         let arrival = self.list[client].busy.take().context("the server answered what was not asked")?;
         run.answered(arrival, now);
-        if now >= run.span.end() {
+        if !run.goes_on(now) {
             return Ok(());
         }
         match run.load {
@@ -140,7 +165,8 @@ impl Connections {
 }
 
 /// The state of one run.
-struct Run {
+struct Run<'a> {
+    watch: &'a Watch,
     load: Load,
     span: Span,
     start: Instant,
@@ -152,10 +178,11 @@ struct Run {
     arrived: u64,
 }
 
-impl Run {
-    fn new(load: Load, span: Span, epoch: u64) -> Run {
+impl<'a> Run<'a> {
+    fn new(load: Load, span: Span, epoch: u64, watch: &'a Watch) -> Run<'a> {
         let clients = load.clients();
         Run {
+            watch,
             load,
             span,
             requests: (0..clients).map(|c| Requests::new(c, clients, epoch)).collect(),
@@ -165,6 +192,11 @@ impl Run {
             arrived: 0,
             start: Instant::now(),
         }
+    }
+
+    /// Requests are still sent.
+    fn goes_on(&self, now: Duration) -> bool {
+        now < self.span.end() && !self.watch.stop.load(Ordering::Relaxed)
     }
 
     /// Arrival of request number `k` over all clients, if before the end.
@@ -182,6 +214,7 @@ impl Run {
     fn answered(&mut self, arrival: Duration, now: Duration) {
         self.in_flight -= 1;
         self.answered += 1;
+        self.watch.answered.fetch_add(1, Ordering::Relaxed);
         if now >= self.span.warm_up && now < self.span.end() {
             self.responses.record(now - arrival);
         }

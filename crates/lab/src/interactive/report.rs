@@ -1,6 +1,6 @@
 //! The report: one HTML file that needs nothing else. Goals first, then charts, tables, checks, and what it ran on.
 
-use super::results::{Finding, LongTransaction, Results};
+use super::results::{Check, Finding, LongTransaction, Results};
 use crate::bars::{Bar, Bars, Group};
 use crate::chart::{Chart, Labels, Mark, Series, escape};
 use crate::report::{cards, definitions, failures, figure, page, ran_on, title};
@@ -23,7 +23,7 @@ pub fn html(results: &Results) -> String {
     out.push_str(&sleepers(results));
     out.push_str(&memory(results));
     out.push_str(&long_transactions(&results.long_transactions));
-    out.push_str(&checks(results));
+    out.push_str(&checks(&results.checks));
     for server in &results.servers {
         out.push_str(&format!("<h2>Settings of {}</h2>\n{}", name(&server.server), definitions(&server.settings)));
     }
@@ -184,10 +184,10 @@ fn marks(l: &LongTransaction) -> Vec<Mark> {
         .collect()
 }
 
-fn checks(results: &Results) -> String {
+/// What must hold after the measurements, and what was found.
+pub fn checks(checks: &[Check]) -> String {
     const COLUMNS: [Column; 4] = [("What must hold", false), ("Server", false), ("", false), ("Found", false)];
-    let rows: Vec<Row> = results
-        .checks
+    let rows: Vec<Row> = checks
         .iter()
         .map(|c| {
             let holds = if c.holds { "holds" } else { "<strong>does not hold</strong>" };

@@ -1,0 +1,68 @@
+//! What the parts share: the study's options and sizes, the progress, room on the disk, what must hold afterwards.
+
+use super::pair::{CATCH_UP_MAX, Pair};
+use super::part::Sizes;
+use super::results::Results;
+use crate::interactive::results::Check;
+use crate::pg_client::Client;
+use crate::progress::Progress;
+use crate::{Study, machine};
+use std::path::Path;
+
+/// Kept free on the disk.
+const RESERVE_BYTES: u64 = 2 << 30;
+/// What both nodes must agree on, and what it is called.
+const SAME: [(&str, &str); 3] = [
+    ("the log", "select count(*), sum(at) from txn_log"),
+    ("the terminals", "select count(*), sum(approved_count), sum(last_at) from terminal"),
+    ("the large transactions", "select count(*), sum(id) from bulk"),
+];
+
+/// See the module's description.
+pub struct Bed<'a> {
+    pub study: &'a Study,
+    pub sizes: &'a Sizes,
+    pub scratch: &'a Path,
+    pub progress: &'a Progress,
+}
+
+impl Bed<'_> {
+    /// Fails with advice when the disk is nearly full.
+    pub fn room(&self) -> anyhow::Result<()> {
+        machine::require_free(self.scratch, if self.study.quick { 0 } else { RESERVE_BYTES })
+    }
+
+    /// Compares the nodes; what differs is a failure of the run.
+    pub fn compare(&self, pair: &mut Pair, results: &mut Results) -> anyhow::Result<()> {
+        pair.need_standby()?;
+        pair.catch_up(CATCH_UP_MAX)?;
+        let (mut master, mut standby) = (Client::connect(pair.master()?.addr)?, Client::connect(pair.standby()?.addr)?);
+        for (what, sql) in SAME {
+            let (here, there) = (master.rows(sql)?, standby.rows(sql)?);
+            let show = |rows: &[Vec<Option<String>>]| {
+                let cells = rows.iter().flatten().map(|cell| cell.as_deref().unwrap_or("NULL"));
+                cells.collect::<Vec<_>>().join(", ")
+            };
+            results.check(
+                pair.name(),
+                &format!("master and standby agree on {what}"),
+                here == there,
+                format!("master {}, standby {}", show(&here), show(&there)),
+            );
+        }
+        let updates = master.number("select sum(approved_count) from terminal")?;
+        let found = format!("{} acknowledged, {updates} in the table", pair.answered);
+        results.check(pair.name(), "what was acknowledged is there", updates == pair.answered as f64, found);
+        Ok(())
+    }
+}
+
+impl Results {
+    /// Records whether something holds; what does not is a failure of the run.
+    pub fn check(&mut self, server: &str, what: &str, holds: bool, found: String) {
+        if !holds {
+            self.failures.push(format!("{server}: {what} does not hold: {found}"));
+        }
+        self.checks.push(Check { server: server.to_string(), what: what.to_string(), holds, found });
+    }
+}

@@ -1,0 +1,188 @@
+//! The link between two nodes as a port of its own: counts what goes over it and lets no more through than is asked for.
+//!
+//! A standby that is told to follow this port follows the master behind it. Towards the standby a limit in bytes a second
+//! holds; the way back is free. So a standby of known capacity is made: the limit is exact and the same in every run,
+//! which neither a busy processor nor a process that is stopped and continued would be.
+//!
+//! Failure: a connection that breaks on one side is closed on the other.
+
+use anyhow::Context;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Between looks whether somebody connects.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const BUFFER_BYTES: usize = 64 << 10;
+/// A limited link passes pieces of this time.
+const PIECE: Duration = Duration::from_millis(5);
+
+/// See the module's description.
+pub struct Link {
+    pub addr: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    master: Mutex<SocketAddr>,
+    /// Bytes a second towards the standby; 0 is as many as there are.
+    limit_bytes_rate: AtomicU64,
+    /// Bytes that have gone towards the standby.
+    passed: AtomicU64,
+    /// Since [`Link::mark`]: bytes that had gone by then, and when the first of those after it went.
+    mark: Mutex<(u64, Option<Instant>)>,
+    ended: AtomicBool,
+}
+
+impl Link {
+    /// Opens the port; connections to it go to `master`.
+    pub fn open(master: SocketAddr) -> anyhow::Result<Link> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("opening a link's port")?;
+        listener.set_nonblocking(true)?;
+        let shared = Arc::new(Shared {
+            master: Mutex::new(master),
+            limit_bytes_rate: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+            mark: Mutex::new((0, None)),
+            ended: AtomicBool::new(false),
+        });
+        let (addr, of_thread) = (listener.local_addr()?, shared.clone());
+        std::thread::spawn(move || of_thread.accept(&listener));
+        Ok(Link { addr, shared })
+    }
+
+    /// Connections from now on go there.
+    pub fn lead_to(&self, master: SocketAddr) {
+        *self.shared.master.lock().unwrap_or_else(PoisonError::into_inner) = master;
+    }
+
+    /// Lets so many bytes a second through to the standby; 0 lifts the limit.
+    pub fn limit(&self, bytes_rate: u64) {
+        self.shared.limit_bytes_rate.store(bytes_rate, Ordering::Relaxed);
+    }
+
+    /// Bytes that have gone to the standby so far.
+    pub fn passed(&self) -> u64 {
+        self.shared.passed.load(Ordering::Relaxed)
+    }
+
+    /// Counts from here.
+    pub fn mark(&self) {
+        *self.shared.mark.lock().unwrap_or_else(PoisonError::into_inner) = (self.passed(), None);
+    }
+
+    /// Bytes since the mark, and when the first of them went.
+    pub fn since_mark(&self) -> (u64, Option<Instant>) {
+        let (before, first) = *self.shared.mark.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.passed() - before, first)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    fn accept(self: &Arc<Shared>, listener: &TcpListener) {
+        while !self.ended.load(Ordering::Relaxed) {
+            match listener.accept() {
+                // A master that is not there: the standby sees its connection close, as it would without the link.
+                Ok((standby, _)) => drop(self.join(standby)),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => std::thread::sleep(LOOK_AGAIN),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Two threads carry what comes from either side to the other.
+    fn join(self: &Arc<Shared>, standby: TcpStream) -> std::io::Result<()> {
+        let master = TcpStream::connect(*self.master.lock().unwrap_or_else(PoisonError::into_inner))?;
+        standby.set_nonblocking(false)?;
+        for stream in [&standby, &master] {
+            stream.set_nodelay(true)?;
+        }
+        let (from_standby, to_master) = (standby.try_clone()?, master.try_clone()?);
+        let of_thread = self.clone();
+        std::thread::spawn(move || of_thread.carry(master, standby, true));
+        let of_thread = self.clone();
+        std::thread::spawn(move || of_thread.carry(from_standby, to_master, false));
+        Ok(())
+    }
+
+    /// Carries until one side closes; then closes both.
+    fn carry(&self, mut from: TcpStream, mut to: TcpStream, to_standby: bool) {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut free_at = Instant::now();
+        while !self.ended.load(Ordering::Relaxed) {
+            let limit = if to_standby { self.limit_bytes_rate.load(Ordering::Relaxed) } else { 0 };
+            let piece = (limit as f64 * PIECE.as_secs_f64()) as usize;
+            let size = if limit == 0 { BUFFER_BYTES } else { piece.clamp(1, BUFFER_BYTES) };
+            let n = match from.read(&mut buffer[..size]) {
+                Ok(0) => break,
+                Ok(n) => n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => break,
+            };
+            if limit > 0 {
+                // Time that passed without use is not made good beyond one piece.
+                let now = Instant::now();
+                free_at = free_at.max(now - PIECE) + Duration::from_secs_f64(n as f64 / limit as f64);
+                std::thread::sleep(free_at.saturating_duration_since(now));
+            }
+            if to.write_all(&buffer[..n]).is_err() {
+                break;
+            }
+            if to_standby {
+                self.mark.lock().unwrap_or_else(PoisonError::into_inner).1.get_or_insert_with(Instant::now);
+                self.passed.fetch_add(n as u64, Ordering::Relaxed);
+            }
+        }
+        // One that is closed already needs nothing.
+        let _ = from.shutdown(Shutdown::Both);
+        let _ = to.shutdown(Shutdown::Both);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that sends `bytes` to whoever connects, and returns what it was sent.
+    fn sender(bytes: usize) -> (SocketAddr, std::thread::JoinHandle<Vec<u8>>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let thread = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(&vec![7; bytes]).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut got = Vec::new();
+            // The link closes when everything is carried.
+            let _ = stream.read_to_end(&mut got);
+            got
+        });
+        (addr, thread)
+    }
+
+    #[test]
+    fn what_goes_through_is_counted_and_limited() {
+        for (limit, least) in [(0, Duration::ZERO), (1_000_000, Duration::from_millis(150))] {
+            let (addr, thread) = sender(200_000);
+            let link = Link::open("127.0.0.1:1".parse().unwrap()).unwrap();
+            link.lead_to(addr);
+            link.limit(limit);
+            let start = Instant::now();
+            let mut stream = TcpStream::connect(link.addr).unwrap();
+            stream.write_all(b"ack").unwrap();
+            let mut got = Vec::new();
+            stream.read_to_end(&mut got).unwrap();
+            assert_eq!((got.len(), link.passed()), (200_000, 200_000));
+            // The only timing: a limit holds at least so long, however slow the machine is.
+            assert!(start.elapsed() >= least);
+            assert_eq!(thread.join().unwrap(), b"ack");
+        }
+    }
+}

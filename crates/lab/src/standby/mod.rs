@@ -1,0 +1,169 @@
+//! The study of hot standby, `holdfast lab standby`: what a standby costs its master at each level, how fast one that was
+//! away catches up, a transaction of 174 MB in mid-load, a load beyond what the standby takes in, and queries on the
+//! standby. With a peer the same runs on PostgreSQL's streaming replication, whose levels are taken for the same:
+//! `local` for cold, `remote_write` for warm, `on` for hot, `remote_apply` for commit.
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`part`] | the parts and their sizes |
+//! | [`pair`] | a master and its standby; [`link`] between them, which counts and limits |
+//! | [`timeline`] | a load with somebody watching it and how far the nodes are |
+//! | [`levels`], [`catch_up`], [`large`], [`reporting`], [`governor`] | the parts |
+//! | [`bed`] | what they share, and what must hold afterwards |
+//! | [`findings`] | comparisons and goals |
+//! | [`results`], [`summary`], [`report`], [`report_parts`] | what comes out |
+//!
+//! Failure: a part that fails at a pair is recorded and the rest goes on; the run then ends with an error that names it.
+//! Servers and files are gone at the end, also after Ctrl-C.
+
+mod bed;
+mod catch_up;
+mod findings;
+mod governor;
+mod large;
+mod levels;
+mod link;
+mod pair;
+mod part;
+mod report;
+mod report_parts;
+mod reporting;
+mod results;
+#[cfg(test)]
+mod sample;
+mod summary;
+mod timeline;
+
+pub use part::Part;
+
+use crate::interactive::results::ServerSettings;
+use crate::progress::Progress;
+use crate::results::Fact;
+use crate::server::Kind;
+use crate::{Study, interrupt, machine, study_files, text};
+use bed::Bed;
+use pair::Pair;
+use part::Sizes;
+use results::{Results, SCHEMA};
+use std::path::Path;
+use std::time::SystemTime;
+
+/// Room for one pair: rows, trails, what the loads add.
+const PAIR_BYTES: u64 = 7 << 30;
+const QUICK_BYTES: u64 = 1 << 30;
+
+/// Runs the study and writes its files.
+pub fn run(study: &Study) -> anyhow::Result<()> {
+    let mut results = study_files::in_scratch(study, |scratch| measure(study, scratch))?;
+    results.findings = findings::findings(&results);
+    study_files::write(study, &results, &report::html(&results), &summary::text(&results))?;
+    study_files::all_measured(&results.failures)
+}
+
+fn measure(study: &Study, scratch: &Path) -> anyhow::Result<Results> {
+    let sizes = Sizes::of(study);
+    machine::require_free(scratch, if study.quick { QUICK_BYTES } else { PAIR_BYTES })?;
+    let kinds = if study.peer.is_some() { vec![Kind::Holdfast, Kind::Postgres] } else { vec![Kind::Holdfast] };
+    let mut results = empty(study, &sizes, scratch)?;
+    let wanted = || Part::ALL.into_iter().filter(|part| study.wants_part(*part));
+    let seconds: f64 = wanted().map(|part| sizes.seconds(part)).sum();
+    let progress = Progress::start(seconds * kinds.len() as f64);
+    let bed = Bed { study, sizes: &sizes, scratch, progress: &progress };
+    for kind in kinds {
+        // One pair at a time: its files are gone before the next one's are made.
+        if let Err(e) = measure_pair(&bed, kind, &mut results) {
+            results.failures.push(format!("{}: {:#}", kind.name(), interrupt::unless(e)?));
+        }
+    }
+    Ok(results)
+}
+
+fn measure_pair(bed: &Bed<'_>, kind: Kind, results: &mut Results) -> anyhow::Result<()> {
+    let (rows, progress) = (bed.sizes.log_rows, bed.progress);
+    progress.part(&format!("starting and filling {}", kind.name()));
+    let mut pair = Pair::start(kind, &bed.study.program, bed.scratch, rows, &|done| {
+        progress.now(format!("filling {}: {done} of {rows} log rows", kind.name()));
+    })?;
+    results.servers.push(ServerSettings { server: kind.name().to_string(), settings: pair.master()?.settings.clone() });
+    for part in Part::ALL.into_iter().filter(|part| bed.study.wants_part(*part)) {
+        interrupt::check()?;
+        progress.part(&format!("{} at {}", part.name(), kind.name()));
+        let measure = match part {
+            Part::Levels => levels::measure,
+            Part::CatchUp => catch_up::measure,
+            Part::Large => large::measure,
+            Part::Report => reporting::measure,
+            Part::Governor => governor::measure,
+        };
+        if let Err(e) = measure(bed, &mut pair, results) {
+            let e = interrupt::unless(e)?;
+            results.failures.push(format!("{} at {}: {e:#}", part.name(), kind.name()));
+        }
+    }
+    progress.part(&format!("comparing the nodes of {}", kind.name()));
+    bed.compare(&mut pair, results)
+}
+
+fn empty(study: &Study, sizes: &Sizes, scratch: &Path) -> anyhow::Result<Results> {
+    Ok(Results {
+        schema: SCHEMA.into(),
+        product_version: env!("CARGO_PKG_VERSION").into(),
+        started_at: text::utc(SystemTime::now()),
+        command: study.command.clone(),
+        options: options(study, sizes),
+        machine: machine::facts(scratch)?,
+        servers: Vec::new(),
+        levels: Vec::new(),
+        catch_ups: Vec::new(),
+        large: Vec::new(),
+        reporting: Vec::new(),
+        governed: Vec::new(),
+        laws: Vec::new(),
+        checks: Vec::new(),
+        findings: Vec::new(),
+        failures: Vec::new(),
+        notes: notes(study),
+    })
+}
+
+fn options(study: &Study, sizes: &Sizes) -> Vec<Fact> {
+    let clients: Vec<String> = sizes.clients.iter().map(usize::to_string).collect();
+    vec![
+        Fact::new("Seconds a point", text::number(sizes.point_seconds)),
+        Fact::new("Runs of each level", sizes.rounds.to_string()),
+        Fact::new("Clients", clients.join(", ")),
+        Fact::new("Log rows before", text::number(sizes.log_rows as f64)),
+        Fact::new("Load of the machine before (1, 5, 15 min)", machine::load().unwrap_or_else(|| "unknown".into())),
+        Fact::new("Peer", study.peer.map_or("none", |p| p.name())),
+    ]
+}
+
+/// What a reader must know to judge the figures.
+fn notes(study: &Study) -> Vec<String> {
+    let mut notes: Vec<String> = [
+        "Master, standby and the clients share this machine's processors. What a standby takes of them its master and \
+         the clients do not have: rates with a standby say little about two machines, processor time and syncs a \
+         transaction say more.",
+        "The transaction is the authorization as one message: a terminal is read and locked, updated, a log record of \
+         998 bytes with four alternate keys is inserted.",
+        "No standby means that the standby is stopped; the first of these runs is before it was made. Levels take \
+         turns, every second round in the other order; each figure is the median of the rounds.",
+        "The standby's processor time counts until it has shown everything to its readers, divided by the \
+         transactions.",
+        "Processor time and syncs with and without a standby are compared at an equal rate that both reach: at full \
+         speed more transactions share a sync and a wake-up, so that a slower server looks dearer than it is.",
+        "Catch-up: the standby is stopped while a load runs, then started again by way of a link of the lab that counts \
+         bytes. Its rate counts from the first byte over the link until its readers see everything, while nobody writes.",
+        "The standby past its capacity: the link lets through 1 / 1.3 of the bytes a second that the load writes when \
+         nobody is held back. A processor shared with the master would make a capacity that changes from run to run.",
+        "Memory is what all processes of a node hold, what they share divided among them (Pss).",
+        "PostgreSQL has the levels that come nearest: local, remote_write, on and remote_apply, all with \
+         synchronous_standby_names = '*'.",
+    ]
+    .map(String::from)
+    .to_vec();
+    if study.quick {
+        notes.insert(0, "A quick run: its sizes are too small for its figures to mean much.".into());
+    }
+    notes
+}

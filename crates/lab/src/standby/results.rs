@@ -1,0 +1,171 @@
+//! `results.json` of the study. The schema's name carries its version; a field that changes meaning or goes away raises
+//! it, a new field does not.
+
+use super::timeline::Timeline;
+use crate::interactive::results::{Check, Finding, ServerSettings};
+use crate::results::Fact;
+use serde::{Deserialize, Serialize};
+
+/// Name and version of the format.
+pub const SCHEMA: &str = "holdfast-lab-standby/1";
+
+/// One run of the study.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// [`SCHEMA`].
+    pub schema: String,
+    pub product_version: String,
+    /// UTC, `YYYY-MM-DD HH:MM`.
+    pub started_at: String,
+    /// The command line that repeats the run.
+    pub command: String,
+    /// What the run was asked to do.
+    pub options: Vec<Fact>,
+    pub machine: Vec<Fact>,
+    pub servers: Vec<ServerSettings>,
+    pub levels: Vec<LevelRate>,
+    pub catch_ups: Vec<CatchUp>,
+    pub large: Vec<LargeTransaction>,
+    pub reporting: Vec<Reporting>,
+    pub governed: Vec<Governed>,
+    /// What the governor's laws do in its simulation.
+    pub laws: Vec<Law>,
+    /// What must hold after the measurements.
+    pub checks: Vec<Check>,
+    /// Figures beside their goals, and Holdfast's beside its peer's.
+    pub findings: Vec<Finding>,
+    /// What was asked for and could not be measured, and what did not hold, with the reason.
+    pub failures: Vec<String>,
+    pub notes: Vec<String>,
+}
+
+/// A load at one level. Of several runs each figure is the median.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LevelRate {
+    /// `holdfast` or `postgres`, here and below.
+    pub server: String,
+    /// `none`: the standby is stopped; else as in [`super::pair::Level`].
+    pub level: String,
+    pub clients: usize,
+    /// Transactions a second offered; nothing where each client sends its next when it has the answer.
+    pub offered_rate: Option<f64>,
+    pub tps: f64,
+    /// The rates of all runs, in their order.
+    pub runs: Vec<f64>,
+    pub mean_us: f64,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    /// Processor time for each transaction, in microseconds. The standby's goes on until it has shown all of them.
+    pub master_cpu_us: Option<f64>,
+    pub standby_cpu_us: Option<f64>,
+    /// Syncs of the master for each transaction.
+    pub syncs_per_transaction: Option<f64>,
+}
+
+/// A standby that was away while a load ran.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CatchUp {
+    pub server: String,
+    /// The load went on while it caught up, on the same processors.
+    pub load_goes_on: bool,
+    pub away_s: f64,
+    /// What was written while it was away.
+    pub missing_bytes: u64,
+    pub missing_transactions: u64,
+    /// Bytes that came over the link until it had all of it; nothing where the load went on.
+    pub link_bytes: Option<u64>,
+    /// What the first copy of the databases took.
+    pub copy_bytes: u64,
+    /// From the start of its process on; nothing when it had not caught up when the load ended.
+    pub seconds: Option<f64>,
+    /// From the first byte that came over the link, or the start of its process where the load went on.
+    pub catch_up_bytes_rate: f64,
+    pub catch_up_tps: f64,
+    /// The load's own, while the standby was away, or while it caught up where the load went on.
+    pub load_bytes_rate: f64,
+    pub load_tps: f64,
+    pub timeline: Timeline,
+}
+
+/// One large transaction in mid-load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LargeTransaction {
+    pub server: String,
+    pub rows: u64,
+    pub row_bytes: u64,
+    /// Seconds of the load: sent, acknowledged, shown to the standby's readers.
+    pub began_s: f64,
+    pub ended_s: f64,
+    pub shown_s: f64,
+    /// The others' rate.
+    pub tps_before: Option<f64>,
+    pub tps_meanwhile: Option<f64>,
+    /// In the slowest second until it was shown.
+    pub tps_slowest: Option<f64>,
+    pub lag_most_bytes: Option<u64>,
+    pub master_memory_before_bytes: Option<u64>,
+    pub master_memory_most_bytes: Option<u64>,
+    pub standby_memory_before_bytes: Option<u64>,
+    pub standby_memory_most_bytes: Option<u64>,
+    pub timeline: Timeline,
+}
+
+/// Queries on the standby during the load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reporting {
+    pub server: String,
+    /// Rows that each query reads, at the end.
+    pub log_rows: u64,
+    /// The query while nobody writes.
+    pub alone_ms: f64,
+    /// Queries that ended during the load, and their mean time.
+    pub queries: usize,
+    pub mean_ms: f64,
+    /// The load's rate and the standby's most lag, without and with the queries.
+    pub tps_without: f64,
+    pub tps_with: f64,
+    pub lag_most_without_bytes: Option<u64>,
+    pub lag_most_with_bytes: Option<u64>,
+}
+
+/// A load of more than the standby takes in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Governed {
+    pub server: String,
+    /// `on`, `off`, or `none` where the server has none.
+    pub governor: String,
+    /// How far the standby may fall behind; 0 is any distance.
+    pub lag_bytes_max: u64,
+    /// Bytes of the trail a second when nobody is held back.
+    pub load_bytes_rate: f64,
+    /// What the link lets through.
+    pub link_bytes_rate: u64,
+    /// What follows is of the time after this.
+    pub settled_s: f64,
+    pub mean_tps: Option<f64>,
+    /// Coefficient of variation of the rate of one second.
+    pub variation: Option<f64>,
+    /// The same with the way up.
+    pub variation_whole: Option<f64>,
+    /// The slowest second against the mean.
+    pub slowest_share: Option<f64>,
+    /// Bytes applied against what the link lets through.
+    pub applied_share: Option<f64>,
+    /// Of the whole run.
+    pub lag_most_bytes: Option<u64>,
+    pub lag_last_bytes: Option<u64>,
+    pub timeline: Timeline,
+}
+
+/// A law of the governor in its simulation; figures are means over the seeds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Law {
+    pub law: String,
+    pub in_use: bool,
+    pub variation: f64,
+    pub slowest_share: f64,
+    pub applied_share: f64,
+    pub lag_most_share: f64,
+    /// Bytes written in each second, of the first seed.
+    pub bytes_rates: Vec<u64>,
+}

@@ -375,13 +375,6 @@ fn sync_set(config: &Config, control: Option<&Control>) -> Result<SyncSet, NodeE
         .map_err(|error| NodeError::Start(io::Error::other(format!("synchronous_standby_names: {error}"))))
 }
 
-/// A number that no other process of this name has.
-fn instance() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now_ns = now.map_or(0, |d| d.as_nanos() as u64);
-    now_ns ^ u64::from(std::process::id()).rotate_left(48)
-}
-
 fn workers(config: &Config) -> usize {
     match config.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),

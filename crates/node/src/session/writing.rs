@@ -65,8 +65,14 @@ impl NodeSession {
         let (letter, arrival) = self.mailbox.expect();
         let lock_timeout = self.settings.timeouts().lock;
         let session = Some(self.locks.clone());
-        let batch =
-            Batch { steps, sink: client.lend_reply(), lock_timeout, session, any_order: true, level: self.settings.level() };
+        let batch = Batch {
+            steps,
+            sink: client.lend_reply(),
+            lock_timeout,
+            session,
+            any_order: true,
+            level: self.settings.level(),
+        };
         let db = self.served.db.clone();
         let id = match db.submit_with(batch, Box::new(move |done| letter.deliver(done))) {
             Ok(id) => id,

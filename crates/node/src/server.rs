@@ -110,8 +110,9 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
             }
             (Ok(up), None) => up,
             (Err(error), Some(Promotion { reply, .. })) => {
+                tracing::error!("the promotion has failed, this server stays a standby: {error}");
                 drop(reply.send(Err(error.to_string())));
-                return Err(error);
+                continue;
             }
             (Err(error), None) => return Err(error),
         };

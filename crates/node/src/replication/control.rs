@@ -18,7 +18,7 @@ use super::Notify;
 use crate::config::Config;
 use holdfast_control::{
     Config as ControlConfig, ControlError, ControlHandle, ControlNode, ControlPlane, LeaseTerms, Machinery, Mastership,
-    NodeId, Promotion, Role, TcpTransport,
+    NodeId, Promotion, Refusal, Role, TcpTransport,
 };
 use holdfast_engine::Engine;
 use holdfast_seams::RealDisk;
@@ -90,7 +90,7 @@ impl Control {
         let mut told = false;
         loop {
             match links.block_on(self.promote_unless_other(epoch_at_least)) {
-                Err(ControlSetupError::Control(error @ ControlError::NoQuorum)) => {
+                Err(ControlSetupError::Control(error)) if may_pass(&error) => {
                     if !std::mem::replace(&mut told, true) {
                         tracing::warn!(
                             "waiting for a majority of the control plane before this node may be master: {error}"
@@ -190,6 +190,11 @@ impl Control {
             }
         }
     }
+}
+
+/// The group may still be founded, or reached.
+fn may_pass(error: &ControlError) -> bool {
+    matches!(error, ControlError::NoQuorum | ControlError::Refused(Refusal::NotFounded))
 }
 
 fn parse_members(text: &str) -> Result<BTreeMap<NodeId, String>, ControlSetupError> {

@@ -54,6 +54,24 @@ impl Trail {
     }
 }
 
+impl Trail {
+    /// A trail that is not open, and was a master's, gives up the epochs that it began and wrote nothing in: it knows
+    /// none behind its last boxcar's, as if it had followed all the time. Restarts begin epochs of which a new master
+    /// cannot know, and nobody follows a master of an older epoch than its own.
+    pub fn forget_epochs(disk: &dyn Disk, dir: &Path) -> Result<(), TrailError> {
+        let lock_path = dir.join(LOCK);
+        let lock = disk.lock(&lock_path).map_err(TrailError::io("lock", &lock_path))?;
+        let _lock = lock.ok_or_else(|| TrailError::InUse { dir: dir.to_path_buf() })?;
+        let survey = Survey::take(disk, dir)?;
+        let control = survey.control.filter(|control| control.incarnation > 0);
+        let control = control.ok_or_else(|| TrailError::NothingToFollow { dir: dir.to_path_buf() })?;
+        match judge(disk, &survey, &control)?.last {
+            Some(last) if last.epoch < control.epoch => Control { epoch: last.epoch, ..control }.write(disk, dir),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What lies behind `lsn`, segment by segment; an error when no boxcar ends there.
 fn pieces(
     disk: &dyn Disk,

@@ -37,6 +37,15 @@ impl Trail {
         }
     }
 
+    /// The other trail is of this epoch, though no boxcar of it may have come yet: a promotion goes beyond it. Durable
+    /// when it returns.
+    pub fn know_epoch(&self, epoch: Epoch) -> Result<(), ReceiveError> {
+        match self.role() {
+            Role::Receives(receiver) => receiver.lock().know_epoch(epoch),
+            _ => Err(ReceiveError::NotFollowing),
+        }
+    }
+
     /// Whether it was opened to follow another.
     pub fn is_following(&self) -> bool {
         self.shared().options.follow

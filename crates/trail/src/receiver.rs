@@ -47,8 +47,8 @@ impl Receiver {
     pub fn receive(&mut self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {
         let boxcars = self.check(boxcars)?;
         self.wait_for_segments(boxcars.iter().filter(|boxcar| boxcar.kind == Kind::SegmentEnd).count())?;
-        if let Some(newest) = boxcars.last().filter(|newest| newest.epoch > self.shared.epoch()) {
-            self.raise_epoch(newest.epoch)?;
+        if let Some(newest) = boxcars.last() {
+            self.know_epoch(newest.epoch)?;
         }
         let mut rest = &boxcars[..];
         while !rest.is_empty() {
@@ -122,9 +122,12 @@ impl Receiver {
         }
     }
 
-    /// Durably, before the first boxcar of that epoch is written.
-    fn raise_epoch(&self, epoch: Epoch) -> Result<(), ReceiveError> {
+    /// Durably, before the first boxcar of that epoch is written. One that is no news costs nothing.
+    pub fn know_epoch(&self, epoch: Epoch) -> Result<(), ReceiveError> {
         let shared = &self.shared;
+        if epoch <= shared.epoch() {
+            return Ok(());
+        }
         let dir = &shared.options.dir;
         let mut control = shared.control.lock();
         let raised = Control { epoch, ..*control };

@@ -6,6 +6,7 @@ use std::sync::mpsc;
 
 use holdfast_seams::{RealClock, RealDisk, SyncMethod};
 use holdfast_trail::{FollowFrom, Match, Shipped, Tap, Trail, TrailOptions};
+use holdfast_types::Epoch;
 
 fn options(dir: &Path) -> TrailOptions {
     TrailOptions {
@@ -82,4 +83,47 @@ fn a_follower_has_what_the_master_wrote_and_can_be_promoted() {
         let kept = everything(&promoted);
         assert_eq!(kept[..written.len()], written);
     }
+}
+
+/// A master writes nothing in its second and third epoch: a follower knows of them, and the master can forget them.
+#[test]
+fn epochs_without_boxcars_are_known_to_followers_and_can_be_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let (of_master, of_follower) = (dir.path().join("master"), dir.path().join("follower"));
+    let master = open(options(&of_master));
+    let reservation = master.reserve(100).unwrap();
+    master.append(reservation, vec![7; 100], Box::new(|_| {})).unwrap();
+    let from = FollowFrom {
+        trail_id: master.trail_id(),
+        segment_bytes: master.segment_bytes(),
+        first_segment: 1,
+        epoch: master.epoch(),
+    };
+    master.close().unwrap();
+    Trail::found(&RealDisk::new(), &of_follower, &from).unwrap();
+    let follow = |dir: &Path| open(TrailOptions { follow: true, ..options(dir) });
+    let follower = follow(&of_follower);
+    for epoch in [2, 3] {
+        drop(master_again(&of_master, epoch));
+        follower.know_epoch(Epoch(epoch)).unwrap();
+        follower.know_epoch(Epoch(1)).unwrap();
+        assert_eq!(follower.epoch(), Epoch(epoch));
+    }
+    follower.close().unwrap();
+    drop(follower);
+    assert_eq!(follow(&of_follower).epoch(), Epoch(3), "it is durable");
+    assert_eq!(open(options(&of_follower)).epoch(), Epoch(4));
+
+    Trail::forget_epochs(&RealDisk::new(), &of_master).unwrap();
+    Trail::forget_epochs(&RealDisk::new(), &of_master).unwrap();
+    let kept = follow(&of_master);
+    assert_eq!(kept.epoch(), Epoch(1), "that of its last boxcar");
+    assert!(Trail::forget_epochs(&RealDisk::new(), &of_master).is_err(), "it is open");
+}
+
+fn master_again(dir: &Path, epoch: u32) -> Trail {
+    let master = open(options(dir));
+    assert_eq!(master.epoch(), Epoch(epoch));
+    master.close().unwrap();
+    master
 }

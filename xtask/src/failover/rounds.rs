@@ -52,13 +52,17 @@ pub fn run(binary: &Path, plan: &Plan) -> anyhow::Result<Totals> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut random = Random(plan.seed);
     let mut totals = Totals::new(plan.level, plan.seed);
-    let (started, mut bed, mut bag) = (Instant::now(), None, Vec::new());
+    let (started, mut bed, mut bag, mut schema) = (Instant::now(), None, Vec::new(), false);
     for round in 1..=plan.rounds {
+        if bag.is_empty() {
+            bag.extend(FAULTS);
+            (bed, schema) = (None, !schema);
+        }
         let mut this = match bed.take() {
             Some(bed) => bed,
-            None => Bed::start(binary, plan.level, &runtime)?,
+            None => Bed::start(binary, plan.level, schema, &runtime)?,
         };
-        let fault = draw(&mut bag, &mut random);
+        let fault: Fault = bag.swap_remove(random.below(bag.len() as u64) as usize);
         let before = this.recorder.acknowledged();
         let found = this.round(fault, plan, &mut random, &runtime);
         let acknowledged = this.recorder.acknowledged() - before;
@@ -81,7 +85,8 @@ pub fn run(binary: &Path, plan: &Plan) -> anyhow::Result<Totals> {
     Ok(totals)
 }
 
-/// As often as each fault comes in as many rounds as there are here.
+/// As often as each fault comes in as many rounds as there are here. Then a new pair begins: with clients that change the
+/// schema, or without, by turns.
 const FAULTS: [Fault; 8] = [
     Fault::Killed,
     Fault::Killed,
@@ -92,14 +97,6 @@ const FAULTS: [Fault; 8] = [
     Fault::BothKilled,
     Fault::StandbyBack,
 ];
-
-/// Takes one out of the bag, which is filled again when it is empty.
-fn draw(bag: &mut Vec<Fault>, random: &mut Random) -> Fault {
-    if bag.is_empty() {
-        bag.extend(FAULTS);
-    }
-    bag.swap_remove(random.below(bag.len() as u64) as usize)
-}
 
 impl Totals {
     /// Adds a round and prints its line; returns the damage it found.
@@ -129,9 +126,9 @@ impl Totals {
 }
 
 impl Bed {
-    fn start(binary: &Path, level: Level, runtime: &Runtime) -> anyhow::Result<Bed> {
+    fn start(binary: &Path, level: Level, schema: bool, runtime: &Runtime) -> anyhow::Result<Bed> {
         let pair = Pair::start(binary, level)?;
-        let recorder = Recorder::of(Load { schema: true, ..Load::default() });
+        let recorder = Recorder::of(Load { schema, ..Load::default() });
         runtime.block_on(recorder.create_tables(pair.master()))?;
         Ok(Bed { pair, recorder })
     }

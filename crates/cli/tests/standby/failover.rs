@@ -203,6 +203,46 @@ async fn roles_go_back_and_forth() {
     assert!(lost_files(&pair.a.dir).is_empty() && lost_files(&pair.b.dir).is_empty());
 }
 
+/// Each start of a master begins an epoch. Those that nobody heard of do not keep it from coming back.
+#[tokio::test]
+async fn a_master_that_was_restarted_alone_comes_back() {
+    let mut pair = Pair::start("").await;
+    run(&pair.a.connect().await, "create table t(x int)").await;
+    pair.until_equal().await;
+    pair.b.kill();
+    for _ in 0..3 {
+        pair.a.kill();
+        pair.a.start();
+    }
+    assert_eq!(pair.a.status_word("epoch"), "4");
+    pair.a.kill();
+    pair.b.start();
+    promote(&pair);
+    rejoin(&mut pair).await;
+    run(&pair.b.connect().await, "insert into t values (1)").await;
+    assert_same(&pair.b, &pair.a).await;
+}
+
+/// A copy that could not begin is begun when the command is run again.
+#[tokio::test]
+async fn a_rejoining_that_was_interrupted_goes_on() {
+    let mut pair = Pair::start("").await;
+    run(&pair.a.connect().await, "create table t(x int)").await;
+    pair.until_equal().await;
+    pair.b.hang();
+    run(&pair.a.connect().await, "create table u(x int); insert into u values (1)").await;
+    pair.a.kill();
+    pair.b.kill();
+    pair.b.start();
+    promote(&pair);
+    // As it is when it had made way and was killed.
+    std::fs::write(pair.a.dir.join("standby.toml"), format!("from = \"{}\"\nname = \"a\"\n", pair.b.at())).unwrap();
+    std::fs::remove_file(pair.a.dir.join("trail/control")).unwrap();
+    let said = rejoin(&mut pair).await;
+    assert!(said.contains("were copied anew"), "{said}");
+    assert_same(&pair.b, &pair.a).await;
+}
+
 /// A master that was taken for dead and goes on: what it does alone is not acknowledged at hot, and it comes back.
 #[tokio::test]
 async fn a_hung_master_that_goes_on_acknowledges_nothing_at_hot() {

@@ -85,8 +85,11 @@ pub fn rejoin(
     };
     let file = StandbyFile { from: from.to_owned(), name: to.name.to_owned(), anchor_lsn: 0, anchor_checksum: 0 };
     file.write(to.dir)?;
-    if fits && files_fit(to.dir)? {
-        return Ok(rejoined);
+    if fits {
+        Trail::forget_epochs(&RealDisk::new(), &to.dir.join("trail"))?;
+        if files_fit(to.dir)? {
+            return Ok(rejoined);
+        }
     }
     make_way(to.dir).map_err(RejoinError::MakeWay)?;
     rejoined.copied_bytes = Some(copy_from(from, to, progress)?.sent_bytes);

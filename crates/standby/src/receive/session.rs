@@ -57,8 +57,13 @@ pub(super) async fn run<C: Connect, S: Stream>(
     start: Tip,
     master: Identity,
 ) -> Result<Over, LinkError> {
-    link.writer.send(&Message::Start(start)).await?;
     let Follower { standby, options, blocking, stop, .. } = follower;
+    if master.epoch > standby.trail().epoch() {
+        // A master that has written nothing yet in its epoch may be lost before it does.
+        let standby = standby.clone();
+        blocking.run(move || standby.trail().know_epoch(master.epoch)).await??;
+    }
+    link.writer.send(&Message::Start(start)).await?;
     let queue = Queue::new(options.queue_bytes_max);
     let progress = Progress {
         received: AtomicU64::new(start.lsn.0),

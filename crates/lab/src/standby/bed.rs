@@ -10,7 +10,7 @@ use crate::{Study, machine};
 use std::path::Path;
 
 /// Kept free on the disk.
-const RESERVE_BYTES: u64 = 2 << 30;
+const RESERVE_BYTES: u64 = 1 << 30;
 /// What both nodes must agree on, and what it is called.
 const SAME: [(&str, &str); 3] = [
     ("the log", "select count(*), sum(at) from txn_log"),

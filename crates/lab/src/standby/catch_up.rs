@@ -68,51 +68,58 @@ fn under_load(bed: &Bed<'_>, pair: &mut Pair) -> anyhow::Result<CatchUp> {
     let away_s = bed.sizes.away_seconds;
     let from = pair.position()?;
     let watched = load(bed, pair, 3.0 * away_s);
+    let limit_s = 3.0 * away_s;
     let seen = watch(pair, watched, |pair, clock| {
         clock.wait_until(away_s)?;
-        let missing = (pair.position()? - from, clock.answered());
-        pair.link.mark();
-        let began_s = clock.now_s();
+        let began =
+            Reached { at_s: clock.now_s(), answered: clock.answered(), written: pair.position()?, applied: from };
         pair.start_standby(Way::Link)?;
-        let ended_s = near(pair, clock, 3.0 * away_s)?;
+        let (ended, is_near) = near(pair, clock, limit_s)?;
         // A look at how both go on from here.
-        clock.wait_until((ended_s.unwrap_or(f64::INFINITY) + 2.0).min(3.0 * away_s))?;
+        clock.wait_until((ended.at_s + 2.0).min(limit_s))?;
         clock.end_load();
-        Ok((missing, began_s, ended_s))
+        Ok((began, ended, is_near))
     })?;
-    bed.progress.advance(3.0 * away_s);
-    let ((missing_bytes, missing_transactions), began_s, ended_s) = seen.done;
-    let timeline = seen.timeline;
-    let since = timeline.between(began_s, ended_s.unwrap_or(f64::INFINITY));
-    let bytes_a_transaction = missing_bytes as f64 / missing_transactions.max(1) as f64;
-    let catch_up_bytes_rate = since.rate(|m| m.applied_lsn).unwrap_or_default();
+    bed.progress.advance(limit_s);
+    let (began, ended, is_near) = seen.done;
+    let (missing_bytes, time) = (began.written - from, ended.at_s - began.at_s);
+    let catch_up_bytes_rate = ended.applied.saturating_sub(began.applied) as f64 / time;
     Ok(CatchUp {
         server: pair.name().into(),
         load_goes_on: true,
         away_s,
         missing_bytes,
-        missing_transactions,
+        missing_transactions: began.answered,
         link_bytes: None,
         copy_bytes: pair.copied_bytes,
-        seconds: ended_s.map(|ended_s| ended_s - began_s),
+        seconds: is_near.then_some(time),
         catch_up_bytes_rate,
-        catch_up_tps: catch_up_bytes_rate / bytes_a_transaction,
-        load_bytes_rate: since.rate(|m| Some(m.master_lsn)).unwrap_or_default(),
-        load_tps: since.rate(|m| Some(m.answered)).unwrap_or_default(),
-        timeline,
+        catch_up_tps: catch_up_bytes_rate * began.answered as f64 / missing_bytes.max(1) as f64,
+        load_bytes_rate: (ended.written - began.written) as f64 / time,
+        load_tps: (ended.answered - began.answered) as f64 / time,
+        timeline: seen.timeline,
     })
 }
 
-/// When the standby had caught up; nothing when it had not by `limit_s`.
-fn near(pair: &Pair, clock: &Clock, limit_s: f64) -> anyhow::Result<Option<f64>> {
+/// How far everybody was at a time.
+struct Reached {
+    at_s: f64,
+    answered: u64,
+    written: u64,
+    applied: u64,
+}
+
+/// Waits until the standby has caught up, or until `limit_s`; whether it had.
+fn near(pair: &Pair, clock: &Clock, limit_s: f64) -> anyhow::Result<(Reached, bool)> {
     let (mut master, mut standby) = (Client::connect(pair.master()?.addr)?, Client::connect(pair.standby()?.addr)?);
-    while clock.now_s() < limit_s {
+    loop {
         interrupt::check()?;
-        let position = pair::master_position(&mut master)?;
-        if pair::standby_position(&mut standby)?.1 + NEAR_BYTES >= position {
-            return Ok(Some(clock.now_s()));
+        let (written, applied) = (pair::master_position(&mut master)?, pair::standby_position(&mut standby)?.1);
+        let reached = Reached { at_s: clock.now_s(), answered: clock.answered(), written, applied };
+        let is_near = applied + NEAR_BYTES >= written;
+        if is_near || reached.at_s >= limit_s {
+            return Ok((reached, is_near));
         }
         std::thread::sleep(LOOK_AGAIN);
     }
-    Ok(None)
 }

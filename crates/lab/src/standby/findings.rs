@@ -26,6 +26,8 @@ const APPLIED_MIN: f64 = 0.95;
 pub enum Goal {
     AtLeast(f64),
     AtMost(f64),
+    /// Above nothing at all.
+    NotZero,
 }
 
 impl Results {
@@ -90,6 +92,7 @@ fn shown(
     let (goal, met) = match goal.filter(|_| server == OURS) {
         Some(Goal::AtLeast(limit)) => (Some(format!("at least {}", show(limit))), Some(value >= limit)),
         Some(Goal::AtMost(limit)) => (Some(format!("at most {}", show(limit))), Some(value <= limit)),
+        Some(Goal::NotZero) => (Some("never 0".into()), Some(value > 0.0)),
         None => (None, None),
     };
     Finding { what: format!("{}: {what}", name(server)), value, shown, goal, met, headline: false }
@@ -154,8 +157,7 @@ fn large(l: &LargeTransaction) -> Vec<Finding> {
     });
     let slowest = l.tps_slowest.map(|value| {
         let what = "the others' slowest second from its begin until it is shown at the standby, transactions";
-        let goal = Some(Goal::AtLeast(1.0));
-        shown(&l.server, what, value, text::number(value), goal, text::number)
+        shown(&l.server, what, value, text::number(value), Some(Goal::NotZero), text::number)
     });
     let memory = l.standby_memory_most_bytes.zip(l.standby_memory_before_bytes).map(|(most, before)| {
         let more = most.saturating_sub(before) as f64;
@@ -184,10 +186,9 @@ fn governed(g: &Governed) -> Vec<Finding> {
         let what = what("variation of the rate of one second");
         shown(&g.server, &what, v, plain(v), ours(Goal::AtMost(VARIATION_MAX)), plain).headline(true)
     });
-    let slowest = g.slowest_share.map(|v| {
-        let goal = ours(Goal::AtLeast(f64::MIN_POSITIVE));
-        shown(&g.server, &what("slowest second against the mean"), v, plain(v), goal, |_| "more than 0".into())
-    });
+    let slowest = g
+        .slowest_share
+        .map(|v| shown(&g.server, &what("slowest second against the mean"), v, plain(v), ours(Goal::NotZero), plain));
     let applied = g.applied_share.map(|v| {
         let goal = ours(Goal::AtLeast(APPLIED_MIN));
         shown(&g.server, &what("applied of what the link lets through"), v, plain(v), goal, plain)

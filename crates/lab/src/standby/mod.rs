@@ -49,7 +49,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 /// Room for one pair: rows, trails, what the loads add.
-const PAIR_BYTES: u64 = 7 << 30;
+const PAIR_BYTES: u64 = 4 << 30;
 const QUICK_BYTES: u64 = 1 << 30;
 
 /// Runs the study and writes its files.

@@ -78,7 +78,7 @@ pub struct CatchUp {
     pub copy_bytes: u64,
     /// From the start of its process on; nothing when it had not caught up when the load ended.
     pub seconds: Option<f64>,
-    /// From the first byte that came over the link, or the start of its process where the load went on.
+    /// From the first byte that came over the link on, or from the start of its process where the load went on.
     pub catch_up_bytes_rate: f64,
     pub catch_up_tps: f64,
     /// The load's own, while the standby was away, or while it caught up where the load went on.

@@ -61,7 +61,7 @@ fn sound() -> &'static Files {
     static FILES: OnceLock<Files> = OnceLock::new();
     FILES.get_or_init(|| {
         let whole = |files: &Files| open(&disk_of(files)).is_some_and(|v| v.checkpoint_finished());
-        (1..200).filter_map(cut_short).filter(whole).last().expect("a checkpoint that was cut short")
+        (1..200).rev().filter_map(cut_short).find(whole).expect("a checkpoint that was cut short")
     })
 }
 

@@ -41,7 +41,7 @@ fn sound() -> &'static Files {
             let (done, wait) = std::sync::mpsc::channel();
             let body = vec![number as u8; 3000];
             let reservation = trail.reserve(body.len() as u64).expect("room");
-            let told = Box::new(move |_| drop(done.send(())));
+            let told = Box::new(move |_| done.send(()).unwrap_or_default());
             trail.append(reservation, body, told).expect("open");
             wait.recv().expect("durable");
         }

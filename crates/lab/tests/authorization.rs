@@ -13,6 +13,7 @@ fn study(dir: &Path) -> Study {
         disk_sync_ms: 1,
         only: vec![Configuration::Unaudited, Configuration::Audited, Configuration::SqliteOff],
         only_cases: vec![],
+        only_parts: vec![],
         scale: None,
         disks: DiskChoice::Both,
         full: false,

@@ -43,6 +43,7 @@ use holdfast_sql::{Isolation, Kind, Scan};
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
 use holdfast_wire::completions::Mailbox;
+use holdfast_wire::reply::Place;
 use holdfast_wire::{Cancel, Client, End, Failure, Session, SessionFactory, Startup, Status, Step};
 use state::{Phase, State};
 use statement::Source;
@@ -218,10 +219,12 @@ impl NodeSession {
     }
 
     /// Asked when the answer is ready: a master whose lease has run out answers nothing, as another one may be at work.
-    fn check_right(&self) -> Result<(), Failure> {
+    /// What was answered since `place` is forgotten, but for what a large result has sent already.
+    fn check_right(&self, place: Place, client: &mut Client) -> Result<(), Failure> {
         if self.databases.has_right() {
             return Ok(());
         }
+        client.reply().back_to(place);
         let message = "this server cannot renew its lease as master; another one may have taken its place";
         let error = SqlError::new(SqlState::CANNOT_CONNECT_NOW, message).with_hint("Connect again, to the master.");
         Err(Failure { step: None, error, fatal: true })
@@ -409,8 +412,9 @@ impl Session for NodeSession {
         self.tick();
         let last = steps.last().map(|s| &s.prepared);
         self.activity.begin_prepared(last, self.statement_us, self.transaction_us);
+        let place = client.reply().place();
         let outcome = self.run_in_turn(steps, end, client).await;
-        let outcome = outcome.and_then(|()| self.check_right());
+        let outcome = outcome.and_then(|()| self.check_right(place, client));
         self.answered(&outcome);
         outcome
     }
@@ -418,8 +422,9 @@ impl Session for NodeSession {
     async fn simple(&mut self, text: &str, client: &mut Client) -> Result<(), Failure> {
         self.tick();
         self.activity.begin_text(text, self.statement_us, self.transaction_us);
+        let place = client.reply().place();
         let outcome = self.simple_in_turn(text, client).await;
-        let outcome = outcome.and_then(|()| self.check_right());
+        let outcome = outcome.and_then(|()| self.check_right(place, client));
         self.answered(&outcome);
         outcome
     }

@@ -7,6 +7,7 @@ use super::results::{CatchUp, Results};
 use super::timeline::{Clock, Timeline, Watched, watch};
 use crate::interrupt;
 use crate::pg_client::Client;
+use crate::process_cpu;
 use crate::schedule::Load;
 use anyhow::Context;
 use std::time::{Duration, Instant};
@@ -45,6 +46,7 @@ fn quiet(bed: &Bed<'_>, pair: &mut Pair) -> anyhow::Result<CatchUp> {
     let start = Instant::now();
     pair.start_standby(Way::Link)?;
     pair.catch_up(CATCH_UP_MAX)?;
+    let cpu = process_cpu::tree_time(pair.standby()?.process.pid());
     let (link_bytes, first) = pair.link.since_mark();
     let time = first.context("nothing came over the link")?.elapsed().as_secs_f64();
     Ok(CatchUp {
@@ -58,6 +60,7 @@ fn quiet(bed: &Bed<'_>, pair: &mut Pair) -> anyhow::Result<CatchUp> {
         seconds: Some(start.elapsed().as_secs_f64()),
         catch_up_bytes_rate: missing_bytes as f64 / time,
         catch_up_tps: seen.measured.answered as f64 / time,
+        standby_cpu_us: Some(cpu.as_secs_f64() * 1e6 / seen.measured.answered.max(1) as f64),
         load_bytes_rate: missing_bytes as f64 / away_s,
         load_tps: seen.measured.answered as f64 / away_s,
         timeline: Timeline::default(),
@@ -95,6 +98,7 @@ fn under_load(bed: &Bed<'_>, pair: &mut Pair) -> anyhow::Result<CatchUp> {
         seconds: is_near.then_some(time),
         catch_up_bytes_rate,
         catch_up_tps: catch_up_bytes_rate * began.answered as f64 / missing_bytes.max(1) as f64,
+        standby_cpu_us: None,
         load_bytes_rate: (ended.written - began.written) as f64 / time,
         load_tps: (ended.answered - began.answered) as f64 / time,
         timeline: seen.timeline,

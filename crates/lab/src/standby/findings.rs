@@ -147,7 +147,11 @@ fn catch_up(c: &CatchUp) -> Vec<Finding> {
         let what = "bytes over the link for each byte that was missing";
         times(&c.server, what, value, Some(Goal::AtMost(LINK_BYTES_MAX)), false)
     });
-    rate.into_iter().chain(bytes).collect()
+    let core = c.standby_cpu_us.and_then(|us| quotient(1e6, us)).map(|value| {
+        let what = "transactions caught up with in a second of the standby's processor time";
+        shown(&c.server, what, value, text::number(value), None, |_| String::new())
+    });
+    [rate, core, bytes].into_iter().flatten().collect()
 }
 
 fn large(l: &LargeTransaction) -> Vec<Finding> {
@@ -181,7 +185,7 @@ fn governed(g: &Governed) -> Vec<Finding> {
     };
     let ours = |goal: Goal| (g.governor == "on").then_some(goal);
     let plain = |value: f64| format!("{value:.3}");
-    let what = |what: &str| format!("{governor}, load 1.3 times the standby's capacity: {what}");
+    let what = |what: &str| format!("{governor}, load twice the standby's capacity: {what}");
     let variation = g.variation.map(|v| {
         let what = what("variation of the rate of one second");
         shown(&g.server, &what, v, plain(v), ours(Goal::AtMost(VARIATION_MAX)), plain).headline(true)
@@ -191,7 +195,7 @@ fn governed(g: &Governed) -> Vec<Finding> {
         .map(|v| shown(&g.server, &what("slowest second against the mean"), v, plain(v), ours(Goal::NotZero), plain));
     let applied = g.applied_share.map(|v| {
         let goal = ours(Goal::AtLeast(APPLIED_MIN));
-        shown(&g.server, &what("applied of what the link lets through"), v, plain(v), goal, plain)
+        shown(&g.server, &what("applied of that capacity"), v, plain(v), goal, plain)
     });
     let lag = g.lag_most_bytes.map(|bytes| {
         let (value, goal) = (bytes as f64, ours(Goal::AtMost(g.lag_bytes_max as f64)));
@@ -218,10 +222,10 @@ mod tests {
         let caught_up = of("Holdfast: catch-up");
         assert_eq!((caught_up.shown.as_str(), caught_up.met), ("5×", Some(true)));
         assert_eq!(of("Holdfast: bytes over the link").met, Some(true));
-        let variation = of("Holdfast: governor on, load 1.3 times the standby's capacity: variation");
+        let variation = of("Holdfast: governor on, load twice the standby's capacity: variation");
         assert_eq!((variation.shown.as_str(), variation.met, variation.headline), ("0.083", Some(true), true));
-        assert_eq!(of("Holdfast: governor on, load 1.3 times the standby's capacity: most lag").met, Some(true));
-        assert_eq!(of("Holdfast: governor off, load 1.3 times the standby's capacity: most lag").goal, None);
+        assert_eq!(of("Holdfast: governor on, load twice the standby's capacity: most lag").met, Some(true));
+        assert_eq!(of("Holdfast: governor off, load twice the standby's capacity: most lag").goal, None);
         assert_eq!(of("Holdfast: the others' slowest second").met, Some(true));
     }
 }

@@ -154,8 +154,9 @@ fn notes(study: &Study) -> Vec<String> {
          speed more transactions share a sync and a wake-up, so that a slower server looks dearer than it is.",
         "Catch-up: the standby is stopped while a load runs, then started again by way of a link of the lab that counts \
          bytes. Its rate counts from the first byte over the link until its readers see everything, while nobody writes.",
-        "The standby past its capacity: the link lets through 1 / 1.3 of the bytes a second that the load writes when \
-         nobody is held back. A processor shared with the master would make a capacity that changes from run to run.",
+        "The standby past its capacity: the link lets through half of the bytes a second that the load writes when \
+         nobody is held back, so that the load is too much in every second, also on a machine with other work. A processor \
+         shared with the master would make a capacity that changes from run to run. W is 3.4 seconds of that capacity.",
         "Memory is what all processes of a node hold, what they share divided among them (Pss).",
         "PostgreSQL has the levels that come nearest: local, remote_write, on and remote_apply, all with \
          synchronous_standby_names = '*'.",

@@ -51,8 +51,8 @@ pub struct Sizes {
     pub report_seconds: f64,
     /// With the governor, and again without.
     pub governor_seconds: f64,
-    /// How far the standby may fall behind.
-    pub lag_bytes_max: u64,
+    /// Before, nobody held back.
+    pub free_seconds: f64,
 }
 
 impl Sizes {
@@ -69,7 +69,7 @@ impl Sizes {
             large_seconds: if small { point_seconds } else { 10.0 * point_seconds },
             report_seconds: if small { point_seconds } else { 3.0 * point_seconds },
             governor_seconds: if small { point_seconds } else { 20.0 * point_seconds },
-            lag_bytes_max: if small { 1 << 20 } else { 64 << 20 },
+            free_seconds: if small { point_seconds } else { 3.0 * point_seconds },
         }
     }
 
@@ -86,7 +86,7 @@ impl Sizes {
             Part::CatchUp => 4.0 * self.away_seconds,
             Part::Large => self.large_seconds,
             Part::Report => 2.0 * self.report_seconds,
-            Part::Governor => 2.0 * self.governor_seconds,
+            Part::Governor => self.free_seconds + 2.0 * self.governor_seconds,
         }
     }
 }

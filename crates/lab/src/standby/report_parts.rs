@@ -53,7 +53,7 @@ fn row(server: &str, cells: Vec<String>) -> Row {
 
 /// A standby that was away.
 pub fn catch_ups(list: &[CatchUp]) -> String {
-    const COLUMNS: [Column; 9] = [
+    const COLUMNS: [Column; 10] = [
         ("Server", false),
         ("While it catches up", false),
         ("Missing", true),
@@ -62,6 +62,7 @@ pub fn catch_ups(list: &[CatchUp]) -> String {
         ("Start to<br>caught up", true),
         ("Catch-up", true),
         ("Catch-up,<br>transactions a second", true),
+        ("Standby<br>CPU each", true),
         ("The load's rate", true),
     ];
     if list.is_empty() {
@@ -77,6 +78,7 @@ pub fn catch_ups(list: &[CatchUp]) -> String {
             c.seconds.map_or("not within the run".into(), |s| text::time(s * 1e6)),
             rate_bytes(c.catch_up_bytes_rate),
             text::number(c.catch_up_tps),
+            optional(c.standby_cpu_us, text::time),
             format!("{}, {} transactions", rate_bytes(c.load_bytes_rate), text::number(c.load_tps)),
         ];
         row(&c.server, cells)
@@ -175,12 +177,12 @@ pub fn governor(results: &Results) -> String {
         ("Server", false),
         ("Governor", false),
         ("Load when<br>free", true),
-        ("Link", true),
+        ("Capacity", true),
         ("A second", true),
         ("Variation", true),
         ("with the<br>way up", true),
         ("Slowest second<br>/ mean", true),
-        ("Applied<br>/ link", true),
+        ("Applied<br>/ capacity", true),
         ("Most lag", true),
     ];
     let list = &results.governed;
@@ -196,7 +198,7 @@ pub fn governor(results: &Results) -> String {
                 most => format!("{}, W = {}", escape(&g.governor), text::bytes(most)),
             },
             rate_bytes(g.load_bytes_rate),
-            rate_bytes(g.link_bytes_rate as f64),
+            rate_bytes(g.capacity_bytes_rate),
             optional(g.mean_tps, text::number),
             optional(g.variation, plain),
             optional(g.variation_whole, plain),
@@ -222,9 +224,8 @@ pub fn governor(results: &Results) -> String {
         lags("Lag past the capacity", &[], list.iter().map(|g| lag_line(colour(g), &label(g), &g.timeline)).collect()),
         laws(&results.laws),
     ];
-    let caption = "The link lets through what 1 / 1.3 of the load writes. With its governor the master slows down to that; \
-                   without, the standby falls behind for as long as the load lasts. The first quarter is the way up and \
-                   not judged.";
+    let caption = "The link lets through half of what the load writes. With its governor the master slows down to that; without, \
+                   the standby falls behind for as long as the load lasts. The first quarter is the way up and not judged.";
     section("A load past the standby's capacity", caption, &parts)
 }
 

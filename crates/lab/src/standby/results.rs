@@ -81,6 +81,9 @@ pub struct CatchUp {
     /// From the first byte that came over the link on, or from the start of its process where the load went on.
     pub catch_up_bytes_rate: f64,
     pub catch_up_tps: f64,
+    /// Processor time of the standby for each transaction it caught up with, its start included; nothing where the load
+    /// went on.
+    pub standby_cpu_us: Option<f64>,
     /// The load's own, while the standby was away, or while it caught up where the load went on.
     pub load_bytes_rate: f64,
     pub load_tps: f64,
@@ -138,8 +141,8 @@ pub struct Governed {
     pub lag_bytes_max: u64,
     /// Bytes of the trail a second when nobody is held back.
     pub load_bytes_rate: f64,
-    /// What the link lets through.
-    pub link_bytes_rate: u64,
+    /// Bytes of the trail a second that the link lets through.
+    pub capacity_bytes_rate: f64,
     /// What follows is of the time after this.
     pub settled_s: f64,
     pub mean_tps: Option<f64>,
@@ -149,7 +152,7 @@ pub struct Governed {
     pub variation_whole: Option<f64>,
     /// The slowest second against the mean.
     pub slowest_share: Option<f64>,
-    /// Bytes applied against what the link lets through.
+    /// Bytes applied against the capacity.
     pub applied_share: Option<f64>,
     /// Of the whole run.
     pub lag_most_bytes: Option<u64>,

@@ -69,8 +69,17 @@ fn levels(results: &Results) -> comfy_table::Table {
 }
 
 fn catch_ups(results: &Results) -> comfy_table::Table {
-    const HEAD: [&str; 8] =
-        ["server", "catch-up while", "missing", "over the link", "after", "bytes/s", "tps", "the load's bytes/s, tps"];
+    const HEAD: [&str; 9] = [
+        "server",
+        "catch-up while",
+        "missing",
+        "over the link",
+        "after",
+        "bytes/s",
+        "tps",
+        "CPU each",
+        "the load's bytes/s, tps",
+    ];
     let mut table = table(&HEAD);
     for c in &results.catch_ups {
         table.add_row([
@@ -81,6 +90,7 @@ fn catch_ups(results: &Results) -> comfy_table::Table {
             c.seconds.map_or("not within the run".into(), |s| text::time(s * 1e6)),
             bytes(c.catch_up_bytes_rate),
             text::number(c.catch_up_tps),
+            optional(c.standby_cpu_us, text::time),
             format!("{}, {}", bytes(c.load_bytes_rate), text::number(c.load_tps)),
         ]);
     }
@@ -140,7 +150,7 @@ fn reporting(results: &Results) -> comfy_table::Table {
 
 fn governed(results: &Results) -> comfy_table::Table {
     const HEAD: [&str; 9] =
-        ["server", "governor", "load", "link", "tps", "variation", "slowest/mean", "applied/link", "most lag"];
+        ["server", "governor", "load", "capacity", "tps", "variation", "slowest/mean", "applied/capacity", "most lag"];
     let mut table = table(&HEAD);
     let plain = |v: f64| format!("{v:.3}");
     for g in &results.governed {
@@ -148,7 +158,7 @@ fn governed(results: &Results) -> comfy_table::Table {
             name(&g.server).to_string(),
             g.governor.clone(),
             bytes(g.load_bytes_rate),
-            bytes(g.link_bytes_rate as f64),
+            bytes(g.capacity_bytes_rate),
             optional(g.mean_tps, text::number),
             optional(g.variation, plain),
             optional(g.slowest_share, plain),

@@ -9,39 +9,44 @@
 //! statements of the PostgreSQL dialect cannot do; what is in comments, such as prepared transactions.
 
 use super::shown::{Cells, Item, OpItem, RecordItem, TxnItem, Val, hex};
+use super::{Filter, dump};
+use crate::options::Options;
 use holdfast_store::schema_map::{PREPARED_TABLE, quote};
-use holdfast_types::Value;
 use holdfast_types::schema::Dialect;
+use holdfast_types::{Value, VolumeId};
+use std::path::Path;
 
-/// A script that grows boxcar by boxcar.
-#[derive(Debug, Default)]
-pub struct Script {
+/// A script that is written boxcar by boxcar.
+pub struct Script<'a> {
+    dir: &'a Path,
+    options: &'a Options,
+    out: &'a mut dyn FnMut(&str),
     /// Where statements go by now.
     database: Option<String>,
-    out: String,
-    /// How many transactions were added.
+    /// How many transactions were written.
     pub transactions: u64,
     /// Whether something was changed besides rows: tables, databases, their parameters.
     pub reshapes: bool,
 }
 
-impl Script {
+impl<'a> Script<'a> {
+    /// `dir`: the data directory whose trail it is; large transactions are read there once more. `out` gets the text.
+    pub fn new(dir: &'a Path, options: &'a Options, out: &'a mut dyn FnMut(&str)) -> Script<'a> {
+        Script { dir, options, out, database: None, transactions: 0, reshapes: false }
+    }
+
     /// Adds what a boxcar holds.
     pub fn add(&mut self, item: &Item) {
         let Item::Boxcar { lsn, records, .. } = item else { return };
         records.iter().for_each(|record| self.record(*lsn, record));
     }
 
-    /// What was added since this was last asked for.
-    pub fn take(&mut self) -> String {
-        std::mem::take(&mut self.out)
-    }
-
     fn record(&mut self, lsn: u64, record: &RecordItem) {
         match record {
             RecordItem::Batch { volume, database, dialect, transactions, .. } => {
                 let name = database.clone().unwrap_or_else(|| format!("volume {volume}"));
-                transactions.iter().for_each(|t| self.transaction(lsn, &name, *dialect, t));
+                let of = (VolumeId(*volume), *dialect);
+                transactions.iter().for_each(|t| self.transaction(lsn, &name, of, t));
             }
             RecordItem::VolumeCreate { name, dialect, .. } => {
                 self.reshapes = true;
@@ -51,22 +56,19 @@ impl Script {
                 self.reshapes = true;
                 self.comment(&format!("database of volume {volume} dropped"));
             }
-            RecordItem::Fragment { database, dialect, transaction, ops, .. } => {
-                self.comment(&format!("part of transaction {transaction} of {}", database.as_deref().unwrap_or("?")));
-                ops.iter().for_each(|op| self.operation(op, *dialect));
-            }
             RecordItem::Parameters { .. } => {
                 self.reshapes = true;
                 self.comment(&record.to_string());
             }
-            RecordItem::Unreadable { .. } | RecordItem::FragmentDrop { .. } => self.comment(&record.to_string()),
-            RecordItem::Checkpoint { .. } => {}
+            RecordItem::Unreadable { .. } => self.comment(&record.to_string()),
+            // The parts of a large transaction are written where it ends, if it was committed.
+            RecordItem::Fragment { .. } | RecordItem::FragmentDrop { .. } | RecordItem::Checkpoint { .. } => {}
         }
     }
 
     fn line(&mut self, text: &str) {
-        self.out.push_str(text);
-        self.out.push('\n');
+        (self.out)(text);
+        (self.out)("\n");
     }
 
     /// A value may hold a line break; a comment must not end in its midst.
@@ -74,7 +76,7 @@ impl Script {
         self.line(&format!("-- {}", in_one_line(text)));
     }
 
-    fn transaction(&mut self, lsn: u64, database: &str, dialect: Dialect, t: &TxnItem) {
+    fn transaction(&mut self, lsn: u64, database: &str, of: (VolumeId, Dialect), t: &TxnItem) {
         self.transactions += 1;
         if self.database.as_deref() != Some(database) {
             self.line(&format!("USE {};", quote(database)));
@@ -82,11 +84,30 @@ impl Script {
         }
         self.comment(&format!("database {database}, LSN {lsn}, transaction {}, {} ms after 1970", t.id, t.unix_ms));
         self.line("BEGIN;");
-        t.ops.iter().for_each(|op| self.operation(op, dialect));
+        t.ops.iter().for_each(|op| self.operation(op, of));
         self.line("COMMIT;");
     }
 
-    fn operation(&mut self, op: &OpItem, dialect: Dialect) {
+    /// The parts that a large transaction left in the trail before its end; the first may lie far before.
+    fn fragments(&mut self, (volume, dialect): (VolumeId, Dialect), transaction: u64) {
+        let (dir, options) = (self.dir, self.options);
+        let read = dump(dir, options, Filter { from: None, volume: Some(volume) }, |item| {
+            let Item::Boxcar { records, .. } = item else { return true };
+            for record in records {
+                if let RecordItem::Fragment { transaction: of, ops, .. } = record
+                    && *of == transaction
+                {
+                    ops.iter().for_each(|op| self.operation(op, (volume, dialect)));
+                }
+            }
+            true
+        });
+        if let Err(error) = read {
+            self.comment(&format!("the rest of this transaction cannot be read: {error}"));
+        }
+    }
+
+    fn operation(&mut self, op: &OpItem, (volume, dialect): (VolumeId, Dialect)) {
         let value = |v: &Val| literal(&v.0, dialect);
         match op {
             OpItem::Insert { table, .. } | OpItem::Update { table, .. } | OpItem::Delete { table, .. }
@@ -117,7 +138,8 @@ impl Script {
             }
             OpItem::Pragma { sql } => self.line(&format!("{sql};")),
             OpItem::Sequence { .. } | OpItem::AllSequences { .. } => {}
-            OpItem::Fragments { .. } | OpItem::Unreadable { .. } => self.comment(&op.to_string()),
+            OpItem::Fragments { transaction, .. } => self.fragments((volume, dialect), *transaction),
+            OpItem::Unreadable { .. } => self.comment(&op.to_string()),
         }
     }
 }
@@ -166,12 +188,13 @@ mod tests {
 
     #[test]
     fn a_line_break_ends_no_comment() {
-        let mut script = Script::default();
+        let (mut written, options) = (String::new(), Options::default());
+        let mut out = |text: &str| written.push_str(text);
+        let mut script = Script::new(Path::new("/nowhere"), &options, &mut out);
         let text = |t: &str| Val(Value::Text(t.into()));
         let before = Cells(vec![("v".to_owned(), text("x\nDROP TABLE t;"))]);
         let key = Cells(vec![("id".to_owned(), Val(Value::Int(1)))]);
-        script.operation(&OpItem::Delete { table: "t".to_owned(), key, before }, Dialect::Sqlite);
-        assert_eq!(script.take(), "DELETE FROM \"t\" WHERE \"id\" = 1; -- before: v='x\\nDROP TABLE t;'\n");
-        assert_eq!(script.take(), "");
+        script.operation(&OpItem::Delete { table: "t".to_owned(), key, before }, (VolumeId(1), Dialect::Sqlite));
+        assert_eq!(written, "DELETE FROM \"t\" WHERE \"id\" = 1; -- before: v='x\\nDROP TABLE t;'\n");
     }
 }

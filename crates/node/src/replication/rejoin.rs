@@ -102,7 +102,7 @@ pub fn rejoin(
 /// is applied, so that its tables have names to write down, and then the databases are copied.
 fn give_up_end(dir: &Path, common: Option<Lsn>, rejoined: &mut Rejoined) -> Result<bool, RejoinError> {
     let from = common.unwrap_or(Lsn(0));
-    let reshapes = script(dir, from, |_| true)?.reshapes;
+    let reshapes = script(dir, from, |_| {})?.reshapes;
     if reshapes {
         apply_all(dir)?;
     }
@@ -156,14 +156,23 @@ fn find(from: &str, to: CopyTo<'_>) -> Result<Finding, RejoinError> {
     found.map_err(|error| RejoinError::Link { from: from.to_owned(), error })
 }
 
-/// The SQL of everything from `from` on, handed over piece by piece until `write` says false.
-fn script(dir: &Path, from: Lsn, mut write: impl FnMut(&str) -> bool) -> Result<Script, RejoinError> {
-    let mut script = Script::default();
-    trail_dump::dump(dir, &Options::default(), trail_dump::Filter { from: Some(from), volume: None }, |item| {
+/// What stands from `from` on, as SQL.
+#[derive(Clone, Copy)]
+struct Told {
+    transactions: u64,
+    /// Something was changed besides rows.
+    reshapes: bool,
+}
+
+/// Hands the SQL of everything from `from` on to `write`, piece by piece.
+fn script(dir: &Path, from: Lsn, mut write: impl FnMut(&str)) -> Result<Told, RejoinError> {
+    let options = Options::default();
+    let mut script = Script::new(dir, &options, &mut write);
+    trail_dump::dump(dir, &options, trail_dump::Filter { from: Some(from), volume: None }, |item| {
         script.add(item);
-        write(&script.take())
+        true
     })?;
-    Ok(script)
+    Ok(Told { transactions: script.transactions, reshapes: script.reshapes })
 }
 
 /// Writes what stands from `from` on as SQL; `None`: there is nothing.
@@ -172,10 +181,11 @@ fn write_lost(dir: &Path, from: Lsn) -> Result<Option<(Lsn, PathBuf, u64)>, Rejo
     let failed = |source| RejoinError::Lost { path: path.clone(), source };
     let mut out = BufWriter::new(File::create(&path).map_err(failed)?);
     let (mut written, mut bytes) = (Ok(()), 0);
-    let script = script(dir, from, |sql| {
+    let told = script(dir, from, |sql| {
         bytes += sql.len();
-        written = out.write_all(sql.as_bytes());
-        written.is_ok()
+        if written.is_ok() {
+            written = out.write_all(sql.as_bytes());
+        }
     })?;
     let synced = written.and_then(|()| out.flush()).and_then(|()| out.get_ref().sync_all());
     synced.and_then(|()| File::open(dir)?.sync_all()).map_err(failed)?;
@@ -183,7 +193,7 @@ fn write_lost(dir: &Path, from: Lsn) -> Result<Option<(Lsn, PathBuf, u64)>, Rejo
         std::fs::remove_file(&path).map_err(failed)?;
         return Ok(None);
     }
-    Ok(Some((from, path, script.transactions)))
+    Ok(Some((from, path, told.transactions)))
 }
 
 /// Whether the databases' files hold nothing that the trail, as it is now, does not.

@@ -16,8 +16,8 @@ use crate::connect;
 use crate::database::Databases;
 use crate::descriptors;
 use crate::replication::{
-    Asked, Control, ControlSetupError, Door, Event, Following, Notify, Reply, StandbyFile, StandbyFileError, Standings,
-    SyncWatch, follow_master, link_options, node_name,
+    Asked, Control, ControlSetupError, Door, Event, Following, InSync, Notify, Reply, StandbyFile, StandbyFileError,
+    Standings, SyncWatch, follow_master, link_options, node_name,
 };
 use crate::session::{Factory, Scratch};
 use holdfast_engine::{CloseError, Engine, OpenError, scratch_dir};
@@ -222,6 +222,7 @@ impl Up {
         tracing::info!(dir = %dir.display(), end = %recovered.end, cut = recovered.cut.is_some(), standby = standby.is_some(), "data directory opened");
         let notify = Notify::new(config.notify_command.clone());
         let following = standby.map(|file| Following::new(engine.clone(), file.clone(), notify.clone()));
+        let in_sync = Arc::new(InSync::default());
         let asked = Asked {
             name: name.clone(),
             engine: engine.clone(),
@@ -230,6 +231,7 @@ impl Up {
             notify: notify.clone(),
             following: following.clone(),
             control: control.clone(),
+            in_sync: in_sync.clone(),
         };
         let governor = GovernorOptions { lag_bytes_max: config.standby_lag_bytes_max, ..GovernorOptions::default() };
         let hub = Hub::new(
@@ -256,6 +258,7 @@ impl Up {
                 }
                 let watch = SyncWatch {
                     hub: hub.clone(),
+                    in_sync,
                     engine: engine.clone(),
                     control: control.clone(),
                     away: config.synchronous_standby_away,

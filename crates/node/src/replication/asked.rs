@@ -11,7 +11,7 @@
 //! or a machine that says nothing at all, is no proof; then the operator has to accept in so many words that both may
 //! have acknowledged what the other does not know (guarantee 6).
 
-use super::{Control, Event, Following, Notify, Standings};
+use super::{Control, Event, Following, InSync, Notify, Standings};
 use holdfast_engine::Engine;
 use holdfast_standby::base_copy::BaseCopy;
 use holdfast_standby::message::Wants;
@@ -40,6 +40,7 @@ pub struct Asked {
     /// Of a standby: how it follows its master.
     pub following: Option<Arc<Following>>,
     pub control: Option<Arc<Control>>,
+    pub in_sync: Arc<InSync>,
 }
 
 impl Asked {
@@ -75,6 +76,10 @@ impl Master for Asked {
         let durable = self.engine.trail().durable();
         // What a standby hands on may be applied only when its own master has made it durable.
         self.following.as_ref().map_or(durable, |following| following.master_durable().min(durable))
+    }
+
+    fn in_sync(&self, in_sync: bool) {
+        self.in_sync.set(in_sync);
     }
 
     fn deposed(&self, by: Epoch) {

@@ -14,6 +14,7 @@ use crate::config::Away;
 use holdfast_engine::Engine;
 use holdfast_standby::Hub;
 use holdfast_types::{Level, Lsn};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +27,38 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// While commits go on without standbys they are let through as often as this.
 const LET_THROUGH_EVERY: Duration = Duration::from_millis(2);
 
+/// When enough standbys acknowledged, told as it happens: between two looks they may have come and gone.
+#[derive(Debug)]
+pub struct InSync {
+    /// How often there were enough, and since when there are too few.
+    state: Mutex<(u64, Instant)>,
+}
+
+impl Default for InSync {
+    fn default() -> InSync {
+        InSync { state: Mutex::new((0, Instant::now())) }
+    }
+}
+
+impl InSync {
+    pub fn set(&self, in_sync: bool) {
+        let mut state = self.state.lock();
+        if in_sync {
+            state.0 += 1;
+        } else {
+            state.1 = Instant::now();
+        }
+    }
+
+    fn get(&self) -> (u64, Instant) {
+        *self.state.lock()
+    }
+}
+
 /// Watches over a master's sync set.
 pub struct SyncWatch {
     pub hub: Arc<Hub>,
+    pub in_sync: Arc<InSync>,
     pub engine: Engine,
     pub control: Option<Arc<Control>>,
     pub away: Away,
@@ -41,19 +71,15 @@ impl SyncWatch {
     /// Until `stop`.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         // A server that starts has no standby yet; that is no news.
-        let (mut alone_since, mut told_away, mut was_in_sync) = (Instant::now(), false, false);
+        let (mut times_seen, mut told_away) = (0, false);
         let mut joining = BTreeMap::new();
         loop {
-            let in_sync = self.hub.is_in_sync();
-            if in_sync && !was_in_sync {
+            let (times, alone_since) = self.in_sync.get();
+            if times != times_seen {
                 self.notify.tell("enough standbys are here: commits wait for their acknowledgements");
-                told_away = false;
+                (times_seen, told_away) = (times, false);
             }
-            if !in_sync && was_in_sync {
-                alone_since = Instant::now();
-            }
-            was_in_sync = in_sync;
-            let is_away = !in_sync && alone_since.elapsed() >= self.after;
+            let is_away = !self.hub.is_in_sync() && alone_since.elapsed() >= self.after;
             if is_away && !told_away {
                 told_away = true;
                 self.notify.tell(match self.away {

@@ -30,7 +30,7 @@ mod standing;
 
 pub use asked::Asked;
 pub use asking::{AskError, ask_promotion, ask_status};
-pub use away::SyncWatch;
+pub use away::{InSync, SyncWatch};
 pub use control::{Control, ControlSetupError};
 pub use copying::{CopyError, CopyTo, copy_from};
 pub use door::Door;

@@ -6,16 +6,21 @@ use holdfast_engine::{Database, Engine, LockWait, ParameterChange, ParametersOf,
 use holdfast_sql::{Context, Entry, Kind, LockStrength, Piece, StatementCache, Translated, translate};
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{SqlError, SqlResult, SqlState};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Translated statements kept per database and list of parameter types.
 const CACHE_ENTRIES_MAX: usize = 4096;
 
 /// Different lists of parameter types that Parse messages asked for; beyond it the caches start anew.
 const CACHES_MAX: usize = 256;
+
+/// How long DROP DATABASE waits for sessions that are ending, and between two looks at them.
+const SESSIONS_END_MAX: Duration = Duration::from_secs(5);
+const SESSIONS_PAUSE: Duration = Duration::from_millis(10);
 
 type Cache = Arc<StatementCache<Extra>>;
 
@@ -241,10 +246,19 @@ impl Databases {
         parameters
     }
 
-    /// DROP DATABASE. Blocks. The lock is held throughout, so that no session enters meanwhile.
+    /// DROP DATABASE. Blocks. The lock is held while it is dropped, so that no session enters meanwhile. As in PostgreSQL,
+    /// sessions that are just ending are given some time.
     pub fn drop_database(&self, name: &str) -> SqlResult<()> {
+        let until = Instant::now() + SESSIONS_END_MAX;
         let mut served = self.served.lock();
-        let sessions = served.get(name).map_or(0, |s| s.sessions.load(Ordering::Acquire));
+        let mut sessions = 0;
+        let mut look = |served: &HashMap<String, Arc<Served>>| {
+            sessions = served.get(name).map_or(0, |s| s.sessions.load(Ordering::Acquire));
+            sessions > 0
+        };
+        while look(&served) && Instant::now() < until {
+            MutexGuard::unlocked(&mut served, || std::thread::sleep(SESSIONS_PAUSE));
+        }
         if sessions > 0 {
             return Err(SqlError::new(
                 SqlState::OBJECT_IN_USE,

@@ -1,6 +1,6 @@
 //! `holdfast promote`: a standby becomes the master.
 
-use holdfast_node::replication::ask_promotion;
+use crate::standby::At;
 use std::process::ExitCode;
 
 /// Make a standby the master
@@ -13,16 +13,15 @@ Everything the standby has received is applied first; it then begins a new epoch
 which the old master's own boxcars cannot. Without a control plane only you can know that the old master is stopped: the
 promotion is refused while its address takes connections, or says nothing at all.")]
 pub struct Arguments {
-    /// The standby
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5433")]
-    at: String,
+    #[command(flatten)]
+    at: At,
     /// The old master cannot be shown to be stopped; I accept that it may have acknowledged what the standby does not have
     #[arg(long)]
     accept_divergence: bool,
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let done = ask_promotion(&arguments.at, arguments.accept_divergence)?;
-    println!("holdfast: {}: {done}", arguments.at);
+    let done = arguments.at.asking()?.promote(arguments.accept_divergence)?;
+    println!("holdfast: {}: {done}", arguments.at.at);
     Ok(ExitCode::SUCCESS)
 }

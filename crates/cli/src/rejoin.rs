@@ -1,6 +1,6 @@
 //! `holdfast rejoin`: a deposed master comes back as a standby.
 
-use crate::standby::copy_bar;
+use crate::standby::{copy_bar, install};
 use holdfast_node::replication::{CopyTo, rejoin};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,11 +24,15 @@ pub struct Arguments {
     /// What the master knows the standby by [default: the last part of DIR]
     #[arg(long)]
     name: Option<String>,
+    /// The node's files made by `holdfast cert`, where the master is on another machine; they are copied into DIR
+    #[arg(long, value_name = "CERTS")]
+    certificates: Option<PathBuf>,
 }
 
-pub fn run(Arguments { from, data, name }: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(Arguments { from, data, name, certificates }: Arguments) -> anyhow::Result<ExitCode> {
     let last = || data.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let name = name.unwrap_or_else(last);
+    install(certificates.as_deref(), &data)?;
     let bar = copy_bar()?;
     let rejoined = rejoin(&from, CopyTo { dir: &data, name: &name }, &|done| crate::standby::show_progress(&bar, done));
     bar.finish_and_clear();

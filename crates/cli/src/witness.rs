@@ -3,6 +3,7 @@
 use crate::logs;
 use anyhow::{Context as _, bail};
 use holdfast_control::{Config, ControlNode, LeaseTerms, Machinery, NodeId, Role, TcpTransport};
+use holdfast_node::replication::{Certificates, secure_members};
 use holdfast_seams::RealDisk;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,6 +35,9 @@ pub struct Arguments {
     /// How long a master's lease lasts; counts when the group is founded
     #[arg(long, value_name = "MS", default_value_t = LeaseTerms::default().lease_ms)]
     lease_ms: u32,
+    /// Its files made by `holdfast cert`, where the members are on several machines [default: DIR/certificates, if there]
+    #[arg(long, value_name = "CERTS")]
+    certificates: Option<PathBuf>,
     /// Write logs as JSON, one object a line
     #[arg(long)]
     log_json: bool,
@@ -46,8 +50,13 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     let role = |name: &NodeId| if *name == node { Role::Witness } else { Role::Data };
     let members = addresses.keys().map(|name| (*name, role(name))).collect();
     let lease = LeaseTerms { lease_ms: arguments.lease_ms, ..LeaseTerms::default() };
+    let certificates = match &arguments.certificates {
+        Some(dir) => Some(Certificates::read(dir)?),
+        None => Certificates::of(&arguments.data)?,
+    };
     let config = Config { node, dir: arguments.data, members, lease };
-    let transport = TcpTransport::bind(&arguments.listen, addresses, None)?;
+    let secure = secure_members(certificates.as_ref(), &addresses);
+    let transport = TcpTransport::bind(&arguments.listen, addresses, secure)?;
     let address = transport.address();
     let machinery = Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport));
     let control = ControlNode::start(config, machinery).context("cannot start the witness")?;

@@ -58,8 +58,8 @@ impl Server {
 
     async fn serve(self: Arc<Self>, incoming: Incoming, _place: OwnedSemaphorePermit) {
         let greeting = async {
-            let mut stream = incoming.await?;
-            let hello = self.greet(&mut stream).await?;
+            let (mut stream, holder) = incoming.await?;
+            let hello = self.greet(&mut stream, holder).await?;
             Ok::<_, io::Error>((stream, hello))
         };
         let greeted = timeout(HELLO_TIMEOUT, greeting).await.map_err(io::Error::from).and_then(|greeted| greeted);
@@ -72,13 +72,14 @@ impl Server {
         }
     }
 
-    async fn greet(&self, stream: &mut BoxStream) -> io::Result<Hello> {
+    /// `holder`: whose certificate was shown.
+    async fn greet(&self, stream: &mut BoxStream, holder: Option<NodeId>) -> io::Result<Hello> {
         let Frame::Hello(hello) = receive(stream).await? else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the first frame is no hello"));
         };
         let founded = self.raft.is_initialized().await.map_err(io::Error::other)?;
         let role = self.members.get(&self.me).copied().unwrap_or(Role::Witness);
-        if let Some(why) = self.objection(&hello) {
+        if let Some(why) = self.objection(&hello, holder) {
             tracing::warn!(from = %hello.from, "control plane: connection refused: {why}");
             send(stream, &Frame::Refusal(why.clone())).await?;
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
@@ -88,7 +89,10 @@ impl Server {
         Ok(hello)
     }
 
-    fn objection(&self, hello: &Hello) -> Option<String> {
+    fn objection(&self, hello: &Hello, holder: Option<NodeId>) -> Option<String> {
+        if let Some(holder) = holder.filter(|holder| *holder != hello.from) {
+            return Some(format!("the certificate is that of {holder}, not of {}", hello.from));
+        }
         if hello.to != self.me {
             return Some(format!("this is node {}, not {}", self.me, hello.to));
         }

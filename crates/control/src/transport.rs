@@ -21,8 +21,8 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static {}
 impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static> Stream for T {}
 pub type BoxStream = Box<dyn Stream>;
 
-/// A connection that came in and may still have its handshake before it.
-pub type Incoming = BoxFuture<'static, io::Result<BoxStream>>;
+/// A connection that came in and may still have its handshake before it; whose certificate was shown, if any was.
+pub type Incoming = BoxFuture<'static, io::Result<(BoxStream, Option<NodeId>)>>;
 
 pub trait Transport: Send + Sync + 'static {
     /// Connects to a member.
@@ -106,7 +106,7 @@ impl Transport for TcpTransport {
             stream.set_nodelay(true)?;
             Ok(match &self.secure {
                 Some(secure) => secure.server(stream),
-                None => Box::pin(async move { Ok(Box::new(stream) as BoxStream) }),
+                None => Box::pin(async move { Ok((Box::new(stream) as BoxStream, None)) }),
             })
         })
     }
@@ -127,7 +127,7 @@ mod tests {
         let members = BTreeMap::from([(node, server.address().to_string())]);
         let client = TcpTransport::bind("127.0.0.1:0", members, None).unwrap();
         let mut out = client.connect(node).await.unwrap();
-        let mut inn = server.accept().await.unwrap().await.unwrap();
+        let (mut inn, _) = server.accept().await.unwrap().await.unwrap();
         out.write_all(b"hello").await.unwrap();
         let mut bytes = [0; 5];
         inn.read_exact(&mut bytes).await.unwrap();

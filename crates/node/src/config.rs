@@ -28,6 +28,8 @@ pub enum ConfigError {
     Io { what: &'static str, path: String, source: std::io::Error },
     #[error("{path}: {message}")]
     Content { path: String, message: String },
+    #[error("node_listen = {0:?} is not ADDRESS:PORT")]
+    NodeListen(String),
 }
 
 /// How the trail is made durable.
@@ -91,6 +93,7 @@ pub struct Config {
     pub standby_lag_bytes_max: u64,
     pub standby_keep_bytes_max: u64,
     pub node_name: String,
+    pub node_listen: String,
     pub notify_command: String,
     pub control_members: String,
     pub control_witness: String,
@@ -191,6 +194,7 @@ impl Default for Config {
             standby_lag_bytes_max: 64 << 20,
             standby_keep_bytes_max: 16 << 30,
             node_name: String::new(),
+            node_listen: String::new(),
             notify_command: String::new(),
             control_members: String::new(),
             control_witness: String::new(),
@@ -263,7 +267,14 @@ impl Config {
         if !self.segment_bytes.is_multiple_of(4096) {
             return Err(format!("segment_bytes = {} is not a multiple of 4096", self.segment_bytes));
         }
-        Ok(())
+        self.node_listen().map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    /// Where links of other nodes come in, if anywhere but the clients' port.
+    pub fn node_listen(&self) -> Result<Option<SocketAddr>, ConfigError> {
+        let text = self.node_listen.trim();
+        let wrong = |_| ConfigError::NodeListen(text.to_owned());
+        if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(wrong) }
     }
 
     /// For the protocol.
@@ -368,7 +379,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 38, "one line for each key");
+        assert_eq!(all.len(), 39, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 

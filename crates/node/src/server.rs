@@ -16,13 +16,14 @@ use crate::connect;
 use crate::database::Databases;
 use crate::descriptors;
 use crate::replication::{
-    Asked, Control, ControlSetupError, Door, Event, Following, InSync, Notify, Reply, StandbyFile, StandbyFileError,
-    Standings, SyncWatch, follow_master, link_options, node_name,
+    Asked, Certificates, Control, ControlSetupError, Door, Event, Following, InSync, Notify, Reply, StandbyFile,
+    StandbyFileError, Standings, SyncWatch, follow_master, link_options, node_name,
 };
 use crate::session::{Factory, Scratch};
 use holdfast_engine::{CloseError, Engine, OpenError, scratch_dir};
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::identity::Tip;
+use holdfast_standby::tls::TlsError;
 use holdfast_standby::{Ended, Governor, Hub, SyncSet, draw_instance};
 use holdfast_trail::{Inspection, Trail, TrailError};
 use holdfast_types::Epoch;
@@ -49,6 +50,13 @@ pub enum NodeError {
     StandbyFile(#[from] StandbyFileError),
     #[error(transparent)]
     Control(#[from] ControlSetupError),
+    #[error(transparent)]
+    Certificates(#[from] TlsError),
+    #[error(
+        "node_listen = {0}: links of other nodes need certificates; make them with holdfast cert, and put this node's into \
+         the data directory's certificates/"
+    )]
+    NoCertificates(SocketAddr),
     #[error("the end of the trail that the master does not have cannot be cut off: {0}")]
     CutBack(#[source] TrailError),
     #[error("the clean stop did not complete: {0}; nothing acknowledged is lost, the next start recovers")]
@@ -95,9 +103,11 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let mut signals = clients.block_on(async { Signals::new() })?;
     let (events, mut inbox) = mpsc::unbounded_channel();
     let name = StandbyFile::read(dir)?.map_or_else(|| node_name(&config), |file| file.name);
-    let control = Control::start(dir, &config, &name)?;
+    let certificates = Certificates::of(dir)?;
+    let control = Control::start(dir, &config, &name, certificates.as_ref())?;
     let door = Arc::new(Door::new(links.handle().clone()));
-    let place = Place { dir: dir.to_owned(), config, name, control, door, events };
+    listen_for_nodes(&config, &door, certificates.as_ref())?;
+    let place = Place { dir: dir.to_owned(), config, name, certificates, control, door, events };
     let mut promoted: Option<Promotion> = None;
     let mut first = true;
     loop {
@@ -143,11 +153,27 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     }
 }
 
+/// Opens the port for links of nodes on other machines, where one is configured.
+fn listen_for_nodes(config: &Config, door: &Arc<Door>, certificates: Option<&Certificates>) -> Result<(), NodeError> {
+    let Some(address) = config.node_listen()? else { return Ok(()) };
+    let Some(certificates) = certificates else { return Err(NodeError::NoCertificates(address)) };
+    let listen = || {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok((listener.local_addr()?, listener))
+    };
+    let (address, listener) = listen().map_err(|source| ServerError::Listen { address, source })?;
+    door.listen(listener, certificates.clone());
+    tracing::info!(%address, "listening for nodes");
+    Ok(())
+}
+
 /// What stays when the role changes.
 struct Place {
     dir: PathBuf,
     config: Config,
     name: String,
+    certificates: Option<Certificates>,
     control: Option<Arc<Control>>,
     door: Arc<Door>,
     events: mpsc::UnboundedSender<Event>,
@@ -187,7 +213,7 @@ struct Up {
 
 impl Up {
     fn open(place: &Place, links: &tokio::runtime::Handle, promotion: Option<&Promotion>) -> Result<Up, NodeError> {
-        let Place { dir, config, name, control, door, events } = place;
+        let Place { dir, config, name, certificates, control, door, events } = place;
         let file = StandbyFile::read(dir)?;
         let standby = file.as_ref().filter(|_| promotion.is_none());
         let epoch = match (control, standby, promotion) {
@@ -221,7 +247,8 @@ impl Up {
         let recovered = engine.recovered();
         tracing::info!(dir = %dir.display(), end = %recovered.end, cut = recovered.cut.is_some(), standby = standby.is_some(), "data directory opened");
         let notify = Notify::new(config.notify_command.clone());
-        let following = standby.map(|file| Following::new(engine.clone(), file.clone(), notify.clone()));
+        let following =
+            standby.map(|file| Following::new(engine.clone(), file.clone(), notify.clone(), certificates.clone()));
         let in_sync = Arc::new(InSync::default());
         let asked = Asked {
             name: name.clone(),

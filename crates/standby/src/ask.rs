@@ -1,4 +1,4 @@
-//! Questions to a node that are no following: its status, and that it becomes master.
+//! Questions to a node that are no following: its status, that it becomes master, that it stops or starts.
 
 use crate::error::LinkError;
 use crate::limits::LinkOptions;
@@ -14,16 +14,17 @@ pub async fn status<S: Stream>(stream: S, name: &str, options: &LinkOptions) -> 
     }
 }
 
-/// Makes the node at the other end master; what it did, in words. It may take its time: `options.silence_max` bounds it.
-pub async fn promote<S: Stream>(
+/// Has the node at the other end become master, stop or start; what it did, in words. It may take its time:
+/// `options.silence_max` bounds it.
+pub async fn command<S: Stream>(
     stream: S,
     name: &str,
-    accept_divergence: bool,
+    wants: Wants,
     options: &LinkOptions,
 ) -> Result<String, LinkError> {
-    let (mut link, _) = greet(stream, name, 0, Wants::Promote { accept_divergence }, options).await?;
+    let (mut link, _) = greet(stream, name, 0, wants, options).await?;
     match link.answer().await? {
-        Message::Promoted(done) => Ok(done),
-        other => Err(LinkError::Unexpected { kind: other.kind(), expected: "a Promoted" }),
+        Message::Done(done) => Ok(done),
+        other => Err(LinkError::Unexpected { kind: other.kind(), expected: "a Done" }),
     }
 }

@@ -3,6 +3,10 @@
 //! The authority's key is all that has to be kept: its certificate's name is always the same, so that it signs again
 //! with the key alone. Keys are ECDSA P-256. An authority may sign nodes, not other authorities; a node's certificate is
 //! good for both ends of a link, under the names and addresses given.
+//!
+//! A certificate says who its holder is (common name) and what for (organizational unit, [`CertificateRole`]). Whoever
+//! holds a node's may follow under that name, which is the replication role; an operator's may only ask for the status
+//! and for a promotion.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,6 +19,30 @@ use rcgen::{
 const YEARS: i32 = 10;
 
 const AUTHORITY_NAME: &str = "Holdfast node authority";
+
+/// What a certificate is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CertificateRole {
+    /// A server or a witness: may follow, take base copies, vote.
+    Node,
+    /// A person's commands.
+    Operator,
+}
+
+impl CertificateRole {
+    /// As it stands in the certificate.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CertificateRole::Node => "holdfast node",
+            CertificateRole::Operator => "holdfast operator",
+        }
+    }
+
+    /// The role that a certificate names.
+    pub fn parse(text: &str) -> Option<CertificateRole> {
+        [CertificateRole::Node, CertificateRole::Operator].into_iter().find(|role| role.as_str() == text)
+    }
+}
 
 /// Making or reading a key or a certificate failed.
 #[derive(Debug, thiserror::Error)]
@@ -75,10 +103,11 @@ impl Authority {
         &self.key_pem
     }
 
-    /// A certificate for the node `name`, reachable under these host names and addresses.
-    pub fn issue(&self, name: &str, hosts: &[String]) -> Result<NodeCertificate, CertError> {
+    /// A certificate for `name`, reachable under these host names and addresses.
+    pub fn issue(&self, name: &str, role: CertificateRole, hosts: &[String]) -> Result<NodeCertificate, CertError> {
         let mut params = CertificateParams::new(hosts).map_err(cannot("use these host names"))?;
         params.distinguished_name.push(DnType::CommonName, name);
+        params.distinguished_name.push(DnType::OrganizationalUnitName, role.as_str());
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         params.use_authority_key_identifier_extension = true;
@@ -111,8 +140,14 @@ mod tests {
         let first = Authority::new().unwrap();
         let again = Authority::from_key_pem(first.key_pem()).unwrap();
         assert_eq!(again.key_pem(), first.key_pem());
-        assert!(again.issue("b", &["b.example".to_owned()]).unwrap().certificate_pem.contains("BEGIN CERTIFICATE"));
+        assert!(
+            again
+                .issue("b", CertificateRole::Node, &["b.example".to_owned()])
+                .unwrap()
+                .certificate_pem
+                .contains("BEGIN CERTIFICATE")
+        );
         assert!(Authority::from_key_pem("nothing").is_err());
-        assert!(first.issue("b", &["no host\u{fc}".to_owned()]).is_err());
+        assert!(first.issue("b", CertificateRole::Node, &["no host\u{fc}".to_owned()]).is_err());
     }
 }

@@ -22,7 +22,7 @@
 //! | 15 | CopyAsk | postcard | 16 KiB |
 //! | 16 | CopyChunk | volume u32, chunk u32 (little-endian), hash 16 bytes, then whole pages of 4096 bytes | 1 MiB + 24 |
 //! | 17 | CopyDone | empty | 0 |
-//! | 18, 19 | Status, Promoted | postcard: a text | 4 MiB |
+//! | 18, 19 | Status, Done | postcard: a text | 4 MiB |
 //!
 //! Before the first frame the connecting side sends [`PREAMBLE`]: a start-up packet as PostgreSQL's clients send it, with
 //! a code of its own, so that both share a port. The server takes it off.
@@ -77,7 +77,7 @@ pub enum Kind {
     CopyChunk,
     CopyDone,
     Status,
-    Promoted,
+    Done,
 }
 
 impl Kind {
@@ -100,7 +100,7 @@ impl Kind {
         Kind::CopyChunk,
         Kind::CopyDone,
         Kind::Status,
-        Kind::Promoted,
+        Kind::Done,
     ];
 
     fn from_code(code: u8) -> Option<Kind> {
@@ -110,7 +110,7 @@ impl Kind {
     fn body_bytes_max(self, boxcar_bytes_max: usize) -> usize {
         match self {
             Kind::Boxcar => boxcar_bytes_max,
-            Kind::CopyPlan | Kind::Status | Kind::Promoted => TEXT_BYTES_MAX,
+            Kind::CopyPlan | Kind::Status | Kind::Done => TEXT_BYTES_MAX,
             Kind::CopyChunk => CHUNK_BYTES_MAX,
             Kind::CopyDone => 0,
             _ => CONTROL_BYTES_MAX,
@@ -139,7 +139,7 @@ impl Message {
             Message::CopyChunk(_) => Kind::CopyChunk,
             Message::CopyDone => Kind::CopyDone,
             Message::Status(_) => Kind::Status,
-            Message::Promoted(_) => Kind::Promoted,
+            Message::Done(_) => Kind::Done,
         }
     }
 
@@ -163,7 +163,7 @@ impl Message {
             Message::CopyAsk(body) => put_body(out, body)?,
             Message::CopyChunk(body) => put_chunk(out, body),
             Message::CopyDone => {}
-            Message::Status(text) | Message::Promoted(text) => put_body(out, text)?,
+            Message::Status(text) | Message::Done(text) => put_body(out, text)?,
         }
         let (kind, bytes) = (self.kind(), out.len() - start - HEAD_BYTES);
         let bytes_max = kind.body_bytes_max(boxcar_bytes_max);
@@ -197,7 +197,7 @@ impl Message {
             Kind::CopyChunk => Message::CopyChunk(parse_chunk(body)?),
             Kind::CopyDone => Message::CopyDone,
             Kind::Status => Message::Status(whole(kind, &body)?),
-            Kind::Promoted => Message::Promoted(whole(kind, &body)?),
+            Kind::Done => Message::Done(whole(kind, &body)?),
         })
     }
 }

@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdfast_types::Lsn;
 use parking_lot::Mutex;
@@ -31,6 +32,10 @@ use crate::pairing;
 use crate::refusal::{Reason, Refusal};
 use crate::ship;
 use crate::sync_set::{Reached, SyncSet};
+
+/// How long an operator's stop waits for the standbys to take the rest, and how often it looks.
+const STOP_MAX: Duration = Duration::from_secs(10);
+const STOP_LOOK: Duration = Duration::from_millis(20);
 
 pub struct Hub {
     pub(crate) master: Arc<dyn Master>,
@@ -147,6 +152,7 @@ impl Hub {
         };
         let version = agree(hello.newest, hello.oldest)?;
         check_name(&hello.name)?;
+        peer.check_role(&hello.name, &hello.wants)?;
         self.master.admit(peer, &hello.name, &hello.wants)?;
         if let Wants::Follow(standby) = &hello.wants {
             let fits = pairing::check(standby, &self.master.identity());
@@ -170,7 +176,15 @@ impl Hub {
             Wants::Status => link.writer.send(&Message::Status(self.master.status())).await,
             Wants::Promote { accept_divergence } => {
                 let done = self.master.promote(accept_divergence)?;
-                link.writer.send(&Message::Promoted(done)).await
+                link.writer.send(&Message::Done(done)).await
+            }
+            Wants::Stop { standby } => {
+                let done = self.stop_for_operator(standby.as_deref()).await?;
+                link.writer.send(&Message::Done(done)).await
+            }
+            Wants::Start { standby } => {
+                let done = self.start_for_operator(standby.as_deref())?;
+                link.writer.send(&Message::Done(done)).await
             }
         }
     }
@@ -260,8 +274,62 @@ impl Hub {
         let mut state = self.state.lock();
         match standby {
             Some(name) => _ = state.stopped.remove(name),
-            None => state.all_stopped = false,
+            None => {
+                state.all_stopped = false;
+                state.stopped.clear();
+            }
         }
+    }
+
+    /// `holdfast standby stop`: waits until the standbys concerned have everything and are gone.
+    async fn stop_for_operator(&self, standby: Option<&str>) -> Result<String, Refusal> {
+        if standby.is_none()
+            && let Some(done) = self.master.follow_on(false)
+        {
+            return done;
+        }
+        if let Some(name) = standby {
+            self.known(name)?;
+        }
+        self.stop(standby);
+        let here = |state: &State| state.standbys.keys().any(|name| standby.is_none_or(|standby| standby == name));
+        let until = Instant::now() + STOP_MAX;
+        while here(&self.state.lock()) && Instant::now() < until {
+            tokio::time::sleep(STOP_LOOK).await;
+        }
+        let who = standby.unwrap_or("all standbys");
+        let still = if here(&self.state.lock()) { "; the link has not ended yet" } else { "" };
+        let waits = if self.is_in_sync() { "" } else { "; commits above level local wait for standbys" };
+        Ok(format!("shipping to {who} is stopped at LSN {}{still}{waits}", self.master.trail().durable()))
+    }
+
+    /// `holdfast standby start`.
+    fn start_for_operator(&self, standby: Option<&str>) -> Result<String, Refusal> {
+        if standby.is_none()
+            && let Some(done) = self.master.follow_on(true)
+        {
+            return done;
+        }
+        if let Some(name) = standby
+            && !self.state.lock().stopped.contains(name)
+        {
+            self.known(name)?;
+        }
+        self.start(standby);
+        Ok(format!("{} may follow", standby.unwrap_or("all standbys")))
+    }
+
+    /// Refuses the name of a standby that does not follow now.
+    fn known(&self, name: &str) -> Result<(), Refusal> {
+        let state = self.state.lock();
+        if state.standbys.contains_key(name) || state.stopped.contains(name) {
+            return Ok(());
+        }
+        let names: Vec<&str> = state.standbys.keys().map(String::as_str).collect();
+        let message = format!("no standby named {name} follows {}", self.master.name());
+        let advice =
+            format!("Those that follow: {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
+        Err(Refusal::new(Reason::Failed, message, advice))
     }
 
     /// A new sync set, from a setting that was changed. What was reached stays reached.

@@ -40,7 +40,7 @@ pub use governor::Governor;
 pub use hub::Hub;
 pub use identity::{Ack, Identity, Tip};
 pub use limits::LinkOptions;
-pub use master::{Master, Peer};
+pub use master::{Holder, Master, Peer};
 pub use receive::{Blocking, Connect, Ended, Follower, Phase, draw_instance, follow};
 pub use refusal::{Reason, Refusal};
 pub use standby::Standby;

@@ -4,9 +4,10 @@ use holdfast_trail::Trail;
 use holdfast_types::{Epoch, Lsn};
 
 use crate::base_copy::BaseCopy;
+use crate::cert::CertificateRole;
 use crate::identity::Identity;
 use crate::message::Wants;
-use crate::refusal::Refusal;
+use crate::refusal::{Reason, Refusal};
 use crate::sync_set::Reached;
 
 /// Who is at the other end.
@@ -14,8 +15,37 @@ use crate::sync_set::Reached;
 pub struct Peer {
     /// For messages.
     pub address: String,
-    /// The name in the certificate, where the link is encrypted.
-    pub certificate: Option<String>,
+    /// Whose certificate it has shown, where the link is encrypted.
+    pub certificate: Option<Holder>,
+}
+
+/// Who holds a certificate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// A node's name, or a person's.
+    pub name: String,
+    pub role: CertificateRole,
+}
+
+impl Peer {
+    /// May whoever this is ask for that under this name? A node follows under its own name only, an operator not at all.
+    /// Without a certificate, which is on this machine only, everybody may.
+    pub fn check_role(&self, name: &str, wants: &Wants) -> Result<(), Refusal> {
+        let Some(holder) = &self.certificate else { return Ok(()) };
+        let refuse = |message: String, advice: &str| Err(Refusal::new(Reason::NotAdmitted, message, advice));
+        match (wants, holder.role) {
+            (Wants::Status | Wants::Promote { .. } | Wants::Stop { .. } | Wants::Start { .. }, _) => Ok(()),
+            (Wants::Follow(_) | Wants::BaseCopy, CertificateRole::Operator) => refuse(
+                format!("the certificate of {} is an operator's and has not the replication role", holder.name),
+                "Make one for the node: holdfast cert node --name NAME --host HOST",
+            ),
+            (Wants::Follow(_) | Wants::BaseCopy, CertificateRole::Node) if holder.name == name => Ok(()),
+            (Wants::Follow(_) | Wants::BaseCopy, CertificateRole::Node) => refuse(
+                format!("the certificate is that of {}, and the standby calls itself {name}", holder.name),
+                "Give the standby the certificate's name with --name, or make it a certificate of its own",
+            ),
+        }
+    }
 }
 
 /// The asked side. Methods are called by the runtime that ships: those that read the disk hold up only other links.
@@ -60,6 +90,12 @@ pub trait Master: Send + Sync + 'static {
 
     /// For `holdfast standby status`: JSON.
     fn status(&self) -> String;
+
+    /// Of a standby: stops following its master in order, or starts again; what was done, in words. `None`: this node
+    /// follows nobody.
+    fn follow_on(&self, _follow: bool) -> Option<Result<String, Refusal>> {
+        None
+    }
 
     /// Becomes master; what was done, in words.
     fn promote(&self, accept_divergence: bool) -> Result<String, Refusal>;

@@ -7,7 +7,8 @@
 //!               coming back; Stop from either side ends it
 //! a base copy   Hello -> Welcome, CopyPlan, CopyVolume*; then (CopyAsk -> CopyChunk)*, CopyDone
 //! the status    Hello -> Welcome, Status
-//! a promotion   Hello -> Welcome, Promoted
+//! a promotion   Hello -> Welcome, Done
+//! to stop or start shipping or following   Hello -> Welcome, Done
 //! ```
 //! In place of any answer a Refused may come; after it the sender closes.
 
@@ -46,7 +47,7 @@ pub enum Message {
     /// JSON.
     Status(String),
     /// What was done, for the operator.
-    Promoted(String),
+    Done(String),
 }
 
 /// The first message. Its layout only ever grows at the end, so that every release can read every other's.
@@ -71,6 +72,14 @@ pub enum Wants {
     /// That the node asked becomes master.
     Promote {
         accept_divergence: bool,
+    },
+    /// That a master ships to this standby, or any, no more; without a name, that a standby follows no more.
+    Stop {
+        standby: Option<String>,
+    },
+    /// The contrary.
+    Start {
+        standby: Option<String>,
     },
 }
 

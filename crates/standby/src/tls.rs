@@ -3,6 +3,8 @@
 //! A certificate without that authority's signature is refused in the handshake, before the link protocol begins. The
 //! name of a node's certificate is checked by the side that connects, against the host it connects to.
 //!
+//! The name and role in the other side's certificate ([`holder`]) are what it may be: see [`crate::master::Peer`].
+//!
 //! How it fails: a file that is missing, empty or no PEM is named, with what belongs there.
 
 use std::path::{Path, PathBuf};
@@ -13,6 +15,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use x509_certificate::X509Certificate;
+
+use crate::cert::CertificateRole;
+use crate::master::Holder;
 
 /// The files a node needs, all PEM.
 #[derive(Clone, Debug)]
@@ -40,6 +46,20 @@ pub enum TlsError {
     Identity { files: Box<NodeFiles>, what: String },
     #[error("{host:?} is no host name or address: {source}")]
     Host { host: String, source: InvalidDnsNameError },
+    #[error("the other side's certificate {0}. Make it with: holdfast cert")]
+    Holder(String),
+}
+
+/// Who the other side of a finished handshake is, by its certificate: `certificates` as rustls hands them out.
+pub fn holder(certificates: Option<&[CertificateDer<'_>]>) -> Result<Holder, TlsError> {
+    let wrong = |why: &str| TlsError::Holder(why.to_owned());
+    let certificate = certificates.and_then(<[_]>::first).ok_or_else(|| wrong("was not shown"))?;
+    let certificate =
+        X509Certificate::from_der(certificate).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
+    let name = certificate.subject_common_name().ok_or_else(|| wrong("names nobody"))?;
+    let mut units = certificate.subject_name().iter_organizational_unit();
+    let role = units.find_map(|unit| CertificateRole::parse(&unit.to_string().ok()?));
+    Ok(Holder { name, role: role.ok_or_else(|| wrong("names no role"))? })
 }
 
 /// For the side that listens.
@@ -127,6 +147,8 @@ mod tests {
         let text = |error: std::io::Error| error.to_string();
         let listening = async {
             let mut stream = TlsAcceptor::from(server).accept(far).await.map_err(text)?;
+            let holder = holder(stream.get_ref().1.peer_certificates()).unwrap();
+            assert_eq!(holder, Holder { name: "b".to_owned(), role: CertificateRole::Node });
             let byte = stream.read_u8().await.map_err(text)?;
             stream.write_u8(byte + 1).await.map_err(text)?;
             stream.flush().await.map_err(text)
@@ -148,9 +170,13 @@ mod tests {
     async fn both_sides_need_a_certificate_of_the_same_authority() {
         let dir = tempfile::tempdir().unwrap();
         let (ours, theirs) = (Authority::new().unwrap(), Authority::new().unwrap());
-        let a = write(dir.path(), &ours, &ours.issue("a", &["a.example".into(), "127.0.0.1".into()]).unwrap());
-        let b = write(dir.path(), &ours, &ours.issue("b", &["b.example".into()]).unwrap());
-        let x = write(dir.path(), &theirs, &theirs.issue("x", &["a.example".into()]).unwrap());
+        let a = write(
+            dir.path(),
+            &ours,
+            &ours.issue("a", CertificateRole::Node, &["a.example".into(), "127.0.0.1".into()]).unwrap(),
+        );
+        let b = write(dir.path(), &ours, &ours.issue("b", CertificateRole::Node, &["b.example".into()]).unwrap());
+        let x = write(dir.path(), &theirs, &theirs.issue("x", CertificateRole::Node, &["a.example".into()]).unwrap());
         let (server, client) = (server_config(&a).unwrap(), client_config(&b).unwrap());
         assert_eq!(talk(server.clone(), client.clone(), "a.example").await, Ok(()));
         assert_eq!(talk(server.clone(), client.clone(), "127.0.0.1").await, Ok(()));
@@ -172,8 +198,8 @@ mod tests {
     fn files_that_do_not_fit_are_named() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::new().unwrap();
-        let a = write(dir.path(), &authority, &authority.issue("a", &["a".into()]).unwrap());
-        let b = write(dir.path(), &authority, &authority.issue("b", &["b".into()]).unwrap());
+        let a = write(dir.path(), &authority, &authority.issue("a", CertificateRole::Node, &["a".into()]).unwrap());
+        let b = write(dir.path(), &authority, &authority.issue("b", CertificateRole::Node, &["b".into()]).unwrap());
         let missing = NodeFiles { key: dir.path().join("none"), ..a.clone() };
         assert!(server_config(&missing).unwrap_err().to_string().contains("none"));
         let no_pem = NodeFiles { certificate: a.key.clone(), ..a.clone() };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use holdfast_seams::{RealClock, RealDisk, SyncMethod};
 use holdfast_standby::base_copy::BaseCopy;
-use holdfast_standby::cert::Authority;
+use holdfast_standby::cert::{Authority, CertificateRole};
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::link::take_preamble;
 use holdfast_standby::message::Wants;
@@ -135,7 +135,7 @@ impl Connect for OverTls {
 }
 
 fn files(dir: &Path, authority: &Authority, name: &str) -> NodeFiles {
-    let node = authority.issue(name, &["127.0.0.1".to_owned()]).unwrap();
+    let node = authority.issue(name, CertificateRole::Node, &["127.0.0.1".to_owned()]).unwrap();
     let path = |end: &str| -> PathBuf { dir.join(format!("{name}.{end}")) };
     let files = NodeFiles { authority: path("authority"), certificate: path("crt"), key: path("key") };
     std::fs::write(&files.authority, authority.certificate_pem()).unwrap();

@@ -119,7 +119,7 @@ impl Transport for SimTransport {
     fn accept(&self) -> BoxFuture<'_, io::Result<Incoming>> {
         Box::pin(async {
             let stream = self.incoming.lock().await.recv().await.ok_or(io::ErrorKind::BrokenPipe)?;
-            let ready: Incoming = Box::pin(async move { Ok(stream) });
+            let ready: Incoming = Box::pin(async move { Ok((stream, None)) });
             Ok(ready)
         })
     }

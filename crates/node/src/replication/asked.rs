@@ -6,6 +6,7 @@
 //! | a base copy | given | refused: it names its master |
 //! | the status | given | given |
 //! | a promotion | it is the master already | done, where it is safe |
+//! | to stop, to start | shipping stops, for one standby or all | following stops |
 //!
 //! With a control plane the group decides (module [`super::control`]). Without, a promotion is safe when the old master is shown to be stopped: its address refuses connections. A master that answers,
 //! or a machine that says nothing at all, is no proof; then the operator has to accept in so many words that both may
@@ -68,7 +69,9 @@ impl Master for Asked {
     fn admit(&self, _: &Peer, _: &str, wants: &Wants) -> Result<(), Refusal> {
         match wants {
             Wants::BaseCopy => self.refuse_on_standby(),
-            Wants::Follow(_) | Wants::Status | Wants::Promote { .. } => Ok(()),
+            Wants::Follow(_) | Wants::Status | Wants::Promote { .. } | Wants::Stop { .. } | Wants::Start { .. } => {
+                Ok(())
+            }
         }
     }
 
@@ -116,6 +119,18 @@ impl Master for Asked {
 
     fn status(&self) -> String {
         self.standings.json()
+    }
+
+    fn follow_on(&self, follow: bool) -> Option<Result<String, Refusal>> {
+        let following = self.following.as_ref()?;
+        following.pause(!follow);
+        let (name, master, has) = (&self.name, following.master(), self.engine.trail().durable());
+        Some(Ok(match follow {
+            true => format!("{name} follows {master} again, from LSN {has}"),
+            false => format!(
+                "{name} follows {master} no more; it has everything up to LSN {has} and goes on answering reads"
+            ),
+        }))
     }
 
     fn promote(&self, accept_divergence: bool) -> Result<String, Refusal> {

@@ -14,7 +14,7 @@
 //!
 //! Failure: without a majority a node neither starts as master nor is promoted; it says so and tries again.
 
-use super::Notify;
+use super::{Certificates, Notify, secure_members};
 use crate::config::Config;
 use holdfast_control::{
     Config as ControlConfig, ControlError, ControlHandle, ControlNode, ControlPlane, LeaseTerms, Machinery, Mastership,
@@ -57,7 +57,12 @@ pub struct Control {
 
 impl Control {
     /// Starts this node's part, where one is configured.
-    pub fn start(dir: &Path, config: &Config, name: &str) -> Result<Option<Arc<Control>>, ControlSetupError> {
+    pub fn start(
+        dir: &Path,
+        config: &Config,
+        name: &str,
+        certificates: Option<&Certificates>,
+    ) -> Result<Option<Arc<Control>>, ControlSetupError> {
         if config.control_members.trim().is_empty() {
             return Ok(None);
         }
@@ -72,7 +77,8 @@ impl Control {
         let members: BTreeMap<NodeId, Role> = addresses.keys().map(|node| (*node, role(node))).collect();
         let data = members.iter().filter(|(node, role)| **role == Role::Data && **node != me);
         let others = data.map(|(node, _)| *node).collect();
-        let transport = TcpTransport::bind(&mine, addresses, None)?;
+        let secure = secure_members(certificates, &addresses);
+        let transport = TcpTransport::bind(&mine, addresses, secure)?;
         let config = ControlConfig { node: me, dir: dir.join("control"), members, lease: LeaseTerms::default() };
         let handle = ControlNode::start(config, Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport)))?;
         Ok(Some(Arc::new(Control { handle, me, others })))

@@ -6,14 +6,15 @@
 //! On the standby's side pages are written into `volumes/NAME.db.new`, in any order, over what an interrupted copy has left
 //! there. When all are there and verified the engine checks each page once more and makes the directory a standby's.
 
-use super::following::Tcp;
-use super::{StandbyFile, StandbyFileError};
+use super::reach::Reach;
+use super::{Certificates, StandbyFile, StandbyFileError};
 use holdfast_engine::{BaseReceiver, CopyPlan as EnginePlan, Engine};
 use holdfast_seams::{AlignedBuf, Create, Disk, DiskFile, OpenHow, RealDisk};
 use holdfast_standby::base_copy::{BaseCopy, Copied, CopyInto, Progress, copy};
 use holdfast_standby::identity::Tip;
 use holdfast_standby::message::{CopyPlan, CopyVolume};
 use holdfast_standby::receive::Connect;
+use holdfast_standby::tls::TlsError;
 use holdfast_standby::{Identity, LinkError, LinkOptions};
 use holdfast_types::{Lsn, SqlError, SqlResult, SqlState};
 use std::io::{self, IoSlice};
@@ -104,6 +105,8 @@ pub enum CopyError {
     #[error("the copy from {from} has failed: {error}; run the command again, it goes on where it was")]
     Link { from: String, error: LinkError },
     #[error(transparent)]
+    Certificates(#[from] TlsError),
+    #[error(transparent)]
     StandbyFile(#[from] StandbyFileError),
 }
 
@@ -123,7 +126,7 @@ pub fn copy_from(from: &str, to: CopyTo<'_>, progress: &(dyn Fn(Progress) + Send
         files: Vec::new(),
         synced: Vec::new(),
     };
-    let connect = Tcp { address: from.to_owned() };
+    let connect = Reach { address: from.to_owned(), certificates: Certificates::of(to.dir)? };
     let reached = runtime.block_on(connect.connect());
     reached.map_err(|error| CopyError::Link { from: from.to_owned(), error: LinkError::Io(error) })?;
     let copied = runtime.block_on(copy(&connect, to.name, 0, &mut into, &LinkOptions::default()));

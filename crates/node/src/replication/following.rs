@@ -1,18 +1,18 @@
 //! A standby follows its master: the link's runtime takes boxcars in, the engine applies them.
 
-use super::{Event, Notify, StandbyFile};
+use super::reach::Reach;
+use super::{Certificates, Event, Notify, StandbyFile};
 use holdfast_engine::Engine;
 use holdfast_standby::identity::Tip;
-use holdfast_standby::receive::{Blocking, Connect, Follower};
+use holdfast_standby::receive::{Blocking, Follower};
 use holdfast_standby::{Ended, Hub, Identity, LinkOptions, Phase, Standby, follow};
 use holdfast_trail::boxcar::FORMAT_VERSION;
 use holdfast_trail::{ReceiveError, Shipped, Trail};
 use holdfast_types::Lsn;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::io;
 use std::sync::{Arc, OnceLock, Weak};
-use tokio::net::TcpStream;
+use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender as Sender;
 use tokio::sync::watch;
 
@@ -38,6 +38,9 @@ pub struct Following {
     /// Received and not applied: where each boxcar ends, and when the master wrote it, in milliseconds since 1970.
     unapplied: Mutex<VecDeque<(Lsn, u64)>>,
     notify: Notify,
+    certificates: Option<Certificates>,
+    /// By the operator.
+    paused: watch::Sender<bool>,
     /// Ships to standbys of this standby, and has to be told when they may apply more.
     hub: OnceLock<Weak<Hub>>,
 }
@@ -46,7 +49,12 @@ pub struct Following {
 const UNAPPLIED_MAX: usize = 100_000;
 
 impl Following {
-    pub fn new(engine: Engine, file: StandbyFile, notify: Notify) -> Arc<Following> {
+    pub fn new(
+        engine: Engine,
+        file: StandbyFile,
+        notify: Notify,
+        certificates: Option<Certificates>,
+    ) -> Arc<Following> {
         let (applied, _) = watch::channel(engine.applied());
         let told = applied.clone();
         engine.on_applied(Arc::new(move |lsn| _ = told.send_replace(lsn)));
@@ -58,6 +66,8 @@ impl Following {
             told: Mutex::default(),
             unapplied: Mutex::default(),
             notify,
+            certificates,
+            paused: watch::channel(false).0,
             hub: OnceLock::new(),
         })
     }
@@ -65,6 +75,11 @@ impl Following {
     /// Sets who ships to standbys of this one.
     pub fn set_hub(&self, hub: &Arc<Hub>) {
         self.hub.get_or_init(|| Arc::downgrade(hub));
+    }
+
+    /// Stops following in order, or starts again.
+    pub fn pause(&self, pause: bool) {
+        self.paused.send_replace(pause);
     }
 
     pub fn master(&self) -> &str {
@@ -148,23 +163,6 @@ impl Standby for Following {
     }
 }
 
-/// A master reached over TCP.
-#[derive(Clone, Debug)]
-pub struct Tcp {
-    /// Host and port.
-    pub address: String,
-}
-
-impl Connect for Tcp {
-    type Stream = TcpStream;
-
-    async fn connect(&self) -> io::Result<TcpStream> {
-        let stream = TcpStream::connect(&self.address).await?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
-    }
-}
-
 /// Follows until `stop`; how it ended, otherwise, is told as an event.
 pub async fn follow_master(
     following: Arc<Following>,
@@ -173,10 +171,17 @@ pub async fn follow_master(
     stop: watch::Receiver<bool>,
     events: Sender<Event>,
 ) {
-    let connect = Tcp { address: following.file.from.clone() };
-    let follower =
-        Follower { standby: following.clone(), connect, options, blocking: Blocking::Threads, instance, stop };
-    let ended = follow(follower).await;
+    let ended = loop {
+        match follow_once(&following, &options, instance, &stop).await {
+            Ended::Stopped if *stop.borrow() => return,
+            // The operator has stopped it, and may start it again.
+            Ended::Stopped => {
+                let why = "stopped by the operator; start it again with: holdfast standby start".to_owned();
+                following.changed(&Phase::Waiting { why, pause: Duration::MAX });
+            }
+            ended => break ended,
+        }
+    };
     match &ended {
         Ended::Stopped => return,
         Ended::CutBack(tip) => {
@@ -190,7 +195,37 @@ pub async fn follow_master(
         Ended::Failed(error) => error.to_string(),
         Ended::Stopped | Ended::CutBack(_) => String::new(),
     };
-    *following.phase.lock() = Phase::Waiting { why, pause: std::time::Duration::MAX };
+    *following.phase.lock() = Phase::Waiting { why, pause: Duration::MAX };
     // An error means that the server is stopping.
     drop(events.send(Event::FollowingEnded(ended)));
+}
+
+/// Follows until the server stops or the operator says so. While the operator has it stopped it waits first.
+async fn follow_once(
+    following: &Arc<Following>,
+    options: &LinkOptions,
+    instance: u64,
+    stop: &watch::Receiver<bool>,
+) -> Ended {
+    let (mut server_stops, mut paused) = (stop.clone(), following.paused.subscribe());
+    tokio::select! {
+        biased;
+        _ = server_stops.wait_for(|stop| *stop) => return Ended::Stopped,
+        _ = paused.wait_for(|paused| !paused) => {}
+    }
+    let (halt, halted) = watch::channel(false);
+    let connect = Reach { address: following.file.from.clone(), certificates: following.certificates.clone() };
+    let standby = following.clone();
+    let follower =
+        Follower { standby, connect, options: options.clone(), blocking: Blocking::Threads, instance, stop: halted };
+    let mut followed = std::pin::pin!(follow(follower));
+    tokio::select! {
+        biased;
+        ended = &mut followed => return ended,
+        _ = server_stops.wait_for(|stop| *stop) => {}
+        _ = paused.wait_for(|paused| *paused) => {}
+    }
+    // What was acknowledged as received is written first.
+    halt.send_replace(true);
+    followed.await
 }

@@ -3,7 +3,9 @@
 //! | file | what |
 //! |---|---|
 //! | [`file`] | `standby.toml`: is this server a standby, and whose |
+//! | [`certificates`] | this node's, for links beyond this machine |
 //! | [`door`] | links of other nodes come in |
+//! | [`reach`] | links go out |
 //! | [`asked`] | what they may have: the trail, a base copy, the status, a promotion |
 //! | [`following`] | a standby follows its master |
 //! | [`copying`] | a base copy on its way in |
@@ -11,6 +13,7 @@
 //! | [`control`] | the lease, and who may be master |
 //! | [`away`] | what commits do while their standbys are away |
 //! | [`asking`] | what the commands ask of a running server |
+//! | [`pair_check`] | may this directory follow that server |
 //! | [`standing`] | what the views show |
 //!
 //! A server has one role at a time. To change it the server is taken down to its listening socket and put up again
@@ -19,24 +22,29 @@
 mod asked;
 mod asking;
 mod away;
+mod certificates;
 mod control;
 mod copying;
 mod door;
 mod file;
 mod following;
 mod notify;
+mod pair_check;
+mod reach;
 mod rejoin;
 mod standing;
 
 pub use asked::Asked;
-pub use asking::{AskError, ask_promotion, ask_status};
+pub use asking::{AskError, Asking};
 pub use away::{InSync, SyncWatch};
+pub use certificates::{Certificates, FILES as CERTIFICATE_FILES, install as install_certificates, secure_members};
 pub use control::{Control, ControlSetupError};
 pub use copying::{CopyError, CopyTo, copy_from};
 pub use door::Door;
 pub use file::{StandbyFile, StandbyFileError};
-pub use following::{Following, Tcp, follow_master};
+pub use following::{Following, follow_master};
 pub use notify::Notify;
+pub use pair_check::{PairCheck, check_pair};
 pub use rejoin::{RejoinError, Rejoined, rejoin};
 pub use standing::Standings;
 

@@ -12,14 +12,15 @@
 //!
 //! Nothing is dropped silently: the SQL file is complete and synced before anything is cut.
 
-use super::following::Tcp;
-use super::{CopyError, CopyTo, StandbyFile, StandbyFileError, copy_from};
+use super::reach::Reach;
+use super::{Certificates, CopyError, CopyTo, StandbyFile, StandbyFileError, copy_from};
 use holdfast_engine::trail_dump::{self, Script};
 use holdfast_engine::{Engine, OpenError, Options};
 use holdfast_seams::{RealClock, RealDisk};
 use holdfast_standby::base_copy::Progress;
 use holdfast_standby::pairing::Finding;
 use holdfast_standby::receive::compare;
+use holdfast_standby::tls::TlsError;
 use holdfast_standby::{Identity, LinkError, LinkOptions};
 use holdfast_trail::boxcar::FORMAT_VERSION;
 use holdfast_trail::{Trail, TrailError, TrailOptions};
@@ -49,6 +50,8 @@ pub enum RejoinError {
     Open(#[from] OpenError),
     #[error("cannot make way for a new copy: {0}")]
     MakeWay(#[source] io::Error),
+    #[error(transparent)]
+    Certificates(#[from] TlsError),
     #[error(transparent)]
     Copy(#[from] CopyError),
     #[error(transparent)]
@@ -140,7 +143,7 @@ fn apply_all(dir: &Path) -> Result<(), RejoinError> {
 }
 
 /// What the new master has of this trail.
-fn find(from: &str, to: CopyTo<'_>) -> Result<Finding, RejoinError> {
+pub(super) fn find(from: &str, to: CopyTo<'_>) -> Result<Finding, RejoinError> {
     let options = TrailOptions { follow: true, ..TrailOptions::new(to.dir.join("trail")) };
     let (trail, _) = Trail::open(Arc::new(RealDisk::new()), Arc::new(RealClock), options)?;
     let identity = Identity {
@@ -150,7 +153,7 @@ fn find(from: &str, to: CopyTo<'_>) -> Result<Finding, RejoinError> {
         epoch: trail.epoch(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(RejoinError::Runtime)?;
-    let connect = Tcp { address: from.to_owned() };
+    let connect = Reach { address: from.to_owned(), certificates: Certificates::of(to.dir)? };
     let found = runtime.block_on(compare(&connect, to.name, &trail, identity, &LinkOptions::default()));
     trail.close()?;
     found.map_err(|error| RejoinError::Link { from: from.to_owned(), error })

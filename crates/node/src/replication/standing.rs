@@ -51,6 +51,13 @@ impl Standings {
         }
     }
 
+    /// What a base copy would bring over: the sizes of the databases' files.
+    fn databases_bytes(&self) -> u64 {
+        let role = self.role.read();
+        let files = role.as_ref().map(|role| role.engine.databases()).unwrap_or_default();
+        files.iter().filter_map(|file| std::fs::metadata(&file.path).ok()).map(|file| file.len()).sum()
+    }
+
     /// The same for programs.
     pub fn json(&self) -> String {
         let s = self.standing();
@@ -71,6 +78,7 @@ impl Standings {
             "durable_lsn": s.durable_lsn,
             "applied_lsn": s.applied_lsn,
             "commits_waiting": gate.boxcars,
+            "databases_bytes": self.databases_bytes(),
             "standbys": standbys,
             "link": link,
         })

@@ -44,7 +44,7 @@ fn golden() -> Vec<(Message, &'static str)> {
         (Message::CopyChunk(chunk), "1900000010010000000200000009090909090909090909090909090909"),
         (Message::CopyDone, "0100000011"),
         (Message::Status("{}".into()), "0400000012027b7d"),
-        (Message::Promoted("p".into()), "03000000130170"),
+        (Message::Done("p".into()), "03000000130170"),
     ]
 }
 

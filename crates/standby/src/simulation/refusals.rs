@@ -245,7 +245,9 @@ async fn other_questions_are_answered_or_refused() {
     let options = link_options();
     let status = ask::status(net.connect().await.unwrap(), "operator", &options).await;
     assert_eq!(status.unwrap(), "{}");
-    let promoted = ask::promote(net.connect().await.unwrap(), "operator", false, &options).await;
+    let promoted =
+        ask::command(net.connect().await.unwrap(), "operator", Wants::Promote { accept_divergence: false }, &options)
+            .await;
     assert_eq!(reason(promoted), Reason::NotAdmitted);
 }
 

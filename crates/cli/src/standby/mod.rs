@@ -1,12 +1,16 @@
-//! `holdfast standby`: makes standbys and looks at them.
+//! `holdfast standby`: makes standbys, looks at them, stops and starts them.
+
+mod check;
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use comfy_table::{Table, presets};
-use holdfast_node::replication::{CopyTo, Progress, StandbyFile, ask_status, copy_from};
+use holdfast_node::replication::{
+    Asking, Certificates, CopyTo, Progress, StandbyFile, copy_from, install_certificates,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Make a standby of a running server, and look at how standbys are doing
@@ -31,6 +35,54 @@ enum Command {
     Status(Status),
     /// Name another master for a standby's data directory; takes effect at its next start
     Configure(Configure),
+    /// Say, before anything is started, whether a master and a standby can be paired, and what is missing
+    Check(check::Arguments),
+    /// Stop in order: a master ships no more to its standbys, or a standby follows no more
+    Stop(Operate),
+    /// Start again what `stop` has stopped
+    Start(Operate),
+}
+
+/// A running server that a command is about.
+#[derive(clap::Args)]
+pub struct At {
+    /// The server to ask
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5433")]
+    pub at: String,
+    /// An operator's or a node's files made by `holdfast cert`, where the server is on another machine
+    #[arg(long, value_name = "CERTS")]
+    certificates: Option<PathBuf>,
+}
+
+impl At {
+    pub fn asking(&self) -> anyhow::Result<Asking> {
+        let certificates = self.certificates.as_deref().map(Certificates::read).transpose()?;
+        Ok(Asking { at: self.at.clone(), certificates })
+    }
+}
+
+/// Copies a node's certificates into its data directory, where some are given.
+pub fn install(certificates: Option<&Path>, data: &Path) -> anyhow::Result<()> {
+    let Some(from) = certificates else { return Ok(()) };
+    Certificates::read(from)?;
+    install_certificates(from, data).context("the certificates cannot be copied")
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  holdfast standby stop --at 127.0.0.1:5433 --name b     the master ships no more to b
+  holdfast standby stop --at 127.0.0.1:5434              the standby follows no more
+  holdfast standby start --at 127.0.0.1:5433 --name b
+
+What was written before is sent first. Both last until `start`, or until that server is started again. Commits above
+level local wait meanwhile, as for a standby that is away.")]
+struct Operate {
+    #[command(flatten)]
+    at: At,
+    /// Of a master: the one standby that is meant [default: all]
+    #[arg(long)]
+    name: Option<String>,
 }
 
 #[derive(clap::Args)]
@@ -49,14 +101,16 @@ struct Create {
     /// What the master knows the standby by [default: the last part of DIR]
     #[arg(long)]
     name: Option<String>,
+    /// The node's files made by `holdfast cert`, where the master is on another machine; they are copied into DIR
+    #[arg(long, value_name = "CERTS")]
+    certificates: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  holdfast standby status --at 127.0.0.1:5433")]
 struct Status {
-    /// The server to ask, a master or a standby
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5433")]
-    at: String,
+    #[command(flatten)]
+    at: At,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -78,12 +132,21 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Create(create) => make(create),
         Command::Status(status) => show(&status),
         Command::Configure(configure) => name_master(&configure),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Stop(Operate { at, name }) => told(&at, at.asking()?.stop(name)?),
+        Command::Start(Operate { at, name }) => told(&at, at.asking()?.start(name)?),
     }
 }
 
-fn make(Create { from, data, name }: Create) -> anyhow::Result<ExitCode> {
+fn told(at: &At, done: String) -> anyhow::Result<ExitCode> {
+    println!("holdfast: {}: {done}", at.at);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn make(Create { from, data, name, certificates }: Create) -> anyhow::Result<ExitCode> {
     let last = || data.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let name = name.unwrap_or_else(last);
+    install(certificates.as_deref(), &data)?;
     let bar = copy_bar()?;
     let copied = copy_from(&from, CopyTo { dir: &data, name: &name }, &|done| show_progress(&bar, done));
     bar.finish_and_clear();
@@ -119,7 +182,7 @@ fn name_master(Configure { data, from }: &Configure) -> anyhow::Result<ExitCode>
 }
 
 fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
-    let text = ask_status(at)?;
+    let text = at.asking()?.status()?;
     if *json {
         println!("{text}");
         return Ok(ExitCode::SUCCESS);

@@ -1,6 +1,6 @@
 //! `holdfast rejoin`: a deposed master comes back as a standby.
 
-use crate::standby::{copy_bar, install};
+use crate::standby::{copy_bar, default_name, install};
 use holdfast_node::replication::{CopyTo, rejoin};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ pub struct Arguments {
     /// Data directory of the stopped server
     #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
     data: PathBuf,
-    /// What the master knows the standby by [default: the last part of DIR]
+    /// What the master knows the standby by [default: node_name of its holdfast.toml, else the last part of DIR]
     #[arg(long)]
     name: Option<String>,
     /// The node's files made by `holdfast cert`, where the master is on another machine; they are copied into DIR
@@ -30,20 +30,25 @@ pub struct Arguments {
 }
 
 pub fn run(Arguments { from, data, name, certificates }: Arguments) -> anyhow::Result<ExitCode> {
-    let last = || data.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let name = name.unwrap_or_else(last);
+    let name = name.map_or_else(|| default_name(&data), Ok)?;
     install(certificates.as_deref(), &data)?;
     let bar = copy_bar()?;
     let rejoined = rejoin(&from, CopyTo { dir: &data, name: &name }, &|done| crate::standby::show_progress(&bar, done));
     bar.finish_and_clear();
     let rejoined = rejoined?;
-    match rejoined.lost {
-        Some((lsn, path, transactions)) => println!(
+    match (rejoined.lost, rejoined.unsure) {
+        (_, Some((lsn, path, transactions))) => println!(
+            "holdfast: {from} no longer keeps the trail that this server's would be compared with; all {transactions} \
+             transactions that it still had, from LSN {lsn} on, are in {}: those of the time before the promotion are on \
+             {from}, later ones are not",
+            path.display()
+        ),
+        (Some((lsn, path, transactions)), None) => println!(
             "holdfast: from LSN {lsn} on {from} has another history; {transactions} transactions that only this server \
              had are in {}",
             path.display()
         ),
-        None => println!("holdfast: {from} has everything that this server had"),
+        (None, None) => println!("holdfast: {from} has everything that this server had"),
     }
     if let Some(bytes) = rejoined.copied_bytes {
         println!("holdfast: the databases were copied anew, {bytes} bytes came over the link");

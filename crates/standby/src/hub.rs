@@ -37,6 +37,9 @@ use crate::sync_set::{Reached, SyncSet};
 const STOP_MAX: Duration = Duration::from_secs(10);
 const STOP_LOOK: Duration = Duration::from_millis(20);
 
+/// Names whose last ack is remembered.
+const CONFIRMED_MAX: usize = 1000;
+
 pub struct Hub {
     pub(crate) master: Arc<dyn Master>,
     pub(crate) options: LinkOptions,
@@ -53,6 +56,8 @@ struct State {
     in_sync: bool,
     ages: Ages,
     standbys: BTreeMap<String, Connected>,
+    /// What each standby has confirmed to be on its disk, connected or not; of at most [`CONFIRMED_MAX`].
+    confirmed: BTreeMap<String, Lsn>,
     /// Numbers links in the order they came.
     links: u64,
     /// Stopped by the operator: refused until started again.
@@ -66,6 +71,10 @@ struct Connected {
     address: String,
     orders: Arc<Orders>,
     ack: Option<Ack>,
+    /// It counts for the sync set as soon as this much is on its disk: what was durable here when it came. Until then it
+    /// catches up, and its base copy may not be whole.
+    counts_from: Lsn,
+    counts: bool,
     sent: Lsn,
     rtt_us: Option<u64>,
 }
@@ -113,6 +122,8 @@ pub struct StandbyReport {
     pub round_trip_us: Option<u64>,
     /// Its place in the sync set, from 0.
     pub priority: Option<usize>,
+    /// It has caught up with what was there when it connected, and counts for the sync set where it is listed.
+    pub counts: bool,
 }
 
 impl Hub {
@@ -126,6 +137,7 @@ impl Hub {
             in_sync: false,
             ages: Ages::default(),
             standbys: BTreeMap::new(),
+            confirmed: BTreeMap::new(),
             links: 0,
             stopped: BTreeSet::new(),
             all_stopped: false,
@@ -163,14 +175,14 @@ impl Hub {
             self.check_stopped(&hello.name)?;
         }
         let (name, identity) = (self.master.name().to_owned(), self.master.identity());
-        let welcome = Message::Welcome(Welcome { version, name, identity, tip: self.tip() });
+        let welcome = Message::Welcome(Welcome { version, name, identity, tip: self.tip(), follows: self.master.follows() });
         link.writer.send(&welcome).await?;
         match hello.wants {
             Wants::Follow(_) => self.pair_and_ship(link, peer, &hello, &identity).await,
             Wants::BaseCopy => {
                 let mut copy = self.master.base_copy(&hello.name)?;
                 // From here on the copy's reader needs the trail from where the copy begins.
-                self.master.hold(&hello.name, copy.plan().start)?;
+                self.master.hold(&hello.name, copy.plan().start, true)?;
                 base_copy::send(link, copy.as_mut()).await
             }
             Wants::Status => link.writer.send(&Message::Status(self.master.status())).await,
@@ -209,7 +221,9 @@ impl Hub {
             }
         };
         let registered = self.register(peer, hello, start)?;
-        self.master.hold(&hello.name, start.lsn)?;
+        if registered.fell_back {
+            self.master.fell_back(&hello.name)?;
+        }
         link.allow_boxcars(identity.segment_bytes);
         tracing::info!(standby = %hello.name, peer = %peer.address, from = %start.lsn, "a standby follows");
         let outcome = ship::ship(&registered, link, start).await;
@@ -229,6 +243,7 @@ impl Hub {
             old.orders.give(Order::Replaced);
             self.governor.disconnected(&hello.name);
         }
+        let fell_back = state.confirmed.get(&hello.name).is_some_and(|confirmed| start.lsn < *confirmed);
         state.links += 1;
         let (link, orders) = (state.links, Arc::<Orders>::default());
         let connected = Connected {
@@ -237,11 +252,13 @@ impl Hub {
             address: peer.address.clone(),
             orders: orders.clone(),
             ack: None,
+            counts_from: self.master.trail().durable(),
+            counts: false,
             sent: start.lsn,
             rtt_us: None,
         };
         state.standbys.insert(hello.name.clone(), connected);
-        Ok(Registered { hub: self.clone(), name: hello.name.clone(), link, orders })
+        Ok(Registered { hub: self.clone(), name: hello.name.clone(), link, orders, fell_back })
     }
 
     fn check_stopped(&self, name: &str) -> Result<(), Refusal> {
@@ -384,6 +401,7 @@ impl Hub {
             lag_us: connected.ack.map(|ack| state.ages.lag(ack.applied, end, now).as_micros() as u64),
             round_trip_us: connected.rtt_us,
             priority: state.sync_set.priority(name),
+            counts: connected.counts,
         };
         state.standbys.iter().map(report).collect()
     }
@@ -401,9 +419,18 @@ struct News {
 }
 
 impl State {
+    fn confirm(&mut self, standby: &str, durable: Lsn) {
+        if let Some(confirmed) = self.confirmed.get_mut(standby) {
+            *confirmed = durable;
+        } else if self.confirmed.len() < CONFIRMED_MAX {
+            self.confirmed.insert(standby.to_owned(), durable);
+        }
+    }
+
     /// What the acks add up to now, where that is more than before; a standby that is away takes nothing back.
     fn recount(&mut self) -> News {
-        let acks = self.standbys.iter().filter_map(|(name, connected)| Some((name.as_str(), connected.ack?)));
+        let counts = self.standbys.iter().filter(|(_, connected)| connected.counts);
+        let acks = counts.filter_map(|(name, connected)| Some((name.as_str(), connected.ack?)));
         let now = self.sync_set.reached(acks);
         let in_sync = now.is_some();
         let reached = self.reached.max(now.unwrap_or_default());
@@ -420,6 +447,8 @@ pub(crate) struct Registered {
     pub(crate) name: String,
     link: u64,
     pub(crate) orders: Arc<Orders>,
+    /// It starts in front of what it has confirmed once.
+    fell_back: bool,
 }
 
 impl Registered {
@@ -433,6 +462,8 @@ impl Registered {
             None => hub.governor.connected(&self.name, sent, ack.applied),
             Some(_) => hub.governor.applied(&self.name, sent, ack.applied),
         }
+        connected.counts |= ack.durable >= connected.counts_from;
+        state.confirm(&self.name, ack.durable);
         let news = state.recount();
         drop(state);
         hub.tell(news);

@@ -62,14 +62,26 @@ pub trait Master: Send + Sync + 'static {
         self.trail().durable()
     }
 
+    /// Of a standby: the address of the master that it follows, directly or not; empty where it is not known.
+    fn follows(&self) -> Option<String> {
+        None
+    }
+
+    /// This standby comes back with less than it has confirmed to be on its disk. Not called by two at a time for one
+    /// name; it does not follow before this has returned.
+    fn fell_back(&self, _standby: &str) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// A node that may follow this one has seen a newer epoch: there is a newer master. It was refused.
     fn deposed(&self, by: Epoch);
 
     /// May this peer, under this name, have what it wants? Also refuses what this node cannot give in its role.
     fn admit(&self, peer: &Peer, name: &str, wants: &Wants) -> Result<(), Refusal>;
 
-    /// Keeps the trail from `from` on for a standby until told otherwise, over restarts.
-    fn hold(&self, standby: &str, from: Lsn) -> Result<(), Refusal>;
+    /// Keeps the trail from `from` on for a standby until told otherwise, over restarts. `begins`: it begins to follow, or
+    /// a copy, there, which may be in front of where it once was; otherwise it has come so far.
+    fn hold(&self, standby: &str, from: Lsn, begins: bool) -> Result<(), Refusal>;
 
     /// The standbys have everything below these ends, by level: which may be more than is durable here, and a commit
     /// needs both. Each is a lower bound; they may come out of order.

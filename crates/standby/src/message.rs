@@ -92,6 +92,9 @@ pub struct Welcome {
     pub identity: Identity,
     /// Where its trail ends.
     pub tip: Tip,
+    /// Of a standby: the address of the master at the end of the chain, empty where it does not know it. `None`: it is
+    /// a master.
+    pub follows: Option<String>,
 }
 
 /// Whether a boxcar with that checksum ends at that position of the master's trail.

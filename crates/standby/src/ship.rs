@@ -45,7 +45,10 @@ pub(crate) fn answer(master: &dyn Master, tip: Tip) -> Result<Answer, LinkError>
 /// Ships from `start` on until the link ends.
 pub(crate) async fn ship<S: Stream>(registered: &Registered, link: &mut Link<S>, start: Tip) -> Result<(), LinkError> {
     let tap = tap(registered, start)?;
-    let shared = Shared { sent: AtomicU64::new(start.lsn.0), ..Shared::default() };
+    // Not before it is known that it can start there.
+    registered.hub.master.hold(&registered.name, start.lsn, true)?;
+    let lsn = || AtomicU64::new(start.lsn.0);
+    let shared = Shared { sent: lsn(), durable: lsn(), ..Shared::default() };
     let mut receiving = pin!(receive(registered, &shared, &mut link.reader, start));
     let sending = pin!(send(registered, &shared, &mut link.writer, tap));
     tokio::select! {
@@ -84,6 +87,8 @@ fn tap(registered: &Registered, start: Tip) -> Result<Tap, LinkError> {
 struct Shared {
     /// Everything below has been given to the link.
     sent: AtomicU64,
+    /// Everything below is on the standby's disk.
+    durable: AtomicU64,
     /// A ping's number that is to be sent back.
     pong: Mutex<Option<u64>>,
     /// When the ping under way was sent.
@@ -99,6 +104,7 @@ async fn send<W: AsyncWrite + Unpin>(
 ) -> Result<(), LinkError> {
     let heartbeat = registered.hub.options.heartbeat;
     let mut progress = registered.progress();
+    let mut stall = Stall { max: registered.hub.options.silence_max * 2, since: None };
     let (mut told, mut pings, mut last) = (Lsn(0), 0, Instant::now());
     loop {
         progress.borrow_and_update();
@@ -117,6 +123,7 @@ async fn send<W: AsyncWrite + Unpin>(
             tokio::task::yield_now().await;
             continue;
         }
+        stall.look(Lsn(shared.durable.load(Ordering::Acquire)), tap.position())?;
         if stopping && tap.position() <= registered.hub.master.trail().durable() {
             let stop = Stop { orderly: true, why: "the master stops shipping".to_owned() };
             return writer.send(&Message::Stop(stop)).await;
@@ -130,6 +137,33 @@ async fn send<W: AsyncWrite + Unpin>(
                 pings += 1;
                 *shared.pinged.lock() = Some((pings, Instant::now()));
                 writer.put(&Message::Ping(pings))?;
+            }
+        }
+    }
+}
+
+/// A standby that has been sent everything and makes nothing of it durable: its disk hangs, while its link is alive.
+struct Stall {
+    max: Duration,
+    /// Up to where its trail was durable, and since when that is so.
+    since: Option<(Lsn, Instant)>,
+}
+
+impl Stall {
+    /// To be called when there is nothing more to send.
+    fn look(&mut self, durable: Lsn, sent: Lsn) -> Result<(), LinkError> {
+        if durable >= sent {
+            self.since = None;
+            return Ok(());
+        }
+        match self.since {
+            Some((at, since)) if at == durable && since.elapsed() > self.max => {
+                Err(LinkError::TooSlow { what: "make what it has received durable" })
+            }
+            Some((at, _)) if at == durable => Ok(()),
+            _ => {
+                self.since = Some((durable, Instant::now()));
+                Ok(())
             }
         }
     }
@@ -173,9 +207,10 @@ async fn receive<R: AsyncRead + Unpin>(
         match reader.next().await? {
             Message::Ack(ack) => {
                 check_ack(ack, last, Lsn(shared.sent.load(Ordering::Acquire)))?;
+                shared.durable.store(ack.durable.0, Ordering::Release);
                 registered.acked(ack);
                 if ack.durable.0 / segment_bytes != last.durable.0 / segment_bytes {
-                    registered.hub.master.hold(&registered.name, ack.durable)?;
+                    registered.hub.master.hold(&registered.name, ack.durable, false)?;
                 }
                 last = ack;
             }

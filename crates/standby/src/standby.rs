@@ -19,6 +19,14 @@ pub trait Standby: Send + Sync + 'static {
     /// The end of the master's trail that the base copy was taken at, as long as this trail does not reach it.
     fn anchor(&self) -> Option<Tip>;
 
+    /// Nothing below has to be, or may be, cut off: it is in the databases, or known to be durable at the master.
+    fn settled(&self) -> Lsn {
+        *self.applied().borrow()
+    }
+
+    /// What the node it follows says of itself: see [`crate::message::Welcome::follows`].
+    fn learned(&self, _follows: Option<&str>) {}
+
     /// Makes boxcars durable, in order. Called from a thread that may block, never twice at a time.
     fn receive(&self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {
         self.trail().receive(boxcars)

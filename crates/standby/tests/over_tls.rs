@@ -64,7 +64,7 @@ impl Master for MasterNode {
         Ok(())
     }
 
-    fn hold(&self, _: &str, _: Lsn) -> Result<(), Refusal> {
+    fn hold(&self, _: &str, _: Lsn, _: bool) -> Result<(), Refusal> {
         Ok(())
     }
 

@@ -144,8 +144,7 @@ fn told(at: &At, done: String) -> anyhow::Result<ExitCode> {
 }
 
 fn make(Create { from, data, name, certificates }: Create) -> anyhow::Result<ExitCode> {
-    let last = || data.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let name = name.unwrap_or_else(last);
+    let name = name.map_or_else(|| default_name(&data), Ok)?;
     install(certificates.as_deref(), &data)?;
     let bar = copy_bar()?;
     let copied = copy_from(&from, CopyTo { dir: &data, name: &name }, &|done| show_progress(&bar, done));
@@ -173,10 +172,23 @@ pub fn show_progress(bar: &ProgressBar, done: Progress) {
     bar.set_message(if done.round == 0 { "copying" } else { "verifying" });
 }
 
+/// The name that the directory's holdfast.toml gives the node, else the last part of the directory's path.
+pub fn default_name(data: &Path) -> anyhow::Result<String> {
+    if data.join(FILE_NAME).exists() {
+        let configured = Config::load(data)?.node_name;
+        if !configured.is_empty() {
+            return Ok(configured);
+        }
+    }
+    Ok(data.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default())
+}
+
 fn name_master(Configure { data, from }: &Configure) -> anyhow::Result<ExitCode> {
     let Some(file) = StandbyFile::read(data)? else { bail!("{} is no standby's data directory", data.display()) };
-    StandbyFile { from: from.clone(), ..file }.write(data)?;
-    StandbyFile::read(data)?;
+    // Whether that is a master is found out when it is followed.
+    let file = StandbyFile { from: from.clone(), root: Some(String::new()), ..file };
+    file.check().map_err(|why| anyhow::anyhow!("--from: {why}"))?;
+    file.write(data)?;
     println!("holdfast: {} follows {from} from its next start on", data.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -203,10 +203,9 @@ impl CopyInto for Incoming<'_> {
         self.synced.clear();
         // First the file that says that it is a standby: without it a directory that looks whole could be served.
         let file = StandbyFile {
-            from: self.from.to_owned(),
-            name: self.to.name.to_owned(),
             anchor_lsn: anchor.lsn.0,
             anchor_checksum: anchor.checksum,
+            ..StandbyFile::of(self.from, self.to.name)
         };
         file.write(self.to.dir).map_err(io::Error::other)?;
         let volumes = plan.volumes.len();

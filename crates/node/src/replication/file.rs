@@ -3,6 +3,8 @@
 //! ```toml
 //! from = "10.0.0.1:5433"   # the master
 //! name = "b"               # what the master knows this standby by
+//! # Whom that one follows itself, if it is a standby: the server that must be stopped before a promotion.
+//! root = "10.0.0.3:5433"   # "" where it is not known
 //! # Until the trail has come so far, the files are a base copy that shows no one moment:
 //! anchor_lsn = 69632
 //! anchor_checksum = 305419896
@@ -28,6 +30,10 @@ pub struct StandbyFile {
     /// Host and port of the master.
     pub from: String,
     pub name: String,
+    /// Host and port of the master that `from` follows, directly or not; `None`: `from` is a master itself; empty: not
+    /// known yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub anchor_lsn: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -56,6 +62,12 @@ fn failed(what: &'static str, dir: &Path) -> impl FnOnce(io::Error) -> StandbyFi
 }
 
 impl StandbyFile {
+    /// A standby of the master at `from`.
+    pub fn of(from: &str, name: &str) -> StandbyFile {
+        let (from, name) = (from.to_owned(), name.to_owned());
+        StandbyFile { from, name, root: None, anchor_lsn: 0, anchor_checksum: 0 }
+    }
+
     /// `None`: the server is no standby.
     pub fn read(dir: &Path) -> Result<Option<StandbyFile>, StandbyFileError> {
         let text = match std::fs::read_to_string(path(dir)) {
@@ -65,10 +77,16 @@ impl StandbyFile {
         };
         let content = |message: String| StandbyFileError::Content { path: path(dir).display().to_string(), message };
         let file: StandbyFile = toml::from_str(&text).map_err(|e| content(e.to_string().trim_end().to_owned()))?;
-        holdfast_standby::link::check_name(&file.name).map_err(|e| content(e.to_string()))?;
-        match file.from.rsplit_once(':') {
-            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(Some(file)),
-            _ => Err(content(format!("from = {:?} is not HOST:PORT", file.from))),
+        file.check().map_err(content)?;
+        Ok(Some(file))
+    }
+
+    /// Says what is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        holdfast_standby::link::check_name(&self.name).map_err(|e| e.to_string())?;
+        match self.from.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(()),
+            _ => Err(format!("from = {:?} is not HOST:PORT", self.from)),
         }
     }
 
@@ -106,7 +124,7 @@ mod tests {
     fn it_comes_back_and_what_is_wrong_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(StandbyFile::read(dir.path()).unwrap(), None);
-        let file = StandbyFile { from: "h:1".into(), name: "b".into(), anchor_lsn: 0, anchor_checksum: 0 };
+        let file = StandbyFile::of("h:1", "b");
         file.write(dir.path()).unwrap();
         let text = std::fs::read_to_string(path(dir.path())).unwrap();
         assert_eq!(text, "from = \"h:1\"\nname = \"b\"\n");

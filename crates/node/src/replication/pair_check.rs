@@ -121,7 +121,7 @@ fn directory(from: &str, to: CopyTo<'_>, status: &Value) -> Vec<PairCheck> {
         Ok(Some(_)) => {}
     }
     match find(from, to) {
-        Ok(finding) => vec![common(finding)],
+        Ok((finding, _)) => vec![common(finding)],
         Err(RejoinError::Trail(error @ TrailError::InUse { .. })) => {
             missing(error.to_string(), "Its server is running: ask it with holdfast standby status, or stop it first")
         }

@@ -6,14 +6,18 @@
 //! | it has an end that the new master has not | that is written down as SQL, cut off and saved aside |
 //! | that end made or dropped tables or databases | it is written down; the databases are copied anew, only what differs travels |
 //! | after the cut its files hold more than its trail | the databases are copied anew |
-//! | the new master no longer keeps what follows, or there is nothing in common | the same |
+//! | it ends before what its base copy needs | the same |
+//! | the new master no longer keeps what it would be compared with | all that it keeps itself is written down, because some of it may be lost; the databases are copied anew |
+//! | there is nothing in common | the same |
 //!
-//! The server must be stopped. Every step can be done again: after a failure the command is run once more.
+//! The server must be stopped, and the other one a master. Every step can be done again: after a failure the command is
+//! run once more. The order is: written down and synced; `standby.toml`; cut. A directory that is cut and not yet a
+//! standby's could be served as a master without what was acknowledged.
 //!
-//! Nothing is dropped silently: the SQL file is complete and synced before anything is cut.
+//! Nothing is dropped silently: the SQL file is complete and synced before anything is cut, and never overwritten.
 
 use super::reach::Reach;
-use super::{Certificates, CopyError, CopyTo, StandbyFile, StandbyFileError, copy_from};
+use super::{AskError, Asking, Certificates, CopyError, CopyTo, StandbyFile, StandbyFileError, copy_from};
 use holdfast_engine::trail_dump::{self, Script};
 use holdfast_engine::{Engine, OpenError, Options};
 use holdfast_seams::{RealClock, RealDisk};
@@ -38,6 +42,10 @@ const APPLY_MAX: Duration = Duration::from_secs(600);
 pub enum RejoinError {
     #[error("{0} is no data directory")]
     NoDirectory(PathBuf),
+    #[error("{from} is not the master to come back to: {why}; promote it first, or name the server that was promoted")]
+    NoMaster { from: String, why: String },
+    #[error(transparent)]
+    Ask(#[from] AskError),
     #[error("cannot start: {0}")]
     Runtime(#[source] io::Error),
     #[error(transparent)]
@@ -63,6 +71,9 @@ pub enum RejoinError {
 pub struct Rejoined {
     /// Where the new master's trail and this one part, and the file with the transactions behind it.
     pub lost: Option<(Lsn, PathBuf, u64)>,
+    /// The new master could not be asked about them any more: everything from here on is in the file, and some of it
+    /// may be lost.
+    pub unsure: Option<(Lsn, PathBuf, u64)>,
     /// Bytes of pages that came over the link, where the databases had to be copied.
     pub copied_bytes: Option<u64>,
 }
@@ -73,22 +84,40 @@ pub fn rejoin(
     to: CopyTo<'_>,
     progress: &(dyn Fn(Progress) + Send + Sync),
 ) -> Result<Rejoined, RejoinError> {
+    must_be_master(from, to.dir)?;
     let mut rejoined = Rejoined::default();
-    let fits = if to.dir.join("trail").join("control").exists() {
-        match find(from, to)? {
-            Finding::Continues | Finding::Copied { .. } => true,
-            Finding::Gone => false,
-            Finding::Forked { common } => give_up_end(to.dir, common.map(|tip| tip.lsn), &mut rejoined)?,
+    let before = StandbyFile::read(to.dir)?;
+    let mut cut = None;
+    let mut fits = false;
+    if to.dir.join("trail").join("control").exists() {
+        let (finding, end) = find(from, to)?;
+        match finding {
+            Finding::Continues | Finding::Copied { .. } => fits = true,
+            Finding::Gone | Finding::Forked { common: None } => {
+                rejoined.unsure = write_lost(to.dir, Lsn(0), "unsure")?;
+            }
+            Finding::Forked { common: Some(common) } => {
+                let told = script(to.dir, common.lsn, |_| {})?;
+                if told.reshapes {
+                    apply_all(to.dir)?;
+                }
+                rejoined.lost = write_lost(to.dir, common.lsn, "lost")?;
+                fits = !told.reshapes;
+                cut = fits.then_some(common.lsn);
+            }
         }
-    } else if StandbyFile::read(to.dir)?.is_some() {
-        // It was begun before, and made way for a copy.
-        false
-    } else {
+        // The pages of a base copy are newer than what such a trail ends with.
+        fits &= before.is_none_or(|file| Lsn(file.anchor_lsn) <= end);
+    } else if before.is_none() {
         return Err(RejoinError::NoDirectory(to.dir.to_owned()));
-    };
-    let file = StandbyFile { from: from.to_owned(), name: to.name.to_owned(), anchor_lsn: 0, anchor_checksum: 0 };
-    file.write(to.dir)?;
+    }
+    StandbyFile::of(from, to.name).write(to.dir)?;
+    // Those that followed it then; they come again.
+    remove(&to.dir.join("standbys")).map_err(RejoinError::MakeWay)?;
     if fits {
+        if let Some(common) = cut {
+            Trail::cut_back(&RealDisk::new(), &to.dir.join("trail"), common)?;
+        }
         Trail::forget_epochs(&RealDisk::new(), &to.dir.join("trail"))?;
         if files_fit(to.dir)? {
             return Ok(rejoined);
@@ -99,24 +128,18 @@ pub fn rejoin(
     Ok(rejoined)
 }
 
-/// Writes down what stands behind `common`, and cuts it off. False: what is left of the trail cannot be followed on from.
-///
-/// An end that changes tables or databases is not cut off: the list of databases would keep what only that end says. It
-/// is applied, so that its tables have names to write down, and then the databases are copied.
-fn give_up_end(dir: &Path, common: Option<Lsn>, rejoined: &mut Rejoined) -> Result<bool, RejoinError> {
-    let from = common.unwrap_or(Lsn(0));
-    let reshapes = script(dir, from, |_| {})?.reshapes;
-    if reshapes {
-        apply_all(dir)?;
+/// A standby may lack what this directory holds: nothing must be cut off on its word.
+fn must_be_master(from: &str, dir: &Path) -> Result<(), RejoinError> {
+    let asked = Asking { at: from.to_owned(), certificates: Certificates::of(dir)? }.status()?;
+    let status: serde_json::Value = serde_json::from_str(&asked).unwrap_or_default();
+    if status["role"] == "master" && status["held"].is_null() {
+        return Ok(());
     }
-    rejoined.lost = write_lost(dir, from)?;
-    match common {
-        Some(common) if !reshapes => {
-            Trail::cut_back(&RealDisk::new(), &dir.join("trail"), common)?;
-            Ok(true)
-        }
-        _ => Ok(false),
-    }
+    let why = match status["held"].as_str() {
+        Some(held) => format!("it acknowledges nothing: {held}"),
+        None => "it is a standby".to_owned(),
+    };
+    Err(RejoinError::NoMaster { from: from.to_owned(), why })
 }
 
 /// Brings the databases' files to the end of the trail, which stays as it is. Where that fails names are missing in
@@ -142,8 +165,8 @@ fn apply_all(dir: &Path) -> Result<(), RejoinError> {
     Ok(())
 }
 
-/// What the new master has of this trail.
-pub(super) fn find(from: &str, to: CopyTo<'_>) -> Result<Finding, RejoinError> {
+/// What the new master has of this trail, and where the trail ends.
+pub(super) fn find(from: &str, to: CopyTo<'_>) -> Result<(Finding, Lsn), RejoinError> {
     let options = TrailOptions { follow: true, ..TrailOptions::new(to.dir.join("trail")) };
     let (trail, _) = Trail::open(Arc::new(RealDisk::new()), Arc::new(RealClock), options)?;
     let identity = Identity {
@@ -155,8 +178,10 @@ pub(super) fn find(from: &str, to: CopyTo<'_>) -> Result<Finding, RejoinError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(RejoinError::Runtime)?;
     let connect = Reach { address: from.to_owned(), certificates: Certificates::of(to.dir)? };
     let found = runtime.block_on(compare(&connect, to.name, &trail, identity, &LinkOptions::default()));
+    let end = trail.tip().0;
     trail.close()?;
-    found.map_err(|error| RejoinError::Link { from: from.to_owned(), error })
+    let found = found.map_err(|error| RejoinError::Link { from: from.to_owned(), error })?;
+    Ok((found, end))
 }
 
 /// What stands from `from` on, as SQL.
@@ -178,11 +203,14 @@ fn script(dir: &Path, from: Lsn, mut write: impl FnMut(&str)) -> Result<Told, Re
     Ok(Told { transactions: script.transactions, reshapes: script.reshapes })
 }
 
-/// Writes what stands from `from` on as SQL; `None`: there is nothing.
-fn write_lost(dir: &Path, from: Lsn) -> Result<Option<(Lsn, PathBuf, u64)>, RejoinError> {
-    let path = dir.join(format!("lost-{:016x}.sql", from.0));
-    let failed = |source| RejoinError::Lost { path: path.clone(), source };
-    let mut out = BufWriter::new(File::create(&path).map_err(failed)?);
+/// Writes what stands from `from` on as SQL; `None`: there is nothing. What an earlier call has written stays.
+fn write_lost(dir: &Path, from: Lsn, name: &str) -> Result<Option<(Lsn, PathBuf, u64)>, RejoinError> {
+    let new = dir.join(format!("{name}.sql.new"));
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| RejoinError::Lost { path, source }
+    };
+    let mut out = BufWriter::new(File::create(&new).map_err(failed(&new))?);
     let (mut written, mut bytes) = (Ok(()), 0);
     let told = script(dir, from, |sql| {
         bytes += sql.len();
@@ -191,12 +219,21 @@ fn write_lost(dir: &Path, from: Lsn) -> Result<Option<(Lsn, PathBuf, u64)>, Rejo
         }
     })?;
     let synced = written.and_then(|()| out.flush()).and_then(|()| out.get_ref().sync_all());
-    synced.and_then(|()| File::open(dir)?.sync_all()).map_err(failed)?;
+    synced.map_err(failed(&new))?;
     if bytes == 0 {
-        std::fs::remove_file(&path).map_err(failed)?;
+        std::fs::remove_file(&new).map_err(failed(&new))?;
         return Ok(None);
     }
+    let path = free_name(dir, &format!("{name}-{:016x}", from.0));
+    std::fs::rename(&new, &path).and_then(|()| File::open(dir)?.sync_all()).map_err(failed(&path))?;
     Ok(Some((from, path, told.transactions)))
+}
+
+/// `STEM.sql`, or with a number behind where that is taken.
+fn free_name(dir: &Path, stem: &str) -> PathBuf {
+    let first = dir.join(format!("{stem}.sql"));
+    let others = (2u32..).map(|number| dir.join(format!("{stem}-{number}.sql")));
+    std::iter::once(first.clone()).chain(others).find(|path| !path.exists()).unwrap_or(first)
 }
 
 /// Whether the databases' files hold nothing that the trail, as it is now, does not.

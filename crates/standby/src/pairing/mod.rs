@@ -100,7 +100,7 @@ pub enum Place {
     Refused(Refusal),
 }
 
-/// Judges a finding. `applied`: everything below it is in the standby's databases.
+/// Judges a finding. `applied`: something below it may be in the standby's databases, or was durable at a master.
 pub fn place(tip: Tip, applied: Lsn, finding: Finding) -> Place {
     let diverged = |message: String, advice: &str| Place::Refused(Refusal::new(Reason::Diverged, message, advice));
     match finding {

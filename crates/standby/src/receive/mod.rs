@@ -205,8 +205,7 @@ async fn pair<C: Connect>(follower: &Follower<C>) -> Result<(Link<C::Stream>, We
     }
     let tip = place::tip_of(standby.trail());
     let finding = place::find(&mut link, standby.trail(), standby.anchor()).await?;
-    let applied = *standby.applied().borrow();
-    Ok((link, welcome, pairing::place(tip, applied, finding)))
+    Ok((link, welcome, pairing::place(tip, standby.settled(), finding)))
 }
 
 async fn one_link<C: Connect>(follower: &mut Follower<C>, was_following: &mut bool) -> Result<Over, LinkError> {
@@ -219,6 +218,7 @@ async fn one_link<C: Connect>(follower: &mut Follower<C>, was_following: &mut bo
     let outcome = match place {
         Place::Start(start) => {
             *was_following = true;
+            follower.standby.learned(welcome.follows.as_deref());
             follower.standby.changed(&Phase::Following { master: welcome.name, from: start.lsn });
             link.allow_boxcars(welcome.identity.segment_bytes);
             session::run(follower, &mut link, start, welcome.identity).await

@@ -42,13 +42,13 @@ fn waits_for(hub: &Hub, setting: &str) -> Reached {
 async fn what_was_reached_stays_reached_whoever_leaves_and_whatever_is_set() {
     let (net, master) = (Net::new(1), MasterNode::open(&FaultDisk::new(1)));
     let middle = master.append(5000).unwrap().end;
-    let end = master.append(5000).unwrap().end;
     let (hub, _serving) = master.serve(&net);
     let all = |lsn| Reached { warm: lsn, hot: lsn, commit: lsn };
 
     assert_eq!(waits_for(&hub, "slow, fast"), Reached::default());
     let slow = acking(&net, &master, "slow", middle).await;
     assert_eq!(hub.reached(), all(middle));
+    let end = master.append(5000).unwrap().end;
     let _fast = acking(&net, &master, "fast", end).await;
     assert_eq!(hub.reached(), all(middle), "the first of the list counts");
     assert_eq!(waits_for(&hub, "ANY 2 (slow, fast)"), all(middle));
@@ -59,4 +59,51 @@ async fn what_was_reached_stays_reached_whoever_leaves_and_whatever_is_set() {
     tokio::time::sleep(link_options().silence_max * 2).await;
     assert!(!hub.is_in_sync() && hub.reached() == all(end));
     assert_eq!(*master.reached.lock(), all(end), "the master was told all of it");
+}
+
+/// A standby that is still catching up keeps nobody waiting who has another one, and does not count as being here.
+#[tokio::test(start_paused = true)]
+async fn a_standby_counts_when_it_has_caught_up_with_what_was_there() {
+    let (net, master) = (Net::new(1), MasterNode::open(&FaultDisk::new(1)));
+    let middle = master.append(5000).unwrap().end;
+    let end = master.append(5000).unwrap().end;
+    let (hub, _serving) = master.serve(&net);
+    hub.set_sync_set(SyncSet::parse("slow, fast").unwrap());
+    let mut slow = acking(&net, &master, "slow", middle).await;
+    assert!(!hub.is_in_sync() && hub.reached() == Reached::default());
+    let _fast = acking(&net, &master, "fast", end).await;
+    assert_eq!(hub.reached(), Reached { warm: end, hot: end, commit: end }, "the first of the list is not here yet");
+    slow.writer.send(&Message::Ack(Ack { received: end, durable: end, applied: end })).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(hub.standbys().iter().all(|standby| standby.counts));
+    // Comes back with less than it has confirmed: its master is told before it follows.
+    drop(slow);
+    tokio::time::sleep(link_options().silence_max * 2).await;
+    let _slow = acking(&net, &master, "slow", middle).await;
+    assert_eq!(*master.fell_back.lock(), ["slow"]);
+}
+
+/// A standby whose disk hangs while its link is alive is away.
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_makes_nothing_durable_is_given_up() {
+    let (net, master) = (Net::new(1), MasterNode::open(&FaultDisk::new(1)));
+    let first = master.append(5000).unwrap().end;
+    let (hub, _serving) = master.serve(&net);
+    let mut hangs = acking(&net, &master, "hangs", first).await;
+    assert!(hub.is_in_sync());
+    master.append(5000).unwrap();
+    let mut pings = 0;
+    let ended = loop {
+        match hangs.reader.next().await {
+            Ok(Message::Ping(number)) => {
+                pings += 1;
+                hangs.writer.send(&Message::Pong(number)).await.unwrap();
+                hangs.writer.send(&Message::Ping(number)).await.unwrap();
+            }
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+        assert!(pings < 1000, "for ever");
+    };
+    assert!(!hub.is_in_sync(), "{ended}");
 }

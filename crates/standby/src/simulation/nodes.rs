@@ -75,6 +75,8 @@ pub struct MasterNode {
     pub held: Mutex<Lsn>,
     pub deposed_by: Mutex<Option<Epoch>>,
     pub in_sync: Mutex<Vec<bool>>,
+    /// Standbys that came back with less than they had confirmed.
+    pub fell_back: Mutex<Vec<String>>,
 }
 
 impl MasterNode {
@@ -86,6 +88,7 @@ impl MasterNode {
             held: Mutex::default(),
             deposed_by: Mutex::default(),
             in_sync: Mutex::default(),
+            fell_back: Mutex::default(),
         })
     }
 
@@ -150,7 +153,7 @@ impl Master for MasterNode {
         if refused { Err(Refusal::new(Reason::NotAdmitted, "no", "no")) } else { Ok(()) }
     }
 
-    fn hold(&self, _: &str, from: Lsn) -> Result<(), Refusal> {
+    fn hold(&self, _: &str, from: Lsn, _: bool) -> Result<(), Refusal> {
         *self.held.lock() = from;
         Ok(())
     }
@@ -158,6 +161,11 @@ impl Master for MasterNode {
     fn reached(&self, reached: Reached) {
         let mut so_far = self.reached.lock();
         *so_far = so_far.max(reached);
+    }
+
+    fn fell_back(&self, standby: &str) -> Result<(), Refusal> {
+        self.fell_back.lock().push(standby.to_owned());
+        Ok(())
     }
 
     fn in_sync(&self, yes: bool) {

@@ -101,6 +101,16 @@ impl Floor {
 }
 
 impl Held {
+    /// Registers a standby that begins at `lsn`, which may be in front of where it once was: it has lost its disk, say.
+    pub fn register(&mut self, disk: &dyn Disk, dir: &Path, name: &str, lsn: Lsn) -> io::Result<()> {
+        let before = self.standbys.remove(name);
+        if before == Some((lsn, lsn)) {
+            self.standbys.insert(name.to_owned(), (lsn, lsn));
+            return Ok(());
+        }
+        self.hold(disk, dir, name, lsn, 0)
+    }
+
     /// Registers a standby, or notes how far it has come. `step_bytes`: how far it may get before the file is written.
     pub fn hold(&mut self, disk: &dyn Disk, dir: &Path, name: &str, lsn: Lsn, step_bytes: u64) -> io::Result<()> {
         let full = self.standbys.len() >= STANDBYS_MAX;
@@ -190,6 +200,9 @@ mod tests {
             Floor::read(&disk, dir.path()).unwrap().lock().slots(),
             [Slot { name: "c".into(), lsn: Lsn(80000) }]
         );
+        again.lock().register(&disk, dir.path(), "c", Lsn(70_000)).unwrap();
+        again.lock().hold(&disk, dir.path(), "c", Lsn(60_000), 0).unwrap();
+        assert_eq!(again.lock().lowest(), Some(Lsn(70_000)), "it begins anew in front, acks go forward only");
         let copy = again.lock().begin_copy(Lsn(5));
         assert_eq!(again.lock().lowest(), Some(Lsn(5)));
         again.lock().end_copy(copy);

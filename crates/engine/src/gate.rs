@@ -96,7 +96,7 @@ impl State {
 
 impl Gate {
     /// From now on nothing passes at a moment at which this says false. What waits is looked at again by
-    /// [`Gate::release`]. Once for a gate.
+    /// [`Gate::look`]. Once for a gate.
     pub fn set_right(&self, right: Right) -> bool {
         self.right.set(right).is_ok()
     }
@@ -153,6 +153,12 @@ impl Gate {
     /// Ends what [`Gate::hold`] began. False as for [`Gate::pass`].
     pub fn release(&self) -> bool {
         self.state.lock().held = None;
+        self.let_through()
+    }
+
+    /// Lets through what may pass by now: the right has come back. What [`Gate::hold`] holds stays held. False as for
+    /// [`Gate::pass`].
+    pub fn look(&self) -> bool {
         self.let_through()
     }
 

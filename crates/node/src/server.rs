@@ -11,7 +11,7 @@
 
 use crate::activity::{Activities, Watcher};
 use crate::automatic_stats::AutomaticStats;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, LevelName};
 use crate::connect;
 use crate::database::Databases;
 use crate::descriptors;
@@ -101,17 +101,25 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
         .build()?;
     let clients = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = clients.block_on(async { Signals::new() })?;
-    let (events, mut inbox) = mpsc::unbounded_channel();
     let name = StandbyFile::read(dir)?.map_or_else(|| node_name(&config), |file| file.name);
     let certificates = Certificates::of(dir)?;
     let control = Control::start(dir, &config, &name, certificates.as_ref())?;
     let door = Arc::new(Door::new(links.handle().clone()));
     listen_for_nodes(&config, &door, certificates.as_ref())?;
-    let place = Place { dir: dir.to_owned(), config, name, certificates, control, door, events };
+    let place = Place { dir: dir.to_owned(), config, name, certificates, control, door };
     let mut promoted: Option<Promotion> = None;
     let mut first = true;
     loop {
-        let opened = Up::open(&place, links.handle(), promoted.as_ref());
+        // One for each role: what the last role had still to say is nothing to this one.
+        let (events, mut inbox) = mpsc::unbounded_channel();
+        let epoch = match &promoted {
+            Some(promotion) => promotion.epoch,
+            None => match place.epoch_to_serve(links.handle(), &clients, &mut signals)? {
+                Begin::Stopped => return Ok(()),
+                Begin::At(epoch) => epoch,
+            },
+        };
+        let opened = Up::open(&place, links.handle(), promoted.as_ref(), epoch, events);
         let up = match (opened, promoted.take()) {
             (Ok(up), Some(Promotion { reply, .. })) => {
                 // Whoever asked may have gone.
@@ -119,12 +127,15 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
                 up
             }
             (Ok(up), None) => up,
-            (Err(error), Some(Promotion { reply, .. })) => {
-                tracing::error!("the promotion has failed, this server stays a standby: {error}");
-                drop(reply.send(Err(error.to_string())));
+            (Err(error), Some(promotion)) => {
+                place.promotion_failed(links.handle(), promotion, error)?;
                 continue;
             }
-            (Err(error), None) => return Err(error),
+            (Err(error), None) => {
+                // Another one may be promoted without waiting for this one's lease to run out.
+                place.give_up_lease(links.handle(), epoch);
+                return Err(error);
+            }
         };
         let tell = || {
             if std::mem::take(&mut first) {
@@ -141,15 +152,26 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
                 return Ok(());
             }
             Next::Promote(promotion) => {
-                down?;
+                closed_well_enough(down)?;
                 promoted = Some(promotion);
             }
             Next::CutBack(tip) => {
-                down?;
+                closed_well_enough(down)?;
                 Trail::cut_back(&holdfast_seams::RealDisk::new(), &dir.join("trail"), tip.lsn)
                     .map_err(NodeError::CutBack)?;
             }
         }
+    }
+}
+
+/// A checkpoint that could not be written is made up for by the recovery that comes next.
+fn closed_well_enough(down: Result<(), NodeError>) -> Result<(), NodeError> {
+    match down {
+        Err(NodeError::Close(error @ CloseError::Checkpoint { .. })) => {
+            tracing::warn!("before the change of role: {error}");
+            Ok(())
+        }
+        other => other,
     }
 }
 
@@ -176,7 +198,58 @@ struct Place {
     certificates: Option<Certificates>,
     control: Option<Arc<Control>>,
     door: Arc<Door>,
-    events: mpsc::UnboundedSender<Event>,
+}
+
+/// What a server that is no standby begins with.
+enum Begin {
+    /// The epoch that the control plane has agreed on, if there is one.
+    At(Option<Epoch>),
+    /// It was told to stop meanwhile.
+    Stopped,
+}
+
+impl Place {
+    /// Of a server that is to be the master: asks the control plane, for as long as it takes.
+    fn epoch_to_serve(
+        &self,
+        links: &tokio::runtime::Handle,
+        clients: &tokio::runtime::Runtime,
+        signals: &mut Signals,
+    ) -> Result<Begin, NodeError> {
+        let Some(control) = &self.control else { return Ok(Begin::At(None)) };
+        if StandbyFile::read(&self.dir)?.is_some() {
+            return Ok(Begin::At(None));
+        }
+        let asking = links.spawn(control.clone().start_as_master(last_epoch(&self.dir)?));
+        clients.block_on(async {
+            tokio::select! {
+                () = signals.come() => Ok(Begin::Stopped),
+                agreed = asking => Ok(Begin::At(Some(agreed.map_err(io::Error::other)??))),
+            }
+        })
+    }
+
+    fn give_up_lease(&self, links: &tokio::runtime::Handle, epoch: Option<Epoch>) {
+        if let (Some(control), Some(epoch)) = (&self.control, epoch) {
+            control.give_up(links, epoch);
+        }
+    }
+
+    /// The directory stays a standby's, or, where it is one no more, the server ends: the next start recovers.
+    fn promotion_failed(
+        &self,
+        links: &tokio::runtime::Handle,
+        Promotion { epoch, reply }: Promotion,
+        error: NodeError,
+    ) -> Result<(), NodeError> {
+        self.give_up_lease(links, epoch);
+        drop(reply.send(Err(error.to_string())));
+        if StandbyFile::read(&self.dir)?.is_none() {
+            return Err(error);
+        }
+        tracing::error!("the promotion has failed, this server stays a standby: {error}");
+        Ok(())
+    }
 }
 
 struct Signals {
@@ -212,43 +285,33 @@ struct Up {
 }
 
 impl Up {
-    fn open(place: &Place, links: &tokio::runtime::Handle, promotion: Option<&Promotion>) -> Result<Up, NodeError> {
-        let Place { dir, config, name, certificates, control, door, events } = place;
+    /// `epoch`: what the control plane has agreed on, where this server is to be the master.
+    fn open(
+        place: &Place,
+        links: &tokio::runtime::Handle,
+        promotion: Option<&Promotion>,
+        epoch: Option<Epoch>,
+        events: mpsc::UnboundedSender<Event>,
+    ) -> Result<Up, NodeError> {
+        let Place { dir, config, name, control, door, .. } = place;
         let file = StandbyFile::read(dir)?;
         let standby = file.as_ref().filter(|_| promotion.is_none());
-        let epoch = match (control, standby, promotion) {
-            (Some(_), None, Some(promotion)) => promotion.epoch,
-            (Some(control), None, None) => Some(control.start_as_master(links, next_epoch(dir)?)?),
-            _ => None,
-        };
-        let slot = connect::EngineSlot::default();
         let stats = Arc::new(AutomaticStats::default());
         let (activities, standings) = (Arc::new(Activities::default()), Arc::new(Standings::default()));
+        let slot = connect::EngineSlot::default();
         let watcher = Watcher {
             activities: activities.clone(),
             engine: slot.clone(),
             automatic: stats.clone(),
             standings: standings.clone(),
         };
-        let mut options = config.options();
-        options.connect = Some(connect::hook(watcher));
-        options.standby = standby.is_some();
-        // The engine's epoch is one higher than this, or than the last one.
-        let lowest = Epoch(u32::from(promotion.is_some()));
-        options.epoch_min = epoch.map_or(lowest, |epoch| Epoch(epoch.0 - 1));
-        let engine = Engine::open(dir, options)?;
-        if let Some(control) = control.as_ref().filter(|_| epoch.is_some()) {
-            control.bind(&engine);
-        }
-        if promotion.is_some() {
-            StandbyFile::remove(dir)?;
-        }
+        let engine = open_engine(place, promotion, standby.is_some(), epoch, watcher)?;
         *slot.write() = Some(engine.clone());
-        let recovered = engine.recovered();
-        tracing::info!(dir = %dir.display(), end = %recovered.end, cut = recovered.cut.is_some(), standby = standby.is_some(), "data directory opened");
         let notify = Notify::new(config.notify_command.clone());
-        let following =
-            standby.map(|file| Following::new(engine.clone(), file.clone(), notify.clone(), certificates.clone()));
+        let following = standby.map(|file| {
+            let certificates = place.certificates.clone();
+            Following::new(engine.clone(), dir.clone(), file.clone(), notify.clone(), certificates)
+        });
         let in_sync = Arc::new(InSync::default());
         let asked = Asked {
             name: name.clone(),
@@ -261,40 +324,18 @@ impl Up {
             in_sync: in_sync.clone(),
         };
         let governor = GovernorOptions { lag_bytes_max: config.standby_lag_bytes_max, ..GovernorOptions::default() };
-        let hub = Hub::new(
-            Arc::new(asked),
-            link_options(config),
-            sync_set(config, control.as_deref())?,
-            Governor::new(governor),
-        );
+        let sync_set = sync_set(config, control.as_deref())?;
+        let hub = Hub::new(Arc::new(asked), link_options(config), sync_set, Governor::new(governor));
         following.iter().for_each(|following| following.set_hub(&hub));
-        standings.set(name, &engine, &hub, following.clone());
+        standings.set(name, &engine, &hub, following.clone(), control.clone());
         let (stop, stopping) = watch::channel(false);
-        let mut tasks = Vec::new();
-        match following {
+        let tasks = match following {
             Some(following) => {
-                let task = follow_master(following, link_options(config), draw_instance(), stopping, events.clone());
-                tasks.push(links.spawn(task));
+                let task = follow_master(following, link_options(config), draw_instance(), stopping, events);
+                vec![links.spawn(task)]
             }
-            None => {
-                let governed = Arc::downgrade(&hub);
-                let delay = move |bytes| governed.upgrade().map_or(Duration::ZERO, |hub| hub.charge(bytes));
-                engine.set_delay(Arc::new(delay));
-                if let Some(control) = control {
-                    tasks.push(links.spawn(control.clone().watch(engine.clone(), notify.clone(), stopping.clone())));
-                }
-                let watch = SyncWatch {
-                    hub: hub.clone(),
-                    in_sync,
-                    engine: engine.clone(),
-                    control: control.clone(),
-                    away: config.synchronous_standby_away,
-                    after: Duration::from_millis(config.standby_timeout_ms),
-                    notify,
-                };
-                tasks.push(links.spawn(watch.run(stopping)));
-            }
-        }
+            None => lead(place, links, &engine, &hub, in_sync, notify, &stopping),
+        };
         door.set(Some(hub.clone()));
         let scratch = Scratch { dir: scratch_dir(dir), bytes_max: config.scratch_bytes_max };
         let factory = Factory {
@@ -307,18 +348,8 @@ impl Up {
             standby: standby.is_some(),
         };
         let control = control.clone().filter(|_| epoch.is_some());
-        Ok(Up {
-            engine,
-            hub,
-            door: door.clone(),
-            factory,
-            slot,
-            standings,
-            workers: workers(config),
-            control,
-            stop,
-            tasks,
-        })
+        let (door, workers) = (door.clone(), workers(config));
+        Ok(Up { engine, hub, door, factory, slot, standings, workers, control, stop, tasks })
     }
 
     /// What a promotion has led to.
@@ -390,20 +421,83 @@ async fn role_ends(inbox: &mut mpsc::UnboundedReceiver<Event>) -> Next {
     }
 }
 
-/// One more than the trail has seen.
-fn next_epoch(dir: &Path) -> Result<Epoch, NodeError> {
-    let found = Inspection::of(&holdfast_seams::RealDisk::new(), &dir.join("trail")).map_err(OpenError::from)?;
-    Ok(Epoch(found.map_or(0, |inspection| inspection.epoch.0) + 1))
+/// Opens the data directory in its role. A promotion has removed `standby.toml` when this has returned.
+fn open_engine(
+    place: &Place,
+    promotion: Option<&Promotion>,
+    standby: bool,
+    epoch: Option<Epoch>,
+    watcher: Watcher,
+) -> Result<Engine, NodeError> {
+    let Place { dir, config, control, .. } = place;
+    let mut options = config.options();
+    options.connect = Some(connect::hook(watcher));
+    options.standby = standby;
+    // The engine's epoch is one higher than this, or than the last one.
+    let lowest = Epoch(u32::from(promotion.is_some()));
+    options.epoch_min = epoch.map_or(lowest, |epoch| Epoch(epoch.0 - 1));
+    let engine = Engine::open(dir, options)?;
+    if let Some(control) = control.as_ref().filter(|_| epoch.is_some()) {
+        control.bind(&engine);
+    }
+    if promotion.is_some() {
+        StandbyFile::remove(dir)?;
+    }
+    let recovered = engine.recovered();
+    tracing::info!(dir = %dir.display(), end = %recovered.end, cut = recovered.cut.is_some(), standby, "data directory opened");
+    Ok(engine)
 }
 
-/// The standbys that commits wait for; without a list any one of them.
+/// What a master does beside serving clients: heeds the governor, the lease, the sync set.
+fn lead(
+    place: &Place,
+    links: &tokio::runtime::Handle,
+    engine: &Engine,
+    hub: &Arc<Hub>,
+    in_sync: Arc<InSync>,
+    notify: Notify,
+    stopping: &watch::Receiver<bool>,
+) -> Vec<JoinHandle<()>> {
+    let Place { config, control, .. } = place;
+    let governed = Arc::downgrade(hub);
+    let delay = move |bytes| governed.upgrade().map_or(Duration::ZERO, |hub| hub.charge(bytes));
+    engine.set_delay(Arc::new(delay));
+    let mut tasks = Vec::new();
+    if let Some(control) = control {
+        tasks.push(links.spawn(control.clone().watch(engine.clone(), notify.clone(), stopping.clone())));
+    }
+    let watch = SyncWatch {
+        hub: hub.clone(),
+        in_sync,
+        engine: engine.clone(),
+        control: control.clone(),
+        away: config.synchronous_standby_away,
+        is_asked_for: !config.synchronous_standby_names.trim().is_empty() || config.level != LevelName::Local,
+        after: Duration::from_millis(config.standby_timeout_ms),
+        notify,
+    };
+    tasks.push(links.spawn(watch.run(stopping.clone())));
+    tasks
+}
+
+/// What the trail has come to; `None`: there is no trail.
+fn last_epoch(dir: &Path) -> Result<Option<Epoch>, NodeError> {
+    let found = Inspection::of(&holdfast_seams::RealDisk::new(), &dir.join("trail")).map_err(OpenError::from)?;
+    Ok(found.map(|inspection| inspection.epoch))
+}
+
+/// The standbys that commits wait for; without a list any one of them, with a control plane all that may be promoted.
 fn sync_set(config: &Config, control: Option<&Control>) -> Result<SyncSet, NodeError> {
     let names = match config.synchronous_standby_names.trim() {
-        "" => control.map_or_else(|| "*".to_owned(), Control::default_sync_set),
+        "" => control.map_or_else(|| "ANY 1 (*)".to_owned(), Control::default_sync_set),
         names => names.to_owned(),
     };
-    SyncSet::parse(&names)
-        .map_err(|error| NodeError::Start(io::Error::other(format!("synchronous_standby_names: {error}"))))
+    let set = SyncSet::parse(&names)
+        .map_err(|error| NodeError::Start(io::Error::other(format!("synchronous_standby_names: {error}"))))?;
+    if let Some(control) = control {
+        control.check_sync_set(&names, &set)?;
+    }
+    Ok(set)
 }
 
 fn workers(config: &Config) -> usize {

@@ -175,7 +175,8 @@ impl Hub {
             self.check_stopped(&hello.name)?;
         }
         let (name, identity) = (self.master.name().to_owned(), self.master.identity());
-        let welcome = Message::Welcome(Welcome { version, name, identity, tip: self.tip(), follows: self.master.follows() });
+        let welcome =
+            Message::Welcome(Welcome { version, name, identity, tip: self.tip(), follows: self.master.follows() });
         link.writer.send(&welcome).await?;
         match hello.wants {
             Wants::Follow(_) => self.pair_and_ship(link, peer, &hello, &identity).await,

@@ -159,6 +159,13 @@ impl Engine {
         shared.floor.lock().hold(&*shared.options.disk, &shared.dir, name, lsn, step_bytes)
     }
 
+    /// Keeps the trail from `lsn` on for a standby that begins there, also where it was further once: it may have lost its
+    /// disk.
+    pub fn register_slot(&self, name: &str, lsn: Lsn) -> io::Result<()> {
+        let shared = self.shared();
+        shared.floor.lock().register(&*shared.options.disk, &shared.dir, name, lsn)
+    }
+
     /// Forgets a registered standby. False: there is none of that name.
     pub fn release_slot(&self, name: &str) -> io::Result<bool> {
         let shared = self.shared();

@@ -32,9 +32,17 @@ impl Engine {
     }
 
     /// Nothing is acknowledged from now on at a moment at which `right` says false: the lease of a control plane. Once for
-    /// an engine. What waits goes on with [`Engine::release`].
+    /// an engine. What waits goes on with [`Engine::look_at_gate`].
     pub fn set_right(&self, right: Right) -> bool {
         self.0.shared.gate.set_right(right)
+    }
+
+    /// Lets go on what waits and may by now; what [`Engine::hold`] holds stays held.
+    pub fn look_at_gate(&self) {
+        let shared = &self.0.shared;
+        if !shared.gate.look() {
+            shared.abandon();
+        }
     }
 
     /// Whether this node may acknowledge, and answer reads as current, at this moment.

@@ -8,9 +8,13 @@
 //! | a promotion | it is the master already | done, where it is safe |
 //! | to stop, to start | shipping stops, for one standby or all | following stops |
 //!
-//! With a control plane the group decides (module [`super::control`]). Without, a promotion is safe when the old master is shown to be stopped: its address refuses connections. A master that answers,
-//! or a machine that says nothing at all, is no proof; then the operator has to accept in so many words that both may
-//! have acknowledged what the other does not know (guarantee 6).
+//! With a control plane the group decides (module [`super::control`]). Without, a promotion is safe when the old master
+//! is shown to be stopped: its address refuses connections, and so does that of the standby in between, where this one
+//! follows another standby. A master that answers, or a machine that says nothing at all, is no proof; then the operator
+//! has to accept in so many words that both may have acknowledged what the other does not know (guarantee 6).
+//!
+//! What would fail is refused before anybody is deposed: a base copy that is not whole, databases that cannot be applied
+//! to.
 
 use super::{Control, Event, Following, InSync, Notify, Standings};
 use holdfast_engine::Engine;
@@ -22,7 +26,9 @@ use holdfast_types::{Epoch, Level, Lsn};
 use std::io::ErrorKind;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender as Sender;
 
 /// How long the old master's address is tried.
@@ -75,6 +81,21 @@ impl Master for Asked {
         }
     }
 
+    fn follows(&self) -> Option<String> {
+        self.following.as_ref().map(|following| following.root())
+    }
+
+    fn fell_back(&self, standby: &str) -> Result<(), Refusal> {
+        tracing::warn!(standby, "it comes back with less than it has confirmed: has its disk lost something?");
+        let Some(control) = self.control.as_ref().filter(|_| self.following.is_none()) else { return Ok(()) };
+        let epoch = self.engine.trail().epoch();
+        let shrunk = tokio::task::block_in_place(|| Handle::current().block_on(control.shrink(epoch, standby)));
+        shrunk.map_err(|error| {
+            let message = format!("the control plane has not taken {standby} out of the sync set yet: {error}");
+            Refusal::new(Reason::Stopped, message, "It tries again by itself")
+        })
+    }
+
     fn durable(&self) -> Lsn {
         let durable = self.engine.trail().durable();
         // What a standby hands on may be applied only when its own master has made it durable.
@@ -90,6 +111,10 @@ impl Master for Asked {
             return;
         }
         self.engine.hold("another server has become the master");
+        if let Some(control) = &self.control {
+            let epoch = self.engine.trail().epoch();
+            tokio::task::block_in_place(|| control.give_up(&Handle::current(), epoch));
+        }
         self.notify.tell(&format!(
             "{} was deposed: there is a master of epoch {by}. It acknowledges nothing from now on; stop it and bring it back \
              with: holdfast rejoin",
@@ -97,8 +122,12 @@ impl Master for Asked {
         ));
     }
 
-    fn hold(&self, standby: &str, from: Lsn) -> Result<(), Refusal> {
-        self.engine.hold_slot(standby, from).map_err(|error| {
+    fn hold(&self, standby: &str, from: Lsn, begins: bool) -> Result<(), Refusal> {
+        let held = match begins {
+            true => self.engine.register_slot(standby, from),
+            false => self.engine.hold_slot(standby, from),
+        };
+        held.map_err(|error| {
             let message = format!("the trail cannot be kept for {standby}: {error}");
             Refusal::new(Reason::Failed, message, "See the master's log; its data directory must be writable")
         })
@@ -111,7 +140,8 @@ impl Master for Asked {
     }
 
     fn base_copy(&self, _: &str) -> Result<Box<dyn BaseCopy>, Refusal> {
-        super::copying::begin(&self.engine).map_err(|error| {
+        // A checkpoint or a VACUUM under way is waited for; other links go on.
+        tokio::task::block_in_place(|| super::copying::begin(&self.engine)).map_err(|error| {
             let message = format!("a base copy cannot begin: {error}");
             Refusal::new(Reason::Failed, message, "See the master's log")
         })
@@ -134,22 +164,25 @@ impl Master for Asked {
     }
 
     fn promote(&self, accept_divergence: bool) -> Result<String, Refusal> {
-        let Some(following) = &self.following else {
-            return Ok(format!("{} is the master already, epoch {}", self.name, self.engine.trail().epoch()));
-        };
+        let Some(following) = &self.following else { return self.is_master_already() };
+        self.can_be_promoted(following)?;
         let mut epoch = None;
         if let Some(control) = &self.control {
             let at_least = Epoch(self.engine.trail().epoch().0 + 1);
             let agreed = tokio::task::block_in_place(|| {
-                tokio::runtime::Handle::current().block_on(control.promote(at_least, accept_divergence))
+                Handle::current().block_on(control.promote(at_least, accept_divergence))
             });
             epoch = Some(agreed.map_err(|error| {
-                let advice = "A majority of the control plane has to be there, and this standby in its sync set; what the \
-                              standby may lack is given up with --accept-divergence";
+                let advice = "A majority of the control plane has to be there, and this standby in its sync set (holdfast \
+                              standby status shows it); what the standby may lack is given up with --accept-divergence";
                 Refusal::new(Reason::NotSafe, error.to_string(), advice)
             })?);
         } else if !accept_divergence {
-            is_stopped(following.master())?;
+            tokio::task::block_in_place(|| {
+                is_stopped(following.master())?;
+                let root = following.root();
+                if root == following.master() { Ok(()) } else { is_stopped(&root) }
+            })?;
         }
         let failed = |why: String| Refusal::new(Reason::Failed, why, "See the standby's log");
         let (reply, answer) = std::sync::mpsc::channel();
@@ -158,8 +191,42 @@ impl Master for Asked {
         match tokio::task::block_in_place(|| answer.recv_timeout(PROMOTION_MAX)) {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(why)) => Err(failed(why)),
-            Err(_) => Err(failed("the promotion has not ended yet".to_owned())),
+            Err(RecvTimeoutError::Timeout) => Err(failed("the promotion has not ended yet".to_owned())),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(failed("the server changed its role meanwhile; ask for its status".to_owned()))
+            }
         }
+    }
+}
+
+impl Asked {
+    fn is_master_already(&self) -> Result<String, Refusal> {
+        let epoch = self.engine.trail().epoch();
+        match self.engine.gate().held {
+            None => Ok(format!("{} is the master already, epoch {epoch}", self.name)),
+            Some(why) => {
+                let message = format!("{} was the master of epoch {epoch} and acknowledges nothing: {why}", self.name);
+                let advice = "Stop it and bring it back with: holdfast rejoin";
+                Err(Refusal::new(Reason::NotMaster, message, advice))
+            }
+        }
+    }
+
+    /// Nobody is deposed for a promotion that cannot succeed.
+    fn can_be_promoted(&self, following: &Following) -> Result<(), Refusal> {
+        let refuse = |message: String, advice: &str| Err(Refusal::new(Reason::NotSafe, message, advice));
+        if !following.is_whole() {
+            let message = format!("the base copy of {} is not whole: its databases are not of one moment", self.name);
+            return refuse(message, "Promote another standby, or let this one follow until it is whole");
+        }
+        if let Some(why) = self.engine.apply_failure() {
+            let message = format!("{} cannot apply what it has received: {why}", self.name);
+            return refuse(
+                message,
+                "Promote another standby; this one needs a new base copy (holdfast standby create)",
+            );
+        }
+        Ok(())
     }
 }
 
@@ -171,6 +238,9 @@ fn is_stopped(master: &str) -> Result<(), Refusal> {
                       --accept-divergence: what it acknowledged at level cold and did not ship is then not here";
         Err(Refusal::new(Reason::NotSafe, why, advice))
     };
+    if master.is_empty() {
+        return not_safe("it is not known who the master at the end of the chain is".to_owned());
+    }
     let addresses = match master.to_socket_addrs() {
         Ok(addresses) => addresses.collect::<Vec<_>>(),
         Err(error) => return not_safe(format!("the old master's address {master} cannot be found: {error}")),

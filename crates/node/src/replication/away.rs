@@ -8,11 +8,14 @@
 //! Either way the operator is told when the state changes. Where there is a control plane its sync set is kept true: a
 //! standby is taken in when commits wait for it and it has everything before; all are taken out *before* commits go on
 //! without them.
+//!
+//! Failure: without a majority of the control plane the sync set does not change; commits wait, and that is told.
 
 use super::{Control, Notify};
 use crate::config::Away;
 use holdfast_engine::Engine;
 use holdfast_standby::Hub;
+use holdfast_standby::hub::StandbyReport;
 use holdfast_types::{Level, Lsn};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -55,6 +58,19 @@ impl InSync {
     }
 }
 
+/// What is known of the present state of things.
+struct Episode {
+    /// There were too few at the last look.
+    out: bool,
+    /// How often there were enough.
+    times_seen: u64,
+    told_away: bool,
+    /// Commits go on alone, and the group has agreed.
+    alone: bool,
+    /// The group could not be asked, which was told.
+    refused: bool,
+}
+
 /// Watches over a master's sync set.
 pub struct SyncWatch {
     pub hub: Arc<Hub>,
@@ -62,6 +78,8 @@ pub struct SyncWatch {
     pub engine: Engine,
     pub control: Option<Arc<Control>>,
     pub away: Away,
+    /// The operator has named standbys, or a level above local.
+    pub is_asked_for: bool,
     /// Too few for so long are away.
     pub after: Duration,
     pub notify: Notify,
@@ -70,24 +88,10 @@ pub struct SyncWatch {
 impl SyncWatch {
     /// Until `stop`.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
-        // A server that starts has no standby yet; that is no news.
-        let (mut times_seen, mut told_away) = (0, false);
+        let mut episode = Episode { out: false, times_seen: 0, told_away: false, alone: false, refused: false };
         let mut joining = BTreeMap::new();
         loop {
-            let (times, alone_since) = self.in_sync.get();
-            if times != times_seen {
-                self.notify.tell("enough standbys are here: commits wait for their acknowledgements");
-                (times_seen, told_away) = (times, false);
-            }
-            let is_away = !self.hub.is_in_sync() && alone_since.elapsed() >= self.after;
-            if is_away && !told_away {
-                told_away = true;
-                self.notify.tell(match self.away {
-                    Away::Wait => "too few standbys are here: commits above level local wait for them",
-                    Away::GoOn => "too few standbys are here: commits go on WITHOUT them, at level local",
-                });
-            }
-            let goes_on = is_away && self.away == Away::GoOn && self.may_go_on_alone().await;
+            let goes_on = self.look(&mut episode).await;
             if goes_on {
                 self.engine.reached(Level::Commit, self.engine.trail().durable());
                 joining.clear();
@@ -101,12 +105,48 @@ impl SyncWatch {
         }
     }
 
-    async fn may_go_on_alone(&self) -> bool {
+    /// True: commits go on without standbys, and the group knows it.
+    async fn look(&self, episode: &mut Episode) -> bool {
+        // Two looks in a row: that there are too few is known a moment before it is told since when.
+        let (out, was_out) = (!self.hub.is_in_sync(), episode.out);
+        let (times, alone_since) = self.in_sync.get();
+        episode.out = out;
+        if times != episode.times_seen {
+            self.notify.tell("enough standbys are here: commits wait for their acknowledgements");
+            (episode.times_seen, episode.told_away) = (times, false);
+        }
+        let is_away = out && was_out && alone_since.elapsed() >= self.after;
+        if !is_away {
+            (episode.alone, episode.refused) = (false, false);
+            return false;
+        }
+        if self.away == Away::GoOn && !episode.alone {
+            episode.alone = self.may_go_on_alone(episode).await;
+            if episode.alone {
+                episode.told_away = true;
+                self.notify.tell("too few standbys are here: commits go on WITHOUT them, at level local");
+            }
+        }
+        // A server that never had a standby, and of which nobody asks for one, has no news.
+        let concerns = times > 0 || self.is_asked_for || self.engine.gate().boxcars > 0;
+        if !episode.alone && concerns && !std::mem::replace(&mut episode.told_away, true) {
+            self.notify.tell("too few standbys are here: commits above level local wait for them");
+        }
+        episode.alone
+    }
+
+    /// Asks the group, if there is one, once for each time that commits are to go on alone: what this node knows of the
+    /// record may be behind it.
+    async fn may_go_on_alone(&self, episode: &mut Episode) -> bool {
         let Some(control) = &self.control else { return true };
         match control.shrink_to_this(self.engine.trail().epoch()).await {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!("commits cannot go on without standbys before the control plane agrees: {error}");
+                if !std::mem::replace(&mut episode.refused, true) {
+                    self.notify.tell(&format!(
+                        "commits cannot go on without standbys before the control plane agrees: {error}"
+                    ));
+                }
                 false
             }
         }
@@ -118,7 +158,8 @@ impl SyncWatch {
         let Some(control) = &self.control else { return };
         let standbys = self.hub.standbys();
         joining.retain(|name, _| standbys.iter().any(|s| s.name == *name));
-        for standby in standbys.into_iter().filter(|s| s.priority.is_some() && !control.is_in_sync_set(&s.name)) {
+        let waited_for = |s: &StandbyReport| s.counts && s.priority.is_some() && control.is_member(&s.name);
+        for standby in standbys.into_iter().filter(|s| waited_for(s) && !control.is_in_sync_set(&s.name)) {
             let end = *joining.entry(standby.name.clone()).or_insert_with(|| self.engine.trail().durable());
             if standby.durable_lsn.is_none_or(|durable| durable < end.0) {
                 continue;

@@ -22,6 +22,7 @@ use holdfast_control::{
 };
 use holdfast_engine::Engine;
 use holdfast_seams::RealDisk;
+use holdfast_standby::SyncSet;
 use holdfast_types::Epoch;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,6 +44,19 @@ pub enum ControlSetupError {
         "{master} is the master of epoch {epoch}; bring this server back as its standby with: holdfast rejoin --from HOST:PORT"
     )]
     AnotherIsMaster { master: NodeId, epoch: Epoch },
+    #[error(
+        "the group has had masters up to epoch {epoch}, and this directory is empty: it would begin a database without \
+         anything that was acknowledged. Promote a server that has the data, and make this one its standby with: holdfast \
+         standby create; or name the right --data"
+    )]
+    Empty { epoch: Epoch },
+    #[error("control_witness = {0:?} is not among control_members")]
+    Witness(String),
+    #[error(
+        "synchronous_standby_names = \"{names}\" does not go with a control plane: whoever may be promoted must have \
+         everything that was acknowledged. Leave it empty, which is {all}, or write FIRST n with n of these names: {others}"
+    )]
+    SyncSet { names: String, all: String, others: String },
     #[error(transparent)]
     Control(#[from] ControlError),
 }
@@ -70,7 +84,11 @@ impl Control {
         let not_a_member = || ControlSetupError::NotAMember { name: name.to_owned() };
         let me: NodeId = name.parse().map_err(|_| not_a_member())?;
         let mine = addresses.get(&me).ok_or_else(not_a_member)?.clone();
-        let role = |node: &NodeId| match node.to_string() == config.control_witness {
+        let witness = config.control_witness.trim();
+        if !witness.is_empty() && !addresses.keys().any(|node| node.to_string() == witness) {
+            return Err(ControlSetupError::Witness(witness.to_owned()));
+        }
+        let role = |node: &NodeId| match node.to_string() == witness {
             true => Role::Witness,
             false => Role::Data,
         };
@@ -90,30 +108,52 @@ impl Control {
         format!("FIRST {} ({})", names.len(), names.join(", "))
     }
 
-    /// A server that has no master to follow starts: it becomes the master of a new epoch, at least `epoch_at_least`, or
-    /// learns that another one is. Waits for a majority.
-    pub fn start_as_master(&self, links: &Handle, epoch_at_least: Epoch) -> Result<Epoch, ControlSetupError> {
+    /// Commits must wait for each of those that may be promoted: FIRST n of n members, no others.
+    pub fn check_sync_set(&self, names: &str, sync_set: &SyncSet) -> Result<(), ControlSetupError> {
+        // The set has its names in lower case; a standby is admitted under the member's very name only.
+        let is_member = |name: &str| self.others.iter().any(|node| node.to_string().to_lowercase() == name);
+        if sync_set.all_of().is_some_and(|names| names.iter().all(|name| is_member(name))) {
+            return Ok(());
+        }
+        let others: Vec<String> = self.others.iter().map(NodeId::to_string).collect();
+        let (names, all, others) = (names.to_owned(), self.default_sync_set(), others.join(", "));
+        Err(ControlSetupError::SyncSet { names, all, others })
+    }
+
+    /// Is this the name of a data node, but for its case? Standbys are compared without it, members with it.
+    pub fn is_mistaken_for_a_member(&self, name: &str) -> bool {
+        let alike = |node: &&NodeId| node.to_string().to_lowercase() == name.to_lowercase();
+        self.others.iter().find(alike).is_some_and(|node| node.to_string() != name)
+    }
+
+    /// A server that has no master to follow starts: it becomes the master of a new epoch, at least one more than `last`,
+    /// which its trail has come to, or learns that another one is. `None`: it has no trail. Waits for a majority.
+    pub async fn start_as_master(self: Arc<Control>, last: Option<Epoch>) -> Result<Epoch, ControlSetupError> {
         let mut told = false;
         loop {
-            match links.block_on(self.promote_unless_other(epoch_at_least)) {
+            match self.promote_unless_other(last).await {
                 Err(ControlSetupError::Control(error)) if may_pass(&error) => {
                     if !std::mem::replace(&mut told, true) {
                         tracing::warn!(
                             "waiting for a majority of the control plane before this node may be master: {error}"
                         );
                     }
-                    std::thread::sleep(RETRY);
+                    tokio::time::sleep(RETRY).await;
                 }
                 outcome => return outcome,
             }
         }
     }
 
-    async fn promote_unless_other(&self, epoch_at_least: Epoch) -> Result<Epoch, ControlSetupError> {
+    async fn promote_unless_other(&self, last: Option<Epoch>) -> Result<Epoch, ControlSetupError> {
         let record = self.handle.look().await?;
         if let Some(master) = record.master.filter(|master| *master != self.me) {
             return Err(ControlSetupError::AnotherIsMaster { master, epoch: record.epoch });
         }
+        if last.is_none() && record.epoch > Epoch(0) {
+            return Err(ControlSetupError::Empty { epoch: record.epoch });
+        }
+        let epoch_at_least = Epoch(last.map_or(0, |last| last.0) + 1);
         let promotion = Promotion { node: self.me, expected_epoch: record.epoch, epoch_at_least, accept_loss: false };
         Ok(self.handle.promote(promotion).await?)
     }
@@ -152,25 +192,60 @@ impl Control {
         }
     }
 
+    /// Takes a node out of the sync set, whatever this node knows of the record: it may be behind.
+    pub async fn shrink(&self, epoch: Epoch, name: &str) -> Result<(), ControlError> {
+        match self.others.iter().find(|node| node.to_string() == name) {
+            Some(node) => self.handle.shrink(epoch, *node).await,
+            None => Ok(()),
+        }
+    }
+
     /// Takes all other nodes out of the sync set; commits may be acknowledged without them when this has returned well.
     pub async fn shrink_to_this(&self, epoch: Epoch) -> Result<(), ControlError> {
         for node in &self.others {
-            if self.is_in_sync_set(&node.to_string()) {
-                self.handle.shrink(epoch, *node).await?;
-            }
+            self.handle.shrink(epoch, *node).await?;
         }
         Ok(())
+    }
+
+    /// Is this a data node of the group?
+    pub fn is_member(&self, name: &str) -> bool {
+        self.others.iter().any(|node| node.to_string() == name)
+    }
+
+    /// The agreed record as this node knows it, and its lease, for people.
+    pub fn shown(&self) -> serde_json::Value {
+        let lease_held = self.handle.lease().valid_now();
+        let Some(record) = self.handle.record() else { return serde_json::json!({ "founded": false }) };
+        let text = |node: &NodeId| node.to_string();
+        serde_json::json!({
+            "founded": true,
+            "epoch": record.epoch.0,
+            "master": record.master.as_ref().map(text),
+            "deposed": matches!(record.mastership, Mastership::Deposed { .. }),
+            "sync_set": record.sync_set.iter().map(text).collect::<Vec<_>>(),
+            "lease_held": lease_held,
+        })
     }
 
     /// Watches lease and record for a master until `stop`.
     pub async fn watch(self: Arc<Control>, engine: Engine, notify: Notify, mut stop: watch::Receiver<bool>) {
         let epoch = engine.trail().epoch();
         let (mut held, mut records) = (self.handle.lease_held(), self.handle.watch());
-        let mut deposed = false;
+        let (mut deposed, mut was_held) = (false, true);
         loop {
             let is_held = *held.borrow_and_update();
+            if is_held != std::mem::replace(&mut was_held, is_held) && !deposed {
+                notify.tell(match is_held {
+                    true => "the lease is held again: commits and reads go on",
+                    false => {
+                        "the lease could not be renewed, a majority of the control plane is away: nothing is \
+                              acknowledged and nothing is read until it is"
+                    }
+                });
+            }
             if is_held && !deposed {
-                engine.release();
+                engine.look_at_gate();
             }
             let record = records.borrow_and_update().clone();
             let other = record.filter(|r| {

@@ -11,6 +11,8 @@ use holdfast_trail::{ReceiveError, Shipped, Trail};
 use holdfast_types::Lsn;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::net::ToSocketAddrs;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender as Sender;
@@ -30,7 +32,10 @@ pub fn identity(engine: &Engine) -> Identity {
 /// The engine of a standby as the link sees it.
 pub struct Following {
     engine: Engine,
+    dir: PathBuf,
     file: StandbyFile,
+    /// See [`StandbyFile::root`].
+    root: Mutex<Option<String>>,
     applied: watch::Sender<Lsn>,
     phase: Mutex<Phase>,
     /// Everything below is durable at the master, as far as it has said.
@@ -51,16 +56,22 @@ const UNAPPLIED_MAX: usize = 100_000;
 impl Following {
     pub fn new(
         engine: Engine,
+        dir: PathBuf,
         file: StandbyFile,
         notify: Notify,
         certificates: Option<Certificates>,
     ) -> Arc<Following> {
-        let (applied, _) = watch::channel(engine.applied());
+        let (applied, _) = watch::channel(Lsn(0));
         let told = applied.clone();
-        engine.on_applied(Arc::new(move |lsn| _ = told.send_replace(lsn)));
+        engine.on_applied(Arc::new(move |lsn| told.send_modify(|applied| *applied = lsn.max(*applied))));
+        // Read last: what was applied before somebody was told of it.
+        let so_far = engine.applied();
+        applied.send_modify(|applied| *applied = so_far.max(*applied));
         Arc::new(Following {
             engine,
+            root: Mutex::new(file.root.clone()),
             file,
+            dir,
             applied,
             phase: Mutex::new(Phase::Connecting),
             told: Mutex::default(),
@@ -82,8 +93,19 @@ impl Following {
         self.paused.send_replace(pause);
     }
 
+    /// Whom it follows: a master, or another standby.
     pub fn master(&self) -> &str {
         &self.file.from
+    }
+
+    /// The master at the end of the chain; empty: not known.
+    pub fn root(&self) -> String {
+        self.root.lock().clone().unwrap_or_else(|| self.file.from.clone())
+    }
+
+    /// The databases are those of one moment: the trail has come to where the base copy was taken.
+    pub fn is_whole(&self) -> bool {
+        self.anchor().is_none()
     }
 
     pub fn phase(&self) -> Phase {
@@ -125,6 +147,23 @@ impl Standby for Following {
         (self.engine.trail().tip().0 < lsn).then_some(Tip { lsn, checksum })
     }
 
+    fn learned(&self, follows: Option<&str>) {
+        let root = follows.map(|root| seen_from_here(&self.file.from, root));
+        let mut known = self.root.lock();
+        if *known == root {
+            return;
+        }
+        let file = StandbyFile { root: root.clone(), ..self.file.clone() };
+        match file.write(&self.dir) {
+            Ok(()) => *known = root,
+            // Asked for again with the next link; what is not known is no proof for a promotion.
+            Err(error) => {
+                tracing::warn!("whom {} follows cannot be noted: {error}", self.file.from);
+                *known = Some(String::new());
+            }
+        }
+    }
+
     fn receive(&self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {
         self.engine.receive(boxcars)?;
         let mut unapplied = self.unapplied.lock();
@@ -161,6 +200,14 @@ impl Standby for Following {
             _ => {}
         }
     }
+}
+
+/// An address that the node at `from` knows its master by. One on its own machine means nothing on another one.
+fn seen_from_here(from: &str, root: &str) -> String {
+    let is_local = |address: &str| {
+        address.to_socket_addrs().is_ok_and(|mut found| found.all(|address| address.ip().is_loopback()))
+    };
+    if is_local(root) && !is_local(from) { String::new() } else { root.to_owned() }
 }
 
 /// Follows until `stop`; how it ended, otherwise, is told as an event.

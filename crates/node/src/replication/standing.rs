@@ -1,6 +1,6 @@
 //! What `pg_stat_replication` and its kin show, and `holdfast standby status`.
 
-use super::Following;
+use super::{Control, Following};
 use holdfast_engine::Engine;
 use holdfast_sql::catalogue::{LinkRow, StandbyRow, Standing};
 use holdfast_standby::{Hub, Phase};
@@ -20,11 +20,19 @@ struct Role {
     engine: Engine,
     hub: Weak<Hub>,
     following: Option<Arc<Following>>,
+    control: Option<Arc<Control>>,
 }
 
 impl Standings {
-    pub fn set(&self, name: &str, engine: &Engine, hub: &Arc<Hub>, following: Option<Arc<Following>>) {
-        let role = Role { name: name.to_owned(), engine: engine.clone(), hub: Arc::downgrade(hub), following };
+    pub fn set(
+        &self,
+        name: &str,
+        engine: &Engine,
+        hub: &Arc<Hub>,
+        following: Option<Arc<Following>>,
+        control: Option<Arc<Control>>,
+    ) {
+        let role = Role { name: name.to_owned(), engine: engine.clone(), hub: Arc::downgrade(hub), following, control };
         *self.role.write() = Some(role);
     }
 
@@ -63,6 +71,7 @@ impl Standings {
         let s = self.standing();
         let name = self.role.read().as_ref().map(|role| role.name.clone()).unwrap_or_default();
         let gate = self.role.read().as_ref().map(|role| role.engine.gate()).unwrap_or_default();
+        let control = self.role.read().as_ref().and_then(|role| role.control.as_ref().map(|control| control.shown()));
         let standbys: Vec<_> = s.standbys.iter().map(standby_json).collect();
         let link = s.link.as_ref().map(|l| {
             json!({
@@ -78,6 +87,8 @@ impl Standings {
             "durable_lsn": s.durable_lsn,
             "applied_lsn": s.applied_lsn,
             "commits_waiting": gate.boxcars,
+            "held": gate.held,
+            "control": control,
             "databases_bytes": self.databases_bytes(),
             "standbys": standbys,
             "link": link,

@@ -86,6 +86,18 @@ impl SyncSet {
         }
     }
 
+    /// The names, in lower case, where commits wait for every one of them; `None` where some may be missing, or for `*`.
+    pub fn all_of(&self) -> Option<Vec<&str>> {
+        let names = self.names.iter().map(|name| match name {
+            Name::Is(name) => Some(name.as_str()),
+            Name::Every => None,
+        });
+        let mut names = names.collect::<Option<Vec<_>>>()?;
+        names.sort_unstable();
+        names.dedup();
+        (names.len() == self.names.len() && self.quorum() == names.len()).then_some(names)
+    }
+
     /// The standby's place in the list, from 0; `None`: commits do not wait for it.
     pub fn priority(&self, standby: &str) -> Option<usize> {
         let standby = standby.to_lowercase();

@@ -95,3 +95,14 @@ fn what_was_reached_stays_reached() {
     let after = before.max(Reached { warm: Lsn(1), hot: Lsn(9), commit: Lsn(2) });
     assert_eq!(after, Reached { warm: Lsn(5), hot: Lsn(9), commit: Lsn(3) });
 }
+
+#[test]
+fn sets_that_wait_for_everybody_in_them() {
+    let all = |text: &str| SyncSet::parse(text).unwrap().all_of().map(|names| names.join(" "));
+    for (text, expected) in [("a", "a"), ("FIRST 2 (b, A)", "a b"), ("ANY 2 (a, b)", "a b"), ("2 (a, b)", "a b")] {
+        assert_eq!(all(text).as_deref(), Some(expected), "{text}");
+    }
+    for text in ["a, b", "ANY 1 (a, b)", "*", "FIRST 2 (a, *)", "2 (a, a)", ""] {
+        assert_eq!(all(text), None, "{text}");
+    }
+}

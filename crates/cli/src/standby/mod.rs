@@ -5,6 +5,8 @@ mod check;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use comfy_table::{Table, presets};
+use holdfast_node::Config;
+use holdfast_node::config::FILE_NAME;
 use holdfast_node::replication::{
     Asking, Certificates, CopyTo, Progress, StandbyFile, copy_from, install_certificates,
 };

@@ -20,6 +20,11 @@ pub enum LinkError {
     Silent { after: Duration },
     #[error("the other side took too long to {what}")]
     TooSlow { what: &'static str },
+    #[error(
+        "what answers there is no node that speaks without encryption: if it is a node's port for nodes (node_listen), \
+         name this side's certificates with --certificates; else check the address"
+    )]
+    NoNode,
 
     #[error("a frame of unknown kind {code}")]
     UnknownKind { code: u8 },

@@ -78,12 +78,15 @@ pub async fn greet<S: Stream>(
         stream.write_all(&PREAMBLE).await.map_err(LinkError::from_io)?;
         let mut link = Link::over(stream, options);
         let hello = Hello { newest: VERSION, oldest: VERSION_OLDEST, name: name.to_owned(), instance, wants };
-        match link.ask(&Message::Hello(hello)).await? {
-            Message::Welcome(welcome) => {
+        match link.ask(&Message::Hello(hello)).await {
+            Ok(Message::Welcome(welcome)) => {
                 agree(welcome.version, welcome.version)?;
                 Ok((link, welcome))
             }
-            other => Err(LinkError::Unexpected { kind: other.kind(), expected: "a Welcome" }),
+            // The first bytes already are none of ours: a TLS alert, another program's answer.
+            Err(LinkError::UnknownKind { .. } | LinkError::TooLong { .. }) => Err(LinkError::NoNode),
+            Err(error) => Err(error),
+            Ok(other) => Err(LinkError::Unexpected { kind: other.kind(), expected: "a Welcome" }),
         }
     };
     let in_time = tokio::time::timeout(options.greeting_max, greeting).await;

@@ -1,10 +1,12 @@
 //! A master and its standby as their clients and their operator meet them: real processes over loopback.
 
+mod certificates;
 mod door;
 mod failover;
 mod follow;
 mod levels;
 mod node;
+mod operate;
 mod reads;
 #[path = "../server/mod.rs"]
 mod server;

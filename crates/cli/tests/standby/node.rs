@@ -223,6 +223,11 @@ impl Pair {
         until_equal(&self.a, &self.b).await;
     }
 
+    /// One more, not made yet.
+    pub fn third(&self, name: &'static str) -> Node {
+        Node::new(&self.scratch, name)
+    }
+
     /// A file beside the directories.
     pub fn beside(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)

@@ -14,7 +14,8 @@ Example:
   psql -h 127.0.0.1 -p 5433 -U holdfast
 
 The directory is made when it does not exist, with the databases holdfast and postgres and a commented holdfast.toml.
-When clients can connect, `holdfast: ready on HOST:PORT` is printed; logs go to stderr. SIGTERM stops cleanly.")]
+When clients can connect, `holdfast: ready on HOST:PORT` is printed; logs go to stderr, or where
+log_directory says; SIGHUP opens their files again. SIGTERM stops cleanly.")]
 pub struct Arguments {
     /// Data directory
     #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
@@ -28,8 +29,8 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
-    logs::start(arguments.log_json);
     let mut config = Config::load(&arguments.data)?;
+    logs::start(arguments.log_json, config.log_files(&arguments.data))?;
     if let Some(listen) = arguments.listen {
         config.listen = listen;
     }

@@ -44,7 +44,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
-    logs::start(arguments.log_json);
+    logs::start(arguments.log_json, None)?;
     let addresses = addresses(&arguments.members)?;
     let node = own_name(&arguments, &addresses)?;
     let role = |name: &NodeId| if *name == node { Role::Witness } else { Role::Data };

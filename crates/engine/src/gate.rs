@@ -17,7 +17,7 @@
 use holdfast_types::{Level, Lsn};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// What a boxcar does when it passes.
@@ -28,6 +28,8 @@ type Then = Box<dyn FnOnce() + Send>;
 pub struct Gate {
     /// Boxcars wait or pass by a thread of their own, or nothing may pass.
     shut: AtomicBool,
+    /// The least that boxcars wait for, whatever they ask: the number of a level.
+    floor: AtomicU8,
     /// Asked at the moment of use whether anything may be acknowledged: the lease of a control plane.
     right: OnceLock<Right>,
     state: Mutex<State>,
@@ -106,9 +108,19 @@ impl Gate {
         self.right.get().is_none_or(|right| right())
     }
 
+    /// From now on no boxcar waits for less than this level.
+    pub fn set_floor(&self, level: Level) {
+        self.floor.store(level as u8, Ordering::Relaxed);
+    }
+
+    fn floor(&self) -> Level {
+        [Level::Cold, Level::Warm, Level::Hot, Level::Commit][usize::from(self.floor.load(Ordering::Relaxed).min(3))]
+    }
+
     /// Runs `then` as soon as everything below `end` has reached `level`, after all that came before. To be called in
     /// the order of the trail, by one thread at a time. False: the gate is closed, `then` was dropped.
     pub fn pass(&self, end: Lsn, level: Level, then: impl FnOnce() + Send + 'static) -> bool {
+        let level = level.max(self.floor());
         if level == Level::Cold && !self.shut.load(Ordering::Acquire) && self.has_right() {
             then();
             return true;
@@ -283,10 +295,29 @@ mod tests {
         has.store(false, Ordering::Release);
         seen.pass(&gate, 20, Level::Cold);
         gate.reached(Level::Commit, Lsn(1000));
-        gate.release();
+        gate.look();
         seen.is(&[10]);
         has.store(true, Ordering::Release);
-        gate.release();
+        gate.look();
+        seen.pass(&gate, 30, Level::Cold);
+        seen.is(&[10, 20, 30]);
+        gate.hold("deposed");
+        seen.pass(&gate, 40, Level::Cold);
+        gate.look();
+        seen.is(&[10, 20, 30]);
+    }
+
+    #[test]
+    fn a_floor_raises_what_asks_for_less_and_lowers_nothing() {
+        let (gate, seen) = (Gate::default(), Seen::default());
+        gate.set_floor(Level::Warm);
+        seen.pass(&gate, 10, Level::Cold);
+        seen.pass(&gate, 20, Level::Hot);
+        seen.is(&[]);
+        gate.reached(Level::Warm, Lsn(20));
+        seen.is(&[10]);
+        gate.set_floor(Level::Cold);
+        gate.reached(Level::Hot, Lsn(20));
         seen.pass(&gate, 30, Level::Cold);
         seen.is(&[10, 20, 30]);
     }

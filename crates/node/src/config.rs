@@ -95,6 +95,10 @@ pub struct Config {
     pub node_name: String,
     pub node_listen: String,
     pub notify_command: String,
+    pub level_raising: bool,
+    pub log_directory: String,
+    pub log_file_bytes_max: u64,
+    pub log_files_kept: u32,
     pub control_members: String,
     pub control_witness: String,
 }
@@ -153,6 +157,18 @@ impl std::fmt::Display for DelayUs {
     }
 }
 
+/// Log files that rotate.
+#[derive(Clone, Debug)]
+pub struct LogFiles {
+    pub dir: PathBuf,
+    /// A file of this size is put aside.
+    pub file_bytes_max: u64,
+    /// How many of those put aside stay, of each.
+    pub files_kept: u32,
+}
+
+const LOG_FILES_KEPT_MAX: u32 = 1000;
+
 /// PostgreSQL's largest.
 const COMMIT_DELAY_MAX_US: u64 = 100_000;
 
@@ -196,6 +212,10 @@ impl Default for Config {
             node_name: String::new(),
             node_listen: String::new(),
             notify_command: String::new(),
+            level_raising: false,
+            log_directory: String::new(),
+            log_file_bytes_max: 16 << 20,
+            log_files_kept: 4,
             control_members: String::new(),
             control_witness: String::new(),
         }
@@ -244,6 +264,13 @@ impl Config {
         at_least("redo_bytes_max", self.redo_bytes_max, 1 << 20)?;
         at_least("branch_locks_max", self.branch_locks_max as u64, 1000)?;
         at_least("boxcar_requests_max", self.boxcar_requests_max as u64, 1)?;
+        at_least("log_file_bytes_max", self.log_file_bytes_max, 1 << 16)?;
+        if self.log_files_kept > LOG_FILES_KEPT_MAX {
+            return Err(format!(
+                "log_files_kept = {} is too large, the most is {LOG_FILES_KEPT_MAX}",
+                self.log_files_kept
+            ));
+        }
         at_least("standby_timeout_ms", self.standby_timeout_ms, 100)?;
         at_least("standby_keep_bytes_max", self.standby_keep_bytes_max, 1 << 20)?;
         if self.standby_lag_bytes_max > 0 {
@@ -275,6 +302,13 @@ impl Config {
         let text = self.node_listen.trim();
         let wrong = |_| ConfigError::NodeListen(text.to_owned());
         if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(wrong) }
+    }
+
+    /// Where logs go, if not to stderr. A relative path is one in the data directory.
+    pub fn log_files(&self, data: &Path) -> Option<LogFiles> {
+        let (file_bytes_max, files_kept) = (self.log_file_bytes_max, self.log_files_kept);
+        let dir = Some(self.log_directory.trim()).filter(|dir| !dir.is_empty())?;
+        Some(LogFiles { dir: data.join(dir), file_bytes_max, files_kept })
     }
 
     /// For the protocol.
@@ -379,7 +413,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 39, "one line for each key");
+        assert_eq!(all.len(), 43, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 

@@ -17,7 +17,7 @@ use crate::database::Databases;
 use crate::descriptors;
 use crate::replication::{
     Asked, Certificates, Control, ControlSetupError, Door, Event, Following, InSync, Notify, Reply, StandbyFile,
-    StandbyFileError, Standings, SyncWatch, follow_master, link_options, node_name,
+    StandbyFileError, Standings, SyncWatch, follow_master, link_options, node_name, raise_levels,
 };
 use crate::session::{Factory, Scratch};
 use holdfast_engine::{CloseError, Engine, OpenError, scratch_dir};
@@ -477,6 +477,11 @@ fn lead(
         notify,
     };
     tasks.push(links.spawn(watch.run(stopping.clone())));
+    if config.level_raising {
+        let (hub, engine, stopping) = (hub.clone(), engine.clone(), stopping.clone());
+        let notify = Notify::new(config.notify_command.clone());
+        tasks.push(links.spawn(raise_levels(hub, engine, config.standby_lag_bytes_max, notify, stopping)));
+    }
     tasks
 }
 

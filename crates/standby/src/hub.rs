@@ -150,7 +150,7 @@ impl Hub {
         let mut link = Link::over(stream, &self.options);
         let outcome = self.answer(&mut link, &peer).await;
         if let Err(error) = &outcome {
-            tracing::warn!(peer = %peer.address, %error, "a node's link has ended");
+            tracing::warn!(target: "holdfast::ship", peer = %peer.address, %error, "a node's link has ended");
         }
         link.end(&outcome).await;
         outcome
@@ -226,9 +226,13 @@ impl Hub {
             self.master.fell_back(&hello.name)?;
         }
         link.allow_boxcars(identity.segment_bytes);
-        tracing::info!(standby = %hello.name, peer = %peer.address, from = %start.lsn, "a standby follows");
+        tracing::info!(target: "holdfast::ship", standby = %hello.name, peer = %peer.address, from = %start.lsn, "a standby follows");
+        let behind_bytes = self.master.trail().durable().0.saturating_sub(start.lsn.0);
+        if behind_bytes > 0 {
+            tracing::info!(target: "holdfast::catchup", standby = %hello.name, behind_bytes, "a standby has to catch up");
+        }
         let outcome = ship::ship(&registered, link, start).await;
-        tracing::info!(standby = %hello.name, orderly = outcome.is_ok(), "a standby follows no longer");
+        tracing::info!(target: "holdfast::ship", standby = %hello.name, orderly = outcome.is_ok(), "a standby follows no longer");
         outcome
     }
 
@@ -463,7 +467,10 @@ impl Registered {
             None => hub.governor.connected(&self.name, sent, ack.applied),
             Some(_) => hub.governor.applied(&self.name, sent, ack.applied),
         }
-        connected.counts |= ack.durable >= connected.counts_from;
+        if !connected.counts && ack.durable >= connected.counts_from {
+            connected.counts = true;
+            tracing::info!(target: "holdfast::catchup", standby = %self.name, lsn = %ack.durable, "a standby has caught up");
+        }
         state.confirm(&self.name, ack.durable);
         let news = state.recount();
         drop(state);

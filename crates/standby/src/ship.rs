@@ -224,7 +224,7 @@ async fn receive<R: AsyncRead + Unpin>(
                 elapsed.into_iter().for_each(|elapsed: Duration| registered.round_trip(elapsed.as_micros() as u64));
             }
             Message::Stop(stop) => {
-                tracing::info!(standby = %registered.name, why = %stop.why, "the standby stops");
+                tracing::info!(target: "holdfast::ship", standby = %registered.name, why = %stop.why, "the standby stops");
                 return Ok(());
             }
             Message::Refused(refusal) => return Err(LinkError::Refused(refusal)),

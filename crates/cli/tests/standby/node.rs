@@ -100,6 +100,11 @@ impl Node {
         self.signal(Signal::CONT);
     }
 
+    /// SIGHUP
+    pub fn hang_up(&self) {
+        self.signal(Signal::HUP);
+    }
+
     /// kill -9
     pub fn kill(&mut self) {
         let mut child = self.child.take().unwrap();

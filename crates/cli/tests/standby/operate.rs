@@ -144,3 +144,43 @@ async fn what_the_new_master_cannot_be_asked_about_any_more_is_written_down() {
     until_followed(&pair.b, &pair.a).await;
     assert_same(&pair.b, &pair.a).await;
 }
+
+/// While a standby lags commits wait for it, though they ask for nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn levels_rise_while_a_standby_lags_and_fall_again() {
+    let pair = Pair::start("level_raising = true\nstandby_lag_bytes_max = 1048576\nstandby_timeout_ms = 60000").await;
+    let client = pair.a.connect().await;
+    run(&client, "create table t(v text)").await;
+    pair.until_equal().await;
+    pair.b.hang();
+    let writer = tokio::spawn(async move {
+        for _ in 0..12 {
+            run(&client, "insert into t values (repeat('x', 60000))").await;
+        }
+    });
+    let told = |text: &str| pair.a.log().contains(text);
+    until("the level is raised", async || told("commits wait for at least level")).await;
+    pair.b.resume();
+    writer.await.unwrap();
+    until("it is lowered again", async || told("commits wait for at least level local")).await;
+}
+
+/// Logs by role in files; SIGHUP opens them again.
+#[tokio::test]
+async fn logs_are_by_role_and_opened_again() {
+    let mut pair = Pair::master("log_directory = \"logs\"");
+    pair.create_standby();
+    pair.b.configure("log_directory = \"logs\"");
+    pair.b.start();
+    pair.until_followed().await;
+    let log = |node: &Node, name: &str| std::fs::read_to_string(node.dir.join("logs").join(name)).unwrap_or_default();
+    until("the master ships", async || log(&pair.a, "ship.log").contains("a standby follows")).await;
+    until("it caught up", async || log(&pair.a, "catchup.log").contains("has caught up")).await;
+    pair.b.stop();
+    until("it is told", async || log(&pair.a, "ship.log").contains("follows no longer")).await;
+    assert!(log(&pair.b, "standby.log").contains("follows a from LSN"));
+    assert!(log(&pair.b, "holdfast.log").contains("stopped") && pair.b.log().is_empty());
+    std::fs::rename(pair.a.dir.join("logs/holdfast.log"), pair.beside("moved.log")).unwrap();
+    pair.a.hang_up();
+    until("it is opened again", async || log(&pair.a, "holdfast.log").contains("SIGHUP")).await;
+}

@@ -45,6 +45,11 @@ impl Engine {
         }
     }
 
+    /// No commit waits for less than this level from now on.
+    pub fn set_level_floor(&self, level: Level) {
+        self.0.shared.gate.set_floor(level);
+    }
+
     /// Whether this node may acknowledge, and answer reads as current, at this moment.
     pub fn has_right(&self) -> bool {
         self.0.shared.gate.has_right()

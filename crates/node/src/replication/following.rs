@@ -158,7 +158,7 @@ impl Standby for Following {
             Ok(()) => *known = root,
             // Asked for again with the next link; what is not known is no proof for a promotion.
             Err(error) => {
-                tracing::warn!("whom {} follows cannot be noted: {error}", self.file.from);
+                tracing::warn!(target: "holdfast::receive", "whom {} follows cannot be noted: {error}", self.file.from);
                 *known = Some(String::new());
             }
         }
@@ -232,7 +232,7 @@ pub async fn follow_master(
     match &ended {
         Ended::Stopped => return,
         Ended::CutBack(tip) => {
-            tracing::info!(%tip, "what the master never made durable is cut off this standby's trail")
+            tracing::info!(target: "holdfast::receive", %tip, "what the master never made durable is cut off this standby's trail")
         }
         Ended::Refused(refusal) => following.notify.tell(&format!("standby {}: {refusal}", following.file.name)),
         Ended::Failed(error) => following.notify.tell(&format!("standby {} has stopped: {error}", following.file.name)),

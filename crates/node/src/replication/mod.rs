@@ -12,6 +12,7 @@
 //! | [`rejoin`] | a deposed master comes back |
 //! | [`control`] | the lease, and who may be master |
 //! | [`away`] | what commits do while their standbys are away |
+//! | [`raising`] | levels that rise while a standby lags |
 //! | [`asking`] | what the commands ask of a running server |
 //! | [`pair_check`] | may this directory follow that server |
 //! | [`standing`] | what the views show |
@@ -30,6 +31,7 @@ mod file;
 mod following;
 mod notify;
 mod pair_check;
+mod raising;
 mod reach;
 mod rejoin;
 mod standing;
@@ -45,6 +47,7 @@ pub use file::{StandbyFile, StandbyFileError};
 pub use following::{Following, follow_master};
 pub use notify::Notify;
 pub use pair_check::{PairCheck, check_pair};
+pub use raising::raise_levels;
 pub use rejoin::{RejoinError, Rejoined, rejoin};
 pub use standing::Standings;
 

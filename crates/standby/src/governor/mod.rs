@@ -192,7 +192,7 @@ impl Governed {
         if self.state == State::Governed && now_us.saturating_sub(self.moved_us) >= stall_us {
             self.state = State::Stalled;
             let lag_bytes = self.throttle.lag_bytes(sent);
-            tracing::warn!(standby = name, lag_bytes, "the standby applies nothing; the master waits for it no longer");
+            tracing::warn!(target: "holdfast::governor", standby = name, lag_bytes, "the standby applies nothing; the master waits for it no longer");
         }
         if self.state != State::Governed {
             self.delay_us = 0;

@@ -144,7 +144,7 @@ pub async fn follow<C: Connect>(mut follower: Follower<C>) -> Ended {
             Err(LinkError::Refused(refusal)) => return Ended::Refused(refusal),
             Err(error) => return Ended::Failed(error),
         };
-        tracing::info!(%why, "the link to the master has ended; connecting again");
+        tracing::info!(target: "holdfast::receive", %why, "the link to the master has ended; connecting again");
         follower.standby.changed(&Phase::Waiting { why, pause });
         tokio::select! {
             biased;

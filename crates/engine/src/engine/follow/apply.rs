@@ -68,7 +68,7 @@ impl Apply {
         let shared = self.shared.clone();
         let Some(follow) = &shared.follow else { return };
         if let Err(e) = self.serve(follow) {
-            tracing::error!(position = %self.position, "applying ends: {e}");
+            tracing::error!(target: "holdfast::apply", position = %self.position, "applying ends: {e}");
             follow.state.lock().failure = Some(e.to_string());
             follow.changed.notify_all();
         }

@@ -179,7 +179,7 @@ impl Shared {
                 checkpoints.iter().for_each(|c| _ = state.checkpoints.insert(c.volume, (*c, Lsn(u64::MAX))));
             }
             Err(e) => {
-                tracing::error!("the checkpoints of this standby cannot be noted, its trail keeps everything: {e}")
+                tracing::error!(target: "holdfast::apply", "the checkpoints of this standby cannot be noted, its trail keeps everything: {e}")
             }
         }
     }

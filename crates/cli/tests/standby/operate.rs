@@ -162,7 +162,7 @@ async fn levels_rise_while_a_standby_lags_and_fall_again() {
     until("the level is raised", async || told("commits wait for at least level")).await;
     pair.b.resume();
     writer.await.unwrap();
-    until("it is lowered again", async || told("commits wait for at least level local")).await;
+    until("it is lowered again", async || told("commits are raised no more")).await;
 }
 
 /// Logs by role in files; SIGHUP opens them again.

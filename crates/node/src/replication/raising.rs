@@ -44,7 +44,10 @@ pub async fn raise_levels(
         };
         if next.level != raised.level {
             engine.set_level_floor(next.level);
-            notify.tell(&format!("commits wait for at least level {} now, as a standby lags", next.level));
+            notify.tell(&match next.level {
+                Level::Cold => "commits are raised no more: the standbys have caught up".to_owned(),
+                level => format!("commits wait for at least level {level} now, as a standby lags"),
+            });
         }
         raised = next;
     }

@@ -9,10 +9,12 @@ pub fn run(data: &[u8]) {
             Record::Batch(batch) => {
                 for transaction in batch.transactions() {
                     let Ok(transaction) = transaction else { return };
+                    // Walked for its own sake.
                     let _ = transaction.ops.into_iter().take_while(Result::is_ok).count();
                 }
             }
             Record::Fragment { ops, .. } => {
+                // As above.
                 let _ = ops.into_iter().take_while(Result::is_ok).count();
             }
             _ => {}

@@ -82,6 +82,7 @@ pub fn run(data: &[u8]) {
     let disk = disk_of(&files);
     let looked = Inspection::of(&disk, Path::new(DIR));
     if let Ok(dump) = Dump::open(&disk, Path::new(DIR)) {
+        // Walked for its own sake.
         let _ = dump.take(1000).count();
     }
     let Some(trail) = open(&disk) else { return };

@@ -13,7 +13,8 @@ Examples:
   cargo xtask fuzz --minutes 60
   cargo xtask fuzz --minutes 10 --target wire --seed 7
 
-An input that panics or hangs is kept in the current directory; the exit code is 1 then.")]
+An input that panics, aborts or hangs is kept in the root of the repository as fuzz-TARGET-SEED-NUMBER, or -running when
+it ended the run; the exit code is 1 then.")]
 pub struct Arguments {
     /// Minutes in all, shared by the targets
     #[arg(long, default_value_t = 1.0)]

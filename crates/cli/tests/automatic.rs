@@ -5,6 +5,8 @@ mod server;
 use futures::SinkExt;
 use server::{Running, one, run};
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
@@ -48,7 +50,8 @@ async fn table(server: &Running) -> Client {
 }
 
 const COUNT: &str = "select count(*) from t";
-const SOON: Duration = Duration::from_secs(5);
+/// Longer than anything here takes that ends at all.
+const SOON: Duration = Duration::from_secs(120);
 
 #[tokio::test]
 async fn a_session_sees_its_own_changes_and_others_see_them_after_the_commit() {
@@ -130,7 +133,7 @@ async fn a_client_that_does_not_take_its_answers_holds_nothing_beyond_the_bounds
     let large = "select repeat('x', 1000000) from generate_series(1, 30)";
     let bounds = format!("-c auto_transaction_idle_ms=300 {LONG}");
     let _deaf = deaf_client(&server, &bounds, &["insert into t values (1, 1)", large]).await;
-    becomes(&other, COUNT, "1", Duration::from_secs(20)).await;
+    becomes(&other, COUNT, "1", SOON).await;
 }
 
 #[tokio::test]
@@ -202,16 +205,14 @@ async fn a_kill_costs_at_most_the_open_one_and_that_whole() {
 /// Rows of one automatic transaction in the test below.
 const ROWS: i32 = 20;
 
-/// Inserts one row after the other until the server is gone; the last one that was answered.
-async fn insert_until_killed(client: Client, first: i32) -> i32 {
-    let mut answered = first;
+/// Inserts one row after the other until the server is gone, and counts what was answered.
+async fn insert_until_killed(client: Client, first: i32, answered: Arc<AtomicI32>) {
     for id in first + 1.. {
         if client.execute("insert into t values ($1, 0)", &[&id]).await.is_err() {
             break;
         }
-        answered = id;
+        answered.fetch_add(1, Ordering::Relaxed);
     }
-    answered
 }
 
 #[tokio::test]
@@ -221,13 +222,20 @@ async fn a_kill_under_load_leaves_whole_transactions_only() {
     let mut sessions = Vec::new();
     for n in 0..4 {
         let client = automatic(&server, &format!("-c auto_transaction_rows_max={ROWS} {LONG} {NEVER_IDLE}")).await;
-        sessions.push((n * 1_000_000, tokio::spawn(insert_until_killed(client, n * 1_000_000))));
+        let (first, answered) = (n * 1_000_000, Arc::new(AtomicI32::new(0)));
+        sessions.push((first, tokio::spawn(insert_until_killed(client, first, answered.clone())), answered));
     }
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    // Several transactions each, and then in the middle of one, most likely.
+    let begun = Instant::now();
+    while sessions.iter().any(|(_, _, answered)| answered.load(Ordering::Relaxed) < 3 * ROWS + ROWS / 2) {
+        assert!(begun.elapsed() < SOON, "the sessions do not get on");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     let server = Running::start_in(server.kill());
     let other = server.connect().await;
-    for (first, session) in sessions {
-        let answered = session.await.unwrap() - first;
+    for (first, session, answered) in sessions {
+        session.await.unwrap();
+        let answered = answered.load(Ordering::Relaxed);
         let of_session = format!("from t where id > {first} and id < {first} + 1000000");
         let kept: i32 = one(&other, &format!("select count(*) {of_session}")).await.parse().unwrap();
         let last = one(&other, &format!("select coalesce(max(id), {first}) - {first} {of_session}")).await;

@@ -60,7 +60,7 @@ fn a_quick_run_of_commits_leaves_a_report_and_nothing_else() {
 #[test]
 fn a_quick_run_of_a_standby_leaves_a_report_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
-    let output = lab(dir.path(), &["standby", "--quick", "--seconds", "0.2", "--only", "levels,catch-up"]);
+    let output = lab(dir.path(), &["standby", "--quick", "--seconds", "1", "--only", "levels,catch-up"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let json = std::fs::read_to_string(dir.path().join("report/results.json")).unwrap();
     let results: serde_json::Value = serde_json::from_str(&json).unwrap();

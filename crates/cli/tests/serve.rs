@@ -3,7 +3,7 @@
 mod server;
 
 use futures::{SinkExt, StreamExt};
-use server::{Running, fails_to_start, one};
+use server::{Running, fails_to_start, one, until};
 use std::pin::pin;
 use std::time::Duration;
 use tokio_postgres::error::SqlState;
@@ -187,10 +187,11 @@ async fn cancel_and_timeouts() {
         never = cancel => never,
     };
     assert_eq!(state(&outcome.unwrap_err()), &SqlState::QUERY_CANCELED);
-    a.batch_execute("set statement_timeout = '50ms'").await.unwrap();
-    fails(&a, endless, &SqlState::QUERY_CANCELED).await;
+    let hasty = server.connect().await;
+    hasty.batch_execute("set statement_timeout = '50ms'").await.unwrap();
+    fails(&hasty, endless, &SqlState::QUERY_CANCELED).await;
 
-    a.batch_execute("set statement_timeout = 0; create table t(x int primary key)").await.unwrap();
+    a.batch_execute("create table t(x int primary key)").await.unwrap();
     a.batch_execute("begin; insert into t values (1)").await.unwrap();
     b.batch_execute("set lock_timeout = '50ms'").await.unwrap();
     fails(&b, "begin; insert into t values (1)", &SqlState::LOCK_NOT_AVAILABLE).await;
@@ -198,8 +199,8 @@ async fn cancel_and_timeouts() {
     a.batch_execute("commit; set idle_in_transaction_session_timeout = '100ms'; begin; insert into t values (3)")
         .await
         .unwrap();
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    assert!(a.batch_execute("commit").await.is_err(), "the connection is closed");
+    until("the connection is closed", async || a.is_closed()).await;
+    assert!(a.batch_execute("commit").await.is_err());
     assert_eq!(one(&b, "select count(*) from t").await, "1");
 }
 
@@ -218,12 +219,7 @@ async fn databases_come_and_go() {
     }
     fails(&client, "select * from only_here", &SqlState::UNDEFINED_TABLE).await;
     // The session above ends a moment after its client has gone.
-    for _ in 0..100 {
-        if client.batch_execute("drop database shop").await.is_ok() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("the session is gone", async || client.batch_execute("drop database shop").await.is_ok()).await;
     fails(&client, "drop database shop", &SqlState::INVALID_CATALOG_NAME).await;
 }
 
@@ -238,7 +234,9 @@ async fn a_stopping_server_tells_its_clients() {
         let sql = "with recursive r(i) as (select 1 union all select i + 1 from r) select count(*) from r";
         running.batch_execute(sql).await
     });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let other = server.connect().await;
+    let active = "select count(*) from pg_stat_activity where state = 'active' and query like 'with recursive%'";
+    until("it runs", async || one(&other, active).await == "1").await;
     let (status, dir) = tokio::task::spawn_blocking(|| server.stop()).await.unwrap();
     assert!(status.success());
     assert!(endless.await.unwrap().is_err());
@@ -290,9 +288,7 @@ async fn what_transactions_do_to_each_other_is_counted() {
     b.batch_execute("set lock_timeout = 0; begin; update t set v = 5 where id = 2").await.unwrap();
     let waits = stat("lock_waits").await.parse::<u64>().unwrap();
     let blocked = tokio::spawn(async move { b.batch_execute("update t set v = 6 where id = 1").await });
-    while stat("lock_waits").await.parse::<u64>().unwrap() == waits {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("it waits", async || stat("lock_waits").await.parse::<u64>().unwrap() > waits).await;
     fails(&a, "update t set v = 7 where id = 2", &SqlState::T_R_DEADLOCK_DETECTED).await;
     a.batch_execute("rollback").await.unwrap();
     blocked.await.unwrap().unwrap();

@@ -1,4 +1,7 @@
 //! What the tasks of a control node share: proposing, promoting, and keeping the lease.
+//!
+//! Failure: without a majority a proposal is tried again for [`PATIENCE`], then told as [`ControlError::NoQuorum`], which
+//! leaves open whether it was done; every command may be given again. A renewal that fails lets the lease run out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+//! The journal on the simulated disk: what a power cut, damage and a failed sync leave of it.
+
 use super::*;
 use crate::record::Command;
 use holdfast_seams::testing::{FaultDisk, Seeded};

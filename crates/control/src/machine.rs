@@ -3,6 +3,9 @@
 //! The record is kept in memory and rebuilt at every start from the snapshot and the log behind it. The snapshot file
 //! is one record (see [`crate::frames`]), written beside, synced and renamed. What is applied is published to
 //! [`Published`], which never goes back.
+//!
+//! Failure: a snapshot file that is damaged keeps the node from starting; one that cannot be written stops Raft on this
+//! node, before the log that it would replace is purged.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! The side that asks: connections to the other members, Raft's network over them, and proposals to the leader.
+//!
+//! Failure: a connection that breaks, is silent for too long or answers something else is dropped and made anew by the
+//! next call; a member that came back with another disk is not spoken to in the name of the old one.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,3 +1,5 @@
+//! What each command does to the record, and that no order of commands makes two masters of an epoch.
+
 use super::*;
 use holdfast_seams::testing::Seeded;
 

@@ -2,6 +2,9 @@
 //!
 //! Raft's messages are taken only on a connection that was opened for this very disk: a node that came back with an
 //! empty directory must not vote, or count as having written, in the name of the disk it lost.
+//!
+//! Failure: whoever sends what is not expected, or nothing, is cut off; nothing is done then. A proposal that no majority
+//! takes is answered with who leads, as far as that is known.
 
 use std::collections::BTreeMap;
 use std::io;

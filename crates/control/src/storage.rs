@@ -2,6 +2,9 @@
 //!
 //! Writes are made where they are asked for and block the control plane's own thread for one sync; everything is
 //! durable before openraft is told so.
+//!
+//! Failure: a write that fails stops Raft on this node, which no longer takes part until it is started again; the other
+//! two go on.
 
 use std::fmt::Debug;
 use std::io;

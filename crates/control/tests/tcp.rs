@@ -1,16 +1,16 @@
 //! Three members on real disks, clocks and sockets.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_control::{
-    Config, ControlError, ControlHandle, ControlNode, ControlPlane, LeaseTerms, Machinery, NodeId, Promotion, Role,
-    TcpTransport,
+    Config, ControlError, ControlHandle, ControlNode, ControlPlane, LeaseTerms, Machinery, NodeId, Promotion, Refusal,
+    Role, TcpTransport,
 };
 use holdfast_seams::RealDisk;
+use holdfast_seams::testing::port;
 use holdfast_types::Epoch;
 use tokio::time::{sleep, timeout};
 
@@ -22,10 +22,7 @@ fn node(name: &str) -> NodeId {
 }
 
 fn addresses() -> BTreeMap<NodeId, String> {
-    // Taken all at once, so that they differ; given back for the members.
-    let listeners: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let ports = listeners.iter().map(|listener| listener.local_addr().unwrap().to_string());
-    ["a", "b", "w"].map(node).into_iter().zip(ports).collect()
+    ["a", "b", "w"].map(|name| (node(name), format!("127.0.0.1:{}", port()))).into()
 }
 
 fn start(me: &str, dir: &Path, addresses: &BTreeMap<NodeId, String>) -> Result<ControlHandle, ControlError> {
@@ -40,27 +37,39 @@ fn start(me: &str, dir: &Path, addresses: &BTreeMap<NodeId, String>) -> Result<C
     ControlNode::start(config, Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport)))
 }
 
-async fn promote(control: &ControlHandle, me: &str) -> Epoch {
-    let promoted = async {
+/// What answers that there is no group yet, or was no majority in time, which a stalled machine makes true for a moment,
+/// is asked again.
+async fn until_quorum<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, ControlError>) -> T {
+    let answered = async {
         loop {
-            let Ok(record) = control.look().await else {
-                sleep(Duration::from_millis(200)).await;
-                continue;
-            };
-            let promotion = Promotion {
-                node: node(me),
-                expected_epoch: record.epoch,
-                epoch_at_least: Epoch(record.epoch.0 + 10),
-                accept_loss: false,
-            };
-            match control.promote(promotion).await {
-                Ok(epoch) => return epoch,
-                Err(ControlError::NoQuorum) => {}
-                Err(error) => panic!("{error}"),
+            match ask().await {
+                Err(ControlError::NoQuorum | ControlError::Refused(Refusal::NotFounded)) => {
+                    sleep(Duration::from_millis(200)).await
+                }
+                answer => return answer.unwrap_or_else(|error| panic!("{what}: {error}")),
             }
         }
     };
-    timeout(PATIENCE, promoted).await.expect("no promotion")
+    timeout(PATIENCE, answered).await.unwrap_or_else(|_| panic!("{what}: there never was a majority"))
+}
+
+/// The new epoch, 10 above that of the record: one attempt may have raised it without an answer, and the next one finds
+/// it raised, even between looking and asking.
+async fn promote(control: &ControlHandle, me: &str) -> Epoch {
+    let promote = async || {
+        let record = control.look().await?;
+        let epoch_at_least = Epoch(record.epoch.0 + 10);
+        let promotion = Promotion { node: node(me), expected_epoch: record.epoch, epoch_at_least, accept_loss: false };
+        match control.promote(promotion).await {
+            Ok(epoch) => {
+                assert_eq!(epoch, epoch_at_least);
+                Ok(epoch)
+            }
+            Err(ControlError::Refused(Refusal::StaleEpoch { .. })) => Err(ControlError::NoQuorum),
+            Err(error) => Err(error),
+        }
+    };
+    until_quorum("the promotion", promote).await
 }
 
 #[tokio::test]
@@ -73,10 +82,15 @@ async fn a_group_is_founded_has_a_master_and_outlives_restarts() {
     assert!(matches!(start("a", dir.path(), &addresses), Err(ControlError::Io { .. } | ControlError::InUse(_))));
 
     let epoch = promote(&a, "a").await;
-    assert_eq!(epoch, Epoch(10));
     timeout(PATIENCE, a.lease_held().wait_for(|held| *held)).await.unwrap().unwrap();
-    assert!(a.lease().valid_now());
-    a.grow(epoch, node("b")).await.unwrap();
+    // Between being told and looking it may run out, and be renewed.
+    let valid = async {
+        while !a.lease().valid_now() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, valid).await.expect("a lease that is held is valid");
+    until_quorum("taking b in", async || a.grow(epoch, node("b")).await).await;
     let seen = |record: &Option<Arc<holdfast_control::Record>>| {
         record.as_ref().is_some_and(|record| record.sync_set.contains(&node("b")))
     };
@@ -85,15 +99,18 @@ async fn a_group_is_founded_has_a_master_and_outlives_restarts() {
     // The master is gone, without a word; the other two know what was agreed on after a restart, too.
     let lease = a.lease();
     drop((a, b));
-    let b = loop {
-        match start("b", dir.path(), &addresses) {
-            Ok(b) => break b,
-            Err(ControlError::Io { .. } | ControlError::InUse(_)) => sleep(Duration::from_millis(100)).await,
-            Err(error) => panic!("{error}"),
+    let again = async {
+        loop {
+            match start("b", dir.path(), &addresses) {
+                Ok(b) => return b,
+                // Its port or its directory is not given back yet.
+                Err(ControlError::Io { .. } | ControlError::InUse(_)) => sleep(Duration::from_millis(100)).await,
+                Err(error) => panic!("{error}"),
+            }
         }
     };
-    let epoch = promote(&b, "b").await;
-    assert_eq!(epoch, Epoch(20));
+    let b = timeout(PATIENCE, again).await.expect("b starts again");
+    assert!(promote(&b, "b").await.0 >= epoch.0 + 10);
     assert!(!lease.valid_now());
-    assert_eq!(w.look().await.unwrap().master, Some(node("b")));
+    assert_eq!(until_quorum("a look", async || w.look().await).await.master, Some(node("b")));
 }

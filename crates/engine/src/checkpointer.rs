@@ -218,14 +218,9 @@ pub fn redo_starts(shared: &Shared) -> Lsn {
 /// Standbys that are too far behind hold nothing any more.
 fn give_up_standbys(shared: &Shared) {
     let (disk, end, max) = (&*shared.options.disk, shared.trail.durable(), shared.options.standby_keep_bytes_max);
-    match shared.floor.lock().give_up(disk, &shared.dir, end, max) {
-        Ok(names) => names.iter().for_each(|name| {
-            tracing::warn!(
-                standby = name,
-                "more than standby_keep_bytes_max = {max} behind: the trail is not kept for it any more; it will need a \
-                 new base copy"
-            );
-        }),
+    let given_up = shared.floor.lock().give_up(disk, &shared.dir, end, max);
+    match given_up {
+        Ok(names) => names.iter().for_each(|name| (shared.options.on_given_up)(name)),
         Err(e) => tracing::warn!("the list of standbys cannot be written: {e}"),
     }
 }

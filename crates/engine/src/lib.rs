@@ -70,7 +70,7 @@ pub use holdfast_trail::CommitDelay;
 pub use locks::{Blocked, LockInfo, TableMode};
 pub use main_thread::{RowsRan, TxnRan};
 pub use manifest::{DialectName, Entry, Manifest};
-pub use options::{Connect, OnFailure, Options};
+pub use options::{Connect, OnFailure, OnGivenUp, Options};
 pub use prepared::PreparedInfo;
 pub use reader::Reader;
 pub use statement::{Class, LockWait, OriginColumn, Report, RowLock, Statement, Step};

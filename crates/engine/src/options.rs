@@ -14,6 +14,9 @@ pub type Connect = Arc<dyn Fn(&mut Conn, &crate::Database) -> SqlResult<()> + Se
 /// See [`Options::on_failure`].
 pub type OnFailure = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// See [`Options::on_given_up`].
+pub type OnGivenUp = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// Settings of an engine. [`Options::default`] is what `holdfast serve` uses.
 #[derive(Clone)]
 pub struct Options {
@@ -53,6 +56,8 @@ pub struct Options {
     pub level: Level,
     /// How much of the trail is kept for a registered standby that is behind; with more it is given up.
     pub standby_keep_bytes_max: u64,
+    /// Called with the name of each standby that is given up; it must not block.
+    pub on_given_up: OnGivenUp,
     /// Databases made in a new directory.
     pub initial_databases: Vec<(String, Dialect)>,
     pub connect: Option<Connect>,
@@ -82,6 +87,7 @@ impl Default for Options {
             epoch_min: Epoch(0),
             level: Level::Cold,
             standby_keep_bytes_max: 16 << 30,
+            on_given_up: Arc::new(|standby| tracing::warn!(standby, "the trail is not kept for it any more")),
             initial_databases: vec![
                 ("holdfast".to_owned(), Dialect::Postgres),
                 ("postgres".to_owned(), Dialect::Postgres),

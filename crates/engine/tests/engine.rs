@@ -202,12 +202,13 @@ fn interactive_transactions() {
     ok(&db, "insert into t values(10, 10)");
     assert_eq!(int(&db, "select count(*) from t"), 4);
     let options = WriteOptions {
-        idle_timeout: std::time::Duration::from_millis(50),
+        idle_timeout: std::time::Duration::from_secs(2),
         isolation: WriteIsolation::Alone,
         ..WriteOptions::default()
     };
     let mut idle = db.begin_write_blocking(options).unwrap();
     ran(&mut idle, "delete from t").unwrap();
+    // Waits until that one is given up.
     ok(&db, "insert into t values(11, 11)");
     let refused = idle.execute_blocking(step(&db, "select 1", &[]).unwrap(), Box::new(Collect::new()));
     assert_eq!(refused.err().unwrap().state(), SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT);

@@ -47,6 +47,7 @@ mod standby;
 mod stock;
 mod study;
 mod study_files;
+mod study_results;
 mod summary;
 mod text;
 mod time_chart;

@@ -36,6 +36,11 @@ pub struct Usage {
     pub syncs: Option<f64>,
 }
 
+/// The name for people of a server that results call by this name.
+pub fn server_name(name: &str) -> &'static str {
+    if name == Kind::Holdfast.name() { "Holdfast" } else { "PostgreSQL" }
+}
+
 impl Kind {
     /// The name in results.
     pub fn name(self) -> &'static str {

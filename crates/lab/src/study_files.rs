@@ -1,6 +1,7 @@
 //! What every study does around its measuring: a directory for its databases that is gone at its end, also on errors
 //! and on Ctrl-C, and the files it writes.
 
+use crate::study_results::StudyResults;
 use crate::{Study, interrupt};
 use anyhow::Context;
 use serde::Serialize;
@@ -19,6 +20,17 @@ pub fn in_scratch<T>(study: &Study, measure: impl FnOnce(&Path) -> anyhow::Resul
     let results = measure(scratch.path())?;
     scratch.close().context("removing the temporary databases")?;
     Ok(results)
+}
+
+/// Runs a study and writes its files.
+pub fn run<R: StudyResults>(
+    study: &Study,
+    measure: impl FnOnce(&Study, &Path) -> anyhow::Result<R>,
+) -> anyhow::Result<()> {
+    let mut results = in_scratch(study, |scratch| measure(study, scratch))?;
+    results.conclude();
+    write(study, &results, &results.html(), &results.summary())?;
+    all_measured(results.failures())
 }
 
 /// Writes `results.json` and `report.html`, and prints the one or the summary.

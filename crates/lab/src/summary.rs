@@ -1,6 +1,7 @@
 //! The short form of the results for the terminal.
 
 use crate::results::{PgbenchResult, Results};
+use crate::study_results::{Check, Finding};
 use crate::text;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
@@ -16,6 +17,25 @@ pub fn text(results: &Results) -> String {
         out.push_str(&format!("{:>7}x  {}{expected}\n", text::times(r.value), r.what));
     }
     out
+}
+
+/// How many checks hold, and an empty line.
+pub fn checks(checks: &[Check]) -> String {
+    let held = checks.iter().filter(|c| c.holds).count();
+    format!("{held} of {} checks hold\n\n", checks.len())
+}
+
+/// Every figure with its goal.
+pub fn findings(findings: &[Finding]) -> String {
+    let line = |f: &Finding| {
+        let goal = match (&f.goal, f.met) {
+            (Some(goal), Some(true)) => format!("  (goal: {goal}; met)"),
+            (Some(goal), _) => format!("  (goal: {goal}; missed)"),
+            _ => String::new(),
+        };
+        format!("{:>9}  {}{goal}\n", f.shown, f.what)
+    };
+    findings.iter().map(line).collect()
 }
 
 /// An empty table.

@@ -338,6 +338,7 @@ impl Config {
             transaction_bytes_max: self.transaction_bytes_max,
             branch_locks_max: self.branch_locks_max,
             idle_in_transaction_timeout: Duration::from_millis(self.only_writer_idle_timeout_ms),
+            standby_keep_bytes_max: self.standby_keep_bytes_max,
             ..Options::default()
         }
     }

@@ -17,7 +17,7 @@ use crate::database::Databases;
 use crate::descriptors;
 use crate::replication::{
     Asked, Certificates, Control, ControlSetupError, Door, Event, Following, InSync, Notify, Reply, StandbyFile,
-    StandbyFileError, Standings, SyncWatch, follow_master, link_options, node_name, raise_levels,
+    StandbyFileError, Standings, SyncWatch, follow_master, link_options, node_name, raise_levels, tell_given_up,
 };
 use crate::session::{Factory, Scratch};
 use holdfast_engine::{CloseError, Engine, OpenError, scratch_dir};
@@ -433,6 +433,8 @@ fn open_engine(
     let mut options = config.options();
     options.connect = Some(connect::hook(watcher));
     options.standby = standby;
+    let notify = Notify::new(config.notify_command.clone());
+    options.on_given_up = tell_given_up(notify, config.standby_keep_bytes_max);
     // The engine's epoch is one higher than this, or than the last one.
     let lowest = Epoch(u32::from(promotion.is_some()));
     options.epoch_min = epoch.map_or(lowest, |epoch| Epoch(epoch.0 - 1));

@@ -11,6 +11,8 @@
 //! | Pong | the round trip is noted |
 //! | Stop | the link ends in order |
 //! | anything else | the link ends |
+//!
+//! Failure: whatever ends the link ends this; what the standby has acknowledged by then counts. It connects again.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,6 +5,8 @@
 //! incarnation begins at the cut, from where on what an older one wrote counts for nothing; then they are zeroed. A crash
 //! before the second step leaves the trail as it was. A crash behind it leaves one that recovery itself cuts at the same
 //! place (row 15 of its table).
+//!
+//! Failure: an error changes nothing before the control file is written; behind that the next open goes on.
 
 use std::path::Path;
 

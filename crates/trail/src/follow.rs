@@ -1,4 +1,7 @@
 //! A trail that follows another: how it is founded, and how it takes boxcars.
+//!
+//! Failure: a founding that is interrupted is done again; a boxcar that does not fit changes nothing; a write or sync that
+//! fails ends the process, as on a master.
 
 use std::path::Path;
 

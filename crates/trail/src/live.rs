@@ -4,6 +4,8 @@
 //! may therefore never become durable here: then this process ends, and the boxcar was the last that anybody got. The
 //! ring is only a short cut: a tap that does not find its place in it reads the segments. It is empty while there is no
 //! tap, and then costs the writer one check.
+//!
+//! Failure: there is none here; a disk that cannot be read is the reader's error.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

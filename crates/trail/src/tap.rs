@@ -1,4 +1,7 @@
 //! Following the trail while it is written, and asking whether two trails are the same up to a position.
+//!
+//! Failure: a position that has been recycled is [`TrailError::Gone`], one between two boxcars
+//! [`TrailError::NotABoundary`]; damage is told by its place.
 
 use std::sync::Arc;
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use holdfast_seams::{RealClock, RealDisk, SyncMethod};
 use holdfast_trail::{FollowFrom, Match, Shipped, Tap, Trail, TrailOptions};
@@ -67,7 +68,8 @@ fn a_follower_has_what_the_master_wrote_and_can_be_promoted() {
         }
         master.close().unwrap();
         while follower.tip() != master.tip() {
-            std::thread::yield_now();
+            assert!(!shipper.is_finished(), "nothing more is shipped: {:?}", shipper.join());
+            std::thread::sleep(Duration::from_millis(1));
         }
         let (end, checksum) = follower.tip();
         assert_eq!(master.ends_with(end, checksum).unwrap(), Match::Yes);

@@ -57,6 +57,7 @@ impl Totals {
     pub fn table(&self) -> String {
         let mut text = String::new();
         let took = self.took.as_secs_f64();
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "\n==== failovers at level {}, seed {}, {took:.0} s", self.level, self.seed);
         let faults: Vec<String> = self.faults.iter().map(|(fault, times)| format!("{times} {fault}")).collect();
         let mut promotions = self.promotions.clone();

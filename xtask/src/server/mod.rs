@@ -6,6 +6,7 @@ mod probe;
 
 use std::net::TcpListener;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, bail};
 
@@ -16,6 +17,12 @@ pub use probe::is_ready;
 /// The user both servers know.
 pub const USER: &str = "holdfast";
 
+/// Ports below those that outgoing connections take theirs from.
+const FIRST_PORT: u32 = 10_000;
+const PORTS: u32 = 22_000;
+/// Ports from where one process begins to look to where the next one does.
+const PORTS_PER_PROCESS: u32 = 97;
+
 /// Where a server listens on the loopback interface.
 #[derive(Debug, Clone, Copy)]
 pub struct Address {
@@ -23,10 +30,16 @@ pub struct Address {
 }
 
 impl Address {
-    /// An address nobody listens on at the moment.
+    /// An address nobody listens on at the moment, and which no outgoing connection takes while its server is stopped.
     pub fn free() -> anyhow::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").context("looking for a free port")?;
-        Ok(Self { port: listener.local_addr()?.port() })
+        static CHOSEN: AtomicU32 = AtomicU32::new(0);
+        let begin = std::process::id().wrapping_mul(PORTS_PER_PROCESS);
+        let mut candidates = (0..PORTS).map(|_| {
+            let chosen = CHOSEN.fetch_add(1, Ordering::Relaxed);
+            (FIRST_PORT + begin.wrapping_add(chosen) % PORTS) as u16
+        });
+        let port = candidates.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+        Ok(Self { port: port.context("no free port")? })
     }
 
     /// libpq's environment variables; every client program here understands them.

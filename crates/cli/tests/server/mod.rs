@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
@@ -27,6 +28,18 @@ pub fn fails_to_start(dir: &Path, listen: &str) -> (ExitStatus, String) {
     let output = command(dir, listen).output().unwrap();
     assert!(output.stdout.is_empty(), "nothing on stdout");
     (output.status, String::from_utf8(output.stderr).unwrap())
+}
+
+/// Longer than anything here takes that ends at all.
+pub const WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// Waits for something that comes about.
+pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so().await {
+        assert!(started.elapsed() < WAIT_MAX, "still not so: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 pub async fn run(client: &Client, sql: &str) {

@@ -100,6 +100,9 @@ async fn restarts_of_either_and_a_time_away_lose_nothing() {
 async fn both_may_stop_and_come_back_in_any_order() {
     let mut pair = Pair::start("").await;
     run(&pair.a.connect().await, "create table t(x int); insert into t values (1)").await;
+    // Of its trail's last boxcar a standby that starts without its master cannot know whether it is durable there, and
+    // does not show it. That is this one or a proof behind it, but not the one of the insert.
+    run(&pair.a.connect().await, "create table last(x int)").await;
     pair.until_equal().await;
     pair.a.kill();
     pair.b.kill();

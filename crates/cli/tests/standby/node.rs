@@ -1,6 +1,7 @@
 //! Two servers with directories and ports of their own that outlive their processes.
 
-use rustix::process::{Pid, Signal, kill_process};
+use holdfast_seams::testing::port;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -9,9 +10,6 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
-
-/// Longer than anything here takes that ends at all.
-pub const WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// Runs `holdfast ARGUMENTS`.
 pub fn holdfast(arguments: &[&str]) -> Output {
@@ -37,14 +35,13 @@ pub fn refuses(arguments: &[&str]) -> String {
 pub struct Node {
     pub name: &'static str,
     pub dir: PathBuf,
-    /// 0 before its first start.
     pub port: u16,
     child: Option<Child>,
 }
 
 impl Node {
     fn new(scratch: &TempDir, name: &'static str) -> Node {
-        Node { name, dir: scratch.path().join(name), port: 0, child: None }
+        Node { name, dir: scratch.path().join(name), port: port(), child: None }
     }
 
     /// Adds lines to holdfast.toml; they hold from the next start on.
@@ -62,7 +59,7 @@ impl Node {
         std::fs::read_to_string(self.log_path()).unwrap()
     }
 
-    /// Starts the server at the port it had before, if it had one, and returns when it takes connections.
+    /// Starts the server, always at the same port, and returns when it takes connections.
     pub fn start(&mut self) {
         assert!(self.child.is_none(), "{} runs already", self.name);
         let listen = format!("127.0.0.1:{}", self.port);
@@ -72,9 +69,8 @@ impl Node {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let port = line.trim().strip_prefix("holdfast: ready on 127.0.0.1:");
-        let ready = port.unwrap_or_else(|| panic!("{} does not start:\n{}", self.name, self.log()));
-        self.port = ready.parse().unwrap();
+        let ready = line.trim() == format!("holdfast: ready on {listen}");
+        assert!(ready, "{} does not start: {line}\n{}", self.name, self.log());
         self.child = Some(child);
     }
 
@@ -94,6 +90,9 @@ impl Node {
     /// The process does nothing from now on, and holds its sockets.
     pub fn hang(&self) {
         self.signal(Signal::STOP);
+        let pid = Pid::from_child(self.child.as_ref().unwrap());
+        let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped(), "{}: {status:?}", self.name);
     }
 
     pub fn resume(&self) {
@@ -178,15 +177,6 @@ impl Drop for Node {
     }
 }
 
-/// Waits for something that comes about.
-pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so().await {
-        assert!(started.elapsed() < WAIT_MAX, "still not so: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
 /// The master `a` and its standby `b`.
 pub struct Pair {
     pub a: Node,
@@ -251,7 +241,7 @@ pub async fn until_equal(master: &Node, standby: &Node) {
     assert_eq!(one(&standby.connect().await, &sql).await, "t", "{} does not reach {lsn}", standby.name);
 }
 
-pub use crate::server::{one, run, state};
+pub use crate::server::{WAIT_MAX, one, run, state, until};
 
 /// All rows of a query, sorted, a line each.
 pub async fn rows(client: &Client, sql: &str) -> Vec<String> {

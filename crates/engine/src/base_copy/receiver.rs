@@ -1,4 +1,7 @@
 //! The standby's side of a base copy: writes the directory. Nothing that arrives is believed before it is checked.
+//!
+//! Failure: a copy that does not come to its end leaves a directory without a list of databases and a trail, which nobody
+//! opens; the copy is begun again there.
 
 use super::{CopyPlan, PageBytes, VolumePlan};
 use crate::error::OpenError;

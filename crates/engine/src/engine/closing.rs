@@ -1,4 +1,7 @@
 //! Stopping: cleanly, with every file brought up to date, or at once, so that the next start recovers.
+//!
+//! Failure: a database that cannot be checkpointed is told in the error and recovered by the next start; the rest is closed
+//! all the same.
 
 use super::*;
 

@@ -6,10 +6,13 @@ use holdfast_engine::{
 use holdfast_types::schema::Dialect;
 use holdfast_types::{SqlResult, SqlState, Value};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longer than anything here takes that does not wait for a lock.
 pub const BLOCKED: Duration = Duration::from_millis(150);
+
+/// Longer than anything here takes that ends at all.
+const WAIT_MAX: Duration = Duration::from_secs(120);
 
 pub struct Opened {
     pub engine: Engine,
@@ -82,6 +85,21 @@ pub fn apart(mut txn: WriteTxn, sql: &'static str) -> Receiver<(WriteTxn, SqlRes
 
 pub fn is_blocked<T>(receiver: &Receiver<T>) -> bool {
     receiver.recv_timeout(BLOCKED).is_err()
+}
+
+/// How often a statement has begun to wait for a lock.
+pub fn lock_waits(engine: &Engine) -> u64 {
+    let stats = engine.stats();
+    stats.iter().find(|(name, _)| *name == "lock_waits").expect("a counter of lock waits").1
+}
+
+/// Waits until one more statement than before waits for a lock.
+pub fn until_waits(engine: &Engine, before: u64) {
+    let started = Instant::now();
+    while lock_waits(engine) == before {
+        assert!(started.elapsed() < WAIT_MAX, "nobody waits for a lock");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 pub fn state<T: std::fmt::Debug>(result: SqlResult<T>) -> SqlState {

@@ -129,7 +129,9 @@ fn a_schema_change_that_waits_can_be_cancelled() {
     let (sender, done) = channel();
     let stmt = o.db.prepare("create index d on t(v)", Report::default()).unwrap();
     let batch = Batch::new(vec![Step { stmt, params: vec![] }], Box::new(sink));
+    let before = lock_waits(&o.engine);
     let id = o.db.submit_with(batch, Box::new(move |done| sender.send(done.result).unwrap_or_default())).unwrap();
+    until_waits(&o.engine, before);
     assert!(is_blocked(&done));
     o.db.interrupt(id);
     assert_eq!(state(done.recv().unwrap()), SqlState::QUERY_CANCELED);
@@ -159,8 +161,9 @@ fn a_message_that_takes_its_time_runs_beside_others() {
     let mut holder = begin(&o.db, RC);
     run(&mut holder, "update b set v = 1000 where id = 1").unwrap();
     // A few rows: on a branch, which waits for the holder and sees what it did.
+    let before = lock_waits(&o.engine);
     let few = any_order("update b set v = v + 1 where w > '' and id < 4");
-    std::thread::sleep(BLOCKED);
+    until_waits(&o.engine, before);
     at_once(&o.db, "update b set v = 0 where id = 5").unwrap();
     commit(holder).unwrap();
     few.wait().unwrap().result.unwrap();
@@ -188,8 +191,9 @@ fn a_message_that_meets_a_lock_waits_on_a_branch() {
     let mut a = begin(&o.db, RC);
     run(&mut a, "update t set v = v + 1 where id = 1").unwrap();
     let stmt = o.db.prepare("update t set v = v * 2 where id = 1", Report::default()).unwrap();
+    let before = lock_waits(&o.engine);
     let waiting = o.db.submit(Batch::new(vec![Step { stmt, params: vec![] }], Box::new(Collect::new()))).unwrap();
-    std::thread::sleep(BLOCKED);
+    until_waits(&o.engine, before);
     at_once(&o.db, "update t set v = 0 where id = 3").unwrap();
     commit(a).unwrap();
     waiting.wait().unwrap().result.unwrap();
@@ -202,8 +206,9 @@ fn a_deadlock_is_found_at_once() {
     let (mut a, mut b) = (begin(&o.db, RC), begin(&o.db, RC));
     run(&mut a, "update t set v = 1 where id = 1").unwrap();
     run(&mut b, "update t set v = 2 where id = 2").unwrap();
+    let before = lock_waits(&o.engine);
     let b = apart(b, "update t set v = 2 where id = 1");
-    assert!(is_blocked(&b));
+    until_waits(&o.engine, before);
     assert_eq!(state(run(&mut a, "update t set v = 1 where id = 2")), SqlState("40P01"));
     drop(a);
     let (b, ran) = b.recv().unwrap();
@@ -361,9 +366,9 @@ fn a_wait_ends_by_cancel_and_by_time() {
     b.set_lock_timeout(Duration::from_millis(20));
     assert_eq!(state(run(&mut b, "update t set v = 2 where id = 1")), SqlState::LOCK_NOT_AVAILABLE);
     b.set_lock_timeout(Duration::ZERO);
-    let id = b.id();
+    let (id, before) = (b.id(), lock_waits(&o.engine));
     let b = apart(b, "update t set v = 2 where id = 1");
-    assert!(is_blocked(&b));
+    until_waits(&o.engine, before);
     o.db.interrupt(id);
     let (mut b, ran) = b.recv().unwrap();
     assert_eq!(state(ran), SqlState::QUERY_CANCELED);

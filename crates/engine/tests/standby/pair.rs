@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// Longer than anything here takes that ends at all.
+pub const WAIT_MAX: Duration = Duration::from_secs(120);
 /// Boxcars handed over at a time.
 const AT_ONCE: usize = 40;
 /// The name the standby is registered under.
@@ -82,7 +84,7 @@ pub fn with_standby<T>(master: &Engine, standby: &Engine, work: impl FnOnce() ->
 /// What is in the master's trail now is applied.
 pub fn catch_up(master: &Engine, standby: &Engine) {
     let end = master.trail().durable();
-    let caught_up = with_standby(master, standby, || standby.wait_applied(end, Duration::from_secs(60)));
+    let caught_up = with_standby(master, standby, || standby.wait_applied(end, WAIT_MAX));
     assert!(caught_up, "applied {} of {end}: {:?}", standby.applied(), standby.apply_failure());
 }
 

@@ -9,7 +9,7 @@ use holdfast_engine::{
 };
 use holdfast_seams::testing::Seeded;
 use holdfast_types::schema::Dialect;
-use holdfast_types::{Epoch, Level, Value};
+use holdfast_types::{Level, Value};
 
 const SEEDS: u64 = 4;
 const ROUNDS: u64 = 150;
@@ -251,7 +251,11 @@ fn a_long_reader_does_not_stop_applying() {
     drop(long);
     drop(db);
     standby.close().unwrap();
-    let promoted = Engine::open(b.path(), Options { epoch_min: Epoch(1), standby: false, ..options() });
     drop(standby);
-    drop(promoted);
+    let epoch_min = master.trail().epoch();
+    let promoted = Engine::open(b.path(), Options { epoch_min, standby: false, ..options() }).unwrap();
+    assert_same(&master, &promoted, "promoted");
+    promoted.close().unwrap();
+    drop(source);
+    master.close().unwrap();
 }

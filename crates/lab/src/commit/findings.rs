@@ -1,7 +1,7 @@
 //! What the figures say, beside the product's goals and the paper's figures. Only figures of the same run are compared.
 
 use super::results::{Rate, Results};
-use crate::interactive::results::Finding;
+use crate::study_results::Finding;
 use crate::text;
 
 /// 80 clients against one on the paper's disk; the paper's own is 600 / 76.

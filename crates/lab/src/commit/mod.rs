@@ -31,12 +31,13 @@ pub use plan::DiskChoice;
 
 use crate::progress::Progress;
 use crate::results::Fact;
+use crate::study_results::{self, Head, StudyResults, groups};
 use crate::{Study, interrupt, machine, study_files, text};
 use bed::Bed;
 use plan::{Condition, Plan, Step};
 use results::{Rate, Results, SCHEMA, SyncMethodRate};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Room for the servers' files.
 const BYTES_NEEDED: u64 = 3 << 30;
@@ -47,10 +48,25 @@ const SYNC_RATE_SECONDS: f64 = 1.0;
 
 /// Runs the study and writes its files.
 pub fn run(study: &Study) -> anyhow::Result<()> {
-    let mut results = study_files::in_scratch(study, |scratch| measure(study, scratch))?;
-    results.findings = findings::findings(&results);
-    study_files::write(study, &results, &report::html(&results), &summary::text(&results))?;
-    study_files::all_measured(&results.failures)
+    study_files::run(study, measure)
+}
+
+impl StudyResults for Results {
+    fn conclude(&mut self) {
+        self.findings = findings::findings(self);
+    }
+
+    fn html(&self) -> String {
+        report::html(self)
+    }
+
+    fn summary(&self) -> String {
+        summary::text(self)
+    }
+
+    fn failures(&self) -> &[String] {
+        &self.failures
+    }
 }
 
 fn measure(study: &Study, scratch: &Path) -> anyhow::Result<Results> {
@@ -85,12 +101,7 @@ fn measure(study: &Study, scratch: &Path) -> anyhow::Result<Results> {
 
 fn empty(study: &Study, plan: &Plan, scratch: &Path) -> anyhow::Result<Results> {
     Ok(Results {
-        schema: SCHEMA.into(),
-        product_version: env!("CARGO_PKG_VERSION").into(),
-        started_at: text::utc(SystemTime::now()),
-        command: study.command.clone(),
-        options: options(study, plan),
-        machine: machine::facts(scratch)?,
+        head: Head::of(SCHEMA, study, options(study, plan), scratch)?,
         rates: Vec::new(),
         sync_methods: Vec::new(),
         findings: Vec::new(),
@@ -140,7 +151,7 @@ fn options(study: &Study, plan: &Plan) -> Vec<Fact> {
 
 /// What a reader must know to judge the figures.
 fn notes(study: &Study) -> Vec<String> {
-    let mut notes: Vec<String> = [
+    let notes = [
         "Each client updates its own row, one prepared statement a transaction, and sends the next when it has the \
          answer. Every answer waits for a sync, except where there is no barrier or the cache lies.",
         "The paper's disk is a FUSE disk whose sync takes 13 ms, one at a time, as its single client shows. Its write \
@@ -151,27 +162,19 @@ fn notes(study: &Study) -> Vec<String> {
         "The clients run on the same processors as the server and, on the paper's disk, as the disk itself.",
         "PostgreSQL's commit_delay is set with commit_siblings = 5, as Holdfast's fixed delays are. What is called auto \
          is Holdfast's default, which PostgreSQL does not have.",
-    ]
-    .map(String::from)
-    .to_vec();
-    if study.quick {
-        notes.insert(0, "A quick run: its sizes are too small for its figures to mean much.".into());
-    }
-    notes
+    ];
+    study_results::notes(study, &notes)
 }
 
 /// Of the runs of each point the one with the middle rate, which knows the rates of all.
-fn middles(mut runs: Vec<Rate>) -> Vec<Rate> {
-    let mut middles = Vec::new();
-    while let Some(first) = runs.first().cloned() {
-        let (mut same, others): (Vec<Rate>, Vec<Rate>) = runs.into_iter().partition(|r| r.is_same_point(&first));
-        runs = others;
+fn middles(runs: Vec<Rate>) -> Vec<Rate> {
+    let middle = |mut same: Vec<Rate>| {
         let rates = same.iter().map(|r| r.tps).collect();
         same.sort_by(|a, b| a.tps.total_cmp(&b.tps));
         let middle = same.swap_remove(same.len() / 2);
-        middles.push(Rate { runs: rates, ..middle });
-    }
-    middles
+        Rate { runs: rates, ..middle }
+    };
+    groups(runs, Rate::is_same_point).into_iter().map(middle).collect()
 }
 
 #[cfg(test)]

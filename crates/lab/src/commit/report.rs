@@ -7,6 +7,7 @@ use crate::bars::{Bar, Bars, Group};
 use crate::chart::{Chart, Labels, Mark, Series, escape};
 use crate::interactive::report::goals;
 use crate::report::{cards, failures, figure, page, ran_on, title};
+use crate::server::server_name;
 use crate::text;
 
 const LEAD: &str = "Short transactions, each answered when it is durable: how many a second, by how many clients, when \
@@ -14,8 +15,8 @@ const LEAD: &str = "Short transactions, each answered when it is durable: how ma
 
 /// The whole file.
 pub fn html(results: &Results) -> String {
-    let (version, at) = (&results.product_version, &results.started_at);
-    let mut out = title("Durable commits", version, at, results.machine.first(), LEAD);
+    let (version, at) = (&results.head.product_version, &results.head.started_at);
+    let mut out = title("Durable commits", version, at, results.head.machine.first(), LEAD);
     out.push_str(&failures(&results.failures));
     let headlines = results.findings.iter().filter(|f| f.headline);
     out.push_str(&cards(headlines.map(|f| (escape(&f.shown), &*f.what, f.goal.as_deref()))));
@@ -25,7 +26,7 @@ pub fn html(results: &Results) -> String {
     out.push_str(&conditions(results));
     out.push_str(&sync_methods(results));
     out.push_str(&goals(&results.findings));
-    out.push_str(&ran_on(&results.machine, &results.options, &results.notes, &results.command));
+    out.push_str(&ran_on(&results.head.machine, &results.head.options, &results.notes, &results.head.command));
     page("durable commits", &out)
 }
 
@@ -86,7 +87,7 @@ fn class(delay: &str) -> &'static str {
 fn mark(rate: &Rate) -> Mark {
     let tooltip = format!(
         "{}, delay {}, {} clients: {} a second, mean {}",
-        tables::server(&rate.server),
+        server_name(&rate.server),
         tables::delay(&rate.delay),
         rate.clients,
         text::number(rate.tps),

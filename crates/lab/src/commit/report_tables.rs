@@ -3,6 +3,7 @@
 use super::results::{Rate, Results};
 use crate::chart::escape;
 use crate::report_tables::{NOTHING, Row};
+use crate::server::server_name;
 use crate::text;
 
 /// The paper's table: cache, barrier, and commits a second with 1, 10, 20, 40 and 80 clients at its COMMIT_DELAY 1.
@@ -36,11 +37,6 @@ pub fn by_clients(heads: &[&str], clients: &[usize], rows: &[Row]) -> String {
     out
 }
 
-/// Servers' names.
-pub fn server(name: &str) -> &'static str {
-    if name == "holdfast" { "Holdfast" } else { "PostgreSQL" }
-}
-
 /// A delay for people.
 pub fn delay(name: &str) -> String {
     match name.parse::<f64>() {
@@ -56,7 +52,8 @@ pub fn delays(results: &Results, disk: &str) -> String {
     let mut rows = Vec::new();
     for (name, delay_name) in servers_and_delays(results, disk) {
         let of = |n: &usize| cell(results.rate(&name, disk, (true, true), &delay_name, *n));
-        let cells = [server(&name).to_string(), delay(&delay_name)].into_iter().chain(clients.iter().map(of)).collect();
+        let cells =
+            [server_name(&name).to_string(), delay(&delay_name)].into_iter().chain(clients.iter().map(of)).collect();
         rows.push(Row { class: if delay_name == "auto" { "audited" } else { "" }, cells });
     }
     by_clients(&["Server", "Commit delay"], &clients, &rows)
@@ -105,7 +102,7 @@ pub fn conditions(results: &Results) -> String {
             let rates: Vec<_> =
                 PAPER_CLIENTS.iter().map(|n| results.rate(&name, "paper", (cache, barrier), &delay_name, *n)).collect();
             if rates.iter().any(Option::is_some) {
-                let mut cells = heads(server(&name), delay(&delay_name));
+                let mut cells = heads(server_name(&name), delay(&delay_name));
                 cells.extend(rates.into_iter().map(cell));
                 rows.push(Row { class: if delay_name == "auto" { "audited" } else { "" }, cells });
             }

@@ -1,8 +1,7 @@
 //! `results.json` of the study. The schema's name carries its version; a field that changes meaning or goes away
 //! raises it, a new field does not.
 
-use crate::interactive::results::Finding;
-use crate::results::Fact;
+use crate::study_results::{Finding, Head};
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the format.
@@ -11,16 +10,9 @@ pub const SCHEMA: &str = "holdfast-lab-commit/1";
 /// One run of the study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// [`SCHEMA`].
-    pub schema: String,
-    pub product_version: String,
-    /// UTC, `YYYY-MM-DD HH:MM`.
-    pub started_at: String,
-    /// The command line that repeats the run.
-    pub command: String,
-    /// What the run was asked to do.
-    pub options: Vec<Fact>,
-    pub machine: Vec<Fact>,
+    /// Its schema is [`SCHEMA`].
+    #[serde(flatten)]
+    pub head: Head,
     pub rates: Vec<Rate>,
     pub sync_methods: Vec<SyncMethodRate>,
     /// Figures beside their goals, the paper's, and the peer's.

@@ -2,6 +2,7 @@
 
 use super::results::{Rate, Results, SCHEMA, SyncMethodRate};
 use crate::results::Fact;
+use crate::study_results::Head;
 
 /// A point of the paper's disk with cache and barrier.
 pub fn rate(server: &str, delay: &str, clients: usize, tps: f64) -> Rate {
@@ -35,12 +36,14 @@ pub fn results() -> Results {
     rates.push(Rate { barrier: false, ..rate("holdfast", "auto", 80, 9000.0) });
     rates.push(Rate { method: "fsync".into(), ..rate("holdfast", "auto", 1, 70.0) });
     Results {
-        schema: SCHEMA.into(),
-        product_version: "0.1.0".into(),
-        started_at: "2026-11-22 03:00".into(),
-        command: "holdfast lab commit --peer postgres".into(),
-        options: vec![Fact::new("Clients", "1, 80")],
-        machine: vec![Fact::new("Processor", "two <cores>")],
+        head: Head {
+            schema: SCHEMA.into(),
+            product_version: "0.1.0".into(),
+            started_at: "2026-11-22 03:00".into(),
+            command: "holdfast lab commit --peer postgres".into(),
+            options: vec![Fact::new("Clients", "1, 80")],
+            machine: vec![Fact::new("Processor", "two <cores>")],
+        },
         rates,
         sync_methods: vec![SyncMethodRate {
             disk: "paper".into(),

@@ -1,8 +1,9 @@
 //! The short form of the results for the terminal.
 
-use super::report_tables::{delay, server, servers_and_delays, usual_clients};
+use super::report_tables::{delay, servers_and_delays, usual_clients};
 use super::results::Results;
-use crate::summary::{align_numbers, table};
+use crate::server::server_name;
+use crate::summary::{align_numbers, findings, table};
 use crate::text;
 
 /// Rates by delay, sync methods, and every figure with its goal.
@@ -22,15 +23,7 @@ pub fn text(results: &Results) -> String {
         align_numbers(&mut table, 2);
         out.push_str(&format!("{table}\n\n"));
     }
-    for f in &results.findings {
-        let goal = match (&f.goal, f.met) {
-            (Some(goal), Some(true)) => format!("  (goal: {goal}; met)"),
-            (Some(goal), _) => format!("  (goal: {goal}; missed)"),
-            _ => String::new(),
-        };
-        out.push_str(&format!("{:>9}  {}{goal}\n", f.shown, f.what));
-    }
-    out
+    out + &findings(&results.findings)
 }
 
 fn rates(results: &Results, disk: &str, clients: &[usize]) -> comfy_table::Table {
@@ -42,7 +35,7 @@ fn rates(results: &Results, disk: &str, clients: &[usize]) -> comfy_table::Table
             let rate = results.rate(&name, disk, (true, true), &delay_name, *n);
             rate.map_or_else(String::new, |r| text::number(r.tps))
         };
-        let cells = [server(&name).to_string(), delay(&delay_name)].into_iter().chain(clients.iter().map(of));
+        let cells = [server_name(&name).to_string(), delay(&delay_name)].into_iter().chain(clients.iter().map(of));
         table.add_row(cells.collect::<Vec<_>>());
     }
     align_numbers(&mut table, 2);

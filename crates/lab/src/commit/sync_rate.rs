@@ -31,7 +31,7 @@ fn rate(path: &Path, method: SyncMethod, span: Duration) -> io::Result<f64> {
     let file = disk.open(path, &method.open_how())?;
     let block = AlignedBuf::zeroed(BLOCK_BYTES);
     let (start, mut count) = (Instant::now(), 0);
-    while start.elapsed() < span {
+    while count == 0 || start.elapsed() < span {
         file.write_at(&[IoSlice::new(block.as_slice())], ((count % BLOCKS) * BLOCK_BYTES) as u64)?;
         method.sync(&*file)?;
         count += 1;

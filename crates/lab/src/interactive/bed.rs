@@ -4,9 +4,10 @@
 //! each of them alike; one that waits for its turn does nothing.
 
 use super::case::{Case, Sizes};
-use super::results::{Check, Results, ServerSettings};
+use super::results::Results;
 use crate::progress::Progress;
 use crate::server::{Kind, Peer};
+use crate::study_results::ServerSettings;
 use crate::{Study, interrupt};
 use anyhow::Context;
 use std::path::Path;
@@ -95,15 +96,5 @@ impl<'a> Bed<'a> {
             }
         }
         Ok(())
-    }
-}
-
-impl Results {
-    /// Records whether something holds; what does not is a failure of the run.
-    pub fn check(&mut self, stand: &Stand, what: &str, holds: bool, found: String) {
-        if !holds {
-            self.failures.push(format!("{}: {what} does not hold: {found}", stand.name()));
-        }
-        self.checks.push(Check { server: stand.name().to_string(), what: what.to_string(), holds, found });
     }
 }

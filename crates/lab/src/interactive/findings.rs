@@ -2,10 +2,11 @@
 //! are compared.
 
 use super::rates;
-use super::results::{Finding, LongTransaction, MemoryUse, Results, Sleeper};
+use super::results::{LongTransaction, MemoryUse, Results, Sleeper};
 use crate::pgbench;
 use crate::ratios::quotient;
 use crate::results::PgbenchResult;
+use crate::study_results::Finding;
 use crate::text;
 
 /// Limit of a figure.

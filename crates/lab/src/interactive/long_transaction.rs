@@ -8,6 +8,7 @@ use crate::interrupt;
 use crate::pg_client::Client;
 use crate::pgbench;
 use crate::pgbench_run::{Run, Running, Script};
+use crate::study_results::Checked;
 use crate::workload;
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,7 @@ pub fn measure(bed: &Bed<'_>, results: &mut Results) -> anyhow::Result<()> {
         let rows =
             Client::connect(stand.peer.addr)?.number(&format!("select count(*) from txn_log where at = {AT}"))?;
         let found = format!("{rows} of {} rows", long.statements);
-        results.check(stand, "the long transaction is whole", rows == long.statements as f64, found);
+        results.check(stand.name(), "the long transaction is whole", rows == long.statements as f64, found);
         results.long_transactions.push(long);
         Ok(())
     })

@@ -6,6 +6,7 @@ use super::results::{MemoryUse, Results};
 use crate::pg_client::Client;
 use crate::process_memory;
 use crate::server::Kind;
+use crate::study_results::Checked;
 use crate::{interrupt, workload};
 use std::time::{Duration, Instant};
 
@@ -74,7 +75,7 @@ fn at(bed: &Bed<'_>, kind: Kind, results: &mut Results) -> anyhow::Result<()> {
     clients.iter_mut().try_for_each(|client| client.run("commit"))?;
     let updates = Client::connect(stand.peer.addr)?.number("select sum(approved_count) from terminal")?;
     let found = format!("{updates} updates by {} connections", clients.len());
-    results.check(&stand, "what open transactions changed is kept", updates == clients.len() as f64, found);
+    results.check(stand.name(), "what open transactions changed is kept", updates == clients.len() as f64, found);
     let (server, connections) = (stand.name().to_string(), clients.len());
     results.memory.push(MemoryUse {
         server,

@@ -33,12 +33,12 @@ pub use case::Case;
 use crate::pgbench_run::whole_seconds;
 use crate::progress::Progress;
 use crate::results::Fact;
+use crate::study_results::{self, Check, Checked, Head, StudyResults};
 use crate::{Study, machine, prefill, study_files, text};
 use bed::Bed;
 use case::Sizes;
 use results::{Results, SCHEMA};
 use std::path::Path;
-use std::time::SystemTime;
 
 /// Bytes of database a unit of TPC-B's scale takes, with its share of log or trail.
 const SCALE_BYTES: u64 = 64 << 20;
@@ -47,10 +47,31 @@ const GROWTH_BYTES: u64 = 6 << 30;
 
 /// Runs the study and writes its files.
 pub fn run(study: &Study) -> anyhow::Result<()> {
-    let mut results = study_files::in_scratch(study, |scratch| measure(study, scratch))?;
-    results.findings = findings::findings(&results);
-    study_files::write(study, &results, &report::html(&results), &summary::text(&results))?;
-    study_files::all_measured(&results.failures)
+    study_files::run(study, measure)
+}
+
+impl StudyResults for Results {
+    fn conclude(&mut self) {
+        self.findings = findings::findings(self);
+    }
+
+    fn html(&self) -> String {
+        report::html(self)
+    }
+
+    fn summary(&self) -> String {
+        summary::text(self)
+    }
+
+    fn failures(&self) -> &[String] {
+        &self.failures
+    }
+}
+
+impl Checked for Results {
+    fn checks_and_failures(&mut self) -> (&mut Vec<Check>, &mut Vec<String>) {
+        (&mut self.checks, &mut self.failures)
+    }
 }
 
 fn measure(study: &Study, scratch: &Path) -> anyhow::Result<Results> {
@@ -59,12 +80,7 @@ fn measure(study: &Study, scratch: &Path) -> anyhow::Result<Results> {
     let rows = 4 * sizes.log_rows * prefill::LOG_ROW_FILE_BYTES + u64::from(sizes.scales[1]) * SCALE_BYTES;
     machine::require_free(scratch, servers * (rows + if study.quick { 0 } else { GROWTH_BYTES }))?;
     let mut results = Results {
-        schema: SCHEMA.into(),
-        product_version: env!("CARGO_PKG_VERSION").into(),
-        started_at: text::utc(SystemTime::now()),
-        command: study.command.clone(),
-        options: options(study, &sizes),
-        machine: machine::facts(scratch)?,
+        head: Head::of(SCHEMA, study, options(study, &sizes), scratch)?,
         servers: Vec::new(),
         rates: Vec::new(),
         sleepers: Vec::new(),
@@ -123,7 +139,7 @@ fn options(study: &Study, sizes: &Sizes) -> Vec<Fact> {
 
 /// What a reader must know to judge the figures.
 fn notes(study: &Study) -> Vec<String> {
-    let mut notes: Vec<String> = [
+    let notes = [
         "pgbench and the lab's own clients run on the same processors as the servers and take a part of every rate: \
          the more messages a transaction has, the larger that part, the same at both servers.",
         "Both servers stand from the beginning and take turns, run by run; the run with the middle rate counts. The \
@@ -138,11 +154,6 @@ fn notes(study: &Study) -> Vec<String> {
         "The long transaction is sent by one client, statement by statement, each waiting for its answer, while eight \
          others run authorizations.",
         "TPC-B's rates hold no VACUUM; PostgreSQL's tables are vacuumed and analysed once, after they are filled.",
-    ]
-    .map(String::from)
-    .to_vec();
-    if study.quick {
-        notes.insert(0, "A quick run: its sizes are too small for its figures to mean much.".into());
-    }
-    notes
+    ];
+    study_results::notes(study, &notes)
 }

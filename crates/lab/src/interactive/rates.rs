@@ -8,6 +8,7 @@ use crate::pg_client::Client;
 use crate::pgbench;
 use crate::pgbench_run::{self, Printed, Run, Script, whole_seconds};
 use crate::results::PgbenchResult;
+use crate::study_results::Checked;
 use crate::text;
 
 /// The pause before each statement.
@@ -50,7 +51,7 @@ fn authorizations(
         let (updates, inserts) = (after.updates - before.updates, after.inserts - before.inserts);
         let holds = updates == inserts && updates == printed.transactions as f64;
         let found = format!("{updates} updates, {inserts} inserts, {} transactions", printed.transactions);
-        results.check(stand, &format!("{name}, {clients} clients: every transaction whole"), holds, found);
+        results.check(stand.name(), &format!("{name}, {clients} clients: every transaction whole"), holds, found);
         Ok(())
     })
 }
@@ -99,7 +100,7 @@ fn balances(stand: &Stand, results: &mut Results, what: &str) -> anyhow::Result<
         holds &= value == history;
         found.push(format!("{} {value}", sum.rsplit('_').next().unwrap_or(sum)));
     }
-    results.check(stand, what, holds, found.join(", "));
+    results.check(stand.name(), what, holds, found.join(", "));
     Ok(())
 }
 
@@ -155,7 +156,12 @@ fn run(
     results.rates.push(result);
     let printed = printed?;
     let found = format!("{} of {} failed", printed.failed, printed.transactions + printed.failed);
-    results.check(stand, &format!("{name}, {clients} clients: no transaction fails"), printed.failed == 0, found);
+    results.check(
+        stand.name(),
+        &format!("{name}, {clients} clients: no transaction fails"),
+        printed.failed == 0,
+        found,
+    );
     Ok(printed)
 }
 

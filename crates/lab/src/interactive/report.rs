@@ -1,11 +1,13 @@
 //! The report: one HTML file that needs nothing else. Goals first, then charts, tables, checks, and what it ran on.
 
-use super::results::{Check, Finding, LongTransaction, Results};
+use super::results::{LongTransaction, Results};
 use crate::bars::{Bar, Bars, Group};
 use crate::chart::{Chart, Labels, Mark, Series, escape};
 use crate::report::{cards, definitions, failures, figure, page, ran_on, title};
 use crate::report_tables::{Column, NOTHING, Row, pgbench, table};
 use crate::results::PgbenchResult;
+use crate::server::server_name;
+use crate::study_results::{Check, Finding};
 use crate::text;
 
 const LEAD: &str = "Transactions of several messages, each waiting for its answer: how many, how long, at what price, \
@@ -13,8 +15,8 @@ const LEAD: &str = "Transactions of several messages, each waiting for its answe
 
 /// The whole file.
 pub fn html(results: &Results) -> String {
-    let (version, at) = (&results.product_version, &results.started_at);
-    let mut out = title("Interactive transactions", version, at, results.machine.first(), LEAD);
+    let (version, at) = (&results.head.product_version, &results.head.started_at);
+    let mut out = title("Interactive transactions", version, at, results.head.machine.first(), LEAD);
     out.push_str(&failures(&results.failures));
     let headlines = results.findings.iter().filter(|f| f.headline);
     out.push_str(&cards(headlines.map(|f| (escape(&f.shown), &*f.what, f.goal.as_deref()))));
@@ -25,14 +27,14 @@ pub fn html(results: &Results) -> String {
     out.push_str(&long_transactions(&results.long_transactions));
     out.push_str(&checks(&results.checks));
     for server in &results.servers {
-        out.push_str(&format!("<h2>Settings of {}</h2>\n{}", name(&server.server), definitions(&server.settings)));
+        out.push_str(&format!(
+            "<h2>Settings of {}</h2>\n{}",
+            server_name(&server.server),
+            definitions(&server.settings)
+        ));
     }
-    out.push_str(&ran_on(&results.machine, &results.options, &results.notes, &results.command));
+    out.push_str(&ran_on(&results.head.machine, &results.head.options, &results.notes, &results.head.command));
     page("interactive transactions", &out)
-}
-
-fn name(server: &str) -> &'static str {
-    if server == "holdfast" { "Holdfast" } else { "PostgreSQL" }
 }
 
 fn class(server: &str) -> &'static str {
@@ -40,7 +42,7 @@ fn class(server: &str) -> &'static str {
 }
 
 fn bar(server: &str, value: f64) -> Bar {
-    Bar { class: class(server), name: name(server), value }
+    Bar { class: class(server), name: server_name(server), value }
 }
 
 /// Every figure with its goal.
@@ -109,7 +111,7 @@ fn sleepers(results: &Results) -> String {
     let row = |s: &super::results::Sleeper| {
         let change = format!("{:+.1} %", s.change() * 100.0);
         let cells =
-            vec![name(&s.server).into(), s.clients.to_string(), list(&s.tps_without), list(&s.tps_with), change];
+            vec![server_name(&s.server).into(), s.clients.to_string(), list(&s.tps_without), list(&s.tps_with), change];
         Row { class: "", cells }
     };
     let rows: Vec<Row> = results.sleepers.iter().map(row).collect();
@@ -141,8 +143,11 @@ fn memory(results: &Results) -> String {
 
 fn long_transactions(list: &[LongTransaction]) -> String {
     let Some(first) = list.first() else { return String::new() };
-    let series =
-        |l: &LongTransaction| Series { class: class(&l.server), label: name(&l.server).to_string(), points: marks(l) };
+    let series = |l: &LongTransaction| Series {
+        class: class(&l.server),
+        label: server_name(&l.server).to_string(),
+        points: marks(l),
+    };
     let chart = Chart {
         title: "Time of each tenth of a long transaction".into(),
         x_title: "statements so far",
@@ -158,7 +163,8 @@ fn long_transactions(list: &[LongTransaction]) -> String {
         [("Server", false), ("Last tenth against first", true), ("Commit", true), ("Others' tps meanwhile", true)];
     let row = |l: &LongTransaction| {
         let growth = crate::report_tables::optional(l.growth(), text::times);
-        let cells = vec![name(&l.server).into(), growth, text::time(l.commit_ms * 1e3), text::number(l.foreign_tps)];
+        let cells =
+            vec![server_name(&l.server).into(), growth, text::time(l.commit_ms * 1e3), text::number(l.foreign_tps)];
         Row { class: "", cells }
     };
     let rows: Vec<Row> = list.iter().map(row).collect();
@@ -179,7 +185,7 @@ fn marks(l: &LongTransaction) -> Vec<Mark> {
         .map(|(ms, n)| Mark {
             x: (each * n) as f64,
             y: ms * 1e3,
-            tooltip: format!("{}: statements up to {} took {}", name(&l.server), each * n, text::time(ms * 1e3)),
+            tooltip: format!("{}: statements up to {} took {}", server_name(&l.server), each * n, text::time(ms * 1e3)),
         })
         .collect()
 }
@@ -191,7 +197,10 @@ pub fn checks(checks: &[Check]) -> String {
         .iter()
         .map(|c| {
             let holds = if c.holds { "holds" } else { "<strong>does not hold</strong>" };
-            Row { class: "", cells: vec![escape(&c.what), name(&c.server).into(), holds.into(), escape(&c.found)] }
+            Row {
+                class: "",
+                cells: vec![escape(&c.what), server_name(&c.server).into(), holds.into(), escape(&c.found)],
+            }
         })
         .collect();
     if rows.is_empty() { String::new() } else { format!("<h2>Checked afterwards</h2>\n{}", table(&COLUMNS, &rows)) }

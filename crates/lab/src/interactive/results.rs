@@ -1,7 +1,8 @@
 //! `results.json` of the study. The schema's name carries its version; a field that changes meaning or goes away
 //! raises it, a new field does not.
 
-use crate::results::{Fact, PgbenchResult};
+use crate::results::PgbenchResult;
+use crate::study_results::{Check, Finding, Head, ServerSettings};
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the format.
@@ -10,16 +11,9 @@ pub const SCHEMA: &str = "holdfast-lab-interactive/1";
 /// One run of the study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// [`SCHEMA`].
-    pub schema: String,
-    pub product_version: String,
-    /// UTC, `YYYY-MM-DD HH:MM`.
-    pub started_at: String,
-    /// The command line that repeats the run.
-    pub command: String,
-    /// What the run was asked to do.
-    pub options: Vec<Fact>,
-    pub machine: Vec<Fact>,
+    /// Its schema is [`SCHEMA`].
+    #[serde(flatten)]
+    pub head: Head,
     pub servers: Vec<ServerSettings>,
     /// The authorization, TPC-B and think time.
     pub rates: Vec<PgbenchResult>,
@@ -35,17 +29,10 @@ pub struct Results {
     pub notes: Vec<String>,
 }
 
-/// A server that was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ServerSettings {
-    /// `holdfast` or `postgres`, here and below.
-    pub server: String,
-    pub settings: Vec<Fact>,
-}
-
 /// Rates of the others while nobody sleeps and while one client sleeps inside a transaction, by turns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sleeper {
+    /// `holdfast` or `postgres`, here and below.
     pub server: String,
     pub sleep_seconds: u64,
     pub clients: usize,
@@ -100,28 +87,4 @@ impl LongTransaction {
     pub fn growth(&self) -> Option<f64> {
         crate::ratios::quotient(*self.tenths_ms.last()?, *self.tenths_ms.first()?)
     }
-}
-
-/// Something that must hold.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Check {
-    pub server: String,
-    pub what: String,
-    pub holds: bool,
-    /// The figures compared.
-    pub found: String,
-}
-
-/// A figure with its goal.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Finding {
-    pub what: String,
-    pub value: f64,
-    /// The value as it is shown, with its unit.
-    pub shown: String,
-    pub goal: Option<String>,
-    /// Nothing where there is no goal.
-    pub met: Option<bool>,
-    /// Shown large at the head of the report.
-    pub headline: bool,
 }

@@ -4,6 +4,7 @@ use super::rates;
 use super::results::*;
 use crate::pgbench;
 use crate::results::{Fact, PgbenchResult};
+use crate::study_results::{Check, Head, ServerSettings};
 
 fn rate(server: &str, case: &str, clients: usize, tps: f64, cpu_us: f64) -> PgbenchResult {
     PgbenchResult {
@@ -18,12 +19,14 @@ fn rate(server: &str, case: &str, clients: usize, tps: f64, cpu_us: f64) -> Pgbe
 pub fn results() -> Results {
     let (small, large) = (rates::tpcb_name(1), rates::tpcb_name(40));
     let mut results = Results {
-        schema: SCHEMA.into(),
-        product_version: "0.1.0".into(),
-        started_at: "2026-01-02 03:04".into(),
-        command: "holdfast lab interactive --peer postgres".into(),
-        options: vec![Fact::new("Seconds a point", "5")],
-        machine: vec![Fact::new("Processor", "Example <fast>, 2 cores")],
+        head: Head {
+            schema: SCHEMA.into(),
+            product_version: "0.1.0".into(),
+            started_at: "2026-01-02 03:04".into(),
+            command: "holdfast lab interactive --peer postgres".into(),
+            options: vec![Fact::new("Seconds a point", "5")],
+            machine: vec![Fact::new("Processor", "Example <fast>, 2 cores")],
+        },
         servers: vec![ServerSettings { server: "holdfast".into(), settings: vec![Fact::new("Version", "0.1.0")] }],
         rates: vec![
             rate("holdfast", pgbench::FIVE_MESSAGES, 40, 6000.0, 120.0),

@@ -6,6 +6,7 @@ use super::results::{Results, Sleeper};
 use crate::pg_client::Client;
 use crate::pgbench;
 use crate::pgbench_run::{Run, Script};
+use crate::study_results::Checked;
 
 /// The sleeper's row: no authorization asks for it.
 const ROW_ID: u64 = 1_000_000;
@@ -39,7 +40,7 @@ pub fn measure(bed: &Bed<'_>, results: &mut Results) -> anyhow::Result<()> {
         let slept =
             Client::connect(stand.peer.addr)?.number(&format!("select last_at from terminal where id = {ROW_ID}"))?;
         let found = format!("{slept} of {} updates", bed.sizes.sleep_rounds);
-        results.check(stand, "the sleeper's updates are kept", slept == bed.sizes.sleep_rounds as f64, found);
+        results.check(stand.name(), "the sleeper's updates are kept", slept == bed.sizes.sleep_rounds as f64, found);
         results.sleepers.push(sleeper);
         Ok(())
     })

@@ -1,7 +1,7 @@
 //! The short form of the results for the terminal.
 
 use super::results::Results;
-use crate::summary::{align_numbers, pgbench, table};
+use crate::summary::{align_numbers, checks, findings, pgbench, table};
 use crate::text;
 
 /// Rates, the other cases, and every figure with its goal.
@@ -19,17 +19,8 @@ pub fn text(results: &Results) -> String {
     if !results.long_transactions.is_empty() {
         out.push_str(&format!("{}\n\n", long_transactions(results)));
     }
-    let held = results.checks.iter().filter(|c| c.holds).count();
-    out.push_str(&format!("{held} of {} checks hold\n\n", results.checks.len()));
-    for f in &results.findings {
-        let goal = match (&f.goal, f.met) {
-            (Some(goal), Some(true)) => format!("  (goal: {goal}; met)"),
-            (Some(goal), _) => format!("  (goal: {goal}; missed)"),
-            _ => String::new(),
-        };
-        out.push_str(&format!("{:>9}  {}{goal}\n", f.shown, f.what));
-    }
-    out
+    out.push_str(&checks(&results.checks));
+    out + &findings(&results.findings)
 }
 
 fn sleepers(results: &Results) -> comfy_table::Table {

@@ -1,11 +1,13 @@
 //! What the parts share: the study's options and sizes, the progress, room on the disk, what must hold afterwards.
+//!
+//! Failure: a node that cannot be asked is an error; nodes that differ are recorded, and the run fails at its end.
 
 use super::pair::{CATCH_UP_MAX, Pair};
 use super::part::Sizes;
 use super::results::Results;
-use crate::interactive::results::Check;
 use crate::pg_client::Client;
 use crate::progress::Progress;
+use crate::study_results::Checked;
 use crate::{Study, machine};
 use std::path::Path;
 
@@ -55,15 +57,5 @@ impl Bed<'_> {
         let found = format!("{} acknowledged, {updates} in the table", pair.answered);
         results.check(pair.name(), "what was acknowledged is there", updates == pair.answered as f64, found);
         Ok(())
-    }
-}
-
-impl Results {
-    /// Records whether something holds; what does not is a failure of the run.
-    pub fn check(&mut self, server: &str, what: &str, holds: bool, found: String) {
-        if !holds {
-            self.failures.push(format!("{server}: {what} does not hold: {found}"));
-        }
-        self.checks.push(Check { server: server.to_string(), what: what.to_string(), holds, found });
     }
 }

@@ -1,5 +1,7 @@
 //! A standby that was away: stopped while a load runs, then started again, by way of the link that counts. Once nobody
 //! writes meanwhile, which shows how fast it is; once the load goes on.
+//!
+//! Failure: a standby that has not caught up within the run is told as such in the results.
 
 use super::bed::Bed;
 use super::pair::{self, CATCH_UP_MAX, Level, Pair, Way};

@@ -1,8 +1,11 @@
 //! What the figures say, beside the product's goals. Only figures of the same run are compared.
+//!
+//! Failure: what was not measured is left out.
 
 use super::results::{CatchUp, Governed, LargeTransaction, LevelRate, Reporting, Results};
-use crate::interactive::results::Finding;
 use crate::ratios::quotient;
+use crate::server::server_name;
+use crate::study_results::Finding;
 use crate::text;
 
 const OURS: &str = "holdfast";
@@ -70,11 +73,6 @@ pub fn findings(results: &Results) -> Vec<Finding> {
     list
 }
 
-/// A server's name for people.
-pub fn name(server: &str) -> &'static str {
-    if server == OURS { "Holdfast" } else { "PostgreSQL" }
-}
-
 /// The goals are Holdfast's; a peer's figures stand beside them without.
 fn times(server: &str, what: &str, value: f64, goal: Option<Goal>, headline: bool) -> Finding {
     shown(server, what, value, format!("{}×", text::times(value)), goal, |limit| format!("{}×", text::times(limit)))
@@ -95,7 +93,7 @@ fn shown(
         Some(Goal::NotZero) => (Some("never 0".into()), Some(value > 0.0)),
         None => (None, None),
     };
-    Finding { what: format!("{}: {what}", name(server)), value, shown, goal, met, headline: false }
+    Finding { what: format!("{}: {what}", server_name(server)), value, shown, goal, met, headline: false }
 }
 
 impl Finding {

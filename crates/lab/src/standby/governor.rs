@@ -5,6 +5,8 @@
 //! How far the standby may fall behind is what it takes in within 3.4 seconds, as in the simulation.
 //!
 //! Beside it what the governor's laws do in the simulation that they were chosen by.
+//!
+//! Failure: a part that fails at one setting fails at this pair; what was measured before is kept.
 
 use super::bed::Bed;
 use super::pair::{CATCH_UP_MAX, Level, Pair, Way};

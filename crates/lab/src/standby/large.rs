@@ -1,5 +1,7 @@
-//! One transaction of 174 MB in mid-load, as large as the paper's 340,000 blocks: what it does to the others' rate, to
+//! One transaction of 174 MiB in mid-load, as large as the paper's 340,000 blocks: what it does to the others' rate, to
 //! the standby's lag, and to both nodes' memory.
+//!
+//! Failure: a transaction that is refused, or a standby that does not show it in time, is an error of this part.
 
 use super::bed::Bed;
 use super::pair::{CATCH_UP_MAX, Level, Pair};

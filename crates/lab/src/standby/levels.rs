@@ -3,6 +3,8 @@
 //! As fast as it goes shows rates and times. What a standby costs the master in processor time and syncs is seen at an
 //! equal rate only: less is shared where less goes on at once. So no standby and cold are measured once more at a rate
 //! that both reach.
+//!
+//! Failure: a run that fails ends this part at the pair; nothing of it is in the results then.
 
 use super::bed::Bed;
 use super::pair::{CATCH_UP_MAX, Level, Pair};
@@ -10,6 +12,7 @@ use super::results::{LevelRate, Results};
 use crate::drive::Span;
 use crate::process_cpu;
 use crate::schedule::Load;
+use crate::study_results::groups;
 use crate::wire_drive::Connections;
 use crate::wire_transaction::Variant;
 use anyhow::Context;
@@ -87,15 +90,14 @@ fn run(bed: &Bed<'_>, pair: &mut Pair, level: Level, load: Load) -> anyhow::Resu
 }
 
 /// The runs of each load at each level as one, with the median of each figure.
-fn medians(mut runs: Vec<LevelRate>) -> Vec<LevelRate> {
-    let mut all = Vec::new();
-    while let Some(first) = runs.first() {
-        let key = (first.level.clone(), first.clients, first.offered_rate.is_some());
-        let (same, others): (Vec<_>, Vec<_>) =
-            runs.into_iter().partition(|r| (r.level.clone(), r.clients, r.offered_rate.is_some()) == key);
+fn medians(runs: Vec<LevelRate>) -> Vec<LevelRate> {
+    let same_point = |a: &LevelRate, b: &LevelRate| {
+        (&a.level, a.clients, a.offered_rate.is_some()) == (&b.level, b.clients, b.offered_rate.is_some())
+    };
+    let one = |same: Vec<LevelRate>| {
         let known = |of: fn(&LevelRate) -> Option<f64>| median(same.iter().filter_map(of).collect());
         let of = |of: fn(&LevelRate) -> f64| median(same.iter().map(of).collect()).unwrap_or_default();
-        all.push(LevelRate {
+        LevelRate {
             tps: of(|r| r.tps),
             runs: same.iter().map(|r| r.tps).collect(),
             mean_us: of(|r| r.mean_us),
@@ -105,10 +107,9 @@ fn medians(mut runs: Vec<LevelRate>) -> Vec<LevelRate> {
             standby_cpu_us: known(|r| r.standby_cpu_us),
             syncs_per_transaction: known(|r| r.syncs_per_transaction),
             ..same[0].clone()
-        });
-        runs = others;
-    }
-    all
+        }
+    };
+    groups(runs, same_point).into_iter().map(one).collect()
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {

@@ -1,5 +1,5 @@
 //! The study of hot standby, `holdfast lab standby`: what a standby costs its master at each level, how fast one that was
-//! away catches up, a transaction of 174 MB in mid-load, a load beyond what the standby takes in, and queries on the
+//! away catches up, a transaction of 174 MiB in mid-load, a load beyond what the standby takes in, and queries on the
 //! standby. With a peer the same runs on PostgreSQL's streaming replication, whose levels are taken for the same:
 //! `local` for cold, `remote_write` for warm, `on` for hot, `remote_apply` for commit.
 //!
@@ -36,17 +36,16 @@ mod timeline;
 
 pub use part::Part;
 
-use crate::interactive::results::ServerSettings;
 use crate::progress::Progress;
 use crate::results::Fact;
 use crate::server::Kind;
+use crate::study_results::{self, Check, Checked, Head, ServerSettings, StudyResults};
 use crate::{Study, interrupt, machine, study_files, text};
 use bed::Bed;
 use pair::Pair;
 use part::Sizes;
 use results::{Results, SCHEMA};
 use std::path::Path;
-use std::time::SystemTime;
 
 /// Room for one pair: rows, trails, what the loads add.
 const PAIR_BYTES: u64 = 4 << 30;
@@ -54,10 +53,31 @@ const QUICK_BYTES: u64 = 1 << 30;
 
 /// Runs the study and writes its files.
 pub fn run(study: &Study) -> anyhow::Result<()> {
-    let mut results = study_files::in_scratch(study, |scratch| measure(study, scratch))?;
-    results.findings = findings::findings(&results);
-    study_files::write(study, &results, &report::html(&results), &summary::text(&results))?;
-    study_files::all_measured(&results.failures)
+    study_files::run(study, measure)
+}
+
+impl StudyResults for Results {
+    fn conclude(&mut self) {
+        self.findings = findings::findings(self);
+    }
+
+    fn html(&self) -> String {
+        report::html(self)
+    }
+
+    fn summary(&self) -> String {
+        summary::text(self)
+    }
+
+    fn failures(&self) -> &[String] {
+        &self.failures
+    }
+}
+
+impl Checked for Results {
+    fn checks_and_failures(&mut self) -> (&mut Vec<Check>, &mut Vec<String>) {
+        (&mut self.checks, &mut self.failures)
+    }
 }
 
 fn measure(study: &Study, scratch: &Path) -> anyhow::Result<Results> {
@@ -106,12 +126,7 @@ fn measure_pair(bed: &Bed<'_>, kind: Kind, results: &mut Results) -> anyhow::Res
 
 fn empty(study: &Study, sizes: &Sizes, scratch: &Path) -> anyhow::Result<Results> {
     Ok(Results {
-        schema: SCHEMA.into(),
-        product_version: env!("CARGO_PKG_VERSION").into(),
-        started_at: text::utc(SystemTime::now()),
-        command: study.command.clone(),
-        options: options(study, sizes),
-        machine: machine::facts(scratch)?,
+        head: Head::of(SCHEMA, study, options(study, sizes), scratch)?,
         servers: Vec::new(),
         levels: Vec::new(),
         catch_ups: Vec::new(),
@@ -140,7 +155,7 @@ fn options(study: &Study, sizes: &Sizes) -> Vec<Fact> {
 
 /// What a reader must know to judge the figures.
 fn notes(study: &Study) -> Vec<String> {
-    let mut notes: Vec<String> = [
+    let notes = [
         "Master, standby and the clients share this machine's processors. What a standby takes of them its master and \
          the clients do not have: rates with a standby say little about two machines, processor time and syncs a \
          transaction say more.",
@@ -160,11 +175,6 @@ fn notes(study: &Study) -> Vec<String> {
         "Memory is what all processes of a node hold, what they share divided among them (Pss).",
         "PostgreSQL has the levels that come nearest: local, remote_write, on and remote_apply, all with \
          synchronous_standby_names = '*'.",
-    ]
-    .map(String::from)
-    .to_vec();
-    if study.quick {
-        notes.insert(0, "A quick run: its sizes are too small for its figures to mean much.".into());
-    }
-    notes
+    ];
+    study_results::notes(study, &notes)
 }

@@ -1,4 +1,6 @@
 //! The parts of the study, and the sizes they run at.
+//!
+//! Failure: none; names are checked when the options are read.
 
 use crate::Study;
 
@@ -9,7 +11,7 @@ pub enum Part {
     Levels,
     /// A standby that was away.
     CatchUp,
-    /// One transaction of 174 MB.
+    /// One transaction of 174 MiB.
     Large,
     /// A load beyond what the standby takes in.
     Governor,

@@ -1,7 +1,8 @@
 //! The report: one HTML file that needs nothing else. Goals first, then a chart and a table for each part, checks, and
 //! what it ran on.
+//!
+//! Failure: none; a part without figures is left out.
 
-use super::findings::name;
 use super::pair::Level;
 use super::report_parts as parts;
 use super::results::{LevelRate, Results};
@@ -10,6 +11,7 @@ use crate::chart::escape;
 use crate::interactive::report::{checks, goals};
 use crate::report::{cards, definitions, failures, figure, page, ran_on, title};
 use crate::report_tables::{Column, Row, optional, table};
+use crate::server::server_name;
 use crate::text;
 
 const LEAD: &str = "A standby has what its master has acknowledged. What that costs the master at each level, how fast a \
@@ -17,8 +19,8 @@ const LEAD: &str = "A standby has what its master has acknowledged. What that co
 
 /// The whole file.
 pub fn html(results: &Results) -> String {
-    let (version, at) = (&results.product_version, &results.started_at);
-    let mut out = title("Hot standby", version, at, results.machine.first(), LEAD);
+    let (version, at) = (&results.head.product_version, &results.head.started_at);
+    let mut out = title("Hot standby", version, at, results.head.machine.first(), LEAD);
     out.push_str(&failures(&results.failures));
     let headlines = results.findings.iter().filter(|f| f.headline);
     out.push_str(&cards(headlines.map(|f| (escape(&f.shown), &*f.what, f.goal.as_deref()))));
@@ -30,9 +32,13 @@ pub fn html(results: &Results) -> String {
     out.push_str(&parts::reporting(&results.reporting));
     out.push_str(&checks(&results.checks));
     for server in &results.servers {
-        out.push_str(&format!("<h2>Settings of {}</h2>\n{}", name(&server.server), definitions(&server.settings)));
+        out.push_str(&format!(
+            "<h2>Settings of {}</h2>\n{}",
+            server_name(&server.server),
+            definitions(&server.settings)
+        ));
     }
-    out.push_str(&ran_on(&results.machine, &results.options, &results.notes, &results.command));
+    out.push_str(&ran_on(&results.head.machine, &results.head.options, &results.notes, &results.head.command));
     page("hot standby", &out)
 }
 
@@ -47,7 +53,7 @@ fn levels(results: &Results) -> String {
     }
     let mut out = String::from("<h2>What each level costs</h2>\n");
     for clients in results.clients() {
-        let bar = |r: &LevelRate| Bar { class: class(&r.server), name: name(&r.server), value: r.tps };
+        let bar = |r: &LevelRate| Bar { class: class(&r.server), name: server_name(&r.server), value: r.tps };
         let group = |level: Level| Group {
             label: if level == Level::None { "no standby".into() } else { format!("level {}", level.name()) },
             bars: ["holdfast", "postgres"]
@@ -81,7 +87,7 @@ fn level_table(results: &Results) -> String {
         let runs: Vec<String> = r.runs.iter().map(|tps| text::number(*tps)).collect();
         let load = if r.offered_rate.is_some() { "equal rate" } else { "as fast as it goes" };
         let cells = vec![
-            name(&r.server).into(),
+            server_name(&r.server).into(),
             escape(&r.level),
             load.into(),
             r.clients.to_string(),

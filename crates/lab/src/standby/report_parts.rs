@@ -1,12 +1,14 @@
 //! The report's parts over time: catch-up, the large transaction, the governor and its laws, queries on the standby.
+//!
+//! Failure: none; a part without figures is left out.
 
-use super::findings::name;
 use super::report::class;
 use super::results::{CatchUp, Governed, LargeTransaction, Law, Reporting, Results};
 use super::timeline::{Moment, Timeline};
 use crate::chart::{Series, escape};
 use crate::report::figure;
 use crate::report_tables::{Column, Row, optional, table};
+use crate::server::server_name;
 use crate::text;
 use crate::time_chart::{TimeChart, mark};
 
@@ -70,7 +72,7 @@ pub fn catch_ups(list: &[CatchUp]) -> String {
     }
     let cells = |c: &CatchUp| {
         let cells = vec![
-            name(&c.server).into(),
+            server_name(&c.server).into(),
             if c.load_goes_on { "the load goes on" } else { "nobody writes" }.into(),
             bytes(c.missing_bytes as f64),
             optional(c.link_bytes.map(|b| b as f64), bytes),
@@ -85,7 +87,7 @@ pub fn catch_ups(list: &[CatchUp]) -> String {
     };
     let mut parts = vec![table(&COLUMNS, &list.iter().map(cells).collect::<Vec<_>>())];
     let under_load: Vec<&CatchUp> = list.iter().filter(|c| c.load_goes_on).collect();
-    let lag = |c: &&CatchUp| lag_line(class(&c.server), name(&c.server), &c.timeline);
+    let lag = |c: &&CatchUp| lag_line(class(&c.server), server_name(&c.server), &c.timeline);
     parts.push(lags("Lag of a standby that comes back", &[], under_load.iter().map(lag).collect()));
     let caption = "The standby is stopped while a load runs, and started again behind a link that counts bytes. The chart \
                    begins a line where the standby is back while the load goes on.";
@@ -110,7 +112,7 @@ pub fn large(list: &[LargeTransaction]) -> String {
             format!("{}, {}", optional(before.map(|b| b as f64), bytes), optional(most.map(|b| b as f64), bytes))
         };
         let cells = vec![
-            name(&l.server).into(),
+            server_name(&l.server).into(),
             text::time((l.ended_s - l.began_s) * 1e6),
             text::time((l.shown_s - l.began_s) * 1e6),
             optional(l.tps_before, text::number),
@@ -128,7 +130,7 @@ pub fn large(list: &[LargeTransaction]) -> String {
     let mut parts = vec![table(&COLUMNS, &list.iter().map(cells).collect::<Vec<_>>())];
     for l in list {
         let marks = [(l.began_s, "sent".to_string()), (l.ended_s, "done".into()), (l.shown_s, "shown".into())];
-        parts.push(format!("<h3>{}</h3>\n", name(&l.server)));
+        parts.push(format!("<h3>{}</h3>\n", server_name(&l.server)));
         parts.push(rates("Rate of the others", &marks, vec![rate_line(class(&l.server), "the others", &l.timeline)]));
         parts.push(lags("Lag of the standby", &marks, vec![lag_line(class(&l.server), "lag", &l.timeline)]));
     }
@@ -154,7 +156,7 @@ pub fn reporting(list: &[Reporting]) -> String {
     }
     let cells = |r: &Reporting| {
         let cells = vec![
-            name(&r.server).into(),
+            server_name(&r.server).into(),
             text::number(r.log_rows as f64),
             text::time(r.alone_ms * 1e3),
             text::time(r.mean_ms * 1e3),
@@ -192,7 +194,7 @@ pub fn governor(results: &Results) -> String {
     let plain = |v: f64| format!("{v:.3}");
     let cells = |g: &Governed| {
         let cells = vec![
-            name(&g.server).into(),
+            server_name(&g.server).into(),
             match g.lag_bytes_max {
                 0 => escape(&g.governor),
                 most => format!("{}, W = {}", escape(&g.governor), text::bytes(most)),
@@ -213,7 +215,7 @@ pub fn governor(results: &Results) -> String {
         ("holdfast", _) => "unaudited",
         _ => "postgres",
     };
-    let label = |g: &Governed| format!("{}, {}", name(&g.server), g.governor);
+    let label = |g: &Governed| format!("{}, {}", server_name(&g.server), g.governor);
     let parts = [
         table(&COLUMNS, &list.iter().map(cells).collect::<Vec<_>>()),
         rates(

@@ -1,4 +1,6 @@
 //! A reporting query on the standby, again and again, while the master has its load: what each costs the other.
+//!
+//! Failure: a query that fails ends this part at the pair.
 
 use super::bed::Bed;
 use super::pair::{Level, Pair};

@@ -1,9 +1,10 @@
 //! `results.json` of the study. The schema's name carries its version; a field that changes meaning or goes away raises
 //! it, a new field does not.
+//!
+//! Failure: none; a part that was not measured is an empty list, and the reason stands in `failures`.
 
 use super::timeline::Timeline;
-use crate::interactive::results::{Check, Finding, ServerSettings};
-use crate::results::Fact;
+use crate::study_results::{Check, Finding, Head, ServerSettings};
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the format.
@@ -12,16 +13,9 @@ pub const SCHEMA: &str = "holdfast-lab-standby/1";
 /// One run of the study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// [`SCHEMA`].
-    pub schema: String,
-    pub product_version: String,
-    /// UTC, `YYYY-MM-DD HH:MM`.
-    pub started_at: String,
-    /// The command line that repeats the run.
-    pub command: String,
-    /// What the run was asked to do.
-    pub options: Vec<Fact>,
-    pub machine: Vec<Fact>,
+    /// Its schema is [`SCHEMA`].
+    #[serde(flatten)]
+    pub head: Head,
     pub servers: Vec<ServerSettings>,
     pub levels: Vec<LevelRate>,
     pub catch_ups: Vec<CatchUp>,

@@ -2,8 +2,8 @@
 
 use super::results::*;
 use super::timeline::{Moment, Timeline};
-use crate::interactive::results::{Check, ServerSettings};
 use crate::results::Fact;
+use crate::study_results::{Check, Head, ServerSettings};
 
 pub fn rate(server: &str, level: &str, clients: usize, tps: f64) -> LevelRate {
     LevelRate {
@@ -137,12 +137,14 @@ pub fn results() -> Results {
         }
     }
     let mut results = Results {
-        schema: SCHEMA.into(),
-        product_version: "0.1.0".into(),
-        started_at: "2026-01-02 03:04".into(),
-        command: "holdfast lab standby --peer postgres".into(),
-        options: vec![Fact::new("Seconds a point", "3")],
-        machine: vec![Fact::new("Processor", "Example <fast>, 2 cores")],
+        head: Head {
+            schema: SCHEMA.into(),
+            product_version: "0.1.0".into(),
+            started_at: "2026-01-02 03:04".into(),
+            command: "holdfast lab standby --peer postgres".into(),
+            options: vec![Fact::new("Seconds a point", "3")],
+            machine: vec![Fact::new("Processor", "Example <fast>, 2 cores")],
+        },
         servers: vec![ServerSettings { server: "holdfast".into(), settings: vec![Fact::new("Version", "0.1.0")] }],
         levels,
         catch_ups: ["holdfast", "postgres"].into_iter().flat_map(|s| [false, true].map(|on| catch_up(s, on))).collect(),

@@ -1,8 +1,10 @@
 //! The short form of the results for the terminal.
+//!
+//! Failure: none; a part without figures is left out.
 
-use super::findings::name;
 use super::results::Results;
-use crate::summary::{align_numbers, table};
+use crate::server::server_name;
+use crate::summary::{align_numbers, checks, findings, table};
 use crate::text;
 
 /// The tables, and every figure with its goal.
@@ -26,17 +28,8 @@ pub fn text(results: &Results) -> String {
     if !results.laws.is_empty() {
         out.push_str(&format!("{}\n\n", laws(results)));
     }
-    let held = results.checks.iter().filter(|c| c.holds).count();
-    out.push_str(&format!("{held} of {} checks hold\n\n", results.checks.len()));
-    for f in &results.findings {
-        let goal = match (&f.goal, f.met) {
-            (Some(goal), Some(true)) => format!("  (goal: {goal}; met)"),
-            (Some(goal), _) => format!("  (goal: {goal}; missed)"),
-            _ => String::new(),
-        };
-        out.push_str(&format!("{:>9}  {}{goal}\n", f.shown, f.what));
-    }
-    out
+    out.push_str(&checks(&results.checks));
+    out + &findings(&results.findings)
 }
 
 fn optional(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
@@ -53,7 +46,7 @@ fn levels(results: &Results) -> comfy_table::Table {
     let mut table = table(&HEAD);
     for r in &results.levels {
         table.add_row([
-            name(&r.server).to_string(),
+            server_name(&r.server).to_string(),
             if r.offered_rate.is_some() { format!("{}, equal rate", r.level) } else { r.level.clone() },
             r.clients.to_string(),
             text::number(r.tps),
@@ -83,7 +76,7 @@ fn catch_ups(results: &Results) -> comfy_table::Table {
     let mut table = table(&HEAD);
     for c in &results.catch_ups {
         table.add_row([
-            name(&c.server).to_string(),
+            server_name(&c.server).to_string(),
             if c.load_goes_on { "the load goes on" } else { "nobody writes" }.into(),
             bytes(c.missing_bytes as f64),
             optional(c.link_bytes.map(|b| b as f64), bytes),
@@ -116,7 +109,7 @@ fn large(results: &Results) -> comfy_table::Table {
             [l.master_memory_most_bytes, l.standby_memory_most_bytes].map(|b| optional(b.map(|b| b as f64), bytes));
         table.add_row([
             text::bytes(l.row_bytes),
-            name(&l.server).to_string(),
+            server_name(&l.server).to_string(),
             text::time((l.ended_s - l.began_s) * 1e6),
             text::time((l.shown_s - l.began_s) * 1e6),
             optional(l.tps_before, text::number),
@@ -135,7 +128,7 @@ fn reporting(results: &Results) -> comfy_table::Table {
     for r in &results.reporting {
         table.add_row([
             format!("{} queries", r.queries),
-            name(&r.server).to_string(),
+            server_name(&r.server).to_string(),
             text::time(r.alone_ms * 1e3),
             text::time(r.mean_ms * 1e3),
             text::number(r.tps_without),
@@ -155,7 +148,7 @@ fn governed(results: &Results) -> comfy_table::Table {
     let plain = |v: f64| format!("{v:.3}");
     for g in &results.governed {
         table.add_row([
-            name(&g.server).to_string(),
+            server_name(&g.server).to_string(),
             g.governor.clone(),
             bytes(g.load_bytes_rate),
             bytes(g.capacity_bytes_rate),

@@ -13,7 +13,7 @@
 
 use super::{Control, Notify};
 use crate::config::Away;
-use holdfast_engine::Engine;
+use holdfast_engine::{Engine, OnGivenUp};
 use holdfast_standby::Hub;
 use holdfast_standby::hub::StandbyReport;
 use holdfast_types::{Level, Lsn};
@@ -56,6 +56,16 @@ impl InSync {
     fn get(&self) -> (u64, Instant) {
         *self.state.lock()
     }
+}
+
+/// Tells the operator of a standby that is given up.
+pub fn tell_given_up(notify: Notify, keep_bytes_max: u64) -> OnGivenUp {
+    Arc::new(move |standby| {
+        notify.tell(&format!(
+            "standby {standby} is given up, it is more than standby_keep_bytes_max = {keep_bytes_max} behind: the trail is \
+             not kept for it any more, it will need a new copy (holdfast standby create)"
+        ));
+    })
 }
 
 /// What is known of the present state of things.

@@ -5,6 +5,8 @@
 //!
 //! On the standby's side pages are written into `volumes/NAME.db.new`, in any order, over what an interrupted copy has left
 //! there. When all are there and verified the engine checks each page once more and makes the directory a standby's.
+//!
+//! Failure: a copy that is interrupted leaves its files, and goes on with them when the command is given again.
 
 use super::reach::Reach;
 use super::{Certificates, StandbyFile, StandbyFileError};

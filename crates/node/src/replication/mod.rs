@@ -38,7 +38,7 @@ mod standing;
 
 pub use asked::Asked;
 pub use asking::{AskError, Asking};
-pub use away::{InSync, SyncWatch};
+pub use away::{InSync, SyncWatch, tell_given_up};
 pub use certificates::{Certificates, FILES as CERTIFICATE_FILES, install as install_certificates, secure_members};
 pub use control::{Control, ControlSetupError};
 pub use copying::{CopyError, CopyTo, copy_from};

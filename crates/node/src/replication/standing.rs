@@ -1,4 +1,6 @@
 //! What `pg_stat_replication` and its kin show, and `holdfast standby status`.
+//!
+//! Failure: none; a server between two roles has nothing to show.
 
 use super::{Control, Following};
 use holdfast_engine::Engine;
@@ -55,7 +57,7 @@ impl Standings {
             durable_lsn: trail.durable().0,
             applied_lsn: role.engine.applied().0,
             link: role.following.as_ref().map(|f| link_row(f, &role.engine)),
-            standbys: role.hub.upgrade().map(|hub| standby_rows(&hub)).unwrap_or_default(),
+            standbys: role.hub.upgrade().map(|hub| standby_rows(&hub, &role.engine)).unwrap_or_default(),
         }
     }
 
@@ -72,7 +74,7 @@ impl Standings {
         let name = self.role.read().as_ref().map(|role| role.name.clone()).unwrap_or_default();
         let gate = self.role.read().as_ref().map(|role| role.engine.gate()).unwrap_or_default();
         let control = self.role.read().as_ref().and_then(|role| role.control.as_ref().map(|control| control.shown()));
-        let standbys: Vec<_> = s.standbys.iter().map(standby_json).collect();
+        let standbys: Vec<_> = s.standbys.iter().map(|standby| standby_json(standby, s.durable_lsn)).collect();
         let link = s.link.as_ref().map(|l| {
             json!({
                 "master": l.master, "state": l.state, "master_durable_lsn": l.master_durable_lsn,
@@ -97,11 +99,12 @@ impl Standings {
     }
 }
 
-fn standby_json(s: &StandbyRow) -> serde_json::Value {
+fn standby_json(s: &StandbyRow, durable_lsn: u64) -> serde_json::Value {
+    let end = if s.connected { s.sent_lsn } else { durable_lsn };
     json!({
         "name": s.name, "connected": s.connected, "state": s.state, "synchronous": s.synchronous,
         "sent_lsn": s.sent_lsn, "received_lsn": s.received_lsn, "durable_lsn": s.durable_lsn,
-        "applied_lsn": s.applied_lsn, "lag_bytes": s.sent_lsn.saturating_sub(s.applied_lsn),
+        "applied_lsn": s.applied_lsn, "lag_bytes": end.saturating_sub(s.applied_lsn),
         "apply_bytes_per_s": s.apply_bytes_per_s, "delay_us": s.delay_us, "reason": s.reason,
     })
 }
@@ -122,7 +125,29 @@ fn link_row(following: &Following, engine: &Engine) -> LinkRow {
     }
 }
 
-fn standby_rows(hub: &Hub) -> Vec<StandbyRow> {
+/// Those that are connected, and those that are not but have the trail kept for them.
+fn standby_rows(hub: &Hub, engine: &Engine) -> Vec<StandbyRow> {
+    let mut rows = connected_rows(hub);
+    for slot in engine.slots() {
+        if rows.iter().any(|row| row.name == slot.name) {
+            continue;
+        }
+        // What it had on its disk when it was last heard of; how much of that it shows is not known.
+        let has = slot.lsn.0;
+        rows.push(StandbyRow {
+            name: slot.name,
+            state: "away".to_owned(),
+            sent_lsn: has,
+            received_lsn: has,
+            durable_lsn: has,
+            applied_lsn: has,
+            ..StandbyRow::default()
+        });
+    }
+    rows
+}
+
+fn connected_rows(hub: &Hub) -> Vec<StandbyRow> {
     let governed = hub.governed();
     let row = |s: holdfast_standby::hub::StandbyReport| {
         let g = governed.iter().find(|g| g.standby == s.name);

@@ -6,7 +6,7 @@ use super::{NodeSession, blocking};
 use crate::database::{is_prepared_ahead, report_under};
 use crate::plan::{Extra, Plan, complete};
 use holdfast_engine::{Reader, Step as EngineStep};
-use holdfast_sql::{Entry, Isolation, Kind, Piece, Scan, StatementCache};
+use holdfast_sql::{Entry, Isolation, Kind, Piece, Scan, StatementCache, Translated};
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, SqlState, Tag, Value};
 use holdfast_wire::{Client, Failure};
@@ -121,19 +121,10 @@ impl NodeSession {
             }
         };
         let translated = &entry.translated;
-        let ends = matches!(
-            translated.kind,
-            Kind::Commit { .. } | Kind::Rollback { .. } | Kind::RollbackTo(_) | Kind::PrepareTransaction(_)
-        );
-        if failed && !ends {
+        if failed && !ends_a_failed_block(&translated.kind) {
             return Err(at(in_failed()));
         }
-        if !translated.notices.is_empty() {
-            client.reply().script_until(number);
-            for notice in &translated.notices {
-                client.reply().notice(notice.severity, &SqlError::new(notice.state, notice.message.as_str()));
-            }
-        }
+        give_notices(number, translated, client);
         if !is_temporary(&entry) {
             self.check_required(&translated.kind, translated.verb).map_err(at)?;
         }
@@ -149,17 +140,29 @@ impl NodeSession {
         }
         match &translated.kind {
             Kind::Query | Kind::Insert | Kind::Update | Kind::Delete | Kind::CopyOut(_) | Kind::Ddl | Kind::Analyze => {
-                return self.data(number, source, entry, alone, client).await;
+                self.data(number, source, entry, alone, client).await
             }
-            Kind::CopyIn(_) => return self.copy_in(number, &entry, client).await,
-            Kind::Explain => return self.explain(number, &entry, source.bind(&entry, self).map_err(at)?, client).await,
+            Kind::CopyIn(_) => self.copy_in(number, &entry, client).await,
+            Kind::Explain => self.explain(number, &entry, source.bind(&entry, self).map_err(at)?, client).await,
             Kind::Execute { name, args } => {
                 let plan = self.execute_args(name, args).map_err(at)?;
                 let source = Source::Plan(&plan.0, &plan.1);
-                return Box::pin(self.statement(number, source, alone, client)).await;
+                Box::pin(self.statement(number, source, alone, client)).await
             }
-            _ => {}
+            _ => self.other(number, source, &entry, alone, client).await,
         }
+    }
+
+    /// A statement that neither ends a transaction nor reads or changes data: cursors, settings, transactions, sessions.
+    async fn other(
+        &mut self,
+        number: usize,
+        source: Source<'_>,
+        entry: &Entry<Extra>,
+        alone: bool,
+        client: &mut Client,
+    ) -> Result<(), Failure> {
+        let translated = &entry.translated;
         if !alone && !matches!(translated.kind, Kind::Begin(_)) {
             self.begin_implicit();
         }
@@ -174,7 +177,7 @@ impl NodeSession {
                 self.fetch(number, (name, *direction, *moves), described, client).await
             }
             _ => {
-                self.command(number, translated, client).await.map_err(at)?;
+                self.command(number, translated, client).await.map_err(|e| Failure::at(number, e))?;
                 self.automatic_turned_off().await
             }
         }
@@ -323,6 +326,21 @@ impl NodeSession {
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
         blocking(work).await
+    }
+}
+
+/// These run in a transaction that has failed.
+fn ends_a_failed_block(kind: &Kind) -> bool {
+    matches!(kind, Kind::Commit { .. } | Kind::Rollback { .. } | Kind::RollbackTo(_) | Kind::PrepareTransaction(_))
+}
+
+fn give_notices(number: usize, translated: &Translated, client: &mut Client) {
+    if translated.notices.is_empty() {
+        return;
+    }
+    client.reply().script_until(number);
+    for notice in &translated.notices {
+        client.reply().notice(notice.severity, &SqlError::new(notice.state, notice.message.as_str()));
     }
 }
 

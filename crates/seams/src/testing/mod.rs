@@ -1,11 +1,12 @@
 //! Fakes for tests of every crate: a disk that fails and loses power on command, a clock that stands still, and the
-//! seeded random numbers that make a run repeatable.
+//! seeded random numbers that make a run repeatable. For those with real servers: ports.
 
 mod fault_disk;
 mod file;
 mod fired;
 mod handles;
 mod names;
+mod port;
 mod state;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use std::time::Instant;
 
 pub use fault_disk::FaultDisk;
 pub use fired::Fired;
+pub use port::port;
 
 use crate::clock::Clock;
 

@@ -29,23 +29,34 @@ impl Binder<'_> {
         if self.stored {
             return Ok(None);
         }
-        let text = |sql: String| Some(Typed::new(sql, Type::TEXT));
-        let yes = || Some(Typed::sure("1", Type::BOOL));
-        let first = |b: &mut Self| -> SqlResult<String> {
-            let arg = args.first().cloned().unwrap_or_else(Typed::null);
-            Ok(b.coerce(arg, Type::OID, When::Assignment)?.sql)
-        };
+        if let Some(found) = call_of_nothing(name, args.len()) {
+            return Ok(Some(found));
+        }
+        for part in [Self::definition_call, Self::trail_call, Self::value_call, Self::array_call] {
+            if let Some(found) = part(self, name, args)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first argument as an OID.
+    fn first_oid(&mut self, args: &[Typed]) -> SqlResult<String> {
+        let arg = args.first().cloned().unwrap_or_else(Typed::null);
+        Ok(self.coerce(arg, Type::OID, When::Assignment)?.sql)
+    }
+
+    /// What an object was defined as, what it is called, whether its name alone finds it.
+    fn definition_call(&mut self, name: &str, args: &[Typed]) -> SqlResult<Option<Typed>> {
         Ok(match (name, args.len()) {
-            ("version", 0) => text(quote_text(VERSION)),
-            ("current_setting", 1 | 2) => return self.current_setting(args).map(Some),
             ("format_type", 2) => {
                 let typmod = self.coerce(args[1].clone(), Type::INT4, When::Implicit)?.sql;
-                let of = first(self)?;
+                let of = self.first_oid(args)?;
                 text(self.helper("hf_format_type", &[&of, &typmod])?)
             }
             ("pg_get_expr", 2 | 3) => text(args[0].sql.clone()),
             ("pg_get_indexdef", 1 | 3) => {
-                let index = first(self)?;
+                let index = self.first_oid(args)?;
                 let column = match args.get(1) {
                     Some(n) => self.coerce(n.clone(), Type::INT4, When::Implicit)?.sql,
                     None => "0".into(),
@@ -55,15 +66,15 @@ impl Binder<'_> {
                 ))
             }
             ("pg_get_constraintdef", 1 | 2) => {
-                let id = first(self)?;
+                let id = self.first_oid(args)?;
                 text(format!("(SELECT \"condef\" FROM pg_catalog.\"pg_constraint\" WHERE \"oid\" = {id})"))
             }
             ("pg_get_viewdef", 1 | 2) => {
-                let id = first(self)?;
+                let id = self.first_oid(args)?;
                 text(format!("(SELECT \"definition\" FROM pg_catalog.\"hf_viewdef\" WHERE \"oid\" = {id})"))
             }
             ("pg_get_triggerdef", 1 | 2) => {
-                let id = first(self)?;
+                let id = self.first_oid(args)?;
                 text(format!("(SELECT \"tgdef\" FROM pg_catalog.\"pg_trigger\" WHERE \"oid\" = {id})"))
             }
             ("pg_blocking_pids", 1) => {
@@ -76,7 +87,7 @@ impl Binder<'_> {
                 ))
             }
             ("pg_get_userbyid", 1) => {
-                let id = first(self)?;
+                let id = self.first_oid(args)?;
                 Some(Typed::new(
                     format!(
                         "coalesce((SELECT \"rolname\" FROM pg_catalog.\"pg_roles\" WHERE \"oid\" = {id}), \
@@ -86,9 +97,8 @@ impl Binder<'_> {
                 ))
             }
             ("pg_encoding_to_char", 1) => {
-                Some(Typed::new(format!("(CASE {} WHEN 6 THEN 'UTF8' ELSE '' END)", first(self)?), Type::NAME))
+                Some(Typed::new(format!("(CASE {} WHEN 6 THEN 'UTF8' ELSE '' END)", self.first_oid(args)?), Type::NAME))
             }
-            ("pg_char_to_encoding", 1) => Some(Typed::sure("6", Type::INT4)),
             ("pg_table_is_visible", 1) => {
                 // A permanent table that a temporary one hides is not found by its name alone.
                 let schema = self.ctx.schema;
@@ -97,28 +107,16 @@ impl Binder<'_> {
                 if hidden.is_empty() {
                     return Ok(yes());
                 }
-                let id = first(self)?;
+                let id = self.first_oid(args)?;
                 Some(Typed::sure(format!("({id} NOT IN ({}))", hidden.join(", ")), Type::BOOL))
             }
-            ("pg_my_temp_schema", 0) => {
-                let sql = lookup("pg_namespace", "nspname", "'pg_temp_1'");
-                Some(Typed::sure(format!("coalesce({sql}, 0)"), Type::new(oid::OID)))
-            }
-            (
-                "pg_type_is_visible"
-                | "pg_function_is_visible"
-                | "pg_operator_is_visible"
-                | "pg_opclass_is_visible"
-                | "pg_collation_is_visible",
-                1,
-            ) => yes(),
-            ("pg_is_in_recovery", 0) => Some(Typed::sure(standing("in_recovery"), Type::BOOL)),
-            ("pg_current_wal_lsn" | "pg_current_wal_insert_lsn" | "pg_current_wal_flush_lsn", 0) => {
-                text(standing("current_lsn"))
-            }
-            ("pg_last_wal_receive_lsn", 0) => text(standing("receive_lsn")),
-            ("pg_last_wal_replay_lsn", 0) => text(standing("replay_lsn")),
-            ("holdfast_epoch", 0) => Some(Typed::new(standing("epoch"), Type::INT8)),
+            _ => None,
+        })
+    }
+
+    /// Positions of the trail.
+    fn trail_call(&mut self, name: &str, args: &[Typed]) -> SqlResult<Option<Typed>> {
+        Ok(match (name, args.len()) {
             ("pg_wal_lsn_diff", 2) => {
                 let one = self.coerce(args[0].clone(), Type::TEXT, When::Implicit)?;
                 let other = self.coerce(args[1].clone(), Type::TEXT, When::Implicit)?;
@@ -141,13 +139,14 @@ impl Binder<'_> {
                     Type::BOOL,
                 ))
             }
-            ("pg_is_wal_replay_paused", 0) => Some(Typed::sure("0", Type::BOOL)),
-            ("pg_is_other_temp_schema" | "pg_relation_is_publishable", 1) => Some(Typed::sure("0", Type::BOOL)),
-            (_, 2 | 3) if name.starts_with("has_") && name.ends_with("_privilege") => yes(),
-            ("pg_has_role", 2 | 3) | ("row_security_active", 1) => {
-                Some(Typed::sure(if name == "pg_has_role" { "1" } else { "0" }, Type::BOOL))
-            }
-            ("obj_description" | "col_description" | "shobj_description", 1 | 2) => text("NULL".into()),
+            _ => None,
+        })
+    }
+
+    /// Settings, sizes, times.
+    fn value_call(&mut self, name: &str, args: &[Typed]) -> SqlResult<Option<Typed>> {
+        Ok(match (name, args.len()) {
+            ("current_setting", 1 | 2) => return self.current_setting(args).map(Some),
             ("pg_postmaster_start_time", 0) => {
                 Some(self.session(SessionValue::TransactionTime, Type::new(oid::TIMESTAMPTZ))?)
             }
@@ -157,12 +156,32 @@ impl Binder<'_> {
             }
             ("pg_database_size", 1) => Some(Typed::new(self.page_bytes()?, Type::INT8)),
             ("pg_table_size" | "pg_relation_size" | "pg_total_relation_size" | "pg_indexes_size", 1 | 2) => {
-                let id = first(self)?;
+                let id = self.first_oid(args)?;
                 Some(Typed::new(
                     format!("(SELECT \"relpages\" * 4096 FROM pg_catalog.\"pg_class\" WHERE \"oid\" = {id})"),
                     Type::INT8,
                 ))
             }
+            ("pg_cancel_backend" | "pg_terminate_backend", _) => {
+                return Err(SqlError::unsupported(format!("the function {name}")));
+            }
+            ("pg_sleep", 1) => {
+                let seconds = self.coerce(args[0].clone(), Type::FLOAT8, When::Implicit)?;
+                let slice = self.helper("hf_sleep_slice", &["remaining"])?;
+                let nap = format!(
+                    "WITH RECURSIVE nap(remaining) AS (SELECT {} UNION ALL SELECT {slice} FROM nap WHERE remaining > 0)",
+                    seconds.sql
+                );
+                Some(Typed::new(format!("({nap} SELECT substr('', count(*)) FROM nap)"), Type::new(oid::VOID)))
+            }
+
+            _ => None,
+        })
+    }
+
+    /// Arrays, and OIDs by names.
+    fn array_call(&mut self, name: &str, args: &[Typed]) -> SqlResult<Option<Typed>> {
+        Ok(match (name, args.len()) {
             ("array_to_string", 2 | 3) => {
                 let array = self.settle(args[0].clone(), Type::new(more::TEXT_ARRAY))?;
                 let separator = self.coerce(args[1].clone(), Type::TEXT, When::Implicit)?;
@@ -180,38 +199,10 @@ impl Binder<'_> {
                 ))
             }
             ("to_regclass" | "to_regtype" | "to_regnamespace", 1) => return self.looked_up(name, &args[0]).map(Some),
-            // A table that is no partition has no ancestors; a NULL among the values of an IN says as much.
-            ("pg_partition_ancestors", 1) => Some(Typed::new("NULL", Type::new(oid::REGCLASS))),
             ("array_position", 2) => {
                 let array = self.settle(args[0].clone(), Type::new(more::TEXT_ARRAY))?;
                 let item = self.coerce(args[1].clone(), Type::TEXT, When::Explicit)?;
                 Some(Typed::new(self.helper("hf_array_position", &[&array.sql, &item.sql])?, Type::INT4))
-            }
-            ("pg_get_serial_sequence", 2) => text("NULL".into()),
-            (
-                "pg_get_partkeydef"
-                | "pg_get_statisticsobjdef_columns"
-                | "pg_get_function_result"
-                | "pg_get_function_arguments"
-                | "pg_get_function_identity_arguments"
-                | "pg_get_ruledef"
-                | "pg_get_functiondef"
-                | "pg_tablespace_location",
-                _,
-            ) => text("NULL".into()),
-            ("pg_cancel_backend" | "pg_terminate_backend", _) => {
-                return Err(SqlError::unsupported(format!("the function {name}")));
-            }
-            ("inet_server_addr" | "inet_client_addr", 0) => text("NULL".into()),
-            ("inet_server_port" | "inet_client_port", 0) => Some(Typed::new("NULL", Type::INT4)),
-            ("pg_sleep", 1) => {
-                let seconds = self.coerce(args[0].clone(), Type::FLOAT8, When::Implicit)?;
-                let slice = self.helper("hf_sleep_slice", &["remaining"])?;
-                let nap = format!(
-                    "WITH RECURSIVE nap(remaining) AS (SELECT {} UNION ALL SELECT {slice} FROM nap WHERE remaining > 0)",
-                    seconds.sql
-                );
-                Some(Typed::new(format!("({nap} SELECT substr('', count(*)) FROM nap)"), Type::new(oid::VOID)))
             }
             _ => None,
         })
@@ -313,6 +304,65 @@ impl Binder<'_> {
             _ => Err(SqlError::unsupported(format!("a cast of text to {}", to.name()))),
         }
     }
+}
+
+/// Functions whose result does not depend on their arguments.
+fn call_of_nothing(name: &str, args: usize) -> Option<Typed> {
+    match (name, args) {
+        ("version", 0) => text(quote_text(VERSION)),
+        ("pg_char_to_encoding", 1) => Some(Typed::sure("6", Type::INT4)),
+        ("pg_my_temp_schema", 0) => {
+            let sql = lookup("pg_namespace", "nspname", "'pg_temp_1'");
+            Some(Typed::sure(format!("coalesce({sql}, 0)"), Type::new(oid::OID)))
+        }
+        (
+            "pg_type_is_visible"
+            | "pg_function_is_visible"
+            | "pg_operator_is_visible"
+            | "pg_opclass_is_visible"
+            | "pg_collation_is_visible",
+            1,
+        ) => yes(),
+        ("pg_is_in_recovery", 0) => Some(Typed::sure(standing("in_recovery"), Type::BOOL)),
+        ("pg_current_wal_lsn" | "pg_current_wal_insert_lsn" | "pg_current_wal_flush_lsn", 0) => {
+            text(standing("current_lsn"))
+        }
+        ("pg_last_wal_receive_lsn", 0) => text(standing("receive_lsn")),
+        ("pg_last_wal_replay_lsn", 0) => text(standing("replay_lsn")),
+        ("holdfast_epoch", 0) => Some(Typed::new(standing("epoch"), Type::INT8)),
+        ("pg_is_wal_replay_paused", 0) => Some(Typed::sure("0", Type::BOOL)),
+        ("pg_is_other_temp_schema" | "pg_relation_is_publishable", 1) => Some(Typed::sure("0", Type::BOOL)),
+        (_, 2 | 3) if name.starts_with("has_") && name.ends_with("_privilege") => yes(),
+        ("pg_has_role", 2 | 3) | ("row_security_active", 1) => {
+            Some(Typed::sure(if name == "pg_has_role" { "1" } else { "0" }, Type::BOOL))
+        }
+        ("obj_description" | "col_description" | "shobj_description", 1 | 2) => text("NULL".into()),
+        // A table that is no partition has no ancestors; a NULL among the values of an IN says as much.
+        ("pg_partition_ancestors", 1) => Some(Typed::new("NULL", Type::new(oid::REGCLASS))),
+        ("pg_get_serial_sequence", 2) => text("NULL".into()),
+        (
+            "pg_get_partkeydef"
+            | "pg_get_statisticsobjdef_columns"
+            | "pg_get_function_result"
+            | "pg_get_function_arguments"
+            | "pg_get_function_identity_arguments"
+            | "pg_get_ruledef"
+            | "pg_get_functiondef"
+            | "pg_tablespace_location",
+            _,
+        ) => text("NULL".into()),
+        ("inet_server_addr" | "inet_client_addr", 0) => text("NULL".into()),
+        ("inet_server_port" | "inet_client_port", 0) => Some(Typed::new("NULL", Type::INT4)),
+        _ => None,
+    }
+}
+
+fn text(sql: String) -> Option<Typed> {
+    Some(Typed::new(sql, Type::TEXT))
+}
+
+fn yes() -> Option<Typed> {
+    Some(Typed::sure("1", Type::BOOL))
 }
 
 /// A name without its schema.

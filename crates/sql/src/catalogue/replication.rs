@@ -181,7 +181,7 @@ fn replication_row(s: &StandbyRow) -> Vec<Value> {
     ]
 }
 
-/// Every standby that is known, connected or away.
+/// Every standby that is connected, or away and has the trail kept for it.
 pub const STANDBYS: CatalogTable = CatalogTable {
     schema: "pg_catalog",
     name: "holdfast_stat_standbys",

@@ -32,6 +32,8 @@
 //! fast (0.807 against 0.937 of W); neither touches W then. With pauses of 1 s, a third of all the work W holds, the
 //! variation is 0.192 (linear), 0.226 (curve), 0.480 (relay), 1.160 (quota, which then gets 0.48 of the capacity only):
 //! who wants it smooth makes W large against the pauses.
+//!
+//! Failure: there is none here; a standby that applies nothing any more is let go by `stall_max`.
 
 pub mod law;
 pub mod raise;

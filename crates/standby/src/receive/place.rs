@@ -1,4 +1,6 @@
 //! Finding where to go on: the standby's questions to the master, judged by [`crate::pairing`].
+//!
+//! Failure: an answer that makes no sense ends the link; nothing here changes either trail.
 
 use holdfast_seams::BLOCK_BYTES;
 use holdfast_trail::Trail;

@@ -7,6 +7,9 @@
 //! ```
 //! Whichever ends first ends the link. What is in the queue is written even then: it was acknowledged as received, and
 //! the master may be gone for good.
+//!
+//! Failure: a boxcar that does not fit ends the link before anything of it is written; so does a trail that refuses or
+//! cannot write, see [`LinkError`].
 
 use std::pin::pin;
 use std::sync::Arc;

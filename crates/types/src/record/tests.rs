@@ -1,3 +1,5 @@
+//! The trail's records: golden bytes, there and back, and bytes that are no record.
+
 use super::*;
 use crate::ids::{Hlc, SiteId, TableId};
 use crate::value::ValueRef;

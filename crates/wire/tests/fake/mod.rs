@@ -10,6 +10,8 @@
 //! | `wait` | waits for a cancel request |
 //! | `need`, `make` | `need` can only be prepared after `make` has run |
 //! | `log` | what the session did so far, one row each, text |
+//!
+//! In the database `hasty` a transaction may be idle for 300 ms only, in any other one for ever.
 
 use holdfast_types::desc::oid;
 use holdfast_types::{ColumnDesc, Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value, ValueRef};
@@ -40,6 +42,7 @@ pub struct FakeSession {
     status: Status,
     log: Vec<String>,
     canceller: Arc<Canceller>,
+    hasty: bool,
 }
 
 struct Cells(Vec<Value>);
@@ -223,7 +226,7 @@ impl Session for FakeSession {
     }
 
     fn idle_timeout(&self) -> Option<Duration> {
-        (self.status != Status::Idle).then_some(Duration::from_millis(300))
+        (self.hasty && self.status != Status::Idle).then_some(Duration::from_millis(300))
     }
 
     async fn idle_expired(&mut self) -> SqlError {
@@ -241,7 +244,8 @@ impl SessionFactory for FakeFactory {
         if startup.database == "nowhere" {
             return Err(SqlError::new(SqlState::INVALID_CATALOG_NAME, "database \"nowhere\" does not exist"));
         }
-        Ok(FakeSession { status: Status::Idle, log: Vec::new(), canceller: Arc::default() })
+        let hasty = startup.database == "hasty";
+        Ok(FakeSession { status: Status::Idle, log: Vec::new(), canceller: Arc::default(), hasty })
     }
 }
 

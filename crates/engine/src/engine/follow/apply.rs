@@ -5,6 +5,9 @@
 //! databases is seen in all of them or in none.
 //!
 //! A volume is opened when its first boxcar comes. Records that its file has already are passed over without opening it.
+//!
+//! Failure: what cannot be applied ends the thread, and `Engine::apply_failure` says why; readers stay where they are and
+//! receiving goes on. A restart begins again where the files are.
 
 use super::*;
 use crate::redo::{Done, Redo, fragments_of};

@@ -5,6 +5,8 @@
 //!
 //! A database that was made with content (an import) has that content in its file and not in the trail: a standby
 //! cannot make it and says so.
+//!
+//! Failure: a step that fails ends the applying, as there; a restart does it again.
 
 use super::*;
 use crate::manifest::{ParameterOwner, owned};

@@ -42,8 +42,9 @@ struct Progress {
     allowed: Lsn,
     /// Everything below is applied and seen by readers.
     applied: Lsn,
-    /// Readers are let in from here on: before, the volumes may show different moments, or an earlier one than before the
-    /// restart.
+    /// Readers are let in from here on: before, the volumes may show different moments. The trail's last boxcar begins here,
+    /// unless a base copy ends later: whether that one is durable at the master is known from the master only. Readers may
+    /// have seen it before the restart, and see it again as soon as the master is back.
     whole_from: Lsn,
     /// Each volume's last boxcar in the trail when it was opened.
     last: BTreeMap<VolumeId, u64>,

@@ -48,6 +48,7 @@ impl Shared {
     ) -> Shared {
         let epoch = trail.epoch();
         let follow = options.standby.then(Follow::default);
+        let shown = Shown::new(manifest.clone());
         let state = State { manifest, open: BTreeMap::new(), checkpoints: BTreeMap::new(), closed: false };
         Shared {
             options,
@@ -67,10 +68,12 @@ impl Shared {
             keeps_trail,
             lifecycle: Mutex::default(),
             cataloguing: Mutex::default(),
+            dropping: Mutex::default(),
             listing: Mutex::default(),
             preparing: Mutex::default(),
             failed: AtomicBool::new(false),
             clock: Mutex::default(),
+            shown,
             state: Mutex::new(state),
         }
     }
@@ -186,10 +189,11 @@ impl Engine {
                 source,
             })?;
             found.dropped.iter().for_each(|id| _ = state.checkpoints.remove(id));
+            shared.shown.replace(manifest.clone());
             state.manifest = manifest;
         }
         drop(state);
-        if body.is_empty() { Ok(()) } else { Ok(self.log(body).map(drop)?) }
+        if body.is_empty() { Ok(()) } else { Ok(self.log(body, Level::Cold, || {}).map(drop)?) }
     }
 
     /// A file whose size or time is not as recorded is looked at now and not when somebody asks for it: another program
@@ -223,7 +227,8 @@ impl Engine {
         for (name, dialect) in shared.options.initial_databases.clone() {
             let listed = shared.state.lock().manifest.databases.iter().any(|entry| entry.name == name);
             if !listed {
-                self.create_database(&name, dialect)?;
+                // No standby can be there to wait for.
+                self.create_database(&name, dialect, Level::Cold)?;
             }
         }
         let mut state = shared.state.lock();

@@ -24,7 +24,7 @@ use holdfast_seams::Disk;
 use holdfast_store::schema_map::SchemaError;
 use holdfast_store::sqlite::{SqliteError, ffi};
 use holdfast_types::schema::Dialect;
-use holdfast_types::{SqlError, VolumeId};
+use holdfast_types::{Level, SqlError, VolumeId};
 use source::Source;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -148,7 +148,7 @@ fn copy_in(
     }
     source.check_content(progress)?;
     let mut failed = None;
-    let made = engine.adopt(name, Dialect::Sqlite, replaced, |path, id| {
+    let made = engine.adopt(name, Dialect::Sqlite, Level::Cold, replaced, |path, id| {
         copy::build(&mut source, path, id, disk, needed_bytes, progress).map_err(|e| {
             let message = e.to_string();
             failed = Some(e);

@@ -7,7 +7,7 @@ use holdfast_types::{Level, Value};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-fn options() -> Options {
+pub fn options() -> Options {
     Options { initial_databases: vec![("one".to_owned(), Dialect::Sqlite)], ..Options::default() }
 }
 
@@ -22,7 +22,7 @@ fn send(db: &Database, answered: &Arc<Mutex<Vec<String>>>, sql: &str, level: Lev
     db.submit_with(batch, done).unwrap();
 }
 
-fn submit(db: &Database, sql: &str, level: Level) -> Ticket {
+pub fn submit(db: &Database, sql: &str, level: Level) -> Ticket {
     db.submit(Batch { level, ..Batch::new(vec![step(db, sql).unwrap()], Box::new(Collect::new())) }).unwrap()
 }
 
@@ -31,7 +31,7 @@ fn count(db: &Database) -> Value {
 }
 
 /// Everything sent so far is in the trail.
-fn logged(engine: &Engine, boxcars: usize) {
+pub fn logged(engine: &Engine, boxcars: usize) {
     while engine.gate().boxcars < boxcars {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -74,7 +74,7 @@ fn a_hot_commit_waits_for_its_ack_and_what_comes_behind_it_waits_too() {
 fn every_way_to_commit_waits() {
     let dir = tempfile::tempdir().unwrap();
     let engine = Engine::open(dir.path(), options()).unwrap();
-    engine.create_database("two", Dialect::Sqlite).unwrap();
+    engine.create_database("two", Dialect::Sqlite, Level::Cold).unwrap();
     let [db, two] = ["one", "two"].map(|name| engine.database(name).unwrap());
     for db in [&db, &two] {
         submit(db, "create table t(id integer primary key, v)", Level::Cold).wait().unwrap().result.unwrap();
@@ -154,7 +154,7 @@ fn held_is_held_at_every_level_and_so_are_databases_that_come() {
     let cold = submit(&db, "insert into t values(1)", Level::Cold);
     let creating = {
         let engine = engine.clone();
-        std::thread::spawn(move || engine.create_database("two", Dialect::Sqlite))
+        std::thread::spawn(move || engine.create_database("two", Dialect::Sqlite, Level::Cold))
     };
     logged(&engine, 2);
     assert_eq!(count(&db), Value::Int(0));

@@ -6,6 +6,7 @@
 #[allow(dead_code)] // Each test program uses a part of it.
 mod support;
 
+mod catalogue;
 mod follow;
 mod levels;
 mod pair;

@@ -111,6 +111,7 @@ fn list(shared: &Shared, manifest: Manifest) -> Result<(), OpenError> {
     let path = crate::manifest::path(&shared.dir).display().to_string();
     let written = manifest.write(&*shared.options.disk, &shared.dir);
     written.map_err(|source| OpenError::Io { what: "write", path, source })?;
-    shared.state.lock().manifest = manifest;
+    shared.state.lock().manifest = manifest.clone();
+    shared.shown.replace(manifest);
     Ok(())
 }

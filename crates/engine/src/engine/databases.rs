@@ -15,18 +15,8 @@ impl Engine {
         })
     }
 
-    /// Makes a database whose file `build` puts at the given path: complete, sealed and synced. Durable here when this
-    /// returns; its content is not in the trail.
-    pub fn adopt_database(
-        &self,
-        name: &str,
-        dialect: Dialect,
-        build: impl FnOnce(&Path, VolumeId) -> Result<(), String>,
-    ) -> SqlResult<()> {
-        self.adopt(name, dialect, Level::Cold, None, build)
-    }
-
-    /// The same, at `level`, in the place of `replaced`, which must not be open: its history ends.
+    /// Makes a database whose file `build` puts at the given path: complete, sealed and synced. What is in it is not in
+    /// the trail. In the place of `replaced`, where given, which must not be open: its history ends.
     pub(crate) fn adopt(
         &self,
         name: &str,

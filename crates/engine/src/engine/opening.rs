@@ -11,6 +11,7 @@
 
 use super::*;
 use crate::recovery::Survey;
+use holdfast_trail::{Inspection, TrailError};
 
 /// Whether anything was ever logged. If not, no database was ever complete: the first start was interrupted before it had
 /// made one.
@@ -32,6 +33,15 @@ fn refuse_role(options: &Options, local: Option<&Local>, dir: &Path) -> Result<(
         }
         _ => Ok(()),
     }
+}
+
+/// What can be known before a promotion raises the epoch, which deposes the master; returns the epoch so far.
+fn refuse_promotion(disk: &dyn holdfast_seams::Disk, dir: &Path, standby: &Local) -> Result<Epoch, OpenError> {
+    let trail = dir.join("trail");
+    let found = Inspection::of(disk, &trail)?.ok_or(TrailError::NothingToFollow { dir: trail })?;
+    standby.refuse_ahead(dir, found.end)?;
+    standby.refuse_not_whole(dir, found.end)?;
+    Ok(found.epoch)
 }
 
 impl Shared {
@@ -96,6 +106,25 @@ impl Engine {
         let disk = options.disk.clone();
         let local = Local::read(&*disk, dir)?;
         refuse_role(&options, local.as_ref(), dir)?;
+        let Some(standby) = local.as_ref().filter(|local| local.is_standby() && !options.standby) else {
+            return Engine::open_as(dir, options, local, aside);
+        };
+        let before = refuse_promotion(&*disk, dir, standby)?;
+        Engine::open_as(dir, options, local, aside).inspect_err(|_| {
+            // Its standbys' master would be deposed by an epoch that nobody begins.
+            if let Err(e) = Trail::withdraw_epoch(&*disk, &dir.join("trail"), before) {
+                tracing::error!("the epoch of a promotion that has failed cannot be withdrawn: {e}");
+            }
+        })
+    }
+
+    fn open_as(
+        dir: &Path,
+        options: Options,
+        local: Option<Local>,
+        aside: Option<VolumeId>,
+    ) -> Result<Engine, OpenError> {
+        let disk = options.disk.clone();
         let io = |what| move |source| OpenError::Io { what, path: dir.display().to_string(), source };
         for sub in ["", "volumes", "scratch"] {
             disk.create_dir(&dir.join(sub)).map_err(io("create"))?;
@@ -131,8 +160,9 @@ impl Engine {
         failing.get_or_init(|| Arc::downgrade(&shared));
         let engine = Engine(Arc::new(EngineInner { shared, threads: Mutex::default(), recovered }));
         if engine.is_standby() {
-            engine.begin_to_follow()?;
+            // Before the thread of applying makes files.
             engine.remove_orphans().map_err(io("clean up"))?;
+            engine.begin_to_follow()?;
             engine.start_checkpointer().map_err(io("start a thread for"))?;
             return Ok(engine);
         }

@@ -6,7 +6,7 @@
 //! 1. What can be refused by looking is refused: no SQLite file, in use, reserved names, name taken, disk too small.
 //! 2. `quick_check` over the whole file.
 //! 3. The copy is written, given Holdfast's internal tables, sealed and synced ([`copy`]).
-//! 4. [`Engine::adopt_database`] logs the new volume with its checkpoint and lists it; it is opened once, to see that it
+//! 4. `Engine::adopt` logs the new volume with its checkpoint and lists it; it is opened once, to see that it
 //!    can be served.
 //!
 //! A crash before the listing leaves a file that the next start removes. The file of one of the directory's own

@@ -7,6 +7,7 @@
 mod support;
 
 mod catalogue;
+mod failing;
 mod follow;
 mod levels;
 mod pair;

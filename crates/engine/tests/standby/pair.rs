@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+const WAIT: Duration = Duration::from_millis(10);
 /// Boxcars handed over at a time.
 const AT_ONCE: usize = 40;
 /// The name the standby is registered under.
@@ -84,6 +85,18 @@ pub fn catch_up(master: &Engine, standby: &Engine) {
     let end = master.trail().durable();
     let caught_up = with_standby(master, standby, || standby.wait_applied(end, Duration::from_secs(60)));
     assert!(caught_up, "applied {} of {end}: {:?}", standby.applied(), standby.apply_failure());
+}
+
+/// What the master has and the standby has not.
+pub fn missing(master: &Engine, standby: &Engine) -> Vec<Shipped> {
+    let mut tap = master.trail().tap(standby.trail().tip().0).unwrap();
+    std::iter::from_fn(|| tap.next().unwrap()).collect()
+}
+
+/// Hands over until all is applied, or applying has ended.
+pub fn settle(master: &Engine, standby: &Engine) {
+    let end = master.trail().durable();
+    with_standby(master, standby, || while !standby.wait_applied(end, WAIT) && standby.apply_failure().is_none() {});
 }
 
 pub fn dump_of(db: &Database) -> String {

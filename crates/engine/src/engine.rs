@@ -10,14 +10,16 @@ mod follow;
 mod levels;
 mod opening;
 mod parameters;
+mod shown;
 
 pub use activity::{SnapshotHeld, TransactionStats};
 use closing::stop_main;
-use databases::no_such_database;
+use databases::{being_dropped, no_such_database};
 pub(crate) use follow::Follow;
 pub use follow::OnApplied;
 pub use levels::Delay;
 pub use parameters::{ParameterChange, ParametersOf};
+use shown::Shown;
 
 use crate::checkpointer::{self, Signal};
 use crate::database::{Database, Inner, database_oid};
@@ -86,6 +88,8 @@ pub(crate) struct Shared {
     /// Held from the record of a database that comes, goes or gets parameters until the list of databases says the same;
     /// and while a base copy takes that list.
     cataloguing: Mutex<()>,
+    /// Held while a database is stopped and dropped, which may wait for a standby. Nothing but another drop asks for it.
+    dropping: Mutex<()>,
     /// Checkpoint records are appended one after the other: the last one of a volume is the one that counts.
     pub listing: Mutex<()>,
     /// Held while a transaction takes its name for PREPARE TRANSACTION.
@@ -94,10 +98,13 @@ pub(crate) struct Shared {
     /// boxcars before it.
     pub failed: AtomicBool,
     clock: Mutex<Hlc>,
+    /// The list of databases that sessions see. Never locked while something is written.
+    shown: Arc<Shown>,
     state: Mutex<State>,
 }
 
 struct State {
+    /// The list of databases on disk.
     manifest: Manifest,
     open: BTreeMap<VolumeId, Open>,
     /// Each volume's last checkpoint record and where it stands.
@@ -111,7 +118,7 @@ struct Open {
     main: Option<JoinHandle<()>>,
 }
 
-/// A database by name.
+/// A database in the list on disk.
 enum Found {
     Open(Database),
     Closed(Entry),
@@ -163,10 +170,11 @@ impl Shared {
     /// Drops the answers that wait for what will not happen.
     fn abandon(&self) {
         self.failed.store(true, Ordering::Release);
+        self.shown.wake();
         self.open_databases().into_iter().for_each(|d| d.waiting.lock().clear());
     }
 
-    /// The list of databases as it is.
+    /// The list of databases as it is on disk.
     pub fn manifest(&self) -> Manifest {
         self.state.lock().manifest.clone()
     }
@@ -258,8 +266,7 @@ impl Engine {
     /// All databases.
     pub fn databases(&self) -> Vec<DatabaseInfo> {
         let shared = &self.0.shared;
-        let state = shared.state.lock();
-        state.manifest.databases.iter().map(|e| info(&shared.dir, e)).collect()
+        shared.shown.list().databases.iter().map(|e| info(&shared.dir, e)).collect()
     }
 
     /// A database by name, opened now if need be.
@@ -267,27 +274,36 @@ impl Engine {
         if let Some(follow) = &self.0.shared.follow {
             follow.refuse_before_whole()?;
         }
-        if let Found::Open(database) = self.find(name)? {
-            return Ok(database);
+        let listed = self.0.shared.shown.list().databases.iter().find(|e| e.name == name).map(Entry::volume);
+        self.database_by_id(listed.ok_or_else(|| no_such_database(name))?)?.ok_or_else(|| being_dropped(name))
+    }
+
+    /// A database by number, opened now if need be; `None`: it is not in the list on disk.
+    pub(crate) fn database_by_id(&self, id: VolumeId) -> SqlResult<Option<Database>> {
+        match self.find(id) {
+            None => return Ok(None),
+            Some(Found::Open(database)) => return Ok(Some(database)),
+            Some(Found::Closed(_)) => {}
         }
         let _one_at_a_time = self.0.shared.lifecycle.lock();
-        let entry = match self.find(name)? {
-            Found::Open(database) => return Ok(database),
-            Found::Closed(entry) => entry,
+        let entry = match self.find(id) {
+            None => return Ok(None),
+            Some(Found::Open(database)) => return Ok(Some(database)),
+            Some(Found::Closed(entry)) => entry,
         };
         let refuse = |e: OpenError| SqlError::new(SqlState::DATA_CORRUPTED, e.to_string());
         if self.0.shared.follow.is_some() {
-            return follow::open_volume(&self.0.shared, &entry).map(Database).map_err(refuse);
+            return follow::open_volume(&self.0.shared, &entry).map(Database).map(Some).map_err(refuse);
         }
         let redone = recovery::open_clean(&self.0.shared, &entry, None).map_err(refuse)?;
         self.0.shared.list_again(&redone);
-        self.serve(&entry, redone).map_err(refuse)
+        self.serve(&entry, redone).map(Some).map_err(refuse)
     }
 
-    fn find(&self, name: &str) -> SqlResult<Found> {
+    fn find(&self, id: VolumeId) -> Option<Found> {
         let state = self.0.shared.state.lock();
-        let entry = state.manifest.databases.iter().find(|e| e.name == name).ok_or_else(|| no_such_database(name))?;
-        Ok(match state.open.get(&entry.volume()) {
+        let entry = state.manifest.databases.iter().find(|e| e.volume() == id)?;
+        Some(match state.open.get(&id) {
             Some(open) => Found::Open(Database(open.inner.clone())),
             None => Found::Closed(entry.clone()),
         })

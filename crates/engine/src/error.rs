@@ -29,9 +29,10 @@ pub enum OpenError {
     )]
     Standby { path: String },
     #[error(
-        "{path}: the file of volume {volume} holds what stood in the trail up to LSN {file}, and the trail ends at {trail}:          what lies between was cut off; take a new base copy of the master"
+        "{path}: {what} holds what stood in the trail up to LSN {holds}, and the trail ends at {trail}: what lies between \
+         was cut off; take a new base copy of the master"
     )]
-    AheadOfTrail { path: String, volume: VolumeId, file: Lsn, trail: Lsn },
+    AheadOfTrail { path: String, what: String, holds: Lsn, trail: Lsn },
     #[error(
         "{path} holds a base copy that is not whole before LSN {needed}, and its trail ends at {trail}; start it as a \
          standby until it has caught up, or take another base copy"

@@ -75,15 +75,22 @@ impl Local {
         self.own_from.is_none()
     }
 
-    /// A file that holds more than the trail up to `end` says: the trail was cut back too far for it.
+    /// Everything in the files stands in the trail below this, base copies apart.
+    pub fn files_end(&self) -> Lsn {
+        self.volumes.values().map(|v| v.end).max().unwrap_or_default()
+    }
+
+    /// A file, or the list of databases, that holds more than the trail up to `end` says: the trail was cut back too far
+    /// for it. The list of a base copy that is not whole may be ahead, as its files are.
     pub fn refuse_ahead(&self, dir: &Path, end: Lsn) -> Result<(), OpenError> {
-        match self.volumes.values().find(|v| v.end > end) {
-            Some(v) => Err(OpenError::AheadOfTrail {
-                path: dir.display().to_string(),
-                volume: v.checkpoint.volume,
-                file: v.end,
-                trail: end,
-            }),
+        let file = self.volumes.values().find(|v| v.end > end);
+        let file = file.map(|v| (format!("the file of volume {}", v.checkpoint.volume), v.end));
+        let list = (self.whole_from <= end && self.listed_to > end)
+            .then(|| ("the list of databases".to_owned(), self.listed_to));
+        match file.or(list) {
+            Some((what, holds)) => {
+                Err(OpenError::AheadOfTrail { path: dir.display().to_string(), what, holds, trail: end })
+            }
             None => Ok(()),
         }
     }

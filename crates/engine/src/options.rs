@@ -4,7 +4,7 @@ use holdfast_seams::{Clock, Disk, RealClock, RealDisk, SyncMethod};
 use holdfast_store::sqlite::Conn;
 use holdfast_trail::CommitDelay;
 use holdfast_types::schema::Dialect;
-use holdfast_types::{Epoch, Level, SiteId, SqlResult};
+use holdfast_types::{Epoch, SiteId, SqlResult};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,8 +52,6 @@ pub struct Options {
     /// The epoch will be higher than this. A standby's directory is opened as a master's, which promotes it, only where
     /// this is not 0: whoever sets it knows that there is no other master.
     pub epoch_min: Epoch,
-    /// What CREATE DATABASE, DROP DATABASE and ALTER ... SET wait for; transactions say it for themselves.
-    pub level: Level,
     /// How much of the trail is kept for a registered standby that is behind; with more it is given up.
     pub standby_keep_bytes_max: u64,
     /// Called with the name of each standby that is given up; it must not block.
@@ -85,7 +83,6 @@ impl Default for Options {
             site: SiteId(1),
             standby: false,
             epoch_min: Epoch(0),
-            level: Level::Cold,
             standby_keep_bytes_max: 16 << 30,
             on_given_up: Arc::new(|standby| tracing::warn!(standby, "the trail is not kept for it any more")),
             initial_databases: vec![

@@ -36,14 +36,16 @@ pub struct Survey {
     /// Each volume's last checkpoint and where its record stands; one of the file holds nothing of the trail, so its
     /// place is behind everything.
     pub checkpoints: BTreeMap<VolumeId, (Checkpoint, Lsn)>,
-    /// Each volume's last boxcar number in the trail.
-    pub last: BTreeMap<VolumeId, u64>,
+    /// Each volume's last boxcar in the trail.
+    pub last: BTreeMap<VolumeId, LastBoxcar>,
     first: Lsn,
     /// Where the last boxcar of any kind starts.
     pub last_boxcar: Lsn,
     /// Where the fragments of transactions begin that have not ended.
     fragments: BTreeMap<(VolumeId, TxnId), Lsn>,
-    /// Volumes that the trail has an end of and the list of databases still has.
+    /// Volumes that the trail has an end of, and where that stands.
+    ended: BTreeMap<VolumeId, Lsn>,
+    /// Those of them that the list of databases still has.
     pub dropped: BTreeSet<VolumeId>,
     /// Volumes that the trail has a beginning of, and neither an end nor a place in the list of databases.
     pub unlisted: BTreeSet<VolumeId>,
@@ -51,6 +53,14 @@ pub struct Survey {
     pub parameters: BTreeMap<ParameterOwner, Parameters>,
     /// The latest clock reading seen.
     pub clock: Hlc,
+}
+
+/// A volume's last boxcar in the trail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastBoxcar {
+    pub number: u64,
+    pub start: Lsn,
+    pub end: Lsn,
 }
 
 /// Where the record of a checkpoint stands that stands in the file.
@@ -65,6 +75,7 @@ impl Survey {
             first,
             last_boxcar: first,
             fragments: BTreeMap::new(),
+            ended: BTreeMap::new(),
             dropped: BTreeSet::new(),
             unlisted: BTreeSet::new(),
             parameters: BTreeMap::new(),
@@ -84,13 +95,19 @@ impl Survey {
 
     /// Where a standby begins to apply to a volume; `None`: behind what it has, as the file lacks nothing.
     pub fn start_to_follow(&self, id: VolumeId) -> Option<Lsn> {
-        let lacks = self.last.get(&id).is_some_and(|last| self.checkpoint(id).is_none_or(|c| c.number < *last));
+        let lacks = self.last.get(&id).is_some_and(|last| self.checkpoint(id).is_none_or(|c| c.number < last.number));
         let open = self.fragments.keys().any(|(volume, _)| *volume == id);
         (lacks || open).then(|| self.start(id))
     }
 
-    fn batch(&mut self, lsn: Lsn, b: &Batch<'_>) -> Result<(), OpenError> {
-        self.last.insert(b.volume, b.number);
+    /// Volumes whose end is in the trail for good: behind it stands something that followed it at the master.
+    pub fn ended(&self) -> BTreeSet<VolumeId> {
+        self.ended.iter().filter(|(_, lsn)| **lsn < self.last_boxcar).map(|(id, _)| *id).collect()
+    }
+
+    fn batch(&mut self, boxcar: &Boxcar, b: &Batch<'_>) -> Result<(), OpenError> {
+        let lsn = boxcar.lsn;
+        self.last.insert(b.volume, LastBoxcar { number: b.number, start: lsn, end: boxcar.end });
         if let Some(Ok(t)) = b.transactions().last() {
             self.clock = self.clock.max(t.head.hlc);
         }
@@ -130,7 +147,7 @@ impl Boxcars for Trail {
 }
 
 /// Calls `each` for every record from `from` on.
-fn records(
+pub fn records(
     trail: &impl Boxcars,
     from: Lsn,
     mut each: impl FnMut(&Boxcar, &Record<'_>) -> Result<(), OpenError>,
@@ -163,11 +180,15 @@ pub fn survey(
         s.last_boxcar = lsn;
         s.fragments.retain(|(_, txn), _| !is_dead(*txn, boxcar.epoch));
         for record in RecordReader::new(&boxcar.body) {
-            match record.map_err(|source| OpenError::Record { lsn, source })? {
+            let record = record.map_err(|source| OpenError::Record { lsn, source })?;
+            if let Record::VolumeDrop { volume } = record {
+                s.ended.insert(volume, lsn);
+            }
+            match record {
                 Record::Checkpoint(c) if known(c.volume) && own_from.is_some_and(|from| lsn >= from) => {
                     s.checkpoints.insert(c.volume, (c, lsn));
                 }
-                Record::Batch(b) if standby || known(b.volume) => s.batch(lsn, &b)?,
+                Record::Batch(b) if standby || known(b.volume) => s.batch(&boxcar, &b)?,
                 // Of a database that was dropped since.
                 Record::Batch(b) if b.volume.0 >= manifest.next_id => return Err(OpenError::UnknownVolume(b.volume)),
                 Record::Fragment { volume, txn, .. } => _ = s.fragments.entry((volume, txn)).or_insert(lsn),
@@ -195,7 +216,7 @@ pub fn redo(
     for entry in entries {
         let id = entry.volume();
         let checkpoint = found.checkpoint(id);
-        let Some(&last) = found.last.get(&id) else { continue };
+        let Some(last) = found.last.get(&id).map(|last| last.number) else { continue };
         if checkpoint.is_some_and(|c| c.number >= last) {
             continue;
         }

@@ -5,7 +5,7 @@ mod support;
 
 use holdfast_engine::{Batch, Collect, Database, Engine, Options, Report, Step, Ticket, WriteOptions, WriteTxn};
 use holdfast_types::schema::Dialect;
-use holdfast_types::{SqlResult, SqlState, Value};
+use holdfast_types::{Level, SqlResult, SqlState, Value};
 use std::path::Path;
 use support::client::{query, step};
 
@@ -207,7 +207,8 @@ fn a_database_created_by_many_at_once() {
     for round in 0..5 {
         let name = format!("new{round}");
         let made: Vec<SqlResult<()>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| e.create_database(&name, Dialect::Sqlite))).collect();
+            let threads: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| e.create_database(&name, Dialect::Sqlite, Level::Cold))).collect();
             threads.into_iter().map(|t| t.join().unwrap()).collect()
         });
         assert_eq!(made.iter().filter(|m| m.is_ok()).count(), 1);

@@ -3,7 +3,7 @@
 use holdfast_engine::{
     Batch, BatchDone, Class, Collect, Database, Engine, Options, Outcome, Report, Step, WriteIsolation, WriteOptions,
 };
-use holdfast_types::{SqlError, SqlResult, SqlState, Value};
+use holdfast_types::{Level, SqlError, SqlResult, SqlState, Value};
 use std::path::Path;
 
 fn open(dir: &Path) -> Engine {
@@ -238,8 +238,8 @@ fn large_transactions_travel_in_fragments() {
 fn databases_come_and_go() {
     let dir = tempfile::tempdir().unwrap();
     let e = open(dir.path());
-    e.create_database("shop", holdfast_types::schema::Dialect::Sqlite).unwrap();
-    assert!(e.create_database("shop", holdfast_types::schema::Dialect::Sqlite).is_err());
+    e.create_database("shop", holdfast_types::schema::Dialect::Sqlite, Level::Cold).unwrap();
+    assert!(e.create_database("shop", holdfast_types::schema::Dialect::Sqlite, Level::Cold).is_err());
     let db = e.database("shop").unwrap();
     ok(&db, "create table t(x)");
     ok(&db, "insert into t values(1)");
@@ -247,7 +247,7 @@ fn databases_come_and_go() {
     let e2 = open(crashed.path());
     assert_eq!(int(&e2.database("shop").unwrap(), "select count(*) from t"), 1);
     drop(db);
-    e.drop_database("shop").unwrap();
+    e.drop_database("shop", Level::Cold).unwrap();
     assert!(e.database("shop").is_err());
     let crashed = copy_of(dir.path());
     let e3 = open(crashed.path());

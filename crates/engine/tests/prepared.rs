@@ -147,7 +147,7 @@ fn it_survives_a_stop_with_its_locks_and_ids() {
     at_once(&db, "create table beside(x)").unwrap();
     at_once(&db, "insert into t(id, v) values(holdfast_next_id('t'), 1)").unwrap();
     assert_eq!(ints(&db, "select max(id) from t"), [8], "7 is taken");
-    let drop_it = engine.drop_database("one").unwrap_err();
+    let drop_it = engine.drop_database("one", Level::Cold).unwrap_err();
     assert_eq!(drop_it.state(), SqlState::OBJECT_IN_USE, "{drop_it}");
     finish(&db, "it's", true).unwrap();
     finish(&db, "b", false).unwrap();

@@ -14,7 +14,7 @@ use anyhow::Context;
 use holdfast_engine::{Batch, Database, Engine, Options, Report, Statement, Step, Ticket};
 use holdfast_seams::RealDisk;
 use holdfast_types::schema::Dialect;
-use holdfast_types::{Row, Sink, SqlError, StatementDesc, Tag, Value};
+use holdfast_types::{Level, Row, Sink, SqlError, StatementDesc, Tag, Value};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Audited {
     /// Makes a data directory at `dir`, fills it, and opens it with syncs that take `sync_delay` longer.
     pub fn open(dir: &Path, log_rows: u64, sync_delay: Duration, progress: &dyn Fn(u64)) -> anyhow::Result<Audited> {
         let engine = Engine::open(dir, Options::default()).context("making the data directory")?;
-        engine.create_database(DATABASE, Dialect::Sqlite)?;
+        engine.create_database(DATABASE, Dialect::Sqlite, Level::Cold)?;
         load(&engine.database(DATABASE)?, log_rows, progress).context("filling the database")?;
         engine.close().context("closing the filled database")?;
         let engine = Engine::open(dir, options(sync_delay)).context("opening the data directory")?;

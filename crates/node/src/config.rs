@@ -337,6 +337,7 @@ impl Config {
             boxcar_requests_max: self.boxcar_requests_max,
             transaction_bytes_max: self.transaction_bytes_max,
             branch_locks_max: self.branch_locks_max,
+            standby_keep_bytes_max: self.standby_keep_bytes_max,
             idle_in_transaction_timeout: Duration::from_millis(self.only_writer_idle_timeout_ms),
             standby_keep_bytes_max: self.standby_keep_bytes_max,
             ..Options::default()
@@ -416,6 +417,12 @@ mod tests {
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
         assert_eq!(all.len(), 43, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn what_the_trail_is_kept_for_reaches_the_engine() {
+        let config = Config::parse("standby_keep_bytes_max = 2097152").unwrap();
+        assert_eq!(config.options().standby_keep_bytes_max, 2 << 20);
     }
 
     #[test]

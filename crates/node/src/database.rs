@@ -5,9 +5,9 @@ use crate::settings::REQUIRE_TRANSACTION;
 use holdfast_engine::{Database, Engine, LockWait, ParameterChange, ParametersOf, Report, RowLock, RowMode};
 use holdfast_sql::{Context, Entry, Kind, LockStrength, Piece, StatementCache, Translated, translate};
 use holdfast_types::schema::{Dialect, Schema};
-use holdfast_types::{SqlError, SqlResult, SqlState};
+use holdfast_types::{Level, SqlError, SqlResult, SqlState};
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -181,11 +181,13 @@ impl Drop for InUse {
 pub struct Databases {
     engine: Engine,
     served: Mutex<HashMap<String, Arc<Served>>>,
+    /// Names of databases that are being dropped, which may wait for a standby. Locked only while `served` is.
+    dropping: Mutex<HashSet<String>>,
 }
 
 impl Databases {
     pub fn new(engine: Engine) -> Databases {
-        Databases { engine, served: Mutex::default() }
+        Databases { engine, served: Mutex::default(), dropping: Mutex::default() }
     }
 
     /// A database that sessions already use; `None` where finding out could block.
@@ -199,6 +201,9 @@ impl Databases {
     /// A database for a new session. Opens it if nobody has yet, which blocks for a moment.
     pub fn enter(&self, name: &str) -> SqlResult<InUse> {
         let mut served = self.served.lock();
+        if self.dropping.lock().contains(name) {
+            return Err(being_dropped(name));
+        }
         let found = match served.get(name) {
             Some(found) => found.clone(),
             None => {
@@ -217,9 +222,9 @@ impl Databases {
         self.engine.has_right()
     }
 
-    /// CREATE DATABASE. Blocks.
-    pub fn create(&self, name: &str, dialect: Dialect) -> SqlResult<()> {
-        self.engine.create_database(name, dialect)
+    /// CREATE DATABASE. Blocks until it has reached its level.
+    pub fn create(&self, name: &str, dialect: Dialect, level: Level) -> SqlResult<()> {
+        self.engine.create_database(name, dialect, level)
     }
 
     /// Is there a database of that name?
@@ -227,10 +232,11 @@ impl Databases {
         self.engine.databases().iter().any(|d| d.name == name)
     }
 
-    /// ALTER DATABASE and ALTER ROLE ... SET and RESET. Blocks.
-    pub fn change_parameters(&self, of: &ParametersOf, change: ParameterChange) -> SqlResult<()> {
+    /// ALTER DATABASE and ALTER ROLE ... SET and RESET. Blocks until it has reached its level.
+    pub fn change_parameters(&self, of: &ParametersOf, change: ParameterChange, level: Level) -> SqlResult<()> {
+        self.engine.change_parameters(of, change, level)?;
+        // Whoever has changed them last reads them last.
         let served = self.served.lock();
-        self.engine.change_parameters(of, change)?;
         if let ParametersOf::Database(name) = of
             && let Some(served) = served.get(name)
         {
@@ -246,9 +252,18 @@ impl Databases {
         parameters
     }
 
-    /// DROP DATABASE. Blocks. The lock is held while it is dropped, so that no session enters meanwhile. As in PostgreSQL,
-    /// sessions that are just ending are given some time.
-    pub fn drop_database(&self, name: &str) -> SqlResult<()> {
+    /// DROP DATABASE. Blocks until it has reached its level; no session enters meanwhile. As in PostgreSQL, sessions that
+    /// are just ending are given some time.
+    pub fn drop_database(&self, name: &str, level: Level) -> SqlResult<()> {
+        self.begin_to_drop(name)?;
+        let dropped = self.engine.drop_database(name, level);
+        let _served = self.served.lock();
+        self.dropping.lock().remove(name);
+        dropped
+    }
+
+    /// From now on no session enters it.
+    fn begin_to_drop(&self, name: &str) -> SqlResult<()> {
         let until = Instant::now() + SESSIONS_END_MAX;
         let mut served = self.served.lock();
         let mut sessions = 0;
@@ -266,7 +281,14 @@ impl Databases {
             )
             .with_detail(format!("There are {sessions} sessions using the database.")));
         }
+        if !self.dropping.lock().insert(name.to_owned()) {
+            return Err(being_dropped(name));
+        }
         served.remove(name);
-        self.engine.drop_database(name)
+        Ok(())
     }
+}
+
+fn being_dropped(name: &str) -> SqlError {
+    SqlError::new(SqlState::OBJECT_IN_USE, format!("database \"{name}\" is being dropped"))
 }

@@ -11,7 +11,7 @@
 use std::path::Path;
 
 use holdfast_seams::Disk;
-use holdfast_types::Lsn;
+use holdfast_types::{Epoch, Lsn};
 
 use crate::boxcar::Kind;
 use crate::control::Control;
@@ -61,17 +61,35 @@ impl Trail {
     /// none behind its last boxcar's, as if it had followed all the time. Restarts begin epochs of which a new master
     /// cannot know, and nobody follows a master of an older epoch than its own.
     pub fn forget_epochs(disk: &dyn Disk, dir: &Path) -> Result<(), TrailError> {
-        let lock_path = dir.join(LOCK);
-        let lock = disk.lock(&lock_path).map_err(TrailError::io("lock", &lock_path))?;
-        let _lock = lock.ok_or_else(|| TrailError::InUse { dir: dir.to_path_buf() })?;
-        let survey = Survey::take(disk, dir)?;
-        let control = survey.control.filter(|control| control.incarnation > 0);
-        let control = control.ok_or_else(|| TrailError::NothingToFollow { dir: dir.to_path_buf() })?;
-        match judge(disk, &survey, &control)?.last {
-            Some(last) if last.epoch < control.epoch => Control { epoch: last.epoch, ..control }.write(disk, dir),
-            _ => Ok(()),
-        }
+        lower_epoch(disk, dir, |now, last| last.unwrap_or(now)).map(drop)
     }
+
+    /// A trail that is not open and was opened for a promotion that has failed goes back to the epoch `before`, which it
+    /// knew as a follower: a higher one would keep it from following its master again. False, and nothing is changed,
+    /// where something was written in a higher epoch, or the epoch is not above `before`.
+    pub fn withdraw_epoch(disk: &dyn Disk, dir: &Path, before: Epoch) -> Result<bool, TrailError> {
+        lower_epoch(disk, dir, |now, last| if last.is_none_or(|last| last <= before) { before } else { now })
+    }
+}
+
+/// Gives a trail the epoch that `to` says, from its own and that of its last boxcar, if that is lower than its own.
+fn lower_epoch(
+    disk: &dyn Disk,
+    dir: &Path,
+    to: impl FnOnce(Epoch, Option<Epoch>) -> Epoch,
+) -> Result<bool, TrailError> {
+    let lock_path = dir.join(LOCK);
+    let lock = disk.lock(&lock_path).map_err(TrailError::io("lock", &lock_path))?;
+    let _lock = lock.ok_or_else(|| TrailError::InUse { dir: dir.to_path_buf() })?;
+    let survey = Survey::take(disk, dir)?;
+    let control = survey.control.filter(|control| control.incarnation > 0);
+    let control = control.ok_or_else(|| TrailError::NothingToFollow { dir: dir.to_path_buf() })?;
+    let last = judge(disk, &survey, &control)?.last;
+    let epoch = to(control.epoch, last.map(|last| last.epoch));
+    if epoch >= control.epoch {
+        return Ok(false);
+    }
+    Control { epoch, ..control }.write(disk, dir).map(|()| true)
 }
 
 /// What lies behind `lsn`, segment by segment; an error when no boxcar ends there.

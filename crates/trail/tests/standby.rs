@@ -123,6 +123,45 @@ fn epochs_without_boxcars_are_known_to_followers_and_can_be_forgotten() {
     assert!(Trail::forget_epochs(&RealDisk::new(), &of_master).is_err(), "it is open");
 }
 
+#[test]
+fn the_epoch_of_a_failed_promotion_is_withdrawn() {
+    let dir = tempfile::tempdir().unwrap();
+    let (of_master, of_follower) = (dir.path().join("master"), dir.path().join("follower"));
+    let master = open(options(&of_master));
+    let from = FollowFrom {
+        trail_id: master.trail_id(),
+        segment_bytes: master.segment_bytes(),
+        first_segment: 1,
+        epoch: master.epoch(),
+    };
+    Trail::found(&RealDisk::new(), &of_follower, &from).unwrap();
+    let withdraw = || Trail::withdraw_epoch(&RealDisk::new(), &of_follower, Epoch(1)).unwrap();
+    let follow = || open(TrailOptions { follow: true, ..options(&of_follower) });
+    // With an empty trail, and with one that has a boxcar.
+    for _ in 0..2 {
+        assert!(!withdraw(), "nothing was raised");
+        drop(master_again(&of_follower, 2));
+        assert!(withdraw());
+        let follower = follow();
+        assert_eq!(follower.epoch(), Epoch(1));
+        let reservation = master.reserve(100).unwrap();
+        let (sender, written) = mpsc::channel();
+        master.append(reservation, vec![7; 100], Box::new(move |_| sender.send(()).unwrap())).unwrap();
+        written.recv().unwrap();
+        let mut tap = master.tap(follower.tip().0).unwrap();
+        let group: Vec<Shipped> = std::iter::from_fn(|| tap.next().unwrap()).collect();
+        follower.receive(&group).unwrap();
+        follower.close().unwrap();
+    }
+    let promoted = open(options(&of_follower));
+    let reservation = promoted.reserve(100).unwrap();
+    promoted.append(reservation, vec![7; 100], Box::new(|_| {})).unwrap();
+    promoted.close().unwrap();
+    drop(promoted);
+    assert!(!withdraw(), "something was written in it");
+    assert_eq!(follow().epoch(), Epoch(2));
+}
+
 fn master_again(dir: &Path, epoch: u32) -> Trail {
     let master = open(options(dir));
     assert_eq!(master.epoch(), Epoch(epoch));

@@ -73,6 +73,8 @@ struct Snapshot {
     store: Arc<PageStore>,
     number: u64,
     pages: u32,
+    /// Where it is in a data directory.
+    file: String,
     /// Keeps the file open, though it may be replaced or removed.
     _volume: Arc<holdfast_store::volume::Volume>,
 }
@@ -92,6 +94,11 @@ impl Drop for BaseCopy {
 impl BaseCopy {
     pub fn plan(&self) -> &CopyPlan {
         &self.plan
+    }
+
+    /// Where the volume in place `volume` of the plan is in a data directory.
+    pub fn file(&self, volume: usize) -> Option<&str> {
+        self.snapshots.get(volume).map(|s| s.file.as_str())
     }
 
     /// The page `page`, from 1, of the volume in place `volume` of the plan, as a file has it.
@@ -117,8 +124,8 @@ impl Engine {
         let mut copy = BaseCopy { shared: shared.clone(), held, plan: empty_plan(&shared), snapshots: Vec::new() };
         let (manifest, listed_to, open) = self.list_for_copy()?;
         let text = manifest.text().map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))?;
-        for inner in &open {
-            let (snapshot, plan) = take_snapshot(inner);
+        for (inner, entry) in open.iter().zip(&manifest.databases) {
+            let (snapshot, plan) = take_snapshot(inner, entry.file.clone());
             copy.plan.volumes.push(plan);
             copy.snapshots.push(snapshot);
         }
@@ -136,8 +143,9 @@ impl Engine {
     fn list_for_copy(&self) -> SqlResult<(Manifest, Lsn, Vec<Arc<Inner>>)> {
         let shared = self.shared();
         loop {
-            for info in self.databases() {
-                self.database(&info.name)?;
+            for entry in shared.manifest().databases {
+                // One that was dropped since is not missed.
+                self.database_by_id(entry.volume())?;
             }
             let _nothing_changes = shared.cataloguing();
             let (manifest, listed_to) = (shared.manifest(), shared.trail.durable());
@@ -198,7 +206,7 @@ fn hold(shared: &Shared) -> (u64, Lsn) {
     (floor.begin_copy(from), from)
 }
 
-fn take_snapshot(inner: &Arc<Inner>) -> (Snapshot, VolumePlan) {
+fn take_snapshot(inner: &Arc<Inner>, file: String) -> (Snapshot, VolumePlan) {
     // A checkpoint that went on meanwhile would take away the debt behind the snapshot.
     let _no_checkpoint = inner.checkpointing.lock();
     let volume = inner.volume();
@@ -207,7 +215,7 @@ fn take_snapshot(inner: &Arc<Inner>) -> (Snapshot, VolumePlan) {
     // Read before the debt, see there.
     let told = inner.shared.redo.told();
     let redo_start = inner.redo.start_after(number).unwrap_or(told);
-    let snapshot = Snapshot { id: inner.id, store, number, pages, _volume: volume };
+    let snapshot = Snapshot { id: inner.id, store, number, pages, file, _volume: volume };
     (snapshot, VolumePlan { volume: inner.id.0, number, pages, redo_start: redo_start.0 })
 }
 

@@ -103,7 +103,7 @@ fn as_started(
         Some(redone) => Ok(redone),
         None => {
             let id = entry.volume();
-            recovery::served_as_it_is(open()?, entry, survey.checkpoint(id), survey.last.get(&id).copied())
+            recovery::served_as_it_is(open()?, entry, survey.checkpoint(id), survey.last.get(&id).map(|l| l.number))
         }
     }
 }

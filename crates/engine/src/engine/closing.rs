@@ -76,10 +76,13 @@ pub(super) fn stop_main(thread: Option<JoinHandle<()>>, inner: Arc<Inner>) -> Ar
     if thread.is_some_and(|t| t.join().is_err()) {
         tracing::error!(database = inner.name, "MAIN panicked");
     }
-    let (sender, receiver) = crossbeam_channel::bounded(1);
-    let newest = inner.volume().store().newest();
-    inner.when_durable(newest, Box::new(move || sender.send(()).unwrap_or_default()));
-    receiver.recv().unwrap_or_default();
+    // On a standby nobody waits for what is applied, and the rest of a failed group never becomes durable.
+    if inner.shared.follow.is_none() {
+        let (sender, receiver) = crossbeam_channel::bounded(1);
+        let newest = inner.volume().store().newest();
+        inner.when_durable(newest, Box::new(move || sender.send(()).unwrap_or_default()));
+        receiver.recv().unwrap_or_default();
+    }
     // They hold the database, which would never be let go. Their rows stay; nobody can take what they lock any more.
     let prepared = std::mem::take(&mut *inner.prepared.lock());
     drop(prepared);

@@ -11,6 +11,7 @@
 
 use super::*;
 use crate::recovery::Survey;
+use holdfast_trail::{Inspection, TrailError};
 
 /// Whether anything was ever logged. If not, no database was ever complete: the first start was interrupted before it had
 /// made one.
@@ -34,6 +35,15 @@ fn refuse_role(options: &Options, local: Option<&Local>, dir: &Path) -> Result<(
     }
 }
 
+/// What can be known before a promotion raises the epoch, which deposes the master; returns the epoch so far.
+fn refuse_promotion(disk: &dyn holdfast_seams::Disk, dir: &Path, standby: &Local) -> Result<Epoch, OpenError> {
+    let trail = dir.join("trail");
+    let found = Inspection::of(disk, &trail)?.ok_or(TrailError::NothingToFollow { dir: trail })?;
+    standby.refuse_ahead(dir, found.end)?;
+    standby.refuse_not_whole(dir, found.end)?;
+    Ok(found.epoch)
+}
+
 impl Shared {
     #[expect(clippy::too_many_arguments, reason = "the parts of an engine, each made by another step of opening")]
     fn new(
@@ -48,6 +58,7 @@ impl Shared {
     ) -> Shared {
         let epoch = trail.epoch();
         let follow = options.standby.then(Follow::default);
+        let shown = Shown::new(manifest.clone());
         let state = State { manifest, open: BTreeMap::new(), checkpoints: BTreeMap::new(), closed: false };
         Shared {
             options,
@@ -67,10 +78,12 @@ impl Shared {
             keeps_trail,
             lifecycle: Mutex::default(),
             cataloguing: Mutex::default(),
+            dropping: Mutex::default(),
             listing: Mutex::default(),
             preparing: Mutex::default(),
             failed: AtomicBool::new(false),
             clock: Mutex::default(),
+            shown,
             state: Mutex::new(state),
         }
     }
@@ -93,6 +106,25 @@ impl Engine {
         let disk = options.disk.clone();
         let local = Local::read(&*disk, dir)?;
         refuse_role(&options, local.as_ref(), dir)?;
+        let Some(standby) = local.as_ref().filter(|local| local.is_standby() && !options.standby) else {
+            return Engine::open_as(dir, options, local, aside);
+        };
+        let before = refuse_promotion(&*disk, dir, standby)?;
+        Engine::open_as(dir, options, local, aside).inspect_err(|_| {
+            // Its standbys' master would be deposed by an epoch that nobody begins.
+            if let Err(e) = Trail::withdraw_epoch(&*disk, &dir.join("trail"), before) {
+                tracing::error!("the epoch of a promotion that has failed cannot be withdrawn: {e}");
+            }
+        })
+    }
+
+    fn open_as(
+        dir: &Path,
+        options: Options,
+        local: Option<Local>,
+        aside: Option<VolumeId>,
+    ) -> Result<Engine, OpenError> {
+        let disk = options.disk.clone();
         let io = |what| move |source| OpenError::Io { what, path: dir.display().to_string(), source };
         for sub in ["", "volumes", "scratch"] {
             disk.create_dir(&dir.join(sub)).map_err(io("create"))?;
@@ -128,8 +160,9 @@ impl Engine {
         failing.get_or_init(|| Arc::downgrade(&shared));
         let engine = Engine(Arc::new(EngineInner { shared, threads: Mutex::default(), recovered }));
         if engine.is_standby() {
-            engine.begin_to_follow()?;
+            // Before the thread of applying makes files.
             engine.remove_orphans().map_err(io("clean up"))?;
+            engine.begin_to_follow()?;
             engine.start_checkpointer().map_err(io("start a thread for"))?;
             return Ok(engine);
         }
@@ -186,10 +219,11 @@ impl Engine {
                 source,
             })?;
             found.dropped.iter().for_each(|id| _ = state.checkpoints.remove(id));
+            shared.shown.replace(manifest.clone());
             state.manifest = manifest;
         }
         drop(state);
-        if body.is_empty() { Ok(()) } else { Ok(self.log(body).map(drop)?) }
+        if body.is_empty() { Ok(()) } else { Ok(self.log(body, Level::Cold, || {}).map(drop)?) }
     }
 
     /// A file whose size or time is not as recorded is looked at now and not when somebody asks for it: another program
@@ -223,7 +257,8 @@ impl Engine {
         for (name, dialect) in shared.options.initial_databases.clone() {
             let listed = shared.state.lock().manifest.databases.iter().any(|entry| entry.name == name);
             if !listed {
-                self.create_database(&name, dialect)?;
+                // No standby can be there to wait for.
+                self.create_database(&name, dialect, Level::Cold)?;
             }
         }
         let mut state = shared.state.lock();

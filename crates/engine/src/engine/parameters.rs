@@ -36,18 +36,18 @@ impl ParameterChange {
 impl Engine {
     /// Those of a database.
     pub fn database_parameters(&self, name: &str) -> Vec<(String, String)> {
-        let state = self.0.shared.state.lock();
-        state.manifest.databases.iter().find(|e| e.name == name).map(|e| pairs(&e.parameters)).unwrap_or_default()
+        let list = self.0.shared.shown.list();
+        list.databases.iter().find(|e| e.name == name).map(|e| pairs(&e.parameters)).unwrap_or_default()
     }
 
     /// Those of a user.
     pub fn role_parameters(&self, name: &str) -> Vec<(String, String)> {
-        let state = self.0.shared.state.lock();
-        state.manifest.roles.iter().find(|r| r.name == name).map(|r| pairs(&r.parameters)).unwrap_or_default()
+        let list = self.0.shared.shown.list();
+        list.roles.iter().find(|r| r.name == name).map(|r| pairs(&r.parameters)).unwrap_or_default()
     }
 
-    /// Changes them. Durable when it returns; blocks.
-    pub fn change_parameters(&self, of: &ParametersOf, change: ParameterChange) -> SqlResult<()> {
+    /// Changes them. Sessions get them, and this returns, when they have reached `level`; blocks.
+    pub fn change_parameters(&self, of: &ParametersOf, change: ParameterChange, level: Level) -> SqlResult<()> {
         let shared = &self.0.shared;
         shared.refuse_on_standby("ALTER")?;
         let passed = {
@@ -61,8 +61,11 @@ impl Engine {
                 ParameterOwner::Role(name) => record::ParametersOf::Role(name),
             };
             record::put_parameters(&mut body, record_of, pairs);
-            let passed = self.log(body)?;
-            self.change_list(|manifest| manifest.set_parameters(&owner, parameters))?;
+            let set = move |manifest: &mut Manifest| manifest.set_parameters(&owner, parameters);
+            let change = shared.shown.change(set.clone());
+            let passed = self.log_change(body, level, &change)?;
+            self.change_list(set)?;
+            change.is_listed();
             passed
         };
         passed.recv().map_err(|_| databases::stopped())

@@ -6,7 +6,7 @@
 //! 1. What can be refused by looking is refused: no SQLite file, in use, reserved names, name taken, disk too small.
 //! 2. `quick_check` over the whole file.
 //! 3. The copy is written, given Holdfast's internal tables, sealed and synced ([`copy`]).
-//! 4. [`Engine::adopt_database`] logs the new volume with its checkpoint and lists it; it is opened once, to see that it
+//! 4. `Engine::adopt` logs the new volume with its checkpoint and lists it; it is opened once, to see that it
 //!    can be served.
 //!
 //! A crash before the listing leaves a file that the next start removes. The file of one of the directory's own
@@ -24,7 +24,7 @@ use holdfast_seams::Disk;
 use holdfast_store::schema_map::SchemaError;
 use holdfast_store::sqlite::{SqliteError, ffi};
 use holdfast_types::schema::Dialect;
-use holdfast_types::{SqlError, VolumeId};
+use holdfast_types::{Level, SqlError, VolumeId};
 use source::Source;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -148,7 +148,7 @@ fn copy_in(
     }
     source.check_content(progress)?;
     let mut failed = None;
-    let made = engine.adopt(name, Dialect::Sqlite, replaced, |path, id| {
+    let made = engine.adopt(name, Dialect::Sqlite, Level::Cold, replaced, |path, id| {
         copy::build(&mut source, path, id, disk, needed_bytes, progress).map_err(|e| {
             let message = e.to_string();
             failed = Some(e);

@@ -15,8 +15,8 @@ mod support;
 use holdfast_engine::{Database, Engine, Options};
 use holdfast_seams::SyncMethod;
 use holdfast_seams::testing::{FaultDisk, Fired, Seeded};
-use holdfast_types::Value;
 use holdfast_types::schema::Dialect;
+use holdfast_types::{Level, Value};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -204,9 +204,9 @@ fn work(engine: &Engine, name: &str, model: &mut Model, disk: &FaultDisk, totals
         }
         if name == NAMES[0] && model.random.one_in(40) {
             // One of the two fails; neither may harm the others.
-            let made = engine.create_database("third", Dialect::Sqlite).is_ok();
+            let made = engine.create_database("third", Dialect::Sqlite, Level::Cold).is_ok();
             if !made && model.random.one_in(2) {
-                drop(engine.drop_database("third"));
+                drop(engine.drop_database("third", Level::Cold));
             }
         }
         if under_way.is_empty() && model.random.one_in(10) && model.unanswered.is_empty() {

@@ -32,10 +32,12 @@ fn every_kind_of_write_is_refused_and_reads_work() {
     let refused = [
         db.begin_write_blocking(WriteOptions::default()).err().unwrap(),
         db.vacuum().unwrap_err(),
-        standby.create_database("x", Dialect::Sqlite).unwrap_err(),
-        standby.drop_database("one").unwrap_err(),
+        standby.create_database("x", Dialect::Sqlite, Level::Cold).unwrap_err(),
+        standby.drop_database("one", Level::Cold).unwrap_err(),
         db.finish_prepared("g", true, Level::Cold).err().unwrap(),
-        standby.change_parameters(&ParametersOf::Role("tom".into()), ParameterChange::Reset("x".into())).unwrap_err(),
+        standby
+            .change_parameters(&ParametersOf::Role("tom".into()), ParameterChange::Reset("x".into()), Level::Cold)
+            .unwrap_err(),
     ];
     assert!(refused.iter().all(|e| e.state() == READ_ONLY), "{refused:?}");
     // A message that changes nothing runs, and so do advisory locks, which are this server's own.

@@ -8,7 +8,7 @@ use holdfast_types::{Level, Value};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-fn options() -> Options {
+pub fn options() -> Options {
     Options { initial_databases: vec![("one".to_owned(), Dialect::Sqlite)], ..Options::default() }
 }
 
@@ -23,7 +23,7 @@ fn send(db: &Database, answered: &Arc<Mutex<Vec<String>>>, sql: &str, level: Lev
     db.submit_with(batch, done).unwrap();
 }
 
-fn submit(db: &Database, sql: &str, level: Level) -> Ticket {
+pub fn submit(db: &Database, sql: &str, level: Level) -> Ticket {
     db.submit(Batch { level, ..Batch::new(vec![step(db, sql).unwrap()], Box::new(Collect::new())) }).unwrap()
 }
 
@@ -41,7 +41,7 @@ fn until(is_so: impl Fn() -> bool) {
 }
 
 /// Everything sent so far is durable and waits at the gate.
-fn logged(engine: &Engine, boxcars: usize) {
+pub fn logged(engine: &Engine, boxcars: usize) {
     until(|| engine.gate().boxcars >= boxcars);
 }
 
@@ -79,7 +79,7 @@ fn a_hot_commit_waits_for_its_ack_and_what_comes_behind_it_waits_too() {
 fn every_way_to_commit_waits() {
     let dir = tempfile::tempdir().unwrap();
     let engine = Engine::open(dir.path(), options()).unwrap();
-    engine.create_database("two", Dialect::Sqlite).unwrap();
+    engine.create_database("two", Dialect::Sqlite, Level::Cold).unwrap();
     let [db, two] = ["one", "two"].map(|name| engine.database(name).unwrap());
     for db in [&db, &two] {
         submit(db, "create table t(id integer primary key, v)", Level::Cold).wait().unwrap().result.unwrap();
@@ -160,7 +160,7 @@ fn held_is_held_at_every_level_and_so_are_databases_that_come() {
     let cold = submit(&db, "insert into t values(1)", Level::Cold);
     let creating = {
         let engine = engine.clone();
-        std::thread::spawn(move || engine.create_database("two", Dialect::Sqlite))
+        std::thread::spawn(move || engine.create_database("two", Dialect::Sqlite, Level::Cold))
     };
     logged(&engine, 2);
     assert_eq!(count(&db), Value::Int(0));

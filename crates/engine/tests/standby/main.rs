@@ -6,6 +6,8 @@
 #[allow(dead_code)] // Each test program uses a part of it.
 mod support;
 
+mod catalogue;
+mod failing;
 mod follow;
 mod levels;
 mod pair;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 /// Longer than anything here takes that ends at all.
 pub const WAIT_MAX: Duration = Duration::from_secs(120);
+const WAIT: Duration = Duration::from_millis(10);
 /// Boxcars handed over at a time.
 const AT_ONCE: usize = 40;
 /// The name the standby is registered under.
@@ -86,6 +87,18 @@ pub fn catch_up(master: &Engine, standby: &Engine) {
     let end = master.trail().durable();
     let caught_up = with_standby(master, standby, || standby.wait_applied(end, WAIT_MAX));
     assert!(caught_up, "applied {} of {end}: {:?}", standby.applied(), standby.apply_failure());
+}
+
+/// What the master has and the standby has not.
+pub fn missing(master: &Engine, standby: &Engine) -> Vec<Shipped> {
+    let mut tap = master.trail().tap(standby.trail().tip().0).unwrap();
+    std::iter::from_fn(|| tap.next().unwrap()).collect()
+}
+
+/// Hands over until all is applied, or applying has ended.
+pub fn settle(master: &Engine, standby: &Engine) {
+    let end = master.trail().durable();
+    with_standby(master, standby, || while !standby.wait_applied(end, WAIT) && standby.apply_failure().is_none() {});
 }
 
 pub fn dump_of(db: &Database) -> String {

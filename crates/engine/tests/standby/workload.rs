@@ -76,13 +76,13 @@ fn other(master: &Engine, r: &mut Seeded, round: u64) {
             }
         }
         1 => {
-            let made = master.create_database("third", Dialect::Sqlite);
+            let made = master.create_database("third", Dialect::Sqlite, Level::Cold);
             let third = master.database("third").unwrap();
             at_once(&third, "create table if not exists x(id integer primary key, v)");
             at_once(&third, &format!("insert into x(v) values({round})"));
             drop(made);
         }
-        2 => drop(master.drop_database("third")),
+        2 => drop(master.drop_database("third", Level::Cold)),
         3 => one.vacuum().unwrap(),
         4 => {
             // Not for long: who wants a database to itself waits for its end.
@@ -98,7 +98,7 @@ fn other(master: &Engine, r: &mut Seeded, round: u64) {
             };
             let set = ParameterChange::Set { name: "lock_timeout".to_owned(), value: format!("{round}s") };
             let change = if r.one_in(4) { ParameterChange::ResetAll } else { set };
-            master.change_parameters(&of, change).unwrap();
+            master.change_parameters(&of, change, Level::Cold).unwrap();
         }
     }
 }

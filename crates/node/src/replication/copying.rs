@@ -48,15 +48,15 @@ pub fn begin(engine: &Engine) -> SqlResult<Box<dyn BaseCopy>> {
         std::thread::sleep(DURABLE_PAUSE);
     }
     let manifest = serde_json::to_string(plan).map_err(|e| failed(e.to_string()))?;
-    let file = |volume: u32| {
-        let info = engine.databases().into_iter().find(|d| d.oid == 16384 + volume);
-        info.and_then(|d| d.path.file_name().map(|n| n.to_string_lossy().into_owned()))
-            .ok_or_else(|| failed(format!("volume {volume} was dropped meanwhile; begin again")))
+    let file = |place: usize| {
+        let name = copy.file(place).and_then(|file| Path::new(file).file_name());
+        name.map(|name| name.to_string_lossy().into_owned()).ok_or_else(|| failed(format!("place {place} has no file")))
     };
     let volumes = plan
         .volumes
         .iter()
-        .map(|v| Ok(CopyVolume { volume: v.volume, file: file(v.volume)?, pages: v.pages }))
+        .enumerate()
+        .map(|(place, v)| Ok(CopyVolume { volume: v.volume, file: file(place)?, pages: v.pages }))
         .collect::<SqlResult<Vec<_>>>()?;
     let start = Lsn(u64::from(plan.first_segment) * plan.segment_bytes + PAGE_BYTES as u64);
     let plan = CopyPlan {

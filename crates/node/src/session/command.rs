@@ -141,8 +141,8 @@ impl NodeSession {
         dialect: holdfast_types::schema::Dialect,
         if_not_exists: bool,
     ) -> SqlResult<()> {
-        let (databases, name) = (self.databases.clone(), name.to_owned());
-        self.outside_transactions("CREATE DATABASE", move || match databases.create(&name, dialect) {
+        let (databases, name, level) = (self.databases.clone(), name.to_owned(), self.settings.level());
+        self.outside_transactions("CREATE DATABASE", move || match databases.create(&name, dialect, level) {
             Err(e) if if_not_exists && e.state() == SqlState::DUPLICATE_DATABASE => Ok(()),
             outcome => outcome,
         })
@@ -153,9 +153,9 @@ impl NodeSession {
         if name == self.home || name == self.identity.database {
             return Err(SqlError::new(SqlState::OBJECT_IN_USE, "cannot drop the currently open database"));
         }
-        let (databases, name) = (self.databases.clone(), name.to_owned());
+        let (databases, name, level) = (self.databases.clone(), name.to_owned(), self.settings.level());
         self.outside_transactions("DROP DATABASE", move || {
-            if if_exists && !databases.exists(&name) { Ok(()) } else { databases.drop_database(&name) }
+            if if_exists && !databases.exists(&name) { Ok(()) } else { databases.drop_database(&name, level) }
         })
         .await
     }
@@ -178,9 +178,9 @@ impl NodeSession {
                 ParameterChange::Set { name: name.to_owned(), value }
             }
         };
-        let databases = self.databases.clone();
+        let (databases, level) = (self.databases.clone(), self.settings.level());
         // PostgreSQL would undo it with its transaction; here it is no part of one.
-        self.outside_transactions(command, move || databases.change_parameters(&of, change)).await
+        self.outside_transactions(command, move || databases.change_parameters(&of, change, level)).await
     }
 
     async fn vacuum(&mut self, translated: &Translated) -> SqlResult<()> {

@@ -15,6 +15,8 @@ use holdfast_store::schema_map::PREPARED_TABLE;
 use holdfast_trail::{Boxcar, Kind, Reader};
 use holdfast_types::TxnId;
 use holdfast_types::record::{Batch, Record, RecordReader};
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// A group of boxcars is committed when it has this many, this many bytes of operations, or has taken this long.
@@ -31,6 +33,8 @@ pub(super) struct Apply {
     /// Each volume's records before its place here are in its file.
     starts: BTreeMap<VolumeId, Lsn>,
     volumes: BTreeMap<VolumeId, Following>,
+    /// Volumes that the trail has an end of.
+    ended: BTreeSet<VolumeId>,
     epoch: Epoch,
     group: Group,
 }
@@ -61,25 +65,37 @@ impl Group {
 }
 
 impl Apply {
-    pub fn new(shared: Arc<Shared>, from: Lsn, starts: BTreeMap<VolumeId, Lsn>) -> Result<Apply, OpenError> {
+    pub fn new(
+        shared: Arc<Shared>,
+        from: Lsn,
+        starts: BTreeMap<VolumeId, Lsn>,
+        ended: BTreeSet<VolumeId>,
+    ) -> Result<Apply, OpenError> {
         let reader = shared.trail.read(from)?;
         let (volumes, group) = (BTreeMap::new(), Group::new());
-        Ok(Apply { shared, reader, next: None, position: from, starts, volumes, epoch: Epoch(0), group })
+        Ok(Apply { shared, reader, next: None, position: from, starts, volumes, ended, epoch: Epoch(0), group })
     }
 
     pub fn run(mut self) {
         let shared = self.shared.clone();
         let Some(follow) = &shared.follow else { return };
-        if let Err(e) = self.serve(follow) {
-            tracing::error!(target: "holdfast::apply", position = %self.position, "applying ends: {e}");
-            follow.state.lock().failure = Some(e.to_string());
-            follow.changed.notify_all();
-        }
+        let why = match catch_unwind(AssertUnwindSafe(|| self.serve(follow))) {
+            Ok(Ok(())) => return,
+            Ok(Err(e)) => e.to_string(),
+            // The panic's own message has been printed.
+            Err(_) => "the thread that applies has panicked: this is a bug; the log says where".to_owned(),
+        };
+        tracing::error!(target: "holdfast::apply", position = %self.position, "applying ends: {why}");
+        follow.state.lock().failure = Some(why);
+        follow.changed.notify_all();
     }
 
     fn serve(&mut self, follow: &Follow) -> Result<(), OpenError> {
         let shared = self.shared.clone();
-        while let Some(until) = follow.wait(&shared, self.position) {
+        let mut seen = self.position;
+        while let Some(until) = follow.wait(&shared, seen.max(self.position)) {
+            // A master that names a place inside a boxcar is not asked again and again.
+            seen = until;
             self.group = Group::new();
             while let Some(boxcar) = self.take(until)? {
                 if follow.stops() {
@@ -148,7 +164,7 @@ impl Apply {
                 if let Record::VolumeDrop { volume } = record {
                     self.volumes.remove(volume);
                 }
-                catalogue::apply(&shared, boxcar.lsn, record)
+                catalogue::apply(&shared, boxcar.lsn, record, &self.ended)
             }
             Record::Checkpoint(c) => catalogue::compare(&self.shared, c),
         }
@@ -197,7 +213,8 @@ impl Apply {
             (entry, state.manifest.next_id)
         };
         let Some(entry) = entry else {
-            return if id.0 < next_id { Ok(None) } else { Err(OpenError::UnknownVolume(id)) };
+            let gone = id.0 < next_id || self.ended.contains(&id);
+            return if gone { Ok(None) } else { Err(OpenError::UnknownVolume(id)) };
         };
         let _one_at_a_time = shared.lifecycle.lock();
         let inner = open_volume(shared, &entry)?;
@@ -207,19 +224,27 @@ impl Apply {
         Ok(Some(Following { inner, redo, end: Lsn(0) }))
     }
 
-    /// Lets readers see what has been applied.
+    /// Lets readers see what has been applied: in all volumes, or in none.
     fn commit(&mut self, follow: &Follow) -> Result<(), OpenError> {
-        let mut published = Vec::new();
+        let published = match self.publish() {
+            Ok(published) => published,
+            Err(e) => {
+                // Readers stay at the schema they have.
+                self.volumes.values().for_each(|f| f.inner.schema_is_changing(false));
+                return Err(e);
+            }
+        };
         let mut changed = Vec::new();
-        for (id, f) in &mut self.volumes {
-            if let Some(number) = f.publish(&self.shared)? {
-                follow.published(*id, number, f.end);
-                published.push((f.inner.clone(), number));
-                changed.extend(f.redo.changed_map().is_some().then_some(*id));
+        for Published { volume, inner, number, end, schema } in &published {
+            follow.published(*volume, *number, *end);
+            if let Some((map, schema)) = schema {
+                *inner.schema.write() = schema.clone();
+                inner.publish_map(map.clone(), *number);
+                changed.push(*volume);
             }
         }
-        published.iter().for_each(|(inner, number)| inner.volume().store().set_durable(*number));
-        published.iter().for_each(|(inner, number)| inner.durable_reached(*number));
+        published.iter().for_each(|p| p.inner.volume().store().set_durable(p.number));
+        published.iter().for_each(|p| p.inner.durable_reached(p.number));
         for id in changed {
             let Some(Following { inner, redo, end }) = self.volumes.remove(&id) else { continue };
             self.volumes.insert(id, Following { inner, redo: redo.renew()?, end });
@@ -228,11 +253,28 @@ impl Apply {
         follow.applied_to(self.position);
         Ok(())
     }
+
+    fn publish(&mut self) -> Result<Vec<Published>, OpenError> {
+        let shared = &self.shared;
+        let published = self.volumes.values_mut().filter_map(|f| f.publish(shared).transpose());
+        published.collect()
+    }
+}
+
+/// What was committed in one volume, and nobody sees yet.
+struct Published {
+    volume: VolumeId,
+    inner: Arc<Inner>,
+    number: u64,
+    /// Where its last boxcar ends in the trail.
+    end: Lsn,
+    /// If that has changed.
+    schema: Option<(Arc<TableMap>, Arc<Schema>)>,
 }
 
 impl Following {
-    /// Commits what was applied, with the schema as it then is. It is not durable for readers yet.
-    fn publish(&mut self, shared: &Shared) -> Result<Option<u64>, OpenError> {
+    /// Commits what was applied, with the schema as it then is.
+    fn publish(&mut self, shared: &Shared) -> Result<Option<Published>, OpenError> {
         let map = self.redo.changed_map().cloned();
         let prepares = |map: &Arc<TableMap>| map.object(PREPARED_TABLE).is_some();
         if map.as_ref().is_some_and(prepares) {
@@ -241,12 +283,9 @@ impl Following {
         if map.is_some() {
             self.inner.schema_is_changing(true);
         }
-        let number = self.redo.commit()?;
-        if let (Some(number), Some(_)) = (number, map) {
-            let (map, schema) = read_published(&self.inner)?;
-            *self.inner.schema.write() = schema;
-            self.inner.publish_map(map, number);
-        }
-        Ok(number)
+        let Some(number) = self.redo.commit()? else { return Ok(None) };
+        let schema = map.map(|_| read_published(&self.inner)).transpose()?;
+        let (volume, inner) = (self.inner.id, self.inner.clone());
+        Ok(Some(Published { volume, inner, number, end: self.end, schema }))
     }
 }

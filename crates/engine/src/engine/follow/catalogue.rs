@@ -10,14 +10,17 @@
 
 use super::*;
 use crate::manifest::{ParameterOwner, owned};
-use holdfast_types::record::{Record, RecordReader};
+use holdfast_types::record::Record;
+use std::collections::BTreeSet;
 
-/// Does what one record of a boxcar at `lsn` says, unless it is done.
-pub fn apply(shared: &Arc<Shared>, lsn: Lsn, record: &Record<'_>) -> Result<(), OpenError> {
+/// Does what one record of a boxcar at `lsn` says, unless it is done. A volume in `ended` is not made any more: its name
+/// may be another one's by now.
+pub fn apply(shared: &Arc<Shared>, lsn: Lsn, record: &Record<'_>, ended: &BTreeSet<VolumeId>) -> Result<(), OpenError> {
     if shared.local.lock().as_ref().is_some_and(|local| lsn < local.listed_to) {
         return Ok(());
     }
     match *record {
+        Record::VolumeCreate { volume, .. } if ended.contains(&volume) => reserve(shared, volume),
         Record::VolumeCreate { volume, dialect, name } => create(shared, lsn, volume, dialect, name),
         Record::VolumeDrop { volume } => end(shared, volume),
         Record::Parameters { of, pairs } => {
@@ -31,13 +34,17 @@ pub fn apply(shared: &Arc<Shared>, lsn: Lsn, record: &Record<'_>) -> Result<(), 
 
 /// Does what the trail says from `from` on: the promotion of a standby that has received more than it has applied.
 pub fn catch_up(shared: &Arc<Shared>, from: Lsn) -> Result<(), OpenError> {
-    for boxcar in shared.trail.read(from)? {
-        let boxcar = boxcar?;
-        for record in RecordReader::new(&boxcar.body) {
-            apply(shared, boxcar.lsn, &record.map_err(|source| OpenError::Record { lsn: boxcar.lsn, source })?)?;
+    let mut ended = BTreeSet::new();
+    recovery::records(&shared.trail, from, |_, record| {
+        if let Record::VolumeDrop { volume } = record {
+            ended.insert(*volume);
         }
-    }
-    Ok(())
+        Ok(())
+    })?;
+    recovery::records(&shared.trail, from, |boxcar, record| match record {
+        Record::Checkpoint(c) => compare(shared, c),
+        record => apply(shared, boxcar.lsn, record, &ended),
+    })
 }
 
 /// A new volume's file has the same size everywhere, if there is nothing in it.
@@ -56,7 +63,7 @@ fn create(shared: &Arc<Shared>, lsn: Lsn, id: VolumeId, dialect: Dialect, name: 
     let mut manifest = shared.state.lock().manifest.clone();
     if let Some(at) = manifest.databases.iter().position(|e| e.volume() == id) {
         if manifest.databases[at].name == name {
-            return Ok(());
+            return note(shared, lsn, id, &manifest.databases[at]);
         }
         let message = format!("volume {id} is made again under the name {name}");
         return Err(OpenError::Redo { name: manifest.databases[at].name.clone(), message });
@@ -68,7 +75,26 @@ fn create(shared: &Arc<Shared>, lsn: Lsn, id: VolumeId, dialect: Dialect, name: 
     let entry = manifest.add_as(id.0, name, dialect);
     let path = shared.dir.join(&entry.file);
     databases::create_empty(&*shared.options.disk, &path, id)?;
-    let stamp = stamp_of(&*shared.options.disk, &path)?;
+    list(shared, manifest)?;
+    note(shared, lsn, id, &entry)
+}
+
+/// The number of a volume that is not made is not given to another one.
+fn reserve(shared: &Arc<Shared>, id: VolumeId) -> Result<(), OpenError> {
+    let mut manifest = shared.state.lock().manifest.clone();
+    if id.0 < manifest.next_id {
+        return Ok(());
+    }
+    manifest.next_id = id.0 + 1;
+    list(shared, manifest)
+}
+
+/// Notes a new volume's file, unless that was done. A crash may have come before it was.
+fn note(shared: &Arc<Shared>, lsn: Lsn, id: VolumeId, entry: &Entry) -> Result<(), OpenError> {
+    if shared.local.lock().as_ref().is_some_and(|local| local.volumes.contains_key(&id)) {
+        return Ok(());
+    }
+    let stamp = stamp_of(&*shared.options.disk, &shared.dir.join(&entry.file))?;
     let checkpoint = Checkpoint {
         volume: id,
         number: 0,
@@ -76,7 +102,6 @@ fn create(shared: &Arc<Shared>, lsn: Lsn, id: VolumeId, dialect: Dialect, name: 
         file_size_bytes: stamp.bytes,
         file_mtime_ns: stamp.modified_unix_ns as i64,
     };
-    list(shared, manifest)?;
     if let Some(follow) = &shared.follow {
         shared.list_locally(follow, &[checkpoint]);
     } else if let Some(local) = &mut *shared.local.lock() {
@@ -113,6 +138,7 @@ fn list(shared: &Shared, manifest: Manifest) -> Result<(), OpenError> {
     let path = crate::manifest::path(&shared.dir).display().to_string();
     let written = manifest.write(&*shared.options.disk, &shared.dir);
     written.map_err(|source| OpenError::Io { what: "write", path, source })?;
-    shared.state.lock().manifest = manifest;
+    shared.state.lock().manifest = manifest.clone();
+    shared.shown.replace(manifest);
     Ok(())
 }

@@ -18,7 +18,7 @@ mod catalogue;
 
 use super::*;
 use crate::local::LocalCheckpoint;
-use crate::recovery::Survey;
+use crate::recovery::{LastBoxcar, Survey};
 use apply::Apply;
 use holdfast_store::schema_map::{SchemaError, TableMap, read_map};
 use holdfast_store::schema_read::read_schema;
@@ -47,7 +47,7 @@ struct Progress {
     /// have seen it before the restart, and see it again as soon as the master is back.
     whole_from: Lsn,
     /// Each volume's last boxcar in the trail when it was opened.
-    last: BTreeMap<VolumeId, u64>,
+    last: BTreeMap<VolumeId, LastBoxcar>,
     /// Boxcar numbers that were published, and where they end in the trail, since each volume's last checkpoint.
     ends: BTreeMap<VolumeId, VecDeque<(u64, Lsn)>>,
     stop: bool,
@@ -108,10 +108,11 @@ impl Follow {
         self.state.lock().ends.entry(id).or_default().push_back((number, end));
     }
 
-    /// Where the boxcar ends that a file stands at. What was there before this start is in the trail as it was found.
-    fn end_of(&self, id: VolumeId, number: u64, found_end: Lsn) -> Lsn {
+    /// Where the boxcar ends that a file stands at, or, for one that was there before this start, a place behind that end
+    /// up to which the master cannot have lost anything. 0: in front of the trail.
+    fn end_of(&self, id: VolumeId, number: u64) -> Lsn {
         let mut state = self.state.lock();
-        let mut end = found_end;
+        let mut end = found_end(&state.last, id, number);
         if let Some(ends) = state.ends.get_mut(&id) {
             while let Some((n, lsn)) = ends.front().copied().filter(|(n, _)| *n <= number) {
                 end = lsn;
@@ -145,6 +146,16 @@ impl Follow {
     }
 }
 
+/// See [`Follow::end_of`]: by the last boxcars of the trail as it was found.
+fn found_end(last: &BTreeMap<VolumeId, LastBoxcar>, id: VolumeId, number: u64) -> Lsn {
+    match last.get(&id) {
+        Some(last) if number >= last.number => last.end,
+        // What stands before a boxcar was durable at the master before that one was written.
+        Some(last) if number > 0 => last.start,
+        _ => Lsn(0),
+    }
+}
+
 impl Shared {
     /// Refuses what would change something on a standby.
     pub fn refuse_on_standby(&self, what: &str) -> SqlResult<()> {
@@ -158,7 +169,6 @@ impl Shared {
 
     /// Notes checkpoints of a standby's own volumes in its file.
     pub fn list_locally(&self, follow: &Follow, checkpoints: &[Checkpoint]) {
-        let found_end = self.trail.durable();
         let mut local = self.local.lock();
         let Some(local) = local.as_mut() else { return };
         for checkpoint in checkpoints {
@@ -166,7 +176,7 @@ impl Shared {
             let end = match of_copy {
                 // Still the base copy's file, perhaps ahead of the trail.
                 Some(copied) if copied.checkpoint.number == checkpoint.number => Lsn(0),
-                _ => follow.end_of(checkpoint.volume, checkpoint.number, found_end),
+                _ => follow.end_of(checkpoint.volume, checkpoint.number),
             };
             local.volumes.insert(checkpoint.volume, LocalCheckpoint { checkpoint: *checkpoint, end });
         }
@@ -213,6 +223,21 @@ impl Engine {
         shared.follow.as_ref().map_or_else(|| shared.trail.durable(), |follow| follow.state.lock().applied)
     }
 
+    /// Everything below is in this node's databases, or may be seen by its readers: a trail that is cut back below cannot
+    /// be followed on from. More than [`Engine::applied`] after a restart, when applying begins where the oldest file is.
+    pub fn settled(&self) -> Lsn {
+        let shared = &self.0.shared;
+        let Some(follow) = &shared.follow else { return shared.trail.durable() };
+        let (listed_to, in_files) =
+            shared.local.lock().as_ref().map_or((Lsn(0), Lsn(0)), |local| (local.listed_to, local.files_end()));
+        let end = shared.trail.durable();
+        let state = follow.state.lock();
+        // A base copy that is not whole is settled by what it was taken at; a list may be ahead of the trail only there.
+        let copied = state.whole_from > end;
+        let whole = if copied { Lsn(0) } else { state.whole_from.max(listed_to) };
+        state.applied.max(state.allowed.min(end)).max(whole).max(in_files)
+    }
+
     /// Sets who is told when more has been applied. Only on a standby.
     pub fn on_applied(&self, tell: OnApplied) {
         self.0.shared.follow.iter().for_each(|follow| follow.state.lock().on_applied = Some(tell.clone()));
@@ -253,19 +278,22 @@ impl Engine {
             manifest.databases.iter().map(|e| (e.volume(), found.start_to_follow(e.volume()).unwrap_or(end))).collect();
         let listed_to = local.as_ref().map_or(first, |local| local.listed_to.max(first));
         let from = starts.values().copied().chain([end, listed_to]).min().unwrap_or(end);
-        {
-            let mut state = follow.state.lock();
-            state.last = found.last.clone();
-            state.allowed = found.last_boxcar;
-            state.applied = from;
-            state.whole_from = local.as_ref().map_or(Lsn(0), |local| local.whole_from).max(found.last_boxcar.min(end));
-        }
+        follow.state.lock().last = found.last.clone();
         shared.redo.tell(from);
         if local.as_ref().is_none_or(|local| !local.is_standby()) {
-            self.stop_being_master(&manifest, &found, end)?;
+            self.stop_being_master(&manifest, &found)?;
         }
         self.look_at_changed_files(&manifest)?;
-        let apply = Apply::new(shared.clone(), from, starts)?;
+        // What is in a file was durable at the master, or the file would not have it; and readers have seen it.
+        let in_files = shared.local.lock().as_ref().map_or(Lsn(0), Local::files_end);
+        {
+            let mut state = follow.state.lock();
+            state.applied = from;
+            state.allowed = found.last_boxcar.max(in_files);
+            let whole_from = local.as_ref().map_or(Lsn(0), |local| local.whole_from);
+            state.whole_from = whole_from.max(found.last_boxcar.min(end)).max(in_files);
+        }
+        let apply = Apply::new(shared.clone(), from, starts, found.ended())?;
         let thread = std::thread::Builder::new().name("apply".into()).spawn(move || apply.run());
         let io = |source| OpenError::Io { what: "start a thread for", path: shared.dir.display().to_string(), source };
         self.0.threads.lock().push(thread.map_err(io)?);
@@ -274,9 +302,10 @@ impl Engine {
 
     /// A master that becomes a standby: from now on its own checkpoints stand in the file. Every file is opened, because
     /// one that is ahead of the trail, which may have been cut back, would not be noticed later.
-    fn stop_being_master(&self, manifest: &Manifest, found: &Survey, end: Lsn) -> Result<(), OpenError> {
+    fn stop_being_master(&self, manifest: &Manifest, found: &Survey) -> Result<(), OpenError> {
         let shared = &self.0.shared;
         let listed = |(id, (checkpoint, _)): (&VolumeId, &(Checkpoint, Lsn))| {
+            let end = found_end(&found.last, *id, checkpoint.number);
             (*id, LocalCheckpoint { checkpoint: *checkpoint, end })
         };
         let volumes = found.checkpoints.iter().map(listed).collect();
@@ -297,10 +326,6 @@ impl Engine {
         let Some(listed_to) = shared.local.lock().as_ref().filter(|l| l.is_standby()).map(|l| l.listed_to) else {
             return Ok(());
         };
-        if let Some(local) = &*shared.local.lock() {
-            local.refuse_ahead(&shared.dir, end)?;
-            local.refuse_not_whole(&shared.dir, end)?;
-        }
         catalogue::catch_up(shared, listed_to.max(self.0.recovered.first))?;
         let mut local = shared.local.lock();
         let Some(local) = local.as_mut() else { return Ok(()) };
@@ -321,7 +346,7 @@ pub(super) fn open_volume(shared: &Arc<Shared>, entry: &Entry) -> Result<Arc<Inn
     if let Some(open) = shared.state.lock().open.get(&entry.volume()) {
         return Ok(open.inner.clone());
     }
-    let last = shared.follow.as_ref().and_then(|f| f.state.lock().last.get(&entry.volume()).copied());
+    let last = shared.follow.as_ref().and_then(|f| f.state.lock().last.get(&entry.volume()).map(|last| last.number));
     let redone = recovery::open_clean(shared, entry, last)?;
     shared.list_again(&redone);
     let number = redone.volume.store().durable();

@@ -1,0 +1,86 @@
+//! The list of databases as sessions see it: the one on disk, as far as it has passed the gate.
+//!
+//! A database that comes or goes, and parameters, stand in the trail and in `databases.toml` first. Nobody sees the change
+//! before its record has reached its level (guarantee 2): until then the master could lose it.
+//!
+//! Failure: none here. A change that never passes is never seen; the next start begins with the list on disk.
+
+use super::*;
+use parking_lot::Condvar;
+
+/// See the module.
+pub struct Shown {
+    list: Mutex<Manifest>,
+    changed: Condvar,
+}
+
+type Make = Box<dyn FnOnce(&mut Manifest) + Send>;
+
+/// A change on its way to the list: made by the second of [`Change::is_listed`] and [`Change::has_passed`].
+pub struct Change {
+    shown: Arc<Shown>,
+    state: Mutex<(bool, Option<Make>)>,
+}
+
+impl Shown {
+    pub fn new(list: Manifest) -> Arc<Shown> {
+        Arc::new(Shown { list: Mutex::new(list), changed: Condvar::new() })
+    }
+
+    pub fn list(&self) -> MutexGuard<'_, Manifest> {
+        self.list.lock()
+    }
+
+    /// The list as a start or a standby finds it.
+    pub fn replace(&self, list: Manifest) {
+        *self.list.lock() = list;
+        self.changed.notify_all();
+    }
+
+    /// Waits until a database that is on disk is seen. False: it never will be.
+    pub fn wait_for(&self, id: VolumeId, failed: &AtomicBool) -> bool {
+        let mut list = self.list.lock();
+        loop {
+            if list.databases.iter().any(|e| e.volume() == id) {
+                return true;
+            }
+            if failed.load(Ordering::Acquire) {
+                return false;
+            }
+            self.changed.wait(&mut list);
+        }
+    }
+
+    /// Whoever waits is to look whether everything has failed.
+    pub fn wake(&self) {
+        drop(self.list.lock());
+        self.changed.notify_all();
+    }
+
+    pub fn change(self: &Arc<Shown>, make: impl FnOnce(&mut Manifest) + Send + 'static) -> Arc<Change> {
+        Arc::new(Change { shown: self.clone(), state: Mutex::new((false, Some(Box::new(make)))) })
+    }
+}
+
+impl Change {
+    /// The list on disk says it.
+    pub fn is_listed(&self) {
+        self.step();
+    }
+
+    /// Its record has passed the gate.
+    pub fn has_passed(&self) {
+        self.step();
+    }
+
+    fn step(&self) {
+        let make = {
+            let mut state = self.state.lock();
+            if std::mem::replace(&mut state.0, true) { state.1.take() } else { None }
+        };
+        if let Some(make) = make {
+            make(&mut self.shown.list.lock());
+            self.shown.changed.notify_all();
+        }
+    }
+}

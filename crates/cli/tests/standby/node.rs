@@ -1,5 +1,7 @@
 //! Two servers with directories and ports of their own that outlive their processes.
 
+#![allow(dead_code, unused_imports, reason = "each test program uses its own part of it")]
+
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
@@ -43,7 +45,7 @@ pub struct Node {
 }
 
 impl Node {
-    fn new(scratch: &TempDir, name: &'static str) -> Node {
+    pub fn new(scratch: &TempDir, name: &'static str) -> Node {
         Node { name, dir: scratch.path().join(name), port: 0, child: None }
     }
 
@@ -64,18 +66,49 @@ impl Node {
 
     /// Starts the server at the port it had before, if it had one, and returns when it takes connections.
     pub fn start(&mut self) {
+        self.launch();
+        self.until_ready();
+    }
+
+    /// Starts the process and waits for nothing.
+    pub fn launch(&mut self) {
         assert!(self.child.is_none(), "{} runs already", self.name);
         let listen = format!("127.0.0.1:{}", self.port);
         let log = OpenOptions::new().create(true).append(true).open(self.log_path()).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
         command.args(["serve", "--listen", &listen, "--data"]).arg(&self.dir);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        self.child = Some(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap());
+    }
+
+    /// Returns when it takes connections.
+    pub fn until_ready(&mut self) {
+        let line = self.first_line();
         let port = line.trim().strip_prefix("holdfast: ready on 127.0.0.1:");
         let ready = port.unwrap_or_else(|| panic!("{} does not start:\n{}", self.name, self.log()));
         self.port = ready.parse().unwrap();
-        self.child = Some(child);
+    }
+
+    /// Starts it, and it refuses to serve, with exit code 1; what its log says of that.
+    pub fn refuses_to_start(&mut self) -> String {
+        let before = self.log().len();
+        self.launch();
+        let line = self.first_line();
+        assert!(line.is_empty(), "{} starts: {line}", self.name);
+        let status = self.ended();
+        assert_eq!(status.code(), Some(1), "{}", self.log());
+        self.log().split_off(before)
+    }
+
+    fn first_line(&mut self) -> String {
+        let mut line = String::new();
+        let stdout = self.child.as_mut().unwrap().stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Waits until the process has ended of its own accord.
+    pub fn ended(&mut self) -> ExitStatus {
+        self.child.take().unwrap().wait().unwrap()
     }
 
     /// HOST:PORT.

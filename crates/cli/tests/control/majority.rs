@@ -56,7 +56,9 @@ async fn a_witness_that_lost_its_directory_is_taken_in_again() {
     std::fs::remove_dir_all(&trio.w.dir).unwrap();
     trio.w.start();
     // Whoever leads the group says so.
-    until_said(|| trio.a.log() + &trio.b.log(), "votes again node=w").await;
+    let logs = || trio.a.log() + &trio.b.log();
+    until_said(logs, "voters have been changed voters={a, b}").await;
+    until_said(logs, "voters have been changed voters={a, b, w}").await;
     // The master and the new witness are a majority.
     trio.b.kill();
     trio.a.kill();

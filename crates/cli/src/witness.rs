@@ -18,7 +18,8 @@ Example, with the two servers' control addresses and its own:
 
 All three must be reachable once for the group to be founded; from then on any two do. A witness whose directory was
 lost is started with an empty one: the other two take it in again. Never put back an old copy of the directory.
-When it listens, `holdfast: witness NAME on HOST:PORT` is printed; logs go to stderr. SIGTERM stops it.")]
+When it listens, `holdfast: witness NAME on HOST:PORT` is printed; logs go to stderr. SIGTERM stops it. When its disk fails
+it ends with exit code 1.")]
 pub struct Arguments {
     /// Directory for its vote and log; made when it does not exist
     #[arg(long, value_name = "DIR", default_value = "./holdfast-witness")]
@@ -32,9 +33,6 @@ pub struct Arguments {
     /// Which of the members this one is [default: the one with the address of --listen]
     #[arg(long, value_name = "NAME")]
     name: Option<NodeId>,
-    /// How long a master's lease lasts; counts when the group is founded
-    #[arg(long, value_name = "MS", default_value_t = LeaseTerms::default().lease_ms)]
-    lease_ms: u32,
     /// Its files made by `holdfast cert`, where the members are on several machines [default: DIR/certificates, if there]
     #[arg(long, value_name = "CERTS")]
     certificates: Option<PathBuf>,
@@ -49,24 +47,26 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     let node = own_name(&arguments, &addresses)?;
     let role = |name: &NodeId| if *name == node { Role::Witness } else { Role::Data };
     let members = addresses.keys().map(|name| (*name, role(name))).collect();
-    let lease = LeaseTerms { lease_ms: arguments.lease_ms, ..LeaseTerms::default() };
     let certificates = match &arguments.certificates {
         Some(dir) => Some(Certificates::read(dir)?),
         None => Certificates::of(&arguments.data)?,
     };
-    let config = Config { node, dir: arguments.data, members, lease };
+    let config = Config { node, dir: arguments.data, members, lease: LeaseTerms::default() };
     let secure = secure_members(certificates.as_ref(), &addresses);
     let transport = TcpTransport::bind(&arguments.listen, addresses, secure)?;
     let address = transport.address();
-    let machinery = Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport));
-    let control = ControlNode::start(config, machinery).context("cannot start the witness")?;
+    let mut machinery = Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport));
     let (stop, stopped) = mpsc::channel();
-    // Nobody waits any more when the second signal comes.
-    ctrlc::set_handler(move || stop.send(()).unwrap_or_default()).context("catching signals")?;
+    let failed = stop.clone();
+    // Nobody waits any more when the witness is stopping.
+    machinery.on_failure = Arc::new(move |error| failed.send(Err(error.to_string())).unwrap_or_default());
+    let control = ControlNode::start(config, machinery).context("cannot start the witness")?;
+    // Nor when the second signal comes.
+    ctrlc::set_handler(move || stop.send(Ok(())).unwrap_or_default()).context("catching signals")?;
     println!("holdfast: witness {node} on {address}");
-    stopped.recv().context("waiting for a signal")?;
+    let ended = stopped.recv().context("waiting for a signal")?;
     drop(control);
-    Ok(())
+    ended.map_err(anyhow::Error::msg)
 }
 
 fn addresses(members: &[String]) -> anyhow::Result<BTreeMap<NodeId, String>> {

@@ -3,8 +3,9 @@
 //! Failure: without a majority a proposal is tried again for [`PATIENCE`], then told as [`ControlError::NoQuorum`], which
 //! leaves open whether it was done; every command may be given again. A renewal that fails lets the lease run out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use holdfast_types::Epoch;
@@ -36,6 +37,8 @@ const LEASE_LOOK: Duration = Duration::from_millis(20);
 pub struct Holding {
     pub lease: Mutex<Lease>,
     pub held: watch::Sender<bool>,
+    /// Changes of the sync set that were asked for, counted in the order of asking.
+    pub sync_changes: AtomicU64,
 }
 
 pub struct Core {
@@ -55,15 +58,22 @@ pub struct Core {
 
 impl Core {
     /// Every member but this one.
-    pub fn others(&self) -> impl Iterator<Item = (NodeId, Role)> {
-        self.members.iter().map(|(node, role)| (*node, *role)).filter(|(node, _)| *node != self.me)
+    pub fn others(&self) -> impl Iterator<Item = NodeId> {
+        self.members.keys().copied().filter(|node| *node != self.me)
     }
 
-    pub async fn change_members(&self, change: ChangeMembers<NodeId, Peer>) -> Result<(), String> {
-        match timeout(PROPOSAL_TIMEOUT, self.raft.change_membership(change, false)).await {
-            Ok(Ok(_)) => Ok(()),
+    /// Both steps of a change; returns who votes then. It goes on when it takes longer than is waited for here: given up
+    /// between the steps it would leave the first.
+    pub async fn change_members(&self, change: ChangeMembers<NodeId, Peer>) -> Result<BTreeSet<NodeId>, String> {
+        let raft = self.raft.clone();
+        let change = Runtime::spawn(async move { raft.change_membership(change, false).await });
+        match timeout(PROPOSAL_TIMEOUT, change).await {
+            Ok(Ok(Ok(changed))) => {
+                Ok(changed.membership.iter().flat_map(|membership| membership.voter_ids()).collect())
+            }
+            Ok(Ok(Err(error))) => Err(error.to_string()),
             Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("no majority answered in time".to_owned()),
+            Err(_) => Err("no majority answered in time; it may still happen".to_owned()),
         }
     }
 

@@ -29,8 +29,6 @@ pub enum ControlError {
     NoQuorum,
     #[error(transparent)]
     Refused(#[from] Refusal),
-    #[error("{0}")]
-    NeedsProof(String),
     #[error("the control plane of this node has stopped: {0}")]
     Stopped(String),
 }
@@ -39,7 +37,7 @@ impl ControlError {
     /// PostgreSQL's code for it.
     pub fn sqlstate(&self) -> &'static str {
         match self {
-            ControlError::Refused(_) | ControlError::NeedsProof(_) => "55000",
+            ControlError::Refused(_) => "55000",
             ControlError::NoQuorum => "57P03",
             ControlError::Members(_) => "F0000",
             ControlError::Damage { .. } | ControlError::Newer { .. } => "XX001",

@@ -6,7 +6,8 @@
 //!
 //! A failed write or sync is never retried: every later call fails, Raft stops, and the node's lease runs out. At open
 //! a torn tail is cut off and kept in `journal.tail`; damage before it refuses to open, because a vote that was given
-//! must not be forgotten. The last records of all are not told from a tail when they rot: nothing behind them shows
+//! must not be forgotten; so does a journal that is missing beside a snapshot, which would make a voter of a node that
+//! has forgotten its votes. The last records of all are not told from a tail when they rot: nothing behind them shows
 //! that they were durable; with the lease renewed twice a second that is the last half second.
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use crate::error::ControlError;
 use crate::files;
 use crate::frames;
 use crate::id::{DiskId, NodeId};
+use crate::machine;
 use crate::raft::{Entry, LogId, Vote};
 
 const NAME: &str = "journal";
@@ -103,6 +105,11 @@ impl Journal {
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, node: NodeId, new_disk: DiskId) -> Result<Journal, ControlError> {
         let path = dir.join(NAME);
         if disk.metadata(&path).map_err(ControlError::io("look at", &path))?.is_none() {
+            let snapshot = dir.join(machine::NAME);
+            if disk.metadata(&snapshot).map_err(ControlError::io("look at", &snapshot))?.is_some() {
+                let what = "it is missing, and a snapshot is here".to_owned();
+                return Err(ControlError::Damage { file: path, offset: 0, what });
+            }
             let begin = Item::Begin { version: FORMAT_VERSION, node, disk: new_disk };
             let bytes = encode(&mut 0, 0, &[begin])?;
             files::replace(&*disk, dir, NAME_NEW, NAME, &bytes)?;

@@ -101,6 +101,17 @@ fn rot_in_what_was_durable_refuses_to_open() {
 }
 
 #[test]
+fn a_journal_that_is_missing_beside_a_snapshot_is_damage() {
+    let disk = FaultDisk::new(1);
+    files::replace(&disk, Path::new(DIR), "snapshot.new", machine::NAME, b"anything").unwrap();
+    let refused = open(&disk).err();
+    assert!(matches!(&refused, Some(ControlError::Damage { .. })), "{refused:?}");
+    let said = refused.unwrap().to_string();
+    assert!(said.contains("journal is damaged") && said.contains("taken in anew"), "{said}");
+    assert_eq!(disk.contents(&Path::new(DIR).join(NAME)), None, "nothing was begun");
+}
+
+#[test]
 fn after_a_failed_sync_nothing_is_accepted_any_more() {
     let disk = FaultDisk::new(1);
     let mut journal = open(&disk).unwrap();

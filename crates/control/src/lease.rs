@@ -91,16 +91,10 @@ impl Lease {
         Lease { cell: Arc::new(Cell { epoch, clock, until_ns: AtomicU64::new(0) }) }
     }
 
-    /// A lease that does not run out until it is given up: for a pair without a witness, where nobody grants any.
-    pub fn unlimited(epoch: Epoch, clock: Arc<dyn LeaseClock>) -> Lease {
-        Lease { cell: Arc::new(Cell { epoch, clock, until_ns: AtomicU64::new(u64::MAX) }) }
-    }
-
     /// May this node, right now, acknowledge a commit of this epoch or answer a read that claims to be current? One
     /// atomic load and one clock reading; ask as late as possible before the answer leaves.
     pub fn valid_now(&self) -> bool {
-        let until_ns = self.cell.until_ns.load(Ordering::Acquire);
-        until_ns == u64::MAX || self.cell.clock.now_ns() < until_ns
+        self.cell.clock.now_ns() < self.cell.until_ns.load(Ordering::Acquire)
     }
 
     /// What is left of it; zero when it has run out.
@@ -235,10 +229,6 @@ mod tests {
         lease.give_up();
         lease.granted(4_800_000_000, &terms);
         assert!(!lease.valid_now());
-        let manual = Lease::unlimited(Epoch(1), clock);
-        assert!(manual.valid_now());
-        manual.give_up();
-        assert!(!manual.valid_now());
     }
 
     #[test]

@@ -2,20 +2,19 @@
 //! lease by which a master may acknowledge.
 //!
 //! Three members, each with a directory: two data nodes and a witness, or three data nodes. A server talks to the
-//! control plane only through [`ControlPlane`]; [`ControlNode::start`] gives one backed by Raft, [`Manual`] one for a
-//! pair without a witness. What it promises:
+//! control plane only through [`ControlPlane`]; [`ControlNode::start`] gives one backed by Raft. What it promises:
 //!
 //! - At most one node holds a valid lease at any moment, and an epoch has one master for ever. A successor is promoted
 //!   only when the old master's lease has run out on every clock that is wrong by at most the agreed per cent, or was
 //!   given up.
 //! - A master that was stopped, suspended or cut off finds its lease run out before it can acknowledge anything: the
 //!   check is made at the moment of use, [`Lease::valid_now`].
-//! - Whoever is in the sync set has everything that was acknowledged at warm or above, if the master keeps two rules:
-//!   [`ControlPlane::shrink`] *before* acknowledging without a standby, and waiting for a standby *before*
+//! - Whoever is in the sync set has everything that was acknowledged at hot or above (at warm too, unless master and
+//!   standby fail at once), if the master keeps three rules: [`ControlPlane::shrink`] *before* acknowledging without a
+//!   standby, and of whoever may lack something of its trail before its first answer; waiting for a standby *before*
 //!   [`ControlPlane::grow`].
 //!
-//! How it fails: without a majority nothing changes and the lease runs out. A disk that fails stops the node's part in
-//! the group; a directory that is damaged refuses to open; one that was lost is made anew by the other two. A clock
+//! How it fails: without a majority nothing changes and the lease runs out. A disk that fails ends the process; a directory that is damaged refuses to open; one that was lost is made anew by the other two. A clock
 //! that is wrong by more than agreed, or stands still while a virtual machine is frozen, breaks the lease; then the
 //! epoch in every boxcar, which standbys check, is what remains. Never put back an old copy of a control directory: it
 //! would vote twice.
@@ -73,7 +72,6 @@ mod id;
 mod journal;
 mod lease;
 mod machine;
-mod manual;
 mod members;
 mod node;
 mod peers;
@@ -91,7 +89,6 @@ pub use clock::{BootClock, LeaseClock};
 pub use error::ControlError;
 pub use id::{BadName, DiskId, NODE_NAME_BYTES_MAX, NodeId};
 pub use lease::{Lease, LeaseTerms};
-pub use manual::{Manual, Proof};
 pub use node::{Config, ControlHandle, ControlNode, Machinery};
 pub use plane::{ControlPlane, Promotion};
 pub use record::{Mastership, Record, Refusal, Role};

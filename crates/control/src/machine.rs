@@ -21,7 +21,8 @@ use crate::raft::{Entry, LogId, Membership, Snapshot, SnapshotMeta, State, Stora
 use crate::record::{Answer, Mastership, Record, apply};
 use crate::{files, frames};
 
-const NAME: &str = "snapshot";
+/// The snapshot's file.
+pub const NAME: &str = "snapshot";
 const NAME_NEW: &str = "snapshot.new";
 const FORMAT_VERSION: u16 = 1;
 
@@ -175,7 +176,7 @@ fn write(disk: &dyn Disk, dir: &Path, saved: &Saved, covered: &Covered) -> Resul
 
 /// For `map_err`: stops Raft.
 fn failed(error: ControlError) -> StorageError {
-    tracing::error!("the control snapshot cannot be written, this node no longer takes part: {error}");
+    tracing::error!("the control snapshot cannot be written: {error}");
     StorageIoError::write_snapshot(None, AnyError::new(&error)).into()
 }
 
@@ -241,7 +242,11 @@ pub struct Builder {
 
 impl RaftSnapshotBuilder<Types> for Builder {
     async fn build_snapshot(&mut self) -> Result<Snapshot, StorageError> {
-        write(&*self.disk, &self.dir, &self.saved, &self.covered).map_err(failed)?;
+        // A newer one may have been installed since this one was begun; it stays.
+        let newer = |covered: &Result<Option<LogId>, ()>| *covered > Ok(self.saved.meta.last_log_id);
+        if !newer(&self.covered.borrow()) {
+            write(&*self.disk, &self.dir, &self.saved, &self.covered).map_err(failed)?;
+        }
         Ok(self.saved.clone().into())
     }
 }

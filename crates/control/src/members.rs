@@ -4,6 +4,10 @@
 //! the first member in order of names, when it has reached all the others and found every directory empty. From then on
 //! a member that comes back with another disk is taken out of the voters and in again, by whoever leads: its new disk
 //! has promised nothing, so it must not be counted for the old one. Taking it out needs the agreement of all others.
+//!
+//! Raft changes voters in two steps: first a majority of the old and of the new ones is needed for everything (a joint
+//! configuration), then of the new ones only. A leader that fails between the two leaves the first behind, which needs
+//! more nodes than either; so whoever leads finishes what it finds begun, before anything else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,14 +45,10 @@ pub async fn keep(core: Arc<Core>) {
 
 async fn found(core: &Core) {
     let mut peers = BTreeMap::from([(core.me, Peer { disk: core.disk })]);
-    for (node, role) in core.others() {
+    for node in core.others() {
         match core.peers.look(node).await {
             Ok(welcome) if welcome.founded => {
                 tracing::info!(%node, "this directory is new and the group is not; waiting to be taken in");
-                return;
-            }
-            Ok(welcome) if welcome.role != role => {
-                tracing::error!(%node, theirs = ?welcome.role, ours = ?role, "the members disagree about a role");
                 return;
             }
             Ok(welcome) => peers.insert(node, Peer { disk: welcome.disk }),
@@ -79,11 +79,16 @@ async fn keep_once(core: &Core) {
         return;
     }
     let membership = metrics.membership_config.membership();
+    if membership.get_joint_config().len() > 1 {
+        // Nobody more: only the second step is left.
+        change(core, "all members", ChangeMembers::AddVoterIds(BTreeSet::new())).await;
+        return;
+    }
     let voters: BTreeSet<NodeId> = membership.voter_ids().collect();
     let last = metrics.last_log_index.unwrap_or(0);
-    for (node, _) in core.others() {
+    for node in core.others() {
         let welcomed = core.peers.last_welcome(node);
-        let change = match (membership.get_node(&node), welcomed) {
+        let wanted = match (membership.get_node(&node), welcomed) {
             (Some(peer), Some(welcome)) if peer.disk != welcome.disk => {
                 tracing::warn!(%node, "has come back with another disk: out of the voters until it has caught up");
                 leave(node, voters.contains(&node))
@@ -97,16 +102,22 @@ async fn keep_once(core: &Core) {
                 if reached.is_none_or(|reached| reached.index + BEHIND_MAX < last) {
                     continue;
                 }
-                tracing::info!(%node, "has caught up and votes again");
+                tracing::info!(%node, "has caught up: back among the voters");
                 ChangeMembers::AddVoterIds(BTreeSet::from([node]))
             }
             _ => continue,
         };
         // One at a time; what fails is tried again.
-        if let Err(error) = core.change_members(change).await {
-            tracing::warn!(%node, "changing the voters: {error}");
-        }
+        change(core, node.as_str(), wanted).await;
         return;
+    }
+}
+
+/// Changes the voters. `of`: whom it is about.
+async fn change(core: &Core, of: &str, change: ChangeMembers<NodeId, Peer>) {
+    match core.change_members(change).await {
+        Ok(voters) => tracing::info!(?voters, "the voters have been changed"),
+        Err(error) => tracing::warn!(%of, "changing the voters: {error}"),
     }
 }
 

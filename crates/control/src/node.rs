@@ -1,12 +1,14 @@
 //! One member of the group: opens its directory, and runs its tasks on a thread of its own.
 //!
 //! The thread keeps the control plane apart from the server's load: its syncs block nobody else, and nobody else's
-//! work delays its answers. When Raft stops, because its disk failed, the thread stays and refuses; the lease runs out.
+//! work delays its answers. When its disk fails, or a task of it panics, [`Machinery::on_failure`] is called, which ends
+//! the process: a member that votes no more is not to be taken for one that does (guarantee 5).
 
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::future::BoxFuture;
 use holdfast_seams::{Disk, DiskLock};
@@ -68,12 +70,16 @@ pub struct Machinery {
     pub clock: Arc<dyn LeaseClock>,
     /// Random numbers that differ between nodes and starts.
     pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Called with the reason when the member can take part no more, once, on its thread. What was being written may or
+    /// may not be on the disk, and only a new start reads that: the process has to end.
+    pub on_failure: Arc<dyn Fn(&ControlError) + Send + Sync>,
 }
 
 impl Machinery {
-    /// This machine's clock and random numbers.
+    /// This machine's clock and random numbers; a failure aborts the process.
     pub fn real(disk: Arc<dyn Disk>, transport: Arc<dyn Transport>) -> Machinery {
-        Machinery { disk, transport, clock: Arc::new(BootClock), random: Arc::new(os_random) }
+        let on_failure = Arc::new(|_: &ControlError| std::process::abort());
+        Machinery { disk, transport, clock: Arc::new(BootClock), random: Arc::new(os_random), on_failure }
     }
 }
 
@@ -122,7 +128,11 @@ impl Member {
             return Err(ControlError::Damage { file: dir.join("snapshot"), offset: 0, what });
         }
         let never = Lease::new(Epoch(0), machinery.clock.clone());
-        let holding = Arc::new(Holding { lease: Mutex::new(never), held: watch::Sender::new(false) });
+        let holding = Arc::new(Holding {
+            lease: Mutex::new(never),
+            held: watch::Sender::new(false),
+            sync_changes: AtomicU64::new(0),
+        });
         let (sender, jobs) = mpsc::unbounded_channel();
         let handle = ControlHandle { jobs: sender, published: published.clone(), holding: holding.clone() };
         let member = Member {
@@ -140,12 +150,13 @@ impl Member {
         Ok((member, handle))
     }
 
-    /// Takes part until every handle is gone.
+    /// Takes part until every handle is gone. An error: its disk has failed, or Raft.
     pub async fn run(self) -> Result<(), ControlError> {
         let Member { config, machinery, journal, machine, published, holding, mut jobs, _lock, .. } = self;
         let disk = journal.disk_id();
         let peers = Peers::new(
             config.node,
+            config.members.clone(),
             machinery.transport.clone(),
             published.clone(),
             #[cfg(test)]
@@ -162,6 +173,7 @@ impl Member {
             members: config.members.clone(),
             raft: raft.clone(),
             published: published.clone(),
+            refused: Mutex::default(),
             #[cfg(test)]
             sabotage: self.sabotage,
         };
@@ -184,14 +196,27 @@ impl Member {
                 drop(Runtime::spawn(job(core.clone())));
             }
         };
-        tokio::select! {
-            () = Arc::new(server).run(machinery.transport) => {}
-            () = members::keep(core.clone()) => {}
-            () = serve_jobs => {}
+        let ended = tokio::select! {
+            () = Arc::new(server).run(machinery.transport) => Ok(()),
+            () = members::keep(core.clone()) => Ok(()),
+            () = serve_jobs => Ok(()),
+            why = raft_stops(&raft) => Err(ControlError::Stopped(why)),
+        };
+        if ended.is_ok() {
+            // Nobody is left who could be told of a task that panicked.
+            let _ = raft.shutdown().await;
         }
-        // Nobody is left who could be told of a task that panicked.
-        let _ = raft.shutdown().await;
-        Ok(())
+        ended
+    }
+}
+
+/// Waits until Raft has stopped, and says why.
+async fn raft_stops(raft: &Raft) -> String {
+    let mut metrics = raft.metrics();
+    match metrics.wait_for(|metrics| metrics.running_state.is_err()).await {
+        Ok(metrics) => metrics.running_state.as_ref().map_or_else(ToString::to_string, |()| String::new()),
+        // Raft's task is gone.
+        Err(_) => "Raft's task has panicked; see the log".to_owned(),
     }
 }
 
@@ -215,9 +240,11 @@ impl ControlNode {
             .enable_all()
             .build()
             .map_err(ControlError::io("start the control plane of", &dir))?;
+        let on_failure = member.machinery.on_failure.clone();
         let run = move || {
             if let Err(error) = runtime.block_on(member.run()) {
-                tracing::error!("the control plane has stopped: {error}");
+                tracing::error!("the process ends: {error}");
+                on_failure(&error);
             }
         };
         let thread = std::thread::Builder::new().name("control".to_owned());
@@ -253,8 +280,10 @@ impl ControlHandle {
         self.ask(move |core| async move { core.propose(command, PATIENCE).await })
     }
 
-    fn change_sync_set(&self, command: impl FnOnce(NodeId) -> Command + Send + 'static) -> Asked<'_> {
-        self.ask(move |core| async move { core.propose(command(core.me), PATIENCE).await.map(drop) })
+    /// `command` gets this node and the number of the change.
+    fn change_sync_set(&self, command: impl FnOnce(NodeId, u64) -> Command + Send + 'static) -> Asked<'_> {
+        let change = self.holding.sync_changes.fetch_add(1, Ordering::Relaxed) + 1;
+        self.ask(move |core| async move { core.propose(command(core.me, change), PATIENCE).await.map(drop) })
     }
 }
 
@@ -286,14 +315,47 @@ impl ControlPlane for ControlHandle {
     }
 
     fn shrink(&self, epoch: Epoch, node: NodeId) -> BoxFuture<'_, Result<(), ControlError>> {
-        self.change_sync_set(move |by| Command::ShrinkSyncSet { epoch, by, node })
+        self.change_sync_set(move |by, change| Command::ShrinkSyncSet { epoch, by, node, change })
     }
 
     fn grow(&self, epoch: Epoch, node: NodeId) -> BoxFuture<'_, Result<(), ControlError>> {
-        self.change_sync_set(move |by| Command::GrowSyncSet { epoch, by, node })
+        self.change_sync_set(move |by, change| Command::GrowSyncSet { epoch, by, node, change })
     }
 
     fn release(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), ControlError>> {
         self.ask(move |core| async move { core.release(epoch).await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::TcpTransport;
+    use holdfast_seams::testing::FaultDisk;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// A group of one, on a disk that fails.
+    #[test]
+    fn a_failed_sync_ends_the_member_and_is_told() {
+        let disk = FaultDisk::new(1);
+        let a: NodeId = "a".parse().unwrap();
+        let transport = TcpTransport::bind("127.0.0.1:0", BTreeMap::new(), None).unwrap();
+        let mut machinery = Machinery::real(Arc::new(disk.clone()), Arc::new(transport));
+        let (sender, failed) = mpsc::channel();
+        machinery.on_failure = Arc::new(move |error| sender.send(error.to_string()).unwrap());
+        let members = BTreeMap::from([(a, Role::Data)]);
+        let config = Config { node: a, dir: "/control".into(), members, lease: LeaseTerms::default() };
+        let control = ControlNode::start(config, machinery).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { while control.look().await.is_err() {} });
+        assert!(failed.try_recv().is_err(), "so far all is well");
+        disk.fail_sync(1);
+        let asked = runtime.block_on(control.look());
+        let why = failed.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert!(why.contains("the control plane of this node has stopped"), "{why}");
+        assert!(asked.is_err(), "{asked:?}");
+        let refused = runtime.block_on(control.look()).unwrap_err();
+        assert!(matches!(refused, ControlError::Stopped(_)), "{refused}");
     }
 }

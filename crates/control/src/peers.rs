@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use crate::id::{DiskId, NodeId};
 use crate::machine::Published;
 use crate::raft::{Peer, Snapshot, Types, Vote};
+use crate::record::Role;
 use crate::transport::{BoxStream, Transport};
 use crate::wire::{Frame, Hello, Reply, Request, Welcome, receive, send};
 
@@ -34,6 +35,7 @@ pub struct Peers {
 
 struct Shared {
     me: NodeId,
+    members: BTreeMap<NodeId, Role>,
     transport: Arc<dyn Transport>,
     published: Published,
     /// The last welcome of each member.
@@ -54,6 +56,7 @@ fn unexpected(frame: &Frame) -> io::Error {
 impl Peers {
     pub fn new(
         me: NodeId,
+        members: BTreeMap<NodeId, Role>,
         transport: Arc<dyn Transport>,
         published: Published,
         #[cfg(test)] sabotage: crate::simulation::Sabotage,
@@ -61,6 +64,7 @@ impl Peers {
         let (welcomes, idle) = (Mutex::default(), Mutex::default());
         let shared = Shared {
             me,
+            members,
             transport,
             published,
             welcomes,
@@ -83,7 +87,7 @@ impl Peers {
 
     async fn connect(&self, to: NodeId, to_disk: Option<DiskId>) -> io::Result<(BoxStream, Welcome)> {
         let group = self.shared.published.get().map(|record| record.group);
-        let hello = Hello { from: self.shared.me, to, to_disk, group };
+        let hello = Hello { from: self.shared.me, to, to_disk, group, members: self.shared.members.clone() };
         let greet = async {
             let mut stream = self.shared.transport.connect(to).await?;
             send(&mut stream, &Frame::Hello(hello)).await?;

@@ -43,7 +43,8 @@ pub trait ControlPlane: Send + Sync {
 
     /// Makes a node master: deposes the old one, waits its lease out, raises the epoch. Returns the new epoch. When the
     /// node is this one, renewing its lease begins at once. After [`ControlError::NoQuorum`] it may still have
-    /// happened; promote again on the then current epoch.
+    /// happened; promote again on the then current epoch. A node that was the last master keeps its sync set: before its
+    /// first answer it takes out ([`ControlPlane::shrink`]) whoever it does not know to have all of its trail.
     fn promote(&self, promotion: Promotion) -> BoxFuture<'_, Result<Epoch, ControlError>>;
 
     /// Takes a standby out of the sync set. Only when this has returned `Ok` may a commit of that epoch be

@@ -7,20 +7,29 @@
 //! | Found | any | the same group | unchanged, done |
 //! | Depose | Serving | successor is a data member of the sync set, or loss is accepted | Deposed; renewals are over |
 //! | Depose | Deposed, Free | the same | the same state with this successor |
-//! | Promote | Deposed, Free | by the successor, waited long enough | Serving in a higher epoch, sync set {master} |
+//! | Promote | Deposed, Free | by the successor, waited long enough, another was master | Serving in a higher epoch, sync set {master} |
+//! | Promote | Deposed, Free | the same, by the last master itself | Serving in a higher epoch, the sync set as it was |
 //! | Promote | any | the same attempt again | unchanged, done |
 //! | RenewLease | Serving | by the master of this epoch | renewals + 1 |
 //! | Release | Serving, Deposed | by the master of this epoch | Free: nobody holds a lease |
 //! | Release | Free | the same again | unchanged, done |
 //! | Look | any | a record | unchanged, done: the answer is the record as it stands here in the log |
-//! | ShrinkSyncSet, GrowSyncSet | Serving | by the master of this epoch; never the master itself | the set without, with it |
+//! | ShrinkSyncSet, GrowSyncSet | Serving | by the master of this epoch; never the master itself; no older than the last | the set without, with it |
 //!
 //! Everything else is refused and changes nothing. A command that speaks of another epoch than the record's is refused
-//! as stale, always. A deposed master can no more shrink the sync set: it could take its successor out of it.
+//! as stale, always. A deposed master can no more shrink the sync set: it could take its successor out of it. The master
+//! numbers the changes it asks for: one that was given up and arrives late, on a connection that hung, is refused when a
+//! later one has been agreed on. It would put a standby back that commits do not wait for any more.
 //!
-//! The sync set holds the nodes that have every commit acknowledged at level warm or above, the master among them. The
-//! master takes a standby out *before* it acknowledges a commit without it, and waits for a standby *before* it takes
-//! it in. So whoever is in the set may be promoted without loss.
+//! The sync set holds the nodes that have every commit acknowledged at level hot or above, the master among them; at
+//! warm too, unless master and standby fail at once. The master takes a standby out *before* it acknowledges a commit
+//! without it, and waits for a standby *before* it takes it in. So whoever is in the set may be promoted without loss.
+//!
+//! A master that starts again is promoted again. If nobody else was master in between, nobody else acknowledged
+//! anything, so the set is as true as before: one that starts and fails, again and again, does not take from its
+//! standbys what they have. What it finds in its trail may be more than they have, though, and its readers will see
+//! that. So before it answers the first of them it takes out whoever it does not know to have all of its trail.
+//! A successor starts alone: it does not know what the others have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,12 +79,14 @@ pub struct Record {
     /// The master of this epoch, also when it has been deposed; `None` before the first promotion.
     pub master: Option<NodeId>,
     pub mastership: Mastership,
-    /// Nodes that have everything acknowledged at warm or above; the master is one of them.
+    /// Nodes that have everything acknowledged at hot or above; the master is one of them.
     pub sync_set: BTreeSet<NodeId>,
     pub members: BTreeMap<NodeId, Role>,
     pub lease: LeaseTerms,
     /// The attempt that the last promotion was, so that one sent twice is one promotion.
     pub attempt: u64,
+    /// The number of the last change of the sync set in this epoch.
+    pub sync_change: u64,
 }
 
 /// What a node asks the group to agree on.
@@ -121,12 +132,15 @@ pub enum Command {
         epoch: Epoch,
         by: NodeId,
         node: NodeId,
+        /// Counts the changes that the master asked for in this epoch, from 1.
+        change: u64,
     },
     GrowSyncSet {
         #[serde(with = "epoch")]
         epoch: Epoch,
         by: NodeId,
         node: NodeId,
+        change: u64,
     },
     /// Changes nothing; the answer is current.
     Look,
@@ -162,6 +176,8 @@ pub enum Refusal {
     Released,
     #[error("the master is always in the sync set")]
     MasterStays,
+    #[error("the master has asked for something else since")]
+    Superseded,
     #[error("no epoch is left")]
     NoEpochLeft,
 }
@@ -214,6 +230,7 @@ fn found(command: &Command) -> Result<Record, Refusal> {
         members: members.clone(),
         lease: *lease,
         attempt: 0,
+        sync_change: 0,
     })
 }
 
@@ -236,10 +253,13 @@ impl Record {
                 self.lease_is_over_for(*node, *waited_ms)?;
                 let next = self.epoch.0.checked_add(1).ok_or(Refusal::NoEpochLeft)?;
                 self.epoch = Epoch(next).max(*epoch_at_least);
+                if self.master != Some(*node) {
+                    self.sync_set = BTreeSet::from([*node]);
+                }
                 self.master = Some(*node);
                 self.mastership = Mastership::Serving { renewals: 0 };
-                self.sync_set = BTreeSet::from([*node]);
                 self.attempt = *attempt;
+                self.sync_change = 0;
                 Ok(())
             }
             Command::RenewLease { epoch, by } => {
@@ -247,19 +267,21 @@ impl Record {
                 Ok(())
             }
             Command::Release { epoch, by } => self.release(*epoch, *by),
-            Command::ShrinkSyncSet { epoch, by, node } => {
+            Command::ShrinkSyncSet { epoch, by, node, change } => {
                 self.serving(*epoch, *by)?;
                 if self.master == Some(*node) {
                     return Err(Refusal::MasterStays);
                 }
+                self.is_newest(*change)?;
                 self.sync_set.remove(node);
                 Ok(())
             }
-            Command::GrowSyncSet { epoch, by, node } => {
+            Command::GrowSyncSet { epoch, by, node, change } => {
                 self.serving(*epoch, *by)?;
                 if self.members.get(node) != Some(&Role::Data) {
                     return Err(Refusal::NotData(*node));
                 }
+                self.is_newest(*change)?;
                 self.sync_set.insert(*node);
                 Ok(())
             }
@@ -312,6 +334,15 @@ impl Record {
             Mastership::Deposed { successor, .. } => Err(Refusal::Deposed { successor: *successor }),
             Mastership::Free { .. } => Err(Refusal::Released),
         }
+    }
+
+    /// The same number again is the same change again.
+    fn is_newest(&mut self, change: u64) -> Result<(), Refusal> {
+        if change < self.sync_change {
+            return Err(Refusal::Superseded);
+        }
+        self.sync_change = change;
+        Ok(())
     }
 
     fn release(&mut self, epoch: Epoch, by: NodeId) -> Result<(), Refusal> {

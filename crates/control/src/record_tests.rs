@@ -36,11 +36,11 @@ fn release(epoch: u32, by: &str) -> Command {
 }
 
 fn shrink(epoch: u32, by: &str, out: &str) -> Command {
-    Command::ShrinkSyncSet { epoch: Epoch(epoch), by: node(by), node: node(out) }
+    Command::ShrinkSyncSet { epoch: Epoch(epoch), by: node(by), node: node(out), change: 2 }
 }
 
 fn grow(epoch: u32, by: &str, new: &str) -> Command {
-    Command::GrowSyncSet { epoch: Epoch(epoch), by: node(by), node: node(new) }
+    Command::GrowSyncSet { epoch: Epoch(epoch), by: node(by), node: node(new), change: 1 }
 }
 
 /// The record after commands that must all be accepted.
@@ -95,6 +95,9 @@ fn the_decision_table() {
         (&serving(), shrink(1, "a", "a"), Some(Refusal::MasterStays)),
         (&serving(), shrink(1, "b", "a"), Some(Refusal::NotMaster { by: node("b") })),
         (&serving(), grow(1, "a", "w"), Some(Refusal::NotData(node("w")))),
+        (&serving(), grow(1, "a", "b"), None),
+        (&with(serving(), &[shrink(1, "a", "b")]), grow(1, "a", "b"), Some(Refusal::Superseded)),
+        (&with(serving(), &[shrink(1, "a", "b")]), shrink(1, "a", "b"), None),
         (&with(serving(), &[shrink(1, "a", "b")]), depose(1, "b"), out_of_sync),
         (&deposed, renew(1, "a"), taken_over.clone()),
         (&deposed, shrink(1, "a", "b"), taken_over.clone()),
@@ -132,7 +135,7 @@ fn another_group_and_bad_terms_are_refused() {
 }
 
 #[test]
-fn a_promotion_sent_twice_is_one_and_starts_alone_in_the_sync_set() {
+fn a_successor_starts_alone_in_the_sync_set_and_a_promotion_sent_twice_is_one() {
     let commands = with(serving(), &[depose(1, "b"), promote(1, "b", 4_000)]);
     let once = after(&commands);
     assert_eq!(after(&with(commands, &[promote(1, "b", 4_000)])), once);
@@ -140,6 +143,24 @@ fn a_promotion_sent_twice_is_one_and_starts_alone_in_the_sync_set() {
     assert_eq!((record.epoch, record.master), (Epoch(2), Some(node("b"))));
     assert_eq!(record.sync_set, BTreeSet::from([node("b")]));
     assert!(record.is_served_by(node("b"), Epoch(2)) && !record.is_served_by(node("a"), Epoch(2)));
+}
+
+/// A master that starts again, orderly or not, acknowledged nothing meanwhile, and nobody else did.
+#[test]
+fn a_master_that_is_promoted_again_keeps_its_sync_set() {
+    let both = BTreeSet::from([node("a"), node("b")]);
+    let again = [depose(1, "a"), promote(1, "a", 4_000)];
+    for commands in [with(serving(), &again), with(with(serving(), &[release(1, "a")]), &again)] {
+        let record = after(&commands).unwrap();
+        assert_eq!((record.epoch, &record.sync_set), (Epoch(2), &both));
+        after(&with(commands, &[depose(2, "b")]));
+    }
+    // What was taken out before stays out, and a successor's set is its own.
+    let record = after(&with(with(serving(), &[shrink(1, "a", "b")]), &again)).unwrap();
+    assert_eq!(record.sync_set, BTreeSet::from([node("a")]));
+    let back = [depose(1, "b"), promote(1, "b", 4_000), grow(2, "b", "a"), depose(2, "a"), promote(2, "a", 0)];
+    let record = after(&with(serving(), &back)).unwrap();
+    assert_eq!((record.epoch, record.sync_set), (Epoch(3), BTreeSet::from([node("a")])));
 }
 
 #[test]
@@ -200,7 +221,7 @@ fn golden_record() {
     let text = serde_json::to_string(&after(&with(serving(), &[depose(1, "b")])).unwrap()).unwrap();
     assert_eq!(
         text,
-        r#"{"version":1,"group":7,"revision":6,"epoch":1,"master":"a","mastership":{"deposed":{"successor":"b","wait":true}},"sync_set":["a","b"],"members":{"a":"data","b":"data","w":"witness"},"lease":{"lease_ms":3000,"drift_percent":10},"attempt":100}"#
+        r#"{"version":1,"group":7,"revision":6,"epoch":1,"master":"a","mastership":{"deposed":{"successor":"b","wait":true}},"sync_set":["a","b"],"members":{"a":"data","b":"data","w":"witness"},"lease":{"lease_ms":3000,"drift_percent":10},"attempt":100,"sync_change":1}"#
     );
     let read: Record = serde_json::from_str(&text).unwrap();
     assert_eq!(serde_json::to_string(&read).unwrap(), text);
@@ -220,9 +241,9 @@ fn golden_commands() {
         ),
         (renew(1, "a"), r#"{"renew_lease":{"epoch":1,"by":"a"}}"#),
         (release(1, "a"), r#"{"release":{"epoch":1,"by":"a"}}"#),
-        (shrink(1, "a", "b"), r#"{"shrink_sync_set":{"epoch":1,"by":"a","node":"b"}}"#),
+        (shrink(1, "a", "b"), r#"{"shrink_sync_set":{"epoch":1,"by":"a","node":"b","change":2}}"#),
         (Command::Look, r#""look""#),
-        (grow(1, "a", "b"), r#"{"grow_sync_set":{"epoch":1,"by":"a","node":"b"}}"#),
+        (grow(1, "a", "b"), r#"{"grow_sync_set":{"epoch":1,"by":"a","node":"b","change":1}}"#),
     ];
     for (command, text) in golden {
         assert_eq!(serde_json::to_string(&command).unwrap(), text);

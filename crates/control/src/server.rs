@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::AsyncRuntime;
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
@@ -38,6 +39,8 @@ pub struct Server {
     pub members: BTreeMap<NodeId, Role>,
     pub raft: Raft,
     pub published: Published,
+    /// Why each member was refused last: it comes again five times a second.
+    pub refused: Mutex<BTreeMap<NodeId, String>>,
     #[cfg(test)]
     pub sabotage: crate::simulation::Sabotage,
 }
@@ -81,15 +84,23 @@ impl Server {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the first frame is no hello"));
         };
         let founded = self.raft.is_initialized().await.map_err(io::Error::other)?;
-        let role = self.members.get(&self.me).copied().unwrap_or(Role::Witness);
         if let Some(why) = self.objection(&hello, holder) {
-            tracing::warn!(from = %hello.from, "control plane: connection refused: {why}");
+            self.tell_refusal(hello.from, &why);
             send(stream, &Frame::Refusal(why.clone())).await?;
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
-        let welcome = Welcome { node: self.me, role, disk: self.disk, founded };
+        let welcome = Welcome { node: self.me, disk: self.disk, founded };
         send(stream, &Frame::Welcome(welcome)).await?;
         Ok(hello)
+    }
+
+    /// Once for each reason, where a member may repeat it.
+    fn tell_refusal(&self, from: NodeId, why: &str) {
+        let is_member = self.members.contains_key(&from);
+        let told = is_member && self.refused.lock().insert(from, why.to_owned()).is_some_and(|told| told == why);
+        if !told {
+            tracing::warn!(%from, "control plane: connection refused: {why}");
+        }
     }
 
     fn objection(&self, hello: &Hello, holder: Option<NodeId>) -> Option<String> {
@@ -101,6 +112,13 @@ impl Server {
         }
         if !self.members.contains_key(&hello.from) {
             return Some(format!("{} is not among the members of node {}", hello.from, self.me));
+        }
+        if hello.members != self.members {
+            let (mine, theirs) = (shown(&self.members), shown(&hello.members));
+            return Some(format!(
+                "the members are {theirs} in the configuration of {}, {mine} in that of {}; make them the same",
+                hello.from, self.me
+            ));
         }
         let mine = self.published.get().map(|record| record.group);
         let other = matches!((mine, hello.group), (Some(mine), Some(theirs)) if mine != theirs);
@@ -128,6 +146,8 @@ impl Server {
             return Ok(());
         }
         match request {
+            // Its leader does, in its own log.
+            Request::Propose(Command::Found { .. }) => Err("a group is founded by nobody else".to_owned()),
             Request::Propose(command) => match speaker(command) {
                 Some(by) if by != hello.from => Err(format!("{} speaks for {by}", hello.from)),
                 _ => Ok(()),
@@ -151,6 +171,15 @@ impl Server {
             },
         }
     }
+}
+
+/// Members and their roles, for people.
+fn shown(members: &BTreeMap<NodeId, Role>) -> String {
+    let one = |(node, role): (&NodeId, &Role)| match role {
+        Role::Data => node.to_string(),
+        Role::Witness => format!("{node} (witness)"),
+    };
+    members.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// In whose name a command is given, where only that node may give it.

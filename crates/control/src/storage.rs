@@ -36,7 +36,7 @@ impl LogStore {
 
 /// For `map_err`: stops Raft.
 fn failed(error: ControlError) -> StorageError {
-    tracing::error!("the control journal cannot be written, this node no longer takes part: {error}");
+    tracing::error!("the control journal cannot be written: {error}");
     StorageIoError::write_logs(AnyError::new(&error)).into()
 }
 

@@ -10,6 +10,7 @@
 //! The side that connected sends a hello and gets a welcome or a refusal; then it sends requests, each answered by one
 //! reply before the next is sent. Anything else ends the connection.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use openraft::error::{Fatal, RaftError};
@@ -37,13 +38,14 @@ pub struct Hello {
     pub to_disk: Option<DiskId>,
     /// The group that `from` belongs to, once it knows.
     pub group: Option<u64>,
+    /// All members as `from` is configured; the other side has to have the same.
+    pub members: BTreeMap<NodeId, Role>,
 }
 
 /// The answer to a hello.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Welcome {
     pub node: NodeId,
-    pub role: Role,
     pub disk: DiskId,
     /// This node's directory belongs to a group already.
     pub founded: bool,
@@ -158,10 +160,12 @@ mod tests {
 
     #[tokio::test]
     async fn golden_hello() {
-        let hello =
-            Hello { from: "a".parse().unwrap(), to: "w".parse().unwrap(), to_disk: Some(DiskId(9)), group: None };
+        let (from, to): (NodeId, NodeId) = ("a".parse().unwrap(), "w".parse().unwrap());
+        let members = BTreeMap::from([(from, Role::Data), (to, Role::Witness)]);
+        let hello = Hello { from, to, to_disk: Some(DiskId(9)), group: None, members };
         let bytes = bytes_of(&Frame::Hello(hello.clone())).await;
-        assert_eq!(bytes, b"\x2e\0\0\0\x01\x01{\"from\":\"a\",\"to\":\"w\",\"to_disk\":9,\"group\":null}");
+        let golden = b"\x53\0\0\0\x01\x01{\"from\":\"a\",\"to\":\"w\",\"to_disk\":9,\"group\":null,\"members\":{\"a\":\"data\",\"w\":\"witness\"}}";
+        assert_eq!(bytes, golden);
         let Frame::Hello(read) = receive(&mut &bytes[..]).await.unwrap() else { panic!("no hello") };
         assert_eq!(read, hello);
     }

@@ -339,7 +339,6 @@ impl Config {
             branch_locks_max: self.branch_locks_max,
             standby_keep_bytes_max: self.standby_keep_bytes_max,
             idle_in_transaction_timeout: Duration::from_millis(self.only_writer_idle_timeout_ms),
-            standby_keep_bytes_max: self.standby_keep_bytes_max,
             ..Options::default()
         }
     }

@@ -1,5 +1,7 @@
 //! Two servers with directories and ports of their own that outlive their processes.
 
+#![allow(dead_code, unused_imports, reason = "each test program uses its own part of it")]
+
 use holdfast_seams::testing::port;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::fs::OpenOptions;
@@ -40,7 +42,7 @@ pub struct Node {
 }
 
 impl Node {
-    fn new(scratch: &TempDir, name: &'static str) -> Node {
+    pub fn new(scratch: &TempDir, name: &'static str) -> Node {
         Node { name, dir: scratch.path().join(name), port: port(), child: None }
     }
 
@@ -61,17 +63,48 @@ impl Node {
 
     /// Starts the server, always at the same port, and returns when it takes connections.
     pub fn start(&mut self) {
+        self.launch();
+        self.until_ready();
+    }
+
+    /// Starts the process and waits for nothing.
+    pub fn launch(&mut self) {
         assert!(self.child.is_none(), "{} runs already", self.name);
         let listen = format!("127.0.0.1:{}", self.port);
         let log = OpenOptions::new().create(true).append(true).open(self.log_path()).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
         command.args(["serve", "--listen", &listen, "--data"]).arg(&self.dir);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready = line.trim() == format!("holdfast: ready on {listen}");
+        self.child = Some(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap());
+    }
+
+    /// Returns when it takes connections.
+    pub fn until_ready(&mut self) {
+        let line = self.first_line();
+        let ready = line.trim() == format!("holdfast: ready on {}", self.at());
         assert!(ready, "{} does not start: {line}\n{}", self.name, self.log());
-        self.child = Some(child);
+    }
+
+    /// Starts it, and it refuses to serve, with exit code 1; what its log says of that.
+    pub fn refuses_to_start(&mut self) -> String {
+        let before = self.log().len();
+        self.launch();
+        let line = self.first_line();
+        assert!(line.is_empty(), "{} starts: {line}", self.name);
+        let status = self.ended();
+        assert_eq!(status.code(), Some(1), "{}", self.log());
+        self.log().split_off(before)
+    }
+
+    fn first_line(&mut self) -> String {
+        let mut line = String::new();
+        let stdout = self.child.as_mut().unwrap().stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Waits until the process has ended of its own accord.
+    pub fn ended(&mut self) -> ExitStatus {
+        self.child.take().unwrap().wait().unwrap()
     }
 
     /// HOST:PORT.

@@ -90,6 +90,7 @@ impl World {
             transport: self.network.join(node.name),
             clock: node.clock.clone(),
             random: Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed) + 1),
+            on_failure: Arc::new(|_| {}),
         };
         let opened = Member::open(config, machinery);
         let (mut member, handle) = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));

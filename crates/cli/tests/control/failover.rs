@@ -1,0 +1,81 @@
+//! The master is lost, stopped, or hangs: its standby takes its place, and no acknowledged commit is missing.
+
+use crate::node::{assert_same, one, rows, run, until};
+use crate::trio::{LOCAL, Trio, beside, until_said};
+use tokio_postgres::error::SqlState;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_at_hot_survives_its_master() {
+    let mut trio = Trio::start("level = \"hot\"").await;
+    run(&trio.a.connect().await, "create table t(id int primary key)").await;
+    let mut writers = Vec::new();
+    for number in 0..4_i64 {
+        let client = trio.a.connect().await;
+        writers.push(tokio::spawn(async move {
+            let first = 100_000 * number;
+            let mut acknowledged = 0;
+            while client.batch_execute(&format!("insert into t values ({})", first + acknowledged)).await.is_ok() {
+                acknowledged += 1;
+            }
+            acknowledged
+        }));
+    }
+    let reader = trio.a.connect().await;
+    until("there is load", async || one(&reader, "select count(*) > 100 from t").await == "t").await;
+    trio.a.kill();
+    assert!(trio.promote_b().contains("promoted: epoch "));
+    trio.until_agreed("b", "{b}").await;
+    let client = trio.b.connect_with(LOCAL).await;
+    for (number, writer) in (0_i64..).zip(writers) {
+        let acknowledged: i64 = writer.await.unwrap();
+        let first = 100_000 * number;
+        let there = format!("select count(*) from t where id >= {first} and id < {first} + {acknowledged}");
+        assert_eq!(one(&client, &there).await, acknowledged.to_string(), "writer {number}");
+    }
+    // The old master is the new one's standby, and commits wait for it again.
+    trio.rejoin_a().await;
+    run(&trio.b.connect().await, "insert into t values (-1)").await;
+    assert_same(&trio.b, &trio.a).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_was_stopped_and_goes_on_answers_nothing() {
+    let mut trio = Trio::start("").await;
+    let (writer, reader) = (trio.a.connect_with(LOCAL).await, trio.a.connect_with(LOCAL).await);
+    run(&writer, "create table t(x int); insert into t values (1)").await;
+    assert_eq!(one(&reader, "select count(*) from t").await, "1");
+
+    trio.a.hang();
+    let write = beside(writer, "insert into t values (2)");
+    let read = beside(reader, "select count(*) from t");
+    trio.promote_b();
+    run(&trio.b.connect_with(LOCAL).await, "insert into t values (3)").await;
+    trio.a.resume();
+    let answer = read.await.unwrap().unwrap_err();
+    assert_eq!(answer.code(), Some(&SqlState::CANNOT_CONNECT_NOW), "{answer:?}");
+    until_said(|| trio.a.log(), "a was deposed in epoch").await;
+    trio.a.until_commits_wait(1).await;
+    assert!(!write.is_finished(), "it is in the old master's trail, and nobody is told so");
+    trio.a.kill();
+    assert!(write.await.unwrap().is_err());
+
+    let said = trio.rejoin_a().await;
+    assert!(said.contains("1 transactions"), "what only the old master had: {said}");
+    assert_same(&trio.b, &trio.a).await;
+    assert_eq!(rows(&trio.a.connect().await, "select x from t").await, ["Some(\"1\")", "Some(\"3\")"]);
+}
+
+/// Nobody has to wait for the lease of a master that said that it stops.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_stops_gives_its_lease_up() {
+    let mut trio = Trio::start("").await;
+    run(&trio.a.connect_with(LOCAL).await, "create table t(x int); insert into t values (1)").await;
+    assert!(trio.a.stop().success());
+    until("the lease is given up", async || trio.agreed().contains("mastership=Free")).await;
+    trio.promote_b();
+    trio.until_agreed("b", "{b}").await;
+    assert!(!trio.w.log().contains("mastership=Deposed"), "nothing was waited out");
+    // A clean stop waits until the standby has everything, at any level.
+    assert_eq!(one(&trio.b.connect_with(LOCAL).await, "select count(*) from t").await, "1");
+    assert!(trio.rejoin_a().await.contains("has everything that this server had"));
+}

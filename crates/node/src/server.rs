@@ -119,6 +119,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
                 Begin::At(epoch) => epoch,
             },
         };
+        let before = promoted.is_some().then(|| last_epoch(dir)).transpose()?.flatten();
         let opened = Up::open(&place, links.handle(), promoted.as_ref(), epoch, events);
         let up = match (opened, promoted.take()) {
             (Ok(up), Some(Promotion { reply, .. })) => {
@@ -128,7 +129,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
             }
             (Ok(up), None) => up,
             (Err(error), Some(promotion)) => {
-                place.promotion_failed(links.handle(), promotion, error)?;
+                place.promotion_failed(links.handle(), promotion, before, error)?;
                 continue;
             }
             (Err(error), None) => {
@@ -240,9 +241,16 @@ impl Place {
         &self,
         links: &tokio::runtime::Handle,
         Promotion { epoch, reply }: Promotion,
+        before: Option<Epoch>,
         error: NodeError,
     ) -> Result<(), NodeError> {
         self.give_up_lease(links, epoch);
+        // Nothing was written in the new epoch: with it the living master would take itself for deposed.
+        let withdrawn = before
+            .map(|before| Trail::withdraw_epoch(&holdfast_seams::RealDisk::new(), &self.dir.join("trail"), before));
+        if let Some(Err(why)) = withdrawn {
+            tracing::error!("the epoch of the promotion that has failed stays: {why}");
+        }
         drop(reply.send(Err(error.to_string())));
         if StandbyFile::read(&self.dir)?.is_none() {
             return Err(error);

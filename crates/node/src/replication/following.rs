@@ -147,6 +147,10 @@ impl Standby for Following {
         (self.engine.trail().tip().0 < lsn).then_some(Tip { lsn, checksum })
     }
 
+    fn settled(&self) -> Lsn {
+        self.engine.settled()
+    }
+
     fn learned(&self, follows: Option<&str>) {
         let root = follows.map(|root| seen_from_here(&self.file.from, root));
         let mut known = self.root.lock();

@@ -9,6 +9,7 @@
 use crate::settings;
 use holdfast_engine::{CommitDelay, Options};
 use holdfast_seams::{Create, Disk, OpenHow, RealDisk, SyncMethod};
+use holdfast_standby::packing::Packing;
 use holdfast_wire::Limits;
 use serde::Deserialize;
 use std::io::{self, IoSlice};
@@ -96,6 +97,7 @@ pub struct Config {
     pub node_listen: String,
     pub notify_command: String,
     pub level_raising: bool,
+    pub standby_packing: PackingName,
     pub log_directory: String,
     pub log_file_bytes_max: u64,
     pub log_files_kept: u32,
@@ -132,6 +134,25 @@ impl LevelName {
 pub enum Away {
     Wait,
     GoOn,
+}
+
+/// `standby_packing`: whether boxcars go to standbys packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PackingName {
+    Off,
+    On,
+    Auto,
+}
+
+impl From<PackingName> for Packing {
+    fn from(name: PackingName) -> Packing {
+        match name {
+            PackingName::Off => Packing::Off,
+            PackingName::On => Packing::On,
+            PackingName::Auto => Packing::Auto,
+        }
+    }
 }
 
 /// `commit_delay_us`: microseconds, or "auto".
@@ -213,6 +234,7 @@ impl Default for Config {
             node_listen: String::new(),
             notify_command: String::new(),
             level_raising: false,
+            standby_packing: PackingName::Auto,
             log_directory: String::new(),
             log_file_bytes_max: 16 << 20,
             log_files_kept: 4,
@@ -414,7 +436,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 43, "one line for each key");
+        assert_eq!(all.len(), 44, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 

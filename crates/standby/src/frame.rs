@@ -23,6 +23,7 @@
 //! | 16 | CopyChunk | volume u32, chunk u32 (little-endian), hash 16 bytes, then whole pages of 4096 bytes | 1 MiB + 24 |
 //! | 17 | CopyDone | empty | 0 |
 //! | 18, 19 | Status, Done | postcard: a text | 4 MiB |
+//! | 20 | Packed | a Boxcar, packed: see [`crate::packing`] | a boxcar of that trail |
 //!
 //! Before the first frame the connecting side sends [`PREAMBLE`]: a start-up packet as PostgreSQL's clients send it, with
 //! a code of its own, so that both share a port. The server takes it off.
@@ -43,6 +44,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::error::LinkError;
 use crate::limits::{CHUNK_BYTES_MAX, CONTROL_BYTES_MAX, PAGE_BYTES, READ_BYTES, SEND_BYTES, TEXT_BYTES_MAX};
 use crate::message::{CHUNK_HEAD_BYTES, CopyChunk, Message};
+use crate::packing::unpack;
 
 /// The newest version of the protocol that this program speaks.
 pub const VERSION: u8 = 1;
@@ -78,10 +80,11 @@ pub enum Kind {
     CopyDone,
     Status,
     Done,
+    Packed,
 }
 
 impl Kind {
-    const ALL: [Kind; 19] = [
+    const ALL: [Kind; 20] = [
         Kind::Hello,
         Kind::Welcome,
         Kind::Refused,
@@ -101,6 +104,7 @@ impl Kind {
         Kind::CopyDone,
         Kind::Status,
         Kind::Done,
+        Kind::Packed,
     ];
 
     fn from_code(code: u8) -> Option<Kind> {
@@ -109,7 +113,7 @@ impl Kind {
 
     fn body_bytes_max(self, boxcar_bytes_max: usize) -> usize {
         match self {
-            Kind::Boxcar => boxcar_bytes_max,
+            Kind::Boxcar | Kind::Packed => boxcar_bytes_max,
             Kind::CopyPlan | Kind::Status | Kind::Done => TEXT_BYTES_MAX,
             Kind::CopyChunk => CHUNK_BYTES_MAX,
             Kind::CopyDone => 0,
@@ -198,6 +202,7 @@ impl Message {
             Kind::CopyDone => Message::CopyDone,
             Kind::Status => Message::Status(whole(kind, &body)?),
             Kind::Done => Message::Done(whole(kind, &body)?),
+            Kind::Packed => return Err(LinkError::Unexpected { kind, expected: "a message" }),
         })
     }
 }
@@ -299,7 +304,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                 && self.buf.len() >= HEAD_BYTES + bytes
             {
                 self.buf.advance(HEAD_BYTES);
-                return Message::parse(kind, self.buf.split_to(bytes).freeze());
+                let body = self.buf.split_to(bytes).freeze();
+                return match kind {
+                    Kind::Packed => unpack(&body, self.boxcar_bytes_max).map(Message::Boxcar),
+                    _ => Message::parse(kind, body),
+                };
             }
             self.fill().await?;
         }
@@ -351,6 +360,17 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         self.buf.put_slice(&head(Kind::Boxcar, bytes.len()));
         self.buf.put_slice(bytes);
         Ok(())
+    }
+
+    /// A boxcar's bytes as [`crate::packing::pack`] has packed them.
+    pub fn put_packed(&mut self, body: &[u8]) {
+        self.buf.put_slice(&head(Kind::Packed, body.len()));
+        self.buf.put_slice(body);
+    }
+
+    /// What is gathered, in bytes.
+    pub fn len(&self) -> usize {
+        self.buf.len()
     }
 
     /// Whether there is so much that it should go out.

@@ -231,7 +231,8 @@ impl Hub {
         if behind_bytes > 0 {
             tracing::info!(target: "holdfast::catchup", standby = %hello.name, behind_bytes, "a standby has to catch up");
         }
-        let outcome = ship::ship(&registered, link, start).await;
+        let packing = self.options.packing.with(&peer.address, hello.unpacks);
+        let outcome = ship::ship(&registered, link, start, packing).await;
         tracing::info!(target: "holdfast::ship", standby = %hello.name, orderly = outcome.is_ok(), "a standby follows no longer");
         outcome
     }

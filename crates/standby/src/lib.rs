@@ -25,6 +25,7 @@ pub mod limits;
 pub mod link;
 pub mod master;
 pub mod message;
+pub mod packing;
 pub mod pairing;
 pub mod receive;
 pub mod refusal;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::packing::Packing;
+
 /// Body of a control message: greetings, questions, acks.
 pub const CONTROL_BYTES_MAX: usize = 16 * 1024;
 
@@ -45,6 +47,8 @@ pub struct LinkOptions {
     pub stop_max: Duration,
     /// Received boxcars that wait for the standby's disk; beyond that its socket is not read.
     pub queue_bytes_max: usize,
+    /// Whether boxcars go out packed, where the other side can unpack them.
+    pub packing: Packing,
     /// The first pause before connecting again, doubled up to `retry_max`.
     pub retry: Duration,
     pub retry_max: Duration,
@@ -58,6 +62,7 @@ impl Default for LinkOptions {
             greeting_max: Duration::from_secs(10),
             stop_max: Duration::from_secs(10),
             queue_bytes_max: 64 * 1024 * 1024,
+            packing: Packing::default(),
             retry: Duration::from_millis(100),
             retry_max: Duration::from_secs(5),
         }

@@ -77,7 +77,8 @@ pub async fn greet<S: Stream>(
     let greeting = async {
         stream.write_all(&PREAMBLE).await.map_err(LinkError::from_io)?;
         let mut link = Link::over(stream, options);
-        let hello = Hello { newest: VERSION, oldest: VERSION_OLDEST, name: name.to_owned(), instance, wants };
+        let hello =
+            Hello { newest: VERSION, oldest: VERSION_OLDEST, name: name.to_owned(), instance, wants, unpacks: true };
         match link.ask(&Message::Hello(hello)).await {
             Ok(Message::Welcome(welcome)) => {
                 agree(welcome.version, welcome.version)?;

@@ -61,6 +61,8 @@ pub struct Hello {
     /// Drawn when the sender's process started: tells a node that connects again from another one of the same name.
     pub instance: u64,
     pub wants: Wants,
+    /// Packed boxcars are understood.
+    pub unpacks: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -32,6 +32,7 @@ use crate::identity::{Ack, Tip};
 use crate::link::{Link, Stream};
 use crate::master::Master;
 use crate::message::{Answer, Message, Position, Stop};
+use crate::packing::{Packer, Packing, pack};
 use crate::pairing;
 use crate::refusal::{Reason, Refusal};
 
@@ -45,14 +46,20 @@ pub(crate) fn answer(master: &dyn Master, tip: Tip) -> Result<Answer, LinkError>
 }
 
 /// Ships from `start` on until the link ends.
-pub(crate) async fn ship<S: Stream>(registered: &Registered, link: &mut Link<S>, start: Tip) -> Result<(), LinkError> {
+pub(crate) async fn ship<S: Stream>(
+    registered: &Registered,
+    link: &mut Link<S>,
+    start: Tip,
+    packing: Packing,
+) -> Result<(), LinkError> {
     let tap = tap(registered, start)?;
     // Not before it is known that it can start there.
     registered.hub.master.hold(&registered.name, start.lsn, true)?;
     let lsn = || AtomicU64::new(start.lsn.0);
     let shared = Shared { sent: lsn(), durable: lsn(), ..Shared::default() };
     let mut receiving = pin!(receive(registered, &shared, &mut link.reader, start));
-    let sending = pin!(send(registered, &shared, &mut link.writer, tap));
+    let packer = Packer::new(packing);
+    let sending = pin!(send(registered, &shared, &mut link.writer, tap, packer));
     tokio::select! {
         biased;
         received = &mut receiving => return received,
@@ -103,6 +110,7 @@ async fn send<W: AsyncWrite + Unpin>(
     shared: &Shared,
     writer: &mut FrameWriter<W>,
     mut tap: Tap,
+    mut packer: Packer,
 ) -> Result<(), LinkError> {
     let heartbeat = registered.hub.options.heartbeat;
     let mut progress = registered.progress();
@@ -114,13 +122,15 @@ async fn send<W: AsyncWrite + Unpin>(
             Some(Order::Replaced) => return Err(replaced(&registered.name)),
             order => order == Some(Order::Stop),
         };
-        gather(registered, shared, writer, &mut tap, &mut told)?;
+        gather(registered, shared, writer, &mut tap, &mut told, packer.packs())?;
         if let Some(number) = shared.pong.lock().take() {
             writer.put(&Message::Pong(number))?;
         }
         if !writer.is_empty() {
+            let (bytes, begun) = (writer.len(), Instant::now());
             writer.flush().await?;
             last = Instant::now();
+            packer.wrote(bytes, last - begun);
             // Others that ship on this thread have their turn.
             tokio::task::yield_now().await;
             continue;
@@ -178,11 +188,15 @@ fn gather<W: AsyncWrite + Unpin>(
     writer: &mut FrameWriter<W>,
     tap: &mut Tap,
     told: &mut Lsn,
+    packs: bool,
 ) -> Result<(), LinkError> {
     let before = tap.position();
     while !writer.is_full() {
         let Some(boxcar) = tap.next()? else { break };
-        writer.put_boxcar(&boxcar.bytes)?;
+        match packs.then(|| pack(&boxcar.bytes)).flatten() {
+            Some(packed) => writer.put_packed(&packed),
+            None => writer.put_boxcar(&boxcar.bytes)?,
+        }
     }
     let position = tap.position();
     if position > before {

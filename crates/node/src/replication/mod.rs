@@ -76,7 +76,8 @@ pub enum Event {
 /// How links of this server behave.
 pub fn link_options(config: &Config) -> LinkOptions {
     let silence_max = Duration::from_millis(config.standby_timeout_ms);
-    LinkOptions { silence_max, heartbeat: silence_max / 5, ..LinkOptions::default() }
+    let packing = config.standby_packing.into();
+    LinkOptions { silence_max, heartbeat: silence_max / 5, packing, ..LinkOptions::default() }
 }
 
 /// This node's name among standbys: as configured, else the machine's.

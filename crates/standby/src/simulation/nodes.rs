@@ -20,6 +20,7 @@ use crate::limits::LinkOptions;
 use crate::link::take_preamble;
 use crate::master::{Master, Peer};
 use crate::message::Wants;
+use crate::packing::Packing;
 use crate::receive::{Blocking, Ended, Follower, Phase, follow};
 use crate::refusal::{Reason, Refusal};
 use crate::simulation::net::Net;
@@ -66,7 +67,8 @@ pub fn shipped(trail: &Trail) -> Vec<Shipped> {
 
 /// Link options with short times, so that histories are short.
 pub fn link_options() -> LinkOptions {
-    LinkOptions { queue_bytes_max: 100_000, ..LinkOptions::default() }
+    // Appended records are long and pack well.
+    LinkOptions { queue_bytes_max: 100_000, packing: Packing::On, ..LinkOptions::default() }
 }
 
 pub struct MasterNode {

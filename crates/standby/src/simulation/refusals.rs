@@ -83,7 +83,7 @@ async fn greetings_that_are_refused() {
     stream.write_all(&PREAMBLE).await.unwrap();
     let mut link = Link::over(stream, &link_options());
     let wants = Wants::Follow(ours);
-    let hello = Hello { newest: 200, oldest: 100, name: "b".to_owned(), instance: 1, wants };
+    let hello = Hello { newest: 200, oldest: 100, name: "b".to_owned(), instance: 1, wants, unpacks: true };
     assert_eq!(reason(link.ask(&Message::Hello(hello)).await), Reason::Version);
 }
 

@@ -103,15 +103,22 @@ impl Floor {
 impl Held {
     /// Registers a standby that begins at `lsn`, which may be in front of where it once was: it has lost its disk, say.
     pub fn register(&mut self, disk: &dyn Disk, dir: &Path, name: &str, lsn: Lsn) -> io::Result<()> {
-        let before = self.standbys.remove(name);
+        let before = self.standbys.get(name).copied();
         if before == Some((lsn, lsn)) {
-            self.standbys.insert(name.to_owned(), (lsn, lsn));
             return Ok(());
         }
-        self.hold(disk, dir, name, lsn, 0)
+        if before.is_none() && self.standbys.len() >= STANDBYS_MAX {
+            return Err(io::Error::other(format!("{STANDBYS_MAX} standbys are registered already")));
+        }
+        self.standbys.insert(name.to_owned(), (lsn, lsn));
+        self.write(disk, dir).inspect_err(|_| {
+            // The file is as it was; what it lacks is held as long as this runs.
+            _ = before.map(|(_, written)| self.standbys.insert(name.to_owned(), (lsn, written)));
+        })
     }
 
-    /// Registers a standby, or notes how far it has come. `step_bytes`: how far it may get before the file is written.
+    /// Notes how far a standby has come, and registers one that is not. `step_bytes`: how far it may get before the file
+    /// is written.
     pub fn hold(&mut self, disk: &dyn Disk, dir: &Path, name: &str, lsn: Lsn, step_bytes: u64) -> io::Result<()> {
         let full = self.standbys.len() >= STANDBYS_MAX;
         match self.standbys.get_mut(name) {
@@ -138,16 +145,22 @@ impl Held {
         self.write(disk, dir).map(|()| true)
     }
 
-    /// Forgets the standbys that are more than `keep_bytes_max` behind `end`; returns their names.
+    /// Forgets the standbys that are more than `keep_bytes_max` behind `end`; returns their names. None, if that cannot be
+    /// written.
     pub fn give_up(&mut self, disk: &dyn Disk, dir: &Path, end: Lsn, keep_bytes_max: u64) -> io::Result<Vec<String>> {
         let too_far = |lsn: Lsn| end.0.saturating_sub(lsn.0) > keep_bytes_max;
-        let names: Vec<String> =
-            self.standbys.iter().filter(|(_, (has, _))| too_far(*has)).map(|(name, _)| name.clone()).collect();
-        if names.is_empty() {
-            return Ok(names);
+        let all = self.standbys.clone();
+        self.standbys.retain(|_, (has, _)| !too_far(*has));
+        if self.standbys.len() == all.len() {
+            return Ok(Vec::new());
         }
-        names.iter().for_each(|name| _ = self.standbys.remove(name));
-        self.write(disk, dir).map(|()| names)
+        match self.write(disk, dir) {
+            Ok(()) => Ok(all.into_keys().filter(|name| !self.standbys.contains_key(name)).collect()),
+            Err(e) => {
+                self.standbys = all;
+                Err(e)
+            }
+        }
     }
 
     pub fn slots(&self) -> Vec<Slot> {
@@ -181,6 +194,42 @@ impl Held {
 mod tests {
     use super::*;
     use holdfast_seams::RealDisk;
+    use holdfast_seams::testing::FaultDisk;
+
+    fn held(disk: &dyn Disk) -> Option<Lsn> {
+        Floor::read(disk, Path::new("/data")).unwrap().lock().lowest()
+    }
+
+    #[test]
+    fn a_standby_that_begins_anew_is_kept_what_it_lacks() {
+        let (disk, dir) = (FaultDisk::new(1), Path::new("/data"));
+        let floor = Floor::read(&disk, dir).unwrap();
+        let mut floor = floor.lock();
+        floor.register(&disk, dir, "b", Lsn(50_000)).unwrap();
+        floor.hold(&disk, dir, "b", Lsn(80_000), 1000).unwrap();
+        floor.hold(&disk, dir, "b", Lsn(70_000), 1000).unwrap();
+        assert_eq!((floor.lowest(), held(&disk)), (Some(Lsn(80_000)), Some(Lsn(80_000))), "acks do not go back");
+        floor.register(&disk, dir, "b", Lsn(60_000)).unwrap();
+        assert_eq!((floor.lowest(), held(&disk)), (Some(Lsn(60_000)), Some(Lsn(60_000))), "its disk was lost");
+        disk.fail_sync(1);
+        floor.register(&disk, dir, "b", Lsn(40_000)).unwrap_err();
+        assert_eq!((floor.lowest(), held(&disk)), (Some(Lsn(40_000)), Some(Lsn(60_000))));
+        floor.register(&disk, dir, "b", Lsn(40_000)).unwrap();
+        assert_eq!(held(&disk), Some(Lsn(40_000)), "tried again");
+    }
+
+    #[test]
+    fn nobody_is_given_up_whose_end_is_not_written() {
+        let (disk, dir) = (FaultDisk::new(1), Path::new("/data"));
+        let floor = Floor::read(&disk, dir).unwrap();
+        let mut floor = floor.lock();
+        floor.register(&disk, dir, "b", Lsn(50_000)).unwrap();
+        disk.fail_sync(1);
+        floor.give_up(&disk, dir, Lsn(90_000), 10_000).unwrap_err();
+        assert_eq!(floor.lowest(), Some(Lsn(50_000)));
+        assert_eq!(floor.give_up(&disk, dir, Lsn(90_000), 10_000).unwrap(), ["b"], "told when it is true");
+        assert_eq!((floor.lowest(), held(&disk)), (None, None));
+    }
 
     #[test]
     fn standbys_are_listed_and_hold_the_floor_until_they_are_too_far_behind() {

@@ -212,6 +212,19 @@ mod tests {
     }
 
     #[test]
+    fn what_holds_more_than_the_trail_is_refused() {
+        let dir = Path::new("/data");
+        let refused = |local: &Local, end| local.refuse_ahead(dir, Lsn(end)).err().map(|e| e.to_string());
+        assert_eq!(refused(&local(), 0x12000), None);
+        assert!(refused(&local(), 0x11fff).is_some_and(|why| why.contains("the file of volume 3")));
+        let list = Local { listed_to: Lsn(0x12800), ..local() };
+        assert!(refused(&list, 0x12000).is_some_and(|why| why.contains("the list of databases")));
+        assert_eq!(refused(&list, 0x12800), None);
+        let copied = Local { whole_from: Lsn(0x13000), ..list };
+        assert_eq!(refused(&copied, 0x12000), None, "a base copy that is not whole");
+    }
+
+    #[test]
     fn damage_and_newer_formats_are_refused() {
         let good = local().encode();
         for at in 0..good.len() {

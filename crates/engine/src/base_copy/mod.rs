@@ -12,7 +12,7 @@
 //! The snapshots are not of one moment: the copy is whole when the trail is applied up to [`CopyPlan::whole_from`]. Until
 //! then the standby lets no reader in, and cannot be promoted.
 //!
-//! Failure: before step 5 the directory is nothing: an interrupted copy is begun again in an empty directory.
+//! Failure: before step 5 the directory is nothing ([`BaseReceiver::is_in_use`]): an interrupted copy is begun again there.
 
 mod receiver;
 

@@ -10,9 +10,10 @@ use crate::manifest::{Entry, Manifest};
 use holdfast_seams::{Create, Disk, DiskFile, OpenHow};
 use holdfast_store::pages::{PAGE_BYTES, checksum, offset_of};
 use holdfast_store::volume::{LOCK_BYTE_PAGE, VolumeError, stamp_of};
-use holdfast_trail::{FollowFrom, Trail, TrailError, TrailId};
+use holdfast_trail::{FollowFrom, Inspection, Trail, TrailError, TrailId};
 use holdfast_types::record::Checkpoint;
 use holdfast_types::{Lsn, VolumeId};
+use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,8 +24,8 @@ const VOLUMES_MAX: usize = 1_000_000;
 /// Why a base copy was not taken. The directory is no standby's.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    #[error("{dir} holds {found} already; take the base copy into an empty directory")]
-    NotEmpty { dir: String, found: String },
+    #[error("{dir} is a data directory already; take the base copy into another one")]
+    NotEmpty { dir: String },
     #[error("the master's plan of the base copy is not sound: {0}")]
     Plan(String),
     #[error("page {page} of database {name} arrived damaged; take the base copy again")]
@@ -61,17 +62,40 @@ impl BaseReceiver {
     /// Begins a copy into `dir`, which is made when it does not exist.
     pub fn begin(disk: Arc<dyn Disk>, dir: &Path, plan: CopyPlan) -> Result<BaseReceiver, CopyError> {
         let manifest = check(&plan)?;
+        if BaseReceiver::is_in_use(&*disk, dir)? {
+            return Err(CopyError::NotEmpty { dir: dir.display().to_string() });
+        }
         for sub in ["", "volumes", "scratch"] {
             let sub = dir.join(sub);
             disk.create_dir(&sub).map_err(io_error("create", &sub))?;
         }
-        for name in ["databases.toml", "checkpoints", "trail/control"] {
-            let path = dir.join(name);
-            if disk.metadata(&path).map_err(io_error("look at", &path))?.is_some() {
-                return Err(CopyError::NotEmpty { dir: dir.display().to_string(), found: name.to_owned() });
+        // What a copy has left that was interrupted at its end; the second one shows that it was one.
+        for path in [crate::manifest::path(dir), crate::local::path(dir)] {
+            match disk.remove(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(io_error("remove", &path)(e)),
+                _ => disk.sync_dir(dir).map_err(io_error("sync", dir))?,
             }
         }
         Ok(BaseReceiver { disk, dir: dir.to_owned(), plan, manifest, file: None, done: Vec::new() })
+    }
+
+    /// Whether a directory is a master's or a standby's. One that is not may hold what an interrupted copy has left, and a
+    /// copy replaces that: its trail was never founded.
+    ///
+    /// An error says that it was one's, and is damaged.
+    pub fn is_in_use(disk: &dyn Disk, dir: &Path) -> Result<bool, TrailError> {
+        let is_there = |path: PathBuf| match disk.metadata(&path) {
+            Ok(found) => Ok(found.is_some()),
+            Err(source) => Err(TrailError::Io { what: "look at", path, source }),
+        };
+        let trail = dir.join("trail");
+        match Inspection::of(disk, &trail) {
+            Ok(None) => {}
+            Err(TrailError::Io { path, source, .. }) if path == trail && source.kind() == io::ErrorKind::NotFound => {}
+            found => return found.map(|_| true),
+        }
+        // A copy writes the list of databases last: by itself it is that of a master whose trail is away.
+        Ok(is_there(crate::manifest::path(dir))? && !is_there(crate::local::path(dir))?)
     }
 
     pub fn plan(&self) -> &CopyPlan {
@@ -207,8 +231,9 @@ fn check(plan: &CopyPlan) -> Result<Manifest, CopyError> {
             return refuse("a database has no pages");
         }
     }
-    let distinct = |a: &Entry, b: &Entry| a.id != b.id && a.name != b.name;
-    if manifest.databases.windows(2).any(|pair| !distinct(&pair[0], &pair[1])) {
+    let ids: BTreeSet<u32> = manifest.databases.iter().map(|e| e.id).collect();
+    let names: BTreeSet<&str> = manifest.databases.iter().map(|e| e.name.as_str()).collect();
+    if ids.len().min(names.len()) < manifest.databases.len() {
         return refuse("two databases have the same name or number");
     }
     Ok(manifest)

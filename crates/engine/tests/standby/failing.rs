@@ -103,6 +103,45 @@ fn a_panic_of_the_thread_of_applying_is_told() {
     master.close().unwrap();
 }
 
+/// Processor time that the thread of applying has used so far, in ticks of 10 ms; the largest of this process's.
+fn applying_ticks() -> u64 {
+    let mut most = 0;
+    for task in std::fs::read_dir("/proc/self/task").unwrap() {
+        let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
+        let Some((name, rest)) = stat.rsplit_once(')') else { continue };
+        let numbers: Vec<u64> = rest.split_whitespace().skip(1).map(|n| n.parse().unwrap_or(0)).collect();
+        if name.ends_with("(apply") {
+            most = most.max(numbers[10] + numbers[11]);
+        }
+    }
+    most
+}
+
+#[test]
+fn a_master_that_names_a_place_inside_a_boxcar_keeps_nobody_busy() {
+    let [a, b] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let master = Engine::open(a.path(), options()).unwrap();
+    begin(&master);
+    copy(&master, options().disk, b.path());
+    let standby = failing(b.path(), &Arc::new(AtomicU8::new(FINE)));
+    catch_up(&master, &standby);
+    in_both(&master, "insert into both values(1, 'together')");
+    let mut all = missing(&master, &standby);
+    let data = all.iter().position(|b| !b.body().is_empty()).unwrap();
+    let (lsn, end) = (all[data].lsn, all[data].end);
+    all.truncate(data + 1);
+    standby.receive(&all).unwrap();
+    let before = applying_ticks();
+    standby.allow_apply(holdfast_types::Lsn(lsn.0 + 1));
+    std::thread::sleep(Duration::from_secs(1));
+    let used = applying_ticks() - before;
+    assert!(used < 20, "{used} ticks of 10 ms in a second of nothing to do");
+    standby.allow_apply(end);
+    assert!(standby.wait_applied(end, HANGS), "{:?}", standby.apply_failure());
+    drop(standby);
+    master.close().unwrap();
+}
+
 /// A commit over both databases, allowed by the master's word alone, is in one file and not in the other one's.
 fn checkpointed_by_half(master: &Engine, standby: &Engine) {
     in_both(master, "insert into both values(1, 'together')");

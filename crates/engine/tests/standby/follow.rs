@@ -1,14 +1,17 @@
 //! What a standby refuses, and what it says.
 
-use super::pair::{WAIT_MAX, assert_same, catch_up, copy, hand_over, open_standby};
+use super::pair::{WAIT_MAX, assert_same, catch_up, copy, hand_over, open_standby, try_copy};
 use super::support::client::{query, step};
 use super::workload::{begin, options};
 use holdfast_engine::{
     BaseReceiver, Batch, Collect, CopyError, Engine, OpenError, Options, PageBytes, ParameterChange, ParametersOf,
-    Report, WriteOptions,
+    Report, VolumePlan, WriteOptions,
 };
+use holdfast_seams::Disk;
+use holdfast_seams::testing::FaultDisk;
 use holdfast_types::schema::Dialect;
 use holdfast_types::{Epoch, Level, SqlState, Value};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -83,6 +86,16 @@ fn a_base_copy_checks_what_arrives() {
     let mut wrong = plan.clone();
     wrong.manifest = wrong.manifest.replace("volumes/000001", "../000001");
     assert!(matches!(BaseReceiver::begin(options().disk, c.path(), wrong), Err(CopyError::Plan(_))));
+    // A third one that has the number, or the name, of the first.
+    for (id, name) in [(1, "three"), (3, "one")] {
+        let mut double = plan.clone();
+        double.volumes.push(VolumePlan { volume: id, ..plan.volumes[0] });
+        let file = format!("volumes/{id:06}-{name}.db");
+        let third = format!("[[database]]\nid = {id}\nname = \"{name}\"\ndialect = \"sqlite\"\nfile = \"{file}\"\n");
+        double.manifest = format!("{}\n{third}", plan.manifest.replace("next_id = 3", "next_id = 4"));
+        let refused = BaseReceiver::begin(options().disk, c.path(), double).err().unwrap();
+        assert!(refused.to_string().contains("same name or number"), "{refused}");
+    }
     let mut few = plan.clone();
     few.volumes.pop();
     assert!(matches!(BaseReceiver::begin(options().disk, c.path(), few), Err(CopyError::Plan(_))));
@@ -98,6 +111,44 @@ fn a_base_copy_checks_what_arrives() {
     assert!(matches!(there, Err(CopyError::NotEmpty { .. })));
     drop(copying);
     master.close().unwrap();
+}
+
+#[test]
+fn a_base_copy_interrupted_anywhere_is_taken_again_or_is_one() {
+    let a = tempfile::tempdir().unwrap();
+    let master = Engine::open(a.path(), options()).unwrap();
+    begin(&master);
+    let (mut begun_again, mut interrupted_late) = (0, 0);
+    for operation in 1.. {
+        let b = tempfile::tempdir().unwrap();
+        std::fs::create_dir(b.path().join("scratch")).unwrap();
+        let disk = FaultDisk::new(operation);
+        let standbys = Options { disk: Arc::new(disk.clone()), ..options() };
+        disk.cut_power_after(operation);
+        let copied = try_copy(&master, standbys.disk.clone(), b.path());
+        if !disk.power_is_off() {
+            copied.unwrap();
+            break;
+        }
+        disk.restore_power();
+        if !BaseReceiver::is_in_use(&disk, b.path()).unwrap() {
+            begun_again += 1;
+            let list = disk.metadata(&b.path().join("databases.toml")).unwrap();
+            interrupted_late += u32::from(list.is_some());
+            copy(&master, standbys.disk.clone(), b.path());
+        }
+        assert!(BaseReceiver::is_in_use(&disk, b.path()).unwrap());
+        let standby = open_standby(b.path(), &standbys);
+        catch_up(&master, &standby);
+        assert_same(&master, &standby, &format!("cut at operation {operation}"));
+    }
+    assert!(begun_again > 20 && interrupted_late > 3, "{begun_again}, {interrupted_late}");
+    assert!(BaseReceiver::is_in_use(&*options().disk, a.path()).unwrap());
+    master.close().unwrap();
+    drop(master);
+    // A master whose trail is away, as when its disk is not mounted.
+    std::fs::remove_dir_all(a.path().join("trail")).unwrap();
+    assert!(BaseReceiver::is_in_use(&*options().disk, a.path()).unwrap());
 }
 
 #[test]

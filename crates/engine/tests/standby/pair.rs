@@ -2,7 +2,7 @@
 
 use super::support::client::query;
 use super::support::plain::dump;
-use holdfast_engine::{BaseReceiver, Database, Engine, Options, PageBytes};
+use holdfast_engine::{BaseReceiver, CopyError, Database, Engine, Options, PageBytes};
 use holdfast_seams::Disk;
 use holdfast_trail::Shipped;
 use holdfast_types::{Level, Lsn};
@@ -21,19 +21,24 @@ const NAME: &str = "b";
 
 /// Takes a base copy of a master that may be at work.
 pub fn copy(master: &Engine, disk: Arc<dyn Disk>, dir: &Path) {
+    try_copy(master, disk, dir).unwrap();
+}
+
+pub fn try_copy(master: &Engine, disk: Arc<dyn Disk>, dir: &Path) -> Result<(), CopyError> {
     let copy = master.base_copy().unwrap();
     let plan = copy.plan().clone();
-    let mut receiver = BaseReceiver::begin(disk, dir, plan.clone()).unwrap();
+    let mut receiver = BaseReceiver::begin(disk, dir, plan.clone())?;
     let mut bytes: PageBytes = [0; 4096];
     for (place, volume) in plan.volumes.iter().enumerate() {
         for page in 1..=volume.pages {
             copy.page(place, page, &mut bytes).unwrap();
-            receiver.page(&bytes).unwrap();
+            receiver.page(&bytes)?;
         }
     }
-    receiver.finish().unwrap();
+    receiver.finish()?;
     let first = u64::from(plan.first_segment) * plan.segment_bytes;
-    master.hold_slot(NAME, Lsn(first)).unwrap();
+    master.register_slot(NAME, Lsn(first)).unwrap();
+    Ok(())
 }
 
 pub fn open_standby(dir: &Path, options: &Options) -> Engine {

@@ -18,6 +18,7 @@ use holdfast_standby::message::{CopyPlan, CopyVolume};
 use holdfast_standby::receive::Connect;
 use holdfast_standby::tls::TlsError;
 use holdfast_standby::{Identity, LinkError, LinkOptions};
+use holdfast_trail::TrailError;
 use holdfast_types::{Lsn, SqlError, SqlResult, SqlState};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -107,6 +108,8 @@ pub enum CopyError {
     #[error("the copy from {from} has failed: {error}; run the command again, it goes on where it was")]
     Link { from: String, error: LinkError },
     #[error(transparent)]
+    Trail(#[from] TrailError),
+    #[error(transparent)]
     Certificates(#[from] TlsError),
     #[error(transparent)]
     StandbyFile(#[from] StandbyFileError),
@@ -114,7 +117,7 @@ pub enum CopyError {
 
 /// Copies the server at HOST:PORT into a directory, which is a standby's then. Blocks; `progress` is called often.
 pub fn copy_from(from: &str, to: CopyTo<'_>, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<Copied, CopyError> {
-    if to.dir.join("databases.toml").exists() || to.dir.join("trail").join("control").exists() {
+    if BaseReceiver::is_in_use(&RealDisk::new(), to.dir)? {
         return Err(CopyError::InUse(to.dir.to_owned()));
     }
     holdfast_standby::link::check_name(to.name).map_err(|_| CopyError::Name(to.name.to_owned()))?;

@@ -5,6 +5,8 @@
 //! the process: a member that votes no more is not to be taken for one that does (guarantee 5).
 
 use std::collections::BTreeMap;
+#[cfg(test)]
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -134,7 +136,13 @@ impl Member {
             sync_changes: AtomicU64::new(0),
         });
         let (sender, jobs) = mpsc::unbounded_channel();
-        let handle = ControlHandle { jobs: sender, published: published.clone(), holding: holding.clone() };
+        let handle = ControlHandle {
+            jobs: sender,
+            published: published.clone(),
+            holding: holding.clone(),
+            #[cfg(test)]
+            sabotage: crate::simulation::Sabotage::None,
+        };
         let member = Member {
             config,
             machinery,
@@ -226,6 +234,8 @@ pub struct ControlHandle {
     jobs: mpsc::UnboundedSender<Job>,
     published: Published,
     holding: Arc<Holding>,
+    #[cfg(test)]
+    pub sabotage: crate::simulation::Sabotage,
 }
 
 /// Starts a member on a thread of its own.
@@ -276,6 +286,20 @@ impl ControlHandle {
         })
     }
 
+    /// This member's disk, who votes as far as it knows (two sets when a change of voters is half done), and on which
+    /// disks.
+    #[cfg(test)]
+    pub fn voters(
+        &self,
+    ) -> BoxFuture<'_, Result<(DiskId, Vec<BTreeSet<NodeId>>, BTreeMap<NodeId, DiskId>), ControlError>> {
+        self.ask(|core| async move {
+            let metrics = core.raft.metrics().borrow().clone();
+            let membership = metrics.membership_config.membership();
+            let disks = membership.nodes().map(|(node, peer)| (*node, peer.disk)).collect();
+            Ok((core.disk, membership.get_joint_config().clone(), disks))
+        })
+    }
+
     fn propose(&self, command: Command) -> BoxFuture<'_, Result<Record, ControlError>> {
         self.ask(move |core| async move { core.propose(command, PATIENCE).await })
     }
@@ -283,6 +307,8 @@ impl ControlHandle {
     /// `command` gets this node and the number of the change.
     fn change_sync_set(&self, command: impl FnOnce(NodeId, u64) -> Command + Send + 'static) -> Asked<'_> {
         let change = self.holding.sync_changes.fetch_add(1, Ordering::Relaxed) + 1;
+        #[cfg(test)]
+        let change = if self.sabotage == crate::simulation::Sabotage::LateChanges { 0 } else { change };
         self.ask(move |core| async move { core.propose(command(core.me, change), PATIENCE).await.map(drop) })
     }
 }

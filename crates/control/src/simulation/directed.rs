@@ -165,6 +165,42 @@ fn an_empty_disk_is_not_counted_until_it_has_been_taken_in() {
     story(broken, Sabotage::AnyDisk);
 }
 
+/// A leader fails between the two steps in which b's new disk becomes a voter.
+#[test]
+fn a_change_of_voters_that_was_left_half_done_is_finished() {
+    let tell = |world: World| async {
+        let mut world = world.with_master().await;
+        world.crash(B).await;
+        world.lose_disk(B);
+        world.start(B);
+        // Not only the leader has written the first step.
+        let half_done = async {
+            loop {
+                let mut know = Vec::new();
+                for index in [A, W] {
+                    let (_, voters, _) = world.handle(index).voters().await.unwrap();
+                    know.push(voters.len() > 1 && voters.last().unwrap().contains(&node("b")));
+                }
+                if know == [true, true] {
+                    return;
+                }
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(Duration::from_secs(20), half_done).await.expect("b is not taken in");
+        for index in [A, B, W] {
+            world.crash(index).await;
+        }
+        (0..3).for_each(|index| world.start(index));
+        world.until_all_vote().await.unwrap();
+        // One more than two of the three is not needed.
+        world.crash(A).await;
+        sleep(Duration::from_secs(5)).await;
+        timeout(Duration::from_secs(20), promote(world.handle(B), node("b"), true)).await.unwrap().unwrap();
+    };
+    story(tell, Sabotage::None);
+}
+
 #[test]
 fn who_may_lack_commits_is_not_promoted_unless_that_is_accepted() {
     let tell = |world: World| async {

@@ -7,7 +7,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Sabotage;
-use super::world::{World, node, promote};
+use super::commits::{Commits, Counts};
+use super::world::{DATA_NODES, NEVER, World, node, promote};
+use crate::id::NodeId;
 use crate::plane::ControlPlane;
 use crate::record::Record;
 
@@ -26,6 +28,8 @@ struct Happened {
     lost_disks: u64,
     cuts: u64,
     jumps: u64,
+    failed_disks: u64,
+    commits: Counts,
 }
 
 impl Happened {
@@ -39,11 +43,14 @@ impl Happened {
         self.lost_disks += other.lost_disks;
         self.cuts += other.cuts;
         self.jumps += other.jumps;
+        self.failed_disks += other.failed_disks;
+        self.commits.add(&other.commits);
     }
 }
 
 struct History {
     world: World,
+    commits: Commits,
     random: Seeded,
     promotions: JoinSet<Result<holdfast_types::Epoch, crate::ControlError>>,
     looks: JoinSet<(u64, Result<Record, crate::ControlError>)>,
@@ -71,6 +78,9 @@ impl History {
             if self.world.nodes[index].disk.power_is_off() {
                 self.happened.power_cuts_in_writes += 1;
                 self.down(index).await;
+            } else if self.world.has_ended(index) {
+                self.happened.failed_disks += 1;
+                self.down(index).await;
             }
             if self.back_at[index].is_some_and(|at| at <= Instant::now()) {
                 self.back_at[index] = None;
@@ -82,6 +92,7 @@ impl History {
             }
         }
         self.happened.steps_with_lease += self.world.check()? as u64;
+        self.commits.step(&self.world, &mut self.random).await?;
         while let Some(promoted) = self.promotions.try_join_next() {
             match promoted.map_err(|error| error.to_string())? {
                 Ok(_) => self.happened.promotions += 1,
@@ -110,7 +121,7 @@ impl History {
         let other = self.world.nodes[(index + 1 + self.random.below(2) as usize) % 3].name;
         let free = self.back_at[index].is_none();
         let handle = self.world.nodes[index].handle.clone();
-        match self.random.below(24) {
+        match self.random.below(21) {
             0 => {
                 self.world.network.cut(name, other);
                 self.happened.cuts += 1;
@@ -141,9 +152,9 @@ impl History {
                 self.world.nodes[index].clock.jump_ms(self.random.below(10_000));
                 self.happened.jumps += 1;
             }
-            12..=16 if index < 2 => {
+            12..=16 if index < DATA_NODES => {
                 if let Some(handle) = handle {
-                    self.promotions.spawn(promote(handle, name, self.random.one_in(2)));
+                    self.promote(handle, name);
                 }
             }
             17 | 18 => {
@@ -152,15 +163,8 @@ impl History {
                     self.looks.spawn(async move { (known, handle.look().await) });
                 }
             }
-            19..=22 => {
-                let Some(handle) = handle else { return };
-                let (epoch, grow) = (handle.lease().epoch(), self.random.one_in(2));
-                tokio::spawn(async move {
-                    let standby = if name == node("a") { node("b") } else { node("a") };
-                    if grow { handle.grow(epoch, standby).await } else { handle.shrink(epoch, standby).await }
-                });
-            }
-            23 => {
+            19 if free => self.world.nodes[index].disk.fail_sync(1 + self.random.below(10)),
+            20 => {
                 if let Some(handle) = handle {
                     tokio::spawn(async move { handle.release(handle.lease().epoch()).await });
                 }
@@ -169,11 +173,25 @@ impl History {
         }
     }
 
+    /// With a loss accepted or without; the commits are judged by what was asked for.
+    fn promote(&mut self, handle: crate::ControlHandle, name: NodeId) {
+        let accept_loss = self.random.one_in(4);
+        let (accepted, any) = (self.commits.accepted.clone(), self.world.sabotage == Sabotage::AnySuccessor);
+        self.promotions.spawn(async move {
+            if accept_loss {
+                let epoch = handle.look().await?.epoch;
+                accepted.lock().insert((name, epoch));
+            }
+            promote(handle, name, accept_loss || any).await
+        });
+    }
+
     /// Without faults the group works again: whoever lost its disk votes again, and a promotion succeeds.
     async fn recovers(&mut self) -> Result<(), String> {
         self.world.network.heal();
         for index in 0..3 {
             self.world.nodes[index].disk.do_not_cut();
+            self.world.nodes[index].disk.fail_sync(NEVER);
             self.back_at[index] = self.back_at[index].map(|_| Instant::now());
         }
         let until = Instant::now() + Duration::from_secs(40);
@@ -194,6 +212,7 @@ impl History {
             let handle = self.world.nodes[index].handle.clone().ok_or("a node is down")?;
             handle.look().await.map_err(|error| format!("{}: {error}", self.world.nodes[index].name))?;
         }
+        self.world.until_all_vote().await?;
         self.world.check().map(drop)
     }
 }
@@ -204,6 +223,7 @@ fn run(seed: u64, sabotage: Sabotage, recover: bool) -> (Happened, Result<(), St
     runtime.block_on(async {
         let mut history = History {
             world: World::new(seed, sabotage),
+            commits: Commits::default(),
             random: Seeded::new(seed),
             promotions: JoinSet::new(),
             looks: JoinSet::new(),
@@ -214,6 +234,7 @@ fn run(seed: u64, sabotage: Sabotage, recover: bool) -> (Happened, Result<(), St
         if recover && outcome.is_ok() {
             outcome = history.recovers().await;
         }
+        history.happened.commits = history.commits.counts;
         (history.happened, outcome)
     })
 }
@@ -242,20 +263,30 @@ fn the_rules_hold_in_random_histories() {
     println!("{all:?}");
     assert!(broken.is_empty(), "{}", broken.join("\n"));
     let counts = [all.promotions, all.refused, all.steps_with_lease, all.paused_past_lease, all.crashes];
-    let faults = [all.power_cuts_in_writes, all.lost_disks, all.cuts, all.jumps];
-    assert!(counts.iter().chain(&faults).all(|count| *count > 5), "too little happened: {all:?}");
+    let faults = [all.power_cuts_in_writes, all.lost_disks, all.cuts, all.jumps, all.failed_disks];
+    let commits = all.commits;
+    let commits = [commits.acknowledged, commits.shrinks, commits.grows, commits.masters_without_loss];
+    assert!(counts.iter().chain(&faults).chain(&commits).all(|count| *count > 5), "too little happened: {all:?}");
 }
 
 /// Every sabotage must be found in some history, or the simulation proves nothing.
 #[test]
 fn a_broken_protocol_is_found() {
     // From seeds that are known to find it.
-    let table =
-        [(Sabotage::NoWait, 0), (Sabotage::NoMargin, 45), (Sabotage::JumpCounts, 40), (Sabotage::LeaseFromAnswer, 40)];
-    for (sabotage, first) in table {
+    let table = [
+        (Sabotage::NoWait, 0, "lease"),
+        (Sabotage::NoMargin, 45, "lease"),
+        (Sabotage::JumpCounts, 40, "lease"),
+        (Sabotage::LeaseFromAnswer, 40, "lease"),
+        (Sabotage::AlonePremature, 0, "without acknowledged commits"),
+        (Sabotage::ReadsAtOnce, 0, "without acknowledged commits"),
+        (Sabotage::AnySuccessor, 0, "without acknowledged commits"),
+        (Sabotage::LateChanges, 0, "without acknowledged commits"),
+    ];
+    for (sabotage, first, says) in table {
         let found = (first..first + 400).find_map(|seed| run(seed, sabotage, false).1.err().map(|what| (seed, what)));
         let (seed, what) = found.unwrap_or_else(|| panic!("{sabotage:?} was not noticed"));
         println!("{sabotage:?}: seed {seed}: {what}");
-        assert!(what.to_lowercase().contains("lease"), "{sabotage:?}: {what}");
+        assert!(what.to_lowercase().contains(says), "{sabotage:?}: {what}");
     }
 }

@@ -58,6 +58,11 @@ impl Witnessed {
         Ok(valid.len())
     }
 
+    /// The masters of epochs after this one, as far as anybody was told.
+    pub fn masters_since(&self, epoch: Epoch) -> Vec<(Epoch, NodeId)> {
+        self.masters.iter().filter(|(of, _)| **of > epoch).map(|(of, master)| (*of, *master)).collect()
+    }
+
     /// The newest revision that anybody has been told.
     pub fn revision(&self) -> u64 {
         self.records.keys().next_back().copied().unwrap_or(0)

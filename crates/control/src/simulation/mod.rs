@@ -2,10 +2,11 @@
 //!
 //! A node's tasks run behind a [`Gate`] that stops them as SIGSTOP does: nothing of the node runs, its connections stay
 //! open, its clock goes on. A crash ends the tasks and cuts the power of the disk. What is checked at every step is in
-//! [`invariants`]; the histories are in [`histories`]. The seed decides what happens to the nodes; openraft and tokio draw
+//! [`invariants`], and in [`commits`] that no acknowledged commit is lost; the histories are in [`histories`]. The seed decides what happens to the nodes; openraft and tokio draw
 //! some random numbers of their own, so a seed repeats a history closely, not exactly.
 
 mod clock;
+mod commits;
 mod directed;
 mod histories;
 mod invariants;
@@ -32,6 +33,14 @@ pub enum Sabotage {
     AnyDisk,
     /// The master counts its lease from the answer, not from the question.
     LeaseFromAnswer,
+    /// The master acknowledges alone while the group has not agreed yet that its standby is out of the sync set.
+    AlonePremature,
+    /// A master that starts answers reads at once, whatever its standby has.
+    ReadsAtOnce,
+    /// A node outside the sync set is promoted.
+    AnySuccessor,
+    /// A change of the sync set that was given up is taken when it arrives late.
+    LateChanges,
 }
 
 impl Sabotage {
@@ -41,7 +50,7 @@ impl Sabotage {
         match self {
             Sabotage::NoWait => (0, Some(needed_ms)),
             Sabotage::NoMargin => (terms.lease_ms.into(), Some(needed_ms)),
-            Sabotage::None | Sabotage::JumpCounts | Sabotage::AnyDisk | Sabotage::LeaseFromAnswer => (needed_ms, None),
+            _ => (needed_ms, None),
         }
     }
 

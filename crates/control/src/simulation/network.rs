@@ -52,7 +52,7 @@ impl Network {
         Arc::new(SimTransport { me, network: self.clone(), incoming: tokio::sync::Mutex::new(incoming) })
     }
 
-    fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
+    pub fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
         self.state.lock().cut.contains(&(from, to))
     }
 

@@ -1,13 +1,14 @@
 //! The three nodes and what can be done to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use holdfast_seams::testing::FaultDisk;
 use holdfast_types::Epoch;
-use tokio::time::sleep;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 
 use super::Sabotage;
 use super::clock::SimClock;
@@ -15,11 +16,18 @@ use super::invariants::Witnessed;
 use super::network::Network;
 use super::runtime::Gate;
 use crate::clock::LeaseClock;
+use crate::error::ControlError;
 use crate::id::NodeId;
 use crate::lease::LeaseTerms;
 use crate::node::{Config, ControlHandle, Machinery, Member};
 use crate::plane::{ControlPlane, Promotion};
 use crate::record::Role;
+
+/// The first nodes; the last is the witness.
+pub const DATA_NODES: usize = 2;
+
+/// A sync that is so far away does not fail.
+pub const NEVER: u64 = u64::MAX;
 
 pub const TERMS: LeaseTerms = LeaseTerms { lease_ms: 1_500, drift_percent: 10 };
 
@@ -28,6 +36,7 @@ pub struct SimNode {
     pub disk: FaultDisk,
     pub clock: Arc<SimClock>,
     gate: Arc<Gate>,
+    task: Option<JoinHandle<Result<(), ControlError>>>,
     /// None while it is down.
     pub handle: Option<ControlHandle>,
     /// Counts its starts.
@@ -62,6 +71,7 @@ impl World {
             disk: FaultDisk::new(seed * 8 + index as u64),
             clock: Arc::new(SimClock::new((index as u64 + 1) * 1_000_000_000)),
             gate: Gate::new(0),
+            task: None,
             handle: None,
             run: 0,
             paused_at_ns: None,
@@ -80,6 +90,7 @@ impl World {
     }
 
     pub fn start(&mut self, index: usize) {
+        self.nodes[index].disk.fail_sync(NEVER);
         let (drawn, sabotage, seed) = (self.drawn.clone(), self.sabotage, self.seed);
         let node = &mut self.nodes[index];
         node.run += 1;
@@ -93,9 +104,9 @@ impl World {
             on_failure: Arc::new(|_| {}),
         };
         let opened = Member::open(config, machinery);
-        let (mut member, handle) = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        member.sabotage = sabotage;
-        node.gate.spawn(member.run());
+        let (mut member, mut handle) = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        (member.sabotage, handle.sabotage) = (sabotage, sabotage);
+        node.task = Some(node.gate.spawn(member.run()));
         node.handle = Some(handle);
     }
 
@@ -109,6 +120,23 @@ impl World {
         // The tasks are dropped when the runtime comes to them.
         sleep(Duration::from_millis(1)).await;
         self.nodes[index].disk.restore_power();
+    }
+
+    /// It runs no more, of its own accord: its disk failed.
+    pub fn has_ended(&self, index: usize) -> bool {
+        let node = &self.nodes[index];
+        node.handle.is_some() && node.task.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
+    pub fn index_of(&self, name: NodeId) -> usize {
+        self.nodes.iter().position(|node| node.name == name).unwrap_or_default()
+    }
+
+    /// Whether what one sends arrives at the other, and the answer back.
+    pub fn is_reached(&self, from: usize, to: usize) -> bool {
+        let (near, far) = (&self.nodes[from], &self.nodes[to]);
+        let runs = far.handle.is_some() && far.paused_at_ns.is_none();
+        runs && !self.network.is_cut(near.name, far.name) && !self.network.is_cut(far.name, near.name)
     }
 
     pub fn lose_disk(&mut self, index: usize) {
@@ -150,8 +178,34 @@ impl World {
     }
 }
 
+impl World {
+    /// Whether every node knows all three as voters, each on the disk that it has, and no change is half done.
+    async fn all_vote(&self) -> Result<bool, ControlError> {
+        let all: BTreeSet<NodeId> = members().keys().copied().collect();
+        let (mut disks, mut known) = (BTreeMap::new(), Vec::new());
+        for node in &self.nodes {
+            let Some(handle) = &node.handle else { return Ok(false) };
+            let (disk, voters, on) = handle.voters().await?;
+            disks.insert(node.name, disk);
+            known.push((voters, on));
+        }
+        Ok(known.iter().all(|(voters, on)| *voters == [all.clone()] && *on == disks))
+    }
+
+    pub async fn until_all_vote(&self) -> Result<(), String> {
+        let all = async {
+            while !self.all_vote().await.map_err(|error| error.to_string())? {
+                sleep(Duration::from_millis(200)).await;
+            }
+            Ok(())
+        };
+        let waited = timeout(Duration::from_secs(40), all).await;
+        waited.unwrap_or_else(|_| Err("not all vote though all faults are over".to_owned()))
+    }
+}
+
 /// Looks, then promotes `me` by its own handle.
-pub async fn promote(handle: ControlHandle, me: NodeId, accept_loss: bool) -> Result<Epoch, crate::ControlError> {
+pub async fn promote(handle: ControlHandle, me: NodeId, accept_loss: bool) -> Result<Epoch, ControlError> {
     let expected_epoch = handle.look().await?.epoch;
     let promotion = Promotion { node: me, expected_epoch, epoch_at_least: Epoch(0), accept_loss };
     handle.promote(promotion).await

@@ -26,13 +26,27 @@ pub enum Target {
     Wait(Arc<Notify>),
 }
 
+/// Between two interrupts of the same work.
+const AGAIN_AFTER: Duration = Duration::from_millis(20);
+
 /// A session's handle for other threads.
 #[derive(Default)]
-pub struct Canceller(Mutex<Target>);
+pub struct Canceller {
+    target: Mutex<Target>,
+    /// Wakes [`Canceller::during`].
+    asked: Notify,
+}
 
 impl Cancel for Canceller {
     fn cancel(&self) {
-        match &*self.0.lock() {
+        self.interrupt();
+        self.asked.notify_waiters();
+    }
+}
+
+impl Canceller {
+    fn interrupt(&self) {
+        match &*self.target.lock() {
             Target::Nothing => {}
             Target::Reader(handle) => handle.interrupt(),
             Target::Main(db, id) => db.interrupt(*id),
@@ -40,37 +54,49 @@ impl Cancel for Canceller {
             Target::Wait(notify) => notify.notify_one(),
         }
     }
-}
 
-impl Canceller {
     /// Runs `work` so that a cancel request reaches `target`; interrupts it itself after `timeout` (0: never).
     /// Returns whether it did.
+    ///
+    /// SQLite forgets an interrupt that comes before the statement has begun to run. So `work` is interrupted again until
+    /// it ends.
     pub async fn during<T>(&self, target: Target, timeout: Duration, work: impl Future<Output = T>) -> (T, bool) {
-        *self.0.lock() = target;
+        let mut asked = std::pin::pin!(self.asked.notified());
+        asked.as_mut().enable();
+        *self.target.lock() = target;
         let mut work = std::pin::pin!(work);
-        let outcome = tokio::select! {
+        let by_timeout = tokio::select! {
             biased;
-            done = &mut work => (done, false),
-            () = after(timeout) => {
-                self.cancel();
-                (work.await, true)
+            done = &mut work => {
+                *self.target.lock() = Target::Nothing;
+                return (done, false);
+            }
+            () = asked => false,
+            () = after(timeout) => true,
+        };
+        let done = loop {
+            self.interrupt();
+            tokio::select! {
+                biased;
+                done = &mut work => break done,
+                () = tokio::time::sleep(AGAIN_AFTER) => {}
             }
         };
-        *self.0.lock() = Target::Nothing;
-        outcome
+        *self.target.lock() = Target::Nothing;
+        (done, by_timeout)
     }
 
     /// Waits for `work`, giving up on a cancel request or after `timeout`.
     pub async fn wait<T>(&self, timeout: Duration, work: impl Future<Output = T>) -> Result<T, SqlError> {
         let notify = Arc::new(Notify::new());
-        *self.0.lock() = Target::Wait(notify.clone());
+        *self.target.lock() = Target::Wait(notify.clone());
         let outcome = tokio::select! {
             biased;
             done = work => Ok(done),
             () = notify.notified() => Err(canceled(false)),
             () = after(timeout) => Err(canceled(true)),
         };
-        *self.0.lock() = Target::Nothing;
+        *self.target.lock() = Target::Nothing;
         outcome
     }
 }

@@ -270,13 +270,15 @@ impl Status {
         let report = self.hub.standbys().into_iter().next();
         let governed = self.hub.governed().into_iter().next();
         let of = |lsn: Option<u64>| lsn.unwrap_or_default();
+        // It says itself what it has, before its acks say it.
+        let has = self.shared.has().0;
         StandbyRow {
             name: place::NAME.to_owned(),
             connected: matches!(phase, Phase::CatchingUp | Phase::InService),
             state: phase.name().to_owned(),
-            sent_lsn: of(report.as_ref().map(|r| r.sent_lsn)),
-            received_lsn: of(report.as_ref().and_then(|r| r.received_lsn)),
-            durable_lsn: self.shared.has().0,
+            sent_lsn: of(report.as_ref().map(|r| r.sent_lsn)).max(has),
+            received_lsn: of(report.as_ref().and_then(|r| r.received_lsn)).max(has),
+            durable_lsn: has,
             applied_lsn: of(report.as_ref().and_then(|r| r.applied_lsn)),
             apply_bytes_per_s: of(governed.as_ref().and_then(|g| g.rate_bytes_per_s)),
             delay_us: of(governed.as_ref().map(|g| g.delay_us)),

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | not there, and never was | made, copied into |
 //! | not there, though it was | away: its disk is not mounted, perhaps |
-//! | empty (`lost+found` aside) | copied into |
+//! | empty (`lost+found` and `holdfast.toml` aside) | copied into |
 //! | the mirror of this directory, whole | followed |
 //! | the same, its copy not finished, or of another copy, or distrusted because its disk failed | copied anew; what is right there is not copied again |
 //! | it cannot be read | away |
@@ -16,6 +16,7 @@
 //! Away means that the server goes on or waits, as configured, and looks again. Refused means that it does not start.
 
 use super::files::{CopyState, MirrorOf, Record};
+use crate::config::FILE_NAME;
 use crate::replication::{StandbyFile, StandbyFileError};
 use holdfast_seams::RealDisk;
 use holdfast_trail::{Dump, TrailError, TrailId};
@@ -112,7 +113,8 @@ pub fn trail_of(dir: &Path) -> Result<Option<(TrailId, Epoch)>, TrailError> {
 /// See the module.
 pub fn look(main: &Main<'_>, mirror: &Path) -> Result<Found, MirrorRefused> {
     let path = mirror.to_owned();
-    let known = main.record.filter(|record| record.mirror == mirror);
+    // One without a copy was never written: the mirror is new.
+    let known = main.record.filter(|record| record.mirror == mirror && !record.copy.is_empty());
     if mirror.canonicalize().is_ok_and(|m| main.dir.canonicalize().is_ok_and(|main| main == m)) {
         return Err(MirrorRefused::Same { mirror: path });
     }
@@ -205,8 +207,8 @@ fn names(dir: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        // A new file system has one.
-        if name != "lost+found" {
+        // A new file system has the one; a server that was started there once has written the other.
+        if name != "lost+found" && name != FILE_NAME {
             names.push(name);
         }
     }

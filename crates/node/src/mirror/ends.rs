@@ -96,8 +96,12 @@ impl Master for Source {
         Ok(())
     }
 
-    fn hold(&self, _: &str, from: Lsn) -> Result<(), Refusal> {
-        self.engine.hold_slot(SLOT, from).map_err(|error| failed(format!("the trail cannot be kept for it: {error}")))
+    fn hold(&self, _: &str, from: Lsn, begins: bool) -> Result<(), Refusal> {
+        let held = match begins {
+            true => self.engine.register_slot(SLOT, from),
+            false => self.engine.hold_slot(SLOT, from),
+        };
+        held.map_err(|error| failed(format!("the trail cannot be kept for it: {error}")))
     }
 
     /// The mirror tells for itself what it has: [`Sink::receive`].

@@ -91,6 +91,31 @@ async fn what_is_refused() {
     assert!(said.contains("do not go together"), "{said}");
 }
 
+/// An import changes the stopped main directory alone: the mirror says so, and is copied anew.
+#[tokio::test]
+async fn an_import_goes_past_the_mirror_until_the_next_start() {
+    let mut bed = Bed::plain("");
+    bed.start();
+    bed.until_state("streaming").await;
+    bed.stop();
+    let file = bed.beside("old.db");
+    let mut sqlite = std::process::Command::new("sqlite3");
+    let made = sqlite.arg(&file).arg("create table t(x); insert into t values (1)").status();
+    if !made.is_ok_and(|status| status.success()) {
+        assert!(std::env::var_os("CI").is_none(), "cannot run: there is no sqlite3");
+        return;
+    }
+    succeeds(&["import", file.to_str().unwrap(), "--data", bed.main.path()]);
+    let said = refuses(&["mirror", "promote", "--data", bed.mirror.path()]);
+    assert!(said.contains("was left behind") && said.contains("it is only there"), "{said}");
+    bed.start();
+    until("it is copied anew", async || bed.log().matches("is copied:").count() == 2).await;
+    bed.until_state("streaming").await;
+    run(&bed.connect().await, "create table t(x int primary key)").await;
+    bed.stop();
+    bed.assert_equal().await;
+}
+
 /// Hot means another node, and stays so.
 #[tokio::test]
 async fn the_mirror_is_no_synchronous_standby() {

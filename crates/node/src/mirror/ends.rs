@@ -139,8 +139,12 @@ pub struct Sink {
 impl Sink {
     pub fn new(engine: Engine, shared: Arc<Shared>, anchor: Option<Tip>) -> Arc<Sink> {
         let (applied, _) = watch::channel(engine.applied());
-        let told = applied.clone();
-        engine.on_applied(Arc::new(move |lsn| _ = told.send_replace(lsn)));
+        shared.applied(engine.applied());
+        let (told, tell) = (applied.clone(), shared.clone());
+        engine.on_applied(Arc::new(move |lsn| {
+            tell.applied(lsn);
+            told.send_replace(lsn);
+        }));
         Arc::new(Sink { engine, shared, anchor, applied, over: AtomicBool::new(false) })
     }
 

@@ -121,6 +121,15 @@ fn leave(dir: &Path, engine: &Engine, notify: &Notify) -> Result<(), MirrorRefus
     Ok(())
 }
 
+/// A stopped server's directory is about to be changed by a command, past its mirror: that is written down first. The next
+/// start brings the mirror up to date.
+pub fn leave_offline(dir: &Path) -> Result<(), MirrorRefused> {
+    let record = Record::read(dir).map_err(MirrorRefused::Files)?;
+    let Some(record) = record.filter(|record| record.state == RecordState::InService) else { return Ok(()) };
+    let left = Record { state: RecordState::LeftBehind, since_unix_ms: unix_ms(), ..record };
+    left.write(dir).map_err(MirrorRefused::Files)
+}
+
 /// Starts a master's mirror, where one is configured, and waits until clients may be let in.
 pub fn keep(
     name: &str,

@@ -148,10 +148,10 @@ fn judge(of: &MirrorOf, main: Option<&Main>) -> Verdict {
             Some(record) if record.copy == of.copy => match record.state {
                 RecordState::InService | RecordState::Promoted => certain("It has everything that was acknowledged"),
                 RecordState::LeftBehind => may_lack(format!(
-                    "The main directory {at} says that this mirror was left behind {} at LSN {}: what was acknowledged from \
-                     then on is NOT here, it is only there",
+                    "The main directory {at} says that this mirror was left behind {}{}: what was acknowledged from then on \
+                     is NOT here, it is only there",
                     moment(record.since_unix_ms),
-                    record.lsn
+                    if record.lsn > 0 { format!(", with everything up to LSN {}", record.lsn) } else { String::new() }
                 )),
                 RecordState::Copying => {
                     may_lack(format!("The main directory {at} says that this mirror had not caught up"))

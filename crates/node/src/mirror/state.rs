@@ -3,7 +3,7 @@
 //! | phase | `mirror_away = "wait"` | `"go_on"` |
 //! |---|---|---|
 //! | opening, copying, away | commits wait | commits go on, once the record says that the mirror is left behind |
-//! | catching up | commits wait for the mirror | commits go on until the mirror is near the end, then they wait for it |
+//! | catching up: it has not all of it yet, or has not put all of it into its databases | commits wait | commits go on until the mirror is near the end, then they wait |
 //! | in service: it has all that was acknowledged | commits wait for the mirror | the same; where it does not answer for too long, it is left behind |
 //! | refused | nothing is acknowledged, in either mode | the same |
 //!
@@ -71,6 +71,10 @@ pub struct Shared {
     pub setup: Setup,
     /// The mirror has everything below on its disk; 0 while it is not followed.
     has: AtomicU64,
+    /// The same of its databases.
+    applied: AtomicU64,
+    /// What it has lets commits pass.
+    serves: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
     /// What the mirror's directory says of itself, once it was read or made.
@@ -89,7 +93,7 @@ struct State {
     target: Option<Lsn>,
     /// It was silent: it is waited for again when it has everything below.
     must_reach: Lsn,
-    /// What it had at the last look, and since when commits wait for more.
+    /// What it had written and applied at the last look, and since when commits wait for more.
     seen: (u64, Instant),
     told_silent: bool,
     noted: Option<Instant>,
@@ -120,6 +124,8 @@ impl Shared {
         Arc::new(Shared {
             setup,
             has: AtomicU64::new(0),
+            applied: AtomicU64::new(0),
+            serves: AtomicBool::new(false),
             state: Mutex::new(state),
             changed: Condvar::new(),
             of: Mutex::default(),
@@ -167,28 +173,35 @@ impl Shared {
         self.write(&mut state)
     }
 
+    /// Everything below is in the mirror's databases.
+    pub fn applied(&self, end: Lsn) {
+        self.applied.store(end.0, Ordering::Release);
+    }
+
     /// The mirror follows, and has everything below `from`.
     pub fn follows(&self, from: Lsn) {
         let mut state = self.state.lock();
         state.phase = Phase::CatchingUp;
         state.target = None;
-        state.seen = (from.0, Instant::now());
-        drop(state);
+        self.serves.store(false, Ordering::Release);
         self.has.store(from.0, Ordering::Release);
-        self.setup.main.mirrored(from);
     }
 
     /// The mirror has everything below on its disk; answers that have waited for it leave on this thread.
     pub fn received(&self, end: Lsn) {
         self.has.fetch_max(end.0, Ordering::AcqRel);
-        self.setup.main.mirrored(end);
+        if self.serves.load(Ordering::Acquire) {
+            self.setup.main.mirrored(end);
+        }
     }
 
     /// The mirror is out of reach, for this reason. `distrusted`: what its disk holds is not believed any more.
     pub fn lost(self: &Arc<Shared>, why: &str, distrusted: bool) {
         let Setup { main, mirror, away, notify, .. } = &self.setup;
         let mut state = self.state.lock();
+        self.serves.store(false, Ordering::Release);
         let had = Lsn(self.has.swap(0, Ordering::AcqRel));
+        self.applied.store(0, Ordering::Release);
         let phase = Phase::Away { why: why.to_owned() };
         let is_news = state.phase != phase;
         state.phase = phase;
@@ -257,11 +270,11 @@ impl Shared {
             }
             return;
         }
-        let (main, has) = (&self.setup.main, self.has());
-        let behind = main.trail().durable().0.saturating_sub(has.0);
-        if !state.waits && has >= state.must_reach && behind < NEAR_BYTES {
+        let main = &self.setup.main;
+        let whole = self.has().min(Lsn(self.applied.load(Ordering::Acquire)));
+        let behind = main.trail().durable().0.saturating_sub(whole.0);
+        if !state.waits && whole >= state.must_reach && behind < NEAR_BYTES {
             main.wait_for_mirror(true);
-            main.mirrored(has);
             (state.waits, state.target) = (true, None);
         }
         if !state.waits {
@@ -269,7 +282,7 @@ impl Shared {
         }
         // Read after the gate was shut: nothing above it is acknowledged without the mirror.
         let target = *state.target.get_or_insert_with(|| main.trail().durable());
-        if has >= target {
+        if whole >= target {
             self.begin_service(state);
         }
     }
@@ -284,7 +297,10 @@ impl Shared {
             state.record = before;
             return;
         }
-        state.phase = Phase::InService;
+        (state.phase, state.target) = (Phase::InService, None);
+        // In this order: what comes between is let through by one of both.
+        self.serves.store(true, Ordering::Release);
+        self.setup.main.mirrored(self.has());
         self.changed.notify_all();
         drop(state);
         let mirror = self.setup.mirror.display();
@@ -296,9 +312,10 @@ impl Shared {
     fn look_for_silence(&self, state: &mut State) {
         let Setup { main, mirror, away, silence_max, notify, .. } = &self.setup;
         let has = self.has();
-        let waiting = state.waits && main.gate().first.is_some_and(|(_, end)| end > has);
-        if !waiting || state.seen.0 != has.0 {
-            state.seen = (has.0, Instant::now());
+        let done = has.0 + self.applied.load(Ordering::Acquire);
+        let waiting = state.waits && main.gate().first.is_some_and(|(_, end)| end > has || state.target.is_some());
+        if !waiting || state.seen.0 != done {
+            state.seen = (done, Instant::now());
             state.told_silent = false;
             return;
         }
@@ -313,6 +330,7 @@ impl Shared {
             }
             Away::GoOn => {
                 state.phase = Phase::CatchingUp;
+                self.serves.store(false, Ordering::Release);
                 state.must_reach = main.trail().durable();
                 self.leave_behind(state, has);
                 self.settle(state);

@@ -326,6 +326,7 @@ impl Config {
             boxcar_requests_max: self.boxcar_requests_max,
             transaction_bytes_max: self.transaction_bytes_max,
             branch_locks_max: self.branch_locks_max,
+            standby_keep_bytes_max: self.standby_keep_bytes_max,
             idle_in_transaction_timeout: Duration::from_millis(self.only_writer_idle_timeout_ms),
             ..Options::default()
         }

@@ -53,7 +53,7 @@ const MEMORY_BYTES_MAX: u64 = 16 << 20;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How long a server that starts waits for its mirror to have what was recovered. Then it lets clients in; commits wait.
-const SETTLE_MAX: Duration = Duration::from_secs(60);
+const SETTLE_MAX: Duration = Duration::from_secs(30);
 
 /// How long a stop waits for the mirror. Its disk may hang.
 const STOP_MAX: Duration = Duration::from_secs(30);

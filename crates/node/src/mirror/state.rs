@@ -27,6 +27,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// With less to go than this a mirror that commits do not wait for is waited for again.
 const NEAR_BYTES: u64 = 4 << 20;
 
+/// A record that could not be written is tried again after that.
+const WRITE_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// How often a mirror in service is told so, for whoever has only its disk later.
 const NOTE_EVERY: Duration = Duration::from_secs(20);
 
@@ -87,6 +90,8 @@ struct State {
     record: Record,
     /// The record is not on the disk as it is here.
     unwritten: bool,
+    /// When writing it has failed last.
+    failed: Option<Instant>,
     /// Commits wait for the mirror.
     waits: bool,
     /// Waited for again: it is in service when it has everything below.
@@ -114,6 +119,7 @@ impl Shared {
             phase: Phase::Opening,
             record,
             unwritten: false,
+            failed: None,
             waits,
             target: None,
             must_reach: Lsn(0),
@@ -254,14 +260,17 @@ impl Shared {
         }
     }
 
-    /// Looks how things are; to be called every tenth of a second or so, by a thread that the mirror's disk cannot stop.
+    /// Looks how things are; to be called many times a second, by a thread that the mirror's disk cannot stop.
     pub fn look(self: &Arc<Shared>) {
         let mut state = self.state.lock();
         self.settle(&mut state);
-        if !matches!(state.phase, Phase::CatchingUp | Phase::InService) {
+        if !matches!(state.phase, Phase::Opening | Phase::CatchingUp | Phase::InService) {
             return;
         }
         self.look_for_silence(&mut state);
+        if state.phase == Phase::Opening {
+            return;
+        }
         if state.phase == Phase::InService {
             let due = state.noted.is_none_or(|at| at.elapsed() >= NOTE_EVERY);
             drop(state);
@@ -329,7 +338,9 @@ impl Shared {
                 notify.tell(&format!("the mirror {mirror} has not answered for {ms} ms: commits WAIT for it"))
             }
             Away::GoOn => {
-                state.phase = Phase::CatchingUp;
+                if state.phase == Phase::InService {
+                    state.phase = Phase::CatchingUp;
+                }
                 self.serves.store(false, Ordering::Release);
                 state.must_reach = main.trail().durable();
                 self.leave_behind(state, has);
@@ -353,7 +364,8 @@ impl Shared {
 
     /// What the record says comes first; then the gate.
     fn settle(&self, state: &mut State) {
-        if state.unwritten && !self.write(state) {
+        let was_just_tried = state.failed.is_some_and(|at| at.elapsed() < WRITE_AGAIN_AFTER);
+        if state.unwritten && (was_just_tried || !self.write(state)) {
             return;
         }
         let alone = self.setup.away == Away::GoOn && state.record.state != RecordState::InService;
@@ -367,10 +379,11 @@ impl Shared {
     fn write(&self, state: &mut State) -> bool {
         match state.record.write(&self.setup.dir) {
             Ok(()) => {
-                state.unwritten = false;
+                (state.unwritten, state.failed) = (false, None);
                 true
             }
             Err(error) => {
+                state.failed = Some(Instant::now());
                 tracing::error!("commits wait until it is written down how the mirror is: {error}");
                 false
             }

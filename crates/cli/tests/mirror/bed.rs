@@ -185,10 +185,9 @@ impl Bed {
     /// it is.
     pub async fn contents(&mut self, dir: &Path) -> Vec<String> {
         let copy = self.copy(dir);
-        let mut promote = vec!["mirror", "promote", "--data", copy.to_str().unwrap()];
-        if copy.join("mirror_of.toml").exists() && !copy.join("mirror.toml").exists() {
-            promote.push("--accept-divergence");
-            succeeds(&promote);
+        let of = std::fs::read_to_string(copy.join("mirror_of.toml")).unwrap_or_default();
+        if !of.is_empty() && !of.contains("\"promoted\"") {
+            succeeds(&["mirror", "promote", "--data", copy.to_str().unwrap(), "--accept-divergence"]);
         }
         // Its own mirror is not touched either.
         let _ = std::fs::remove_file(copy.join("mirror.toml"));

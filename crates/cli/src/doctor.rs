@@ -4,7 +4,7 @@
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use holdfast_doctor::power_test::{Recorder, WriterOptions, verify, write};
-use holdfast_doctor::{Delay, Report, Root, Settings, examine, measure, survey};
+use holdfast_doctor::{Delay, Mirror, Report, Root, Settings, examine, measure, survey};
 use holdfast_engine::{CommitDelay, Options};
 use holdfast_lab::{OwnWorkload, run_own};
 use holdfast_node::Config;
@@ -32,6 +32,9 @@ pub struct Arguments {
     /// The data directory, or the one to be: then its parent is measured
     #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
     data: PathBuf,
+    /// The mirror's directory, as for `holdfast serve` [default: from holdfast.toml]
+    #[arg(long, value_name = "DIR")]
+    mirror: Option<PathBuf>,
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
@@ -90,7 +93,7 @@ fn go(arguments: &Arguments) -> anyhow::Result<bool> {
         (Some(Role::Verify), _, Some(recorder)) => verified(arguments, recorder),
         _ if arguments.workload.is_some() => workload(arguments),
         _ => {
-            let report = examined(&arguments.data)?;
+            let report = examined(&arguments.data, arguments.mirror.as_deref())?;
             if arguments.json {
                 println!("{}", serde_json::to_string_pretty(&report)?);
             } else {
@@ -101,11 +104,21 @@ fn go(arguments: &Arguments) -> anyhow::Result<bool> {
     }
 }
 
-fn examined(data: &Path) -> anyhow::Result<Report> {
+fn examined(data: &Path, mirror: Option<&Path>) -> anyhow::Result<Report> {
     let directory = existing(data)?;
     let path = directory.to_str().with_context(|| format!("{} is not a name in UTF-8", directory.display()))?;
     let survey = survey(&Root::new("/"), path);
-    Ok(examine(&survey, &settings(data), Some(measure(&directory)?)))
+    let mut settings = settings(data);
+    if let Some(mirror) = mirror {
+        settings.mirror = Some(look_at_mirror(mirror));
+    }
+    Ok(examine(&survey, &settings, Some(measure(&directory)?)))
+}
+
+fn look_at_mirror(mirror: &Path) -> Mirror {
+    let directory = existing(mirror).ok();
+    let survey = directory.as_deref().and_then(Path::to_str).map(|path| survey(&Root::new("/"), path));
+    Mirror { path: mirror.display().to_string(), survey }
 }
 
 /// The data directory, or the one it would be made in, without links.
@@ -138,7 +151,8 @@ fn settings(data: &Path) -> Settings {
         CommitDelay::Fixed { delay, .. } => Delay::Fixed { us: delay.as_micros() as u64 },
     };
     let segments_ready = holdfast_trail::TrailOptions::new(data).segments_ready as u64;
-    Settings { source, problem, sync_method, segment_bytes, segments_ready, redo_bytes_max, commit_delay }
+    let mirror = config.has_mirror().then(|| look_at_mirror(&config.mirror));
+    Settings { source, problem, sync_method, segment_bytes, segments_ready, redo_bytes_max, commit_delay, mirror }
 }
 
 fn workload(arguments: &Arguments) -> anyhow::Result<bool> {

@@ -36,6 +36,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             show(now, percent);
         }
     });
+    holdfast_node::mirror::leave_offline(&what.dir)?;
     let done = import(&what, Options::default(), progress);
     if shown {
         eprint!("\r\x1b[K");

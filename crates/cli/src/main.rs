@@ -6,6 +6,7 @@ mod doctor;
 mod import;
 mod lab;
 mod logs;
+mod mirror;
 mod promote;
 mod rejoin;
 mod serve;
@@ -33,6 +34,7 @@ enum Command {
     Serve(serve::Arguments),
     Standby(standby::Arguments),
     Promote(promote::Arguments),
+    Mirror(mirror::Arguments),
     Rejoin(rejoin::Arguments),
     Cert(cert::Arguments),
     Import(import::Args),
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(arguments).map(|()| ExitCode::SUCCESS),
         Command::Standby(arguments) => standby::run(arguments),
         Command::Promote(arguments) => promote::run(&arguments),
+        Command::Mirror(arguments) => mirror::run(&arguments),
         Command::Rejoin(arguments) => rejoin::run(arguments),
         Command::Cert(arguments) => cert::run(arguments),
         Command::Import(arguments) => import::run(arguments),

@@ -23,6 +23,10 @@ pub struct Arguments {
     /// Address and port for clients; port 0 takes any [default: from holdfast.toml, 127.0.0.1:5433]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<SocketAddr>,
+    /// A second data directory on another disk, kept equal: no commit is acknowledged before both have it [default: from
+    /// holdfast.toml, none]
+    #[arg(long, value_name = "DIR")]
+    mirror: Option<PathBuf>,
     /// Write logs as JSON, one object a line
     #[arg(long)]
     log_json: bool,
@@ -33,6 +37,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     logs::start(arguments.log_json, config.log_files(&arguments.data))?;
     if let Some(listen) = arguments.listen {
         config.listen = listen;
+    }
+    if let Some(mirror) = arguments.mirror {
+        config.set_mirror(mirror)?;
     }
     let ready = |address| println!("holdfast: ready on {address}");
     holdfast_node::serve(&arguments.data, config, &ready)

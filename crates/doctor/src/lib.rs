@@ -22,4 +22,4 @@ pub use look::{Survey, survey};
 pub use probe::{Measured, measure};
 pub use report::{Finding, Report, Verdict};
 pub use root::Root;
-pub use settings::{Delay, Settings};
+pub use settings::{Delay, Mirror, Settings};

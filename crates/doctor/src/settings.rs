@@ -2,6 +2,8 @@
 
 use holdfast_seams::SyncMethod;
 
+use crate::look::Survey;
+
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where they come from: a file's name, or that there is none yet.
@@ -15,6 +17,16 @@ pub struct Settings {
     /// The trail that a recovery may have to read, which is kept until a checkpoint.
     pub redo_bytes_max: u64,
     pub commit_delay: Delay,
+    /// `None`: there is none.
+    pub mirror: Option<Mirror>,
+}
+
+/// The second data directory on another disk.
+#[derive(Clone, Debug)]
+pub struct Mirror {
+    pub path: String,
+    /// What is under it, or under the directory it will be in; nothing when neither is there.
+    pub survey: Option<Survey>,
 }
 
 /// How long a group commit waits for more transactions.

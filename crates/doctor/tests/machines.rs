@@ -2,13 +2,13 @@
 //! `machines/NAME.txt` is what it says. `HOLDFAST_UPDATE_GOLDEN=1` writes the latter anew; look at the difference then.
 //!
 //! Lines of a tree: `PATH = TEXT` a file of one line, `PATH:` a file of the indented lines below, `PATH -> TARGET` a link,
-//! `data = DIR`, `commit_delay_us = N`, `free = MIB of MIB`, `sync_method = NAME`, `times = SYNCED DIRECT CACHED` in microseconds,
+//! `data = DIR`, `mirror = DIR` (`nowhere`: not mounted), `commit_delay_us = N`, `free = MIB of MIB`, `sync_method = NAME`, `times = SYNCED DIRECT CACHED` in microseconds,
 //! `refused = WHY` for O_DIRECT, `dropped = dsync`, `problem = WHY` for a configuration that cannot be read.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use holdfast_doctor::{Delay, Measured, Root, Settings, Survey, examine, survey};
+use holdfast_doctor::{Delay, Measured, Mirror, Root, Settings, Survey, examine, survey};
 use holdfast_seams::SyncMethod;
 use serde_json::json;
 
@@ -75,6 +75,10 @@ impl Machine {
                 Some(us) => Delay::Fixed { us: us.parse().unwrap() },
                 None => Delay::Auto,
             },
+            mirror: self.facts.get("mirror").map(|path| Mirror {
+                path: path.clone(),
+                survey: (path != "nowhere").then(|| survey(&Root::new(self.tree.path()), path)),
+            }),
         }
     }
 
@@ -142,6 +146,11 @@ machines!(
     odirect_refused,
     dsync_dropped,
     disk_full_and_bad_configuration,
+    mirror_on_the_same_file_system,
+    mirror_on_the_same_disk,
+    mirror_on_another_disk,
+    mirror_on_a_network,
+    mirror_not_mounted,
 );
 
 /// Whatever is missing, there is a report.

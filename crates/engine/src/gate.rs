@@ -10,7 +10,9 @@
 //! | closing | passes | the gate is closed |
 //! | closed | dropped: it is in the trail, and its clients are not told how it ended | dropped |
 //!
-//! With nothing above cold and nothing waiting a boxcar costs one atomic load.
+//! Where a mirror is waited for, no boxcar's level is reached before the mirror has the boxcar, too ([`Gate::wait_for_mirror`]).
+//!
+//! With nothing above cold, no mirror and nothing waiting a boxcar costs one atomic load.
 //!
 //! Failure: there is none here. Who never reaches a level keeps its commits waiting until the gate is closed.
 
@@ -44,6 +46,8 @@ struct State {
     waiting: VecDeque<Waiting>,
     /// Up to where warm, hot and commit are reached.
     reached: [Lsn; 3],
+    /// Up to where the mirror has everything; `None`: it is not waited for.
+    mirrored: Option<Lsn>,
     /// Why nothing may pass.
     held: Option<String>,
     /// A thread is letting boxcars through; others leave theirs to it, so that the order stays.
@@ -77,6 +81,9 @@ pub struct GateInfo {
 
 impl State {
     fn has_reached(&self, level: Level, end: Lsn) -> bool {
+        if self.mirrored.is_some_and(|mirrored| mirrored < end) {
+            return false;
+        }
         match level {
             Level::Cold => true,
             Level::Warm => self.reached[0] >= end,
@@ -155,6 +162,30 @@ impl Gate {
         self.let_through()
     }
 
+    /// From now on nothing passes, at any level, that the mirror does not have; it is taken to have nothing yet. Or the
+    /// mirror is not waited for any more. False as for [`Gate::pass`].
+    pub fn wait_for_mirror(&self, wait: bool) -> bool {
+        {
+            let mut state = self.state.lock();
+            state.mirrored = wait.then_some(Lsn(0));
+            self.shut.store(true, Ordering::Release);
+        }
+        self.let_through()
+    }
+
+    /// The mirror has everything below `lsn` on its disk. Means nothing while it is not waited for. False as for
+    /// [`Gate::pass`].
+    pub fn mirrored(&self, lsn: Lsn) -> bool {
+        {
+            let mut state = self.state.lock();
+            state.mirrored = state.mirrored.map(|mirrored| mirrored.max(lsn));
+            if state.waiting.is_empty() {
+                return state.phase != Phase::Closed;
+            }
+        }
+        self.let_through()
+    }
+
     /// Nothing passes from now on, at any level. A boxcar that is passing at this moment still does.
     pub fn hold(&self, reason: &str) {
         let mut state = self.state.lock();
@@ -211,7 +242,7 @@ impl Gate {
             dropped = std::mem::take(&mut state.waiting);
         }
         let closed = state.phase == Phase::Closed;
-        self.shut.store(left || closed || state.held.is_some(), Ordering::Release);
+        self.shut.store(left || closed || state.held.is_some() || state.mirrored.is_some(), Ordering::Release);
         drop(state);
         // Without the lock: whoever waited may do anything when it learns that there is no answer.
         drop(dropped);
@@ -270,6 +301,32 @@ mod tests {
         });
         gate.reached(Level::Hot, Lsn(10));
         seen.is(&[10, 20]);
+    }
+
+    #[test]
+    fn nothing_passes_at_any_level_that_the_mirror_does_not_have() {
+        let (gate, seen) = (Gate::default(), Seen::default());
+        gate.mirrored(Lsn(1000));
+        assert!(gate.wait_for_mirror(true));
+        gate.reached(Level::Commit, Lsn(1000));
+        seen.pass(&gate, 10, Level::Cold);
+        seen.pass(&gate, 20, Level::Hot);
+        seen.is(&[]);
+        gate.mirrored(Lsn(19));
+        seen.is(&[10]);
+        gate.mirrored(Lsn(30));
+        gate.mirrored(Lsn(5));
+        seen.pass(&gate, 30, Level::Cold);
+        seen.is(&[10, 20, 30]);
+        seen.pass(&gate, 40, Level::Cold);
+        seen.is(&[10, 20, 30]);
+        gate.wait_for_mirror(true);
+        gate.mirrored(Lsn(39));
+        seen.is(&[10, 20, 30]);
+        gate.wait_for_mirror(false);
+        seen.pass(&gate, 50, Level::Cold);
+        seen.is(&[10, 20, 30, 40, 50]);
+        assert!(!gate.shut.load(Ordering::Acquire), "without a mirror it costs one load again");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use holdfast_engine::{CommitDelay, Options};
 use holdfast_seams::{Create, Disk, OpenHow, RealDisk, SyncMethod};
 use holdfast_standby::packing::Packing;
 use holdfast_wire::Limits;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -103,6 +103,9 @@ pub struct Config {
     pub log_files_kept: u32,
     pub control_members: String,
     pub control_witness: String,
+    /// Empty: none.
+    pub mirror: PathBuf,
+    pub mirror_away: Away,
 }
 
 /// `level`, as it is written.
@@ -128,8 +131,8 @@ impl LevelName {
     }
 }
 
-/// `synchronous_standby_away`: what commits do that wait for a standby which is away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+/// `synchronous_standby_away`, `mirror_away`: what commits do that wait for a standby, or the mirror, which is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Away {
     Wait,
@@ -240,6 +243,8 @@ impl Default for Config {
             log_files_kept: 4,
             control_members: String::new(),
             control_witness: String::new(),
+            mirror: PathBuf::new(),
+            mirror_away: Away::Wait,
         }
     }
 }
@@ -298,6 +303,13 @@ impl Config {
         if self.standby_lag_bytes_max > 0 {
             at_least("standby_lag_bytes_max", self.standby_lag_bytes_max, 1 << 20)?;
         }
+        if self.has_mirror() && !self.control_members.trim().is_empty() {
+            return Err(
+                "mirror and control_members do not go together: a mirror has no vote of its own, and could not be \
+                        promoted without deceiving the group"
+                    .to_owned(),
+            );
+        }
         let within = |name: &str, value: u64, (least, most): (i64, i64)| match i64::try_from(value) {
             Ok(n) if (least..=most).contains(&n) => Ok(()),
             _ => Err(format!("{name} = {value} is not between {least} and {most}")),
@@ -331,6 +343,17 @@ impl Config {
         let (file_bytes_max, files_kept) = (self.log_file_bytes_max, self.log_files_kept);
         let dir = Some(self.log_directory.trim()).filter(|dir| !dir.is_empty())?;
         Some(LogFiles { dir: data.join(dir), file_bytes_max, files_kept })
+    }
+
+    pub fn has_mirror(&self) -> bool {
+        !self.mirror.as_os_str().is_empty()
+    }
+
+    /// Sets what `--mirror` says; empty: none.
+    pub fn set_mirror(&mut self, mirror: PathBuf) -> Result<(), ConfigError> {
+        self.mirror = mirror;
+        let path = "--mirror".to_owned();
+        self.check().map_err(|message| ConfigError::Content { path, message })
     }
 
     /// For the protocol.
@@ -436,7 +459,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 44, "one line for each key");
+        assert_eq!(all.len(), 46, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 

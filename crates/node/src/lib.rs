@@ -11,6 +11,7 @@ pub mod config;
 mod connect;
 mod database;
 mod descriptors;
+pub mod mirror;
 mod plan;
 pub mod replication;
 mod server;

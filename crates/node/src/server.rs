@@ -15,6 +15,7 @@ use crate::config::{Config, ConfigError, LevelName};
 use crate::connect;
 use crate::database::Databases;
 use crate::descriptors;
+use crate::mirror::{self, Mirror, MirrorRefused};
 use crate::replication::{
     Asked, Certificates, Control, ControlSetupError, Door, Event, Following, InSync, Notify, Reply, StandbyFile,
     StandbyFileError, Standings, SyncWatch, follow_master, link_options, node_name, raise_levels, tell_given_up,
@@ -57,6 +58,8 @@ pub enum NodeError {
          the data directory's certificates/"
     )]
     NoCertificates(SocketAddr),
+    #[error(transparent)]
+    Mirror(#[from] MirrorRefused),
     #[error("the end of the trail that the master does not have cannot be cut off: {0}")]
     CutBack(#[source] TrailError),
     #[error("the clean stop did not complete: {0}; nothing acknowledged is lost, the next start recovers")]
@@ -288,6 +291,7 @@ struct Up {
     standings: Arc<Standings>,
     workers: usize,
     control: Option<Arc<Control>>,
+    mirror: Option<Mirror>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -304,6 +308,7 @@ impl Up {
         let Place { dir, config, name, control, door, .. } = place;
         let file = StandbyFile::read(dir)?;
         let standby = file.as_ref().filter(|_| promotion.is_none());
+        mirror::check(dir, config, standby.is_none())?;
         let stats = Arc::new(AutomaticStats::default());
         let (activities, standings) = (Arc::new(Activities::default()), Arc::new(Standings::default()));
         let slot = connect::EngineSlot::default();
@@ -316,6 +321,7 @@ impl Up {
         let engine = open_engine(place, promotion, standby.is_some(), epoch, watcher)?;
         *slot.write() = Some(engine.clone());
         let notify = Notify::new(config.notify_command.clone());
+        let mirror = mirror::keep(name, dir, &engine, config, standby.is_none(), &notify)?;
         let following = standby.map(|file| {
             let certificates = place.certificates.clone();
             Following::new(engine.clone(), dir.clone(), file.clone(), notify.clone(), certificates)
@@ -336,13 +342,17 @@ impl Up {
         let hub = Hub::new(Arc::new(asked), link_options(config), sync_set, Governor::new(governor));
         following.iter().for_each(|following| following.set_hub(&hub));
         standings.set(name, &engine, &hub, following.clone(), control.clone());
+        mirror.iter().for_each(|mirror| standings.set_mirror(mirror.status()));
         let (stop, stopping) = watch::channel(false);
         let tasks = match following {
             Some(following) => {
                 let task = follow_master(following, link_options(config), draw_instance(), stopping, events);
                 vec![links.spawn(task)]
             }
-            None => lead(place, links, &engine, &hub, in_sync, notify, &stopping),
+            None => {
+                heed_governors(&engine, &hub, mirror.as_ref());
+                lead(place, links, &engine, &hub, in_sync, notify, &stopping)
+            }
         };
         door.set(Some(hub.clone()));
         let scratch = Scratch { dir: scratch_dir(dir), bytes_max: config.scratch_bytes_max };
@@ -357,7 +367,7 @@ impl Up {
         };
         let control = control.clone().filter(|_| epoch.is_some());
         let (door, workers) = (door.clone(), workers(config));
-        Ok(Up { engine, hub, door, factory, slot, standings, workers, control, stop, tasks })
+        Ok(Up { engine, hub, door, factory, slot, standings, workers, control, mirror, stop, tasks })
     }
 
     /// What a promotion has led to.
@@ -407,6 +417,8 @@ impl Up {
                 tracing::error!("a task of links has failed: {error}");
             }
         }
+        // The mirror comes last: commits that wait for standbys wait for it as well.
+        drop(self.mirror);
         self.standings.clear();
         *self.slot.write() = None;
         let epoch = self.engine.trail().epoch();
@@ -458,7 +470,17 @@ fn open_engine(
     Ok(engine)
 }
 
-/// What a master does beside serving clients: heeds the governor, the lease, the sync set.
+/// Each boxcar waits as long as the slowest of the standbys and the mirror makes it.
+fn heed_governors(engine: &Engine, hub: &Arc<Hub>, mirror: Option<&Mirror>) {
+    let (governed, behind) = (Arc::downgrade(hub), mirror.map(Mirror::delay));
+    let delay = move |bytes| {
+        let standbys = governed.upgrade().map_or(Duration::ZERO, |hub| hub.charge(bytes));
+        behind.as_ref().map_or(standbys, |behind| behind(bytes).max(standbys))
+    };
+    engine.set_delay(Arc::new(delay));
+}
+
+/// What a master does beside serving clients: heeds the lease and the sync set.
 fn lead(
     place: &Place,
     links: &tokio::runtime::Handle,
@@ -469,9 +491,6 @@ fn lead(
     stopping: &watch::Receiver<bool>,
 ) -> Vec<JoinHandle<()>> {
     let Place { config, control, .. } = place;
-    let governed = Arc::downgrade(hub);
-    let delay = move |bytes| governed.upgrade().map_or(Duration::ZERO, |hub| hub.charge(bytes));
-    engine.set_delay(Arc::new(delay));
     let mut tasks = Vec::new();
     if let Some(control) = control {
         tasks.push(links.spawn(control.clone().watch(engine.clone(), notify.clone(), stopping.clone())));

@@ -194,7 +194,7 @@ impl Shared {
             file = %failure.file.display(),
             offset = failure.offset,
             error = %failure.error,
-            "cannot {} the trail: the process ends, because what was not synced may be lost",
+            "cannot {} the trail: nothing is written to it any more, because what was not synced may be lost",
             failure.what
         );
         (self.options.on_failure)(failure);

@@ -225,6 +225,9 @@ fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
             link["error"].as_str().map(|e| format!("; {e}")).unwrap_or_default()
         );
     }
+    if let Value::Object(mirror) = &status["mirror"] {
+        println!("its mirror {}: {}; {}", word(&mirror["directory"]), word(&mirror["state"]), word(&mirror["commits"]));
+    }
     let standbys = status["standbys"].as_array().cloned().unwrap_or_default();
     if standbys.is_empty() {
         if status["role"] == "master" {

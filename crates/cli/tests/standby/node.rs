@@ -46,6 +46,11 @@ impl Node {
         Node { name, dir: scratch.path().join(name), port: port(), child: None }
     }
 
+    /// On a directory that is there.
+    pub fn new_in(dir: PathBuf) -> Node {
+        Node { name: "node", dir, port: 0, child: None }
+    }
+
     /// Adds lines to holdfast.toml; they hold from the next start on.
     pub fn configure(&self, lines: &str) {
         std::fs::create_dir_all(&self.dir).unwrap();

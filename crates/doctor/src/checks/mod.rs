@@ -2,13 +2,14 @@
 //!
 //! The questions are those of FairCom's "Linux Performance and Safety Advisory" (file system, layers of cache, UPS, write
 //! cache, barrier, commit delay), and what Holdfast itself needs: that its open flag takes effect, a sync that costs what
-//! such a device's sync must cost, room for the trail. Each verdict's rules stand where it is given.
+//! such a device's sync must cost, room for the trail, a mirror on a disk of its own. Each verdict's rules stand where it is given.
 
 mod barrier;
 mod commit_delay;
 mod file_system;
 mod latency;
 mod layers;
+mod mirror;
 mod open_flag;
 mod space;
 mod ups;
@@ -29,7 +30,7 @@ struct Case<'a> {
 /// Gives the verdicts.
 pub fn examine(survey: &Survey, settings: &Settings, measured: Option<Measured>) -> Report {
     let case = Case { survey, settings, measured: measured.as_ref() };
-    let findings = vec![
+    let mut findings = vec![
         file_system::check(&case),
         barrier::check(&case),
         layers::check(&case),
@@ -43,6 +44,7 @@ pub fn examine(survey: &Survey, settings: &Settings, measured: Option<Measured>)
         space::check(&case),
         space::settings(&case),
     ];
+    findings.extend(mirror::check(&case));
     let worst = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::CannotKnow);
     Report { data: survey.path.clone(), worst, findings, device: survey.device.clone(), measured: measured.clone() }
 }

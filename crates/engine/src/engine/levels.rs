@@ -18,6 +18,23 @@ impl Engine {
         }
     }
 
+    /// Nothing is acknowledged from now on, at any level, that the mirror does not have, which is taken to have nothing
+    /// yet; or the mirror is not waited for any more.
+    pub fn wait_for_mirror(&self, wait: bool) {
+        let shared = &self.0.shared;
+        if !shared.gate.wait_for_mirror(wait) {
+            shared.abandon();
+        }
+    }
+
+    /// The mirror has everything below `lsn` on its disk. Answers leave as with [`Engine::reached`].
+    pub fn mirrored(&self, lsn: Lsn) {
+        let shared = &self.0.shared;
+        if !shared.gate.mirrored(lsn) {
+            shared.abandon();
+        }
+    }
+
     /// Nothing is acknowledged from now on, at any level. What is being let through at this moment still is.
     pub fn hold(&self, reason: &str) {
         self.0.shared.gate.hold(reason);

@@ -122,26 +122,37 @@ pub fn copy_from(from: &str, to: CopyTo<'_>, progress: &(dyn Fn(Progress) + Send
     }
     holdfast_standby::link::check_name(to.name).map_err(|_| CopyError::Name(to.name.to_owned()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CopyError::Runtime)?;
-    let mut into = Incoming {
-        from,
-        to,
-        progress,
-        disk: Arc::new(RealDisk::new()),
-        plan: None,
-        files: Vec::new(),
-        synced: Vec::new(),
+    let announce = |anchor: Tip| {
+        let (anchor_lsn, anchor_checksum) = (anchor.lsn.0, anchor.checksum);
+        let file = StandbyFile { anchor_lsn, anchor_checksum, ..StandbyFile::of(from, to.name) };
+        file.write(to.dir).map_err(io::Error::other)
     };
     let connect = Reach { address: from.to_owned(), certificates: Certificates::of(to.dir)? };
     let reached = runtime.block_on(connect.connect());
     reached.map_err(|error| CopyError::Link { from: from.to_owned(), error: LinkError::Io(error) })?;
-    let copied = runtime.block_on(copy(&connect, to.name, 0, &mut into, &LinkOptions::default()));
+    let copied = runtime.block_on(copy_over(&connect, to, &announce, progress));
     copied.map_err(|error| CopyError::Link { from: from.to_owned(), error })
+}
+
+/// Writes down that a directory is a standby's, and the end of the trail that its copy was taken at.
+pub type Announce<'a> = &'a (dyn Fn(Tip) -> io::Result<()> + Send + Sync);
+
+/// The same over any link. `announce` is called before the directory looks like a data directory.
+pub async fn copy_over<C: Connect>(
+    connect: &C,
+    to: CopyTo<'_>,
+    announce: Announce<'_>,
+    progress: &(dyn Fn(Progress) + Send + Sync),
+) -> Result<Copied, LinkError> {
+    let disk = Arc::new(RealDisk::new());
+    let mut into = Incoming { to, announce, progress, disk, plan: None, files: Vec::new(), synced: Vec::new() };
+    copy(connect, to.name, 0, &mut into, &LinkOptions::default()).await
 }
 
 /// A copy on its way in.
 struct Incoming<'a> {
-    from: &'a str,
     to: CopyTo<'a>,
+    announce: Announce<'a>,
     progress: &'a (dyn Fn(Progress) + Send + Sync),
     disk: Arc<dyn Disk>,
     plan: Option<(EnginePlan, Tip)>,
@@ -207,12 +218,7 @@ impl CopyInto for Incoming<'_> {
         self.files.clear();
         self.synced.clear();
         // First the file that says that it is a standby: without it a directory that looks whole could be served.
-        let file = StandbyFile {
-            anchor_lsn: anchor.lsn.0,
-            anchor_checksum: anchor.checksum,
-            ..StandbyFile::of(self.from, self.to.name)
-        };
-        file.write(self.to.dir).map_err(io::Error::other)?;
+        (self.announce)(anchor)?;
         let volumes = plan.volumes.len();
         let mut receiver = BaseReceiver::begin(self.disk.clone(), self.to.dir, plan).map_err(io::Error::other)?;
         for _ in 0..volumes {

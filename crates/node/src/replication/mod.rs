@@ -42,12 +42,15 @@ pub use away::{InSync, SyncWatch, tell_given_up};
 pub use certificates::{Certificates, FILES as CERTIFICATE_FILES, install as install_certificates, secure_members};
 pub use control::{Control, ControlSetupError};
 pub use copying::{CopyError, CopyTo, copy_from};
+pub(crate) use copying::{begin as begin_copy, copy_over};
 pub use door::Door;
 pub use file::{StandbyFile, StandbyFileError};
+pub(crate) use following::identity;
 pub use following::{Following, follow_master};
 pub use notify::Notify;
 pub use pair_check::{PairCheck, check_pair};
 pub use raising::raise_levels;
+pub(crate) use rejoin::make_way;
 pub use rejoin::{RejoinError, Rejoined, rejoin};
 pub use standing::Standings;
 

@@ -254,13 +254,15 @@ fn files_fit(dir: &Path) -> Result<bool, RejoinError> {
     }
 }
 
-/// Leaves of the directory only what a copy can use again: the databases' pages.
-fn make_way(dir: &Path) -> io::Result<()> {
+/// Leaves of the directory only what a copy can use again: the databases' pages. It may be done already, or in part.
+pub fn make_way(dir: &Path) -> io::Result<()> {
     // First, so that an attempt that ends halfway is known for one.
-    let trail = dir.join("trail");
+    let (trail, volumes) = (dir.join("trail"), dir.join("volumes"));
+    for sub in [&trail, &volumes] {
+        std::fs::create_dir_all(sub)?;
+    }
     remove(&trail.join("control"))?;
     File::open(&trail)?.sync_all()?;
-    let volumes = dir.join("volumes");
     for entry in std::fs::read_dir(&volumes)? {
         let path = entry?.path();
         match path.extension().and_then(|e| e.to_str()) {

@@ -3,6 +3,7 @@
 //! Failure: none; a server between two roles has nothing to show.
 
 use super::{Control, Following};
+use crate::mirror;
 use holdfast_engine::Engine;
 use holdfast_sql::catalogue::{LinkRow, StandbyRow, Standing};
 use holdfast_standby::{Hub, Phase};
@@ -23,6 +24,7 @@ struct Role {
     hub: Weak<Hub>,
     following: Option<Arc<Following>>,
     control: Option<Arc<Control>>,
+    mirror: Option<mirror::Status>,
 }
 
 impl Standings {
@@ -34,8 +36,14 @@ impl Standings {
         following: Option<Arc<Following>>,
         control: Option<Arc<Control>>,
     ) {
-        let role = Role { name: name.to_owned(), engine: engine.clone(), hub: Arc::downgrade(hub), following, control };
+        let (name, hub) = (name.to_owned(), Arc::downgrade(hub));
+        let role = Role { name, engine: engine.clone(), hub, following, control, mirror: None };
         *self.role.write() = Some(role);
+    }
+
+    /// The mirror of a server whose role was set.
+    pub fn set_mirror(&self, mirror: mirror::Status) {
+        self.role.write().iter_mut().for_each(|role| role.mirror = Some(mirror.clone()));
     }
 
     pub fn clear(&self) {
@@ -57,7 +65,10 @@ impl Standings {
             durable_lsn: trail.durable().0,
             applied_lsn: role.engine.applied().0,
             link: role.following.as_ref().map(|f| link_row(f, &role.engine)),
-            standbys: role.hub.upgrade().map(|hub| standby_rows(&hub, &role.engine)).unwrap_or_default(),
+            standbys: {
+                let mirror = role.mirror.iter().map(mirror::Status::row);
+                mirror.chain(role.hub.upgrade().into_iter().flat_map(|hub| standby_rows(&hub, &role.engine))).collect()
+            },
         }
     }
 
@@ -74,6 +85,7 @@ impl Standings {
         let name = self.role.read().as_ref().map(|role| role.name.clone()).unwrap_or_default();
         let gate = self.role.read().as_ref().map(|role| role.engine.gate()).unwrap_or_default();
         let control = self.role.read().as_ref().and_then(|role| role.control.as_ref().map(|control| control.shown()));
+        let mirror = self.role.read().as_ref().and_then(|role| role.mirror.as_ref().map(mirror::Status::json));
         let standbys: Vec<_> = s.standbys.iter().map(|standby| standby_json(standby, s.durable_lsn)).collect();
         let link = s.link.as_ref().map(|l| {
             json!({
@@ -92,6 +104,7 @@ impl Standings {
             "held": gate.held,
             "control": control,
             "databases_bytes": self.databases_bytes(),
+            "mirror": mirror,
             "standbys": standbys,
             "link": link,
         })

@@ -275,7 +275,7 @@ impl Engine {
             Found::Open(database) => return Ok(database),
             Found::Closed(entry) => entry,
         };
-        let refuse = |e: OpenError| SqlError::new(SqlState::DATA_CORRUPTED, e.to_string());
+        let refuse = |e: OpenError| SqlError::new(SqlState::DATA_CORRUPTED, e.or_cause().to_string());
         if self.0.shared.follow.is_some() {
             return follow::open_volume(&self.0.shared, &entry).map(Database).map_err(refuse);
         }

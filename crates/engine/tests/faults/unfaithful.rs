@@ -30,7 +30,8 @@ pub fn a_page_is_misdirected(seed: u64) -> Seen {
     let how = if bed.random.one_in(2) { End::Killed } else { End::PowerCut };
     bed.end(engine, how);
     let bad: Vec<PathBuf> = bed.files(".db").into_iter().map(|(path, _)| path).filter(|p| misplaced(&bed, p)).collect();
-    let named = |text: &str| assert!(bad.iter().any(|file| names(text, file)), "seed {seed}: {bad:?} not named: {text}");
+    let named =
+        |text: &str| assert!(bad.iter().any(|file| names(text, file)), "seed {seed}: {bad:?} not named: {text}");
     let seen = match bed.open() {
         Err(e) => {
             named(&e.to_string());

@@ -25,7 +25,6 @@ pub fn options() -> Options {
     }
 }
 
-
 fn at_once(db: &Database, sql: &str) {
     db.submit(Batch::new(vec![step(db, sql).unwrap()], Box::new(Collect::new())))
         .unwrap()

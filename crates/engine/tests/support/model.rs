@@ -54,12 +54,7 @@ impl Model {
 
     /// Takes the answer to a transaction. `excused`: the fault explains this refusal, which SQLite would not have made;
     /// then nothing of the transaction may be there.
-    pub fn answered(
-        &mut self,
-        transaction: Transaction,
-        sent: Sent,
-        excused: impl Fn(Refusal<'_>) -> bool,
-    ) -> Answer {
+    pub fn answered(&mut self, transaction: Transaction, sent: Sent, excused: impl Fn(Refusal<'_>) -> bool) -> Answer {
         if matches!(sent, Sent::Lost) {
             assert!(excused(Refusal::Lost), "lost for no reason: {transaction:?}");
             return Answer::Failed;

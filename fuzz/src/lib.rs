@@ -5,6 +5,7 @@
 
 pub mod checkpoint;
 pub mod config;
+pub mod link;
 pub mod mutate;
 pub mod record;
 pub mod sql;
@@ -19,9 +20,10 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     Target { name: "checkpoint", run: checkpoint::run },
     Target { name: "config", run: config::run },
+    Target { name: "link", run: link::run },
     Target { name: "record", run: record::run },
     Target { name: "sql", run: sql::run },
     Target { name: "trail", run: trail::run },

@@ -291,7 +291,7 @@ impl Engine {
             Some(Found::Open(database)) => return Ok(Some(database)),
             Some(Found::Closed(entry)) => entry,
         };
-        let refuse = |e: OpenError| SqlError::new(SqlState::DATA_CORRUPTED, e.to_string());
+        let refuse = |e: OpenError| SqlError::new(SqlState::DATA_CORRUPTED, e.or_cause().to_string());
         if self.0.shared.follow.is_some() {
             return follow::open_volume(&self.0.shared, &entry).map(Database).map(Some).map_err(refuse);
         }

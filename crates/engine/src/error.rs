@@ -1,7 +1,7 @@
 //! Why an engine cannot be opened, used or closed.
 
 use holdfast_store::schema_map::SchemaError;
-use holdfast_store::sqlite::{FlagMissing, SqliteError};
+use holdfast_store::sqlite::{FlagMissing, SqliteError, take_cause};
 use holdfast_store::volume::VolumeError;
 use holdfast_trail::TrailError;
 use holdfast_types::record::DecodeError;
@@ -61,6 +61,19 @@ pub enum OpenError {
     UnknownVolume(VolumeId),
     #[error(transparent)]
     Sql(#[from] SqlError),
+}
+
+impl OpenError {
+    /// The same, or its cause where a read of the file failed and SQLite could only say so: the cause names file and
+    /// place.
+    pub(crate) fn or_cause(self) -> OpenError {
+        match self {
+            OpenError::Schema { .. } | OpenError::Sqlite { .. } | OpenError::Redo { .. } => {
+                take_cause().map_or(self, |cause| OpenError::Volume(cause.into()))
+            }
+            other => other,
+        }
+    }
 }
 
 /// The clean stop did not complete. Nothing acknowledged is lost; the next start recovers.

@@ -144,6 +144,11 @@ impl Entry {
     pub fn volume(&self) -> VolumeId {
         VolumeId(self.id)
     }
+
+    /// Name and file, for messages about the file.
+    pub fn shown(&self) -> String {
+        format!("{} ({})", self.name, self.file)
+    }
 }
 
 /// Where the manifest of a data directory is.

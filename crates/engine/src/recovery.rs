@@ -263,12 +263,12 @@ pub fn served_as_it_is(
 /// Reads where the file stands and sets the store to it.
 fn position(volume: &Volume, entry: &Entry) -> Result<(u64, Epoch), OpenError> {
     let mut conn = volume.open_reader()?;
-    let schema = |source| OpenError::Schema { name: entry.name.clone(), source };
+    let schema = |source| OpenError::Schema { name: entry.shown(), source };
     let position = read_position(&mut conn).map_err(schema)?;
     drop(conn);
     if position.volume != entry.volume() {
         let message = format!("its file belongs to volume {}, not {}", position.volume, entry.volume());
-        return Err(OpenError::Redo { name: entry.name.clone(), message });
+        return Err(OpenError::Redo { name: entry.shown(), message });
     }
     volume.store().set_position(position.number, volume.store().durable_pages());
     Ok((position.number, position.epoch))
@@ -284,12 +284,12 @@ fn check(
 ) -> Result<(), OpenError> {
     let recorded = checkpoint.map_or(0, |c| c.number);
     if number < recorded {
-        return Err(OpenError::OlderFile { name: entry.name.clone(), found: number, expected: recorded });
+        return Err(OpenError::OlderFile { name: entry.shown(), found: number, expected: recorded });
     }
     if number > recorded.max(last.unwrap_or(0)) {
         let message =
             format!("its file stands at change {number}, the trail only at {}", recorded.max(last.unwrap_or(0)));
-        return Err(OpenError::Redo { name: entry.name.clone(), message });
+        return Err(OpenError::Redo { name: entry.shown(), message });
     }
     let as_recorded = checkpoint.is_some_and(|c| {
         volume.stamp() == Stamp { bytes: c.file_size_bytes, modified_unix_ns: i128::from(c.file_mtime_ns) }
@@ -319,7 +319,7 @@ impl AtStart {
     fn begin(volume: Volume, entry: &Entry, checkpoint: Option<Checkpoint>, last: u64) -> Result<AtStart, OpenError> {
         let (number, epoch) = position(&volume, entry)?;
         check(&volume, entry, number, checkpoint, Some(last))?;
-        let redo = Redo::begin(Arc::new(volume), &entry.name, number, epoch)?;
+        let redo = Redo::begin(Arc::new(volume), &entry.shown(), number, epoch)?;
         Ok(AtStart { entry: entry.clone(), redo, found_at: number, first: None, began: Instant::now(), bytes: 0, last })
     }
 

@@ -121,12 +121,25 @@ pub fn schema_to_sql(error: &SchemaError, sql: &str, schema: &Schema) -> SqlErro
 
 /// The error a client is told, with the cause the VFS left behind where there is one.
 pub fn to_sql(error: &SqliteError, sql: &str, schema: &Schema) -> SqlError {
-    match take_cause() {
-        Some(ReadError::SnapshotTooOld(_)) => SqlError::new(SqlState::SNAPSHOT_TOO_OLD, "snapshot too old")
-            .with_hint("Run the long report while less is written, or raise scratch_bytes_max."),
-        Some(cause @ ReadError::Checksum { .. }) => SqlError::new(SqlState::DATA_CORRUPTED, cause.to_string())
-            .with_hint("Stop the server and run `holdfast check`."),
-        Some(cause) => SqlError::new(SqlState::IO_ERROR, cause.to_string()),
+    // A cause may be left over: integrity_check goes on after a read that failed.
+    match take_cause().filter(|_| error.is_of_the_file()) {
+        Some(cause) => told(&cause),
         None => sqlstate::sql_error(error, sql, Some(schema)),
+    }
+}
+
+/// The error of a transaction that SQLite has ended by itself: the read that failed where there was one, which PRAGMA
+/// table_list, for one, keeps to itself.
+pub fn ended_by_itself(otherwise: SqlError) -> SqlError {
+    take_cause().map_or(otherwise, |cause| told(&cause))
+}
+
+fn told(cause: &ReadError) -> SqlError {
+    match cause {
+        ReadError::SnapshotTooOld(_) => SqlError::new(SqlState::SNAPSHOT_TOO_OLD, "snapshot too old")
+            .with_hint("Run the long report while less is written, or raise scratch_bytes_max."),
+        ReadError::Checksum { .. } => SqlError::new(SqlState::DATA_CORRUPTED, cause.to_string())
+            .with_hint("Stop the server and run `holdfast check`."),
+        ReadError::Io { .. } => SqlError::new(SqlState::IO_ERROR, cause.to_string()),
     }
 }

@@ -333,7 +333,8 @@ fn rewrite(disk: &dyn Disk, wal: &Path, id: VolumeId, number: u32, frames: u32, 
     let old = disk.open(wal, &OpenHow::READ_DIRECT)?;
     let to = disk.open(&new, &OpenHow { create: Create::New, write: true, ..OpenHow::default() })?;
     let mut writer = WalWriter::new(&*to, id.0, u64::from(number), frames, pages);
-    wal_file::scan(&*old, id.0, |page, bytes| writer.frame(page, bytes))?;
+    let found = wal_file::scan(&*old, id.0, |page, bytes| writer.frame(page, bytes))?;
+    still_whole(&found)?;
     to.sync_all()?;
     disk.rename(&new, wal)?;
     wal.parent().map_or(Ok(()), |dir| disk.sync_dir(dir))
@@ -342,8 +343,21 @@ fn rewrite(disk: &dyn Disk, wal: &Path, id: VolumeId, number: u32, frames: u32, 
 fn copy(disk: &dyn Disk, wal: &Path, path: &Path, id: VolumeId) -> io::Result<()> {
     let from = disk.open(wal, &OpenHow::default())?;
     let to = disk.open(path, &OpenHow { write: true, ..OpenHow::default() })?;
-    wal_file::scan(&*from, id.0, |page, bytes| to.write_at(&[IoSlice::new(bytes)], offset_of(page)))?;
+    let found = wal_file::scan(&*from, id.0, |page, bytes| to.write_at(&[IoSlice::new(bytes)], offset_of(page)))?;
+    still_whole(&found)?;
     to.sync_all()
+}
+
+/// A `-wal` that was whole a moment ago is read once more; a bit that flipped on the way must not end the copy halfway.
+fn still_whole(found: &FoundWal) -> io::Result<()> {
+    match found {
+        FoundWal::Complete { .. } => Ok(()),
+        FoundWal::Torn | FoundWal::Foreign => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it was whole when it was read first and is not now: the disk, its controller or the memory is failing; \
+             nothing is lost, start again",
+        )),
+    }
 }
 
 /// Step 3 of opening. Returns the database's size in pages.

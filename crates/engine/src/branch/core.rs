@@ -8,7 +8,7 @@ use crate::collect::Ignore;
 use crate::database::Inner;
 use crate::locks::{LockId, LockMode, Mark, OwnerId, Target};
 use crate::main_thread::Images;
-use crate::run::{run_step, run_step_visiting};
+use crate::run::{ended_by_itself, run_step, run_step_visiting};
 use crate::statement::{Class, Statement, Step};
 use crate::temp::{Shown, TempUse};
 use holdfast_store::schema_map::TableMap;
@@ -353,6 +353,10 @@ impl Core {
                     Attempt::Failed(e)
                 }
             },
+            (.., Ok(())) if c.conn.autocommit() => {
+                c.end();
+                Attempt::Failed(ended_by_itself(SqlError::internal("the transaction ended by itself")))
+            }
             (.., Ok(())) => match c.run(c.control.release) {
                 Ok(()) => Attempt::Done,
                 Err(e) => {

@@ -168,7 +168,7 @@ impl Engine {
         }
         engine.0.shared.redo.tell(engine.0.recovered.end);
         engine.take_over()?;
-        engine.recover(aside)?;
+        engine.recover(aside).map_err(OpenError::or_cause)?;
         engine.remove_orphans().map_err(io("clean up"))?;
         if unfinished {
             engine.create_initial()?;

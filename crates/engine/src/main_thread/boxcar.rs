@@ -14,6 +14,7 @@ use super::exec::{Answer, Main};
 use super::{Message, Request, queued};
 use crate::batch::BatchDone;
 use crate::branch::Presence;
+use crate::run::ended_by_itself;
 use crossbeam_channel::Receiver;
 use holdfast_store::capture::flush_virtual_tables;
 use holdfast_types::record::BatchBuilder;
@@ -173,7 +174,7 @@ impl Main {
             false => result.and_then(|()| self.acceptable()),
         };
         if self.conn.autocommit() {
-            let gone = || SqlError::internal("the transaction ended by itself");
+            let gone = || ended_by_itself(SqlError::internal("the transaction ended by itself"));
             return Ran::TookAll(result.err().unwrap_or_else(gone), step);
         }
         let undone = match &result {

@@ -22,21 +22,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use support::client::{Sent, query, send};
-use support::plain::{Plain, dump};
-use support::workload::{SCHEMA, Transaction, transaction};
+use support::model::{Answer, Model, Unanswered, seeds};
+use support::plain::dump;
+use support::workload::{Transaction, transaction};
 
 const SEEDS: u64 = 120;
 const CUTS_PER_SEED: u64 = 4;
 const UNDER_WAY_MAX: u64 = 6;
 const NAMES: [&str; 2] = ["one", "two"];
-
-/// One database and what it must hold.
-struct Model {
-    plain: Plain,
-    /// Sent, not answered when the power failed, in order.
-    unanswered: Vec<Transaction>,
-    random: Seeded,
-}
 
 #[derive(Default)]
 struct Totals {
@@ -50,14 +43,7 @@ struct Totals {
 
 #[test]
 fn power_cuts() {
-    let number = |name| std::env::var(name).ok().and_then(|n: String| n.parse::<u64>().ok());
-    let seeds = match number("HOLDFAST_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => {
-            let first = number("HOLDFAST_SEED_FIRST").unwrap_or(0);
-            first..first + number("HOLDFAST_SEEDS").unwrap_or(SEEDS)
-        }
-    };
+    let seeds = seeds(SEEDS);
     let next = AtomicU64::new(seeds.start);
     let totals = Totals::default();
     let (fired, failed) = (Mutex::new(Fired::default()), Mutex::new(Vec::new()));
@@ -119,7 +105,7 @@ fn run(seed: u64, totals: &Totals) -> Fired {
         for (name, model) in NAMES.iter().zip(&mut models) {
             let db = engine.database(name).unwrap_or_else(|e| panic!("seed {seed}, database {name}: {e}"));
             match model {
-                None => *model = Some(begin(&db, seed ^ u64::from(db.oid()) << 32)),
+                None => *model = Some(Model::begin(&db, seed ^ u64::from(db.oid()) << 32)),
                 Some(model) => check(&db, model, seed, totals),
             }
         }
@@ -152,39 +138,13 @@ fn open(disk: &FaultDisk, dir: &Path, method: SyncMethod, seed: u64, totals: &To
     None
 }
 
-fn begin(db: &Database, seed: u64) -> Model {
-    let mut model = Model { plain: Plain::new(), unanswered: Vec::new(), random: Seeded::new(seed) };
-    for sql in SCHEMA {
-        let made = Transaction::Message(vec![sql.to_owned()]);
-        send(db, &made).answer().expect("answered").unwrap();
-        assert!(model.plain.run(&made));
-    }
-    model
-}
-
 /// What is there must be what was acknowledged and a beginning of what was not answered.
 fn check(db: &Database, model: &mut Model, seed: u64, totals: &Totals) {
-    let name = db.name().to_owned();
-    assert_eq!(query(db, "pragma integrity_check").unwrap(), [[Value::Text("ok".into())]], "seed {seed}, {name}");
-    let there = dump(|sql| query(db, sql)).unwrap_or_else(|e| panic!("seed {seed}, {name}: {e}"));
-    let mut survived = 0;
-    let mut unanswered = std::mem::take(&mut model.unanswered).into_iter();
-    while model.plain.dump() != there {
-        let Some(next) = unanswered.next() else {
-            let plain = model.plain.dump();
-            let at = there.lines().zip(plain.lines()).position(|(a, b)| a != b).unwrap_or_default();
-            let line = |s: &str| s.lines().nth(at).unwrap_or("").chars().take(300).collect::<String>();
-            panic!(
-                "seed {seed}, database {name}: not what was acknowledged, nor with what was under way\n there {}\n plain {}",
-                line(&there),
-                line(&plain)
-            );
-        };
-        model.plain.run(&next);
-        survived += 1;
-    }
-    totals.survived.fetch_add(survived, Ordering::Relaxed);
-    totals.lost.fetch_add(unanswered.count() as u64, Ordering::Relaxed);
+    let failed = |e| -> Unanswered { panic!("seed {seed}, database {}: {e}", db.name()) };
+    let there = Model::read(db).unwrap_or_else(|e| panic!("seed {seed}, database {}: {e}", db.name()));
+    let unanswered = model.compare(&there).unwrap_or_else(failed);
+    totals.survived.fetch_add(unanswered.survived, Ordering::Relaxed);
+    totals.lost.fetch_add(unanswered.lost, Ordering::Relaxed);
 }
 
 /// Sends transactions until the power fails.
@@ -224,23 +184,10 @@ fn work(engine: &Engine, name: &str, model: &mut Model, disk: &FaultDisk, totals
 /// Takes the oldest answer.
 fn answered(under_way: &mut VecDeque<(Transaction, Sent)>, model: &mut Model, disk: &FaultDisk, totals: &Totals) {
     let Some((transaction, sent)) = under_way.pop_front() else { return };
-    if matches!(sent, Sent::Lost) {
-        return assert!(disk.power_is_off(), "lost while the power is on: {transaction:?}");
-    }
-    match sent.answer() {
-        None => model.unanswered.push(transaction),
-        Some(Ok(())) => {
-            // What was sent before it ran before it, and is durable if it changed anything: only the answer was lost.
-            for earlier in std::mem::take(&mut model.unanswered) {
-                model.plain.run(&earlier);
-            }
-            totals.acknowledged.fetch_add(1, Ordering::Relaxed);
-            assert!(model.plain.run(&transaction), "SQLite refuses {transaction:?}");
-        }
-        Some(Err(_)) if disk.power_is_off() => {}
-        Some(Err(e)) => {
-            totals.refused.fetch_add(1, Ordering::Relaxed);
-            assert!(!model.plain.run(&transaction), "{e}, but SQLite accepts {transaction:?}");
-        }
-    }
+    let count = match model.answered(transaction, sent, |_| disk.power_is_off()) {
+        Answer::Acknowledged => &totals.acknowledged,
+        Answer::Refused => &totals.refused,
+        Answer::Failed | Answer::None => return,
+    };
+    count.fetch_add(1, Ordering::Relaxed);
 }

@@ -24,14 +24,6 @@ pub fn options() -> Options {
     }
 }
 
-pub fn seeds(default: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|n: String| n.parse::<u64>().ok());
-    match number("HOLDFAST_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("HOLDFAST_SEEDS").unwrap_or(default),
-    }
-}
-
 fn at_once(db: &Database, sql: &str) {
     db.submit(Batch::new(vec![step(db, sql).unwrap()], Box::new(Collect::new())))
         .unwrap()

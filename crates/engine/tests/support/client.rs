@@ -81,11 +81,11 @@ fn interactive(db: &Database, steps: &[Ask]) -> Sent {
                     // The statement's own error undoes the statement only. One of the disk's, which a branch meets and
                     // outlives, is not the statement's own.
                     ran.and_then(|ran| match ran.result {
-                        Err(e) if e.state() == SqlState::IO_ERROR => Err(e),
+                        Err(e) if is_of_the_disk(&e) => Err(e),
                         _ => Ok(()),
                     })
                 }
-                Err(e) if is_gone(&e) || e.state() == SqlState::IO_ERROR => Err(e),
+                Err(e) if is_gone(&e) || is_of_the_disk(&e) => Err(e),
                 Err(_) => Ok(()),
             },
             Ask::Savepoint(name) => block_on(txn.savepoint(name)),
@@ -104,6 +104,11 @@ fn interactive(db: &Database, steps: &[Ask]) -> Sent {
 
 fn is_gone(e: &SqlError) -> bool {
     e.state() == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
+}
+
+/// What a statement cannot help: a disk that fails, has rotted or is full.
+pub fn is_of_the_disk(e: &SqlError) -> bool {
+    [SqlState::IO_ERROR, SqlState::DATA_CORRUPTED, SqlState::DISK_FULL].contains(&e.state())
 }
 
 struct Unpark(std::thread::Thread);

@@ -6,7 +6,7 @@
 //! USENIX ATC 2020). [`FaultDisk::fired`] tells a test which faults really happened.
 
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ use super::file::FileBytes;
 use super::fired::Fired;
 use super::handles::{FaultFile, FaultLock};
 use super::names::NameChange;
-use super::state::State;
+use super::state::{Aim, State};
 use crate::disk::{Create, Disk, DiskFile, DiskLock, DiskStats, Metadata, OpenHow};
 
 /// Shared by its clones.
@@ -55,12 +55,43 @@ impl FaultDisk {
         self.state.lock().restore();
     }
 
-    /// The `nth` write from now fails (1 is the next one), with half of it written.
-    pub fn fail_write(&self, nth: u64, errno: Errno) {
-        self.state.lock().writes_until_failure = Some((nth, errno));
+    /// The process that has files open is gone, as after kill -9: its handles and locks are dead, the page cache stays.
+    /// Nobody opens anything before [`FaultDisk::begin_process`].
+    pub fn end_process(&self) {
+        self.state.lock().end_process();
     }
 
-    /// The `nth` sync from now fails with EIO, also the one in a write to a write-through file.
+    /// Lets another process use the disk.
+    pub fn begin_process(&self) {
+        self.state.lock().process_ended = false;
+    }
+
+    /// Faults that count operations, and lies, are for these files and directories only; at first for all.
+    pub fn aim(&self, at: Aim) {
+        self.state.lock().aim = at;
+    }
+
+    /// Whether a read, write or sync that fails goes on failing, with all that follow it.
+    pub fn stay(&self, sticky: bool) {
+        self.state.lock().sticky = sticky;
+    }
+
+    /// Takes back every fault that was asked for and has not happened, or goes on.
+    pub fn heal(&self) {
+        let mut state = self.state.lock();
+        (state.writes_until_failure, state.syncs_until_failure, state.reads_until_failure) = (None, None, None);
+        (state.reads_until_flip, state.writes_until_misdirection) = (None, None);
+        (state.sticky, state.lying, state.capacity_bytes) = (false, false, None);
+        state.aim = |_| true;
+    }
+
+    /// The `nth` write from now fails (1 is the next one), with half of it written.
+    pub fn fail_write(&self, nth: u64, errno: Errno) {
+        let mut state = self.state.lock();
+        (state.writes_until_failure, state.write_errno) = (Some(nth), errno);
+    }
+
+    /// The `nth` sync from now fails with EIO, also the one in a write to a write-through file and that of a directory.
     pub fn fail_sync(&self, nth: u64) {
         self.state.lock().syncs_until_failure = Some(nth);
     }
@@ -97,6 +128,12 @@ impl FaultDisk {
     /// What all files together may be long; beyond it growing one fails with ENOSPC.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state.lock().capacity_bytes = bytes;
+    }
+
+    /// Every file there is, and how long it is.
+    pub fn files(&self) -> Vec<(PathBuf, u64)> {
+        let state = self.state.lock();
+        state.names.iter().map(|(path, file)| (path.clone(), state.files[*file].cached.len() as u64)).collect()
     }
 
     /// What the device has for a file.
@@ -310,6 +347,34 @@ mod tests {
         assert_eq!(flipped[5], 8);
         let Fired { misdirected_writes, flipped_reads, failed_reads, rotten_bits, .. } = disk.fired();
         assert_eq!([misdirected_writes, flipped_reads, failed_reads, rotten_bits], [1; 4]);
+    }
+
+    #[test]
+    fn faults_are_for_the_files_they_are_aimed_at_and_may_stay() {
+        let disk = FaultDisk::new(1);
+        let (a, b) = (create(&disk, "/d/a"), create(&disk, "/d/b"));
+        disk.aim(|path| path.ends_with("b"));
+        disk.stay(true);
+        disk.fail_sync(2);
+        assert!(a.sync_all().is_ok() && a.sync_all().is_ok() && b.sync_all().is_ok());
+        assert!(b.sync_all().is_err() && b.sync_all().is_err() && a.sync_all().is_ok());
+        disk.heal();
+        assert!(b.sync_all().is_ok());
+        assert_eq!(disk.fired().failed_syncs, 2);
+    }
+
+    #[test]
+    fn the_end_of_a_process_loses_nothing_but_its_handles() {
+        let disk = FaultDisk::new(1);
+        let file = create(&disk, "/d/a");
+        file.write_at(&[IoSlice::new(&[1; 512])], 0).unwrap();
+        disk.end_process();
+        assert!(file.write_at(&[IoSlice::new(&[2; 512])], 0).is_err());
+        assert!(disk.open(Path::new("/d/a"), &OpenHow::default()).is_err());
+        disk.begin_process();
+        assert!(file.write_at(&[IoSlice::new(&[2; 512])], 0).is_err());
+        assert_eq!(disk.contents(Path::new("/d/a")).unwrap(), [1; 512]);
+        assert!(disk.open(Path::new("/d/a"), &OpenHow::default()).is_ok());
     }
 
     #[test]

@@ -12,6 +12,9 @@ use super::fired::Fired;
 use super::names::{NameChange, apply, dir_of};
 use crate::disk::{DiskStats, WriteThrough};
 
+/// Which files and directories faults are for.
+pub type Aim = fn(&Path) -> bool;
+
 /// Everything behind a simulated disk and its handles.
 pub struct State {
     pub random: Seeded,
@@ -21,11 +24,18 @@ pub struct State {
     pub pending_names: Vec<NameChange>,
     pub dirs: BTreeSet<PathBuf>,
     pub locks: BTreeSet<PathBuf>,
-    /// Counts power cycles: a handle from an earlier one is dead.
+    /// Counts power cycles and processes: a handle from an earlier one is dead.
     pub cycle: u64,
     pub power_off: bool,
+    /// Whoever had files open is gone, and nobody has come yet.
+    pub process_ended: bool,
+    /// Only these files and directories meet the faults below, and only operations on them are counted.
+    pub aim: Aim,
+    /// A read, write or sync that fails goes on failing.
+    pub sticky: bool,
     pub changes_until_cut: Option<u64>,
-    pub writes_until_failure: Option<(u64, Errno)>,
+    pub writes_until_failure: Option<u64>,
+    pub write_errno: Errno,
     pub syncs_until_failure: Option<u64>,
     pub reads_until_failure: Option<u64>,
     pub reads_until_flip: Option<u64>,
@@ -38,12 +48,12 @@ pub struct State {
     pub stats: DiskStats,
 }
 
-/// Counts one operation; true when it is the one that was meant.
-fn due(left: &mut Option<u64>) -> bool {
+/// Counts one operation; true when it is the one that was meant, or one after it where the fault is sticky.
+fn due(left: &mut Option<u64>, sticky: bool) -> bool {
     let Some(count) = left.as_mut() else { return false };
-    *count -= 1;
+    *count = count.saturating_sub(1);
     let now = *count == 0;
-    if now {
+    if now && !sticky {
         *left = None;
     }
     now
@@ -61,8 +71,12 @@ impl State {
             locks: BTreeSet::new(),
             cycle: 0,
             power_off: false,
+            process_ended: false,
+            aim: |_| true,
+            sticky: false,
             changes_until_cut: None,
             writes_until_failure: None,
+            write_errno: Errno::IO,
             syncs_until_failure: None,
             reads_until_failure: None,
             reads_until_flip: None,
@@ -77,6 +91,9 @@ impl State {
     pub fn check_power(&self, cycle: u64) -> io::Result<()> {
         if self.power_off || self.cycle != cycle {
             return Err(io::Error::other("the power is off"));
+        }
+        if self.process_ended {
+            return Err(io::Error::other("the process has ended"));
         }
         Ok(())
     }
@@ -117,8 +134,20 @@ impl State {
         }
         self.names = self.durable_names.clone();
         self.locks.clear();
-        self.power_off = false;
+        (self.power_off, self.process_ended) = (false, false);
         self.cycle += 1;
+    }
+
+    /// Every handle and lock is dead; what was written stays.
+    pub fn end_process(&mut self) {
+        self.locks.clear();
+        self.cycle += 1;
+        self.process_ended = true;
+    }
+
+    /// Whether faults are for this file.
+    fn is_aimed_at(&self, file: usize) -> bool {
+        self.names.iter().any(|(path, named)| *named == file && (self.aim)(path))
     }
 
     pub fn rename_or_link(&mut self, change: NameChange) -> io::Result<()> {
@@ -143,17 +172,13 @@ impl State {
         let len = self.files[file].cached.len();
         self.check_room((offset + bytes.len()).saturating_sub(len) as u64)?;
         self.stats.writes += 1;
-        if let Some((left, errno)) = self.writes_until_failure.as_mut() {
-            *left -= 1;
-            if *left == 0 {
-                let errno = *errno;
-                self.writes_until_failure = None;
-                self.fired.failed_writes += 1;
-                self.files[file].write(offset, &bytes[..bytes.len() / 2]);
-                return Err(errno.into());
-            }
+        let aimed = self.is_aimed_at(file);
+        if aimed && due(&mut self.writes_until_failure, self.sticky) {
+            self.fired.failed_writes += 1;
+            self.files[file].write(offset, &bytes[..bytes.len() / 2]);
+            return Err(self.write_errno.into());
         }
-        let landed = self.landing_place(file, offset, bytes.len());
+        let landed = if aimed { self.landing_place(file, offset, bytes.len()) } else { offset };
         self.files[file].write(landed, bytes);
         self.stats.written_bytes += bytes.len() as u64;
         self.change()?;
@@ -181,12 +206,13 @@ impl State {
 
     pub fn read(&mut self, file: usize, buf: &mut [u8], offset: usize, direct: bool) -> io::Result<usize> {
         self.stats.reads += 1;
-        if due(&mut self.reads_until_failure) {
+        let aimed = self.is_aimed_at(file);
+        if aimed && due(&mut self.reads_until_failure, self.sticky) {
             self.fired.failed_reads += 1;
             return Err(Errno::IO.into());
         }
         let len = self.files[file].read(offset, buf, direct);
-        if due(&mut self.reads_until_flip) && len > 0 {
+        if aimed && len > 0 && due(&mut self.reads_until_flip, false) {
             self.fired.flipped_reads += 1;
             buf[self.random.below(len as u64) as usize] ^= 1 << self.random.below(8);
         }
@@ -197,9 +223,14 @@ impl State {
     pub fn sync_names(&mut self, dir: &Path) -> io::Result<()> {
         self.change()?;
         self.stats.syncs += 1;
-        if self.lying {
+        let aimed = (self.aim)(dir);
+        if aimed && self.lying {
             self.fired.lied_syncs += 1;
             return Ok(());
+        }
+        if aimed && due(&mut self.syncs_until_failure, self.sticky) {
+            self.fired.failed_syncs += 1;
+            return Err(Errno::IO.into());
         }
         let (synced, rest) = std::mem::take(&mut self.pending_names)
             .into_iter()
@@ -213,11 +244,12 @@ impl State {
 
     pub fn sync(&mut self, file: usize) -> io::Result<()> {
         self.stats.syncs += 1;
-        if self.lying {
+        let aimed = self.is_aimed_at(file);
+        if aimed && self.lying {
             self.fired.lied_syncs += 1;
             return Ok(());
         }
-        if due(&mut self.syncs_until_failure) {
+        if aimed && due(&mut self.syncs_until_failure, self.sticky) {
             self.fired.failed_syncs += 1;
             self.files[file].fail_sync();
             return Err(Errno::IO.into());

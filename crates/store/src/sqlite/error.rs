@@ -32,6 +32,11 @@ impl SqliteError {
         self.code & 0xff
     }
 
+    /// Reading or writing failed, or what was read makes no sense.
+    pub fn is_of_the_file(&self) -> bool {
+        matches!(self.primary(), ffi::SQLITE_IOERR | ffi::SQLITE_CORRUPT)
+    }
+
     /// A constraint refused the change; the statement had no effect.
     pub fn is_constraint(&self) -> bool {
         self.primary() == ffi::SQLITE_CONSTRAINT

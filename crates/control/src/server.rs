@@ -192,3 +192,51 @@ fn speaker(command: &Command) -> Option<NodeId> {
         Command::Found { .. } | Command::Depose { .. } | Command::Promote { .. } | Command::Look => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::LeaseTerms;
+    use crate::node::{Config, ControlNode, Machinery};
+    use crate::record::RECORD_VERSION;
+    use crate::transport::TcpTransport;
+    use holdfast_seams::testing::FaultDisk;
+    use tokio::net::TcpStream;
+
+    /// Says hello to a member that is a group of one; what it answers, and then to a request.
+    async fn said(members: BTreeMap<NodeId, Role>, request: Request) -> Result<String, String> {
+        let a: NodeId = "a".parse().unwrap();
+        let transport = TcpTransport::bind("127.0.0.1:0", BTreeMap::new(), None).unwrap();
+        let address = transport.address();
+        let machinery = Machinery::real(Arc::new(FaultDisk::new(1)), Arc::new(transport));
+        let own = BTreeMap::from([(a, Role::Data)]);
+        let config = Config { node: a, dir: "/control".into(), members: own, lease: LeaseTerms::default() };
+        let _running = ControlNode::start(config, machinery).unwrap();
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let hello = Hello { from: a, to: a, to_disk: None, group: None, members };
+        send(&mut stream, &Frame::Hello(hello)).await.unwrap();
+        match receive(&mut stream).await.unwrap() {
+            Frame::Refusal(why) => return Err(why),
+            Frame::Welcome(welcome) => assert_eq!(welcome.node, a),
+            other => panic!("{other:?}"),
+        }
+        send(&mut stream, &Frame::Request(request)).await.unwrap();
+        match receive(&mut stream).await.unwrap() {
+            Frame::Refusal(why) => Ok(why),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn who_is_configured_otherwise_is_refused_and_nobody_founds_from_outside() {
+        let members = |role| BTreeMap::from([("a".parse().unwrap(), role)]);
+        let found = || {
+            let (members, lease) = (members(Role::Data), LeaseTerms::default());
+            Request::Propose(Command::Found { version: RECORD_VERSION, group: 7, members, lease })
+        };
+        let why = said(members(Role::Witness), found()).await.unwrap_err();
+        assert!(why.contains("a (witness) in the configuration of a") && why.contains("make them the same"), "{why}");
+        let why = said(members(Role::Data), found()).await.unwrap();
+        assert!(why.contains("founded by nobody else"), "{why}");
+    }
+}

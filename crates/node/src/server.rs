@@ -319,6 +319,10 @@ impl Up {
             standings: standings.clone(),
         };
         let engine = open_engine(place, promotion, standby.is_some(), epoch, watcher)?;
+        if let (Some(control), Some(epoch)) = (control, epoch) {
+            // Its readers see all of its trail from now on. Who has all of it comes back into the set at once.
+            links.block_on(control.shrink_to_this(epoch)).map_err(ControlSetupError::from)?;
+        }
         *slot.write() = Some(engine.clone());
         let notify = Notify::new(config.notify_command.clone());
         let mirror = mirror::keep(name, dir, &engine, config, standby.is_none(), &notify)?;

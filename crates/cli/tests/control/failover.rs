@@ -65,6 +65,23 @@ async fn a_master_that_was_stopped_and_goes_on_answers_nothing() {
     assert_eq!(rows(&trio.a.connect().await, "select x from t").await, ["Some(\"1\")", "Some(\"3\")"]);
 }
 
+/// It was promoted each time, and acknowledged nothing: its standby lacks nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_cannot_start_again_takes_nothing_from_its_standby() {
+    let mut trio = Trio::start("level = \"hot\"").await;
+    run(&trio.a.connect().await, "create table t(x int); insert into t values (1)").await;
+    trio.a.kill();
+    let (volumes, away) = (trio.a.dir.join("volumes"), trio.a.dir.join("away"));
+    std::fs::rename(&volumes, &away).unwrap();
+    for _ in 0..2 {
+        trio.a.refuses_to_start();
+    }
+    until("it was promoted", async || trio.w.log().matches("master=a mastership=Serving { renewals: 0 }").count() >= 3)
+        .await;
+    trio.promote_b();
+    assert_eq!(one(&trio.b.connect_with(LOCAL).await, "select count(*) from t").await, "1");
+}
+
 /// Nobody has to wait for the lease of a master that said that it stops.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_stops_gives_its_lease_up() {

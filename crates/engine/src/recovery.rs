@@ -230,7 +230,7 @@ pub fn redo(
         Record::Fragment { volume, txn, ops, .. } => {
             if let Some(v) = volumes.get_mut(volume) {
                 v.first = v.first.or(Some(boxcar.lsn));
-                v.redo.fragment(*txn, *ops);
+                v.redo.fragment(*txn, *ops)?;
             }
             Ok(())
         }

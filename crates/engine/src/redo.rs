@@ -62,7 +62,8 @@ impl Connection {
 impl Redo {
     /// On a volume whose store stands at boxcar `number`.
     pub fn begin(volume: Arc<Volume>, name: &str, number: u64, epoch: Epoch) -> Result<Redo, OpenError> {
-        let on = Connection::open(&volume, name)?;
+        let mut on = Connection::open(&volume, name)?;
+        on.applier.put_fragments(volume.fragments());
         Ok(Redo { name: name.to_owned(), volume, on, number, epoch, open_transaction: false, pending: 0 })
     }
 
@@ -85,8 +86,9 @@ impl Redo {
     }
 
     /// Keeps a fragment until its transaction arrives.
-    pub fn fragment(&mut self, txn: TxnId, ops: Ops<'_>) {
-        self.on.applier.add_fragment(txn, ops.bytes().to_vec());
+    pub fn fragment(&mut self, txn: TxnId, ops: Ops<'_>) -> Result<(), OpenError> {
+        let added = self.on.applier.add_fragment(txn, ops.bytes());
+        added.map_err(|e| self.refuse(e.to_string()))
     }
 
     /// Drops fragments of those who are gone in epoch `now`.

@@ -9,11 +9,11 @@
 //! rolls back and refuses to serve the volume; going on would hide a lost or doubled change.
 
 use crate::ddl::{change_schema, execute_ddl, execute_ddl_on_branch, schema_hash};
+use crate::fragments::Fragments;
 use crate::schema_map::{RowKey, SchemaError, TableInfo, TableMap, quote};
 use crate::sqlite::{Conn, SqliteError, StmtId, ffi, sqlite_version};
 use holdfast_types::record::{Cells, Ddl, DecodeError, Key, Mask, Op, Ops, Sequences};
 use holdfast_types::{TableId, TxnId, ValueRef};
-use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -51,6 +51,8 @@ pub enum ApplyError {
     },
     #[error("transaction {txn} refers to {expected} fragments, {found} are known")]
     Fragments { txn: TxnId, expected: u32, found: usize },
+    #[error("fragments of a large transaction cannot be kept in scratch: {0}; make room, and start the server again")]
+    Scratch(#[source] std::io::Error),
     #[error("schema change failed: {0}")]
     Schema(#[from] SchemaError),
     #[error(transparent)]
@@ -83,10 +85,6 @@ pub enum Place {
     Branch,
 }
 
-/// Fragments of transactions that have not arrived yet, on their way from one applier to another.
-#[derive(Debug, Default)]
-pub struct Fragments(HashMap<TxnId, Vec<Vec<u8>>>);
-
 /// Applies operations on one connection, which it does not own: always pass the same one.
 #[derive(Debug)]
 pub struct Applier {
@@ -94,7 +92,7 @@ pub struct Applier {
     map: Arc<TableMap>,
     statements: Vec<TableStatements>,
     sequence: Option<StmtId>,
-    fragments: HashMap<TxnId, Vec<Vec<u8>>>,
+    fragments: Fragments,
 }
 
 impl Applier {
@@ -106,14 +104,20 @@ impl Applier {
         if conn.captures() {
             conn.capture().set_mute(crate::capture::Mute::All);
         }
-        Ok(Applier { place: Place::Redo, statements: empty(&map), map, sequence: None, fragments: HashMap::new() })
+        Ok(Applier {
+            place: Place::Redo,
+            statements: empty(&map),
+            map,
+            sequence: None,
+            fragments: Fragments::default(),
+        })
     }
 
     /// Applies row images of tables that have no triggers, and of no virtual table's, on a connection as it is: foreign
     /// keys act and are enforced, capture records. How a branch's images and schema changes reach MAIN, and a branch
     /// again. Images that follow from others through a foreign key must not be among them.
     pub fn for_images(place: Place, map: Arc<TableMap>) -> Applier {
-        Applier { place, statements: empty(&map), map, sequence: None, fragments: HashMap::new() }
+        Applier { place, statements: empty(&map), map, sequence: None, fragments: Fragments::default() }
     }
 
     /// Frees its statements: the schema has changed.
@@ -131,28 +135,28 @@ impl Applier {
     }
 
     /// Keeps a fragment's operations until its transaction arrives.
-    pub fn add_fragment(&mut self, txn: TxnId, ops: Vec<u8>) {
-        self.fragments.entry(txn).or_default().push(ops);
+    pub fn add_fragment(&mut self, txn: TxnId, ops: &[u8]) -> Result<(), ApplyError> {
+        self.fragments.add(txn, ops).map_err(ApplyError::Scratch)
     }
 
     /// Forgets the fragments of a transaction that was backed out.
     pub fn drop_fragments(&mut self, txn: TxnId) {
-        self.fragments.remove(&txn);
+        self.fragments.retain(|other| other != txn);
     }
 
     /// Forgets the fragments of all transactions but these.
     pub fn retain_fragments(&mut self, keep: impl Fn(TxnId) -> bool) {
-        self.fragments.retain(|txn, _| keep(*txn));
+        self.fragments.retain(keep);
     }
 
     /// Takes all fragments away, for an applier on another connection.
     pub fn take_fragments(&mut self) -> Fragments {
-        Fragments(std::mem::take(&mut self.fragments))
+        std::mem::take(&mut self.fragments)
     }
 
-    /// Goes on with another applier's fragments.
+    /// Goes on with these fragments, another applier's or none, and keeps further ones as they say.
     pub fn put_fragments(&mut self, fragments: Fragments) {
-        self.fragments = fragments.0;
+        self.fragments = fragments;
     }
 
     /// Applies operations in order, within the caller's transaction.
@@ -172,13 +176,15 @@ impl Applier {
                 Op::AllSequences(rows) => self.all_sequences(conn, rows)?,
                 Op::Pragma(text) => conn.exec(text)?,
                 Op::Fragments { txn, count } => {
-                    let fragments = self.fragments.remove(&txn).unwrap_or_default();
-                    if fragments.len() != count as usize {
-                        return Err(ApplyError::Fragments { txn, expected: count, found: fragments.len() });
+                    let found = self.fragments.count(txn);
+                    if found != count as usize {
+                        return Err(ApplyError::Fragments { txn, expected: count, found });
                     }
-                    for fragment in &fragments {
-                        self.apply(conn, Ops::new(fragment))?;
+                    for number in 0..found {
+                        let fragment = self.fragments.get(txn, number).map_err(ApplyError::Scratch)?;
+                        self.apply(conn, Ops::new(&fragment))?;
                     }
+                    self.drop_fragments(txn);
                 }
             }
         }

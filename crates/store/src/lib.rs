@@ -4,6 +4,7 @@ pub mod apply;
 pub mod capture;
 pub mod checkpoint;
 pub mod ddl;
+pub mod fragments;
 pub mod locking;
 pub mod pages;
 mod pending_wal;

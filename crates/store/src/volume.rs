@@ -11,6 +11,7 @@
 //! Who changed the file while nobody served it is the caller's question: [`Volume::stamp`] and [`Volume::verify`].
 
 use crate::checkpoint::{dress, wal_path};
+use crate::fragments::{Beyond, Fragments};
 use crate::pages::scratch::Scratch;
 use crate::pages::{Limits, PAGE_BYTES, PageStore, RESERVED_BYTES, ReadError, offset_of};
 use crate::pending_wal::PendingWal;
@@ -63,8 +64,12 @@ pub struct Volume {
     stamp: Stamp,
     checkpoint_finished: bool,
     wal_header_damaged: bool,
+    beyond: Beyond,
     _lock: Option<FileLock>,
 }
+
+/// Fragments of large transactions in memory, at most this part of what page versions may take.
+const FRAGMENTS_PART: u64 = 8;
 
 /// A volume's file, with everything checked that is checked before it is used.
 struct Opened {
@@ -139,11 +144,18 @@ impl Volume {
         let store = PageStore::new(id, path.display().to_string(), file.into(), scratch, limits, 0, pages);
         let store = Arc::new(store);
         let vfs = Vfs::register(store.clone(), scratch_dir.to_owned());
-        Ok(Volume { store, vfs, stamp, checkpoint_finished, wal_header_damaged: false, _lock: lock })
+        let memory_bytes_max = limits.memory_bytes_max / FRAGMENTS_PART;
+        let beyond = Beyond { memory_bytes_max, scratch_dir: scratch_dir.to_owned() };
+        Ok(Volume { store, vfs, stamp, checkpoint_finished, wal_header_damaged: false, beyond, _lock: lock })
     }
 
     pub fn store(&self) -> &Arc<PageStore> {
         &self.store
+    }
+
+    /// None, with the bound and the place for those that come.
+    pub fn fragments(&self) -> Fragments {
+        Fragments::new(self.beyond.clone())
     }
 
     /// Size and time of the file when it was opened.

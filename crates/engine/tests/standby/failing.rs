@@ -1,7 +1,7 @@
 //! A standby whose applying fails, and one that is killed between two files.
 
 use super::catalogue::in_time;
-use super::pair::{assert_same, catch_up, copy, missing};
+use super::pair::{assert_same, catch_up, copy, missing, open_standby, settle};
 use super::support::client::query;
 use super::workload::{begin, options};
 use holdfast_engine::{Collect, Engine, Options, Report, Step, WriteOptions, commit_together};
@@ -100,6 +100,30 @@ fn a_panic_of_the_thread_of_applying_is_told() {
     let why = why_it_failed(&standby);
     assert!(why.contains("panicked"), "{why}");
     in_time("the stop", move || standby.close()).unwrap();
+    master.close().unwrap();
+}
+
+#[test]
+fn a_large_transaction_waits_in_scratch_for_its_end() {
+    let [a, b] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let master = Engine::open(a.path(), options()).unwrap();
+    begin(&master);
+    copy(&master, options().disk, b.path());
+    let standby = open_standby(b.path(), &options());
+    in_both(&master, "insert into both values(1, 'followed from now on')");
+    catch_up(&master, &standby);
+    // Many times what its fragments may take in memory; there is nowhere else for them.
+    std::fs::remove_dir(b.path().join("scratch")).unwrap();
+    let numbers = "with recursive n(i) as (select 2 union all select i + 1 from n where i < 500)";
+    in_both(&master, &format!("{numbers} insert into both select i, randomblob(1000) from n"));
+    settle(&master, &standby);
+    let why = standby.apply_failure().expect("they were kept in memory");
+    assert!(why.contains("cannot be kept in scratch"), "{why}");
+    drop(standby);
+    let standby = open_standby(b.path(), &options());
+    catch_up(&master, &standby);
+    assert_same(&master, &standby, "with scratch");
+    drop(standby);
     master.close().unwrap();
 }
 

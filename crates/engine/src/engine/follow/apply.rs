@@ -144,7 +144,7 @@ impl Apply {
             Record::Batch(b) => self.batch(boxcar, b),
             Record::Fragment { volume, txn, ops, .. } => {
                 if let Some(f) = self.volume(*volume, lsn)? {
-                    f.redo.fragment(*txn, *ops);
+                    f.redo.fragment(*txn, *ops)?;
                     f.inner.redo.fragment(txn.0, lsn);
                 }
                 Ok(())

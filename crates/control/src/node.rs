@@ -263,6 +263,10 @@ impl ControlNode {
     }
 }
 
+/// A disk; who votes; and on which disks.
+#[cfg(test)]
+type Voters = (DiskId, Vec<BTreeSet<NodeId>>, BTreeMap<NodeId, DiskId>);
+
 impl ControlHandle {
     /// Runs something on the member's thread.
     fn ask<T, F, R>(&self, job: F) -> BoxFuture<'_, Result<T, ControlError>>
@@ -289,9 +293,7 @@ impl ControlHandle {
     /// This member's disk, who votes as far as it knows (two sets when a change of voters is half done), and on which
     /// disks.
     #[cfg(test)]
-    pub fn voters(
-        &self,
-    ) -> BoxFuture<'_, Result<(DiskId, Vec<BTreeSet<NodeId>>, BTreeMap<NodeId, DiskId>), ControlError>> {
+    pub fn voters(&self) -> BoxFuture<'_, Result<Voters, ControlError>> {
         self.ask(|core| async move {
             let metrics = core.raft.metrics().borrow().clone();
             let membership = metrics.membership_config.membership();

@@ -8,7 +8,6 @@ mod crashes;
 mod disks;
 mod first;
 #[path = "../standby/node.rs"]
-#[allow(dead_code, unused_imports, reason = "it is the standbys'; a part of it is used here")]
 mod node;
 #[path = "../server/mod.rs"]
 mod server;

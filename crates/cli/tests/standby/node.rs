@@ -85,8 +85,10 @@ impl Node {
     /// Returns when it takes connections.
     pub fn until_ready(&mut self) {
         let line = self.first_line();
-        let ready = line.trim() == format!("holdfast: ready on {}", self.at());
-        assert!(ready, "{} does not start: {line}\n{}", self.name, self.log());
+        let port = line.trim().strip_prefix("holdfast: ready on 127.0.0.1:").and_then(|port| port.parse().ok());
+        let port = port.unwrap_or_else(|| panic!("{} does not start: {line}\n{}", self.name, self.log()));
+        assert!(self.port == 0 || self.port == port);
+        self.port = port;
     }
 
     /// Starts it, and it refuses to serve, with exit code 1; what its log says of that.

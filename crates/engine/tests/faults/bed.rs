@@ -148,8 +148,8 @@ impl Bed {
 
     /// What is there must be what was acknowledged and a beginning of what was not answered.
     pub fn compare(&mut self, there: &[String]) -> Result<(), String> {
-        let pairs = NAMES.iter().zip(&mut self.models).zip(there);
-        pairs.map(|((name, model), there)| model.compare(there).map(drop).map_err(|e| format!("{name}: {e}"))).collect()
+        let mut pairs = NAMES.iter().zip(&mut self.models).zip(there);
+        pairs.try_for_each(|((name, model), there)| model.compare(there).map(drop).map_err(|e| format!("{name}: {e}")))
     }
 
     /// Sends transactions while nothing is wrong.

@@ -1,7 +1,8 @@
 //! A standby that loses power at any operation of its disk goes on exactly where it was.
 
 use super::pair::{assert_same, catch_up, copy, hand_over};
-use super::workload::{begin, options, seeds, work};
+use super::support::model::seeds;
+use super::workload::{begin, options, work};
 use holdfast_engine::{Engine, Options};
 use holdfast_seams::testing::{FaultDisk, Seeded};
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use super::pair::{assert_same, assert_sound, catch_up, copy, open_standby, with_standby};
 use super::support::client::{query, send, step};
+use super::support::model::seeds;
 use super::support::workload::{SCHEMA, Transaction, transaction};
 use holdfast_engine::{
     Batch, Collect, Database, Engine, Options, ParameterChange, ParametersOf, Report, Step, WriteOptions, WriteTxn,

@@ -25,6 +25,7 @@ mod promote;
 mod settings;
 mod state;
 
+pub(crate) use ends::SLOT;
 pub use place::{MirrorRefused, same_device};
 pub use promote::{PromoteError, Promoted, promote};
 

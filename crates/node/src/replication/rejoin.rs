@@ -19,7 +19,7 @@
 use super::reach::Reach;
 use super::{AskError, Asking, Certificates, CopyError, CopyTo, StandbyFile, StandbyFileError, copy_from};
 use holdfast_engine::trail_dump::{self, Script};
-use holdfast_engine::{Engine, OpenError, Options};
+use holdfast_engine::{BaseReceiver, Engine, OpenError, Options};
 use holdfast_seams::{RealClock, RealDisk};
 use holdfast_standby::base_copy::Progress;
 use holdfast_standby::pairing::Finding;
@@ -89,7 +89,9 @@ pub fn rejoin(
     let before = StandbyFile::read(to.dir)?;
     let mut cut = None;
     let mut fits = false;
-    if to.dir.join("trail").join("control").exists() {
+    // Without the file it has made way for a copy before.
+    let made_way = before.is_some() && !to.dir.join("trail").join("control").exists();
+    if !made_way && BaseReceiver::is_in_use(&RealDisk::new(), to.dir)? {
         let (finding, end) = find(from, to)?;
         match finding {
             Finding::Continues | Finding::Copied { .. } => fits = true,

@@ -142,7 +142,8 @@ fn link_row(following: &Following, engine: &Engine) -> LinkRow {
 fn standby_rows(hub: &Hub, engine: &Engine) -> Vec<StandbyRow> {
     let mut rows = connected_rows(hub);
     for slot in engine.slots() {
-        if rows.iter().any(|row| row.name == slot.name) {
+        // The mirror's has a row of its own.
+        if slot.name == mirror::SLOT || rows.iter().any(|row| row.name == slot.name) {
             continue;
         }
         // What it had on its disk when it was last heard of; how much of that it shows is not known.

@@ -136,13 +136,7 @@ impl Member {
             sync_changes: AtomicU64::new(0),
         });
         let (sender, jobs) = mpsc::unbounded_channel();
-        let handle = ControlHandle {
-            jobs: sender,
-            published: published.clone(),
-            holding: holding.clone(),
-            #[cfg(test)]
-            sabotage: crate::simulation::Sabotage::None,
-        };
+        let handle = ControlHandle { jobs: sender, published: published.clone(), holding: holding.clone() };
         let member = Member {
             config,
             machinery,
@@ -234,8 +228,17 @@ pub struct ControlHandle {
     jobs: mpsc::UnboundedSender<Job>,
     published: Published,
     holding: Arc<Holding>,
-    #[cfg(test)]
-    pub sabotage: crate::simulation::Sabotage,
+}
+
+/// Who votes, as far as a member knows.
+#[cfg(test)]
+pub struct Voters {
+    /// The member's own disk.
+    pub own_disk: DiskId,
+    /// Two when a change of voters is half done.
+    pub sets: Vec<BTreeSet<NodeId>>,
+    /// The disks that the log speaks of.
+    pub disks: BTreeMap<NodeId, DiskId>,
 }
 
 /// Starts a member on a thread of its own.
@@ -290,15 +293,13 @@ impl ControlHandle {
         })
     }
 
-    /// This member's disk, who votes as far as it knows (two sets when a change of voters is half done), and on which
-    /// disks.
     #[cfg(test)]
     pub fn voters(&self) -> BoxFuture<'_, Result<Voters, ControlError>> {
         self.ask(|core| async move {
             let metrics = core.raft.metrics().borrow().clone();
             let membership = metrics.membership_config.membership();
             let disks = membership.nodes().map(|(node, peer)| (*node, peer.disk)).collect();
-            Ok((core.disk, membership.get_joint_config().clone(), disks))
+            Ok(Voters { own_disk: core.disk, sets: membership.get_joint_config().clone(), disks })
         })
     }
 
@@ -309,8 +310,6 @@ impl ControlHandle {
     /// `command` gets this node and the number of the change.
     fn change_sync_set(&self, command: impl FnOnce(NodeId, u64) -> Command + Send + 'static) -> Asked<'_> {
         let change = self.holding.sync_changes.fetch_add(1, Ordering::Relaxed) + 1;
-        #[cfg(test)]
-        let change = if self.sabotage == crate::simulation::Sabotage::LateChanges { 0 } else { change };
         self.ask(move |core| async move { core.propose(command(core.me, change), PATIENCE).await.map(drop) })
     }
 }

@@ -178,7 +178,7 @@ fn a_change_of_voters_that_was_left_half_done_is_finished() {
             loop {
                 let mut know = Vec::new();
                 for index in [A, W] {
-                    let (_, voters, _) = world.handle(index).voters().await.unwrap();
+                    let voters = world.handle(index).voters().await.unwrap().sets;
                     know.push(voters.len() > 1 && voters.last().unwrap().contains(&node("b")));
                 }
                 if know == [true, true] {

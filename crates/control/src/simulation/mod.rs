@@ -39,8 +39,6 @@ pub enum Sabotage {
     ReadsAtOnce,
     /// A node outside the sync set is promoted.
     AnySuccessor,
-    /// A change of the sync set that was given up is taken when it arrives late.
-    LateChanges,
 }
 
 impl Sabotage {

@@ -104,8 +104,8 @@ impl World {
             on_failure: Arc::new(|_| {}),
         };
         let opened = Member::open(config, machinery);
-        let (mut member, mut handle) = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        (member.sabotage, handle.sabotage) = (sabotage, sabotage);
+        let (mut member, handle) = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        member.sabotage = sabotage;
         node.task = Some(node.gate.spawn(member.run()));
         node.handle = Some(handle);
     }
@@ -185,11 +185,11 @@ impl World {
         let (mut disks, mut known) = (BTreeMap::new(), Vec::new());
         for node in &self.nodes {
             let Some(handle) = &node.handle else { return Ok(false) };
-            let (disk, voters, on) = handle.voters().await?;
-            disks.insert(node.name, disk);
-            known.push((voters, on));
+            let voters = handle.voters().await?;
+            disks.insert(node.name, voters.own_disk);
+            known.push(voters);
         }
-        Ok(known.iter().all(|(voters, on)| *voters == [all.clone()] && *on == disks))
+        Ok(known.iter().all(|voters| voters.sets == [all.clone()] && voters.disks == disks))
     }
 
     pub async fn until_all_vote(&self) -> Result<(), String> {

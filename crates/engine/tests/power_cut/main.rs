@@ -16,7 +16,7 @@ use holdfast_engine::{Database, Engine, Options};
 use holdfast_seams::SyncMethod;
 use holdfast_seams::testing::{FaultDisk, Fired, Seeded};
 use holdfast_types::schema::Dialect;
-use holdfast_types::{Level, Value};
+use holdfast_types::Level;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -266,10 +266,6 @@ impl ControlNode {
     }
 }
 
-/// A disk; who votes; and on which disks.
-#[cfg(test)]
-type Voters = (DiskId, Vec<BTreeSet<NodeId>>, BTreeMap<NodeId, DiskId>);
-
 impl ControlHandle {
     /// Runs something on the member's thread.
     fn ask<T, F, R>(&self, job: F) -> BoxFuture<'_, Result<T, ControlError>>

@@ -1,7 +1,8 @@
 //! The project's own commands: `cargo xtask test` runs every test there is, `cargo xtask isolation` prints which
 //! isolation anomalies can happen, `cargo xtask kill-test` kills a loaded server again and again and looks for lost rows,
 //! `cargo xtask power-cut` does the same with a disk that forgets, `cargo xtask failover-test` with a master that has a
-//! standby to take its place, `cargo xtask fuzz` feeds the readers with nonsense.
+//! standby to take its place, `cargo xtask fuzz` feeds the readers with nonsense, `cargo xtask peer-faults`
+//! measures what other databases do about each fault.
 //!
 //! Each command does its own set-up (it builds the server, makes a Python environment, fetches the drivers, starts a
 //! private PostgreSQL) below the target directory and a temporary directory, and takes down what it started.
@@ -11,6 +12,7 @@ mod findings;
 mod fuzz;
 mod kill_test;
 mod paths;
+mod peer_faults;
 mod power_cut;
 mod recorder;
 mod server;
@@ -74,6 +76,8 @@ enum Command {
     FailoverTest(failover::Arguments),
     /// Feeds what reads files, messages and statements with seeded mutations of small corpora
     Fuzz(fuzz::Arguments),
+    /// Measures what Holdfast, SQLite and PostgreSQL do about each fault of the disk below them
+    PeerFaults(peer_faults::Arguments),
     /// Uses SQLite for `power-cut --peer sqlite`
     #[command(hide = true)]
     PowerCutSqlite(power_cut::SqliteChild),
@@ -91,6 +95,7 @@ fn main() -> ExitCode {
         Command::PowerCut(arguments) => power_cut::command(arguments),
         Command::FailoverTest(arguments) => failover::command(arguments),
         Command::Fuzz(arguments) => fuzz::command(&arguments),
+        Command::PeerFaults(arguments) => peer_faults::command(&arguments),
         Command::PowerCutSqlite(child) => power_cut::sqlite_child::run(&child),
     };
     match outcome {

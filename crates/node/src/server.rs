@@ -74,6 +74,9 @@ pub type Ready<'a> = &'a dyn Fn(SocketAddr);
 /// Threads for links of other nodes: one may be busy with a promotion.
 const LINK_THREADS: usize = 2;
 
+/// How long sessions are given to end whose commits wait for standbys.
+const COMMITS_STOP_MAX: Duration = Duration::from_secs(5);
+
 /// How long standbys are given to take the rest before a master stops.
 const STANDBYS_STOP_MAX: Duration = Duration::from_secs(10);
 
@@ -400,8 +403,20 @@ impl Up {
                 next
             };
             ready();
-            let (served, next) = tokio::join!(server.run(self.factory.clone(), self.workers, stopped), wait);
-            served?;
+            let mut serving = std::pin::pin!(server.run(self.factory.clone(), self.workers, stopped));
+            let next = tokio::select! {
+                served = &mut serving => return served.map(|()| Next::Stop).map_err(NodeError::from),
+                next = wait => next,
+            };
+            match tokio::time::timeout(COMMITS_STOP_MAX, &mut serving).await {
+                Ok(served) => served?,
+                Err(_) => {
+                    let commits = self.engine.gate().boxcars;
+                    tracing::warn!("{commits} commits wait for standbys; their clients are not told how they end");
+                    self.engine.stop_waiting();
+                    serving.await?;
+                }
+            }
             Ok(next)
         })
     }
@@ -520,6 +535,9 @@ fn lead(
 
 /// What the trail has come to; `None`: there is no trail.
 fn last_epoch(dir: &Path) -> Result<Option<Epoch>, NodeError> {
+    if !dir.join("trail").is_dir() {
+        return Ok(None);
+    }
     let found = Inspection::of(&holdfast_seams::RealDisk::new(), &dir.join("trail")).map_err(OpenError::from)?;
     Ok(found.map(|inspection| inspection.epoch))
 }

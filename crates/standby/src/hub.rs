@@ -172,11 +172,24 @@ impl Hub {
                 self.master.deposed(standby.epoch);
             }
             fits?;
+            if !hello.grouped && self.master.is_member(&hello.name) {
+                let message =
+                    format!("{} is a member of the control plane, and this standby takes no part in it", hello.name);
+                let advice =
+                    "Give its holdfast.toml the control_* lines that the others have, or the standby another name";
+                return Err(Refusal::new(Reason::NotAdmitted, message, advice).into());
+            }
             self.check_stopped(&hello.name)?;
         }
         let (name, identity) = (self.master.name().to_owned(), self.master.identity());
-        let welcome =
-            Message::Welcome(Welcome { version, name, identity, tip: self.tip(), follows: self.master.follows() });
+        let welcome = Message::Welcome(Welcome {
+            version,
+            name,
+            identity,
+            tip: self.tip(),
+            follows: self.master.follows(),
+            grouped: self.options.grouped,
+        });
         link.writer.send(&welcome).await?;
         match hello.wants {
             Wants::Follow(_) => self.pair_and_ship(link, peer, &hello, &identity).await,

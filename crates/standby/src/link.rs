@@ -77,8 +77,15 @@ pub async fn greet<S: Stream>(
     let greeting = async {
         stream.write_all(&PREAMBLE).await.map_err(LinkError::from_io)?;
         let mut link = Link::over(stream, options);
-        let hello =
-            Hello { newest: VERSION, oldest: VERSION_OLDEST, name: name.to_owned(), instance, wants, unpacks: true };
+        let hello = Hello {
+            newest: VERSION,
+            oldest: VERSION_OLDEST,
+            name: name.to_owned(),
+            instance,
+            wants,
+            unpacks: true,
+            grouped: options.grouped,
+        };
         match link.ask(&Message::Hello(hello)).await {
             Ok(Message::Welcome(welcome)) => {
                 agree(welcome.version, welcome.version)?;

@@ -67,6 +67,11 @@ pub trait Master: Send + Sync + 'static {
         None
     }
 
+    /// Is this the name of a member of the control plane, which may be promoted? Only that member may follow under it.
+    fn is_member(&self, _standby: &str) -> bool {
+        false
+    }
+
     /// This standby comes back with less than it has confirmed to be on its disk. Not called by two at a time for one
     /// name; it does not follow before this has returned.
     fn fell_back(&self, _standby: &str) -> Result<(), Refusal> {

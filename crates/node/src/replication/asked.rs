@@ -85,6 +85,10 @@ impl Master for Asked {
         self.following.as_ref().map(|following| following.root())
     }
 
+    fn is_member(&self, standby: &str) -> bool {
+        self.following.is_none() && self.control.as_ref().is_some_and(|control| control.is_member(standby))
+    }
+
     fn fell_back(&self, standby: &str) -> Result<(), Refusal> {
         tracing::warn!(standby, "it comes back with less than it has confirmed: has its disk lost something?");
         let Some(control) = self.control.as_ref().filter(|_| self.following.is_none()) else { return Ok(()) };
@@ -111,6 +115,8 @@ impl Master for Asked {
             return;
         }
         self.engine.hold("another server has become the master");
+        // Whoever waits is not told how it ended: that is for the new master to say.
+        self.engine.stop_waiting();
         if let Some(control) = &self.control {
             let epoch = self.engine.trail().epoch();
             tokio::task::block_in_place(|| control.give_up(&Handle::current(), epoch));
@@ -178,6 +184,12 @@ impl Master for Asked {
                 Refusal::new(Reason::NotSafe, error.to_string(), advice)
             })?);
         } else if !accept_divergence {
+            if following.is_grouped() {
+                let message = format!("{} has followed a master of a control plane and takes no part in it", self.name);
+                let advice = "Promote a member of the group; or give this one the control_* lines. With --accept-divergence \
+                              it becomes a master that the group does not know of: stop the group's first";
+                return Err(Refusal::new(Reason::NotSafe, message, advice));
+            }
             tokio::task::block_in_place(|| {
                 is_stopped(following.master())?;
                 let root = following.root();

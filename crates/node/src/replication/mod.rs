@@ -80,7 +80,15 @@ pub enum Event {
 pub fn link_options(config: &Config) -> LinkOptions {
     let silence_max = Duration::from_millis(config.standby_timeout_ms);
     let packing = config.standby_packing.into();
-    LinkOptions { silence_max, heartbeat: silence_max / 5, packing, ..LinkOptions::default() }
+    let grouped = !config.control_members.trim().is_empty();
+    LinkOptions { silence_max, heartbeat: silence_max / 5, packing, grouped, ..LinkOptions::default() }
+}
+
+/// The same for commands, as the holdfast.toml of a data directory says it, where it has one that can be read.
+fn options_of(dir: &std::path::Path) -> LinkOptions {
+    let there = dir.join(crate::config::FILE_NAME).exists();
+    let config = there.then(|| Config::load(dir).ok()).flatten();
+    config.map_or_else(LinkOptions::default, |config| link_options(&config))
 }
 
 /// This node's name among standbys: as configured, else the machine's.

@@ -24,8 +24,8 @@ pub struct Plan {
 
 /// Points in a ladder, about: for planning the time.
 const LADDER_POINTS: usize = 10;
-/// Kept free on the disk.
-const RESERVE_BYTES: u64 = 2 << 30;
+/// Kept free on the disk, at most: short runs keep less.
+const RESERVE_BYTES_MAX: u64 = 2 << 30;
 /// Room one authorization may take: rows, indexes, log or trail, all copies of pages in flight.
 const BYTES_A_TRANSACTION: f64 = 6_000.0;
 /// Rate assumed for room before one is known.
@@ -53,7 +53,8 @@ impl Plan {
         let mut epoch = 0;
         let mut one = |load: Load, rate: f64, what: String| -> anyhow::Result<Point> {
             interrupt::check()?;
-            machine::require_free(dir, RESERVE_BYTES + (rate * self.seconds * BYTES_A_TRANSACTION) as u64)?;
+            let reserve_bytes = machine::reserve_bytes(self.seconds, RESERVE_BYTES_MAX);
+            machine::require_free(dir, reserve_bytes + (rate * self.seconds * BYTES_A_TRANSACTION) as u64)?;
             progress.now(what);
             epoch += 1;
             let point = bench.measure(load, span, epoch)?;

@@ -90,6 +90,14 @@ pub fn free_bytes(dir: &Path) -> anyhow::Result<u64> {
     Ok(stat.f_bavail * stat.f_frsize)
 }
 
+/// Room to keep free for runs of `seconds` each: what a server's log and files may grow by beyond its rows, as much
+/// as a disk takes in that time and at most `most`.
+pub fn reserve_bytes(seconds: f64, most: u64) -> u64 {
+    const AT_LEAST: u64 = 256 << 20;
+    const A_SECOND: f64 = (1u64 << 30) as f64;
+    (AT_LEAST + (seconds * A_SECOND) as u64).min(most)
+}
+
 /// Fails with advice when less than `needed` bytes are free.
 pub fn require_free(dir: &Path, needed: u64) -> anyhow::Result<()> {
     let free = free_bytes(dir)?;
@@ -107,6 +115,13 @@ pub fn require_free(dir: &Path, needed: u64) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_runs_need_little_room() {
+        assert_eq!(reserve_bytes(0.0, 4 << 30), 256 << 20);
+        assert_eq!(reserve_bytes(0.25, 4 << 30), 512 << 20);
+        assert_eq!(reserve_bytes(60.0, 4 << 30), 4 << 30);
+    }
 
     #[test]
     fn facts_are_found() {

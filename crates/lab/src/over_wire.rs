@@ -16,6 +16,9 @@ use crate::wire_transaction::Variant;
 use anyhow::Context;
 use std::path::Path;
 
+/// A log of either server and what it adds while it is measured.
+const GROWTH_BYTES_MAX: u64 = 4 << 30;
+
 /// What the runs share.
 pub struct WireRuns<'a> {
     pub dir: &'a Path,
@@ -36,7 +39,8 @@ impl WireRuns<'_> {
     /// Measures `wanted`, all of them configurations of `kind`.
     pub fn run(&self, kind: Kind, wanted: &[Configuration]) -> anyhow::Result<WireResults> {
         // Rows with their indexes, their log or trail, and the same again for growth while measuring.
-        machine::require_free(self.dir, 4 * self.log_rows * prefill::LOG_ROW_FILE_BYTES + (4 << 30))?;
+        let growth_bytes = machine::reserve_bytes(self.plan.seconds, GROWTH_BYTES_MAX);
+        machine::require_free(self.dir, 4 * self.log_rows * prefill::LOG_ROW_FILE_BYTES + growth_bytes)?;
         let dir = tempfile::Builder::new().prefix(kind.name()).tempdir_in(self.dir)?;
         let peer = self.start(kind, dir.path()).with_context(|| format!("starting {}", kind.name()))?;
         let mut results = WireResults::default();

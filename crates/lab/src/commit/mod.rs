@@ -39,8 +39,8 @@ use results::{Rate, Results, SCHEMA, SyncMethodRate};
 use std::path::Path;
 use std::time::Duration;
 
-/// Room for the servers' files.
-const BYTES_NEEDED: u64 = 3 << 30;
+/// Room for the servers' files, at most: short runs need less.
+const BYTES_NEEDED_MAX: u64 = 3 << 30;
 /// What starting and stopping a server takes, for the progress.
 const START_SECONDS: f64 = 1.5;
 /// How long each sync method is measured without a server.
@@ -82,7 +82,7 @@ fn measure(study: &Study, scratch: &Path) -> anyhow::Result<Results> {
         eprintln!("{missing}");
     }
     let plan = Plan::of(study, missing.is_none());
-    machine::require_free(scratch, BYTES_NEEDED)?;
+    machine::require_free(scratch, machine::reserve_bytes(study.seconds, BYTES_NEEDED_MAX))?;
     let mut results = empty(study, &plan, scratch)?;
     results.notes.extend(missing);
     let progress = Progress::start(seconds_planned(study, &plan));

@@ -25,9 +25,9 @@ use holdfast_engine::{CloseError, Engine, OpenError, scratch_dir};
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::identity::Tip;
 use holdfast_standby::tls::TlsError;
-use holdfast_standby::{Ended, Governor, Hub, SyncSet, draw_instance};
+use holdfast_standby::{Governor, Hub, SyncSet, draw_instance};
 use holdfast_trail::{Inspection, Trail, TrailError};
-use holdfast_types::Epoch;
+use holdfast_types::{Epoch, Level, Lsn};
 use holdfast_wire::{Server, ServerError};
 use std::io;
 use std::net::SocketAddr;
@@ -408,17 +408,26 @@ impl Up {
                 served = &mut serving => return served.map(|()| Next::Stop).map_err(NodeError::from),
                 next = wait => next,
             };
-            match tokio::time::timeout(COMMITS_STOP_MAX, &mut serving).await {
-                Ok(served) => served?,
-                Err(_) => {
-                    let commits = self.engine.gate().boxcars;
-                    tracing::warn!("{commits} commits wait for standbys; their clients are not told how they end");
-                    self.engine.stop_waiting();
-                    serving.await?;
+            let mut first = self.engine.gate().first;
+            loop {
+                match tokio::time::timeout(COMMITS_STOP_MAX, &mut serving).await {
+                    Ok(served) => return served.map(|()| next).map_err(NodeError::from),
+                    Err(_) => first = self.end_waiting_commits(first),
                 }
             }
-            Ok(next)
         })
+    }
+
+    /// Commits that nobody may ever confirm do not hold up the end of their sessions: those that wait and waited the last
+    /// time (`before`) already. What else holds it up, a long statement, goes on.
+    fn end_waiting_commits(&self, before: Option<(Level, Lsn)>) -> Option<(Level, Lsn)> {
+        let gate = self.engine.gate();
+        if gate.first.is_some() && gate.first == before {
+            let boxcars = gate.boxcars;
+            tracing::warn!("commits in {boxcars} boxcars wait for standbys; their clients are not told how they end");
+            self.engine.stop_waiting();
+        }
+        gate.first
     }
 
     /// Takes everything down but the socket. Clients are gone already.
@@ -452,9 +461,7 @@ async fn role_ends(inbox: &mut mpsc::UnboundedReceiver<Event>) -> Next {
     loop {
         match inbox.recv().await {
             Some(Event::Promote { epoch, reply }) => return Next::Promote(Promotion { epoch, reply }),
-            Some(Event::FollowingEnded(Ended::CutBack(tip))) => return Next::CutBack(tip),
-            // It has been logged; readers are served on.
-            Some(Event::FollowingEnded(_)) => {}
+            Some(Event::CutBack(tip)) => return Next::CutBack(tip),
             None => std::future::pending().await,
         }
     }

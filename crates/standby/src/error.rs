@@ -98,7 +98,12 @@ impl LinkError {
             LinkError::Refused(refusal) => refusal.reason.may_pass(),
             // Bytes that changed on their way.
             LinkError::Flaw { .. } => true,
-            _ => false,
+            _ => self.is_full(),
         }
+    }
+
+    /// This node's disk has no room: what is missing comes when there is some.
+    pub fn is_full(&self) -> bool {
+        matches!(self, LinkError::Receive(ReceiveError::Full { .. }))
     }
 }

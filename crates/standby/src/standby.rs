@@ -20,9 +20,7 @@ pub trait Standby: Send + Sync + 'static {
     fn anchor(&self) -> Option<Tip>;
 
     /// Nothing below has to be, or may be, cut off: it is in the databases, or known to be durable at the master.
-    fn settled(&self) -> Lsn {
-        *self.applied().borrow()
-    }
+    fn settled(&self) -> Lsn;
 
     /// What the node it follows says of itself: see [`crate::message::Welcome`].
     fn learned(&self, _follows: Option<&str>, _grouped: bool) {}

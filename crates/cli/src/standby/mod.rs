@@ -8,7 +8,7 @@ use comfy_table::{Table, presets};
 use holdfast_node::Config;
 use holdfast_node::config::FILE_NAME;
 use holdfast_node::replication::{
-    Asking, Certificates, CopyTo, Progress, StandbyFile, copy_from, install_certificates,
+    Asking, Certificates, CopyTo, Progress, StandbyFile, check_copy_target, copy_from, install_certificates,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
@@ -147,9 +147,11 @@ fn told(at: &At, done: String) -> anyhow::Result<ExitCode> {
 
 fn make(Create { from, data, name, certificates }: Create) -> anyhow::Result<ExitCode> {
     let name = name.map_or_else(|| default_name(&data), Ok)?;
+    let to = CopyTo { dir: &data, name: &name };
+    check_copy_target(to)?;
     install(certificates.as_deref(), &data)?;
     let bar = copy_bar()?;
-    let copied = copy_from(&from, CopyTo { dir: &data, name: &name }, &|done| show_progress(&bar, done));
+    let copied = copy_from(&from, to, &|done| show_progress(&bar, done));
     bar.finish_and_clear();
     let copied = copied?;
     println!("holdfast: {} is a copy of {from}, {} bytes came over the link", data.display(), copied.sent_bytes);

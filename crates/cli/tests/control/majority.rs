@@ -17,6 +17,7 @@ async fn a_master_without_a_majority_answers_nothing_and_goes_on_when_it_is_back
     trio.a.until_commits_wait(1).await;
     let hot = beside(hot, "insert into t values (4)");
     trio.a.until_commits_wait(2).await;
+    assert_ne!(trio.a.status_word("held"), "null", "the status says why");
     assert!(!answers_reads(&trio.a).await);
     assert!(!local.is_finished() && !hot.is_finished(), "nothing is acknowledged at any level");
 

@@ -1,6 +1,6 @@
 //! Who may not be master is refused, with the way out.
 
-use crate::node::{one, run, succeeds};
+use crate::node::{Node, one, refuses, run, succeeds, until, until_equal, until_followed};
 use crate::trio::{LOCAL, Trio};
 
 /// The operator starts the old master instead of bringing it back.
@@ -50,4 +50,57 @@ async fn a_standby_outside_the_sync_set_is_refused() {
     run(&trio.a.connect_with(LOCAL).await, "insert into t values (1)").await;
     trio.a.kill();
     trio.promote_b_refused();
+}
+
+/// The group counts on what a member has: another directory under its name has something else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_members_name_is_not_followed_under_by_anybody_else() {
+    let trio = Trio::start("").await;
+    let mut c = trio.another("c");
+    succeeds(&["standby", "create", "--from", &trio.a.at(), "--data", c.data(), "--name", "b"]);
+    c.start();
+    until("it is refused", async || c.status().contains("b is a member of the control plane")).await;
+    trio.until_agreed("a", "{a, b}").await;
+}
+
+/// The group's master may go on without it knowing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_groups_standby_is_not_promoted_without_the_group() {
+    let mut trio = Trio::start("").await;
+    run(&trio.a.connect_with(LOCAL).await, "create table t(x int); insert into t values (1)").await;
+    let mut c = trio.another("c");
+    succeeds(&["standby", "create", "--from", &trio.a.at(), "--data", c.data(), "--name", "c"]);
+    c.start();
+    until_followed(&trio.a, &c).await;
+    until_equal(&trio.a, &c).await;
+    trio.a.kill();
+    let said = refuses(&["promote", "--at", &c.at()]);
+    assert!(said.contains("takes no part in it") && said.contains("--accept-divergence"), "{said}");
+    assert_eq!(one(&c.connect().await, "select pg_is_in_recovery()").await, "t");
+}
+
+/// A group is founded by servers that have nothing yet; one that has lost everything does not begin anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_empty_directory_founds_a_group_and_does_not_take_one_over() {
+    let mut trio = Trio::stopped("");
+    std::fs::rename(trio.a.dir.join("holdfast.toml"), trio.a.dir.with_extension("toml")).unwrap();
+    let fresh = |a: &Node| {
+        std::fs::remove_dir_all(&a.dir).unwrap();
+        std::fs::create_dir(&a.dir).unwrap();
+        std::fs::copy(a.dir.with_extension("toml"), a.dir.join("holdfast.toml")).unwrap();
+    };
+    fresh(&trio.a);
+    trio.w.start();
+    trio.b.launch();
+    trio.a.start();
+    let local = trio.a.connect_with(LOCAL).await;
+    run(&local, "create table t(x int); insert into t values (1)").await;
+    trio.a.kill();
+    // Its control plane's files are on another disk, say.
+    let control = trio.a.dir.with_extension("control");
+    std::fs::rename(trio.a.dir.join("control"), &control).unwrap();
+    fresh(&trio.a);
+    std::fs::rename(&control, trio.a.dir.join("control")).unwrap();
+    let said = trio.a.refuses_to_start();
+    assert!(said.contains("this directory is empty") && said.contains("standby create"), "{said}");
 }

@@ -83,7 +83,7 @@ pub struct Trio {
     pub a: Node,
     pub b: Node,
     pub w: Witness,
-    _scratch: TempDir,
+    scratch: TempDir,
 }
 
 impl Trio {
@@ -116,7 +116,7 @@ impl Trio {
         let [_, _, listen] = addresses;
         let members = members.replace(' ', "");
         let w = Witness { dir: scratch.path().join("w"), listen, members, child: None };
-        Trio { a, b, w, _scratch: scratch }
+        Trio { a, b, w, scratch }
     }
 
     /// The newest record that the witness knows: its log tells of every change.
@@ -130,6 +130,11 @@ impl Trio {
         let (master, set) = (format!("master={master} mastership=Serving"), format!("sync_set={sync_set}"));
         let agreed = || Some(self.agreed()).filter(|record| record.contains(&master) && record.contains(&set));
         until("the three have agreed", async || agreed().is_some()).await;
+    }
+
+    /// A server beside the three, not made yet.
+    pub fn another(&self, name: &'static str) -> Node {
+        Node::new(&self.scratch, name)
     }
 
     pub fn promote_b(&self) -> String {

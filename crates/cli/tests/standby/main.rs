@@ -2,6 +2,7 @@
 
 mod certificates;
 mod door;
+mod ends;
 mod failover;
 mod follow;
 mod levels;

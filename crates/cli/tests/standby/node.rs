@@ -38,17 +38,18 @@ pub struct Node {
     pub name: &'static str,
     pub dir: PathBuf,
     pub port: u16,
+    log: Option<PathBuf>,
     child: Option<Child>,
 }
 
 impl Node {
     pub fn new(scratch: &TempDir, name: &'static str) -> Node {
-        Node { name, dir: scratch.path().join(name), port: port(), child: None }
+        Node { name, dir: scratch.path().join(name), port: port(), log: None, child: None }
     }
 
     /// On a directory that is there.
     pub fn new_in(dir: PathBuf) -> Node {
-        Node { name: "node", dir, port: 0, child: None }
+        Node { name: "node", dir, port: 0, log: None, child: None }
     }
 
     /// Adds lines to holdfast.toml; they hold from the next start on.
@@ -59,7 +60,12 @@ impl Node {
     }
 
     fn log_path(&self) -> PathBuf {
-        self.dir.with_extension("log")
+        self.log.clone().unwrap_or_else(|| self.dir.with_extension("log"))
+    }
+
+    /// Keeps the log elsewhere than beside the directory.
+    pub fn log_beside(&mut self, path: PathBuf) {
+        self.log = Some(path);
     }
 
     pub fn log(&self) -> String {

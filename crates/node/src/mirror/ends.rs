@@ -171,6 +171,10 @@ impl Standby for Sink {
         self.anchor.filter(|anchor| self.engine.trail().tip().0 < anchor.lsn)
     }
 
+    fn settled(&self) -> Lsn {
+        self.engine.settled()
+    }
+
     fn receive(&self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {
         self.engine.receive(boxcars)?;
         if let Some(last) = boxcars.last().filter(|_| !self.over.load(Ordering::Acquire)) {

@@ -88,6 +88,9 @@ pub fn install(from: &Path, data: &Path) -> io::Result<()> {
     for name in FILES {
         let named = |path: PathBuf| move |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
         let bytes = std::fs::read(from.join(name)).map_err(named(from.join(name)))?;
+        if std::fs::read(to.join(name)).is_ok_and(|there| there == bytes) {
+            continue;
+        }
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         let mut file = options.open(to.join(name)).map_err(named(to.join(name)))?;

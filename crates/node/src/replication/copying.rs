@@ -115,12 +115,20 @@ pub enum CopyError {
     StandbyFile(#[from] StandbyFileError),
 }
 
-/// Copies the server at HOST:PORT into a directory, which is a standby's then. Blocks; `progress` is called often.
-pub fn copy_from(from: &str, to: CopyTo<'_>, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<Copied, CopyError> {
-    if BaseReceiver::is_in_use(&RealDisk::new(), to.dir)? {
+/// Whether a copy may be taken into a directory under that name; nothing is changed.
+pub fn check_target(to: CopyTo<'_>) -> Result<(), CopyError> {
+    // A copy says first that the directory is a standby's. A list of databases without that is a server's whose trail is
+    // on a disk that is away.
+    let is_masters = to.dir.join("databases.toml").exists() && StandbyFile::read(to.dir)?.is_none();
+    if is_masters || BaseReceiver::is_in_use(&RealDisk::new(), to.dir)? {
         return Err(CopyError::InUse(to.dir.to_owned()));
     }
-    holdfast_standby::link::check_name(to.name).map_err(|_| CopyError::Name(to.name.to_owned()))?;
+    holdfast_standby::link::check_name(to.name).map_err(|_| CopyError::Name(to.name.to_owned()))
+}
+
+/// Copies the server at HOST:PORT into a directory, which is a standby's then. Blocks; `progress` is called often.
+pub fn copy_from(from: &str, to: CopyTo<'_>, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<Copied, CopyError> {
+    check_target(to)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CopyError::Runtime)?;
     let announce = |anchor: Tip| {
         let (anchor_lsn, anchor_checksum) = (anchor.lsn.0, anchor.checksum);

@@ -210,8 +210,7 @@ impl Standby for Following {
                 self.notify.tell(&format!("standby {} follows {master} from LSN {from}", self.file.name));
             }
             Phase::Waiting { why, .. } if follows(&before) => {
-                self.notify
-                    .tell(&format!("standby {} has lost its master at {}: {why}", self.file.name, self.file.from));
+                self.notify.tell(&format!("standby {} follows {} no more: {why}", self.file.name, self.file.from));
             }
             _ => {}
         }
@@ -226,7 +225,8 @@ fn seen_from_here(from: &str, root: &str) -> String {
     if is_local(root) && !is_local(from) { String::new() } else { root.to_owned() }
 }
 
-/// Follows until `stop`; how it ended, otherwise, is told as an event.
+/// Follows until `stop`, or until something is to be cut off, which is told as an event. What only the operator can put
+/// right is waited for.
 pub async fn follow_master(
     following: Arc<Following>,
     options: LinkOptions,
@@ -234,33 +234,41 @@ pub async fn follow_master(
     stop: watch::Receiver<bool>,
     events: Sender<Event>,
 ) {
-    let ended = loop {
-        match follow_once(&following, &options, instance, &stop).await {
+    let name = &following.file.name;
+    loop {
+        let why = match follow_once(&following, &options, instance, &stop).await {
             Ended::Stopped if *stop.borrow() => return,
             // The operator has stopped it, and may start it again.
             Ended::Stopped => {
                 let why = "stopped by the operator; start it again with: holdfast standby start".to_owned();
                 following.changed(&Phase::Waiting { why, pause: Duration::MAX });
+                continue;
             }
-            ended => break ended,
+            Ended::CutBack(tip) => {
+                tracing::info!(target: "holdfast::receive", %tip, "what the master never made durable is cut off this standby's trail");
+                *following.phase.lock() = Phase::Waiting { why: String::new(), pause: Duration::MAX };
+                // An error means that the server is stopping.
+                drop(events.send(Event::CutBack(tip)));
+                return;
+            }
+            Ended::Refused(refusal) => {
+                following.notify.tell(&format!("standby {name}: {refusal}"));
+                refusal.to_string()
+            }
+            Ended::Failed(error) => {
+                following.notify.tell(&format!("standby {name} has stopped: {error}"));
+                error.to_string()
+            }
+        };
+        *following.phase.lock() = Phase::Waiting { why, pause: Duration::MAX };
+        let (mut server_stops, mut told) = (stop.clone(), following.paused.subscribe());
+        tokio::select! {
+            biased;
+            _ = server_stops.wait_for(|stop| *stop) => return,
+            // `holdfast standby start`; whoever could say so is there as long as the server.
+            _ = told.changed() => {}
         }
-    };
-    match &ended {
-        Ended::Stopped => return,
-        Ended::CutBack(tip) => {
-            tracing::info!(target: "holdfast::receive", %tip, "what the master never made durable is cut off this standby's trail")
-        }
-        Ended::Refused(refusal) => following.notify.tell(&format!("standby {}: {refusal}", following.file.name)),
-        Ended::Failed(error) => following.notify.tell(&format!("standby {} has stopped: {error}", following.file.name)),
     }
-    let why = match &ended {
-        Ended::Refused(refusal) => refusal.to_string(),
-        Ended::Failed(error) => error.to_string(),
-        Ended::Stopped | Ended::CutBack(_) => String::new(),
-    };
-    *following.phase.lock() = Phase::Waiting { why, pause: Duration::MAX };
-    // An error means that the server is stopping.
-    drop(events.send(Event::FollowingEnded(ended)));
 }
 
 /// Follows until the server stops or the operator says so. While the operator has it stopped it waits first.

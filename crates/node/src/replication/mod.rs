@@ -41,7 +41,7 @@ pub use asking::{AskError, Asking};
 pub use away::{InSync, SyncWatch, tell_given_up};
 pub use certificates::{Certificates, FILES as CERTIFICATE_FILES, install as install_certificates, secure_members};
 pub use control::{Control, ControlSetupError};
-pub use copying::{CopyError, CopyTo, copy_from};
+pub use copying::{CopyError, CopyTo, check_target as check_copy_target, copy_from};
 pub(crate) use copying::{begin as begin_copy, copy_over};
 pub use door::Door;
 pub use file::{StandbyFile, StandbyFileError};
@@ -57,7 +57,8 @@ pub use standing::Standings;
 pub use holdfast_standby::base_copy::Progress;
 
 use crate::config::Config;
-use holdfast_standby::{Ended, LinkOptions};
+use holdfast_standby::LinkOptions;
+use holdfast_standby::identity::Tip;
 use holdfast_types::Epoch;
 use std::time::Duration;
 
@@ -72,8 +73,8 @@ pub enum Event {
         epoch: Option<Epoch>,
         reply: Reply,
     },
-    /// Following has ended for good.
-    FollowingEnded(Ended),
+    /// What the master never made durable is to be cut off this standby's trail.
+    CutBack(Tip),
 }
 
 /// How links of this server behave.

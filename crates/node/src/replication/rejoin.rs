@@ -89,6 +89,8 @@ pub fn rejoin(
     let before = StandbyFile::read(to.dir)?;
     let mut cut = None;
     let mut fits = false;
+    // The pages of a base copy may be newer than a trail that has not come to here.
+    let anchor = before.as_ref().map_or((0, 0), |file| (file.anchor_lsn, file.anchor_checksum));
     // Without the file it has made way for a copy before.
     let made_way = before.is_some() && !to.dir.join("trail").join("control").exists();
     if !made_way && BaseReceiver::is_in_use(&RealDisk::new(), to.dir)? {
@@ -108,12 +110,13 @@ pub fn rejoin(
                 cut = fits.then_some(common.lsn);
             }
         }
-        // The pages of a base copy are newer than what such a trail ends with.
-        fits &= before.is_none_or(|file| Lsn(file.anchor_lsn) <= end);
+        fits &= Lsn(anchor.0) <= cut.unwrap_or(end);
     } else if before.is_none() {
         return Err(RejoinError::NoDirectory(to.dir.to_owned()));
     }
-    StandbyFile::of(from, to.name).write(to.dir)?;
+    // With what a copy was taken at: if this ends before there is a new one, it is asked for again.
+    let (anchor_lsn, anchor_checksum) = anchor;
+    StandbyFile { anchor_lsn, anchor_checksum, ..StandbyFile::of(from, to.name) }.write(to.dir)?;
     // Those that followed it then; they come again.
     remove(&to.dir.join("standbys")).map_err(RejoinError::MakeWay)?;
     if fits {

@@ -277,6 +277,10 @@ impl Standby for StandbyNode {
         self.anchor
     }
 
+    fn settled(&self) -> Lsn {
+        self.applied_lsn()
+    }
+
     fn receive(&self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {
         self.trail.receive(boxcars)?;
         self.apply();

@@ -1,5 +1,6 @@
 //! The `holdfast` command. One file per subcommand; each has its arguments and a `run`.
 
+mod archive;
 mod check;
 mod doctor;
 mod import;
@@ -33,6 +34,7 @@ enum Command {
     Standby(standby::Arguments),
     Promote(promote::Arguments),
     Rejoin(rejoin::Arguments),
+    Archive(archive::Arguments),
     Import(import::Args),
     Check(check::Args),
     Trail(trail_dump::Args),
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Command::Standby(arguments) => standby::run(arguments),
         Command::Promote(arguments) => promote::run(&arguments),
         Command::Rejoin(arguments) => rejoin::run(arguments),
+        Command::Archive(arguments) => archive::run(arguments),
         Command::Import(arguments) => import::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Trail(arguments) => trail_dump::run(arguments),

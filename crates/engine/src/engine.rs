@@ -19,6 +19,7 @@ pub use follow::OnApplied;
 pub use levels::Delay;
 pub use parameters::{ParameterChange, ParametersOf};
 
+use crate::archiving::Archiving;
 use crate::checkpointer::{self, Signal};
 use crate::database::{Database, Inner, database_oid};
 use crate::error::{CloseError, OpenError};
@@ -68,6 +69,7 @@ pub(crate) struct Shared {
     pub redo: Arc<Totals>,
     /// What the trail must keep for others.
     pub floor: Floor,
+    pub archiving: Archiving,
     pub locks: Arc<LockManager>,
     /// Between what is durable here and what is answered.
     pub gate: Gate,

@@ -14,6 +14,22 @@ pub type Connect = Arc<dyn Fn(&mut Conn, &crate::Database) -> SqlResult<()> + Se
 /// See [`Options::on_failure`].
 pub type OnFailure = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// How much of the trail is kept for an archive that cannot be reached. Nothing is ever recycled that it lacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArchiveKeep {
+    pub bytes_max: u64,
+    pub beyond: BeyondKeep,
+}
+
+/// What happens when more is waiting for the archive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BeyondKeep {
+    /// It is kept, and the log says so.
+    Warn,
+    /// Writes are refused with 53100 until the archive has caught up.
+    Refuse,
+}
+
 /// Settings of an engine. [`Options::default`] is what `holdfast serve` uses.
 #[derive(Clone)]
 pub struct Options {
@@ -53,6 +69,9 @@ pub struct Options {
     pub level: Level,
     /// How much of the trail is kept for a registered standby that is behind; with more it is given up.
     pub standby_keep_bytes_max: u64,
+    /// The trail is archived: what the archive lacks is kept. `None`: it is kept only where an earlier open said so, see
+    /// [`crate::Engine::forget_archive`].
+    pub archive: Option<ArchiveKeep>,
     /// Databases made in a new directory.
     pub initial_databases: Vec<(String, Dialect)>,
     pub connect: Option<Connect>,
@@ -82,6 +101,7 @@ impl Default for Options {
             epoch_min: Epoch(0),
             level: Level::Cold,
             standby_keep_bytes_max: 16 << 30,
+            archive: None,
             initial_databases: vec![
                 ("holdfast".to_owned(), Dialect::Postgres),
                 ("postgres".to_owned(), Dialect::Postgres),

@@ -16,10 +16,11 @@ use crate::connect;
 use crate::database::Databases;
 use crate::descriptors;
 use crate::replication::{
-    Asked, Control, ControlSetupError, Door, Event, Following, InSync, Notify, Reply, StandbyFile, StandbyFileError,
-    Standings, SyncWatch, follow_master, link_options, node_name,
+    Archiving, Asked, Control, ControlSetupError, Door, Event, Following, FromArchive, InSync, Notify, Reply,
+    StandbyFile, StandbyFileError, Standings, SyncWatch, follow_master, link_options, node_name,
 };
 use crate::session::{Factory, Scratch};
+use holdfast_archive::{ArchiveError, History, Place, Store};
 use holdfast_engine::{CloseError, Engine, OpenError, scratch_dir};
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::identity::Tip;
@@ -49,6 +50,8 @@ pub enum NodeError {
     StandbyFile(#[from] StandbyFileError),
     #[error(transparent)]
     Control(#[from] ControlSetupError),
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
     #[error("the end of the trail that the master does not have cannot be cut off: {0}")]
     CutBack(#[source] TrailError),
     #[error("the clean stop did not complete: {0}; nothing acknowledged is lost, the next start recovers")]
@@ -223,6 +226,9 @@ impl Up {
         let notify = Notify::new(config.notify_command.clone());
         let following = standby.map(|file| Following::new(engine.clone(), file.clone(), notify.clone()));
         let in_sync = Arc::new(InSync::default());
+        let store = open_archive(config, name, &engine)?;
+        let history = |store: &Arc<dyn Store>| History::new(store.clone(), engine.trail().clone());
+        let archive = store.as_ref().map(|store| Arc::new(FromArchive(history(store))));
         let asked = Asked {
             name: name.clone(),
             engine: engine.clone(),
@@ -232,6 +238,7 @@ impl Up {
             following: following.clone(),
             control: control.clone(),
             in_sync: in_sync.clone(),
+            archive,
         };
         let governor = GovernorOptions { lag_bytes_max: config.standby_lag_bytes_max, ..GovernorOptions::default() };
         let hub = Hub::new(
@@ -241,9 +248,12 @@ impl Up {
             Governor::new(governor),
         );
         following.iter().for_each(|following| following.set_hub(&hub));
-        standings.set(name, &engine, &hub, following.clone());
+        let keep_bytes_max = config.archive_keep_bytes_max;
+        let archiving = store.map(|store| Archiving::new(engine.clone(), store, notify.clone(), keep_bytes_max));
+        standings.set(name, &engine, &hub, following.clone(), archiving.clone());
         let (stop, stopping) = watch::channel(false);
         let mut tasks = Vec::new();
+        tasks.extend(archiving.map(|archiving| links.spawn(archiving.run(stopping.clone()))));
         match following {
             Some(following) => {
                 let task = follow_master(following, link_options(config), draw_instance(), stopping, events.clone());
@@ -367,6 +377,20 @@ async fn role_ends(inbox: &mut mpsc::UnboundedReceiver<Event>) -> Next {
 fn next_epoch(dir: &Path) -> Result<Epoch, NodeError> {
     let found = Inspection::of(&holdfast_seams::RealDisk::new(), &dir.join("trail")).map_err(OpenError::from)?;
     Ok(Epoch(found.map_or(0, |inspection| inspection.epoch.0) + 1))
+}
+
+/// Where segments are archived, if they are. If they are not any more, nothing is kept for that.
+fn open_archive(config: &Config, name: &str, engine: &Engine) -> Result<Option<Arc<dyn Store>>, NodeError> {
+    let Some(place) = Place::parse(&config.archive)? else {
+        if let Some(lsn) = engine.forget_archive()? {
+            tracing::warn!(
+                target: "holdfast::archive",
+                "the setting archive was removed: from LSN {lsn} on the trail is recycled without being archived"
+            );
+        }
+        return Ok(None);
+    };
+    Ok(Some(place.open(Arc::new(holdfast_seams::RealDisk::new()), name)?))
 }
 
 /// The standbys that commits wait for; without a list any one of them.

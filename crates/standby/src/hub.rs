@@ -30,6 +30,7 @@ use crate::message::{Hello, Message, Wants, Welcome};
 use crate::pairing;
 use crate::refusal::{Reason, Refusal};
 use crate::ship;
+use crate::source;
 use crate::sync_set::{Reached, SyncSet};
 
 pub struct Hub {
@@ -186,7 +187,7 @@ impl Hub {
         let start = loop {
             match link.answer().await? {
                 Message::Ask(tip) => {
-                    let answer = ship::answer(&*self.master, tip)?;
+                    let answer = link.busy(self.options.heartbeat, source::answer(&*self.master, tip)).await?;
                     link.writer.send(&Message::Answer(answer)).await?;
                 }
                 Message::Start(tip) => break tip,

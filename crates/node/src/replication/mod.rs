@@ -11,11 +11,15 @@
 //! | [`control`] | the lease, and who may be master |
 //! | [`away`] | what commits do while their standbys are away |
 //! | [`asking`] | what the commands ask of a running server |
+//! | [`archiving`] | finished segments go to the archive |
+//! | [`archived`] | what standbys lack comes out of it |
 //! | [`standing`] | what the views show |
 //!
 //! A server has one role at a time. To change it the server is taken down to its listening socket and put up again
 //! ([`crate::server`]): recovery is the only way to become a master.
 
+mod archived;
+mod archiving;
 mod asked;
 mod asking;
 mod away;
@@ -28,6 +32,8 @@ mod notify;
 mod rejoin;
 mod standing;
 
+pub use archived::FromArchive;
+pub use archiving::Archiving;
 pub use asked::Asked;
 pub use asking::{AskError, ask_promotion, ask_status};
 pub use away::{InSync, SyncWatch};

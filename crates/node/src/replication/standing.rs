@@ -1,8 +1,8 @@
 //! What `pg_stat_replication` and its kin show, and `holdfast standby status`.
 
-use super::Following;
+use super::{Archiving, Following};
 use holdfast_engine::Engine;
-use holdfast_sql::catalogue::{LinkRow, StandbyRow, Standing};
+use holdfast_sql::catalogue::{ArchiveRow, LinkRow, StandbyRow, Standing};
 use holdfast_standby::{Hub, Phase};
 use holdfast_types::Lsn;
 use parking_lot::RwLock;
@@ -20,11 +20,20 @@ struct Role {
     engine: Engine,
     hub: Weak<Hub>,
     following: Option<Arc<Following>>,
+    archiving: Option<Arc<Archiving>>,
 }
 
 impl Standings {
-    pub fn set(&self, name: &str, engine: &Engine, hub: &Arc<Hub>, following: Option<Arc<Following>>) {
-        let role = Role { name: name.to_owned(), engine: engine.clone(), hub: Arc::downgrade(hub), following };
+    pub fn set(
+        &self,
+        name: &str,
+        engine: &Engine,
+        hub: &Arc<Hub>,
+        following: Option<Arc<Following>>,
+        archiving: Option<Arc<Archiving>>,
+    ) {
+        let role =
+            Role { name: name.to_owned(), engine: engine.clone(), hub: Arc::downgrade(hub), following, archiving };
         *self.role.write() = Some(role);
     }
 
@@ -48,6 +57,7 @@ impl Standings {
             applied_lsn: role.engine.applied().0,
             link: role.following.as_ref().map(|f| link_row(f, &role.engine)),
             standbys: role.hub.upgrade().map(|hub| standby_rows(&hub)).unwrap_or_default(),
+            archive: role.archiving.as_ref().map(|archiving| archiving.row()),
         }
     }
 
@@ -73,9 +83,18 @@ impl Standings {
             "commits_waiting": gate.boxcars,
             "standbys": standbys,
             "link": link,
+            "archive": s.archive.as_ref().map(archive_json),
         })
         .to_string()
     }
+}
+
+fn archive_json(a: &ArchiveRow) -> serde_json::Value {
+    json!({
+        "place": a.place, "state": a.state, "archived_lsn": a.archived_lsn, "archived_count": a.archived,
+        "failed_count": a.failed, "last_error": a.last_error, "waiting_bytes": a.waiting_bytes,
+        "keep_bytes_max": a.keep_bytes_max,
+    })
 }
 
 fn standby_json(s: &StandbyRow) -> serde_json::Value {

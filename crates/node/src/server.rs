@@ -20,7 +20,7 @@ use crate::replication::{
     StandbyFile, StandbyFileError, Standings, SyncWatch, follow_master, link_options, node_name,
 };
 use crate::session::{Factory, Scratch};
-use holdfast_archive::{ArchiveError, History, Place, Store};
+use holdfast_archive::{ArchiveError, History, Place as ArchivePlace, Store};
 use holdfast_engine::{CloseError, Engine, OpenError, scratch_dir};
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::identity::Tip;
@@ -381,7 +381,7 @@ fn next_epoch(dir: &Path) -> Result<Epoch, NodeError> {
 
 /// Where segments are archived, if they are. If they are not any more, nothing is kept for that.
 fn open_archive(config: &Config, name: &str, engine: &Engine) -> Result<Option<Arc<dyn Store>>, NodeError> {
-    let Some(place) = Place::parse(&config.archive)? else {
+    let Some(place) = ArchivePlace::parse(&config.archive)? else {
         if let Some(lsn) = engine.forget_archive()? {
             tracing::warn!(
                 target: "holdfast::archive",

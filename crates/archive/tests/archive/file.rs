@@ -120,8 +120,9 @@ async fn a_full_disk_is_told_and_leaves_nothing() {
 
 #[tokio::test]
 async fn others_files_are_not_looked_at() {
-    let disk = FaultDisk::new(1);
-    let (trail, store) = (trail_up_to(&disk, "/trail", 2), store(&disk));
+    let dir = tempfile::tempdir().unwrap();
+    let trail = trail_up_to(&FaultDisk::new(1), "/trail", 2);
+    let store = FileStore::new(Arc::new(RealDisk::new()), dir.path(), "a");
     let kept = put_one(&store, &trail, 1).await;
     for name in ["notes/readme", &format!("{ID}/x"), &format!("{}.b.new", kept.name)] {
         store.put_new(name, Bytes::from_static(b"?")).await.unwrap();

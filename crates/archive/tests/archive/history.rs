@@ -96,7 +96,7 @@ async fn a_gap_is_gone_and_damage_is_told_by_name() {
     assert!(history.segment(trail.start_of(2)).await.unwrap().is_none());
     assert_eq!(history.ends_with(trail.start_of(2), 7).await.unwrap(), Match::Gone);
     let name = history.segment(trail.start_of(3)).await.unwrap().unwrap().manifest.name();
-    archive.rot(&std::path::Path::new("/archive").join(name.to_string()), 1000, 3);
+    archive.rot(&std::path::Path::new("/archive").join(name.to_string()), 200, 3);
     let error = history.segment(trail.start_of(3)).await.unwrap_err();
     assert!(matches!(&error, ArchiveError::Damaged { .. }), "{error}");
     assert!(error.to_string().contains(&name.to_string()), "{error}");

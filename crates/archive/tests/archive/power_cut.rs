@@ -10,7 +10,7 @@ use holdfast_archive::{Codec, Holdings, Segment, Store, put};
 use holdfast_seams::testing::{FaultDisk, Seeded};
 use holdfast_trail::{Shipped, Trail, TrailError};
 
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 60;
 const CUTS_PER_SEED: u64 = 4;
 
 /// What the trail had, by segment, as it was when it was durable.

@@ -41,14 +41,16 @@ pub fn append(trail: &Trail, bytes: usize, fill: u8) -> bool {
     if trail.append_now(reservation, vec![fill; bytes], told).is_err() {
         return false;
     }
-    // Whoever is writing otherwise is the trail's own thread.
-    (0..10_000).any(|_| {
-        let done = *durable.lock();
-        if !done {
-            std::thread::sleep(Duration::from_micros(100));
+    // Whoever is writing otherwise is the trail's own thread; a trail that has failed reserves nothing more.
+    loop {
+        if *durable.lock() {
+            return true;
         }
-        done
-    })
+        if trail.reserve(1).is_err() {
+            return *durable.lock();
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
 }
 
 /// Appends until the trail is in segment `number`.

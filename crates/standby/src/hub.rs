@@ -31,6 +31,7 @@ use crate::message::{Hello, Message, Wants, Welcome};
 use crate::pairing;
 use crate::refusal::{Reason, Refusal};
 use crate::ship;
+use crate::source;
 use crate::sync_set::{Reached, SyncSet};
 
 /// How long an operator's stop waits for the standbys to take the rest, and how often it looks.
@@ -172,11 +173,16 @@ impl Hub {
                 self.master.deposed(standby.epoch);
             }
             fits?;
+            if !hello.grouped && self.master.is_member(&hello.name) {
+                let message = format!("{} is a member of the control plane, and this standby takes no part in it", hello.name);
+                let advice = "Give its holdfast.toml the control_* lines that the others have, or the standby another name";
+                return Err(Refusal::new(Reason::NotAdmitted, message, advice).into());
+            }
             self.check_stopped(&hello.name)?;
         }
         let (name, identity) = (self.master.name().to_owned(), self.master.identity());
         let welcome =
-            Message::Welcome(Welcome { version, name, identity, tip: self.tip(), follows: self.master.follows() });
+            Message::Welcome(Welcome { version, name, identity, tip: self.tip(), follows: self.master.follows(), grouped: self.options.grouped });
         link.writer.send(&welcome).await?;
         match hello.wants {
             Wants::Follow(_) => self.pair_and_ship(link, peer, &hello, &identity).await,
@@ -213,7 +219,7 @@ impl Hub {
         let start = loop {
             match link.answer().await? {
                 Message::Ask(tip) => {
-                    let answer = ship::answer(&*self.master, tip)?;
+                    let answer = link.busy(self.options.heartbeat, source::answer(&*self.master, tip)).await?;
                     link.writer.send(&Message::Answer(answer)).await?;
                 }
                 Message::Start(tip) => break tip,

@@ -47,6 +47,8 @@ pub struct LinkOptions {
     pub stop_max: Duration,
     /// Received boxcars that wait for the standby's disk; beyond that its socket is not read.
     pub queue_bytes_max: usize,
+    /// This node takes part in a control plane.
+    pub grouped: bool,
     /// Whether boxcars go out packed, where the other side can unpack them.
     pub packing: Packing,
     /// The first pause before connecting again, doubled up to `retry_max`.
@@ -62,6 +64,7 @@ impl Default for LinkOptions {
             greeting_max: Duration::from_secs(10),
             stop_max: Duration::from_secs(10),
             queue_bytes_max: 64 * 1024 * 1024,
+            grouped: false,
             packing: Packing::default(),
             retry: Duration::from_millis(100),
             retry_max: Duration::from_secs(5),

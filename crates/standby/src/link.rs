@@ -1,5 +1,6 @@
 //! One end of a link: frames in both directions, and the greeting.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -52,6 +53,22 @@ impl<S: Stream> Link<S> {
         }
     }
 
+    /// Does what takes a while, and lets the other side know meanwhile that this one is there.
+    pub async fn busy<T>(
+        &mut self,
+        heartbeat: Duration,
+        work: impl Future<Output = Result<T, LinkError>>,
+    ) -> Result<T, LinkError> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = tokio::time::sleep(heartbeat) => self.writer.send(&Message::Ping(0)).await?,
+            }
+        }
+    }
+
     /// Tells the other side why the link ends, where it can be told, and ends it.
     pub async fn end(&mut self, outcome: &Result<(), LinkError>) {
         let refusal = outcome.as_ref().err().and_then(LinkError::refusal);
@@ -78,7 +95,7 @@ pub async fn greet<S: Stream>(
         stream.write_all(&PREAMBLE).await.map_err(LinkError::from_io)?;
         let mut link = Link::over(stream, options);
         let hello =
-            Hello { newest: VERSION, oldest: VERSION_OLDEST, name: name.to_owned(), instance, wants, unpacks: true };
+            Hello { newest: VERSION, oldest: VERSION_OLDEST, name: name.to_owned(), instance, wants, unpacks: true, grouped: options.grouped };
         match link.ask(&Message::Hello(hello)).await {
             Ok(Message::Welcome(welcome)) => {
                 agree(welcome.version, welcome.version)?;

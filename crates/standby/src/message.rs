@@ -63,6 +63,8 @@ pub struct Hello {
     pub wants: Wants,
     /// Packed boxcars are understood.
     pub unpacks: bool,
+    /// The sender takes part in a control plane.
+    pub grouped: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -97,6 +99,8 @@ pub struct Welcome {
     /// Of a standby: the address of the master at the end of the chain, empty where it does not know it. `None`: it is
     /// a master.
     pub follows: Option<String>,
+    /// A control plane says who is master.
+    pub grouped: bool,
 }
 
 /// Whether a boxcar with that checksum ends at that position of the master's trail.

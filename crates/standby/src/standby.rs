@@ -24,8 +24,8 @@ pub trait Standby: Send + Sync + 'static {
         *self.applied().borrow()
     }
 
-    /// What the node it follows says of itself: see [`crate::message::Welcome::follows`].
-    fn learned(&self, _follows: Option<&str>) {}
+    /// What the node it follows says of itself: see [`crate::message::Welcome`].
+    fn learned(&self, _follows: Option<&str>, _grouped: bool) {}
 
     /// Makes boxcars durable, in order. Called from a thread that may block, never twice at a time.
     fn receive(&self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {

@@ -54,6 +54,12 @@ impl Engine {
         self.0.shared.gate.set_right(right)
     }
 
+    /// Commits that wait for a level are not answered any more, nor is what comes behind them: what they have changed
+    /// stays in the trail. For the end of a server.
+    pub fn stop_waiting(&self) {
+        self.0.shared.close_gate();
+    }
+
     /// Lets go on what waits and may by now; what [`Engine::hold`] holds stays held.
     pub fn look_at_gate(&self) {
         let shared = &self.0.shared;

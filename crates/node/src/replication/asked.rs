@@ -2,7 +2,7 @@
 //!
 //! | wanted | of a master | of a standby |
 //! |---|---|---|
-//! | the trail | given | given, as far as it is durable at its own master |
+//! | the trail | given; what is recycled, from the archive | the same, as far as it is durable at its own master |
 //! | a base copy | given | refused: it names its master |
 //! | the status | given | given |
 //! | a promotion | it is the master already | done, where it is safe |
@@ -16,11 +16,11 @@
 //! What would fail is refused before anybody is deposed: a base copy that is not whole, databases that cannot be applied
 //! to.
 
-use super::{Control, Event, Following, InSync, Notify, Standings};
+use super::{Control, Event, Following, FromArchive, InSync, Notify, Standings};
 use holdfast_engine::Engine;
 use holdfast_standby::base_copy::BaseCopy;
 use holdfast_standby::message::Wants;
-use holdfast_standby::{Identity, Master, Peer, Reached, Reason, Refusal};
+use holdfast_standby::{Archived, Identity, Master, Peer, Reached, Reason, Refusal};
 use holdfast_trail::Trail;
 use holdfast_types::{Epoch, Level, Lsn};
 use std::io::ErrorKind;
@@ -48,6 +48,7 @@ pub struct Asked {
     pub following: Option<Arc<Following>>,
     pub control: Option<Arc<Control>>,
     pub in_sync: Arc<InSync>,
+    pub archive: Option<Arc<FromArchive>>,
 }
 
 impl Asked {
@@ -85,6 +86,10 @@ impl Master for Asked {
         self.following.as_ref().map(|following| following.root())
     }
 
+    fn is_member(&self, standby: &str) -> bool {
+        self.following.is_none() && self.control.as_ref().is_some_and(|control| control.is_member(standby))
+    }
+
     fn fell_back(&self, standby: &str) -> Result<(), Refusal> {
         tracing::warn!(standby, "it comes back with less than it has confirmed: has its disk lost something?");
         let Some(control) = self.control.as_ref().filter(|_| self.following.is_none()) else { return Ok(()) };
@@ -94,6 +99,10 @@ impl Master for Asked {
             let message = format!("the control plane has not taken {standby} out of the sync set yet: {error}");
             Refusal::new(Reason::Stopped, message, "It tries again by itself")
         })
+    }
+
+    fn archived(&self) -> Option<Arc<dyn Archived>> {
+        self.archive.clone().map(|archive| archive as Arc<dyn Archived>)
     }
 
     fn durable(&self) -> Lsn {
@@ -111,6 +120,8 @@ impl Master for Asked {
             return;
         }
         self.engine.hold("another server has become the master");
+        // Whoever waits is not told how it ended: that is for the new master to say.
+        self.engine.stop_waiting();
         if let Some(control) = &self.control {
             let epoch = self.engine.trail().epoch();
             tokio::task::block_in_place(|| control.give_up(&Handle::current(), epoch));
@@ -123,6 +134,10 @@ impl Master for Asked {
     }
 
     fn hold(&self, standby: &str, from: Lsn, begins: bool) -> Result<(), Refusal> {
+        if self.archive.is_some() && from < self.engine.trail().first() {
+            // It catches up from the archive; there is nothing to keep for it before it has come as far as the trail.
+            return Ok(());
+        }
         let held = match begins {
             true => self.engine.register_slot(standby, from),
             false => self.engine.hold_slot(standby, from),
@@ -178,6 +193,12 @@ impl Master for Asked {
                 Refusal::new(Reason::NotSafe, error.to_string(), advice)
             })?);
         } else if !accept_divergence {
+            if following.is_grouped() {
+                let message = format!("{} has followed a master of a control plane and takes no part in it", self.name);
+                let advice = "Promote a member of the group; or give this one the control_* lines. With --accept-divergence \
+                              it becomes a master that the group does not know of: stop the group's first";
+                return Err(Refusal::new(Reason::NotSafe, message, advice));
+            }
             tokio::task::block_in_place(|| {
                 is_stopped(following.master())?;
                 let root = following.root();

@@ -255,6 +255,7 @@ impl Control {
             if let Some(record) = other.filter(|_| !deposed) {
                 deposed = true;
                 engine.hold("another node has become the master");
+                engine.stop_waiting();
                 let master = record.master.map_or_else(String::new, |m| m.to_string());
                 notify.tell(&format!(
                     "{} was deposed in epoch {epoch} (the group is at epoch {}, master {master}); it acknowledges nothing any \

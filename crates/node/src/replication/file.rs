@@ -5,6 +5,7 @@
 //! name = "b"               # what the master knows this standby by
 //! # Whom that one follows itself, if it is a standby: the server that must be stopped before a promotion.
 //! root = "10.0.0.3:5433"   # "" where it is not known
+//! grouped = true            # there is a control plane: without taking part in it this one is not promoted
 //! # Until the trail has come so far, the files are a base copy that shows no one moment:
 //! anchor_lsn = 69632
 //! anchor_checksum = 305419896
@@ -34,6 +35,9 @@ pub struct StandbyFile {
     /// known yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
+    /// The master takes part in a control plane, which alone says who is promoted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub grouped: bool,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub anchor_lsn: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -65,7 +69,7 @@ impl StandbyFile {
     /// A standby of the master at `from`.
     pub fn of(from: &str, name: &str) -> StandbyFile {
         let (from, name) = (from.to_owned(), name.to_owned());
-        StandbyFile { from, name, root: None, anchor_lsn: 0, anchor_checksum: 0 }
+        StandbyFile { from, name, root: None, grouped: false, anchor_lsn: 0, anchor_checksum: 0 }
     }
 
     /// `None`: the server is no standby.

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender as Sender;
@@ -34,6 +35,8 @@ pub struct Following {
     engine: Engine,
     dir: PathBuf,
     file: StandbyFile,
+    /// See [`StandbyFile::grouped`].
+    grouped: AtomicBool,
     /// See [`StandbyFile::root`].
     root: Mutex<Option<String>>,
     applied: watch::Sender<Lsn>,
@@ -69,6 +72,7 @@ impl Following {
         applied.send_modify(|applied| *applied = so_far.max(*applied));
         Arc::new(Following {
             engine,
+            grouped: AtomicBool::new(file.grouped),
             root: Mutex::new(file.root.clone()),
             file,
             dir,
@@ -101,6 +105,11 @@ impl Following {
     /// The master at the end of the chain; empty: not known.
     pub fn root(&self) -> String {
         self.root.lock().clone().unwrap_or_else(|| self.file.from.clone())
+    }
+
+    /// A control plane says who is promoted.
+    pub fn is_grouped(&self) -> bool {
+        self.grouped.load(Ordering::Relaxed)
     }
 
     /// The databases are those of one moment: the trail has come to where the base copy was taken.
@@ -151,13 +160,16 @@ impl Standby for Following {
         self.engine.settled()
     }
 
-    fn learned(&self, follows: Option<&str>) {
+    fn learned(&self, follows: Option<&str>, grouped: bool) {
         let root = follows.map(|root| seen_from_here(&self.file.from, root));
         let mut known = self.root.lock();
-        if *known == root {
+        // A standby in between may not know of its master's group.
+        let grouped = grouped || (follows.is_some() && self.grouped.load(Ordering::Relaxed));
+        let same = self.grouped.swap(grouped, Ordering::Relaxed) == grouped;
+        if same && *known == root {
             return;
         }
-        let file = StandbyFile { root: root.clone(), ..self.file.clone() };
+        let file = StandbyFile { root: root.clone(), grouped, ..self.file.clone() };
         match file.write(&self.dir) {
             Ok(()) => *known = root,
             // Asked for again with the next link; what is not known is no proof for a promotion.

@@ -15,11 +15,15 @@
 //! | [`raising`] | levels that rise while a standby lags |
 //! | [`asking`] | what the commands ask of a running server |
 //! | [`pair_check`] | may this directory follow that server |
+//! | [`archiving`] | finished segments go to the archive |
+//! | [`archived`] | what standbys lack comes out of it |
 //! | [`standing`] | what the views show |
 //!
 //! A server has one role at a time. To change it the server is taken down to its listening socket and put up again
 //! ([`crate::server`]): recovery is the only way to become a master.
 
+mod archived;
+mod archiving;
 mod asked;
 mod asking;
 mod away;
@@ -36,6 +40,8 @@ mod reach;
 mod rejoin;
 mod standing;
 
+pub use archived::FromArchive;
+pub use archiving::Archiving;
 pub use asked::Asked;
 pub use asking::{AskError, Asking};
 pub use away::{InSync, SyncWatch, tell_given_up};
@@ -80,7 +86,15 @@ pub enum Event {
 pub fn link_options(config: &Config) -> LinkOptions {
     let silence_max = Duration::from_millis(config.standby_timeout_ms);
     let packing = config.standby_packing.into();
-    LinkOptions { silence_max, heartbeat: silence_max / 5, packing, ..LinkOptions::default() }
+    let grouped = !config.control_members.trim().is_empty();
+    LinkOptions { silence_max, heartbeat: silence_max / 5, packing, grouped, ..LinkOptions::default() }
+}
+
+/// The same for commands, as the holdfast.toml of a data directory says it, where it has one that can be read.
+fn options_of(dir: &std::path::Path) -> LinkOptions {
+    let there = dir.join(crate::config::FILE_NAME).exists();
+    let config = there.then(|| Config::load(dir).ok()).flatten();
+    config.map_or_else(LinkOptions::default, |config| link_options(&config))
 }
 
 /// This node's name among standbys: as configured, else the machine's.

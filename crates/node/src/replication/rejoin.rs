@@ -17,7 +17,7 @@
 //! Nothing is dropped silently: the SQL file is complete and synced before anything is cut, and never overwritten.
 
 use super::reach::Reach;
-use super::{AskError, Asking, Certificates, CopyError, CopyTo, StandbyFile, StandbyFileError, copy_from};
+use super::{AskError, Asking, Certificates, CopyError, CopyTo, StandbyFile, StandbyFileError, copy_from, options_of};
 use holdfast_engine::trail_dump::{self, Script};
 use holdfast_engine::{BaseReceiver, Engine, OpenError, Options};
 use holdfast_seams::{RealClock, RealDisk};
@@ -25,7 +25,7 @@ use holdfast_standby::base_copy::Progress;
 use holdfast_standby::pairing::Finding;
 use holdfast_standby::receive::compare;
 use holdfast_standby::tls::TlsError;
-use holdfast_standby::{Identity, LinkError, LinkOptions};
+use holdfast_standby::{Identity, LinkError};
 use holdfast_trail::boxcar::FORMAT_VERSION;
 use holdfast_trail::{Trail, TrailError, TrailOptions};
 use holdfast_types::Lsn;
@@ -179,7 +179,7 @@ pub(super) fn find(from: &str, to: CopyTo<'_>) -> Result<(Finding, Lsn), RejoinE
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(RejoinError::Runtime)?;
     let connect = Reach { address: from.to_owned(), certificates: Certificates::of(to.dir)? };
-    let found = runtime.block_on(compare(&connect, to.name, &trail, identity, &LinkOptions::default()));
+    let found = runtime.block_on(compare(&connect, to.name, &trail, identity, &options_of(to.dir)));
     let end = trail.tip().0;
     trail.close()?;
     let found = found.map_err(|error| RejoinError::Link { from: from.to_owned(), error })?;

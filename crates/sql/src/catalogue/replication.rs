@@ -4,6 +4,7 @@
 //!
 //! A position is written as PostgreSQL writes one, `16/B374D848`: the high and the low 32 bits in hexadecimal.
 
+use super::archive::ArchiveRow;
 use super::{CatalogTable, OWNER_OID, boolean, int, text};
 use crate::types::datetime::format_timestamp;
 use crate::types::more;
@@ -24,6 +25,8 @@ pub struct Standing {
     pub link: Option<LinkRow>,
     /// A master's standbys.
     pub standbys: Vec<StandbyRow>,
+    /// Where the trail is archived.
+    pub archive: Option<ArchiveRow>,
 }
 
 /// A standby's link.
@@ -92,11 +95,11 @@ fn lsn(value: u64) -> Value {
     text(lsn_text(value))
 }
 
-fn moment(us: Option<i64>) -> Value {
+pub(super) fn moment(us: Option<i64>) -> Value {
     us.and_then(|us| format_timestamp(us).ok()).map_or(Value::Null, |t| text(t + "+00"))
 }
 
-fn count(value: u64) -> Value {
+pub(super) fn count(value: u64) -> Value {
     int(i64::try_from(value).unwrap_or(i64::MAX))
 }
 

@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::base_copy::{CopyInto, Progress, bytes_of, chunk_pages, chunks, hash};
 use crate::error::LinkError;
@@ -25,8 +28,11 @@ pub struct Copied {
     pub sent_bytes: u64,
 }
 
-/// Fetches a base copy under the name that the standby will have. Connects again after a broken link, for ever: stop by
-/// dropping the future; what is on the disk is used by the next attempt.
+/// How long links may fail one after the other without a page coming over any of them.
+const NO_PROGRESS_MAX: Duration = Duration::from_secs(60);
+
+/// Fetches a base copy under the name that the standby will have. Connects again after a broken link, as long as
+/// something comes; what is on the disk is used by the next attempt, also after the future was dropped.
 pub async fn copy<C: Connect>(
     connect: &C,
     name: &str,
@@ -36,15 +42,20 @@ pub async fn copy<C: Connect>(
 ) -> Result<Copied, LinkError> {
     let mut pause = options.retry;
     let mut sent_bytes = 0;
+    let mut progressed = Instant::now();
     loop {
         let before = sent_bytes;
         let attempt = attempt(connect, name, instance, into, options, &mut sent_bytes).await;
         match attempt {
+            // What the master refuses now the operator has to know now.
+            Err(error @ LinkError::Refused(_)) => return Err(error),
+            Err(error) if sent_bytes == before && progressed.elapsed() > NO_PROGRESS_MAX => return Err(error),
             Err(error) if error.may_pass() => tracing::warn!(%error, "the base copy was interrupted; connecting again"),
             done => return done,
         }
         if sent_bytes > before {
             pause = options.retry;
+            progressed = Instant::now();
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(options.retry_max);

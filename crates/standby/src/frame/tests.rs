@@ -20,15 +20,15 @@ fn tip() -> Tip {
 /// One of each kind, with the bytes it has in version 1 of the protocol.
 fn golden() -> Vec<(Message, &'static str)> {
     let hello =
-        Hello { newest: 1, oldest: 1, name: "b".into(), instance: 5, wants: Wants::Follow(identity()), unpacks: true };
-    let welcome = Welcome { version: 1, name: "a".into(), identity: identity(), tip: tip(), follows: None };
+        Hello { newest: 1, oldest: 1, name: "b".into(), instance: 5, wants: Wants::Follow(identity()), unpacks: true, grouped: false };
+    let welcome = Welcome { version: 1, name: "a".into(), identity: identity(), tip: tip(), follows: None, grouped: true };
     let refusal = Refusal::new(Reason::Gone, "m", "a");
     let plan = CopyPlan { manifest: "x".into(), start: Lsn(0x4001000), anchor: tip(), volumes: 2 };
     let volume = CopyVolume { volume: 3, file: "f".into(), pages: 300 };
     let chunk = CopyChunk { volume: 1, chunk: 2, hash: [9; 16], pages: Bytes::new() };
     vec![
-        (Message::Hello(hello), "1e000000010101016205003031323334353637383961626364656601808080200701"),
-        (Message::Welcome(welcome), "24000000020101613031323334353637383961626364656601808080200780a08020effdb6f50d00"),
+        (Message::Hello(hello), "1f00000001010101620500303132333435363738396162636465660180808020070100"),
+        (Message::Welcome(welcome), "25000000020101613031323334353637383961626364656601808080200780a08020effdb6f50d0001"),
         (Message::Refused(refusal), "060000000307016d0161"),
         (Message::Ask(tip()), "0a0000000480a08020effdb6f50d"),
         (Message::Answer(Answer::Gone), "020000000502"),

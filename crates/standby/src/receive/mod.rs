@@ -218,7 +218,7 @@ async fn one_link<C: Connect>(follower: &mut Follower<C>, was_following: &mut bo
     let outcome = match place {
         Place::Start(start) => {
             *was_following = true;
-            follower.standby.learned(welcome.follows.as_deref());
+            follower.standby.learned(welcome.follows.as_deref(), welcome.grouped);
             follower.standby.changed(&Phase::Following { master: welcome.name, from: start.lsn });
             link.allow_boxcars(welcome.identity.segment_bytes);
             session::run(follower, &mut link, start, welcome.identity).await

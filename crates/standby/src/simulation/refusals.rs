@@ -83,7 +83,7 @@ async fn greetings_that_are_refused() {
     stream.write_all(&PREAMBLE).await.unwrap();
     let mut link = Link::over(stream, &link_options());
     let wants = Wants::Follow(ours);
-    let hello = Hello { newest: 200, oldest: 100, name: "b".to_owned(), instance: 1, wants, unpacks: true };
+    let hello = Hello { newest: 200, oldest: 100, name: "b".to_owned(), instance: 1, wants, unpacks: true, grouped: false };
     assert_eq!(reason(link.ask(&Message::Hello(hello)).await), Reason::Version);
 }
 
@@ -163,7 +163,7 @@ async fn followed(standby: &Arc<StandbyNode>, identity: Identity, messages: Vec<
     let net = Net::new(1);
     let mut listener = net.listen();
     let (lsn, checksum) = standby.trail().tip();
-    let welcome = Welcome { version: 1, name: "a".to_owned(), identity, tip: Tip { lsn, checksum }, follows: None };
+    let welcome = Welcome { version: 1, name: "a".to_owned(), identity, tip: Tip { lsn, checksum }, follows: None, grouped: false };
     let serving = tokio::spawn(async move {
         while let Some(stream) = listener.recv().await {
             scripted_master(stream, welcome.clone(), messages.clone()).await;
@@ -207,7 +207,7 @@ async fn a_forged_older_epoch_is_refused() {
     let mut listener = net.listen();
     let (lsn, checksum) = standby.trail().tip();
     let identity = Identity { epoch: Epoch(2), ..ours };
-    let welcome = Welcome { version: 1, name: "old".to_owned(), identity, tip: Tip { lsn, checksum }, follows: None };
+    let welcome = Welcome { version: 1, name: "old".to_owned(), identity, tip: Tip { lsn, checksum }, follows: None, grouped: false };
     tokio::spawn(async move { scripted_master(listener.recv().await.unwrap(), welcome, vec![]).await });
     let follower = standby.follower(&net, 1, tokio::sync::watch::channel(false).1);
     let place = receive::check(&follower).await.unwrap();

@@ -1,5 +1,6 @@
 //! The `holdfast` command. One file per subcommand; each has its arguments and a `run`.
 
+mod archive;
 mod cert;
 mod check;
 mod doctor;
@@ -37,6 +38,7 @@ enum Command {
     Mirror(mirror::Arguments),
     Rejoin(rejoin::Arguments),
     Cert(cert::Arguments),
+    Archive(archive::Arguments),
     Import(import::Args),
     Check(check::Args),
     Trail(trail_dump::Args),
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::Mirror(arguments) => mirror::run(&arguments),
         Command::Rejoin(arguments) => rejoin::run(arguments),
         Command::Cert(arguments) => cert::run(arguments),
+        Command::Archive(arguments) => archive::run(arguments),
         Command::Import(arguments) => import::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Trail(arguments) => trail_dump::run(arguments),

@@ -7,8 +7,10 @@
 //! | redo debt of all volumes beyond half its limit | checkpoint of the volume with the largest debt |
 //! | a volume's pages fill three quarters of its memory and it has an eighth of the debt allowed | checkpoint of it |
 //! | a volume with debt had no boxcar for IDLE | checkpoint of it, so that it pins nothing (RULE 6) |
+//! | the archive has got further | the recycle floor is moved |
+//! | more waits for the archive than allowed, or no longer | what was chosen for that ([`crate::archiving`]) |
 //!
-//! After each the trail's recycle floor is moved: below every redo start, below what standbys lack ([`crate::floor`]), and
+//! After each the trail's recycle floor is moved: below every redo start, below what standbys and the archive lack ([`crate::floor`]), and
 //! below each volume's last checkpoint record; volumes whose record would hold old segments are listed again.
 //!
 //! Failure: a checkpoint that cannot be written is tried again a second later and logged; one whose database file may be
@@ -77,6 +79,10 @@ impl Signal {
 /// The thread's body.
 pub fn serve(shared: &Arc<Shared>) {
     while shared.checkpointer.wait() {
+        if shared.archiving.take_news() {
+            advance_floor(shared);
+        }
+        shared.look_at_archive();
         if let Some(inner) = choose(shared)
             && let Err(e) = checkpoint(&inner)
         {

@@ -21,6 +21,7 @@ pub use levels::Delay;
 pub use parameters::{ParameterChange, ParametersOf};
 use shown::Shown;
 
+use crate::archiving::Archiving;
 use crate::checkpointer::{self, Signal};
 use crate::database::{Database, Inner, database_oid};
 use crate::error::{CloseError, OpenError};
@@ -70,6 +71,7 @@ pub(crate) struct Shared {
     pub redo: Arc<Totals>,
     /// What the trail must keep for others.
     pub floor: Floor,
+    pub archiving: Archiving,
     pub locks: Arc<LockManager>,
     /// Between what is durable here and what is answered.
     pub gate: Gate,

@@ -1,4 +1,4 @@
-//! What the trail must keep for others: registered standbys that are behind, and base copies under way.
+//! What the trail must keep for others: registered standbys that are behind, base copies under way, the archive.
 //!
 //! A standby is registered under a name with the LSN that it has. It stands in the file `standbys` of the data
 //! directory, so that a restart does not forget it:
@@ -13,6 +13,14 @@
 //! The file is replaced as a whole ([`crate::replace`]) when a standby comes or goes or has got a segment further: an
 //! older LSN only keeps more.
 //!
+//! Where the trail is archived, what is not in the archive yet is kept, too. How far it is stands in the file `archived`,
+//! so that nobody who opens the directory recycles what the archive lacks, whether he knows of it or not:
+//!
+//! ```toml
+//! format = 1          # refused when newer
+//! lsn = 69632         # the archive has everything below that the trail ever recycled
+//! ```
+//!
 //! A standby that is further behind than `standby_keep_bytes_max` is given up: it is no longer listed, the trail goes
 //! its way, and the standby is told to take a new base copy when it comes back.
 
@@ -21,6 +29,7 @@ use crate::replace::{read_whole, replace};
 use holdfast_seams::Disk;
 use holdfast_types::Lsn;
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -50,6 +59,15 @@ struct Listed {
     standbys: Vec<Slot>,
 }
 
+/// The file `archived`.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Archived {
+    format: u32,
+    #[serde(with = "lsn")]
+    lsn: Lsn,
+}
+
 mod lsn {
     use holdfast_types::Lsn;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -74,29 +92,50 @@ pub struct Held {
     /// Base copies under way.
     copies: BTreeMap<u64, Lsn>,
     copies_begun: u64,
+    /// Everything below is archived; `None`: there is no archive.
+    archived: Option<Lsn>,
+    /// What the file says of it.
+    verified: Lsn,
 }
 
 fn path(dir: &Path) -> PathBuf {
     dir.join("standbys")
 }
 
+fn archived_path(dir: &Path) -> PathBuf {
+    dir.join("archived")
+}
+
 impl Floor {
     /// Reads the file of a data directory, if there is one.
     pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Floor, OpenError> {
-        let path = path(dir);
-        let io = |source| OpenError::Io { what: "read", path: path.display().to_string(), source };
-        let Some(bytes) = read_whole(disk, &path, BYTES_MAX).map_err(io)? else { return Ok(Floor::default()) };
-        let refuse = |message: String| OpenError::Local { path: path.display().to_string(), message };
-        let listed: Listed = toml::from_str(&String::from_utf8_lossy(&bytes)).map_err(|e| refuse(e.to_string()))?;
-        if listed.format > FORMAT {
-            return Err(refuse(format!("format {} is newer than this program knows ({FORMAT})", listed.format)));
-        }
-        let standbys = listed.standbys.into_iter().map(|slot| (slot.name, (slot.lsn, slot.lsn))).collect();
-        Ok(Floor(Mutex::new(Held { standbys, ..Held::default() })))
+        let listed: Option<Listed> = read_toml(disk, &path(dir), |listed: &Listed| listed.format)?;
+        let standbys = listed.map(|listed| listed.standbys).unwrap_or_default();
+        let standbys = standbys.into_iter().map(|slot| (slot.name, (slot.lsn, slot.lsn))).collect();
+        let archived: Option<Archived> = read_toml(disk, &archived_path(dir), |archived: &Archived| archived.format)?;
+        let archived = archived.map(|archived| archived.lsn);
+        let verified = archived.unwrap_or_default();
+        Ok(Floor(Mutex::new(Held { standbys, archived, verified, ..Held::default() })))
     }
 
     pub fn lock(&self) -> parking_lot::MutexGuard<'_, Held> {
         self.0.lock()
+    }
+}
+
+/// A file of this module, if there is one.
+fn read_toml<T: DeserializeOwned>(
+    disk: &dyn Disk,
+    path: &Path,
+    format: impl Fn(&T) -> u32,
+) -> Result<Option<T>, OpenError> {
+    let io = |source| OpenError::Io { what: "read", path: path.display().to_string(), source };
+    let Some(bytes) = read_whole(disk, path, BYTES_MAX).map_err(io)? else { return Ok(None) };
+    let refuse = |message: String| OpenError::Local { path: path.display().to_string(), message };
+    let read: T = toml::from_str(&String::from_utf8_lossy(&bytes)).map_err(|e| refuse(e.to_string()))?;
+    match format(&read) {
+        found if found > FORMAT => Err(refuse(format!("format {found} is newer than this program knows ({FORMAT})"))),
+        _ => Ok(Some(read)),
     }
 }
 
@@ -169,7 +208,52 @@ impl Held {
 
     /// Nothing at or behind this may go.
     pub fn lowest(&self) -> Option<Lsn> {
-        self.standbys.values().map(|(has, _)| *has).chain(self.copies.values().copied()).min()
+        self.standbys.values().map(|(has, _)| *has).chain(self.copies.values().copied()).chain(self.archived).min()
+    }
+
+    /// Everything below is archived; `None`: nothing is kept for an archive.
+    pub fn archived(&self) -> Option<Lsn> {
+        self.archived
+    }
+
+    /// The trail, which reaches from `first` to `end`, is archived. All of it is kept until it has been looked for in the
+    /// archive again: the trail may have been cut back, and another written since, below what was archived then.
+    pub fn begin_archive(&mut self, disk: &dyn Disk, dir: &Path, (first, end): (Lsn, Lsn)) -> io::Result<()> {
+        let was = self.archived.replace(first).filter(|archived| *archived <= end);
+        if was.is_none() {
+            self.write_archived(disk, dir, first)?;
+        }
+        self.verified = was.unwrap_or(first);
+        Ok(())
+    }
+
+    /// Everything below was in the archive, read back and compared, when the file `archived` was written last.
+    pub fn verified(&self) -> Lsn {
+        self.verified
+    }
+
+    /// The archive has everything below `lsn`. What was said before is not taken back.
+    pub fn set_archived(&mut self, disk: &dyn Disk, dir: &Path, lsn: Lsn) -> io::Result<()> {
+        if lsn > self.verified {
+            self.write_archived(disk, dir, lsn)?;
+            self.verified = lsn;
+        }
+        self.archived = self.archived.max(Some(lsn));
+        Ok(())
+    }
+
+    fn write_archived(&self, disk: &dyn Disk, dir: &Path, lsn: Lsn) -> io::Result<()> {
+        let said = toml::to_string(&Archived { format: FORMAT, lsn }).map_err(io::Error::other)?;
+        replace(disk, &archived_path(dir), said.as_bytes())
+    }
+
+    /// There is no archive any more: nothing is kept for it. Returns how far it was.
+    pub fn forget_archive(&mut self, disk: &dyn Disk, dir: &Path) -> io::Result<Option<Lsn>> {
+        if self.archived.is_some() {
+            disk.remove(&archived_path(dir))?;
+            disk.sync_dir(dir)?;
+        }
+        Ok(self.archived.take())
     }
 
     /// Keeps everything from `lsn` on for a base copy; returns its number.
@@ -257,5 +341,37 @@ mod tests {
         again.lock().end_copy(copy);
         assert!(again.lock().release(&disk, dir.path(), "c").unwrap());
         assert_eq!(again.lock().lowest(), None);
+    }
+
+    #[test]
+    fn what_is_not_archived_is_kept_by_whoever_opens_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = RealDisk::default();
+        let read = || Floor::read(&disk, dir.path()).unwrap();
+        let begin = |floor: &Floor, first, end| {
+            floor.lock().begin_archive(&disk, dir.path(), (Lsn(first), Lsn(end))).unwrap();
+            let held = floor.lock();
+            (held.archived().unwrap().0, held.verified().0)
+        };
+        assert_eq!(read().lock().archived(), None);
+        let floor = read();
+        assert_eq!(begin(&floor, 4096, 8192), (4096, 4096));
+        floor.lock().set_archived(&disk, dir.path(), Lsn(69632)).unwrap();
+        let text = std::fs::read_to_string(archived_path(dir.path())).unwrap();
+        assert_eq!(text, "format = 1\nlsn = 69632\n");
+        // Whoever does not know of the archive keeps the rest for it.
+        assert_eq!(read().lock().lowest(), Some(Lsn(69632)));
+        let again = read();
+        assert_eq!(begin(&again, 4096, 80000), (4096, 69632), "looked for again, but known");
+        again.lock().set_archived(&disk, dir.path(), Lsn(8192)).unwrap();
+        assert_eq!((again.lock().archived(), again.lock().verified()), (Some(Lsn(8192)), Lsn(69632)));
+        again.lock().set_archived(&disk, dir.path(), Lsn(69632)).unwrap();
+        let cut = read();
+        assert_eq!(begin(&cut, 4096, 50000), (4096, 4096), "the trail was cut back: nothing is known");
+        assert_eq!(read().lock().archived(), Some(Lsn(4096)));
+        again.lock().set_archived(&disk, dir.path(), Lsn(69632)).unwrap();
+        assert_eq!(again.lock().forget_archive(&disk, dir.path()).unwrap(), Some(Lsn(69632)));
+        assert_eq!((again.lock().lowest(), read().lock().lowest()), (None, None));
+        assert_eq!(read().lock().forget_archive(&disk, dir.path()).unwrap(), None);
     }
 }

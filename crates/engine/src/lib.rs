@@ -15,6 +15,7 @@
 //! ```
 
 mod advisory;
+mod archiving;
 mod base_copy;
 mod batch;
 mod branch;
@@ -55,6 +56,7 @@ mod vacuum;
 mod write_txn;
 
 pub use advisory::Session;
+pub use archiving::Waiting;
 pub use base_copy::{BaseCopy, BaseReceiver, CopyError, CopyPlan, PageBytes, VolumePlan};
 pub use batch::{Batch, BatchDone, OnDone, Ticket};
 pub use collect::{Collect, Outcome};
@@ -70,7 +72,7 @@ pub use holdfast_trail::CommitDelay;
 pub use locks::{Blocked, LockInfo, TableMode};
 pub use main_thread::{RowsRan, TxnRan};
 pub use manifest::{DialectName, Entry, Manifest};
-pub use options::{Connect, OnFailure, OnGivenUp, Options};
+pub use options::{ArchiveKeep, BeyondKeep, Connect, OnFailure, OnGivenUp, Options};
 pub use prepared::PreparedInfo;
 pub use reader::Reader;
 pub use statement::{Class, LockWait, OriginColumn, Report, RowLock, Statement, Step};

@@ -17,6 +17,22 @@ pub type OnFailure = Arc<dyn Fn(&str) + Send + Sync>;
 /// See [`Options::on_given_up`].
 pub type OnGivenUp = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// How much of the trail is kept for an archive that cannot be reached. Nothing is ever recycled that it lacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArchiveKeep {
+    pub bytes_max: u64,
+    pub beyond: BeyondKeep,
+}
+
+/// What happens when more is waiting for the archive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BeyondKeep {
+    /// It is kept, and the log says so.
+    Warn,
+    /// Writes are refused with 53100 until the archive has caught up.
+    Refuse,
+}
+
 /// Settings of an engine. [`Options::default`] is what `holdfast serve` uses.
 #[derive(Clone)]
 pub struct Options {
@@ -56,6 +72,9 @@ pub struct Options {
     pub standby_keep_bytes_max: u64,
     /// Called with the name of each standby that is given up; it must not block.
     pub on_given_up: OnGivenUp,
+    /// The trail is archived: what the archive lacks is kept. `None`: it is kept only where an earlier open said so, see
+    /// [`crate::Engine::forget_archive`].
+    pub archive: Option<ArchiveKeep>,
     /// Databases made in a new directory.
     pub initial_databases: Vec<(String, Dialect)>,
     pub connect: Option<Connect>,
@@ -85,6 +104,7 @@ impl Default for Options {
             epoch_min: Epoch(0),
             standby_keep_bytes_max: 16 << 30,
             on_given_up: Arc::new(|standby| tracing::warn!(standby, "the trail is not kept for it any more")),
+            archive: None,
             initial_databases: vec![
                 ("holdfast".to_owned(), Dialect::Postgres),
                 ("postgres".to_owned(), Dialect::Postgres),

@@ -7,7 +7,8 @@
 //! one would keep the server from starting after a power cut, with all that was acknowledged behind it.
 
 use crate::settings;
-use holdfast_engine::{CommitDelay, Options};
+use holdfast_archive::Place;
+use holdfast_engine::{ArchiveKeep, BeyondKeep, CommitDelay, Options};
 use holdfast_seams::{Create, Disk, OpenHow, RealDisk, SyncMethod};
 use holdfast_standby::packing::Packing;
 use holdfast_wire::Limits;
@@ -93,6 +94,9 @@ pub struct Config {
     pub standby_timeout_ms: u64,
     pub standby_lag_bytes_max: u64,
     pub standby_keep_bytes_max: u64,
+    pub archive: String,
+    pub archive_keep_bytes_max: u64,
+    pub archive_keep_beyond: KeepBeyond,
     pub node_name: String,
     pub node_listen: String,
     pub notify_command: String,
@@ -156,6 +160,14 @@ impl From<PackingName> for Packing {
             PackingName::Auto => Packing::Auto,
         }
     }
+}
+
+/// `archive_keep_beyond`: what happens when more of the trail waits for the archive than `archive_keep_bytes_max`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeepBeyond {
+    Warn,
+    Refuse,
 }
 
 /// `commit_delay_us`: microseconds, or "auto".
@@ -233,6 +245,9 @@ impl Default for Config {
             standby_timeout_ms: 5_000,
             standby_lag_bytes_max: 64 << 20,
             standby_keep_bytes_max: 16 << 30,
+            archive: String::new(),
+            archive_keep_bytes_max: 16 << 30,
+            archive_keep_beyond: KeepBeyond::Warn,
             node_name: String::new(),
             node_listen: String::new(),
             notify_command: String::new(),
@@ -300,6 +315,8 @@ impl Config {
         }
         at_least("standby_timeout_ms", self.standby_timeout_ms, 100)?;
         at_least("standby_keep_bytes_max", self.standby_keep_bytes_max, 1 << 20)?;
+        at_least("archive_keep_bytes_max", self.archive_keep_bytes_max, 1 << 20)?;
+        Place::parse(&self.archive).map_err(|error| error.to_string())?;
         if self.standby_lag_bytes_max > 0 {
             at_least("standby_lag_bytes_max", self.standby_lag_bytes_max, 1 << 20)?;
         }
@@ -384,8 +401,17 @@ impl Config {
             branch_locks_max: self.branch_locks_max,
             standby_keep_bytes_max: self.standby_keep_bytes_max,
             idle_in_transaction_timeout: Duration::from_millis(self.only_writer_idle_timeout_ms),
+            archive: self.archive_keep(),
             ..Options::default()
         }
+    }
+
+    fn archive_keep(&self) -> Option<ArchiveKeep> {
+        let beyond = match self.archive_keep_beyond {
+            KeepBeyond::Warn => BeyondKeep::Warn,
+            KeepBeyond::Refuse => BeyondKeep::Refuse,
+        };
+        (!self.archive.is_empty()).then_some(ArchiveKeep { bytes_max: self.archive_keep_bytes_max, beyond })
     }
 
     fn commit_delay(&self) -> CommitDelay {
@@ -459,7 +485,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 46, "one line for each key");
+        assert_eq!(all.len(), 49, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 
@@ -480,6 +506,8 @@ mod tests {
         assert_eq!(delay("commit_delay_us = 0"), Ok(CommitDelay::Off));
         assert!(delay("commit_delay_us = 200000").unwrap_err().contains("the most is 100000"));
         assert!(delay("commit_delay_us = \"soon\"").unwrap_err().contains("or \"auto\""));
+        let message = Config::parse("archive = \"ftp://x/y\"").unwrap_err();
+        assert!(message.contains("ftp") && message.contains("archive"), "{message}");
         assert!(Config::parse("connections_max = 0").unwrap_err().contains("connections_max"));
     }
 }

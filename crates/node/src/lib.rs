@@ -5,6 +5,7 @@
 //! those of several messages on a branch.
 
 mod activity;
+mod archive_report;
 mod automatic_stats;
 mod cancel;
 pub mod config;
@@ -18,5 +19,6 @@ mod server;
 mod session;
 mod settings;
 
+pub use archive_report::{ArchiveReport, ArchiveReportError, Part, TrailReport, archive_report};
 pub use config::{Config, ConfigError};
 pub use server::{NodeError, Ready, serve};

@@ -17,10 +17,12 @@ use crate::database::Databases;
 use crate::descriptors;
 use crate::mirror::{self, Mirror, MirrorRefused};
 use crate::replication::{
-    Asked, Certificates, Control, ControlSetupError, Door, Event, Following, InSync, Notify, Reply, StandbyFile,
-    StandbyFileError, Standings, SyncWatch, follow_master, link_options, node_name, raise_levels, tell_given_up,
+    Archiving, Asked, Certificates, Control, ControlSetupError, Door, Event, Following, FromArchive, InSync, Notify,
+    Reply, StandbyFile, StandbyFileError, Standings, SyncWatch, follow_master, link_options, node_name, raise_levels,
+    tell_given_up,
 };
 use crate::session::{Factory, Scratch};
+use holdfast_archive::{ArchiveError, History, Place as ArchivePlace, Store};
 use holdfast_engine::{CloseError, Engine, OpenError, scratch_dir};
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::identity::Tip;
@@ -60,6 +62,8 @@ pub enum NodeError {
     NoCertificates(SocketAddr),
     #[error(transparent)]
     Mirror(#[from] MirrorRefused),
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
     #[error("the end of the trail that the master does not have cannot be cut off: {0}")]
     CutBack(#[source] TrailError),
     #[error("the clean stop did not complete: {0}; nothing acknowledged is lost, the next start recovers")]
@@ -334,6 +338,9 @@ impl Up {
             Following::new(engine.clone(), dir.clone(), file.clone(), notify.clone(), certificates)
         });
         let in_sync = Arc::new(InSync::default());
+        let store = open_archive(config, name, &engine)?;
+        let history = |store: &Arc<dyn Store>| History::new(store.clone(), engine.trail().clone());
+        let archive = store.as_ref().map(|store| Arc::new(FromArchive(history(store))));
         let asked = Asked {
             name: name.clone(),
             engine: engine.clone(),
@@ -343,15 +350,19 @@ impl Up {
             following: following.clone(),
             control: control.clone(),
             in_sync: in_sync.clone(),
+            archive,
         };
         let governor = GovernorOptions { lag_bytes_max: config.standby_lag_bytes_max, ..GovernorOptions::default() };
         let sync_set = sync_set(config, control.as_deref())?;
         let hub = Hub::new(Arc::new(asked), link_options(config), sync_set, Governor::new(governor));
         following.iter().for_each(|following| following.set_hub(&hub));
-        standings.set(name, &engine, &hub, following.clone(), control.clone());
+        let keep_bytes_max = config.archive_keep_bytes_max;
+        let archiving = store.map(|store| Archiving::new(engine.clone(), store, notify.clone(), keep_bytes_max));
+        standings.set(name, &engine, &hub, following.clone(), control.clone(), archiving.clone());
         mirror.iter().for_each(|mirror| standings.set_mirror(mirror.status()));
         let (stop, stopping) = watch::channel(false);
-        let tasks = match following {
+        let put_away = archiving.map(|archiving| links.spawn(archiving.run(stopping.clone())));
+        let mut tasks = match following {
             Some(following) => {
                 let task = follow_master(following, link_options(config), draw_instance(), stopping, events);
                 vec![links.spawn(task)]
@@ -361,6 +372,7 @@ impl Up {
                 lead(place, links, &engine, &hub, in_sync, notify, &stopping)
             }
         };
+        tasks.extend(put_away);
         door.set(Some(hub.clone()));
         let scratch = Scratch { dir: scratch_dir(dir), bytes_max: config.scratch_bytes_max };
         let factory = Factory {
@@ -547,6 +559,20 @@ fn last_epoch(dir: &Path) -> Result<Option<Epoch>, NodeError> {
     }
     let found = Inspection::of(&holdfast_seams::RealDisk::new(), &dir.join("trail")).map_err(OpenError::from)?;
     Ok(found.map(|inspection| inspection.epoch))
+}
+
+/// Where segments are archived, if they are. If they are not any more, nothing is kept for that.
+fn open_archive(config: &Config, name: &str, engine: &Engine) -> Result<Option<Arc<dyn Store>>, NodeError> {
+    let Some(place) = ArchivePlace::parse(&config.archive)? else {
+        if let Some(lsn) = engine.forget_archive()? {
+            tracing::warn!(
+                target: "holdfast::archive",
+                "the setting archive was removed: from LSN {lsn} on the trail is recycled without being archived"
+            );
+        }
+        return Ok(None);
+    };
+    Ok(Some(place.open(Arc::new(holdfast_seams::RealDisk::new()), name)?))
 }
 
 /// The standbys that commits wait for; without a list any one of them, with a control plane all that may be promoted.

@@ -133,6 +133,10 @@ pub trait Disk: Send + Sync {
     /// Renames, replacing the target. Durable only after [`Disk::sync_dir`].
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Renames, unless there is something at `to`: then `AlreadyExists`, and nothing has changed, whoever else tries the
+    /// same at the same moment. Durable only after [`Disk::sync_dir`].
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
+
     /// Makes `from` the file at `to`, and what was there the file at `from`, so that its blocks can be written again
     /// without the disk having room. Where the file system cannot exchange, or there is nothing at `to`, it renames.
     /// Durable only after [`Disk::sync_dir`].

@@ -75,6 +75,17 @@ impl Disk for RealDisk {
         fs::rename(from, to)
     }
 
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // Network file systems: a second name never replaces anything either.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                fs::hard_link(from, to)?;
+                fs::remove_file(from)
+            }
+            renamed => Ok(renamed?),
+        }
+    }
+
     fn exchange(&self, from: &Path, to: &Path) -> io::Result<()> {
         match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE) {
             Err(Errno::NOENT | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => self.rename(from, to),

@@ -31,6 +31,7 @@ use crate::message::{Hello, Message, Wants, Welcome};
 use crate::pairing;
 use crate::refusal::{Reason, Refusal};
 use crate::ship;
+use crate::source;
 use crate::sync_set::{Reached, SyncSet};
 
 /// How long an operator's stop waits for the standbys to take the rest, and how often it looks.
@@ -226,7 +227,7 @@ impl Hub {
         let start = loop {
             match link.answer().await? {
                 Message::Ask(tip) => {
-                    let answer = ship::answer(&*self.master, tip)?;
+                    let answer = link.busy(self.options.heartbeat, source::answer(&*self.master, tip)).await?;
                     link.writer.send(&Message::Answer(answer)).await?;
                 }
                 Message::Start(tip) => break tip,

@@ -32,6 +32,7 @@ pub mod refusal;
 mod ship;
 #[cfg(test)]
 mod simulation;
+mod source;
 pub mod standby;
 pub mod sync_set;
 pub mod tls;
@@ -41,7 +42,7 @@ pub use governor::Governor;
 pub use hub::Hub;
 pub use identity::{Ack, Identity, Tip};
 pub use limits::LinkOptions;
-pub use master::{Holder, Master, Peer};
+pub use master::{Archived, Boxcars, Holder, Later, Master, Peer};
 pub use receive::{Blocking, Connect, Ended, Follower, Phase, draw_instance, follow};
 pub use refusal::{Reason, Refusal};
 pub use standby::Standby;

@@ -1,5 +1,6 @@
 //! One end of a link: frames in both directions, and the greeting.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -48,6 +49,22 @@ impl<S: Stream> Link<S> {
                 Message::Ping(number) => self.writer.send(&Message::Pong(number)).await?,
                 Message::Pong(_) => {}
                 message => return Ok(message),
+            }
+        }
+    }
+
+    /// Does what takes a while, and lets the other side know meanwhile that this one is there.
+    pub async fn busy<T>(
+        &mut self,
+        heartbeat: Duration,
+        work: impl Future<Output = Result<T, LinkError>>,
+    ) -> Result<T, LinkError> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = tokio::time::sleep(heartbeat) => self.writer.send(&Message::Ping(0)).await?,
             }
         }
     }

@@ -1,6 +1,9 @@
 //! What the link asks of the node that is asked: the master, or a standby that others follow or ask for its status.
 
-use holdfast_trail::Trail;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use holdfast_trail::{Match, Shipped, Trail};
 use holdfast_types::{Epoch, Lsn};
 
 use crate::base_copy::BaseCopy;
@@ -48,6 +51,23 @@ impl Peer {
     }
 }
 
+/// An answer that is on its way.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
+
+/// What the trail has recycled and an archive still has. Nothing that blocks is done by the caller's thread.
+pub trait Archived: Send + Sync + 'static {
+    /// As [`Trail::ends_with`].
+    fn ends_with<'a>(&'a self, lsn: Lsn, checksum: u32) -> Later<'a, Match>;
+
+    /// The boxcars of one segment, from `lsn` on, checked; `None` when they are not there either.
+    fn boxcars<'a>(&'a self, lsn: Lsn) -> Later<'a, Option<Box<dyn Boxcars>>>;
+}
+
+/// Boxcars one after the other, `None` behind the last.
+pub trait Boxcars: Send {
+    fn next(&mut self) -> Result<Option<Shipped>, Refusal>;
+}
+
 /// The asked side. Methods are called by the runtime that ships: those that read the disk hold up only other links.
 pub trait Master: Send + Sync + 'static {
     /// This node's name.
@@ -56,6 +76,11 @@ pub trait Master: Send + Sync + 'static {
     fn identity(&self) -> Identity;
 
     fn trail(&self) -> &Trail;
+
+    /// What it has recycled, where there is an archive.
+    fn archived(&self) -> Option<Arc<dyn Archived>> {
+        None
+    }
 
     /// What a standby may apply: durable here, and where this node follows another itself, there.
     fn durable(&self) -> Lsn {

@@ -1,6 +1,8 @@
 //! Shipping to one standby: boxcars go out while this node still writes them; what has become durable is told at once;
 //! acks are taken, checked and counted.
 //!
+//! What the trail has recycled comes from the archive, where there is one ([`crate::source`]).
+//!
 //! Sending and receiving run side by side, so that acks are read while a large boxcar goes out.
 //!
 //! | what comes from the standby | what is done |
@@ -18,7 +20,6 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use holdfast_trail::{Match, Tap, TrailError};
 use holdfast_types::Lsn;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -30,20 +31,10 @@ use crate::frame::{FrameReader, FrameWriter};
 use crate::hub::{Order, Registered};
 use crate::identity::{Ack, Tip};
 use crate::link::{Link, Stream};
-use crate::master::Master;
-use crate::message::{Answer, Message, Position, Stop};
+use crate::message::{Message, Position, Stop};
 use crate::packing::{Packer, Packing, pack};
-use crate::pairing;
 use crate::refusal::{Reason, Refusal};
-
-/// Whether the master's trail has a boxcar with that checksum ending there.
-pub(crate) fn answer(master: &dyn Master, tip: Tip) -> Result<Answer, LinkError> {
-    Ok(match master.trail().ends_with(tip.lsn, tip.checksum)? {
-        Match::Yes => Answer::Yes,
-        Match::No => Answer::No,
-        Match::Gone => Answer::Gone,
-    })
-}
+use crate::source::Source;
 
 /// Ships from `start` on until the link ends.
 pub(crate) async fn ship<S: Stream>(
@@ -52,14 +43,15 @@ pub(crate) async fn ship<S: Stream>(
     start: Tip,
     packing: Packing,
 ) -> Result<(), LinkError> {
-    let tap = tap(registered, start)?;
+    let master = registered.hub.master.clone();
+    let source = link.busy(registered.hub.options.heartbeat, Source::begin(master, start)).await?;
     // Not before it is known that it can start there.
     registered.hub.master.hold(&registered.name, start.lsn, true)?;
     let lsn = || AtomicU64::new(start.lsn.0);
     let shared = Shared { sent: lsn(), durable: lsn(), ..Shared::default() };
     let mut receiving = pin!(receive(registered, &shared, &mut link.reader, start));
     let packer = Packer::new(packing);
-    let sending = pin!(send(registered, &shared, &mut link.writer, tap, packer));
+    let sending = pin!(send(registered, &shared, &mut link.writer, source, packer));
     tokio::select! {
         biased;
         received = &mut receiving => return received,
@@ -72,23 +64,6 @@ pub(crate) async fn ship<S: Stream>(
         Ok(received) => received,
         Err(_) => Err(LinkError::TooSlow { what: "stop" }),
     }
-}
-
-/// The trail from where the standby's ends. It is asked for again here: what the standby says it found is not believed.
-fn tap(registered: &Registered, start: Tip) -> Result<Tap, LinkError> {
-    let master = &*registered.hub.master;
-    match answer(master, start)? {
-        Answer::Yes => {}
-        Answer::Gone => return Err(pairing::gone(start.lsn).into()),
-        Answer::No => {
-            let message = format!("the standby would start at {start}, where this trail has no such boxcar");
-            return Err(Refusal::new(Reason::Diverged, message, "Let it follow with: holdfast rejoin").into());
-        }
-    }
-    master.trail().tap(start.lsn).map_err(|error| match error {
-        TrailError::Gone { .. } => pairing::gone(start.lsn).into(),
-        other => other.into(),
-    })
 }
 
 /// Between the two directions of one link.
@@ -109,7 +84,7 @@ async fn send<W: AsyncWrite + Unpin>(
     registered: &Registered,
     shared: &Shared,
     writer: &mut FrameWriter<W>,
-    mut tap: Tap,
+    mut source: Source,
     mut packer: Packer,
 ) -> Result<(), LinkError> {
     let heartbeat = registered.hub.options.heartbeat;
@@ -122,7 +97,18 @@ async fn send<W: AsyncWrite + Unpin>(
             Some(Order::Replaced) => return Err(replaced(&registered.name)),
             order => order == Some(Order::Stop),
         };
-        gather(registered, shared, writer, &mut tap, &mut told, packer.packs())?;
+        if source.is_used_up() {
+            // Reading the next segment from an archive takes a while: the standby hears from this node meanwhile.
+            let mut reading = pin!(source.go_on());
+            loop {
+                tokio::select! {
+                    biased;
+                    read = &mut reading => break read?,
+                    () = tokio::time::sleep(heartbeat) => writer.send(&Message::Ping(0)).await?,
+                }
+            }
+        }
+        gather(registered, shared, writer, &mut source, &mut told, packer.packs())?;
         if let Some(number) = shared.pong.lock().take() {
             writer.put(&Message::Pong(number))?;
         }
@@ -135,8 +121,11 @@ async fn send<W: AsyncWrite + Unpin>(
             tokio::task::yield_now().await;
             continue;
         }
-        stall.look(Lsn(shared.durable.load(Ordering::Acquire)), tap.position())?;
-        if stopping && tap.position() <= registered.hub.master.trail().durable() {
+        if source.is_used_up() {
+            continue;
+        }
+        stall.look(Lsn(shared.durable.load(Ordering::Acquire)), source.position())?;
+        if stopping && source.position() <= registered.hub.master.trail().durable() {
             let stop = Stop { orderly: true, why: "the master stops shipping".to_owned() };
             return writer.send(&Message::Stop(stop)).await;
         }
@@ -186,19 +175,19 @@ fn gather<W: AsyncWrite + Unpin>(
     registered: &Registered,
     shared: &Shared,
     writer: &mut FrameWriter<W>,
-    tap: &mut Tap,
+    source: &mut Source,
     told: &mut Lsn,
     packs: bool,
 ) -> Result<(), LinkError> {
-    let before = tap.position();
+    let before = source.position();
     while !writer.is_full() {
-        let Some(boxcar) = tap.next()? else { break };
+        let Some(boxcar) = source.next()? else { break };
         match packs.then(|| pack(&boxcar.bytes)).flatten() {
             Some(packed) => writer.put_packed(&packed),
             None => writer.put_boxcar(&boxcar.bytes)?,
         }
     }
-    let position = tap.position();
+    let position = source.position();
     if position > before {
         shared.sent.store(position.0, Ordering::Release);
         registered.sent(position);

@@ -72,6 +72,10 @@ pub enum ReserveError {
     )]
     TrailFull { bytes: u64, dir: PathBuf },
 
+    /// Asked for by the trail's owner, see [`Trail::refuse_reservations`](crate::Trail::refuse_reservations).
+    #[error("no room in the trail for {bytes} more bytes: {why}")]
+    Refused { bytes: u64, why: String },
+
     #[error("{bytes} bytes of audit in one piece; a boxcar takes {bytes_max}. Send it in fragments")]
     TooLarge { bytes: u64, bytes_max: u64 },
 

@@ -80,3 +80,24 @@ pub fn lock_without_opening(disk: &dyn Disk, dir: &Path) -> Result<Option<Box<dy
     let lock = disk.lock(&path).map_err(TrailError::io("lock", &path))?;
     lock.map(Some).ok_or_else(|| TrailError::InUse { dir: dir.to_path_buf() })
 }
+
+/// What the control file says. It is replaced whole, so this can be had beside a running server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outline {
+    pub trail_id: TrailId,
+    pub segment_bytes: u64,
+    /// The oldest segment that is there; older ones are recycled.
+    pub first_segment: u32,
+}
+
+impl Outline {
+    /// `None`: there is no trail.
+    pub fn of(disk: &dyn Disk, dir: &Path) -> Result<Option<Outline>, TrailError> {
+        let control = Control::read(disk, dir)?.filter(|control| control.incarnation > 0);
+        Ok(control.map(|c| Outline {
+            trail_id: c.trail_id,
+            segment_bytes: c.segment_bytes,
+            first_segment: c.first_segment,
+        }))
+    }
+}

@@ -234,6 +234,7 @@ fn new_state(options: &TrailOptions, control: Control, room_bytes: u64) -> State
         dozing: false,
         waiters: 0,
         disk_full: false,
+        refusal: None,
         retry: false,
         recycle_floor: Lsn(0),
         segments: BTreeMap::new(),

@@ -9,6 +9,7 @@ use crate::cursor::SegmentCursor;
 use crate::error::TrailError;
 use crate::layout::Layout;
 use crate::shared::Shared;
+use crate::shipped::Shipped;
 
 /// A boxcar as it was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -116,6 +117,24 @@ impl Reader {
         }
         let (file, what) = (cursor.path.clone(), flaw.to_string());
         TrailError::Damaged { file, offset, lsn: self.position, proven, what }
+    }
+}
+
+/// The same boxcars as they travel, up to the durable position: for the archive.
+pub struct ShippedReader(Reader);
+
+impl ShippedReader {
+    pub(crate) fn new(reader: Reader) -> ShippedReader {
+        ShippedReader(reader)
+    }
+}
+
+impl Iterator for ShippedReader {
+    type Item = Result<Shipped, TrailError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let layout = self.0.shared.layout;
+        self.0.read_as(|head, whole| Shipped::new(head, whole, layout)).transpose()
     }
 }
 

@@ -70,6 +70,8 @@ pub struct State {
     pub waiters: usize,
     /// The last attempt to prepare a segment found the disk full.
     pub disk_full: bool,
+    /// Why nothing more is to be reserved, though there is room.
+    pub refusal: Option<Arc<str>>,
     /// The disk may have room again, or segments may be recycled.
     pub retry: bool,
     pub recycle_floor: Lsn,

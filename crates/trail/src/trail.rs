@@ -14,7 +14,7 @@ use crate::error::{ReserveError, TrailError};
 use crate::layout::TrailId;
 use crate::open::{Parts, open_parts};
 use crate::options::TrailOptions;
-use crate::reader::Reader;
+use crate::reader::{Reader, ShippedReader};
 use crate::receiver::Receiver;
 use crate::room::charge_bytes;
 use crate::shared::{Append, OnDurable, Phase, Shared, TrailStats};
@@ -129,6 +129,9 @@ impl Trail {
             if state.phase != Phase::Running {
                 return Err(ReserveError::Closed);
             }
+            if let Some(why) = &state.refusal {
+                return Err(ReserveError::Refused { bytes: body_bytes, why: why.to_string() });
+            }
             if state.room.try_charge(charge) {
                 return Ok(Reservation { shared: shared.clone(), charge, body_bytes, commits: 1 });
             }
@@ -235,6 +238,30 @@ impl Trail {
     /// boxcar's end).
     pub fn read(&self, from: Lsn) -> Result<Reader, TrailError> {
         Reader::new(self.inner.shared.clone(), from)
+    }
+
+    /// The same as the boxcars travel.
+    pub fn read_shipped(&self, from: Lsn) -> Result<ShippedReader, TrailError> {
+        self.read(from).map(ShippedReader::new)
+    }
+
+    /// The position of a segment's first boxcar.
+    pub fn start_of(&self, segment: u32) -> Lsn {
+        self.inner.shared.layout.first_lsn(segment)
+    }
+
+    /// The segment that a position is in.
+    pub fn segment_of(&self, lsn: Lsn) -> u32 {
+        self.inner.shared.layout.segment_of(lsn)
+    }
+
+    /// With a reason, nothing more can be reserved until it is taken back with `None`: [`ReserveError::Refused`]. What is
+    /// reserved already, and what uses the kept-back room, is still taken.
+    pub fn refuse_reservations(&self, why: Option<&str>) {
+        let shared = &self.inner.shared;
+        shared.state.lock().refusal = why.map(Into::into);
+        // Who waits for room is told.
+        shared.room.notify_all();
     }
 
     /// Segments that lie wholly below `floor` may be recycled. The floor never goes back.

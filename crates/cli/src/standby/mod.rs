@@ -197,6 +197,33 @@ fn name_master(Configure { data, from }: &Configure) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether it may acknowledge, as far as there is something to say about that.
+fn show_rights(status: &Value, word: impl Fn(&Value) -> String) {
+    let (control, is_master) = (&status["control"], status["role"] == "master");
+    if control["founded"] == true {
+        let names = control["sync_set"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let names: Vec<String> = names.iter().map(&word).collect();
+        println!(
+            "its control plane: master {} of epoch {}{}, may be promoted: {}",
+            word(&control["master"]),
+            word(&control["epoch"]),
+            if control["deposed"] == true { ", being deposed" } else { "" },
+            names.join(", ")
+        );
+    } else if !control.is_null() {
+        println!("its control plane: not founded, or not heard of yet");
+    }
+    if is_master && control["lease_held"] == false {
+        println!("it has NO LEASE: a majority of the control plane is away; nothing is acknowledged or read");
+    }
+    if let Some(why) = status["held"].as_str() {
+        println!("NOTHING is acknowledged: {why}");
+    }
+    if is_master && status["commits_waiting"].as_u64().unwrap_or_default() > 0 {
+        println!("{} groups of commits are durable here and wait to be acknowledged", word(&status["commits_waiting"]));
+    }
+}
+
 fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
     let text = at.asking()?.status()?;
     if *json {
@@ -217,13 +244,18 @@ fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
         word(&status["durable_lsn"]),
         word(&status["applied_lsn"])
     );
+    show_rights(&status, word);
     if let Value::Object(link) = &status["link"] {
+        let (bytes, ms) = (word(&link["behind_bytes"]), word(&link["behind_ms"]));
         println!(
-            "it follows {}: {}, {} bytes and {} ms behind{}",
+            "it follows {}: {}, {}{}",
             word(&link["master"]),
             word(&link["state"]),
-            word(&link["behind_bytes"]),
-            word(&link["behind_ms"]),
+            if link["behind_bytes"].is_null() {
+                "how far it is behind is not known".to_owned()
+            } else {
+                format!("{bytes} bytes and {ms} ms behind")
+            },
             link["error"].as_str().map(|e| format!("; {e}")).unwrap_or_default()
         );
     }

@@ -34,6 +34,8 @@ async fn a_standby_that_was_refused_is_started_again() {
     pair.a.kill();
     other.start();
     until("it is refused", async || pair.b.status().contains("they are not copies of one another")).await;
+    let said = succeeds(&["standby", "status", "--at", &pair.b.at()]);
+    assert!(said.contains("how far it is behind is not known"), "{said}");
     other.kill();
     pair.a.start();
     run(&pair.a.connect().await, "insert into t values (1)").await;
@@ -66,8 +68,8 @@ async fn a_standby_without_room_says_so_and_goes_on_when_there_is_some() {
     b.start();
     crate::node::until_followed(&pair.a, &b).await;
     disk.disk().command_text("capacity 4194304").unwrap();
-    let many = "with recursive r(i) as (select 1 union all select i + 1 from r where i < 500) \
-                insert into t select i, repeat('x', 1000) from r";
+    let many = "insert into t with recursive r(i) as (select 1 union all select i + 1 from r where i < 500) \
+                select i, repeat('x', 1000) from r";
     for _ in 0..16 {
         run(&client, many).await;
     }

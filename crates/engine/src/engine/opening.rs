@@ -68,6 +68,7 @@ impl Shared {
             stats: Stats::default(),
             redo: Arc::default(),
             floor,
+            archiving: Archiving::default(),
             locks: Arc::default(),
             gate: Gate::default(),
             tasks,
@@ -155,6 +156,10 @@ impl Engine {
         };
         let unfinished = manifest.unfinished;
         let floor = Floor::read(&*disk, dir)?;
+        if options.archive.is_some() {
+            let begun = floor.lock().begin_archive(&*disk, dir, (recovered.first, recovered.end));
+            begun.map_err(io("note the archive's position in"))?;
+        }
         let tasks = Tasks::start().map_err(io("start a thread for"))?;
         let shared = Arc::new(Shared::new(options, dir, trail, manifest, local, floor, tasks, aside.is_some()));
         failing.get_or_init(|| Arc::downgrade(&shared));

@@ -278,7 +278,9 @@ impl Main {
 
     pub(super) fn reservation(&self, bytes: u64) -> SqlResult<Reservation> {
         self.inner.shared.trail.reserve(bytes).map_err(|e| match e {
-            ReserveError::TrailFull { .. } => SqlError::new(SqlState::DISK_FULL, e.to_string()),
+            ReserveError::TrailFull { .. } | ReserveError::Refused { .. } => {
+                SqlError::new(SqlState::DISK_FULL, e.to_string())
+            }
             ReserveError::TooLarge { .. } => SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, e.to_string()),
             ReserveError::Closed => SqlError::new(SqlState::ADMIN_SHUTDOWN, e.to_string()),
             ReserveError::Following => SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, e.to_string()),

@@ -2,7 +2,7 @@
 //!
 //! | wanted | of a master | of a standby |
 //! |---|---|---|
-//! | the trail | given | given, as far as it is durable at its own master |
+//! | the trail | given; what is recycled, from the archive | the same, as far as it is durable at its own master |
 //! | a base copy | given | refused: it names its master |
 //! | the status | given | given |
 //! | a promotion | it is the master already | done, where it is safe |
@@ -16,11 +16,11 @@
 //! What would fail is refused before anybody is deposed: a base copy that is not whole, databases that cannot be applied
 //! to.
 
-use super::{Control, Event, Following, InSync, Notify, Standings};
+use super::{Control, Event, Following, FromArchive, InSync, Notify, Standings};
 use holdfast_engine::Engine;
 use holdfast_standby::base_copy::BaseCopy;
 use holdfast_standby::message::Wants;
-use holdfast_standby::{Identity, Master, Peer, Reached, Reason, Refusal};
+use holdfast_standby::{Archived, Identity, Master, Peer, Reached, Reason, Refusal};
 use holdfast_trail::Trail;
 use holdfast_types::{Epoch, Level, Lsn};
 use std::io::ErrorKind;
@@ -48,6 +48,7 @@ pub struct Asked {
     pub following: Option<Arc<Following>>,
     pub control: Option<Arc<Control>>,
     pub in_sync: Arc<InSync>,
+    pub archive: Option<Arc<FromArchive>>,
 }
 
 impl Asked {
@@ -100,6 +101,10 @@ impl Master for Asked {
         })
     }
 
+    fn archived(&self) -> Option<Arc<dyn Archived>> {
+        self.archive.clone().map(|archive| archive as Arc<dyn Archived>)
+    }
+
     fn durable(&self) -> Lsn {
         let durable = self.engine.trail().durable();
         // What a standby hands on may be applied only when its own master has made it durable.
@@ -129,6 +134,10 @@ impl Master for Asked {
     }
 
     fn hold(&self, standby: &str, from: Lsn, begins: bool) -> Result<(), Refusal> {
+        if self.archive.is_some() && from < self.engine.trail().first() {
+            // It catches up from the archive; there is nothing to keep for it before it has come as far as the trail.
+            return Ok(());
+        }
         let held = match begins {
             true => self.engine.register_slot(standby, from),
             false => self.engine.hold_slot(standby, from),

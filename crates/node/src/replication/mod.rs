@@ -15,11 +15,15 @@
 //! | [`raising`] | levels that rise while a standby lags |
 //! | [`asking`] | what the commands ask of a running server |
 //! | [`pair_check`] | may this directory follow that server |
+//! | [`archiving`] | finished segments go to the archive |
+//! | [`archived`] | what standbys lack comes out of it |
 //! | [`standing`] | what the views show |
 //!
 //! A server has one role at a time. To change it the server is taken down to its listening socket and put up again
 //! ([`crate::server`]): recovery is the only way to become a master.
 
+mod archived;
+mod archiving;
 mod asked;
 mod asking;
 mod away;
@@ -36,6 +40,8 @@ mod reach;
 mod rejoin;
 mod standing;
 
+pub use archived::FromArchive;
+pub use archiving::Archiving;
 pub use asked::Asked;
 pub use asking::{AskError, Asking};
 pub use away::{InSync, SyncWatch, tell_given_up};

@@ -2,10 +2,10 @@
 //!
 //! Failure: none; a server between two roles has nothing to show.
 
-use super::{Control, Following};
+use super::{Archiving, Control, Following};
 use crate::mirror;
 use holdfast_engine::Engine;
-use holdfast_sql::catalogue::{LinkRow, StandbyRow, Standing};
+use holdfast_sql::catalogue::{ArchiveRow, LinkRow, StandbyRow, Standing};
 use holdfast_standby::{Hub, Phase};
 use holdfast_types::Lsn;
 use parking_lot::RwLock;
@@ -25,6 +25,7 @@ struct Role {
     following: Option<Arc<Following>>,
     control: Option<Arc<Control>>,
     mirror: Option<mirror::Status>,
+    archiving: Option<Arc<Archiving>>,
 }
 
 impl Standings {
@@ -35,9 +36,10 @@ impl Standings {
         hub: &Arc<Hub>,
         following: Option<Arc<Following>>,
         control: Option<Arc<Control>>,
+        archiving: Option<Arc<Archiving>>,
     ) {
         let (name, hub) = (name.to_owned(), Arc::downgrade(hub));
-        let role = Role { name, engine: engine.clone(), hub, following, control, mirror: None };
+        let role = Role { name, engine: engine.clone(), hub, following, control, mirror: None, archiving };
         *self.role.write() = Some(role);
     }
 
@@ -69,6 +71,7 @@ impl Standings {
                 let mirror = role.mirror.iter().map(mirror::Status::row);
                 mirror.chain(role.hub.upgrade().into_iter().flat_map(|hub| standby_rows(&hub, &role.engine))).collect()
             },
+            archive: role.archiving.as_ref().map(|archiving| archiving.row()),
         }
     }
 
@@ -90,7 +93,8 @@ impl Standings {
         let link = s.link.as_ref().map(|l| {
             json!({
                 "master": l.master, "state": l.state, "master_durable_lsn": l.master_durable_lsn,
-                "behind_bytes": l.master_durable_lsn.saturating_sub(s.applied_lsn), "behind_ms": l.behind_ms,
+                "behind_bytes": l.follows.then(|| l.master_durable_lsn.saturating_sub(s.applied_lsn)),
+                "behind_ms": l.follows.then_some(l.behind_ms),
                 "error": l.error,
             })
         });
@@ -107,9 +111,18 @@ impl Standings {
             "mirror": mirror,
             "standbys": standbys,
             "link": link,
+            "archive": s.archive.as_ref().map(archive_json),
         })
         .to_string()
     }
+}
+
+fn archive_json(a: &ArchiveRow) -> serde_json::Value {
+    json!({
+        "place": a.place, "state": a.state, "archived_lsn": a.archived_lsn, "archived_count": a.archived,
+        "failed_count": a.failed, "last_error": a.last_error, "waiting_bytes": a.waiting_bytes,
+        "keep_bytes_max": a.keep_bytes_max,
+    })
 }
 
 fn standby_json(s: &StandbyRow, durable_lsn: u64) -> serde_json::Value {
@@ -134,6 +147,7 @@ fn link_row(following: &Following, engine: &Engine) -> LinkRow {
         state: state.to_owned(),
         master_durable_lsn: following.master_durable().0,
         behind_ms: following.behind_ms(),
+        follows: state == "following",
         error: engine.apply_failure().or(why),
     }
 }

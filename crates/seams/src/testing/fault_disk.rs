@@ -181,6 +181,16 @@ impl Disk for FaultDisk {
         state.rename_or_link(NameChange::Rename(from.to_path_buf(), to.to_path_buf()))
     }
 
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.check_power(state.cycle)?;
+        match (state.names.contains_key(from), state.names.contains_key(to)) {
+            (false, _) => Err(ErrorKind::NotFound.into()),
+            (true, true) => Err(ErrorKind::AlreadyExists.into()),
+            (true, false) => state.rename_or_link(NameChange::Rename(from.to_path_buf(), to.to_path_buf())),
+        }
+    }
+
     fn exchange(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
         state.check_power(state.cycle)?;

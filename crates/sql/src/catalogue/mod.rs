@@ -3,6 +3,7 @@
 //! OIDs follow from those of the tables, so that they are the same in every session: see [`oids`]. Tables of
 //! PostgreSQL that are always empty here stand together in `empty`.
 
+mod archive;
 mod empty;
 mod holdfast_stat;
 mod information_schema;
@@ -33,6 +34,7 @@ mod pg_views;
 mod replication;
 mod shapes;
 
+pub use archive::ArchiveRow;
 pub use live::{Doing, Live, OldestSnapshot, SessionRow, TransactionsRow};
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID, TEMP_NAMESPACE};
 pub use pg_locks::LockRow;
@@ -88,6 +90,8 @@ pub struct DatabaseRow {
 /// All tables, in no particular order.
 pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
     const PRESENT: &[&CatalogTable] = &[
+        &archive::ARCHIVE,
+        &archive::PG_STAT_ARCHIVER,
         &holdfast_stat::AUTOMATIC,
         &holdfast_stat::TRAIL,
         &holdfast_stat::TRANSACTIONS,
@@ -221,7 +225,8 @@ mod tests {
 
         fn standing(&self) -> Standing {
             let standbys = vec![StandbyRow { name: "s".into(), connected: true, ..StandbyRow::default() }];
-            Standing { standbys, link: Some(LinkRow::default()), ..Standing::default() }
+            let archive = Some(ArchiveRow::default());
+            Standing { standbys, link: Some(LinkRow::default()), archive, ..Standing::default() }
         }
     }
 

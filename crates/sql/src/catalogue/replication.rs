@@ -4,6 +4,7 @@
 //!
 //! A position is written as PostgreSQL writes one, `16/B374D848`: the high and the low 32 bits in hexadecimal.
 
+use super::archive::ArchiveRow;
 use super::{CatalogTable, OWNER_OID, boolean, int, text};
 use crate::types::datetime::format_timestamp;
 use crate::types::more;
@@ -24,6 +25,8 @@ pub struct Standing {
     pub link: Option<LinkRow>,
     /// A master's standbys.
     pub standbys: Vec<StandbyRow>,
+    /// Where the trail is archived.
+    pub archive: Option<ArchiveRow>,
 }
 
 /// A standby's link.
@@ -37,6 +40,8 @@ pub struct LinkRow {
     pub master_durable_lsn: u64,
     /// How old the last boxcar applied is, by the master's clock; nothing when all that is known is applied.
     pub behind_ms: u64,
+    /// It hears of the master: otherwise how far it is behind is not known.
+    pub follows: bool,
     /// Why the link does not work.
     pub error: Option<String>,
 }
@@ -92,11 +97,11 @@ fn lsn(value: u64) -> Value {
     text(lsn_text(value))
 }
 
-fn moment(us: Option<i64>) -> Value {
+pub(super) fn moment(us: Option<i64>) -> Value {
     us.and_then(|us| format_timestamp(us).ok()).map_or(Value::Null, |t| text(t + "+00"))
 }
 
-fn count(value: u64) -> Value {
+pub(super) fn count(value: u64) -> Value {
     int(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
@@ -241,6 +246,7 @@ pub const STANDBY: CatalogTable = CatalogTable {
     rows: |context| {
         let s = context.live.standing();
         let row = |link: &LinkRow| {
+            let if_follows = |value| if link.follows { value } else { Value::Null };
             vec![
                 text(&*link.master),
                 text(&*link.state),
@@ -248,8 +254,8 @@ pub const STANDBY: CatalogTable = CatalogTable {
                 count(link.master_durable_lsn),
                 count(s.durable_lsn),
                 count(s.applied_lsn),
-                count(link.master_durable_lsn.saturating_sub(s.applied_lsn)),
-                count(link.behind_ms),
+                if_follows(count(link.master_durable_lsn.saturating_sub(s.applied_lsn))),
+                if_follows(count(link.behind_ms)),
                 link.error.as_deref().map_or(Value::Null, text),
             ]
         };

@@ -1,0 +1,164 @@
+//! An archive in a directory: a local disk, a network file system.
+//!
+//! An object is written under a name of this node's own, synced, renamed to its name only if nothing has it, and the
+//! directory synced: after a power cut it is there whole or not at all. It is read past the page cache: what the device
+//! has.
+//!
+//! The directory itself must exist. It is never made here: where a file system is not mounted, its mount point would be
+//! filled instead.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use holdfast_seams::{AlignedBuf, BLOCK_BYTES, Create, Disk, OpenHow};
+
+use crate::error::{ArchiveError, blocking};
+use crate::store::{Listed, Pending, Put, Store};
+
+/// Bytes of one write or read.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// See the module.
+#[derive(Clone)]
+pub struct FileStore {
+    disk: Arc<dyn Disk>,
+    root: PathBuf,
+    /// Part of the names under which this node writes.
+    node: String,
+    place: String,
+}
+
+impl FileStore {
+    /// `node`: no other node has it; letters, digits, "_", "-" and ".".
+    pub fn new(disk: Arc<dyn Disk>, root: &Path, node: &str) -> FileStore {
+        FileStore { disk, root: root.to_owned(), node: node.to_owned(), place: root.display().to_string() }
+    }
+
+    fn put_blocking(&self, name: &str, object: &[u8]) -> io::Result<Put> {
+        self.check_root()?;
+        let path = self.root.join(name);
+        let dir = path.parent().unwrap_or(&self.root);
+        if self.disk.metadata(&path)?.is_some() {
+            return Ok(Put::Exists);
+        }
+        if dir != self.root {
+            self.disk.create_dir(dir)?;
+        }
+        let new = self.root.join(format!("{name}.{}.new", self.node));
+        let put = self.write(&new, object).and_then(|()| match self.disk.rename_new(&new, &path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Put::Exists),
+            renamed => renamed.map(|()| Put::Done),
+        });
+        if !matches!(put, Ok(Put::Done)) {
+            // What was written is given back; if that fails, too, the next try writes over it.
+            let _ = self.disk.remove(&new);
+        }
+        let put = put?;
+        self.disk.sync_dir(dir)?;
+        Ok(put)
+    }
+
+    fn check_root(&self) -> io::Result<()> {
+        match self.disk.list(&self.root) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(io::Error::new(
+                error.kind(),
+                "the archive's directory is not there; make it, or mount what it is on",
+            )),
+            listed => listed.map(drop),
+        }
+    }
+
+    fn write(&self, path: &Path, object: &[u8]) -> io::Result<()> {
+        let how = OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() };
+        let file = self.disk.open(path, &how)?;
+        file.set_len(0)?;
+        for (index, chunk) in object.chunks(CHUNK_BYTES).enumerate() {
+            file.write_at(&[IoSlice::new(chunk)], (index * CHUNK_BYTES) as u64)?;
+        }
+        file.sync_all()
+    }
+
+    /// Up to so many bytes from the beginning.
+    fn read(&self, name: &str, bytes_max: u64, whole: bool) -> io::Result<Option<Bytes>> {
+        let file = match self.disk.open(&self.root.join(name), &OpenHow::READ_DIRECT) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let bytes = file.len_bytes()?;
+        if whole && bytes > bytes_max {
+            return Err(io::Error::other(format!("it is {bytes} bytes long, at most {bytes_max} can be")));
+        }
+        let bytes = bytes.min(bytes_max) as usize;
+        let mut object = Vec::new();
+        let mut buf = AlignedBuf::zeroed(CHUNK_BYTES.min(bytes.next_multiple_of(BLOCK_BYTES)));
+        while object.len() < bytes {
+            let read = file.read_at(buf.as_mut_slice(), object.len() as u64)?;
+            if read == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            object.extend_from_slice(&buf.as_slice()[..read.min(bytes - object.len())]);
+        }
+        Ok(Some(object.into()))
+    }
+
+    fn list_blocking(&self, directory: &str) -> io::Result<Vec<Listed>> {
+        self.check_root()?;
+        if directory.is_empty() {
+            let names = self.disk.list(&self.root)?;
+            let directories = names.iter().filter(|name| crate::name::parse_trail_id(name).is_some());
+            return directories
+                .map(|name| self.list_blocking(name))
+                .collect::<io::Result<Vec<_>>>()
+                .map(|l| l.concat());
+        }
+        let dir = self.root.join(directory);
+        let names = match self.disk.list(&dir) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            listed => listed?,
+        };
+        let mut listed = Vec::new();
+        for name in names {
+            // One that was removed meanwhile is not there.
+            if let Some(metadata) = self.disk.metadata(&dir.join(&name))? {
+                listed.push(Listed { name: format!("{directory}/{name}"), bytes: metadata.len_bytes });
+            }
+        }
+        Ok(listed)
+    }
+}
+
+impl Store for FileStore {
+    fn place(&self) -> &str {
+        &self.place
+    }
+
+    fn put_new<'a>(&'a self, name: &'a str, object: Bytes) -> Pending<'a, Put> {
+        let (store, owned) = (self.clone(), name.to_owned());
+        Box::pin(blocking(move || {
+            store.put_blocking(&owned, &object).map_err(|error| ArchiveError::store("put", owned, error))
+        }))
+    }
+
+    fn get<'a>(&'a self, name: &'a str, bytes_max: u64) -> Pending<'a, Option<Bytes>> {
+        let (store, owned) = (self.clone(), name.to_owned());
+        Box::pin(blocking(move || {
+            store.read(&owned, bytes_max, true).map_err(|error| ArchiveError::store("read", owned, error))
+        }))
+    }
+
+    fn get_head<'a>(&'a self, name: &'a str, bytes: u64) -> Pending<'a, Option<Bytes>> {
+        let (store, owned) = (self.clone(), name.to_owned());
+        Box::pin(blocking(move || {
+            store.read(&owned, bytes, false).map_err(|error| ArchiveError::store("read", owned, error))
+        }))
+    }
+
+    fn list<'a>(&'a self, directory: &'a str) -> Pending<'a, Vec<Listed>> {
+        let (store, owned) = (self.clone(), directory.to_owned());
+        Box::pin(blocking(move || {
+            store.list_blocking(&owned).map_err(|error| ArchiveError::store("list", owned, error))
+        }))
+    }
+}

@@ -1,0 +1,107 @@
+//! What an archive holds, as its store lists it: by trail and segment.
+
+use std::collections::BTreeMap;
+
+use holdfast_trail::TrailId;
+use holdfast_types::Epoch;
+
+use crate::error::ArchiveError;
+use crate::name::ObjectName;
+use crate::store::Store;
+
+/// One object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Holding {
+    pub name: ObjectName,
+    pub bytes: u64,
+}
+
+/// The objects of one trail.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Holdings {
+    /// By segment, then by epoch.
+    by_segment: BTreeMap<u32, BTreeMap<Epoch, Holding>>,
+}
+
+impl Holdings {
+    /// Those of one trail.
+    pub async fn of(store: &dyn Store, trail_id: TrailId) -> Result<Holdings, ArchiveError> {
+        let mut trails = Holdings::listed(store, &trail_id.to_string()).await?;
+        Ok(trails.remove(&trail_id.to_string()).map(|(_, holdings)| holdings).unwrap_or_default())
+    }
+
+    /// Those of all trails, by their ids as they are written.
+    pub async fn of_all(store: &dyn Store) -> Result<BTreeMap<String, (TrailId, Holdings)>, ArchiveError> {
+        Holdings::listed(store, "").await
+    }
+
+    async fn listed(store: &dyn Store, directory: &str) -> Result<BTreeMap<String, (TrailId, Holdings)>, ArchiveError> {
+        let mut trails = BTreeMap::new();
+        for listed in store.list(directory).await? {
+            // What is no object of ours, or one on its way, is not looked at.
+            let Some(name) = ObjectName::parse(&listed.name) else { continue };
+            let (_, holdings) =
+                trails.entry(name.trail_id.to_string()).or_insert_with(|| (name.trail_id, Holdings::default()));
+            holdings.insert(Holding { name, bytes: listed.bytes });
+        }
+        Ok(trails)
+    }
+
+    pub fn insert(&mut self, holding: Holding) {
+        self.by_segment.entry(holding.name.segment).or_default().insert(holding.name.epoch, holding);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_segment.is_empty()
+    }
+
+    /// All objects, by segment and epoch.
+    pub fn objects(&self) -> impl Iterator<Item = &Holding> {
+        self.by_segment.values().flat_map(BTreeMap::values)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.objects().map(|holding| holding.bytes).sum()
+    }
+
+    /// The names of a segment's objects, the highest epoch first.
+    pub fn names(&self, segment: u32) -> Vec<ObjectName> {
+        self.by_segment.get(&segment).into_iter().flat_map(|by_epoch| by_epoch.values().rev()).map(|h| h.name).collect()
+    }
+
+    pub fn first_segment(&self) -> Option<u32> {
+        self.by_segment.keys().next().copied()
+    }
+
+    pub fn last_segment(&self) -> Option<u32> {
+        self.by_segment.keys().next_back().copied()
+    }
+
+    /// Ranges of segments between the first and the last that are not there: first and last of each.
+    pub fn gaps(&self) -> Vec<(u32, u32)> {
+        let pairs = self.by_segment.keys().zip(self.by_segment.keys().skip(1));
+        pairs.filter(|(before, behind)| **behind > **before + 1).map(|(a, b)| (a + 1, b - 1)).collect()
+    }
+
+    /// Segments that more than one object is there for: nodes that parted, or a master that was deposed.
+    pub fn forked(&self) -> Vec<u32> {
+        self.by_segment.iter().filter(|(_, by_epoch)| by_epoch.len() > 1).map(|(segment, _)| *segment).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_and_forks_are_seen() {
+        let mut holdings = Holdings::default();
+        for (epoch, segment) in [(1, 1), (1, 2), (1, 5), (2, 5), (2, 6), (3, 9)] {
+            let name = ObjectName { trail_id: TrailId([1; 16]), epoch: Epoch(epoch), segment };
+            holdings.insert(Holding { name, bytes: 10 });
+        }
+        assert_eq!((holdings.gaps(), holdings.forked(), holdings.bytes()), (vec![(3, 4), (7, 8)], vec![5], 60));
+        assert_eq!((holdings.first_segment(), holdings.last_segment()), (Some(1), Some(9)));
+        assert_eq!(holdings.names(5).iter().map(|name| name.epoch.0).collect::<Vec<_>>(), [2, 1]);
+    }
+}

@@ -1,0 +1,98 @@
+//! Archiving one segment: put, read back, compared. Only what this says is kept may be recycled.
+
+use std::sync::Arc;
+
+use holdfast_trail::Trail;
+use holdfast_types::Lsn;
+
+use crate::error::{ArchiveError, blocking};
+use crate::name::ObjectName;
+use crate::object::{Codec, HEADER_BYTES, Manifest, Segment, bytes_max};
+use crate::store::{Put, Store};
+
+/// A segment that the archive holds whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kept {
+    pub name: ObjectName,
+    pub manifest: Manifest,
+    /// Of the object.
+    pub object_bytes: u64,
+    /// It was there before: put by an earlier try, or by another node.
+    pub was_there: bool,
+}
+
+/// Archives segment `number` of an open trail. `None`: it is not finished, which is when the trail is durable beyond it.
+/// When this returns the object was read back from the store and holds what the trail has.
+pub async fn put(store: &dyn Store, trail: &Trail, number: u32, codec: Codec) -> Result<Option<Kept>, ArchiveError> {
+    let Some(segment) = read_segment(trail, number).await? else { return Ok(None) };
+    let segment = Arc::new(segment);
+    let name = segment.manifest.name();
+    let text = name.to_string();
+    let object = {
+        let segment = segment.clone();
+        blocking(move || segment.encode(codec)).await?
+    };
+    let was_there = store.put_new(&text, object.clone()).await? == Put::Exists;
+    let most = bytes_max(segment.manifest.segment_bytes);
+    let vanished = || ArchiveError::Vanished { name: text.clone() };
+    let back = store.get(&text, most).await?.ok_or_else(vanished)?;
+    let object_bytes = back.len() as u64;
+    let manifest = blocking(move || {
+        if back == object {
+            return Manifest::decode(&name, &back);
+        }
+        // Put by another node or program, which may code otherwise; or it is not what was put.
+        let found = Segment::decode(&name, &back)?;
+        match segment.difference(&found) {
+            None => Ok(found.manifest),
+            Some(what) => Err(ArchiveError::Differs { name: name.to_string(), what }),
+        }
+    })
+    .await?;
+    Ok(Some(Kept { name, manifest, object_bytes, was_there }))
+}
+
+async fn read_segment(trail: &Trail, number: u32) -> Result<Option<Segment>, ArchiveError> {
+    if trail.durable() < trail.start_of(number + 1) {
+        return Ok(None);
+    }
+    let trail = trail.clone();
+    blocking(move || {
+        let boxcars = trail.read_shipped(trail.start_of(number))?;
+        Ok(Segment::gather(trail.trail_id(), trail.segment_bytes(), boxcars)?)
+    })
+    .await
+}
+
+/// Whether the archive holds segment `number` of a trail that does not archive itself, as one of `epochs` that it lists
+/// for it: by the checksum of its last boxcar, which the next segment's first one names. The object is not read whole:
+/// who archived it has done that.
+pub async fn is_archived(
+    store: &dyn Store,
+    trail: &Trail,
+    number: u32,
+    names: &[ObjectName],
+) -> Result<bool, ArchiveError> {
+    let Some(last) = last_checksum(trail, trail.start_of(number + 1)).await? else { return Ok(false) };
+    for name in names {
+        let text = name.to_string();
+        let Some(head) = store.get_head(&text, HEADER_BYTES as u64).await? else { continue };
+        if Manifest::decode(name, &head)?.last_checksum == last {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The checksum that the boxcar at `next` names; `None` when it is not there yet.
+pub(crate) async fn last_checksum(trail: &Trail, next: Lsn) -> Result<Option<u32>, ArchiveError> {
+    let trail = trail.clone();
+    blocking(move || {
+        if trail.durable() <= next {
+            return Ok(None);
+        }
+        let boxcar = trail.read_shipped(next)?.next().transpose()?;
+        Ok(boxcar.map(|boxcar| boxcar.previous_checksum))
+    })
+    .await
+}

@@ -1,0 +1,134 @@
+//! A directory: put once, read back, never overwritten.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::support::{ID, open, options, put_one, store, trail_up_to};
+use bytes::Bytes;
+use holdfast_archive::{ArchiveError, Codec, FileStore, Holdings, ObjectName, Put, Store, put};
+use holdfast_seams::RealDisk;
+use holdfast_seams::testing::FaultDisk;
+use rustix::io::Errno;
+
+#[tokio::test]
+async fn finished_segments_are_archived_and_the_last_one_is_not() {
+    let disk = FaultDisk::new(1);
+    let (trail, store) = (trail_up_to(&disk, "/trail", 4), store(&disk));
+    for number in 1..4 {
+        let kept = put_one(&store, &trail, number).await;
+        assert_eq!((kept.name.segment, kept.was_there, kept.manifest.end), (number, false, trail.start_of(number + 1)));
+    }
+    assert_eq!(put(&store, &trail, 4, Codec::Zstd).await.unwrap(), None);
+    let holdings = Holdings::of(&store, ID).await.unwrap();
+    assert_eq!((holdings.first_segment(), holdings.last_segment(), holdings.gaps()), (Some(1), Some(3), vec![]));
+    // A second time, as after a restart that came before this was noted.
+    assert!(put_one(&store, &trail, 2).await.was_there);
+}
+
+#[tokio::test]
+async fn a_segment_of_several_epochs_has_the_last_ones_name() {
+    let disk = FaultDisk::new(1);
+    drop(trail_up_to(&disk, "/trail", 1));
+    let trail = open(&disk, options("/trail")).unwrap();
+    crate::support::fill_up_to(&trail, 2, 2);
+    let kept = put_one(&store(&disk), &trail, 1).await;
+    assert_eq!((kept.manifest.first_epoch.0, kept.name.epoch.0), (1, 2));
+}
+
+#[tokio::test]
+async fn what_is_there_is_never_overwritten() {
+    let (ours, theirs) = (FaultDisk::new(1), FaultDisk::new(2));
+    let trail = trail_up_to(&ours, "/trail", 2);
+    // Another node of the same trail and epoch, which wrote something else.
+    let other = open(&theirs, options("/trail")).unwrap();
+    crate::support::fill_up_to(&other, 2, 9);
+    let store = store(&ours);
+    let first = put_one(&store, &trail, 1).await;
+    let path = Path::new("/archive").join(first.name.to_string());
+    let before = ours.contents(&path).unwrap();
+    let error = put(&store, &other, 1, Codec::Zstd).await.unwrap_err();
+    assert!(matches!(&error, ArchiveError::Differs { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains(&first.name.to_string()) && text.contains("part at LSN"), "{text}");
+    assert_eq!(ours.contents(&path).unwrap(), before);
+    // One that was rotten when it was found is no archived segment either, and is left as it is.
+    ours.overwrite(&path, 300, &[0xff; 8]);
+    let error = put(&store, &trail, 1, Codec::Zstd).await.unwrap_err();
+    assert!(matches!(&error, ArchiveError::Damaged { .. }) && error.needs_operator(), "{error}");
+    assert!(error.to_string().contains(&first.name.to_string()), "{error}");
+}
+
+#[tokio::test]
+async fn a_directory_that_is_not_mounted_is_not_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("mnt");
+    let store = FileStore::new(Arc::new(RealDisk::new()), &root, "a");
+    let error = store.put_new("x/y", Bytes::from_static(b"z")).await.unwrap_err().to_string();
+    assert!(error.contains("not there") && !root.exists(), "{error}");
+    assert!(store.list("").await.is_err());
+    std::fs::create_dir(&root).unwrap();
+    assert_eq!(store.put_new("x/y", Bytes::from_static(b"z")).await.unwrap(), Put::Done);
+    assert_eq!(store.put_new("x/y", Bytes::from_static(b"other")).await.unwrap(), Put::Exists);
+    assert_eq!(store.get("x/y", 10).await.unwrap().unwrap(), b"z"[..]);
+    assert_eq!(std::fs::read_dir(root.join("x")).unwrap().count(), 1, "nothing is left over");
+    assert_eq!(store.get("x/z", 10).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_long_object_is_read_whole_and_one_that_is_too_long_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = FileStore::new(Arc::new(RealDisk::new()), dir.path(), "a");
+    let bytes: Bytes = (0..3_000_001u32).map(|i| (i / 7) as u8).collect::<Vec<_>>().into();
+    store.put_new("d/long", bytes.clone()).await.unwrap();
+    assert!(store.get("d/long", 3_000_001).await.unwrap().unwrap() == bytes);
+    assert!(store.get_head("d/long", 5000).await.unwrap().unwrap() == bytes[..5000]);
+    assert!(store.get_head("d/long", 9_000_000).await.unwrap().unwrap() == bytes);
+    let error = store.get("d/long", 3_000_000).await.unwrap_err().to_string();
+    assert!(error.contains("d/long") && error.contains("3000001"), "{error}");
+}
+
+#[tokio::test]
+async fn two_nodes_at_once_put_one_object() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(RealDisk::new());
+    for round in 0..50 {
+        let name = format!("d/{round}");
+        let stores = ["a", "b"].map(|node| FileStore::new(disk.clone(), dir.path(), node));
+        let (a, b) = tokio::join!(
+            stores[0].put_new(&name, Bytes::from(vec![b'a'; 5000])),
+            stores[1].put_new(&name, Bytes::from(vec![b'b'; 5000]))
+        );
+        let (a, b) = (a.unwrap(), b.unwrap());
+        assert!([(Put::Done, Put::Exists), (Put::Exists, Put::Done)].contains(&(a, b)), "{a:?} {b:?}");
+        let won = if a == Put::Done { b'a' } else { b'b' };
+        assert!(stores[0].get(&name, 5000).await.unwrap().unwrap().iter().all(|byte| *byte == won));
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_leaves_nothing() {
+    let (disk, archive) = (FaultDisk::new(1), FaultDisk::new(2));
+    let trail = trail_up_to(&disk, "/trail", 2);
+    let store = store(&archive);
+    archive.fail_write(1, Errno::NOSPC);
+    let error = put(&store, &trail, 1, Codec::Raw).await.unwrap_err();
+    assert!(error.to_string().contains("cannot put") && !error.needs_operator(), "{error}");
+    assert_eq!(archive.fired().failed_writes, 1);
+    assert!(store.list(&ID.to_string()).await.unwrap().is_empty());
+    assert!(!put_one(&store, &trail, 1).await.was_there, "there is room again");
+}
+
+#[tokio::test]
+async fn others_files_are_not_looked_at() {
+    let dir = tempfile::tempdir().unwrap();
+    let trail = trail_up_to(&FaultDisk::new(1), "/trail", 2);
+    let store = FileStore::new(Arc::new(RealDisk::new()), dir.path(), "a");
+    let kept = put_one(&store, &trail, 1).await;
+    for name in ["notes/readme", &format!("{ID}/x"), &format!("{}.b.new", kept.name)] {
+        store.put_new(name, Bytes::from_static(b"?")).await.unwrap();
+    }
+    let all = Holdings::of_all(&store).await.unwrap();
+    assert_eq!(all.len(), 1);
+    let names: Vec<ObjectName> = all[&ID.to_string()].1.objects().map(|holding| holding.name).collect();
+    assert_eq!(names, [kept.name]);
+}

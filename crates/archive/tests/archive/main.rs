@@ -1,0 +1,8 @@
+//! The archive over a real trail on a simulated disk, and over stores in directories, in memory and at a server.
+
+mod cloud;
+mod file;
+mod history;
+mod power_cut;
+mod support;
+mod verify;

@@ -1,0 +1,162 @@
+//! What is in an archive, beside the trail of a data directory: for `holdfast archive`.
+//!
+//! The server may run meanwhile. Nothing is changed.
+
+use crate::config::{Config, FILE_NAME};
+use holdfast_archive::{ArchiveError, Holdings, Manifest, Place, Report, Store, object, verify};
+use holdfast_seams::RealDisk;
+use holdfast_trail::{Outline, TrailError, TrailId};
+use serde::Serialize;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Why it cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveReportError {
+    #[error("cannot read {path}: {source}; name the archive with --archive")]
+    Config { path: String, source: std::io::Error },
+    #[error("{path}: {message}")]
+    Content { path: String, message: String },
+    #[error("{path} names no archive; set archive there, or name it with --archive")]
+    None { path: String },
+    #[error("cannot start: {0}")]
+    Start(#[from] std::io::Error),
+    #[error(transparent)]
+    Trail(#[from] TrailError),
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+}
+
+/// An archive.
+#[derive(Debug, Serialize)]
+pub struct ArchiveReport {
+    pub place: String,
+    /// That of the data directory alone, where there is one; else all.
+    pub trails: Vec<TrailReport>,
+}
+
+/// What it holds of one trail.
+#[derive(Debug, Serialize)]
+pub struct TrailReport {
+    pub trail_id: String,
+    pub objects: u64,
+    pub bytes: u64,
+    pub first: Option<Part>,
+    pub last: Option<Part>,
+    /// First and last segment of what is missing in between.
+    pub gaps: Vec<(u32, u32)>,
+    /// Segments of which there is more than one object.
+    pub forked: Vec<u32>,
+    /// The oldest segment that the data directory's trail still has.
+    pub trail_begins: Option<u32>,
+    /// Segments that are neither in the archive nor in that trail any more.
+    pub missing: Option<(u32, u32)>,
+    pub verified: Option<Report>,
+}
+
+/// One end of it.
+#[derive(Debug, Serialize)]
+pub struct Part {
+    pub object: String,
+    pub segment: u32,
+    pub first_lsn: u64,
+    pub end_lsn: u64,
+    pub first_written_unix_ms: u64,
+    pub last_written_unix_ms: u64,
+}
+
+impl TrailReport {
+    /// Whether everything is there that rolling forward needs, as far as was looked.
+    pub fn is_sound(&self) -> bool {
+        let damaged = self.verified.as_ref().is_some_and(|report| !report.problems.is_empty());
+        !damaged && self.gaps.is_empty() && self.missing.is_none()
+    }
+}
+
+/// Looks at the archive of a data directory, or at the one that `place` names. `progress` is called behind each object
+/// that is read.
+pub fn archive_report(
+    dir: &Path,
+    place: Option<&str>,
+    verifies: bool,
+    progress: impl FnMut(),
+) -> Result<ArchiveReport, ArchiveReportError> {
+    let disk = Arc::new(RealDisk::new());
+    let outline = Outline::of(&*disk, &dir.join("trail"))?;
+    let path = dir.join(FILE_NAME).display().to_string();
+    let text = match place {
+        Some(place) => place.to_owned(),
+        None => configured(dir, &path)?,
+    };
+    let place = Place::parse(&text)?.ok_or(ArchiveReportError::None { path })?;
+    let store = place.open(disk, "report")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(look(&*store, outline, verifies, progress))?)
+}
+
+fn configured(dir: &Path, path: &str) -> Result<String, ArchiveReportError> {
+    let text = std::fs::read_to_string(dir.join(FILE_NAME));
+    let text = text.map_err(|source| ArchiveReportError::Config { path: path.to_owned(), source })?;
+    match Config::parse(&text) {
+        Ok(config) => Ok(config.archive),
+        Err(message) => Err(ArchiveReportError::Content { path: path.to_owned(), message }),
+    }
+}
+
+async fn look(
+    store: &dyn Store,
+    outline: Option<Outline>,
+    verifies: bool,
+    mut progress: impl FnMut(),
+) -> Result<ArchiveReport, ArchiveError> {
+    let mut trails: Vec<(TrailId, Holdings)> = match outline {
+        Some(outline) => vec![(outline.trail_id, Holdings::of(store, outline.trail_id).await?)],
+        None => Holdings::of_all(store).await?.into_values().collect(),
+    };
+    let mut report = ArchiveReport { place: store.place().to_owned(), trails: Vec::new() };
+    for (trail_id, holdings) in trails.drain(..) {
+        let verified = match verifies {
+            true => Some(verify(store, &holdings, &mut progress).await?),
+            false => None,
+        };
+        let mut trail = outlined(trail_id, &holdings, outline);
+        // A header that cannot be read is for `verify` to tell.
+        trail.first = part(store, &holdings, holdings.first_segment()).await.ok().flatten();
+        trail.last = part(store, &holdings, holdings.last_segment()).await.ok().flatten();
+        trail.verified = verified;
+        report.trails.push(trail);
+    }
+    Ok(report)
+}
+
+fn outlined(trail_id: TrailId, holdings: &Holdings, outline: Option<Outline>) -> TrailReport {
+    let begins = outline.map(|outline| outline.first_segment);
+    let missing = holdings.last_segment().zip(begins).filter(|(last, begins)| *last + 1 < *begins);
+    TrailReport {
+        trail_id: trail_id.to_string(),
+        objects: holdings.objects().count() as u64,
+        bytes: holdings.bytes(),
+        first: None,
+        last: None,
+        gaps: holdings.gaps(),
+        forked: holdings.forked(),
+        trail_begins: begins,
+        missing: missing.map(|(last, begins)| (last + 1, begins - 1)),
+        verified: None,
+    }
+}
+
+/// Of several objects of a segment, that of the highest epoch.
+async fn part(store: &dyn Store, holdings: &Holdings, segment: Option<u32>) -> Result<Option<Part>, ArchiveError> {
+    let Some(name) = segment.and_then(|segment| holdings.names(segment).first().copied()) else { return Ok(None) };
+    let Some(head) = store.get_head(&name.to_string(), object::HEADER_BYTES as u64).await? else { return Ok(None) };
+    let manifest = Manifest::decode(&name, &head)?;
+    Ok(Some(Part {
+        object: name.to_string(),
+        segment: name.segment,
+        first_lsn: manifest.first.0,
+        end_lsn: manifest.end.0,
+        first_written_unix_ms: manifest.first_written_unix_ms,
+        last_written_unix_ms: manifest.last_written_unix_ms,
+    }))
+}

@@ -109,6 +109,10 @@ impl Standby for StandbyNode {
         None
     }
 
+    fn settled(&self) -> Lsn {
+        *self.applied.borrow()
+    }
+
     fn allow_apply(&self, lsn: Lsn) {
         self.applied.send_modify(|applied| *applied = (*applied).max(lsn));
     }

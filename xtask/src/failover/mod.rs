@@ -13,6 +13,9 @@
 //! and at every level: nothing that was written down as lost is on the new master, no transaction is half there, and the
 //! rejoined standby shows the same rows as its master.
 //!
+//! With `--power-cut` each server's directory is on an unsafe disk of its own, and whoever is killed loses what was not
+//! synced there.
+//!
 //! After damage the directories are kept and named, and the test goes on with a new pair. The seed decides faults and
 //! moments; what the servers and clients do in between is up to their threads.
 
@@ -84,6 +87,7 @@ impl fmt::Display for Fault {
 Examples:
   cargo xtask failover-test --level hot
   cargo xtask failover-test --rounds 200 --level cold --seed 7
+  cargo xtask failover-test --rounds 50 --level commit --power-cut
 
 The exit code is 1 when anything acknowledged was lost against the promise of the level, half there, or not written down.")]
 pub struct Arguments {
@@ -99,6 +103,9 @@ pub struct Arguments {
     /// Decides the faults and their moments
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Each server has a disk of its own that forgets what was not synced when its power is cut; whoever is killed is
+    #[arg(long)]
+    power_cut: bool,
     /// Test this server binary instead of building one
     #[arg(long, value_name = "FILE")]
     server: Option<PathBuf>,
@@ -107,14 +114,18 @@ pub struct Arguments {
 /// True when nothing was lost.
 pub fn command(arguments: Arguments) -> anyhow::Result<bool> {
     tools::require(&["psql"])?;
-    let Arguments { rounds, level, clients, seed, server } = arguments;
+    let Arguments { rounds, level, clients, seed, power_cut, server } = arguments;
+    if let Some(why) = holdfast_unsafe_disk::cannot_mount().filter(|_| power_cut) {
+        anyhow::bail!("--power-cut: {why}");
+    }
     let binary = server.map_or_else(server::build, Ok)?;
-    let totals = rounds::run(&binary, &rounds::Plan { rounds, level, clients, seed: seed.unwrap_or_else(fresh_seed) })?;
+    let seed = seed.unwrap_or_else(fresh_seed);
+    let totals = rounds::run(&binary, &rounds::Plan { rounds, level, clients, seed, power_cut })?;
     println!("{}", totals.table());
     Ok(totals.is_clean())
 }
 
 /// A few rounds at level hot, for `cargo xtask test`.
-pub fn smoke(binary: &Path, rounds: u32) -> anyhow::Result<Totals> {
-    rounds::run(binary, &rounds::Plan { rounds, level: Level::Hot, clients: 20, seed: fresh_seed() })
+pub fn smoke(binary: &Path, rounds: u32, power_cut: bool) -> anyhow::Result<Totals> {
+    rounds::run(binary, &rounds::Plan { rounds, level: Level::Hot, clients: 20, seed: fresh_seed(), power_cut })
 }

@@ -6,9 +6,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use holdfast_unsafe_disk::{Options, UnsafeDisk};
 
 use crate::failover::Level;
 use crate::paths;
+use crate::power_cut::remove_left_behind;
 use crate::recorder::DATABASE;
 use crate::server::{Address, Holdfast};
 
@@ -22,19 +24,25 @@ const SEGMENT_BYTES: u64 = 4 << 20;
 /// needs a copy.
 const REDO_BYTES: u64 = 1 << 20;
 
-/// One of the two, with its directory; `server` while its process is ours to end.
+/// Where the unsafe disks are mounted, in the scratch directory.
+const MOUNTS: [&str; 2] = ["a-mount", "b-mount"];
+
+/// One of the two, with its directory; `server` while its process is ours to end. Field order: it ends before its disk.
 struct Node {
     name: &'static str,
     data: PathBuf,
+    log: PathBuf,
     address: Address,
     server: Option<Holdfast>,
+    /// Where power is cut: the disk that the directory is on.
+    disk: Option<UnsafeDisk>,
 }
 
-/// See the module.
+/// See the module. Field order: disks are unmounted before the directory goes.
 pub struct Pair {
     binary: PathBuf,
-    scratch: tempfile::TempDir,
     nodes: [Node; 2],
+    scratch: tempfile::TempDir,
     master: usize,
 }
 
@@ -47,13 +55,12 @@ pub struct Rejoined {
 }
 
 impl Pair {
-    /// A master with a standby that follows it, both empty.
-    pub fn start(binary: &Path, level: Level) -> anyhow::Result<Pair> {
+    /// A master with a standby that follows it, both empty. `power_cut`: each on an unsafe disk of its own, and whoever is
+    /// killed loses what was not synced there.
+    pub fn start(binary: &Path, level: Level, power_cut: bool) -> anyhow::Result<Pair> {
         let scratch = paths::scratch("failover")?;
-        let node = |name| -> anyhow::Result<Node> {
-            Ok(Node { name, data: scratch.path().join(name), address: Address::free()?, server: None })
-        };
-        let nodes = [node("a")?, node("b")?];
+        remove_left_behind(scratch.path(), &MOUNTS)?;
+        let nodes = [Node::new(scratch.path(), "a", power_cut)?, Node::new(scratch.path(), "b", power_cut)?];
         let mut pair = Pair { binary: binary.to_owned(), nodes, master: 0, scratch };
         pair.configure(0, level)?;
         pair.spawn(0)?;
@@ -155,12 +162,19 @@ impl Pair {
 
     fn spawn(&mut self, which: usize) -> anyhow::Result<()> {
         let node = &mut self.nodes[which];
-        node.server = Some(Holdfast::start(&self.binary, &node.data, node.address)?);
+        let mut server = Holdfast::spawn_with(&self.binary, &node.data, node.address, node.log.clone(), &[])?;
+        server.wait_until_ready()?;
+        node.server = Some(server);
         Ok(())
     }
 
     fn kill(&mut self, which: usize) -> anyhow::Result<()> {
-        self.nodes[which].running_mut()?.kill()
+        let node = &mut self.nodes[which];
+        if let Some(disk) = &node.disk {
+            disk.disk().command(holdfast_unsafe_disk::Command::Cut).map_err(anyhow::Error::msg)?;
+        }
+        node.running_mut()?.kill()?;
+        node.disk.iter().try_for_each(|disk| disk.disk().restore()).context("power is back")
     }
 
     fn configure(&self, which: usize, level: Level) -> anyhow::Result<()> {
@@ -169,7 +183,9 @@ impl Pair {
         let text = format!(
             "level = \"{level}\"\nnode_name = \"{name}\"\nsegment_bytes = {SEGMENT_BYTES}\nredo_bytes_max = {REDO_BYTES}\n"
         );
-        std::fs::write(data.join("holdfast.toml"), text).context("writing holdfast.toml")
+        std::fs::write(data.join("holdfast.toml"), text).context("writing holdfast.toml")?;
+        // An operator's editor syncs what it writes.
+        self.nodes[which].disk.iter().try_for_each(|disk| disk.disk().sync_all()).context("syncing holdfast.toml")
     }
 
     /// What `holdfast ...` prints; its error when it fails.
@@ -184,6 +200,19 @@ impl Pair {
 }
 
 impl Node {
+    fn new(scratch: &Path, name: &'static str, power_cut: bool) -> anyhow::Result<Node> {
+        let (mut data, log) = (scratch.join(name), scratch.join(format!("{name}.log")));
+        let mut disk = None;
+        if power_cut {
+            let (mount, backing) = (scratch.join(format!("{name}-mount")), scratch.join(format!("{name}-backing")));
+            std::fs::create_dir(&mount)?;
+            std::fs::create_dir(&backing)?;
+            disk = Some(UnsafeDisk::mount(&mount, Options::new(backing))?);
+            data = mount.join("data");
+        }
+        Ok(Node { name, data, log, address: Address::free()?, server: None, disk })
+    }
+
     fn running(&self) -> anyhow::Result<&Holdfast> {
         self.server.as_ref().with_context(|| format!("{} was never started", self.name))
     }

@@ -27,6 +27,7 @@ pub struct Plan {
     pub level: Level,
     pub clients: u32,
     pub seed: u64,
+    pub power_cut: bool,
 }
 
 /// A pair, and what its clients were told.
@@ -48,7 +49,8 @@ struct Found {
 
 /// Runs all rounds. An error is a fault of the test's surroundings; damage is in the totals.
 pub fn run(binary: &Path, plan: &Plan) -> anyhow::Result<Totals> {
-    println!("  {} rounds at level {}, {} clients, seed {}", plan.rounds, plan.level, plan.clients, plan.seed);
+    let how = if plan.power_cut { ", power is cut" } else { "" };
+    println!("  {} rounds at level {}, {} clients, seed {}{how}", plan.rounds, plan.level, plan.clients, plan.seed);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut random = Random(plan.seed);
     let mut totals = Totals::new(plan.level, plan.seed);
@@ -60,7 +62,7 @@ pub fn run(binary: &Path, plan: &Plan) -> anyhow::Result<Totals> {
         }
         let mut this = match bed.take() {
             Some(bed) => bed,
-            None => Bed::start(binary, plan.level, schema, &runtime)?,
+            None => Bed::start(binary, plan, schema, &runtime)?,
         };
         let fault: Fault = bag.swap_remove(random.below(bag.len() as u64) as usize);
         let before = this.recorder.acknowledged();
@@ -126,8 +128,8 @@ impl Totals {
 }
 
 impl Bed {
-    fn start(binary: &Path, level: Level, schema: bool, runtime: &Runtime) -> anyhow::Result<Bed> {
-        let pair = Pair::start(binary, level)?;
+    fn start(binary: &Path, plan: &Plan, schema: bool, runtime: &Runtime) -> anyhow::Result<Bed> {
+        let pair = Pair::start(binary, plan.level, plan.power_cut)?;
         let recorder = Recorder::of(Load { schema, ..Load::default() });
         runtime.block_on(recorder.create_tables(pair.master()))?;
         Ok(Bed { pair, recorder })

@@ -19,7 +19,7 @@ pub struct Bed {
 impl Bed {
     pub fn new(plan: &Plan) -> anyhow::Result<Bed> {
         let scratch = paths::scratch("power-cut")?;
-        scratch.path().parent().map_or(Ok(()), remove_left_behind)?;
+        remove_left_behind(scratch.path(), &["mount"])?;
         // A database that does not run as root has to get through; the name cannot be guessed.
         fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711))?;
         let (mount, backing) = (scratch.path().join("mount"), scratch.path().join("backing"));
@@ -98,11 +98,11 @@ impl Bed {
     }
 }
 
-/// Mounts and directories of runs that were killed.
-fn remove_left_behind(directory: &Path) -> anyhow::Result<()> {
-    for entry in fs::read_dir(directory)? {
+/// Mounts and directories of runs that were killed, beside this one's. The mounts have these names.
+pub fn remove_left_behind(scratch: &Path, mounts: &[&str]) -> anyhow::Result<()> {
+    for entry in fs::read_dir(scratch.parent().unwrap_or(scratch))? {
         let path = entry?.path();
-        if remove_dead_mount(&path.join("mount")) {
+        if mounts.iter().fold(false, |dead, mount| remove_dead_mount(&path.join(mount)) || dead) {
             fs::remove_dir_all(&path).with_context(|| format!("removing {}", path.display()))?;
         }
     }

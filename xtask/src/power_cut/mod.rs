@@ -33,6 +33,7 @@ use holdfast_unsafe_disk::{Names, cannot_mount};
 use crate::kill_test::fresh_seed;
 use crate::{paths, server, tools};
 
+pub use bed::remove_left_behind;
 pub use breaks::Break;
 pub use sqlite_child::Child as SqliteChild;
 pub use table::Totals;

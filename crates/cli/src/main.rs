@@ -48,7 +48,24 @@ enum Command {
     Witness(witness::Arguments),
 }
 
+/// What a shell reports of a program that wrote into a closed pipe: 128 and SIGPIPE.
+const CLOSED_PIPE_EXIT: i32 = 141;
+
+/// A reader that has seen enough (`holdfast doctor --json | head`) ends the command without a word.
+fn end_quietly_on_a_closed_pipe() {
+    let others = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // The standard library's words: println! has no other way to say it.
+        let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if text.starts_with("failed printing to stdout: Broken pipe") {
+            std::process::exit(CLOSED_PIPE_EXIT);
+        }
+        others(panic);
+    }));
+}
+
 fn main() -> ExitCode {
+    end_quietly_on_a_closed_pipe();
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(arguments).map(|()| ExitCode::SUCCESS),
         Command::Standby(arguments) => standby::run(arguments),

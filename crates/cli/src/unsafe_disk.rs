@@ -95,7 +95,6 @@ enum Sub {
         /// Where it is mounted
         mountpoint: PathBuf,
         /// A command [default: status]
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
         /// Print the status as JSON
         #[arg(long)]

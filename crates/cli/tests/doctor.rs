@@ -208,3 +208,14 @@ fn the_power_test_sees_through_a_disk_that_lies() {
         disk.0.wait().unwrap();
     }
 }
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_it_without_a_word() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut command = Command::new(BINARY);
+    command.args(["doctor", "--json", "--data"]).arg(directory.path());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((code(&output), text(&output.stderr)), (141, String::new()));
+}

@@ -59,6 +59,8 @@ fn a_disk_is_mounted_cut_restored_and_taken_down() {
     assert!(fs::read(mountpoint.join("a")).is_err());
     let status = String::from_utf8(ctl(&mountpoint, &[]).stdout).unwrap();
     assert!(status.contains("power off") && status.contains("fault `fail sync never* times=1`: fired 0"), "{status}");
+    let json: serde_json::Value = serde_json::from_slice(&ctl(&mountpoint, &["status", "--json"]).stdout).unwrap();
+    assert_eq!(json["power"], "off", "{json}");
     assert!(ctl(&mountpoint, &["restore"]).status.success());
     assert_eq!(fs::read(mountpoint.join("a")).unwrap(), b"kept");
     let refused = ctl(&mountpoint, &["fail", "everything"]);

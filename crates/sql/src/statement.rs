@@ -10,7 +10,7 @@ use crate::types::Type;
 use crate::{copy, ddl, session};
 use holdfast_types::desc::{ColumnDesc, StatementDesc, oid};
 use holdfast_types::{SqlError, SqlResult};
-use sqlparser::ast::{Query, SetExpr, Statement};
+use sqlparser::ast::{Query, SetExpr, Statement, With};
 use std::sync::Arc;
 
 /// Translates a statement of PostgreSQL's SQL.
@@ -31,7 +31,7 @@ fn translate_statement(
     piece: &Piece<'_>,
     context: &Context<'_>,
 ) -> SqlResult<Translated> {
-    let mut binder = Binder::new(piece, context);
+    let binder = Binder::new(piece, context);
     match statement {
         Statement::Query(query) => select(binder, query, locking),
         Statement::Explain { statement, analyze, .. } => explain(statement, *analyze, locking, piece, context),
@@ -39,18 +39,7 @@ fn translate_statement(
         _ if !locking.is_empty() => {
             Err(SqlError::unsupported(format!("{} in this statement", locking[0].strength.words())))
         }
-        Statement::Insert(insert) => {
-            let bound = bind::insert(&mut binder, insert)?;
-            Ok(finish(binder, bound.sql, &bound.columns, Kind::Insert, "INSERT 0"))
-        }
-        Statement::Update(update) => {
-            let bound = bind::update(&mut binder, update)?;
-            Ok(finish(binder, bound.sql, &bound.columns, Kind::Update, "UPDATE"))
-        }
-        Statement::Delete(delete) => {
-            let bound = bind::delete(&mut binder, delete)?;
-            Ok(finish(binder, bound.sql, &bound.columns, Kind::Delete, "DELETE"))
-        }
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => change(binder, statement, None),
         Statement::Lock(lock) => locks::lock_table(lock, context),
         Statement::Copy { .. } => copy::translate(statement, binder),
         Statement::Execute { name, parameters, .. } => session::execute(name.as_ref(), parameters),
@@ -61,10 +50,25 @@ fn translate_statement(
     }
 }
 
+/// INSERT, UPDATE or DELETE, and the WITH before it.
+fn change(mut binder: Binder<'_>, statement: &Statement, with: Option<&With>) -> SqlResult<Translated> {
+    let with = with.map(|with| binder.with(with, None)).transpose()?.unwrap_or_default();
+    let (bound, kind, verb) = match statement {
+        Statement::Insert(insert) => (bind::insert(&mut binder, insert)?, Kind::Insert, "INSERT 0"),
+        Statement::Update(update) => (bind::update(&mut binder, update)?, Kind::Update, "UPDATE"),
+        Statement::Delete(delete) => (bind::delete(&mut binder, delete)?, Kind::Delete, "DELETE"),
+        _ => return Err(SqlError::unsupported("this statement behind WITH")),
+    };
+    Ok(finish(binder, format!("{with}{}", bound.sql), &bound.columns, kind, verb))
+}
+
 /// A query, or the data-modifying statement that the parser hands over as one because of its WITH.
 fn select(mut binder: Binder<'_>, query: &Query, locking: Vec<Clause>) -> SqlResult<Translated> {
-    if let SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) = &*query.body {
-        return Err(SqlError::unsupported("WITH before INSERT, UPDATE or DELETE"));
+    if let SetExpr::Insert(changes) | SetExpr::Update(changes) | SetExpr::Delete(changes) = &*query.body {
+        if let Some(clause) = locking.first() {
+            return Err(SqlError::unsupported(format!("{} in this statement", clause.strength.words())));
+        }
+        return change(binder, changes, query.with.as_ref());
     }
     binder.begin_outermost(locking);
     let bound = binder.query(query, None, None)?;

@@ -76,7 +76,8 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    fn with(&mut self, with: &With, parent: Option<&Scope<'_>>) -> SqlResult<String> {
+    /// Binds the queries of a WITH; what follows knows them. The text stands before that.
+    pub fn with(&mut self, with: &With, parent: Option<&Scope<'_>>) -> SqlResult<String> {
         let mut parts = Vec::new();
         for cte in &with.cte_tables {
             let name = fold(&cte.alias.name);

@@ -102,7 +102,7 @@ impl Bed {
 pub fn remove_left_behind(scratch: &Path, mounts: &[&str]) -> anyhow::Result<()> {
     for entry in fs::read_dir(scratch.parent().unwrap_or(scratch))? {
         let path = entry?.path();
-        if mounts.iter().fold(false, |dead, mount| remove_dead_mount(&path.join(mount)) || dead) {
+        if mounts.iter().filter(|mount| remove_dead_mount(&path.join(mount))).count() > 0 {
             fs::remove_dir_all(&path).with_context(|| format!("removing {}", path.display()))?;
         }
     }

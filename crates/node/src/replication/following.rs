@@ -3,6 +3,7 @@
 use super::reach::Reach;
 use super::{Certificates, Event, Notify, StandbyFile};
 use holdfast_engine::Engine;
+use holdfast_seams::{Disk, RealDisk};
 use holdfast_standby::identity::Tip;
 use holdfast_standby::receive::{Blocking, Follower};
 use holdfast_standby::{Ended, Hub, Identity, LinkOptions, Phase, Standby, follow};
@@ -132,6 +133,18 @@ impl Following {
         written(unapplied.back()).saturating_sub(written(unapplied.front()))
     }
 
+    /// Waits until the disk has room for what is received next. Nobody has to say so.
+    async fn until_there_is_room(&self, look_every: Duration) {
+        let wanted_bytes = 2 * self.engine.trail().segment_bytes();
+        loop {
+            tokio::time::sleep(look_every).await;
+            // Where that cannot be asked, trying tells.
+            if RealDisk::new().free_bytes(&self.dir).map_or(true, |free| free >= wanted_bytes) {
+                return;
+            }
+        }
+    }
+
     /// Everything below is durable at the master, as far as this node knows.
     pub fn master_durable(&self) -> Lsn {
         *self.told.lock()
@@ -236,6 +249,7 @@ pub async fn follow_master(
 ) {
     let name = &following.file.name;
     loop {
+        let mut full = false;
         let why = match follow_once(&following, &options, instance, &stop).await {
             Ended::Stopped if *stop.borrow() => return,
             // The operator has stopped it, and may start it again.
@@ -256,6 +270,7 @@ pub async fn follow_master(
                 refusal.to_string()
             }
             Ended::Failed(error) => {
+                full = error.is_full();
                 following.notify.tell(&format!("standby {name} has stopped: {error}"));
                 error.to_string()
             }
@@ -267,6 +282,7 @@ pub async fn follow_master(
             _ = server_stops.wait_for(|stop| *stop) => return,
             // `holdfast standby start`; whoever could say so is there as long as the server.
             _ = told.changed() => {}
+            () = following.until_there_is_room(options.retry_max), if full => {}
         }
     }
 }

@@ -140,11 +140,7 @@ pub async fn follow<C: Connect>(mut follower: Follower<C>) -> Ended {
             Ok(Over::StoppedHere) => return Ended::Stopped,
             Ok(Over::CutBack(tip)) => return Ended::CutBack(tip),
             Ok(Over::StoppedThere(why)) => why,
-            Err(error) if error.may_pass() => {
-                // Room is not made in a moment, and each attempt is told.
-                pause = if error.is_full() { follower.options.retry_max } else { pause };
-                error.to_string()
-            }
+            Err(error) if error.may_pass() => error.to_string(),
             Err(LinkError::Refused(refusal)) => return Ended::Refused(refusal),
             Err(error) => return Ended::Failed(error),
         };

@@ -23,14 +23,19 @@ pub enum ArchiveError {
 
     /// Never overwritten, whichever of both is right.
     #[error(
-        "{name} is in the archive already and holds other boxcars than this node's segment: {what}. Two nodes have written \
-         different trails in the same epoch. Nothing was overwritten, and this node keeps its segment. Find out which of \
-         both is the right one; give the other node an archive of its own"
+        "{name} is in the archive already and holds other boxcars than this node's segment: {what}. Nothing was overwritten, \
+         and this node keeps its segment. Look at it with: holdfast archive verify. If it is damaged, move it away"
     )]
     Differs { name: String, what: String },
 
     #[error("{name} is not in the archive any more, a moment after it was listed or put")]
     Vanished { name: String },
+
+    #[error(
+        "{name} was archived and is not in {place}: is that mounted, and the right one? Nothing more is archived, and the trail \
+         keeps everything, until it is there. To begin another archive: start once without the setting, then with it"
+    )]
+    Lost { name: String, place: String },
 
     #[error("{name} cannot be in this history: {what}")]
     Lineage { name: String, what: String },
@@ -58,6 +63,7 @@ impl ArchiveError {
             ArchiveError::Damaged { .. }
                 | ArchiveError::Newer { .. }
                 | ArchiveError::Differs { .. }
+                | ArchiveError::Lost { .. }
                 | ArchiveError::Lineage { .. }
                 | ArchiveError::Setting { .. }
         )

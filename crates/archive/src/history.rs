@@ -1,11 +1,13 @@
 //! A trail read back from its archive, for whoever lacks what the trail itself has recycled.
 //!
-//! Several objects may be there for one segment: nodes that parted. The right one is found backwards from where the trail
-//! begins: its first boxcar names the checksum of the one before, which is the last of the object wanted, which names the
-//! one before its own first, and so on. Only headers are read for that, and only where there is a choice.
+//! Several objects may be there for one segment: nodes that parted; and a lone one may be that of another history. The right
+//! one is found backwards from where the trail begins: its first boxcar names the checksum of the one before, which is the
+//! last of the object wanted, which names the one before its own first, and so on. What was found so is remembered: it is
+//! this trail's past, which does not change. Only headers are read for that.
 //!
 //! One segment is in memory at a time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_trail::{Match, Trail};
@@ -23,14 +25,14 @@ use crate::store::Store;
 pub struct History {
     store: Arc<dyn Store>,
     trail: Trail,
-    /// As last listed. Objects do not change: it is listed again where something is not found.
-    holdings: Mutex<Option<Arc<Holdings>>>,
+    /// By segment: its object, and the checksum of the boxcar before it.
+    known: Mutex<BTreeMap<u32, (ObjectName, u32)>>,
 }
 
 impl History {
     /// The trail is open; what is asked for lies before its beginning.
     pub fn new(store: Arc<dyn Store>, trail: Trail) -> History {
-        History { store, trail, holdings: Mutex::default() }
+        History { store, trail, known: Mutex::default() }
     }
 
     /// The segment that `lsn` is in, whole and checked. `None`: it, or what leads from it to the trail, is not in the
@@ -56,70 +58,40 @@ impl History {
         Ok(yes_if(next.is_some_and(|boxcar| boxcar.lsn == lsn && boxcar.previous_checksum == checksum)))
     }
 
-    /// The object of a segment that leads to this trail.
+    /// The object of a segment that leads to this trail. `None`: it, or one between, is not there, or the trail begins with
+    /// it or before.
     async fn choose(&self, wanted: u32) -> Result<Option<ObjectName>, ArchiveError> {
-        let first = self.trail.segment_of(self.trail.first());
-        if wanted >= first {
-            return Ok(None);
-        }
-        let known = self.holdings.lock().clone();
-        if let Some(known) = known
-            && let Ok(Some(name)) = self.choose_among(&known, wanted, first).await
-        {
-            return Ok(Some(name));
-        }
-        let listed = Arc::new(Holdings::of(&*self.store, self.trail.trail_id()).await?);
-        *self.holdings.lock() = Some(listed.clone());
-        self.choose_among(&listed, wanted, first).await
-    }
-
-    /// The trail begins with segment `first`.
-    async fn choose_among(
-        &self,
-        holdings: &Holdings,
-        wanted: u32,
-        first: u32,
-    ) -> Result<Option<ObjectName>, ArchiveError> {
-        // Up to where there is no choice, or to the trail.
-        let mut top = wanted;
-        while top < first {
-            match holdings.names(top).len() {
-                0 => return Ok(None),
-                1 => break,
-                _ => top += 1,
+        loop {
+            let first = self.trail.segment_of(self.trail.first());
+            if wanted >= first {
+                return Ok(None);
             }
-        }
-        let (mut chosen, mut follows) = match holdings.names(top).first().filter(|_| top < first) {
-            Some(only) => (*only, None),
-            None => {
-                let before = last_checksum(&self.trail, self.trail.first()).await?;
-                let last = self.link(&holdings.names(first - 1), before).await?;
-                top = first - 1;
-                (last.name(), Some(last))
-            }
-        };
-        for number in (wanted..top).rev() {
-            let manifest = match follows.take() {
-                Some(manifest) => manifest,
-                None => self.manifest(chosen).await?,
+            let nearest = self.known.lock().range(wanted..).next().map(|(number, known)| (*number, *known));
+            let (top, before) = match nearest {
+                Some((number, (name, _))) if number == wanted => return Ok(Some(name)),
+                Some((number, (_, before))) => (number, Some(before)),
+                None => match last_checksum(&self.trail, self.trail.start_of(first)).await {
+                    // Recycled meanwhile.
+                    Err(_) if self.trail.segment_of(self.trail.first()) != first => continue,
+                    before => (first, before?),
+                },
             };
-            let before = self.link(&holdings.names(number), Some(manifest.previous_checksum)).await?;
-            (chosen, follows) = (before.name(), Some(before));
+            let Some(before) = before else { return Ok(None) };
+            return self.walk_back(wanted, top, before).await;
         }
-        Ok(Some(chosen))
     }
 
-    /// Which of a segment's objects ends with that checksum.
-    async fn link(&self, names: &[ObjectName], last: Option<u32>) -> Result<Manifest, ArchiveError> {
-        for name in names {
-            let manifest = self.manifest(*name).await?;
-            if last.is_none_or(|last| manifest.last_checksum == last) {
-                return Ok(manifest);
-            }
+    /// From the segment `top`, whose first boxcar names `before`, to the one wanted.
+    async fn walk_back(&self, wanted: u32, top: u32, mut before: u32) -> Result<Option<ObjectName>, ArchiveError> {
+        let holdings = Holdings::of(&*self.store, self.trail.trail_id()).await?;
+        let mut found = None;
+        for number in (wanted..top).rev() {
+            let Some(name) = holdings.ending_with(number, before) else { return Ok(None) };
+            before = self.manifest(name).await?.previous_checksum;
+            self.known.lock().insert(number, (name, before));
+            found = Some(name);
         }
-        let name = names.iter().map(ObjectName::to_string).collect::<Vec<_>>().join(", ");
-        let what = "no boxcar that this trail goes on from is the last of it".to_owned();
-        Err(ArchiveError::Lineage { name, what })
+        Ok(found)
     }
 
     async fn manifest(&self, name: ObjectName) -> Result<Manifest, ArchiveError> {
@@ -142,7 +114,7 @@ impl History {
 
     /// What was listed is not so any more.
     fn vanished(&self, name: String) -> ArchiveError {
-        *self.holdings.lock() = None;
+        self.known.lock().clear();
         ArchiveError::Vanished { name }
     }
 }

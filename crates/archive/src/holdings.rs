@@ -19,8 +19,8 @@ pub struct Holding {
 /// The objects of one trail.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Holdings {
-    /// By segment, then by epoch.
-    by_segment: BTreeMap<u32, BTreeMap<Epoch, Holding>>,
+    /// By segment, then by epoch and last checksum.
+    by_segment: BTreeMap<u32, BTreeMap<(Epoch, u32), Holding>>,
 }
 
 impl Holdings {
@@ -48,7 +48,8 @@ impl Holdings {
     }
 
     pub fn insert(&mut self, holding: Holding) {
-        self.by_segment.entry(holding.name.segment).or_default().insert(holding.name.epoch, holding);
+        let ObjectName { epoch, segment, last_checksum, .. } = holding.name;
+        self.by_segment.entry(segment).or_default().insert((epoch, last_checksum), holding);
     }
 
     pub fn is_empty(&self) -> bool {
@@ -67,6 +68,11 @@ impl Holdings {
     /// The names of a segment's objects, the highest epoch first.
     pub fn names(&self, segment: u32) -> Vec<ObjectName> {
         self.by_segment.get(&segment).into_iter().flat_map(|by_epoch| by_epoch.values().rev()).map(|h| h.name).collect()
+    }
+
+    /// The object of a segment whose last boxcar has that checksum.
+    pub fn ending_with(&self, segment: u32, last_checksum: u32) -> Option<ObjectName> {
+        self.names(segment).into_iter().find(|name| name.last_checksum == last_checksum)
     }
 
     pub fn first_segment(&self) -> Option<u32> {
@@ -97,11 +103,13 @@ mod tests {
     fn gaps_and_forks_are_seen() {
         let mut holdings = Holdings::default();
         for (epoch, segment) in [(1, 1), (1, 2), (1, 5), (2, 5), (2, 6), (3, 9)] {
-            let name = ObjectName { trail_id: TrailId([1; 16]), epoch: Epoch(epoch), segment };
+            let name = ObjectName { trail_id: TrailId([1; 16]), epoch: Epoch(epoch), segment, last_checksum: epoch };
             holdings.insert(Holding { name, bytes: 10 });
         }
         assert_eq!((holdings.gaps(), holdings.forked(), holdings.bytes()), (vec![(3, 4), (7, 8)], vec![5], 60));
         assert_eq!((holdings.first_segment(), holdings.last_segment()), (Some(1), Some(9)));
         assert_eq!(holdings.names(5).iter().map(|name| name.epoch.0).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(holdings.ending_with(5, 1), Some(holdings.names(5)[1]));
+        assert_eq!(holdings.ending_with(5, 3), None);
     }
 }

@@ -37,6 +37,6 @@ pub use holdings::{Holding, Holdings};
 pub use name::ObjectName;
 pub use object::{Codec, Manifest, Segment};
 pub use place::Place;
-pub use put::{Kept, is_archived, put};
+pub use put::{Kept, check_still_there, is_archived, put};
 pub use store::{Listed, Pending, Put, Store};
 pub use verify::{Finding, Report, verify};

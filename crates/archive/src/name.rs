@@ -1,12 +1,13 @@
 //! Names of objects.
 //!
 //! ```text
-//! TTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT/EEEEEEEE-SSSSSSSS.hfa
-//! trail id                         epoch    segment, all hexadecimal
+//! TTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT/EEEEEEEE-SSSSSSSS-CCCCCCCC.hfa
+//! trail id                         epoch    segment  checksum, all hexadecimal
 //! ```
-//! The epoch is that of the segment's last boxcar. A segment may hold boxcars of several epochs, each higher than the one
-//! before: a restart and a promotion begin one in the middle of a segment. A promoted standby that goes on with a segment
-//! which its old master finishes, too, finishes it in a higher epoch, so the two never have the same name.
+//! Epoch and checksum are those of the segment's last boxcar. A segment may hold boxcars of several epochs, each higher than
+//! the one before: a restart and a promotion begin one in the middle of a segment. Nodes that have parted may come to the
+//! same epoch (an old master that is started again); the checksum, which depends on every boxcar before, keeps their
+//! objects apart.
 
 use std::fmt;
 
@@ -20,11 +21,13 @@ pub struct ObjectName {
     /// Of the last boxcar.
     pub epoch: Epoch,
     pub segment: u32,
+    /// Of the last boxcar: the next segment's first one names it.
+    pub last_checksum: u32,
 }
 
 impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{:08x}-{:08x}.hfa", self.trail_id, self.epoch.0, self.segment)
+        write!(f, "{}/{:08x}-{:08x}-{:08x}.hfa", self.trail_id, self.epoch.0, self.segment, self.last_checksum)
     }
 }
 
@@ -32,8 +35,10 @@ impl ObjectName {
     /// What a name says; `None` for whatever else lies there.
     pub fn parse(name: &str) -> Option<ObjectName> {
         let (trail, file) = name.split_once('/')?;
-        let (epoch, segment) = file.strip_suffix(".hfa")?.split_once('-')?;
-        Some(ObjectName { trail_id: parse_trail_id(trail)?, epoch: Epoch(hex(epoch)?), segment: hex(segment)? })
+        let (epoch, rest) = file.strip_suffix(".hfa")?.split_once('-')?;
+        let (segment, checksum) = rest.split_once('-')?;
+        let (trail_id, epoch) = (parse_trail_id(trail)?, Epoch(hex(epoch)?));
+        Some(ObjectName { trail_id, epoch, segment: hex(segment)?, last_checksum: hex(checksum)? })
     }
 }
 
@@ -61,15 +66,18 @@ mod tests {
 
     #[test]
     fn names_go_there_and_back() {
-        let name = ObjectName { trail_id: TrailId(*b"0123456789abcdef"), epoch: Epoch(3), segment: 0x1f };
-        let text = "30313233343536373839616263646566/00000003-0000001f.hfa";
+        let trail_id = TrailId(*b"0123456789abcdef");
+        let name = ObjectName { trail_id, epoch: Epoch(3), segment: 0x1f, last_checksum: 0xa0b1 };
+        let text = "30313233343536373839616263646566/00000003-0000001f-0000a0b1.hfa";
         assert_eq!((name.to_string().as_str(), ObjectName::parse(text)), (text, Some(name)));
         for bad in [
-            "30313233343536373839616263646566/00000003-0000001F.hfa",
-            "30313233343536373839616263646566/00000003-0000001f.hfa.a.new",
-            "30313233343536373839616263646566/3-1f.hfa",
-            "3031323334353637383961626364656/00000003-0000001f.hfa",
-            "00000003-0000001f.hfa",
+            "30313233343536373839616263646566/00000003-0000001F-0000a0b1.hfa",
+            "30313233343536373839616263646566/00000003-0000001f-0000a0b1.hfa.a.new",
+            "30313233343536373839616263646566/00000003-0000001f.hfa",
+            "30313233343536373839616263646566/00000003-0000001f-0000a0b1-00000000.hfa",
+            "30313233343536373839616263646566/3-1f-a0b1.hfa",
+            "3031323334353637383961626364656/00000003-0000001f-0000a0b1.hfa",
+            "00000003-0000001f-0000a0b1.hfa",
             "",
         ] {
             assert_eq!(ObjectName::parse(bad), None, "{bad}");

@@ -93,7 +93,8 @@ pub fn bytes_max(segment_bytes: u64) -> u64 {
 
 impl Manifest {
     pub fn name(&self) -> ObjectName {
-        ObjectName { trail_id: self.trail_id, epoch: self.last_epoch, segment: self.segment }
+        let Manifest { trail_id, last_epoch: epoch, segment, last_checksum, .. } = *self;
+        ObjectName { trail_id, epoch, segment, last_checksum }
     }
 
     fn encode(&self) -> [u8; HEADER_BYTES] {

@@ -6,6 +6,7 @@ use holdfast_trail::Trail;
 use holdfast_types::Lsn;
 
 use crate::error::{ArchiveError, blocking};
+use crate::holdings::Holdings;
 use crate::name::ObjectName;
 use crate::object::{Codec, HEADER_BYTES, Manifest, Segment, bytes_max};
 use crate::store::{Put, Store};
@@ -64,24 +65,27 @@ async fn read_segment(trail: &Trail, number: u32) -> Result<Option<Segment>, Arc
     .await
 }
 
-/// Whether the archive holds segment `number` of a trail that does not archive itself, as one of `epochs` that it lists
-/// for it: by the checksum of its last boxcar, which the next segment's first one names. The object is not read whole:
-/// who archived it has done that.
+/// The object that holds segment `number` of this trail, among what is listed: the one whose last boxcar has the checksum
+/// that the next segment's first one names. `None`: there is none, or the trail does not reach that yet. The object is
+/// not read whole: who archived it has done that.
 pub async fn is_archived(
     store: &dyn Store,
     trail: &Trail,
     number: u32,
-    names: &[ObjectName],
-) -> Result<bool, ArchiveError> {
-    let Some(last) = last_checksum(trail, trail.start_of(number + 1)).await? else { return Ok(false) };
-    for name in names {
-        let text = name.to_string();
-        let Some(head) = store.get_head(&text, HEADER_BYTES as u64).await? else { continue };
-        if Manifest::decode(name, &head)?.last_checksum == last {
-            return Ok(true);
-        }
+    holdings: &Holdings,
+) -> Result<Option<ObjectName>, ArchiveError> {
+    let Some(last) = last_checksum(trail, trail.start_of(number + 1)).await? else { return Ok(None) };
+    let Some(name) = holdings.ending_with(number, last) else { return Ok(None) };
+    let Some(head) = store.get_head(&name.to_string(), HEADER_BYTES as u64).await? else { return Ok(None) };
+    Manifest::decode(&name, &head).map(|_| Some(name))
+}
+
+/// Fails when an object that was archived before is not there: the archive is not mounted, or it is another one.
+pub async fn check_still_there(store: &dyn Store, name: &str) -> Result<(), ArchiveError> {
+    match store.get_head(name, HEADER_BYTES as u64).await? {
+        Some(_) => Ok(()),
+        None => Err(ArchiveError::Lost { name: name.to_owned(), place: store.place().to_owned() }),
     }
-    Ok(false)
 }
 
 /// The checksum that the boxcar at `next` names; `None` when it is not there yet.

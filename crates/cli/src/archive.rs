@@ -83,6 +83,9 @@ fn print(report: &ArchiveReport) {
         if let Some((first, last)) = trail.missing {
             println!("problem: segments {first} to {last} are neither in the archive nor in the trail any more");
         }
+        if let Some(lost) = &trail.lost {
+            println!("problem: {lost} was archived and is not there: is the archive mounted, and the right one?");
+        }
         for segment in &trail.forked {
             println!("note: there is more than one object of segment {segment}: two nodes parted there");
         }

@@ -11,9 +11,13 @@
 //! When the disk itself is full writes are refused in any case, as ever.
 
 use crate::engine::{Engine, Shared};
+use crate::error::OpenError;
+use crate::floor::Floor;
 use crate::options::BeyondKeep;
+use holdfast_seams::Disk;
 use holdfast_types::Lsn;
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the checkpointer's thread is told.
@@ -44,10 +48,14 @@ pub struct Waiting {
 impl Shared {
     /// `None`: nothing is kept for an archive.
     fn waiting(&self) -> Option<Waiting> {
-        let archived = self.floor.lock().archived()?;
+        let (archived, verified) = {
+            let held = self.floor.lock();
+            (held.archived()?, held.verified())
+        };
         let trail = &self.trail;
         let finished = trail.start_of(trail.segment_of(trail.durable()));
-        let bytes = finished.0.saturating_sub(archived.0);
+        // After a start what is archived is looked for again; it does not wait.
+        let bytes = finished.0.saturating_sub(archived.max(verified).0);
         let is_beyond = self.options.archive.is_some_and(|keep| bytes > keep.bytes_max);
         Some(Waiting { archived, bytes, is_beyond })
     }
@@ -83,10 +91,11 @@ impl Shared {
 }
 
 impl Engine {
-    /// The archive has everything below `lsn`, the start of a segment, that the trail ever had: it may be recycled.
-    pub fn set_archived(&self, lsn: Lsn) -> io::Result<()> {
+    /// The archive has everything below `lsn`, the start of a segment, that the trail ever had, the last of it in `object`:
+    /// it may be recycled.
+    pub fn set_archived(&self, lsn: Lsn, object: &str) -> io::Result<()> {
         let shared = self.shared();
-        shared.floor.lock().set_archived(&*shared.options.disk, &shared.dir, lsn)?;
+        shared.floor.lock().set_archived(&*shared.options.disk, &shared.dir, lsn, object)?;
         shared.archiving.news.store(true, Ordering::Release);
         shared.checkpointer.wake();
         Ok(())
@@ -95,6 +104,16 @@ impl Engine {
     /// Everything below was in the archive, read back and compared, before this server started or since.
     pub fn verified_in_archive(&self) -> Lsn {
         self.shared().floor.lock().verified()
+    }
+
+    /// The object that was archived last, if there is one: an archive that lacks it is not the one that was archived to.
+    pub fn last_archived(&self) -> Option<String> {
+        self.shared().floor.lock().last_object().map(str::to_owned)
+    }
+
+    /// The same of a data directory that nobody has open, or of one as it was last written.
+    pub fn last_archived_in(disk: &dyn Disk, dir: &Path) -> Result<Option<String>, OpenError> {
+        Floor::last_archived(disk, dir)
     }
 
     /// `None`: nothing is kept for an archive.

@@ -19,6 +19,7 @@
 //! ```toml
 //! format = 1          # refused when newer
 //! lsn = 69632         # the archive has everything below that the trail ever recycled
+//! last = "5f2c...hfa" # the object that was archived last, where one was: the archive is known by it
 //! ```
 //!
 //! A standby that is further behind than `standby_keep_bytes_max` is given up: it is no longer listed, the trail goes
@@ -66,6 +67,8 @@ struct Archived {
     format: u32,
     #[serde(with = "lsn")]
     lsn: Lsn,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last: Option<String>,
 }
 
 mod lsn {
@@ -96,6 +99,7 @@ pub struct Held {
     archived: Option<Lsn>,
     /// What the file says of it.
     verified: Lsn,
+    last_archived: Option<String>,
 }
 
 fn path(dir: &Path) -> PathBuf {
@@ -113,9 +117,15 @@ impl Floor {
         let standbys = listed.map(|listed| listed.standbys).unwrap_or_default();
         let standbys = standbys.into_iter().map(|slot| (slot.name, (slot.lsn, slot.lsn))).collect();
         let archived: Option<Archived> = read_toml(disk, &archived_path(dir), |archived: &Archived| archived.format)?;
+        let last_archived = archived.as_ref().and_then(|archived| archived.last.clone());
         let archived = archived.map(|archived| archived.lsn);
         let verified = archived.unwrap_or_default();
-        Ok(Floor(Mutex::new(Held { standbys, archived, verified, ..Held::default() })))
+        Ok(Floor(Mutex::new(Held { standbys, archived, verified, last_archived, ..Held::default() })))
+    }
+
+    /// The object that a data directory's trail was archived in last.
+    pub fn last_archived(disk: &dyn Disk, dir: &Path) -> Result<Option<String>, OpenError> {
+        Floor::read(disk, dir).map(|floor| floor.lock().last_archived.take())
     }
 
     pub fn lock(&self) -> parking_lot::MutexGuard<'_, Held> {
@@ -221,6 +231,7 @@ impl Held {
     pub fn begin_archive(&mut self, disk: &dyn Disk, dir: &Path, (first, end): (Lsn, Lsn)) -> io::Result<()> {
         let was = self.archived.replace(first).filter(|archived| *archived <= end);
         if was.is_none() {
+            self.last_archived = None;
             self.write_archived(disk, dir, first)?;
         }
         self.verified = was.unwrap_or(first);
@@ -232,9 +243,15 @@ impl Held {
         self.verified
     }
 
-    /// The archive has everything below `lsn`. What was said before is not taken back.
-    pub fn set_archived(&mut self, disk: &dyn Disk, dir: &Path, lsn: Lsn) -> io::Result<()> {
+    /// The object that was archived last, if there is one.
+    pub fn last_object(&self) -> Option<&str> {
+        self.last_archived.as_deref()
+    }
+
+    /// The archive has everything below `lsn`, the last of it in `object`. What was said before is not taken back.
+    pub fn set_archived(&mut self, disk: &dyn Disk, dir: &Path, lsn: Lsn, object: &str) -> io::Result<()> {
         if lsn > self.verified {
+            self.last_archived = Some(object.to_owned());
             self.write_archived(disk, dir, lsn)?;
             self.verified = lsn;
         }
@@ -243,7 +260,8 @@ impl Held {
     }
 
     fn write_archived(&self, disk: &dyn Disk, dir: &Path, lsn: Lsn) -> io::Result<()> {
-        let said = toml::to_string(&Archived { format: FORMAT, lsn }).map_err(io::Error::other)?;
+        let last = self.last_archived.clone();
+        let said = toml::to_string(&Archived { format: FORMAT, lsn, last }).map_err(io::Error::other)?;
         replace(disk, &archived_path(dir), said.as_bytes())
     }
 
@@ -253,6 +271,7 @@ impl Held {
             disk.remove(&archived_path(dir))?;
             disk.sync_dir(dir)?;
         }
+        self.last_archived = None;
         Ok(self.archived.take())
     }
 
@@ -356,20 +375,23 @@ mod tests {
         assert_eq!(read().lock().archived(), None);
         let floor = read();
         assert_eq!(begin(&floor, 4096, 8192), (4096, 4096));
-        floor.lock().set_archived(&disk, dir.path(), Lsn(69632)).unwrap();
+        floor.lock().set_archived(&disk, dir.path(), Lsn(69632), "t/x.hfa").unwrap();
         let text = std::fs::read_to_string(archived_path(dir.path())).unwrap();
-        assert_eq!(text, "format = 1\nlsn = 69632\n");
+        assert_eq!(text, "format = 1\nlsn = 69632\nlast = \"t/x.hfa\"\n");
+        assert_eq!(Floor::last_archived(&disk, dir.path()).unwrap().as_deref(), Some("t/x.hfa"));
         // Whoever does not know of the archive keeps the rest for it.
         assert_eq!(read().lock().lowest(), Some(Lsn(69632)));
         let again = read();
         assert_eq!(begin(&again, 4096, 80000), (4096, 69632), "looked for again, but known");
-        again.lock().set_archived(&disk, dir.path(), Lsn(8192)).unwrap();
-        assert_eq!((again.lock().archived(), again.lock().verified()), (Some(Lsn(8192)), Lsn(69632)));
-        again.lock().set_archived(&disk, dir.path(), Lsn(69632)).unwrap();
+        assert_eq!(again.lock().last_object(), Some("t/x.hfa"));
+        again.lock().set_archived(&disk, dir.path(), Lsn(8192), "t/w.hfa").unwrap();
+        assert_eq!(again.lock().archived(), Some(Lsn(8192)));
+        assert_eq!(again.lock().verified(), Lsn(69632));
+        again.lock().set_archived(&disk, dir.path(), Lsn(69632), "t/x.hfa").unwrap();
         let cut = read();
         assert_eq!(begin(&cut, 4096, 50000), (4096, 4096), "the trail was cut back: nothing is known");
-        assert_eq!(read().lock().archived(), Some(Lsn(4096)));
-        again.lock().set_archived(&disk, dir.path(), Lsn(69632)).unwrap();
+        assert_eq!((read().lock().archived(), read().lock().last_object()), (Some(Lsn(4096)), None));
+        again.lock().set_archived(&disk, dir.path(), Lsn(69632), "t/x.hfa").unwrap();
         assert_eq!(again.lock().forget_archive(&disk, dir.path()).unwrap(), Some(Lsn(69632)));
         assert_eq!((again.lock().lowest(), read().lock().lowest()), (None, None));
         assert_eq!(read().lock().forget_archive(&disk, dir.path()).unwrap(), None);

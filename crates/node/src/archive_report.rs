@@ -3,7 +3,8 @@
 //! The server may run meanwhile. Nothing is changed.
 
 use crate::config::{Config, FILE_NAME};
-use holdfast_archive::{ArchiveError, Holdings, Manifest, Place, Report, Store, object, verify};
+use holdfast_archive::{ArchiveError, Holdings, Manifest, Place, Report, Store, check_still_there, object, verify};
+use holdfast_engine::Engine;
 use holdfast_seams::RealDisk;
 use holdfast_trail::{Outline, TrailError, TrailId};
 use serde::Serialize;
@@ -51,6 +52,8 @@ pub struct TrailReport {
     pub trail_begins: Option<u32>,
     /// Segments that are neither in the archive nor in that trail any more.
     pub missing: Option<(u32, u32)>,
+    /// What the data directory's trail was archived in last, where that is not there: another archive, or not mounted.
+    pub lost: Option<String>,
     pub verified: Option<Report>,
 }
 
@@ -69,7 +72,7 @@ impl TrailReport {
     /// Whether everything is there that rolling forward needs, as far as was looked.
     pub fn is_sound(&self) -> bool {
         let damaged = self.verified.as_ref().is_some_and(|report| !report.problems.is_empty());
-        !damaged && self.gaps.is_empty() && self.missing.is_none()
+        !damaged && self.gaps.is_empty() && self.missing.is_none() && self.lost.is_none()
     }
 }
 
@@ -89,9 +92,16 @@ pub fn archive_report(
         None => configured(dir, &path)?,
     };
     let place = Place::parse(&text)?.ok_or(ArchiveReportError::None { path })?;
+    let last = Engine::last_archived_in(&*disk, dir).ok().flatten();
     let store = place.open(disk, "report")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(look(&*store, outline, verifies, progress))?)
+    let mut report = runtime.block_on(look(&*store, outline, verifies, progress))?;
+    if let Some(last) = last.filter(|_| outline.is_some())
+        && runtime.block_on(check_still_there(&*store, &last)).is_err()
+    {
+        report.trails.iter_mut().for_each(|trail| trail.lost = Some(last.clone()));
+    }
+    Ok(report)
 }
 
 fn configured(dir: &Path, path: &str) -> Result<String, ArchiveReportError> {
@@ -142,6 +152,7 @@ fn outlined(trail_id: TrailId, holdings: &Holdings, outline: Option<Outline>) ->
         forked: holdings.forked(),
         trail_begins: begins,
         missing: missing.map(|(last, begins)| (last + 1, begins - 1)),
+        lost: None,
         verified: None,
     }
 }

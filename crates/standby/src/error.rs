@@ -98,6 +98,8 @@ impl LinkError {
             LinkError::Refused(refusal) => refusal.reason.may_pass(),
             // Bytes that changed on their way.
             LinkError::Flaw { .. } => true,
+            // This node's own trail has recycled what it was looking for in it.
+            LinkError::Trail(TrailError::Gone { .. }) => true,
             _ => false,
         }
     }

@@ -47,7 +47,8 @@ fn golden_bytes() {
     let object = segment().encode(Codec::Raw).unwrap();
     let hex: String = object.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, include_str!("golden.hex").trim());
-    let name = ObjectName { trail_id: ID, epoch: Epoch(8), segment: 1 };
+    let last_checksum = segment().manifest.last_checksum;
+    let name = ObjectName { trail_id: ID, epoch: Epoch(8), segment: 1, last_checksum };
     assert_eq!(Segment::decode(&name, &object).unwrap(), segment());
     let Manifest { first_epoch, first, end, boxcars, .. } = Manifest::decode(&name, &object[..HEADER_BYTES]).unwrap();
     assert_eq!((first_epoch, first, end, boxcars), (Epoch(7), Lsn(0x11000), Lsn(0x21000), 3));
@@ -93,6 +94,7 @@ fn another_name_a_newer_format_and_what_is_not_finished_are_refused() {
     for other in [
         ObjectName { epoch: Epoch(7), ..segment().manifest.name() },
         ObjectName { segment: 2, ..segment().manifest.name() },
+        ObjectName { last_checksum: 2, ..segment().manifest.name() },
         ObjectName { trail_id: TrailId([1; 16]), ..segment().manifest.name() },
     ] {
         let error = Segment::decode(&other, &object).unwrap_err().to_string();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::support::{fill_up_to, promoted, put_one, recycle_up_to, shipped, store, trail_up_to};
-use holdfast_archive::{ArchiveError, History, Holdings, ObjectName, is_archived};
+use holdfast_archive::{ArchiveError, History, Holding, Holdings, is_archived};
 use holdfast_seams::testing::FaultDisk;
 use holdfast_trail::Match;
 use holdfast_types::Epoch;
@@ -64,9 +64,11 @@ async fn the_history_that_led_here_is_found_among_others() {
     }
     // Both know that the other's object is not theirs.
     let holdings = Holdings::of(&store, a.trail_id()).await.unwrap();
-    assert!(is_archived(&store, &b, 3, &holdings.names(3)).await.unwrap());
-    let theirs = [ObjectName { trail_id: a.trail_id(), epoch: Epoch(1), segment: 3 }];
-    assert!(!is_archived(&store, &b, 3, &theirs).await.unwrap());
+    let of_epoch = |epoch| holdings.names(3).into_iter().find(|name| name.epoch == Epoch(epoch)).unwrap();
+    assert_eq!(is_archived(&store, &b, 3, &holdings).await.unwrap(), Some(of_epoch(2)));
+    let mut theirs = Holdings::default();
+    theirs.insert(Holding { name: of_epoch(1), bytes: 1 });
+    assert_eq!(is_archived(&store, &b, 3, &theirs).await.unwrap(), None);
     let store = Arc::new(store);
     for (trail, first, expected) in [(&b, 6, [1, 1, 2, 2, 2]), (&c, 6, [1, 1, 1, 1, 3]), (&b, 5, [1, 1, 2, 2, 0])] {
         let trail = match first {
@@ -81,6 +83,51 @@ async fn the_history_that_led_here_is_found_among_others() {
             found[number as usize - 1] = segment.manifest.last_epoch.0;
         }
         assert_eq!(found, expected);
+    }
+}
+
+/// What is missing in this history is not taken from another one, though that has the only object of the segment.
+#[tokio::test]
+async fn a_lone_object_of_another_history_is_not_taken() {
+    let (disk, archive) = (FaultDisk::new(1), FaultDisk::new(2));
+    let store = store(&archive);
+    let a = trail_up_to(&disk, "/a", 3);
+    let fork = shipped(&a).last().unwrap().end;
+    let b = promoted(&disk, "/b", &a, fork, 2);
+    fill_up_to(&a, 6, 1);
+    for number in 1..5 {
+        put_one(&store, &a, number).await;
+    }
+    fill_up_to(&b, 5, 2);
+    recycle_up_to(&b, 4);
+    let store = Arc::new(store);
+    let history = History::new(store.clone(), b.clone());
+    assert!(history.segment(b.start_of(3)).await.unwrap().is_none(), "only the other one's is there");
+    assert!(history.segment(b.start_of(2)).await.unwrap().is_none(), "nothing leads there");
+    assert_eq!(history.ends_with(b.start_of(3), 7).await.unwrap(), Match::Gone);
+    // The other one's own history is whole.
+    recycle_up_to(&a, 5);
+    let theirs = History::new(store, a.clone());
+    assert_eq!(theirs.segment(a.start_of(4)).await.unwrap().unwrap().manifest.last_epoch, Epoch(1));
+}
+
+/// The object was put behind the last look.
+#[tokio::test]
+async fn what_comes_later_is_found() {
+    let (disk, archive) = (FaultDisk::new(1), FaultDisk::new(2));
+    let (trail, store) = (trail_up_to(&disk, "/trail", 6), Arc::new(store(&archive)));
+    for number in 1..3 {
+        put_one(&*store, &trail, number).await;
+    }
+    recycle_up_to(&trail, 3);
+    let history = History::new(store.clone(), trail.clone());
+    assert!(history.segment(trail.start_of(1)).await.unwrap().is_some());
+    for number in 3..5 {
+        put_one(&*store, &trail, number).await;
+    }
+    recycle_up_to(&trail, 5);
+    for number in [4, 3, 1] {
+        assert_eq!(history.segment(trail.start_of(number)).await.unwrap().unwrap().manifest.segment, number);
     }
 }
 

@@ -106,6 +106,35 @@ async fn finished_segments_are_archived_shown_and_recycled() {
     assert_eq!(one(&pair.a.connect().await, "select count(*) from holdfast_stat_archive").await, "0");
 }
 
+/// The empty directory that an archive is mounted on takes everything as well as the archive does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_archive_that_is_not_mounted_is_not_begun_anew() {
+    let (mut pair, archive, scratch) = archiving("");
+    let client = pair.a.connect().await;
+    make_table(&client).await;
+    write(&client, 4).await;
+    until_recycled(&pair.a).await;
+    let away = scratch.path().join("away");
+    std::fs::rename(&archive, &away).unwrap();
+    std::fs::create_dir(&archive).unwrap();
+    write(&client, 4).await;
+    let failing = "state || ' ' || coalesce(last_error, '')";
+    until("it is told", async || shown(&client, failing).await.contains("was archived and is not in")).await;
+    // Nor after a restart, and whoever asks is told.
+    assert!(pair.a.stop().success());
+    pair.a.start();
+    let client = pair.a.connect().await;
+    until("it is told", async || shown(&client, failing).await.contains("was archived and is not in")).await;
+    assert_eq!(objects(&archive), Vec::<PathBuf>::new());
+    let verified = holdfast(&["archive", "verify", "--data", pair.a.data()]);
+    let said = String::from_utf8_lossy(&verified.stdout);
+    assert!(!verified.status.success() && said.contains("is the archive mounted"), "{said}");
+    std::fs::remove_dir(&archive).unwrap();
+    std::fs::rename(&away, &archive).unwrap();
+    until_recycled(&pair.a).await;
+    assert_whole(&pair.a);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_any_moment_nothing_is_missing() {
     let (mut pair, _, _scratch) = archiving("");

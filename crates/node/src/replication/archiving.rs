@@ -2,7 +2,7 @@
 //!
 //! | this node is | for each finished segment, oldest first |
 //! |---|---|
-//! | a master | it is put into the archive, read back and compared |
+//! | a master | when the object archived last is still there, it is put into the archive, read back and compared |
 //! | a master, and an earlier run has done that | it is looked up |
 //! | a standby | it is looked up: its master archives it; what is not there yet stays in this trail as well, so that nothing is missing in the archive when this node is promoted |
 //!
@@ -13,7 +13,7 @@
 //! (`archive_keep_bytes_max`).
 
 use super::Notify;
-use holdfast_archive::{ArchiveError, Codec, Holdings, ObjectName, Store, is_archived, put};
+use holdfast_archive::{ArchiveError, Codec, Holdings, ObjectName, Store, check_still_there, is_archived, put};
 use holdfast_engine::Engine;
 use holdfast_sql::catalogue::ArchiveRow;
 use holdfast_trail::Trail;
@@ -146,16 +146,20 @@ impl Archiving {
             return Ok(Step::NotYet);
         }
         if self.engine.is_standby() || end <= self.engine.verified_in_archive() {
-            if self.is_there(trail, number).await? {
-                return self.note(trail, number, None).map(|()| Step::Archived);
+            if let Some(name) = self.find(trail, number).await? {
+                return self.note(trail, number, name, None).map(|()| Step::Archived);
             }
             if self.engine.is_standby() {
                 return Ok(Step::NotYet);
             }
         }
+        // Into another archive, or the empty directory that one is mounted on, would be a gap that nobody is told of.
+        if let Some(last) = self.engine.last_archived() {
+            check_still_there(&*self.store, &last).await?;
+        }
         self.progress.lock().doing = Doing::Archiving;
         let Some(kept) = put(&*self.store, trail, number, Codec::Zstd).await? else { return Ok(Step::NotYet) };
-        self.note(trail, number, Some((kept.name, kept.object_bytes)))?;
+        self.note(trail, number, kept.name, Some(kept.object_bytes))?;
         tracing::info!(
             target: "holdfast::archive",
             object = %kept.name,
@@ -167,17 +171,17 @@ impl Archiving {
         Ok(Step::Archived)
     }
 
-    async fn is_there(&self, trail: &Trail, number: u32) -> Result<bool, ArchiveError> {
-        let names = Holdings::of(&*self.store, trail.trail_id()).await?.names(number);
-        is_archived(&*self.store, trail, number, &names).await
+    async fn find(&self, trail: &Trail, number: u32) -> Result<Option<ObjectName>, ArchiveError> {
+        let holdings = Holdings::of(&*self.store, trail.trail_id()).await?;
+        is_archived(&*self.store, trail, number, &holdings).await
     }
 
-    /// Everything up to this segment is archived: the trail may recycle it.
-    fn note(&self, trail: &Trail, number: u32, put: Option<(ObjectName, u64)>) -> Result<(), ArchiveError> {
-        self.engine.set_archived(trail.start_of(number + 1)).map_err(|error| {
+    /// Everything up to this segment is archived, put by this node or found: the trail may recycle it.
+    fn note(&self, trail: &Trail, number: u32, name: ObjectName, put_bytes: Option<u64>) -> Result<(), ArchiveError> {
+        self.engine.set_archived(trail.start_of(number + 1), &name.to_string()).map_err(|error| {
             ArchiveError::Task(format!("its position cannot be noted in the data directory: {error}"))
         })?;
-        if let Some((name, bytes)) = put {
+        if let Some(bytes) = put_bytes {
             let mut progress = self.progress.lock();
             progress.archived += 1;
             progress.archived_bytes += bytes;

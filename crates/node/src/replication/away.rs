@@ -63,7 +63,7 @@ pub fn tell_given_up(notify: Notify, keep_bytes_max: u64) -> OnGivenUp {
     Arc::new(move |standby| {
         notify.tell(&format!(
             "standby {standby} is given up, it is more than standby_keep_bytes_max = {keep_bytes_max} behind: the trail is \
-             not kept for it any more, it will need a new copy (holdfast standby create)"
+             not kept for it any more, and where the archive lacks it, too, it will need a new copy (holdfast standby create)"
         ));
     })
 }

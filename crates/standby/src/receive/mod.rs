@@ -132,8 +132,10 @@ pub async fn follow<C: Connect>(mut follower: Follower<C>) -> Ended {
     let mut pause = follower.options.retry;
     loop {
         let mut was_following = false;
+        let began = tokio::time::Instant::now();
         let over = one_link(&mut follower, &mut was_following).await;
-        if was_following {
+        // One that ends at once will do so the next time, too.
+        if was_following && began.elapsed() > pause {
             pause = follower.options.retry;
         }
         let why = match over {

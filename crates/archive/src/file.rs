@@ -41,6 +41,9 @@ impl FileStore {
         let path = self.root.join(name);
         let dir = path.parent().unwrap_or(&self.root);
         if self.disk.metadata(&path)?.is_some() {
+            // Whoever put it may have been killed before its name was durable.
+            self.disk.sync_dir(dir)?;
+            self.disk.sync_dir(&self.root)?;
             return Ok(Put::Exists);
         }
         if dir != self.root {

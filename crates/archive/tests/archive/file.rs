@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::support::{ID, open, options, put_one, store, trail_up_to};
 use bytes::Bytes;
 use holdfast_archive::{ArchiveError, Codec, FileStore, Holdings, ObjectName, Put, Store, put};
-use holdfast_seams::RealDisk;
 use holdfast_seams::testing::FaultDisk;
+use holdfast_seams::{Create, Disk, OpenHow, RealDisk};
 use rustix::io::Errno;
 
 #[tokio::test]
@@ -55,6 +55,25 @@ async fn what_is_there_is_never_overwritten() {
     let error = put(&store, &trail, 1, Codec::Zstd).await.unwrap_err();
     assert!(matches!(&error, ArchiveError::Damaged { .. }) && error.needs_operator(), "{error}");
     assert!(error.to_string().contains(&first.name.to_string()), "{error}");
+}
+
+/// Its first put was killed behind the rename, the second one says that it is there: then it stays there.
+#[tokio::test]
+async fn what_is_said_to_be_there_outlives_a_power_cut() {
+    for seed in 0..40 {
+        let disk = FaultDisk::new(seed);
+        let dir = Path::new("/archive/d");
+        disk.create_dir(dir).unwrap();
+        let new = OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() };
+        let file = disk.open(&dir.join("x.b.new"), &new).unwrap();
+        file.write_at(&[std::io::IoSlice::new(b"whole")], 0).unwrap();
+        file.sync_all().unwrap();
+        disk.rename_new(&dir.join("x.b.new"), &dir.join("x")).unwrap();
+        assert_eq!(store(&disk).put_new("d/x", Bytes::from_static(b"whole")).await.unwrap(), Put::Exists);
+        disk.cut_power();
+        disk.restore_power();
+        assert_eq!(disk.contents(&dir.join("x")).as_deref(), Some(&b"whole"[..]), "seed {seed}");
+    }
 }
 
 #[tokio::test]

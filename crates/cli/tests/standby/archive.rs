@@ -135,6 +135,30 @@ async fn an_archive_that_is_not_mounted_is_not_begun_anew() {
     assert_whole(&pair.a);
 }
 
+/// Damaged, say: the trail still has its segment, and the archive is known by the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_was_moved_away_is_put_again() {
+    let (mut pair, archive, _scratch) = archiving("");
+    let client = pair.a.connect().await;
+    make_table(&client).await;
+    // One that is away keeps the trail.
+    pair.create_standby();
+    pair.b.start();
+    pair.until_followed().await;
+    assert!(pair.b.stop().success());
+    write(&client, 4).await;
+    until("everything is archived", async || shown(&client, "waiting_segments").await == "0").await;
+    assert!(pair.a.stop().success());
+    let all = objects(&archive);
+    for gone in [&all[1], all.last().unwrap()] {
+        std::fs::remove_file(gone).unwrap();
+    }
+    pair.a.start();
+    until("both are put again", async || objects(&archive).len() >= all.len()).await;
+    assert!(all.iter().all(|object| object.exists()));
+    assert_whole(&pair.a);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_any_moment_nothing_is_missing() {
     let (mut pair, _, _scratch) = archiving("");

@@ -153,10 +153,7 @@ impl Archiving {
                 return Ok(Step::NotYet);
             }
         }
-        // Into another archive, or the empty directory that one is mounted on, would be a gap that nobody is told of.
-        if let Some(last) = self.engine.last_archived() {
-            check_still_there(&*self.store, &last).await?;
-        }
+        self.check_place(trail, number).await?;
         self.progress.lock().doing = Doing::Archiving;
         let Some(kept) = put(&*self.store, trail, number, Codec::Zstd).await? else { return Ok(Step::NotYet) };
         self.note(trail, number, kept.name, Some(kept.object_bytes))?;
@@ -169,6 +166,17 @@ impl Archiving {
             "archived up to LSN {}", kept.manifest.end
         );
         Ok(Step::Archived)
+    }
+
+    /// Putting into another archive, or into the empty directory that one is mounted on, would be a gap that nobody is told
+    /// of. Where the last object itself was moved away, others of this trail show that it is the right one.
+    async fn check_place(&self, trail: &Trail, number: u32) -> Result<(), ArchiveError> {
+        let Some(last) = self.engine.last_archived() else { return Ok(()) };
+        let is_put_again = ObjectName::parse(&last).is_some_and(|name| name.segment == number);
+        if is_put_again && !Holdings::of(&*self.store, trail.trail_id()).await?.is_empty() {
+            return Ok(());
+        }
+        check_still_there(&*self.store, &last).await
     }
 
     async fn find(&self, trail: &Trail, number: u32) -> Result<Option<ObjectName>, ArchiveError> {

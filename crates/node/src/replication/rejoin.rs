@@ -276,7 +276,8 @@ pub fn make_way(dir: &Path) -> io::Result<()> {
             _ => std::fs::remove_file(&path)?,
         }
     }
-    for file in ["databases.toml", "checkpoints"] {
+    // With what the archive has of a trail that is copied no more.
+    for file in ["databases.toml", "checkpoints", "archived"] {
         remove(&dir.join(file))?;
     }
     // What was cut off stays beside.

@@ -169,11 +169,11 @@ impl Archiving {
     }
 
     /// Putting into another archive, or into the empty directory that one is mounted on, would be a gap that nobody is told
-    /// of. Where the last object itself was moved away, others of this trail show that it is the right one.
+    /// of. What was archived before and was moved away since is put again where the segment before it is there.
     async fn check_place(&self, trail: &Trail, number: u32) -> Result<(), ArchiveError> {
         let Some(last) = self.engine.last_archived() else { return Ok(()) };
-        let is_put_again = ObjectName::parse(&last).is_some_and(|name| name.segment == number);
-        if is_put_again && !Holdings::of(&*self.store, trail.trail_id()).await?.is_empty() {
+        let is_put_again = trail.start_of(number + 1) <= self.engine.verified_in_archive();
+        if is_put_again && number > 1 && self.find(trail, number - 1).await?.is_some() {
             return Ok(());
         }
         check_still_there(&*self.store, &last).await

@@ -49,7 +49,7 @@ pub enum Done {
 
 impl Connection {
     fn open(volume: &Volume, name: &str) -> Result<Connection, OpenError> {
-        let mut conn = volume.open_main()?;
+        let mut conn = volume.open_redo()?;
         let sqlite = |source| OpenError::Sqlite { name: name.to_owned(), source };
         let schema = |source| OpenError::Schema { name: name.to_owned(), source };
         let map = Arc::new(read_map(&mut conn).map_err(schema)?);
@@ -133,6 +133,11 @@ impl Redo {
             self.drop_fragments(txn?);
         }
         Ok(Done::Skipped)
+    }
+
+    /// Lets SQLite keep so many pages beside the page store.
+    pub fn set_cache(&mut self, kib: u32) -> Result<(), OpenError> {
+        self.exec(&format!("pragma cache_size=-{kib}"))
     }
 
     fn exec(&mut self, sql: &str) -> Result<(), OpenError> {

@@ -223,3 +223,29 @@ fn a_checkpoint_moves_the_change_counter() {
     assert_eq!(bytes[24..28], number.to_be_bytes());
     assert_eq!(bytes[92..96], number.to_be_bytes());
 }
+
+#[test]
+fn a_redo_connection_that_fails_publishes_nothing() {
+    let f = Fixture::new();
+    // Little memory: what is staged goes to scratch.
+    let v = f.open(Limits { memory_bytes_max: 256 << 10, ..LIMITS });
+    let mut redo = v.open_redo().unwrap();
+    redo.exec("begin; create unique index t_x on t (x); insert into t values(0, 'kept'); commit").unwrap();
+    let newest = v.store().newest();
+    redo.exec("begin immediate; with recursive n(i) as (select 1 union all select i+1 from n where i<5000) insert into t select i, hex(randomblob(200)) from n").unwrap();
+    // The third row has the key of the first: the statement stops in the midst, and there is no journal to take it back.
+    let half = redo.exec("insert into t select 6000 + id, x from t where id in (4998, 4999, 0)");
+    assert!(half.unwrap_err().to_string().contains("UNIQUE"));
+    drop(redo);
+    assert_eq!(v.store().newest(), newest);
+    let mut main = v.open_main().unwrap();
+    assert_eq!(int(&mut main, "select count(*) from t"), 1);
+    assert_eq!(main.query_value("pragma integrity_check").unwrap(), Value::Text("ok".into()));
+    main.exec("insert into t values(1, 'goes on')").unwrap();
+    v.store().set_durable(v.store().newest());
+    assert!(checkpoint(&f, &v).is_some());
+    drop((main, v));
+    let mut stock = f.stock();
+    assert_eq!(stock.query_value("pragma integrity_check").unwrap(), Value::Text("ok".into()));
+    assert_eq!(int(&mut stock, "select count(*) from t"), 2);
+}

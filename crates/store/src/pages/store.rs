@@ -99,8 +99,8 @@ pub struct Staged {
     in_memory: usize,
 }
 
-/// Staged pages beyond this go to scratch (RULE 18): one large transaction must not fill the memory.
-const STAGED_PAGES_MAX: usize = 8192;
+/// Staged pages beyond this part of the memory go to scratch (RULE 18): one large transaction must not fill it.
+const STAGED_PART: i64 = 4;
 
 /// What one checkpoint writes: the newest durable version of every page the file does not have yet.
 pub struct CheckpointSet {
@@ -314,7 +314,9 @@ impl PageStore {
                 Loc::Scratch(self.scratch.put(bytes)?)
             }
             Some(_) => Loc::Memory(Page::copy_of(bytes)),
-            None if staged.in_memory >= STAGED_PAGES_MAX => Loc::Scratch(self.scratch.put(bytes)?),
+            None if staged.in_memory as i64 >= self.memory_pages_max() / STAGED_PART => {
+                Loc::Scratch(self.scratch.put(bytes)?)
+            }
             None => {
                 staged.in_memory += 1;
                 Loc::Memory(Page::copy_of(bytes))

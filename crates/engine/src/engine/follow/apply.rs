@@ -12,6 +12,7 @@
 use super::*;
 use crate::redo::{Done, Redo, fragments_of};
 use holdfast_store::schema_map::PREPARED_TABLE;
+use holdfast_store::volume::REDO_CACHE_KIB;
 use holdfast_trail::{Boxcar, Kind, Reader};
 use holdfast_types::TxnId;
 use holdfast_types::record::{Batch, Record, RecordReader};
@@ -20,9 +21,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// A group of boxcars is committed when it has this many, this many bytes of operations, or has taken this long.
-const GROUP_BOXCARS_MAX: u32 = 1000;
-const GROUP_BYTES_MAX: u64 = 4 << 20;
-const GROUP_TIME_MAX: Duration = Duration::from_millis(10);
+#[derive(Clone, Copy)]
+struct Full {
+    boxcars: u32,
+    bytes: u64,
+    time: Duration,
+}
+
+/// Beside a master that it keeps up with: what was committed there is soon seen here.
+const KEEPING_UP: Full = Full { boxcars: 1000, bytes: 4 << 20, time: Duration::from_millis(10) };
+/// Far behind, where nobody sees the newest anyway: a page that many of these transactions change is put aside, sorted and
+/// published once for all of them.
+const CATCHING_UP: Full = Full { boxcars: 10_000, bytes: 16 << 20, time: Duration::from_millis(100) };
+/// That far, in bytes of the trail: below where the governor begins to hold the master back.
+const FAR_BEHIND_BYTES: u64 = 16 << 20;
+/// All volumes together keep so much in SQLite's own caches while catching up, each at least what it begins with.
+const CATCHING_UP_CACHE_KIB: u32 = 64 << 10;
 
 pub(super) struct Apply {
     shared: Arc<Shared>,
@@ -37,6 +51,7 @@ pub(super) struct Apply {
     ended: BTreeSet<VolumeId>,
     epoch: Epoch,
     group: Group,
+    is_far_behind: bool,
 }
 
 /// A volume that is being followed.
@@ -59,8 +74,8 @@ impl Group {
         Group { boxcars: 0, bytes: 0, began: Instant::now() }
     }
 
-    fn is_full(&self) -> bool {
-        self.boxcars >= GROUP_BOXCARS_MAX || self.bytes >= GROUP_BYTES_MAX || self.began.elapsed() >= GROUP_TIME_MAX
+    fn is_full(&self, full: &Full) -> bool {
+        self.boxcars >= full.boxcars || self.bytes >= full.bytes || self.began.elapsed() >= full.time
     }
 }
 
@@ -73,7 +88,8 @@ impl Apply {
     ) -> Result<Apply, OpenError> {
         let reader = shared.trail.read(from)?;
         let (volumes, group) = (BTreeMap::new(), Group::new());
-        Ok(Apply { shared, reader, next: None, position: from, starts, volumes, ended, epoch: Epoch(0), group })
+        let (next, epoch, is_far_behind) = (None, Epoch(0), false);
+        Ok(Apply { shared, reader, next, position: from, starts, volumes, ended, epoch, group, is_far_behind })
     }
 
     pub fn run(mut self) {
@@ -97,6 +113,7 @@ impl Apply {
             // A master that names a place inside a boxcar is not asked again and again.
             seen = until;
             self.group = Group::new();
+            self.pace(until)?;
             while let Some(boxcar) = self.take(until)? {
                 if follow.stops() {
                     return Ok(());
@@ -105,13 +122,30 @@ impl Apply {
                 self.position = boxcar.end;
                 shared.redo.tell(boxcar.end);
                 self.group.boxcars += 1;
-                if self.group.is_full() {
+                if self.group.is_full(if self.is_far_behind { &CATCHING_UP } else { &KEEPING_UP }) {
                     self.commit(follow)?;
+                    self.pace(until)?;
                 }
             }
             self.commit(follow)?;
         }
         Ok(())
+    }
+
+    /// Between groups: how large the next one may be, where all up to `until` may be applied.
+    fn pace(&mut self, until: Lsn) -> Result<(), OpenError> {
+        let is_far_behind = until.0.saturating_sub(self.position.0) >= FAR_BEHIND_BYTES;
+        if std::mem::replace(&mut self.is_far_behind, is_far_behind) != is_far_behind {
+            let kib = self.cache_kib(self.volumes.len());
+            self.volumes.values_mut().try_for_each(|f| f.redo.set_cache(kib))?;
+        }
+        Ok(())
+    }
+
+    /// For each of so many volumes.
+    fn cache_kib(&self, volumes: usize) -> u32 {
+        let part = || CATCHING_UP_CACHE_KIB / u32::try_from(volumes.max(1)).unwrap_or(u32::MAX);
+        if self.is_far_behind { part().max(REDO_CACHE_KIB) } else { REDO_CACHE_KIB }
     }
 
     /// The next boxcar, if all of it may be applied.
@@ -198,7 +232,8 @@ impl Apply {
             return Ok(None);
         }
         if !self.volumes.contains_key(&id) {
-            let Some(following) = self.open(id)? else { return Ok(None) };
+            let Some(mut following) = self.open(id)? else { return Ok(None) };
+            following.redo.set_cache(self.cache_kib(self.volumes.len() + 1))?;
             self.volumes.insert(id, following);
         }
         Ok(self.volumes.get_mut(&id))

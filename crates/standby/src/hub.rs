@@ -25,7 +25,7 @@ use crate::error::LinkError;
 use crate::governor::{self, Governor};
 use crate::identity::{Ack, Identity, Tip};
 use crate::limits::LinkOptions;
-use crate::link::{Link, Stream, agree, check_name};
+use crate::link::{Link, Stream, check_name};
 use crate::master::{Master, Peer};
 use crate::message::{Hello, Message, Wants, Welcome};
 use crate::pairing;
@@ -33,6 +33,7 @@ use crate::refusal::{Reason, Refusal};
 use crate::ship;
 use crate::source;
 use crate::sync_set::{Reached, SyncSet};
+use crate::versions::agree;
 
 /// How long an operator's stop waits for the standbys to take the rest, and how often it looks.
 const STOP_MAX: Duration = Duration::from_secs(10);

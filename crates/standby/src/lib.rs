@@ -36,6 +36,7 @@ mod source;
 pub mod standby;
 pub mod sync_set;
 pub mod tls;
+mod versions;
 
 pub use error::LinkError;
 pub use governor::Governor;

@@ -6,10 +6,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 
 use crate::error::LinkError;
-use crate::frame::{FrameReader, FrameWriter, PREAMBLE, VERSION, VERSION_OLDEST};
+use crate::frame::{FrameReader, FrameWriter, PREAMBLE};
 use crate::limits::{LinkOptions, NAME_BYTES_MAX};
 use crate::message::{Hello, Message, Wants, Welcome};
 use crate::refusal::{Reason, Refusal};
+use crate::versions::{agree, spoken};
 
 /// Any stream a link can run over: TCP, TLS, a simulated network.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
@@ -94,9 +95,10 @@ pub async fn greet<S: Stream>(
     let greeting = async {
         stream.write_all(&PREAMBLE).await.map_err(LinkError::from_io)?;
         let mut link = Link::over(stream, options);
+        let versions = spoken();
         let hello = Hello {
-            newest: VERSION,
-            oldest: VERSION_OLDEST,
+            newest: *versions.end(),
+            oldest: *versions.start(),
             name: name.to_owned(),
             instance,
             wants,
@@ -125,19 +127,6 @@ pub async fn take_preamble(stream: &mut (impl AsyncRead + Unpin)) -> Result<(), 
     if found == PREAMBLE { Ok(()) } else { Err(LinkError::UnknownKind { code: found[4] }) }
 }
 
-/// The version that both sides speak.
-pub fn agree(newest: u8, oldest: u8) -> Result<u8, Refusal> {
-    let version = newest.min(VERSION);
-    if version >= oldest.max(VERSION_OLDEST) {
-        return Ok(version);
-    }
-    let message = format!(
-        "the other program speaks versions {oldest} to {newest} of the link protocol, this one {VERSION_OLDEST} to \
-         {VERSION}"
-    );
-    Err(Refusal::new(Reason::Version, message, "Upgrade the older of both, one release at a time, the standby first"))
-}
-
 /// Names go into settings, files and logs.
 pub fn check_name(name: &str) -> Result<(), Refusal> {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
@@ -155,14 +144,6 @@ pub fn check_name(name: &str) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_that_meet() {
-        assert_eq!(agree(VERSION, VERSION_OLDEST), Ok(VERSION));
-        assert_eq!(agree(u8::MAX, VERSION), Ok(VERSION), "a newer one that still speaks ours");
-        assert_eq!(agree(u8::MAX, VERSION + 1).unwrap_err().reason, Reason::Version);
-        assert_eq!(agree(0, 0).unwrap_err().reason, Reason::Version);
-    }
 
     #[test]
     fn names() {

@@ -12,3 +12,4 @@ mod operate;
 mod reads;
 #[path = "../server/mod.rs"]
 mod server;
+mod upgrade;

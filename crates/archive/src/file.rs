@@ -60,6 +60,8 @@ impl FileStore {
         }
         let put = put?;
         self.disk.sync_dir(dir)?;
+        // Whoever made the directory may have been killed before its name was durable.
+        self.disk.sync_dir(&self.root)?;
         Ok(put)
     }
 

@@ -15,7 +15,7 @@ use holdfast_types::Lsn;
 use parking_lot::Mutex;
 
 use crate::error::{ArchiveError, blocking};
-use crate::holdings::Holdings;
+use crate::holdings::{Holding, Holdings};
 use crate::name::ObjectName;
 use crate::object::{HEADER_BYTES, Manifest, Segment, bytes_max};
 use crate::put::last_checksum;
@@ -86,7 +86,7 @@ impl History {
         let holdings = Holdings::of(&*self.store, self.trail.trail_id()).await?;
         let mut found = None;
         for number in (wanted..top).rev() {
-            let Some(name) = holdings.ending_with(number, before) else { return Ok(None) };
+            let Some(Holding { name, .. }) = holdings.ending_with(number, before) else { return Ok(None) };
             before = self.manifest(name).await?.previous_checksum;
             self.known.lock().insert(number, (name, before));
             found = Some(name);

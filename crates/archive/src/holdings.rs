@@ -71,8 +71,9 @@ impl Holdings {
     }
 
     /// The object of a segment whose last boxcar has that checksum.
-    pub fn ending_with(&self, segment: u32, last_checksum: u32) -> Option<ObjectName> {
-        self.names(segment).into_iter().find(|name| name.last_checksum == last_checksum)
+    pub fn ending_with(&self, segment: u32, last_checksum: u32) -> Option<Holding> {
+        let mut by_epoch = self.by_segment.get(&segment)?.values().rev();
+        by_epoch.find(|holding| holding.name.last_checksum == last_checksum).copied()
     }
 
     pub fn first_segment(&self) -> Option<u32> {
@@ -109,7 +110,7 @@ mod tests {
         assert_eq!((holdings.gaps(), holdings.forked(), holdings.bytes()), (vec![(3, 4), (7, 8)], vec![5], 60));
         assert_eq!((holdings.first_segment(), holdings.last_segment()), (Some(1), Some(9)));
         assert_eq!(holdings.names(5).iter().map(|name| name.epoch.0).collect::<Vec<_>>(), [2, 1]);
-        assert_eq!(holdings.ending_with(5, 1), Some(holdings.names(5)[1]));
+        assert_eq!(holdings.ending_with(5, 1).map(|found| found.name), Some(holdings.names(5)[1]));
         assert_eq!(holdings.ending_with(5, 3), None);
     }
 }

@@ -6,7 +6,7 @@ use holdfast_trail::Trail;
 use holdfast_types::Lsn;
 
 use crate::error::{ArchiveError, blocking};
-use crate::holdings::Holdings;
+use crate::holdings::{Holding, Holdings};
 use crate::name::ObjectName;
 use crate::object::{Codec, HEADER_BYTES, Manifest, Segment, bytes_max};
 use crate::store::{Put, Store};
@@ -67,7 +67,7 @@ async fn read_segment(trail: &Trail, number: u32) -> Result<Option<Segment>, Arc
 
 /// The object that holds segment `number` of this trail, among what is listed: the one whose last boxcar has the checksum
 /// that the next segment's first one names. `None`: there is none, or the trail does not reach that yet. The object is
-/// not read whole: who archived it has done that.
+/// not read whole: who archived it has done that. But one that has lost its end since is [`ArchiveError::Damaged`].
 pub async fn is_archived(
     store: &dyn Store,
     trail: &Trail,
@@ -75,9 +75,14 @@ pub async fn is_archived(
     holdings: &Holdings,
 ) -> Result<Option<ObjectName>, ArchiveError> {
     let Some(last) = last_checksum(trail, trail.start_of(number + 1)).await? else { return Ok(None) };
-    let Some(name) = holdings.ending_with(number, last) else { return Ok(None) };
+    let Some(Holding { name, bytes }) = holdings.ending_with(number, last) else { return Ok(None) };
     let Some(head) = store.get_head(&name.to_string(), HEADER_BYTES as u64).await? else { return Ok(None) };
-    Manifest::decode(&name, &head).map(|_| Some(name))
+    let wanted_bytes = HEADER_BYTES as u64 + Manifest::decode(&name, &head)?.stored_bytes;
+    if bytes != wanted_bytes {
+        let what = format!("it has {bytes} bytes, its header names {wanted_bytes}");
+        return Err(ArchiveError::Damaged { name: name.to_string(), what });
+    }
+    Ok(Some(name))
 }
 
 /// Fails when an object that was archived before is not there: the archive is not mounted, or it is another one.

@@ -40,7 +40,8 @@ pub fn run(Arguments { from, data, name, certificates }: Arguments) -> anyhow::R
         (_, Some((lsn, path, transactions))) => println!(
             "holdfast: {from} no longer keeps the trail that this server's would be compared with; all {transactions} \
              transactions that it still had, from LSN {lsn} on, are in {}: those of the time before the promotion are on \
-             {from}, later ones are not",
+             {from}, later ones are not. What it had recycled itself, before that LSN, is not in the file: if it was \
+             written after the promotion, only this server's archive has it, where there is one",
             path.display()
         ),
         (Some((lsn, path, transactions)), None) => println!(
@@ -48,7 +49,13 @@ pub fn run(Arguments { from, data, name, certificates }: Arguments) -> anyhow::R
              had are in {}",
             path.display()
         ),
-        (None, None) => println!("holdfast: {from} has everything that this server had"),
+        (None, None) if rejoined.earlier.is_empty() => {
+            println!("holdfast: {from} has everything that this server had");
+        }
+        (None, None) => println!("holdfast: {from} has everything that this server has by now"),
+    }
+    for path in &rejoined.earlier {
+        println!("holdfast: what an earlier rejoin found that only this server had is in {}", path.display());
     }
     if let Some(bytes) = rejoined.copied_bytes {
         println!("holdfast: the databases were copied anew, {bytes} bytes came over the link");

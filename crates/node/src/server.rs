@@ -339,8 +339,10 @@ impl Up {
         });
         let in_sync = Arc::new(InSync::default());
         let store = open_archive(config, name, &engine)?;
-        let history = |store: &Arc<dyn Store>| History::new(store.clone(), engine.trail().clone());
-        let archive = store.as_ref().map(|store| Arc::new(FromArchive(history(store))));
+        let archive = store.as_ref().map(|store| {
+            let history = History::new(store.clone(), engine.trail().clone());
+            Arc::new(FromArchive { history, store: store.clone(), engine: engine.clone() })
+        });
         let asked = Asked {
             name: name.clone(),
             engine: engine.clone(),

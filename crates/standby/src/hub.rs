@@ -214,6 +214,10 @@ impl Hub {
                 let done = self.start_for_operator(standby.as_deref())?;
                 link.writer.send(&Message::Done(done)).await
             }
+            Wants::Forget { standby } => {
+                let done = self.forget_for_operator(&standby)?;
+                link.writer.send(&Message::Done(done)).await
+            }
         }
     }
 
@@ -355,6 +359,19 @@ impl Hub {
         }
         self.start(standby);
         Ok(format!("{} may follow", standby.unwrap_or("all standbys")))
+    }
+
+    /// `holdfast standby forget`.
+    fn forget_for_operator(&self, standby: &str) -> Result<String, Refusal> {
+        if self.state.lock().standbys.contains_key(standby) {
+            let message = format!("{standby} follows this server");
+            return Err(Refusal::new(Reason::NotAdmitted, message, "Stop its server first"));
+        }
+        if self.master.forget(standby)? {
+            return Ok(format!("nothing is kept for {standby} any more"));
+        }
+        let message = format!("nothing is kept for a standby named {standby}");
+        Err(Refusal::new(Reason::NotAdmitted, message, "holdfast standby status shows those that there are"))
     }
 
     /// Refuses the name of a standby that does not follow now.

@@ -37,7 +37,10 @@ impl Peer {
         let Some(holder) = &self.certificate else { return Ok(()) };
         let refuse = |message: String, advice: &str| Err(Refusal::new(Reason::NotAdmitted, message, advice));
         match (wants, holder.role) {
-            (Wants::Status | Wants::Promote { .. } | Wants::Stop { .. } | Wants::Start { .. }, _) => Ok(()),
+            (
+                Wants::Status | Wants::Promote { .. } | Wants::Stop { .. } | Wants::Start { .. } | Wants::Forget { .. },
+                _,
+            ) => Ok(()),
             (Wants::Follow(_) | Wants::BaseCopy, CertificateRole::Operator) => refuse(
                 format!("the certificate of {} is an operator's and has not the replication role", holder.name),
                 "Make one for the node: holdfast cert node --name NAME --host HOST",
@@ -112,6 +115,11 @@ pub trait Master: Send + Sync + 'static {
     /// Keeps the trail from `from` on for a standby until told otherwise, over restarts. `begins`: it begins to follow, or
     /// a copy, there, which may be in front of where it once was; otherwise it has come so far.
     fn hold(&self, standby: &str, from: Lsn, begins: bool) -> Result<(), Refusal>;
+
+    /// Keeps nothing for this standby any more. False: nothing was kept.
+    fn forget(&self, _standby: &str) -> Result<bool, Refusal> {
+        Ok(false)
+    }
 
     /// The standbys have everything below these ends, by level: which may be more than is durable here, and a commit
     /// needs both. Each is a lower bound; they may come out of order.

@@ -85,6 +85,10 @@ pub enum Wants {
     Start {
         standby: Option<String>,
     },
+    /// That a master keeps nothing more for a standby that does not come back.
+    Forget {
+        standby: String,
+    },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

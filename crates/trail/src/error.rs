@@ -46,7 +46,10 @@ pub enum TrailError {
     #[error("LSN {lsn} is not the start of a boxcar; read from a position that the trail handed out")]
     NotABoundary { lsn: Lsn },
 
-    #[error("there is no trail in {} to follow with; take a base copy of the master first", .dir.display())]
+    #[error(
+        "there is no trail in {} to follow with: no base copy has come to its end there. Give the command again that began \
+         it: holdfast standby create, or holdfast rejoin", .dir.display()
+    )]
     NothingToFollow { dir: PathBuf },
 
     #[error("there is a trail in {} already; move it away first", .dir.display())]

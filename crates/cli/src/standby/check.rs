@@ -1,7 +1,7 @@
 //! `holdfast standby check`: may a master and a standby be paired, and what is missing.
 
 use comfy_table::{Table, presets};
-use holdfast_node::replication::{CopyTo, StandbyFile, check_pair};
+use holdfast_node::replication::{Certificates, CopyTo, StandbyFile, check_pair};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -22,6 +22,9 @@ pub struct Arguments {
     /// What the master knows, or will know, the standby by [default: as in standby.toml, else the last part of DIR]
     #[arg(long)]
     name: Option<String>,
+    /// The node's files made by `holdfast cert`, where the master is on another machine [default: those in DIR]
+    #[arg(long, value_name = "CERTS")]
+    certificates: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -35,7 +38,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let last = || arguments.data.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let name = arguments.name.clone().or_else(|| file.map(|file| file.name)).unwrap_or_else(last);
-    let checks = check_pair(&from, CopyTo { dir: &arguments.data, name: &name });
+    let certificates = arguments.certificates.as_deref().map(Certificates::read).transpose()?;
+    let checks = check_pair(&from, CopyTo { dir: &arguments.data, name: &name }, certificates);
     let fit = checks.iter().all(|check| check.ok);
     if arguments.json {
         println!("{}", serde_json::json!({ "can_be_paired": fit, "checks": checks }));

@@ -43,6 +43,8 @@ enum Command {
     Stop(Operate),
     /// Start again what `stop` has stopped
     Start(Operate),
+    /// Keep nothing more for a standby that does not come back
+    Forget(Forget),
 }
 
 /// A running server that a command is about.
@@ -85,6 +87,21 @@ struct Operate {
     /// Of a master: the one standby that is meant [default: all]
     #[arg(long)]
     name: Option<String>,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  holdfast standby forget --at 127.0.0.1:5433 --name b
+
+The master keeps its trail for each standby it knows, up to standby_keep_bytes_max. One that is forgotten and comes back all
+the same follows again if the trail it needs is still there; otherwise it takes a new base copy.")]
+struct Forget {
+    #[command(flatten)]
+    at: At,
+    /// The standby, as `holdfast standby status` names it
+    #[arg(long)]
+    name: String,
 }
 
 #[derive(clap::Args)]
@@ -137,6 +154,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Check(arguments) => check::run(&arguments),
         Command::Stop(Operate { at, name }) => told(&at, at.asking()?.stop(name)?),
         Command::Start(Operate { at, name }) => told(&at, at.asking()?.start(name)?),
+        Command::Forget(Forget { at, name }) => told(&at, at.asking()?.forget(name)?),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::node::{Node, Pair, assert_same, refuses, rows, run, succeeds, until};
 use holdfast_unsafe_disk::{Options, UnsafeDisk, cannot_mount};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Nobody may ever confirm the commit: the stop does not wait for that, and the client is not told that it succeeded.
@@ -110,4 +111,48 @@ async fn a_copy_is_not_taken_from_a_standby() {
     let third = pair.third("c");
     let said = refuses(&["standby", "create", "--from", &pair.b.at(), "--data", third.data(), "--name", "c"]);
     assert!(said.contains("b is a standby itself") && said.contains(&pair.a.at()), "{said}");
+}
+
+/// A copy that was interrupted is not an empty directory, in which a new master would be founded.
+#[tokio::test]
+async fn an_interrupted_copy_is_not_served_and_goes_on() {
+    let mut pair = Pair::master("");
+    run(&pair.a.connect().await, "create table t(x int); insert into t values (1)").await;
+    pair.a.hang();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+    command.args(["standby", "create", "--from", &pair.a.at(), "--data", pair.b.data(), "--name", "b"]);
+    let mut copying = command.stderr(Stdio::null()).spawn().unwrap();
+    until("the copy has begun", async || pair.b.dir.join("standby.toml").exists()).await;
+    copying.kill().unwrap();
+    copying.wait().unwrap();
+    let said = pair.b.refuses_to_start();
+    assert!(said.contains("no base copy has come to its end") && said.contains("standby create"), "{said}");
+    pair.a.resume();
+    pair.create_standby();
+    pair.b.start();
+    pair.until_followed().await;
+    assert_same(&pair.a, &pair.b).await;
+}
+
+/// What is kept for a standby that does not come back ends when the operator says so, and not for one that is there.
+#[tokio::test]
+async fn a_standby_that_does_not_come_back_is_forgotten() {
+    let mut pair = Pair::start("").await;
+    let (at, forget) = (pair.a.at(), ["standby", "forget", "--name", "b", "--at"]);
+    let with = |at| [&forget[..], &[at]].concat();
+    let said = refuses(&with(&at));
+    assert!(said.contains("b follows this server") && said.contains("Stop its server"), "{said}");
+    assert!(pair.b.stop().success());
+    until("it is away", async || pair.a.status().contains("\"away\"")).await;
+    assert!(succeeds(&with(&at)).contains("nothing is kept for b any more"));
+    assert!(!pair.a.status().contains("\"away\""), "{}", pair.a.status());
+    assert!(refuses(&with(&at)).contains("nothing is kept for a standby named b"));
+    // It may come back all the same while the trail it needs is there.
+    pair.b.start();
+    pair.until_followed().await;
+
+    // A directory that cannot be made leaves nothing behind at the master.
+    let said = refuses(&["standby", "create", "--from", &at, "--data", "/proc/no/such", "--name", "c"]);
+    assert!(said.contains("cannot make the directory /proc/no/such"), "{said}");
+    assert!(!pair.a.status().contains("\"c\""), "{}", pair.a.status());
 }

@@ -104,7 +104,7 @@ impl Node {
 
     /// Starts it, and it refuses to serve, with exit code 1; what its log says of that.
     pub fn refuses_to_start(&mut self) -> String {
-        let before = self.log().len();
+        let before = std::fs::metadata(self.log_path()).map_or(0, |log| log.len() as usize);
         self.launch();
         let line = self.first_line();
         assert!(line.is_empty(), "{} starts: {line}", self.name);

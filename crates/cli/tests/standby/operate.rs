@@ -140,6 +140,9 @@ async fn what_the_new_master_cannot_be_asked_about_any_more_is_written_down() {
     let unsure = std::fs::read_dir(&pair.a.dir).unwrap().map(|entry| entry.unwrap().path());
     let unsure = unsure.filter(|path| path.to_string_lossy().contains("unsure-")).collect::<Vec<_>>();
     assert!(unsure.len() == 1 && std::fs::read_to_string(&unsure[0]).unwrap().contains("only here"), "{unsure:?}");
+    // Who asks again is shown the file again.
+    let again = succeeds(&["rejoin", "--from", &pair.b.at(), "--data", pair.a.data(), "--name", "a"]);
+    assert!(again.contains("earlier rejoin") && again.contains(unsure[0].to_str().unwrap()), "{again}");
     pair.a.start();
     until_followed(&pair.b, &pair.a).await;
     assert_same(&pair.b, &pair.a).await;

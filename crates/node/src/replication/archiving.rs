@@ -18,6 +18,7 @@ use holdfast_engine::Engine;
 use holdfast_sql::catalogue::ArchiveRow;
 use holdfast_trail::Trail;
 use parking_lot::Mutex;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
@@ -31,6 +32,9 @@ const LIST_EVERY: Duration = Duration::from_secs(5);
 /// Between two tries after a failure: doubled each time.
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// A step that takes longer is told of.
+const SLOW_AFTER: Duration = Duration::from_secs(120);
 
 /// So many failures in a row are told to the operator's command.
 const FAILURES_TOLD: u32 = 3;
@@ -119,7 +123,7 @@ impl Archiving {
         let (mut failures, mut pause) = (0, RETRY);
         tracing::info!(target: "holdfast::archive", place = self.store.place(), from = next, "archiving");
         loop {
-            match self.step(trail, next).await {
+            match self.step_in_sight(trail, next).await {
                 Ok(Step::Archived) => {
                     next += 1;
                     self.recovered(failures);
@@ -137,6 +141,30 @@ impl Archiving {
                     pause = (pause * 2).min(RETRY_MAX);
                 }
             }
+        }
+    }
+
+    /// A step that takes long is told of: a mounted directory may hang without ever being an error.
+    async fn step_in_sight(&self, trail: &Trail, number: u32) -> Result<Step, ArchiveError> {
+        let mut step = pin!(self.step(trail, number));
+        let mut told = false;
+        loop {
+            tokio::select! {
+                done = &mut step => return done,
+                () = tokio::time::sleep(SLOW_AFTER) => self.hangs(number, &mut told),
+            }
+        }
+    }
+
+    fn hangs(&self, number: u32, told: &mut bool) {
+        let what = format!("the archive {} has not answered for {} s", self.store.place(), SLOW_AFTER.as_secs());
+        let mut progress = self.progress.lock();
+        progress.doing = Doing::Failing;
+        progress.last_error = Some(what.clone());
+        drop(progress);
+        if !std::mem::replace(told, true) {
+            self.notify
+                .tell(&format!("segment {number} is not archived: {what}; it is waited for, and the trail is kept"));
         }
     }
 

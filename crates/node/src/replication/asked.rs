@@ -76,9 +76,12 @@ impl Master for Asked {
     fn admit(&self, _: &Peer, _: &str, wants: &Wants) -> Result<(), Refusal> {
         match wants {
             Wants::BaseCopy => self.refuse_on_standby(),
-            Wants::Follow(_) | Wants::Status | Wants::Promote { .. } | Wants::Stop { .. } | Wants::Start { .. } => {
-                Ok(())
-            }
+            Wants::Follow(_)
+            | Wants::Status
+            | Wants::Promote { .. }
+            | Wants::Stop { .. }
+            | Wants::Start { .. }
+            | Wants::Forget { .. } => Ok(()),
         }
     }
 
@@ -145,6 +148,17 @@ impl Master for Asked {
         held.map_err(|error| {
             let message = format!("the trail cannot be kept for {standby}: {error}");
             Refusal::new(Reason::Failed, message, "See the master's log; its data directory must be writable")
+        })
+    }
+
+    fn forget(&self, standby: &str) -> Result<bool, Refusal> {
+        if standby == crate::mirror::SLOT {
+            let advice = "Leave out the setting mirror to go on without one";
+            return Err(Refusal::new(Reason::NotAdmitted, format!("{standby} is this server's mirror"), advice));
+        }
+        self.engine.release_slot(standby).map_err(|error| {
+            let message = format!("the list of standbys cannot be written: {error}");
+            Refusal::new(Reason::Failed, message, "See the server's log; its data directory must be writable")
         })
     }
 

@@ -51,6 +51,11 @@ impl Asking {
         self.command(Wants::Start { standby })
     }
 
+    /// Has a master keep nothing more for a standby that does not come back.
+    pub fn forget(&self, standby: String) -> Result<String, AskError> {
+        self.command(Wants::Forget { standby })
+    }
+
     fn command(&self, wants: Wants) -> Result<String, AskError> {
         self.ask(async move |stream, options| ask::command(stream, NAME, wants, options).await)
     }

@@ -105,6 +105,8 @@ pub enum CopyError {
     InUse(PathBuf),
     #[error("{0:?} is no name for a standby: letters, digits, \"_\", \"-\" and \".\"; give another one with --name")]
     Name(String),
+    #[error("cannot make the directory {dir}: {source}", dir = .dir.display())]
+    Directory { dir: PathBuf, source: io::Error },
     #[error("the copy from {from} has failed: {error}; run the command again, it goes on where it was")]
     Link { from: String, error: LinkError },
     #[error(transparent)]
@@ -138,8 +140,21 @@ pub fn copy_from(from: &str, to: CopyTo<'_>, progress: &(dyn Fn(Progress) + Send
     let connect = Reach { address: from.to_owned(), certificates: Certificates::of(to.dir)? };
     let reached = runtime.block_on(connect.connect());
     reached.map_err(|error| CopyError::Link { from: from.to_owned(), error: LinkError::Io(error) })?;
+    mark(from, to)?;
     let copied = runtime.block_on(copy_over(&connect, to, &announce, progress));
     copied.map_err(|error| CopyError::Link { from: from.to_owned(), error })
+}
+
+/// Before the first page, and before the master keeps anything for it: an interrupted copy that is served must not be taken
+/// for an empty directory, in which a master would be founded.
+fn mark(from: &str, to: CopyTo<'_>) -> Result<(), CopyError> {
+    let failed = |source| CopyError::Directory { dir: to.dir.to_owned(), source };
+    RealDisk::new().create_dir(to.dir).map_err(failed)?;
+    // A copy that is made anew has one already, with what the one before was taken at.
+    if StandbyFile::read(to.dir)?.is_none() {
+        StandbyFile::of(from, to.name).write(to.dir)?;
+    }
+    Ok(())
 }
 
 /// Writes down that a directory is a standby's, and the end of the trail that its copy was taken at.

@@ -219,7 +219,7 @@ impl Standby for Following {
         let before = std::mem::replace(&mut *self.phase.lock(), phase.clone());
         let follows = |phase: &Phase| matches!(phase, Phase::Following { .. });
         match phase {
-            Phase::Following { master, from } if !follows(&before) => {
+            Phase::Following { master, from, .. } if !follows(&before) => {
                 self.notify.tell(&format!("standby {} follows {master} from LSN {from}", self.file.name));
             }
             Phase::Waiting { why, .. } if follows(&before) => {

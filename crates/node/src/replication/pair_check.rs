@@ -34,9 +34,9 @@ impl PairCheck {
 }
 
 /// Looks at the server at `from` and at the directory.
-pub fn check_pair(from: &str, to: CopyTo<'_>) -> Vec<PairCheck> {
+pub fn check_pair(from: &str, to: CopyTo<'_>, certificates: Option<Certificates>) -> Vec<PairCheck> {
     let mut checks = vec![name(to.name)];
-    let certificates = match Certificates::of(to.dir) {
+    let certificates = match certificates.map_or_else(|| Certificates::of(to.dir), |given| Ok(Some(given))) {
         Ok(certificates) => certificates,
         Err(error) => {
             checks.push(PairCheck::missing("certificates", error.to_string(), "See above"));
@@ -121,7 +121,7 @@ fn directory(from: &str, to: CopyTo<'_>, status: &Value) -> Vec<PairCheck> {
         Ok(Some(_)) => {}
     }
     match find(from, to) {
-        Ok((finding, _)) => vec![common(finding)],
+        Ok(found) => vec![common(found.finding)],
         Err(RejoinError::Trail(error @ TrailError::InUse { .. })) => {
             missing(error.to_string(), "Its server is running: ask it with holdfast standby status, or stop it first")
         }

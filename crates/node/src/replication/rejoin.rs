@@ -74,6 +74,8 @@ pub struct Rejoined {
     /// The new master could not be asked about them any more: everything from here on is in the file, and some of it
     /// may be lost.
     pub unsure: Option<(Lsn, PathBuf, u64)>,
+    /// Files that an earlier attempt, or an earlier return, has written down such transactions in.
+    pub earlier: Vec<PathBuf>,
     /// Bytes of pages that came over the link, where the databases had to be copied.
     pub copied_bytes: Option<u64>,
 }
@@ -85,7 +87,7 @@ pub fn rejoin(
     progress: &(dyn Fn(Progress) + Send + Sync),
 ) -> Result<Rejoined, RejoinError> {
     must_be_master(from, to.dir)?;
-    let mut rejoined = Rejoined::default();
+    let mut rejoined = Rejoined { earlier: written_down(to.dir), ..Rejoined::default() };
     let before = StandbyFile::read(to.dir)?;
     let mut cut = None;
     let mut fits = false;
@@ -94,11 +96,11 @@ pub fn rejoin(
     // Without the file it has made way for a copy before.
     let made_way = before.is_some() && !to.dir.join("trail").join("control").exists();
     if !made_way && BaseReceiver::is_in_use(&RealDisk::new(), to.dir)? {
-        let (finding, end) = find(from, to)?;
+        let Found { finding, first, end } = find(from, to)?;
         match finding {
             Finding::Continues | Finding::Copied { .. } => fits = true,
             Finding::Gone | Finding::Forked { common: None } => {
-                rejoined.unsure = write_lost(to.dir, Lsn(0), "unsure")?;
+                rejoined.unsure = write_lost(to.dir, first, "unsure")?;
             }
             Finding::Forked { common: Some(common) } => {
                 let told = script(to.dir, common.lsn, |_| {})?;
@@ -170,8 +172,15 @@ fn apply_all(dir: &Path) -> Result<(), RejoinError> {
     Ok(())
 }
 
-/// What the new master has of this trail, and where the trail ends.
-pub(super) fn find(from: &str, to: CopyTo<'_>) -> Result<(Finding, Lsn), RejoinError> {
+/// What the new master has of this trail, and where the trail begins and ends.
+pub(super) struct Found {
+    pub finding: Finding,
+    pub first: Lsn,
+    pub end: Lsn,
+}
+
+/// Asks the new master.
+pub(super) fn find(from: &str, to: CopyTo<'_>) -> Result<Found, RejoinError> {
     let options = TrailOptions { follow: true, ..TrailOptions::new(to.dir.join("trail")) };
     let (trail, _) = Trail::open(Arc::new(RealDisk::new()), Arc::new(RealClock), options)?;
     let identity = Identity {
@@ -183,10 +192,10 @@ pub(super) fn find(from: &str, to: CopyTo<'_>) -> Result<(Finding, Lsn), RejoinE
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(RejoinError::Runtime)?;
     let connect = Reach { address: from.to_owned(), certificates: Certificates::of(to.dir)? };
     let found = runtime.block_on(compare(&connect, to.name, &trail, identity, &options_of(to.dir)));
-    let end = trail.tip().0;
+    let (first, end) = (trail.first(), trail.tip().0);
     trail.close()?;
-    let found = found.map_err(|error| RejoinError::Link { from: from.to_owned(), error })?;
-    Ok((found, end))
+    let finding = found.map_err(|error| RejoinError::Link { from: from.to_owned(), error })?;
+    Ok(Found { finding, first, end })
 }
 
 /// What stands from `from` on, as SQL.
@@ -232,6 +241,18 @@ fn write_lost(dir: &Path, from: Lsn, name: &str) -> Result<Option<(Lsn, PathBuf,
     let path = free_name(dir, &format!("{name}-{:016x}", from.0));
     std::fs::rename(&new, &path).and_then(|()| File::open(dir)?.sync_all()).map_err(failed(&path))?;
     Ok(Some((from, path, told.transactions)))
+}
+
+/// What [`write_lost`] has left in the directory so far.
+fn written_down(dir: &Path) -> Vec<PathBuf> {
+    let is_one = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        (name.starts_with("lost-") || name.starts_with("unsure-")) && name.ends_with(".sql")
+    };
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_one).collect();
+    found.sort();
+    found
 }
 
 /// `STEM.sql`, or with a number behind where that is taken.

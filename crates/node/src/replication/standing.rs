@@ -94,7 +94,7 @@ impl Standings {
             json!({
                 "master": l.master, "state": l.state, "master_durable_lsn": l.master_durable_lsn,
                 "behind_bytes": l.follows.then(|| l.master_durable_lsn.saturating_sub(s.applied_lsn)),
-                "behind_ms": l.follows.then_some(l.behind_ms),
+                "behind_ms": l.behind_ms.filter(|_| l.follows),
                 "error": l.error,
             })
         });
@@ -126,7 +126,8 @@ fn archive_json(a: &ArchiveRow) -> serde_json::Value {
 }
 
 fn standby_json(s: &StandbyRow, durable_lsn: u64) -> serde_json::Value {
-    let end = if s.connected { s.sent_lsn } else { durable_lsn };
+    // A boxcar is shipped while it is being written here.
+    let end = durable_lsn.max(s.sent_lsn);
     json!({
         "name": s.name, "connected": s.connected, "state": s.state, "synchronous": s.synchronous,
         "sent_lsn": s.sent_lsn, "received_lsn": s.received_lsn, "durable_lsn": s.durable_lsn,
@@ -142,11 +143,17 @@ fn link_row(following: &Following, engine: &Engine) -> LinkRow {
         Phase::Following { .. } => ("following", None),
         Phase::Waiting { why, .. } => ("waiting", Some(why)),
     };
+    // The master tells of no more than it has sent: how far that is from its end is known from the greeting.
+    let told = following.master_durable();
+    let to = match following.phase() {
+        Phase::Following { to, .. } => told.max(to),
+        _ => told,
+    };
     LinkRow {
         master: following.master().to_owned(),
         state: state.to_owned(),
-        master_durable_lsn: following.master_durable().0,
-        behind_ms: following.behind_ms(),
+        master_durable_lsn: to.0,
+        behind_ms: (told == to).then(|| following.behind_ms()),
         follows: state == "following",
         error: engine.apply_failure().or(why),
     }

@@ -38,8 +38,9 @@ pub struct LinkRow {
     pub state: String,
     /// Everything below is durable at the master, as far as it has told.
     pub master_durable_lsn: u64,
-    /// How old the last boxcar applied is, by the master's clock; nothing when all that is known is applied.
-    pub behind_ms: u64,
+    /// How old the last boxcar applied is, by the master's clock; 0 when all that is known is applied. `None`: not known,
+    /// as it still lacks boxcars that were there when it began to follow.
+    pub behind_ms: Option<u64>,
     /// It hears of the master: otherwise how far it is behind is not known.
     pub follows: bool,
     /// Why the link does not work.
@@ -255,7 +256,7 @@ pub const STANDBY: CatalogTable = CatalogTable {
                 count(s.durable_lsn),
                 count(s.applied_lsn),
                 if_follows(count(link.master_durable_lsn.saturating_sub(s.applied_lsn))),
-                if_follows(count(link.behind_ms)),
+                if_follows(link.behind_ms.map_or(Value::Null, count)),
                 link.error.as_deref().map_or(Value::Null, text),
             ]
         };

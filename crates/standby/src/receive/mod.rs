@@ -52,10 +52,11 @@ pub enum Phase {
     Pairing {
         master: String,
     },
-    /// Boxcars come, from this position on.
+    /// Boxcars come, from this position on; the master's trail ended at `to` when that began.
     Following {
         master: String,
         from: Lsn,
+        to: Lsn,
     },
     /// Until the next attempt.
     Waiting {
@@ -221,7 +222,7 @@ async fn one_link<C: Connect>(follower: &mut Follower<C>, was_following: &mut bo
         Place::Start(start) => {
             *was_following = true;
             follower.standby.learned(welcome.follows.as_deref(), welcome.grouped);
-            follower.standby.changed(&Phase::Following { master: welcome.name, from: start.lsn });
+            follower.standby.changed(&Phase::Following { master: welcome.name, from: start.lsn, to: welcome.tip.lsn });
             link.allow_boxcars(welcome.identity.segment_bytes);
             session::run(follower, &mut link, start, welcome.identity).await
         }

@@ -18,6 +18,7 @@ pub use runtime::SimRuntime;
 
 use crate::clock::LeaseClock;
 use crate::lease::LeaseTerms;
+use crate::record::{Mastership, Record};
 
 /// A part of the protocol left out, to see that the simulation notices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +40,12 @@ pub enum Sabotage {
     ReadsAtOnce,
     /// A node outside the sync set is promoted.
     AnySuccessor,
+    /// A successor out of a quorum claims that it has all of the others without asking them.
+    NoAsking,
+    /// It asks before the old master is deposed only.
+    AsksTooEarly,
+    /// A standby that has lost what it had confirmed stays in the quorum.
+    FallenStays,
 }
 
 impl Sabotage {
@@ -50,6 +57,12 @@ impl Sabotage {
             Sabotage::NoMargin => (terms.lease_ms.into(), Some(needed_ms)),
             _ => (needed_ms, None),
         }
+    }
+
+    /// Whether a successor claims that it has all of the others.
+    pub fn claims_all(self, record: &Record) -> bool {
+        let serves = matches!(record.mastership, Mastership::Serving { .. });
+        self == Sabotage::NoAsking || self == Sabotage::AsksTooEarly && !serves
     }
 
     /// From when a lease counts.

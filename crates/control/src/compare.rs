@@ -9,10 +9,13 @@
 //! | has the boxcar that the other one ends with | has all |
 //! | the other one's last boxcar is of an older epoch | has all: what else the other one has was never acknowledged |
 //! | the other one's last boxcar is of a newer epoch, or of the same and farther on | the other one is ahead |
+//! | is older than what is kept, and the last boxcars are of one epoch | has all |
 //! | otherwise | they have parted: nobody can say |
 //!
-//! Why an older epoch lacks nothing: whoever became the master of the newer one had everything acknowledged before, by
-//! these same rules, and a trail that has a boxcar of that epoch has everything that this master's had before it.
+//! Why the older epoch has nothing: a quorum is named only when n standbys have everything and, as the last of it, a boxcar
+//! of the epoch in which it is named ([`crate::ControlPlane::name_quorum`]). So whatever was acknowledged is at n standbys
+//! whose last boxcar is of that epoch, the newest there is. One whose last boxcar is older than another's is none of them.
+//! Without that rule it might be: a master may acknowledge, in a new epoch, what it wrote in an older one.
 //!
 //! When is asked: after the old master has been deposed and its lease has been waited out, or was given up. From then on
 //! it acknowledges nothing: the lease is looked at when an answer leaves. So whatever was acknowledged was on the disks
@@ -68,6 +71,20 @@ pub enum Compared {
     HasAll,
     OtherIsAhead,
     Parted,
+}
+
+/// Decides by the module's table. `has_it`: whether the boxcar that the other trail ends with is in this one, on its disk;
+/// `None`: it is older than what is kept here.
+pub fn judge(own: &TrailTip, other: &TrailTip, has_it: Option<bool>) -> Compared {
+    match has_it {
+        _ if own.trail != other.trail => Compared::Parted,
+        Some(true) => Compared::HasAll,
+        // One master wrote both ends: there was nothing beside it.
+        None if other.epoch == own.epoch => Compared::HasAll,
+        _ if other.epoch < own.epoch => Compared::HasAll,
+        Some(false) if (other.epoch, other.lsn) > (own.epoch, own.lsn) => Compared::OtherIsAhead,
+        Some(false) | None => Compared::Parted,
+    }
 }
 
 /// The trail of this node, for comparisons. An error says why there is no answer.
@@ -147,7 +164,8 @@ impl Core {
 /// Why this is not enough: rather who is ahead than who is silent, and the old master only where it alone could tell.
 fn not_enough(record: &Record, node: NodeId, found: Found) -> ControlError {
     let is_standby = |(other, _): &(&NodeId, &Result<Compared, String>)| Some(**other) != record.master;
-    let first = |what: Compared| found.iter().filter(is_standby).find(|(_, f)| **f == Ok(what)).map(|(other, _)| *other);
+    let first =
+        |what: Compared| found.iter().filter(is_standby).find(|(_, f)| **f == Ok(what)).map(|(other, _)| *other);
     if let Some(ahead) = first(Compared::OtherIsAhead) {
         return ControlError::Behind { node, ahead };
     }
@@ -163,4 +181,31 @@ fn not_enough(record: &Record, node: NodeId, found: Found) -> ControlError {
         others = silent(true);
     }
     ControlError::NotCompared { node, others: others.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_decision_table() {
+        let tip = |epoch, lsn| TrailTip { trail: "t".to_owned(), epoch: Epoch(epoch), lsn, checksum: 1 };
+        let own = tip(5, 100);
+        let table = [
+            (tip(5, 90), Some(true), Compared::HasAll),
+            (tip(6, 90), Some(true), Compared::HasAll),
+            (tip(4, 200), Some(false), Compared::HasAll),
+            (tip(4, 90), None, Compared::HasAll),
+            (tip(5, 90), None, Compared::HasAll),
+            (tip(5, 101), Some(false), Compared::OtherIsAhead),
+            (tip(6, 90), Some(false), Compared::OtherIsAhead),
+            (tip(5, 100), Some(false), Compared::Parted),
+            (tip(5, 90), Some(false), Compared::Parted),
+            (tip(6, 90), None, Compared::Parted),
+            (TrailTip { trail: "u".to_owned(), ..tip(5, 100) }, Some(true), Compared::Parted),
+        ];
+        for (other, has_it, expected) in table {
+            assert_eq!(judge(&own, &other, has_it), expected, "{other:?} {has_it:?}");
+        }
+    }
 }

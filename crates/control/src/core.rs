@@ -129,7 +129,8 @@ impl Core {
         let waited_ms = self.wait_out(&deposed).await;
         let compared = if accept_loss { BTreeSet::new() } else { self.compared(&deposed, node).await? };
         let attempt = (self.random)();
-        let promote = Command::Promote { node, expected_epoch, epoch_at_least, waited_ms, accept_loss, attempt, compared };
+        let promote =
+            Command::Promote { node, expected_epoch, epoch_at_least, waited_ms, accept_loss, attempt, compared };
         let record = self.propose(promote, PATIENCE).await?;
         if node == self.me {
             self.begin_mastership(&record);

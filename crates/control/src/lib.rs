@@ -90,7 +90,7 @@ mod transport;
 mod wire;
 
 pub use clock::{BootClock, LeaseClock};
-pub use compare::{Compared, ComparedTrail, TrailTip};
+pub use compare::{Compared, ComparedTrail, TrailTip, judge};
 pub use error::ControlError;
 pub use id::{BadName, DiskId, NODE_NAME_BYTES_MAX, NodeId};
 pub use lease::{Lease, LeaseTerms};

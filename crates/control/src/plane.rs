@@ -72,8 +72,8 @@ pub trait ControlPlane: Send + Sync {
     /// The next change of the sync set. Draw it before looking at what the change is based on.
     fn next_change(&self) -> Change;
 
-    /// Names a quorum as the sync set: so many of these standbys have everything acknowledged so far, and commits already
-    /// wait for as many of them. The others need not even be there.
+    /// Names a quorum as the sync set: so many of these standbys have everything acknowledged so far, and behind it something
+    /// that was written in this epoch; and commits already wait for as many of them. The others need not even be there.
     fn name_quorum(&self, epoch: Epoch, quorum: Quorum, change: Change) -> BoxFuture<'_, Result<(), ControlError>>;
 
     /// This node has stopped acknowledging in that epoch: ends its lease at once, and nobody has to wait for it.

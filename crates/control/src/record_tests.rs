@@ -341,10 +341,7 @@ fn golden_commands() {
             promote_after(1, "b", 5, "c"),
             r#"{"promote":{"node":"b","expected_epoch":1,"epoch_at_least":0,"waited_ms":5,"accept_loss":false,"attempt":101,"compared":["c"]}}"#,
         ),
-        (
-            quorum(1, "a", "bc", 1),
-            r#"{"name_quorum":{"epoch":1,"by":"a","standbys":["b","c"],"needed":1,"change":1}}"#,
-        ),
+        (quorum(1, "a", "bc", 1), r#"{"name_quorum":{"epoch":1,"by":"a","standbys":["b","c"],"needed":1,"change":1}}"#),
         (renew(1, "a"), r#"{"renew_lease":{"epoch":1,"by":"a"}}"#),
         (release(1, "a"), r#"{"release":{"epoch":1,"by":"a"}}"#),
         (shrink(1, "a", "b"), r#"{"shrink_sync_set":{"epoch":1,"by":"a","node":"b","change":2}}"#),

@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | a standby joins that has everything, and commits wait for it | m + 1, n + 1 | each commit is on n of the others, and on this one |
 //! | a standby is taken out | m - 1, n - 1, not below 0 | a commit may have been on this one and n - 1 others |
-//! | a quorum is named: n of these | m, n | the master has seen n of them that have everything, and commits wait for any n |
+//! | a quorum is named: n of these | m, n | the master has seen n of them that have everything, something of its own epoch too, and commits wait for any n |
 //!
 //! So a standby of a quorum that is out of touch stays in the set, and nothing has to be agreed on as long as n others
 //! confirm: it is refused when it is compared, and what it alone may have is asked of it. One that had confirmed something
@@ -192,7 +192,7 @@ mod tests {
         assert!(members.proves(b, a, &set("a")), "but the old master's");
         members.insert(c);
         assert_eq!(members, quorum);
-        [b, c].map(|node| members.remove(node));
+        [b, c].into_iter().for_each(|node| members.remove(node));
         assert_eq!(members, SyncMembers::all([a]));
         members.insert(b);
         assert!(members.proves(b, a, &set("")) && members.are_all_needed());

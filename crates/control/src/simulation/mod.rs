@@ -2,7 +2,7 @@
 //!
 //! A node's tasks run behind a [`Gate`] that stops them as SIGSTOP does: nothing of the node runs, its connections stay
 //! open, its clock goes on. A crash ends the tasks and cuts the power of the disk. What is checked at every step is in
-//! [`invariants`], and in [`commits`] that no acknowledged commit is lost; the histories are in [`histories`]. The seed decides what happens to the nodes; openraft and tokio draw
+//! [`invariants`], and in [`commits`] and [`quorum`] that no acknowledged commit is lost; the histories are in [`histories`]. The seed decides what happens to the nodes; openraft and tokio draw
 //! some random numbers of their own, so a seed repeats a history closely, not exactly.
 
 mod clock;
@@ -11,6 +11,7 @@ mod directed;
 mod histories;
 mod invariants;
 mod network;
+mod quorum;
 mod runtime;
 mod world;
 

@@ -11,12 +11,11 @@
 //! Failure: a trail that cannot be read gives no answer, and the one who asks is told why.
 
 use super::Following;
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use holdfast_control::{Compared, ComparedTrail, TrailTip};
+use holdfast_control::{Compared, ComparedTrail, TrailTip, judge};
 use holdfast_engine::Engine;
 use holdfast_trail::{Match, Trail, TrailError};
 use holdfast_types::Lsn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +23,10 @@ use std::time::Duration;
 const LOOKS: usize = 50;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+type Later<T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send>>;
+
 /// See the module.
+#[derive(Clone)]
 pub struct Comparing {
     pub engine: Engine,
     /// Of a standby.
@@ -32,25 +34,23 @@ pub struct Comparing {
 }
 
 impl ComparedTrail for Comparing {
-    fn tip(&self) -> BoxFuture<'static, Result<TrailTip, String>> {
+    fn tip(&self) -> Later<TrailTip> {
         let (engine, following) = (self.engine.clone(), self.following.clone());
-        async move {
+        Box::pin(async move {
             if let Some(following) = following {
                 until_written(&following).await?;
             }
             Ok(tip_of(engine.trail()))
-        }
-        .boxed()
+        })
     }
 
-    fn compare(&self, other: TrailTip) -> BoxFuture<'static, Result<Compared, String>> {
+    fn compare(&self, other: TrailTip) -> Later<Compared> {
         let engine = self.engine.clone();
-        async move {
+        Box::pin(async move {
             let compared = tokio::task::spawn_blocking(move || compare(engine.trail(), &other)).await;
             let compared = compared.map_err(|error| format!("a thread has failed: {error}"))?;
             compared.map_err(|error| format!("this node's own trail: {error}"))
-        }
-        .boxed()
+        })
     }
 }
 
@@ -75,17 +75,15 @@ fn tip_of(trail: &Trail) -> TrailTip {
 /// What is durable here of the trail that ends there.
 fn compare(trail: &Trail, other: &TrailTip) -> Result<Compared, TrailError> {
     let own = tip_of(trail);
-    if own.trail != other.trail {
-        return Ok(Compared::Parted);
-    }
     // Asked of what is on the disk only: what is being written may still be lost.
-    let found = if other.lsn > own.lsn { Match::No } else { trail.ends_with(Lsn(other.lsn), other.checksum)? };
-    Ok(match found {
-        Match::Yes => Compared::HasAll,
-        // Recycled here, and one master wrote both ends: there was nothing beside it.
-        Match::Gone if other.epoch == own.epoch => Compared::HasAll,
-        Match::No | Match::Gone if other.epoch < own.epoch => Compared::HasAll,
-        Match::No if (other.epoch, other.lsn) > (own.epoch, own.lsn) => Compared::OtherIsAhead,
-        Match::No | Match::Gone => Compared::Parted,
-    })
+    let has_it = if other.lsn > own.lsn {
+        Some(false)
+    } else {
+        match trail.ends_with(Lsn(other.lsn), other.checksum)? {
+            Match::Yes => Some(true),
+            Match::No => Some(false),
+            Match::Gone => None,
+        }
+    };
+    Ok(judge(&own, other, has_it))
 }

@@ -24,7 +24,10 @@
 //! were it promoted anew, the record's epoch would be another, for which this comparison is not taken. So nothing has to
 //! be promised with the answer. The set does not change in between either: only a master that serves changes it.
 //!
-//! It is asked once before, too, so that nobody is deposed for a promotion that cannot succeed. That answer alone would not
+//! The old master is asked as well: as long as it is open in its epoch it has everything that it acknowledged, so it alone
+//! is enough.
+//!
+//! All are asked once before, too, so that nobody is deposed for a promotion that cannot succeed. That answer alone would not
 //! do: the master may acknowledge more until its lease is out.
 //!
 //! How it fails: who is ahead, or cannot be asked, is asked again for [`PATIENCE`], and then named. When that happens after
@@ -63,6 +66,8 @@ pub struct TrailTip {
     pub lsn: u64,
     /// Of the last boxcar; 0 where there is none.
     pub checksum: u32,
+    /// It is open as the trail of the master of this epoch.
+    pub leads: Option<u32>,
 }
 
 /// What one trail has of another; see the module's table.
@@ -143,11 +148,11 @@ impl Core {
     async fn compare_with_others(&self, record: &Record, node: NodeId) -> Found {
         let is_asked = |other: &&NodeId| **other != node && record.members.get(other) == Some(&Role::Data);
         let others = record.sync_set.members().iter().filter(is_asked);
-        let asked = others.map(|other| async { (*other, self.compare_with(node, *other).await) });
+        let asked = others.map(|other| async { (*other, self.compare_with(record, node, *other).await) });
         join_all(asked).await.into_iter().collect()
     }
 
-    async fn compare_with(&self, node: NodeId, other: NodeId) -> Result<Compared, String> {
+    async fn compare_with(&self, record: &Record, node: NodeId, other: NodeId) -> Result<Compared, String> {
         if node != self.me {
             return Err(format!("only {node} itself can compare its trail"));
         }
@@ -157,6 +162,10 @@ impl Core {
             Ok(_) => return Err("it answered something else".to_owned()),
             Err(error) => return Err(error.to_string()),
         };
+        // The old master vouches for everything, so it has to be what it was when it was deposed.
+        if record.master == Some(other) && tip.leads != Some(record.epoch.0) {
+            return Err(format!("it is not open as the master of epoch {}", record.epoch));
+        }
         self.trail.get()?.compare(tip).await
     }
 }
@@ -189,7 +198,7 @@ mod tests {
 
     #[test]
     fn the_decision_table() {
-        let tip = |epoch, lsn| TrailTip { trail: "t".to_owned(), epoch: Epoch(epoch), lsn, checksum: 1 };
+        let tip = |epoch, lsn| TrailTip { trail: "t".to_owned(), epoch: Epoch(epoch), lsn, checksum: 1, leads: None };
         let own = tip(5, 100);
         let table = [
             (tip(5, 90), Some(true), Compared::HasAll),

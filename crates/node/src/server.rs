@@ -587,9 +587,7 @@ fn sync_set(config: &Config, control: Option<&Control>) -> Result<SyncSet, NodeE
     };
     let set = SyncSet::parse(&names)
         .map_err(|error| NodeError::Start(io::Error::other(format!("synchronous_standby_names: {error}"))))?;
-    if let Some(control) = control {
-        control.check_sync_set(&names, &set)?;
-    }
+    control.map_or(Ok(()), |control| control.check_sync_set(&names, &set))?;
     Ok(set)
 }
 

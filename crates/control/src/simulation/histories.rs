@@ -365,7 +365,12 @@ fn a_broken_sync_set_is_found() {
 
 #[test]
 fn a_broken_quorum_is_found() {
-    let table = [(Sabotage::NoAsking, 0), (Sabotage::AsksTooEarly, 0), (Sabotage::FallenStays, 0)];
+    let table = [
+        (Sabotage::NoAsking, 0),
+        (Sabotage::AsksTooEarly, 0),
+        (Sabotage::FallenStays, 0),
+        (Sabotage::NamesTooEarly, 0),
+    ];
     for (sabotage, first) in table {
         is_found_in(run_quorum, sabotage, first, "without acknowledged commits");
     }

@@ -47,6 +47,8 @@ pub enum Sabotage {
     AsksTooEarly,
     /// A standby that has lost what it had confirmed stays in the quorum.
     FallenStays,
+    /// A quorum is named before anything was written in the master's epoch.
+    NamesTooEarly,
 }
 
 impl Sabotage {

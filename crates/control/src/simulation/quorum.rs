@@ -37,12 +37,19 @@ struct Trail {
     boxcars: Vec<Boxcar>,
     /// The highest epoch it has met.
     epoch: Epoch,
+    leads: Option<u32>,
 }
 
 impl Trail {
     fn tip(&self) -> TrailTip {
         let (number, epoch) = self.boxcars.last().copied().unwrap_or_default();
-        TrailTip { trail: String::new(), epoch, lsn: self.boxcars.len() as u64, checksum: number as u32 }
+        TrailTip {
+            trail: String::new(),
+            epoch,
+            lsn: self.boxcars.len() as u64,
+            checksum: number as u32,
+            leads: self.leads,
+        }
     }
 
     /// Takes up to `count` boxcars over, after what the master does not have was cut off.
@@ -141,6 +148,7 @@ impl QuorumCommits {
         let Some(handle) = node.handle.as_ref().filter(|_| node.paused_at_ns.is_none()) else {
             if node.handle.is_none() {
                 self.masters[index] = None;
+                self.trails[index].0.lock().leads = None;
             }
             return;
         };
@@ -152,10 +160,11 @@ impl QuorumCommits {
         if !self.masters[index].as_ref().is_some_and(is_known) {
             self.masters[index] = None;
             let trail = &mut self.trails[index].0.lock();
+            trail.leads = None;
             if !lease.valid_now() || trail.epoch > lease.epoch() {
                 return;
             }
-            trail.epoch = lease.epoch();
+            (trail.epoch, trail.leads) = (lease.epoch(), Some(lease.epoch().0));
             self.masters[index] = Some(Master::begin(lease.epoch(), node.run));
         }
         let Some(mut master) = self.masters[index].take() else { return };
@@ -245,7 +254,7 @@ impl QuorumCommits {
                 let which = random.below(2) as usize;
                 self.lose(master, handle, standbys[which], names[which], world.sabotage);
             }
-        } else if let Some(needed) = master.needed_for_quorum(&self.trails[index].0.lock()) {
+        } else if let Some(needed) = master.needed_for_quorum(&self.trails[index].0.lock(), world.sabotage) {
             let change = handle.next_change();
             if standbys.iter().any(|standby| master.confirmed[*standby] >= needed) {
                 self.counts.grows += 1;
@@ -284,8 +293,9 @@ impl Master {
     }
 
     /// What a standby must have before the quorum is named; `None`: nothing was written in this epoch yet.
-    fn needed_for_quorum(&mut self, trail: &Trail) -> Option<usize> {
+    fn needed_for_quorum(&mut self, trail: &Trail, sabotage: Sabotage) -> Option<usize> {
         let is_own = trail.boxcars.last().is_some_and(|(_, epoch)| *epoch == self.epoch);
-        is_own.then(|| self.reached.max(*self.waiting_from.get_or_insert(trail.boxcars.len())))
+        (is_own || sabotage == Sabotage::NamesTooEarly)
+            .then(|| self.reached.max(*self.waiting_from.get_or_insert(trail.boxcars.len())))
     }
 }

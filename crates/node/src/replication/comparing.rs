@@ -40,7 +40,8 @@ impl ComparedTrail for Comparing {
             if let Some(following) = following {
                 until_written(&following).await?;
             }
-            Ok(tip_of(engine.trail()))
+            let leads = (!engine.is_standby()).then(|| engine.trail().epoch().0);
+            Ok(TrailTip { leads, ..tip_of(engine.trail()) })
         })
     }
 
@@ -69,7 +70,7 @@ async fn until_written(following: &Following) -> Result<(), String> {
 
 fn tip_of(trail: &Trail) -> TrailTip {
     let (lsn, checksum, epoch) = trail.end();
-    TrailTip { trail: trail.trail_id().to_string(), epoch, lsn: lsn.0, checksum }
+    TrailTip { trail: trail.trail_id().to_string(), epoch, lsn: lsn.0, checksum, leads: None }
 }
 
 /// What is durable here of the trail that ends there.

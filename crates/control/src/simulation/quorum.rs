@@ -113,6 +113,7 @@ pub struct QuorumCommits {
     next: u64,
     acknowledged: BTreeSet<u64>,
     newest: Epoch,
+    last: Option<NodeId>,
     pub accepted: Accepted,
     pub counts: Counts,
 }
@@ -135,6 +136,8 @@ impl QuorumCommits {
             if !lost.is_empty() && !accepted {
                 return Err(format!("{master} became master of epoch {epoch} without acknowledged commits: {lost:?}"));
             }
+            let succeeds = self.last.replace(master).is_some_and(|last| last != master);
+            self.counts.successors += u64::from(succeeds && !accepted);
             self.counts.masters_without_loss += u64::from(lost.is_empty());
             self.counts.losses_accepted += u64::from(!lost.is_empty());
             self.acknowledged.retain(|commit| !lost.contains(commit));

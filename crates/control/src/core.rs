@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::clock::LeaseClock;
+use crate::compare::TrailSlot;
 use crate::error::ControlError;
 use crate::id::{DiskId, NodeId};
 use crate::lease::{Lease, LeaseTerms, WaitOut};
@@ -52,6 +53,7 @@ pub struct Core {
     pub peers: Peers,
     pub published: Published,
     pub holding: Arc<Holding>,
+    pub trail: TrailSlot,
     #[cfg(test)]
     pub sabotage: crate::simulation::Sabotage,
 }
@@ -109,25 +111,42 @@ impl Core {
             let written = timeout(PROPOSAL_TIMEOUT, self.raft.client_write(command.clone())).await;
             return Ok(written.ok().and_then(Result::ok).map(|written| written.data));
         }
-        match self.peers.propose(leader, Request::Propose(command.clone()), PROPOSAL_TIMEOUT).await {
+        match self.peers.ask(leader, Request::Propose(command.clone()), PROPOSAL_TIMEOUT).await {
             Ok(Reply::Proposed(answer)) => Ok(Some(answer)),
             Ok(_) | Err(_) => Ok(None),
         }
     }
 
-    /// Deposes the old master, waits until its lease is over on every allowed clock, and promotes.
+    /// Deposes the old master, waits until its lease is over on every allowed clock, compares where the sync set is a
+    /// quorum ([`crate::compare`]), and promotes.
     pub async fn promote(self: &Arc<Core>, promotion: Promotion) -> Result<Epoch, ControlError> {
         let Promotion { node, expected_epoch, epoch_at_least, accept_loss } = promotion;
+        if !accept_loss {
+            self.check_before(expected_epoch, node).await?;
+        }
         let depose = Command::Depose { expected_epoch, successor: node, accept_loss };
         let deposed = self.propose(depose, PATIENCE).await?;
         let waited_ms = self.wait_out(&deposed).await;
+        let compared = if accept_loss { BTreeSet::new() } else { self.compared(&deposed, node).await? };
         let attempt = (self.random)();
-        let promote = Command::Promote { node, expected_epoch, epoch_at_least, waited_ms, accept_loss, attempt };
+        let promote =
+            Command::Promote { node, expected_epoch, epoch_at_least, waited_ms, accept_loss, attempt, compared };
         let record = self.propose(promote, PATIENCE).await?;
         if node == self.me {
             self.begin_mastership(&record);
         }
         Ok(record.epoch)
+    }
+
+    /// Nobody is deposed for a promotion that cannot succeed, as far as this node knows: what it has seen of the record is
+    /// enough for that, since it is asked again later.
+    async fn check_before(&self, expected_epoch: Epoch, node: NodeId) -> Result<(), ControlError> {
+        // Of another epoch, or without this node: the group will say so.
+        let is_concerned = |record: &Arc<Record>| record.epoch == expected_epoch && record.sync_set.contains(node);
+        match self.published.get().filter(is_concerned) {
+            Some(record) => self.compared(&record, node).await.map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Counts until the old lease is over, is known to be given up, or the record has moved on.

@@ -29,6 +29,18 @@ pub enum ControlError {
     NoQuorum,
     #[error(transparent)]
     Refused(#[from] Refusal),
+    #[error("{node} may lack acknowledged commits: {ahead} has more of the trail; promote {ahead}")]
+    Behind { node: NodeId, ahead: NodeId },
+    #[error(
+        "{node} may lack acknowledged commits: its trail and that of {other} have parted, and which of them has what was \
+         acknowledged cannot be told"
+    )]
+    Parted { node: NodeId, other: NodeId },
+    #[error(
+        "{node} may lack acknowledged commits: commits wait for some of the standbys only, and those that could show that it \
+         lacks nothing cannot be asked: {others}"
+    )]
+    NotCompared { node: NodeId, others: String },
     #[error("the control plane of this node has stopped: {0}")]
     Stopped(String),
 }
@@ -37,7 +49,10 @@ impl ControlError {
     /// PostgreSQL's code for it.
     pub fn sqlstate(&self) -> &'static str {
         match self {
-            ControlError::Refused(_) => "55000",
+            ControlError::Refused(_)
+            | ControlError::Behind { .. }
+            | ControlError::Parted { .. }
+            | ControlError::NotCompared { .. } => "55000",
             ControlError::NoQuorum => "57P03",
             ControlError::Members(_) => "F0000",
             ControlError::Damage { .. } | ControlError::Newer { .. } => "XX001",

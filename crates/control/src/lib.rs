@@ -13,6 +13,8 @@
 //!   standby fail at once), if the master keeps three rules: [`ControlPlane::shrink`] *before* acknowledging without a
 //!   standby, and of whoever may lack something of its trail before its first answer; waiting for a standby *before*
 //!   [`ControlPlane::grow`].
+//! - Where commits wait for some of the standbys only, a quorum ([`ControlPlane::name_quorum`]), whoever has all that
+//!   enough others have has it. That is asked at a promotion: [`ControlHandle::set_trail`].
 //!
 //! How it fails: without a majority nothing changes and the lease runs out. A disk that fails ends the process; a directory that is damaged refuses to open; one that was lost is made anew by the other two. A clock
 //! that is wrong by more than agreed, or stands still while a virtual machine is frozen, breaks the lease; then the
@@ -64,6 +66,7 @@
 //! ```
 
 mod clock;
+mod compare;
 mod core;
 mod error;
 mod files;
@@ -82,14 +85,17 @@ mod server;
 #[cfg(test)]
 mod simulation;
 mod storage;
+mod sync_members;
 mod transport;
 mod wire;
 
 pub use clock::{BootClock, LeaseClock};
+pub use compare::{Compared, ComparedTrail, TrailTip, judge};
 pub use error::ControlError;
 pub use id::{BadName, DiskId, NODE_NAME_BYTES_MAX, NodeId};
 pub use lease::{Lease, LeaseTerms};
 pub use node::{Config, ControlHandle, ControlNode, Machinery};
-pub use plane::{ControlPlane, Promotion};
+pub use plane::{Change, ControlPlane, Promotion, Quorum};
 pub use record::{Mastership, Record, Refusal, Role};
+pub use sync_members::SyncMembers;
 pub use transport::{BoxStream, Incoming, Secure, Stream, TcpTransport, Transport};

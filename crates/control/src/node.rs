@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::{BootClock, LeaseClock};
+use crate::compare::{ComparedTrail, TrailSlot};
 use crate::core::{Core, Holding, PATIENCE};
 use crate::error::ControlError;
 use crate::id::{DiskId, NodeId};
@@ -28,7 +29,7 @@ use crate::lease::{Lease, LeaseTerms};
 use crate::machine::{Machine, Published};
 use crate::members;
 use crate::peers::Peers;
-use crate::plane::{ControlPlane, Promotion};
+use crate::plane::{Change, ControlPlane, Promotion, Quorum};
 use crate::raft::{Raft, Runtime, settings};
 use crate::record::{Command, Record, Role};
 use crate::server::Server;
@@ -107,6 +108,7 @@ pub struct Member {
     machine: Machine,
     published: Published,
     holding: Arc<Holding>,
+    trail: TrailSlot,
     jobs: mpsc::UnboundedReceiver<Job>,
     _lock: Box<dyn DiskLock>,
     #[cfg(test)]
@@ -136,7 +138,13 @@ impl Member {
             sync_changes: AtomicU64::new(0),
         });
         let (sender, jobs) = mpsc::unbounded_channel();
-        let handle = ControlHandle { jobs: sender, published: published.clone(), holding: holding.clone() };
+        let trail = TrailSlot::default();
+        let handle = ControlHandle {
+            jobs: sender,
+            published: published.clone(),
+            holding: holding.clone(),
+            trail: trail.clone(),
+        };
         let member = Member {
             config,
             machinery,
@@ -144,6 +152,7 @@ impl Member {
             machine,
             published,
             holding,
+            trail,
             jobs,
             _lock: lock,
             #[cfg(test)]
@@ -154,7 +163,7 @@ impl Member {
 
     /// Takes part until every handle is gone. An error: its disk has failed, or Raft.
     pub async fn run(self) -> Result<(), ControlError> {
-        let Member { config, machinery, journal, machine, published, holding, mut jobs, _lock, .. } = self;
+        let Member { config, machinery, journal, machine, published, holding, trail, mut jobs, _lock, .. } = self;
         let disk = journal.disk_id();
         let peers = Peers::new(
             config.node,
@@ -175,6 +184,7 @@ impl Member {
             members: config.members.clone(),
             raft: raft.clone(),
             published: published.clone(),
+            trail: trail.clone(),
             refused: Mutex::default(),
             #[cfg(test)]
             sabotage: self.sabotage,
@@ -190,6 +200,7 @@ impl Member {
             peers,
             published,
             holding,
+            trail,
             #[cfg(test)]
             sabotage: self.sabotage,
         });
@@ -228,6 +239,7 @@ pub struct ControlHandle {
     jobs: mpsc::UnboundedSender<Job>,
     published: Published,
     holding: Arc<Holding>,
+    trail: TrailSlot,
 }
 
 /// Who votes, as far as a member knows.
@@ -304,9 +316,18 @@ impl ControlHandle {
     }
 
     /// `command` gets this node and the number of the change.
-    fn change_sync_set(&self, command: impl FnOnce(NodeId, u64) -> Command + Send + 'static) -> Asked<'_> {
-        let change = self.holding.sync_changes.fetch_add(1, Ordering::Relaxed) + 1;
+    fn change_sync_set(
+        &self,
+        Change(change): Change,
+        command: impl FnOnce(NodeId, u64) -> Command + Send + 'static,
+    ) -> Asked<'_> {
         self.ask(move |core| async move { core.propose(command(core.me, change), PATIENCE).await.map(drop) })
+    }
+
+    /// The trail that is open on this node, while one is: others ask where it ends when one of them is to be promoted out of
+    /// a quorum, and it is compared when that is this node.
+    pub fn set_trail(&self, trail: Option<Arc<dyn ComparedTrail>>) {
+        self.trail.set(trail);
     }
 }
 
@@ -338,11 +359,21 @@ impl ControlPlane for ControlHandle {
     }
 
     fn shrink(&self, epoch: Epoch, node: NodeId) -> BoxFuture<'_, Result<(), ControlError>> {
-        self.change_sync_set(move |by, change| Command::ShrinkSyncSet { epoch, by, node, change })
+        self.change_sync_set(self.next_change(), move |by, change| Command::ShrinkSyncSet { epoch, by, node, change })
     }
 
     fn grow(&self, epoch: Epoch, node: NodeId) -> BoxFuture<'_, Result<(), ControlError>> {
-        self.change_sync_set(move |by, change| Command::GrowSyncSet { epoch, by, node, change })
+        self.change_sync_set(self.next_change(), move |by, change| Command::GrowSyncSet { epoch, by, node, change })
+    }
+
+    fn next_change(&self) -> Change {
+        // In one order with what is looked at after it.
+        Change(self.holding.sync_changes.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
+    fn name_quorum(&self, epoch: Epoch, quorum: Quorum, change: Change) -> BoxFuture<'_, Result<(), ControlError>> {
+        let Quorum { standbys, needed } = quorum;
+        self.change_sync_set(change, move |by, change| Command::NameQuorum { epoch, by, standbys, needed, change })
     }
 
     fn release(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), ControlError>> {

@@ -40,7 +40,7 @@ struct Shared {
     published: Published,
     /// The last welcome of each member.
     welcomes: Mutex<BTreeMap<NodeId, Welcome>>,
-    /// One idle connection for proposals to each member.
+    /// One idle connection for such requests to each member.
     idle: Mutex<BTreeMap<NodeId, BoxStream>>,
     #[cfg(test)]
     sabotage: crate::simulation::Sabotage,
@@ -108,8 +108,8 @@ impl Peers {
         }
     }
 
-    /// Sends a request that only the leader answers. An error leaves open whether it was carried out.
-    pub async fn propose(&self, to: NodeId, request: Request, within: Duration) -> io::Result<Reply> {
+    /// Sends a request that is none of Raft's. An error leaves open whether it was carried out.
+    pub async fn ask(&self, to: NodeId, request: Request, within: Duration) -> io::Result<Reply> {
         let idle = self.shared.idle.lock().remove(&to);
         let mut stream = match idle {
             Some(stream) => stream,

@@ -1,5 +1,6 @@
 //! The control plane as the server sees it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -23,6 +24,18 @@ pub struct Promotion {
     pub accept_loss: bool,
 }
 
+/// Which standbys commits wait for, where it is not all of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Quorum {
+    pub standbys: BTreeSet<NodeId>,
+    /// How many of them a commit has to reach.
+    pub needed: usize,
+}
+
+/// A change of the sync set that is about to be asked for. One drawn later wins, whichever is agreed on first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Change(pub(crate) u64);
+
 /// Who is master, by which right, and who has everything.
 pub trait ControlPlane: Send + Sync {
     /// The newest record this node has seen; may be old. `None` until it has seen one.
@@ -44,7 +57,8 @@ pub trait ControlPlane: Send + Sync {
     /// Makes a node master: deposes the old one, waits its lease out, raises the epoch. Returns the new epoch. When the
     /// node is this one, renewing its lease begins at once. After [`ControlError::NoQuorum`] it may still have
     /// happened; promote again on the then current epoch. A node that was the last master keeps its sync set: before its
-    /// first answer it takes out ([`ControlPlane::shrink`]) whoever it does not know to have all of its trail.
+    /// first answer it takes out ([`ControlPlane::shrink`]) whoever it does not know to have all of its trail. Out of a quorum
+    /// a node promotes only itself.
     fn promote(&self, promotion: Promotion) -> BoxFuture<'_, Result<Epoch, ControlError>>;
 
     /// Takes a standby out of the sync set. Only when this has returned `Ok` may a commit of that epoch be
@@ -54,6 +68,13 @@ pub trait ControlPlane: Send + Sync {
     /// Takes a standby into the sync set. It must have everything acknowledged so far, and commits must already wait
     /// for it.
     fn grow(&self, epoch: Epoch, node: NodeId) -> BoxFuture<'_, Result<(), ControlError>>;
+
+    /// The next change of the sync set. Draw it before looking at what the change is based on.
+    fn next_change(&self) -> Change;
+
+    /// Names a quorum as the sync set: so many of these standbys have everything acknowledged so far, and behind it something
+    /// that was written in this epoch; and commits already wait for as many of them. The others need not even be there.
+    fn name_quorum(&self, epoch: Epoch, quorum: Quorum, change: Change) -> BoxFuture<'_, Result<(), ControlError>>;
 
     /// This node has stopped acknowledging in that epoch: ends its lease at once, and nobody has to wait for it.
     fn release(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), ControlError>>;

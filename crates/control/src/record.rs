@@ -7,7 +7,7 @@
 //! | Found | any | the same group | unchanged, done |
 //! | Depose | Serving | successor is a data member of the sync set, or loss is accepted | Deposed; renewals are over |
 //! | Depose | Deposed, Free | the same | the same state with this successor |
-//! | Promote | Deposed, Free | by the successor, waited long enough, another was master | Serving in a higher epoch, sync set {master} |
+//! | Promote | Deposed, Free | by the successor, waited long enough, another was master; out of a quorum: compared with enough others | Serving in a higher epoch, sync set {master} |
 //! | Promote | Deposed, Free | the same, by the last master itself | Serving in a higher epoch, the sync set as it was |
 //! | Promote | any | the same attempt again | unchanged, done |
 //! | RenewLease | Serving | by the master of this epoch | renewals + 1 |
@@ -15,6 +15,7 @@
 //! | Release | Free | the same again | unchanged, done |
 //! | Look | any | a record | unchanged, done: the answer is the record as it stands here in the log |
 //! | ShrinkSyncSet, GrowSyncSet | Serving | by the master of this epoch; never the master itself; no older than the last | the set without, with it |
+//! | NameQuorum | Serving | the same; all are data members, and so many are there | the master and these, of which each commit reaches so many |
 //!
 //! Everything else is refused and changes nothing. A command that speaks of another epoch than the record's is refused
 //! as stale, always. A deposed master can no more shrink the sync set: it could take its successor out of it. The master
@@ -23,7 +24,9 @@
 //!
 //! The sync set holds the nodes that have every commit acknowledged at level hot or above, the master among them; at
 //! warm too, unless master and standby fail at once. The master takes a standby out *before* it acknowledges a commit
-//! without it, and waits for a standby *before* it takes it in. So whoever is in the set may be promoted without loss.
+//! without it, and waits for a standby *before* it takes it in. So whoever is in the set may be promoted without loss. Of
+//! a quorum it may be one that has all that enough others have; what the set says and how it changes is in
+//! [`crate::sync_members`], how its members are compared in [`crate::compare`].
 //!
 //! A master that starts again is promoted again. If nobody else was master in between, nobody else acknowledged
 //! anything, so the set is as true as before: one that starts and fails, again and again, does not take from its
@@ -38,6 +41,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::NodeId;
 use crate::lease::LeaseTerms;
+use crate::sync_members::SyncMembers;
 
 /// Version of the record's and the commands' encoding (JSON).
 pub const RECORD_VERSION: u16 = 1;
@@ -79,8 +83,8 @@ pub struct Record {
     /// The master of this epoch, also when it has been deposed; `None` before the first promotion.
     pub master: Option<NodeId>,
     pub mastership: Mastership,
-    /// Nodes that have everything acknowledged at hot or above; the master is one of them.
-    pub sync_set: BTreeSet<NodeId>,
+    /// Who has everything acknowledged at hot or above; the master does.
+    pub sync_set: SyncMembers,
     pub members: BTreeMap<NodeId, Role>,
     pub lease: LeaseTerms,
     /// The attempt that the last promotion was, so that one sent twice is one promotion.
@@ -115,6 +119,9 @@ pub enum Command {
         accept_loss: bool,
         /// Tells this attempt from every other.
         attempt: u64,
+        /// It has all that these had when the old lease was out.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        compared: BTreeSet<NodeId>,
     },
     RenewLease {
         #[serde(with = "epoch")]
@@ -142,6 +149,15 @@ pub enum Command {
         node: NodeId,
         change: u64,
     },
+    /// `needed` of these standbys have everything, and commits wait for so many of them, no matter which.
+    NameQuorum {
+        #[serde(with = "epoch")]
+        epoch: Epoch,
+        by: NodeId,
+        standbys: BTreeSet<NodeId>,
+        needed: usize,
+        change: u64,
+    },
     /// Changes nothing; the answer is current.
     Look,
 }
@@ -162,6 +178,13 @@ pub enum Refusal {
     NotData(NodeId),
     #[error("{0} may lack acknowledged commits: it is not in the sync set; take one that is, or accept the loss")]
     NotInSyncSet(NodeId),
+    #[error(
+        "{0} may lack acknowledged commits: it has not been compared with enough others of the sync set; try again, or \
+         accept the loss"
+    )]
+    NotCompared(NodeId),
+    #[error("{needed} of {standbys} standbys are no quorum")]
+    BadQuorum { needed: usize, standbys: usize },
     #[error("the master has not been deposed yet")]
     NotDeposed,
     #[error("{0} was named as the successor meanwhile; look at the status and try again")]
@@ -226,7 +249,7 @@ fn found(command: &Command) -> Result<Record, Refusal> {
         epoch: Epoch(0),
         master: None,
         mastership: Mastership::Free { successor: None },
-        sync_set: BTreeSet::new(),
+        sync_set: SyncMembers::default(),
         members: members.clone(),
         lease: *lease,
         attempt: 0,
@@ -247,14 +270,17 @@ impl Record {
                 Ok(())
             }
             Command::Promote { attempt, node, .. } if *attempt == self.attempt && self.master == Some(*node) => Ok(()),
-            Command::Promote { node, expected_epoch, epoch_at_least, waited_ms, accept_loss, attempt } => {
+            Command::Promote { node, expected_epoch, epoch_at_least, waited_ms, accept_loss, attempt, compared } => {
                 self.expect(*expected_epoch)?;
                 self.eligible(*node, *accept_loss)?;
                 self.lease_is_over_for(*node, *waited_ms)?;
+                if !*accept_loss && !self.has_everything(*node, compared) {
+                    return Err(Refusal::NotCompared(*node));
+                }
                 let next = self.epoch.0.checked_add(1).ok_or(Refusal::NoEpochLeft)?;
                 self.epoch = Epoch(next).max(*epoch_at_least);
                 if self.master != Some(*node) {
-                    self.sync_set = BTreeSet::from([*node]);
+                    self.sync_set = SyncMembers::all([*node]);
                 }
                 self.master = Some(*node);
                 self.mastership = Mastership::Serving { renewals: 0 };
@@ -273,7 +299,7 @@ impl Record {
                     return Err(Refusal::MasterStays);
                 }
                 self.is_newest(*change)?;
-                self.sync_set.remove(node);
+                self.sync_set.remove(*node);
                 Ok(())
             }
             Command::GrowSyncSet { epoch, by, node, change } => {
@@ -283,6 +309,17 @@ impl Record {
                 }
                 self.is_newest(*change)?;
                 self.sync_set.insert(*node);
+                Ok(())
+            }
+            Command::NameQuorum { epoch, by, standbys, needed, change } => {
+                self.serving(*epoch, *by)?;
+                if let Some(node) = standbys.iter().find(|node| self.members.get(node) != Some(&Role::Data)) {
+                    return Err(Refusal::NotData(*node));
+                }
+                let bad_quorum = Refusal::BadQuorum { needed: *needed, standbys: standbys.len() };
+                let quorum = SyncMembers::quorum(*by, standbys.clone(), *needed).ok_or(bad_quorum)?;
+                self.is_newest(*change)?;
+                self.sync_set = quorum;
                 Ok(())
             }
         }
@@ -298,8 +335,13 @@ impl Record {
         if self.members.get(&node) != Some(&Role::Data) {
             return Err(Refusal::NotData(node));
         }
-        let has_all = self.master.is_none() || self.sync_set.contains(&node);
-        if has_all || accept_loss { Ok(()) } else { Err(Refusal::NotInSyncSet(node)) }
+        let is_one = self.master.is_none() || self.sync_set.contains(node);
+        if is_one || accept_loss { Ok(()) } else { Err(Refusal::NotInSyncSet(node)) }
+    }
+
+    /// Whether a node has every acknowledged commit, if it has all that those in `compared` have.
+    pub fn has_everything(&self, node: NodeId, compared: &BTreeSet<NodeId>) -> bool {
+        self.master.is_none_or(|master| self.sync_set.proves(node, master, compared))
     }
 
     fn deposed_for(&self, successor: NodeId) -> Mastership {
@@ -366,7 +408,7 @@ impl Record {
 }
 
 /// An epoch as a plain number.
-mod epoch {
+pub(crate) mod epoch {
     use holdfast_types::Epoch;
     use serde::{Deserialize, Deserializer, Serializer};
 

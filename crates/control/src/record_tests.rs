@@ -24,6 +24,7 @@ fn promote(epoch: u32, name: &str, waited_ms: u64) -> Command {
         waited_ms,
         accept_loss: false,
         attempt: 100 + u64::from(epoch),
+        compared: BTreeSet::new(),
     }
 }
 
@@ -41,6 +42,31 @@ fn shrink(epoch: u32, by: &str, out: &str) -> Command {
 
 fn grow(epoch: u32, by: &str, new: &str) -> Command {
     Command::GrowSyncSet { epoch: Epoch(epoch), by: node(by), node: node(new), change: 1 }
+}
+
+fn nodes(names: &str) -> BTreeSet<NodeId> {
+    names.chars().map(|name| node(&name.to_string())).collect()
+}
+
+fn quorum(epoch: u32, by: &str, standbys: &str, needed: usize) -> Command {
+    Command::NameQuorum { epoch: Epoch(epoch), by: node(by), standbys: nodes(standbys), needed, change: 1 }
+}
+
+/// It has all that these have.
+fn promote_after(epoch: u32, name: &str, waited_ms: u64, have: &str) -> Command {
+    let mut command = promote(epoch, name, waited_ms);
+    if let Command::Promote { compared, .. } = &mut command {
+        *compared = nodes(have);
+    }
+    command
+}
+
+/// Master a at epoch 1 with a lease; each commit is at b or at c.
+fn serving_with_quorum() -> Vec<Command> {
+    let members = nodes("abc").into_iter().map(|node| (node, Role::Data)).collect();
+    let Command::Found { version, group, lease, .. } = founding() else { unreachable!() };
+    let found = Command::Found { version, group, members, lease };
+    vec![found, depose(0, "a"), promote(0, "a", 0), quorum(1, "a", "bc", 1), renew(1, "a")]
 }
 
 /// The record after commands that must all be accepted.
@@ -122,6 +148,58 @@ fn the_decision_table() {
     }
 }
 
+/// The same where each commit is at one of b and c.
+#[test]
+fn the_decision_table_of_a_quorum() {
+    let deposed = with(serving_with_quorum(), &[depose(1, "b")]);
+    let released = with(serving_with_quorum(), &[release(1, "a"), depose(1, "b")]);
+    let without_c = with(serving_with_quorum(), &[shrink(1, "a", "c"), depose(1, "b")]);
+    let alone = with(serving_with_quorum(), &[shrink(1, "a", "c"), shrink(1, "a", "b")]);
+    let all = with(serving_with_quorum(), &[quorum(1, "a", "bc", 2), depose(1, "b")]);
+    let again = with(serving_with_quorum(), &[depose(1, "a"), promote(1, "a", 4_000), depose(2, "c")]);
+    let not_compared = |name| Some(Refusal::NotCompared(node(name)));
+    let bad = |needed, standbys| Some(Refusal::BadQuorum { needed, standbys });
+    let table = [
+        (&deposed, promote(1, "b", 4_000), not_compared("b")),
+        (&deposed, promote_after(1, "b", 4_000, "b"), not_compared("b")),
+        (&deposed, promote_after(1, "b", 4_000, "c"), None),
+        (&deposed, promote_after(1, "b", 4_000, "a"), None),
+        (&deposed, promote_after(1, "b", 3_666, "c"), Some(Refusal::TooEarly { missing_ms: 1 })),
+        (&released, promote(1, "b", 0), not_compared("b")),
+        (&released, promote_after(1, "b", 0, "c"), None),
+        (&without_c, promote_after(1, "b", 4_000, "c"), not_compared("b")),
+        (&without_c, promote_after(1, "b", 4_000, "a"), None),
+        (&without_c, depose(1, "c"), Some(Refusal::NotInSyncSet(node("c")))),
+        (&alone, depose(1, "b"), Some(Refusal::NotInSyncSet(node("b")))),
+        (&all, promote(1, "b", 4_000), None),
+        // The last master's set is kept, and so is its quorum.
+        (&again, promote(2, "c", 4_000), not_compared("c")),
+        (&again, promote_after(2, "c", 4_000, "b"), None),
+        (&serving_with_quorum(), quorum(1, "b", "ac", 1), Some(Refusal::NotMaster { by: node("b") })),
+        (&serving_with_quorum(), quorum(0, "a", "bc", 1), Some(Refusal::StaleEpoch { expected: 0, found: 1 })),
+        (&serving_with_quorum(), quorum(1, "a", "bx", 1), Some(Refusal::NotData(node("x")))),
+        (&serving_with_quorum(), quorum(1, "a", "bc", 0), bad(0, 2)),
+        (&serving_with_quorum(), quorum(1, "a", "bc", 3), bad(3, 2)),
+        (&serving_with_quorum(), quorum(1, "a", "ab", 1), bad(1, 2)),
+        (&with(serving_with_quorum(), &[shrink(1, "a", "c")]), quorum(1, "a", "bc", 1), Some(Refusal::Superseded)),
+        (&deposed, quorum(1, "a", "bc", 1), Some(Refusal::Deposed { successor: node("b") })),
+    ];
+    for (commands, command, refusal) in table {
+        let before = after(commands);
+        let mut record = before.clone();
+        assert_eq!(apply(&mut record, &command).err(), refusal, "{command:?} on {before:?}");
+        assert!(refusal.is_none() || record == before, "a refused command changes nothing");
+    }
+    let Command::Promote { node: b, expected_epoch, epoch_at_least, waited_ms, attempt, compared, .. } =
+        promote(1, "b", 4_000)
+    else {
+        unreachable!()
+    };
+    let lossy =
+        Command::Promote { node: b, expected_epoch, epoch_at_least, waited_ms, accept_loss: true, attempt, compared };
+    assert_eq!(apply(&mut after(&deposed), &lossy), Ok(()), "the loss is accepted");
+}
+
 #[test]
 fn another_group_and_bad_terms_are_refused() {
     let Command::Found { version, members, lease, .. } = founding() else { unreachable!() };
@@ -141,14 +219,14 @@ fn a_successor_starts_alone_in_the_sync_set_and_a_promotion_sent_twice_is_one() 
     assert_eq!(after(&with(commands, &[promote(1, "b", 4_000)])), once);
     let record = once.unwrap();
     assert_eq!((record.epoch, record.master), (Epoch(2), Some(node("b"))));
-    assert_eq!(record.sync_set, BTreeSet::from([node("b")]));
+    assert_eq!(record.sync_set, SyncMembers::all(nodes("b")));
     assert!(record.is_served_by(node("b"), Epoch(2)) && !record.is_served_by(node("a"), Epoch(2)));
 }
 
 /// A master that starts again, orderly or not, acknowledged nothing meanwhile, and nobody else did.
 #[test]
 fn a_master_that_is_promoted_again_keeps_its_sync_set() {
-    let both = BTreeSet::from([node("a"), node("b")]);
+    let both = SyncMembers::all(nodes("ab"));
     let again = [depose(1, "a"), promote(1, "a", 4_000)];
     for commands in [with(serving(), &again), with(with(serving(), &[release(1, "a")]), &again)] {
         let record = after(&commands).unwrap();
@@ -157,10 +235,10 @@ fn a_master_that_is_promoted_again_keeps_its_sync_set() {
     }
     // What was taken out before stays out, and a successor's set is its own.
     let record = after(&with(with(serving(), &[shrink(1, "a", "b")]), &again)).unwrap();
-    assert_eq!(record.sync_set, BTreeSet::from([node("a")]));
+    assert_eq!(record.sync_set, SyncMembers::all(nodes("a")));
     let back = [depose(1, "b"), promote(1, "b", 4_000), grow(2, "b", "a"), depose(2, "a"), promote(2, "a", 0)];
     let record = after(&with(serving(), &back)).unwrap();
-    assert_eq!((record.epoch, record.sync_set), (Epoch(3), BTreeSet::from([node("a")])));
+    assert_eq!((record.epoch, record.sync_set), (Epoch(3), SyncMembers::all(nodes("a"))));
 }
 
 #[test]
@@ -181,13 +259,14 @@ fn the_epoch_is_above_the_trails_and_never_wraps() {
 fn random_commands_keep_the_rules() {
     for seed in 0..300 {
         let mut random = Seeded::new(seed);
-        let mut record = after(&serving());
+        let quorums = seed % 2 == 1;
+        let mut record = after(&if quorums { serving_with_quorum() } else { serving() });
         for attempt in 1_000..1_200 {
             let before = record.clone().unwrap();
             let epoch = before.epoch.0.saturating_sub(u32::from(random.one_in(6)));
-            let name = ["a", "b", "w"][random.below(3) as usize];
-            let other = ["a", "b", "w"][random.below(3) as usize];
-            let command = match random.below(7) {
+            let names = if quorums { ["a", "b", "c"] } else { ["a", "b", "w"] };
+            let [name, other] = [0; 2].map(|_| names[random.below(3) as usize]);
+            let command = match random.below(8) {
                 0 => depose(epoch, name),
                 1 => Command::Promote {
                     node: node(name),
@@ -196,7 +275,12 @@ fn random_commands_keep_the_rules() {
                     waited_ms: random.below(8_000),
                     accept_loss: random.one_in(4),
                     attempt,
+                    compared: random.one_in(2).then(|| node(other)).into_iter().collect(),
                 },
+                7 => {
+                    let standbys = ["bc", "ac", "ab"][random.below(3) as usize];
+                    quorum(epoch, name, standbys, 1 + random.below(2) as usize)
+                }
                 2 => release(epoch, name),
                 3 => shrink(epoch, name, other),
                 4 => grow(epoch, name, other),
@@ -208,7 +292,10 @@ fn random_commands_keep_the_rules() {
             assert_eq!(now == before, now.revision == before.revision, "seed {seed}");
             let same_master = now.epoch > before.epoch || now.master == before.master;
             assert!(same_master, "seed {seed}: an epoch has one master");
-            assert!(now.master.is_none_or(|master| now.sync_set.contains(&master)), "seed {seed}");
+            assert!(now.master.is_none_or(|master| now.sync_set.contains(master)), "seed {seed}");
+            if let (Command::Promote { node, accept_loss: false, compared, .. }, true) = (&command, accepted) {
+                assert!(now == before || before.has_everything(*node, compared), "seed {seed}");
+            }
             if let (Command::RenewLease { by, .. }, true) = (&command, accepted) {
                 assert!(before.is_served_by(*by, before.epoch), "seed {seed}");
             }
@@ -228,6 +315,17 @@ fn golden_record() {
 }
 
 #[test]
+fn golden_record_of_a_quorum() {
+    let text = serde_json::to_string(&after(&serving_with_quorum()).unwrap()).unwrap();
+    assert_eq!(
+        text,
+        r#"{"version":1,"group":7,"revision":5,"epoch":1,"master":"a","mastership":{"serving":{"renewals":1}},"sync_set":{"members":["a","b","c"],"needed":1},"members":{"a":"data","b":"data","c":"data"},"lease":{"lease_ms":3000,"drift_percent":10},"attempt":100,"sync_change":1}"#
+    );
+    let read: Record = serde_json::from_str(&text).unwrap();
+    assert_eq!(serde_json::to_string(&read).unwrap(), text);
+}
+
+#[test]
 fn golden_commands() {
     let golden = [
         (
@@ -239,6 +337,11 @@ fn golden_commands() {
             promote(1, "b", 5),
             r#"{"promote":{"node":"b","expected_epoch":1,"epoch_at_least":0,"waited_ms":5,"accept_loss":false,"attempt":101}}"#,
         ),
+        (
+            promote_after(1, "b", 5, "c"),
+            r#"{"promote":{"node":"b","expected_epoch":1,"epoch_at_least":0,"waited_ms":5,"accept_loss":false,"attempt":101,"compared":["c"]}}"#,
+        ),
+        (quorum(1, "a", "bc", 1), r#"{"name_quorum":{"epoch":1,"by":"a","standbys":["b","c"],"needed":1,"change":1}}"#),
         (renew(1, "a"), r#"{"renew_lease":{"epoch":1,"by":"a"}}"#),
         (release(1, "a"), r#"{"release":{"epoch":1,"by":"a"}}"#),
         (shrink(1, "a", "b"), r#"{"shrink_sync_set":{"epoch":1,"by":"a","node":"b","change":2}}"#),

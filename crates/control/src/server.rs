@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
+use crate::compare::TrailSlot;
 use crate::id::{DiskId, NodeId};
 use crate::machine::Published;
 use crate::raft::{Raft, Runtime, Snapshot};
@@ -39,6 +40,7 @@ pub struct Server {
     pub members: BTreeMap<NodeId, Role>,
     pub raft: Raft,
     pub published: Published,
+    pub trail: TrailSlot,
     /// Why each member was refused last: it comes again five times a second.
     pub refused: Mutex<BTreeMap<NodeId, String>>,
     #[cfg(test)]
@@ -152,6 +154,7 @@ impl Server {
                 Some(by) if by != hello.from => Err(format!("{} speaks for {by}", hello.from)),
                 _ => Ok(()),
             },
+            Request::Tip => Ok(()),
             _ if hello.to_disk == Some(self.disk) => Ok(()),
             _ => Err(format!("node {} has another disk than the log says", self.me)),
         }
@@ -169,6 +172,7 @@ impl Server {
                 Ok(Ok(written)) => Reply::Proposed(written.data),
                 Ok(Err(_)) | Err(_) => Reply::NotLeading { leader: self.raft.metrics().borrow().current_leader },
             },
+            Request::Tip => Reply::Tip(self.trail.tip().await),
         }
     }
 }
@@ -188,7 +192,8 @@ fn speaker(command: &Command) -> Option<NodeId> {
         Command::RenewLease { by, .. }
         | Command::Release { by, .. }
         | Command::ShrinkSyncSet { by, .. }
-        | Command::GrowSyncSet { by, .. } => Some(*by),
+        | Command::GrowSyncSet { by, .. }
+        | Command::NameQuorum { by, .. } => Some(*by),
         Command::Found { .. } | Command::Depose { .. } | Command::Promote { .. } | Command::Look => None,
     }
 }

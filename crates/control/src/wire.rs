@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use crate::compare::TrailTip;
 use crate::id::{DiskId, NodeId};
 use crate::raft::{SnapshotMeta, State, Types, Vote};
 use crate::record::{Answer, Command, Role};
@@ -64,6 +65,8 @@ pub enum Request {
     },
     /// Put this into the log, if you lead.
     Propose(Command),
+    /// Where does your trail end on your disk, now?
+    Tip,
 }
 
 /// The answer to a request, of the same kind.
@@ -78,6 +81,8 @@ pub enum Reply {
     NotLeading {
         leader: Option<NodeId>,
     },
+    /// Or why that cannot be said.
+    Tip(Result<TrailTip, String>),
 }
 
 /// A frame's kind and content.
@@ -177,6 +182,19 @@ mod tests {
         let read = receive(&mut &bytes[..]).await.unwrap();
         let Frame::Request(Request::Vote(read)) = read else { panic!("{read:?}") };
         assert_eq!(read.vote.leader_id().term, 7);
+    }
+
+    #[tokio::test]
+    async fn golden_tip() {
+        let asked = bytes_of(&Frame::Request(Request::Tip)).await;
+        assert_eq!(asked, b"\x05\0\0\0\x01\x03\"tip\"");
+        let tip =
+            TrailTip { trail: "t".to_owned(), epoch: holdfast_types::Epoch(3), lsn: 4096, checksum: 7, leads: None };
+        let bytes = bytes_of(&Frame::Reply(Reply::Tip(Ok(tip.clone())))).await;
+        let golden = b"\x4b\0\0\0\x01\x04{\"tip\":{\"Ok\":{\"trail\":\"t\",\"epoch\":3,\"lsn\":4096,\"checksum\":7,\"leads\":null}}}";
+        assert_eq!(String::from_utf8_lossy(&bytes), String::from_utf8_lossy(golden));
+        let Frame::Reply(Reply::Tip(read)) = receive(&mut &bytes[..]).await.unwrap() else { panic!("no tip") };
+        assert_eq!(read, Ok(tip));
     }
 
     #[tokio::test]

@@ -92,7 +92,7 @@ async fn a_group_is_founded_has_a_master_and_outlives_restarts() {
     timeout(PATIENCE, valid).await.expect("a lease that is held is valid");
     until_quorum("taking b in", async || a.grow(epoch, node("b")).await).await;
     let seen = |record: &Option<Arc<holdfast_control::Record>>| {
-        record.as_ref().is_some_and(|record| record.sync_set.contains(&node("b")))
+        record.as_ref().is_some_and(|record| record.sync_set.contains(node("b")))
     };
     timeout(PATIENCE, w.watch().wait_for(seen)).await.unwrap().unwrap();
 

@@ -17,9 +17,9 @@ use crate::database::Databases;
 use crate::descriptors;
 use crate::mirror::{self, Mirror, MirrorRefused};
 use crate::replication::{
-    Archiving, Asked, Certificates, Control, ControlSetupError, Door, Event, Following, FromArchive, InSync, Notify,
-    Reply, StandbyFile, StandbyFileError, Standings, SyncWatch, follow_master, link_options, node_name, raise_levels,
-    tell_given_up,
+    Archiving, Asked, Certificates, Comparing, Control, ControlSetupError, Door, Event, Following, FromArchive, InSync,
+    Notify, Reply, StandbyFile, StandbyFileError, Standings, SyncWatch, follow_master, link_options, node_name,
+    raise_levels, tell_given_up,
 };
 use crate::session::{Factory, Scratch};
 use holdfast_archive::{ArchiveError, History, Place as ArchivePlace, Store};
@@ -364,6 +364,8 @@ impl Up {
         mirror.iter().for_each(|mirror| standings.set_mirror(mirror.status()));
         let (stop, stopping) = watch::channel(false);
         let put_away = archiving.map(|archiving| links.spawn(archiving.run(stopping.clone())));
+        let compared = Comparing { engine: engine.clone(), following: following.clone() };
+        control.iter().for_each(|control| control.set_trail(&compared));
         let mut tasks = match following {
             Some(following) => {
                 let task = follow_master(following, link_options(config), draw_instance(), stopping, events);
@@ -386,8 +388,7 @@ impl Up {
             door: door.clone(),
             standby: standby.is_some(),
         };
-        let control = control.clone().filter(|_| epoch.is_some());
-        let (door, workers) = (door.clone(), workers(config));
+        let (control, door, workers) = (control.clone(), door.clone(), workers(config));
         Ok(Up { engine, hub, door, factory, slot, standings, workers, control, mirror, stop, tasks })
     }
 
@@ -447,6 +448,7 @@ impl Up {
     /// Takes everything down but the socket. Clients are gone already.
     fn down(self, links: &tokio::runtime::Handle) -> Result<(), NodeError> {
         self.door.set(None);
+        self.control.iter().for_each(|control| control.no_trail());
         // Standbys get what was written last, and commits that wait for them their answers.
         self.hub.stop(None);
         let until = Instant::now() + STANDBYS_STOP_MAX;
@@ -464,8 +466,9 @@ impl Up {
         self.standings.clear();
         *self.slot.write() = None;
         let epoch = self.engine.trail().epoch();
+        let control = self.control.filter(|_| !self.engine.is_standby());
         let closed = self.engine.close();
-        self.control.iter().for_each(|control| control.give_up(links, epoch));
+        control.iter().for_each(|control| control.give_up(links, epoch));
         Ok(closed?)
     }
 }
@@ -540,6 +543,7 @@ fn lead(
         in_sync,
         engine: engine.clone(),
         control: control.clone(),
+        quorum: control.as_ref().and_then(|control| control.quorum(&hub.sync_set())),
         away: config.synchronous_standby_away,
         is_asked_for: !config.synchronous_standby_names.trim().is_empty() || config.level != LevelName::Local,
         after: Duration::from_millis(config.standby_timeout_ms),
@@ -585,9 +589,7 @@ fn sync_set(config: &Config, control: Option<&Control>) -> Result<SyncSet, NodeE
     };
     let set = SyncSet::parse(&names)
         .map_err(|error| NodeError::Start(io::Error::other(format!("synchronous_standby_names: {error}"))))?;
-    if let Some(control) = control {
-        control.check_sync_set(&names, &set)?;
-    }
+    control.map_or(Ok(()), |control| control.check_sync_set(&names, &set))?;
     Ok(set)
 }
 

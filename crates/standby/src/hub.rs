@@ -396,6 +396,11 @@ impl Hub {
         self.tell(news);
     }
 
+    /// Whom commits wait for.
+    pub fn sync_set(&self) -> SyncSet {
+        self.state.lock().sync_set.clone()
+    }
+
     /// Tells the master what the acks add up to. Nothing is locked meanwhile.
     fn tell(&self, news: News) {
         news.reached.into_iter().for_each(|reached| self.master.reached(reached));

@@ -25,6 +25,10 @@ pub trait Standby: Send + Sync + 'static {
     /// What the node it follows says of itself: see [`crate::message::Welcome`].
     fn learned(&self, _follows: Option<&str>, _grouped: bool) {}
 
+    /// Everything below has arrived, and is told to the master as received after this. It is made durable in any case, even
+    /// when the link ends, unless this node fails.
+    fn received(&self, _end: Lsn) {}
+
     /// Makes boxcars durable, in order. Called from a thread that may block, never twice at a time.
     fn receive(&self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {
         self.trail().receive(boxcars)

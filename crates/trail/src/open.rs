@@ -103,7 +103,7 @@ fn start_new(
     let control = Control { epoch: next_epoch(control.epoch, options.epoch_min)?, ..control };
     let state = new_state(&options, control, 0);
     let first = Control { incarnation: 1, ..control };
-    let shared = Arc::new(Shared::new(disk.clone(), clock, options, first, (end, 0), state));
+    let shared = Arc::new(Shared::new(disk.clone(), clock, options, first, (end, None), state));
     let mut preparer = Preparer::new(shared.clone(), Vec::new(), survey.next_spare, FIRST_SEGMENT);
     let current = first_segment(&shared, &mut preparer)?;
     let control = Control { incarnation: 1, incarnation_lsn: end, proven: end, ..control };
@@ -151,7 +151,7 @@ fn reopen(
     let mut state = new_state(&options, control, room_bytes);
     state.segments = segments;
     let checksum = verdict.last.map_or(0, |last| last.checksum);
-    let shared = Arc::new(Shared::new(disk, clock, options, control, (verdict.end, checksum), state));
+    let shared = Arc::new(Shared::new(disk, clock, options, control, (verdict.end, verdict.last), state));
     let preparer = Preparer::new(shared.clone(), survey.spares, survey.next_spare, last + 1);
     let current = Ready { segment: last, path, file };
     let role = if shared.options.follow {

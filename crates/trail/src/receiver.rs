@@ -165,8 +165,9 @@ impl Receiver {
                 self.enter_next_segment()?;
             }
             self.position = last.end;
-            self.last = Some(Last { checksum: last.checksum, epoch: last.epoch });
-            shared.advance(last.end, last.checksum);
+            let end = Last { checksum: last.checksum, epoch: last.epoch };
+            self.last = Some(end);
+            shared.advance(last.end, end);
         }
         Ok(())
     }

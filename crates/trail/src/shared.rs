@@ -10,6 +10,7 @@ use holdfast_seams::{Clock, Disk, DiskFile};
 use holdfast_types::{Epoch, Lsn};
 use parking_lot::{Condvar, Mutex};
 
+use crate::boxcar::Last;
 use crate::control::Control;
 use crate::delay::Delay;
 use crate::layout::{Layout, TrailId};
@@ -121,8 +122,8 @@ pub struct Shared {
     /// For those who follow the trail while it is written.
     pub live: Live,
     durable: AtomicU64,
-    /// The same position, and the checksum of the boxcar that ends there.
-    tip: Mutex<(Lsn, u32)>,
+    /// The same position, and what of the boxcar that ends there the next one must fit; `None`: there is none.
+    tip: Mutex<(Lsn, Option<Last>)>,
 }
 
 impl Shared {
@@ -131,7 +132,7 @@ impl Shared {
         clock: Arc<dyn Clock>,
         options: TrailOptions,
         control: Control,
-        (end, checksum): (Lsn, u32),
+        (end, last): (Lsn, Option<Last>),
         state: State,
     ) -> Shared {
         Shared {
@@ -150,7 +151,7 @@ impl Shared {
             segment_ready: Condvar::new(),
             control: Mutex::new(control),
             durable: AtomicU64::new(end.0),
-            tip: Mutex::new((end, checksum)),
+            tip: Mutex::new((end, last)),
         }
     }
 
@@ -159,12 +160,12 @@ impl Shared {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
-    /// Everything below `lsn`, where the next boxcar goes, has become durable; the last one has that checksum.
-    pub fn advance(&self, lsn: Lsn, checksum: u32) {
+    /// Everything below `lsn`, where the next boxcar goes, has become durable; `last` is of the boxcar before it.
+    pub fn advance(&self, lsn: Lsn, last: Last) {
         {
             // Both under the lock: who sees one and then asks for the tip sees the other.
             let mut tip = self.tip.lock();
-            *tip = (lsn, checksum);
+            *tip = (lsn, Some(last));
             self.durable.store(lsn.0, Ordering::Release);
         }
         self.live.progress();
@@ -172,6 +173,12 @@ impl Shared {
 
     /// The durable position and the checksum of the boxcar that ends there, 0 when there is none.
     pub fn tip(&self) -> (Lsn, u32) {
+        let (lsn, last) = self.end();
+        (lsn, last.map_or(0, |last| last.checksum))
+    }
+
+    /// The same with the epoch of that boxcar.
+    pub fn end(&self) -> (Lsn, Option<Last>) {
         *self.tip.lock()
     }
 

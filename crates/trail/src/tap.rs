@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use holdfast_types::Lsn;
+use holdfast_types::{Epoch, Lsn};
 
 use crate::error::TrailError;
 use crate::layout::BLOCK;
@@ -79,6 +79,13 @@ impl Trail {
     /// boxcars.
     pub fn tip(&self) -> (Lsn, u32) {
         self.shared().tip()
+    }
+
+    /// The same with the epoch that the last boxcar was written in, which [`Trail::epoch`] may be ahead of; epoch 0 in a
+    /// trail without boxcars.
+    pub fn end(&self) -> (Lsn, u32, Epoch) {
+        let (lsn, last) = self.shared().end();
+        last.map_or((lsn, 0, Epoch(0)), |last| (lsn, last.checksum, last.epoch))
     }
 
     /// Does a boxcar with this checksum end at `lsn`? Two trails that both say yes are the same up to there. A follower

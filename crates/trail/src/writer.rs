@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use holdfast_types::Lsn;
 
-use crate::boxcar::{Builder, HEAD_BYTES, Head, Kind, disk_bytes};
+use crate::boxcar::{Builder, HEAD_BYTES, Head, Kind, Last, disk_bytes};
 use crate::layout::BLOCK;
 use crate::options::Failure;
 use crate::shared::{Append, OnDurable, Phase, Ready, Shared, Span};
@@ -252,12 +252,17 @@ impl Writer {
         self.builder.begin();
         self.write(Kind::SegmentEnd)?;
         self.position = self.shared.layout.first_lsn(next.segment);
-        self.shared.advance(self.position, self.previous_checksum);
+        self.shared.advance(self.position, self.last());
         self.current = next;
         let mut state = self.shared.state.lock();
         state.room.segment_entered();
         self.shared.prepare.notify_one();
         Ok(())
+    }
+
+    /// Of the boxcar written last.
+    fn last(&self) -> Last {
+        Last { checksum: self.previous_checksum, epoch: self.shared.epoch() }
     }
 
     fn wait_for_segment(&self) -> Result<Ready, Stopped> {
@@ -312,7 +317,7 @@ impl Writer {
         self.position = span.end;
         if kind != Kind::SegmentEnd {
             // Behind a segment end the next segment goes on: the caller knows where.
-            self.shared.advance(span.end, checksum);
+            self.shared.advance(span.end, self.last());
         }
         Ok(span)
     }

@@ -73,6 +73,7 @@ fn a_follower_has_what_the_master_wrote_and_can_be_promoted() {
         }
         let (end, checksum) = follower.tip();
         assert_eq!(master.ends_with(end, checksum).unwrap(), Match::Yes);
+        assert_eq!((follower.end(), master.end()), ((end, checksum, master.epoch()), (end, checksum, master.epoch())));
         let written = everything(&master);
         assert_eq!(everything(&follower), written);
         assert!(follower.stats().segments_prepared > 5 && master.stats().appends == 600);
@@ -167,4 +168,29 @@ fn master_again(dir: &Path, epoch: u32) -> Trail {
     assert_eq!(master.epoch(), Epoch(epoch));
     master.close().unwrap();
     master
+}
+
+/// The last boxcar is of an older epoch until something is written in the new one, which may be nothing.
+#[test]
+fn a_master_that_has_nothing_to_write_can_have_a_boxcar_of_its_epoch() {
+    let dir = tempfile::tempdir().unwrap();
+    let trail = open(options(dir.path()));
+    assert_eq!(trail.end().2, Epoch(0), "there is none");
+    let reservation = trail.reserve(100).unwrap();
+    trail.append(reservation, vec![7; 100], Box::new(|_| {})).unwrap();
+    trail.close().unwrap();
+    let first = trail.end();
+    assert_eq!(first.2, Epoch(1));
+    drop(trail);
+    let trail = open(options(dir.path()));
+    assert_eq!((trail.end(), trail.epoch()), (first, Epoch(2)));
+    for _ in 0..2 {
+        trail.prove_soon();
+    }
+    while trail.end().2 != Epoch(2) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(trail.ends_with(first.0, first.1).unwrap(), Match::Yes);
+    assert_eq!(trail.stats().proofs, 1);
+    trail.close().unwrap();
 }

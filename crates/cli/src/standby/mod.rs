@@ -222,11 +222,15 @@ fn show_rights(status: &Value, word: impl Fn(&Value) -> String) {
         let names = control["sync_set"].as_array().map(Vec::as_slice).unwrap_or_default();
         let names: Vec<String> = names.iter().map(&word).collect();
         println!(
-            "its control plane: master {} of epoch {}{}, may be promoted: {}",
+            "its control plane: master {} of epoch {}{}, may be promoted: {}{}",
             word(&control["master"]),
             word(&control["epoch"]),
             if control["deposed"] == true { ", being deposed" } else { "" },
-            names.join(", ")
+            names.join(", "),
+            match control["quorum"].as_u64() {
+                Some(needed) => format!(" (whoever has all that the others have; commits wait for any {needed})"),
+                None => String::new(),
+            }
         );
     } else if !control.is_null() {
         println!("its control plane: not founded, or not heard of yet");

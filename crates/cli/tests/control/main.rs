@@ -5,6 +5,7 @@ mod failover;
 mod majority;
 #[path = "../standby/node.rs"]
 mod node;
+mod quorum;
 mod refused;
 #[path = "../server/mod.rs"]
 mod server;

@@ -57,6 +57,8 @@ pub struct Counts {
     pub shrinks: u64,
     pub grows: u64,
     pub masters_without_loss: u64,
+    /// Masters after another one, that did not accept a loss.
+    pub successors: u64,
     pub losses_accepted: u64,
 }
 
@@ -66,6 +68,7 @@ impl Counts {
         self.shrinks += other.shrinks;
         self.grows += other.grows;
         self.masters_without_loss += other.masters_without_loss;
+        self.successors += other.successors;
         self.losses_accepted += other.losses_accepted;
     }
 }
@@ -77,6 +80,7 @@ pub struct Commits {
     next: u64,
     acknowledged: BTreeSet<u64>,
     newest: Epoch,
+    last: Option<NodeId>,
     pub accepted: Accepted,
     pub counts: Counts,
 }
@@ -100,6 +104,8 @@ impl Commits {
             if !lost.is_empty() && !accepted {
                 return Err(format!("{master} became master of epoch {epoch} without acknowledged commits: {lost:?}"));
             }
+            let succeeds = self.last.replace(master).is_some_and(|last| last != master);
+            self.counts.successors += u64::from(succeeds && !accepted);
             self.counts.masters_without_loss += u64::from(lost.is_empty());
             self.counts.losses_accepted += u64::from(!lost.is_empty());
             self.acknowledged.retain(|commit| !lost.contains(commit));

@@ -151,7 +151,7 @@ fn an_empty_disk_is_not_counted_until_it_has_been_taken_in() {
         world.network.heal();
         sleep(Duration::from_secs(20)).await;
         let record = world.handle(W).look().await.unwrap();
-        assert!(!record.sync_set.contains(&node("b")), "{record:?}");
+        assert!(!record.sync_set.contains(node("b")), "{record:?}");
         // Now b votes again: a and b are a majority without w.
         world.crash(W).await;
         sleep(Duration::from_secs(5)).await;

@@ -7,7 +7,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Sabotage;
-use super::commits::{Commits, Counts};
+use super::commits::{Accepted, Commits, Counts};
+use super::quorum::QuorumCommits;
 use super::world::{DATA_NODES, NEVER, World, node, promote};
 use crate::id::NodeId;
 use crate::plane::ControlPlane;
@@ -48,9 +49,47 @@ impl Happened {
     }
 }
 
+/// What the master's commits wait for.
+enum Waits {
+    /// Its standby; the third member is a witness.
+    ForOne(Box<Commits>),
+    /// Any one of two standbys.
+    ForAny(Box<QuorumCommits>),
+}
+
+impl Waits {
+    async fn step(&mut self, world: &World, random: &mut Seeded) -> Result<(), String> {
+        match self {
+            Waits::ForOne(commits) => commits.step(world, random).await,
+            Waits::ForAny(commits) => commits.step(world, random),
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        match self {
+            Waits::ForOne(commits) => commits.counts,
+            Waits::ForAny(commits) => commits.counts,
+        }
+    }
+
+    fn accepted(&self) -> Accepted {
+        match self {
+            Waits::ForOne(commits) => commits.accepted.clone(),
+            Waits::ForAny(commits) => commits.accepted.clone(),
+        }
+    }
+
+    fn data_nodes(&self) -> usize {
+        match self {
+            Waits::ForOne(_) => DATA_NODES,
+            Waits::ForAny(_) => 3,
+        }
+    }
+}
+
 struct History {
     world: World,
-    commits: Commits,
+    commits: Waits,
     random: Seeded,
     promotions: JoinSet<Result<holdfast_types::Epoch, crate::ControlError>>,
     looks: JoinSet<(u64, Result<Record, crate::ControlError>)>,
@@ -127,7 +166,7 @@ impl History {
                 self.happened.cuts += 1;
             }
             1 => {
-                for peer in ["a", "b", "w"].map(node) {
+                for peer in [0, 1, 2].map(|index: usize| self.world.nodes[index].name) {
                     self.world.network.cut(name, peer);
                     self.world.network.cut(peer, name);
                 }
@@ -152,7 +191,7 @@ impl History {
                 self.world.nodes[index].clock.jump_ms(self.random.below(10_000));
                 self.happened.jumps += 1;
             }
-            12..=16 if index < DATA_NODES => {
+            12..=16 if index < self.commits.data_nodes() => {
                 if let Some(handle) = handle {
                     self.promote(handle, name);
                 }
@@ -176,7 +215,7 @@ impl History {
     /// With a loss accepted or without; the commits are judged by what was asked for.
     fn promote(&mut self, handle: crate::ControlHandle, name: NodeId) {
         let accept_loss = self.random.one_in(4);
-        let (accepted, any) = (self.commits.accepted.clone(), self.world.sabotage == Sabotage::AnySuccessor);
+        let (accepted, any) = (self.commits.accepted(), self.world.sabotage == Sabotage::AnySuccessor);
         self.promotions.spawn(async move {
             if accept_loss {
                 let epoch = handle.look().await?.epoch;
@@ -218,12 +257,25 @@ impl History {
 }
 
 /// Runs the history of a seed; what broke, if something did.
+type Run = fn(u64, Sabotage, bool) -> (Happened, Result<(), String>);
+
+/// With one standby that commits wait for.
 fn run(seed: u64, sabotage: Sabotage, recover: bool) -> (Happened, Result<(), String>) {
+    tell(seed, recover, || (World::new(seed, sabotage), Waits::ForOne(Box::default())))
+}
+
+/// The same with three data nodes and a quorum.
+fn run_quorum(seed: u64, sabotage: Sabotage, recover: bool) -> (Happened, Result<(), String>) {
+    tell(seed, recover, || (World::of_data_nodes(seed, sabotage), Waits::ForAny(Box::default())))
+}
+
+fn tell(seed: u64, recover: bool, begin: impl FnOnce() -> (World, Waits)) -> (Happened, Result<(), String>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
+        let (world, commits) = begin();
         let mut history = History {
-            world: World::new(seed, sabotage),
-            commits: Commits::default(),
+            world,
+            commits,
             random: Seeded::new(seed),
             promotions: JoinSet::new(),
             looks: JoinSet::new(),
@@ -234,7 +286,7 @@ fn run(seed: u64, sabotage: Sabotage, recover: bool) -> (Happened, Result<(), St
         if recover && outcome.is_ok() {
             outcome = history.recovers().await;
         }
-        history.happened.commits = history.commits.counts;
+        history.happened.commits = history.commits.counts();
         (history.happened, outcome)
     })
 }
@@ -249,8 +301,8 @@ fn seeds() -> std::ops::Range<u64> {
     }
 }
 
-#[test]
-fn the_rules_hold_in_random_histories() {
+/// Histories of all seeds, in which nothing may break and enough must happen.
+fn rules_hold(run: Run) {
     let mut all = Happened::default();
     let mut broken = Vec::new();
     for seed in seeds() {
@@ -265,12 +317,27 @@ fn the_rules_hold_in_random_histories() {
     let counts = [all.promotions, all.refused, all.steps_with_lease, all.paused_past_lease, all.crashes];
     let faults = [all.power_cuts_in_writes, all.lost_disks, all.cuts, all.jumps, all.failed_disks];
     let commits = all.commits;
+    assert!(commits.successors > 0, "nobody was succeeded: {all:?}");
     let commits = [commits.acknowledged, commits.shrinks, commits.grows, commits.masters_without_loss];
     assert!(counts.iter().chain(&faults).chain(&commits).all(|count| *count > 5), "too little happened: {all:?}");
 }
 
+#[test]
+fn the_rules_hold_in_random_histories() {
+    rules_hold(run);
+}
+
+#[test]
+fn the_rules_hold_in_random_histories_of_a_quorum() {
+    rules_hold(run_quorum);
+}
+
 /// Every sabotage must be found in some history, or the simulation proves nothing. From seeds that are known to find it.
 fn is_found(sabotage: Sabotage, first: u64, says: &str) {
+    is_found_in(run, sabotage, first, says);
+}
+
+fn is_found_in(run: Run, sabotage: Sabotage, first: u64, says: &str) {
     let found = (first..first + 400).find_map(|seed| run(seed, sabotage, false).1.err().map(|what| (seed, what)));
     let (seed, what) = found.unwrap_or_else(|| panic!("{sabotage:?} was not noticed"));
     println!("{sabotage:?}: seed {seed}: {what}");
@@ -293,4 +360,17 @@ fn a_lease_that_counts_from_the_answer_is_found() {
 fn a_broken_sync_set_is_found() {
     let table = [(Sabotage::AnySuccessor, 0), (Sabotage::AlonePremature, 25), (Sabotage::ReadsAtOnce, 40)];
     table.iter().for_each(|(sabotage, first)| is_found(*sabotage, *first, "without acknowledged commits"));
+}
+
+#[test]
+fn a_broken_quorum_is_found() {
+    let table = [
+        (Sabotage::NoAsking, 0),
+        (Sabotage::AsksTooEarly, 0),
+        (Sabotage::FallenStays, 0),
+        (Sabotage::NamesTooEarly, 60),
+    ];
+    for (sabotage, first) in table {
+        is_found_in(run_quorum, sabotage, first, "without acknowledged commits");
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! A node's tasks run behind a [`Gate`] that stops them as SIGSTOP does: nothing of the node runs, its connections stay
 //! open, its clock goes on. A crash ends the tasks and cuts the power of the disk. What is checked at every step is in
-//! [`invariants`], and in [`commits`] that no acknowledged commit is lost; the histories are in [`histories`]. The seed decides what happens to the nodes; openraft and tokio draw
+//! [`invariants`], and in [`commits`] and [`quorum`] that no acknowledged commit is lost; the histories are in [`histories`]. The seed decides what happens to the nodes; openraft and tokio draw
 //! some random numbers of their own, so a seed repeats a history closely, not exactly.
 
 mod clock;
@@ -11,6 +11,7 @@ mod directed;
 mod histories;
 mod invariants;
 mod network;
+mod quorum;
 mod runtime;
 mod world;
 
@@ -18,6 +19,7 @@ pub use runtime::SimRuntime;
 
 use crate::clock::LeaseClock;
 use crate::lease::LeaseTerms;
+use crate::record::{Mastership, Record};
 
 /// A part of the protocol left out, to see that the simulation notices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +41,14 @@ pub enum Sabotage {
     ReadsAtOnce,
     /// A node outside the sync set is promoted.
     AnySuccessor,
+    /// A successor out of a quorum claims that it has all of the others without asking them.
+    NoAsking,
+    /// It asks before the old master is deposed only.
+    AsksTooEarly,
+    /// A standby that has lost what it had confirmed stays in the quorum.
+    FallenStays,
+    /// A quorum is named before anything was written in the master's epoch.
+    NamesTooEarly,
 }
 
 impl Sabotage {
@@ -50,6 +60,12 @@ impl Sabotage {
             Sabotage::NoMargin => (terms.lease_ms.into(), Some(needed_ms)),
             _ => (needed_ms, None),
         }
+    }
+
+    /// Whether a successor claims that it has all of the others.
+    pub fn claims_all(self, record: &Record) -> bool {
+        let serves = matches!(record.mastership, Mastership::Serving { .. });
+        self == Sabotage::NoAsking || self == Sabotage::AsksTooEarly && !serves
     }
 
     /// From when a lease counts.

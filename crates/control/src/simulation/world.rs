@@ -23,7 +23,7 @@ use crate::node::{Config, ControlHandle, Machinery, Member};
 use crate::plane::{ControlPlane, Promotion};
 use crate::record::Role;
 
-/// The first nodes; the last is the witness.
+/// Nodes with data where there is a witness, which is the last.
 pub const DATA_NODES: usize = 2;
 
 /// A sync that is so far away does not fail.
@@ -50,6 +50,7 @@ pub struct World {
     pub network: Arc<Network>,
     pub seen: Witnessed,
     pub sabotage: Sabotage,
+    members: BTreeMap<NodeId, Role>,
     drawn: Arc<AtomicU64>,
     disks: u64,
     seed: u64,
@@ -59,14 +60,24 @@ pub fn node(name: &str) -> NodeId {
     name.parse().unwrap()
 }
 
-pub fn members() -> BTreeMap<NodeId, Role> {
-    BTreeMap::from([(node("a"), Role::Data), (node("b"), Role::Data), (node("w"), Role::Witness)])
+fn members(third: Role) -> BTreeMap<NodeId, Role> {
+    let name = if third == Role::Data { "c" } else { "w" };
+    BTreeMap::from([(node("a"), Role::Data), (node("b"), Role::Data), (node(name), third)])
 }
 
 impl World {
+    /// Two nodes with data and a witness.
     pub fn new(seed: u64, sabotage: Sabotage) -> World {
-        let names = members();
-        let nodes = names.keys().enumerate().map(|(index, name)| SimNode {
+        World::of(members(Role::Witness), seed, sabotage)
+    }
+
+    /// Three nodes with data.
+    pub fn of_data_nodes(seed: u64, sabotage: Sabotage) -> World {
+        World::of(members(Role::Data), seed, sabotage)
+    }
+
+    fn of(members: BTreeMap<NodeId, Role>, seed: u64, sabotage: Sabotage) -> World {
+        let nodes = members.keys().enumerate().map(|(index, name)| SimNode {
             name: *name,
             disk: FaultDisk::new(seed * 8 + index as u64),
             clock: Arc::new(SimClock::new((index as u64 + 1) * 1_000_000_000)),
@@ -81,6 +92,7 @@ impl World {
             network: Network::new(seed),
             seen: Witnessed::default(),
             sabotage,
+            members: members.clone(),
             drawn: Arc::new(AtomicU64::new(seed << 32)),
             disks: 3,
             seed,
@@ -92,10 +104,11 @@ impl World {
     pub fn start(&mut self, index: usize) {
         self.nodes[index].disk.fail_sync(NEVER);
         let (drawn, sabotage, seed) = (self.drawn.clone(), self.sabotage, self.seed);
+        let members = self.members.clone();
         let node = &mut self.nodes[index];
         node.run += 1;
         node.gate = Gate::new(seed.wrapping_mul(1_000_003) + node.run * 10_007 + index as u64 * 101);
-        let config = Config { node: node.name, dir: "/control".into(), members: members(), lease: TERMS };
+        let config = Config { node: node.name, dir: "/control".into(), members, lease: TERMS };
         let machinery = Machinery {
             disk: Arc::new(node.disk.clone()),
             transport: self.network.join(node.name),
@@ -181,7 +194,7 @@ impl World {
 impl World {
     /// Whether every node knows all three as voters, each on the disk that it has, and no change is half done.
     async fn all_vote(&self) -> Result<bool, ControlError> {
-        let all: BTreeSet<NodeId> = members().keys().copied().collect();
+        let all: BTreeSet<NodeId> = self.members.keys().copied().collect();
         let (mut disks, mut known) = (BTreeMap::new(), Vec::new());
         for node in &self.nodes {
             let Some(handle) = &node.handle else { return Ok(false) };

@@ -17,6 +17,7 @@
 //! to.
 
 use super::{Control, Event, Following, FromArchive, InSync, Notify, Standings};
+use holdfast_control::ControlError;
 use holdfast_engine::Engine;
 use holdfast_standby::base_copy::BaseCopy;
 use holdfast_standby::message::Wants;
@@ -201,11 +202,7 @@ impl Master for Asked {
             let agreed = tokio::task::block_in_place(|| {
                 Handle::current().block_on(control.promote(at_least, accept_divergence))
             });
-            epoch = Some(agreed.map_err(|error| {
-                let advice = "A majority of the control plane has to be there, and this standby in its sync set (holdfast \
-                              standby status shows it); what the standby may lack is given up with --accept-divergence";
-                Refusal::new(Reason::NotSafe, error.to_string(), advice)
-            })?);
+            epoch = Some(agreed.map_err(|error| Refusal::new(Reason::NotSafe, error.to_string(), way_out(&error)))?);
         } else if !accept_divergence {
             if following.is_grouped() {
                 let message = format!("{} has followed a master of a control plane and takes no part in it", self.name);
@@ -262,6 +259,24 @@ impl Asked {
             );
         }
         Ok(())
+    }
+}
+
+/// What the operator can do when the control plane does not promote.
+fn way_out(error: &ControlError) -> &'static str {
+    match error {
+        ControlError::Behind { .. } => "Promote that one; what only it has is given up with --accept-divergence",
+        ControlError::Parted { .. } => {
+            "Look at both of them with holdfast standby status; what only the other one has is given up with \
+             --accept-divergence"
+        }
+        ControlError::NotCompared { .. } => {
+            "Start one of them and try again; what only they have is given up with --accept-divergence"
+        }
+        _ => {
+            "A majority of the control plane has to be there, and this standby in its sync set (holdfast standby status \
+             shows it); what the standby may lack is given up with --accept-divergence"
+        }
     }
 }
 

@@ -7,12 +7,14 @@
 //!
 //! Either way the operator is told when the state changes. Where there is a control plane its sync set is kept true: a
 //! standby is taken in when commits wait for it and it has everything before; all are taken out *before* commits go on
-//! without them.
+//! without them. Where commits wait for any n of the standbys, these are named as a quorum as soon as n of them have
+//! everything; while n are here nothing changes, whoever of the others comes or goes.
 //!
 //! Failure: without a majority of the control plane the sync set does not change; commits wait, and that is told.
 
 use super::{Control, Notify};
 use crate::config::Away;
+use holdfast_control::Quorum;
 use holdfast_engine::{Engine, OnGivenUp};
 use holdfast_standby::Hub;
 use holdfast_standby::hub::StandbyReport;
@@ -87,6 +89,8 @@ pub struct SyncWatch {
     pub in_sync: Arc<InSync>,
     pub engine: Engine,
     pub control: Option<Arc<Control>>,
+    /// Commits wait for any so many of these standbys.
+    pub quorum: Option<Quorum>,
     pub away: Away,
     /// The operator has named standbys, or a level above local.
     pub is_asked_for: bool,
@@ -99,12 +103,15 @@ impl SyncWatch {
     /// Until `stop`.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut episode = Episode { out: false, times_seen: 0, told_away: false, alone: false, refused: false };
-        let mut joining = BTreeMap::new();
+        let (mut joining, mut waiting_from) = (BTreeMap::new(), None);
         loop {
             let goes_on = self.look(&mut episode).await;
             if goes_on {
                 self.engine.reached(Level::Commit, self.engine.trail().durable());
                 joining.clear();
+                waiting_from = None;
+            } else if let Some(quorum) = &self.quorum {
+                self.name_quorum(quorum, &mut waiting_from).await;
             } else {
                 self.take_in(&mut joining).await;
             }
@@ -180,6 +187,40 @@ impl SyncWatch {
                 }
                 Err(error) => tracing::warn!("{} cannot be taken into the sync set yet: {error}", standby.name),
             }
+        }
+    }
+    /// Names the quorum in the control plane's sync set. `waiting_from`: where the trail ended when commits began to wait for
+    /// it; everything in front may have been acknowledged or read without it.
+    async fn name_quorum(&self, quorum: &Quorum, waiting_from: &mut Option<Lsn>) {
+        let Some(control) = self.control.as_ref().filter(|control| !control.is_named(quorum)) else { return };
+        let trail = self.engine.trail();
+        let (written, _, last_epoch) = trail.end();
+        // By their last boxcar those that have everything are told from those that may not: it has to be of this epoch.
+        if last_epoch != trail.epoch() {
+            return trail.prove_soon();
+        }
+        // In this order: a standby that has lost something is taken out by a later change, and what was acknowledged because
+        // it had it is below what was reached.
+        let (change, waiting_from) = (control.next_change(), *waiting_from.get_or_insert(written));
+        let end = waiting_from.max(self.hub.reached().hot);
+        let standbys = self.hub.standbys();
+        let has_all = |s: &&StandbyReport| {
+            let is_named = quorum.standbys.iter().any(|node| node.to_string() == s.name);
+            is_named && s.counts && s.durable_lsn.is_some_and(|durable| durable >= end.0)
+        };
+        let have_all: Vec<&str> = standbys.iter().filter(has_all).map(|s| s.name.as_str()).collect();
+        if have_all.len() < quorum.needed {
+            return;
+        }
+        match control.name_quorum(trail.epoch(), quorum, change).await {
+            Ok(()) => self.notify.tell(&format!(
+                "{} of {} standbys have everything ({}): whoever of them has all that the others have may be promoted \
+                 without loss",
+                quorum.needed,
+                quorum.standbys.len(),
+                have_all.join(", ")
+            )),
+            Err(error) => tracing::warn!("the quorum of standbys cannot be named yet: {error}"),
         }
     }
 }

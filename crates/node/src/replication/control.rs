@@ -9,16 +9,17 @@
 //! | it is renewed later | what has waited is let through |
 //! | it was deposed | nothing is acknowledged any more; the lease is given up so that nobody has to wait for it |
 //! | a standby has everything, and commits wait for it | it is taken into the sync set: it may be promoted without loss |
+//! | commits wait for any n of the standbys, and n have everything | the standbys are named as a quorum, those that are away too: who has all that the others have may be promoted |
 //! | commits are to go on without a standby | it is taken out first |
 //! | it stops in order | it gives up its lease |
 //!
 //! Failure: without a majority a node neither starts as master nor is promoted; it says so and tries again.
 
-use super::{Certificates, Notify, secure_members};
+use super::{Certificates, Comparing, Notify, secure_members};
 use crate::config::Config;
 use holdfast_control::{
-    Config as ControlConfig, ControlError, ControlHandle, ControlNode, ControlPlane, LeaseTerms, Machinery, Mastership,
-    NodeId, Promotion, Refusal, Role, TcpTransport,
+    Change, Config as ControlConfig, ControlError, ControlHandle, ControlNode, ControlPlane, LeaseTerms, Machinery,
+    Mastership, NodeId, Promotion, Quorum, Record, Refusal, Role, TcpTransport,
 };
 use holdfast_engine::Engine;
 use holdfast_seams::RealDisk;
@@ -53,8 +54,9 @@ pub enum ControlSetupError {
     #[error("control_witness = {0:?} is not among control_members")]
     Witness(String),
     #[error(
-        "synchronous_standby_names = \"{names}\" does not go with a control plane: whoever may be promoted must have \
-         everything that was acknowledged. Leave it empty, which is {all}, or write FIRST n with n of these names: {others}"
+        "synchronous_standby_names = \"{names}\" does not go with a control plane: it has to be known who may have what was \
+         acknowledged. Leave it empty, which is {all}; or write FIRST n with n of these names, or ANY n with n or more of \
+         them: {others}"
     )]
     SyncSet { names: String, all: String, others: String },
     #[error(transparent)]
@@ -108,16 +110,26 @@ impl Control {
         format!("FIRST {} ({})", names.len(), names.join(", "))
     }
 
-    /// Commits must wait for each of those that may be promoted: FIRST n of n members, no others.
+    /// Commits must wait for each of those that may be promoted, FIRST n of n members; or for any n of the members that are
+    /// compared before one of them is promoted, ANY n. For no others.
     pub fn check_sync_set(&self, names: &str, sync_set: &SyncSet) -> Result<(), ControlSetupError> {
         // The set has its names in lower case; a standby is admitted under the member's very name only.
         let is_member = |name: &str| self.others.iter().any(|node| node.to_string().to_lowercase() == name);
-        if sync_set.all_of().is_some_and(|names| names.iter().all(|name| is_member(name))) {
+        let names_or_none = sync_set.all_of().or_else(|| sync_set.any_of());
+        if names_or_none.is_some_and(|names| names.iter().all(|name| is_member(name))) {
             return Ok(());
         }
         let others: Vec<String> = self.others.iter().map(NodeId::to_string).collect();
         let (names, all, others) = (names.to_owned(), self.default_sync_set(), others.join(", "));
         Err(ControlSetupError::SyncSet { names, all, others })
+    }
+
+    /// The quorum that commits wait for, where that is not all of the standbys named.
+    pub fn quorum(&self, sync_set: &SyncSet) -> Option<Quorum> {
+        let names = sync_set.any_of()?;
+        let is_named = |node: &&NodeId| names.contains(&node.to_string().to_lowercase().as_str());
+        let standbys = self.others.iter().filter(is_named).copied().collect();
+        Some(Quorum { standbys, needed: sync_set.quorum() })
     }
 
     /// Is this the name of a data node, but for its case? Standbys are compared without it, members with it.
@@ -181,7 +193,36 @@ impl Control {
     /// May this standby be promoted without loss, as far as the group knows?
     pub fn is_in_sync_set(&self, name: &str) -> bool {
         let record = self.handle.record();
-        record.is_some_and(|record| record.sync_set.iter().any(|node| node.to_string() == name))
+        record.is_some_and(|record| record.sync_set.members().iter().any(|node| node.to_string() == name))
+    }
+
+    /// Is this quorum the sync set, as far as this node knows?
+    pub fn is_named(&self, quorum: &Quorum) -> bool {
+        let is_it = |record: Arc<Record>| {
+            let others = record.sync_set.members().iter().filter(|node| **node != self.me);
+            others.eq(&quorum.standbys) && record.sync_set.needed() == quorum.needed
+        };
+        self.handle.record().is_some_and(is_it)
+    }
+
+    /// See [`ControlPlane::next_change`].
+    pub fn next_change(&self) -> Change {
+        self.handle.next_change()
+    }
+
+    /// See [`ControlPlane::name_quorum`].
+    pub async fn name_quorum(&self, epoch: Epoch, quorum: &Quorum, change: Change) -> Result<(), ControlError> {
+        self.handle.name_quorum(epoch, quorum.clone(), change).await
+    }
+
+    /// The trail that is open here from now on, for comparisons.
+    pub fn set_trail(&self, trail: &Comparing) {
+        self.handle.set_trail(Some(Arc::new(trail.clone())));
+    }
+
+    /// None is open.
+    pub fn no_trail(&self) {
+        self.handle.set_trail(None);
     }
 
     /// Takes a standby into the sync set.
@@ -223,7 +264,8 @@ impl Control {
             "epoch": record.epoch.0,
             "master": record.master.as_ref().map(text),
             "deposed": matches!(record.mastership, Mastership::Deposed { .. }),
-            "sync_set": record.sync_set.iter().map(text).collect::<Vec<_>>(),
+            "sync_set": record.sync_set.members().iter().map(text).collect::<Vec<_>>(),
+            "quorum": (!record.sync_set.are_all_needed()).then_some(record.sync_set.needed()),
             "lease_held": lease_held,
         })
     }

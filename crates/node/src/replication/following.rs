@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender as Sender;
@@ -44,6 +44,8 @@ pub struct Following {
     phase: Mutex<Phase>,
     /// Everything below is durable at the master, as far as it has said.
     told: Mutex<Lsn>,
+    /// Everything below has been received in this role, and is written whatever happens to the link.
+    received: AtomicU64,
     /// Received and not applied: where each boxcar ends, and when the master wrote it, in milliseconds since 1970.
     unapplied: Mutex<VecDeque<(Lsn, u64)>>,
     notify: Notify,
@@ -80,6 +82,7 @@ impl Following {
             applied,
             phase: Mutex::new(Phase::Connecting),
             told: Mutex::default(),
+            received: AtomicU64::new(0),
             unapplied: Mutex::default(),
             notify,
             certificates,
@@ -116,6 +119,12 @@ impl Following {
     /// The databases are those of one moment: the trail has come to where the base copy was taken.
     pub fn is_whole(&self) -> bool {
         self.anchor().is_none()
+    }
+
+    /// What was received is on the disk; or it never will be, since following has ended on a failure of this node.
+    pub fn has_written(&self) -> bool {
+        let is_over = matches!(self.phase(), Phase::Waiting { .. });
+        is_over || self.engine.trail().durable().0 >= self.received.load(Ordering::Acquire)
     }
 
     pub fn phase(&self) -> Phase {
@@ -191,6 +200,10 @@ impl Standby for Following {
                 *known = Some(String::new());
             }
         }
+    }
+
+    fn received(&self, end: Lsn) {
+        self.received.store(end.0, Ordering::Release);
     }
 
     fn receive(&self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {

@@ -11,6 +11,7 @@
 //! | [`copying`] | a base copy on its way in |
 //! | [`rejoin`] | a deposed master comes back |
 //! | [`control`] | the lease, and who may be master |
+//! | [`comparing`] | who of a quorum has everything |
 //! | [`away`] | what commits do while their standbys are away |
 //! | [`raising`] | levels that rise while a standby lags |
 //! | [`asking`] | what the commands ask of a running server |
@@ -28,6 +29,7 @@ mod asked;
 mod asking;
 mod away;
 mod certificates;
+mod comparing;
 mod control;
 mod copying;
 mod door;
@@ -46,6 +48,7 @@ pub use asked::Asked;
 pub use asking::{AskError, Asking};
 pub use away::{InSync, SyncWatch, tell_given_up};
 pub use certificates::{Certificates, FILES as CERTIFICATE_FILES, install as install_certificates, secure_members};
+pub use comparing::Comparing;
 pub use control::{Control, ControlSetupError};
 pub use copying::{CopyError, CopyTo, check_target as check_copy_target, copy_from};
 pub(crate) use copying::{begin as begin_copy, copy_over};

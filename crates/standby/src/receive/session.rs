@@ -151,6 +151,7 @@ impl Incoming<'_> {
                     // The master writes one boxcar at a time: the one before is durable there.
                     self.standby.allow_apply(boxcar.lsn);
                     self.queue.push(boxcar).await;
+                    self.standby.received(chain.end);
                     self.progress.note(&self.progress.received, chain.end);
                 }
                 Message::Durable(durable) if durable.lsn > chain.end => {

@@ -88,6 +88,17 @@ impl SyncSet {
 
     /// The names, in lower case, where commits wait for every one of them; `None` where some may be missing, or for `*`.
     pub fn all_of(&self) -> Option<Vec<&str>> {
+        self.distinct().filter(|names| self.quorum() == names.len())
+    }
+
+    /// The names, in lower case, where commits wait for any [`SyncSet::quorum`] of them, and those are fewer than all.
+    pub fn any_of(&self) -> Option<Vec<&str>> {
+        let is_any = matches!(self.method, Method::Any(_));
+        self.distinct().filter(|names| is_any && self.quorum() < names.len())
+    }
+
+    /// The names in order; `None` where one stands there twice, or `*`.
+    fn distinct(&self) -> Option<Vec<&str>> {
         let names = self.names.iter().map(|name| match name {
             Name::Is(name) => Some(name.as_str()),
             Name::Every => None,
@@ -95,7 +106,7 @@ impl SyncSet {
         let mut names = names.collect::<Option<Vec<_>>>()?;
         names.sort_unstable();
         names.dedup();
-        (names.len() == self.names.len() && self.quorum() == names.len()).then_some(names)
+        (names.len() == self.names.len()).then_some(names)
     }
 
     /// The standby's place in the list, from 0; `None`: commits do not wait for it.

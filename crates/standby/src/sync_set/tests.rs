@@ -105,4 +105,11 @@ fn sets_that_wait_for_everybody_in_them() {
     for text in ["a, b", "ANY 1 (a, b)", "*", "FIRST 2 (a, *)", "2 (a, a)", ""] {
         assert_eq!(all(text), None, "{text}");
     }
+    let any = |text: &str| SyncSet::parse(text).unwrap().any_of().map(|names| names.join(" "));
+    assert_eq!(any("ANY 1 (b, A)").as_deref(), Some("a b"));
+    for text in
+        ["a, b", "FIRST 1 (a, b)", "ANY 2 (a, b)", "ANY 3 (a, b)", "ANY 1 (*)", "ANY 1 (a, *)", "ANY 1 (a, a)", ""]
+    {
+        assert_eq!(any(text), None, "{text}");
+    }
 }

@@ -1,0 +1,165 @@
+//! Three servers, and commits that wait for any one of two standbys: whoever lacks something of what was acknowledged is
+//! not promoted, and who it is, is known only when the master is gone.
+
+use crate::node::{Node, assert_same, one, refuses, run, succeeds, until, until_followed};
+use crate::trio::LOCAL;
+use tempfile::TempDir;
+
+struct Three {
+    a: Node,
+    b: Node,
+    c: Node,
+    _scratch: TempDir,
+}
+
+impl Three {
+    /// All run, `b` and `c` follow the master `a`, whose commits wait for any one of them.
+    async fn start() -> Three {
+        let scratch = TempDir::new().unwrap();
+        let [mut a, b, c] = ["a", "b", "c"].map(|name| Node::new(&scratch, name));
+        a.configure("node_name = \"a\"");
+        a.start();
+        for node in [&b, &c] {
+            succeeds(&["standby", "create", "--from", &a.at(), "--data", node.data(), "--name", node.name]);
+        }
+        assert!(a.stop().success());
+        let [x, y, z] = [(); 3].map(|()| holdfast_seams::testing::port());
+        let members = format!("a=127.0.0.1:{x}, b=127.0.0.1:{y}, c=127.0.0.1:{z}");
+        for (node, others) in [(&a, "b, c"), (&b, "a, c"), (&c, "a, b")] {
+            let names = format!("synchronous_standby_names = \"ANY 1 ({others})\"");
+            node.configure(&format!("control_members = \"{members}\"\nlevel = \"hot\"\n{names}"));
+        }
+        let mut three = Three { a, b, c, _scratch: scratch };
+        three.b.start();
+        three.c.start();
+        three.a.start();
+        until_followed(&three.a, &three.b).await;
+        until_followed(&three.a, &three.c).await;
+        until_quorum(&three.a).await;
+        three
+    }
+
+    /// Kills a standby, lets clients commit without it, and kills the master among them. How many rows each was told of.
+    async fn lose_the_master_while_one_is_away(&mut self, away: &str) -> Vec<i64> {
+        run(&self.a.connect().await, "create table t(id int primary key)").await;
+        let mut writers = Vec::new();
+        for number in 0..4_i64 {
+            let client = self.a.connect().await;
+            writers.push(tokio::spawn(async move {
+                let mut acknowledged = 0;
+                while client
+                    .batch_execute(&format!("insert into t values ({})", 100_000 * number + acknowledged))
+                    .await
+                    .is_ok()
+                {
+                    acknowledged += 1;
+                }
+                acknowledged
+            }));
+        }
+        let reader = self.a.connect().await;
+        until("there is load", async || one(&reader, "select count(*) > 100 from t").await == "t").await;
+        if away == "b" {
+            self.b.kill()
+        } else {
+            self.c.kill()
+        }
+        let so_far: i64 = one(&reader, "select count(*) from t").await.parse().unwrap();
+        let goes_on = format!("select count(*) > {so_far} + 200 from t");
+        until("commits go on", async || one(&reader, &goes_on).await == "t").await;
+        assert_eq!(self.a.status_word("quorum"), "1", "nothing had to be agreed on");
+        self.a.kill();
+        let mut acknowledged = Vec::new();
+        for writer in writers {
+            acknowledged.push(writer.await.unwrap());
+        }
+        acknowledged
+    }
+}
+
+async fn until_quorum(master: &Node) {
+    until("the quorum is named", async || {
+        let status = master.status();
+        status.contains("\"sync_set\":[\"a\",\"b\",\"c\"]") && status.contains("\"quorum\":1")
+    })
+    .await;
+}
+
+async fn assert_nothing_is_missing(master: &Node, acknowledged: &[i64]) {
+    let client = master.connect_with(LOCAL).await;
+    for (number, acknowledged) in (0_i64..).zip(acknowledged) {
+        let first = 100_000 * number;
+        let there = format!("select count(*) from t where id >= {first} and id < {first} + {acknowledged}");
+        assert_eq!(one(&client, &there).await, acknowledged.to_string(), "writer {number}");
+    }
+}
+
+/// Lets a standby of the old master follow the new one.
+async fn follow(standby: &mut Node, master: &Node) {
+    assert!(standby.stop().success());
+    succeeds(&["standby", "configure", "--data", standby.data(), "--from", &master.at()]);
+    standby.start();
+    until_followed(master, standby).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_one_that_is_behind_is_refused_and_the_one_ahead_has_everything() {
+    let mut three = Three::start().await;
+    let acknowledged = three.lose_the_master_while_one_is_away("c").await;
+    // One of three is no majority, nor can it know whether c has more.
+    let said = refuses(&["promote", "--at", &three.b.at()]);
+    assert!(said.contains("no majority of the members answered"), "{said}");
+    three.c.start();
+    let said = refuses(&["promote", "--at", &three.c.at()]);
+    assert!(said.contains("b has more of the trail; promote b") && said.contains("--accept-divergence"), "{said}");
+    assert!(succeeds(&["promote", "--at", &three.b.at()]).contains("promoted: epoch "));
+    assert_nothing_is_missing(&three.b, &acknowledged).await;
+    // Any one of the others is enough again, and then both are there.
+    follow(&mut three.c, &three.b).await;
+    run(&three.b.connect().await, "insert into t values (-1)").await;
+    assert_same(&three.b, &three.c).await;
+    until_quorum(&three.b).await;
+    let (from, data) = (three.b.at(), three.a.data().to_owned());
+    succeeds(&["rejoin", "--from", &from, "--data", &data, "--name", "a"]);
+    three.a.start();
+    until_followed(&three.b, &three.a).await;
+    assert_same(&three.b, &three.a).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_one_that_is_ahead_is_promoted_though_the_other_was_there_first() {
+    let mut three = Three::start().await;
+    let acknowledged = three.lose_the_master_while_one_is_away("b").await;
+    three.b.start();
+    assert!(succeeds(&["promote", "--at", &three.c.at()]).contains("promoted: epoch "));
+    assert_nothing_is_missing(&three.c, &acknowledged).await;
+    let said = refuses(&["promote", "--at", &three.b.at()]);
+    assert!(said.contains("b may lack acknowledged commits"), "{said}");
+}
+
+/// The old master is alive and says what it has; it is not waited for that it stops.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_of_a_running_master_takes_over_with_everything() {
+    let mut three = Three::start().await;
+    run(&three.a.connect().await, "create table t(id int primary key); insert into t values (1), (2)").await;
+    three.c.kill();
+    // c cannot be asked, and need not be: the old master has everything.
+    succeeds(&["promote", "--at", &three.b.at()]);
+    assert_eq!(one(&three.b.connect_with(LOCAL).await, "select count(*) from t").await, "2");
+}
+
+/// What would be weaker to follow is refused with the way out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_setting_under_which_nobody_could_say_who_has_what_is_refused() {
+    let mut three = Three::start().await;
+    assert!(three.c.stop().success());
+    let file = three.c.dir.join("holdfast.toml");
+    let settings = std::fs::read_to_string(&file).unwrap();
+    for bad in ["FIRST 1 (a, b)", "a, b", "*", "ANY 1 (*)", "ANY 1 (a, x)", "ANY 1 (a, a)"] {
+        std::fs::write(&file, settings.replace("ANY 1 (a, b)", bad)).unwrap();
+        let said = three.c.refuses_to_start();
+        assert!(said.contains("ANY n with n or more of") && said.contains("a, b"), "{bad}: {said}");
+    }
+    std::fs::write(&file, settings.replace("ANY 1 (a, b)", "ANY 2 (b, a)")).unwrap();
+    three.c.start();
+}

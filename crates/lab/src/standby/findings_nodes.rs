@@ -5,6 +5,7 @@
 use super::findings::{Goal, shown, times};
 use super::pair::Level;
 use super::results::{Distance, OwnCores, Results, SharedNode};
+use super::summary_nodes::latency;
 use crate::ratios::quotient;
 use crate::study_results::Finding;
 use crate::text;
@@ -27,10 +28,10 @@ pub fn findings(results: &Results, server: &str) -> Vec<Finding> {
 fn distance(results: &Results, d: &Distance) -> Option<Finding> {
     let added = d.added_us?;
     let far = if d.round_trip_ms > 0.0 { format!("{} ms", d.round_trip_ms) } else { "no distance".into() };
-    let what = format!("{far}, {}: latency added to one client's commits against cold", d.level);
-    let round_trips = d.added_round_trips.map(|n| format!(" ({} round trips)", text::times(n))).unwrap_or_default();
+    let round_trips = d.added_round_trips.map(|n| format!(", {} round trips", text::times(n))).unwrap_or_default();
+    let what = format!("{far}, {}: latency added to one client's commits against cold{round_trips}", d.level);
     let goal = added_us_max(results, d).map(Goal::AtMost);
-    Some(shown(&d.server, &what, added, format!("{}{round_trips}", text::time(added)), goal, text::time))
+    Some(shown(&d.server, &what, added, latency(added), goal, latency))
 }
 
 /// One round trip and: at warm 100 µs; at hot one sync; at commit that sync and one boxcar's apply.
@@ -93,12 +94,13 @@ mod tests {
             let found = list.iter().find(|f| f.what.contains(what)).unwrap_or_else(|| panic!("{what}"));
             (found.shown.as_str(), found.goal.as_deref(), found.met)
         };
-        assert_eq!(of("10 ms, warm"), ("10.2 ms (1 round trips)", Some("at most 10.2 ms"), Some(true)));
-        assert_eq!(of("2 ms, hot"), ("2.5 ms (1.19 round trips)", Some("at most 3 ms"), Some(true)));
+        assert_eq!(of("10 ms, warm"), ("10.15 ms", Some("at most 10.20 ms"), Some(true)));
+        assert_eq!(of("2 ms, hot"), ("2.50 ms", Some("at most 3.00 ms"), Some(true)));
+        assert_eq!(of("against cold, 1.19 round trips"), of("2 ms, hot"));
         assert_eq!(of("2 ms, commit").2, Some(true));
-        assert_eq!(of("10 ms, commit"), ("13.6 ms (1.35 round trips)", Some("at most 12 ms"), Some(false)));
+        assert_eq!(of("10 ms, commit"), ("13.60 ms", Some("at most 12.00 ms"), Some(false)));
         assert_eq!(of("no distance, warm"), ("150 µs", Some("at most 200 µs"), Some(true)));
-        assert_eq!(of("no distance, commit"), ("1.5 ms", None, None));
+        assert_eq!(of("no distance, commit"), ("1.50 ms", None, None));
         assert_eq!(of("each node on its own core"), ("0.98×", Some("at least 0.97×"), Some(true)));
         assert_eq!(of("against one with the load of all"), ("1.2×", None, None));
         let theirs = super::findings(&results, "postgres");

@@ -5,7 +5,7 @@
 use super::pair::Level;
 use super::report_parts::{bytes, row, section};
 use super::results::{Distance, Results};
-use super::summary_nodes::{distance, percent};
+use super::summary_nodes::{distance, latency, percent};
 use crate::chart::{Mark, Series, escape};
 use crate::report::figure;
 use crate::report_tables::{Column, optional, table};
@@ -36,18 +36,18 @@ pub fn distances(results: &Results) -> String {
         return String::new();
     }
     let cells = |d: &Distance| {
-        let runs: Vec<String> = d.runs_p50_us.iter().map(|us| text::time(*us)).collect();
+        let runs: Vec<String> = d.runs_p50_us.iter().map(|us| latency(*us)).collect();
         let cells = vec![
             server_name(&d.server).into(),
             distance(d),
-            text::time(d.link_us),
-            text::time(d.sync_us),
+            latency(d.link_us),
+            latency(d.sync_us),
             escape(&d.level),
             d.clients.to_string(),
             text::number(d.tps),
-            format!("<span title=\"runs: {}\">{}</span>", escape(&runs.join(", ")), text::time(d.p50_us)),
+            format!("<span title=\"runs: {}\">{}</span>", escape(&runs.join(", ")), latency(d.p50_us)),
             text::time(d.p99_us),
-            optional(d.added_us, text::time),
+            optional(d.added_us, latency),
             optional(d.added_round_trips, text::times),
         ];
         row(&d.server, cells)
@@ -69,7 +69,7 @@ fn chart(results: &Results, server: &str) -> String {
     let line = |class, label: &str, of: &dyn Fn(&Distance) -> Option<f64>| {
         let point = |d: &&Distance| {
             let y = of(d)?;
-            let tooltip = format!("{label}, {}: {}", distance(d), text::time(y));
+            let tooltip = format!("{label}, {}: {}", distance(d), latency(y));
             // Below zero is noise, and below the chart.
             Some(Mark { x: d.round_trip_ms, y: y.max(0.0), tooltip })
         };

@@ -30,11 +30,11 @@ pub fn distances(results: &Results) -> comfy_table::Table {
             d.level.clone(),
             d.clients.to_string(),
             text::number(d.tps),
-            text::time(d.p50_us),
+            latency(d.p50_us),
             text::time(d.p99_us),
-            optional(d.added_us, text::time),
+            optional(d.added_us, latency),
             optional(d.added_round_trips, text::times),
-            format!("{}, {}", text::time(d.link_us), text::time(d.sync_us)),
+            format!("{}, {}", latency(d.link_us), latency(d.sync_us)),
         ]);
     }
     align_numbers(&mut table, 3);
@@ -44,6 +44,11 @@ pub fn distances(results: &Results) -> comfy_table::Table {
 /// What the link was told to delay.
 pub fn distance(d: &Distance) -> String {
     format!("{} ms", d.round_trip_ms)
+}
+
+/// A time in microseconds that a difference of some tens of them is to be seen in.
+pub fn latency(us: f64) -> String {
+    if us.abs() < 1e3 { format!("{us:.0} µs") } else { format!("{:.2} ms", us / 1e3) }
 }
 
 /// A part of a time, as people say it.

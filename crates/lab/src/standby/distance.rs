@@ -47,12 +47,13 @@ fn at(bed: &Bed<'_>, pair: &mut Pair, round_trip_ms: f64) -> anyhow::Result<Vec<
     bed.room()?;
     let one_way = Duration::from_secs_f64(round_trip_ms / 2e3);
     let link_us = micros(round_trip(one_way).context("measuring the link")?);
-    let sync_us = micros(machine::sync_time(bed.scratch)?);
     pair.link.delay(one_way);
     pair.catch_up(CATCH_UP_MAX)?;
-    let first = Distance { round_trip_ms, link_us, sync_us, server: pair.name().into(), ..Distance::default() };
-    let mut runs = Vec::new();
+    let first = Distance { round_trip_ms, link_us, server: pair.name().into(), ..Distance::default() };
+    let (mut runs, mut syncs) = (Vec::new(), Vec::new());
     for round in 0..bed.sizes.rounds {
+        // As often as the levels: a disk that others use does not take the same time for long.
+        syncs.push(micros(machine::sync_time(bed.scratch)?));
         let mut levels = LEVELS;
         if round % 2 == 1 {
             levels.reverse();
@@ -65,7 +66,8 @@ fn at(bed: &Bed<'_>, pair: &mut Pair, round_trip_ms: f64) -> anyhow::Result<Vec<
     for level in LEVELS {
         runs.push(run(bed, pair, &first, level, bed.sizes.clients_usual(), bed.sizes.many_clients_seconds())?);
     }
-    Ok(compared(runs))
+    let sync_us = median(syncs).unwrap_or_default();
+    Ok(compared(runs.into_iter().map(|run| Distance { sync_us, ..run }).collect()))
 }
 
 fn run(

@@ -189,7 +189,7 @@ fn notes(study: &Study) -> Vec<String> {
         "A standby at a distance: a link of the lab delivers everything half a round trip later, each way, many pieces at \
          once. What a level adds is the median of one client's commits less that at cold by way of the same link. Goals \
          count with the round trip as it was measured through such a link, as processes have to wake up at its ends.",
-        "One sync is the median of 4 KiB written and made durable just before, when nobody else wrote; one boxcar's apply \
+        "One sync is the median of 4 KiB written and made durable before each round, when nothing of this run wrote; one boxcar's apply \
          is what commit adds to hot where the link delays nothing.",
         "Each node on its own core: with two cores the load generator is on the standby's, so that the master's core is the \
          master's alone but for what others do on this machine, which is told.",

@@ -67,7 +67,7 @@ pub struct Distance {
     pub round_trip_ms: f64,
     /// What a small message really takes through such a link and back, in microseconds.
     pub link_us: f64,
-    /// A 4 KiB block made durable on this disk, just before and with nobody else at it.
+    /// A 4 KiB block made durable on this disk, before each round and with nobody else of this run at it.
     pub sync_us: f64,
     pub level: String,
     pub clients: usize,

@@ -18,7 +18,7 @@ use crate::wire_drive::Connections;
 use crate::wire_transaction::Variant;
 use crate::{cores, process_cpu};
 use anyhow::Context;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Who runs where.
 struct Places {
@@ -105,6 +105,31 @@ struct Busy {
     standby_core: f64,
 }
 
+/// When a run began and what had been used up by then.
+struct Began {
+    at: Instant,
+    master_cpu: Duration,
+    cores: [Option<(u64, u64)>; 2],
+}
+
+impl Began {
+    fn now(places: &Places, master: u32) -> Began {
+        let cores = [places.master, places.standby].map(cores::busy);
+        Began { at: Instant::now(), master_cpu: process_cpu::tree_time(master), cores }
+    }
+
+    /// The master's processor time since, and the shares.
+    fn until(&self, end: &Began) -> (Duration, Busy) {
+        let own = end.master_cpu.saturating_sub(self.master_cpu);
+        let share = |core: usize| match (self.cores[core], end.cores[core]) {
+            (Some(before), Some(after)) => (after.1 - before.1) as f64 / (after.0 - before.0).max(1) as f64,
+            _ => 0.0,
+        };
+        let master_own = own.as_secs_f64() / (end.at - self.at).as_secs_f64();
+        (own, Busy { master_core: share(0), master_own, standby_core: share(1) })
+    }
+}
+
 fn run(bed: &Bed<'_>, pair: &mut Pair, level: Level, places: &Places) -> anyhow::Result<(LevelRate, Busy)> {
     bed.room()?;
     let (clients, seconds) = (bed.sizes.clients_usual(), bed.sizes.point_seconds);
@@ -112,29 +137,15 @@ fn run(bed: &Bed<'_>, pair: &mut Pair, level: Level, places: &Places) -> anyhow:
     let (master, standby) = (pair.master()?, pair.standby().ok());
     let mut connections = Connections::open_as(master.addr, Variant::OneMessage, Some(options), clients)?;
     let standby_cpu = || standby.map(|standby| process_cpu::tree_time(standby.process.pid()));
-    let standby_before = standby_cpu();
-    let cores_before = [places.master, places.standby].map(cores::busy);
-    let (start, cpu_before) = (Instant::now(), process_cpu::tree_time(master.process.pid()));
-    let measured = connections
-        .drive(Load::Closed { clients }, Span::of(seconds), epoch)
-        .with_context(|| master.process.log_end())?;
-    let cpu = process_cpu::tree_time(master.process.pid()).saturating_sub(cpu_before).as_secs_f64();
-    let time = start.elapsed().as_secs_f64();
-    let cores_after = [places.master, places.standby].map(cores::busy);
+    let (standby_before, began) = (standby_cpu(), Began::now(places, master.process.pid()));
+    let load = Load::Closed { clients };
+    let measured = connections.drive(load, Span::of(seconds), epoch).with_context(|| master.process.log_end())?;
+    let (master_cpu, busy) = began.until(&Began::now(places, master.process.pid()));
     if standby.is_some() {
         pair.catch_up(CATCH_UP_MAX)?;
     }
     let standby_cpu = standby_cpu().zip(standby_before).map(|(after, before)| after.saturating_sub(before));
-    let each = |seconds: f64| seconds * 1e6 / measured.answered.max(1) as f64;
-    let share = |i: usize| {
-        let (before, after): ((u64, u64), _) = (cores_before[i]?, cores_after[i]?);
-        Some((after.1 - before.1) as f64 / (after.0 - before.0).max(1) as f64)
-    };
-    let busy = Busy {
-        master_core: share(0).unwrap_or_default(),
-        master_own: cpu / time,
-        standby_core: share(1).unwrap_or_default(),
-    };
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / measured.answered.max(1) as f64;
     let rate = LevelRate {
         server: pair.name().into(),
         level: level.name().into(),
@@ -145,8 +156,8 @@ fn run(bed: &Bed<'_>, pair: &mut Pair, level: Level, places: &Places) -> anyhow:
         mean_us: measured.response.mean_us,
         p50_us: measured.response.p50_us as f64,
         p99_us: measured.response.p99_us as f64,
-        master_cpu_us: Some(each(cpu)),
-        standby_cpu_us: standby_cpu.map(|cpu| each(cpu.as_secs_f64())),
+        master_cpu_us: Some(each(master_cpu)),
+        standby_cpu_us: standby_cpu.map(each),
         syncs_per_transaction: None,
     };
     pair.answered += measured.answered;
@@ -157,6 +168,20 @@ fn run(bed: &Bed<'_>, pair: &mut Pair, level: Level, places: &Places) -> anyhow:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_are_of_the_time_of_the_run() {
+        let at = Instant::now();
+        let began = Began { at, master_cpu: Duration::from_secs(5), cores: [Some((100, 40)), None] };
+        let end = Began {
+            at: at + Duration::from_secs(2),
+            master_cpu: Duration::from_secs(6),
+            cores: [Some((300, 190)), Some((1, 1))],
+        };
+        let (own, busy) = began.until(&end);
+        assert_eq!((own, busy.master_own), (Duration::from_secs(1), 0.5));
+        assert_eq!((busy.master_core, busy.standby_core), (0.75, 0.0));
+    }
 
     #[test]
     fn the_masters_core_is_its_own() {

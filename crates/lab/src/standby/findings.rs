@@ -195,6 +195,12 @@ fn governed(g: &Governed) -> Vec<Finding> {
         shown(&g.server, &what, v, plain(v), ours(Goal::AtMost(VARIATION_MAX)), plain)
             .headline(g.load_factor < FAR_OVER)
     });
+    let behind = g.behind_share.map(|v| {
+        let what = what("seconds in which it was too much for the standby, which was behind");
+        shown(&g.server, &what, v, format!("{:.0} %", v * 100.0), None, plain)
+    });
+    let variation_behind =
+        g.variation_behind.map(|v| shown(&g.server, &what("variation in those"), v, plain(v), None, plain));
     let slowest = g
         .slowest_share
         .map(|v| shown(&g.server, &what("slowest second against the mean"), v, plain(v), ours(Goal::NotZero), plain));
@@ -207,7 +213,7 @@ fn governed(g: &Governed) -> Vec<Finding> {
         let show = |v: f64| text::bytes(v as u64);
         shown(&g.server, &what("most lag"), value, show(value), goal, show)
     });
-    [variation, slowest, applied, lag].into_iter().flatten().collect()
+    [variation, behind, variation_behind, slowest, applied, lag].into_iter().flatten().collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,9 @@
 //! well: on a machine that others use too the load itself is not the same from second to second, and twice the capacity is
 //! too much in all of them.
 //!
+//! Where the machine itself becomes slower, a load that was too much when it was measured no longer is. So the part of the
+//! seconds in which the standby was behind is told, and the variation in those alone beside that of all.
+//!
 //! How far the standby may fall behind is what it takes in within 3.4 seconds, as in the simulation.
 //!
 //! Beside it what the governor's laws do in the simulation that they were chosen by.
@@ -13,6 +16,7 @@ use super::bed::Bed;
 use super::pair::{CATCH_UP_MAX, Level, Pair, Way};
 use super::results::{Governed, Law, Results};
 use super::timeline::{self, Watched, watch};
+use crate::ratios::quotient;
 use crate::schedule::Load;
 use crate::server::Kind;
 use holdfast_standby::governor::LAW;
@@ -29,6 +33,8 @@ const BESIDE_SHARE: f64 = 0.5;
 const DISK_BYTES: f64 = 3.0;
 /// What the standby takes in within so many seconds is how far it may fall behind.
 const LAG_SECONDS_MAX: f64 = 3.4;
+/// A standby that is behind by what it takes in within so many seconds has more to do than it can: the load was too much.
+const BEHIND_SECONDS: f64 = 0.25;
 const MIB: u64 = 1 << 20;
 /// The first part of each run is the way up; the rest is judged.
 const WAY_UP_SHARE: f64 = 0.25;
@@ -130,6 +136,7 @@ fn limited(bed: &Bed<'_>, pair: &mut Pair, case: Case, free: &Free) -> anyhow::R
     let settled_s = seconds * WAY_UP_SHARE;
     let settled = timeline.between(settled_s, seconds);
     let rates = settled.each_second(|m| Some(m.answered));
+    let behind = settled.seconds_behind((free.capacity(over) * BEHIND_SECONDS) as u64);
     Ok(Governed {
         server: pair.name().into(),
         governor: governor.into(),
@@ -142,6 +149,8 @@ fn limited(bed: &Bed<'_>, pair: &mut Pair, case: Case, free: &Free) -> anyhow::R
         mean_tps: timeline::mean(&rates),
         variation: timeline::variation(&rates),
         variation_whole: timeline::variation(&timeline.each_second(|m| Some(m.answered))),
+        behind_share: quotient(behind.len() as f64, rates.len() as f64),
+        variation_behind: timeline::variation(&behind),
         slowest_share: timeline::slowest_share(&rates),
         applied_share: settled.rate(|m| m.applied_lsn).map(|rate| rate / free.capacity(over)),
         lag_most_bytes: timeline.most_lag_bytes(),

@@ -185,7 +185,8 @@ fn notes(study: &Study) -> Vec<String> {
         "The standby past its capacity: the link lets through so many of the bytes a second that the load writes when \
          nobody is held back that the load is 1.3 times that, and again twice, which is too much in every second also on a \
          machine with other work. A processor shared with the master would make a capacity that changes from run to run. \
-         W is 3.4 seconds of that capacity.",
+         W is 3.4 seconds of that capacity. In how many of the seconds the load was too much is told: those at whose end \
+         the standby was behind by a quarter of a second of its capacity.",
         "A standby at a distance: a link of the lab delivers everything half a round trip later, each way, many pieces at \
          once. What a level adds is the median of one client's commits less that at cold by way of the same link. Goals \
          count with the round trip as it was measured through such a link, as processes have to wake up at its ends.",

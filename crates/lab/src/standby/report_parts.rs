@@ -4,6 +4,7 @@
 
 use super::report::class;
 use super::results::{CatchUp, Governed, LargeTransaction, Law, Reporting, Results};
+use super::summary_nodes::percent;
 use super::timeline::{Moment, Timeline};
 use crate::chart::{Series, escape};
 use crate::report::figure;
@@ -190,7 +191,7 @@ pub fn reporting(list: &[Reporting]) -> String {
 
 /// A load past the standby's capacity, and the laws.
 pub fn governor(results: &Results) -> String {
-    const COLUMNS: [Column; 12] = [
+    const COLUMNS: [Column; 14] = [
         ("Server", false),
         ("Governor", false),
         ("Load when<br>free", true),
@@ -200,6 +201,8 @@ pub fn governor(results: &Results) -> String {
         ("A second", true),
         ("Variation", true),
         ("with the<br>way up", true),
+        ("Too much<br>in", true),
+        ("Variation<br>then", true),
         ("Slowest second<br>/ mean", true),
         ("Applied<br>/ capacity", true),
         ("Most lag", true),
@@ -223,6 +226,8 @@ pub fn governor(results: &Results) -> String {
             optional(g.mean_tps, text::number),
             optional(g.variation, plain),
             optional(g.variation_whole, plain),
+            optional(g.behind_share, percent),
+            optional(g.variation_behind, plain),
             optional(g.slowest_share, plain),
             optional(g.applied_share, plain),
             optional(g.lag_most_bytes.map(|b| b as f64), bytes),

@@ -207,6 +207,10 @@ pub struct Governed {
     pub variation: Option<f64>,
     /// The same with the way up.
     pub variation_whole: Option<f64>,
+    /// The part of the seconds in which the load was too much: at their end the standby was behind by a quarter of a second
+    /// of its capacity or more. And the variation in those.
+    pub behind_share: Option<f64>,
+    pub variation_behind: Option<f64>,
     /// The slowest second against the mean.
     pub slowest_share: Option<f64>,
     /// Bytes applied against the capacity.

@@ -101,6 +101,8 @@ fn governed(server: &str, governor: &str, load_factor: f64) -> Governed {
         mean_tps: Some(7000.0),
         variation: Some(0.083),
         variation_whole: Some(0.12),
+        behind_share: Some(0.97),
+        variation_behind: Some(0.071),
         slowest_share: Some(0.8),
         applied_share: Some(0.99),
         lag_most_bytes: Some(if governor == "on" { 45 << 20 } else { 180 << 20 }),

@@ -154,7 +154,7 @@ fn reporting(results: &Results) -> comfy_table::Table {
 }
 
 fn governed(results: &Results) -> comfy_table::Table {
-    const HEAD: [&str; 10] = [
+    const HEAD: [&str; 12] = [
         "server",
         "governor",
         "load",
@@ -162,6 +162,8 @@ fn governed(results: &Results) -> comfy_table::Table {
         "for",
         "tps",
         "variation",
+        "too much in",
+        "variation then",
         "slowest/mean",
         "applied/capacity",
         "most lag",
@@ -177,6 +179,8 @@ fn governed(results: &Results) -> comfy_table::Table {
             text::time(g.seconds * 1e6),
             optional(g.mean_tps, text::number),
             optional(g.variation, plain),
+            optional(g.behind_share, nodes::percent),
+            optional(g.variation_behind, plain),
             optional(g.slowest_share, plain),
             optional(g.applied_share, plain),
             optional(g.lag_most_bytes.map(|b| b as f64), bytes),

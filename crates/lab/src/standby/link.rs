@@ -21,6 +21,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const BUFFER_BYTES: usize = 64 << 10;
 /// A limited link passes pieces of this time.
 const PIECE: Duration = Duration::from_millis(5);
+/// Where there was something to pass, as much lateness as this is made good: on a busy machine a sleep of a few
+/// milliseconds takes many, and a link that lost those would be slower than it was asked to be.
+const LATE_MAX: Duration = Duration::from_secs(1);
 
 /// See the module's description.
 pub struct Link {
@@ -154,6 +157,8 @@ impl Shared {
             let limit = if to_standby { self.limit_bytes_rate.load(Ordering::Relaxed) } else { 0 };
             let piece = (limit as f64 * PIECE.as_secs_f64()) as usize;
             let size = if limit == 0 { BUFFER_BYTES } else { piece.clamp(1, BUFFER_BYTES) };
+            // Something waits: if it is late, that is the link's doing.
+            let waits = limit > 0 && rustix::io::ioctl_fionread(from).is_ok_and(|bytes| bytes > 0);
             let n = match from.read(&mut buffer[..size]) {
                 Ok(0) => break,
                 Ok(n) => n,
@@ -161,9 +166,8 @@ impl Shared {
                 Err(_) => break,
             };
             if limit > 0 {
-                // Time that passed without use is not made good beyond one piece.
                 let now = Instant::now();
-                free_at = free_at.max(now - PIECE) + Duration::from_secs_f64(n as f64 / limit as f64);
+                free_at = free_again(free_at, now, waits, Duration::from_secs_f64(n as f64 / limit as f64));
                 std::thread::sleep(free_at.saturating_duration_since(now));
             }
             let delay = Duration::from_micros(self.delay_us.load(Ordering::Relaxed));
@@ -189,6 +193,13 @@ impl Shared {
     }
 }
 
+/// When the link is free again after a piece that takes so long. Time that passed without use is not made good beyond one
+/// piece; lateness is.
+fn free_again(free_at: Instant, now: Instant, waits: bool, takes: Duration) -> Instant {
+    let made_good = if waits { LATE_MAX } else { PIECE };
+    free_at.max(now - made_good) + takes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,6 +218,16 @@ mod tests {
             got
         });
         (addr, thread)
+    }
+
+    #[test]
+    fn lateness_is_made_good_and_idleness_is_not() {
+        let (free_at, ms) = (Instant::now() + LATE_MAX, Duration::from_millis);
+        let again = |late, waits| free_again(free_at, free_at + late, waits, PIECE);
+        assert_eq!(again(ms(100), true), free_at + PIECE, "the next piece goes at once");
+        assert_eq!(again(ms(100), false), free_at + ms(100));
+        assert_eq!(again(LATE_MAX + ms(100), true), free_at + ms(100) + PIECE, "a second at most");
+        assert_eq!(again(ms(0), false), free_at + PIECE);
     }
 
     #[test]

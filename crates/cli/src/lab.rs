@@ -19,7 +19,8 @@ Examples:
   holdfast lab commit --peer postgres
   holdfast lab commit --disk real --clients 1,40
   holdfast lab standby --peer postgres
-  holdfast lab standby --only levels,governor --clients 40 --seconds 5
+  holdfast lab standby --only levels,distance --clients 40 --seconds 5
+  holdfast lab standby --only governor --seconds 300
 
 DIR/report.html shows the charts, DIR/results.json holds every figure. Databases and servers are private to the run
 and gone afterwards, also after Ctrl-C.")]
@@ -27,7 +28,8 @@ pub struct Arguments {
     /// The study to run
     #[arg(value_enum)]
     study: StudyArg,
-    /// Seconds each point is measured [default: 5; commit: 2; standby: 3]
+    /// Seconds each point is measured; loads past a standby's capacity go on for 20 times as long, up to five minutes
+    /// [default: 5; commit: 2; standby: 3]
     #[arg(long, value_name = "N")]
     seconds: Option<f64>,
     /// Client counts for the peak rates; the rising load uses the largest [default: 40; 40,400 in process where syncs
@@ -45,7 +47,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     disk_sync_ms: u64,
     /// Measure these only: configurations of authorization, cases of interactive (authorization, tpcb, think-time,
-    /// sleeper, memory, long-transaction), parts of standby (levels, catch-up, large, report, governor)
+    /// sleeper, memory, long-transaction), parts of standby (levels, distance, own-cores, catch-up, large, report,
+    /// three-masters, governor)
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     only: Vec<String>,
     /// interactive: the larger scale of TPC-B [default: 40]
@@ -80,7 +83,8 @@ enum StudyArg {
     Interactive,
     /// Durable commits by commit delay, write cache, barrier and sync method; about ten minutes.
     Commit,
-    /// A hot standby: what each level costs, catch-up, a large transaction, a load past its capacity, reports on it.
+    /// A hot standby: what each level costs, here and at a distance, catch-up, a large transaction, a load past its
+    /// capacity, reports on it, three masters to one node.
     Standby,
 }
 

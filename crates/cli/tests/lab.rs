@@ -81,12 +81,44 @@ fn a_quick_run_of_a_standby_leaves_a_report_and_nothing_else() {
 }
 
 #[test]
+fn a_quick_run_of_distances_cores_and_several_masters_leaves_a_report_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let parts = "distance,own-cores,three-masters,governor";
+    let output = lab(dir.path(), &["standby", "--quick", "--seconds", "1", "--only", parts]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json = std::fs::read_to_string(dir.path().join("report/results.json")).unwrap();
+    let results: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let list = |name: &str| results[name].as_array().unwrap_or_else(|| panic!("no {name}")).clone();
+    // Two distances, four levels, one client and several.
+    let distances = list("distances");
+    assert_eq!(distances.len(), 16);
+    for point in distances.iter().filter(|point| point["round_trip_ms"] == 2.0 && point["level"] != "cold") {
+        // However slow the machine is: whoever waits for the standby waits for the way there and back.
+        assert!(point["p50_us"].as_f64().unwrap() >= 2000.0 && point["link_us"].as_f64().unwrap() >= 2000.0, "{point}");
+        assert!(point["added_round_trips"].is_number(), "{point}");
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    assert_eq!(list("own_cores").len(), if cores > 1 { 2 } else { 0 });
+    let masters: Vec<_> = list("shared_node").iter().map(|shared| shared["masters"].clone()).collect();
+    assert_eq!(masters, [1, 1, 3]);
+    let governed: Vec<_> = list("governed").iter().map(|g| (g["governor"].clone(), g["load_factor"].clone())).collect();
+    assert_eq!(governed, [("on".into(), 1.3.into()), ("off".into(), 1.3.into()), ("on".into(), 2.0.into())]);
+    // Of all three pairs the nodes agree on three tables, and what was acknowledged is there.
+    let checks = list("checks");
+    assert!(checks.len() == 12 && checks.iter().all(|check| check["holds"] == true), "{json}");
+    let html = std::fs::read_to_string(dir.path().join("report/report.html")).unwrap();
+    assert!(html.contains("</html>") && html.contains("A standby at a distance"));
+    assert_eq!(std::fs::read_dir(dir.path().join("data")).unwrap().count(), 0);
+}
+
+#[test]
 fn options_out_of_bounds_are_wrong_usage() {
     let dir = tempfile::tempdir().unwrap();
     for (arguments, told) in [
         (&["commit", "--seconds", "0"][..], "--seconds"),
         (&["commit", "--clients", "1,0"], "--clients"),
         (&["commit", "--only", "memory"], "--disk"),
+        (&["standby", "--only", "distance,mars"], "three-masters"),
     ] {
         let output = lab(dir.path(), arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

@@ -14,6 +14,7 @@ mod chart;
 mod child;
 mod commit;
 mod configuration;
+mod cores;
 mod drive;
 #[cfg(test)]
 mod golden;

@@ -69,7 +69,7 @@ pub fn file_system(dir: &Path) -> Option<(String, String)> {
 }
 
 /// Median time of fdatasync after overwriting one block of an existing file.
-fn sync_time(dir: &Path) -> anyhow::Result<Duration> {
+pub fn sync_time(dir: &Path) -> anyhow::Result<Duration> {
     let file = tempfile::tempfile_in(dir).with_context(|| format!("making a file in {}", dir.display()))?;
     let mut times = (0..SYNC_SAMPLES).map(|i| one_sync(&file, i)).collect::<std::io::Result<Vec<_>>>()?;
     times.sort();

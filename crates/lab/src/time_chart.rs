@@ -1,4 +1,5 @@
-//! Line charts over time as inline SVG: seconds to the right, values from zero up, each line labelled at its end.
+//! Line charts over time, or another measure, as inline SVG: it to the right, values from zero up, each line labelled at
+//! its end.
 //!
 //! As [`crate::chart`] does it, but on linear axes: what stands still is as far from zero as it is.
 
@@ -9,14 +10,19 @@ use crate::text;
 pub struct TimeChart {
     /// Read out to those who cannot see it.
     pub title: String,
+    /// What x is; [`SECONDS`] for most.
+    pub x_title: &'static str,
     pub y_title: &'static str,
     /// How values are written.
     pub y_text: fn(f64) -> String,
     /// Times that are marked with a line and a word.
     pub marks: Vec<(f64, String)>,
-    /// Points in the order of time; x is seconds.
+    /// Points in the order of x.
     pub series: Vec<Series>,
 }
+
+/// The axis of a chart over time.
+pub const SECONDS: &str = "seconds";
 
 const WIDTH: f64 = 880.0;
 const HEIGHT: f64 = 330.0;
@@ -69,10 +75,10 @@ impl TimeChart {
             let text = format_args!(r#"<text class="tick" x="{at}" y="{base:.1}" text-anchor="end">{shown}</text>"#);
             write_line(out, text);
         }
-        let (middle, foot) = ((LEFT + RIGHT) / 2.0, HEIGHT - 8.0);
+        let (middle, foot, title) = ((LEFT + RIGHT) / 2.0, HEIGHT - 8.0, self.x_title);
         write_line(
             out,
-            format_args!(r#"<text class="axis" x="{middle}" y="{foot}" text-anchor="middle">seconds</text>"#),
+            format_args!(r#"<text class="axis" x="{middle}" y="{foot}" text-anchor="middle">{title}</text>"#),
         );
         let (middle, title) = ((TOP + BOTTOM) / 2.0, self.y_title);
         let turned = format_args!(
@@ -157,6 +163,7 @@ mod tests {
         let points = points.iter().map(|(x, y)| mark("A", *x, *y, text::number)).collect();
         TimeChart {
             title: "Rate & time".into(),
+            x_title: SECONDS,
             y_title: "a second",
             y_text: text::short,
             marks: vec![(2.0, "the <large> one".into())],

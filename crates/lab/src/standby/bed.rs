@@ -32,11 +32,16 @@ pub struct Bed<'a> {
 impl Bed<'_> {
     /// Fails with advice when the disk is nearly full.
     pub fn room(&self) -> anyhow::Result<()> {
-        machine::require_free(self.scratch, if self.study.quick { 0 } else { RESERVE_BYTES })
+        self.room_for(0)
     }
 
-    /// Compares the nodes; what differs is a failure of the run.
-    pub fn compare(&self, pair: &mut Pair, results: &mut Results) -> anyhow::Result<()> {
+    /// The same before something that writes so much.
+    pub fn room_for(&self, bytes: u64) -> anyhow::Result<()> {
+        machine::require_free(self.scratch, bytes + if self.study.quick { 0 } else { RESERVE_BYTES })
+    }
+
+    /// Compares the nodes; what differs is a failure of the run. `which` tells the pair from others of its kind.
+    pub fn compare(&self, pair: &mut Pair, which: &str, results: &mut Results) -> anyhow::Result<()> {
         pair.need_standby()?;
         pair.catch_up(CATCH_UP_MAX)?;
         let (mut master, mut standby) = (Client::connect(pair.master()?.addr)?, Client::connect(pair.standby()?.addr)?);
@@ -48,14 +53,19 @@ impl Bed<'_> {
             };
             results.check(
                 pair.name(),
-                &format!("master and standby agree on {what}"),
+                &format!("master and standby agree on {what}{which}"),
                 here == there,
                 format!("master {}, standby {}", show(&here), show(&there)),
             );
         }
         let updates = master.number("select sum(approved_count) from terminal")?;
         let found = format!("{} acknowledged, {updates} in the table", pair.answered);
-        results.check(pair.name(), "what was acknowledged is there", updates == pair.answered as f64, found);
+        results.check(
+            pair.name(),
+            &format!("what was acknowledged is there{which}"),
+            updates == pair.answered as f64,
+            found,
+        );
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Failure: what was not measured is left out.
 
+use super::findings_nodes as nodes;
 use super::results::{CatchUp, Governed, LargeTransaction, LevelRate, Reporting, Results};
 use crate::ratios::quotient;
 use crate::server::server_name;
@@ -20,6 +21,8 @@ const HOT_CLIENTS: usize = 80;
 const CATCH_UP_MIN: f64 = 4.0;
 /// Bytes over the link for each byte that was missing.
 const LINK_BYTES_MAX: f64 = 1.05;
+/// A load of less than this multiple of the standby's capacity is the one that the goals were set for.
+const FAR_OVER: f64 = 2.0;
 /// Variation of the rate of one second past the standby's capacity, and what is applied of that capacity.
 const VARIATION_MAX: f64 = 0.1;
 const APPLIED_MIN: f64 = 0.95;
@@ -69,17 +72,19 @@ pub fn findings(results: &Results) -> Vec<Finding> {
         list.extend(results.large.iter().filter(|l| of(&l.server)).flat_map(large));
         list.extend(results.reporting.iter().filter(|r| of(&r.server)).filter_map(reporting));
         list.extend(results.governed.iter().filter(|g| of(&g.server)).flat_map(governed));
+        list.extend(nodes::findings(results, server));
     }
     list
 }
 
 /// The goals are Holdfast's; a peer's figures stand beside them without.
-fn times(server: &str, what: &str, value: f64, goal: Option<Goal>, headline: bool) -> Finding {
+pub fn times(server: &str, what: &str, value: f64, goal: Option<Goal>, headline: bool) -> Finding {
     shown(server, what, value, format!("{}×", text::times(value)), goal, |limit| format!("{}×", text::times(limit)))
         .headline(headline)
 }
 
-fn shown(
+/// A figure as it is shown, and its goal as `show` writes it.
+pub fn shown(
     server: &str,
     what: &str,
     value: f64,
@@ -183,11 +188,19 @@ fn governed(g: &Governed) -> Vec<Finding> {
     };
     let ours = |goal: Goal| (g.governor == "on").then_some(goal);
     let plain = |value: f64| format!("{value:.3}");
-    let what = |what: &str| format!("{governor}, load twice the standby's capacity: {what}");
+    let what =
+        |what: &str| format!("{governor}, load {} times the standby's capacity: {what}", text::times(g.load_factor));
     let variation = g.variation.map(|v| {
         let what = what("variation of the rate of one second");
-        shown(&g.server, &what, v, plain(v), ours(Goal::AtMost(VARIATION_MAX)), plain).headline(true)
+        shown(&g.server, &what, v, plain(v), ours(Goal::AtMost(VARIATION_MAX)), plain)
+            .headline(g.load_factor < FAR_OVER)
     });
+    let behind = g.behind_share.map(|v| {
+        let what = what("seconds in which it was too much for the standby, which was behind");
+        shown(&g.server, &what, v, format!("{:.0} %", v * 100.0), None, plain)
+    });
+    let variation_behind =
+        g.variation_behind.map(|v| shown(&g.server, &what("variation in those"), v, plain(v), None, plain));
     let slowest = g
         .slowest_share
         .map(|v| shown(&g.server, &what("slowest second against the mean"), v, plain(v), ours(Goal::NotZero), plain));
@@ -200,7 +213,7 @@ fn governed(g: &Governed) -> Vec<Finding> {
         let show = |v: f64| text::bytes(v as u64);
         shown(&g.server, &what("most lag"), value, show(value), goal, show)
     });
-    [variation, slowest, applied, lag].into_iter().flatten().collect()
+    [variation, behind, variation_behind, slowest, applied, lag].into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -220,10 +233,12 @@ mod tests {
         let caught_up = of("Holdfast: catch-up");
         assert_eq!((caught_up.shown.as_str(), caught_up.met), ("5×", Some(true)));
         assert_eq!(of("Holdfast: bytes over the link").met, Some(true));
-        let variation = of("Holdfast: governor on, load twice the standby's capacity: variation");
+        let variation = of("Holdfast: governor on, load 1.3 times the standby's capacity: variation");
         assert_eq!((variation.shown.as_str(), variation.met, variation.headline), ("0.083", Some(true), true));
-        assert_eq!(of("Holdfast: governor on, load twice the standby's capacity: most lag").met, Some(true));
-        assert_eq!(of("Holdfast: governor off, load twice the standby's capacity: most lag").goal, None);
+        assert_eq!(of("Holdfast: governor on, load 1.3 times the standby's capacity: most lag").met, Some(true));
+        assert_eq!(of("Holdfast: governor off, load 1.3 times the standby's capacity: most lag").goal, None);
+        let far = of("Holdfast: governor on, load 2 times the standby's capacity: variation");
+        assert_eq!((far.met, far.headline), (Some(true), false));
         assert_eq!(of("Holdfast: the others' slowest second").met, Some(true));
     }
 }

@@ -90,7 +90,7 @@ fn run(bed: &Bed<'_>, pair: &mut Pair, level: Level, load: Load) -> anyhow::Resu
 }
 
 /// The runs of each load at each level as one, with the median of each figure.
-fn medians(runs: Vec<LevelRate>) -> Vec<LevelRate> {
+pub fn medians(runs: Vec<LevelRate>) -> Vec<LevelRate> {
     let same_point = |a: &LevelRate, b: &LevelRate| {
         (&a.level, a.clients, a.offered_rate.is_some()) == (&b.level, b.clients, b.offered_rate.is_some())
     };
@@ -112,7 +112,8 @@ fn medians(runs: Vec<LevelRate>) -> Vec<LevelRate> {
     groups(runs, same_point).into_iter().map(one).collect()
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+/// The value in the middle.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }

@@ -1,37 +1,44 @@
 //! The study of hot standby, `holdfast lab standby`: what a standby costs its master at each level, how fast one that was
-//! away catches up, a transaction of 174 MiB in mid-load, a load beyond what the standby takes in, and queries on the
-//! standby. With a peer the same runs on PostgreSQL's streaming replication, whose levels are taken for the same:
+//! away catches up, a transaction of 174 MiB in mid-load, a load beyond what the standby takes in, queries on the standby,
+//! a standby at a distance, each node on a core of its own, and three masters to one node. With a peer the same runs on PostgreSQL's streaming replication, whose levels are taken for the same:
 //! `local` for cold, `remote_write` for warm, `on` for hot, `remote_apply` for commit.
 //!
 //! | file | holds |
 //! |---|---|
 //! | [`part`] | the parts and their sizes |
-//! | [`pair`] | a master and its standby; [`link`] between them, which counts and limits |
+//! | [`pair`] | a master and its standby; [`link`] between them, which counts, limits and delays ([`delay_line`]) |
 //! | [`timeline`] | a load with somebody watching it and how far the nodes are |
-//! | [`levels`], [`catch_up`], [`large`], [`reporting`], [`governor`] | the parts |
+//! | [`levels`], [`distance`], [`own_cores`], [`catch_up`], [`large`], [`reporting`], [`three_masters`], [`governor`] | the parts |
 //! | [`bed`] | what they share, and what must hold afterwards |
-//! | [`findings`] | comparisons and goals |
-//! | [`results`], [`summary`], [`report`], [`report_parts`] | what comes out |
+//! | [`findings`], [`findings_nodes`] | comparisons and goals |
+//! | [`results`], [`summary`], [`summary_nodes`], [`report`], [`report_parts`], [`report_nodes`] | what comes out |
 //!
 //! Failure: a part that fails at a pair is recorded and the rest goes on; the run then ends with an error that names it.
 //! Servers and files are gone at the end, also after Ctrl-C.
 
 mod bed;
 mod catch_up;
+mod delay_line;
+mod distance;
 mod findings;
+mod findings_nodes;
 mod governor;
 mod large;
 mod levels;
 mod link;
+mod own_cores;
 mod pair;
 mod part;
 mod report;
+mod report_nodes;
 mod report_parts;
 mod reporting;
 mod results;
 #[cfg(test)]
 mod sample;
 mod summary;
+mod summary_nodes;
+mod three_masters;
 mod timeline;
 
 pub use part::Part;
@@ -114,6 +121,9 @@ fn measure_pair(bed: &Bed<'_>, kind: Kind, results: &mut Results) -> anyhow::Res
             Part::Large => large::measure,
             Part::Report => reporting::measure,
             Part::Governor => governor::measure,
+            Part::Distance => distance::measure,
+            Part::OwnCores => own_cores::measure,
+            Part::ThreeMasters => three_masters::measure,
         };
         if let Err(e) = measure(bed, &mut pair, results) {
             let e = interrupt::unless(e)?;
@@ -121,7 +131,7 @@ fn measure_pair(bed: &Bed<'_>, kind: Kind, results: &mut Results) -> anyhow::Res
         }
     }
     progress.part(&format!("comparing the nodes of {}", kind.name()));
-    bed.compare(&mut pair, results)
+    bed.compare(&mut pair, "", results)
 }
 
 fn empty(study: &Study, sizes: &Sizes, scratch: &Path) -> anyhow::Result<Results> {
@@ -129,9 +139,12 @@ fn empty(study: &Study, sizes: &Sizes, scratch: &Path) -> anyhow::Result<Results
         head: Head::of(SCHEMA, study, options(study, sizes), scratch)?,
         servers: Vec::new(),
         levels: Vec::new(),
+        distances: Vec::new(),
+        own_cores: Vec::new(),
         catch_ups: Vec::new(),
         large: Vec::new(),
         reporting: Vec::new(),
+        shared_node: Vec::new(),
         governed: Vec::new(),
         laws: Vec::new(),
         checks: Vec::new(),
@@ -169,9 +182,20 @@ fn notes(study: &Study) -> Vec<String> {
          speed more transactions share a sync and a wake-up, so that a slower server looks dearer than it is.",
         "Catch-up: the standby is stopped while a load runs, then started again by way of a link of the lab that counts \
          bytes. Its rate counts from the first byte over the link until its readers see everything, while nobody writes.",
-        "The standby past its capacity: the link lets through half of the bytes a second that the load writes when \
-         nobody is held back, so that the load is too much in every second, also on a machine with other work. A processor \
-         shared with the master would make a capacity that changes from run to run. W is 3.4 seconds of that capacity.",
+        "The standby past its capacity: the link lets through so many of the bytes a second that the load writes when \
+         nobody is held back that the load is 1.3 times that, and again twice, which is too much in every second also on a \
+         machine with other work. A processor shared with the master would make a capacity that changes from run to run. \
+         W is 3.4 seconds of that capacity. In how many of the seconds the load was too much is told: those at whose end \
+         the standby was behind by a quarter of a second of its capacity.",
+        "A standby at a distance: a link of the lab delivers everything half a round trip later, each way, many pieces at \
+         once. What a level adds is the median of one client's commits less that at cold by way of the same link. Goals \
+         count with the round trip as it was measured through such a link, as processes have to wake up at its ends.",
+        "One sync is the median of 4 KiB written and made durable before each round, when nothing of this run wrote; one boxcar's apply \
+         is what commit adds to hot where the link delays nothing.",
+        "Each node on its own core: with two cores the load generator is on the standby's, so that the master's core is the \
+         master's alone but for what others do on this machine, which is told.",
+        "Three masters to one node: two more masters with a standby each are started; all six run on this machine. The load \
+         is small enough for all, and the same for one master alone; one master with three times that stands beside it.",
         "Memory is what all processes of a node hold, what they share divided among them (Pss).",
         "PostgreSQL has the levels that come nearest: local, remote_write, on and remote_apply, all with \
          synchronous_standby_names = '*'.",

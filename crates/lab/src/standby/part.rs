@@ -17,11 +17,26 @@ pub enum Part {
     Governor,
     /// Queries on the standby.
     Report,
+    /// Master and standby so far apart.
+    Distance,
+    /// Each node on a core of its own.
+    OwnCores,
+    /// Three masters whose standbys are on one node.
+    ThreeMasters,
 }
 
 impl Part {
     /// All, in the order they run: the governor's master is started anew, last.
-    pub const ALL: [Part; 5] = [Part::Levels, Part::CatchUp, Part::Large, Part::Report, Part::Governor];
+    pub const ALL: [Part; 8] = [
+        Part::Levels,
+        Part::Distance,
+        Part::OwnCores,
+        Part::CatchUp,
+        Part::Large,
+        Part::Report,
+        Part::ThreeMasters,
+        Part::Governor,
+    ];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -31,6 +46,9 @@ impl Part {
             Part::Large => "large",
             Part::Governor => "governor",
             Part::Report => "report",
+            Part::Distance => "distance",
+            Part::OwnCores => "own-cores",
+            Part::ThreeMasters => "three-masters",
         }
     }
 }
@@ -51,11 +69,20 @@ pub struct Sizes {
     pub large_bytes: u64,
     pub large_seconds: f64,
     pub report_seconds: f64,
-    /// With the governor, and again without.
+    /// Past the capacity as the specification has it; the other runs of the governor take half of that.
     pub governor_seconds: f64,
     /// Before, nobody held back.
     pub free_seconds: f64,
+    /// What the link delays there and back, in milliseconds.
+    pub round_trips_ms: Vec<f64>,
+    /// Each of the loads of one master and of three.
+    pub shared_seconds: f64,
 }
+
+/// As long as the simulation that the governor's law was chosen by.
+const GOVERNOR_SECONDS_USUAL: f64 = 300.0;
+/// A load that nobody holds back shows its rate in that.
+const FREE_SECONDS_USUAL: f64 = 30.0;
 
 impl Sizes {
     pub fn of(study: &Study) -> Sizes {
@@ -70,14 +97,26 @@ impl Sizes {
             large_bytes: if small { 2 << 20 } else { 174 << 20 },
             large_seconds: if small { point_seconds } else { 10.0 * point_seconds },
             report_seconds: if small { point_seconds } else { 3.0 * point_seconds },
-            governor_seconds: if small { point_seconds } else { 20.0 * point_seconds },
-            free_seconds: if small { point_seconds } else { 3.0 * point_seconds },
+            governor_seconds: if small { point_seconds } else { longer(20.0, point_seconds, GOVERNOR_SECONDS_USUAL) },
+            free_seconds: if small { point_seconds } else { (3.0 * point_seconds).min(FREE_SECONDS_USUAL) },
+            round_trips_ms: if small { vec![0.0, 2.0] } else { vec![0.0, 2.0, 10.0, 50.0] },
+            shared_seconds: if small { point_seconds } else { 2.0 * point_seconds },
         }
     }
 
     /// Clients of the parts that have one load.
     pub fn clients_usual(&self) -> usize {
         self.clients.first().copied().unwrap_or(1)
+    }
+
+    /// Each run of one client at a distance; together they take as long as a point.
+    pub fn one_client_seconds(&self) -> f64 {
+        self.point_seconds / self.rounds as f64
+    }
+
+    /// The run of many clients at a distance.
+    pub fn many_clients_seconds(&self) -> f64 {
+        self.point_seconds / 2.0
     }
 
     /// Seconds of load that a part takes at one pair.
@@ -89,6 +128,26 @@ impl Sizes {
             Part::Large => self.large_seconds,
             Part::Report => 2.0 * self.report_seconds,
             Part::Governor => self.free_seconds + 2.0 * self.governor_seconds,
+            // Four levels, with one client and with many.
+            Part::Distance => self.round_trips_ms.len() as f64 * 4.0 * 1.5 * self.point_seconds,
+            Part::OwnCores => 2.0 * self.rounds as f64 * self.point_seconds,
+            Part::ThreeMasters => self.point_seconds + 3.0 * self.shared_seconds,
         }
+    }
+}
+
+/// So many times a point's seconds, but no longer than `usual` where not even a point is longer.
+fn longer(times: f64, point_seconds: f64, usual: f64) -> f64 {
+    (times * point_seconds).min(usual).max(point_seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_governor_has_five_minutes_and_no_more_unless_it_is_asked_for() {
+        let seconds = |point| longer(20.0, point, GOVERNOR_SECONDS_USUAL);
+        assert_eq!([2.0, 15.0, 300.0, 900.0].map(seconds), [40.0, 300.0, 300.0, 900.0]);
     }
 }

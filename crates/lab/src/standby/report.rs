@@ -4,6 +4,7 @@
 //! Failure: none; a part without figures is left out.
 
 use super::pair::Level;
+use super::report_nodes as nodes;
 use super::report_parts as parts;
 use super::results::{LevelRate, Results};
 use crate::bars::{Bar, Bars, Group};
@@ -26,10 +27,13 @@ pub fn html(results: &Results) -> String {
     out.push_str(&cards(headlines.map(|f| (escape(&f.shown), &*f.what, f.goal.as_deref()))));
     out.push_str(&goals(&results.findings));
     out.push_str(&levels(results));
+    out.push_str(&nodes::distances(results));
+    out.push_str(&nodes::own_cores(results));
     out.push_str(&parts::catch_ups(&results.catch_ups));
     out.push_str(&parts::large(&results.large));
     out.push_str(&parts::governor(results));
     out.push_str(&parts::reporting(&results.reporting));
+    out.push_str(&nodes::shared_node(results));
     out.push_str(&checks(&results.checks));
     for server in &results.servers {
         out.push_str(&format!(
@@ -116,8 +120,8 @@ mod tests {
             assert!(!html.contains(outside), "{outside}");
         }
         assert!(html.contains("missed") && html.contains("Example &lt;fast&gt;"));
-        // Two of levels, one of catch-up, two of each large transaction, two of the governor, one of its laws.
-        assert_eq!(html.matches("<svg").count(), 10);
+        // Two of levels, two of distances, one of catch-up, two of each large transaction, two of the governor, one of its laws.
+        assert_eq!(html.matches("<svg").count(), 12);
         assert!(html.contains("Some of it could not be measured"));
     }
 }

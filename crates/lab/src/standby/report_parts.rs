@@ -4,13 +4,14 @@
 
 use super::report::class;
 use super::results::{CatchUp, Governed, LargeTransaction, Law, Reporting, Results};
+use super::summary_nodes::percent;
 use super::timeline::{Moment, Timeline};
 use crate::chart::{Series, escape};
 use crate::report::figure;
 use crate::report_tables::{Column, Row, optional, table};
 use crate::server::server_name;
 use crate::text;
-use crate::time_chart::{TimeChart, mark};
+use crate::time_chart::{SECONDS, TimeChart, mark};
 
 fn rate_line(class: &'static str, label: &str, timeline: &Timeline) -> Series {
     line(class, label, &timeline.each_second(|m| Some(m.answered)), text::number)
@@ -26,7 +27,8 @@ fn line(class: &'static str, label: &str, points: &[(f64, f64)], show: fn(f64) -
     Series { class, label: label.into(), points }
 }
 
-fn bytes(value: f64) -> String {
+/// Bytes that were counted as a number.
+pub fn bytes(value: f64) -> String {
     text::bytes(value as u64)
 }
 
@@ -36,20 +38,34 @@ fn rate_bytes(value: f64) -> String {
 
 fn rates(title: &str, marks: &[(f64, String)], series: Vec<Series>) -> String {
     let y_title = "transactions a second";
-    figure(&TimeChart { title: title.into(), y_title, y_text: text::short, marks: marks.to_vec(), series }.svg())
+    figure(
+        &TimeChart {
+            title: title.into(),
+            x_title: SECONDS,
+            y_title,
+            y_text: text::short,
+            marks: marks.to_vec(),
+            series,
+        }
+        .svg(),
+    )
 }
 
 fn lags(title: &str, marks: &[(f64, String)], series: Vec<Series>) -> String {
     let y_title = "behind the master";
-    figure(&TimeChart { title: title.into(), y_title, y_text: bytes, marks: marks.to_vec(), series }.svg())
+    figure(
+        &TimeChart { title: title.into(), x_title: SECONDS, y_title, y_text: bytes, marks: marks.to_vec(), series }
+            .svg(),
+    )
 }
 
-fn section(heading: &str, caption: &str, parts: &[String]) -> String {
+/// A part with its heading.
+pub fn section(heading: &str, caption: &str, parts: &[String]) -> String {
     format!("<h2>{heading}</h2>\n<p class=\"caption\">{caption}</p>\n{}", parts.concat())
 }
 
 /// A row that is Holdfast's stands out.
-fn row(server: &str, cells: Vec<String>) -> Row {
+pub fn row(server: &str, cells: Vec<String>) -> Row {
     Row { class: if server == "holdfast" { "audited" } else { "" }, cells }
 }
 
@@ -175,14 +191,18 @@ pub fn reporting(list: &[Reporting]) -> String {
 
 /// A load past the standby's capacity, and the laws.
 pub fn governor(results: &Results) -> String {
-    const COLUMNS: [Column; 10] = [
+    const COLUMNS: [Column; 14] = [
         ("Server", false),
         ("Governor", false),
         ("Load when<br>free", true),
         ("Capacity", true),
+        ("Load<br>/ capacity", true),
+        ("For", true),
         ("A second", true),
         ("Variation", true),
         ("with the<br>way up", true),
+        ("Too much<br>in", true),
+        ("Variation<br>then", true),
         ("Slowest second<br>/ mean", true),
         ("Applied<br>/ capacity", true),
         ("Most lag", true),
@@ -201,21 +221,28 @@ pub fn governor(results: &Results) -> String {
             },
             rate_bytes(g.load_bytes_rate),
             rate_bytes(g.capacity_bytes_rate),
+            text::times(g.load_factor),
+            text::time(g.seconds * 1e6),
             optional(g.mean_tps, text::number),
             optional(g.variation, plain),
             optional(g.variation_whole, plain),
+            optional(g.behind_share, percent),
+            optional(g.variation_behind, plain),
             optional(g.slowest_share, plain),
             optional(g.applied_share, plain),
             optional(g.lag_most_bytes.map(|b| b as f64), bytes),
         ];
         row(&g.server, cells)
     };
-    let colour = |g: &Governed| match (g.server.as_str(), g.governor.as_str()) {
-        ("holdfast", "on") => "audited",
-        ("holdfast", _) => "unaudited",
-        _ => "postgres",
+    let least = list.iter().map(|g| g.load_factor).fold(f64::INFINITY, f64::min);
+    let colour = |g: &Governed| match (g.server.as_str(), g.governor.as_str(), g.load_factor > least) {
+        ("holdfast", "on", false) => "audited",
+        ("holdfast", "on", true) => "audited-2",
+        ("holdfast", ..) => "unaudited",
+        (.., false) => "postgres",
+        (.., true) => "postgres-2",
     };
-    let label = |g: &Governed| format!("{}, {}", server_name(&g.server), g.governor);
+    let label = |g: &Governed| format!("{}, {}, {}×", server_name(&g.server), g.governor, text::times(g.load_factor));
     let parts = [
         table(&COLUMNS, &list.iter().map(cells).collect::<Vec<_>>()),
         rates(
@@ -226,7 +253,7 @@ pub fn governor(results: &Results) -> String {
         lags("Lag past the capacity", &[], list.iter().map(|g| lag_line(colour(g), &label(g), &g.timeline)).collect()),
         laws(&results.laws),
     ];
-    let caption = "The link lets through half of what the load writes. With its governor the master slows down to that; without, \
+    let caption = "The load writes so many times what the link lets through. With its governor the master slows down to that; without, \
                    the standby falls behind for as long as the load lasts. The first quarter is the way up and not judged.";
     section("A load past the standby's capacity", caption, &parts)
 }
@@ -255,6 +282,7 @@ fn laws(list: &[Law]) -> String {
     let shown = list.iter().filter(|l| l.in_use || l.law == "relay").map(drawn).collect();
     let chart = TimeChart {
         title: "The law in use beside a relay".into(),
+        x_title: SECONDS,
         y_title: "written a second",
         y_text: bytes,
         marks: vec![],

@@ -18,9 +18,12 @@ pub struct Results {
     pub head: Head,
     pub servers: Vec<ServerSettings>,
     pub levels: Vec<LevelRate>,
+    pub distances: Vec<Distance>,
+    pub own_cores: Vec<OwnCores>,
     pub catch_ups: Vec<CatchUp>,
     pub large: Vec<LargeTransaction>,
     pub reporting: Vec<Reporting>,
+    pub shared_node: Vec<SharedNode>,
     pub governed: Vec<Governed>,
     /// What the governor's laws do in its simulation.
     pub laws: Vec<Law>,
@@ -54,6 +57,63 @@ pub struct LevelRate {
     pub standby_cpu_us: Option<f64>,
     /// Syncs of the master for each transaction.
     pub syncs_per_transaction: Option<f64>,
+}
+
+/// A load at one level with the standby so far away. Of several runs each figure is the median.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distance {
+    pub server: String,
+    /// What the link delays, there and back.
+    pub round_trip_ms: f64,
+    /// What a small message really takes through such a link and back, in microseconds.
+    pub link_us: f64,
+    /// A 4 KiB block made durable on this disk, before each round and with nobody else of this run at it.
+    pub sync_us: f64,
+    pub level: String,
+    pub clients: usize,
+    pub tps: f64,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    /// The medians of all runs, in their order.
+    pub runs_p50_us: Vec<f64>,
+    /// The median against that at cold by way of the same link with as many clients; nothing for cold itself.
+    pub added_us: Option<f64>,
+    /// The same in round trips as the link really makes them; nothing where it delays nothing.
+    pub added_round_trips: Option<f64>,
+}
+
+/// A load with each node on a core of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OwnCores {
+    /// Who ran where.
+    pub places: String,
+    /// Level `none` or `cold`.
+    #[serde(flatten)]
+    pub rate: LevelRate,
+    /// The part of the time in which the master's core was busy, for whomever, and in which it was for the master.
+    pub master_core_busy: f64,
+    pub master_core_own: f64,
+    /// The same of the standby's core, for whomever.
+    pub standby_core_busy: f64,
+}
+
+/// Masters with an equal load each, whose standbys are on one node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SharedNode {
+    pub server: String,
+    pub masters: usize,
+    /// Transactions a second offered to each.
+    pub offered_rate: f64,
+    /// Of all together.
+    pub tps: f64,
+    /// Of the slowest.
+    pub p99_us: f64,
+    /// Processor time of all masters, and of all standbys until they have shown everything, for each transaction.
+    pub master_cpu_us: f64,
+    pub standby_cpu_us: f64,
+    /// Of each standby, over time and at most.
+    pub lag_mean_bytes: u64,
+    pub lag_most_bytes: u64,
 }
 
 /// A standby that was away while a load ran.
@@ -131,6 +191,9 @@ pub struct Governed {
     pub server: String,
     /// `on`, `off`, or `none` where the server has none.
     pub governor: String,
+    /// The load when nobody is held back as a multiple of the capacity.
+    pub load_factor: f64,
+    pub seconds: f64,
     /// How far the standby may fall behind; 0 is any distance.
     pub lag_bytes_max: u64,
     /// Bytes of the trail a second when nobody is held back.
@@ -144,6 +207,10 @@ pub struct Governed {
     pub variation: Option<f64>,
     /// The same with the way up.
     pub variation_whole: Option<f64>,
+    /// The part of the seconds in which the load was too much: at their end the standby was behind by a quarter of a second
+    /// of its capacity or more. And the variation in those.
+    pub behind_share: Option<f64>,
+    pub variation_behind: Option<f64>,
     /// The slowest second against the mean.
     pub slowest_share: Option<f64>,
     /// Bytes applied against the capacity.

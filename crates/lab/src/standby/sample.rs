@@ -88,10 +88,12 @@ fn reporting(server: &str) -> Reporting {
     }
 }
 
-fn governed(server: &str, governor: &str) -> Governed {
+fn governed(server: &str, governor: &str, load_factor: f64) -> Governed {
     Governed {
         server: server.into(),
         governor: governor.into(),
+        load_factor,
+        seconds: 60.0,
         lag_bytes_max: if governor == "on" { 64 << 20 } else { 0 },
         load_bytes_rate: 13e6,
         capacity_bytes_rate: 6.5e6,
@@ -99,11 +101,64 @@ fn governed(server: &str, governor: &str) -> Governed {
         mean_tps: Some(7000.0),
         variation: Some(0.083),
         variation_whole: Some(0.12),
+        behind_share: Some(0.97),
+        variation_behind: Some(0.071),
         slowest_share: Some(0.8),
         applied_share: Some(0.99),
         lag_most_bytes: Some(if governor == "on" { 45 << 20 } else { 180 << 20 }),
         lag_last_bytes: Some(44 << 20),
         timeline: timeline(),
+    }
+}
+
+/// What a level adds is a round trip, at commit more: too much at 10 ms.
+fn distances(server: &str) -> Vec<Distance> {
+    let levels = [("cold", None), ("warm", Some(50.0)), ("hot", Some(400.0)), ("commit", Some(1400.0))];
+    let point = |round_trip_ms: f64, clients: usize, level: &str, more_us: Option<f64>| {
+        let link_us = round_trip_ms * 1e3 + 100.0;
+        let much = if level == "commit" { 1.0 + round_trip_ms * 0.15 } else { 1.0 };
+        let added_us = more_us.map(|us| link_us + us * much);
+        let p50_us = 3000.0 * clients as f64 + added_us.unwrap_or_default();
+        Distance {
+            server: server.into(),
+            round_trip_ms,
+            link_us,
+            sync_us: 900.0,
+            level: level.into(),
+            clients,
+            tps: clients as f64 * 1e6 / p50_us,
+            p50_us,
+            p99_us: p50_us * 3.0,
+            runs_p50_us: vec![p50_us],
+            added_us,
+            added_round_trips: added_us.filter(|_| round_trip_ms > 0.0).map(|us| us / link_us),
+        }
+    };
+    let at = |ms: f64| [1, 40].map(|clients| levels.map(|(level, us)| point(ms, clients, level, us)).to_vec()).concat();
+    [0.0, 2.0, 10.0].map(at).concat()
+}
+
+fn own_cores(server: &str, level: &str, tps: f64) -> OwnCores {
+    OwnCores {
+        places: "master on core 0, standby on core 1, load on 1".into(),
+        rate: rate(server, level, 40, tps),
+        master_core_busy: 0.95,
+        master_core_own: 0.9,
+        standby_core_busy: 0.6,
+    }
+}
+
+fn shared_node(server: &str, masters: usize, offered_rate: f64) -> SharedNode {
+    SharedNode {
+        server: server.into(),
+        masters,
+        offered_rate,
+        tps: offered_rate * masters as f64,
+        p99_us: 9000.0,
+        master_cpu_us: 120.0,
+        standby_cpu_us: if masters == 1 { 50.0 } else { 60.0 },
+        lag_mean_bytes: 30_000,
+        lag_most_bytes: 300_000,
     }
 }
 
@@ -147,10 +202,26 @@ pub fn results() -> Results {
         },
         servers: vec![ServerSettings { server: "holdfast".into(), settings: vec![Fact::new("Version", "0.1.0")] }],
         levels,
+        distances: ["holdfast", "postgres"].into_iter().flat_map(distances).collect(),
+        own_cores: ["holdfast", "postgres"]
+            .into_iter()
+            .flat_map(|s| [("none", 7000.0), ("cold", 6860.0)].map(|(level, tps)| own_cores(s, level, tps)))
+            .collect(),
         catch_ups: ["holdfast", "postgres"].into_iter().flat_map(|s| [false, true].map(|on| catch_up(s, on))).collect(),
         large: vec![large("holdfast"), large("postgres")],
         reporting: vec![reporting("holdfast"), reporting("postgres")],
-        governed: [("holdfast", "on"), ("holdfast", "off"), ("postgres", "none")].map(|(s, g)| governed(s, g)).to_vec(),
+        shared_node: ["holdfast", "postgres"]
+            .into_iter()
+            .flat_map(|s| [(1, 1000.0), (1, 3000.0), (3, 1000.0)].map(|(masters, rate)| shared_node(s, masters, rate)))
+            .collect(),
+        governed: [
+            ("holdfast", "on", 1.3),
+            ("holdfast", "off", 1.3),
+            ("holdfast", "on", 2.0),
+            ("postgres", "none", 1.3),
+        ]
+        .map(|(s, g, over)| governed(s, g, over))
+        .to_vec(),
         laws: vec![law("linear", true), law("relay", false)],
         checks: vec![Check {
             server: "holdfast".into(),

@@ -3,6 +3,7 @@
 //! Failure: none; a part without figures is left out.
 
 use super::results::Results;
+use super::summary_nodes as nodes;
 use crate::server::server_name;
 use crate::summary::{align_numbers, checks, findings, table};
 use crate::text;
@@ -13,6 +14,12 @@ pub fn text(results: &Results) -> String {
     if !results.levels.is_empty() {
         out.push_str(&format!("{}\n\n", levels(results)));
     }
+    if !results.distances.is_empty() {
+        out.push_str(&format!("{}\n\n", nodes::distances(results)));
+    }
+    if !results.own_cores.is_empty() {
+        out.push_str(&format!("{}\n\n", nodes::own_cores(results)));
+    }
     if !results.catch_ups.is_empty() {
         out.push_str(&format!("{}\n\n", catch_ups(results)));
     }
@@ -21,6 +28,9 @@ pub fn text(results: &Results) -> String {
     }
     if !results.reporting.is_empty() {
         out.push_str(&format!("{}\n\n", reporting(results)));
+    }
+    if !results.shared_node.is_empty() {
+        out.push_str(&format!("{}\n\n", nodes::shared_node(results)));
     }
     if !results.governed.is_empty() {
         out.push_str(&format!("{}\n\n", governed(results)));
@@ -32,11 +42,13 @@ pub fn text(results: &Results) -> String {
     out + &findings(&results.findings)
 }
 
-fn optional(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
+/// A figure, or nothing.
+pub fn optional(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
     value.map_or_else(String::new, show)
 }
 
-fn bytes(value: f64) -> String {
+/// Bytes that were counted as a number.
+pub fn bytes(value: f64) -> String {
     text::bytes(value as u64)
 }
 
@@ -142,18 +154,33 @@ fn reporting(results: &Results) -> comfy_table::Table {
 }
 
 fn governed(results: &Results) -> comfy_table::Table {
-    const HEAD: [&str; 9] =
-        ["server", "governor", "load", "capacity", "tps", "variation", "slowest/mean", "applied/capacity", "most lag"];
+    const HEAD: [&str; 12] = [
+        "server",
+        "governor",
+        "load",
+        "capacity",
+        "for",
+        "tps",
+        "variation",
+        "too much in",
+        "variation then",
+        "slowest/mean",
+        "applied/capacity",
+        "most lag",
+    ];
     let mut table = table(&HEAD);
     let plain = |v: f64| format!("{v:.3}");
     for g in &results.governed {
         table.add_row([
             server_name(&g.server).to_string(),
             g.governor.clone(),
-            bytes(g.load_bytes_rate),
+            format!("{}, {}×", bytes(g.load_bytes_rate), text::times(g.load_factor)),
             bytes(g.capacity_bytes_rate),
+            text::time(g.seconds * 1e6),
             optional(g.mean_tps, text::number),
             optional(g.variation, plain),
+            optional(g.behind_share, nodes::percent),
+            optional(g.variation_behind, plain),
             optional(g.slowest_share, plain),
             optional(g.applied_share, plain),
             optional(g.lag_most_bytes.map(|b| b as f64), bytes),

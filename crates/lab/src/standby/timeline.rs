@@ -64,6 +64,12 @@ impl Timeline {
         seconds
     }
 
+    /// The seconds of the transactions' rate at whose end the standby was at least so far behind.
+    pub fn seconds_behind(&self, bytes: u64) -> Vec<(f64, f64)> {
+        let behind = |at_s: f64| self.0.iter().any(|m| m.at_s == at_s && m.lag_bytes().is_some_and(|lag| lag >= bytes));
+        self.each_second(|m| Some(m.answered)).into_iter().filter(|(at_s, _)| behind(*at_s)).collect()
+    }
+
     /// The looks from one time to another.
     pub fn between(&self, from_s: f64, to_s: f64) -> Timeline {
         Timeline(self.0.iter().filter(|m| (from_s..=to_s).contains(&m.at_s)).copied().collect())
@@ -246,6 +252,10 @@ mod tests {
         let rate = timeline.between(1.0, 3.0).rate(|m| m.applied_lsn).unwrap();
         assert!((rate - 900.0).abs() < 1e-6, "{rate}");
         assert!(timeline.each_second(|m| m.received_lsn).is_empty());
+        // It is behind by as much as was answered.
+        assert_eq!(timeline.seconds_behind(100), seconds);
+        assert_eq!(timeline.seconds_behind(300).len(), 4);
+        assert!(timeline.seconds_behind(601).is_empty());
     }
 
     #[test]

@@ -9,17 +9,18 @@
 //! | a standby is to be promoted | up again as a master with a higher epoch; `standby.toml` is removed before the first client is let in |
 //! | a standby has the end of a trail that its master never made durable | that is cut off and saved aside, up again as a standby |
 
+mod lead;
+
 use crate::activity::{Activities, Watcher};
 use crate::automatic_stats::AutomaticStats;
-use crate::config::{Config, ConfigError, LevelName};
+use crate::config::{Config, ConfigError};
 use crate::connect;
 use crate::database::Databases;
 use crate::descriptors;
 use crate::mirror::{self, Mirror, MirrorRefused};
 use crate::replication::{
     Archiving, Asked, Certificates, Comparing, Control, ControlSetupError, Door, Event, Following, FromArchive, InSync,
-    Notify, Reply, StandbyFile, StandbyFileError, Standings, SyncWatch, follow_master, link_options, node_name,
-    raise_levels, tell_given_up,
+    Notify, Reply, StandbyFile, StandbyFileError, Standings, follow_master, link_options, node_name, tell_given_up,
 };
 use crate::session::{Factory, Scratch};
 use holdfast_archive::{ArchiveError, History, Place as ArchivePlace, Store};
@@ -31,6 +32,7 @@ use holdfast_standby::{Governor, Hub, SyncSet, draw_instance};
 use holdfast_trail::{Inspection, Trail, TrailError};
 use holdfast_types::{Epoch, Level, Lsn};
 use holdfast_wire::{Server, ServerError};
+use lead::{heed_governors, lead};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -511,51 +513,6 @@ fn open_engine(
     let recovered = engine.recovered();
     tracing::info!(dir = %dir.display(), end = %recovered.end, cut = recovered.cut.is_some(), standby, "data directory opened");
     Ok(engine)
-}
-
-/// Each boxcar waits as long as the slowest of the standbys and the mirror makes it.
-fn heed_governors(engine: &Engine, hub: &Arc<Hub>, mirror: Option<&Mirror>) {
-    let (governed, behind) = (Arc::downgrade(hub), mirror.map(Mirror::delay));
-    let delay = move |bytes| {
-        let standbys = governed.upgrade().map_or(Duration::ZERO, |hub| hub.charge(bytes));
-        behind.as_ref().map_or(standbys, |behind| behind(bytes).max(standbys))
-    };
-    engine.set_delay(Arc::new(delay));
-}
-
-/// What a master does beside serving clients: heeds the lease and the sync set.
-fn lead(
-    place: &Place,
-    links: &tokio::runtime::Handle,
-    engine: &Engine,
-    hub: &Arc<Hub>,
-    in_sync: Arc<InSync>,
-    notify: Notify,
-    stopping: &watch::Receiver<bool>,
-) -> Vec<JoinHandle<()>> {
-    let Place { config, control, .. } = place;
-    let mut tasks = Vec::new();
-    if let Some(control) = control {
-        tasks.push(links.spawn(control.clone().watch(engine.clone(), notify.clone(), stopping.clone())));
-    }
-    let watch = SyncWatch {
-        hub: hub.clone(),
-        in_sync,
-        engine: engine.clone(),
-        control: control.clone(),
-        quorum: control.as_ref().and_then(|control| control.quorum(&hub.sync_set())),
-        away: config.synchronous_standby_away,
-        is_asked_for: !config.synchronous_standby_names.trim().is_empty() || config.level != LevelName::Local,
-        after: Duration::from_millis(config.standby_timeout_ms),
-        notify,
-    };
-    tasks.push(links.spawn(watch.run(stopping.clone())));
-    if config.level_raising {
-        let (hub, engine, stopping) = (hub.clone(), engine.clone(), stopping.clone());
-        let notify = Notify::new(config.notify_command.clone());
-        tasks.push(links.spawn(raise_levels(hub, engine, config.standby_lag_bytes_max, notify, stopping)));
-    }
-    tasks
 }
 
 /// What the trail has come to; `None`: there is no trail.

@@ -76,6 +76,18 @@ impl Holdings {
         by_epoch.find(|holding| holding.name.last_checksum == last_checksum).copied()
     }
 
+    /// Those that can be in the history that ends with this object; all, where it is not there. Other nodes' objects of later
+    /// segments and epochs are not, and of its own segment only it is. Whether each leads to the next their headers say.
+    pub fn up_to(&self, last: &ObjectName) -> Holdings {
+        if !self.names(last.segment).contains(last) {
+            return self.clone();
+        }
+        let is_before = |name: &ObjectName| name == last || (name.segment < last.segment && name.epoch <= last.epoch);
+        let mut holdings = Holdings::default();
+        self.objects().filter(|holding| is_before(&holding.name)).for_each(|holding| holdings.insert(*holding));
+        holdings
+    }
+
     pub fn first_segment(&self) -> Option<u32> {
         self.by_segment.keys().next().copied()
     }
@@ -112,5 +124,10 @@ mod tests {
         assert_eq!(holdings.names(5).iter().map(|name| name.epoch.0).collect::<Vec<_>>(), [2, 1]);
         assert_eq!(holdings.ending_with(5, 1).map(|found| found.name), Some(holdings.names(5)[1]));
         assert_eq!(holdings.ending_with(5, 3), None);
+        let last = holdings.names(6)[0];
+        assert_eq!((holdings.up_to(&last).last_segment(), holdings.up_to(&last).forked()), (Some(6), vec![5]));
+        let deposed = *holdings.names(5).last().unwrap();
+        assert_eq!((holdings.up_to(&deposed).last_segment(), holdings.up_to(&deposed).forked()), (Some(5), vec![]));
+        assert_eq!(holdings.up_to(&ObjectName { segment: 7, ..last }), holdings);
     }
 }

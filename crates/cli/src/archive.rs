@@ -86,8 +86,10 @@ fn print(report: &ArchiveReport) {
         if let Some(lost) = &trail.lost {
             println!("problem: {lost} was archived and is not there: is the archive mounted, and the right one?");
         }
-        for segment in &trail.forked {
-            println!("note: there is more than one object of segment {segment}: two nodes parted there");
+        for (first, last) in ranges(&trail.forked) {
+            println!(
+                "note: there is more than one object of each of the segments {first} to {last}: nodes parted there"
+            );
         }
         if let Some(verified) = &trail.verified {
             // Gaps and forks stand above.
@@ -102,4 +104,10 @@ fn print(report: &ArchiveReport) {
             );
         }
     }
+}
+
+/// Numbers in order, as first and last of each run of them.
+fn ranges(numbers: &[u32]) -> Vec<(u32, u32)> {
+    let runs = numbers.chunk_by(|before, number| before + 1 == *number);
+    runs.filter_map(|run| Some((*run.first()?, *run.last()?))).collect()
 }

@@ -3,7 +3,9 @@
 //! The server may run meanwhile. Nothing is changed.
 
 use crate::config::{Config, FILE_NAME};
-use holdfast_archive::{ArchiveError, Holdings, Manifest, Place, Report, Store, check_still_there, object, verify};
+use holdfast_archive::{
+    ArchiveError, Holdings, Manifest, ObjectName, Place, Report, Store, check_still_there, object, verify,
+};
 use holdfast_engine::Engine;
 use holdfast_seams::RealDisk;
 use holdfast_trail::{Outline, TrailError, TrailId};
@@ -95,7 +97,8 @@ pub fn archive_report(
     let last = Engine::last_archived_in(&*disk, dir).ok().flatten();
     let store = place.open(disk, "report")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut report = runtime.block_on(look(&*store, outline, verifies, progress))?;
+    let own_last = last.as_deref().and_then(ObjectName::parse);
+    let mut report = runtime.block_on(look(&*store, outline, own_last, verifies, progress))?;
     if let Some(last) = last.filter(|_| outline.is_some())
         && runtime.block_on(check_still_there(&*store, &last)).is_err()
     {
@@ -116,6 +119,7 @@ fn configured(dir: &Path, path: &str) -> Result<String, ArchiveReportError> {
 async fn look(
     store: &dyn Store,
     outline: Option<Outline>,
+    own_last: Option<ObjectName>,
     verifies: bool,
     mut progress: impl FnMut(),
 ) -> Result<ArchiveReport, ArchiveError> {
@@ -129,26 +133,28 @@ async fn look(
             true => Some(verify(store, &holdings, &mut progress).await?),
             false => None,
         };
-        let mut trail = outlined(trail_id, &holdings, outline);
+        // Nodes that parted from this one have objects of their own there.
+        let own = own_last.map_or_else(|| holdings.clone(), |last| holdings.up_to(&last));
+        let mut trail = outlined(trail_id, &holdings, &own, outline);
         // A header that cannot be read is for `verify` to tell.
-        trail.first = part(store, &holdings, holdings.first_segment()).await.ok().flatten();
-        trail.last = part(store, &holdings, holdings.last_segment()).await.ok().flatten();
+        trail.first = part(store, &own, own.first_segment()).await.ok().flatten();
+        trail.last = part(store, &own, own.last_segment()).await.ok().flatten();
         trail.verified = verified;
         report.trails.push(trail);
     }
     Ok(report)
 }
 
-fn outlined(trail_id: TrailId, holdings: &Holdings, outline: Option<Outline>) -> TrailReport {
+fn outlined(trail_id: TrailId, holdings: &Holdings, own: &Holdings, outline: Option<Outline>) -> TrailReport {
     let begins = outline.map(|outline| outline.first_segment);
-    let missing = holdings.last_segment().zip(begins).filter(|(last, begins)| *last + 1 < *begins);
+    let missing = own.last_segment().zip(begins).filter(|(last, begins)| *last + 1 < *begins);
     TrailReport {
         trail_id: trail_id.to_string(),
         objects: holdings.objects().count() as u64,
         bytes: holdings.bytes(),
         first: None,
         last: None,
-        gaps: holdings.gaps(),
+        gaps: own.gaps(),
         forked: holdings.forked(),
         trail_begins: begins,
         missing: missing.map(|(last, begins)| (last + 1, begins - 1)),

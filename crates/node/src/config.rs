@@ -278,7 +278,7 @@ impl Config {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 let disk = RealDisk::new();
                 disk.create_dir(dir).map_err(io("create", &dir.to_owned()))?;
-                write_template(&disk, dir).map_err(io("write", &path))?;
+                write_text(&disk, dir, TEMPLATE).map_err(io("write", &path))?;
                 Ok(Config::default())
             }
             Err(e) => Err(io("read", &path)(e)),
@@ -443,13 +443,22 @@ impl Config {
     }
 }
 
-/// Writes the template durably, and whole or not at all.
-fn write_template(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+/// Writes the file of a directory that has none yet, for a node of that name: a standby keeps it when it is promoted.
+pub fn write_for(dir: &Path, node_name: &str) -> io::Result<()> {
+    if dir.join(FILE_NAME).exists() {
+        return Ok(());
+    }
+    let text = TEMPLATE.replacen("#node_name = \"\"", &format!("node_name = \"{node_name}\""), 1);
+    write_text(&RealDisk::new(), dir, &text)
+}
+
+/// Writes the file durably, and whole or not at all.
+fn write_text(disk: &dyn Disk, dir: &Path, text: &str) -> io::Result<()> {
     let path = dir.join(FILE_NAME);
     let new = path.with_extension("toml.new");
     let file = disk.open(&new, &OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() })?;
     file.set_len(0)?;
-    file.write_at(&[IoSlice::new(TEMPLATE.as_bytes())], 0)?;
+    file.write_at(&[IoSlice::new(text.as_bytes())], 0)?;
     file.sync_all()?;
     disk.rename(&new, &path)?;
     disk.sync_dir(dir)
@@ -468,7 +477,7 @@ mod tests {
             for operation in 1..6 {
                 let disk = FaultDisk::new(seed);
                 disk.cut_power_after(operation);
-                let written = write_template(&disk, Path::new("/data")).is_ok();
+                let written = write_text(&disk, Path::new("/data"), TEMPLATE).is_ok();
                 disk.restore_power();
                 let content = disk.contents(&path);
                 assert!(content.iter().all(|bytes| bytes == TEMPLATE.as_bytes()), "seed {seed}, operation {operation}");

@@ -127,17 +127,19 @@ func acknowledgedWriteLost(history []operation) error {
 	return err
 }
 
-// A write acknowledged before the server was killed is gone after its restart.
+// A write acknowledged before the server was killed is gone after its restart: the first of them that has such a write, as
+// what was written last before a kill may be overwritten before anybody has read it.
 func writeLostInTheRestart(history []operation) error {
-	restart := slices.IndexFunc(history, func(o operation) bool { return o.Outcome == outcomeRestart })
-	if restart < 0 {
-		return errNoPlace
+	for restart, o := range history {
+		if o.Outcome != outcomeRestart {
+			continue
+		}
+		if v, err := findVictim(history, restart, -1, o.Start); err == nil {
+			v.hideFrom(history, v.seen)
+			return nil
+		}
 	}
-	v, err := findVictim(history, restart, -1, history[restart].Start)
-	if err == nil {
-		v.hideFrom(history, v.seen)
-	}
-	return err
+	return errNoPlace
 }
 
 // One read that began after a write was acknowledged does not show it; later ones do.

@@ -134,6 +134,18 @@ async fn an_interrupted_copy_is_not_served_and_goes_on() {
     assert_same(&pair.a, &pair.b).await;
 }
 
+/// A promoted server is called what the standby was.
+#[tokio::test]
+async fn a_promoted_standby_keeps_its_name() {
+    let mut pair = Pair::start("").await;
+    pair.a.kill();
+    succeeds(&["promote", "--at", &pair.b.at()]);
+    assert_eq!(pair.b.status_word("name"), "b");
+    assert!(pair.b.stop().success());
+    pair.b.start();
+    assert_eq!(pair.b.status_word("name"), "b");
+}
+
 /// What is kept for a standby that does not come back ends when the operator says so, and not for one that is there.
 #[tokio::test]
 async fn a_standby_that_does_not_come_back_is_forgotten() {
@@ -153,6 +165,6 @@ async fn a_standby_that_does_not_come_back_is_forgotten() {
 
     // A directory that cannot be made leaves nothing behind at the master.
     let said = refuses(&["standby", "create", "--from", &at, "--data", "/proc/no/such", "--name", "c"]);
-    assert!(said.contains("cannot make the directory /proc/no/such"), "{said}");
+    assert!(said.contains("cannot make the data directory /proc/no/such"), "{said}");
     assert!(!pair.a.status().contains("\"c\""), "{}", pair.a.status());
 }

@@ -105,7 +105,7 @@ pub enum CopyError {
     InUse(PathBuf),
     #[error("{0:?} is no name for a standby: letters, digits, \"_\", \"-\" and \".\"; give another one with --name")]
     Name(String),
-    #[error("cannot make the directory {dir}: {source}", dir = .dir.display())]
+    #[error("cannot make the data directory {dir}: {source}", dir = .dir.display())]
     Directory { dir: PathBuf, source: io::Error },
     #[error("the copy from {from} has failed: {error}; run the command again, it goes on where it was")]
     Link { from: String, error: LinkError },
@@ -150,6 +150,7 @@ pub fn copy_from(from: &str, to: CopyTo<'_>, progress: &(dyn Fn(Progress) + Send
 fn mark(from: &str, to: CopyTo<'_>) -> Result<(), CopyError> {
     let failed = |source| CopyError::Directory { dir: to.dir.to_owned(), source };
     RealDisk::new().create_dir(to.dir).map_err(failed)?;
+    crate::config::write_for(to.dir, to.name).map_err(failed)?;
     // A copy that is made anew has one already, with what the one before was taken at.
     if StandbyFile::read(to.dir)?.is_none() {
         StandbyFile::of(from, to.name).write(to.dir)?;

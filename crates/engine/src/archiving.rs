@@ -63,6 +63,10 @@ impl Shared {
     /// Follows the table, where something has changed.
     pub(crate) fn look_at_archive(&self) {
         let Some((keep, waiting)) = self.options.archive.zip(self.waiting()) else { return };
+        // Writes are refused for another reason, for good.
+        if self.gate.info().held.is_some() {
+            return;
+        }
         if self.archiving.beyond.swap(waiting.is_beyond, Ordering::AcqRel) == waiting.is_beyond {
             return;
         }

@@ -235,7 +235,7 @@ fn show_rights(status: &Value, word: impl Fn(&Value) -> String) {
     } else if !control.is_null() {
         println!("its control plane: not founded, or not heard of yet");
     }
-    if is_master && control["lease_held"] == false {
+    if is_master && control["lease_held"] == false && status["held"].is_null() {
         println!("it has NO LEASE: a majority of the control plane is away; nothing is acknowledged or read");
     }
     if let Some(why) = status["held"].as_str() {

@@ -3,6 +3,9 @@
 
 use crate::node::{Node, assert_same, one, refuses, run, succeeds, until, until_followed};
 use crate::trio::LOCAL;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
 use tempfile::TempDir;
 
 struct Three {
@@ -146,6 +149,58 @@ async fn a_standby_of_a_running_master_takes_over_with_everything() {
     // c cannot be asked, and need not be: the old master has everything.
     succeeds(&["promote", "--at", &three.b.at()]);
     assert_eq!(one(&three.b.connect_with(LOCAL).await, "select count(*) from t").await, "2");
+}
+
+/// A master that is deposed while clients write writes nothing more: neither it nor the third one parts from the new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_switchover_under_load_parts_nobody() {
+    let mut three = Three::start().await;
+    run(&three.a.connect().await, "create table t(id int primary key)").await;
+    let (port, ended) = (three.a.port, Arc::new(AtomicBool::new(false)));
+    let written = Arc::new(AtomicI64::new(0));
+    let mut writers = Vec::new();
+    for _ in 0..6 {
+        let (ended, written) = (Arc::clone(&ended), Arc::clone(&written));
+        writers.push(tokio::spawn(async move {
+            let mut acknowledged = Vec::new();
+            // Like any pool of connections: whoever was sent away comes again.
+            while !ended.load(Ordering::SeqCst) {
+                let config = format!("host=127.0.0.1 port={port} user=holdfast dbname=holdfast");
+                let Ok((client, connection)) = tokio_postgres::connect(&config, tokio_postgres::NoTls).await else {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    continue;
+                };
+                tokio::spawn(connection);
+                loop {
+                    let id = written.fetch_add(1, Ordering::SeqCst);
+                    if client.batch_execute(&format!("insert into t values ({id})")).await.is_err() {
+                        break;
+                    }
+                    acknowledged.push(id);
+                }
+            }
+            acknowledged
+        }));
+    }
+    until("there is load", async || written.load(Ordering::SeqCst) > 500).await;
+    succeeds(&["promote", "--at", &three.b.at()]);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    ended.store(true, Ordering::SeqCst);
+    let status = succeeds(&["standby", "status", "--at", &three.a.at()]);
+    assert!(status.contains("NOTHING is acknowledged") && !status.contains("NO LEASE"), "{status}");
+    three.a.kill();
+    let client = three.b.connect_with(LOCAL).await;
+    for writer in writers {
+        let ids = writer.await.unwrap();
+        let list: Vec<String> = ids.iter().map(i64::to_string).collect();
+        let found = format!("select count(*) from t where id in (-1, {})", list.join(", "));
+        assert_eq!(one(&client, &found).await, ids.len().to_string());
+    }
+    follow(&mut three.c, &three.b).await;
+    let (from, data) = (three.b.at(), three.a.data().to_owned());
+    let said = succeeds(&["rejoin", "--from", &from, "--data", &data, "--name", "a"]);
+    assert!(said.contains("has everything that this server had"), "{said}");
+    assert_same(&three.b, &three.c).await;
 }
 
 /// What would be weaker to follow is refused with the way out.

@@ -40,6 +40,13 @@ impl Engine {
         self.0.shared.gate.hold(reason);
     }
 
+    /// [`Engine::hold`], and nothing more is written: what nobody is told of would only part this trail from those of
+    /// standbys that have less of it. Until the engine is closed.
+    pub fn depose(&self, reason: &str) {
+        self.hold(reason);
+        self.0.shared.trail.refuse_reservations(Some(reason));
+    }
+
     /// Ends what [`Engine::hold`] began.
     pub fn release(&self) {
         let shared = &self.0.shared;

@@ -278,6 +278,9 @@ impl Main {
 
     pub(super) fn reservation(&self, bytes: u64) -> SqlResult<Reservation> {
         self.inner.shared.trail.reserve(bytes).map_err(|e| match e {
+            ReserveError::Refused { .. } if self.inner.shared.gate.info().held.is_some() => {
+                SqlError::new(SqlState::ADMIN_SHUTDOWN, e.to_string())
+            }
             ReserveError::TrailFull { .. } | ReserveError::Refused { .. } => {
                 SqlError::new(SqlState::DISK_FULL, e.to_string())
             }

@@ -123,7 +123,7 @@ impl Master for Asked {
         if self.following.is_some() {
             return;
         }
-        self.engine.hold("another server has become the master");
+        self.engine.depose("another server has become the master");
         // Whoever waits is not told how it ended: that is for the new master to say.
         self.engine.stop_waiting();
         if let Some(control) = &self.control {

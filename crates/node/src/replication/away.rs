@@ -99,19 +99,28 @@ pub struct SyncWatch {
     pub notify: Notify,
 }
 
+/// A quorum that is not named yet.
+#[derive(Default)]
+struct Naming {
+    /// Where the trail ended when commits began to wait for it.
+    waiting_from: Option<Lsn>,
+    /// It was told that it cannot be named.
+    told: bool,
+}
+
 impl SyncWatch {
     /// Until `stop`.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut episode = Episode { out: false, times_seen: 0, told_away: false, alone: false, refused: false };
-        let (mut joining, mut waiting_from) = (BTreeMap::new(), None);
+        let (mut joining, mut naming) = (BTreeMap::new(), Naming::default());
         loop {
             let goes_on = self.look(&mut episode).await;
             if goes_on {
                 self.engine.reached(Level::Commit, self.engine.trail().durable());
                 joining.clear();
-                waiting_from = None;
+                naming = Naming::default();
             } else if let Some(quorum) = &self.quorum {
-                self.name_quorum(quorum, &mut waiting_from).await;
+                self.name_quorum(quorum, &mut naming).await;
             } else {
                 self.take_in(&mut joining).await;
             }
@@ -189,9 +198,10 @@ impl SyncWatch {
             }
         }
     }
+
     /// Names the quorum in the control plane's sync set. `waiting_from`: where the trail ended when commits began to wait for
     /// it; everything in front may have been acknowledged or read without it.
-    async fn name_quorum(&self, quorum: &Quorum, waiting_from: &mut Option<Lsn>) {
+    async fn name_quorum(&self, quorum: &Quorum, Naming { waiting_from, told }: &mut Naming) {
         let Some(control) = self.control.as_ref().filter(|control| !control.is_named(quorum)) else { return };
         let trail = self.engine.trail();
         let (written, _, last_epoch) = trail.end();
@@ -220,7 +230,10 @@ impl SyncWatch {
                 quorum.standbys.len(),
                 have_all.join(", ")
             )),
-            Err(error) => tracing::warn!("the quorum of standbys cannot be named yet: {error}"),
+            Err(error) if !std::mem::replace(told, true) => {
+                tracing::warn!("the quorum of standbys cannot be named yet: {error}");
+            }
+            Err(_) => {}
         }
     }
 }

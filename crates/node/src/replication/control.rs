@@ -23,12 +23,12 @@ use holdfast_control::{
 };
 use holdfast_engine::Engine;
 use holdfast_seams::RealDisk;
-use holdfast_standby::SyncSet;
-use holdfast_types::Epoch;
+use holdfast_standby::{Hub, SyncSet};
+use holdfast_types::{Epoch, Lsn};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -263,15 +263,45 @@ impl Control {
             "founded": true,
             "epoch": record.epoch.0,
             "master": record.master.as_ref().map(text),
-            "deposed": matches!(record.mastership, Mastership::Deposed { .. }),
+            "deposed": matches!(record.mastership, Mastership::Deposed { .. } | Mastership::Free { successor: Some(_) }),
             "sync_set": record.sync_set.members().iter().map(text).collect::<Vec<_>>(),
             "quorum": (!record.sync_set.are_all_needed()).then_some(record.sync_set.needed()),
             "lease_held": lease_held,
         })
     }
 
+    /// In a few words, and for the operator.
+    fn why_deposed(&self, record: &Record, epoch: Epoch) -> (String, String) {
+        let me = self.me;
+        match record.mastership {
+            Mastership::Deposed { successor, .. } if record.epoch == epoch => (
+                format!("it was deposed so that {successor} can be promoted"),
+                format!(
+                    "{me} was deposed in epoch {epoch} so that {successor} can be promoted; it acknowledges and writes nothing \
+                     any more. When {successor} is the master, stop this one and bring it back with: holdfast rejoin. If that \
+                     promotion is refused, promote the server that it names, or start this one again"
+                ),
+            ),
+            _ => {
+                let master = record.master.map_or_else(String::new, |m| m.to_string());
+                let told = format!(
+                    "{me} was deposed in epoch {epoch} (the group is at epoch {}, master {master}); it acknowledges and writes \
+                     nothing any more. Stop it and bring it back with: holdfast rejoin",
+                    record.epoch
+                );
+                ("another node has become the master".to_owned(), told)
+            }
+        }
+    }
+
     /// Watches lease and record for a master until `stop`.
-    pub async fn watch(self: Arc<Control>, engine: Engine, notify: Notify, mut stop: watch::Receiver<bool>) {
+    pub async fn watch(
+        self: Arc<Control>,
+        engine: Engine,
+        hub: Arc<Hub>,
+        notify: Notify,
+        mut stop: watch::Receiver<bool>,
+    ) {
         let epoch = engine.trail().epoch();
         let (mut held, mut records) = (self.handle.lease_held(), self.handle.watch());
         let (mut deposed, mut was_held) = (false, true);
@@ -296,14 +326,11 @@ impl Control {
             });
             if let Some(record) = other.filter(|_| !deposed) {
                 deposed = true;
-                engine.hold("another node has become the master");
+                let (reason, told) = self.why_deposed(&record, epoch);
+                engine.depose(&reason);
                 engine.stop_waiting();
-                let master = record.master.map_or_else(String::new, |m| m.to_string());
-                notify.tell(&format!(
-                    "{} was deposed in epoch {epoch} (the group is at epoch {}, master {master}); it acknowledges nothing any \
-                     more. Stop it and bring it back with: holdfast rejoin",
-                    self.me, record.epoch
-                ));
+                notify.tell(&told);
+                let_arrive(&engine, &hub).await;
                 // An error: it runs out by itself.
                 drop(self.handle.release(epoch).await);
             }
@@ -313,6 +340,19 @@ impl Control {
                 _ = stop.wait_for(|stop| *stop) => return,
             }
         }
+    }
+}
+
+/// So long standbys may take to receive a deposed master's last boxcars before another one is promoted.
+const ARRIVE_MAX: Duration = Duration::from_millis(500);
+const ARRIVE_LOOK: Duration = Duration::from_millis(10);
+
+/// Waits until the standbys that are here have all that was written: then they do not part from the one that is promoted.
+async fn let_arrive(engine: &Engine, hub: &Hub) {
+    let until = Instant::now() + ARRIVE_MAX;
+    let has_all = |end: Lsn| hub.standbys().iter().all(|s| s.received_lsn.is_some_and(|received| received >= end.0));
+    while !has_all(engine.trail().durable()) && Instant::now() < until {
+        tokio::time::sleep(ARRIVE_LOOK).await;
     }
 }
 

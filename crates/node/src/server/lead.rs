@@ -36,7 +36,7 @@ pub(super) fn lead(
     let Place { config, control, .. } = place;
     let mut tasks = Vec::new();
     if let Some(control) = control {
-        tasks.push(links.spawn(control.clone().watch(engine.clone(), notify.clone(), stopping.clone())));
+        tasks.push(links.spawn(control.clone().watch(engine.clone(), hub.clone(), notify.clone(), stopping.clone())));
     }
     let watch = SyncWatch {
         hub: hub.clone(),

@@ -64,7 +64,7 @@ impl Shared {
     pub(crate) fn look_at_archive(&self) {
         let Some((keep, waiting)) = self.options.archive.zip(self.waiting()) else { return };
         // Writes are refused for another reason, for good.
-        if self.gate.info().held.is_some() {
+        if self.deposed.load(Ordering::Acquire) {
             return;
         }
         if self.archiving.beyond.swap(waiting.is_beyond, Ordering::AcqRel) == waiting.is_beyond {

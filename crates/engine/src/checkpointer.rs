@@ -4,6 +4,7 @@
 //!
 //! | observed | done |
 //! |---|---|
+//! | this master is deposed | no checkpoint: its record would reach standbys that the new master's trail goes on from |
 //! | redo debt of all volumes beyond half its limit | checkpoint of the volume with the largest debt |
 //! | a volume's pages fill three quarters of its memory and it has an eighth of the debt allowed | checkpoint of it |
 //! | a volume with debt had no boxcar for IDLE | checkpoint of it, so that it pins nothing (RULE 6) |
@@ -94,6 +95,9 @@ pub fn serve(shared: &Arc<Shared>) {
 
 /// The volume that needs a checkpoint most, by the table above.
 fn choose(shared: &Shared) -> Option<Arc<Inner>> {
+    if shared.deposed.load(Ordering::Acquire) {
+        return None;
+    }
     let open = shared.open_databases();
     let with_debt: Vec<_> = open.into_iter().filter(|d| !d.redo.is_empty()).collect();
     if shared.redo_used() > 0.5
@@ -175,6 +179,9 @@ pub fn log(shared: &Arc<Shared>, checkpoints: &[Checkpoint]) {
 }
 
 fn append(shared: &Arc<Shared>, checkpoints: &[Checkpoint]) {
+    if shared.deposed.load(Ordering::Acquire) {
+        return; // as if it could not be logged: redo begins earlier
+    }
     let mut body = Vec::new();
     checkpoints.iter().for_each(|c| put_checkpoint(&mut body, c));
     let (sender, receiver) = crossbeam_channel::bounded(1);

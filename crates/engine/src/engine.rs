@@ -22,6 +22,7 @@ pub use parameters::{ParameterChange, ParametersOf};
 use shown::Shown;
 
 use crate::archiving::Archiving;
+use crate::branch::Places;
 use crate::checkpointer::{self, Signal};
 use crate::database::{Database, Inner, database_oid};
 use crate::error::{CloseError, OpenError};
@@ -96,6 +97,10 @@ pub(crate) struct Shared {
     pub listing: Mutex<()>,
     /// Held while a transaction takes its name for PREPARE TRANSACTION.
     pub preparing: Mutex<()>,
+    /// Branches with many images, which are in memory.
+    pub large_branches: Places,
+    /// Another one has taken this master's place: it writes nothing more, see [`Engine::depose`].
+    pub deposed: AtomicBool,
     /// Nothing will become durable or reach its level any more: the trail has failed, or the gate was closed with
     /// boxcars before it.
     pub failed: AtomicBool,

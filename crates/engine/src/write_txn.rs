@@ -254,7 +254,7 @@ impl WriteTxn {
     /// It leaves its branch with more images than this.
     pub(crate) fn set_bytes_max(&mut self, bytes_max: usize) -> SqlResult<()> {
         if let Place::Branch(branch) = &mut self.place {
-            branch.core()?.bytes_max = bytes_max;
+            branch.core()?.size.bytes_max = bytes_max;
         }
         Ok(())
     }

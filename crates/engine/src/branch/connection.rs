@@ -30,11 +30,14 @@ const KEPT_MAX: usize = 48;
 /// How long one is left there: it holds page versions and memory.
 const KEPT_TIME_MAX: Duration = Duration::from_millis(100);
 
+/// The same for one with many images, which take long to be put on again.
+const LARGE_KEPT_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// With more bytes of images than this a connection's changes are undone on a thread beside.
+const MANY_BYTES: usize = 1 << 20;
+
 /// So many images are put on again at little cost.
 const FEW_IMAGES: usize = 16;
-
-/// A branch with more bytes of images than this goes on on MAIN, which can send them ahead to the trail.
-pub const BRANCH_BYTES_MAX: usize = 64 << 20;
 
 /// Statements that steer a branch.
 #[derive(Clone, Copy)]
@@ -131,21 +134,22 @@ impl Connection {
         })
     }
 
-    /// Begins on a snapshot that the caller holds. A statement with more than `bytes_max` of images, or whose transaction
-    /// holds more than `locks_max`, will be stopped.
+    /// Begins on a snapshot that the caller holds. A statement whose transaction holds more than `locks_max` will be
+    /// stopped.
     pub fn begin(
         &mut self,
         owner: OwnerId,
         session: Option<OwnerId>,
         snapshot: u64,
-        (bytes_max, locks_max): (usize, usize),
+        locks_max: usize,
         temp: Option<&TempSpace>,
     ) -> SqlResult<()> {
         self.conn.choose_snapshot(snapshot);
         if let Some(temp) = temp {
             self.attach(temp)?;
         }
-        self.conn.capture().set_bytes_max(bytes_max);
+        // Images put on again are not a statement's.
+        self.conn.capture().set_bytes_max(usize::MAX);
         *self.running.lock() = Running { owner: Some(owner), session, snapshot, locks_max, ..Running::default() };
         self.run(self.control.begin)
     }
@@ -195,6 +199,11 @@ impl Connection {
         self.conn.run(stmt).map_err(|e| error(&e))
     }
 
+    /// A statement with more bytes of images will be stopped.
+    pub fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.conn.capture().set_bytes_max(bytes_max);
+    }
+
     /// Begins to look for what a statement runs into.
     pub fn listen(&mut self) {
         let mut running = self.running.lock();
@@ -235,7 +244,9 @@ pub struct Kept {
     owner: OwnerId,
     /// Images to put on again if it is taken away.
     images: usize,
-    since: Instant,
+    /// It has many bytes of them.
+    large: bool,
+    until: Instant,
 }
 
 /// Connections of one database that run no statement at the moment.
@@ -286,9 +297,12 @@ impl Pool {
         }
     }
 
-    /// The same for one with many changes: to undo them takes as long as to make them (1,000,000 rows: 3 s), and nobody
-    /// should wait for that.
-    pub fn end_apart(&self, inner: &Arc<Inner>, connection: Connection) {
+    /// The same for one with so many bytes of changes. To undo many takes as long as to make them (1,000,000 rows: 3 s),
+    /// and nobody should wait for that.
+    pub fn end(&self, inner: &Arc<Inner>, bytes: usize, connection: Connection) {
+        if bytes <= MANY_BYTES {
+            return self.give_back(connection);
+        }
         *self.ending.lock() += 1;
         let ending = Ending { connection, _counted: Counted(inner.clone()) };
         drop(inner.shared.tasks.spawn_blocking(move || {
@@ -298,9 +312,19 @@ impl Pool {
     }
 
     /// Leaves the connection as it is for the owner's next statement, which comes soon if the client does not think.
-    pub fn keep(&self, owner: OwnerId, images: usize, connection: Connection, pin: Option<Pin>) {
-        self.kept.lock().push(Kept { connection, pin, owner, images, since: Instant::now() });
-        self.take_away();
+    /// `images` of `bytes` would have to be put on another one.
+    pub fn keep(
+        &self,
+        inner: &Arc<Inner>,
+        owner: OwnerId,
+        (images, bytes): (usize, usize),
+        connection: Connection,
+        pin: Option<Pin>,
+    ) {
+        let large = bytes > MANY_BYTES;
+        let until = Instant::now() + if large { LARGE_KEPT_TIME_MAX } else { KEPT_TIME_MAX };
+        self.kept.lock().push(Kept { connection, pin, owner, images, large, until });
+        self.take_away(inner);
     }
 
     /// What the owner has left here, unless it was taken away.
@@ -311,17 +335,21 @@ impl Pool {
     }
 
     /// Takes back what has been left too long or is too much; those go first whose images are soon on again.
-    pub fn take_away(&self) {
+    pub fn take_away(&self, inner: &Arc<Inner>) {
         let mut gone = Vec::new();
         {
             let mut kept = self.kept.lock();
-            while kept.len() > KEPT_MAX || kept.first().is_some_and(|k| k.since.elapsed() > KEPT_TIME_MAX) {
-                let old = kept.first().is_some_and(|k| k.since.elapsed() > KEPT_TIME_MAX);
+            let now = Instant::now();
+            while let Some(old) = kept.iter().position(|k| k.until < now) {
+                gone.push(kept.remove(old));
+            }
+            while kept.len() > KEPT_MAX {
                 let few = kept.iter().position(|k| k.images <= FEW_IMAGES);
-                gone.push(kept.remove(if old { 0 } else { few.unwrap_or(0) }));
+                gone.push(kept.remove(few.unwrap_or(0)));
             }
         }
-        gone.into_iter().for_each(|k| self.give_back(k.connection));
+        // MAIN calls this, too.
+        gone.into_iter().for_each(|k| self.end(inner, if k.large { usize::MAX } else { 0 }, k.connection));
     }
 
     /// Closes all of them.

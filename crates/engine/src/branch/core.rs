@@ -1,9 +1,10 @@
 //! One attempt at a statement on a branch, without ever waiting.
 
-use super::connection::{BRANCH_BYTES_MAX, Connection};
+use super::connection::Connection;
 use super::locking_read::RowLocker;
 use super::pin::{Pin, Presence};
 use super::schema::{Own, SCHEMA_CHANGES_TIME_MAX, change_schema};
+use super::size::Size;
 use crate::collect::Ignore;
 use crate::database::Inner;
 use crate::locks::{LockId, LockMode, Mark, OwnerId, Target};
@@ -108,8 +109,10 @@ pub struct Core {
     pub keeps_snapshot: bool,
     /// Everything it has changed, in order: operations of the trail's format.
     pub(super) ops: Vec<u8>,
-    /// With more images than this it has to leave its branch.
-    pub bytes_max: usize,
+    /// With more images than this allows it has to leave its branch.
+    pub size: Size,
+    /// The last attempt was stopped at that.
+    overflowed: bool,
     pub(super) count: usize,
     savepoints: Vec<Savepoint>,
     /// REPEATABLE READ: the transaction's snapshot. Else that of the connection, while it is here.
@@ -136,7 +139,8 @@ impl Core {
             presence,
             keeps_snapshot: false,
             ops: Vec::new(),
-            bytes_max: BRANCH_BYTES_MAX,
+            size: Size::new(),
+            overflowed: false,
             count: 0,
             savepoints: Vec::new(),
             pin: None,
@@ -172,8 +176,11 @@ impl Core {
     }
 
     /// Whether it has to leave its branch.
-    pub fn is_too_large(&self) -> bool {
-        self.ops.len() > self.bytes_max
+    pub fn is_too_large(&mut self) -> bool {
+        let fits = |core: &Core| core.ops.len() <= core.size.bytes_max;
+        let fits = fits(self) || (self.size.grow(&self.inner.shared) && fits(self));
+        // On MAIN one that keeps its snapshot could not go on if anything was committed since; nor does it need new ones.
+        !fits || (!self.keeps_snapshot && self.size.replays_too_much())
     }
 
     /// Whether its schema changes take long to be made again: then it keeps its connection.
@@ -230,13 +237,23 @@ impl Core {
     /// told what a cancel may interrupt meanwhile.
     pub fn attempt(&mut self, work: &mut Work, running: impl Fn(Option<Arc<InterruptHandle>>)) -> Attempt {
         let mark = self.inner.shared.locks.mark(self.owner());
+        let mut ended = self.attempt_as_it_is(work, &running);
+        if matches!(ended, Attempt::Alone) && self.overflowed && self.size.grow(&self.inner.shared) {
+            work.reset();
+            ended = self.attempt_as_it_is(work, &running);
+        }
+        self.kept_locks(ended, mark)
+    }
+
+    /// The same, no larger than it may be now, and without giving locks back.
+    fn attempt_as_it_is(&mut self, work: &mut Work, running: &impl Fn(Option<Arc<InterruptHandle>>)) -> Attempt {
         self.unpark();
         if work.temp().is_some() {
             // They are attached to a connection that has not begun.
             self.park();
         }
         if let Some(connection) = self.older_but_good(work) {
-            let (ended, changed) = self.run_once(connection, work, &running);
+            let (ended, changed) = self.run_once(connection, work, running);
             // It may have failed, or found nothing to change, only because it did not see the newest.
             let durable = self.inner.volume().store().durable();
             let again = match ended {
@@ -246,12 +263,12 @@ impl Core {
                 Attempt::Blocked(..) | Attempt::Alone => false,
             };
             if !again {
-                return self.kept_locks(ended, mark);
+                return ended;
             }
             self.park();
             work.reset();
         }
-        let mut ended = self.on_a_fresh_snapshot(work, &running);
+        let mut ended = self.on_a_fresh_snapshot(work, running);
         for _ in 0..FRESH_SNAPSHOTS_MAX {
             // Scratch space is scarce and the snapshot was given up: only who must keep it is told.
             let given_up = matches!(&ended, Attempt::Failed(e) if e.state() == SqlState::SNAPSHOT_TOO_OLD);
@@ -260,9 +277,9 @@ impl Core {
             }
             self.park();
             work.reset();
-            ended = self.on_a_fresh_snapshot(work, &running);
+            ended = self.on_a_fresh_snapshot(work, running);
         }
-        self.kept_locks(ended, mark)
+        ended
     }
 
     fn on_a_fresh_snapshot(&mut self, work: &mut Work, running: &impl Fn(Option<Arc<InterruptHandle>>)) -> Attempt {
@@ -337,11 +354,14 @@ impl Core {
 
     fn run_on(&mut self, c: &mut Connection, work: &mut Work) -> Attempt {
         c.listen();
+        c.set_bytes_max(self.size.bytes_max);
+        self.overflowed = false;
         if let Err(e) = c.run(c.control.savepoint) {
             return Attempt::Failed(e);
         }
         let ran = run_work(&self.inner, c, self.schema(), work).and_then(|()| check(c));
         let found = c.found();
+        self.overflowed = c.conn.capture().overflowed();
         match (found.blocked, found.alone, found.stale, ran) {
             (Some((id, mode)), ..) => Attempt::Blocked(id, mode),
             (_, true, ..) => Attempt::Alone,

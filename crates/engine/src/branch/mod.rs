@@ -24,6 +24,7 @@ mod pin;
 mod place;
 mod replay;
 mod schema;
+mod size;
 mod txn;
 mod watch;
 
@@ -33,5 +34,6 @@ pub use locking_read::is_free;
 pub use pin::{At, Pin, Presence};
 pub use replay::image_error;
 pub use schema::{locks_for, schema_lock};
+pub use size::Places;
 pub use txn::{Branch, Ended, Interruption, cancelled, wait_for};
 pub use watch::{MainWatch, OnMain, Running};

@@ -9,13 +9,10 @@ use super::pin::{At, Pin};
 use super::replay::replay;
 use crate::temp::TempSpace;
 use holdfast_types::{SqlError, SqlState};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A snapshot older than this is given up at the next statement, so that it does not hold page versions for long.
 const OLDER_SNAPSHOT_MAX: Duration = Duration::from_secs(5);
-
-/// With more images than this a connection's changes are undone on a thread beside.
-const MANY_BYTES: usize = 1 << 20;
 
 /// Between two looks whether MAIN has published a new schema.
 const SCHEMA_PAUSE: Duration = Duration::from_micros(50);
@@ -37,11 +34,8 @@ impl Core {
     pub fn park(&mut self) {
         self.unpark();
         if let Some(mut connection) = self.connection.take() {
-            if self.ops.len().max(connection.conn.capture().len()) > MANY_BYTES {
-                self.inner.branches.end_apart(&self.inner, connection);
-            } else {
-                self.inner.branches.give_back(connection);
-            }
+            let bytes = self.ops.len().max(connection.conn.capture().len());
+            self.inner.branches.end(&self.inner, bytes, connection);
         }
         if !self.keeps_snapshot {
             self.pin = None;
@@ -57,14 +51,15 @@ impl Core {
         let (mut connection, snapshot) = self.connection_on_a_snapshot()?;
         self.newest = false;
         let (owner, session) = (self.presence.owner(), self.presence.session());
-        let max = (self.bytes_max, self.locks_max());
-        let begun = connection.begin(owner, session, snapshot, max, temp);
+        let begun = connection.begin(owner, session, snapshot, self.locks_max(), temp);
+        let started = Instant::now();
         let replayed =
             begun.map_err(Attempt::Failed).and_then(|()| replay(&mut connection, &self.ops, self.own.as_ref()));
+        self.size.replayed(started.elapsed());
         match replayed {
             Ok(()) => Ok(connection),
             Err(attempt) => {
-                self.inner.branches.give_back(connection);
+                self.inner.branches.end(&self.inner, self.ops.len(), connection);
                 Err(attempt)
             }
         }
@@ -123,7 +118,8 @@ impl Core {
             return;
         }
         let pin = if self.keeps_snapshot { None } else { self.pin.take() };
-        self.inner.branches.keep(self.presence.owner(), self.count, connection, pin);
+        let images = (self.count, self.ops.len());
+        self.inner.branches.keep(&self.inner, self.presence.owner(), images, connection, pin);
     }
 
     /// The connection kept from the last statement, if nothing has been committed since.
@@ -141,7 +137,10 @@ impl Core {
     /// nothing else, may run on the snapshot the connection is on: if that row or key was changed since, the hook sees
     /// it (RULE 24).
     pub(super) fn older_but_good(&mut self, work: &Work) -> Option<Connection> {
-        let age_max = if self.changes_schema_slowly() { Duration::MAX } else { OLDER_SNAPSHOT_MAX };
+        let age_max = match self.changes_schema_slowly() {
+            true => Duration::MAX,
+            false => OLDER_SNAPSHOT_MAX.max(self.size.snapshot_time()),
+        };
         let pin = self.pin.as_ref().filter(|p| p.age() < age_max)?.snapshot();
         let older = !self.keeps_snapshot && !self.newest && pin < self.inner.volume().store().durable();
         let older = older && pin >= self.inner.schema_number();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gate::{GateInfo, Right};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Asked before each boxcar, with the bytes of the one before: how long MAIN waits first. Called with no lock held.
@@ -43,8 +44,10 @@ impl Engine {
     /// [`Engine::hold`], and nothing more is written: what nobody is told of would only part this trail from those of
     /// standbys that have less of it. Until the engine is closed.
     pub fn depose(&self, reason: &str) {
+        let shared = &self.0.shared;
         self.hold(reason);
-        self.0.shared.trail.refuse_reservations(Some(reason));
+        shared.deposed.store(true, Ordering::Release);
+        shared.trail.refuse_reservations(Some(reason));
     }
 
     /// Ends what [`Engine::hold`] began.

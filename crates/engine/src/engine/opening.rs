@@ -82,6 +82,8 @@ impl Shared {
             dropping: Mutex::default(),
             listing: Mutex::default(),
             preparing: Mutex::default(),
+            large_branches: Places::default(),
+            deposed: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             clock: Mutex::default(),
             shown,

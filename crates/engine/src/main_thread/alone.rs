@@ -52,9 +52,12 @@ impl Main {
             return (Err(e), 0);
         }
         self.changes_are_of(request.presence.as_ref().map(Presence::owner));
-        if let Some(ops) = &request.merge
-            && let Err(e) = self.run_control(self.control.savepoint).and_then(|()| self.merge(ops))
-        {
+        // Let go as soon as the capture has them: they may be many.
+        let merged = request.merge.as_mut().map(std::mem::take).map_or(Ok(()), |ops| {
+            self.run_control(self.control.savepoint)?;
+            self.merge(&ops)
+        });
+        if let Err(e) = merged {
             return (Err(e), 0);
         }
         for (i, step) in request.batch.steps.iter().enumerate() {

@@ -231,7 +231,7 @@ impl Main {
         let (number, durable) = (self.number(), self.volume.store().durable());
         let registering = self.inner.shared.locks.begin_boxcar(self.inner.id, number, durable);
         if registering {
-            self.inner.branches.take_away();
+            self.inner.branches.take_away(&self.inner);
         }
         *self.on.lock() = OnMain { registering, ..OnMain::default() };
     }
@@ -278,7 +278,7 @@ impl Main {
 
     pub(super) fn reservation(&self, bytes: u64) -> SqlResult<Reservation> {
         self.inner.shared.trail.reserve(bytes).map_err(|e| match e {
-            ReserveError::Refused { .. } if self.inner.shared.gate.info().held.is_some() => {
+            ReserveError::Refused { .. } if self.inner.shared.deposed.load(Ordering::Acquire) => {
                 SqlError::new(SqlState::ADMIN_SHUTDOWN, e.to_string())
             }
             ReserveError::TrailFull { .. } | ReserveError::Refused { .. } => {

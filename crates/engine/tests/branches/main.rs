@@ -1,6 +1,7 @@
 //! Interactive transactions side by side: what they see of each other, what they wait for, and that nothing is lost.
 
 mod bench;
+mod large;
 
 use bench::*;
 use holdfast_engine::{Batch, Collect, Engine, LockWait, Options, Report, RowLock, RowMode, Step};

@@ -150,12 +150,12 @@ pub fn copy_from(from: &str, to: CopyTo<'_>, progress: &(dyn Fn(Progress) + Send
 fn mark(from: &str, to: CopyTo<'_>) -> Result<(), CopyError> {
     let failed = |source| CopyError::Directory { dir: to.dir.to_owned(), source };
     RealDisk::new().create_dir(to.dir).map_err(failed)?;
-    crate::config::write_for(to.dir, to.name).map_err(failed)?;
-    // A copy that is made anew has one already, with what the one before was taken at.
+    // First of all: settings alone would be served as a new master's. A copy that is made anew has one already, with what
+    // the one before was taken at.
     if StandbyFile::read(to.dir)?.is_none() {
         StandbyFile::of(from, to.name).write(to.dir)?;
     }
-    Ok(())
+    crate::config::write_for(to.dir, to.name).map_err(failed)
 }
 
 /// Writes down that a directory is a standby's, and the end of the trail that its copy was taken at.

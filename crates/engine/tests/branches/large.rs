@@ -1,0 +1,80 @@
+//! Transactions with many bytes of images: who stays on its branch, and who keeps others from writing.
+
+use super::{bench::*, now};
+use holdfast_types::Value;
+use std::sync::mpsc::channel;
+
+/// More than any branch may have without a place among the large ones.
+const LARGE: &str = "with recursive i(n) as (values(1) union all select n + 1 from i where n < 66) \
+                     insert into big select abs(random()), randomblob(1 << 20) from i";
+const TABLES: &str = "create table t(id integer primary key, v integer);
+                      insert into t values(1, 10), (2, 20), (3, 30);
+                      create table big(id integer primary key, body blob)";
+
+/// Another transaction writes and commits while this one is open.
+fn others_write(o: &Opened) {
+    let mut other = begin(&o.db, RC);
+    run(&mut other, "update t set v = v + 1 where id = 1").unwrap();
+    commit(other).unwrap();
+    at_once(&o.db, "update t set v = v + 1 where id = 2").unwrap();
+}
+
+#[test]
+fn a_large_transaction_lets_others_write_until_it_commits() {
+    let o = open(TABLES);
+    let mut txn = begin(&o.db, RC);
+    // One statement is too much for a branch; then many are.
+    run(&mut txn, LARGE).unwrap();
+    others_write(&o);
+    for _ in 0..10 {
+        run(&mut txn, "insert into big select abs(random()), randomblob(1 << 20)").unwrap();
+        others_write(&o);
+    }
+    // It sees what they have done, and what it has.
+    assert_eq!(
+        run(&mut txn, "select v, (select count(*) from big) from t where id = 1").unwrap(),
+        [[Value::Int(21), Value::Int(76)]]
+    );
+    now(txn.savepoint("s")).unwrap();
+    run(&mut txn, "delete from big").unwrap();
+    now(txn.rollback_to("s")).unwrap();
+    run(&mut txn, "update t set v = v + 1 where id = 3").unwrap();
+    commit(txn).unwrap();
+    assert_eq!(int(&o.db, "select count(*) from big where length(body) = 1 << 20"), 76);
+    assert_eq!(int(&o.db, "select sum(v) from t"), 60 + 2 * 11 + 1);
+}
+
+#[test]
+fn those_that_find_no_place_among_the_large_ones_become_the_only_writer() {
+    let o = open(TABLES);
+    let large = || {
+        let mut txn = begin(&o.db, RC);
+        run(&mut txn, LARGE).unwrap();
+        txn
+    };
+    let (a, b) = (large(), large());
+    others_write(&o);
+    let before = lock_waits(&o.engine);
+    let third = apart(begin(&o.db, RC), LARGE);
+    until_waits(&o.engine, before);
+    assert!(is_blocked(&third), "it waits for the other writers");
+    commit(a).unwrap();
+    drop(b);
+    let (third, ran) = third.recv().unwrap();
+    ran.unwrap();
+    let (db, (sender, other)) = (o.db.clone(), channel());
+    std::thread::spawn(move || {
+        let mut txn = begin(&db, RC);
+        run(&mut txn, "update t set v = 0 where id = 1").unwrap();
+        commit(txn).unwrap();
+        sender.send(()).unwrap_or_default();
+    });
+    assert!(is_blocked(&other), "nobody else writes");
+    commit(third).unwrap();
+    other.recv().unwrap();
+    // Their places are free again.
+    let (c, d) = (large(), large());
+    others_write(&o);
+    drop((c, d));
+    assert_eq!(int(&o.db, "select count(*) from big"), 2 * 66);
+}

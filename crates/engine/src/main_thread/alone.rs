@@ -55,7 +55,7 @@ impl Main {
         // Let go as soon as the capture has them: they may be many.
         let merged = request.merge.as_mut().map(std::mem::take).map_or(Ok(()), |ops| {
             self.run_control(self.control.savepoint)?;
-            self.merge(&ops)
+            self.merge_ahead(&ops)
         });
         if let Err(e) = merged {
             return (Err(e), 0);
@@ -88,7 +88,7 @@ impl Main {
     /// The limit on one transaction's images.
     pub(super) fn check_size(&mut self) -> SqlResult<()> {
         let max = self.inner.shared.options.transaction_bytes_max;
-        let have = self.conn.capture().len() as u64;
+        let have = self.conn.capture().len() as u64 + self.ahead.as_ref().map_or(0, |ahead| ahead.bytes);
         if have <= max {
             return Ok(());
         }

@@ -1,6 +1,7 @@
 //! MAIN's connection and the steps all its ways of working share: begin, run one statement, commit, hand over.
 
 use super::Request;
+use super::large::Ahead;
 use crate::batch::{BatchDone, OnDone};
 use crate::branch::{MainWatch, OnMain, Presence, is_free};
 use crate::cache::StatementCache;
@@ -63,8 +64,8 @@ pub struct Main {
     pub(super) schema: Arc<Schema>,
     /// Trail bytes set aside for the boxcar at work.
     pub(super) reserved: Option<Reservation>,
-    /// The open transaction travelled ahead in fragments under this id.
-    pub(super) fragments_of: Option<u64>,
+    /// The open transaction has travelled ahead in fragments, as far as this.
+    pub(super) ahead: Option<Ahead>,
     /// A schema change failed half way through its book-keeping; nothing more may be written.
     pub(super) broken: Option<String>,
     /// Puts images of branches on the volume.
@@ -175,7 +176,7 @@ impl Main {
             interrupt,
             schema,
             reserved: None,
-            fragments_of: None,
+            ahead: None,
             broken: None,
             applier,
             on,
@@ -510,7 +511,7 @@ impl Main {
         let bytes = body.len() as u64;
         let inner = self.inner.clone();
         let time_us = started.elapsed().as_micros() as u64;
-        let fragments = self.fragments_of.take();
+        let fragments = self.ahead.take().map(|ahead| ahead.txn.0);
         let commits = answers.len();
         let level = answers.iter().map(Answer::level_needed).max().unwrap_or_default();
         inner.shared.stats.boxcar(commits as u64);

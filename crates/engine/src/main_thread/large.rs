@@ -7,18 +7,30 @@
 //! | more | fragments of whole operations, each at most `fragment_bytes`, then a batch record of one reference |
 //! | one operation above the largest boxcar | refused with 54000: a row this large cannot be logged |
 //!
+//! A branch's images, which nothing but the end of all can undo, are sent ahead while they are put on: so the trail writes
+//! them meanwhile, and what was captured of them is not in memory once more. (174 MiB: to let the capture's buffer grow and
+//! then to copy it took half of the 1.9 s for which everybody else waited, most of it the kernel clearing pages.)
+//!
 //! The fragments and the batch record are appended one after the other; only the last one's durability is waited for,
 //! as the trail is durable in order.
 
 use super::exec::{Answer, Main};
 use crate::batch::{BatchDone, OnDone};
 use holdfast_trail::Span;
-use holdfast_types::record::{BatchBuilder, Ops, op, put_fragment, put_fragment_drop};
+use holdfast_types::record::{BatchBuilder, Ops, TxnHead, op, put_fragment, put_fragment_drop};
 use holdfast_types::{Level, SqlError, SqlResult, SqlState, TxnId};
 use std::time::Instant;
 
 /// What a record adds around its operations, generously.
 const RECORD_OVERHEAD_BYTES: usize = 256;
+
+/// What of the open transaction has travelled ahead.
+pub(super) struct Ahead {
+    pub txn: TxnId,
+    pub fragments: u32,
+    /// Of operations.
+    pub bytes: u64,
+}
 
 impl Main {
     /// Commits the open transaction, whose operations are in the capture's buffer without a record around them.
@@ -69,51 +81,68 @@ impl Main {
 
     /// Puts the batch record around `content`, or sends it ahead as fragments.
     pub(super) fn records(&mut self, content: &[u8]) -> SqlResult<BatchBuilder> {
-        let head = self.head();
-        let fragment_bytes = self.sizes.fragment_bytes;
-        let fragments = match content.len() > fragment_bytes {
-            true => pieces(content, fragment_bytes, self.boxcar_bytes_max())?,
-            false => vec![],
-        };
-        let last = if fragments.is_empty() { content.len() } else { 0 };
+        let goes_ahead = self.ahead.is_some() || content.len() > self.sizes.fragment_bytes;
+        let last = if goes_ahead { 0 } else { content.len() };
         self.reserve((last + RECORD_OVERHEAD_BYTES) as u64)?;
-        self.send_ahead(head.id, &fragments)?;
+        if goes_ahead {
+            self.send_ahead(content)?;
+        }
+        let head = self.head();
+        let head = TxnHead { id: self.ahead.as_ref().map_or(head.id, |ahead| ahead.txn), ..head };
         let mut record = self.begin_record();
         let buf = self.conn.capture().buffer();
         record.begin_transaction(buf, head);
-        if fragments.is_empty() {
-            buf.extend_from_slice(content);
-        } else {
-            op::put_fragments(buf, head.id, fragments.len() as u32);
+        match &self.ahead {
+            None => buf.extend_from_slice(content),
+            Some(ahead) => op::put_fragments(buf, head.id, ahead.fragments),
         }
         record.end_transaction(buf);
         Ok(record)
     }
 
-    /// Appends the fragments of transaction `txn`. When the trail has no room for all of them, those already sent are
-    /// dropped by the rollback that follows.
-    fn send_ahead(&mut self, txn: TxnId, fragments: &[&[u8]]) -> SqlResult<()> {
-        for (i, piece) in fragments.iter().enumerate() {
+    /// Applies images, and sends ahead what was captured of them.
+    pub(super) fn apply_images_ahead(&mut self, ops: &[u8]) -> SqlResult<()> {
+        for piece in pieces(ops, self.sizes.fragment_bytes, usize::MAX)? {
+            self.apply_images(piece)?;
+            if self.conn.capture().len() > self.sizes.fragment_bytes {
+                let mut captured = std::mem::take(self.conn.capture().buffer());
+                self.send_ahead(&captured)?;
+                captured.clear();
+                *self.conn.capture().buffer() = captured;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends operations of the open transaction as fragments. When the trail has no room for all of them, those already
+    /// sent are dropped by the rollback that follows.
+    fn send_ahead(&mut self, content: &[u8]) -> SqlResult<()> {
+        for piece in pieces(content, self.sizes.fragment_bytes, self.boxcar_bytes_max())? {
+            let (txn, number) = match &self.ahead {
+                Some(ahead) => (ahead.txn, ahead.fragments),
+                None => (self.head().id, 0),
+            };
             let mut body = Vec::with_capacity(piece.len() + RECORD_OVERHEAD_BYTES);
-            put_fragment(&mut body, self.inner.id, txn, i as u32, piece);
+            put_fragment(&mut body, self.inner.id, txn, number, piece);
             self.last_boxcar_bytes += body.len() as u64;
             let reservation = self.reservation(body.len() as u64)?;
             let inner = self.inner.clone();
             let on_durable = Box::new(move |span: Span| inner.redo.fragment(txn.0, span.start));
             let appended = self.inner.shared.trail.append(reservation.for_commits(0), body, on_durable);
             appended.map_err(|e| SqlError::new(SqlState::ADMIN_SHUTDOWN, e.to_string()))?;
-            self.fragments_of = Some(txn.0);
+            let bytes = self.ahead.as_ref().map_or(0, |ahead| ahead.bytes) + piece.len() as u64;
+            self.ahead = Some(Ahead { txn, fragments: number + 1, bytes });
         }
         Ok(())
     }
 
     /// Tells the trail that fragments sent ahead will never be used.
     pub(super) fn drop_fragments(&mut self) {
-        let Some(txn) = self.fragments_of.take() else { return };
+        let Some(Ahead { txn, .. }) = self.ahead.take() else { return };
         let mut body = Vec::new();
-        put_fragment_drop(&mut body, self.inner.id, TxnId(txn));
+        put_fragment_drop(&mut body, self.inner.id, txn);
         let inner = self.inner.clone();
-        let on_durable = Box::new(move |_: Span| inner.redo.fragments_dropped(txn));
+        let on_durable = Box::new(move |_: Span| inner.redo.fragments_dropped(txn.0));
         if let Err(e) = self.inner.shared.trail.append_kept(body, on_durable) {
             // Redo ignores fragments that no commit refers to; the record only lets segments go sooner.
             tracing::warn!(database = self.inner.name, "cannot log the end of a transaction: {e}");

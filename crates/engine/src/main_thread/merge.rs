@@ -32,15 +32,25 @@ impl Main {
     /// The same, undone to `mark` by the caller when it fails. An immediate foreign key may hold only at the end of the
     /// statement that several of the images come from: a second round lets such checks wait for the end.
     pub(super) fn merge(&mut self, ops: &[u8]) -> SqlResult<()> {
+        self.merge_by(Main::apply_images, ops)
+    }
+
+    /// The same for a transaction that has MAIN to itself: what it captures goes ahead to the trail meanwhile.
+    pub(super) fn merge_ahead(&mut self, ops: &[u8]) -> SqlResult<()> {
+        self.merge_by(Main::apply_images_ahead, ops)
+    }
+
+    fn merge_by(&mut self, apply: fn(&mut Main, &[u8]) -> SqlResult<()>, ops: &[u8]) -> SqlResult<()> {
         let (mark, schema) = (self.mark(), self.schema.clone());
-        match self.apply_images(ops) {
+        match apply(self, ops) {
             Err(e) if e.state() == SqlState::FOREIGN_KEY_VIOLATION && !self.conn.autocommit() => {
                 self.run_control(self.control.rollback_to)?;
                 self.conn.capture().truncate(mark);
+                self.drop_fragments();
                 self.schema_back_to(schema);
                 let error = |main: &Main, e| main.sql_error(&e);
                 self.conn.exec("pragma defer_foreign_keys=1").map_err(|e| error(self, e))?;
-                let applied = self.apply_images(ops).and_then(|()| self.no_key_is_open());
+                let applied = apply(self, ops).and_then(|()| self.no_key_is_open());
                 // This forgets what is open, so the look must come before it.
                 self.conn.exec("pragma defer_foreign_keys=0").map_err(|e| error(self, e))?;
                 applied

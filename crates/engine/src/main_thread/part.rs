@@ -85,7 +85,7 @@ impl Main {
                 return tell(Report::Failed(error));
             }
         };
-        let (reservation, fragments) = (self.reserved.take(), self.fragments_of.take());
+        let (reservation, fragments) = (self.reserved.take(), self.ahead.take().map(|ahead| ahead.txn.0));
         let time_us = started.elapsed().as_micros() as u64;
         tell(Report::Published(Published { number, body, reservation, fragments, time_us, presence }));
         if orders.recv() != Ok(Order::GoOn) {

@@ -1,6 +1,7 @@
 //! Transactions with many bytes of images: who stays on its branch, and who keeps others from writing.
 
 use super::{bench::*, now};
+use holdfast_engine::Engine;
 use holdfast_types::Value;
 use std::sync::mpsc::channel;
 
@@ -77,4 +78,34 @@ fn those_that_find_no_place_among_the_large_ones_become_the_only_writer() {
     others_write(&o);
     drop((c, d));
     assert_eq!(int(&o.db, "select count(*) from big"), 2 * 66);
+}
+
+/// Images go ahead to the trail while they are put on. These are put on twice, as their rows hold only together.
+#[test]
+fn what_went_ahead_of_a_merge_that_began_again_is_not_recovered() {
+    let o = open("create table tree(id integer primary key, up integer references tree(id), body blob)");
+    let chain = |from: u32| {
+        format!(
+            "with recursive i(n) as (values({from}) union all select n + 1 from i where n < {from} + 9) \
+             insert into tree select n, case when n < {from} + 9 then n + 1 end, randomblob(1 << 20) from i"
+        )
+    };
+    let mut txn = begin(&o.db, RC);
+    // Each is there before what refers to it.
+    run(&mut txn, "insert into tree select 1, null, randomblob(9 << 20)").unwrap();
+    run(&mut txn, "insert into tree select 2, 1, randomblob(9 << 20)").unwrap();
+    run(&mut txn, &chain(100)).unwrap();
+    commit(txn).unwrap();
+    let mut undone = begin(&o.db, RC);
+    run(&mut undone, &chain(200)).unwrap();
+    drop(undone);
+    let sum = "select sum(id * length(body)) from tree";
+    let (rows, found) = (int(&o.db, "select count(*) from tree"), int(&o.db, sum));
+    assert_eq!(rows, 12);
+    let Opened { engine, db, dir } = o;
+    // Without a checkpoint.
+    drop((db, engine));
+    let engine = Engine::open(dir.path(), options()).unwrap();
+    let db = engine.database("one").unwrap();
+    assert_eq!((int(&db, "select count(*) from tree"), int(&db, sum)), (rows, found));
 }

@@ -44,7 +44,7 @@ impl Engine {
     /// standbys that have less of it. Until the engine is closed.
     pub fn depose(&self, reason: &str) {
         self.hold(reason);
-        self.0.shared.trail.refuse_reservations(Some(reason));
+        self.0.shared.trail.refuse_reservations(Some(&format!("nothing is written any more: {reason}")));
     }
 
     /// Ends what [`Engine::hold`] began.

@@ -4,7 +4,7 @@ use super::pair::WAIT_MAX;
 use super::support::client::{query, step};
 use holdfast_engine::{Batch, Collect, Database, Engine, Options, Report, Step, Ticket, WriteIsolation, WriteOptions};
 use holdfast_types::schema::Dialect;
-use holdfast_types::{Level, Value};
+use holdfast_types::{Level, SqlState, Value};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -198,5 +198,21 @@ fn the_governor_is_asked_with_the_bytes_of_the_boxcar_before() {
     let asked = asked.lock().unwrap().clone();
     assert!(asked.iter().any(|b| (5000..6000).contains(b)) && asked.iter().any(|b| (10..200).contains(b)), "{asked:?}");
     assert!(!engine.set_delay(Arc::new(|_| Duration::ZERO)), "once");
+    engine.close().unwrap();
+}
+
+#[test]
+fn a_deposed_master_refuses_writes_in_words_that_are_not_about_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(dir.path(), options()).unwrap();
+    let db = engine.database("one").unwrap();
+    submit(&db, "create table t(id integer primary key)", Level::Cold).wait().unwrap().result.unwrap();
+    engine.depose("it was deposed so that b can be promoted");
+    let refused = submit(&db, "insert into t values(1)", Level::Cold).wait().unwrap().result.unwrap_err();
+    assert_eq!(refused.state(), SqlState::ADMIN_SHUTDOWN, "{refused}");
+    assert_eq!(refused.message(), "nothing is written any more: it was deposed so that b can be promoted");
+    let hint = refused.parts().hint.clone().unwrap();
+    assert!(hint.contains("new master") && hint.contains("holdfast rejoin"), "{hint}");
+    drop(db);
     engine.close().unwrap();
 }

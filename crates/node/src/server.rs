@@ -513,6 +513,9 @@ fn open_engine(
     let lowest = Epoch(u32::from(promotion.is_some()));
     options.epoch_min = epoch.map_or(lowest, |epoch| Epoch(epoch.0 - 1));
     let engine = Engine::open(dir, options)?;
+    if let Some(told) = config.segment_bytes_ignored(dir, engine.trail().segment_bytes()) {
+        tracing::warn!("{told}");
+    }
     if let Some(control) = control.as_ref().filter(|_| epoch.is_some()) {
         control.bind(&engine);
     }

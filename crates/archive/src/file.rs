@@ -4,6 +4,9 @@
 //! directory synced: after a power cut it is there whole or not at all. It is read past the page cache: what the device
 //! has.
 //!
+//! What stands under an object's name and is no regular file is told as damage and never opened: opening a pipe waits until
+//! somebody writes into it, which nobody may ever do.
+//!
 //! The directory itself must exist. It is never made here: where a file system is not mounted, its mount point would be
 //! filled instead.
 
@@ -19,6 +22,9 @@ use crate::store::{Listed, Pending, Put, Store};
 
 /// Bytes of one write or read.
 const CHUNK_BYTES: usize = 1 << 20;
+
+/// What is found where a file should be, in messages.
+const NOT_REGULAR: &str = "no regular file but a directory, a pipe or a device";
 
 /// See the module.
 #[derive(Clone)]
@@ -76,6 +82,9 @@ impl FileStore {
     }
 
     fn write(&self, path: &Path, object: &[u8]) -> io::Result<()> {
+        if self.disk.metadata(path)?.is_some_and(|there| !there.is_regular) {
+            return Err(io::Error::other(format!("{} is {NOT_REGULAR}; move it away", path.display())));
+        }
         let how = OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() };
         let file = self.disk.open(path, &how)?;
         file.set_len(0)?;
@@ -83,6 +92,19 @@ impl FileStore {
             file.write_at(&[IoSlice::new(chunk)], (index * CHUNK_BYTES) as u64)?;
         }
         file.sync_all()
+    }
+
+    /// As [`Self::read`], of what can be read without waiting for anybody.
+    fn read_regular(&self, name: String, bytes_max: u64, whole: bool) -> Result<Option<Bytes>, ArchiveError> {
+        let read = match self.disk.metadata(&self.root.join(&name)) {
+            Ok(Some(there)) if !there.is_regular => {
+                return Err(ArchiveError::Damaged { name, what: format!("it is {NOT_REGULAR}") });
+            }
+            Ok(Some(_)) => self.read(&name, bytes_max, whole),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        read.map_err(|error| ArchiveError::store("read", name, error))
     }
 
     /// Up to so many bytes from the beginning.
@@ -148,16 +170,12 @@ impl Store for FileStore {
 
     fn get<'a>(&'a self, name: &'a str, bytes_max: u64) -> Pending<'a, Option<Bytes>> {
         let (store, owned) = (self.clone(), name.to_owned());
-        Box::pin(blocking(move || {
-            store.read(&owned, bytes_max, true).map_err(|error| ArchiveError::store("read", owned, error))
-        }))
+        Box::pin(blocking(move || store.read_regular(owned, bytes_max, true)))
     }
 
     fn get_head<'a>(&'a self, name: &'a str, bytes: u64) -> Pending<'a, Option<Bytes>> {
         let (store, owned) = (self.clone(), name.to_owned());
-        Box::pin(blocking(move || {
-            store.read(&owned, bytes, false).map_err(|error| ArchiveError::store("read", owned, error))
-        }))
+        Box::pin(blocking(move || store.read_regular(owned, bytes, false)))
     }
 
     fn list<'a>(&'a self, directory: &'a str) -> Pending<'a, Vec<Listed>> {

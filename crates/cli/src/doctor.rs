@@ -80,7 +80,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("holdfast: {error:#}");
+            eprintln!("holdfast: {}", crate::told(&error));
             ExitCode::from(2)
         }
     }

@@ -116,7 +116,7 @@ pub fn run(args: Arguments) -> anyhow::Result<ExitCode> {
     match study(args).and_then(|study| study.check().map(|()| study)) {
         Ok(study) => holdfast_lab::run(&study).map(|()| ExitCode::SUCCESS),
         Err(wrong) => {
-            eprintln!("holdfast: {wrong:#}");
+            eprintln!("holdfast: {}", crate::told(&wrong));
             Ok(ExitCode::from(2))
         }
     }

@@ -1,5 +1,5 @@
-//! Logs: to stderr, readable or as JSON, filtered by `HOLDFAST_LOG` (for example `info,holdfast_wire=debug`); or into a
-//! directory, where each role among nodes has a file of its own.
+//! Logs: to stderr, readable or as JSON, filtered by `HOLDFAST_LOG` (for example `info,holdfast_wire=debug`), else by
+//! [`DEFAULT_FILTER`]; or into a directory, where each role among nodes has a file of its own.
 //!
 //! | file | what |
 //! |---|---|
@@ -30,12 +30,15 @@ use tracing_subscriber::fmt::MakeWriter;
 const TARGET: &str = "holdfast::";
 /// The roles that have a file.
 const ROLES: [&str; 7] = ["ship", "catchup", "receive", "apply", "archive", "governor", "standby"];
+/// What is logged where `HOLDFAST_LOG` says nothing. Of openraft errors only: it warns of what belongs to any election, in
+/// words of its own; what an operator has to know of the control plane its own lines say.
+const DEFAULT_FILTER: &str = "info,openraft=error";
 /// The file of everybody else.
 const REST: &str = "holdfast";
 
 /// Installs the subscriber for this process: into files where a directory is given.
 pub fn start(json: bool, files: Option<LogFiles>) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_from_env("HOLDFAST_LOG").unwrap_or_else(|_| EnvFilter::new("info,openraft=warn"));
+    let filter = EnvFilter::try_from_env("HOLDFAST_LOG").unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
     let logs = tracing_subscriber::fmt().with_env_filter(filter);
     let Some(files) = files else {
         let logs = logs.with_writer(io::stderr);
@@ -170,6 +173,22 @@ impl<'a> MakeWriter<'a> for Files {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_election_is_no_warning_to_the_operator() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = LogFiles { dir: dir.path().to_owned(), file_bytes_max: 1 << 20, files_kept: 1 };
+        let logs = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(DEFAULT_FILTER));
+        let logs = logs.with_ansi(false).with_writer(Files::open(settings).unwrap()).finish();
+        tracing::subscriber::with_default(logs, || {
+            tracing::warn!(target: "openraft::engine::handler", "a vote is refused");
+            tracing::error!(target: "openraft::core", "its state is lost");
+            tracing::info!("of our own");
+        });
+        let log = std::fs::read_to_string(dir.path().join("holdfast.log")).unwrap();
+        assert!(log.contains("its state is lost") && log.contains("of our own"), "{log}");
+        assert!(!log.contains("a vote is refused"), "{log}");
+    }
 
     #[test]
     fn files_are_by_role_rotate_and_are_opened_again() {

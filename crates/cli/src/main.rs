@@ -85,8 +85,34 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("holdfast: {error:#}");
+            eprintln!("holdfast: {}", told(&error));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// An error and what caused it, on one line. Many errors name their cause themselves, in the middle of a sentence; what has
+/// been said is not said again.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| match cause.to_string() {
+        cause if text.is_empty() => cause,
+        cause if text.contains(&cause) => text,
+        cause => format!("{text}: {cause}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        // Nothing can be below what is no directory.
+        let unread = holdfast_node::Config::load("/dev/null/data".as_ref()).context("cannot serve it").unwrap_err();
+        let why = "cannot serve it: cannot read /dev/null/data/holdfast.toml: Not a directory (os error 20)";
+        assert_eq!(told(&unread), why);
+        let nested = anyhow::anyhow!("the last").context("the one before").context("the first");
+        assert_eq!(told(&nested), "the first: the one before: the last");
     }
 }

@@ -11,7 +11,8 @@ Example:
 
 Everything the standby has received is applied first; it then begins a new epoch, which standbys of the old master take and
 which the old master's own boxcars cannot. Without a control plane only you can know that the old master is stopped: the
-promotion is refused while its address takes connections, or says nothing at all.")]
+promotion is refused while its address takes connections, or says nothing at all. With --accept-divergence it is not, and the
+answer says from where on the old master's trail is given up; holdfast rejoin writes that to a file when it comes back.")]
 pub struct Arguments {
     #[command(flatten)]
     at: At,

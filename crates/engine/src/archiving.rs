@@ -77,8 +77,8 @@ impl Shared {
             self.trail.refuse_reservations(None);
         } else if refuses {
             let why = format!(
-                "{bytes} bytes of it wait for the archive, more than archive_keep_bytes_max = {max}. Let the archive be \
-                 reached again (see holdfast_stat_archive), or raise that limit"
+                "no room in the trail: {bytes} bytes of it wait for the archive, more than archive_keep_bytes_max = {max}. \
+                 Let the archive be reached again (see holdfast_stat_archive), or raise that limit"
             );
             tracing::error!(target: "holdfast::archive", bytes, max, "writes are refused with 53100: {why}");
             self.trail.refuse_reservations(Some(&why));

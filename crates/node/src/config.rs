@@ -406,6 +406,23 @@ impl Config {
         }
     }
 
+    /// What to tell the operator whose file sets a size of segments that the trail in `dir` does not have.
+    pub fn segment_bytes_ignored(&self, dir: &Path, trail_has: u64) -> Option<String> {
+        let (wanted, path) = (self.segment_bytes, dir.join(FILE_NAME));
+        // A copy has its master's size, and a file that says nothing of it.
+        let is_set = || {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.contains_key("segment_bytes"))
+        };
+        (wanted != trail_has && is_set()).then(|| {
+            format!(
+                "segment_bytes = {wanted} in {} has no effect: the trail was made with segments of {trail_has} bytes and \
+                 keeps that size for good. Write segment_bytes = {trail_has} there, or remove the line",
+                path.display()
+            )
+        })
+    }
+
     fn archive_keep(&self) -> Option<ArchiveKeep> {
         let beyond = match self.archive_keep_beyond {
             KeepBeyond::Warn => BeyondKeep::Warn,

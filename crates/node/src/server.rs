@@ -19,8 +19,9 @@ use crate::database::Databases;
 use crate::descriptors;
 use crate::mirror::{self, Mirror, MirrorRefused};
 use crate::replication::{
-    Archiving, Asked, Certificates, Comparing, Control, ControlSetupError, Door, Event, Following, FromArchive, InSync,
-    Notify, Reply, StandbyFile, StandbyFileError, Standings, follow_master, link_options, node_name, tell_given_up,
+    Archiving, Asked, Certificates, Comparing, Control, ControlSetupError, Door, Event, Following, FromArchive,
+    GivenUp, InSync, Notify, Reply, StandbyFile, StandbyFileError, Standings, follow_master, link_options, node_name,
+    tell_given_up,
 };
 use crate::session::{Factory, Scratch};
 use holdfast_archive::{ArchiveError, History, Place as ArchivePlace, Store};
@@ -97,6 +98,8 @@ enum Next {
 struct Promotion {
     /// Given by the control plane.
     epoch: Option<Epoch>,
+    /// What the operator accepts to lose by it.
+    given_up: Option<GivenUp>,
     reply: Reply,
 }
 
@@ -134,9 +137,9 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
         let before = promoted.is_some().then(|| last_epoch(dir)).transpose()?.flatten();
         let opened = Up::open(&place, links.handle(), promoted.as_ref(), epoch, events);
         let up = match (opened, promoted.take()) {
-            (Ok(up), Some(Promotion { reply, .. })) => {
+            (Ok(up), Some(Promotion { reply, given_up, .. })) => {
                 // Whoever asked may have gone.
-                drop(reply.send(Ok(up.promoted())));
+                drop(reply.send(Ok(up.promoted(given_up.as_ref()))));
                 up
             }
             (Ok(up), None) => up,
@@ -252,7 +255,7 @@ impl Place {
     fn promotion_failed(
         &self,
         links: &tokio::runtime::Handle,
-        Promotion { epoch, reply }: Promotion,
+        Promotion { epoch, reply, .. }: Promotion,
         before: Option<Epoch>,
         error: NodeError,
     ) -> Result<(), NodeError> {
@@ -395,9 +398,13 @@ impl Up {
     }
 
     /// What a promotion has led to.
-    fn promoted(&self) -> String {
-        let trail = self.engine.trail();
-        format!("promoted: epoch {} from LSN {}", trail.epoch(), self.engine.recovered().end)
+    fn promoted(&self, given_up: Option<&GivenUp>) -> String {
+        let (trail, end) = (self.engine.trail(), self.engine.recovered().end);
+        let done = format!("promoted: epoch {} from LSN {end}", trail.epoch());
+        let Some(told) = given_up.map(|given_up| given_up.told(end)) else { return done };
+        // Whoever looks for it later did not see the answer.
+        tracing::warn!("{done}. {told}");
+        format!("{done}. {told}")
     }
 
     /// Serves clients until something ends that.
@@ -479,7 +486,9 @@ impl Up {
 async fn role_ends(inbox: &mut mpsc::UnboundedReceiver<Event>) -> Next {
     loop {
         match inbox.recv().await {
-            Some(Event::Promote { epoch, reply }) => return Next::Promote(Promotion { epoch, reply }),
+            Some(Event::Promote { epoch, given_up, reply }) => {
+                return Next::Promote(Promotion { epoch, given_up, reply });
+            }
             Some(Event::CutBack(tip)) => return Next::CutBack(tip),
             None => std::future::pending().await,
         }
@@ -504,6 +513,9 @@ fn open_engine(
     let lowest = Epoch(u32::from(promotion.is_some()));
     options.epoch_min = epoch.map_or(lowest, |epoch| Epoch(epoch.0 - 1));
     let engine = Engine::open(dir, options)?;
+    if let Some(told) = config.segment_bytes_ignored(dir, engine.trail().segment_bytes()) {
+        tracing::warn!("{told}");
+    }
     if let Some(control) = control.as_ref().filter(|_| epoch.is_some()) {
         control.bind(&engine);
     }

@@ -106,6 +106,9 @@ impl OpenHow {
 /// Size and age of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
+    /// A regular file, or a link to one. Opening anything else can wait for ever (a pipe for whoever writes into it) or act
+    /// on a device.
+    pub is_regular: bool,
     pub len_bytes: u64,
     /// Last modification, nanoseconds since 1970-01-01 UTC.
     pub modified_unix_ns: i128,

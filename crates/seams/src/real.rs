@@ -149,7 +149,7 @@ impl Disk for RealDisk {
             Ok(after) => after.as_nanos() as i128,
             Err(before) => -(before.duration().as_nanos() as i128),
         };
-        Ok(Some(Metadata { len_bytes: found.len(), modified_unix_ns }))
+        Ok(Some(Metadata { is_regular: found.is_file(), len_bytes: found.len(), modified_unix_ns }))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {

@@ -65,7 +65,7 @@ impl TrailError {
     }
 }
 
-/// No room for a transaction's audit: the statement fails with 53100 before anything changed.
+/// No room for a transaction's audit, or none is given: the statement fails before anything changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReserveError {
     #[error(
@@ -75,9 +75,9 @@ pub enum ReserveError {
     )]
     TrailFull { bytes: u64, dir: PathBuf },
 
-    /// Asked for by the trail's owner, see [`Trail::refuse_reservations`](crate::Trail::refuse_reservations).
-    #[error("no room in the trail for {bytes} more bytes: {why}")]
-    Refused { bytes: u64, why: String },
+    /// Asked for by the trail's owner, in its words: see [`Trail::refuse_reservations`](crate::Trail::refuse_reservations).
+    #[error("{why}")]
+    Refused { why: String },
 
     #[error("{bytes} bytes of audit in one piece; a boxcar takes {bytes_max}. Send it in fragments")]
     TooLarge { bytes: u64, bytes_max: u64 },

@@ -130,7 +130,7 @@ impl Trail {
                 return Err(ReserveError::Closed);
             }
             if let Some(why) = &state.refusal {
-                return Err(ReserveError::Refused { bytes: body_bytes, why: why.to_string() });
+                return Err(ReserveError::Refused { why: why.to_string() });
             }
             if state.room.try_charge(charge) {
                 return Ok(Reservation { shared: shared.clone(), charge, body_bytes, commits: 1 });
@@ -255,8 +255,8 @@ impl Trail {
         self.inner.shared.layout.segment_of(lsn)
     }
 
-    /// With a reason, nothing more can be reserved until it is taken back with `None`: [`ReserveError::Refused`]. What is
-    /// reserved already, and what uses the kept-back room, is still taken.
+    /// With a reason, nothing more can be reserved until it is taken back with `None`: [`ReserveError::Refused`], which says
+    /// this and nothing else. What is reserved already, and what uses the kept-back room, is still taken.
     pub fn refuse_reservations(&self, why: Option<&str>) {
         let shared = &self.inner.shared;
         shared.state.lock().refusal = why.map(Into::into);

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::support::{ID, open, options, put_one, store, trail_up_to};
 use bytes::Bytes;
-use holdfast_archive::{ArchiveError, Codec, FileStore, Holdings, ObjectName, Put, Store, put};
+use holdfast_archive::{ArchiveError, Codec, FileStore, Holdings, ObjectName, Put, Store, put, verify};
 use holdfast_seams::testing::FaultDisk;
 use holdfast_seams::{Create, Disk, OpenHow, RealDisk};
 use rustix::io::Errno;
@@ -149,4 +150,43 @@ async fn others_files_are_not_looked_at() {
     assert_eq!(all.len(), 1);
     let names: Vec<ObjectName> = all[&ID.to_string()].1.objects().map(|holding| holding.name).collect();
     assert_eq!(names, [kept.name]);
+}
+
+/// Opening a pipe that nobody writes into waits for ever.
+#[tokio::test]
+async fn what_is_no_regular_file_is_told_and_not_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let trail = trail_up_to(&FaultDisk::new(1), "/trail", 4);
+    let store = FileStore::new(Arc::new(RealDisk::new()), dir.path(), "a");
+    let mut names = Vec::new();
+    for number in 1..4 {
+        names.push(put_one(&store, &trail, number).await.name.to_string());
+    }
+    let [pipe, directory] = [0, 1].map(|index| dir.path().join(&names[index]));
+    [&pipe, &directory].into_iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    std::fs::create_dir(&directory).unwrap();
+    // Where it waits nevertheless, the test says so and lets it go on: the runtime could not end otherwise.
+    let looked = async {
+        let holdings = Holdings::of(&store, ID).await.unwrap();
+        let report = verify(&store, &holdings, || {}).await.unwrap();
+        let head = store.get_head(&names[0], 100).await;
+        (report, head, put(&store, &trail, 1, Codec::Zstd).await)
+    };
+    let Ok((report, head, again)) = tokio::time::timeout(Duration::from_secs(20), looked).await else {
+        drop(std::fs::OpenOptions::new().write(true).open(&pipe));
+        panic!("it waits for a pipe");
+    };
+    let told: Vec<&str> = report.problems.iter().map(|problem| problem.object.as_str()).collect();
+    assert_eq!(told, [&names[0], &names[1]], "{report:?}");
+    assert!(report.problems.iter().all(|problem| problem.what.contains("no regular file")), "{report:?}");
+    for error in [head.unwrap_err(), again.unwrap_err()] {
+        assert!(error.needs_operator() && error.to_string().contains(&names[0]), "{error}");
+    }
+    // Nor what stands under the name of an object on its way.
+    let made = std::process::Command::new("mkfifo").arg(dir.path().join("x.a.new")).status().unwrap();
+    assert!(made.success());
+    let error = store.put_new("x", Bytes::from_static(b"?")).await.unwrap_err().to_string();
+    assert!(error.contains("x.a.new") && error.contains("no regular file"), "{error}");
 }

@@ -40,7 +40,7 @@ async fn a_promotion_beside_a_running_master_is_refused() {
     pair.a.kill();
     let reader = pair.b.connect().await;
     let said = promote(&pair);
-    assert!(said.contains("promoted: epoch 2"), "{said}");
+    assert!(said.contains("promoted: epoch 2") && !said.contains("Given up"), "{said}");
     assert!(reader.batch_execute("select 1").await.is_err(), "its sessions were ended");
     let client = pair.b.connect().await;
     run(&client, "insert into t values (2)").await;
@@ -258,7 +258,11 @@ async fn a_hung_master_that_goes_on_acknowledges_nothing_at_hot() {
     run(&client, "create table t(x int); insert into t values (1)").await;
     pair.until_equal().await;
     pair.a.hang();
-    succeeds(&["promote", "--at", &pair.b.at(), "--accept-divergence"]);
+    let said = succeeds(&["promote", "--at", &pair.b.at(), "--accept-divergence"]);
+    for words in [&pair.a.at(), "from LSN", "of epoch 1", "is linked", "holdfast rejoin", "lost-LSN.sql"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(pair.b.log().contains("Given up is"), "{}", pair.b.log());
     pair.a.resume();
     let alone = tokio::spawn(async move { client.batch_execute("insert into t values (2)").await });
     pair.a.until_commits_wait(1).await;

@@ -187,3 +187,22 @@ async fn logs_are_by_role_and_opened_again() {
     pair.a.hang_up();
     until("it is opened again", async || log(&pair.a, "holdfast.log").contains("SIGHUP")).await;
 }
+
+/// A setting that has no effect is told, and only where somebody has set it.
+#[tokio::test]
+async fn a_size_of_segments_that_the_trail_does_not_have_is_told() {
+    let mut pair = Pair::master("segment_bytes = 1048576");
+    pair.create_standby();
+    pair.b.start();
+    pair.until_followed().await;
+    assert!(pair.a.stop().success());
+    let toml = pair.a.dir.join("holdfast.toml");
+    let text = std::fs::read_to_string(&toml).unwrap();
+    std::fs::write(&toml, text.replace("segment_bytes = 1048576", "segment_bytes = 2097152")).unwrap();
+    pair.a.start();
+    pair.until_followed().await;
+    for words in ["WARN", "segment_bytes = 2097152 in", "has no effect", "Write segment_bytes = 1048576 there"] {
+        assert!(pair.a.log().contains(words), "{words}: {}", pair.a.log());
+    }
+    assert!(!pair.b.log().contains("has no effect"), "it has its master's size and sets none: {}", pair.b.log());
+}

@@ -47,7 +47,7 @@ impl Engine {
         let shared = &self.0.shared;
         self.hold(reason);
         shared.deposed.store(true, Ordering::Release);
-        shared.trail.refuse_reservations(Some(reason));
+        shared.trail.refuse_reservations(Some(&format!("nothing is written any more: {reason}")));
     }
 
     /// Ends what [`Engine::hold`] began.

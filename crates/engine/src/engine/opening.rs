@@ -181,6 +181,8 @@ impl Engine {
             engine.create_initial()?;
         }
         engine.open_preparing(aside);
+        // Looked at before anybody can write, and from then on by the checkpointer.
+        engine.0.shared.look_at_archive();
         engine.start_checkpointer().map_err(io("start a thread for"))?;
         Ok(engine)
     }

@@ -27,6 +27,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+/// What a client of a deposed master can do.
+const DEPOSED_HINT: &str =
+    "Connect to the new master. Stop this server and bring it back with holdfast rejoin when the new master is up.";
+
 /// Sizes that follow from the longest append the trail takes, which follows from the size of its segments.
 pub(super) struct Sizes {
     /// Trail bytes reserved for a boxcar before it is known how large it gets.
@@ -280,7 +284,7 @@ impl Main {
     pub(super) fn reservation(&self, bytes: u64) -> SqlResult<Reservation> {
         self.inner.shared.trail.reserve(bytes).map_err(|e| match e {
             ReserveError::Refused { .. } if self.inner.shared.deposed.load(Ordering::Acquire) => {
-                SqlError::new(SqlState::ADMIN_SHUTDOWN, e.to_string())
+                SqlError::new(SqlState::ADMIN_SHUTDOWN, e.to_string()).with_hint(DEPOSED_HINT)
             }
             ReserveError::TrailFull { .. } | ReserveError::Refused { .. } => {
                 SqlError::new(SqlState::DISK_FULL, e.to_string())

@@ -2,9 +2,12 @@
 
 use super::pair::WAIT_MAX;
 use super::support::client::{query, step};
-use holdfast_engine::{Batch, Collect, Database, Engine, Options, Report, Step, Ticket, WriteIsolation, WriteOptions};
+use holdfast_engine::{
+    ArchiveKeep, Batch, BeyondKeep, Collect, Database, Engine, Options, Report, Step, Ticket, WriteIsolation,
+    WriteOptions,
+};
 use holdfast_types::schema::Dialect;
-use holdfast_types::{Level, Value};
+use holdfast_types::{Level, SqlState, Value};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -198,5 +201,48 @@ fn the_governor_is_asked_with_the_bytes_of_the_boxcar_before() {
     let asked = asked.lock().unwrap().clone();
     assert!(asked.iter().any(|b| (5000..6000).contains(b)) && asked.iter().any(|b| (10..200).contains(b)), "{asked:?}");
     assert!(!engine.set_delay(Arc::new(|_| Duration::ZERO)), "once");
+    engine.close().unwrap();
+}
+
+#[test]
+fn a_deposed_master_refuses_writes_in_words_that_are_not_about_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(dir.path(), options()).unwrap();
+    let db = engine.database("one").unwrap();
+    submit(&db, "create table t(id integer primary key)", Level::Cold).wait().unwrap().result.unwrap();
+    engine.depose("it was deposed so that b can be promoted");
+    let refused = submit(&db, "insert into t values(1)", Level::Cold).wait().unwrap().result.unwrap_err();
+    assert_eq!(refused.state(), SqlState::ADMIN_SHUTDOWN, "{refused}");
+    assert_eq!(refused.message(), "nothing is written any more: it was deposed so that b can be promoted");
+    let hint = refused.parts().hint.clone().unwrap();
+    assert!(hint.contains("new master") && hint.contains("holdfast rejoin"), "{hint}");
+    drop(db);
+    engine.close().unwrap();
+}
+
+/// A master that was promoted or started with too much behind it takes not one write.
+#[test]
+fn what_waits_for_the_archive_is_looked_at_before_the_first_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let keeping = |beyond| Options {
+        segment_bytes: 1 << 20,
+        archive: Some(ArchiveKeep { bytes_max: 1 << 20, beyond }),
+        ..options()
+    };
+    let engine = Engine::open(dir.path(), keeping(BeyondKeep::Warn)).unwrap();
+    let db = engine.database("one").unwrap();
+    submit(&db, "create table t(v)", Level::Cold).wait().unwrap().result.unwrap();
+    while !engine.waiting_for_archive().unwrap().is_beyond {
+        submit(&db, "insert into t values(zeroblob(200000))", Level::Cold).wait().unwrap().result.unwrap();
+    }
+    drop(db);
+    engine.close().unwrap();
+    drop(engine);
+    let engine = Engine::open(dir.path(), keeping(BeyondKeep::Refuse)).unwrap();
+    let db = engine.database("one").unwrap();
+    let refused = submit(&db, "insert into t values(1)", Level::Cold).wait().unwrap().result.unwrap_err();
+    assert_eq!(refused.state(), SqlState::DISK_FULL, "{refused}");
+    assert!(refused.message().contains("archive_keep_bytes_max = 1048576"), "{refused}");
+    drop(db);
     engine.close().unwrap();
 }

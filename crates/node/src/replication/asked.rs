@@ -16,7 +16,7 @@
 //! What would fail is refused before anybody is deposed: a base copy that is not whole, databases that cannot be applied
 //! to.
 
-use super::{Control, Event, Following, FromArchive, InSync, Notify, Standings};
+use super::{Control, Event, Following, FromArchive, GivenUp, InSync, Notify, Standings};
 use holdfast_control::ControlError;
 use holdfast_engine::Engine;
 use holdfast_standby::base_copy::BaseCopy;
@@ -196,6 +196,8 @@ impl Master for Asked {
     fn promote(&self, accept_divergence: bool) -> Result<String, Refusal> {
         let Some(following) = &self.following else { return self.is_master_already() };
         self.can_be_promoted(following)?;
+        // As it is now: what the group does next may end the link.
+        let given_up = accept_divergence.then(|| GivenUp::of(following, self.engine.trail().epoch()));
         let mut epoch = None;
         if let Some(control) = &self.control {
             let at_least = Epoch(self.engine.trail().epoch().0 + 1);
@@ -219,7 +221,7 @@ impl Master for Asked {
         let failed = |why: String| Refusal::new(Reason::Failed, why, "See the standby's log");
         let (reply, answer) = std::sync::mpsc::channel();
         let stopping = || failed("the server is stopping".to_owned());
-        self.events.send(Event::Promote { epoch, reply }).map_err(|_| stopping())?;
+        self.events.send(Event::Promote { epoch, given_up, reply }).map_err(|_| stopping())?;
         match tokio::task::block_in_place(|| answer.recv_timeout(PROMOTION_MAX)) {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(why)) => Err(failed(why)),

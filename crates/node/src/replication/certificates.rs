@@ -78,9 +78,10 @@ fn refused(error: impl ToString) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, error.to_string())
 }
 
-/// Copies a node's files into a data directory; the key for nobody else to read.
+/// Copies a node's files into a data directory; the key for nobody else to read. Each is replaced as a whole: a crash
+/// leaves the old one or the new one.
 pub fn install(from: &Path, data: &Path) -> io::Result<()> {
-    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+    use std::os::unix::fs::DirBuilderExt;
     let to = data.join(DIR_NAME);
     if !to.is_dir() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&to)?;
@@ -91,12 +92,26 @@ pub fn install(from: &Path, data: &Path) -> io::Result<()> {
         if std::fs::read(to.join(name)).is_ok_and(|there| there == bytes) {
             continue;
         }
-        let mut options = std::fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(to.join(name)).map_err(named(to.join(name)))?;
-        io::Write::write_all(&mut file, &bytes).and_then(|()| file.sync_all()).map_err(named(to.join(name)))?;
+        replace(&to, name, &bytes).map_err(named(to.join(name)))?;
     }
-    std::fs::File::open(&to)?.sync_all()
+    std::fs::File::open(&to)?.sync_all()?;
+    // The directory itself may be new.
+    std::fs::File::open(data)?.sync_all()
+}
+
+/// Written beside, synced and renamed; durable when the directory is synced.
+fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let new = dir.join(format!("{name}.new"));
+    // One that a crash has left is not written into: others may read it, or have it open.
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    io::Write::write_all(&mut file, bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&new, dir.join(name))
 }
 
 /// The control plane's connections over these certificates: each member shows its own.
@@ -139,4 +154,35 @@ pub fn secure_members(
 ) -> Option<Arc<dyn Secure>> {
     let certificates = certificates?.clone();
     Some(Arc::new(SecureMembers { certificates, addresses: addresses.clone() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn files_are_replaced_and_not_written_into() {
+        let scratch = tempfile::tempdir().unwrap();
+        let [from, data] = ["from", "data"].map(|name| scratch.path().join(name));
+        let there = data.join(DIR_NAME);
+        std::fs::create_dir(&from).unwrap();
+        let write = |content: &str| FILES.iter().for_each(|name| std::fs::write(from.join(name), content).unwrap());
+        write("old");
+        install(&from, &data).unwrap();
+        // What a crash would leave of one that is written in place is what another name of it shows.
+        let kept = FILES.map(|name| scratch.path().join(name));
+        FILES.iter().zip(&kept).for_each(|(name, kept)| std::fs::hard_link(there.join(name), kept).unwrap());
+        // As a crash has left it, and for everybody to read.
+        std::fs::write(there.join("node.key.new"), "half a k").unwrap();
+        std::fs::set_permissions(there.join("node.key.new"), PermissionsExt::from_mode(0o644)).unwrap();
+        write("new");
+        install(&from, &data).unwrap();
+        for (name, kept) in FILES.iter().zip(&kept) {
+            assert_eq!(std::fs::read_to_string(kept).unwrap(), "old", "{name}");
+            assert_eq!(std::fs::read_to_string(there.join(name)).unwrap(), "new", "{name}");
+            assert_eq!(std::fs::metadata(there.join(name)).unwrap().permissions().mode() & 0o777, 0o600, "{name}");
+        }
+        assert_eq!(std::fs::read_dir(&there).unwrap().count(), FILES.len(), "nothing is left over");
+    }
 }

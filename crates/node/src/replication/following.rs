@@ -16,7 +16,7 @@ use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender as Sender;
 use tokio::sync::watch;
 
@@ -42,6 +42,8 @@ pub struct Following {
     root: Mutex<Option<String>>,
     applied: watch::Sender<Lsn>,
     phase: Mutex<Phase>,
+    /// When the last link on which it followed came to its end, in this role.
+    parted: Mutex<Option<Instant>>,
     /// Everything below is durable at the master, as far as it has said.
     told: Mutex<Lsn>,
     /// Everything below has been received in this role, and is written whatever happens to the link.
@@ -81,6 +83,7 @@ impl Following {
             dir,
             applied,
             phase: Mutex::new(Phase::Connecting),
+            parted: Mutex::default(),
             told: Mutex::default(),
             received: AtomicU64::new(0),
             unapplied: Mutex::default(),
@@ -129,6 +132,26 @@ impl Following {
 
     pub fn phase(&self) -> Phase {
         self.phase.lock().clone()
+    }
+
+    /// When the server that is followed was last heard of, in words.
+    pub fn linked(&self) -> String {
+        let from = &self.file.from;
+        match (self.phase(), *self.parted.lock()) {
+            (Phase::Following { .. }, _) => format!("{from} is linked to this server at this moment"),
+            (_, Some(at)) => format!("the link to {from} ended {} s before the promotion", at.elapsed().as_secs()),
+            (_, None) => format!("{from} has not been heard of since this server was started"),
+        }
+    }
+
+    /// Returns the phase before.
+    fn enter(&self, phase: Phase) -> Phase {
+        let goes_on = matches!(phase, Phase::Following { .. });
+        let before = std::mem::replace(&mut *self.phase.lock(), phase);
+        if matches!(before, Phase::Following { .. }) && !goes_on {
+            *self.parted.lock() = Some(Instant::now());
+        }
+        before
     }
 
     /// Milliseconds of the master's work that have been received and not applied.
@@ -229,7 +252,7 @@ impl Standby for Following {
     }
 
     fn changed(&self, phase: &Phase) {
-        let before = std::mem::replace(&mut *self.phase.lock(), phase.clone());
+        let before = self.enter(phase.clone());
         let follows = |phase: &Phase| matches!(phase, Phase::Following { .. });
         match phase {
             Phase::Following { master, from, .. } if !follows(&before) => {
@@ -273,7 +296,7 @@ pub async fn follow_master(
             }
             Ended::CutBack(tip) => {
                 tracing::info!(target: "holdfast::receive", %tip, "what the master never made durable is cut off this standby's trail");
-                *following.phase.lock() = Phase::Waiting { why: String::new(), pause: Duration::MAX };
+                following.enter(Phase::Waiting { why: String::new(), pause: Duration::MAX });
                 // An error means that the server is stopping.
                 drop(events.send(Event::CutBack(tip)));
                 return;
@@ -288,7 +311,7 @@ pub async fn follow_master(
                 error.to_string()
             }
         };
-        *following.phase.lock() = Phase::Waiting { why, pause: Duration::MAX };
+        following.enter(Phase::Waiting { why, pause: Duration::MAX });
         let (mut server_stops, mut told) = (stop.clone(), following.paused.subscribe());
         tokio::select! {
             biased;

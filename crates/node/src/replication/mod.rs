@@ -35,6 +35,7 @@ mod copying;
 mod door;
 mod file;
 mod following;
+mod given_up;
 mod notify;
 mod pair_check;
 mod raising;
@@ -56,6 +57,7 @@ pub use door::Door;
 pub use file::{StandbyFile, StandbyFileError};
 pub(crate) use following::identity;
 pub use following::{Following, follow_master};
+pub use given_up::GivenUp;
 pub use notify::Notify;
 pub use pair_check::{PairCheck, check_pair};
 pub use raising::raise_levels;
@@ -80,6 +82,8 @@ pub enum Event {
     Promote {
         /// Given by the control plane.
         epoch: Option<Epoch>,
+        /// Where the operator accepts that something may be lost.
+        given_up: Option<GivenUp>,
         reply: Reply,
     },
     /// What the master never made durable is to be cut off this standby's trail.

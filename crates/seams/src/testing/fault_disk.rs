@@ -239,7 +239,8 @@ impl Disk for FaultDisk {
         let state = self.state.lock();
         state.check_power(state.cycle)?;
         let file = state.names.get(path).map(|file| &state.files[*file]);
-        Ok(file.map(|file| Metadata { len_bytes: file.cached.len() as u64, modified_unix_ns: 0 }))
+        let bytes = file.map(|file| file.cached.len() as u64);
+        Ok(bytes.map(|len_bytes| Metadata { is_regular: true, len_bytes, modified_unix_ns: 0 }))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {

@@ -19,6 +19,7 @@ use crate::batch::{BatchDone, OnDone};
 use holdfast_trail::Span;
 use holdfast_types::record::{BatchBuilder, Ops, TxnHead, op, put_fragment, put_fragment_drop};
 use holdfast_types::{Level, SqlError, SqlResult, SqlState, TxnId};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// What a record adds around its operations, generously.
@@ -139,6 +140,10 @@ impl Main {
     /// Tells the trail that fragments sent ahead will never be used.
     pub(super) fn drop_fragments(&mut self) {
         let Some(Ahead { txn, .. }) = self.ahead.take() else { return };
+        // A deposed master writes nothing more.
+        if self.inner.shared.deposed.load(Ordering::Acquire) {
+            return;
+        }
         let mut body = Vec::new();
         put_fragment_drop(&mut body, self.inner.id, txn);
         let inner = self.inner.clone();

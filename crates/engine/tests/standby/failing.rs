@@ -6,9 +6,9 @@ use super::support::client::query;
 use super::workload::{begin, options};
 use holdfast_engine::{Collect, Engine, Options, Report, Step, WriteOptions, commit_together};
 use holdfast_types::{SqlError, Value};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 const HANGS: Duration = Duration::from_secs(60);
@@ -127,18 +127,27 @@ fn a_large_transaction_waits_in_scratch_for_its_end() {
     master.close().unwrap();
 }
 
-/// Processor time that the thread of applying has used so far, in ticks of 10 ms; the largest of this process's.
-fn applying_ticks() -> u64 {
-    let mut most = 0;
-    for task in std::fs::read_dir("/proc/self/task").unwrap() {
-        let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
-        let Some((name, rest)) = stat.rsplit_once(')') else { continue };
-        let numbers: Vec<u64> = rest.split_whitespace().skip(1).map(|n| n.parse().unwrap_or(0)).collect();
-        if name.ends_with("(apply") {
-            most = most.max(numbers[10] + numbers[11]);
+/// A standby, and its thread of applying as `/proc` names it, once it has opened a connection.
+fn with_its_thread(dir: &Path) -> (Engine, Arc<OnceLock<PathBuf>>) {
+    let thread = Arc::new(OnceLock::new());
+    let seen = thread.clone();
+    let connect = move |_: &mut _, _: &holdfast_engine::Database| {
+        if std::thread::current().name() == Some("apply") {
+            let link = std::fs::read_link("/proc/thread-self").unwrap();
+            seen.get_or_init(|| Path::new("/proc").join(link));
         }
-    }
-    most
+        Ok(())
+    };
+    let options = Options { standby: true, connect: Some(Arc::new(connect)), ..options() };
+    (Engine::open(dir, options).unwrap(), thread)
+}
+
+/// Processor time that a thread has used so far, in ticks of 10 ms.
+fn ticks(thread: &Path) -> u64 {
+    let stat = std::fs::read_to_string(thread.join("stat")).unwrap();
+    let (_, rest) = stat.rsplit_once(')').unwrap();
+    let numbers: Vec<u64> = rest.split_whitespace().skip(1).map(|n| n.parse().unwrap_or(0)).collect();
+    numbers[10] + numbers[11]
 }
 
 #[test]
@@ -147,18 +156,20 @@ fn a_master_that_names_a_place_inside_a_boxcar_keeps_nobody_busy() {
     let master = Engine::open(a.path(), options()).unwrap();
     begin(&master);
     copy(&master, options().disk, b.path());
-    let standby = failing(b.path(), &Arc::new(AtomicU8::new(FINE)));
+    let (standby, thread) = with_its_thread(b.path());
+    in_both(&master, "insert into both values(0, 'before')");
     catch_up(&master, &standby);
+    let thread = thread.get().expect("it has applied without a connection");
     in_both(&master, "insert into both values(1, 'together')");
     let mut all = missing(&master, &standby);
     let data = all.iter().position(|b| !b.body().is_empty()).unwrap();
     let (lsn, end) = (all[data].lsn, all[data].end);
     all.truncate(data + 1);
     standby.receive(&all).unwrap();
-    let before = applying_ticks();
+    let before = ticks(thread);
     standby.allow_apply(holdfast_types::Lsn(lsn.0 + 1));
     std::thread::sleep(Duration::from_secs(1));
-    let used = applying_ticks() - before;
+    let used = ticks(thread) - before;
     assert!(used < 20, "{used} ticks of 10 ms in a second of nothing to do");
     standby.allow_apply(end);
     assert!(standby.wait_applied(end, HANGS), "{:?}", standby.apply_failure());

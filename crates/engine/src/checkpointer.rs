@@ -241,7 +241,17 @@ fn give_up_standbys(shared: &Shared) {
 impl Shared {
     /// Part of the redo limit that is used up, by time or bytes.
     pub fn redo_used(&self) -> f64 {
-        let time = self.redo.time_us.load(Ordering::Relaxed) as f64 / self.options.redo_time_max.as_micros() as f64;
+        self.redo_used_by(self.redo.time_us.load(Ordering::Relaxed))
+    }
+
+    /// The same without the time of large transactions: to slow others down does not make those shorter.
+    pub fn redo_used_by_small(&self) -> f64 {
+        let large_us = self.redo.large_time_us.load(Ordering::Relaxed);
+        self.redo_used_by(self.redo.time_us.load(Ordering::Relaxed).saturating_sub(large_us))
+    }
+
+    fn redo_used_by(&self, time_us: u64) -> f64 {
+        let time = time_us as f64 / self.options.redo_time_max.as_micros() as f64;
         let bytes = self.redo.bytes.load(Ordering::Relaxed) as f64 / self.options.redo_bytes_max as f64;
         time.max(bytes)
     }

@@ -45,6 +45,7 @@ mod redo_debt;
 mod replace;
 mod rerun;
 mod run;
+mod sent_ahead;
 mod sqlite_uri;
 mod statement;
 mod stats;

@@ -57,6 +57,9 @@ pub struct Options {
     pub boxcar_requests_max: usize,
     /// Row images of one transaction; beyond it the transaction fails with 54000.
     pub transaction_bytes_max: u64,
+    /// A branch with as many bytes of images sends them to the trail itself when it commits, in eight pieces or more, and MAIN
+    /// only puts them on.
+    pub sent_ahead_bytes_min: usize,
     /// Row and key locks of one transaction, about 200 bytes each; with more it waits until it is the only writer, and
     /// goes on without locks.
     pub branch_locks_max: usize,
@@ -97,6 +100,7 @@ impl Default for Options {
             redo_bytes_max: 1 << 30,
             boxcar_requests_max: 200,
             transaction_bytes_max: 1 << 30,
+            sent_ahead_bytes_min: 8 << 20,
             branch_locks_max: 2_000_000,
             idle_in_transaction_timeout: Duration::from_secs(5),
             site: SiteId(1),

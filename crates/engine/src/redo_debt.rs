@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub struct Totals {
     pub time_us: AtomicU64,
+    /// Of it, that of transactions which came in fragments.
+    pub large_time_us: AtomicU64,
     pub bytes: AtomicU64,
     told: AtomicU64,
 }
@@ -50,6 +52,8 @@ struct Boxcar {
     number: u64,
     start: Lsn,
     time_us: u64,
+    /// Of it, if the transaction came in fragments.
+    large_time_us: u64,
     bytes: u64,
 }
 
@@ -74,14 +78,16 @@ impl RedoDebt {
     /// Likewise, and it ends transaction `fragments_of`, so it counts from that one's first fragment. In one step: a
     /// checkpoint must see the fragments or the boxcar.
     pub fn add_after_fragments(&self, number: u64, fragments_of: Option<u64>, start: Lsn, time_us: u64, bytes: u64) {
+        let large_time_us = if fragments_of.is_some() { time_us } else { 0 };
         let mut d = self.debt.lock();
         let start = fragments_of.and_then(|txn| d.take_fragments(txn)).unwrap_or(start);
         d.last = Some(Instant::now());
         d.time_us += time_us;
         d.bytes += bytes;
         self.totals.time_us.fetch_add(time_us, Ordering::Relaxed);
+        self.totals.large_time_us.fetch_add(large_time_us, Ordering::Relaxed);
         self.totals.bytes.fetch_add(bytes, Ordering::Relaxed);
-        d.boxcars.push_back(Boxcar { number, start, time_us, bytes });
+        d.boxcars.push_back(Boxcar { number, start, time_us, large_time_us, bytes });
     }
 
     /// The file holds everything up to boxcar `number`.
@@ -92,6 +98,7 @@ impl RedoDebt {
                 d.time_us -= b.time_us;
                 d.bytes -= b.bytes;
                 self.totals.time_us.fetch_sub(b.time_us, Ordering::Relaxed);
+                self.totals.large_time_us.fetch_sub(b.large_time_us, Ordering::Relaxed);
                 self.totals.bytes.fetch_sub(b.bytes, Ordering::Relaxed);
             }
         }
@@ -164,5 +171,20 @@ mod tests {
         d.fragment(8, Lsn(500));
         d.fragments_dropped(8);
         assert_eq!(d.start(), None);
+    }
+
+    #[test]
+    fn what_came_in_fragments_is_counted_apart_too() {
+        let totals = Arc::new(Totals::default());
+        let d = RedoDebt::new(totals.clone());
+        let now = || [&totals.time_us, &totals.large_time_us].map(|of| of.load(Ordering::Relaxed));
+        d.fragment(7, Lsn(100));
+        d.add(1, Lsn(200), 10, 1000);
+        d.add_after_fragments(2, Some(7), Lsn(300), 500, 10);
+        assert_eq!(now(), [510, 500]);
+        d.settled(1);
+        assert_eq!(now(), [500, 500]);
+        d.settled(2);
+        assert_eq!(now(), [0, 0]);
     }
 }

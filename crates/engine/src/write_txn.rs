@@ -17,8 +17,9 @@ use crate::batch::{BatchDone, OnDone, Ticket};
 use crate::branch::{At, Branch, Core, Ended, Interruption, Pin, Presence, Work, schema_lock};
 use crate::database::{Inner, next_txn_id};
 use crate::locks::{Grant, LockId, LockMode, OwnerId, TableMode, Target};
-use crate::main_thread::{Message, Part, Request, RowsRan, TxnRan};
+use crate::main_thread::{Merge, Message, Part, Request, RowsRan, TxnRan};
 use crate::main_txn::MainTxn;
+use crate::sent_ahead::SentAhead;
 use crate::statement::{Class, Report, Statement, Step};
 use crate::temp::TempSpace;
 use crate::{Batch, Database};
@@ -537,8 +538,23 @@ fn merge(
         result.last_insert_rowid = last;
         done(result);
     });
-    let alone =
-        changes_schema || ops.len() > SHARED_BOXCAR_BYTES_MAX.min(inner.shared.trail.body_bytes_max() as usize / 8);
+    let sends = !changes_schema && ops.len() >= inner.shared.options.sent_ahead_bytes_min;
+    let alone = sends
+        || changes_schema
+        || ops.len() > SHARED_BOXCAR_BYTES_MAX.min(inner.shared.trail.body_bytes_max() as usize / 8);
     let batch = Batch { level, ..Batch::new(Vec::new(), sink) };
-    inner.send(Message::Batch(Request { id, batch, merge: Some(ops), done, alone, presence: Some(presence) }))
+    let request = move |images, sent| {
+        let merge = Some(Merge { images, sent });
+        Message::Batch(Request { id, batch, merge, done, alone, presence: Some(presence) })
+    };
+    if !sends {
+        return inner.send(request(ops, None));
+    }
+    let committing = inner.clone();
+    inner.shared.tasks.spawn_blocking(move || {
+        let sent = SentAhead::send(&committing, &ops);
+        // An error means that the database is being closed: so is told who waits for the answer, which is never sent.
+        committing.send(request(ops, sent)).unwrap_or_default();
+    });
+    Ok(())
 }

@@ -3,7 +3,8 @@
 #[allow(dead_code)] // Each test program uses a part of it.
 mod support;
 
-use holdfast_engine::{Batch, Collect, Database, Engine, Options, Step};
+use holdfast_engine::trail_dump::{Filter, dump};
+use holdfast_engine::{Batch, Collect, Database, Engine, Options, Step, WriteOptions};
 use holdfast_seams::testing::FaultDisk;
 use holdfast_types::schema::Dialect;
 use holdfast_types::{SqlResult, SqlState, Value};
@@ -16,6 +17,24 @@ fn insert(db: &Database, statement: &Step, id: i64) -> SqlResult<()> {
     db.submit(Batch::new(steps, Box::new(Collect::new()))).unwrap().wait().expect("answered").result
 }
 
+fn options(disk: &FaultDisk, failed: &Arc<AtomicBool>) -> Options {
+    let failing = failed.clone();
+    Options {
+        disk: Arc::new(disk.clone()),
+        segment_bytes: 1 << 20,
+        redo_bytes_max: 64 << 20,
+        sent_ahead_bytes_min: 1 << 20,
+        initial_databases: vec![("one".to_owned(), Dialect::Sqlite)],
+        on_failure: Arc::new(move |_| failing.store(true, Ordering::Relaxed)),
+        ..Options::default()
+    }
+}
+
+fn create(db: &Database) {
+    let create = step(db, "create table t(id integer primary key, x)").unwrap();
+    db.submit(Batch::new(vec![create], Box::new(Collect::new()))).unwrap().wait().unwrap().result.unwrap();
+}
+
 /// RULE 7: trail room is reserved before MAIN executes, so a full disk is an error of the request, not a lost commit.
 #[test]
 fn a_full_disk_is_met_before_anything_is_published() {
@@ -23,19 +42,10 @@ fn a_full_disk_is_met_before_anything_is_published() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("scratch")).unwrap();
     let failed = Arc::new(AtomicBool::new(false));
-    let failing = failed.clone();
-    let options = Options {
-        disk: Arc::new(disk.clone()),
-        segment_bytes: 1 << 20,
-        redo_bytes_max: 64 << 20,
-        initial_databases: vec![("one".to_owned(), Dialect::Sqlite)],
-        on_failure: Arc::new(move |_| failing.store(true, Ordering::Relaxed)),
-        ..Options::default()
-    };
+    let options = options(&disk, &failed);
     let e = Engine::open(dir.path(), options.clone()).unwrap();
     let db = e.database("one").unwrap();
-    let create = step(&db, "create table t(id integer primary key, x)").unwrap();
-    db.submit(Batch::new(vec![create], Box::new(Collect::new()))).unwrap().wait().unwrap().result.unwrap();
+    create(&db);
     let statement = step(&db, "insert into t values(?, hex(zeroblob(20000)))").unwrap();
     disk.set_capacity(Some(8 << 20));
     let mut id = 0;
@@ -59,5 +69,47 @@ fn a_full_disk_is_met_before_anything_is_published() {
     drop((db, e));
     let e = Engine::open(dir.path(), options).unwrap();
     assert_eq!(query(&e.database("one").unwrap(), "select count(*) from t").unwrap(), [[Value::Int(id + 1)]]);
+    e.close().unwrap();
+}
+
+/// What a large commit has sent ahead when the disk is full keeps no room from others.
+#[test]
+fn a_large_commit_that_finds_no_room_takes_back_what_it_has_sent() {
+    let disk = FaultDisk::new(8);
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("scratch")).unwrap();
+    let failed = Arc::new(AtomicBool::new(false));
+    let options = options(&disk, &failed);
+    let e = Engine::open(dir.path(), options.clone()).unwrap();
+    let db = e.database("one").unwrap();
+    create(&db);
+    let mut txn = db.begin_write_blocking(WriteOptions::default()).unwrap();
+    let many = "with recursive i(n) as (values(1) union all select n + 1 from i where n < 400) \
+                insert into t select n, hex(zeroblob(20000)) from i";
+    let many = step(&db, many).unwrap();
+    txn.execute_blocking(many, Box::new(Collect::new())).unwrap().result.unwrap();
+    disk.set_capacity(Some(8 << 20));
+    let refused = txn.commit_blocking(Box::new(Collect::new())).unwrap().result.unwrap_err();
+    assert_eq!(refused.state(), SqlState::DISK_FULL, "{refused}");
+    assert_eq!(query(&db, "select count(*) from t").unwrap(), [[Value::Int(0)]]);
+    disk.set_capacity(None);
+    let statement = step(&db, "insert into t values(?, 'there is room')").unwrap();
+    while insert(&db, &statement, 1).is_err() {
+        std::thread::yield_now();
+    }
+    let (mut sent, mut dropped) = (0, 0);
+    dump(dir.path(), &options, Filter::default(), |item| {
+        for line in item.to_string().lines().map(str::trim) {
+            sent += u32::from(line.starts_with("fragment "));
+            dropped += u32::from(line.starts_with("fragments of transaction"));
+        }
+        true
+    })
+    .unwrap();
+    assert!(sent > 2 && dropped > 0, "{sent} sent, {dropped} dropped");
+    assert!(!failed.load(Ordering::Relaxed), "nothing of it ends the process");
+    drop((db, e));
+    let e = Engine::open(dir.path(), options).unwrap();
+    assert_eq!(query(&e.database("one").unwrap(), "select count(*) from t").unwrap(), [[Value::Int(1)]]);
     e.close().unwrap();
 }

@@ -53,9 +53,10 @@ impl Main {
         }
         self.changes_are_of(request.presence.as_ref().map(Presence::owner));
         // Let go as soon as the capture has them: they may be many.
-        let merged = request.merge.as_mut().map(std::mem::take).map_or(Ok(()), |ops| {
+        let merged = request.merge.as_mut().map_or(Ok(()), |merge| {
+            let (images, sent) = (std::mem::take(&mut merge.images), merge.sent.take());
             self.run_control(self.control.savepoint)?;
-            self.merge_ahead(&ops)
+            self.merge_ahead(&images, sent)
         });
         if let Err(e) = merged {
             return (Err(e), 0);

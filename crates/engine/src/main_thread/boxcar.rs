@@ -158,8 +158,8 @@ impl Main {
         let mut step = 0;
         let mut result = Ok(());
         self.changes_are_of(request.presence.as_ref().map(Presence::owner));
-        if let Some(ops) = &request.merge {
-            result = self.merge(ops);
+        if let Some(merge) = &request.merge {
+            result = self.merge(&merge.images);
         }
         for s in &request.batch.steps {
             result = self.run_step(step, s, &mut *request.batch.sink);

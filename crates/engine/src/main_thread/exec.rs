@@ -6,6 +6,7 @@ use crate::batch::{BatchDone, OnDone};
 use crate::branch::{MainWatch, OnMain, Presence, is_free};
 use crate::cache::StatementCache;
 use crate::database::Inner;
+use crate::engine::Shared;
 use crate::error::OpenError;
 use crate::locks::OwnerId;
 use crate::run::{Take, run_step, run_step_visiting, schema_to_sql, to_sql};
@@ -135,6 +136,11 @@ impl Answer {
 }
 
 static NEXT_TXN: AtomicU64 = AtomicU64::new(1);
+
+/// The number of a transaction in the trail; which are dead is seen by the epoch in it.
+pub fn next_txn(shared: &Shared) -> TxnId {
+    TxnId(u64::from(shared.epoch.0) << 32 | NEXT_TXN.fetch_add(1, Ordering::Relaxed))
+}
 
 impl Main {
     /// Opens MAIN on the database's volume.
@@ -432,8 +438,7 @@ impl Main {
 
     pub(super) fn head(&self) -> TxnHead {
         let shared = &self.inner.shared;
-        let id = TxnId(u64::from(shared.epoch.0) << 32 | NEXT_TXN.fetch_add(1, Ordering::Relaxed));
-        TxnHead { id, site: shared.options.site, hlc: shared.now() }
+        TxnHead { id: next_txn(shared), site: shared.options.site, hlc: shared.now() }
     }
 
     pub(super) fn begin_record(&mut self) -> BatchBuilder {

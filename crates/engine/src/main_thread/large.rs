@@ -16,9 +16,12 @@
 
 use super::exec::{Answer, Main};
 use crate::batch::{BatchDone, OnDone};
+use crate::database::Inner;
+use crate::sent_ahead::SentAhead;
 use holdfast_trail::Span;
 use holdfast_types::record::{BatchBuilder, Ops, TxnHead, op, put_fragment, put_fragment_drop};
 use holdfast_types::{Level, SqlError, SqlResult, SqlState, TxnId};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -31,6 +34,15 @@ pub(super) struct Ahead {
     pub fragments: u32,
     /// Of operations.
     pub bytes: u64,
+    /// What was sent before the merge: where each fragment ends in the images. Emptied when they are put on.
+    sent: Vec<usize>,
+}
+
+impl Ahead {
+    pub fn of(sent: SentAhead) -> Ahead {
+        let (txn, sent) = sent.take();
+        Ahead { txn, fragments: sent.len() as u32, bytes: sent.last().map_or(0, |end| *end as u64), sent }
+    }
 }
 
 impl Main {
@@ -101,9 +113,10 @@ impl Main {
         Ok(record)
     }
 
-    /// Applies images, and sends ahead what was captured of them.
+    /// Applies images, and sends ahead what was captured of them unless the same was sent before.
     pub(super) fn apply_images_ahead(&mut self, ops: &[u8]) -> SqlResult<()> {
-        for piece in pieces(ops, self.sizes.fragment_bytes, usize::MAX)? {
+        let as_sent = self.apply_as_sent(ops)?;
+        for piece in pieces(&ops[as_sent..], self.sizes.fragment_bytes, usize::MAX)? {
             self.apply_images(piece)?;
             if self.conn.capture().len() > self.sizes.fragment_bytes {
                 let mut captured = std::mem::take(self.conn.capture().buffer());
@@ -113,6 +126,25 @@ impl Main {
             }
         }
         Ok(())
+    }
+
+    /// Applies what was sent before the merge, for as long as it is also what is captured; returns how much that was. From
+    /// the first difference on the fragments are of no use.
+    fn apply_as_sent(&mut self, ops: &[u8]) -> SqlResult<usize> {
+        let ends = self.ahead.as_mut().map(|ahead| std::mem::take(&mut ahead.sent)).unwrap_or_default();
+        let mut start = 0;
+        for end in ends {
+            let piece = &ops[start..end];
+            self.apply_images(piece)?;
+            if self.conn.capture().buffer() != piece {
+                self.drop_fragments();
+                self.send_ahead(&ops[..start])?;
+                return Ok(end);
+            }
+            self.conn.capture().buffer().clear();
+            start = end;
+        }
+        Ok(start)
     }
 
     /// Appends operations of the open transaction as fragments. When the trail has no room for all of them, those already
@@ -132,25 +164,15 @@ impl Main {
             let appended = self.inner.shared.trail.append(reservation.for_commits(0), body, on_durable);
             appended.map_err(|e| SqlError::new(SqlState::ADMIN_SHUTDOWN, e.to_string()))?;
             let bytes = self.ahead.as_ref().map_or(0, |ahead| ahead.bytes) + piece.len() as u64;
-            self.ahead = Some(Ahead { txn, fragments: number + 1, bytes });
+            self.ahead = Some(Ahead { txn, fragments: number + 1, bytes, sent: Vec::new() });
         }
         Ok(())
     }
 
     /// Tells the trail that fragments sent ahead will never be used.
     pub(super) fn drop_fragments(&mut self) {
-        let Some(Ahead { txn, .. }) = self.ahead.take() else { return };
-        // A deposed master writes nothing more.
-        if self.inner.shared.deposed.load(Ordering::Acquire) {
-            return;
-        }
-        let mut body = Vec::new();
-        put_fragment_drop(&mut body, self.inner.id, txn);
-        let inner = self.inner.clone();
-        let on_durable = Box::new(move |_: Span| inner.redo.fragments_dropped(txn.0));
-        if let Err(e) = self.inner.shared.trail.append_kept(body, on_durable) {
-            // Redo ignores fragments that no commit refers to; the record only lets segments go sooner.
-            tracing::warn!(database = self.inner.name, "cannot log the end of a transaction: {e}");
+        if let Some(Ahead { txn, .. }) = self.ahead.take() {
+            drop_fragments(&self.inner, txn);
         }
     }
 
@@ -159,8 +181,24 @@ impl Main {
     }
 }
 
+/// Tells the trail that a transaction's fragments will never be used.
+pub fn drop_fragments(inner: &Arc<Inner>, txn: TxnId) {
+    // A deposed master writes nothing more.
+    if inner.shared.deposed.load(Ordering::Acquire) {
+        return;
+    }
+    let mut body = Vec::new();
+    put_fragment_drop(&mut body, inner.id, txn);
+    let dropped = inner.clone();
+    let on_durable = Box::new(move |_: Span| dropped.redo.fragments_dropped(txn.0));
+    if let Err(e) = inner.shared.trail.append_kept(body, on_durable) {
+        // Redo ignores fragments that no commit refers to; the record only lets segments go sooner.
+        tracing::warn!(database = inner.name, "cannot log the end of a transaction: {e}");
+    }
+}
+
 /// Cuts operations into pieces of at most `fragment_bytes`, or of one operation that is larger.
-fn pieces(content: &[u8], fragment_bytes: usize, piece_bytes_max: usize) -> SqlResult<Vec<&[u8]>> {
+pub fn pieces(content: &[u8], fragment_bytes: usize, piece_bytes_max: usize) -> SqlResult<Vec<&[u8]>> {
     let mut pieces = Vec::new();
     let (mut start, mut end) = (0, 0);
     let mut ops = Ops::new(content);

@@ -5,7 +5,9 @@
 //! nothing depends on the locks alone.
 
 use super::exec::Main;
+use super::large::Ahead;
 use crate::branch::image_error;
+use crate::sent_ahead::SentAhead;
 use holdfast_store::apply::{Applier, Place};
 use holdfast_store::capture::Mark;
 use holdfast_types::record::Ops;
@@ -35,8 +37,10 @@ impl Main {
         self.merge_by(Main::apply_images, ops)
     }
 
-    /// The same for a transaction that has MAIN to itself: what it captures goes ahead to the trail meanwhile.
-    pub(super) fn merge_ahead(&mut self, ops: &[u8]) -> SqlResult<()> {
+    /// The same for a transaction that has MAIN to itself: what it captures goes ahead to the trail meanwhile, unless it is
+    /// there already.
+    pub(super) fn merge_ahead(&mut self, ops: &[u8], sent: Option<SentAhead>) -> SqlResult<()> {
+        self.ahead = sent.map(Ahead::of);
         self.merge_by(Main::apply_images_ahead, ops)
     }
 

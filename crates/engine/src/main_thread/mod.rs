@@ -24,13 +24,16 @@ mod merge;
 mod part;
 mod throttle;
 
-pub use exec::Main;
+pub use exec::{Main, next_txn};
 pub use interactive::{RowsRan, TxnEvent, TxnRan, TxnRequest};
+pub use large::{drop_fragments, pieces};
 pub use part::{Order, Part, Published, Report};
+pub use throttle::governed;
 
 use crate::batch::{Batch, OnDone};
 use crate::branch::Presence;
 use crate::database::Inner;
+use crate::sent_ahead::SentAhead;
 use crossbeam_channel::Receiver;
 use holdfast_types::SqlResult;
 use std::sync::Arc;
@@ -42,12 +45,19 @@ pub struct Request {
     pub id: u64,
     pub batch: Batch,
     /// Images of a branch; the batch has no steps then.
-    pub merge: Option<Vec<u8>>,
+    pub merge: Option<Merge>,
     pub done: OnDone,
     /// Not all its statements are bounded.
     pub alone: bool,
     /// Its locks, which go when it is published or undone.
     pub presence: Option<Presence>,
+}
+
+/// What a branch has done.
+pub struct Merge {
+    pub images: Vec<u8>,
+    /// The same as fragments in the trail, where there are so many that this was worth it.
+    pub sent: Option<SentAhead>,
 }
 
 /// What the queue carries.

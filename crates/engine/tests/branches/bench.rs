@@ -5,6 +5,7 @@ use holdfast_engine::{
 };
 use holdfast_types::schema::Dialect;
 use holdfast_types::{SqlResult, SqlState, Value};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,12 @@ pub struct Opened {
 }
 
 pub fn open(schema: &str) -> Opened {
+    open_with(schema, options())
+}
+
+pub fn open_with(schema: &str, options: Options) -> Opened {
     let dir = tempfile::tempdir().unwrap();
-    let engine = Engine::open(dir.path(), options()).unwrap();
+    let engine = Engine::open(dir.path(), options).unwrap();
     let db = engine.database("one").unwrap();
     schema.split(';').filter(|s| !s.trim().is_empty()).for_each(|sql| at_once(&db, sql).map(drop).unwrap());
     Opened { engine, db, dir }
@@ -110,3 +115,21 @@ pub const RC: WriteIsolation = WriteIsolation::ReadCommitted;
 pub const RR: WriteIsolation = WriteIsolation::RepeatableRead;
 pub const T: &str = "create table t(id integer primary key, v integer, u text unique);
                  insert into t values(1, 10, 'a'), (2, 20, 'b'), (3, 30, 'c')";
+
+/// A copy of everything in a directory, as it is at this moment.
+pub fn copy_dir(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir(&to).unwrap();
+            copy_dir(&entry.path(), &to);
+        } else {
+            // Journals come and go.
+            match std::fs::copy(entry.path(), to) {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                copied => drop(copied.unwrap()),
+            }
+        }
+    }
+}

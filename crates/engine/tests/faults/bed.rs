@@ -73,6 +73,8 @@ impl Bed {
             sync_method: self.method,
             segment_bytes: 256 << 10,
             memory_bytes_max: 64 << 12,
+            // Nearly everything that a branch commits.
+            sent_ahead_bytes_min: 200,
             initial_databases: NAMES.iter().map(|n| ((*n).to_owned(), Dialect::Sqlite)).collect(),
             on_failure: Arc::new(move |_| {
                 ended.store(true, Ordering::Release);

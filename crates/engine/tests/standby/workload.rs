@@ -20,6 +20,8 @@ pub fn options() -> Options {
     Options {
         segment_bytes: 256 << 10,
         memory_bytes_max: 64 << 12,
+        // Nearly everything that a branch commits.
+        sent_ahead_bytes_min: 200,
         initial_databases: NAMES.iter().map(|n| ((*n).to_owned(), Dialect::Sqlite)).collect(),
         ..Options::default()
     }

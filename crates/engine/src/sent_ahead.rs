@@ -30,6 +30,9 @@ use std::time::Duration;
 /// Of the least that is sent ahead, one piece is so much: others' commits wait for no more than one to be written.
 const PIECE_SHARE: usize = 8;
 
+/// Such a part of a segment stays prepared for others.
+const LEFT_OF_A_SEGMENT: u64 = 4;
+
 /// A trail that takes longer for one piece has other worries.
 const HANGS: Duration = Duration::from_secs(10);
 
@@ -61,7 +64,9 @@ impl SentAhead {
         let mut body = Vec::with_capacity(piece.len() + 64);
         put_fragment(&mut body, self.inner.id, txn, self.ends.len() as u32, piece);
         let bytes = body.len() as u64;
-        let reservation = shared.trail.reserve(bytes).ok()?;
+        // Others do not wait until the next segment is prepared.
+        let left_bytes = shared.trail.segment_bytes() / LEFT_OF_A_SEGMENT;
+        let reservation = shared.trail.reserve_beside(bytes, left_bytes).ok()?;
         let (tell, told) = channel();
         let inner = self.inner.clone();
         let on_durable = Box::new(move |span: Span| {

@@ -115,6 +115,11 @@ impl Trail {
 
     /// Sets prepared room aside for one append of up to `body_bytes`. Waits for the preparer while the disk has room.
     pub fn reserve(&self, body_bytes: u64) -> Result<Reservation, ReserveError> {
+        self.reserve_beside(body_bytes, 0)
+    }
+
+    /// The same for who is in no hurry: waits until `left_bytes` besides are prepared, for others.
+    pub fn reserve_beside(&self, body_bytes: u64, left_bytes: u64) -> Result<Reservation, ReserveError> {
         let shared = &self.inner.shared;
         if shared.options.follow {
             return Err(ReserveError::Following);
@@ -132,7 +137,8 @@ impl Trail {
             if let Some(why) = &state.refusal {
                 return Err(ReserveError::Refused { why: why.to_string() });
             }
-            if state.room.try_charge(charge) {
+            if state.room.try_charge(charge + left_bytes) {
+                state.room.release(left_bytes);
                 return Ok(Reservation { shared: shared.clone(), charge, body_bytes, commits: 1 });
             }
             if state.disk_full {

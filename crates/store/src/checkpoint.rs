@@ -23,9 +23,38 @@ use holdfast_seams::sabotage::{Sabotage, asked};
 use holdfast_seams::{Create, Disk, DiskFile, OpenHow};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Consecutive pages gathered into one write.
 const RUN_PAGES_MAX: usize = 128;
+
+/// What may be written before it is synced. To sync all of a large checkpoint at once fills the disk's queue, in which the
+/// trail's writes then wait: 90 to 130 ms for a boxcar of 4 KiB. In pieces (16 clients with random updates, three runs each,
+/// in turn): the same rate, 99.9 % of the commits within 4.8 to 10.6 ms in place of 8.8 to 15.7, the longest 26 to 38 ms in
+/// place of 36 to 95.
+const UNSYNCED_BYTES_MAX: usize = 2 << 20;
+
+/// The disk is left to others for as long as it was busy with this, but no longer.
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+
+/// Large writes in pieces that others' writes pass between.
+struct Pace {
+    unsynced_bytes: usize,
+}
+
+impl Pace {
+    fn wrote(&mut self, file: &dyn DiskFile, bytes: usize) -> io::Result<()> {
+        self.unsynced_bytes += bytes;
+        if self.unsynced_bytes < UNSYNCED_BYTES_MAX || asked(Sabotage::CheckpointNoSync) {
+            return Ok(());
+        }
+        self.unsynced_bytes = 0;
+        let started = Instant::now();
+        file.sync_data()?;
+        std::thread::sleep(started.elapsed().min(PAUSE_MAX));
+        Ok(())
+    }
+}
 
 /// What a checkpoint did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,10 +202,12 @@ fn write_frames(file: &dyn DiskFile, store: &PageStore, set: &CheckpointSet) -> 
     let volume = store.volume().0;
     let mut writer = WalWriter::new(file, volume, set.snapshot, set.dirty.len() as u32, set.pages);
     let mut bytes = [0; PAGE_BYTES];
+    let mut pace = Pace { unsynced_bytes: 0 };
     for (page, _) in &set.dirty {
         store.checkpoint_page(set, *page, &mut bytes)?;
         dress(*page, volume, set.snapshot, &mut bytes);
         writer.frame(*page, &bytes)?;
+        pace.wrote(file, PAGE_BYTES)?;
     }
     if asked(Sabotage::CheckpointNoSync) { Ok(()) } else { Ok(file.sync_data()?) }
 }
@@ -185,6 +216,7 @@ fn write_frames(file: &dyn DiskFile, store: &PageStore, set: &CheckpointSet) -> 
 fn copy(store: &PageStore, set: &CheckpointSet, old_pages: u32) -> Result<(), Cause> {
     let volume = store.volume().0;
     let mut run: Vec<[u8; PAGE_BYTES]> = Vec::with_capacity(RUN_PAGES_MAX);
+    let mut pace = Pace { unsynced_bytes: 0 };
     for (i, (page, version)) in set.dirty.iter().enumerate() {
         store.protect(*page, *version, old_pages)?;
         let mut bytes = [0; PAGE_BYTES];
@@ -196,6 +228,7 @@ fn copy(store: &PageStore, set: &CheckpointSet, old_pages: u32) -> Result<(), Ca
             let slices: Vec<IoSlice<'_>> = run.iter().map(|b| IoSlice::new(b)).collect();
             let first = page + 1 - run.len() as u32;
             store.file().write_at(&slices, offset_of(first))?;
+            pace.wrote(&**store.file(), run.len() * PAGE_BYTES)?;
             run.clear();
         }
     }

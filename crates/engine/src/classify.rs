@@ -39,8 +39,9 @@ const DDL: [&str; 15] = [
     "IncrVacuum",
 ];
 
-/// `Next` is judged by its cursor.
-const LOOPS: [&str; 9] = ["Prev", "VNext", "VOpen", "VFilter", "VUpdate", "SorterNext", "SorterSort", "Sort", "Count"];
+/// `Next` is judged by its cursor. `Clear` empties a table at once here, and row by row where the hook is.
+const LOOPS: [&str; 10] =
+    ["Prev", "VNext", "VOpen", "VFilter", "VUpdate", "SorterNext", "SorterSort", "Sort", "Count", "Clear"];
 
 /// The class of `sql`, which `id` is prepared from.
 pub fn classify(conn: &mut Conn, id: StmtId, sql: &str) -> Result<Class, SqliteError> {
@@ -159,6 +160,8 @@ mod tests {
             ("delete from t where id = ?", Write),
             ("update t set y = 1", WriteScan),
             ("delete from t where x = ?", WriteScan),
+            ("delete from t", WriteScan),
+            ("delete from w", WriteScan),
             ("insert into t select * from t", WriteScan),
             ("insert into c values(1, 1)", Write),
             ("delete from p where id = 1", WriteScan),

@@ -234,6 +234,40 @@ fn large_transactions_travel_in_fragments() {
     e.close().unwrap();
 }
 
+/// Bounded statements share a boxcar; those of one message may be more than a record can hold.
+#[test]
+fn a_message_that_is_larger_than_a_boxcar_travels_in_fragments_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = Options { segment_bytes: 1 << 20, ..Options::default() };
+    let e = Engine::open(dir.path(), small.clone()).unwrap();
+    let db = e.database("holdfast").unwrap();
+    ok(&db, "create table t(id integer primary key, x)");
+    let value = "x".repeat(50_000);
+    let inserts: Vec<String> = (0..100).map(|id| format!("insert into t values({id}, '{value}')")).collect();
+    let (done, outcomes) = run(&db, &inserts.iter().map(String::as_str).collect::<Vec<_>>());
+    done.result.unwrap();
+    assert_eq!(outcomes.len(), 100, "each is answered once");
+    let rows: Vec<String> = (100..200).map(|id| format!("({id}, '{value}')")).collect();
+    // One that is small travels beside it.
+    let many = step(&db, &format!("insert into t values {}", rows.join(", ")), &[]).unwrap();
+    let few = step(&db, "insert into t values(1000, 'few')", &[]).unwrap();
+    let sent = [many, few].map(|s| db.submit(Batch::new(vec![s], Box::new(Collect::new()))).unwrap());
+    sent.into_iter().for_each(|sent| sent.wait().unwrap().result.unwrap());
+    // One value has to fit.
+    let (done, _) = run(&db, &[&format!("insert into t values(5000, '{}')", "x".repeat(2 << 20))]);
+    let e1 = done.result.unwrap_err();
+    assert!(e1.state() == SqlState::PROGRAM_LIMIT_EXCEEDED && e1.message().contains("a changed row takes"), "{e1}");
+    let sum = "select sum(id * length(x)) + count(*) from t";
+    let found = int(&db, sum);
+    assert_eq!(int(&db, "select count(*) from t"), 201);
+    let copy = copy_of(dir.path());
+    let crashed = Engine::open(copy.path(), small).unwrap();
+    assert_eq!(int(&crashed.database("holdfast").unwrap(), sum), found);
+    ok(&db, "delete from t");
+    assert_eq!(int(&db, "select count(*) from t"), 0);
+    e.close().unwrap();
+}
+
 #[test]
 fn databases_come_and_go() {
     let dir = tempfile::tempdir().unwrap();

@@ -35,6 +35,8 @@ enum Ran {
     Ended(SqlResult<()>, usize),
     /// It met a lock and left no trace; it goes on on a branch (RULE 21).
     MetALock,
+    /// It changes more than one record may hold and left no trace; it goes on alone, where it travels in fragments.
+    Outgrown,
     /// SQLite rolled everything back.
     TookAll(SqlError, usize),
 }
@@ -116,6 +118,13 @@ impl Main {
                 crate::rerun::on_a_branch(&self.inner, request);
                 record
             }
+            Ran::Outgrown => {
+                request.batch.sink.reset();
+                let alone = Request { alone: true, ..request };
+                // Of a database that is being closed the ticket is dropped.
+                self.inner.send(Message::Batch(alone)).unwrap_or_default();
+                record
+            }
             Ran::TookAll(error, failed_step) => {
                 tracing::warn!(
                     database = self.inner.name,
@@ -169,7 +178,9 @@ impl Main {
             step += 1;
         }
         let met_a_lock = self.met_a_lock() || self.may_be_undone_yet(request, &result);
-        let result = match met_a_lock {
+        let outgrown = !met_a_lock && result.is_ok() && request.merge.is_none() && self.outgrows_a_boxcar();
+        // Undone either way; only a merge is told.
+        let result = match met_a_lock || outgrown {
             true => Err(super::merge::met_a_lock()),
             false => result.and_then(|()| self.acceptable()),
         };
@@ -196,6 +207,9 @@ impl Main {
         }
         if met_a_lock && request.merge.is_none() {
             return Ran::MetALock;
+        }
+        if outgrown {
+            return Ran::Outgrown;
         }
         Ran::Ended(result, step)
     }
@@ -226,6 +240,12 @@ impl Main {
     fn forget_head(&mut self, record: &BatchBuilder) {
         let start = record.transaction_start();
         self.conn.capture().buffer().truncate(start);
+    }
+
+    /// Whether what is captured is more than one record may be: by itself a transaction travels in fragments.
+    fn outgrows_a_boxcar(&mut self) -> bool {
+        let want = self.conn.capture().len() as u64 + self.sizes.headroom_bytes;
+        want > self.inner.shared.trail.body_bytes_max()
     }
 
     /// Whether a request that ran well may stay.

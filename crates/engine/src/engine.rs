@@ -99,6 +99,8 @@ pub(crate) struct Shared {
     pub preparing: Mutex<()>,
     /// Branches with many images, which are in memory.
     pub large_branches: Places,
+    /// Those who send their images ahead at this moment.
+    pub sending_ahead: Places,
     /// Another one has taken this master's place: it writes nothing more, see [`Engine::depose`].
     pub deposed: AtomicBool,
     /// Nothing will become durable or reach its level any more: the trail has failed, or the gate was closed with

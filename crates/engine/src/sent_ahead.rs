@@ -30,6 +30,10 @@ use std::time::Duration;
 /// Of the least that is sent ahead, one piece is so much: others' commits wait for no more than one to be written.
 const PIECE_SHARE: usize = 8;
 
+/// So many send at a time: each holds one of the threads that statements need, for as long as the disk or the governor
+/// wants. What more there is goes the usual way.
+const SENDING_MAX: usize = 4;
+
 /// Such a part of a segment stays prepared for others.
 const LEFT_OF_A_SEGMENT: u64 = 4;
 
@@ -47,6 +51,7 @@ pub struct SentAhead {
 impl SentAhead {
     /// Sends all of them. `None`: that could not be.
     pub fn send(inner: &Arc<Inner>, images: &[u8]) -> Option<SentAhead> {
+        let _place = inner.shared.sending_ahead.take(SENDING_MAX)?;
         let bytes_max = inner.shared.trail.body_bytes_max() as usize;
         let piece_bytes = (inner.shared.options.sent_ahead_bytes_min / PIECE_SHARE).min(bytes_max / 4);
         let mut sent = SentAhead { inner: inner.clone(), txn: next_txn(&inner.shared), ends: Vec::new() };

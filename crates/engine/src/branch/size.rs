@@ -29,24 +29,25 @@ const REPLAYS_TIME_MAX: Duration = Duration::from_secs(10);
 /// So many times the time that it takes to put the images on again a snapshot may be used.
 const SNAPSHOT_TIME_PER_REPLAY: u32 = 10;
 
-/// How many large branches there are.
-#[derive(Default)]
-pub struct Places(AtomicUsize);
+/// How many of something there are.
+#[derive(Clone, Default)]
+pub struct Places(Arc<AtomicUsize>);
 
 /// The place of one; given back when dropped.
-struct Place(Arc<Shared>);
+pub struct Place(Places);
 
-impl Place {
-    fn take(shared: &Arc<Shared>) -> Option<Place> {
-        let more = |taken: usize| (taken < LARGE_MAX).then_some(taken + 1);
-        shared.large_branches.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        Some(Place(shared.clone()))
+impl Places {
+    /// `None`: there are as many as there may be.
+    pub fn take(&self, max: usize) -> Option<Place> {
+        let more = |taken: usize| (taken < max).then_some(taken + 1);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        Some(Place(self.clone()))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.large_branches.0.fetch_sub(1, Ordering::AcqRel);
+        self.0.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -71,7 +72,7 @@ impl Size {
         if self.bytes_max != BRANCH_BYTES_MAX || large <= BRANCH_BYTES_MAX {
             return false;
         }
-        self.place = Place::take(shared);
+        self.place = shared.large_branches.take(LARGE_MAX);
         if self.place.is_some() {
             self.bytes_max = large;
         }

@@ -83,6 +83,7 @@ impl Shared {
             listing: Mutex::default(),
             preparing: Mutex::default(),
             large_branches: Places::default(),
+            sending_ahead: Places::default(),
             deposed: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             clock: Mutex::default(),

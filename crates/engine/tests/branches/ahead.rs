@@ -168,3 +168,42 @@ fn a_large_commit_that_is_refused_leaves_nothing() {
     // A deposed master writes nothing more, not even that they are dropped.
     assert_eq!(records(dir.path()), "FFF");
 }
+
+/// Each holds a thread that statements of others need.
+#[test]
+fn no_more_than_four_send_at_a_time_and_the_next_goes_the_usual_way() {
+    let o = open_with(TABLES, few_bytes());
+    let (tell, stands) = channel();
+    let (tell, go_on) =
+        (parking_lot::Mutex::new(tell), Arc::new((parking_lot::Mutex::new(false), parking_lot::Condvar::new())));
+    let told = go_on.clone();
+    let delay = move |_: u64| {
+        if std::thread::current().name().is_some_and(|name| name.starts_with("holdfast-tasks")) {
+            tell.lock().send(()).unwrap_or_default();
+            let mut goes = told.0.lock();
+            while !*goes {
+                told.1.wait(&mut goes);
+            }
+        }
+        Duration::ZERO
+    };
+    assert!(o.engine.set_delay(Arc::new(delay)));
+    let mut all: Vec<_> = (0..5)
+        .map(|i| {
+            let mut txn = begin(&o.db, RC);
+            run(&mut txn, &LARGE.replace("select n,", &format!("select n + {i} * 1000,"))).unwrap();
+            txn
+        })
+        .collect();
+    let fifth = all.pop().unwrap();
+    let four: Vec<_> = all.into_iter().map(|txn| std::thread::spawn(|| commit(txn))).collect();
+    (0..4).for_each(|_| stands.recv().unwrap());
+    let (tell, ended) = channel();
+    std::thread::spawn(move || tell.send(commit(fifth)).unwrap_or_default());
+    ended.recv_timeout(Duration::from_secs(60)).expect("it sends, too").unwrap();
+    assert_eq!(int(&o.db, "select count(*) from big"), 200);
+    *go_on.0.lock() = true;
+    go_on.1.notify_all();
+    four.into_iter().for_each(|one| one.join().unwrap().unwrap());
+    assert_eq!(int(&o.db, "select count(*) from big"), 1000);
+}

@@ -49,7 +49,7 @@ pub struct Options {
     /// Page versions spilled to scratch, per volume; beyond it the oldest snapshot fails with 72000.
     pub scratch_bytes_max: u64,
     /// MAIN's execution time that redo may have to repeat, over all volumes: a checkpoint is started at half of it, and
-    /// beyond it writers are slowed down. Bounds the time a recovery takes.
+    /// beyond it writers are slowed down. Bounds the time a recovery takes; with large transactions to three times as much.
     pub redo_time_max: Duration,
     /// Trail bytes that redo may have to read.
     pub redo_bytes_max: u64,

@@ -16,7 +16,8 @@
 //! | some | no room, reservations refused, the disk hangs | they are dropped; MAIN meets the same and tells the client |
 //! | some | crash | nothing refers to them: redo ignores them, and the next epoch drops them |
 //!
-//! Failure: none of its own. Without fragments the merge goes its usual way.
+//! Failure: none of its own. Without fragments the merge goes its usual way. A database that is closed meanwhile drops the
+//! commit's ticket, as it does with what is queued.
 
 use crate::database::Inner;
 use crate::main_thread::{drop_fragments, governed, next_txn, pieces};

@@ -17,9 +17,22 @@ fn insert(db: &Database, statement: &Step, id: i64) -> SqlResult<()> {
     db.submit(Batch::new(steps, Box::new(Collect::new()))).unwrap().wait().expect("answered").result
 }
 
-fn options(disk: &FaultDisk, failed: &Arc<AtomicBool>) -> Options {
+/// An engine on a disk whose capacity can be set, with an empty table.
+struct Bed {
+    disk: FaultDisk,
+    dir: tempfile::TempDir,
+    failed: Arc<AtomicBool>,
+    options: Options,
+    e: Engine,
+    db: Database,
+}
+
+fn opened(seed: u64) -> Bed {
+    let (disk, dir) = (FaultDisk::new(seed), tempfile::tempdir().unwrap());
+    std::fs::create_dir(dir.path().join("scratch")).unwrap();
+    let failed = Arc::new(AtomicBool::new(false));
     let failing = failed.clone();
-    Options {
+    let options = Options {
         disk: Arc::new(disk.clone()),
         segment_bytes: 1 << 20,
         redo_bytes_max: 64 << 20,
@@ -27,25 +40,18 @@ fn options(disk: &FaultDisk, failed: &Arc<AtomicBool>) -> Options {
         initial_databases: vec![("one".to_owned(), Dialect::Sqlite)],
         on_failure: Arc::new(move |_| failing.store(true, Ordering::Relaxed)),
         ..Options::default()
-    }
-}
-
-fn create(db: &Database) {
-    let create = step(db, "create table t(id integer primary key, x)").unwrap();
+    };
+    let e = Engine::open(dir.path(), options.clone()).unwrap();
+    let db = e.database("one").unwrap();
+    let create = step(&db, "create table t(id integer primary key, x)").unwrap();
     db.submit(Batch::new(vec![create], Box::new(Collect::new()))).unwrap().wait().unwrap().result.unwrap();
+    Bed { disk, dir, failed, options, e, db }
 }
 
 /// RULE 7: trail room is reserved before MAIN executes, so a full disk is an error of the request, not a lost commit.
 #[test]
 fn a_full_disk_is_met_before_anything_is_published() {
-    let disk = FaultDisk::new(7);
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir(dir.path().join("scratch")).unwrap();
-    let failed = Arc::new(AtomicBool::new(false));
-    let options = options(&disk, &failed);
-    let e = Engine::open(dir.path(), options.clone()).unwrap();
-    let db = e.database("one").unwrap();
-    create(&db);
+    let Bed { disk, dir, failed, options, e, db } = opened(7);
     let statement = step(&db, "insert into t values(?, hex(zeroblob(20000)))").unwrap();
     disk.set_capacity(Some(8 << 20));
     let mut id = 0;
@@ -75,14 +81,7 @@ fn a_full_disk_is_met_before_anything_is_published() {
 /// What a large commit has sent ahead when the disk is full keeps no room from others.
 #[test]
 fn a_large_commit_that_finds_no_room_takes_back_what_it_has_sent() {
-    let disk = FaultDisk::new(8);
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir(dir.path().join("scratch")).unwrap();
-    let failed = Arc::new(AtomicBool::new(false));
-    let options = options(&disk, &failed);
-    let e = Engine::open(dir.path(), options.clone()).unwrap();
-    let db = e.database("one").unwrap();
-    create(&db);
+    let Bed { disk, dir, failed, options, e, db } = opened(8);
     let mut txn = db.begin_write_blocking(WriteOptions::default()).unwrap();
     let many = "with recursive i(n) as (values(1) union all select n + 1 from i where n < 400) \
                 insert into t select n, hex(zeroblob(20000)) from i";

@@ -7,8 +7,9 @@
 //! | more | fragments of whole operations, each at most `fragment_bytes`, then a batch record of one reference |
 //! | one operation above the largest boxcar | refused with 54000: a row this large cannot be logged |
 //!
-//! A branch's images, which nothing but the end of all can undo, are sent ahead while they are put on: so the trail writes
-//! them meanwhile, and what was captured of them is not in memory once more. (174 MiB: to let the capture's buffer grow and
+//! A branch's images, which nothing but the end of all can undo, are in the trail already where there are many
+//! ([`crate::sent_ahead`]); else, and from the first difference on, they are sent ahead while they are put on: so the trail
+//! writes them meanwhile, and what was captured of them is not in memory once more. (174 MiB: to let the capture's buffer grow and
 //! then to copy it took half of the 1.9 s for which everybody else waited, most of it the kernel clearing pages.)
 //!
 //! The fragments and the batch record are appended one after the other; only the last one's durability is waited for,

@@ -4,11 +4,12 @@
 use super::bench::*;
 use holdfast_engine::trail_dump::{Filter, dump};
 use holdfast_engine::{Engine, Options};
-use holdfast_types::SqlState;
+use holdfast_types::{SqlResult, SqlState};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 const TABLES: &str = "create table t(id integer primary key, v integer);
@@ -75,6 +76,15 @@ fn records(dir: &Path) -> String {
     letters
 }
 
+/// A large commit that has come to [`STOPS_AT`].
+fn standing(stopped: &Stopped) -> JoinHandle<SqlResult<()>> {
+    let mut txn = begin(&stopped.o.db, RC);
+    run(&mut txn, LARGE).unwrap();
+    let ended = std::thread::spawn(|| commit(txn));
+    stopped.stands.recv().unwrap();
+    ended
+}
+
 fn again(o: Opened) -> (Engine, tempfile::TempDir) {
     let Opened { engine, db, dir } = o;
     // Without a checkpoint.
@@ -84,11 +94,9 @@ fn again(o: Opened) -> (Engine, tempfile::TempDir) {
 
 #[test]
 fn others_commit_between_the_fragments_of_a_large_commit() {
-    let Stopped { o, stands, go_on } = stopping();
-    let mut txn = begin(&o.db, RC);
-    run(&mut txn, LARGE).unwrap();
-    let ended = std::thread::spawn(|| commit(txn));
-    stands.recv().unwrap();
+    let stopped = stopping();
+    let ended = standing(&stopped);
+    let Stopped { o, go_on, .. } = stopped;
     at_once(&o.db, "update t set v = v + 1 where id = 1").unwrap();
     assert_eq!(int(&o.db, "select count(*) from big"), 0, "nothing of it is committed");
     o.db.checkpoint().unwrap();
@@ -109,11 +117,9 @@ fn others_commit_between_the_fragments_of_a_large_commit() {
 
 #[test]
 fn what_a_crash_leaves_of_a_large_commit_is_not_there() {
-    let Stopped { o, stands, go_on } = stopping();
-    let mut txn = begin(&o.db, RC);
-    run(&mut txn, LARGE).unwrap();
-    let ended = std::thread::spawn(|| commit(txn));
-    stands.recv().unwrap();
+    let stopped = stopping();
+    let ended = standing(&stopped);
+    let Stopped { o, go_on, .. } = stopped;
     at_once(&o.db, "update t set v = 7 where id = 1").unwrap();
     // As a crash does: the rest never gets there.
     let copy = tempfile::tempdir().unwrap();
@@ -135,9 +141,7 @@ fn what_a_crash_leaves_of_a_large_commit_is_not_there() {
 
 #[test]
 fn what_foreign_keys_do_besides_is_sent_by_main() {
-    let o = stopping();
-    drop((o.stands, o.go_on));
-    let o = o.o;
+    let o = open_with(TABLES, few_bytes());
     let mut txn = begin(&o.db, RC);
     run(&mut txn, LARGE).unwrap();
     run(&mut txn, "update up set id = 9 where id = 1").unwrap();
@@ -155,11 +159,9 @@ fn what_foreign_keys_do_besides_is_sent_by_main() {
 
 #[test]
 fn a_large_commit_that_is_refused_leaves_nothing() {
-    let Stopped { o, stands, go_on } = stopping();
-    let mut txn = begin(&o.db, RC);
-    run(&mut txn, LARGE).unwrap();
-    let ended = std::thread::spawn(|| commit(txn));
-    stands.recv().unwrap();
+    let stopped = stopping();
+    let ended = standing(&stopped);
+    let Stopped { o, go_on, .. } = stopped;
     o.engine.depose("another master was promoted");
     go_on.send(()).unwrap();
     assert_eq!(state(ended.join().unwrap()), SqlState::ADMIN_SHUTDOWN);

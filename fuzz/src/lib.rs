@@ -3,6 +3,8 @@
 //! Each target is a plain function over bytes, so that it runs without a fuzzer: a test drives it over its corpus and
 //! over seeded mutations, `cargo xtask fuzz` does so for hours. A panic leaves the input in a file and ends with an error.
 
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 pub mod checkpoint;
 pub mod config;
 pub mod link;

@@ -9,6 +9,8 @@
 //! | aborts the process | it stays where it is; the exit code is that of the abort |
 //! | does not return | the watchdog says so and ends the process with exit code 1; it stays where it is |
 
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,20 +1,28 @@
-//! The project's own commands: `cargo xtask test` runs every test there is, `cargo xtask isolation` prints which
+//! The project's own commands: `cargo xtask check` is what to run before a commit, `cargo xtask test` runs every test,
+//! `cargo xtask isolation` prints which
 //! isolation anomalies can happen, `cargo xtask kill-test` kills a loaded server again and again and looks for lost rows,
 //! `cargo xtask power-cut` does the same with a disk that forgets, `cargo xtask failover-test` with a master that has a
 //! standby to take its place, `cargo xtask fuzz` feeds the readers with nonsense, `cargo xtask peer-faults`
-//! measures what other databases do about each fault.
+//! measures what other databases do about each fault, `cargo xtask layers` looks for imports that go the wrong way.
 //!
 //! Each command does its own set-up (it builds the server, makes a Python environment, fetches the drivers, starts a
 //! private PostgreSQL) below the target directory and a temporary directory, and takes down what it started.
 
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+mod coverage;
 mod failover;
 mod findings;
 mod fuzz;
 mod kill_test;
+mod layers;
+mod lint;
+mod paired;
 mod paths;
 mod peer_faults;
 mod power_cut;
 mod recorder;
+mod rules;
 mod server;
 mod suites;
 mod tally;
@@ -35,6 +43,7 @@ struct Arguments {
 enum Command {
     /// Runs every test: the crates' own, and real clients against the real server with PostgreSQL as oracle
     #[command(after_help = "Examples:\n  cargo xtask test\n  cargo xtask test --only psql,pgbench\n\n\
+        The suites run on the server that the crates' tests build (development profile); --server takes another one.\n\
         A part whose tools are missing is skipped and named. With CI=true in the environment it fails instead.")]
     Test {
         /// Run only these suites (see --list), separated by commas
@@ -47,6 +56,14 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         server: Option<std::path::PathBuf>,
     },
+    /// Checks format, lints, documentation and imports and runs the tests inside the crates: what to run before a commit
+    Check,
+    /// Checks format, Clippy and the documentation, and dependencies where cargo-deny is installed
+    Lint,
+    /// Checks licences, sources, duplicates and advisories of the dependencies; installs cargo-deny if it is missing
+    Deny,
+    /// Shows which lines the crates' tests run
+    Coverage(coverage::Arguments),
     /// Prints which isolation anomalies happen at which level, on PostgreSQL and on Holdfast side by side
     #[command(after_help = "Example:\n  cargo xtask isolation")]
     Isolation {
@@ -76,8 +93,14 @@ enum Command {
     FailoverTest(failover::Arguments),
     /// Feeds what reads files, messages and statements with seeded mutations of small corpora
     Fuzz(fuzz::Arguments),
+    /// Checks that imports go down the floors of each crate and that no import circle is large
+    Layers(layers::Arguments),
+    /// Checks that every rule and every guarantee in docs/rules.md names tests that exist
+    Rules(rules::Arguments),
     /// Measures what Holdfast, SQLite and PostgreSQL do about each fault of the disk below them
     PeerFaults(peer_faults::Arguments),
+    /// Compares the speed of two server binaries in alternating runs
+    Paired(paired::Arguments),
     /// Uses SQLite for `power-cut --peer sqlite`
     #[command(hide = true)]
     PowerCutSqlite(power_cut::SqliteChild),
@@ -90,12 +113,19 @@ fn main() -> ExitCode {
             Ok(true)
         }
         Command::Test { only, server, .. } => suites::run(&only, server),
+        Command::Check => lint::run().and_then(|clean| Ok(suites::quick()? && clean)),
+        Command::Lint => lint::run(),
+        Command::Deny => lint::deny(),
+        Command::Coverage(arguments) => coverage::command(&arguments),
         Command::Isolation { server } => suites::isolation(server),
         Command::KillTest { rounds, clients, seed, server } => kill_test::command(rounds, clients, seed, server),
         Command::PowerCut(arguments) => power_cut::command(arguments),
         Command::FailoverTest(arguments) => failover::command(arguments),
         Command::Fuzz(arguments) => fuzz::command(&arguments),
+        Command::Layers(arguments) => layers::command(&arguments),
+        Command::Rules(arguments) => rules::command(&arguments),
         Command::PeerFaults(arguments) => peer_faults::command(&arguments),
+        Command::Paired(arguments) => paired::command(&arguments),
         Command::PowerCutSqlite(child) => power_cut::sqlite_child::run(&child),
     };
     match outcome {

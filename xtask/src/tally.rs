@@ -18,6 +18,8 @@ pub struct Tally {
     cases: Vec<(String, String, Outcome)>,
     /// Tests counted by another runner (cargo) and reported as numbers only.
     counted: Vec<(String, Counts)>,
+    /// The names of those among them that failed: suite and test.
+    failed: Vec<(String, String)>,
 }
 
 /// Numbers of tests.
@@ -42,6 +44,18 @@ impl Tally {
     /// Adds the numbers another runner printed.
     pub fn add_counts(&mut self, suite: &str, counts: Counts) {
         self.counted.push((suite.to_string(), counts));
+    }
+
+    /// Names one of the failed tests that another runner counts.
+    pub fn name_failed(&mut self, suite: &str, test: String) {
+        self.failed.push((suite.to_string(), test));
+    }
+
+    /// Takes over the results of a run next to this one.
+    pub fn merge(&mut self, other: Tally) {
+        self.cases.extend(other.cases);
+        self.counted.extend(other.counted);
+        self.failed.extend(other.failed);
     }
 
     /// A part that cannot run here: a named skip on a person's machine, a failure where CI=true, because there the
@@ -81,6 +95,12 @@ impl Tally {
         });
         self.section(&mut text, "skipped", |o| if let Outcome::Skipped(why) = o { Some(why) } else { None });
         self.section(&mut text, "failed", |o| if let Outcome::Failed(why) = o { Some(why) } else { None });
+        if !self.failed.is_empty() {
+            let _ = writeln!(text, "\nfailed tests:");
+        }
+        for (suite, test) in &self.failed {
+            let _ = writeln!(text, "  {suite}/{test}");
+        }
         let _ = writeln!(text, "\n{}", line(self.counts()));
         text
     }
@@ -110,6 +130,7 @@ impl Tally {
         let only = Tally {
             cases: self.cases.iter().filter(|(s, _, _)| s == suite).cloned().collect(),
             counted: self.counted.iter().filter(|(s, _)| s == suite).cloned().collect(),
+            failed: Vec::new(),
         };
         only.counts()
     }
@@ -136,7 +157,9 @@ mod tests {
         tally.add("psql", "b", Outcome::Differs("as documented".into()));
         tally.add("psql", "c", Outcome::Failed("wrong".into()));
         tally.add("pgx", "all", Outcome::Skipped("no Go".into()));
+        tally.name_failed("crates", "tests/it/main.rs: a::b".into());
         let summary = tally.summary();
+        assert!(summary.contains("failed tests:\n  crates/tests/it/main.rs: a::b\n"), "{summary}");
         assert!(summary.ends_with("\n12 passed, 1 failed, 2 skipped\n"), "{summary}");
         assert!(summary.contains("pgx/all: no Go") && summary.contains("psql/c: wrong"));
     }

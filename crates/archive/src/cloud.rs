@@ -1,8 +1,8 @@
-//! An archive in an object store: S3 and what speaks its protocol, Google Cloud Storage, Azure Blob Storage.
+//! An archive in an object store: S3 and compatible stores, Google Cloud Storage, Azure Blob Storage.
 //!
-//! An object is put under the condition that there is none of its name, which all three take (`If-None-Match: *` at S3).
-//! Credentials, region and endpoint come from the environment as the crate `object_store` reads it: `AWS_...`,
-//! `GOOGLE_...`, `AZURE_...`. Requests are tried again a few times here; beyond that the caller decides.
+//! An object is put under the condition that no object has its name, which all three stores support (`If-None-Match: *`
+//! at S3). Credentials, region and endpoint come from the environment as the crate `object_store` reads it: `AWS_...`,
+//! `GOOGLE_...`, `AZURE_...`. Requests are retried a few times here; after that the caller decides.
 //!
 //! TLS is rustls with the provider that the workspace uses, and the certificates of the operating system.
 
@@ -38,7 +38,7 @@ pub struct CloudStore {
 impl CloudStore {
     /// By a URL of `s3://`, `gs://` or `az://`: bucket, then the prefix of all names.
     pub fn open(url: &Url) -> Result<CloudStore, ArchiveError> {
-        // Whoever was first has chosen; it is the same everywhere in this program.
+        // The first caller has chosen; the choice is the same everywhere in this program.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let refuse = |what: String| ArchiveError::Setting { text: url.to_string(), what };
         let prefix = Path::from_url_path(url.path()).map_err(|error| refuse(error.to_string()))?;

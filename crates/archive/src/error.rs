@@ -1,4 +1,4 @@
-//! What can go wrong with an archive, in the operator's words; each error names the object.
+//! Errors of an archive, worded for the operator; each error names the object.
 
 use holdfast_trail::TrailError;
 
@@ -10,34 +10,35 @@ pub enum ArchiveError {
     #[error("cannot {what} {name} in the archive: {source}")]
     Store { what: &'static str, name: String, source: Box<dyn std::error::Error + Send + Sync> },
 
+    #[error("the archive directory does not exist: {place}; make it, or mount the file system that it is on")]
+    NoDirectory { place: String },
+
     #[error(
         "{name} in the archive is damaged: {what}. Nothing was changed. Put back a copy of that object, or move it away: a \
          node whose trail still has the segment archives it again"
     )]
     Damaged { name: String, what: String },
 
-    #[error(
-        "{name} in the archive has format {found}; this program knows formats up to {known}. Use the newer program"
-    )]
+    #[error("{name} in the archive has format {found}; this program reads formats up to {known}. Use a newer program")]
     Newer { name: String, found: u16, known: u16 },
 
-    /// Never overwritten, whichever of both is right.
+    /// The object is never overwritten, whichever of the two is right.
     #[error(
-        "{name} is in the archive already and holds other boxcars than this node's segment: {what}. Nothing was overwritten, \
-         and this node keeps its segment. Look at it with: holdfast archive verify. If it is damaged, move it away"
+        "{name} already exists in the archive with other boxcars than this node's segment: {what}. Nothing was overwritten, \
+         and this node keeps its segment. Examine it with: holdfast archive verify. If it is damaged, move it away"
     )]
     Differs { name: String, what: String },
 
-    #[error("{name} is not in the archive any more, a moment after it was listed or put")]
+    #[error("{name} disappeared from the archive after it was listed or put")]
     Vanished { name: String },
 
     #[error(
-        "{name} was archived and is not in {place}: is that mounted, and the right one? Nothing more is archived, and the trail \
-         keeps everything, until it is there. To begin another archive: start once without the setting, then with it"
+        "{name} was archived and is not in {place}: check that the right archive is mounted. Until it is there, nothing is \
+         archived and the trail keeps all segments. To begin another archive: start once without the setting, then with it"
     )]
     Lost { name: String, place: String },
 
-    #[error("{name} cannot be in this history: {what}")]
+    #[error("{name} does not belong to this history: {what}")]
     Lineage { name: String, what: String },
 
     #[error(transparent)]
@@ -56,7 +57,7 @@ impl ArchiveError {
         ArchiveError::Store { what, name: name.into(), source: source.into() }
     }
 
-    /// Whether somebody has to look at it: trying again leads to the same.
+    /// Whether an operator must act: a retry fails in the same way.
     pub fn needs_operator(&self) -> bool {
         matches!(
             self,
@@ -70,7 +71,7 @@ impl ArchiveError {
     }
 }
 
-/// Work that blocks, beside the runtime.
+/// Runs blocking work outside the runtime's own threads.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ArchiveError> + Send + 'static,
 ) -> Result<T, ArchiveError> {

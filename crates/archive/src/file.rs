@@ -1,14 +1,14 @@
 //! An archive in a directory: a local disk, a network file system.
 //!
-//! An object is written under a name of this node's own, synced, renamed to its name only if nothing has it, and the
-//! directory synced: after a power cut it is there whole or not at all. It is read past the page cache: what the device
-//! has.
+//! An object is written under a name of this node's own, synced, renamed to its name only if no object has that name,
+//! and the directory is synced: after a power cut the object is there whole or not at all. It is read past the page
+//! cache, so the bytes come from the device.
 //!
-//! What stands under an object's name and is no regular file is told as damage and never opened: opening a pipe waits until
-//! somebody writes into it, which nobody may ever do.
+//! If an object's name belongs to something that is not a regular file, it is reported as damage and never opened:
+//! opening a pipe blocks until another program writes into it, possibly indefinitely.
 //!
-//! The directory itself must exist. It is never made here: where a file system is not mounted, its mount point would be
-//! filled instead.
+//! The directory itself must exist. It is never created here: where a file system is not mounted, its mount point would
+//! be filled instead.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
@@ -23,21 +23,26 @@ use crate::store::{Listed, Pending, Put, Store};
 /// Bytes of one write or read.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// What is found where a file should be, in messages.
-const NOT_REGULAR: &str = "no regular file but a directory, a pipe or a device";
+/// Describes, in messages, something that is not a regular file.
+const NOT_REGULAR: &str = "not a regular file but a directory, a pipe or a device";
 
-/// See the module.
+/// The archive's own directory does not exist.
+#[derive(Debug, thiserror::Error)]
+#[error("the archive directory does not exist")]
+struct NoRoot;
+
+/// An archive in a directory.
 #[derive(Clone)]
 pub struct FileStore {
     disk: Arc<dyn Disk>,
     root: PathBuf,
-    /// Part of the names under which this node writes.
+    /// Part of the names under which this node writes temporary files.
     node: String,
     place: String,
 }
 
 impl FileStore {
-    /// `node`: no other node has it; letters, digits, "_", "-" and ".".
+    /// Opens the archive. `node` must be unique among the nodes; letters, digits, "_", "-" and ".".
     pub fn new(disk: Arc<dyn Disk>, root: &Path, node: &str) -> FileStore {
         FileStore { disk, root: root.to_owned(), node: node.to_owned(), place: root.display().to_string() }
     }
@@ -47,7 +52,7 @@ impl FileStore {
         let path = self.root.join(name);
         let dir = path.parent().unwrap_or(&self.root);
         if self.disk.metadata(&path)?.is_some() {
-            // Whoever put it may have been killed before its name was durable.
+            // The node that put it may have been killed before its name was durable.
             self.disk.sync_dir(dir)?;
             self.disk.sync_dir(&self.root)?;
             return Ok(Put::Exists);
@@ -61,23 +66,28 @@ impl FileStore {
             renamed => renamed.map(|()| Put::Done),
         });
         if !matches!(put, Ok(Put::Done)) {
-            // What was written is given back; if that fails, too, the next try writes over it.
+            // The partly written file is removed; if that fails too, the next attempt overwrites it.
             let _ = self.disk.remove(&new);
         }
         let put = put?;
         self.disk.sync_dir(dir)?;
-        // Whoever made the directory may have been killed before its name was durable.
+        // The process that made the directory may have been killed before its name was durable.
         self.disk.sync_dir(&self.root)?;
         Ok(put)
     }
 
     fn check_root(&self) -> io::Result<()> {
         match self.disk.list(&self.root) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(io::Error::new(
-                error.kind(),
-                "the archive's directory is not there; make it, or mount what it is on",
-            )),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(io::Error::new(error.kind(), NoRoot)),
             listed => listed.map(drop),
+        }
+    }
+
+    /// The error of an operation on an object, or that the archive directory is missing.
+    fn failed(&self, what: &'static str, name: String, error: io::Error) -> ArchiveError {
+        match error.get_ref() {
+            Some(cause) if cause.is::<NoRoot>() => ArchiveError::NoDirectory { place: self.place.clone() },
+            _ => ArchiveError::store(what, name, error),
         }
     }
 
@@ -94,7 +104,7 @@ impl FileStore {
         file.sync_all()
     }
 
-    /// As [`Self::read`], of what can be read without waiting for anybody.
+    /// Reads like [`Self::read`], but only files that can be read without blocking.
     fn read_regular(&self, name: String, bytes_max: u64, whole: bool) -> Result<Option<Bytes>, ArchiveError> {
         let read = match self.disk.metadata(&self.root.join(&name)) {
             Ok(Some(there)) if !there.is_regular => {
@@ -107,7 +117,7 @@ impl FileStore {
         read.map_err(|error| ArchiveError::store("read", name, error))
     }
 
-    /// Up to so many bytes from the beginning.
+    /// Reads at most `bytes_max` bytes from the beginning.
     fn read(&self, name: &str, bytes_max: u64, whole: bool) -> io::Result<Option<Bytes>> {
         let file = match self.disk.open(&self.root.join(name), &OpenHow::READ_DIRECT) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -115,7 +125,7 @@ impl FileStore {
         };
         let bytes = file.len_bytes()?;
         if whole && bytes > bytes_max {
-            return Err(io::Error::other(format!("it is {bytes} bytes long, at most {bytes_max} can be")));
+            return Err(io::Error::other(format!("it is {bytes} bytes long; the limit is {bytes_max} bytes")));
         }
         let bytes = bytes.min(bytes_max) as usize;
         let mut object = Vec::new();
@@ -147,7 +157,7 @@ impl FileStore {
         };
         let mut listed = Vec::new();
         for name in names {
-            // One that was removed meanwhile is not there.
+            // An object that was removed meanwhile is skipped.
             if let Some(metadata) = self.disk.metadata(&dir.join(&name))? {
                 listed.push(Listed { name: format!("{directory}/{name}"), bytes: metadata.len_bytes });
             }
@@ -164,7 +174,7 @@ impl Store for FileStore {
     fn put_new<'a>(&'a self, name: &'a str, object: Bytes) -> Pending<'a, Put> {
         let (store, owned) = (self.clone(), name.to_owned());
         Box::pin(blocking(move || {
-            store.put_blocking(&owned, &object).map_err(|error| ArchiveError::store("put", owned, error))
+            store.put_blocking(&owned, &object).map_err(|error| store.failed("put", owned, error))
         }))
     }
 
@@ -180,8 +190,6 @@ impl Store for FileStore {
 
     fn list<'a>(&'a self, directory: &'a str) -> Pending<'a, Vec<Listed>> {
         let (store, owned) = (self.clone(), directory.to_owned());
-        Box::pin(blocking(move || {
-            store.list_blocking(&owned).map_err(|error| ArchiveError::store("list", owned, error))
-        }))
+        Box::pin(blocking(move || store.list_blocking(&owned).map_err(|error| store.failed("list", owned, error))))
     }
 }

@@ -1,9 +1,10 @@
-//! A trail read back from its archive, for whoever lacks what the trail itself has recycled.
+//! Reads a trail back from its archive, for nodes that lack what the trail itself has recycled.
 //!
-//! Several objects may be there for one segment: nodes that parted; and a lone one may be that of another history. The right
-//! one is found backwards from where the trail begins: its first boxcar names the checksum of the one before, which is the
-//! last of the object wanted, which names the one before its own first, and so on. What was found so is remembered: it is
-//! this trail's past, which does not change. Only headers are read for that.
+//! One segment may have several objects, because nodes diverged, and even a single object may belong to another
+//! history. The right one is found backwards from the beginning of the trail: its first boxcar has the checksum of the
+//! one before, which is the last boxcar of the wanted object; that object's first boxcar has the checksum of its
+//! predecessor, and so on. Results are remembered, because this trail's past does not change. Only headers are read for
+//! this.
 //!
 //! One segment is in memory at a time.
 
@@ -21,7 +22,7 @@ use crate::object::{HEADER_BYTES, Manifest, Segment, bytes_max};
 use crate::put::last_checksum;
 use crate::store::Store;
 
-/// See the module.
+/// Reads a trail's recycled segments from its archive.
 pub struct History {
     store: Arc<dyn Store>,
     trail: Trail,
@@ -30,36 +31,36 @@ pub struct History {
 }
 
 impl History {
-    /// The trail is open; what is asked for lies before its beginning.
+    /// The trail is open; the positions looked up lie before its beginning.
     pub fn new(store: Arc<dyn Store>, trail: Trail) -> History {
         History { store, trail, known: Mutex::default() }
     }
 
-    /// The segment that `lsn` is in, whole and checked. `None`: it, or what leads from it to the trail, is not in the
-    /// archive, or the trail has it itself.
+    /// The segment that contains `lsn`, whole and checked. `None` when the trail itself has it, or when it, or a
+    /// segment between it and the trail, is not in the archive.
     pub async fn segment(&self, lsn: Lsn) -> Result<Option<Segment>, ArchiveError> {
         let Some(name) = self.choose(self.trail.segment_of(lsn)).await? else { return Ok(None) };
         self.read(name).await.map(Some)
     }
 
-    /// Does a boxcar with this checksum end at `lsn`? As [`Trail::ends_with`].
+    /// Whether a boxcar with this checksum ends at `lsn`, as [`Trail::ends_with`].
     pub async fn ends_with(&self, lsn: Lsn, checksum: u32) -> Result<Match, ArchiveError> {
         let number = self.trail.segment_of(lsn);
         let Some(name) = self.choose(number).await? else { return Ok(Match::Gone) };
         let yes_if = |same: bool| if same { Match::Yes } else { Match::No };
         if lsn == self.trail.start_of(number) {
-            // A follower that was founded and has no boxcar yet: nothing there can differ.
+            // A new follower without a boxcar: nothing there can differ.
             return Ok(yes_if(checksum == 0 || self.manifest(name).await?.previous_checksum == checksum));
         }
         let segment = self.read(name).await?;
-        // The boxcar that starts there names the one before it.
+        // The boxcar that starts there has the checksum of the one before it.
         let next = segment.boxcars_from(lsn).next().transpose();
         let next = next.map_err(|what| ArchiveError::Damaged { name: name.to_string(), what })?;
         Ok(yes_if(next.is_some_and(|boxcar| boxcar.lsn == lsn && boxcar.previous_checksum == checksum)))
     }
 
-    /// The object of a segment that leads to this trail. `None`: it, or one between, is not there, or the trail begins with
-    /// it or before.
+    /// The object of a segment that leads to this trail. `None` when it or one in between is missing, or when the trail
+    /// begins with that segment or before it.
     async fn choose(&self, wanted: u32) -> Result<Option<ObjectName>, ArchiveError> {
         loop {
             let first = self.trail.segment_of(self.trail.first());
@@ -71,7 +72,7 @@ impl History {
                 Some((number, (name, _))) if number == wanted => return Ok(Some(name)),
                 Some((number, (_, before))) => (number, Some(before)),
                 None => match last_checksum(&self.trail, self.trail.start_of(first)).await {
-                    // Recycled meanwhile.
+                    // The trail recycled segments meanwhile.
                     Err(_) if self.trail.segment_of(self.trail.first()) != first => continue,
                     before => (first, before?),
                 },
@@ -81,7 +82,7 @@ impl History {
         }
     }
 
-    /// From the segment `top`, whose first boxcar names `before`, to the one wanted.
+    /// Walks from the segment `top`, whose first boxcar has the checksum `before`, back to the wanted one.
     async fn walk_back(&self, wanted: u32, top: u32, mut before: u32) -> Result<Option<ObjectName>, ArchiveError> {
         let holdings = Holdings::of(&*self.store, self.trail.trail_id()).await?;
         let mut found = None;
@@ -112,7 +113,7 @@ impl History {
         Ok(segment)
     }
 
-    /// What was listed is not so any more.
+    /// The error for an object that was listed but no longer exists.
     fn vanished(&self, name: String) -> ArchiveError {
         self.known.lock().clear();
         ArchiveError::Vanished { name }

@@ -1,4 +1,4 @@
-//! What an archive holds, as its store lists it: by trail and segment.
+//! The objects of an archive, as its store lists them: by trail and segment.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +19,18 @@ pub struct Holding {
 /// The objects of one trail.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Holdings {
-    /// By segment, then by epoch and last checksum.
+    /// Objects by segment, then by epoch and last checksum.
     by_segment: BTreeMap<u32, BTreeMap<(Epoch, u32), Holding>>,
 }
 
 impl Holdings {
-    /// Those of one trail.
+    /// Lists the objects of one trail.
     pub async fn of(store: &dyn Store, trail_id: TrailId) -> Result<Holdings, ArchiveError> {
         let mut trails = Holdings::listed(store, &trail_id.to_string()).await?;
         Ok(trails.remove(&trail_id.to_string()).map(|(_, holdings)| holdings).unwrap_or_default())
     }
 
-    /// Those of all trails, by their ids as they are written.
+    /// Lists the objects of all trails, by their ids as text.
     pub async fn of_all(store: &dyn Store) -> Result<BTreeMap<String, (TrailId, Holdings)>, ArchiveError> {
         Holdings::listed(store, "").await
     }
@@ -38,7 +38,7 @@ impl Holdings {
     async fn listed(store: &dyn Store, directory: &str) -> Result<BTreeMap<String, (TrailId, Holdings)>, ArchiveError> {
         let mut trails = BTreeMap::new();
         for listed in store.list(directory).await? {
-            // What is no object of ours, or one on its way, is not looked at.
+            // Files that are not objects of ours, or are still being written, are skipped.
             let Some(name) = ObjectName::parse(&listed.name) else { continue };
             let (_, holdings) =
                 trails.entry(name.trail_id.to_string()).or_insert_with(|| (name.trail_id, Holdings::default()));
@@ -70,14 +70,15 @@ impl Holdings {
         self.by_segment.get(&segment).into_iter().flat_map(|by_epoch| by_epoch.values().rev()).map(|h| h.name).collect()
     }
 
-    /// The object of a segment whose last boxcar has that checksum.
+    /// The object of a segment whose last boxcar has this checksum.
     pub fn ending_with(&self, segment: u32, last_checksum: u32) -> Option<Holding> {
         let mut by_epoch = self.by_segment.get(&segment)?.values().rev();
         by_epoch.find(|holding| holding.name.last_checksum == last_checksum).copied()
     }
 
-    /// Those that can be in the history that ends with this object; all, where it is not there. Other nodes' objects of later
-    /// segments and epochs are not, and of its own segment only it is. Whether each leads to the next their headers say.
+    /// The objects that can belong to the history that ends with this object; all of them if it does not exist. Objects
+    /// of later segments or epochs cannot belong to it, and of its own segment only this object does. The headers
+    /// decide whether each leads to the next.
     pub fn up_to(&self, last: &ObjectName) -> Holdings {
         if !self.names(last.segment).contains(last) {
             return self.clone();
@@ -96,13 +97,13 @@ impl Holdings {
         self.by_segment.keys().next_back().copied()
     }
 
-    /// Ranges of segments between the first and the last that are not there: first and last of each.
+    /// Ranges of missing segments between the first and the last: first and last of each range.
     pub fn gaps(&self) -> Vec<(u32, u32)> {
         let pairs = self.by_segment.keys().zip(self.by_segment.keys().skip(1));
         pairs.filter(|(before, behind)| **behind > **before + 1).map(|(a, b)| (a + 1, b - 1)).collect()
     }
 
-    /// Segments that more than one object is there for: nodes that parted, or a master that was deposed.
+    /// Segments with more than one object: nodes diverged, or a master was deposed.
     pub fn forked(&self) -> Vec<u32> {
         self.by_segment.iter().filter(|(_, by_epoch)| by_epoch.len() > 1).map(|(segment, _)| *segment).collect()
     }

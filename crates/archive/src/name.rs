@@ -4,24 +4,24 @@
 //! TTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT/EEEEEEEE-SSSSSSSS-CCCCCCCC.hfa
 //! trail id                         epoch    segment  checksum, all hexadecimal
 //! ```
-//! Epoch and checksum are those of the segment's last boxcar. A segment may hold boxcars of several epochs, each higher than
-//! the one before: a restart and a promotion begin one in the middle of a segment. Nodes that have parted may come to the
-//! same epoch (an old master that is started again); the checksum, which depends on every boxcar before, keeps their
-//! objects apart.
+//! Epoch and checksum are those of the segment's last boxcar. A segment may hold boxcars of several epochs, in
+//! ascending order: a restart or a promotion begins an epoch in the middle of a segment. Nodes that diverged may reach
+//! the same epoch (an old master that is restarted); the checksum, which depends on every boxcar before, distinguishes
+//! their objects.
 
 use std::fmt;
 
 use holdfast_trail::TrailId;
 use holdfast_types::Epoch;
 
-/// See the module.
+/// The name of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ObjectName {
     pub trail_id: TrailId,
-    /// Of the last boxcar.
+    /// Epoch of the last boxcar.
     pub epoch: Epoch,
     pub segment: u32,
-    /// Of the last boxcar: the next segment's first one names it.
+    /// Checksum of the last boxcar, to which the next segment's first boxcar refers.
     pub last_checksum: u32,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for ObjectName {
 }
 
 impl ObjectName {
-    /// What a name says; `None` for whatever else lies there.
+    /// Parses a name; `None` for any other file.
     pub fn parse(name: &str) -> Option<ObjectName> {
         let (trail, file) = name.split_once('/')?;
         let (epoch, rest) = file.strip_suffix(".hfa")?.split_once('-')?;
@@ -42,7 +42,7 @@ impl ObjectName {
     }
 }
 
-/// A trail id as it stands in names.
+/// Parses a trail id as it is written in names.
 pub fn parse_trail_id(text: &str) -> Option<TrailId> {
     if text.len() != 32 || !text.is_ascii() {
         return None;
@@ -54,7 +54,7 @@ pub fn parse_trail_id(text: &str) -> Option<TrailId> {
     Some(TrailId(id))
 }
 
-/// Eight digits, in small letters: there is one way only to write a name.
+/// Parses eight hexadecimal digits in lower case, so that each name has only one spelling.
 fn hex(text: &str) -> Option<u32> {
     let plain = text.len() == 8 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     if plain { u32::from_str_radix(text, 16).ok() } else { None }

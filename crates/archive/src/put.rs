@@ -1,4 +1,4 @@
-//! Archiving one segment: put, read back, compared. Only what this says is kept may be recycled.
+//! Archives one segment: puts it, reads it back, and compares. Only segments confirmed here may be recycled.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::name::ObjectName;
 use crate::object::{Codec, HEADER_BYTES, Manifest, Segment, bytes_max};
 use crate::store::{Put, Store};
 
-/// A segment that the archive holds whole.
+/// A segment that the archive has whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Kept {
     pub name: ObjectName,
     pub manifest: Manifest,
-    /// Of the object.
+    /// Bytes of the object.
     pub object_bytes: u64,
-    /// It was there before: put by an earlier try, or by another node.
+    /// Whether the object existed before: put by an earlier attempt, or by another node.
     pub was_there: bool,
 }
 
-/// Archives segment `number` of an open trail. `None`: it is not finished, which is when the trail is durable beyond it.
-/// When this returns the object was read back from the store and holds what the trail has.
+/// Archives segment `number` of an open trail. `None` while the segment is not finished, that is, until the trail is
+/// durable beyond it. When this returns, the object was read back from the store and holds what the trail has.
 pub async fn put(store: &dyn Store, trail: &Trail, number: u32, codec: Codec) -> Result<Option<Kept>, ArchiveError> {
     let Some(segment) = read_segment(trail, number).await? else { return Ok(None) };
     let segment = Arc::new(segment);
@@ -42,7 +42,7 @@ pub async fn put(store: &dyn Store, trail: &Trail, number: u32, codec: Codec) ->
         if back == object {
             return Manifest::decode(&name, &back);
         }
-        // Put by another node or program, which may code otherwise; or it is not what was put.
+        // It was put by another node or program, which may use another codec; or it differs from what was put.
         let found = Segment::decode(&name, &back)?;
         match segment.difference(&found) {
             None => Ok(found.manifest),
@@ -65,9 +65,10 @@ async fn read_segment(trail: &Trail, number: u32) -> Result<Option<Segment>, Arc
     .await
 }
 
-/// The object that holds segment `number` of this trail, among what is listed: the one whose last boxcar has the checksum
-/// that the next segment's first one names. `None`: there is none, or the trail does not reach that yet. The object is
-/// not read whole: who archived it has done that. But one that has lost its end since is [`ArchiveError::Damaged`].
+/// Finds the object of segment `number` of this trail in the listing: the one whose last boxcar has the checksum that
+/// the next segment's first boxcar refers to. `None` when there is none, or when the trail does not reach that far yet.
+/// The object is not read whole, because the node that archived it has done that; but an object that has lost its end
+/// since is [`ArchiveError::Damaged`].
 pub async fn is_archived(
     store: &dyn Store,
     trail: &Trail,
@@ -79,13 +80,13 @@ pub async fn is_archived(
     let Some(head) = store.get_head(&name.to_string(), HEADER_BYTES as u64).await? else { return Ok(None) };
     let wanted_bytes = HEADER_BYTES as u64 + Manifest::decode(&name, &head)?.stored_bytes;
     if bytes != wanted_bytes {
-        let what = format!("it has {bytes} bytes, its header names {wanted_bytes}");
+        let what = format!("it has {bytes} bytes; its header says {wanted_bytes}");
         return Err(ArchiveError::Damaged { name: name.to_string(), what });
     }
     Ok(Some(name))
 }
 
-/// Fails when an object that was archived before is not there: the archive is not mounted, or it is another one.
+/// Fails when an object that was archived before is missing: the archive is not mounted, or it is another one.
 pub async fn check_still_there(store: &dyn Store, name: &str) -> Result<(), ArchiveError> {
     match store.get_head(name, HEADER_BYTES as u64).await? {
         Some(_) => Ok(()),
@@ -93,7 +94,7 @@ pub async fn check_still_there(store: &dyn Store, name: &str) -> Result<(), Arch
     }
 }
 
-/// The checksum that the boxcar at `next` names; `None` when it is not there yet.
+/// The checksum to which the boxcar at `next` refers; `None` when that boxcar does not exist yet.
 pub(crate) async fn last_checksum(trail: &Trail, next: Lsn) -> Result<Option<u32>, ArchiveError> {
     let trail = trail.clone();
     blocking(move || {

@@ -1,4 +1,4 @@
-//! Reading everything in an archive: is each object whole, and does each go on from the one before?
+//! Reads everything in an archive and checks that each object is whole and continues the one before it.
 
 use serde::Serialize;
 
@@ -7,34 +7,35 @@ use crate::holdings::Holdings;
 use crate::object::{SEGMENT_BYTES_MAX, Segment, bytes_max};
 use crate::store::Store;
 
-/// Something about an object that whoever looks after the archive has to know.
+/// A finding about an object that the operator needs to know.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Finding {
-    /// With the directory in front.
+    /// The name including the directory.
     pub object: String,
     pub what: String,
 }
 
-/// What came of reading one trail's objects.
+/// The result of reading one trail's objects.
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize)]
 pub struct Report {
     pub objects: u64,
     pub bytes: u64,
     pub boxcars: u64,
-    /// Damage and gaps: what rolling forward would stop at.
+    /// Damage and gaps, at which rolling forward would stop.
     pub problems: Vec<Finding>,
-    /// What is no damage: objects of histories that ended.
+    /// Findings that are not damage: objects of histories that ended.
     pub notes: Vec<Finding>,
 }
 
-/// Reads all objects of a trail, one at a time; `progress` is called behind each. An error is one of the store as a whole.
+/// Reads all objects of a trail, one at a time; `progress` is called after each. An error is an error of the whole
+/// store.
 pub async fn verify(
     store: &dyn Store,
     holdings: &Holdings,
     mut progress: impl FnMut(),
 ) -> Result<Report, ArchiveError> {
     let mut report = Report::default();
-    // Last checksums of the segment before, and its number.
+    // Last checksums of the previous segment, and its number.
     let mut before: Option<(u32, Vec<u32>)> = None;
     let mut here: Option<(u32, Vec<u32>)> = None;
     for holding in holdings.objects() {
@@ -56,10 +57,10 @@ pub async fn verify(
             Ok(segment) => {
                 let manifest = segment.manifest;
                 report.boxcars += u64::from(manifest.boxcars);
-                // Where the one before could not be read, that is what is told.
+                // If the previous object could not be read, that is already reported.
                 let parted = before.as_ref().filter(|(_, last)| !last.is_empty());
                 if parted.is_some_and(|(_, last)| !last.contains(&manifest.previous_checksum)) {
-                    report.problems.push(finding("it does not go on from the segment before it".to_owned()));
+                    report.problems.push(finding("it does not continue the segment before it".to_owned()));
                 }
                 here.iter_mut().for_each(|(_, last)| last.push(manifest.last_checksum));
             }
@@ -74,7 +75,7 @@ pub async fn verify(
     }
     for segment in holdings.forked() {
         let names: Vec<String> = holdings.names(segment).iter().map(ToString::to_string).collect();
-        let what = "there is more than one object of this segment: two nodes parted there".to_owned();
+        let what = "this segment has more than one object: two nodes diverged there".to_owned();
         report.notes.push(Finding { object: names.join(", "), what });
     }
     Ok(report)

@@ -1,4 +1,4 @@
-//! `holdfast archive`: looks at what is archived.
+//! `holdfast archive`: shows and verifies the archive.
 
 use clap::Subcommand;
 use holdfast_node::{ArchiveReport, TrailReport, archive_report};
@@ -23,7 +23,7 @@ pub struct Arguments {
 enum Command {
     /// Show what is archived, and what is missing
     Status(Look),
-    /// Read every object and check every byte; the exit code is 0 when all is well
+    /// Read every object and verify every byte; the exit code is 0 when all is well
     Verify(Look),
 }
 
@@ -33,9 +33,9 @@ Example:
   holdfast archive verify --data ./holdfast-data
   AWS_REGION=eu-central-1 holdfast archive status --archive s3://bucket/prefix --json
 
-The server may run meanwhile; nothing is changed.")]
+The server may be running; nothing is changed.")]
 struct Look {
-    /// Data directory: its holdfast.toml names the archive, its trail is the one that is looked for
+    /// Data directory: its holdfast.toml names the archive, its trail is the one looked up
     #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
     data: PathBuf,
     /// The archive, instead of the one in holdfast.toml
@@ -81,18 +81,20 @@ fn print(report: &ArchiveReport) {
         }
         trail.gaps.iter().for_each(|(first, last)| println!("problem: segments {first} to {last} are missing"));
         if let Some((first, last)) = trail.missing {
-            println!("problem: segments {first} to {last} are neither in the archive nor in the trail any more");
+            println!("problem: segments {first} to {last} are neither in the archive nor in the trail");
         }
         if let Some(lost) = &trail.lost {
-            println!("problem: {lost} was archived and is not there: is the archive mounted, and the right one?");
+            println!(
+                "problem: {lost} was archived and is missing: check that the archive is mounted, and is the right one"
+            );
         }
         for (first, last) in ranges(&trail.forked) {
             println!(
-                "note: there is more than one object of each of the segments {first} to {last}: nodes parted there"
+                "note: each of the segments {first} to {last} has more than one object: the histories of two nodes diverge there"
             );
         }
         if let Some(verified) = &trail.verified {
-            // Gaps and forks stand above.
+            // Gaps and forks are printed before.
             let damaged = verified.problems.iter().filter(|problem| problem.object.ends_with(".hfa"));
             damaged.for_each(|problem| println!("problem: {}: {}", problem.object, problem.what));
             println!(
@@ -106,7 +108,7 @@ fn print(report: &ArchiveReport) {
     }
 }
 
-/// Numbers in order, as first and last of each run of them.
+/// The runs of consecutive numbers, each as its first and last.
 fn ranges(numbers: &[u32]) -> Vec<(u32, u32)> {
     let runs = numbers.chunk_by(|before, number| before + 1 == *number);
     runs.filter_map(|run| Some((*run.first()?, *run.last()?))).collect()

@@ -1,8 +1,8 @@
-//! `holdfast cert`: a small authority of the operator's own, and certificates for nodes and people.
+//! `holdfast cert`: a certificate authority of the operator's own, and certificates for nodes and people.
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
-use holdfast_node::replication::CERTIFICATE_FILES;
+use holdfast_replication::CERTIFICATE_FILES;
 use holdfast_standby::cert::{Authority, CertificateRole};
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
@@ -10,18 +10,18 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Make the certificates by which nodes on several machines know each other
+/// Make the certificates by which nodes on several machines authenticate each other
 #[derive(clap::Args)]
 #[command(after_help = "\
-Example, for nodes a and b and the person who looks after them:
+Example, for nodes a and b and their operator:
   holdfast cert authority --out ./authority
   holdfast cert node --authority ./authority --name a --host 10.0.0.1 --out ./a-certificates
   holdfast cert node --authority ./authority --name b --host 10.0.0.2 --host b.example --out ./b-certificates
   holdfast cert operator --authority ./authority --name tom --out ./tom
 
 A node's directory becomes `certificates` in its data directory; `standby create --certificates` and `rejoin
---certificates` copy it there. Keep authority/authority.key: whoever has it can make nodes. A certificate is good for ten
-years.")]
+--certificates` copy it there. Protect authority/authority.key: a certificate made with it is accepted by every node. A
+certificate is valid for ten years.")]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -29,13 +29,17 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make an authority: authority.crt, which every node gets, and authority.key, which stays with you
+    /// Make an authority: authority.crt, which every node gets, and authority.key, which only you keep
+    #[command(after_help = "Example:\n  holdfast cert authority --out ./authority")]
     Authority {
         /// Directory to make
         #[arg(long, value_name = "DIR", default_value = "./authority")]
         out: PathBuf,
     },
     /// Make a node's certificate: it may follow and be followed under its name, take base copies and vote
+    #[command(after_help = "\
+Example:
+  holdfast cert node --authority ./authority --name a --host 10.0.0.1 --out ./a-certificates")]
     Node {
         #[command(flatten)]
         whose: Whose,
@@ -43,7 +47,11 @@ enum Command {
         #[arg(long, value_name = "HOST", required = true)]
         host: Vec<String>,
     },
-    /// Make a person's certificate, for `holdfast standby status`, `promote` and their kin
+    /// Make a person's certificate, for commands such as `holdfast standby status` and `promote`
+    #[command(after_help = "\
+Example:
+  holdfast cert operator --authority ./authority --name tom --out ./tom
+  holdfast standby status --at 10.0.0.1:5443 --certificates ./tom")]
     Operator {
         #[command(flatten)]
         whose: Whose,
@@ -77,7 +85,7 @@ fn authority(out: &Path) -> anyhow::Result<()> {
     make_dir(out)?;
     write(&out.join("authority.key"), authority.key_pem())?;
     write(&out.join("authority.crt"), authority.certificate_pem())?;
-    println!("holdfast: {} is an authority; keep authority.key to yourself", out.display());
+    println!("holdfast: {} is an authority; protect authority.key", out.display());
     Ok(())
 }
 
@@ -113,12 +121,12 @@ fn make_dir(path: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot make {}", path.display()))
 }
 
-/// Nothing is overwritten: a lost key cannot be made again.
+/// Overwrites nothing: a lost key cannot be made again.
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(mut file) => file.write_all(text.as_bytes()).and_then(|()| file.sync_all()),
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-            bail!("{} is there already and is not overwritten; name another directory", path.display())
+            bail!("{} exists and is not overwritten; name another directory", path.display())
         }
         Err(e) => Err(e),
     }

@@ -1,17 +1,25 @@
-//! `holdfast check`: is everything in a stopped data directory as it must be?
+//! `holdfast check`: verifies a data directory whose server is stopped.
 
+use crate::exit::Exit;
 use holdfast_engine::Options;
 use holdfast_engine::check::{CheckReport, DatabaseFound, check};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Check a data directory that no server runs on, and change nothing in it. The exit code is 0 when all is well.
+/// Verify a data directory whose server is stopped, and change nothing in it
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Example:
+  holdfast check --data ./holdfast-data
+
+Every checksum of the trail and of the databases is verified, and redo is done in memory. A problem is what keeps a start
+from succeeding, or acknowledged changes that are missing; a note is what the next start repairs. Exit code 0: no problem;
+1: a problem, or an error.")]
 pub struct Args {
-    /// The data directory.
+    /// Data directory
     #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
     data: PathBuf,
-    /// Print the whole report as JSON.
+    /// Print the whole report as JSON
     #[arg(long)]
     json: bool,
 }
@@ -24,7 +32,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         print(&report);
     }
-    Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(Exit::of_check(report.is_sound()).into())
 }
 
 fn print(report: &CheckReport) {

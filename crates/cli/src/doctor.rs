@@ -1,18 +1,20 @@
-//! `holdfast doctor`: does this machine keep what it acknowledges? Looks and measures, or pulls the plug with two
-//! machines. The exit code is 1 for a bad verdict (or a lost record) and 2 when it could not look at all.
+//! `holdfast doctor`: whether a machine keeps what it acknowledges. Examines and measures it, or runs the power test with
+//! two machines. The exit code is 1 for a bad verdict (or a lost record) and 2 when the machine could not be examined.
 
-use anyhow::{Context, bail};
+use crate::exit::Exit;
+use anyhow::Context;
 use clap::ValueEnum;
 use holdfast_doctor::power_test::{Recorder, WriterOptions, verify, write};
 use holdfast_doctor::{Delay, Mirror, Report, Root, Settings, examine, measure, survey};
 use holdfast_engine::{CommitDelay, Options};
-use holdfast_lab::{OwnWorkload, run_own};
 use holdfast_node::Config;
+use std::convert::Infallible;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Look at the machine under a data directory: does it keep what it acknowledges?
+/// Examine the machine under a data directory: does its disk keep what it acknowledges?
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,9 +29,9 @@ Pulling the plug, with a second machine:
   machine$ holdfast doctor --power-test verify --recorder other:5440 --data /srv/holdfast
 
 A running server is not disturbed: a probe file of 1 MiB is written for about two seconds and removed. Exit codes: 0 no
-bad verdict, 1 a bad one (or lost records), 2 wrong usage, or it could not look.")]
+bad verdict, 1 a bad one (or lost records), 2 wrong usage, or the machine could not be examined.")]
 pub struct Arguments {
-    /// The data directory, or the one to be: then its parent is measured
+    /// Data directory; if it does not exist, its parent is measured
     #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
     data: PathBuf,
     /// The mirror's directory, as for `holdfast serve` [default: from holdfast.toml]
@@ -38,7 +40,7 @@ pub struct Arguments {
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
-    /// Run one's own transactions with every sync method and without commit delay, and say what to set (docs/doctor.md
+    /// Run your own transactions with every sync method and without commit delay, and recommend settings (docs/doctor.md
     /// describes the script)
     #[arg(long, value_name = "FILE", conflicts_with = "power_test")]
     workload: Option<PathBuf>,
@@ -59,29 +61,32 @@ pub struct Arguments {
         requires = "power_test"
     )]
     recorder: Option<String>,
-    /// writer: end by itself after so long [default: when the power goes]; --workload: measure each point so long
-    /// [default: 3]
+    /// writer: end after N seconds [default: when the power goes]; --workload: seconds to measure each point [default: 3]
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Role {
-    /// On another machine: keeps the number of the last record acknowledged.
+    /// On another machine: stores the number of the last acknowledged record.
     Recorder,
     /// On the machine to be tested: writes records until the power goes.
     Writer,
-    /// On the machine to be tested, afterwards: is every acknowledged record there?
+    /// On the machine to be tested, afterwards: checks that it has every acknowledged record.
     Verify,
 }
 
 pub fn run(arguments: Arguments) -> ExitCode {
+    if let Some(script) = &arguments.workload {
+        let Err(error) = workload(&arguments, script);
+        eprintln!("holdfast: {}", crate::told(&error));
+        return Exit::Usage.into();
+    }
     match go(&arguments) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
+        Ok(good) => Exit::of_check(good).into(),
         Err(error) => {
             eprintln!("holdfast: {}", crate::told(&error));
-            ExitCode::from(2)
+            Exit::Usage.into()
         }
     }
 }
@@ -91,7 +96,6 @@ fn go(arguments: &Arguments) -> anyhow::Result<bool> {
         (Some(Role::Recorder), Some(listen), _) => record(listen),
         (Some(Role::Writer), _, Some(recorder)) => write_until_the_end(arguments, recorder),
         (Some(Role::Verify), _, Some(recorder)) => verified(arguments, recorder),
-        _ if arguments.workload.is_some() => workload(arguments),
         _ => {
             let report = examined(&arguments.data, arguments.mirror.as_deref())?;
             if arguments.json {
@@ -121,7 +125,7 @@ fn look_at_mirror(mirror: &Path) -> Mirror {
     Mirror { path: mirror.display().to_string(), survey }
 }
 
-/// The data directory, or the one it would be made in, without links.
+/// The data directory, or its parent if it does not exist, without links.
 fn existing(data: &Path) -> anyhow::Result<PathBuf> {
     let parent = || match data.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Some(Path::new(".")),
@@ -129,8 +133,7 @@ fn existing(data: &Path) -> anyhow::Result<PathBuf> {
     };
     let found = if data.exists() { Some(data) } else { parent() };
     let found = found.filter(|directory| directory.is_dir());
-    let found =
-        found.with_context(|| format!("neither {} nor the directory it would be in is there", data.display()))?;
+    let found = found.with_context(|| format!("neither {} nor its parent exists", data.display()))?;
     found.canonicalize().with_context(|| format!("looking for {}", found.display()))
 }
 
@@ -155,26 +158,19 @@ fn settings(data: &Path) -> Settings {
     Settings { source, problem, sync_method, segment_bytes, segments_ready, redo_bytes_max, commit_delay, mirror }
 }
 
-fn workload(arguments: &Arguments) -> anyhow::Result<bool> {
-    let workload = OwnWorkload {
-        script: arguments.workload.clone().unwrap_or_default(),
-        clients: arguments.clients.clone(),
-        seconds: arguments.seconds.unwrap_or(3) as f64,
-        data_dir: existing(&arguments.data)?,
-        program: std::env::current_exe()?,
-    };
-    if workload.clients.iter().any(|count| !(1..=1000).contains(count)) || workload.seconds < 1.0 {
-        bail!("--clients are numbers from 1 to 1000, --seconds is at least 1");
+/// Becomes the lab's program, which runs the script; its exit codes are those of this command.
+fn workload(arguments: &Arguments, script: &Path) -> anyhow::Result<Infallible> {
+    let clients = arguments.clients.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    let mut words: Vec<OsString> = vec!["workload".into(), "--clients".into(), clients.into()];
+    words.extend(["--data".into(), existing(&arguments.data)?.into()]);
+    if let Some(seconds) = arguments.seconds {
+        words.extend(["--seconds".into(), seconds.to_string().into()]);
     }
-    let results = run_own(&workload, |point| {
-        eprintln!("{} clients, {}: {:.0} tps", point.clients, point.setting, point.tps);
-    })?;
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&results)?);
-    } else {
-        print!("{}", results.text());
+        words.push("--json".into());
     }
-    Ok(true)
+    words.extend(["--".into(), script.into()]);
+    crate::lab::replace_process(&words)
 }
 
 fn record(listen: &str) -> anyhow::Result<bool> {

@@ -1,178 +1,40 @@
-//! `holdfast lab`: runs one of the studies.
+//! `holdfast lab`: starts `holdfast-lab`, the program that measures, from the directory of this program.
+//!
+//! It is a program of its own so that the server does not carry the load generator and the reports. The process is
+//! replaced, so signals, output and the exit code are those of `holdfast-lab`.
 
-use anyhow::Context;
-use clap::ValueEnum;
-use holdfast_lab::{Case, Configuration, DiskChoice, Peer, StandbyPart, Study, StudyName};
-use std::path::PathBuf;
-use std::process::ExitCode;
+use anyhow::{Context, bail};
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 
-/// Measure this machine: run one of the studies and write a report to look at
+const PROGRAM: &str = "holdfast-lab";
+
+/// Measure this machine: run one of the studies and write a report
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  holdfast lab authorization
-  holdfast lab authorization --peer postgres --seconds 10
-  holdfast lab authorization --disk-sync-ms 6 --only unaudited,buffered,audited
-  holdfast lab authorization --only autotmf,audited-wire-pipeline --clients 1,8,40
-  holdfast lab interactive --peer postgres
-  holdfast lab interactive --peer postgres --only tpcb,memory --scale 10 --seconds 10
-  holdfast lab commit --peer postgres
-  holdfast lab commit --disk real --clients 1,40
-  holdfast lab standby --peer postgres
-  holdfast lab standby --only levels,distance --clients 40 --seconds 5
-  holdfast lab standby --only governor --seconds 300
-
-DIR/report.html shows the charts, DIR/results.json holds every figure. Databases and servers are private to the run
-and gone afterwards, also after Ctrl-C.")]
+#[command(disable_help_flag = true)]
 pub struct Arguments {
-    /// The study to run
-    #[arg(value_enum)]
-    study: StudyArg,
-    /// Seconds each point is measured; loads past a standby's capacity go on for 20 times as long, up to five minutes
-    /// [default: 5; commit: 2; standby: 3]
-    #[arg(long, value_name = "N")]
-    seconds: Option<f64>,
-    /// Client counts for the peak rates; the rising load uses the largest [default: 40; 40,400 in process where syncs
-    /// are slowed; commit: 1,10,20,40,80; standby: 40,80]
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
-    clients: Vec<usize>,
-    /// Rows in the transaction log at the start [default: 30000 in process and for standby, 300000 over the
-    /// wire]
-    #[arg(long, value_name = "N")]
-    log_rows: Option<u64>,
-    /// Compare with a server started from the programs on this machine
-    #[arg(long, value_enum)]
-    peer: Option<PeerArg>,
-    /// Make each sync of the in-process configurations take this much longer, in milliseconds
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    disk_sync_ms: u64,
-    /// Measure these only: configurations of authorization, cases of interactive (authorization, tpcb, think-time,
-    /// sleeper, memory, long-transaction), parts of standby (levels, distance, own-cores, catch-up, large, report,
-    /// three-masters, governor)
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    only: Vec<String>,
-    /// interactive: the larger scale of TPC-B [default: 40]
-    #[arg(long, value_name = "N")]
-    scale: Option<u32>,
-    /// commit: the disks to measure. The paper's is a file system of this program with 13 ms a sync; it needs root and
-    /// /dev/fuse and is left out of both where it cannot be mounted
-    #[arg(long, value_enum, default_value_t = DiskArg::Both)]
-    disk: DiskArg,
-    /// commit: every delay with every combination of write cache and barrier; an hour with a peer
-    #[arg(long)]
-    full: bool,
-    /// interactive, commit, standby: small sizes, to see that it runs; its figures mean little
-    #[arg(long)]
-    quick: bool,
-    /// Where report.html and results.json go
-    #[arg(long, value_name = "DIR", default_value = "lab-report")]
-    out: PathBuf,
-    /// Where the databases are made and removed again; name a directory on the disk to be measured
-    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
-    data_dir: PathBuf,
-    /// Print the results as JSON instead of a summary
-    #[arg(long)]
-    json: bool,
+    /// The study and its options; `holdfast lab --help` describes them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "STUDY")]
+    arguments: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum StudyArg {
-    /// Audited transactions: a card authorization under rising load.
-    Authorization,
-    /// Transactions of several messages: rates, think time, a sleeper, memory, a long one.
-    Interactive,
-    /// Durable commits by commit delay, write cache, barrier and sync method; about ten minutes.
-    Commit,
-    /// A hot standby: what each level costs, here and at a distance, catch-up, a large transaction, a load past its
-    /// capacity, reports on it, three masters to one node.
-    Standby,
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    match replace_process(&arguments.arguments)? {}
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum DiskArg {
-    Paper,
-    Real,
-    Both,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum PeerArg {
-    /// PostgreSQL, found in /usr/lib/postgresql or on the PATH.
-    Postgres,
-}
-
-/// What the names of --only mean, in the study's words.
-fn named<T: Copy>(names: &[String], all: &[T], name_of: fn(T) -> &'static str) -> anyhow::Result<Vec<T>> {
-    let find = |name: &String| {
-        let found = all.iter().copied().find(|of| name_of(*of) == *name);
-        let known = || all.iter().map(|of| name_of(*of)).collect::<Vec<_>>().join(", ");
-        found.with_context(|| format!("--only: this study has no {name}; there are {}", known()))
-    };
-    names.iter().map(find).collect()
-}
-
-/// Runs the study.
-pub fn run(args: Arguments) -> anyhow::Result<ExitCode> {
-    match study(args).and_then(|study| study.check().map(|()| study)) {
-        Ok(study) => holdfast_lab::run(&study).map(|()| ExitCode::SUCCESS),
-        Err(wrong) => {
-            eprintln!("holdfast: {}", crate::told(&wrong));
-            Ok(ExitCode::from(2))
-        }
+/// Becomes `holdfast-lab` with these arguments; returns only when it cannot be started.
+pub fn replace_process(arguments: &[OsString]) -> anyhow::Result<Infallible> {
+    let program = std::env::current_exe().context("looking for the directory of this program")?.with_file_name(PROGRAM);
+    let error = Command::new(&program).args(arguments).exec();
+    if error.kind() == ErrorKind::NotFound {
+        bail!(
+            "{} does not exist: the lab is a program of its own; build it with `cargo build --release -p {PROGRAM}`, or \
+             in a source checkout run `cargo run --release -p {PROGRAM} -- STUDY`",
+            program.display()
+        );
     }
-}
-
-fn study(args: Arguments) -> anyhow::Result<Study> {
-    let (mut only, mut only_cases, mut only_parts) = (Vec::new(), Vec::new(), Vec::new());
-    let name = match args.study {
-        StudyArg::Authorization => {
-            only = named(&args.only, &Configuration::ALL, Configuration::name)?;
-            StudyName::Authorization
-        }
-        StudyArg::Interactive => {
-            only_cases = named(&args.only, &Case::ALL, Case::name)?;
-            StudyName::Interactive
-        }
-        StudyArg::Standby => {
-            only_parts = named(&args.only, &StandbyPart::ALL, StandbyPart::name)?;
-            StudyName::Standby
-        }
-        StudyArg::Commit => {
-            anyhow::ensure!(args.only.is_empty(), "--only: the study commit has no parts to choose from; see --disk");
-            StudyName::Commit
-        }
-    };
-    Ok(Study {
-        name,
-        seconds: args.seconds.unwrap_or(match name {
-            StudyName::Authorization | StudyName::Interactive => 5.0,
-            StudyName::Commit => 2.0,
-            StudyName::Standby => 3.0,
-        }),
-        clients: args.clients,
-        log_rows: args.log_rows,
-        peer: args.peer.map(|PeerArg::Postgres| Peer::Postgres),
-        disk_sync_ms: args.disk_sync_ms,
-        only,
-        only_cases,
-        only_parts,
-        scale: args.scale,
-        disks: match args.disk {
-            DiskArg::Paper => DiskChoice::Paper,
-            DiskArg::Real => DiskChoice::Real,
-            DiskArg::Both => DiskChoice::Both,
-        },
-        full: args.full,
-        quick: args.quick,
-        out: args.out,
-        data_dir: args.data_dir,
-        json: args.json,
-        program: std::env::current_exe()?,
-        command: command_line(),
-    })
-}
-
-/// The command that repeats the run.
-fn command_line() -> String {
-    std::iter::once("holdfast".to_string()).chain(std::env::args().skip(1)).collect::<Vec<_>>().join(" ")
+    Err(error).with_context(|| format!("cannot start {}", program.display()))
 }

@@ -1,28 +1,35 @@
-//! Logs: to stderr, readable or as JSON, filtered by `HOLDFAST_LOG` (for example `info,holdfast_wire=debug`), else by
-//! [`DEFAULT_FILTER`]; or into a directory, where each role among nodes has a file of its own.
+//! Logs: to stderr, readable or as JSON, or into a directory, where each role among nodes has a file of its own.
+//!
+//! What is logged is decided by the environment variable `HOLDFAST_LOG`, else by `log` in holdfast.toml, else by
+//! [`DEFAULT_FILTER`]: a level, and levels of single targets, for example `info,holdfast_wire=debug`. SIGHUP reads
+//! holdfast.toml's again.
 //!
 //! | file | what |
 //! |---|---|
 //! | `holdfast.log` | everything else |
-//! | `ship.log`, `catchup.log` | of a master: standbys that come, go, and have caught up |
+//! | `ship.log`, `catchup.log` | of a master: standbys that connect, disconnect, and have caught up |
 //! | `receive.log`, `apply.log` | of a standby |
-//! | `archive.log`, `governor.log`, `standby.log` | segments put away; a standby that is waited for no longer; what `notify_command` is told |
+//! | `archive.log`, `governor.log`, `standby.log` | archived segments; a standby that commits no longer wait for; what `notify_command` is given |
 //!
 //! A file that has grown to `log_file_bytes_max` becomes `NAME.1`, that one `NAME.2` and so on; the oldest is removed. SIGHUP
 //! opens all of them again, for programs that move logs away themselves.
 //!
-//! Failure: what cannot be written into a file goes to stderr, with the reason; the server goes on.
+//! Failure: a line that cannot be written into a file goes to stderr, with the reason; the server continues. A `log` that
+//! cannot be read at SIGHUP is a warning, and the one before it stays.
 
-use anyhow::Context;
-use holdfast_node::config::LogFiles;
+use anyhow::{Context, bail};
+use holdfast_node::Config;
+use holdfast_node::config::{FILE_NAME, LogFiles};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::Metadata;
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -30,45 +37,94 @@ use tracing_subscriber::fmt::MakeWriter;
 const TARGET: &str = "holdfast::";
 /// The roles that have a file.
 const ROLES: [&str; 7] = ["ship", "catchup", "receive", "apply", "archive", "governor", "standby"];
-/// What is logged where `HOLDFAST_LOG` says nothing. Of openraft errors only: it warns of what belongs to any election, in
-/// words of its own; what an operator has to know of the control plane its own lines say.
+/// What is logged where nothing is configured. Of openraft errors only: it warns of what belongs to any election; what an
+/// operator has to know of the control plane is logged by Holdfast.
 const DEFAULT_FILTER: &str = "info,openraft=error";
-/// The file of everybody else.
+/// The environment variable that overrides `log`.
+const VARIABLE: &str = "HOLDFAST_LOG";
+/// The file of all other targets.
 const REST: &str = "holdfast";
 
-/// Installs the subscriber for this process: into files where a directory is given.
-pub fn start(json: bool, files: Option<LogFiles>) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_from_env("HOLDFAST_LOG").unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter);
-    let Some(files) = files else {
-        let logs = logs.with_writer(io::stderr);
-        if json {
-            logs.json().init();
-        } else {
-            logs.with_ansi(io::stderr().is_terminal()).init();
+/// Replaces the filter of the installed subscriber.
+type Reload = Box<dyn Fn(EnvFilter) -> Result<(), tracing_subscriber::reload::Error> + Send>;
+
+/// Installs the subscriber for this process. `server`: its data directory and configuration, for files and for SIGHUP.
+pub fn start(json: bool, server: Option<(&Path, &Config)>) -> anyhow::Result<()> {
+    let filter = filter(server.map_or("", |(_, config)| &config.log))?;
+    let files = match server.and_then(|(data, config)| config.log_files(data)) {
+        Some(settings) => {
+            let dir = settings.dir.clone();
+            Some(Files::open(settings).with_context(|| format!("log_directory = {:?}", dir.display()))?)
         }
-        return Ok(());
+        None => None,
     };
-    let dir = files.dir.clone();
-    let files = Files::open(files).with_context(|| format!("log_directory = {:?}", dir.display()))?;
-    reopen_on_hangup(files.clone())?;
-    let logs = logs.with_writer(files).with_ansi(false);
-    if json {
-        logs.json().init()
-    } else {
-        logs.init()
-    }
-    Ok(())
+    let reload = match &files {
+        Some(files) => install(json, files.clone(), false, filter),
+        None => install(json, io::stderr, io::stderr().is_terminal(), filter),
+    };
+    server.map_or(Ok(()), |(data, _)| heed_hangup(files, reload, data.join(FILE_NAME)))
 }
 
-/// Waits for SIGHUP on a thread of its own.
-fn reopen_on_hangup(files: Files) -> anyhow::Result<()> {
+/// From the environment, else as configured, else the default.
+fn filter(configured: &str) -> anyhow::Result<EnvFilter> {
+    match std::env::var(VARIABLE) {
+        Ok(text) if !text.trim().is_empty() => {
+            EnvFilter::try_new(&text).with_context(|| format!("the environment variable {VARIABLE} = \"{text}\""))
+        }
+        _ if configured.trim().is_empty() => Ok(EnvFilter::new(DEFAULT_FILTER)),
+        _ => configured_filter(configured).with_context(|| format!("log = \"{configured}\"")),
+    }
+}
+
+/// A word that is no level would be taken for a target, and everything else would be silent.
+fn configured_filter(text: &str) -> anyhow::Result<EnvFilter> {
+    let directives: Vec<&str> = text.split(',').map(str::trim).collect();
+    for directive in &directives {
+        let level = directive.rsplit_once('=').map_or(*directive, |(_, level)| level);
+        if level.is_empty() || level.parse::<LevelFilter>().is_err() || level.parse::<u8>().is_ok() {
+            bail!("\"{level}\" is not a level; levels are error, warn, info, debug, trace and off");
+        }
+    }
+    Ok(EnvFilter::try_new(directives.join(","))?)
+}
+
+fn install<W>(json: bool, writer: W, ansi: bool, filter: EnvFilter) -> Reload
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(ansi);
+    if json {
+        let logs = logs.json().with_filter_reloading();
+        let handle = logs.reload_handle();
+        logs.init();
+        Box::new(move |filter| handle.reload(filter))
+    } else {
+        let logs = logs.with_filter_reloading();
+        let handle = logs.reload_handle();
+        logs.init();
+        Box::new(move |filter| handle.reload(filter))
+    }
+}
+
+/// Waits for SIGHUP on a thread of its own: opens the files again, and reads `log` again.
+fn heed_hangup(files: Option<Files>, reload: Reload, config: PathBuf) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut hangup = runtime.block_on(async { signal(SignalKind::hangup()) })?;
+    let read = move || -> anyhow::Result<String> {
+        let log = Config::parse(&std::fs::read_to_string(&config)?).map_err(anyhow::Error::msg)?.log;
+        reload(filter(&log)?)?;
+        Ok(log)
+    };
     let wait = move || {
         while runtime.block_on(hangup.recv()).is_some() {
-            files.0.lock().open = BTreeMap::new();
-            tracing::info!("SIGHUP: log files are opened again");
+            if let Some(files) = &files {
+                files.0.lock().open = BTreeMap::new();
+                tracing::info!("SIGHUP: log files are opened again");
+            }
+            match read() {
+                Ok(log) => tracing::info!("SIGHUP: {FILE_NAME} was read again: log = \"{log}\""),
+                Err(error) => tracing::warn!("SIGHUP: {FILE_NAME}: {error:#}; the log levels stay as they are"),
+            }
         }
     };
     std::thread::Builder::new().name("logs".to_owned()).spawn(wait)?;
@@ -86,9 +142,9 @@ struct Open {
 }
 
 impl Files {
-    /// The directory is made, and it is found out now whether it can be written.
+    /// Makes the directory, and fails now if it cannot be written.
     fn open(settings: LogFiles) -> io::Result<Files> {
-        std::fs::create_dir_all(&settings.dir)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&settings.dir)?;
         let mut open = Open { settings, open: BTreeMap::new() };
         open.file(REST)?;
         Ok(Files(Arc::new(Mutex::new(open))))
@@ -106,7 +162,7 @@ impl Open {
             rotate(&self.path(role), self.settings.files_kept)?;
         }
         if !self.open.contains_key(role) {
-            let file = OpenOptions::new().create(true).append(true).open(self.path(role))?;
+            let file = OpenOptions::new().create(true).append(true).mode(0o600).open(self.path(role))?;
             let bytes = file.metadata()?.len();
             self.open.insert(role, (file, bytes));
         }
@@ -191,6 +247,16 @@ mod tests {
     }
 
     #[test]
+    fn a_word_that_is_no_level_is_refused() {
+        for right in ["info", "off", "warn,holdfast::standby=debug", " info , holdfast_wire=TRACE"] {
+            assert!(configured_filter(right).is_ok(), "{right}");
+        }
+        for wrong in ["verbose", "info,holdfast_wire", "info,,debug", "holdfast_wire=loud", "3"] {
+            assert!(configured_filter(wrong).unwrap_err().to_string().contains("levels are error"), "{wrong}");
+        }
+    }
+
+    #[test]
     fn files_are_by_role_rotate_and_are_opened_again() {
         let dir = tempfile::tempdir().unwrap();
         let settings = LogFiles { dir: dir.path().join("logs"), file_bytes_max: 10, files_kept: 2 };
@@ -204,7 +270,7 @@ mod tests {
         assert_eq!(content("ship.log.2").as_deref(), Some("second line\n"));
         assert_eq!(content("ship.log.3"), None);
         assert_eq!(content("holdfast.log").as_deref(), Some(""));
-        // Somebody has moved it away, and says so.
+        // The file was moved away, and SIGHUP announces that.
         std::fs::rename(dir.path().join("logs/holdfast.log"), dir.path().join("moved")).unwrap();
         files.0.lock().open = BTreeMap::new();
         files.0.lock().write(REST, b"x\n").unwrap();

@@ -1,9 +1,12 @@
 //! The `holdfast` command. One file per subcommand; each has its arguments and a `run`.
 
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 mod archive;
 mod cert;
 mod check;
 mod doctor;
+mod exit;
 mod import;
 mod lab;
 mod logs;
@@ -17,6 +20,7 @@ mod unsafe_disk;
 mod witness;
 
 use clap::{Parser, Subcommand};
+use exit::Exit;
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -24,7 +28,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A highly available SQL server over SQLite that never loses an acknowledged commit.
 #[derive(Parser)]
-#[command(name = "holdfast", version, after_help = "Exit codes: 0 done, 1 an error (on stderr), 2 wrong usage.")]
+#[command(name = "holdfast", version, after_help = exit::HELP)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -48,17 +52,14 @@ enum Command {
     Witness(witness::Arguments),
 }
 
-/// What a shell reports of a program that wrote into a closed pipe: 128 and SIGPIPE.
-const CLOSED_PIPE_EXIT: i32 = 141;
-
-/// A reader that has seen enough (`holdfast doctor --json | head`) ends the command without a word.
+/// A reader that closes the pipe early (`holdfast doctor --json | head`) ends the command without a message.
 fn end_quietly_on_a_closed_pipe() {
     let others = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // The standard library's words: println! has no other way to say it.
+        // The text of the standard library's panic: println! reports it in no other way.
         let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
         if text.starts_with("failed printing to stdout: Broken pipe") {
-            std::process::exit(CLOSED_PIPE_EXIT);
+            std::process::exit(Exit::ClosedPipe.code().into());
         }
         others(panic);
     }));
@@ -86,13 +87,12 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("holdfast: {}", told(&error));
-            ExitCode::FAILURE
+            Exit::Failed.into()
         }
     }
 }
 
-/// An error and what caused it, on one line. Many errors name their cause themselves, in the middle of a sentence; what has
-/// been said is not said again.
+/// An error and its causes, on one line. Many errors include the text of their cause; it is not repeated.
 pub(crate) fn told(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |text, cause| match cause.to_string() {
         cause if text.is_empty() => cause,

@@ -1,7 +1,9 @@
-//! `holdfast mirror`: what is done with a mirror when the main disk is lost.
+//! `holdfast mirror`: turns a mirror into a data directory when the main disk is lost.
 
 use clap::Subcommand;
-use holdfast_node::mirror::promote;
+use holdfast_node::HoldfastToml;
+use holdfast_node::data_dir::private_umask;
+use holdfast_replication::mirror::promote;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,11 +12,11 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Example:
   holdfast serve --data /first/disk/holdfast --mirror /second/disk/holdfast
-  (the first disk dies)
+  (the first disk fails)
   holdfast mirror promote --data /second/disk/holdfast
   holdfast serve --data /second/disk/holdfast --mirror /third/disk/holdfast
 
-How the mirror of a running server is doing: holdfast standby status")]
+The state of a running server's mirror: holdfast standby status")]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -31,20 +33,21 @@ enum Command {
 Example:
   holdfast mirror promote --data /second/disk/holdfast
 
-No server may run on the main directory. Where it can still be read it is asked whether the mirror has everything. A mirror
-that may lack something that was acknowledged is not promoted unless you say so.")]
+The server of the main directory must be stopped. Where that directory can still be read, it tells whether the mirror has
+everything. A mirror that may lack acknowledged commits is promoted only with --accept-divergence.")]
 struct Promote {
     /// The mirror's directory
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// I accept that the mirror may lack what the server acknowledged without it
+    /// Promote although the mirror may lack commits that the server acknowledged without it
     #[arg(long)]
     accept_divergence: bool,
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    private_umask();
     let Command::Promote(Promote { data, accept_divergence }) = &arguments.command;
-    let promoted = promote(data, *accept_divergence)?;
+    let promoted = promote(data, *accept_divergence, &HoldfastToml)?;
     println!("holdfast: {}", promoted.has);
     println!("holdfast: {}", promoted.lacks);
     println!("holdfast: promoted: epoch {} from LSN {}", promoted.epoch, promoted.from);

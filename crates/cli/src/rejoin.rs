@@ -1,7 +1,9 @@
 //! `holdfast rejoin`: a deposed master comes back as a standby.
 
 use crate::standby::{copy_bar, default_name, install};
-use holdfast_node::replication::{CopyTo, rejoin};
+use holdfast_node::HoldfastToml;
+use holdfast_node::data_dir::private_umask;
+use holdfast_replication::{CopyTo, rejoin};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,8 +14,8 @@ Example:
   holdfast rejoin --from 127.0.0.1:5434 --data ./a --name a
   holdfast serve --data ./a
 
-What the stopped server had done alone is not on the new master. It is written to DIR/lost-LSN.sql, transaction by
-transaction, before it is cut off.")]
+Transactions that only the stopped server has are not on the new master. They are written to DIR/lost-LSN.sql before they
+are cut off.")]
 pub struct Arguments {
     /// The new master
     #[arg(long, value_name = "HOST:PORT")]
@@ -21,7 +23,7 @@ pub struct Arguments {
     /// Data directory of the stopped server
     #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
     data: PathBuf,
-    /// What the master knows the standby by [default: node_name of its holdfast.toml, else the last part of DIR]
+    /// The standby's name at its master [default: node_name of its holdfast.toml, else the last part of DIR]
     #[arg(long)]
     name: Option<String>,
     /// The node's files made by `holdfast cert`, where the master is on another machine; they are copied into DIR
@@ -30,10 +32,12 @@ pub struct Arguments {
 }
 
 pub fn run(Arguments { from, data, name, certificates }: Arguments) -> anyhow::Result<ExitCode> {
+    private_umask();
     let name = name.map_or_else(|| default_name(&data), Ok)?;
     install(certificates.as_deref(), &data)?;
     let bar = copy_bar()?;
-    let rejoined = rejoin(&from, CopyTo { dir: &data, name: &name }, &|done| crate::standby::show_progress(&bar, done));
+    let to = CopyTo { dir: &data, name: &name };
+    let rejoined = rejoin(&from, to, &HoldfastToml, &|done| crate::standby::show_progress(&bar, done));
     bar.finish_and_clear();
     let rejoined = rejoined?;
     match (rejoined.lost, rejoined.unsure) {
@@ -52,13 +56,13 @@ pub fn run(Arguments { from, data, name, certificates }: Arguments) -> anyhow::R
         (None, None) if rejoined.earlier.is_empty() => {
             println!("holdfast: {from} has everything that this server had");
         }
-        (None, None) => println!("holdfast: {from} has everything that this server has by now"),
+        (None, None) => println!("holdfast: {from} has everything that this server still has"),
     }
     for path in &rejoined.earlier {
-        println!("holdfast: what an earlier rejoin found that only this server had is in {}", path.display());
+        println!("holdfast: transactions that an earlier rejoin found only on this server are in {}", path.display());
     }
     if let Some(bytes) = rejoined.copied_bytes {
-        println!("holdfast: the databases were copied anew, {bytes} bytes came over the link");
+        println!("holdfast: the databases were copied again, {bytes} bytes came over the link");
     }
     println!("holdfast: start it as the standby {name} with: holdfast serve --data {}", data.display());
     Ok(ExitCode::SUCCESS)

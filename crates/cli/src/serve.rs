@@ -3,45 +3,66 @@
 use crate::logs;
 use anyhow::Context;
 use holdfast_node::Config;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use holdfast_node::config::Listen;
+use holdfast_node::data_dir::{FirstStart, private_umask};
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
 
 /// Serve the databases of a data directory to PostgreSQL clients
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
-  holdfast serve --data ./holdfast-data --listen 127.0.0.1:5433
-  psql -h 127.0.0.1 -p 5433 -U holdfast
+  holdfast serve --data ./holdfast-data --listen localhost:5433
+  psql -h localhost -p 5433 -U holdfast
 
-The directory is made when it does not exist, with the databases holdfast and postgres and a commented holdfast.toml.
-When clients can connect, `holdfast: ready on HOST:PORT` is printed; logs go to stderr, or where
-log_directory says; SIGHUP opens their files again. SIGTERM stops cleanly.")]
+The directory is made when it does not exist, with the databases holdfast and postgres and a commented holdfast.toml; only
+its owner can read it. When clients can connect, `holdfast: ready on HOST:PORT` is printed. Logs go to stderr, or into
+log_directory; `log` in holdfast.toml sets what is logged, and SIGHUP reads it again. SIGTERM stops cleanly.")]
 pub struct Arguments {
     /// Data directory
     #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
     data: PathBuf,
-    /// Address and port for clients; port 0 takes any [default: from holdfast.toml, 127.0.0.1:5433]
+    /// Host and port for clients; port 0 takes any free one [default: from holdfast.toml, else 127.0.0.1:5433]
     #[arg(long, value_name = "HOST:PORT")]
-    listen: Option<SocketAddr>,
+    listen: Option<Listen>,
     /// A second data directory on another disk, kept equal: no commit is acknowledged before both have it [default: from
-    /// holdfast.toml, none]
+    /// holdfast.toml, else none]
     #[arg(long, value_name = "DIR")]
     mirror: Option<PathBuf>,
-    /// Write logs as JSON, one object a line
+    /// Write logs as JSON, one object per line
     #[arg(long)]
     log_json: bool,
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let mut config = Config::load(&arguments.data)?;
-    logs::start(arguments.log_json, config.log_files(&arguments.data))?;
+    private_umask();
+    let made: Vec<FirstStart> = [Some(&arguments.data), arguments.mirror.as_ref()]
+        .into_iter()
+        .flatten()
+        .filter_map(|dir| FirstStart::of(dir))
+        .collect();
+    let is_ready = Cell::new(false);
+    let served = serve(arguments, &is_ready);
+    if served.is_err() && !is_ready.get() {
+        // No client was served: what a first start has made holds nothing.
+        made.into_iter().for_each(FirstStart::undo);
+    }
+    served
+}
+
+fn serve(arguments: Arguments, is_ready: &Cell<bool>) -> anyhow::Result<()> {
+    let data: &Path = &arguments.data;
+    let mut config = Config::load(data)?;
+    logs::start(arguments.log_json, Some((data, &config)))?;
     if let Some(listen) = arguments.listen {
         config.listen = listen;
     }
     if let Some(mirror) = arguments.mirror {
         config.set_mirror(mirror)?;
     }
-    let ready = |address| println!("holdfast: ready on {address}");
-    holdfast_node::serve(&arguments.data, config, &ready)
-        .with_context(|| format!("cannot serve {}", arguments.data.display()))
+    let ready = |address| {
+        is_ready.set(true);
+        println!("holdfast: ready on {address}");
+    };
+    holdfast_node::serve(data, config, &ready).with_context(|| format!("cannot serve {}", data.display()))
 }

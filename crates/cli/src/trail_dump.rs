@@ -1,4 +1,4 @@
-//! `holdfast trail dump`: prints what stands in the trail.
+//! `holdfast trail dump`: prints the content of the trail.
 
 use holdfast_engine::Options;
 use holdfast_engine::trail_dump::{Filter, Item, dump};
@@ -7,8 +7,11 @@ use std::io::{BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Look into the trail.
+/// Look into the trail
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Example:
+  holdfast trail dump --data ./holdfast-data --from 67112960")]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -16,28 +19,33 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum What {
-    /// Print every boxcar and record with the rows it changed. Nothing is changed; stop the server first to see tables
-    /// by name.
+    /// Print every boxcar and record with the rows it changed; nothing is changed
     Dump(DumpArgs),
 }
 
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  holdfast trail dump --data ./holdfast-data
+  holdfast trail dump --data ./holdfast-data --from 67112960 --json | head
+
+While the server runs, tables are shown by number; stop it to see their names.")]
 struct DumpArgs {
-    /// The data directory.
+    /// Data directory
     #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
     data: PathBuf,
-    /// Print one JSON object a line.
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// Leave out what stands before this position.
+    /// Leave out everything before this position
     #[arg(long, value_name = "LSN")]
     from: Option<u64>,
-    /// Only records of the database with this number (see databases.toml).
+    /// Only records of the database with this number (see databases.toml)
     #[arg(long, value_name = "ID")]
     volume: Option<u32>,
 }
 
-/// Prints to standard output; a reader that has seen enough ends it without an error.
+/// Prints to standard output; a reader that closes it early ends the command without an error.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let What::Dump(args) = args.what;
     let filter = Filter { from: args.from.map(Lsn), volume: args.volume.map(VolumeId) };

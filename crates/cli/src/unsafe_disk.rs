@@ -25,7 +25,7 @@ Example: does a database survive a power cut?
   holdfast unsafe-disk ctl mnt restore
   ... start it again and compare ...
 
-What is written is seen at once, and durable after a sync. At a power cut every unsynced sector of 512 bytes is kept,
+Writes are visible at once, and durable after a sync. At a power cut every unsynced sector of 512 bytes is kept,
 dropped or garbage, in any order, and unsynced names and lengths are kept or lost. BACKING holds what is durable.
 
 Commands for ctl, for mnt/.unsafe-disk (reading it gives the status as JSON), and rules for --fault:
@@ -53,22 +53,22 @@ pub struct Arguments {
     /// off: the drive has no volatile cache; every write is durable when it returns and takes as long as a barrier
     #[arg(long, value_enum, default_value = "on")]
     cache: Switch,
-    /// Size of the drive's cache; what does not fit is written before it is asked for
+    /// Size of the drive's cache; what does not fit is written before a sync asks for it
     #[arg(long, value_name = "N", default_value_t = 256)]
     cache_mib: u64,
     /// The drive lies: it acknowledges syncs and writes nothing
     #[arg(long)]
     lie: bool,
-    /// What makes a new name durable beside a sync of its directory: a sync of the file too (as on ext4), or nothing
+    /// What makes a new name durable apart from a sync of its directory: a sync of the file (as on ext4), or nothing
     #[arg(long, value_enum, default_value = "file")]
     names: NamesArg,
-    /// Of a hundred unsynced sectors that a torn file loses, so many become garbage
+    /// Percentage of a torn file's lost unsynced sectors that become garbage
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=100))]
     garbage: u32,
     /// Cut the power in the middle of the Nth write, sync or change of a name
     #[arg(long, value_name = "N", conflicts_with = "cut_random")]
     cut_at_op: Option<u64>,
-    /// The same at a random one between LO and HI
+    /// Cut the power in the middle of a random write, sync or change of a name between the LOth and the HIth
     #[arg(long, value_name = "LO..HI", value_parser = range)]
     cut_random: Option<RangeInclusive<u64>>,
     /// Decides every random choice
@@ -90,7 +90,11 @@ pub struct Arguments {
 
 #[derive(clap::Subcommand)]
 enum Sub {
-    /// Tell a mounted disk what to do, or show its status
+    /// Send a command to a mounted disk, or show its status
+    #[command(after_help = "\
+Examples:
+  holdfast unsafe-disk ctl mnt cut
+  holdfast unsafe-disk ctl mnt --json")]
     Ctl {
         /// Where it is mounted
         mountpoint: PathBuf,

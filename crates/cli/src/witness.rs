@@ -1,9 +1,10 @@
-//! `holdfast witness`: the third vote of a pair, and nothing else.
+//! `holdfast witness`: the third vote of a pair; it holds no data.
 
 use crate::logs;
 use anyhow::{Context as _, bail};
 use holdfast_control::{Config, ControlNode, LeaseTerms, Machinery, NodeId, Role, TcpTransport};
-use holdfast_node::replication::{Certificates, secure_members};
+use holdfast_node::data_dir::private_umask;
+use holdfast_replication::{Certificates, secure_members};
 use holdfast_seams::RealDisk;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,8 +17,8 @@ use std::sync::mpsc;
 Example, with the two servers' control addresses and its own:
   holdfast witness --data ./witness --listen 127.0.0.1:7003 --members a=127.0.0.1:7001,b=127.0.0.1:7002,w=127.0.0.1:7003
 
-All three must be reachable once for the group to be founded; from then on any two do. A witness whose directory was
-lost is started with an empty one: the other two take it in again. Never put back an old copy of the directory.
+All three members must be reachable once for the group to be founded; after that any two are enough. A witness whose
+directory was lost is started with an empty one: the other two admit it again. Never restore an old copy of the directory.
 When it listens, `holdfast: witness NAME on HOST:PORT` is printed; logs go to stderr. SIGTERM stops it. When its disk fails
 it ends with exit code 1.")]
 pub struct Arguments {
@@ -36,12 +37,13 @@ pub struct Arguments {
     /// Its files made by `holdfast cert`, where the members are on several machines [default: DIR/certificates, if there]
     #[arg(long, value_name = "CERTS")]
     certificates: Option<PathBuf>,
-    /// Write logs as JSON, one object a line
+    /// Write logs as JSON, one object per line
     #[arg(long)]
     log_json: bool,
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+    private_umask();
     logs::start(arguments.log_json, None)?;
     let addresses = addresses(&arguments.members)?;
     let node = own_name(&arguments, &addresses)?;
@@ -58,10 +60,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     let mut machinery = Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport));
     let (stop, stopped) = mpsc::channel();
     let failed = stop.clone();
-    // Nobody waits any more when the witness is stopping.
+    // The receiver is gone when the witness is stopping.
     machinery.on_failure = Arc::new(move |error| failed.send(Err(error.to_string())).unwrap_or_default());
     let control = ControlNode::start(config, machinery).context("cannot start the witness")?;
-    // Nor when the second signal comes.
+    // Gone, too, when a second signal comes.
     ctrlc::set_handler(move || stop.send(Ok(())).unwrap_or_default()).context("catching signals")?;
     println!("holdfast: witness {node} on {address}");
     let ended = stopped.recv().context("waiting for a signal")?;
@@ -77,7 +79,7 @@ fn addresses(members: &[String]) -> anyhow::Result<BTreeMap<NodeId, String>> {
         };
         let name: NodeId = name.trim().parse().context("--members")?;
         if addresses.insert(name, address.trim().to_owned()).is_some() {
-            bail!("--members: {name} stands there twice");
+            bail!("--members: {name} is there twice; each member has its own name");
         }
     }
     Ok(addresses)
@@ -89,7 +91,7 @@ fn own_name(arguments: &Arguments, addresses: &BTreeMap<NodeId, String>) -> anyh
     }
     let mine = addresses.iter().find(|(_, address)| **address == arguments.listen);
     let Some((name, _)) = mine else {
-        bail!("no member has the address {}; say with --name which one this is", arguments.listen);
+        bail!("no member has the address {}; name this one with --name", arguments.listen);
     };
     Ok(*name)
 }

@@ -1,18 +1,18 @@
-//! The clock that leases are counted on.
+//! The clock for leases.
 //!
-//! Leases need a clock that nobody sets and that goes on while the process, or the whole machine, is stopped: a node
-//! that was suspended must find its lease run out. On Linux that is `CLOCK_BOOTTIME`; `CLOCK_MONOTONIC`, and with it
-//! `std::time::Instant`, stands still during suspend. A virtual machine that is frozen from outside may find neither
-//! clock moved: its hypervisor must advance the guest's clocks, as KVM, VMware and Hyper-V do.
+//! Leases need a clock that is never set and that continues while the process, or the whole machine, is stopped: after
+//! a suspend a node must find that its lease has expired. On Linux that is `CLOCK_BOOTTIME`; `CLOCK_MONOTONIC`, and
+//! with it `std::time::Instant`, stops during suspend. In a virtual machine that was frozen from outside neither clock
+//! may have moved: its hypervisor must advance the guest's clocks, as KVM, VMware and Hyper-V do.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds since some moment before the process began; never goes back, is never set.
+/// Nanoseconds since a time before the process began. The clock never goes back and is never set.
 pub trait LeaseClock: Send + Sync + 'static {
     fn now_ns(&self) -> u64;
 }
 
-/// The machine's clock since boot, suspended time included.
+/// The machine's clock since boot, including suspended time.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct BootClock;
 

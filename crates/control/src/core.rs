@@ -1,7 +1,7 @@
 //! What the tasks of a control node share: proposing, promoting, and keeping the lease.
 //!
-//! Failure: without a majority a proposal is tried again for [`PATIENCE`], then told as [`ControlError::NoQuorum`], which
-//! leaves open whether it was done; every command may be given again. A renewal that fails lets the lease run out.
+//! Failure: without a majority a proposal is retried for [`PATIENCE`]; then it fails with [`ControlError::NoQuorum`],
+//! which leaves open whether it was done. Every command may be repeated. If renewals fail, the lease expires.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,6 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::clock::LeaseClock;
-use crate::compare::TrailSlot;
 use crate::error::ControlError;
 use crate::id::{DiskId, NodeId};
 use crate::lease::{Lease, LeaseTerms, WaitOut};
@@ -25,16 +24,17 @@ use crate::plane::Promotion;
 use crate::raft::{Peer, Raft, Runtime};
 use crate::record::{Answer, Command, Mastership, Record, Role};
 use crate::server::PROPOSAL_TIMEOUT;
+use crate::trail_tip::TrailSlot;
 use crate::wire::{Reply, Request};
 
-/// How long a proposal is tried again after it found no leader.
+/// The time for which a proposal is retried if there is no leader.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two tries.
+/// The pause between two attempts.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
-/// How often a lease that has run out is looked at.
+/// How often an expired lease is checked.
 const LEASE_LOOK: Duration = Duration::from_millis(20);
 
-/// The lease of this process's mastership, and whether it is held, for those who want to be told.
+/// The lease of this process as master, and a channel that reports whether it is held.
 pub struct Holding {
     pub lease: Mutex<Lease>,
     pub held: watch::Sender<bool>,
@@ -64,8 +64,8 @@ impl Core {
         self.members.keys().copied().filter(|node| *node != self.me)
     }
 
-    /// Both steps of a change; returns who votes then. It goes on when it takes longer than is waited for here: given up
-    /// between the steps it would leave the first.
+    /// Makes both steps of a change; returns the voters after it. The change continues if it takes longer than the wait here:
+    /// abandoned between the steps it would leave the first.
     pub async fn change_members(&self, change: ChangeMembers<NodeId, Peer>) -> Result<BTreeSet<NodeId>, String> {
         let raft = self.raft.clone();
         let change = Runtime::spawn(async move { raft.change_membership(change, false).await });
@@ -75,12 +75,12 @@ impl Core {
             }
             Ok(Ok(Err(error))) => Err(error.to_string()),
             Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("no majority answered in time; it may still happen".to_owned()),
+            Err(_) => Err("no majority of the members answered in time; the change may still be made".to_owned()),
         }
     }
 
-    /// Puts a command into the log, wherever the leader is; tries again until `within` is over. Every command is such
-    /// that doing it twice is doing it once.
+    /// Appends a command to the log through the current leader; retries for at most `within`. Every command is
+    /// idempotent.
     pub async fn propose(&self, command: Command, within: Duration) -> Result<Record, ControlError> {
         let answer = async {
             loop {
@@ -138,8 +138,8 @@ impl Core {
         Ok(record.epoch)
     }
 
-    /// Nobody is deposed for a promotion that cannot succeed, as far as this node knows: what it has seen of the record is
-    /// enough for that, since it is asked again later.
+    /// Refuses a promotion that cannot succeed, so that no master is deposed in vain. This node's own copy of the record is
+    /// sufficient, because the group checks again.
     async fn check_before(&self, expected_epoch: Epoch, node: NodeId) -> Result<(), ControlError> {
         // Of another epoch, or without this node: the group will say so.
         let is_concerned = |record: &Arc<Record>| record.epoch == expected_epoch && record.sync_set.contains(node);
@@ -192,7 +192,7 @@ impl Core {
         }));
     }
 
-    /// Renews until that is refused. Losing sight of the majority is no reason to stop asking.
+    /// Renews the lease until a renewal is refused. It continues to ask while the majority is unreachable.
     async fn renew(&self, lease: &Lease, terms: &LeaseTerms) {
         let command = Command::RenewLease { epoch: lease.epoch(), by: self.me };
         while !lease.is_given_up() {
@@ -204,9 +204,11 @@ impl Core {
                     lease.granted(asked_ns, terms);
                     self.tell(lease);
                 }
-                Err(ControlError::NoQuorum) => tracing::warn!("the lease could not be renewed: no majority answers"),
+                Err(ControlError::NoQuorum) => {
+                    tracing::warn!("cannot renew the lease: no majority of the members answers")
+                }
                 Err(error) => {
-                    tracing::warn!(epoch = %lease.epoch(), "the lease is renewed no more: {error}");
+                    tracing::warn!(epoch = %lease.epoch(), "the lease is no longer renewed: {error}");
                     return;
                 }
             }
@@ -237,14 +239,14 @@ impl Core {
         self.holding.held.send_if_modified(|held| {
             let changed = *held != now;
             if changed && !now {
-                tracing::warn!(epoch = %lease.epoch(), "the lease has run out: nothing is acknowledged");
+                tracing::warn!(epoch = %lease.epoch(), "the lease has expired: nothing is acknowledged");
             }
             *held = now;
             changed
         });
     }
 
-    /// Gives the lease up here first, then tells the group: a successor need not wait.
+    /// Releases the lease here first, then reports that to the group, so that a successor need not wait.
     pub async fn release(&self, epoch: Epoch) -> Result<(), ControlError> {
         let lease = self.holding.lease.lock().clone();
         if lease.epoch() == epoch {

@@ -1,19 +1,21 @@
-//! What can go wrong, and what to do about it.
+//! The errors of the control plane, and what to do about them.
 
 use std::io;
 use std::path::PathBuf;
 
+use holdfast_seams::ReplaceError;
+
 use crate::id::NodeId;
 use crate::record::Refusal;
 
-/// Why the control plane does not start, or did not do what it was asked for.
+/// Why the control plane does not start, or did not carry out a request.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     #[error("cannot {what} {}: {source}", file.display())]
     Io { what: &'static str, file: PathBuf, source: io::Error },
     #[error(
-        "{} is damaged at offset {offset}: {what}. Nothing was changed. Move the control directory away and start \
-         again: the node is taken in anew by the other two",
+        "{} is damaged at offset {offset}: {what}. Nothing was changed. Move the control directory away and start the node \
+         again: the other two members admit it again",
         file.display()
     )]
     Damage { file: PathBuf, offset: u64, what: String },
@@ -25,20 +27,20 @@ pub enum ControlError {
     OtherNode { dir: PathBuf, found: NodeId, expected: NodeId },
     #[error("members: {0}")]
     Members(String),
-    #[error("no majority of the members answered in time; what was asked for may still happen: look at the status")]
+    #[error("no majority of the members answered in time; the change may still be made: check the status")]
     NoQuorum,
     #[error(transparent)]
     Refused(#[from] Refusal),
     #[error("{node} may lack acknowledged commits: {ahead} has more of the trail; promote {ahead}")]
     Behind { node: NodeId, ahead: NodeId },
     #[error(
-        "{node} may lack acknowledged commits: its trail and that of {other} have parted, and which of them has what was \
-         acknowledged cannot be told"
+        "{node} may lack acknowledged commits: its trail and that of {other} have diverged, and it is unknown which of them \
+         has the acknowledged commits"
     )]
     Parted { node: NodeId, other: NodeId },
     #[error(
-        "{node} may lack acknowledged commits: commits wait for some of the standbys only, and those that could show that it \
-         lacks nothing cannot be asked: {others}"
+        "{node} may lack acknowledged commits: commits wait for only some of the standbys, and those that could prove that it \
+         has all of them cannot be reached: {others}"
     )]
     NotCompared { node: NodeId, others: String },
     #[error("the control plane of this node has stopped: {0}")]
@@ -46,7 +48,7 @@ pub enum ControlError {
 }
 
 impl ControlError {
-    /// PostgreSQL's code for it.
+    /// PostgreSQL's SQLSTATE for the error.
     pub fn sqlstate(&self) -> &'static str {
         match self {
             ControlError::Refused(_)
@@ -65,5 +67,11 @@ impl ControlError {
     pub fn io(what: &'static str, file: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> ControlError {
         let file = file.into();
         move |source| ControlError::Io { what, file, source }
+    }
+}
+
+impl From<ReplaceError> for ControlError {
+    fn from(ReplaceError { what, path, source }: ReplaceError) -> ControlError {
+        ControlError::Io { what, file: path, source }
     }
 }

@@ -1,25 +1,17 @@
-//! Small files that are whole or absent: written beside, synced, renamed, the directory synced.
+//! Small files that are either complete or absent.
 
-use std::io::IoSlice;
 use std::path::Path;
 
-use holdfast_seams::{AlignedBuf, Create, Disk, OpenHow};
+use holdfast_seams::{AlignedBuf, Disk, OpenHow};
 
 use crate::error::ControlError;
 
-/// The largest file that is read: nothing here grows beyond a few MiB, so a larger one is not ours.
+/// The largest file that is read: no file here grows beyond a few MiB, so a larger one is not one of these.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Puts `bytes` at `name`, by way of `new`.
-pub fn replace(disk: &dyn Disk, dir: &Path, new: &str, name: &str, bytes: &[u8]) -> Result<(), ControlError> {
-    let (new, path) = (dir.join(new), dir.join(name));
-    let how = OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() };
-    let file = disk.open(&new, &how).map_err(ControlError::io("create", &new))?;
-    file.set_len(0).map_err(ControlError::io("empty", &new))?;
-    file.write_at(&[IoSlice::new(bytes)], 0).map_err(ControlError::io("write", &new))?;
-    file.sync_all().map_err(ControlError::io("sync", &new))?;
-    disk.rename(&new, &path).map_err(ControlError::io("rename", &new))?;
-    disk.sync_dir(dir).map_err(ControlError::io("sync the directory", dir))
+/// Puts `bytes` at `name`.
+pub fn replace(disk: &dyn Disk, dir: &Path, name: &str, bytes: &[u8]) -> Result<(), ControlError> {
+    Ok(holdfast_seams::replace(disk, &dir.join(name), bytes)?)
 }
 
 /// The whole file, past the page cache: after a failed sync the cache shows what the device does not have.
@@ -28,7 +20,7 @@ pub fn read(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, ControlError> {
     file.sync_all().map_err(ControlError::io("sync", path))?;
     let len = file.len_bytes().map_err(ControlError::io("look at", path))?;
     if len > BYTES_MAX {
-        let what = format!("it has {len} bytes, more than the {BYTES_MAX} it can have");
+        let what = format!("it has {len} bytes; the limit is {BYTES_MAX}");
         return Err(ControlError::Damage { file: path.to_path_buf(), offset: 0, what });
     }
     let mut bytes = AlignedBuf::zeroed(len as usize);

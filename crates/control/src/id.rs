@@ -1,4 +1,4 @@
-//! Names of nodes and of their disks.
+//! Names of nodes and ids of their disks.
 //!
 //! A node is called by a short name an operator gave it ("a", "oslo", "witness"); it is stored inline, because Raft
 //! copies it into every log position. A disk has a random number, made when the control directory was made: a node that
@@ -17,16 +17,16 @@ pub const NODE_NAME_BYTES_MAX: usize = 16;
 #[serde(try_from = "String", into = "String")]
 pub struct NodeId([u8; NODE_NAME_BYTES_MAX]);
 
-/// Why a text is no name of a node.
+/// Why a text is not a valid name of a node.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("\"{0}\" is no name for a node: it takes 1 to 16 letters, digits, '-' or '_'")]
+#[error("\"{0}\" is not a valid name for a node: a name has 1 to 16 letters, digits, '-' or '_'")]
 pub struct BadName(String);
 
 impl NodeId {
     /// The name as text.
     pub fn as_str(&self) -> &str {
         let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(NODE_NAME_BYTES_MAX);
-        // Only ASCII gets in.
+        // A name contains only ASCII.
         std::str::from_utf8(&self.0[..len]).unwrap_or_default()
     }
 }
@@ -49,7 +49,7 @@ impl FromStr for NodeId {
 impl TryFrom<String> for NodeId {
     type Error = BadName;
 
-    /// The empty text is nobody: Raft's first log position is nobody's.
+    /// The empty text means no node: Raft's first log position belongs to no node.
     fn try_from(text: String) -> Result<NodeId, BadName> {
         if text.is_empty() { Ok(NodeId::default()) } else { text.parse() }
     }

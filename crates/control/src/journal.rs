@@ -1,8 +1,8 @@
 //! The file `journal` of the control directory: Raft's vote and log, in the order they were written.
 //!
-//! One record after the other (see [`crate::frames`]), appended with one write and one sync. The first says whose the
-//! journal is. When the file has grown past a bound it is written anew, beside, synced and renamed. The whole log is
-//! also kept in memory: it is small.
+//! It has one record after the other (see [`crate::frames`]), each appended with one write and one sync. The first
+//! record names the node. When the file has grown past a bound, a new file is written, synced and renamed to replace
+//! it. The whole log is also kept in memory: it is small.
 //!
 //! A failed write or sync is never retried: every later call fails, Raft stops, and the node's lease runs out. At open
 //! a torn tail is cut off and kept in `journal.tail`; damage before it refuses to open, because a vote that was given
@@ -26,10 +26,9 @@ use crate::machine;
 use crate::raft::{Entry, LogId, Vote};
 
 const NAME: &str = "journal";
-const NAME_NEW: &str = "journal.new";
 const NAME_TAIL: &str = "journal.tail";
 const FORMAT_VERSION: u16 = 1;
-/// The journal is written anew when it is longer than this and than twice what it began with.
+/// The journal is rewritten when it is longer than this and than twice its initial length.
 const REWRITE_BYTES: u64 = if cfg!(test) { 8 << 10 } else { 1 << 20 };
 
 #[derive(Serialize, Deserialize)]
@@ -107,12 +106,12 @@ impl Journal {
         if disk.metadata(&path).map_err(ControlError::io("look at", &path))?.is_none() {
             let snapshot = dir.join(machine::NAME);
             if disk.metadata(&snapshot).map_err(ControlError::io("look at", &snapshot))?.is_some() {
-                let what = "it is missing, and a snapshot is here".to_owned();
+                let what = "it is missing, but a snapshot exists".to_owned();
                 return Err(ControlError::Damage { file: path, offset: 0, what });
             }
             let begin = Item::Begin { version: FORMAT_VERSION, node, disk: new_disk };
             let bytes = encode(&mut 0, 0, &[begin])?;
-            files::replace(&*disk, dir, NAME_NEW, NAME, &bytes)?;
+            files::replace(&*disk, dir, NAME, &bytes)?;
         }
         let bytes = files::read(&*disk, &path)?;
         let found = read(&path, &bytes)?;
@@ -170,7 +169,7 @@ impl Journal {
 
     fn append(&mut self, items: Vec<Item>, sync: bool) -> Result<(), ControlError> {
         if self.failed {
-            return Err(ControlError::Stopped("its disk has failed before".to_owned()));
+            return Err(ControlError::Stopped("its disk has failed".to_owned()));
         }
         let appended = self.write(&items, sync);
         self.failed = appended.is_err();
@@ -201,7 +200,7 @@ impl Journal {
         items.extend(self.content.committed.map(|position| Item::Committed(Some(position))));
         let mut number = 0;
         let bytes = encode(&mut number, 0, &items)?;
-        files::replace(&*self.disk, &self.dir, NAME_NEW, NAME, &bytes)?;
+        files::replace(&*self.disk, &self.dir, NAME, &bytes)?;
         let path = self.dir.join(NAME);
         let how = OpenHow { create: Create::Never, write: true, ..OpenHow::default() };
         self.file = self.disk.open(&path, &how).map_err(ControlError::io("open", &path))?;
@@ -251,11 +250,11 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Found, ControlError> {
     }
     // The first record was durable before the file got its name.
     if found.number == 0 || found.node == NodeId::default() {
-        return Err(damage(0, "its first record is not valid".to_owned()));
+        return Err(damage(0, "its first record is invalid".to_owned()));
     }
     let proven = frames::scan(bytes, found.end).any(|frame| frame.synced > found.number);
     if proven {
-        return Err(damage(found.end, format!("record {} was durable and is not valid", found.number + 1)));
+        return Err(damage(found.end, format!("record {} was durable and is invalid", found.number + 1)));
     }
     Ok(found)
 }
@@ -263,7 +262,7 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Found, ControlError> {
 /// Keeps the tail aside, then cuts it off.
 fn cut(disk: &dyn Disk, dir: &Path, file: &dyn DiskFile, bytes: &[u8], end: usize) -> Result<(), ControlError> {
     tracing::warn!(bytes = bytes.len() - end, "cutting a torn tail off the control journal; it is kept in {NAME_TAIL}");
-    files::replace(disk, dir, "journal.tail.new", NAME_TAIL, &bytes[end..])?;
+    files::replace(disk, dir, NAME_TAIL, &bytes[end..])?;
     file.set_len(end as u64).map_err(ControlError::io("cut", dir.join(NAME)))
 }
 

@@ -93,7 +93,7 @@ fn rot_in_what_was_durable_refuses_to_open() {
     disk.rot(&path, vote_at - 20, 2);
     let refused = open(&disk).err();
     assert!(matches!(&refused, Some(ControlError::Damage { .. })), "{refused:?}");
-    assert!(refused.unwrap().to_string().contains("taken in anew"));
+    assert!(refused.unwrap().to_string().contains("admit it again"));
     disk.rot(&path, vote_at - 20, 2);
     drop(open(&disk).unwrap());
     disk.rot(&path, 40, 2);
@@ -103,11 +103,11 @@ fn rot_in_what_was_durable_refuses_to_open() {
 #[test]
 fn a_journal_that_is_missing_beside_a_snapshot_is_damage() {
     let disk = FaultDisk::new(1);
-    files::replace(&disk, Path::new(DIR), "snapshot.new", machine::NAME, b"anything").unwrap();
+    files::replace(&disk, Path::new(DIR), machine::NAME, b"anything").unwrap();
     let refused = open(&disk).err();
     assert!(matches!(&refused, Some(ControlError::Damage { .. })), "{refused:?}");
     let said = refused.unwrap().to_string();
-    assert!(said.contains("journal is damaged") && said.contains("taken in anew"), "{said}");
+    assert!(said.contains("journal is damaged") && said.contains("admit it again"), "{said}");
     assert_eq!(disk.contents(&Path::new(DIR).join(NAME)), None, "nothing was begun");
 }
 
@@ -127,7 +127,7 @@ fn a_newer_format_is_refused_as_such() {
     let disk = FaultDisk::new(1);
     let begin = Item::Begin { version: 2, node: node("a"), disk: DiskId(1) };
     let bytes = encode(&mut 0, 0, &[begin]).unwrap();
-    files::replace(&disk, Path::new(DIR), NAME_NEW, NAME, &bytes).unwrap();
+    files::replace(&disk, Path::new(DIR), NAME, &bytes).unwrap();
     assert!(matches!(open(&disk).err(), Some(ControlError::Newer { found: 2, .. })));
 }
 

@@ -1,17 +1,17 @@
 //! The lease: a master may acknowledge and answer current reads only while it holds one.
 //!
 //! Each renewal is a command in the replicated log, so a lease is granted by a quorum. The master counts it from the
-//! moment *before* it asked. Whoever is to be promoted first has the master deposed, in the same log: from there on no
-//! renewal is granted, and the last one was asked for earlier still. So waiting as long as a lease can last on the
-//! slowest allowed clock, measured on the fastest allowed one, is enough:
+//! moment *before* it asked. A promotion first deposes the master, in the same log: after that no renewal is granted,
+//! and the last one was requested earlier. So it is enough to wait as long as a lease can last on the slowest allowed
+//! clock, measured on the fastest allowed one:
 //!
 //! ```text
 //! master:    ask ── granted ──────────────── run out          lease_ms on its clock
 //! successor:              deposed ─────────────────── promote  lease_ms * (100 + d) / (100 - d) on its clock
 //! ```
-//! where `d` is by how many per cent a clock may be wrong. Nothing depends on wall clocks, on who leads Raft, or on
-//! timers firing: the check is made at the moment of use ([`Lease::valid_now`]), so a process that was stopped finds
-//! its lease run out before it can acknowledge anything.
+//! where `d` is the largest error of a clock in per cent. Nothing depends on wall clocks, on the leader of Raft, or on
+//! timers: the check is made at the moment of use ([`Lease::valid_now`]), so a process that was stopped finds its lease
+//! expired before it can acknowledge anything.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ use crate::clock::LeaseClock;
 pub const LEASE_MS_MAX: u32 = 3_600_000;
 /// The shortest lease: below it a busy disk ends masterships.
 pub const LEASE_MS_MIN: u32 = 100;
-/// The most a clock may be said to be wrong.
+/// The largest clock error that can be configured.
 pub const DRIFT_PERCENT_MAX: u32 = 50;
 
-/// How long leases last. Part of the record, so that all nodes count with the same.
+/// The duration of leases. It is part of the record, so that all nodes use the same one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LeaseTerms {
-    /// What one renewal gives, in milliseconds of the master's clock.
+    /// The time that one renewal grants, in milliseconds of the master's clock.
     pub lease_ms: u32,
     /// By how many per cent a node's clock may run fast or slow.
     pub drift_percent: u32,
@@ -46,13 +46,14 @@ impl Default for LeaseTerms {
 }
 
 impl LeaseTerms {
-    /// Why these terms cannot be used; `None` when they can.
+    /// Why these terms are invalid; `None` if they are valid.
     pub fn flaw(&self) -> Option<String> {
         if !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&self.lease_ms) {
-            return Some(format!("lease_ms = {}: it takes {LEASE_MS_MIN} to {LEASE_MS_MAX}", self.lease_ms));
+            return Some(format!("lease_ms = {} is outside {LEASE_MS_MIN} to {LEASE_MS_MAX}", self.lease_ms));
         }
         let too_much = self.drift_percent > DRIFT_PERCENT_MAX;
-        too_much.then(|| format!("drift_percent = {}: the most is {DRIFT_PERCENT_MAX}", self.drift_percent))
+        too_much
+            .then(|| format!("drift_percent = {} is too large; the limit is {DRIFT_PERCENT_MAX}", self.drift_percent))
     }
 
     /// How long a lease lasts after it was asked for, on the master's clock.
@@ -72,7 +73,7 @@ impl LeaseTerms {
     }
 }
 
-/// The lease of one mastership. Clones share it; it ends for good with the mastership's epoch.
+/// The lease of one mastership. Clones share it; it ends permanently with the mastership's epoch.
 #[derive(Clone)]
 pub struct Lease {
     cell: Arc<Cell>,
@@ -86,18 +87,18 @@ struct Cell {
 }
 
 impl Lease {
-    /// A lease of that epoch that has not been granted yet.
+    /// Creates a lease of that epoch that has not been granted yet.
     pub fn new(epoch: Epoch, clock: Arc<dyn LeaseClock>) -> Lease {
         Lease { cell: Arc::new(Cell { epoch, clock, until_ns: AtomicU64::new(0) }) }
     }
 
-    /// May this node, right now, acknowledge a commit of this epoch or answer a read that claims to be current? One
-    /// atomic load and one clock reading; ask as late as possible before the answer leaves.
+    /// True if this node may now acknowledge a commit of this epoch or answer a read that claims to be current. It
+    /// costs one atomic load and one clock reading; call it as late as possible before the answer is sent.
     pub fn valid_now(&self) -> bool {
         self.cell.clock.now_ns() < self.cell.until_ns.load(Ordering::Acquire)
     }
 
-    /// What is left of it; zero when it has run out.
+    /// The remaining time; zero if the lease has expired.
     pub fn remaining(&self) -> Duration {
         let until_ns = self.cell.until_ns.load(Ordering::Acquire);
         Duration::from_nanos(until_ns.saturating_sub(self.cell.clock.now_ns()))
@@ -108,21 +109,21 @@ impl Lease {
         self.cell.epoch
     }
 
-    /// A renewal asked for at `asked_ns` was granted.
+    /// Records that a renewal requested at `asked_ns` was granted.
     pub(crate) fn granted(&self, asked_ns: u64, terms: &LeaseTerms) {
         let until_ns = asked_ns.saturating_add(terms.lease().as_nanos() as u64);
-        // An older grant that arrives late shortens nothing, and a lease that was given up stays so.
+        // An older grant that arrives late does not shorten the lease, and a released lease stays released.
         let longer = |old: u64| (old != GIVEN_UP && old < until_ns).then_some(until_ns);
         // An error means that nothing was to be changed.
         let _ = self.cell.until_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, longer);
     }
 
-    /// Whether it was given up, so that no renewal can bring it back.
+    /// Whether the lease was released, so that no renewal can restore it.
     pub fn is_given_up(&self) -> bool {
         self.cell.until_ns.load(Ordering::Acquire) == GIVEN_UP
     }
 
-    /// Ends it at once and for good.
+    /// Ends the lease at once and permanently.
     pub fn give_up(&self) {
         self.cell.until_ns.store(GIVEN_UP, Ordering::Release);
     }
@@ -162,7 +163,7 @@ impl WaitOut {
         }
     }
 
-    /// Counts what has passed since the last call, two steps at most.
+    /// Counts the time since the last call, at most two steps.
     pub fn step(&mut self) {
         let now_ns = self.clock.now_ns();
         let passed_ns = now_ns.saturating_sub(self.last_ns);
@@ -170,7 +171,7 @@ impl WaitOut {
         self.last_ns = now_ns;
     }
 
-    /// What a simpler program would do; see the simulation.
+    /// What a simpler program would do: for the simulation.
     #[cfg(test)]
     pub fn trust_the_clock(&mut self) {
         self.waited_ns = self.last_ns.saturating_sub(self.started_ns);

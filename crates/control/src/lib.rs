@@ -1,25 +1,25 @@
-//! Who is master: a small record {epoch, master, sync set, members} that three nodes agree on through Raft, and the
-//! lease by which a master may acknowledge.
+//! The control plane decides which node is master: a small record {epoch, master, sync set, members} that three nodes
+//! agree on through Raft, and the lease that allows a master to acknowledge.
 //!
-//! Three members, each with a directory: two data nodes and a witness, or three data nodes. A server talks to the
-//! control plane only through [`ControlPlane`]; [`ControlNode::start`] gives one backed by Raft. What it promises:
+//! Three members, each with a directory: two data nodes and a witness, or three data nodes. A server uses the control
+//! plane only through [`ControlPlane`]; [`ControlNode::start`] returns one backed by Raft. Its guarantees:
 //!
-//! - At most one node holds a valid lease at any moment, and an epoch has one master for ever. A successor is promoted
-//!   only when the old master's lease has run out on every clock that is wrong by at most the agreed per cent, or was
-//!   given up.
+//! - At most one node holds a valid lease at any moment, and an epoch only ever has one master. A successor is promoted
+//!   only when the old master's lease has run out on every clock that is wrong by at most the agreed percentage, or was
+//!   released.
 //! - A master that was stopped, suspended or cut off finds its lease run out before it can acknowledge anything: the
 //!   check is made at the moment of use, [`Lease::valid_now`].
-//! - Whoever is in the sync set has everything that was acknowledged at hot or above (at warm too, unless master and
-//!   standby fail at once), if the master keeps three rules: [`ControlPlane::shrink`] *before* acknowledging without a
-//!   standby, and of whoever may lack something of its trail before its first answer; waiting for a standby *before*
-//!   [`ControlPlane::grow`].
-//! - Where commits wait for some of the standbys only, a quorum ([`ControlPlane::name_quorum`]), whoever has all that
-//!   enough others have has it. That is asked at a promotion: [`ControlHandle::set_trail`].
+//! - Every member of the sync set has everything that was acknowledged at hot or above (at warm too, unless master and
+//!   standby fail at the same time), if the master keeps three rules: [`ControlPlane::shrink`] *before* acknowledging without
+//!   a standby; the same for every standby that may lack a part of its trail, before its first answer; waiting for a standby
+//!   *before* [`ControlPlane::grow`].
+//! - Where commits wait for some of the standbys only, a quorum ([`ControlPlane::name_quorum`]), a node that has all that
+//!   enough others have has everything acknowledged. A promotion compares them: [`ControlHandle::set_trail`].
 //!
-//! How it fails: without a majority nothing changes and the lease runs out. A disk that fails ends the process; a directory that is damaged refuses to open; one that was lost is made anew by the other two. A clock
-//! that is wrong by more than agreed, or stands still while a virtual machine is frozen, breaks the lease; then the
-//! epoch in every boxcar, which standbys check, is what remains. Never put back an old copy of a control directory: it
-//! would vote twice.
+//! How it fails: without a majority nothing changes and the lease runs out. A failed disk ends the process; a damaged
+//! directory refuses to open; the other two nodes replace one that was lost. A clock that is wrong by more than agreed, or
+//! that stops while a virtual machine is frozen, breaks the lease; then only the epoch in every boxcar remains, which
+//! standbys check. Never restore an old copy of a control directory: it would vote twice.
 //!
 //! # Use
 //!
@@ -65,6 +65,8 @@
 //! # }
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 mod clock;
 mod compare;
 mod core;
@@ -86,11 +88,11 @@ mod server;
 mod simulation;
 mod storage;
 mod sync_members;
+mod trail_tip;
 mod transport;
 mod wire;
 
 pub use clock::{BootClock, LeaseClock};
-pub use compare::{Compared, ComparedTrail, TrailTip, judge};
 pub use error::ControlError;
 pub use id::{BadName, DiskId, NODE_NAME_BYTES_MAX, NodeId};
 pub use lease::{Lease, LeaseTerms};
@@ -98,4 +100,5 @@ pub use node::{Config, ControlHandle, ControlNode, Machinery};
 pub use plane::{Change, ControlPlane, Promotion, Quorum};
 pub use record::{Mastership, Record, Refusal, Role};
 pub use sync_members::SyncMembers;
+pub use trail_tip::{Compared, ComparedTrail, TrailTip, judge};
 pub use transport::{BoxStream, Incoming, Secure, Stream, TcpTransport, Transport};

@@ -23,10 +23,9 @@ use crate::{files, frames};
 
 /// The snapshot's file.
 pub const NAME: &str = "snapshot";
-const NAME_NEW: &str = "snapshot.new";
 const FORMAT_VERSION: u16 = 1;
 
-/// What stands in the snapshot file.
+/// The contents of the snapshot file.
 #[derive(Clone, Serialize, Deserialize)]
 struct Saved {
     version: u16,
@@ -34,7 +33,7 @@ struct Saved {
     record: State,
 }
 
-/// The newest record this node has applied. Everybody who looks sees it only move forward.
+/// The newest record that this node has applied. It only moves forward.
 #[derive(Clone)]
 pub struct Published(watch::Sender<Option<Arc<Record>>>);
 
@@ -64,7 +63,7 @@ impl Published {
     }
 }
 
-/// Logs what changed, renewals aside.
+/// Logs what changed, except renewals.
 fn tell(old: Option<&Record>, new: &Record) {
     let same = |old: &Record| {
         let renewed =
@@ -158,7 +157,7 @@ fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<Saved>, ControlError> {
     }
     let bytes = files::read(disk, &path)?;
     let damage = |what: String| ControlError::Damage { file: path.clone(), offset: 0, what };
-    let frame = frames::get(&bytes, 0).ok_or_else(|| damage("its checksum does not fit its bytes".to_owned()))?;
+    let frame = frames::get(&bytes, 0).ok_or_else(|| damage("its checksum does not match its bytes".to_owned()))?;
     let saved: Saved = serde_json::from_slice(frame.text).map_err(|error| damage(error.to_string()))?;
     if saved.version > FORMAT_VERSION {
         return Err(ControlError::Newer { file: path.clone(), found: saved.version, known: FORMAT_VERSION });
@@ -166,7 +165,7 @@ fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<Saved>, ControlError> {
     Ok(Some(saved))
 }
 
-/// Writes the snapshot and tells how far it reaches.
+/// Writes the snapshot and returns how far it reaches.
 fn write(disk: &dyn Disk, dir: &Path, saved: &Saved, covered: &Covered) -> Result<(), ControlError> {
     let written = write_file(disk, dir, saved);
     let reached = written.as_ref().map(|()| saved.meta.last_log_id).map_err(|_| ());
@@ -176,7 +175,7 @@ fn write(disk: &dyn Disk, dir: &Path, saved: &Saved, covered: &Covered) -> Resul
 
 /// For `map_err`: stops Raft.
 fn failed(error: ControlError) -> StorageError {
-    tracing::error!("the control snapshot cannot be written: {error}");
+    tracing::error!("cannot write the control snapshot: {error}");
     StorageIoError::write_snapshot(None, AnyError::new(&error)).into()
 }
 
@@ -184,7 +183,7 @@ fn write_file(disk: &dyn Disk, dir: &Path, saved: &Saved) -> Result<(), ControlE
     let text = serde_json::to_vec(saved).map_err(|error| ControlError::Stopped(format!("encoding: {error}")))?;
     let mut bytes = Vec::new();
     frames::put(&mut bytes, 1, 0, &text);
-    files::replace(disk, dir, NAME_NEW, NAME, &bytes)
+    files::replace(disk, dir, NAME, &bytes)
 }
 
 impl From<Saved> for Snapshot {

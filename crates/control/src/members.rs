@@ -1,13 +1,13 @@
-//! Who votes: founding the group, and taking in a member whose disk was lost.
+//! The voters: founding the group, and admitting a member whose disk was lost.
 //!
 //! The set of members is fixed; what changes is on which disk each has its vote and log. A group is founded once, by
 //! the first member in order of names, when it has reached all the others and found every directory empty. From then on
-//! a member that comes back with another disk is taken out of the voters and in again, by whoever leads: its new disk
-//! has promised nothing, so it must not be counted for the old one. Taking it out needs the agreement of all others.
+//! the leader removes a member that comes back with another disk from the voters and admits it again: its new disk
+//! has promised nothing, so it must not count for the old one. The removal needs the agreement of all others.
 //!
 //! Raft changes voters in two steps: first a majority of the old and of the new ones is needed for everything (a joint
 //! configuration), then of the new ones only. A leader that fails between the two leaves the first behind, which needs
-//! more nodes than either; so whoever leads finishes what it finds begun, before anything else.
+//! more nodes than either; so a leader first completes a change that it finds begun.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::id::NodeId;
 use crate::raft::Peer;
 use crate::record::{Command, RECORD_VERSION};
 
-/// How often it looks.
+/// The interval between checks.
 const EVERY: Duration = Duration::from_millis(500);
-/// How far a member may be behind, in log entries, to get its vote.
+/// The largest lag of a member, in log entries, at which it gets its vote.
 const BEHIND_MAX: u64 = 20;
 
 /// Founds the group if that is this node's part, and keeps the voters right while this node leads. Never returns.
@@ -33,7 +33,7 @@ pub async fn keep(core: Arc<Core>) {
         sleep(EVERY).await;
         if let Some(record) = core.published.get().filter(|record| record.members != core.members && !told) {
             told = true;
-            tracing::error!(ours = ?core.members, agreed = ?record.members, "the members differ from the group's");
+            tracing::error!(ours = ?core.members, agreed = ?record.members, "the configured members differ from those of the group");
         }
         if core.raft.is_initialized().await.unwrap_or(true) {
             keep_once(&core).await;
@@ -48,19 +48,19 @@ async fn found(core: &Core) {
     for node in core.others() {
         match core.peers.look(node).await {
             Ok(welcome) if welcome.founded => {
-                tracing::info!(%node, "this directory is new and the group is not; waiting to be taken in");
+                tracing::info!(%node, "this directory is new, but the group exists; waiting until the group admits this node");
                 return;
             }
             Ok(welcome) => peers.insert(node, Peer { disk: welcome.disk }),
             Err(error) => {
-                tracing::info!(%node, "the group cannot be founded before all members are there: {error}");
+                tracing::info!(%node, "cannot found the group before all members are reachable: {error}");
                 return;
             }
         };
     }
     match core.raft.initialize(peers).await {
         Ok(()) => tracing::info!("founded the control group"),
-        Err(error) => tracing::warn!("founding the control group: {error}"),
+        Err(error) => tracing::warn!("cannot found the control group: {error}"),
     }
 }
 
@@ -74,13 +74,13 @@ async fn keep_once(core: &Core) {
         let members = core.members.clone();
         let command = Command::Found { version: RECORD_VERSION, group, members, lease: core.terms };
         if let Err(error) = core.propose(command, Duration::from_secs(2)).await {
-            tracing::warn!("founding the record: {error}");
+            tracing::warn!("cannot found the record: {error}");
         }
         return;
     }
     let membership = metrics.membership_config.membership();
     if membership.get_joint_config().len() > 1 {
-        // Nobody more: only the second step is left.
+        // No further voters: only the second step is left.
         change(core, "all members", ChangeMembers::AddVoterIds(BTreeSet::new())).await;
         return;
     }
@@ -90,7 +90,7 @@ async fn keep_once(core: &Core) {
         let welcomed = core.peers.last_welcome(node);
         let wanted = match (membership.get_node(&node), welcomed) {
             (Some(peer), Some(welcome)) if peer.disk != welcome.disk => {
-                tracing::warn!(%node, "has come back with another disk: out of the voters until it has caught up");
+                tracing::warn!(%node, "the node has returned with another disk; it does not vote until it has caught up");
                 leave(node, voters.contains(&node))
             }
             (None, _) => match core.peers.look(node).await {
@@ -102,7 +102,7 @@ async fn keep_once(core: &Core) {
                 if reached.is_none_or(|reached| reached.index + BEHIND_MAX < last) {
                     continue;
                 }
-                tracing::info!(%node, "has caught up: back among the voters");
+                tracing::info!(%node, "the node has caught up and votes again");
                 ChangeMembers::AddVoterIds(BTreeSet::from([node]))
             }
             _ => continue,
@@ -117,7 +117,7 @@ async fn keep_once(core: &Core) {
 async fn change(core: &Core, of: &str, change: ChangeMembers<NodeId, Peer>) {
     match core.change_members(change).await {
         Ok(voters) => tracing::info!(?voters, "the voters have been changed"),
-        Err(error) => tracing::warn!(%of, "changing the voters: {error}"),
+        Err(error) => tracing::warn!(%of, "cannot change the voters: {error}"),
     }
 }
 

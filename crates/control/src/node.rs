@@ -1,8 +1,8 @@
 //! One member of the group: opens its directory, and runs its tasks on a thread of its own.
 //!
-//! The thread keeps the control plane apart from the server's load: its syncs block nobody else, and nobody else's
+//! The thread keeps the control plane apart from the server's load: its syncs block no other thread, and no other
 //! work delays its answers. When its disk fails, or a task of it panics, [`Machinery::on_failure`] is called, which ends
-//! the process: a member that votes no more is not to be taken for one that does (guarantee 5).
+//! the process: a member that no longer votes must not be taken for one that does (guarantee 5).
 
 use std::collections::BTreeMap;
 #[cfg(test)]
@@ -20,7 +20,6 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::{BootClock, LeaseClock};
-use crate::compare::{ComparedTrail, TrailSlot};
 use crate::core::{Core, Holding, PATIENCE};
 use crate::error::ControlError;
 use crate::id::{DiskId, NodeId};
@@ -34,13 +33,14 @@ use crate::raft::{Raft, Runtime, settings};
 use crate::record::{Command, Record, Role};
 use crate::server::Server;
 use crate::storage::LogStore;
+use crate::trail_tip::{ComparedTrail, TrailSlot};
 use crate::transport::Transport;
 
-/// What a member needs to know. `members` and, at the founding, `lease` are the same on all of them.
+/// The configuration of a member. `members` and, when the group is founded, `lease` must be the same on all members.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub node: NodeId,
-    /// Where it keeps its journal and snapshot; made when it is not there.
+    /// The directory of its journal and snapshot; it is created if it does not exist.
     pub dir: PathBuf,
     /// Three, one of them at most a witness; or one alone.
     pub members: BTreeMap<NodeId, Role>,
@@ -55,11 +55,11 @@ impl Config {
             return wrong(format!("{} is not among the members", self.node));
         }
         if !matches!(self.members.len(), 1 | 3) {
-            return wrong(format!("there are {}, it takes three (or one alone)", self.members.len()));
+            return wrong(format!("there are {}; three (or one) are required", self.members.len()));
         }
         let data = self.members.values().filter(|role| **role == Role::Data).count();
         if data * 2 < self.members.len() {
-            return wrong(format!("{data} of {} hold data, at most one is a witness", self.members.len()));
+            return wrong(format!("{data} of {} hold data; at most one member may be a witness", self.members.len()));
         }
         self.lease.flaw().map_or(Ok(()), wrong)
     }
@@ -128,7 +128,7 @@ impl Member {
         let published = Published::new();
         let machine = Machine::open(disk.clone(), dir, published.clone())?;
         if journal.content.purged > machine.applied() {
-            let what = "the journal goes on behind where the snapshot ends".to_owned();
+            let what = "the journal continues after the end of the snapshot".to_owned();
             return Err(ControlError::Damage { file: dir.join("snapshot"), offset: 0, what });
         }
         let never = Lease::new(Epoch(0), machinery.clock.clone());
@@ -216,7 +216,7 @@ impl Member {
             why = raft_stops(&raft) => Err(ControlError::Stopped(why)),
         };
         if ended.is_ok() {
-            // Nobody is left who could be told of a task that panicked.
+            // No receiver is left for the report of a task that panicked.
             let _ = raft.shutdown().await;
         }
         ended
@@ -289,7 +289,7 @@ impl ControlHandle {
         let (answer, answered) = oneshot::channel();
         let job: Job = Box::new(move |core| {
             Box::pin(async move {
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _ = answer.send(job(core).await);
             })
         });

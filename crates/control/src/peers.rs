@@ -1,7 +1,7 @@
 //! The side that asks: connections to the other members, Raft's network over them, and proposals to the leader.
 //!
-//! Failure: a connection that breaks, is silent for too long or answers something else is dropped and made anew by the
-//! next call; a member that came back with another disk is not spoken to in the name of the old one.
+//! Failure: a connection that breaks, is silent for too long or answers something else is dropped, and the next call
+//! makes a new one; a member that came back with another disk is not addressed as the old one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -49,7 +49,7 @@ struct Shared {
 fn unexpected(frame: &Frame) -> io::Error {
     match frame {
         Frame::Refusal(why) => io::Error::new(io::ErrorKind::ConnectionRefused, why.clone()),
-        _ => io::Error::new(io::ErrorKind::InvalidData, "the other side answered something else than it was asked"),
+        _ => io::Error::new(io::ErrorKind::InvalidData, "the other side sent an unexpected answer"),
     }
 }
 
@@ -75,7 +75,7 @@ impl Peers {
         Peers { shared: Arc::new(shared) }
     }
 
-    /// What a member said of itself when it was last reached.
+    /// What a member reported about itself when it was last reached.
     pub fn last_welcome(&self, node: NodeId) -> Option<Welcome> {
         self.shared.welcomes.lock().get(&node).cloned()
     }
@@ -103,7 +103,7 @@ impl Peers {
         }
         self.shared.welcomes.lock().insert(to, welcome.clone());
         match to_disk.filter(|disk| *disk != welcome.disk) {
-            Some(_) => Err(io::Error::new(io::ErrorKind::NotFound, format!("{to} has come back with another disk"))),
+            Some(_) => Err(io::Error::new(io::ErrorKind::NotFound, format!("{to} has returned with another disk"))),
             None => Ok((stream, welcome)),
         }
     }
@@ -165,7 +165,7 @@ impl Link {
     }
 
     fn strange(&self) -> Unreachable {
-        let what = format!("{} answered something else than it was asked", self.to);
+        let what = format!("{} sent an unexpected answer", self.to);
         Unreachable::new(&io::Error::new(io::ErrorKind::InvalidData, what))
     }
 }

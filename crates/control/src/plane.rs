@@ -12,7 +12,7 @@ use crate::id::NodeId;
 use crate::lease::Lease;
 use crate::record::Record;
 
-/// Who is to be promoted, and on what assumptions.
+/// The node to promote, and the assumptions of the promotion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Promotion {
     pub node: NodeId,
@@ -24,11 +24,11 @@ pub struct Promotion {
     pub accept_loss: bool,
 }
 
-/// Which standbys commits wait for, where it is not all of them.
+/// The standbys that commits wait for, if it is not all of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Quorum {
     pub standbys: BTreeSet<NodeId>,
-    /// How many of them a commit has to reach.
+    /// How many of them a commit must reach.
     pub needed: usize,
 }
 
@@ -36,15 +36,15 @@ pub struct Quorum {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change(pub(crate) u64);
 
-/// Who is master, by which right, and who has everything.
+/// The control plane: it decides which node is master, grants its lease, and keeps the sync set.
 pub trait ControlPlane: Send + Sync {
     /// The newest record this node has seen; may be old. `None` until it has seen one.
     fn record(&self) -> Option<Arc<Record>>;
 
-    /// Told of every newer record.
+    /// A channel with every newer record.
     fn watch(&self) -> watch::Receiver<Option<Arc<Record>>>;
 
-    /// The record as a majority agrees on it now.
+    /// Returns the record that a majority agrees on now.
     fn look(&self) -> BoxFuture<'_, Result<Record, ControlError>>;
 
     /// The lease of the last mastership that [`ControlPlane::promote`] gave this process; one that is never valid
@@ -57,7 +57,7 @@ pub trait ControlPlane: Send + Sync {
     /// Makes a node master: deposes the old one, waits its lease out, raises the epoch. Returns the new epoch. When the
     /// node is this one, renewing its lease begins at once. After [`ControlError::NoQuorum`] it may still have
     /// happened; promote again on the then current epoch. A node that was the last master keeps its sync set: before its
-    /// first answer it takes out ([`ControlPlane::shrink`]) whoever it does not know to have all of its trail. Out of a quorum
+    /// first answer it removes ([`ControlPlane::shrink`]) every standby that is not known to have all of its trail. Out of a quorum
     /// a node promotes only itself.
     fn promote(&self, promotion: Promotion) -> BoxFuture<'_, Result<Epoch, ControlError>>;
 
@@ -76,6 +76,6 @@ pub trait ControlPlane: Send + Sync {
     /// that was written in this epoch; and commits already wait for as many of them. The others need not even be there.
     fn name_quorum(&self, epoch: Epoch, quorum: Quorum, change: Change) -> BoxFuture<'_, Result<(), ControlError>>;
 
-    /// This node has stopped acknowledging in that epoch: ends its lease at once, and nobody has to wait for it.
+    /// Ends this node's lease at once, so that no successor has to wait: it has stopped acknowledging in that epoch.
     fn release(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), ControlError>>;
 }

@@ -6,33 +6,33 @@
 //! | Found | none | members and terms are usable | Free, epoch 0 |
 //! | Found | any | the same group | unchanged, done |
 //! | Depose | Serving | successor is a data member of the sync set, or loss is accepted | Deposed; renewals are over |
-//! | Depose | Deposed, Free | the same | the same state with this successor |
+//! | Depose | Deposed, Free | as for Serving | the same state with this successor |
 //! | Promote | Deposed, Free | by the successor, waited long enough, another was master; out of a quorum: compared with enough others | Serving in a higher epoch, sync set {master} |
-//! | Promote | Deposed, Free | the same, by the last master itself | Serving in a higher epoch, the sync set as it was |
+//! | Promote | Deposed, Free | as above, by the last master itself | Serving in a higher epoch, the sync set as it was |
 //! | Promote | any | the same attempt again | unchanged, done |
 //! | RenewLease | Serving | by the master of this epoch | renewals + 1 |
-//! | Release | Serving, Deposed | by the master of this epoch | Free: nobody holds a lease |
+//! | Release | Serving, Deposed | by the master of this epoch | Free: no node holds a lease |
 //! | Release | Free | the same again | unchanged, done |
-//! | Look | any | a record | unchanged, done: the answer is the record as it stands here in the log |
+//! | Look | any | a record | unchanged, done: the answer is the record at this position in the log |
 //! | ShrinkSyncSet, GrowSyncSet | Serving | by the master of this epoch; never the master itself; no older than the last | the set without, with it |
-//! | NameQuorum | Serving | the same; all are data members, and so many are there | the master and these, of which each commit reaches so many |
+//! | NameQuorum | Serving | as for ShrinkSyncSet; all are data members, and as many as needed are present | the master and these, of which each commit reaches the number given |
 //!
-//! Everything else is refused and changes nothing. A command that speaks of another epoch than the record's is refused
-//! as stale, always. A deposed master can no more shrink the sync set: it could take its successor out of it. The master
-//! numbers the changes it asks for: one that was given up and arrives late, on a connection that hung, is refused when a
-//! later one has been agreed on. It would put a standby back that commits do not wait for any more.
+//! Everything else is refused and changes nothing. A command for another epoch than the record's is always refused
+//! as stale. A deposed master can no longer shrink the sync set: it could remove its successor from it. The master
+//! numbers the changes it requests: a change that was abandoned and arrives late, on a connection that hung, is refused if a
+//! later one has been agreed. It would put a standby back for which commits no longer wait.
 //!
 //! The sync set holds the nodes that have every commit acknowledged at level hot or above, the master among them; at
-//! warm too, unless master and standby fail at once. The master takes a standby out *before* it acknowledges a commit
-//! without it, and waits for a standby *before* it takes it in. So whoever is in the set may be promoted without loss. Of
-//! a quorum it may be one that has all that enough others have; what the set says and how it changes is in
-//! [`crate::sync_members`], how its members are compared in [`crate::compare`].
+//! warm too, unless master and standby fail at the same time. The master removes a standby *before* it acknowledges a commit
+//! without it, and waits for a standby *before* it adds it. So every member of the set may be promoted without loss. Out of
+//! a quorum, a member may be promoted that has all that enough others have; [`crate::sync_members`] describes the set and
+//! its changes, [`crate::compare`] the comparison of its members.
 //!
-//! A master that starts again is promoted again. If nobody else was master in between, nobody else acknowledged
-//! anything, so the set is as true as before: one that starts and fails, again and again, does not take from its
-//! standbys what they have. What it finds in its trail may be more than they have, though, and its readers will see
-//! that. So before it answers the first of them it takes out whoever it does not know to have all of its trail.
-//! A successor starts alone: it does not know what the others have.
+//! A master that restarts is promoted again. If no other node was master in between, no other node acknowledged
+//! anything, so the set is still correct: a master that starts and fails repeatedly does not remove its standbys from
+//! the set. Its trail may hold more than they have, though, and its readers will see that. So before it answers the first
+//! reader it removes every standby that is not known to have all of its trail. A successor starts with a set of itself
+//! only: it does not know what the others have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,10 +45,10 @@ use crate::sync_members::SyncMembers;
 
 /// Version of the record's and the commands' encoding (JSON).
 pub const RECORD_VERSION: u16 = 1;
-/// The most members a group has.
+/// The largest number of members of a group.
 pub const MEMBERS_MAX: usize = 9;
 
-/// What a member is there for.
+/// The role of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -58,11 +58,11 @@ pub enum Role {
     Witness,
 }
 
-/// Who may acknowledge.
+/// Whether a master may acknowledge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mastership {
-    /// Nobody holds a lease or can get one; `successor` is about to be promoted.
+    /// No node holds a lease or can get one; `successor` is about to be promoted.
     Free { successor: Option<NodeId> },
     /// The master renews its lease.
     Serving { renewals: u64 },
@@ -70,7 +70,7 @@ pub enum Mastership {
     Deposed { successor: NodeId, wait: bool },
 }
 
-/// What the group has agreed on.
+/// The record that the group has agreed on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Record {
     pub version: u16,
@@ -168,26 +168,26 @@ pub enum Command {
 pub enum Refusal {
     #[error("the group has no record yet; its members must all be reachable once for it to be founded")]
     NotFounded,
-    #[error("another group has been founded here; check the members' addresses")]
+    #[error("another group was founded here; check the addresses of the members")]
     OtherGroup,
-    #[error("the group cannot be founded: {0}")]
+    #[error("cannot found the group: {0}")]
     Unusable(String),
-    #[error("the record is at epoch {found}, not at {expected}; look at the status and try again")]
+    #[error("the record is at epoch {found}, not at {expected}; check the status and retry")]
     StaleEpoch { expected: u32, found: u32 },
     #[error("{0} is not a member that holds data")]
     NotData(NodeId),
-    #[error("{0} may lack acknowledged commits: it is not in the sync set; take one that is, or accept the loss")]
+    #[error("{0} may lack acknowledged commits: it is not in the sync set; promote a node that is, or accept the loss")]
     NotInSyncSet(NodeId),
     #[error(
         "{0} may lack acknowledged commits: it has not been compared with enough others of the sync set; try again, or \
          accept the loss"
     )]
     NotCompared(NodeId),
-    #[error("{needed} of {standbys} standbys are no quorum")]
+    #[error("{needed} of {standbys} standbys are not a quorum")]
     BadQuorum { needed: usize, standbys: usize },
     #[error("the master has not been deposed yet")]
     NotDeposed,
-    #[error("{0} was named as the successor meanwhile; look at the status and try again")]
+    #[error("{0} was named as the successor meanwhile; check the status and retry")]
     OtherSuccessor(NodeId),
     #[error("the old master's lease may last another {missing_ms} ms")]
     TooEarly { missing_ms: u64 },
@@ -195,11 +195,11 @@ pub enum Refusal {
     NotMaster { by: NodeId },
     #[error("the master has been deposed in favour of {successor}")]
     Deposed { successor: NodeId },
-    #[error("the master has given up its lease")]
+    #[error("the master has released its lease")]
     Released,
     #[error("the master is always in the sync set")]
     MasterStays,
-    #[error("the master has asked for something else since")]
+    #[error("the master has since requested another change")]
     Superseded,
     #[error("no epoch is left")]
     NoEpochLeft,
@@ -234,7 +234,7 @@ fn found(command: &Command) -> Result<Record, Refusal> {
         return unusable(format!("its record has version {version}, this program writes {RECORD_VERSION}"));
     }
     if members.len() > MEMBERS_MAX {
-        return unusable(format!("{} members, the most is {MEMBERS_MAX}", members.len()));
+        return unusable(format!("it has {} members; the limit is {MEMBERS_MAX}", members.len()));
     }
     if !members.values().any(|role| *role == Role::Data) {
         return unusable("no member holds data".to_owned());
@@ -378,7 +378,7 @@ impl Record {
         }
     }
 
-    /// The same number again is the same change again.
+    /// Refuses a change that is not newer; an equal number is a repetition of the last change.
     fn is_newest(&mut self, change: u64) -> Result<(), Refusal> {
         if change < self.sync_change {
             return Err(Refusal::Superseded);

@@ -148,7 +148,7 @@ fn the_decision_table() {
     }
 }
 
-/// The same where each commit is at one of b and c.
+/// A promotion out of a quorum, where each commit is at one of b and c.
 #[test]
 fn the_decision_table_of_a_quorum() {
     let deposed = with(serving_with_quorum(), &[depose(1, "b")]);

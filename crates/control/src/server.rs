@@ -1,10 +1,10 @@
-//! The side that answers: connections from the other members.
+//! The answering side: serves connections from the other members.
 //!
 //! Raft's messages are taken only on a connection that was opened for this very disk: a node that came back with an
 //! empty directory must not vote, or count as having written, in the name of the disk it lost.
 //!
-//! Failure: whoever sends what is not expected, or nothing, is cut off; nothing is done then. A proposal that no majority
-//! takes is answered with who leads, as far as that is known.
+//! Failure: a peer that sends something unexpected, or nothing, is disconnected; nothing is done then. A proposal without a
+//! majority is answered with the leader, if it is known.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,24 +16,24 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-use crate::compare::TrailSlot;
 use crate::id::{DiskId, NodeId};
 use crate::machine::Published;
 use crate::raft::{Raft, Runtime, Snapshot};
 use crate::record::{Command, Role};
+use crate::trail_tip::TrailSlot;
 use crate::transport::{BoxStream, Incoming, Transport};
 use crate::wire::{Frame, Hello, Reply, Request, Welcome, receive, send};
 
 /// Connections at a time; beyond it newcomers wait.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a handshake and the hello may take.
+/// The time that a handshake and the hello may take.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
-/// A connection on which nothing was asked for so long is closed.
+/// A connection without a request for this time is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a proposal may take before the asker is told to look again.
+/// How long a proposal may take before the caller is asked to check again.
 pub const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Answers the other members.
+/// Answers requests of the other members.
 pub struct Server {
     pub me: NodeId,
     pub disk: DiskId,
@@ -52,7 +52,7 @@ impl Server {
     pub async fn run(self: Arc<Self>, transport: Arc<dyn Transport>) {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
-            // The semaphore is never closed, so an error cannot come; without a place nobody is served.
+            // The semaphore is never closed, so there is no error; without a permit no peer is served.
             let Ok(place) = places.clone().acquire_owned().await else { return };
             match transport.accept().await {
                 Ok(incoming) => drop(Runtime::spawn(self.clone().serve(incoming, place))),
@@ -83,7 +83,7 @@ impl Server {
     /// `holder`: whose certificate was shown.
     async fn greet(&self, stream: &mut BoxStream, holder: Option<NodeId>) -> io::Result<Hello> {
         let Frame::Hello(hello) = receive(stream).await? else {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the first frame is no hello"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the first frame is not a hello"));
         };
         let founded = self.raft.is_initialized().await.map_err(io::Error::other)?;
         if let Some(why) = self.objection(&hello, holder) {
@@ -107,7 +107,7 @@ impl Server {
 
     fn objection(&self, hello: &Hello, holder: Option<NodeId>) -> Option<String> {
         if let Some(holder) = holder.filter(|holder| *holder != hello.from) {
-            return Some(format!("the certificate is that of {holder}, not of {}", hello.from));
+            return Some(format!("the certificate belongs to {holder}, not to {}", hello.from));
         }
         if hello.to != self.me {
             return Some(format!("this is node {}, not {}", self.me, hello.to));
@@ -131,7 +131,7 @@ impl Server {
         loop {
             let frame = timeout(IDLE_TIMEOUT, receive(&mut stream)).await.map_err(io::Error::from)??;
             let Frame::Request(request) = frame else {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame that is no request"));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "received a frame that is not a request"));
             };
             if let Err(why) = self.allowed(&request, hello) {
                 send(&mut stream, &Frame::Refusal(why.clone())).await?;
@@ -149,7 +149,7 @@ impl Server {
         }
         match request {
             // Its leader does, in its own log.
-            Request::Propose(Command::Found { .. }) => Err("a group is founded by nobody else".to_owned()),
+            Request::Propose(Command::Found { .. }) => Err("a node founds a group only in its own log".to_owned()),
             Request::Propose(command) => match speaker(command) {
                 Some(by) if by != hello.from => Err(format!("{} speaks for {by}", hello.from)),
                 _ => Ok(()),
@@ -242,6 +242,6 @@ mod tests {
         let why = said(members(Role::Witness), found()).await.unwrap_err();
         assert!(why.contains("a (witness) in the configuration of a") && why.contains("make them the same"), "{why}");
         let why = said(members(Role::Data), found()).await.unwrap();
-        assert!(why.contains("founded by nobody else"), "{why}");
+        assert!(why.contains("founds a group only in its own log"), "{why}");
     }
 }

@@ -1,7 +1,7 @@
 //! Raft's log, as openraft wants it, over the [`Journal`].
 //!
 //! Writes are made where they are asked for and block the control plane's own thread for one sync; everything is
-//! durable before openraft is told so.
+//! durable before openraft gets the confirmation.
 //!
 //! Failure: a write that fails stops Raft on this node, which no longer takes part until it is started again; the other
 //! two go on.
@@ -36,7 +36,7 @@ impl LogStore {
 
 /// For `map_err`: stops Raft.
 fn failed(error: ControlError) -> StorageError {
-    tracing::error!("the control journal cannot be written: {error}");
+    tracing::error!("cannot write the control journal: {error}");
     StorageIoError::write_logs(AnyError::new(&error)).into()
 }
 
@@ -104,7 +104,7 @@ impl RaftLogStorage<Types> for LogStore {
         let needless = |covered: &Result<Option<LogId>, ()>| covered.is_err() || *covered >= Ok(Some(position));
         let reached = self.covered.wait_for(needless).await.is_ok_and(|covered| covered.is_ok());
         if !reached {
-            return Err(failed(ControlError::Stopped("its snapshot could not be written".to_owned())));
+            return Err(failed(ControlError::Stopped("its snapshot cannot be written".to_owned())));
         }
         self.journal.lock().purge(position).map_err(failed)
     }

@@ -1,7 +1,7 @@
 //! How control nodes reach each other: a trait, and TCP.
 //!
-//! Whoever calls decides about TLS: [`Secure`] turns a TCP connection into a protected one. Without it everything is in
-//! the clear and nobody is authenticated, which is for loopback only; [`TcpTransport::bind`] refuses anything else.
+//! The caller decides about TLS: [`Secure`] turns a TCP connection into an encrypted one. Without it nothing is
+//! encrypted or authenticated, which is allowed on loopback only; [`TcpTransport::bind`] refuses anything else.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,7 +28,7 @@ pub trait Transport: Send + Sync + 'static {
     /// Connects to a member.
     fn connect(&self, to: NodeId) -> BoxFuture<'_, io::Result<BoxStream>>;
 
-    /// The next connection that somebody made to this node.
+    /// The next connection that a peer made to this node.
     fn accept(&self) -> BoxFuture<'_, io::Result<Incoming>>;
 }
 
@@ -63,7 +63,9 @@ impl TcpTransport {
             members.values().map(String::as_str).chain([listen]).filter(|address| !is_loopback(address)).collect();
         if secure.is_none() && !far.is_empty() {
             let far = far.join(", ");
-            return Err(ControlError::Members(format!("{far}: beyond loopback the control plane needs TLS")));
+            return Err(ControlError::Members(format!(
+                "{far} is not a loopback address: the control plane needs TLS there"
+            )));
         }
         let listener = StdListener::bind(listen).map_err(ControlError::io("listen on", listen))?;
         listener.set_nonblocking(true).map_err(ControlError::io("listen on", listen))?;

@@ -1,4 +1,4 @@
-//! What control nodes say to each other, and its frames.
+//! The messages between control nodes, and their frames.
 //!
 //! ```text
 //! offset length
@@ -19,10 +19,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::compare::TrailTip;
 use crate::id::{DiskId, NodeId};
 use crate::raft::{SnapshotMeta, State, Types, Vote};
 use crate::record::{Answer, Command, Role};
+use crate::trail_tip::TrailTip;
 
 /// Version of the protocol that this program speaks.
 pub const PROTOCOL_VERSION: u8 = 1;
@@ -117,7 +117,7 @@ pub async fn send(to: &mut (impl AsyncWrite + Unpin), frame: &Frame) -> io::Resu
         Frame::Refusal(why) => (5, json(why)?),
     };
     if text.len() > TEXT_BYTES_MAX {
-        return Err(invalid(format!("a frame of {} bytes, the most is {TEXT_BYTES_MAX}", text.len())));
+        return Err(invalid(format!("a frame of {} bytes; the limit is {TEXT_BYTES_MAX}", text.len())));
     }
     let mut bytes = Vec::with_capacity(HEAD_BYTES + text.len());
     bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
@@ -134,10 +134,12 @@ pub async fn receive(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Frame> {
     let [a, b, c, d, version, kind] = head;
     let len = u32::from_le_bytes([a, b, c, d]) as usize;
     if version != PROTOCOL_VERSION {
-        return Err(invalid(format!("the other side speaks version {version}, this program {PROTOCOL_VERSION}")));
+        return Err(invalid(format!(
+            "the other side speaks version {version} of the protocol, this program version {PROTOCOL_VERSION}"
+        )));
     }
     if len > TEXT_BYTES_MAX {
-        return Err(invalid(format!("a frame of {len} bytes, the most is {TEXT_BYTES_MAX}")));
+        return Err(invalid(format!("a frame of {len} bytes; the limit is {TEXT_BYTES_MAX}")));
     }
     let mut text = Vec::new();
     if from.take(len as u64).read_to_end(&mut text).await? < len {
@@ -149,7 +151,7 @@ pub async fn receive(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Frame> {
         3 => parsed(&text).map(Frame::Request),
         4 => parsed(&text).map(Frame::Reply),
         5 => parsed(&text).map(Frame::Refusal),
-        other => Err(invalid(format!("a frame of unknown kind {other}"))),
+        other => Err(invalid(format!("received a frame of unknown kind {other}"))),
     }
 }
 

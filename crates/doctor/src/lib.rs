@@ -9,6 +9,8 @@
 //! there. The doctor changes nothing but its probe file, which it removes. A file it cannot read is something it does not
 //! know, never an error.
 
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 mod checks;
 mod look;
 pub mod power_test;

@@ -2,7 +2,7 @@
 //!
 //! One small file in the data directory is written block by block, as the trail's segments are: in place, after all of
 //! it was written and synced once. With each sync method, and for comparison without any sync, past the page cache and
-//! into it. The whole takes about two seconds and a few thousand writes, too little to disturb a server beside it.
+//! into it. The whole takes about two seconds and a few thousand writes, too little to disturb a running server.
 //!
 //! The file keeps its name while it is used, because btrfs does not log a file without one, and its syncs would look
 //! free. It goes when the measurement ends, however it ends; one left by a killed doctor goes at the next run.
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 const FILE_BYTES: u64 = 1 << 20;
 /// A disk with less room than this is not written to.
 const FREE_BYTES_MIN: u64 = 16 << 20;
-/// Each way of writing is tried so often, or all together so long.
+/// How often each way of writing is tried at most, and for how long all together.
 const SAMPLES_MAX: usize = 400;
 const TIME_MAX: Duration = Duration::from_millis(1500);
 /// Writes of one way before the next one's turn, and some before them that pay for the change and are not counted.
@@ -126,7 +126,7 @@ struct ProbeFile(PathBuf);
 
 impl Drop for ProbeFile {
     fn drop(&mut self) {
-        // Nobody could do anything about it now; the next run tries again.
+        // Nothing can be done about it now; the next run tries again.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -160,7 +160,7 @@ fn write(directory: &Path) -> io::Result<Writing> {
     let direct = if open.direct { Some(disk.open(&file.0, &OpenHow::WRITE_DIRECT)?) } else { None };
     let mut sampled: Vec<_> = opened.map(|(method, file)| (Some(method), file, Vec::new())).collect();
     sampled.extend(direct.map(|file| (None, file, Vec::new())));
-    // In turns, so that what else the machine does falls on all alike.
+    // In turns, so that the machine's other work falls on all of them equally.
     let began = Instant::now();
     while began.elapsed() < TIME_MAX && sampled.iter().any(|(.., samples)| samples.len() < SAMPLES_MAX) {
         for (method, file, samples) in &mut sampled {

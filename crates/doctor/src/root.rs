@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-/// Files below a directory that stands for `/`. Links between them must be relative, as those in `/sys` are.
+/// Files below a directory that is taken for `/`. Links between them must be relative, as those in `/sys` are.
 #[derive(Clone, Debug)]
 pub struct Root(PathBuf);
 
@@ -52,7 +52,7 @@ pub fn base_name(path: &str) -> &str {
     path.trim_end_matches('/').rsplit('/').next().unwrap_or(path)
 }
 
-/// Does `path` lie in `directory`, or is it that?
+/// Whether `path` is in `directory`, or is that directory.
 pub fn is_below(path: &str, directory: &str) -> bool {
     let parts = |path| Path::new(path).components().filter(|c| matches!(c, Component::Normal(_))).collect::<Vec<_>>();
     let (path, directory) = (parts(path), parts(directory));

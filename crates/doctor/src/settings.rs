@@ -1,4 +1,4 @@
-//! The server's settings that matter here, from whoever read its configuration.
+//! The server's settings that matter here, from the program that read its configuration.
 
 use holdfast_seams::SyncMethod;
 

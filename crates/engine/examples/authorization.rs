@@ -6,7 +6,7 @@
 //! served, then with syncs left out (method `fdatasync` on a disk whose sync does nothing): the second is what MAIN
 //! alone can do, and the ratio of the two is what durability costs.
 
-use holdfast_engine::{Batch, Collect, Database, Engine, Options, Report, Statement, Step};
+use holdfast_engine::{Collect, Database, Engine, Options, Report, Statement, Step, Submission};
 use holdfast_types::Value;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ struct Statements {
 
 fn run(db: &Database, sql: &str) {
     let stmt = db.prepare(sql, Report::default()).expect(sql);
-    let batch = Batch::new(vec![Step { stmt, params: vec![] }], Box::new(Collect::new()));
+    let batch = Submission::new(vec![Step { stmt, params: vec![] }], Box::new(Collect::new()));
     db.submit(batch).expect("open").wait().expect("open").result.expect(sql);
 }
 
@@ -104,7 +104,7 @@ fn measure(name: &str, dir: &Path, options: Options, writers: usize, seconds: u6
                     x ^= x >> 7;
                     x ^= x << 17;
                     let steps = authorization(&statements, x.wrapping_mul(0x2545_F491_4F6C_DD1D), &body);
-                    let batch = Batch::new(steps, Box::new(Collect::new()));
+                    let batch = Submission::new(steps, Box::new(Collect::new()));
                     db.submit(batch).expect("open").wait().expect("open").result.expect("authorization");
                     count.fetch_add(1, Ordering::Relaxed);
                 }

@@ -4,7 +4,7 @@
 //!
 //! A program of its own needs SQLite's flags from this repository's `.cargo/config.toml` in its own.
 
-use holdfast_engine::{Batch, Collect, Database, Engine, Options, Report, Step};
+use holdfast_engine::{Collect, Database, Engine, Options, Report, Step, Submission};
 use holdfast_types::Value;
 use std::error::Error;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ fn write(db: &Database, statements: &[(&str, Vec<Value>)]) -> Result<(), Box<dyn
     for (sql, params) in statements {
         steps.push(Step { stmt: db.prepare(sql, Report::default())?, params: params.clone() });
     }
-    let ticket = db.submit(Batch::new(steps, Box::new(Collect::new())))?;
+    let ticket = db.submit(Submission::new(steps, Box::new(Collect::new())))?;
     ticket.wait().ok_or("the engine was closed")?.result?;
     Ok(())
 }

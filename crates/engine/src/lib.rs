@@ -1,81 +1,59 @@
 //! The engine: databases over one trail, the way of a commit, recovery. A library as much as the server's core.
 //!
 //! ```no_run
-//! use holdfast_engine::{Batch, Collect, Engine, Options, Report, Step};
+//! use holdfast_engine::{Submission, Collect, Engine, Options, Report, Step};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let engine = Engine::open("data".as_ref(), Options::default())?;
 //! let db = engine.database("holdfast")?;
 //! let stmt = db.prepare("insert into t values(?)", Report::default())?;
 //! let rows = Collect::new();
 //! let step = Step { stmt, params: vec![holdfast_types::Value::Int(1)] };
-//! let ticket = db.submit(Batch::new(vec![step], Box::new(rows.clone())))?;
+//! let ticket = db.submit(Submission::new(vec![step], Box::new(rows.clone())))?;
 //! ticket.wait().expect("not closed").result?; // durable
 //! engine.close()?;
 //! # Ok(()) }
 //! ```
 
-mod advisory;
-mod archiving;
-mod base_copy;
-mod batch;
-mod branch;
-mod cache;
-pub mod check;
-mod checkpointer;
-mod classify;
-mod collect;
-mod database;
-mod engine;
-mod error;
-mod floor;
-mod gate;
-mod ids;
-pub mod import;
-mod local;
-mod locks;
-mod main_thread;
-mod main_txn;
-mod manifest;
-mod options;
-mod prepared;
-mod reader;
-mod recovery;
-mod redo;
-mod redo_debt;
-mod replace;
-mod rerun;
-mod run;
-mod sent_ahead;
-mod sqlite_uri;
-mod statement;
-mod stats;
-mod tasks;
-pub mod temp;
-mod together;
-pub mod trail_dump;
-mod vacuum;
-mod write_txn;
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
-pub use advisory::Session;
-pub use archiving::Waiting;
-pub use base_copy::{BaseCopy, BaseReceiver, CopyError, CopyPlan, PageBytes, VolumePlan};
-pub use batch::{Batch, BatchDone, OnDone, Ticket};
-pub use collect::{Collect, Outcome};
-pub use database::Database;
-pub use engine::{
-    DatabaseInfo, Delay, Engine, OnApplied, ParameterChange, ParametersOf, SnapshotHeld, TransactionStats, scratch_dir,
-};
-pub use error::{CloseError, OpenError};
-pub use floor::Slot;
-pub use gate::GateInfo;
-pub use holdfast_store::locking::RowMode;
+mod api;
+mod background;
+mod branch;
+mod route;
+mod state;
+mod statement;
+mod tools;
+mod writer;
+
+pub use api::activity::{SnapshotHeld, TransactionStats};
+pub use api::base_copy::{BaseCopy, BaseReceiver, CopyError, CopyPlan, PageBytes, VolumePlan};
+pub use api::database::Database;
+pub use api::engine::{DatabaseInfo, Engine};
+pub use api::prepared::PreparedInfo;
+pub use background::archiving::Waiting;
 pub use holdfast_trail::CommitDelay;
-pub use locks::{Blocked, LockInfo, TableMode};
-pub use main_thread::{RowsRan, TxnRan};
-pub use manifest::{DialectName, Entry, Manifest};
-pub use options::{ArchiveKeep, BeyondKeep, Connect, OnFailure, OnGivenUp, Options};
-pub use prepared::PreparedInfo;
-pub use reader::Reader;
-pub use statement::{Class, LockWait, OriginColumn, Report, RowLock, Statement, Step};
-pub use together::commit_together;
-pub use write_txn::{Beside, WriteIsolation, WriteOptions, WriteTxn};
+pub use holdfast_types::{LockStrength, LockWait, OnCommit, ParameterChange, ParametersOf, RowLock, TableLockMode};
+pub use route::multi_database_commit::multi_database_commit;
+pub use route::reader::Reader;
+pub use route::transaction::{WholeTransaction, WriteIsolation, WriteOptions, WriteTxn};
+pub use state::advisory::Session;
+pub use state::engine::{Delay, scratch_dir};
+pub use state::error::{CloseError, OpenError};
+pub use state::follow::OnApplied;
+pub use state::gate::GateInfo;
+pub use state::locks::{Blocked, LockInfo};
+pub use state::manifest::{DialectName, Entry, Manifest};
+pub use state::options::{ArchiveKeep, BeyondKeep, Connect, ConnectedDatabase, OnFailure, OnGivenUp, Options};
+pub use state::queue::{RowsRan, TxnRan};
+pub use state::retention::Slot;
+pub use state::submission::{Completion, OnCompletion, Submission, Ticket};
+pub use statement::collect::{Collect, Outcome};
+pub use statement::model::{Class, OriginColumn, Report, Statement, Step};
+pub use tools::{check, import, trail_dump};
+
+/// Temporary tables of a session.
+pub mod temp {
+    pub use crate::branch::temp::{Snapshot, TempDdl, TempRun, TempSpace, not_the_only_writer};
+    pub use crate::statement::temp::shown::{Shown, session_schema};
+    pub use crate::statement::temp::tables::{TempTables, TempUse};
+}

@@ -11,7 +11,7 @@ use crate::results::Fact;
 use crate::text;
 use crate::workload::{self, Request};
 use anyhow::Context;
-use holdfast_engine::{Batch, Database, Engine, Options, Report, Statement, Step, Ticket};
+use holdfast_engine::{Database, Engine, Options, Report, Statement, Step, Submission, Ticket};
 use holdfast_seams::RealDisk;
 use holdfast_types::schema::Dialect;
 use holdfast_types::{Level, Row, Sink, SqlError, StatementDesc, Tag, Value};
@@ -38,7 +38,7 @@ pub struct Audited {
     seen: Arc<Seen>,
 }
 
-/// Rows the answers told of.
+/// Rows that the answers reported.
 #[derive(Default)]
 struct Seen {
     read: AtomicU64,
@@ -48,11 +48,11 @@ struct Seen {
 impl Audited {
     /// Makes a data directory at `dir`, fills it, and opens it with syncs that take `sync_delay` longer.
     pub fn open(dir: &Path, log_rows: u64, sync_delay: Duration, progress: &dyn Fn(u64)) -> anyhow::Result<Audited> {
-        let engine = Engine::open(dir, Options::default()).context("making the data directory")?;
-        engine.create_database(DATABASE, Dialect::Sqlite, Level::Cold)?;
-        load(&engine.database(DATABASE)?, log_rows, progress).context("filling the database")?;
-        engine.close().context("closing the filled database")?;
-        let engine = Engine::open(dir, options(sync_delay)).context("opening the data directory")?;
+        let engine = Engine::open(dir, Options::default()).context("cannot create the data directory")?;
+        engine.create_database(DATABASE, Dialect::Sqlite, Level::Local)?;
+        load(&engine.database(DATABASE)?, log_rows, progress).context("cannot fill the database")?;
+        engine.close().context("cannot close the filled database")?;
+        let engine = Engine::open(dir, options(sync_delay)).context("cannot open the data directory")?;
         let database = engine.database(DATABASE)?;
         let counted = || Report { counts: true, ..Report::default() };
         Ok(Audited {
@@ -100,7 +100,7 @@ impl Target for Audited {
     /// Never gives up: the engine takes requests together, so no queue of clients forms in front of it.
     fn authorize(&self, request: &Request, _: Instant) -> anyhow::Result<Outcome> {
         let sink = Box::new(CountingSink(self.seen.clone()));
-        finish(self.database.submit(Batch::new(self.steps(request), sink))?)?;
+        finish(self.database.submit(Submission::new(self.steps(request), sink))?)?;
         self.answered.fetch_add(1, Ordering::Relaxed);
         Ok(Outcome::Answered)
     }
@@ -177,7 +177,7 @@ fn load_rows(
 }
 
 fn run(database: &Database, steps: Vec<Step>) -> anyhow::Result<Ticket> {
-    Ok(database.submit(Batch::new(steps, Box::new(CountingSink(Arc::default()))))?)
+    Ok(database.submit(Submission::new(steps, Box::new(CountingSink(Arc::default()))))?)
 }
 
 /// Counts rows read and rows changed.

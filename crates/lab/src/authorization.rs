@@ -8,8 +8,9 @@ use crate::configuration::Configuration;
 use crate::in_process::InProcessRuns;
 use crate::over_wire::WireRuns;
 use crate::progress::Progress;
-use crate::results::{Options, Results, SCHEMA};
+use crate::results::{Fact, Options, Results, SCHEMA};
 use crate::server::Kind;
+use crate::study_results::StudyResults;
 use crate::{Study, interrupt, machine, pgbench, ratios, report, study_files, summary, text};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -26,16 +27,36 @@ const CLIENTS_SLOW_DISK: [usize; 2] = [40, 400];
 
 /// Runs the study and writes its files.
 pub fn run(study: &Study) -> anyhow::Result<()> {
-    let mut results = study_files::in_scratch(study, |scratch| measure(study, scratch))?;
-    results.ratios = ratios::ratios(&results);
-    study_files::write(study, &results, &report::html(&results), &summary::text(&results))?;
-    study_files::all_measured(&results.failures)
+    study_files::run(study, measure)
+}
+
+impl StudyResults for Results {
+    fn machine_and_notes(&mut self) -> (&mut Vec<Fact>, &mut Vec<String>) {
+        (&mut self.machine, &mut self.notes)
+    }
+
+    fn conclude(&mut self) {
+        self.ratios = ratios::ratios(self);
+    }
+
+    fn html(&self) -> String {
+        report::html(self)
+    }
+
+    fn summary(&self) -> String {
+        summary::text(self)
+    }
+
+    fn failures(&self) -> &[String] {
+        &self.failures
+    }
 }
 
 fn measure(study: &Study, scratch: &Path) -> anyhow::Result<Results> {
     let options = options(study);
     let mut results = Results {
         schema: SCHEMA.into(),
+        paper: study.name.paper().into(),
         product_version: env!("CARGO_PKG_VERSION").into(),
         started_at: text::utc(SystemTime::now()),
         command: study.command.clone(),
@@ -50,7 +71,7 @@ fn measure(study: &Study, scratch: &Path) -> anyhow::Result<Results> {
     let plan = Plan { seconds: study.seconds, clients: options.clients.clone() };
     let plan_wire = Plan { seconds: study.seconds, clients: clients(study, false) };
     let wanted: Vec<Configuration> = Configuration::ALL.into_iter().filter(|c| study.wants(*c)).collect();
-    let progress = Progress::start(plan.seconds_planned() * wanted.len() as f64);
+    let progress = Progress::start(seconds_planned(&wanted, &plan, &plan_wire));
     in_process(&wanted, &mut results, scratch, &plan, &progress)?;
     let log_rows = options.log_rows_wire;
     let runs = WireRuns { dir: scratch, program: &study.program, log_rows, plan: &plan_wire, progress: &progress };
@@ -81,16 +102,23 @@ fn in_process(
     Ok(())
 }
 
+const OURS: &[Configuration] =
+    &[Configuration::Autotmf, Configuration::AuditedWireSimple, Configuration::AuditedWirePipeline];
+const THEIRS: &[Configuration] = &[Configuration::PostgresSimple, Configuration::PostgresPipeline];
+
+/// Seconds of load, each server's runs of pgbench included.
+fn seconds_planned(wanted: &[Configuration], plan: &Plan, plan_wire: &Plan) -> f64 {
+    let of = |c: &Configuration| if c.in_process() { plan.seconds_planned() } else { plan_wire.seconds_planned() };
+    let servers = [OURS, THEIRS].into_iter().filter(|of| of.iter().any(|c| wanted.contains(c))).count();
+    wanted.iter().map(of).sum::<f64>() + servers as f64 * pgbench::seconds_planned(plan_wire.seconds)
+}
+
 fn over_wire(wanted: &[Configuration], results: &mut Results, runs: &WireRuns<'_>) -> anyhow::Result<()> {
-    const OURS: &[Configuration] =
-        &[Configuration::Autotmf, Configuration::AuditedWireSimple, Configuration::AuditedWirePipeline];
-    const THEIRS: &[Configuration] = &[Configuration::PostgresSimple, Configuration::PostgresPipeline];
     for (kind, of) in [(Kind::Holdfast, OURS), (Kind::Postgres, THEIRS)] {
         let of: Vec<Configuration> = of.iter().copied().filter(|c| wanted.contains(c)).collect();
         if of.is_empty() {
             continue;
         }
-        runs.progress.plan(pgbench::seconds_planned(runs.plan.seconds));
         match runs.run(kind, &of) {
             Ok(measured) => {
                 results.configurations.extend(measured.configurations);

@@ -1,4 +1,4 @@
-//! Horizontal bars as inline SVG, in groups: for figures of different servers that stand beside each other.
+//! Horizontal bars as inline SVG, in groups: for comparing the figures of different servers.
 //!
 //! Colours come from the page's style sheet, as those of the line charts do. All bars of a drawing share one scale
 //! from zero.
@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 /// A drawing.
 pub struct Bars {
-    /// Read out to those who cannot see it.
+    /// For screen readers.
     pub title: String,
     /// How values are written.
     pub text: fn(f64) -> String,

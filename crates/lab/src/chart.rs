@@ -32,7 +32,7 @@ pub enum Labels {
 
 /// A chart.
 pub struct Chart {
-    /// Read out to those who cannot see it.
+    /// For screen readers.
     pub title: String,
     pub x_title: &'static str,
     pub y_title: &'static str,
@@ -49,7 +49,13 @@ pub struct Chart {
 
 const WIDTH: f64 = 880.0;
 const HEIGHT: f64 = 470.0;
-const LEFT: f64 = 78.0;
+/// Between a tick's text and the plot.
+pub const TICK_GAP: f64 = 9.0;
+/// The room that an axis title takes at the left edge, and the least in all with the ticks.
+const TITLE_ROOM: f64 = 26.0;
+const LEFT_MIN: f64 = 78.0;
+/// About what a character of a tick takes.
+const TICK_CHARACTER: f64 = 6.8;
 const BOTTOM: f64 = 52.0;
 /// Least distance between neighbouring labels, one above the other.
 pub const LABEL_GAP: f64 = 19.0;
@@ -67,13 +73,15 @@ struct Frame {
 impl Chart {
     /// The SVG element.
     pub fn svg(&self) -> String {
-        let frame = self.frame();
+        let mut frame = self.frame();
         let values = || self.series.iter().flat_map(|s| &s.points);
-        let x = LogScale::around(values().map(|p| p.x), frame.left, frame.right);
         let mut y = LogScale::around(values().map(|p| p.y), frame.bottom, frame.top);
         if let Some(max) = self.y_max {
             y = y.up_to(max);
         }
+        let labelled = y.grid().into_iter().filter(|(_, labelled)| *labelled);
+        frame.left = left_of_plot(labelled.map(|(value, _)| (self.y_text)(value)));
+        let x = LogScale::around(values().map(|p| p.x), frame.left, frame.right);
         let mut out = String::new();
         let title = escape(&self.title);
         write_line(
@@ -97,7 +105,7 @@ impl Chart {
             Labels::Right => (WIDTH - 196.0, 18.0),
             Labels::Above => (WIDTH - 128.0, 128.0),
         };
-        Frame { left: LEFT, right, top, bottom: HEIGHT - BOTTOM }
+        Frame { left: LEFT_MIN, right, top, bottom: HEIGHT - BOTTOM }
     }
 
     fn axes(&self, out: &mut String, f: &Frame, x: &LogScale, y: &LogScale) {
@@ -238,6 +246,12 @@ pub fn spread(wanted: &[f64], low: f64, high: f64, gap: f64) -> Vec<f64> {
     places
 }
 
+/// Where the plot begins, so that its longest tick does not reach the axis title at the left edge.
+pub fn left_of_plot(ticks: impl Iterator<Item = String>) -> f64 {
+    let longest = ticks.map(|tick| tick.chars().count()).max().unwrap_or(0);
+    (TITLE_ROOM + longest as f64 * TICK_CHARACTER + TICK_GAP).ceil().max(LEFT_MIN)
+}
+
 /// Text for HTML and SVG, attributes included.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -286,6 +300,12 @@ mod tests {
         let at_the_edge = spread(&[199.0, 198.0, 197.0], 0.0, 200.0, LABEL_GAP);
         assert_eq!(at_the_edge, [200.0, 181.0, 162.0]);
         assert!(spread(&[], 0.0, 1.0, 1.0).is_empty());
+    }
+
+    #[test]
+    fn long_ticks_move_the_plot_away_from_the_axis_title() {
+        assert_eq!(left_of_plot(["500".to_string()].into_iter()), LEFT_MIN);
+        assert!(left_of_plot(["1000 KiB/s".to_string()].into_iter()) > TITLE_ROOM + 10.0 * TICK_CHARACTER);
     }
 
     #[test]

@@ -29,11 +29,11 @@ impl Server {
         stop: rustix::process::Signal,
     ) -> anyhow::Result<Server> {
         use std::os::unix::process::CommandExt;
-        let file = File::create(&log).with_context(|| format!("making {}", log.display()))?;
+        let file = File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
         let error = file.try_clone()?;
         // A process group of its own: Ctrl-C reaches the lab, which then stops the server in good order.
         command.stdin(Stdio::null()).stdout(file).stderr(error).process_group(0);
-        let child = command.spawn().with_context(|| format!("starting {:?}", command.get_program()))?;
+        let child = command.spawn().with_context(|| format!("cannot start {:?}", command.get_program()))?;
         Ok(Server { name, child, log, stop })
     }
 
@@ -92,7 +92,7 @@ impl Drop for Server {
 
 /// A TCP port that was free a moment ago.
 pub fn free_port() -> anyhow::Result<u16> {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).context("looking for a free port")?;
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).context("cannot find a free port")?;
     Ok(listener.local_addr()?.port())
 }
 
@@ -104,7 +104,7 @@ pub fn find_program(name: &str, directories: &[PathBuf]) -> Option<PathBuf> {
 
 /// Runs a command to its end; its output is part of the error when it fails.
 pub fn run(mut command: Command) -> anyhow::Result<String> {
-    let output = command.output().with_context(|| format!("running {:?}", command.get_program()))?;
+    let output = command.output().with_context(|| format!("cannot run {:?}", command.get_program()))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     anyhow::ensure!(
         output.status.success(),

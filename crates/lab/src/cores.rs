@@ -14,7 +14,7 @@ const LOOKS_MAX: usize = 20;
 
 /// The cores that the lab may use.
 pub fn allowed() -> anyhow::Result<Vec<usize>> {
-    let set = sched_getaffinity(None).context("asking for the cores that may be used")?;
+    let set = sched_getaffinity(None).context("cannot read the cores that this process may use")?;
     Ok((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
 }
 
@@ -40,7 +40,7 @@ fn keep(processes: impl Fn() -> Vec<u32>, cores: &[usize]) -> anyhow::Result<()>
         for thread in new {
             match sched_setaffinity(Pid::from_raw(thread), &set) {
                 Ok(()) | Err(rustix::io::Errno::SRCH) => (),
-                Err(e) => return Err(e).with_context(|| format!("keeping a server or the lab to cores {cores:?}")),
+                Err(e) => return Err(e).with_context(|| format!("cannot keep a server or the lab to cores {cores:?}")),
             }
         }
     }
@@ -52,7 +52,7 @@ fn threads(pid: u32) -> Vec<i32> {
     tasks.into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Time that a core has had so far and time in which it was busy, in clock ticks, whoever it worked for.
+/// Time that a core has had so far and time in which it was busy, in clock ticks, for any process.
 pub fn busy(core: usize) -> Option<(u64, u64)> {
     parse_busy(&std::fs::read_to_string("/proc/stat").ok()?, core)
 }

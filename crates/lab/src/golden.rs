@@ -1,4 +1,4 @@
-//! Compares output with the files in `golden/`. `HOLDFAST_UPDATE_GOLDEN=1` writes them anew; look at the difference
+//! Compares output with the files in `golden/`. `HOLDFAST_UPDATE_GOLDEN=1` writes them again; look at the difference
 //! before committing it.
 
 /// Panics where `actual` is not what `golden/<name>` holds.

@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Longest response time told apart, in microseconds; longer ones count as this long.
+/// Longest response time that is counted exactly, in microseconds; longer ones count as this long.
 const RESPONSE_US_MAX: u64 = 3_600_000_000;
 
 /// Response times with three significant digits.

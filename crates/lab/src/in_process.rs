@@ -4,13 +4,13 @@ use crate::audited::Audited;
 use crate::bench::{InProcess, Plan};
 use crate::configuration::Configuration;
 use crate::drive::Target;
+use crate::ffi::SlowVfs;
 use crate::machine;
 use crate::prefill;
 use crate::progress::Progress;
 use crate::results::{ConfigurationResult, Fact};
 use crate::stock::{Stock, StockMode};
 use anyhow::Context;
-use holdfast_store::sqlite::SlowVfs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl<'a> InProcessRuns<'a> {
             Some(mode) => self.run_stock(configuration, mode),
             None => self.run_audited(configuration),
         };
-        result.with_context(|| format!("measuring {}", configuration.name()))
+        result.with_context(|| format!("cannot measure {}", configuration.name()))
     }
 
     fn run_stock(&self, configuration: Configuration, mode: StockMode) -> anyhow::Result<ConfigurationResult> {

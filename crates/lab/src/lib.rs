@@ -6,6 +6,8 @@
 //! Failure: a study either writes its report or returns an error that says what could not be measured and what to
 //! do. It leaves no process and no temporary file behind in either case.
 
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 mod audited;
 mod authorization;
 mod bars;
@@ -16,6 +18,7 @@ mod commit;
 mod configuration;
 mod cores;
 mod drive;
+mod ffi;
 #[cfg(test)]
 mod golden;
 mod histogram;
@@ -23,8 +26,10 @@ mod in_process;
 mod interactive;
 mod interrupt;
 mod machine;
+mod machine_load;
 mod over_wire;
 mod own;
+mod paper;
 mod peer_holdfast;
 mod peer_postgres;
 mod pg_client;
@@ -52,6 +57,7 @@ mod study_results;
 mod summary;
 mod text;
 mod time_chart;
+mod verdict;
 mod wire_connection;
 mod wire_drive;
 mod wire_transaction;

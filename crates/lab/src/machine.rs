@@ -34,12 +34,6 @@ pub fn facts(dir: &Path) -> anyhow::Result<Vec<Fact>> {
     Ok(facts)
 }
 
-/// How many wanted a processor on average of the last 1, 5 and 15 minutes.
-pub fn load() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
-    Some(text.split(' ').take(3).collect::<Vec<_>>().join(", "))
-}
-
 fn processor() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -70,7 +64,7 @@ pub fn file_system(dir: &Path) -> Option<(String, String)> {
 
 /// Median time of fdatasync after overwriting one block of an existing file.
 pub fn sync_time(dir: &Path) -> anyhow::Result<Duration> {
-    let file = tempfile::tempfile_in(dir).with_context(|| format!("making a file in {}", dir.display()))?;
+    let file = tempfile::tempfile_in(dir).with_context(|| format!("cannot create a file in {}", dir.display()))?;
     let mut times = (0..SYNC_SAMPLES).map(|i| one_sync(&file, i)).collect::<std::io::Result<Vec<_>>>()?;
     times.sort();
     Ok(times[SYNC_SAMPLES / 2])
@@ -86,7 +80,7 @@ fn one_sync(file: &File, i: usize) -> std::io::Result<Duration> {
 
 /// Free bytes for an ordinary user on the disk of `dir`.
 pub fn free_bytes(dir: &Path) -> anyhow::Result<u64> {
-    let stat = rustix::fs::statvfs(dir).with_context(|| format!("looking for room in {}", dir.display()))?;
+    let stat = rustix::fs::statvfs(dir).with_context(|| format!("cannot read the free space of {}", dir.display()))?;
     Ok(stat.f_bavail * stat.f_frsize)
 }
 
@@ -103,7 +97,7 @@ pub fn require_free(dir: &Path, needed: u64) -> anyhow::Result<()> {
     let free = free_bytes(dir)?;
     anyhow::ensure!(
         free >= needed,
-        "{} has {} free and this step needs {}; make room, name another disk with --data-dir, or lower --log-rows or \
+        "{} has {} free and this step needs {}; make room, name another disk with --data, or lower --log-rows or \
          --seconds",
         dir.display(),
         text::bytes(free),
@@ -135,7 +129,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_told_before_it_is_full() {
         let message = require_free(&std::env::temp_dir(), u64::MAX).unwrap_err().to_string();
-        assert!(message.contains("--data-dir"), "{message}");
+        assert!(message.contains("--data,"), "{message}");
         require_free(&std::env::temp_dir(), 1).unwrap();
     }
 }

@@ -42,11 +42,11 @@ impl WireRuns<'_> {
         let growth_bytes = machine::reserve_bytes(self.plan.seconds, GROWTH_BYTES_MAX);
         machine::require_free(self.dir, 4 * self.log_rows * prefill::LOG_ROW_FILE_BYTES + growth_bytes)?;
         let dir = tempfile::Builder::new().prefix(kind.name()).tempdir_in(self.dir)?;
-        let peer = self.start(kind, dir.path()).with_context(|| format!("starting {}", kind.name()))?;
+        let peer = self.start(kind, dir.path()).with_context(|| format!("cannot start {}", kind.name()))?;
         let mut results = WireResults::default();
         for &configuration in wanted {
             let measured = self.measure(&peer, configuration, dir.path());
-            results.configurations.push(measured.with_context(|| format!("measuring {}", configuration.name()))?);
+            results.configurations.push(measured.with_context(|| format!("cannot measure {}", configuration.name()))?);
         }
         self.progress.part("pgbench");
         results.pgbench = pgbench::run(&peer, self.plan.seconds, dir.path(), self.progress)?;

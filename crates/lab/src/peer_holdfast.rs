@@ -1,4 +1,4 @@
-//! A private `holdfast serve`: this very program as a child, with its own data directory and port.
+//! A private `holdfast serve`: the server program as a child, with its own data directory and port.
 
 use crate::child::{self, Server};
 use crate::pg_client::Client;
@@ -22,12 +22,17 @@ pub fn start_with(program: &Path, dir: &Path, settings: &str) -> anyhow::Result<
     start_logging(program, dir, settings, dir)
 }
 
-/// The same with its log in the directory `log`.
+/// Starts `program serve` as `start_with` does, with its log in the directory `log`.
 pub fn start_logging(program: &Path, dir: &Path, settings: &str, log: &Path) -> anyhow::Result<Peer> {
+    anyhow::ensure!(
+        program.is_file(),
+        "the server program {} does not exist; build it with `cargo build --release`, or name one with --server FILE",
+        program.display()
+    );
     let data = dir.join("holdfast");
     if !settings.is_empty() {
-        std::fs::create_dir_all(&data).with_context(|| format!("making {}", data.display()))?;
-        std::fs::write(data.join("holdfast.toml"), settings).context("writing holdfast.toml")?;
+        std::fs::create_dir_all(&data).with_context(|| format!("cannot create {}", data.display()))?;
+        std::fs::write(data.join("holdfast.toml"), settings).context("cannot write holdfast.toml")?;
     }
     let port = child::free_port()?;
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));

@@ -22,14 +22,14 @@ pub fn start(dir: &Path) -> anyhow::Result<Peer> {
     start_with(dir, &[])
 }
 
-/// The same with settings beside the usual ones.
+/// Starts a server with settings in addition to the usual ones.
 pub fn start_with(dir: &Path, settings_more: &[(&'static str, String)]) -> anyhow::Result<Peer> {
     let bin = find_bin()?;
     initialise(dir, &bin)?;
     let mut peer = serve(dir, dir, settings_more)?;
     let mut create = Command::new(bin.join("createdb"));
     create.args(["-h", "127.0.0.1", "-p", &peer.addr.port().to_string(), "-U", USER, DATABASE]).current_dir(dir);
-    child::run(create).context("making the database")?;
+    child::run(create).context("cannot create the database")?;
     let version = peer.process.wait_until(START_MAX, || version(peer.addr))?;
     peer.settings.insert(0, Fact::new("Version", version));
     Ok(peer)
@@ -49,7 +49,7 @@ fn initialise(dir: &Path, bin: &Path) -> anyhow::Result<()> {
         "--no-sync",
     ]);
     init.current_dir(&home);
-    child::run(init).context("making PostgreSQL's data directory")?;
+    child::run(init).context("cannot create PostgreSQL's data directory")?;
     Ok(())
 }
 
@@ -60,11 +60,11 @@ pub fn base_backup(dir: &Path, from: SocketAddr, slot: &str) -> anyhow::Result<(
     let mut copy = user.command(&find_bin()?.join("pg_basebackup"));
     copy.arg("-D").arg(home.join("data")).args(["-h", "127.0.0.1", "-p", &from.port().to_string(), "-U", USER]);
     copy.args(["-R", "-X", "stream", "-c", "fast", "-C", "-S", slot]).current_dir(&home);
-    child::run(copy).context("copying PostgreSQL").map(|_| ())
+    child::run(copy).context("cannot copy PostgreSQL").map(|_| ())
 }
 
 /// Starts the PostgreSQL whose files [`start`] or [`base_backup`] has made in `dir`, with its log in the directory `log`
-/// and settings beside the usual ones or instead of them.
+/// and settings in addition to the usual ones or in place of them.
 pub fn serve(dir: &Path, log: &Path, settings_more: &[(&'static str, String)]) -> anyhow::Result<Peer> {
     let bin = find_bin()?;
     let home = dir.join("postgres");
@@ -96,7 +96,7 @@ fn ready(bin: &Path, addr: SocketAddr) -> anyhow::Result<()> {
 
 fn version(addr: SocketAddr) -> anyhow::Result<String> {
     let rows = Client::connect(addr)?.rows("show server_version")?;
-    rows.into_iter().flatten().next().flatten().context("PostgreSQL did not tell its version")
+    rows.into_iter().flatten().next().flatten().context("PostgreSQL returned no version")
 }
 
 /// Settings for this machine. Everything durability rests on is at its safe value and named here.
@@ -140,7 +140,7 @@ fn find_bin() -> anyhow::Result<PathBuf> {
          install the postgresql package, or leave out --peer",
     )?;
     let real = initdb.canonicalize()?;
-    real.parent().map(Path::to_path_buf).context("initdb lies in no directory")
+    real.parent().map(Path::to_path_buf).context("initdb has no parent directory")
 }
 
 /// Directories where PostgreSQL's programs may be.
@@ -161,22 +161,22 @@ impl User {
         if !rustix::process::geteuid().is_root() {
             return Ok(User::Same);
         }
-        let passwd = std::fs::read_to_string("/etc/passwd").context("reading /etc/passwd")?;
+        let passwd = std::fs::read_to_string("/etc/passwd").context("cannot read /etc/passwd")?;
         let ids = |name: &str| {
             let line = passwd.lines().find(|l| l.split(':').next() == Some(name))?;
             let mut fields = line.split(':').skip(2).map(str::parse::<u32>);
             Some((fields.next()?.ok()?, fields.next()?.ok()?))
         };
-        let (uid, gid) = ids("postgres")
-            .or_else(|| ids("nobody"))
-            .context("PostgreSQL does not run as root, and there is neither a user postgres nor nobody to run it as")?;
+        let (uid, gid) = ids("postgres").or_else(|| ids("nobody")).context(
+            "PostgreSQL refuses to run as root, and neither the user postgres nor the user nobody exists to run it as",
+        )?;
         Ok(User::Other { uid, gid })
     }
 
     /// Makes the directory that its files go into, below `dir`.
     fn home(&self, dir: &Path) -> anyhow::Result<PathBuf> {
         let home = dir.join("postgres");
-        std::fs::create_dir(&home).with_context(|| format!("making {}", home.display()))?;
+        std::fs::create_dir(&home).with_context(|| format!("cannot create {}", home.display()))?;
         self.own(dir, &home)?;
         Ok(home)
     }
@@ -186,7 +186,7 @@ impl User {
         let User::Other { uid, gid } = *self else { return Ok(()) };
         use std::os::unix::fs::PermissionsExt;
         std::os::unix::fs::chown(home, Some(uid), Some(gid))
-            .with_context(|| format!("giving away {}", home.display()))?;
+            .with_context(|| format!("cannot change the owner of {}", home.display()))?;
         // Passing through, not reading: the directory's name cannot be guessed and nothing in it is secret.
         std::fs::set_permissions(scratch, std::fs::Permissions::from_mode(0o711))?;
         Ok(())

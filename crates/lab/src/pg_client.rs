@@ -27,7 +27,7 @@ pub struct Client {
 impl Client {
     /// Connects and waits until the server is ready for a query.
     pub fn connect(addr: SocketAddr) -> anyhow::Result<Client> {
-        let stream = TcpStream::connect(addr).with_context(|| format!("connecting to {addr}"))?;
+        let stream = TcpStream::connect(addr).with_context(|| format!("cannot connect to {addr}"))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         let mut client = Client { stream, inbox: Vec::new(), outbox: Vec::new() };
@@ -56,7 +56,7 @@ impl Client {
             }
             Ok(())
         })
-        .with_context(|| format!("running {sql}"))?;
+        .with_context(|| format!("cannot run {sql}"))?;
         Ok(rows)
     }
 
@@ -65,7 +65,7 @@ impl Client {
         pg_message::parse(&mut self.outbox, name, sql);
         pg_message::sync(&mut self.outbox);
         self.flush()?;
-        self.until_ready(|_| Ok(())).with_context(|| format!("preparing {sql}"))
+        self.until_ready(|_| Ok(())).with_context(|| format!("cannot prepare {sql}"))
     }
 
     /// Runs a prepared statement and drops its rows.
@@ -73,7 +73,7 @@ impl Client {
         pg_message::bind_execute(&mut self.outbox, name, parameters);
         pg_message::sync(&mut self.outbox);
         self.flush()?;
-        self.until_ready(|_| Ok(())).with_context(|| format!("running the prepared statement {name}"))
+        self.until_ready(|_| Ok(())).with_context(|| format!("cannot run the prepared statement {name}"))
     }
 
     /// The first column of the first row as a number.
@@ -88,7 +88,7 @@ impl Client {
     pub fn copy_in(&mut self, sql: &str, lines: impl Iterator<Item = String>) -> anyhow::Result<()> {
         pg_message::query(&mut self.outbox, sql);
         self.flush()?;
-        self.until(b'G', |_| Ok(())).with_context(|| format!("running {sql}"))?;
+        self.until(b'G', |_| Ok(())).with_context(|| format!("cannot run {sql}"))?;
         let mut chunk = Vec::with_capacity(COPY_CHUNK_BYTES + 8192);
         for line in lines {
             chunk.extend(line.as_bytes());
@@ -103,11 +103,11 @@ impl Client {
         pg_message::copy_data(&mut self.outbox, &chunk);
         pg_message::copy_done(&mut self.outbox);
         self.flush()?;
-        self.until_ready(|_| Ok(())).with_context(|| format!("running {sql}"))
+        self.until_ready(|_| Ok(())).with_context(|| format!("cannot run {sql}"))
     }
 
     fn flush(&mut self) -> anyhow::Result<()> {
-        self.stream.write_all(&self.outbox).context("sending to the server")?;
+        self.stream.write_all(&self.outbox).context("cannot send to the server")?;
         self.outbox.clear();
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Client {
                 }
             }
             self.inbox.drain(..used);
-            let n = self.stream.read(&mut buffer).context("waiting for the server's answer")?;
+            let n = self.stream.read(&mut buffer).context("cannot receive the server's answer")?;
             if n == 0 {
                 return Err(failed.map_or_else(|| anyhow::anyhow!("the server closed the connection"), Into::into));
             }

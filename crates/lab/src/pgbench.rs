@@ -45,7 +45,7 @@ pub fn seconds_planned(seconds: f64) -> f64 {
     CASES.len() as f64 * whole_seconds(seconds) as f64
 }
 
-/// Where a case stands among the cases.
+/// A case's position among the cases.
 pub fn order(case: &str) -> usize {
     CASES.iter().position(|c| c.name == case).unwrap_or(CASES.len())
 }
@@ -120,7 +120,7 @@ pub fn five_messages() -> String {
     format!("{}{};\n", draw(), five_statements().join(";\n"))
 }
 
-/// The same with a think time before each statement.
+/// The five-message authorization with a think time before each statement.
 pub fn five_messages_thinking(think_ms: u32) -> String {
     let thinking = five_statements().map(|sql| format!("\\sleep {think_ms} ms\n{sql};\n"));
     draw() + &thinking.concat()

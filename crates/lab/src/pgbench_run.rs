@@ -16,14 +16,15 @@ use std::time::{Duration, Instant};
 
 /// A run may overstay its time by this before it is stopped.
 const GRACE: Duration = Duration::from_secs(30);
-/// Filling the tables at a large scale may take so long.
+/// How long filling the tables at a large scale may take.
 const FILL_MAX: Duration = Duration::from_secs(1800);
 /// Threads of pgbench.
 const THREADS: usize = 2;
 
 /// pgbench on this machine.
 fn find() -> anyhow::Result<PathBuf> {
-    child::find_program("pgbench", &peer_postgres::bin_directories()).context("there is no pgbench on this machine")
+    child::find_program("pgbench", &peer_postgres::bin_directories())
+        .context("cannot find pgbench on the PATH or in /usr/lib/postgresql; install PostgreSQL's client programs")
 }
 
 /// pgbench counts whole seconds.
@@ -91,7 +92,7 @@ impl Run<'_> {
             Script::Builtin(name) => command.args(["-b", name]),
             Script::Text(text) => {
                 let path = self.dir.join("script.sql");
-                std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+                std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
                 command.arg("-f").arg(path)
             }
         };
@@ -116,7 +117,7 @@ fn command(peer: &Peer) -> anyhow::Result<Command> {
 
 impl Running {
     fn spawn(mut command: Command, longest: Duration) -> anyhow::Result<Running> {
-        let child = command.spawn().context("starting pgbench")?;
+        let child = command.spawn().context("cannot start pgbench")?;
         Ok(Running { child: Some(child), limit: Instant::now() + longest })
     }
 
@@ -129,7 +130,7 @@ impl Running {
     /// Fails when it has ended already.
     pub fn still_at_work(&mut self) -> anyhow::Result<()> {
         let ended = self.child.as_mut().map(Child::try_wait).transpose()?.flatten();
-        anyhow::ensure!(ended.is_none(), "pgbench ended before its time: {ended:?}");
+        anyhow::ensure!(ended.is_none(), "pgbench ended too early: {ended:?}");
         Ok(())
     }
 

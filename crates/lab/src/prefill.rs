@@ -46,13 +46,13 @@ pub fn log_requests() -> Requests {
     Requests::new(0, 1, 0)
 }
 
-/// Builds the database at `path`, which must not exist; `progress` is told the log rows written so far.
+/// Builds the database at `path`, which must not exist; `progress` gets the number of log rows written so far.
 pub fn build(path: &Path, log_rows: u64, progress: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
     let name = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
     let mut conn = Conn::open(name, OpenFlags { write: true, create: true }, None)?;
-    // Nothing here needs to survive a crash: the file is made anew by every run.
+    // Nothing here needs to survive a crash: every run makes the file again.
     conn.exec("pragma journal_mode = off; pragma synchronous = off; pragma cache_size = -262144;")?;
-    conn.exec(workload::SCHEMA_SQLITE).context("making the schema")?;
+    conn.exec(workload::SCHEMA_SQLITE).context("cannot create the schema")?;
     conn.exec("begin")?;
     let load = conn.prepare(workload::LOAD_TERMINAL_SQLITE)?;
     for n in 1..=workload::TERMINALS {
@@ -67,7 +67,7 @@ pub fn build(path: &Path, log_rows: u64, progress: &mut dyn FnMut(u64)) -> anyho
             progress(id);
         }
     }
-    conn.exec("commit").with_context(|| format!("filling {}", path.display()))
+    conn.exec("commit").with_context(|| format!("cannot fill {}", path.display()))
 }
 
 fn insert(conn: &mut Conn, stmt: holdfast_store::sqlite::StmtId, row: &[Value]) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// What /proc tells of one process.
+/// What /proc reports about one process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Stat {
     parent: u32,

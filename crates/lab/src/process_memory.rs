@@ -10,7 +10,7 @@ use anyhow::Context;
 pub struct Memory {
     /// Resident pages of every process; what processes share counts in each of them.
     pub resident_bytes: u64,
-    /// The same with what is shared divided among those who share it (Pss): the sum is what the machine gives.
+    /// Memory with shared pages divided among the processes that share them (Pss): the sum is what the machine gives.
     pub proportional_bytes: u64,
 }
 
@@ -22,7 +22,7 @@ pub fn tree(pid: u32) -> anyhow::Result<Memory> {
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(e) if matches!(e.raw_os_error(), Some(code) if GONE.contains(&code)) => continue,
-            Err(e) => return Err(e).with_context(|| format!("reading {path}")),
+            Err(e) => return Err(e).with_context(|| format!("cannot read {path}")),
         };
         let memory = parse(&text).with_context(|| format!("{path} has no Rss and Pss"))?;
         sum.resident_bytes += memory.resident_bytes;

@@ -3,12 +3,16 @@
 
 use crate::configuration::Configuration as C;
 use crate::results::{PgbenchResult, Ratio, Results};
+use crate::text;
+use crate::verdict::Verdict;
 
 /// Everything that can be compared in `results`.
 pub fn ratios(results: &Results) -> Vec<Ratio> {
     let mut list = in_process(results);
     list.extend(over_the_wire(results));
     list.extend(pgbench(&results.pgbench));
+    let missing = not_measured(&list);
+    list.extend(missing);
     list
 }
 
@@ -70,35 +74,79 @@ fn pgbench(rows: &[PgbenchResult]) -> Vec<Ratio> {
     let mut list = Vec::new();
     for ours in rows.iter().filter(|r| r.server == "holdfast" && r.skipped.is_none()) {
         let Some(theirs) = of("postgres", ours) else { continue };
-        let clients = if ours.clients == 1 { "1 client".to_string() } else { format!("{} clients", ours.clients) };
+        let clients = text::clients(ours.clients);
         let what = format!("Holdfast against PostgreSQL, pgbench, {}, {clients}", ours.case);
         let authorization = ours.case.starts_with("authorization") && ours.remark.is_none();
         if let Some(value) = quotient(ours.tps, theirs.tps) {
-            let expected = goal(ours);
-            list.push(ratio(format!("{what}, rate"), value, expected, authorization));
+            let rate = ratio(format!("{what}, rate"), value, None, authorization);
+            list.push(goal(ours).map_or(rate.clone(), |goal| rate.judged(goal)));
         }
         if let Some(value) = ours.server_cpu_us.zip(theirs.server_cpu_us).and_then(|(a, b)| quotient(a, b)) {
-            let expected = authorization.then_some(cpu_goal(ours));
-            list.push(ratio(format!("{what}, server CPU a transaction"), value, expected, false));
+            let cpu = ratio(format!("{what}, server CPU a transaction"), value, None, false);
+            list.push(if authorization { cpu.judged(cpu_goal(ours)) } else { cpu });
         }
     }
     list
 }
 
 /// The product's goal for a pgbench case.
-fn goal(row: &PgbenchResult) -> Option<&'static str> {
+fn goal(row: &PgbenchResult) -> Option<Goal> {
     match (row.case.as_str(), row.clients) {
-        (crate::pgbench::ONE_MESSAGE | crate::pgbench::PIPELINE, _) => Some("at least 2"),
-        (crate::pgbench::FIVE_MESSAGES, _) => Some("at least 1.5"),
-        (crate::pgbench::INSERT, 1) | (crate::pgbench::SELECT, _) => Some("at least 1"),
-        (crate::pgbench::INSERT, 80) => Some("at least 2"),
+        (crate::pgbench::ONE_MESSAGE | crate::pgbench::PIPELINE, _) => Some(Goal::AtLeast(2.0)),
+        (crate::pgbench::FIVE_MESSAGES, _) => Some(Goal::AtLeast(1.5)),
+        (crate::pgbench::INSERT, 1) | (crate::pgbench::SELECT, _) => Some(Goal::AtLeast(1.0)),
+        (crate::pgbench::INSERT, 80) => Some(Goal::AtLeast(2.0)),
         _ => None,
     }
 }
 
 /// The product's goal for the processor time of an authorization.
-fn cpu_goal(row: &PgbenchResult) -> &'static str {
-    if row.case == crate::pgbench::FIVE_MESSAGES { "at most 0.5" } else { "at most 0.4" }
+fn cpu_goal(row: &PgbenchResult) -> Goal {
+    Goal::AtMost(if row.case == crate::pgbench::FIVE_MESSAGES { 0.5 } else { 0.4 })
+}
+
+/// Limit of a ratio.
+#[derive(Clone, Copy)]
+enum Goal {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Goal {
+    fn words(self) -> String {
+        match self {
+            Goal::AtLeast(limit) => format!("at least {limit}"),
+            Goal::AtMost(limit) => format!("at most {limit}"),
+        }
+    }
+}
+
+impl Ratio {
+    /// With a goal of the product.
+    fn judged(self, goal: Goal) -> Ratio {
+        let met = self.value.map(|value| match goal {
+            Goal::AtLeast(limit) => value >= limit,
+            Goal::AtMost(limit) => value <= limit,
+        });
+        let verdict = met.map_or(Verdict::NotMeasured, Verdict::of);
+        Ratio { expected: Some(goal.words()), verdict: Some(verdict), ..self }
+    }
+}
+
+/// The goals for the authorization that the run has no figure for.
+fn not_measured(list: &[Ratio]) -> Vec<Ratio> {
+    let cases = [crate::pgbench::ONE_MESSAGE, crate::pgbench::PIPELINE, crate::pgbench::FIVE_MESSAGES];
+    let missing = |case: &&&str| !list.iter().any(|r| r.verdict.is_some() && r.what.contains(**case));
+    let ratios = |case: &&str| {
+        let row = PgbenchResult::empty("holdfast", case, 0);
+        let what = |of: &str| format!("Holdfast against PostgreSQL, pgbench, {case}, {of}");
+        let none = |of: &str| Ratio { what: what(of), value: None, expected: None, verdict: None, headline: false };
+        [
+            goal(&row).map(|goal| none("rate").judged(goal)),
+            Some(none("server CPU a transaction").judged(cpu_goal(&row))),
+        ]
+    };
+    cases.iter().filter(missing).flat_map(ratios).flatten().collect()
 }
 
 /// `a` as a multiple of `b`.
@@ -107,5 +155,5 @@ pub fn quotient(a: f64, b: f64) -> Option<f64> {
 }
 
 fn ratio(what: String, value: f64, expected: Option<&str>, headline: bool) -> Ratio {
-    Ratio { what, value, expected: expected.map(str::to_string), headline }
+    Ratio { what, value: Some(value), expected: expected.map(str::to_string), verdict: None, headline }
 }

@@ -3,9 +3,12 @@
 
 use crate::chart::{Chart, Labels, Mark, Series, escape};
 use crate::configuration::Configuration;
-use crate::report_tables as tables;
+use crate::paper::AUTHORIZATION_TERMS;
+use crate::report_tables::{self as tables, NOTHING};
 use crate::results::{ConfigurationResult, Fact, Options, Point, Results};
+use crate::study_results::Finding;
 use crate::text;
+use crate::verdict::Verdict;
 
 const STYLE: &str = include_str!("report.css");
 /// Responses above are drawn at the chart's upper edge: past the knee they grow with the time of the run.
@@ -39,21 +42,30 @@ fn head(results: &Results) -> String {
         &results.product_version,
         &results.started_at,
         results.machine.first(),
+        &results.paper,
         &lead(results),
     );
+    out.push_str(&format!("<p class=\"soft\">{}</p>\n", escape(AUTHORIZATION_TERMS)));
     out.push_str(&failures(&results.failures));
     let headlines = results.ratios.iter().filter(|r| r.headline);
-    out.push_str(&cards(headlines.map(|r| (format!("{}×", text::times(r.value)), &*r.what, r.expected.as_deref()))));
+    out.push_str(&cards(headlines.map(|r| Card {
+        figure: r.value.map_or_else(|| NOTHING.to_string(), |value| format!("{}×", text::times(value))),
+        what: &r.what,
+        expected: r.expected.as_deref(),
+        verdict: r.verdict,
+    })));
     out
 }
 
 /// The heading, what was measured when and where, and the finding in a sentence or two, already HTML.
-pub fn title(name: &str, version: &str, started_at: &str, machine: Option<&Fact>, lead: &str) -> String {
+pub fn title(name: &str, version: &str, started_at: &str, machine: Option<&Fact>, paper: &str, lead: &str) -> String {
     format!(
-        "<h1>{name}</h1>\n<p class=\"meta\">Holdfast {} · {} UTC · {}</p>\n<p class=\"lead\">{lead}</p>\n",
+        "<h1>{name}</h1>\n<p class=\"meta\">Holdfast {} · {} UTC · {}</p>\n<p class=\"lead\">{lead}</p>\n\
+         <p class=\"soft\">{}</p>\n",
         escape(version),
         escape(started_at),
-        escape(machine.map_or("", |f| &f.value))
+        escape(machine.map_or("", |f| &f.value)),
+        escape(paper)
     )
 }
 
@@ -66,15 +78,35 @@ pub fn failures(failures: &[String]) -> String {
     format!("<p><strong>Some of it could not be measured.</strong></p>\n<ul>\n{}</ul>\n", list.concat())
 }
 
-/// Figures shown large: each with what it is and what was expected.
-pub fn cards<'a>(figures: impl Iterator<Item = (String, &'a str, Option<&'a str>)>) -> String {
-    let cards: Vec<String> = figures
-        .map(|(figure, what, expected)| {
-            let expected = expected.map_or(String::new(), |e| format!("<small>{}</small>", escape(e)));
-            format!("<div class=\"card\"><b>{figure}</b><span>{}</span>{expected}</div>\n", escape(what))
-        })
-        .collect();
+/// A figure shown large, already HTML, with what it is and what was expected.
+pub struct Card<'a> {
+    pub figure: String,
+    pub what: &'a str,
+    pub expected: Option<&'a str>,
+    pub verdict: Option<Verdict>,
+}
+
+/// Figures shown large, each in the colour of its verdict.
+pub fn cards<'a>(figures: impl Iterator<Item = Card<'a>>) -> String {
+    let card = |card: Card<'_>| {
+        let class = card.verdict.map_or(String::new(), |verdict| format!(" {}", verdict.class()));
+        let (what, verdict) = (escape(card.what), card.verdict.map_or(String::new(), Verdict::html));
+        let word = if card.verdict.is_some() { "goal: " } else { "" };
+        let expected = card.expected.map_or(String::new(), |e| format!("<small>{word}{}</small>", escape(e)));
+        format!("<div class=\"card{class}\"><b>{}</b>{verdict}<span>{what}</span>{expected}</div>\n", card.figure)
+    };
+    let cards: Vec<String> = figures.map(card).collect();
     if cards.is_empty() { String::new() } else { format!("<div class=\"cards\">\n{}</div>\n", cards.concat()) }
+}
+
+/// The findings that are shown large.
+pub fn headlines(findings: &[Finding]) -> String {
+    cards(findings.iter().filter(|f| f.headline).map(|f| Card {
+        figure: escape(&f.shown),
+        what: &f.what,
+        expected: f.goal.as_deref(),
+        verdict: f.verdict,
+    }))
 }
 
 /// The finding in a sentence or two, from this run's figures.
@@ -125,7 +157,7 @@ fn charts(results: &Results) -> String {
 
 /// A drawing.
 pub fn figure(svg: &str) -> String {
-    format!("<figure>\n{svg}</figure>\n")
+    format!("<figure class=\"scroll\" tabindex=\"0\">\n{svg}</figure>\n")
 }
 
 fn completed(list: &[&ConfigurationResult]) -> Chart {
@@ -259,6 +291,49 @@ mod tests {
             assert!(!html.contains(outside), "{outside}");
         }
         assert!(html.matches("<svg").count() >= 4);
+    }
+
+    #[test]
+    fn the_paper_is_named_and_its_terms_are_explained_at_first_use() {
+        let html = html(&sample::results());
+        assert!(html.contains("The study of R. Carr"));
+        for (term, explained) in [("NAInsert", "NAInsert is the paper"), ("AutoTMF", "AutoTMF is an HP product")] {
+            assert_eq!(html.find(term), html.find(explained), "{term}");
+        }
+    }
+
+    #[test]
+    fn each_goal_has_a_mark_and_its_own_colour() {
+        let mut results = sample::results();
+        results.pgbench[0].tps = 20_000.0;
+        results.ratios = crate::ratios::ratios(&results);
+        let html = html(&results);
+        // 20,000 against 12,500 is less than the goal; the processor time is within its goal; five messages did not run.
+        assert!(html.contains("<div class=\"card missed\"><b>1.6×</b><span class=\"verdict missed\">✗ missed</span>"));
+        assert!(
+            html.contains("<td class=\"n\">0.38×</td><td>at most 0.4</td><td><span class=\"verdict met\">✓ met</span>")
+        );
+        assert!(html.contains("<td class=\"n\">–</td><td>at least 1.5</td><td><span class=\"verdict not-measured\">"));
+        let summary = crate::summary::text(&results);
+        assert!(
+            summary.contains("✗ missed            1.6×") && summary.contains("✓ met              0.38×"),
+            "{summary}"
+        );
+        assert!(summary.contains("Goals: 1 met, 1 missed, 4 not measured"), "{summary}");
+        let json = serde_json::to_value(&results).unwrap();
+        let verdicts: Vec<_> = json["ratios"].as_array().unwrap().iter().map(|r| r["verdict"].clone()).collect();
+        assert!(verdicts.contains(&"missed".into()) && verdicts.contains(&"not_measured".into()), "{verdicts:?}");
+    }
+
+    #[test]
+    fn wide_tables_and_drawings_scroll_within_the_page() {
+        let html = html(&sample::results());
+        assert_eq!(html.matches("<table>").count(), html.matches(&format!("{}<table>", tables::SCROLL)).count());
+        assert_eq!(
+            html.matches("<svg").count(),
+            html.matches("<figure class=\"scroll\" tabindex=\"0\">\n<svg").count()
+        );
+        assert!(STYLE.contains(".scroll { overflow-x: auto;"));
     }
 
     #[test]

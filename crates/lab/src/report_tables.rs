@@ -5,6 +5,7 @@ use crate::configuration::Configuration;
 use crate::report::{class, definitions};
 use crate::results::{ConfigurationResult, PgbenchResult, Point, Results};
 use crate::text;
+use crate::verdict::Verdict;
 
 /// A column's heading and whether it holds numbers.
 pub type Column = (&'static str, bool);
@@ -15,8 +16,11 @@ pub struct Row {
     pub cells: Vec<String>,
 }
 
-/// What stands where there is no figure.
+/// Shown where there is no figure.
 pub const NOTHING: &str = "–";
+
+/// What a wide table begins in: it scrolls within the page, by keyboard too.
+pub const SCROLL: &str = "<div class=\"scroll\" tabindex=\"0\">";
 
 /// Columns that hold no figure in any row are left out.
 pub fn table(columns: &[Column], rows: &[Row]) -> String {
@@ -24,7 +28,7 @@ pub fn table(columns: &[Column], rows: &[Row]) -> String {
     let shown: Vec<usize> = (0..columns.len()).filter(|&i| !columns[i].1 || holds(i)).collect();
     let kind = |i: usize| if columns[i].1 { " class=\"n\"" } else { "" };
     let head: Vec<String> = shown.iter().map(|&i| format!("<th{}>{}</th>", kind(i), columns[i].0)).collect();
-    let mut out = format!("<div class=\"scroll\"><table>\n<thead><tr>{}</tr></thead>\n<tbody>\n", head.concat());
+    let mut out = format!("{SCROLL}<table>\n<thead><tr>{}</tr></thead>\n<tbody>\n", head.concat());
     for row in rows {
         let cells: Vec<String> = shown
             .iter()
@@ -40,7 +44,7 @@ pub fn table(columns: &[Column], rows: &[Row]) -> String {
     out
 }
 
-/// A figure, or what stands where there is none.
+/// A figure, or [`NOTHING`].
 pub fn optional(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| NOTHING.to_string(), show)
 }
@@ -150,10 +154,11 @@ pub fn ratios(results: &Results) -> String {
     if results.ratios.is_empty() {
         return String::new();
     }
-    const COLUMNS: [Column; 3] = [("Compared", false), ("This run", true), ("Expected", false)];
+    const COLUMNS: [Column; 4] = [("Compared", false), ("This run", true), ("Goal or expected", false), ("", false)];
     let row = |r: &crate::results::Ratio| {
         let expected = r.expected.as_deref().map_or_else(|| NOTHING.to_string(), escape);
-        Row { class: "", cells: vec![escape(&r.what), format!("{}×", text::times(r.value)), expected] }
+        let value = optional(r.value, |value| format!("{}×", text::times(value)));
+        Row { class: "", cells: vec![escape(&r.what), value, expected, r.verdict.map_or(String::new(), Verdict::html)] }
     };
     let rows: Vec<Row> = results.ratios.iter().map(row).collect();
     format!("<h2>Ratios of this run</h2>\n{}", table(&COLUMNS, &rows))

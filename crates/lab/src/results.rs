@@ -3,6 +3,7 @@
 
 use crate::configuration::Configuration;
 use crate::histogram::Summary;
+use crate::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the format.
@@ -13,6 +14,9 @@ pub const SCHEMA: &str = "holdfast-lab-authorization/1";
 pub struct Results {
     /// [`SCHEMA`].
     pub schema: String,
+    /// The paper whose study this is.
+    #[serde(default)]
+    pub paper: String,
     pub product_version: String,
     /// UTC, `YYYY-MM-DD HH:MM`.
     pub started_at: String,
@@ -21,7 +25,7 @@ pub struct Results {
     pub options: Options,
     pub machine: Vec<Fact>,
     pub configurations: Vec<ConfigurationResult>,
-    /// The same load by PostgreSQL's own pgbench.
+    /// The authorization driven by PostgreSQL's own pgbench.
     pub pgbench: Vec<PgbenchResult>,
     pub ratios: Vec<Ratio>,
     /// What was asked for and could not be measured, with the reason.
@@ -108,9 +112,12 @@ pub struct PgbenchResult {
 pub struct Ratio {
     /// What is compared, as a sentence fragment.
     pub what: String,
-    pub value: f64,
+    /// Nothing where it was not measured.
+    pub value: Option<f64>,
     /// What the study or the product's goal expects, where there is such a figure.
     pub expected: Option<String>,
+    /// Nothing where `expected` is not a goal of the product.
+    pub verdict: Option<Verdict>,
     /// Shown large at the head of the report.
     pub headline: bool,
 }

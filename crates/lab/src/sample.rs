@@ -36,6 +36,7 @@ fn configuration(configuration: Configuration, peak: f64) -> ConfigurationResult
 pub fn results() -> Results {
     let mut results = Results {
         schema: SCHEMA.into(),
+        paper: crate::StudyName::Authorization.paper().into(),
         product_version: "0.1.0".into(),
         started_at: "2026-01-02 03:04".into(),
         command: "holdfast lab authorization --seconds 5".into(),

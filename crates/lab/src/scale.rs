@@ -19,7 +19,7 @@ impl LogScale {
         LogScale { low: step_down(low), high: step_up(high), from_px, to_px }
     }
 
-    /// The same scale, cut off above `high`.
+    /// This scale, cut off above `high`.
     pub fn up_to(self, high: f64) -> LogScale {
         LogScale { high: self.high.min(high).max(self.low * 10.0), ..self }
     }

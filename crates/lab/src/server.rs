@@ -32,7 +32,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     pub cpu: Duration,
-    /// Syncs of the log or trail, where the server tells.
+    /// Syncs of the log or trail, where the server counts them.
     pub syncs: Option<f64>,
 }
 
@@ -90,7 +90,7 @@ impl Peer {
             client.run(sql)?;
         }
         let terminals = (1..=workload::TERMINALS).map(|n| copy_line(&prefill::terminal_row(n)));
-        client.copy_in("copy terminal from stdin", terminals).context("loading the terminals")?;
+        client.copy_in("copy terminal from stdin", terminals).context("cannot load the terminals")?;
         let mut requests = prefill::log_requests();
         let log = (1..=log_rows).map(|id| {
             if id % 1000 == 0 {
@@ -100,7 +100,7 @@ impl Peer {
         });
         client
             .copy_in("copy txn_log (card, term_no, auth_code, at, body) from stdin", log)
-            .context("loading the log")?;
+            .context("cannot load the log")?;
         for sql in workload::INDEXES_POSTGRES {
             client.run(sql)?;
         }

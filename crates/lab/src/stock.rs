@@ -1,18 +1,19 @@
 //! The configurations on stock SQLite: its own `unix` VFS, its own journal or WAL. The only thing between is a shim
-//! that counts syncs and, when asked, makes each take longer (`holdfast_store::sqlite::SlowVfs`).
+//! that counts syncs and, when asked, makes each take longer ([`SlowVfs`]).
 //!
-//! The clients share one connection behind a mutex, held for one authorization. That is the kind way to give many
+//! The clients share one connection behind a mutex, held for one authorization. That is the fairest way to give many
 //! writers to SQLite: a connection a client would make them poll for the write lock with sleeps. The mutex is also
 //! the terminal's record lock where there is no transaction.
 //!
 //! Failure: SQLite's error with its code, naming the step.
 
 use crate::drive::{Outcome, Target};
+use crate::ffi::SlowVfs;
 use crate::prefill;
 use crate::results::Fact;
 use crate::workload::{self, Request};
 use anyhow::Context;
-use holdfast_store::sqlite::{Conn, OpenFlags, SlowVfs, StmtId};
+use holdfast_store::sqlite::{Conn, OpenFlags, StmtId};
 use holdfast_types::{Value, ValueRef};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
@@ -28,9 +29,9 @@ const APPEND_BATCH: usize = 64;
 pub enum StockMode {
     /// Rollback journal, synced, each statement a commit.
     Unaudited,
-    /// The same, never synced.
+    /// SQLite without audit, never synced.
     Buffered,
-    /// The same, log inserts through an append buffer.
+    /// SQLite without audit, never synced, log inserts through an append buffer.
     Nainsert,
     /// WAL at synchronous FULL, one transaction.
     WalFull,
@@ -123,7 +124,7 @@ impl Stock {
         );
         conn.exec(&format!("pragma synchronous = {}; pragma cache_size = -{CACHE_KIB};", mode.synchronous()))?;
         if mode == StockMode::CaptureTriggers {
-            conn.exec(CAPTURE).context("making the capture triggers")?;
+            conn.exec(CAPTURE).context("cannot create the capture triggers")?;
         }
         Ok(Stock { writer: Mutex::new(Writer::new(conn, mode)?), vfs })
     }
@@ -159,7 +160,7 @@ impl Target for Stock {
     fn log_rows(&self) -> anyhow::Result<u64> {
         match self.writer()?.conn.query_value("select count(*) from txn_log")? {
             Value::Int(rows) => Ok(rows as u64),
-            other => anyhow::bail!("count(*) gave {other:?}"),
+            other => anyhow::bail!("count(*) returned {other:?}"),
         }
     }
 }
@@ -195,13 +196,13 @@ impl Writer {
     }
 
     fn steps(&mut self, request: &Request) -> anyhow::Result<()> {
-        self.read(request).context("reading the terminal")?;
+        self.read(request).context("cannot read the terminal")?;
         self.conn.bind(self.update, 1, ValueRef::Int(request.at))?;
         self.conn.bind(self.update, 2, text(&request.term_no))?;
-        self.conn.run(self.update).context("updating the terminal")?;
+        self.conn.run(self.update).context("cannot update the terminal")?;
         anyhow::ensure!(self.conn.changes() == 1, "terminal {} was not updated", request.term_no);
         if self.mode != StockMode::Nainsert {
-            return self.insert(request).context("inserting the log record");
+            return self.insert(request).context("cannot insert the log record");
         }
         self.append.push(request.clone());
         if self.append.len() >= APPEND_BATCH { self.write_appended() } else { Ok(()) }
@@ -212,7 +213,7 @@ impl Writer {
         let found =
             self.conn.step(self.select).map(|found| found && self.conn.column(self.select, 0) != ValueRef::Null);
         self.conn.reset(self.select);
-        anyhow::ensure!(found?, "there is no terminal {}", request.term_no);
+        anyhow::ensure!(found?, "terminal {} does not exist", request.term_no);
         Ok(())
     }
 
@@ -232,7 +233,7 @@ impl Writer {
         }
         self.conn.run(self.begin)?;
         let mut batch = std::mem::take(&mut self.append);
-        batch.iter().try_for_each(|request| self.insert(request)).context("writing the append buffer")?;
+        batch.iter().try_for_each(|request| self.insert(request)).context("cannot write the append buffer")?;
         self.conn.run(self.commit)?;
         batch.clear();
         self.append = batch;

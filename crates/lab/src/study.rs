@@ -118,6 +118,11 @@ impl Study {
             "--disk-sync-ms is more than {}",
             Self::DISK_SYNC_MS_MAX
         );
+        anyhow::ensure!(
+            self.data_dir.is_dir(),
+            "--data {} is not a directory; make it first, on the disk to be measured",
+            self.data_dir.display()
+        );
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! Failure: the machine's facts cannot be read, see [`machine::facts`].
 
 use crate::results::Fact;
+pub use crate::verdict::Finding;
 use crate::{Study, machine, text};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -13,6 +14,9 @@ use std::time::SystemTime;
 pub struct Head {
     /// Name and version of the format.
     pub schema: String,
+    /// The paper whose study this is.
+    #[serde(default)]
+    pub paper: String,
     pub product_version: String,
     /// UTC, `YYYY-MM-DD HH:MM`.
     pub started_at: String,
@@ -28,6 +32,7 @@ impl Head {
     pub fn of(schema: &str, study: &Study, options: Vec<Fact>, scratch: &Path) -> anyhow::Result<Head> {
         Ok(Head {
             schema: schema.into(),
+            paper: study.name.paper().into(),
             product_version: env!("CARGO_PKG_VERSION").into(),
             started_at: text::utc(SystemTime::now()),
             command: study.command.clone(),
@@ -55,22 +60,10 @@ pub struct Check {
     pub found: String,
 }
 
-/// A figure with its goal.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Finding {
-    pub what: String,
-    pub value: f64,
-    /// The value as it is shown, with its unit.
-    pub shown: String,
-    pub goal: Option<String>,
-    /// Nothing where there is no goal.
-    pub met: Option<bool>,
-    /// Shown large at the head of the report.
-    pub headline: bool,
-}
-
 /// What a study measures.
 pub trait StudyResults: Serialize {
+    /// The machine's facts, and what a reader must know to judge the figures.
+    fn machine_and_notes(&mut self) -> (&mut Vec<Fact>, &mut Vec<String>);
     /// Compares the figures, with each other and with the goals.
     fn conclude(&mut self);
     /// `report.html`.

@@ -1,22 +1,26 @@
 //! The short form of the results for the terminal.
 
+use crate::paper::AUTHORIZATION_TERMS;
 use crate::results::{PgbenchResult, Results};
 use crate::study_results::{Check, Finding};
 use crate::text;
+use crate::verdict::{self, Verdict};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 /// Peak rates and ratios as text tables.
 pub fn text(results: &Results) -> String {
-    let mut out = format!("{}\n", peaks(results));
+    let mut out = format!("{}\n\n{AUTHORIZATION_TERMS}\n", peaks(results));
     if !results.pgbench.is_empty() {
         out.push_str(&format!("\n{}\n", pgbench(&results.pgbench)));
     }
     out.push('\n');
     for r in &results.ratios {
-        let expected = r.expected.as_ref().map_or(String::new(), |e| format!("  (expected: {e})"));
-        out.push_str(&format!("{:>7}x  {}{expected}\n", text::times(r.value), r.what));
+        let word = if r.verdict.is_some() { "goal" } else { "expected" };
+        let expected = r.expected.as_ref().map_or(String::new(), |e| format!("  ({word}: {e})"));
+        let value = r.value.map_or_else(|| "–".to_string(), |value| format!("{}×", text::times(value)));
+        out.push_str(&format!("{} {value:>9}  {}{expected}\n", mark(r.verdict), r.what));
     }
-    out
+    out + &goals(results.ratios.iter().filter_map(|r| r.verdict))
 }
 
 /// How many checks hold, and an empty line.
@@ -28,14 +32,21 @@ pub fn checks(checks: &[Check]) -> String {
 /// Every figure with its goal.
 pub fn findings(findings: &[Finding]) -> String {
     let line = |f: &Finding| {
-        let goal = match (&f.goal, f.met) {
-            (Some(goal), Some(true)) => format!("  (goal: {goal}; met)"),
-            (Some(goal), _) => format!("  (goal: {goal}; missed)"),
-            _ => String::new(),
-        };
-        format!("{:>9}  {}{goal}\n", f.shown, f.what)
+        let goal = f.goal.as_ref().map_or(String::new(), |goal| format!("  (goal: {goal})"));
+        format!("{} {:>9}  {}{goal}\n", mark(f.verdict), f.shown, f.what)
     };
-    findings.iter().map(line).collect()
+    let lines: String = findings.iter().map(line).collect();
+    lines + &goals(findings.iter().filter_map(|f| f.verdict))
+}
+
+/// The verdict in a column of its own, or as much room.
+fn mark(verdict: Option<Verdict>) -> String {
+    format!("{:<14}", verdict.map_or("", Verdict::text))
+}
+
+fn goals(verdicts: impl Iterator<Item = Verdict>) -> String {
+    let count = verdict::count(verdicts);
+    if count.is_empty() { count } else { format!("\n{count}\n") }
 }
 
 /// An empty table.

@@ -1,9 +1,13 @@
 //! Numbers and times as a reader wants them.
 
+use holdfast_types::calendar::civil_from_days;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A rate or count with thousands separated: `12 345` with a thin space; one decimal below ten.
+/// A rate or count with thousands separated: `12 345` with a thin space; one decimal below ten, two digits below one.
 pub fn number(value: f64) -> String {
+    if value.abs() < 1.0 {
+        return three(value);
+    }
     if value.abs() < 10.0 && value.fract() != 0.0 {
         return format!("{value:.1}");
     }
@@ -41,12 +45,31 @@ pub fn times(value: f64) -> String {
     three(value)
 }
 
-/// About three significant digits.
+/// About three significant digits; two below a tenth, so that a small figure is never shown as 0.
 fn three(value: f64) -> String {
     match value.abs() {
         v if v >= 99.95 => format!("{value:.0}"),
         v if v >= 9.995 => trim((value * 10.0).round() / 10.0),
-        _ => trim((value * 100.0).round() / 100.0),
+        v if v >= 0.0995 || v == 0.0 || !v.is_finite() => trim((value * 100.0).round() / 100.0),
+        v => {
+            let decimals = (1.0 - v.log10().floor()).min(12.0);
+            let unit = 10f64.powf(decimals);
+            trim((value * unit).round() / unit)
+        }
+    }
+}
+
+/// A number of clients.
+pub fn clients(count: usize) -> String {
+    if count == 1 { "1 client".into() } else { format!("{count} clients") }
+}
+
+/// `1`, `1 and 40`, `1, 10 and 40`.
+pub fn list(counts: &[usize]) -> String {
+    let words: Vec<String> = counts.iter().map(usize::to_string).collect();
+    match words.split_last() {
+        Some((last, first)) if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => words.concat(),
     }
 }
 
@@ -66,19 +89,8 @@ pub fn bytes(value: u64) -> String {
 /// `YYYY-MM-DD HH:MM` in UTC.
 pub fn utc(at: SystemTime) -> String {
     let seconds = at.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let (year, month, day) = civil(seconds / 86_400);
+    let (year, month, day) = civil_from_days((seconds / 86_400) as i64);
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", seconds / 3600 % 24, seconds / 60 % 60)
-}
-
-/// The Gregorian date of a day counted from 1970-01-01 (H. Hinnant, "chrono-compatible low-level date algorithms").
-fn civil(days: u64) -> (u64, u64, u64) {
-    let z = days + 719_468;
-    let (era, doe) = (z / 146_097, z % 146_097);
-    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 };
-    (yoe + era * 400 + u64::from(month <= 2), month, doy - (153 * mp + 2) / 5 + 1)
 }
 
 #[cfg(test)]
@@ -93,7 +105,15 @@ mod tests {
         assert_eq!([500.0, 2000.0, 1e6].map(short), ["500", "2k", "1M"]);
         assert_eq!([85.0, 3210.0, 999.9, 1.5e6].map(time), ["85 µs", "3.21 ms", "1000 µs", "1.5 s"]);
         assert_eq!([2.314, 16.44, 119.6].map(times), ["2.31", "16.4", "120"]);
+        assert_eq!([0.07, 0.0712, 0.0042, 0.00031, 0.0].map(times), ["0.07", "0.071", "0.0042", "0.00031", "0"]);
+        assert_eq!((number(0.07), number(0.0), number(0.5)), ("0.07".into(), "0".into(), "0.5".into()));
         assert_eq!([512, 3 << 20, 5 << 29].map(bytes), ["512 bytes", "3 MiB", "2.5 GiB"]);
+    }
+
+    #[test]
+    fn counts_are_listed_as_people_write_them() {
+        assert_eq!([&[1][..], &[1, 20], &[1, 10, 40], &[]].map(list), ["1", "1 and 20", "1, 10 and 40", ""]);
+        assert_eq!((clients(1), clients(40)), ("1 client".into(), "40 clients".into()));
     }
 
     #[test]

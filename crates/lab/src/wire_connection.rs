@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// A server that says nothing for so long, with requests in flight, hangs.
+/// A server that sends nothing for this time, with requests in flight, hangs.
 pub const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 pub struct Connection {
@@ -28,7 +28,7 @@ pub struct Connection {
 impl Connection {
     /// Connects with the session's options, prepares the statements, each a name and its text, and stops to block.
     pub fn open(addr: SocketAddr, options: Option<&str>, statements: &[(&str, String)]) -> anyhow::Result<Connection> {
-        let stream = TcpStream::connect(addr).with_context(|| format!("connecting to {addr}"))?;
+        let stream = TcpStream::connect(addr).with_context(|| format!("cannot connect to {addr}"))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(SILENCE_MAX))?;
         let mut connection = Connection { stream, inbox: Vec::new(), outbox: Vec::new(), due: 1, busy: None, next: 0 };
@@ -37,7 +37,7 @@ impl Connection {
         if !statements.is_empty() {
             statements.iter().for_each(|(name, sql)| pg_message::parse(&mut connection.outbox, name, sql));
             pg_message::sync(&mut connection.outbox);
-            connection.exchange().context("preparing the statements")?;
+            connection.exchange().context("cannot prepare the statements")?;
         }
         connection.stream.set_nonblocking(true)?;
         Ok(connection)
@@ -54,7 +54,7 @@ impl Connection {
         &mut self.outbox
     }
 
-    /// Sends what is in the outbox, which so many ReadyForQuery will answer.
+    /// Sends what is in the outbox; this many ReadyForQuery will answer it.
     pub fn send(&mut self, answers: usize) -> anyhow::Result<()> {
         self.due = answers;
         self.flush()
@@ -63,7 +63,7 @@ impl Connection {
     /// Sends the outbox and waits for ReadyForQuery, on a socket that still blocks.
     fn exchange(&mut self) -> anyhow::Result<()> {
         self.due = 1;
-        self.stream.write_all(&self.outbox).context("sending to the server")?;
+        self.stream.write_all(&self.outbox).context("cannot send to the server")?;
         self.outbox.clear();
         while !self.read_answer()? {}
         Ok(())
@@ -81,7 +81,7 @@ impl Connection {
                     rustix::event::poll(&mut fds, None)?;
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
-                Err(e) => return Err(e).context("sending to the server"),
+                Err(e) => return Err(e).context("cannot send to the server"),
             }
         }
         Ok(())
@@ -94,7 +94,7 @@ impl Connection {
             Ok(0) => anyhow::bail!("the server closed a connection"),
             Ok(n) => n,
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(false),
-            Err(e) => return Err(e).context("waiting for an answer"),
+            Err(e) => return Err(e).context("cannot receive an answer"),
         };
         self.inbox.extend_from_slice(&buffer[..n]);
         let mut used = 0;
@@ -103,7 +103,7 @@ impl Connection {
             match answer.kind {
                 b'Z' => self.due = self.due.saturating_sub(1),
                 b'E' => return Err(pg_message::server_error(answer.body).into()),
-                b'R' => anyhow::ensure!(answer.body == [0; 4], "the server asks for a password; the lab has none"),
+                b'R' => anyhow::ensure!(answer.body == [0; 4], "the server asks for a password; the lab supports none"),
                 _ => (),
             }
         }

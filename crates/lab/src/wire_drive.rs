@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// Longest wait before looking whether to stop.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
-/// What others see of a run while it goes on, and how they end it before its time.
+/// What other threads see of a run under way, and how they end it early.
 #[derive(Default)]
 pub struct Watch {
     /// Requests answered so far.
@@ -44,18 +44,18 @@ impl Connections {
         Connections::open_as(addr, variant, variant.options(), count)
     }
 
-    /// The same with other session options than the variant's.
+    /// Connects with session options in place of the variant's.
     pub fn open_as(
         addr: SocketAddr,
         variant: Variant,
         options: Option<&str>,
         count: usize,
     ) -> anyhow::Result<Connections> {
-        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).context("making an epoll")?;
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).context("cannot create an epoll")?;
         let mut list = Vec::with_capacity(count);
         for i in 0..count {
             let connection = Connection::open(addr, options, &variant.statements())
-                .with_context(|| format!("opening connection {i}"))?;
+                .with_context(|| format!("cannot open connection {i}"))?;
             epoll::add(&poll, connection.stream(), epoll::EventData::new_u64(i as u64), epoll::EventFlags::IN)?;
             list.push(connection);
         }
@@ -67,7 +67,7 @@ impl Connections {
         self.drive_watched(load, span, epoch, &Watch::default())
     }
 
-    /// The same with somebody watching. A run that is ended early has no rate: what was answered is known.
+    /// Offers the load and reports its progress. A run that is ended early has no rate: what was answered is known.
     pub fn drive_watched(&mut self, load: Load, span: Span, epoch: u64, watch: &Watch) -> anyhow::Result<Measured> {
         anyhow::ensure!(load.clients() <= self.list.len(), "more clients than connections");
         // As in process: sleeps end when they are due.
@@ -89,7 +89,7 @@ impl Connections {
             let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as i64 };
             match epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => (),
-                Err(e) => return Err(e).context("waiting for answers"),
+                Err(e) => return Err(e).context("cannot receive answers"),
             }
             for event in &events {
                 self.receive(event.data.u64() as usize, &mut run)?;
@@ -152,7 +152,7 @@ impl Connections {
             return Ok(());
         }
         let now = run.start.elapsed();
-        let arrival = self.list[client].busy.take().context("the server answered what was not asked")?;
+        let arrival = self.list[client].busy.take().context("the server sent an answer without a request")?;
         run.answered(arrival, now);
         if !run.goes_on(now) {
             return Ok(());

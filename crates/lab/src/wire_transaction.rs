@@ -10,7 +10,7 @@ pub enum Variant {
     OneMessage,
     /// Prepared statements, bound and executed in one pipeline up to Sync: one implicit transaction.
     Pipeline,
-    /// The same statements, each with a Sync of its own, as of a program that starts no transactions. The session has
+    /// The statements of the pipeline, each with a Sync of its own, as of a program that starts no transactions. The session has
     /// automatic ones.
     Automatic,
 }

@@ -4,6 +4,7 @@ use holdfast_lab::{Configuration, DiskChoice, Study, StudyName};
 use std::path::Path;
 
 fn study(dir: &Path) -> Study {
+    std::fs::create_dir_all(dir.join("data")).unwrap();
     Study {
         name: StudyName::Authorization,
         seconds: 0.2,
@@ -64,6 +65,8 @@ fn options_outside_their_limits_are_refused() {
     refused(&|s| s.log_rows = Some(u64::MAX));
     refused(&|s| s.disk_sync_ms = 100_000);
     refused(&|s| s.scale = Some(1));
+    refused(&|s| s.data_dir = s.data_dir.join("typo"));
+    assert!(!dir.path().join("data/typo").exists());
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! What is in an archive, beside the trail of a data directory: for `holdfast archive`.
+//! Reports what is in an archive, compared with the trail of a data directory: for `holdfast archive`.
 //!
 //! The server may run meanwhile. Nothing is changed.
 
 use crate::config::{Config, FILE_NAME};
 use holdfast_archive::{
-    ArchiveError, Holdings, Manifest, ObjectName, Place, Report, Store, check_still_there, object, verify,
+    ArchiveError, ArchiveLocation, Holdings, Manifest, ObjectName, Report, Store, check_still_there, object, verify,
 };
 use holdfast_engine::Engine;
 use holdfast_seams::RealDisk;
@@ -13,14 +13,14 @@ use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Why it cannot be looked at.
+/// Why an archive cannot be inspected.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveReportError {
     #[error("cannot read {path}: {source}; name the archive with --archive")]
     Config { path: String, source: std::io::Error },
     #[error("{path}: {message}")]
     Content { path: String, message: String },
-    #[error("{path} names no archive; set archive there, or name it with --archive")]
+    #[error("{path} configures no archive; add the setting archive, or name the archive with --archive")]
     None { path: String },
     #[error("cannot start: {0}")]
     Start(#[from] std::io::Error),
@@ -30,15 +30,15 @@ pub enum ArchiveReportError {
     Archive(#[from] ArchiveError),
 }
 
-/// An archive.
+/// The content of an archive.
 #[derive(Debug, Serialize)]
 pub struct ArchiveReport {
     pub place: String,
-    /// That of the data directory alone, where there is one; else all.
+    /// The trail of the data directory; without a directory all trails.
     pub trails: Vec<TrailReport>,
 }
 
-/// What it holds of one trail.
+/// What the archive holds of one trail.
 #[derive(Debug, Serialize)]
 pub struct TrailReport {
     pub trail_id: String,
@@ -46,7 +46,7 @@ pub struct TrailReport {
     pub bytes: u64,
     pub first: Option<Part>,
     pub last: Option<Part>,
-    /// First and last segment of what is missing in between.
+    /// First and last segment of each gap.
     pub gaps: Vec<(u32, u32)>,
     /// Segments of which there is more than one object.
     pub forked: Vec<u32>,
@@ -54,12 +54,12 @@ pub struct TrailReport {
     pub trail_begins: Option<u32>,
     /// Segments that are neither in the archive nor in that trail any more.
     pub missing: Option<(u32, u32)>,
-    /// What the data directory's trail was archived in last, where that is not there: another archive, or not mounted.
+    /// The object archived last for this trail, where the archive does not have it: it is another archive, or is not mounted.
     pub lost: Option<String>,
     pub verified: Option<Report>,
 }
 
-/// One end of it.
+/// The first or last object.
 #[derive(Debug, Serialize)]
 pub struct Part {
     pub object: String,
@@ -71,15 +71,15 @@ pub struct Part {
 }
 
 impl TrailReport {
-    /// Whether everything is there that rolling forward needs, as far as was looked.
+    /// Whether everything is there that rolling forward needs, as far as was checked.
     pub fn is_sound(&self) -> bool {
         let damaged = self.verified.as_ref().is_some_and(|report| !report.problems.is_empty());
         !damaged && self.gaps.is_empty() && self.missing.is_none() && self.lost.is_none()
     }
 }
 
-/// Looks at the archive of a data directory, or at the one that `place` names. `progress` is called behind each object
-/// that is read.
+/// Inspects the archive of a data directory, or the one that `place` names. `progress` is called after each object that is
+/// read.
 pub fn archive_report(
     dir: &Path,
     place: Option<&str>,
@@ -93,7 +93,7 @@ pub fn archive_report(
         Some(place) => place.to_owned(),
         None => configured(dir, &path)?,
     };
-    let place = Place::parse(&text)?.ok_or(ArchiveReportError::None { path })?;
+    let place = ArchiveLocation::parse(&text)?.ok_or(ArchiveReportError::None { path })?;
     let last = Engine::last_archived_in(&*disk, dir).ok().flatten();
     let store = place.open(disk, "report")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -133,10 +133,10 @@ async fn look(
             true => Some(verify(store, &holdings, &mut progress).await?),
             false => None,
         };
-        // Nodes that parted from this one have objects of their own there.
+        // Nodes whose history diverged from this one's have objects of their own there.
         let own = own_last.map_or_else(|| holdings.clone(), |last| holdings.up_to(&last));
         let mut trail = outlined(trail_id, &holdings, &own, outline);
-        // A header that cannot be read is for `verify` to tell.
+        // `verify` reports a header that cannot be read.
         trail.first = part(store, &own, own.first_segment()).await.ok().flatten();
         trail.last = part(store, &own, own.last_segment()).await.ok().flatten();
         trail.verified = verified;
@@ -163,7 +163,7 @@ fn outlined(trail_id: TrailId, holdings: &Holdings, own: &Holdings, outline: Opt
     }
 }
 
-/// Of several objects of a segment, that of the highest epoch.
+/// The object of a segment; of several objects the one with the highest epoch.
 async fn part(store: &dyn Store, holdings: &Holdings, segment: Option<u32>) -> Result<Option<Part>, ArchiveError> {
     let Some(name) = segment.and_then(|segment| holdings.names(segment).first().copied()) else { return Ok(None) };
     let Some(head) = store.get_head(&name.to_string(), object::HEADER_BYTES as u64).await? else { return Ok(None) };

@@ -40,7 +40,7 @@ impl AutomaticStats {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One could not be committed.
+    /// A transaction could not be committed.
     pub fn failed(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }

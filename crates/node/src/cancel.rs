@@ -1,4 +1,4 @@
-//! Cancel requests and statement_timeout: what a session is waiting for, and how to interrupt that.
+//! Cancel requests and statement_timeout: what a session runs or waits for, and how that is interrupted.
 
 use holdfast_engine::Database;
 use holdfast_store::sqlite::InterruptHandle;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// What runs at the moment.
+/// What an interrupt has to reach.
 #[derive(Default)]
 pub enum Target {
     #[default]
@@ -20,16 +20,16 @@ pub enum Target {
     Reader(InterruptHandle),
     /// A batch or transaction of this id on MAIN.
     Main(Database, u64),
-    /// Work of the session's own that looks at this now and then.
+    /// The session's own work, which checks this flag.
     Work(Arc<AtomicBool>),
     /// A wait that ends when notified.
     Wait(Arc<Notify>),
 }
 
-/// Between two interrupts of the same work.
+/// Pause between two interrupts of the same work.
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// A session's handle for other threads.
+/// The handle by which other threads interrupt a session.
 #[derive(Default)]
 pub struct Canceller {
     target: Mutex<Target>,
@@ -55,11 +55,11 @@ impl Canceller {
         }
     }
 
-    /// Runs `work` so that a cancel request reaches `target`; interrupts it itself after `timeout` (0: never).
-    /// Returns whether it did.
+    /// Runs `work`, which a cancel request interrupts through `target`; a `timeout` other than 0 does so, too. Also returns
+    /// whether it was the timeout.
     ///
-    /// SQLite forgets an interrupt that comes before the statement has begun to run. So `work` is interrupted again until
-    /// it ends.
+    /// SQLite forgets an interrupt that arrives before the statement has begun to run: so the interrupt is repeated until
+    /// `work` ends.
     pub async fn during<T>(&self, target: Target, timeout: Duration, work: impl Future<Output = T>) -> (T, bool) {
         let mut asked = std::pin::pin!(self.asked.notified());
         asked.as_mut().enable();
@@ -105,13 +105,13 @@ async fn after(timeout: Duration) {
     if timeout.is_zero() { std::future::pending().await } else { tokio::time::sleep(timeout).await }
 }
 
-/// SQLSTATE 57014 in PostgreSQL's words.
+/// SQLSTATE 57014, worded as in PostgreSQL.
 pub fn canceled(by_timeout: bool) -> SqlError {
     let why = if by_timeout { "statement timeout" } else { "user request" };
     SqlError::new(SqlState::QUERY_CANCELED, format!("canceling statement due to {why}"))
 }
 
-/// The error of an interrupted statement with its true reason.
+/// Gives the error of an interrupted statement its true reason.
 pub fn with_reason(error: SqlError, by_timeout: bool) -> SqlError {
     if error.state() == SqlState::QUERY_CANCELED { canceled(by_timeout) } else { error }
 }

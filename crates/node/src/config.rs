@@ -1,27 +1,33 @@
 //! `holdfast.toml` in the data directory.
 //!
-//! The first start writes it with every default commented out. A key that does not exist is refused, naming line and
-//! key: a setting that was misspelt and silently ignored is found out at the worst moment. Command-line flags win.
+//! The first start writes it with every default commented out. An unknown setting is refused with its line and the nearest
+//! known one: a misspelt setting that is ignored is noticed only when it is needed. Command-line options override the file.
 //!
-//! The file is written beside, synced and renamed, as everything in the directory that a start cannot do without: a torn
-//! one would keep the server from starting after a power cut, with all that was acknowledged behind it.
+//! The file is written under another name, synced and renamed, as is every file that a start needs: a torn file would keep
+//! the server from starting after a power cut.
 
+mod values;
+
+pub use values::Listen;
+
+use crate::data_dir::{self, DataDirError};
 use crate::settings;
-use holdfast_archive::Place;
+use holdfast_archive::ArchiveLocation;
 use holdfast_engine::{ArchiveKeep, BeyondKeep, CommitDelay, Options};
-use holdfast_seams::{Create, Disk, OpenHow, RealDisk, SyncMethod};
+use holdfast_replication::settings::Away;
+use holdfast_seams::{Disk, RealDisk, SyncMethod, replace};
 use holdfast_standby::packing::Packing;
 use holdfast_wire::Limits;
-use serde::{Deserialize, Serialize};
-use std::io::{self, IoSlice};
+use serde::Deserialize;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Name of the file in the data directory.
-pub const FILE_NAME: &str = "holdfast.toml";
+pub use holdfast_replication::settings::FILE_NAME;
 
-/// What the first start writes. Each commented line is the default; a test holds it against [`Config::default`].
+/// The file that the first start writes. Each commented line is the default; a test compares it with [`Config::default`].
 pub const TEMPLATE: &str = include_str!("holdfast.toml");
 
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +38,8 @@ pub enum ConfigError {
     Content { path: String, message: String },
     #[error("node_listen = {0:?} is not ADDRESS:PORT")]
     NodeListen(String),
+    #[error(transparent)]
+    Directory(#[from] DataDirError),
 }
 
 /// How the trail is made durable.
@@ -59,42 +67,71 @@ impl From<SyncMethodName> for SyncMethod {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    pub listen: SocketAddr,
+    pub listen: Listen,
     /// 0: one per processor.
+    #[serde(deserialize_with = "values::count")]
     pub workers: usize,
+    #[serde(deserialize_with = "values::count")]
     pub connections_max: usize,
+    #[serde(deserialize_with = "values::ms")]
     pub startup_timeout_ms: u64,
+    #[serde(deserialize_with = "values::bytes")]
     pub message_bytes_max: usize,
+    #[serde(deserialize_with = "values::count")]
     pub prepared_statements_max: usize,
+    #[serde(deserialize_with = "values::count")]
     pub portals_max: usize,
+    #[serde(deserialize_with = "values::count")]
     pub batch_steps_max: usize,
+    #[serde(deserialize_with = "values::bytes")]
     pub buffered_rows_bytes_max: usize,
+    #[serde(deserialize_with = "values::ms")]
     pub statement_timeout_ms: u64,
+    #[serde(deserialize_with = "values::ms")]
     pub lock_timeout_ms: u64,
+    #[serde(deserialize_with = "values::ms")]
     pub idle_in_transaction_session_timeout_ms: u64,
+    #[serde(deserialize_with = "values::ms")]
     pub only_writer_idle_timeout_ms: u64,
     pub auto_transaction: bool,
+    #[serde(deserialize_with = "values::ms")]
     pub auto_transaction_time_max_ms: u64,
+    #[serde(deserialize_with = "values::count")]
     pub auto_transaction_rows_max: u64,
+    #[serde(deserialize_with = "values::ms")]
     pub auto_transaction_idle_ms: u64,
     pub sync_method: SyncMethodName,
+    #[serde(deserialize_with = "values::delay_us")]
     pub commit_delay_us: DelayUs,
+    #[serde(deserialize_with = "values::count")]
     pub commit_siblings: usize,
+    #[serde(deserialize_with = "values::bytes")]
     pub segment_bytes: u64,
+    #[serde(deserialize_with = "values::bytes")]
     pub memory_bytes_max: u64,
+    #[serde(deserialize_with = "values::bytes")]
     pub scratch_bytes_max: u64,
+    #[serde(deserialize_with = "values::ms")]
     pub redo_time_max_ms: u64,
+    #[serde(deserialize_with = "values::bytes")]
     pub redo_bytes_max: u64,
+    #[serde(deserialize_with = "values::count")]
     pub boxcar_requests_max: usize,
+    #[serde(deserialize_with = "values::bytes")]
     pub transaction_bytes_max: u64,
+    #[serde(deserialize_with = "values::count")]
     pub branch_locks_max: usize,
     pub level: LevelName,
     pub synchronous_standby_names: String,
     pub synchronous_standby_away: Away,
+    #[serde(deserialize_with = "values::ms")]
     pub standby_timeout_ms: u64,
+    #[serde(deserialize_with = "values::bytes")]
     pub standby_lag_bytes_max: u64,
+    #[serde(deserialize_with = "values::bytes")]
     pub standby_keep_bytes_max: u64,
     pub archive: String,
+    #[serde(deserialize_with = "values::bytes")]
     pub archive_keep_bytes_max: u64,
     pub archive_keep_beyond: KeepBeyond,
     pub node_name: String,
@@ -102,8 +139,12 @@ pub struct Config {
     pub notify_command: String,
     pub level_raising: bool,
     pub standby_packing: PackingName,
+    /// What is logged, as the environment variable HOLDFAST_LOG, which overrides it. Empty: the default.
+    pub log: String,
     pub log_directory: String,
+    #[serde(deserialize_with = "values::bytes")]
     pub log_file_bytes_max: u64,
+    #[serde(deserialize_with = "values::count")]
     pub log_files_kept: u32,
     pub control_members: String,
     pub control_witness: String,
@@ -135,15 +176,7 @@ impl LevelName {
     }
 }
 
-/// `synchronous_standby_away`, `mirror_away`: what commits do that wait for a standby, or the mirror, which is away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Away {
-    Wait,
-    GoOn,
-}
-
-/// `standby_packing`: whether boxcars go to standbys packed.
+/// `standby_packing`: whether boxcars are sent to standbys compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PackingName {
@@ -171,15 +204,13 @@ pub enum KeepBeyond {
 }
 
 /// `commit_delay_us`: microseconds, or "auto".
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged, expecting = "microseconds from 0 to 100000, or \"auto\"")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DelayUs {
     Fixed(u64),
     Auto(Auto),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auto {
     Auto,
 }
@@ -197,13 +228,16 @@ impl std::fmt::Display for DelayUs {
 #[derive(Clone, Debug)]
 pub struct LogFiles {
     pub dir: PathBuf,
-    /// A file of this size is put aside.
+    /// A file of this size is renamed.
     pub file_bytes_max: u64,
-    /// How many of those put aside stay, of each.
+    /// How many renamed files of each log are kept.
     pub files_kept: u32,
 }
 
 const LOG_FILES_KEPT_MAX: u32 = 1000;
+
+/// Each network thread takes file descriptors and threads of its own; more threads than processors gain nothing.
+const WORKERS_MAX: usize = 512;
 
 /// PostgreSQL's largest.
 const COMMIT_DELAY_MAX_US: u64 = 100_000;
@@ -211,7 +245,7 @@ const COMMIT_DELAY_MAX_US: u64 = 100_000;
 impl Default for Config {
     fn default() -> Config {
         Config {
-            listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
+            listen: SocketAddr::from(([127, 0, 0, 1], 5433)).into(),
             workers: 0,
             connections_max: 2_500,
             startup_timeout_ms: 60_000,
@@ -253,6 +287,7 @@ impl Default for Config {
             notify_command: String::new(),
             level_raising: false,
             standby_packing: PackingName::Auto,
+            log: String::new(),
             log_directory: String::new(),
             log_file_bytes_max: 16 << 20,
             log_files_kept: 4,
@@ -265,7 +300,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads the data directory's file; writes it (and makes the directory) when there is none.
+    /// Reads the data directory's file; if there is none, makes the directory and writes the file.
     pub fn load(dir: &Path) -> Result<Config, ConfigError> {
         let path = dir.join(FILE_NAME);
         let io = |what, path: &PathBuf| {
@@ -276,6 +311,7 @@ impl Config {
             Ok(text) => Config::parse(&text)
                 .map_err(|message| ConfigError::Content { path: path.display().to_string(), message }),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                data_dir::refuse_foreign(dir)?;
                 let disk = RealDisk::new();
                 disk.create_dir(dir).map_err(io("create", &dir.to_owned()))?;
                 write_text(&disk, dir, TEMPLATE).map_err(io("write", &path))?;
@@ -287,7 +323,7 @@ impl Config {
 
     /// Parses a file's text; the message names line and key.
     pub fn parse(text: &str) -> Result<Config, String> {
-        let config: Config = toml::from_str(text).map_err(|e| e.to_string().trim_end().to_owned())?;
+        let config: Config = toml::from_str(text).map_err(|error| values::explain(text, &error))?;
         config.check()?;
         Ok(config)
     }
@@ -307,16 +343,15 @@ impl Config {
         at_least("branch_locks_max", self.branch_locks_max as u64, 1000)?;
         at_least("boxcar_requests_max", self.boxcar_requests_max as u64, 1)?;
         at_least("log_file_bytes_max", self.log_file_bytes_max, 1 << 16)?;
-        if self.log_files_kept > LOG_FILES_KEPT_MAX {
-            return Err(format!(
-                "log_files_kept = {} is too large, the most is {LOG_FILES_KEPT_MAX}",
-                self.log_files_kept
-            ));
-        }
+        let at_most = |name: &str, value: u64, max: u64| {
+            if value > max { Err(format!("{name} = {value} is too large, the most is {max}")) } else { Ok(()) }
+        };
+        at_most("workers", self.workers as u64, WORKERS_MAX as u64)?;
+        at_most("log_files_kept", u64::from(self.log_files_kept), u64::from(LOG_FILES_KEPT_MAX))?;
         at_least("standby_timeout_ms", self.standby_timeout_ms, 100)?;
         at_least("standby_keep_bytes_max", self.standby_keep_bytes_max, 1 << 20)?;
         at_least("archive_keep_bytes_max", self.archive_keep_bytes_max, 1 << 20)?;
-        Place::parse(&self.archive).map_err(|error| error.to_string())?;
+        ArchiveLocation::parse(&self.archive).map_err(|error| error.to_string())?;
         if self.standby_lag_bytes_max > 0 {
             at_least("standby_lag_bytes_max", self.standby_lag_bytes_max, 1 << 20)?;
         }
@@ -334,10 +369,8 @@ impl Config {
         within("auto_transaction_time_max_ms", self.auto_transaction_time_max_ms, settings::AUTO_TIME_MS)?;
         within("auto_transaction_rows_max", self.auto_transaction_rows_max, settings::AUTO_ROWS)?;
         within("auto_transaction_idle_ms", self.auto_transaction_idle_ms, settings::AUTO_IDLE_MS)?;
-        if let DelayUs::Fixed(us @ COMMIT_DELAY_MAX_US..) = self.commit_delay_us
-            && us > COMMIT_DELAY_MAX_US
-        {
-            return Err(format!("commit_delay_us = {us} is too large, the most is {COMMIT_DELAY_MAX_US}"));
+        if let DelayUs::Fixed(us) = self.commit_delay_us {
+            at_most("commit_delay_us", us, COMMIT_DELAY_MAX_US)?;
         }
         if self.message_bytes_max > 0x3fff_ffff {
             return Err(format!("message_bytes_max = {} is too large, the most is 1 GB", self.message_bytes_max));
@@ -348,14 +381,14 @@ impl Config {
         self.node_listen().map(|_| ()).map_err(|e| e.to_string())
     }
 
-    /// Where links of other nodes come in, if anywhere but the clients' port.
+    /// The address for links of other nodes, where it is not the clients' port.
     pub fn node_listen(&self) -> Result<Option<SocketAddr>, ConfigError> {
         let text = self.node_listen.trim();
         let wrong = |_| ConfigError::NodeListen(text.to_owned());
         if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(wrong) }
     }
 
-    /// Where logs go, if not to stderr. A relative path is one in the data directory.
+    /// The log files, unless logs go to stderr. A relative path is one in the data directory.
     pub fn log_files(&self, data: &Path) -> Option<LogFiles> {
         let (file_bytes_max, files_kept) = (self.log_file_bytes_max, self.log_files_kept);
         let dir = Some(self.log_directory.trim()).filter(|dir| !dir.is_empty())?;
@@ -366,14 +399,14 @@ impl Config {
         !self.mirror.as_os_str().is_empty()
     }
 
-    /// Sets what `--mirror` says; empty: none.
+    /// Sets the directory of `--mirror`; empty: none.
     pub fn set_mirror(&mut self, mirror: PathBuf) -> Result<(), ConfigError> {
         self.mirror = mirror;
         let path = "--mirror".to_owned();
         self.check().map_err(|message| ConfigError::Content { path, message })
     }
 
-    /// For the protocol.
+    /// The limits of the protocol.
     pub fn limits(&self) -> Limits {
         Limits {
             message_bytes_max: self.message_bytes_max,
@@ -386,7 +419,7 @@ impl Config {
         }
     }
 
-    /// For the engine.
+    /// The engine's options.
     pub fn options(&self) -> Options {
         Options {
             sync_method: self.sync_method.into(),
@@ -406,10 +439,10 @@ impl Config {
         }
     }
 
-    /// What to tell the operator whose file sets a size of segments that the trail in `dir` does not have.
+    /// A warning where the file sets another size of segments than the trail in `dir` has.
     pub fn segment_bytes_ignored(&self, dir: &Path, trail_has: u64) -> Option<String> {
         let (wanted, path) = (self.segment_bytes, dir.join(FILE_NAME));
-        // A copy has its master's size, and a file that says nothing of it.
+        // A copy has its master's size of segments, and a file that does not set it.
         let is_set = || {
             let text = std::fs::read_to_string(&path).unwrap_or_default();
             toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.contains_key("segment_bytes"))
@@ -469,16 +502,9 @@ pub fn write_for(dir: &Path, node_name: &str) -> io::Result<()> {
     write_text(&RealDisk::new(), dir, &text)
 }
 
-/// Writes the file durably, and whole or not at all.
+/// Writes the file durably: after a power cut it is whole or absent.
 fn write_text(disk: &dyn Disk, dir: &Path, text: &str) -> io::Result<()> {
-    let path = dir.join(FILE_NAME);
-    let new = path.with_extension("toml.new");
-    let file = disk.open(&new, &OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() })?;
-    file.set_len(0)?;
-    file.write_at(&[IoSlice::new(text.as_bytes())], 0)?;
-    file.sync_all()?;
-    disk.rename(&new, &path)?;
-    disk.sync_dir(dir)
+    Ok(replace(disk, &dir.join(FILE_NAME), text.as_bytes())?)
 }
 
 #[cfg(test)]
@@ -511,7 +537,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 49, "one line for each key");
+        assert_eq!(all.len(), 50, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 
@@ -527,6 +553,7 @@ mod tests {
         assert!(message.contains("line 2") && message.contains("listen_on"), "{message}");
         let message = Config::parse("workers = \"many\"").unwrap_err();
         assert!(message.contains("line 1") && message.contains("workers"), "{message}");
+        assert_eq!(Config::parse("workers = 100000").unwrap_err(), "workers = 100000 is too large, the most is 512");
         assert!(Config::parse("auto_transaction_rows_max = 0").unwrap_err().contains("rows_max = 0"));
         let delay = |text: &str| Config::parse(text).map(|c| c.commit_delay());
         assert_eq!(delay("commit_delay_us = 0"), Ok(CommitDelay::Off));

@@ -1,19 +1,15 @@
-//! What every SQLite connection gets: the functions that translated statements call, and the catalogue as virtual
+//! Prepares every SQLite connection: registers the functions that translated statements call, and the catalogue as virtual
 //! tables in attached in-memory schemas.
 
 use crate::activity::Watcher;
-use holdfast_engine::{Connect, Database, Engine, LockInfo, PreparedInfo};
+use holdfast_engine::{Connect, ConnectedDatabase, Engine, LockInfo, PreparedInfo};
 use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow, LockRow, PreparedRow};
 use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
 use holdfast_types::{SqlError, SqlResult, Value, ValueRef};
-use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The engine, once there is one: connections are opened while it is still opening.
-pub type EngineSlot = Arc<RwLock<Option<Engine>>>;
-
-/// The hook the engine calls for each new connection.
+/// The hook that the engine calls for each new connection.
 pub fn hook(watcher: Watcher) -> Connect {
     Arc::new(move |conn, db| register(conn, db, &watcher))
 }
@@ -22,7 +18,7 @@ fn internal(error: SqliteError) -> SqlError {
     SqlError::internal(format!("a connection cannot be prepared: {error}"))
 }
 
-fn register(conn: &mut Conn, db: &Database, watcher: &Watcher) -> SqlResult<()> {
+fn register(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher) -> SqlResult<()> {
     for function in holdfast_sql::functions() {
         let call = move |arguments: &[ValueRef<'_>]| function.call(arguments);
         conn.register_function(function.name, function.args, function.deterministic, call).map_err(internal)?;
@@ -36,7 +32,7 @@ fn register(conn: &mut Conn, db: &Database, watcher: &Watcher) -> SqlResult<()> 
     for table in catalogue::tables() {
         let (db, watcher) = (db.clone(), watcher.clone());
         let columns = table.columns.iter().map(|(name, _)| ((*name).to_owned(), String::new())).collect();
-        let rows = Arc::new(move || rows(table, &db, &watcher));
+        let rows = Arc::new(move || rows(table, &*db, &watcher));
         let module = format!("{}.{}", table.schema, table.name);
         conn.register_rows_table(&module, RowsTable { columns, rows }).map_err(internal)?;
         conn.create_rows_table(table.schema, table.name, &module).map_err(internal)?;
@@ -44,7 +40,7 @@ fn register(conn: &mut Conn, db: &Database, watcher: &Watcher) -> SqlResult<()> 
     Ok(())
 }
 
-/// How long `holdfast_wait_for_lsn` sleeps at a stretch: between two looks SQLite finds out whether it was interrupted.
+/// How long `holdfast_wait_for_lsn` sleeps at a time: after each sleep SQLite checks whether it was interrupted.
 const WAIT_SLICE_MS: i64 = 2;
 
 /// See [`holdfast_sql::WAIT_SLICE_FUNCTION`].
@@ -58,7 +54,7 @@ fn wait_for_lsn(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> Value {
     Value::Int(remaining_ms - slice)
 }
 
-fn rows(table: &CatalogTable, db: &Database, watcher: &Watcher) -> Vec<Vec<Value>> {
+fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> Vec<Vec<Value>> {
     let schema = holdfast_engine::temp::session_schema().unwrap_or_else(|| db.schema());
     let engine = watcher.engine.read().clone();
     let databases = engine.as_ref().map(Engine::databases).unwrap_or_default();

@@ -2,10 +2,10 @@
 
 use crate::plan::Extra;
 use crate::settings::REQUIRE_TRANSACTION;
-use holdfast_engine::{Database, Engine, LockWait, ParameterChange, ParametersOf, Report, RowLock, RowMode};
-use holdfast_sql::{Context, Entry, Kind, LockStrength, Piece, StatementCache, Translated, translate};
+use holdfast_engine::{Database, Engine, Report};
+use holdfast_sql::{Context, Entry, Kind, Piece, StatementCache, Translated, translate};
 use holdfast_types::schema::{Dialect, Schema};
-use holdfast_types::{Level, SqlError, SqlResult, SqlState};
+use holdfast_types::{Level, ParameterChange, ParametersOf, SqlError, SqlResult, SqlState};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 /// Translated statements kept per database and list of parameter types.
 const CACHE_ENTRIES_MAX: usize = 4096;
 
-/// Different lists of parameter types that Parse messages asked for; beyond it the caches start anew.
+/// Different lists of parameter types in Parse messages; beyond it the caches are cleared.
 const CACHES_MAX: usize = 256;
 
-/// How long DROP DATABASE waits for sessions that are ending, and between two looks at them.
+/// How long DROP DATABASE waits for sessions that are ending, and how often it checks.
 const SESSIONS_END_MAX: Duration = Duration::from_secs(5);
 const SESSIONS_PAUSE: Duration = Duration::from_millis(10);
 
@@ -31,7 +31,7 @@ pub struct Served {
     /// Statements whose parameter types the client chose, by those types.
     typed: RwLock<HashMap<Box<[u32]>, Cache>>,
     sessions: AtomicUsize,
-    /// The setting `require_transaction`: it is the database's, whichever way a session has come here.
+    /// The database's setting `require_transaction`; it holds for every session in the database.
     requires_transaction: AtomicBool,
 }
 
@@ -57,7 +57,7 @@ impl Served {
         self.requires_transaction.store(required, Ordering::Release);
     }
 
-    /// Are changes outside transactions refused?
+    /// Whether changes outside transactions are refused.
     pub fn requires_transaction(&self) -> bool {
         self.requires_transaction.load(Ordering::Acquire)
     }
@@ -114,7 +114,7 @@ impl Served {
     }
 }
 
-/// One SQLite statement that needs nothing of the statements before it.
+/// Whether it is one SQLite statement that does not depend on statements before it.
 pub fn is_prepared_ahead(translated: &Translated) -> bool {
     let kind = matches!(
         translated.kind,
@@ -123,31 +123,12 @@ pub fn is_prepared_ahead(translated: &Translated) -> bool {
     kind && translated.steps.len() == 1
 }
 
-fn row_lock(lock: &holdfast_sql::RowLock) -> RowLock {
-    RowLock {
-        table: lock.table.clone(),
-        mode: match lock.strength {
-            LockStrength::KeyShare => RowMode::KeyShare,
-            LockStrength::Share => RowMode::Share,
-            LockStrength::NoKeyUpdate => RowMode::NoKeyUpdate,
-            LockStrength::Update => RowMode::Update,
-        },
-        wait: match lock.wait {
-            holdfast_sql::LockWait::Wait => LockWait::Wait,
-            holdfast_sql::LockWait::NoWait => LockWait::NoWait,
-            holdfast_sql::LockWait::SkipLocked => LockWait::Skip,
-        },
-        key: lock.key.clone(),
-        limit: lock.limit,
-    }
-}
-
 /// How the engine is to report the last step of a translated statement.
 pub fn report_under(translated: &Translated, schema: &Schema) -> Report {
     Report { epoch: Some(schema.permanent_epoch()), ..report(translated) }
 }
 
-/// The same for what may run under any schema.
+/// How the engine is to report the last step of a statement that may run under any schema.
 pub fn report(translated: &Translated) -> Report {
     Report {
         epoch: None,
@@ -156,12 +137,12 @@ pub fn report(translated: &Translated) -> Report {
         counts: translated.counts,
         ddl: false,
         write: translated.locks,
-        row_locks: translated.row_locks.iter().map(row_lock).collect(),
+        row_locks: translated.row_locks.clone().into(),
         advisory: translated.advisory,
     }
 }
 
-/// A session's use of a database, given up when dropped.
+/// A session's use of a database; dropping it ends the use.
 pub struct InUse(Arc<Served>);
 
 impl std::ops::Deref for InUse {
@@ -181,7 +162,7 @@ impl Drop for InUse {
 pub struct Databases {
     engine: Engine,
     served: Mutex<HashMap<String, Arc<Served>>>,
-    /// Names of databases that are being dropped, which may wait for a standby. Locked only while `served` is.
+    /// Names of databases that are being dropped, which may wait for a standby. Locked only while `served` is locked.
     dropping: Mutex<HashSet<String>>,
 }
 
@@ -190,7 +171,7 @@ impl Databases {
         Databases { engine, served: Mutex::default(), dropping: Mutex::default() }
     }
 
-    /// A database that sessions already use; `None` where finding out could block.
+    /// A database that is open already; `None` where opening it could block.
     pub fn enter_open(&self, name: &str) -> Option<InUse> {
         let served = self.served.try_lock()?;
         let found = served.get(name)?.clone();
@@ -198,7 +179,7 @@ impl Databases {
         Some(InUse(found))
     }
 
-    /// A database for a new session. Opens it if nobody has yet, which blocks for a moment.
+    /// A database for a new session. Opens it where it is not open yet, which blocks briefly.
     pub fn enter(&self, name: &str) -> SqlResult<InUse> {
         let mut served = self.served.lock();
         if self.dropping.lock().contains(name) {
@@ -217,7 +198,7 @@ impl Databases {
         Ok(InUse(found))
     }
 
-    /// May this server answer at this moment?
+    /// Whether this server may answer now.
     pub fn has_right(&self) -> bool {
         self.engine.has_right()
     }
@@ -227,7 +208,7 @@ impl Databases {
         self.engine.create_database(name, dialect, level)
     }
 
-    /// Is there a database of that name?
+    /// Whether a database of that name exists.
     pub fn exists(&self, name: &str) -> bool {
         self.engine.databases().iter().any(|d| d.name == name)
     }
@@ -235,7 +216,7 @@ impl Databases {
     /// ALTER DATABASE and ALTER ROLE ... SET and RESET. Blocks until it has reached its level.
     pub fn change_parameters(&self, of: &ParametersOf, change: ParameterChange, level: Level) -> SqlResult<()> {
         self.engine.change_parameters(of, change, level)?;
-        // Whoever has changed them last reads them last.
+        // The last change is read last.
         let served = self.served.lock();
         if let ParametersOf::Database(name) = of
             && let Some(served) = served.get(name)
@@ -245,7 +226,7 @@ impl Databases {
         Ok(())
     }
 
-    /// What a session starts with because of that, in the order in which it is to be set.
+    /// The stored parameters that a session starts with, in the order in which they are set.
     pub fn start_parameters(&self, database: &str, user: &str) -> Vec<(String, String)> {
         let mut parameters = self.engine.database_parameters(database);
         parameters.extend(self.engine.role_parameters(user));
@@ -253,7 +234,7 @@ impl Databases {
     }
 
     /// DROP DATABASE. Blocks until it has reached its level; no session enters meanwhile. As in PostgreSQL, sessions that
-    /// are just ending are given some time.
+    /// are ending are given some time.
     pub fn drop_database(&self, name: &str, level: Level) -> SqlResult<()> {
         self.begin_to_drop(name)?;
         let dropped = self.engine.drop_database(name, level);
@@ -262,7 +243,7 @@ impl Databases {
         dropped
     }
 
-    /// From now on no session enters it.
+    /// Marks the database as being dropped: no session enters it from now on.
     fn begin_to_drop(&self, name: &str) -> SqlResult<()> {
         let until = Instant::now() + SESSIONS_END_MAX;
         let mut served = self.served.lock();

@@ -1,11 +1,11 @@
-//! File descriptors: each connection takes one, and running out of them would fail the trail as well as a client.
+//! File descriptors: each connection takes one; without a free one the trail would fail as well as a client.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Kept back for databases, trail segments, scratch files, threads.
+/// Reserved for databases, trail segments, scratch files, threads.
 const RESERVED: u64 = 500;
 
-/// Raises the soft limit towards what `connections_max` needs, and returns how many connections there is room for.
+/// Raises the soft limit to what `connections_max` needs, as far as allowed. Returns how many connections fit.
 pub fn raise(connections_max: usize) -> usize {
     let wanted = connections_max as u64 + RESERVED;
     let limit = getrlimit(Resource::Nofile);
@@ -20,8 +20,8 @@ pub fn raise(connections_max: usize) -> usize {
     if room < connections_max {
         tracing::warn!(
             connections_max = room,
-            "the limit of open files ({have}) leaves room for fewer connections than configured; raise it with \
-             `ulimit -n` or LimitNOFILE"
+            "the limit of open files is {have}: it allows {room} connections, connections_max asks for {connections_max}. \
+             Raise it with `ulimit -n` or LimitNOFILE"
         );
     }
     room.min(connections_max)

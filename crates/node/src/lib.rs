@@ -1,24 +1,28 @@
-//! The server: wires protocol, SQL and engine together. Everything that knows more than one of them is here.
+//! The server: connects protocol, SQL and engine. Only this crate knows more than one of them.
 //!
-//! A session ([`session`]) takes texts and parameters from the protocol, has them translated, and chooses the way to
-//! run them: reads on the worker's own thread, scans on a thread beside it, one-message transactions through MAIN,
-//! those of several messages on a branch.
+//! A session ([`session`]) takes texts and parameters from the protocol, has them translated, and decides how they run: short
+//! reads on the worker's own thread, scans on another thread, one-message transactions through MAIN, transactions of several
+//! messages on a branch. [`server`] opens a data directory in its role and changes the role.
+
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod activity;
 mod archive_report;
 mod automatic_stats;
 mod cancel;
+mod clock;
 pub mod config;
 mod connect;
+pub mod data_dir;
 mod database;
 mod descriptors;
-pub mod mirror;
 mod plan;
-pub mod replication;
+mod replication_settings;
 mod server;
 mod session;
 mod settings;
 
 pub use archive_report::{ArchiveReport, ArchiveReportError, Part, TrailReport, archive_report};
 pub use config::{Config, ConfigError};
+pub use replication_settings::HoldfastToml;
 pub use server::{NodeError, Ready, serve};

@@ -1,4 +1,4 @@
-//! A prepared statement as a session keeps it.
+//! Prepared statements as a session keeps them.
 
 use holdfast_engine::Statement;
 use holdfast_sql::sqlite::OriginColumn;
@@ -7,10 +7,10 @@ use holdfast_types::schema::Schema;
 use holdfast_types::{SqlResult, StatementDesc, Value};
 use std::sync::Arc;
 
-/// The engine's statement, where it could be prepared ahead of its run.
+/// The engine's statement, where it could be prepared before it runs.
 pub type Extra = Option<Arc<Statement>>;
 
-/// Statement text with what was found out about it under one schema.
+/// The text of a statement with what was derived from it under one schema.
 #[derive(Clone)]
 pub struct Plan {
     pub text: String,
@@ -19,7 +19,7 @@ pub struct Plan {
     /// Absent for an empty text.
     pub entry: Option<Arc<Entry<Extra>>>,
     pub desc: Arc<StatementDesc>,
-    /// The schema it was made for: valid as long as that is still the one in force.
+    /// The schema it was made for: the plan is valid while that schema is in force.
     pub schema: Arc<Schema>,
     /// The query of a cursor that this declares.
     pub query: Option<Arc<Plan>>,
@@ -44,7 +44,7 @@ impl Plan {
         }
     }
 
-    /// The cursor that a FETCH or MOVE is about, and whether it is a MOVE.
+    /// The cursor of a FETCH or MOVE, and whether it is a MOVE.
     pub fn cursor(&self) -> Option<(&str, bool)> {
         match &self.entry.as_ref()?.translated.kind {
             Kind::Fetch { name, moves, .. } => Some((name, *moves)),
@@ -52,7 +52,7 @@ impl Plan {
         }
     }
 
-    /// The SQLite statement's parameters.
+    /// The values of the SQLite statement's parameters.
     pub fn bind(&self, entry: &Entry<Extra>, client: &[Value], session: &dyn SessionValues) -> SqlResult<Vec<Value>> {
         if self.literals.is_empty() {
             return entry.translated.bind(&[], client, session);
@@ -64,7 +64,7 @@ impl Plan {
 }
 
 /// Completes the description of a statement in SQLite's own SQL, whose columns are only known after preparing it.
-/// `true` when it has changed: the statement carries its description to every sink and has to be prepared once more.
+/// `true` when it has changed: the statement carries its description to every sink and has to be prepared again.
 pub fn complete(translated: &mut Translated, statement: &Statement, schema: &Schema) -> bool {
     if !translated.describe_after_prepare {
         return false;

@@ -1,7 +1,7 @@
 //! Run-time parameters: SET, SHOW, RESET.
 //!
-//! What a parameter may be set to is in one table. A parameter that is not in it is 42704, as in PostgreSQL; one that
-//! is there but whose other values Holdfast does not do is 22023 and says so.
+//! One table holds every parameter and the values it takes. A parameter that is not in it is 42704, as in PostgreSQL; a
+//! value that Holdfast does not support is 22023.
 
 use holdfast_types::{Level, SqlError, SqlResult, SqlState};
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use std::time::Duration;
 enum Takes {
     Any,
     Bool,
-    /// A whole number between these.
+    /// A whole number from the first to the second.
     Int(i64, i64),
     /// A duration: milliseconds, or a number with `us`, `ms`, `s`, `min`, `h`, `d`. 0 switches it off.
     Time,
@@ -28,7 +28,7 @@ struct Parameter {
     name: &'static str,
     default: &'static str,
     takes: Takes,
-    /// Changes are told to the client by ParameterStatus.
+    /// Changes are reported to the client by ParameterStatus.
     reported: bool,
 }
 
@@ -42,7 +42,7 @@ const fn r(name: &'static str, default: &'static str, takes: Takes) -> Parameter
 
 use Takes::{Any, Bool, DatabaseBool, Fixed, Int, OneOf, Time};
 
-/// Least and most of the bounds of automatic transactions.
+/// The smallest and largest values of the bounds of automatic transactions.
 pub const AUTO_TIME_MS: (i64, i64) = (1, 3_600_000);
 pub const AUTO_ROWS: (i64, i64) = (1, 1_000_000_000);
 pub const AUTO_IDLE_MS: (i64, i64) = (0, 3_600_000);
@@ -143,7 +143,7 @@ pub fn defaults() -> Vec<(String, String)> {
     PARAMETERS.iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect()
 }
 
-/// Why a value is not taken, or how it is shown.
+/// How the value is shown, or why it is refused.
 fn check(parameter: &Parameter, value: &str) -> SqlResult<String> {
     let refused = || {
         SqlError::new(
@@ -166,6 +166,7 @@ fn check(parameter: &Parameter, value: &str) -> SqlResult<String> {
         OneOf(values) => match values.iter().find(|v| v.eq_ignore_ascii_case(value.trim())) {
             Some(_) if parameter.name == "TimeZone" => Ok("UTC".into()),
             Some(_) if parameter.name == "client_encoding" => Ok("UTF8".into()),
+            Some(&"cold") => Ok("local".into()), // its former name
             Some(v) => Ok((*v).to_owned()),
             None => Err(refused().with_hint(hint(parameter, values))),
         },
@@ -173,7 +174,7 @@ fn check(parameter: &Parameter, value: &str) -> SqlResult<String> {
     }
 }
 
-/// The same for a value that a session or its client gives.
+/// As [`check`], for a value that a session or its client sets.
 fn check_own(parameter: &Parameter, value: &str) -> SqlResult<String> {
     match parameter.takes {
         DatabaseBool => Err(for_databases_only(parameter)),
@@ -186,15 +187,15 @@ fn for_databases_only(parameter: &Parameter) -> SqlError {
     SqlError::new(SqlState("55P02"), message).with_hint(format!("ALTER DATABASE ... SET {} = ...", parameter.name))
 }
 
-/// A parameter's name as it is written.
+/// The spelling of a parameter's name.
 pub fn known(name: &str) -> SqlResult<&'static str> {
     find(name).map(|p| p.name).ok_or_else(|| unknown(name))
 }
 
-/// Longest value of ALTER DATABASE and ALTER ROLE ... SET.
+/// The longest value that ALTER DATABASE and ALTER ROLE ... SET take.
 const STORED_BYTES_MAX: usize = 8192;
 
-/// Name and value to be kept for later sessions, of a database or of a user.
+/// Checks a name and value that later sessions of a database or of a user start with.
 pub fn check_stored(name: &str, value: &str, for_database: bool) -> SqlResult<(&'static str, String)> {
     let parameter = find(name).ok_or_else(|| unknown(name))?;
     if value.len() > STORED_BYTES_MAX {
@@ -208,6 +209,7 @@ pub fn check_stored(name: &str, value: &str, for_database: bool) -> SqlResult<(&
 fn hint(parameter: &Parameter, values: &[&str]) -> String {
     match parameter.name {
         "TimeZone" => "Only UTC is supported.".into(),
+        "holdfast.level" => "Supported: local, warm, hot, commit.".into(),
         _ => format!("Supported: {}.", values.join(", ")),
     }
 }
@@ -230,16 +232,16 @@ pub fn duration(text: &str) -> Option<Duration> {
     Some(Duration::from_micros(number.checked_mul(us)?))
 }
 
-/// What a value of `synchronous_commit` promises, and never less: a commit that is not even durable here is not known.
+/// The level that a value of `synchronous_commit` promises, or a higher one: no level is below durable on this node.
 fn level_of(synchronous_commit: &str) -> Level {
     match synchronous_commit {
-        "off" | "false" | "no" | "0" | "local" => Level::Cold,
+        "off" | "false" | "no" | "0" | "local" => Level::Local,
         "remote_apply" => Level::Commit,
         _ => Level::Hot,
     }
 }
 
-/// The durations a session looks at for every statement.
+/// The time-outs that apply to every statement of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timeouts {
     pub statement: Duration,
@@ -248,7 +250,7 @@ pub struct Timeouts {
     pub idle: Duration,
 }
 
-/// What a session does about automatic transactions.
+/// The settings of automatic transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AutomaticSettings {
     pub on: bool,
@@ -286,8 +288,8 @@ impl Settings {
         settings
     }
 
-    /// A parameter from the start-up packet. What cannot be followed there is not an error for TimeZone, which the
-    /// JDBC driver always sends: the client sees by ParameterStatus what it got.
+    /// Sets a parameter from the start-up packet. An unsupported value of TimeZone, which the JDBC driver always sends, is
+    /// not an error: ParameterStatus reports the value in force.
     pub fn start(&mut self, name: &str, value: &str) -> SqlResult<()> {
         let parameter = find(name).ok_or_else(|| unknown(name))?;
         match check_own(parameter, value) {
@@ -301,13 +303,12 @@ impl Settings {
         }
     }
 
-    /// A parameter that only the server sets.
+    /// Sets a parameter that only the server sets.
     pub fn start_fixed(&mut self, name: &'static str, value: &str) {
         self.initial.insert(name, value.to_owned());
     }
 
-    /// A parameter that was stored for the database or the user. What holds for the database and not for a session is
-    /// not taken.
+    /// Sets a parameter that was stored for the database or the user, unless it applies to the database as a whole.
     pub fn start_stored(&mut self, name: &str, value: &str) -> SqlResult<()> {
         if find(name).is_some_and(|p| matches!(p.takes, DatabaseBool)) { Ok(()) } else { self.start(name, value) }
     }
@@ -317,7 +318,7 @@ impl Settings {
         self.changed.get(name).or_else(|| self.initial.get(name)).map_or(parameter.default, String::as_str)
     }
 
-    /// SHOW: the parameter's name as it is written, and its value.
+    /// SHOW: the spelling of the parameter's name, and its value.
     pub fn get(&self, name: &str) -> SqlResult<(&str, &str)> {
         if let Some(parameter) = find(name) {
             return Ok((parameter.name, self.value(parameter)));
@@ -331,12 +332,12 @@ impl Settings {
         PARAMETERS.iter().map(|p| (p.name, self.value(p)))
     }
 
-    /// What is told to the client at start.
+    /// The parameters reported to the client at start.
     pub fn reported(&self) -> impl Iterator<Item = (&'static str, &str)> {
         PARAMETERS.iter().filter(|p| p.reported).map(|p| (p.name, self.value(p)))
     }
 
-    /// SET (`None`: to its default). Returns how to undo it and whether the client is to be told.
+    /// SET (`None`: to its default). Returns how to undo it and whether it is reported to the client.
     pub fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> SqlResult<(Undo, bool)> {
         let (key, value, reported) = match find(name) {
             Some(p) => (p.name.to_owned(), value.map(|v| check_own(p, v)).transpose()?, p.reported),
@@ -399,7 +400,7 @@ impl Settings {
         let setting = |name| self.get(name).map_or("", |(_, value)| value);
         // PostgreSQL's parameter asks for something only where it is said whose acknowledgement counts.
         let asked = match setting("synchronous_standby_names") {
-            "" => Level::Cold,
+            "" => Level::Local,
             _ => level_of(setting("synchronous_commit")),
         };
         self.level = setting("holdfast.level").parse::<Level>().unwrap_or_default().max(asked);
@@ -414,7 +415,7 @@ impl Settings {
         self.automatic
     }
 
-    /// Another number after every change.
+    /// A number that differs after every change.
     pub fn changes(&self) -> u32 {
         self.changes
     }
@@ -484,16 +485,18 @@ mod tests {
     #[test]
     fn the_stronger_of_two_parameters_is_the_level() {
         let mut s = Settings::default();
-        assert_eq!(s.level(), Level::Cold, "nobody is named");
+        assert_eq!(s.level(), Level::Local, "nobody is named");
         s.set("holdfast.level", Some("warm"), false).unwrap();
         assert_eq!(s.level(), Level::Warm);
+        s.set("holdfast.level", Some("cold"), false).unwrap();
+        assert_eq!((s.level(), s.get("holdfast.level").unwrap().1), (Level::Local, "local"), "its former name");
         let mut s = Settings::new(&[("synchronous_standby_names", "a".into())]);
         for (value, level) in [
             ("on", Level::Hot),
             ("remote_write", Level::Hot),
             ("remote_apply", Level::Commit),
-            ("local", Level::Cold),
-            ("off", Level::Cold),
+            ("local", Level::Local),
+            ("off", Level::Local),
         ] {
             s.set("synchronous_commit", Some(value), false).unwrap();
             assert_eq!(s.level(), level, "{value}");

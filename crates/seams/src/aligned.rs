@@ -1,12 +1,13 @@
-//! Memory that the kernel accepts for `O_DIRECT`: it starts on a block boundary and is whole blocks long.
+//! Memory that the kernel accepts for `O_DIRECT`: it starts on a block boundary and its length is a multiple of the
+//! block size.
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// The block Holdfast writes in: at least the physical sector of every disk in use, and the memory page that
-/// `O_DIRECT` wants buffers aligned to.
+/// The size of the blocks that Holdfast writes: at least the physical sector of every disk in use, and the memory page
+/// to which `O_DIRECT` requires buffers to be aligned.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// `bytes` rounded up to whole blocks.
+/// Rounds `bytes` up to whole blocks.
 pub const fn round_up_to_block(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES as u64) * BLOCK_BYTES as u64
 }
@@ -22,14 +23,14 @@ pub struct AlignedBuf {
 }
 
 impl AlignedBuf {
-    /// A zeroed buffer of at least `bytes`, rounded up to whole blocks.
+    /// Makes a zeroed buffer of at least `bytes`, rounded up to whole blocks.
     pub fn zeroed(bytes: usize) -> AlignedBuf {
         let mut buf = AlignedBuf::default();
         buf.grow_to(bytes);
         buf
     }
 
-    /// Makes the buffer at least `bytes` long; new blocks are zero, old content stays.
+    /// Makes the buffer at least `bytes` long. New blocks are zero; old content stays.
     pub fn grow_to(&mut self, bytes: usize) {
         let blocks = bytes.div_ceil(BLOCK_BYTES);
         if blocks > self.blocks.len() {

@@ -1,8 +1,8 @@
-//! The disk as Holdfast uses it: positioned reads and writes, explicit syncs, and the directory operations whose
-//! durability needs a sync of their own.
+//! The disk as Holdfast uses it: positioned reads and writes, explicit syncs, and the directory operations, whose
+//! durability needs a sync of the directory.
 //!
-//! Which flags a file is written with is decided once, at open: `fcntl(F_SETFL)` silently ignores `O_SYNC` and
-//! `O_DSYNC` on Linux (fcntl(2)), so [`Disk::open`] passes them to `open` and verifies them with `F_GETFL`.
+//! The flags with which a file is written are fixed at open. `fcntl(F_SETFL)` silently ignores `O_SYNC` and `O_DSYNC`
+//! on Linux (fcntl(2)), so [`Disk::open`] passes them to `open` and verifies them with `F_GETFL`.
 
 use std::io;
 use std::io::IoSlice;
@@ -33,7 +33,7 @@ impl SyncMethod {
         OpenHow { create: Create::Never, write: true, direct, through }
     }
 
-    /// Makes a write that returned durable; nothing to do where the open flags already did.
+    /// Makes a write that returned durable. Does nothing where the open flags already made it durable.
     pub fn sync(self, file: &dyn DiskFile) -> io::Result<()> {
         match self {
             SyncMethod::OpenDirectDsync | SyncMethod::OpenSync => Ok(()),
@@ -52,7 +52,7 @@ impl SyncMethod {
         }
     }
 
-    /// The method of that name, if there is one.
+    /// Finds the method with this name.
     pub fn from_name(name: &str) -> Option<SyncMethod> {
         [SyncMethod::OpenDirectDsync, SyncMethod::OpenSync, SyncMethod::Fdatasync, SyncMethod::Fsync]
             .into_iter()
@@ -71,15 +71,15 @@ pub enum WriteThrough {
     All,
 }
 
-/// What [`Disk::open`] does about a file that is or is not there.
+/// What [`Disk::open`] does when a file exists or does not exist.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Create {
-    /// It must exist.
+    /// The file must exist.
     #[default]
     Never,
-    /// Created empty when missing.
+    /// The file is created empty when it does not exist.
     IfMissing,
-    /// It must not exist.
+    /// The file must not exist.
     New,
 }
 
@@ -94,11 +94,11 @@ pub struct OpenHow {
 }
 
 impl OpenHow {
-    /// Reading past the page cache: what the device has, not what the kernel remembers.
+    /// Reading past the page cache: the bytes come from the device, not from the kernel's memory.
     pub const READ_DIRECT: OpenHow =
         OpenHow { create: Create::Never, write: false, direct: true, through: WriteThrough::No };
 
-    /// Writing an existing file past the page cache, made durable by an explicit sync.
+    /// Writing an existing file past the page cache; an explicit sync makes the writes durable.
     pub const WRITE_DIRECT: OpenHow =
         OpenHow { create: Create::Never, write: true, direct: true, through: WriteThrough::No };
 }
@@ -106,26 +106,26 @@ impl OpenHow {
 /// Size and age of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
-    /// A regular file, or a link to one. Opening anything else can wait for ever (a pipe for whoever writes into it) or act
-    /// on a device.
+    /// Whether this is a regular file, or a link to one. Opening anything else can block indefinitely (a pipe waits for
+    /// its writer) or act on a device.
     pub is_regular: bool,
     pub len_bytes: u64,
     /// Last modification, nanoseconds since 1970-01-01 UTC.
     pub modified_unix_ns: i128,
 }
 
-/// What a disk has done since it was made.
+/// Counters of a disk since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct DiskStats {
     pub reads: u64,
     pub read_bytes: u64,
     pub writes: u64,
     pub written_bytes: u64,
-    /// Explicit syncs of files and directories, and every write to a write-through file.
+    /// Explicit syncs of files and directories, plus every write to a write-through file.
     pub syncs: u64,
 }
 
-/// A directory lock; given up when dropped or when the process ends, however it ends.
+/// A directory lock. It is released when dropped or when the process ends, however it ends.
 pub trait DiskLock: Send + Sync {}
 
 pub trait Disk: Send + Sync {
@@ -136,13 +136,13 @@ pub trait Disk: Send + Sync {
     /// Renames, replacing the target. Durable only after [`Disk::sync_dir`].
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Renames, unless there is something at `to`: then `AlreadyExists`, and nothing has changed, whoever else tries the
-    /// same at the same moment. Durable only after [`Disk::sync_dir`].
+    /// Renames, unless `to` exists: then it fails with `AlreadyExists` and nothing has changed, even when another
+    /// process tries to create `to` concurrently. Durable only after [`Disk::sync_dir`].
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Makes `from` the file at `to`, and what was there the file at `from`, so that its blocks can be written again
-    /// without the disk having room. Where the file system cannot exchange, or there is nothing at `to`, it renames.
-    /// Durable only after [`Disk::sync_dir`].
+    /// Exchanges the files at `from` and `to`, so that the blocks of the old file can be reused without free space on
+    /// the disk. Where the file system cannot exchange, or `to` does not exist, it renames. Durable only after
+    /// [`Disk::sync_dir`].
     fn exchange(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file. Durable only after [`Disk::sync_dir`].
@@ -151,29 +151,30 @@ pub trait Disk: Send + Sync {
     /// Names of the entries of a directory, sorted.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
-    /// Creates a directory and its parents; one that is already there is no error.
+    /// Creates a directory and its parents. An existing directory is not an error.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// Makes renames, removals and creations in `dir` durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Bytes an unprivileged process can still write on the file system of `dir`.
+    /// Bytes that an unprivileged process can still write on the file system of `dir`.
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
 
-    /// `None` when there is no such file.
+    /// Reads a file's metadata; `None` when the file does not exist.
     fn metadata(&self, path: &Path) -> io::Result<Option<Metadata>>;
 
-    /// Takes the exclusive lock on the file `path`, creating it; `None` when somebody else has it.
+    /// Takes the exclusive lock on the file `path`, which is created if necessary; `None` when another process has the
+    /// lock.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
 
     fn stats(&self) -> DiskStats;
 }
 
 pub trait DiskFile: Send + Sync {
-    /// Reads until `buf` is full or the file ends; returns how much it read.
+    /// Reads until `buf` is full or the file ends. Returns the number of bytes read.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes all of `bufs` one after the other at `offset`, in one system call unless the kernel takes less.
+    /// Writes all of `bufs` one after the other at `offset`, in one system call unless the kernel accepts fewer bytes.
     fn write_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<()>;
 
     /// `fdatasync`: data, and the metadata needed to read it back.
@@ -186,8 +187,8 @@ pub trait DiskFile: Send + Sync {
 
     fn len_bytes(&self) -> io::Result<u64>;
 
-    /// Reserves disk space for a range and extends the file over it, so that a later write there cannot find the
-    /// disk full. The range reads as zeros where nothing was written.
+    /// Reserves disk space for a range and extends the file to include it, so that a later write there cannot find the
+    /// disk full. Bytes never written read as zeros.
     fn allocate(&self, offset: u64, len_bytes: u64) -> io::Result<()>;
 
     /// Whether reads and writes go past the page cache.

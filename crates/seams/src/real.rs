@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,7 +15,11 @@ use rustix::io::Errno;
 use crate::disk::{Create, Disk, DiskFile, DiskLock, DiskStats, Metadata, OpenHow, WriteThrough};
 use crate::sabotage::{Sabotage, asked};
 
-/// The file system as it is, with counters and, for experiments with slow disks, a delay on every sync.
+/// Files and directories that this disk makes are for their owner only: they hold what the databases hold.
+const FILE_MODE: u32 = 0o600;
+const DIR_MODE: u32 = 0o700;
+
+/// The real file system, with counters and, for experiments with slow disks, a delay on every sync.
 #[derive(Clone, Default)]
 pub struct RealDisk {
     meter: Arc<Meter>,
@@ -25,8 +30,8 @@ impl RealDisk {
         RealDisk::default()
     }
 
-    /// Every sync, and every write to a write-through file, takes `sync_delay` longer: the disk of another machine
-    /// on this one.
+    /// Makes a disk on which every sync, and every write to a write-through file, takes `sync_delay` longer, which
+    /// simulates another machine's disk.
     pub fn with_sync_delay(sync_delay: Duration) -> RealDisk {
         RealDisk { meter: Arc::new(Meter { sync_delay, ..Meter::default() }) }
     }
@@ -77,7 +82,7 @@ impl Disk for RealDisk {
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-            // Network file systems: a second name never replaces anything either.
+            // Network file systems: link() also never replaces an existing name.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 fs::hard_link(from, to)?;
                 fs::remove_file(from)
@@ -114,7 +119,7 @@ impl Disk for RealDisk {
             .map(PathBuf::from)
             .collect();
         for made in missing.iter().rev() {
-            match fs::create_dir(made) {
+            match fs::DirBuilder::new().mode(DIR_MODE).create(made) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 created => created?,
             }
@@ -155,7 +160,7 @@ impl Disk for RealDisk {
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
         let fd = open(path, OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC)?;
         match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Box::new(RealLock { _fd: fd }))),
+            Ok(()) => Ok(Some(Box::new(RealLock { fd }))),
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
@@ -173,12 +178,20 @@ impl Disk for RealDisk {
     }
 }
 
-/// `flock` belongs to the open file: the kernel gives it up when the last descriptor closes.
+/// The lock: `flock` belongs to the open file. It is released explicitly, because the kernel itself releases it only when
+/// the last descriptor closes, and a child process that is just being started has a copy of each until its exec.
 struct RealLock {
-    _fd: OwnedFd,
+    fd: OwnedFd,
 }
 
 impl DiskLock for RealLock {}
+
+impl Drop for RealLock {
+    fn drop(&mut self) {
+        // An error leaves the release to the close that follows.
+        rustix::fs::flock(&self.fd, FlockOperation::Unlock).unwrap_or_default();
+    }
+}
 
 struct RealFile {
     fd: OwnedFd,
@@ -269,7 +282,7 @@ fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     }
     let flags = if asked(Sabotage::SkipSync) { flags - through } else { flags };
     loop {
-        match rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)) {
+        match rustix::fs::open(path, flags, Mode::from_raw_mode(FILE_MODE)) {
             Err(Errno::INTR) => {}
             opened => return opened,
         }
@@ -295,12 +308,13 @@ fn flags(how: &OpenHow) -> OFlags {
     flags
 }
 
-/// Without `O_DIRECT` a writer is made at least as safe by writing through.
+/// Without `O_DIRECT`, writing through makes a writer at least as safe.
 fn fallback(how: &OpenHow) -> WriteThrough {
     if how.write && how.through == WriteThrough::No { WriteThrough::Data } else { how.through }
 }
 
-/// A kernel or a network file system that drops a flag would make every commit a lie.
+/// Fails if a flag is not set. A kernel or a network file system that drops a flag would make commits undurable without
+/// an error.
 fn verify_flags(path: &Path, fd: &OwnedFd, wanted: OFlags) -> io::Result<()> {
     let kept = OFlags::DIRECT | OFlags::DSYNC | OFlags::SYNC;
     let missing = (wanted & kept) - (rustix::fs::fcntl_getfl(fd)? & kept);
@@ -353,6 +367,19 @@ mod tests {
         assert!(RealDisk::new().lock(&path).unwrap().is_some());
     }
 
+    /// A child process has copies of all descriptors between its fork and its exec.
+    #[test]
+    fn a_copy_of_the_descriptor_does_not_keep_a_dropped_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let fd = super::open(&path, OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC).unwrap();
+        rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let copy = rustix::io::dup(&fd).unwrap();
+        drop(super::RealLock { fd });
+        assert!(RealDisk::new().lock(&path).unwrap().is_some());
+        drop(copy);
+    }
+
     #[test]
     fn directories_and_names() {
         let dir = tempfile::tempdir().unwrap();
@@ -364,6 +391,8 @@ mod tests {
         disk.rename(&deep.join("x"), &deep.join("y")).unwrap();
         disk.sync_dir(&deep).unwrap();
         assert_eq!(disk.list(&deep).unwrap(), ["y"]);
+        let mode = |path: &Path| std::os::unix::fs::MetadataExt::mode(&fs::metadata(path).unwrap()) & 0o777;
+        assert_eq!([mode(&deep), mode(&deep.join("y"))], [DIR_MODE, FILE_MODE]);
         assert_eq!(disk.metadata(&deep.join("x")).unwrap(), None);
         assert_eq!(disk.metadata(&deep.join("y")).unwrap().unwrap().len_bytes, 0);
         for want in ["xy", "yx"] {

@@ -1,10 +1,11 @@
-//! Advisory locks: PostgreSQL's functions as calls of one function of the engine.
+//! Advisory locks: PostgreSQL's functions become calls of one function of the engine.
 //!
-//! `holdfast_advisory(op, key, space)`: the operation is a number of [`AdvisoryOp`]. A lock of one bigint is in space 0
-//! under that key; one of two integers in space 1 under `(a << 32) | b`, `b` without its sign. The arguments are never
-//! NULL. The forms that wait answer NULL, the others 1 or 0. Deadlocks, time-outs and limits are the engine's errors.
+//! `holdfast_advisory(op, key, space)`: `op` is a number of [`AdvisoryOp`]. A lock on one bigint is in space 0 and its
+//! key is that number. A lock on two integers is in space 1 and its key is `(a << 32) | b`, with `b` taken as unsigned.
+//! The arguments are never NULL. The operations that wait return NULL, the others 1 or 0. The engine reports deadlocks,
+//! time-outs and limits.
 
-/// SQLite's name of the function behind all advisory locks: three integers. The engine registers it; it is neither
+/// The SQLite function behind all advisory locks; it takes three integers. The engine registers it; it is neither
 /// deterministic nor innocuous.
 pub const ADVISORY_FUNCTION: &str = "holdfast_advisory";
 
@@ -18,15 +19,15 @@ pub enum AdvisoryOp {
     /// Waits; held to the transaction's end.
     XactLock = 3,
     XactLockShared = 4,
-    /// Answers 1 if the lock was free, else 0 at once.
+    /// Returns at once: 1 if the lock was free, else 0.
     TryLock = 5,
     TryLockShared = 6,
     TryXactLock = 7,
     TryXactLockShared = 8,
-    /// Gives up one of the session's locks: 1, or 0 with a warning if it did not hold it.
+    /// Releases one of the session's locks. Returns 1, or 0 with a warning if the session did not hold it.
     Unlock = 9,
     UnlockShared = 10,
-    /// Gives up all of the session's locks. Key and space are 0.
+    /// Releases all locks of the session. Key and space are 0.
     UnlockAll = 11,
 }
 
@@ -58,7 +59,7 @@ impl AdvisoryOp {
         FUNCTIONS.iter().find(|(n, _)| *n == name).map(|(_, op)| *op)
     }
 
-    /// The function's result is `void`; of the others it is `boolean`.
+    /// True where the function returns `void`; the others return `boolean`.
     pub fn is_void(self) -> bool {
         matches!(self, Lock | LockShared | XactLock | XactLockShared | UnlockAll)
     }

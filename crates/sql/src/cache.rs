@@ -1,25 +1,25 @@
 //! Translations of statements seen before, found by skeleton, so that a message that differs from an earlier one
 //! only in its literals is not parsed again.
 //!
-//! A translation says which literals became parameters. The others are part of it: `LIMIT 10` and `LIMIT 20` have
-//! one skeleton and two entries. An entry is found only under the dialect and schema epoch it was made for, so a
-//! schema change makes the old entries unreachable; they leave when room is needed. Entries that were not used
-//! since the last sweep leave first. The cache holds at most `entries_max` entries of at most [`ENTRY_BYTES_MAX`]
-//! of text each; a statement that is larger is translated every time.
+//! A translation records which literals became parameters. The others are part of it: `LIMIT 10` and `LIMIT 20` have
+//! one skeleton and two entries. An entry is found only under the dialect and schema epoch it was made for, so a schema
+//! change makes the old entries unreachable; they are dropped when room is needed. Entries that were not used since the
+//! last sweep are dropped first. The cache holds at most `entries_max` entries with at most [`ENTRY_BYTES_MAX`] bytes
+//! of text each; a larger statement is translated every time.
 
 use crate::scan::Piece;
-use crate::translate::Translated;
+use crate::translated::Translated;
 use holdfast_types::schema::Dialect;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Longest skeleton plus fixed literals that is kept, in bytes.
+/// The largest skeleton plus fixed literals that is kept, in bytes.
 pub const ENTRY_BYTES_MAX: usize = 64 << 10;
-/// Entries of one skeleton that differ in their fixed literals.
+/// The largest number of entries with one skeleton and different fixed literals.
 const VARIANTS_MAX: usize = 32;
 
-/// A translated statement with what the caller keeps beside it, such as the prepared statement.
+/// A translated statement with what the caller stores next to it, such as the prepared statement.
 #[derive(Debug)]
 pub struct Entry<T> {
     pub translated: Translated,
@@ -86,7 +86,7 @@ impl<T> StatementCache<T> {
         Some(entry.clone())
     }
 
-    /// Keeps a translation, unless it says that it must not be kept or is too large, and returns it.
+    /// Stores a translation, unless it is not cacheable or too large, and returns it.
     pub fn insert(&self, piece: &Piece<'_>, epoch: u32, translated: Translated, extra: T) -> Arc<Entry<T>> {
         let fixed = (0..piece.literal_count())
             .filter(|i| !translated.lifts(*i))

@@ -1,8 +1,11 @@
 //! COPY to and from the client.
 
-use crate::bind::{self, Binder, TEMP_SCHEMA, fold, quote, quote_table, scope};
-use crate::statement::{describe, finish};
-use crate::translate::{CopyColumn, CopyFormat, CopyIn, Kind, Param, ParamSource, Translated};
+use crate::bind::{Binder, scope, write};
+use crate::command::{CopyColumn, CopyFormat, CopyIn, Kind};
+use crate::finish::{describe, finish};
+use crate::names::{TEMP_SCHEMA, fold, quote, quote_table};
+use crate::params::{Param, ParamSource};
+use crate::translated::Translated;
 use holdfast_types::desc::StatementDesc;
 use holdfast_types::schema::Table;
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -18,7 +21,7 @@ pub fn translate(statement: &Statement, binder: Binder<'_>) -> SqlResult<Transla
             SqlState::INSUFFICIENT_PRIVILEGE,
             "COPY to or from a file of the server is not allowed",
         )
-        .with_hint("Use STDIN or STDOUT; psql's \\copy does."));
+        .with_hint("Use COPY ... FROM STDIN or TO STDOUT; psql's \\copy uses them."));
     }
     let format = format(options, legacy_options)?;
     match (source, to) {
@@ -36,7 +39,7 @@ pub fn translate(statement: &Statement, binder: Binder<'_>) -> SqlResult<Transla
             let done = finish(binder, bound.sql, &bound.columns, Kind::CopyOut(Box::new(format)), "COPY");
             Ok(Translated { cacheable: false, ..done })
         }
-        (CopySource::Query(_), false) => Err(SqlError::new(SqlState::SYNTAX_ERROR, "COPY FROM takes a table")),
+        (CopySource::Query(_), false) => Err(SqlError::new(SqlState::SYNTAX_ERROR, "COPY FROM requires a table")),
     }
 }
 
@@ -58,8 +61,8 @@ fn chosen(binder: &Binder<'_>, table: &Table, names: &[Ident]) -> SqlResult<Vec<
         .collect()
 }
 
-/// The INSERT that takes one row of the stream, made by way of the ordinary INSERT so that defaults and checks are
-/// the same.
+/// The INSERT that stores one row of the stream. It is bound as an ordinary INSERT, so that defaults and checks are the
+/// same.
 fn copy_in(mut binder: Binder<'_>, table: &Table, names: &[Ident], format: CopyFormat) -> SqlResult<Translated> {
     let columns = chosen(&binder, table, names)?;
     let schema = if table.temp { TEMP_SCHEMA } else { "public" };
@@ -70,9 +73,9 @@ fn copy_in(mut binder: Binder<'_>, table: &Table, names: &[Ident], format: CopyF
     let Statement::Insert(insert) = crate::parse::parse(&text)? else {
         return Err(SqlError::internal("COPY made no INSERT"));
     };
-    let bound = bind::insert(&mut binder, &insert)?;
+    let bound = write::insert(&mut binder, &insert)?;
     let params: Vec<Param> = std::mem::take(&mut binder.params);
-    // The fields have been read with their length limits already.
+    // The length limits were checked when the fields were read.
     let params = params
         .into_iter()
         .map(|p| if matches!(p.source, ParamSource::Client(_)) { Param { coerce: None, ..p } } else { p })

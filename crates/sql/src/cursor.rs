@@ -1,43 +1,20 @@
 //! Cursors (DECLARE, FETCH, MOVE, CLOSE) and two-phase commit (PREPARE TRANSACTION, COMMIT PREPARED, ROLLBACK
-//! PREPARED), read from their tokens: the parser knows few of their forms.
+//! PREPARED). They are read from their tokens, because the parser knows few of their forms.
 //!
-//! A cursor's query stays text; it is translated when the cursor is opened. What is not PostgreSQL's is 42601.
+//! A cursor's query stays text; it is translated when the cursor is opened. A form that PostgreSQL does not have is
+//! 42601.
 
+use crate::command::{FetchCount, FetchDirection, Kind};
 use crate::parse;
-use crate::translate::{Kind, Translated};
+use crate::translated::Translated;
 use crate::words::Words;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// Where FETCH or MOVE goes from the row the cursor stands on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FetchDirection {
-    Next,
-    Prior,
-    First,
-    Last,
-    /// To this row, counted from 1; negative counts from the end, 0 is before the first.
-    Absolute(i64),
-    /// By so many rows; 0 is the row itself.
-    Relative(i64),
-    /// The next rows: `FORWARD n`, `n`, `ALL`. A negative `n` is written as `Backward`.
-    Forward(FetchCount),
-    /// The rows before, nearest first.
-    Backward(FetchCount),
-}
-
-/// How many rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FetchCount {
-    /// 0 is the row itself.
-    Rows(u64),
-    All,
-}
-
-/// Bytes of a transaction identifier, as in PostgreSQL.
+/// The largest number of bytes in a transaction identifier, as in PostgreSQL.
 const GID_BYTES_MAX: usize = 199;
 
-/// The command that a text beginning with DECLARE, FETCH, MOVE or CLOSE is.
+/// Translates a text that begins with DECLARE, FETCH, MOVE or CLOSE.
 pub fn translate(text: &str) -> SqlResult<Translated> {
     let tokens = parse::tokens(text)?;
     let mut words = Words::new(&tokens);
@@ -61,7 +38,7 @@ pub fn translate(text: &str) -> SqlResult<Translated> {
     Ok(Translated { counts: true, cacheable: false, ..command })
 }
 
-/// What follows DECLARE.
+/// Reads what follows DECLARE.
 fn declare(text: &str, mut words: Words<'_>) -> SqlResult<Translated> {
     let name = words.name()?;
     let (mut scroll, mut sensitivity) = (None, None);
@@ -75,7 +52,9 @@ fn declare(text: &str, mut words: Words<'_>) -> SqlResult<Translated> {
         } else if words.accept(&["ASENSITIVE"]) {
             once(&mut sensitivity, true, "INSENSITIVE and ASENSITIVE")?;
         } else if words.peek("BINARY") {
-            return Err(SqlError::unsupported("a BINARY cursor").with_hint("Use the protocol's portals."));
+            return Err(
+                SqlError::unsupported("a BINARY cursor").with_hint("Use a portal of the extended query protocol.")
+            );
         } else {
             break;
         }
@@ -110,12 +89,12 @@ fn from_token<'t>(text: &'t str, token: &TokenWithSpan) -> &'t str {
     text.char_indices().nth(characters).map_or("", |(at, _)| &text[at..])
 }
 
-/// What follows FETCH or MOVE.
+/// Reads what follows FETCH or MOVE.
 fn fetch(words: &mut Words<'_>) -> SqlResult<(FetchDirection, String)> {
     let begun = words.at;
     let direction = direction(words);
     if words.token().is_none() {
-        // A cursor may be called as a direction is.
+        // A cursor may have the name of a direction.
         words.at = begun;
         let name = words.name()?;
         words.end()?;
@@ -158,7 +137,7 @@ fn direction(words: &mut Words<'_>) -> SqlResult<FetchDirection> {
     })
 }
 
-/// ALL or a number of rows, if one stands here.
+/// Reads ALL or a number of rows, if one is next.
 fn counted(words: &mut Words<'_>) -> SqlResult<Option<FetchDirection>> {
     if words.accept(&["ALL"]) {
         return Ok(Some(FetchDirection::Forward(FetchCount::All)));
@@ -171,7 +150,7 @@ fn counted(words: &mut Words<'_>) -> SqlResult<Option<FetchDirection>> {
     Ok(Some(if n < 0 { FetchDirection::Backward(rows) } else { FetchDirection::Forward(rows) }))
 }
 
-/// An integer with or without a sign, of 32 bits as in PostgreSQL.
+/// Reads an integer with or without a sign, of 32 bits as in PostgreSQL.
 fn number(words: &mut Words<'_>) -> SqlResult<i64> {
     let negative = words.take(&Token::Minus);
     if !negative {

@@ -1,14 +1,13 @@
-//! Errors at run time: SQLite's in PostgreSQL's words, and ours through SQLite and back.
+//! Errors at run time: SQLite's errors in PostgreSQL's words, and Holdfast's own errors through SQLite and back.
 //!
-//! A function of ours that fails gives SQLite the text of [`encode`]; [`from_sqlite`] finds it again in SQLite's
+//! A function of Holdfast that fails gives SQLite the text of [`encode`]; [`from_sqlite`] reads it from SQLite's
 //! message.
 
-use crate::bind::is_primary_index;
-use crate::catalogue::index_name;
+use crate::keys::{index_name, is_primary_index};
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlState};
 
-/// Stands around the SQLSTATE in an encoded error.
+/// The character before and after the SQLSTATE in an encoded error.
 const MARK: char = '\u{1}';
 
 /// An error as a message for SQLite to carry.
@@ -22,7 +21,7 @@ fn decode(message: &str) -> Option<SqlError> {
     Some(SqlError::new(known_state(state)?, text))
 }
 
-/// The states our functions raise, as the static strings they are elsewhere.
+/// The SQLSTATE that a function of Holdfast raised, as a static string.
 fn known_state(state: &str) -> Option<SqlState> {
     const STATES: &[&str] = &[
         "0A000", "22001", "22003", "22007", "22008", "22012", "2201B", "2201E", "2201F", "2201W", "2201X", "22023",
@@ -48,7 +47,7 @@ mod code {
     pub const RANGE: i32 = 25;
 }
 
-/// An error of SQLite as a client of PostgreSQL expects it. `extended` is the extended result code.
+/// Converts an error of SQLite to what a client of PostgreSQL expects. `extended` is the extended result code.
 pub fn from_sqlite(extended: i32, message: &str, schema: &Schema) -> SqlError {
     if let Some(ours) = decode(message) {
         return ours;
@@ -116,7 +115,7 @@ fn constraint(message: &str, schema: &Schema) -> SqlError {
     }
 }
 
-/// `t.a, t.b` or `index 'name'`.
+/// The 23505 for a violated unique index; `what` is `t.a, t.b` or `index 'name'`.
 fn unique(what: &str, schema: &Schema) -> SqlError {
     let name = match what.strip_prefix("index '").and_then(|w| w.strip_suffix('\'')) {
         Some(index) => Some(index.to_owned()),

@@ -1,36 +1,35 @@
-//! Ids of new rows, taken from a counter that all transactions share.
+//! Ids of new rows. They come from a counter that all transactions share.
 //!
-//! Left to itself SQLite gives a new row the largest rowid plus one, so two transactions that insert beside each
-//! other would give one id to two rows. Every INSERT that is translated therefore names the rowid and takes it from
-//! the function [`NEXT_ID_FUNCTION`]; SQLite never chooses.
+//! SQLite gives a new row the largest rowid plus one, so two concurrent transactions would give the same id to two
+//! rows. Every translated INSERT therefore names the rowid and takes its value from the function [`NEXT_ID_FUNCTION`];
+//! SQLite never chooses.
 //!
 //! | the table | an INSERT that gives no id |
 //! |---|---|
 //! | has an INTEGER PRIMARY KEY | gets that column |
-//! | has a rowid of no name | gets the first of `rowid`, `_rowid_`, `oid` that is not a column's name |
-//! | WITHOUT ROWID, a view, virtual, or all three names are taken | stays as it is |
-//! | is a temporary one, which one session alone inserts into | stays as it is |
+//! | has a rowid without a column | gets the first of `rowid`, `_rowid_`, `oid` that is not a column's name |
+//! | WITHOUT ROWID, a view, virtual, or all three names are columns | is unchanged |
+//! | is temporary, so that only one session inserts into it | is unchanged |
 //!
-//! What fails is the function, with the engine's error. The INSERTs of a trigger's body stand in the schema, where
-//! none of our functions may be: there SQLite still chooses.
+//! The function can fail, with an error of the engine. The INSERTs in a trigger's body are stored in the schema, which
+//! may not call functions of Holdfast: there SQLite still chooses.
 
-use crate::bind::quote;
+use crate::names::quote;
 use holdfast_types::schema::{Table, TableKind};
 
-/// SQLite's name of the function that gives the next id of a table: one argument, the table's name; an integer. The
-/// engine registers it on every connection that writes.
+/// The SQLite function that returns the next id of a table, an integer. Its argument is the table's name. The engine
+/// registers it on every connection that writes.
 pub const NEXT_ID_FUNCTION: &str = "holdfast_next_id";
 
-/// The names SQLite has for the rowid, as long as no column has them.
+/// SQLite's names for the rowid, unless a column has that name.
 const ROWID_NAMES: [&str; 3] = ["rowid", "_rowid_", "oid"];
 
-/// The table's column of that name, ASCII case ignored as SQLite does.
+/// True if the table has a column of this name. ASCII case is ignored, as in SQLite.
 fn has_column(table: &Table, name: &str) -> bool {
     table.columns.iter().any(|c| c.name.eq_ignore_ascii_case(name))
 }
 
-/// The name by which SQLite's SQL reaches the rowid of a table. `None` where the table has none, or none that can
-/// be named.
+/// The name of a table's rowid in SQLite's SQL. `None` where the table has no rowid, or columns use all its names.
 pub fn id_column(table: &Table) -> Option<&str> {
     if table.kind != TableKind::Table || table.without_rowid {
         return None;
@@ -41,14 +40,14 @@ pub fn id_column(table: &Table) -> Option<&str> {
     }
 }
 
-/// This name means the rowid of the table in SQLite's SQL.
+/// True where this name means the rowid of the table in SQLite's SQL.
 pub fn is_id(table: &Table, name: &str) -> bool {
     table.columns.iter().any(|c| c.rowid_alias && c.name.eq_ignore_ascii_case(name))
         || (ROWID_NAMES.iter().any(|n| n.eq_ignore_ascii_case(name)) && !has_column(table, name))
 }
 
-/// The columns that identify a row of a stored table, by the names SQLite's SQL has for them. `None` where none can
-/// be named.
+/// The columns that identify a row of a stored table, with their names in SQLite's SQL. `None` where no name is left
+/// for the rowid.
 pub fn row_key(table: &Table) -> Option<Vec<String>> {
     if !table.without_rowid {
         return id_column(table).map(|id| vec![id.to_owned()]);
@@ -58,7 +57,7 @@ pub fn row_key(table: &Table) -> Option<Vec<String>> {
     Some(key.into_iter().map(|c| c.name.clone()).collect())
 }
 
-/// The call that gives the next id. `None` for a temporary table, whose ids SQLite chooses.
+/// The call that returns the next id. `None` for a temporary table, whose ids SQLite chooses.
 pub fn next_id(table: &Table) -> Option<String> {
     (!table.temp).then(|| format!("{NEXT_ID_FUNCTION}('{}')", table.name.replace('\'', "''")))
 }
@@ -75,7 +74,7 @@ impl OverRows {
     pub fn new(items: &[String], width: usize, query: &str) -> OverRows {
         let names: Vec<String> = (1..=width).map(|i| quote(&format!("c{i}"))).collect();
         let names = if width == 0 { String::new() } else { format!("({})", names.join(", ")) };
-        // Merged into this SELECT, the query's ORDER BY would sort rows that have their ids already.
+        // If SQLite merged the query into this SELECT, its ORDER BY would sort rows that already have ids.
         let numbered = items.iter().any(|i| i.contains(NEXT_ID_FUNCTION));
         let hint = if numbered && is_ordered(query) { "MATERIALIZED " } else { "" };
         let before = format!("SELECT {} FROM (WITH \"holdfast rows\"{names} AS {hint}(", items.join(", "));
@@ -84,7 +83,7 @@ impl OverRows {
     }
 }
 
-/// The text says ORDER BY somewhere.
+/// True where the text contains ORDER BY.
 fn is_ordered(sql: &str) -> bool {
     let mut words = sql.split_ascii_whitespace().peekable();
     let ends_with = |word: &str, end: &str| {

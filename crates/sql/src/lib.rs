@@ -1,47 +1,57 @@
-//! PostgreSQL's SQL over SQLite: splitting and fingerprinting of messages, translation, types, functions, and the
-//! catalogue.
+//! PostgreSQL's SQL over SQLite: splits and fingerprints messages, translates statements, and provides types, functions
+//! and the catalogue.
 //!
-//! The crate is a function from text to text; it never talks to SQLite. A message goes through [`Scan`], which
-//! splits it and finds its literals in one pass; [`StatementCache`] knows the statements seen before; [`translate`]
-//! parses, binds and rewrites the others. What the rewritten SQL needs at run time is in [`functions`] (scalar
-//! functions for every connection) and [`catalogue`] (the tables of `pg_catalog` and `information_schema`); two more
-//! functions are the engine's: [`NEXT_ID_FUNCTION`] and [`ADVISORY_FUNCTION`].
+//! The crate is a function from text to text; it never talks to SQLite. A message goes through [`Scan`], which splits
+//! it and finds its literals in one pass; [`StatementCache`] has the statements that were seen before; [`translate`]
+//! parses, binds and rewrites the others. What the rewritten SQL needs at run time is in [`mod@functions`] (scalar
+//! functions for every connection) and [`catalogue`] (the tables of `pg_catalog` and `information_schema`). The engine
+//! provides two more functions: [`NEXT_ID_FUNCTION`] and [`ADVISORY_FUNCTION`].
 //!
-//! In a database of PostgreSQL's dialect a statement has PostgreSQL's result or an error, never a third thing; in
-//! one of SQLite's dialect it has SQLite's.
+//! In a database of PostgreSQL's dialect a statement has PostgreSQL's result or an error, never another result. In a
+//! database of SQLite's dialect it has SQLite's result.
+
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod advisory;
 mod bind;
 pub mod cache;
 pub mod catalogue;
+mod command;
+mod context;
 mod copy;
 mod cursor;
 mod ddl;
 mod default;
 pub mod error;
+mod finish;
 pub mod functions;
 mod ids;
+mod keys;
+mod lock_table;
 mod locks;
+mod names;
+mod params;
 mod parse;
+mod relations;
 mod scan;
 mod session;
 pub mod sqlite;
 mod start_parameters;
 mod statement;
 mod translate;
+mod translated;
 pub mod types;
+mod vacuum;
 mod words;
 
 pub use advisory::{ADVISORY_FUNCTION, AdvisoryOp};
-pub use bind::WAIT_SLICE_FUNCTION;
+pub use bind::catalogue_call::WAIT_SLICE_FUNCTION;
 pub use cache::{Entry, StatementCache};
-pub use cursor::{FetchCount, FetchDirection};
+pub use command::{CopyColumn, CopyFormat, CopyIn, FetchCount, FetchDirection, Isolation, Kind, TransactionModes};
+pub use context::Context;
 pub use functions::{Function, functions};
 pub use ids::NEXT_ID_FUNCTION;
-pub use locks::{LockStrength, LockWait, RowLock, TableLockMode};
+pub use params::{Coerce, Param, ParamSource, SessionValue, SessionValues};
 pub use scan::{Class, Literal, Piece, Scan};
-pub use start_parameters::ParametersOf;
-pub use translate::{
-    Coerce, Context, CopyColumn, CopyFormat, CopyIn, Isolation, Kind, Notice, OnCommit, Param, ParamSource,
-    SessionValue, SessionValues, TempDdl, TransactionModes, Translated, translate,
-};
+pub use translate::translate;
+pub use translated::{Notice, TempDdl, Translated};

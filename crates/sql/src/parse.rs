@@ -1,4 +1,4 @@
-//! Parsing with sqlparser, and its errors in PostgreSQL's words.
+//! Parsing with sqlparser, whose errors become PostgreSQL's messages.
 
 use crate::locks::{self, Clause};
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -7,7 +7,7 @@ use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
-/// Depth of nested expressions and queries, beyond which a statement is refused with 54001.
+/// The largest depth of nested expressions and queries; a deeper statement is refused with 54001.
 pub const DEPTH_MAX: usize = 50;
 
 /// Parses exactly one statement of PostgreSQL's SQL.
@@ -15,14 +15,14 @@ pub fn parse(text: &str) -> SqlResult<Statement> {
     parse_tokens(text, tokens(text)?)
 }
 
-/// Parses a statement, and apart from it the locking clauses of its outermost query.
+/// Parses a statement and, separately, the locking clauses of its outermost query.
 pub fn parse_locking(text: &str) -> SqlResult<(Statement, Vec<Clause>)> {
     let mut tokens = tokens(text)?;
     let clauses = locks::take_clauses(&mut tokens)?;
     Ok((parse_tokens(text, tokens)?, clauses))
 }
 
-/// A statement's tokens, blanks and comments among them.
+/// A statement's tokens, including blanks and comments.
 pub fn tokens(text: &str) -> SqlResult<Vec<TokenWithSpan>> {
     let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location();
     tokens.map_err(|e| error(text, &ParserError::from(e)))
@@ -40,7 +40,7 @@ fn parse_tokens(text: &str, mut tokens: Vec<TokenWithSpan>) -> SqlResult<Stateme
     }
 }
 
-/// The error of a statement that the parser does not read: 0A000 for what PostgreSQL would.
+/// The error of a statement that the parser cannot read: 0A000 where PostgreSQL could.
 fn not_read(text: &str, error: SqlError) -> SqlError {
     let tokens = tokens(text).unwrap_or_default();
     let words: Vec<&str> =
@@ -49,14 +49,14 @@ fn not_read(text: &str, error: SqlError) -> SqlError {
     if words.windows(3).any(current_of) { SqlError::unsupported("WHERE CURRENT OF") } else { error }
 }
 
-/// Operators in one statement, beyond which it is refused with 54001.
+/// The largest number of operators in a statement; one with more is refused with 54001.
 pub const OPERATORS_MAX: usize = 20_000;
-/// So many operators an ordinary stack holds.
+/// The number of operators for which an ordinary stack is enough.
 const OPERATORS_SMALL: usize = 60;
 /// Stack for each operator: a chain of operators is a tree as deep as the chain is long.
 const OPERATOR_STACK_BYTES: usize = 24 << 10;
 
-/// Runs `f` where there is stack enough for the statement: on a thread of its own where it is long.
+/// Runs `f` with enough stack for the statement: a long statement gets a thread of its own.
 pub fn with_room<T: Send>(text: &str, f: impl FnOnce() -> SqlResult<T> + Send) -> SqlResult<T> {
     let operators = operators(text);
     if operators <= OPERATORS_SMALL {
@@ -64,19 +64,20 @@ pub fn with_room<T: Send>(text: &str, f: impl FnOnce() -> SqlResult<T> + Send) -
     }
     let complex = |why: &str| SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, why);
     if operators > OPERATORS_MAX {
-        return Err(complex("the statement has too many operators")
-            .with_hint(format!("At most {OPERATORS_MAX} are read; IN (...) takes long lists.")));
+        return Err(complex(&format!("the statement has {operators} operators; the limit is {OPERATORS_MAX}"))
+            .with_hint("Use IN (...) for a long list of values."));
     }
     let stack_bytes = (4 << 20) + operators * OPERATOR_STACK_BYTES;
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("sql-long".into()).stack_size(stack_bytes);
-        let running =
-            thread.spawn_scoped(scope, f).map_err(|_| complex("there is no memory for so long a statement"))?;
+        let running = thread
+            .spawn_scoped(scope, f)
+            .map_err(|_| complex("there is not enough memory to translate this statement"))?;
         running.join().unwrap_or_else(|_| Err(SqlError::internal("the translation of a long statement failed")))
     })
 }
 
-/// Roughly how many operators a text has: runs of operator characters, and the words that chain.
+/// The approximate number of operators in a text: runs of operator characters, and the words that chain.
 fn operators(text: &str) -> usize {
     let bytes = text.as_bytes();
     let is_operator = |b: u8| b"+-*/|<>=~&#%^!:".contains(&b);
@@ -113,7 +114,7 @@ fn operators(text: &str) -> usize {
     count
 }
 
-/// COPY's switches in the spellings the parser does not know: `(FREEZE on)` becomes `(FREEZE true)`.
+/// Rewrites COPY's switches from spellings that the parser does not know: `(FREEZE on)` becomes `(FREEZE true)`.
 fn copy_switches(tokens: &mut [TokenWithSpan]) {
     let word =
         |t: &TokenWithSpan| if let Token::Word(w) = &t.token { w.value.to_ascii_uppercase() } else { String::new() };
@@ -147,12 +148,12 @@ pub fn position(text: &str, at: Location) -> u32 {
     (before as u64 + at.column.max(1)) as u32
 }
 
-/// `Expected: x, found: y at Line: 1, Column: 8`.
+/// Converts the parser's error, such as `Expected: x, found: y at Line: 1, Column: 8`.
 fn error(text: &str, error: &ParserError) -> SqlError {
     let message = match error {
         ParserError::RecursionLimitExceeded => {
             return SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "the statement is nested too deeply")
-                .with_hint(format!("At most {DEPTH_MAX} levels are read."));
+                .with_hint(format!("The limit is {DEPTH_MAX} levels."));
         }
         ParserError::TokenizerError(m) | ParserError::ParserError(m) => m,
     };

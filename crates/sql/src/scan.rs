@@ -1,9 +1,9 @@
 //! One pass over a message: where each statement ends and which literals it holds.
 //!
-//! The pass is on the path of every message, so it looks at each byte once, leaps over strings and comments with
-//! memchr, and builds the *skeleton* of each statement as it goes: its text with every literal replaced by one byte
-//! that tells the literal's class. Two statements with the same skeleton differ in literals alone; whether a
-//! literal may then be a parameter is for the translation to say (see [`crate::cache`]).
+//! Every message takes this pass, so it looks at each byte once, skips strings and comments with memchr, and builds the
+//! *skeleton* of each statement on the way: its text with every literal replaced by one byte for the literal's class.
+//! Two statements with the same skeleton differ only in literals; the translation decides whether a literal may be a
+//! parameter (see [`crate::cache`]).
 //!
 //! | class | byte | literal |
 //! |---|---|---|
@@ -19,7 +19,7 @@ use holdfast_types::schema::Dialect;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 use memchr::{memchr, memchr2};
 
-/// What a literal is; the values are the marker bytes in a skeleton.
+/// The class of a literal. The values are the marker bytes in a skeleton.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
@@ -46,7 +46,7 @@ pub struct Literal<'t> {
 }
 
 impl Literal<'_> {
-    /// The value it denotes: an integer, or text (a decimal stays text, so that it stays exact).
+    /// The literal's value: an integer, or text (a decimal stays text, so that it stays exact).
     pub fn value(&self) -> Value {
         match self.class {
             Class::Int4 | Class::Int8 => self.raw.parse().map_or(Value::Null, Value::Int),
@@ -98,7 +98,7 @@ impl<'t> Scan<'t> {
         Ok(scanner.out)
     }
 
-    /// No statement at all.
+    /// True for a message without any statement.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -169,7 +169,7 @@ struct Scanner<'t> {
     begun: (usize, usize, usize),
     /// Text up to here is in the skeleton.
     copied: usize,
-    /// Words seen in this statement, to know CREATE TRIGGER, whose body holds semicolons.
+    /// Words seen in this statement, to recognize CREATE TRIGGER, whose body contains semicolons.
     words: u32,
     trigger: Trigger,
 }
@@ -312,7 +312,7 @@ impl<'t> Scanner<'t> {
             }
         }
         if is_word(self.peek(0)) {
-            // `0x1F`, `1_000`, `123abc`: the parser's business.
+            // `0x1F`, `1_000`, `123abc`: the parser decides.
             while is_word(self.peek(0)) {
                 self.at += 1;
             }
@@ -321,7 +321,7 @@ impl<'t> Scanner<'t> {
         self.literal(start, self.at, class);
     }
 
-    /// `$1`, `$tag$...$tag$`, or SQLite's `$name`.
+    /// Reads `$1`, `$tag$...$tag$`, or SQLite's `$name`.
     fn dollar(&mut self) -> SqlResult<()> {
         let start = self.at;
         self.at += 1;
@@ -356,7 +356,7 @@ impl<'t> Scanner<'t> {
         while depth > 0 {
             let Some(n) = memchr2(b'*', b'/', &self.bytes[self.at..]) else {
                 if !nests {
-                    // SQLite takes the end of the text for the end of the comment.
+                    // For SQLite the end of the text also ends the comment.
                     self.at = self.bytes.len();
                     return Ok(());
                 }
@@ -402,7 +402,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// `E'...'` knows backslashes; the other prefixes do not.
+    /// Reads a string with a prefix. In `E'...'` a backslash escapes; with the other prefixes it does not.
     fn prefixed_string(&mut self, prefix: u8) -> SqlResult<()> {
         let start = self.at;
         match prefix {
@@ -462,7 +462,7 @@ impl<'t> Scanner<'t> {
         self.trigger = Trigger::No;
     }
 
-    /// Nothing but blanks and comments.
+    /// True where the range contains only blanks and comments.
     fn blank(&self, start: usize, end: usize) -> bool {
         let mut rest = self.out.text[start..end].trim_start();
         loop {
@@ -471,7 +471,7 @@ impl<'t> Scanner<'t> {
             } else if let Some(comment) = rest.strip_prefix("--") {
                 rest = comment.split_once('\n').map_or("", |(_, after)| after).trim_start();
             } else if rest.starts_with("/*") {
-                // A comment that nests has been checked; words inside it do not count as the statement's.
+                // Nested comments were checked before; words inside them are not words of the statement.
                 let mut inner = Scanner::new(rest, self.out.dialect);
                 if inner.comment().is_err() {
                     return false;

@@ -1,10 +1,12 @@
 //! Commands that concern the session or the transaction, not the data.
 
-use crate::bind::fold;
+use crate::command::{Isolation, Kind, TransactionModes};
 use crate::cursor;
+use crate::names::fold;
 use crate::start_parameters;
-use crate::translate::{Isolation, Kind, TransactionModes, Translated};
+use crate::translated::Translated;
 use crate::types;
+use crate::vacuum;
 use holdfast_types::desc::{ColumnDesc, StatementDesc, oid};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
@@ -14,7 +16,8 @@ use sqlparser::ast::{
 };
 use std::sync::Arc;
 
-/// Commands that the parser does not know or reads differently, and the frequent short ones without it.
+/// Translates commands that the parser does not know or reads differently, and frequent short commands, without the
+/// parser.
 pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
     let text = after_comments(text);
     let mut words = text.split_ascii_whitespace();
@@ -30,7 +33,7 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
         ("ROLLBACK" | "ABORT", [] | ["TRANSACTION"] | ["WORK"]) => {
             Translated::command(Kind::Rollback { chain: false }, "ROLLBACK")
         }
-        ("VACUUM", _) => return vacuum(text).map(Some),
+        ("VACUUM", _) => return vacuum::translate(text).map(Some),
         ("ANALYZE" | "ANALYSE", _) => {
             Translated { steps: vec!["ANALYZE".into()], ..Translated::command(Kind::Analyze, "ANALYZE") }
         }
@@ -142,17 +145,8 @@ fn text_modes(words: &[&str]) -> SqlResult<TransactionModes> {
     Ok(modes)
 }
 
-/// VACUUM in all its forms; a table list does not restrict it.
-fn vacuum(text: &str) -> SqlResult<Translated> {
-    let upper = text.to_ascii_uppercase();
-    let words: Vec<&str> =
-        upper.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|w| !w.is_empty()).collect();
-    let analyze = words.iter().any(|w| matches!(*w, "ANALYZE" | "ANALYSE"));
-    let steps = if analyze { vec!["ANALYZE".into()] } else { Vec::new() };
-    Ok(Translated { steps, ..Translated::command(Kind::Vacuum, "VACUUM") })
-}
-
-/// `CREATE DATABASE name [WITH] [option [=] value ...]`; `DIALECT = sqlite` is Holdfast's own.
+/// Translates `CREATE DATABASE name [WITH] [option [=] value ...]`. PostgreSQL does not have the option `DIALECT =
+/// sqlite`.
 fn create_database(text: &str) -> SqlResult<Translated> {
     let words = words_of(text)?;
     let mut words = words.iter().map(String::as_str).skip(2).peekable();
@@ -196,7 +190,7 @@ fn drop_database(text: &str) -> SqlResult<Translated> {
     }
 }
 
-/// Words and quoted names; `=` is a blank.
+/// Splits a text into words and quoted names; `=` counts as a blank.
 fn words_of(text: &str) -> SqlResult<Vec<String>> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
@@ -220,7 +214,7 @@ pub fn database_name(word: Option<&str>) -> SqlResult<String> {
     })
 }
 
-/// The session commands that need the parser. `None` where it is something else.
+/// Translates the session commands that need the parser. `None` for any other statement.
 pub fn translate(statement: &Statement) -> SqlResult<Option<Translated>> {
     Ok(Some(match statement {
         Statement::StartTransaction { modes, statements, .. } if statements.is_empty() => {
@@ -257,14 +251,15 @@ pub fn translate(statement: &Statement) -> SqlResult<Option<Translated>> {
             Translated::command(Kind::Discard(what), verb)
         }
         Statement::Deallocate { name, .. } => Translated::command(Kind::Deallocate(Some(fold(name))), "DEALLOCATE"),
-        Statement::Grant(_) | Statement::Revoke(_) | Statement::CreateRole(_) => {
-            return Err(SqlError::unsupported("roles and privileges"));
-        }
-        Statement::Drop { object_type: ObjectType::Role | ObjectType::User, .. } => {
-            return Err(SqlError::unsupported("roles and privileges"));
-        }
+        Statement::Grant(_) | Statement::Revoke(_) | Statement::CreateRole(_) => return Err(roles()),
+        Statement::Drop { object_type: ObjectType::Role | ObjectType::User, .. } => return Err(roles()),
         _ => return Ok(None),
     }))
+}
+
+fn roles() -> SqlError {
+    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "roles and privileges are not supported")
+        .with_hint("Every user has every right; the server takes connections of its own machine only.")
 }
 
 fn modes_of(modes: &[TransactionMode]) -> SqlResult<TransactionModes> {
@@ -345,7 +340,7 @@ fn show(variable: &[Ident]) -> Translated {
     let text = |name: &str| ColumnDesc::new(name, oid::TEXT);
     let columns = match name.as_str() {
         "all" => vec![text("name"), text("setting"), text("description")],
-        // The one setting whose name is shown in mixed case, and its kin.
+        // Settings whose names are shown in mixed case.
         "timezone" => vec![text("TimeZone")],
         "datestyle" => vec![text("DateStyle")],
         "intervalstyle" => vec![text("IntervalStyle")],
@@ -355,7 +350,7 @@ fn show(variable: &[Ident]) -> Translated {
     Translated { desc, ..Translated::command(Kind::Show(name), "SHOW") }
 }
 
-/// PREPARE name (types) AS statement: the statement's text is what follows AS.
+/// Translates PREPARE name (types) AS statement. The statement's text is what follows AS.
 pub fn prepare(name: &Ident, data_types: &[DataType], text: &str) -> SqlResult<Translated> {
     let param_types = data_types.iter().map(|t| Ok(types::from_ast(t)?.oid)).collect::<SqlResult<_>>()?;
     let lower = text.to_ascii_lowercase();
@@ -374,10 +369,10 @@ pub fn prepare(name: &Ident, data_types: &[DataType], text: &str) -> SqlResult<T
     Ok(Translated { cacheable: false, ..Translated::command(kind, "PREPARE") })
 }
 
-/// EXECUTE name (constants).
+/// Translates EXECUTE name (constants).
 pub fn execute(name: Option<&ObjectName>, parameters: &[Expr]) -> SqlResult<Translated> {
     let Some(name) = name.and_then(|n| n.0.last()).and_then(|p| p.as_ident()) else {
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "EXECUTE needs the name of a prepared statement"));
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "EXECUTE requires the name of a prepared statement"));
     };
     let args = parameters.iter().map(constant).collect::<SqlResult<_>>()?;
     Ok(Translated { cacheable: false, ..Translated::command(Kind::Execute { name: fold(name), args }, "EXECUTE") })

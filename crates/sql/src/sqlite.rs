@@ -1,17 +1,19 @@
-//! Databases of SQLite's dialect: the text passes through.
+//! Databases of SQLite's dialect: the text is passed to SQLite almost unchanged.
 //!
-//! Session commands, and queries that only a client of PostgreSQL would send (`pg_catalog`, `::` casts, the
-//! catalogue's functions), are translated as in PostgreSQL's dialect. In what passes through, `$1` becomes `?1`, and
-//! literals in the places that RULE 33 allows become parameters ([`rewrite`]). An INSERT takes the ids of its rows from
-//! the shared counter ([`insert`]). Temporary tables get the name under which they are attached ([`temporary`]).
+//! Session commands, and queries that only a client of PostgreSQL would send (`pg_catalog`, `::` casts, the catalogue's
+//! functions), are translated as in PostgreSQL's dialect. In all other text `$1` becomes `?1`, and literals in the
+//! places that RULE 33 allows become parameters ([`rewrite`]). An INSERT takes the ids of its rows from the shared
+//! counter ([`insert`]). Temporary tables get the name under which they are attached ([`temporary`]).
 
 mod insert;
 mod rewrite;
 mod temporary;
 
-use crate::bind;
+use crate::command::Kind;
+use crate::context::Context;
+use crate::names::fold;
 use crate::scan::{Piece, Scan};
-use crate::translate::{Context, Kind, Translated};
+use crate::translated::Translated;
 use crate::types::{self, Type};
 use crate::{session, statement};
 use holdfast_types::desc::{ColumnDesc, StatementDesc, oid};
@@ -42,13 +44,13 @@ pub fn translate(piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translat
     translate_qualified(piece, context)
 }
 
-/// Names of temporary tables are as the attached schema has them.
+/// Translates a statement in which temporary tables already have the name of the attached schema.
 fn translate_qualified(piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
     let text = piece.text();
     let first = first_word(text);
     match first.as_str() {
         "BEGIN" => {
-            // SQLite's own modes mean nothing to the transactions here.
+            // SQLite's own modes (DEFERRED, IMMEDIATE, EXCLUSIVE) have no meaning for Holdfast's transactions.
             let plain = text.to_ascii_uppercase();
             if ["DEFERRED", "IMMEDIATE", "EXCLUSIVE"].iter().any(|m| plain.contains(m)) {
                 return Ok(Translated::command(Kind::Begin(Default::default()), "BEGIN"));
@@ -98,7 +100,7 @@ fn first_word(text: &str) -> String {
     word.collect::<String>().to_ascii_uppercase()
 }
 
-/// Signs of a query that a client of PostgreSQL makes by itself.
+/// True for a query that a client of PostgreSQL sends on its own, such as one on `pg_catalog`.
 fn speaks_postgres(piece: &Piece<'_>) -> bool {
     let skeleton = String::from_utf8_lossy(piece.skeleton()).to_ascii_lowercase();
     const SIGNS: &[&str] = &[
@@ -174,7 +176,7 @@ fn pragma(text: &str) -> SqlResult<Translated> {
         .to_ascii_lowercase();
     if !READING.contains(&name.as_str()) || text.contains('=') {
         return Err(SqlError::unsupported(format!("PRAGMA {name}"))
-            .with_hint("Only PRAGMAs that read the schema are passed on; the server sets the others."));
+            .with_hint("Only PRAGMAs that read the schema are executed; the server sets the others."));
     }
     Ok(Translated {
         steps: vec![text.to_owned()],
@@ -241,7 +243,7 @@ fn ddl_verb(text: &str) -> &'static str {
     }
 }
 
-/// The verb behind a WITH: the first one outside parentheses.
+/// The verb after a WITH: the first verb outside parentheses.
 fn with_kind(text: &str) -> (Kind, &'static str, bool) {
     let mut depth = 0;
     for token in Tokenizer::new(&SQLiteDialect {}, text).tokenize().unwrap_or_default() {
@@ -261,8 +263,8 @@ fn with_kind(text: &str) -> (Kind, &'static str, bool) {
     (Kind::Query, "SELECT", true)
 }
 
-/// The result columns of a prepared statement that passed through: by declaration where a column comes from a table,
-/// else by the shape of its expression, else text.
+/// The result columns of a prepared statement in SQLite's own text. A column's type is its declaration if it comes from
+/// a table, otherwise follows from the shape of its expression, otherwise is text.
 pub fn describe(sql: &str, columns: &[OriginColumn], schema: &Schema) -> Vec<ColumnDesc> {
     let shapes = projection(sql, columns.len());
     columns
@@ -287,7 +289,8 @@ pub fn describe(sql: &str, columns: &[OriginColumn], schema: &Schema) -> Vec<Col
         .collect()
 }
 
-/// Types of the select list by shape, if its length is what SQLite says.
+/// Types of the select list by the shape of its expressions, if its length is the number of columns that SQLite
+/// reports.
 fn projection(sql: &str, count: usize) -> Vec<u32> {
     use sqlparser::ast::{SelectItem, SetExpr, Statement};
     let parsed = sqlparser::parser::Parser::new(&SQLiteDialect {})
@@ -317,7 +320,7 @@ fn shape(e: &sqlparser::ast::Expr) -> u32 {
             _ => oid::TEXT,
         },
         Expr::UnaryOp { expr, .. } => shape(expr),
-        Expr::Function(f) => match f.name.0.last().and_then(|p| p.as_ident()).map(bind::fold).as_deref() {
+        Expr::Function(f) => match f.name.0.last().and_then(|p| p.as_ident()).map(fold).as_deref() {
             Some(
                 "count" | "length" | "instr" | "changes" | "last_insert_rowid" | "row_number" | "rank" | "unicode",
             ) => oid::INT8,

@@ -1,19 +1,12 @@
 //! `ALTER DATABASE name SET ...`, `ALTER ROLE name SET ...` and their RESET: what later sessions start with.
 //!
-//! What follows the name is a SET or RESET as a session would say it, and is read as one. Everything else about
-//! databases and roles that ALTER can change is 0A000.
+//! What follows the name is read as the SET or RESET of a session. All other changes of databases and roles are 0A000.
 
+use crate::command::Kind;
 use crate::parse;
 use crate::session;
-use crate::translate::{Kind, Translated};
-use holdfast_types::{SqlError, SqlResult, SqlState};
-
-/// Whose sessions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ParametersOf {
-    Database(String),
-    Role(String),
-}
+use crate::translated::Translated;
+use holdfast_types::{ParameterChange, ParametersOf, SqlError, SqlResult, SqlState};
 
 /// Translates the statement, which begins with ALTER DATABASE, ALTER ROLE or ALTER USER.
 pub fn translate(text: &str) -> SqlResult<Translated> {
@@ -26,18 +19,20 @@ pub fn translate(text: &str) -> SqlResult<Translated> {
     let (command, _) = cut_word(rest)?;
     let known = command.eq_ignore_ascii_case("set") || command.eq_ignore_ascii_case("reset");
     if !known || (!database && name == "all") {
-        return Err(SqlError::unsupported(format!("{verb} other than SET and RESET of one name's parameters")));
+        return Err(SqlError::unsupported(format!("{verb} other than {verb} NAME SET or RESET")));
     }
-    let (parameter, value) = match setting(rest)? {
-        Kind::Set { name, value, local: false } => (Some(name), value),
-        Kind::Reset(name) => (name, None),
+    let change = match setting(rest)? {
+        Kind::Set { name, value: Some(value), local: false } => ParameterChange::Set { name, value },
+        Kind::Set { name, value: None, local: false } => ParameterChange::Reset(name),
+        Kind::Reset(Some(name)) => ParameterChange::Reset(name),
+        Kind::Reset(None) => ParameterChange::ResetAll,
         _ => return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error in {verb} ... SET"))),
     };
     let of = if database { ParametersOf::Database(name) } else { ParametersOf::Role(name) };
-    Ok(Translated { cacheable: false, ..Translated::command(Kind::AlterParameters { of, parameter, value }, verb) })
+    Ok(Translated { cacheable: false, ..Translated::command(Kind::AlterParameters { of, change }, verb) })
 }
 
-/// A SET or RESET by itself.
+/// Reads a SET or RESET without what precedes it.
 fn setting(text: &str) -> SqlResult<Kind> {
     if let Some(command) = session::from_text(text)? {
         return Ok(command.kind);
@@ -48,7 +43,7 @@ fn setting(text: &str) -> SqlResult<Kind> {
     })
 }
 
-/// The first word or quoted name, and what follows it.
+/// Splits off the first word or quoted name.
 fn cut_word(text: &str) -> SqlResult<(&str, &str)> {
     let text = session::after_comments(text);
     let end = match text.strip_prefix('"') {
@@ -63,28 +58,29 @@ fn cut_word(text: &str) -> SqlResult<(&str, &str)> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> (ParametersOf, Option<String>, Option<String>) {
+    fn read(text: &str) -> (ParametersOf, ParameterChange) {
         match translate(text).unwrap().kind {
-            Kind::AlterParameters { of, parameter, value } => (of, parameter, value),
+            Kind::AlterParameters { of, change } => (of, change),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn set_and_reset_are_read_as_a_session_says_them() {
+    fn set_and_reset_are_read_as_in_a_session() {
         let (shop, clerk) = (ParametersOf::Database("shop".into()), ParametersOf::Role("My Clerk".into()));
-        let set = |name: &str, value: &str| (Some(name.to_owned()), Some(value.to_owned()));
-        for (text, (parameter, value)) in [
+        let set = |name: &str, value: &str| ParameterChange::Set { name: name.to_owned(), value: value.to_owned() };
+        let reset = || ParameterChange::Reset("lock_timeout".to_owned());
+        for (text, change) in [
             ("ALTER DATABASE Shop SET auto_transaction = on", set("auto_transaction", "on")),
             ("alter database \"shop\" set lock_timeout to '1 s'", set("lock_timeout", "1 s")),
-            ("ALTER DATABASE shop SET lock_timeout TO DEFAULT", (Some("lock_timeout".into()), None)),
-            ("ALTER DATABASE shop RESET lock_timeout", (Some("lock_timeout".into()), None)),
-            ("ALTER DATABASE shop RESET ALL", (None, None)),
+            ("ALTER DATABASE shop SET lock_timeout TO DEFAULT", reset()),
+            ("ALTER DATABASE shop RESET lock_timeout", reset()),
+            ("ALTER DATABASE shop RESET ALL", ParameterChange::ResetAll),
         ] {
-            assert_eq!(read(text), (shop.clone(), parameter, value), "{text}");
+            assert_eq!(read(text), (shop.clone(), change), "{text}");
         }
-        let (parameter, value) = set("auto_transaction", "on");
-        assert_eq!(read("ALTER ROLE \"My Clerk\" SET auto_transaction TO on"), (clerk, parameter, value));
+        let change = set("auto_transaction", "on");
+        assert_eq!(read("ALTER ROLE \"My Clerk\" SET auto_transaction TO on"), (clerk, change));
     }
 
     #[test]

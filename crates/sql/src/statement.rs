@@ -1,13 +1,14 @@
-//! From a parsed statement to its translation: one arm for each kind.
+//! Translates a parsed statement: one match arm for each kind.
 
-use crate::bind::scope::Column;
-use crate::bind::{self, Binder};
-use crate::locks::{self, Clause};
+use crate::bind::{Binder, write};
+use crate::command::Kind;
+use crate::context::Context;
+use crate::finish::finish;
+use crate::locks::Clause;
 use crate::parse;
 use crate::scan::Piece;
-use crate::translate::{Context, Kind, Param, Translated};
-use crate::types::Type;
-use crate::{copy, ddl, session};
+use crate::translated::Translated;
+use crate::{copy, ddl, lock_table, session};
 use holdfast_types::desc::{ColumnDesc, StatementDesc, oid};
 use holdfast_types::{SqlError, SqlResult};
 use sqlparser::ast::{Query, SetExpr, Statement, With};
@@ -40,7 +41,7 @@ fn translate_statement(
             Err(SqlError::unsupported(format!("{} in this statement", locking[0].strength.words())))
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => change(binder, statement, None),
-        Statement::Lock(lock) => locks::lock_table(lock, context),
+        Statement::Lock(lock) => lock_table::translate(lock, context),
         Statement::Copy { .. } => copy::translate(statement, binder),
         Statement::Execute { name, parameters, .. } => session::execute(name.as_ref(), parameters),
         other => match session::translate(other)? {
@@ -50,19 +51,19 @@ fn translate_statement(
     }
 }
 
-/// INSERT, UPDATE or DELETE, and the WITH before it.
+/// Translates INSERT, UPDATE or DELETE, and the WITH before it.
 fn change(mut binder: Binder<'_>, statement: &Statement, with: Option<&With>) -> SqlResult<Translated> {
     let with = with.map(|with| binder.with(with, None)).transpose()?.unwrap_or_default();
     let (bound, kind, verb) = match statement {
-        Statement::Insert(insert) => (bind::insert(&mut binder, insert)?, Kind::Insert, "INSERT 0"),
-        Statement::Update(update) => (bind::update(&mut binder, update)?, Kind::Update, "UPDATE"),
-        Statement::Delete(delete) => (bind::delete(&mut binder, delete)?, Kind::Delete, "DELETE"),
-        _ => return Err(SqlError::unsupported("this statement behind WITH")),
+        Statement::Insert(insert) => (write::insert(&mut binder, insert)?, Kind::Insert, "INSERT 0"),
+        Statement::Update(update) => (write::update(&mut binder, update)?, Kind::Update, "UPDATE"),
+        Statement::Delete(delete) => (write::delete(&mut binder, delete)?, Kind::Delete, "DELETE"),
+        _ => return Err(SqlError::unsupported("this statement after WITH")),
     };
     Ok(finish(binder, format!("{with}{}", bound.sql), &bound.columns, kind, verb))
 }
 
-/// A query, or the data-modifying statement that the parser hands over as one because of its WITH.
+/// Translates a query, or a data-modifying statement with WITH, which the parser returns as a query.
 fn select(mut binder: Binder<'_>, query: &Query, locking: Vec<Clause>) -> SqlResult<Translated> {
     if let SetExpr::Insert(changes) | SetExpr::Update(changes) | SetExpr::Delete(changes) = &*query.body {
         if let Some(clause) = locking.first() {
@@ -73,75 +74,6 @@ fn select(mut binder: Binder<'_>, query: &Query, locking: Vec<Clause>) -> SqlRes
     binder.begin_outermost(locking);
     let bound = binder.query(query, None, None)?;
     Ok(finish(binder, bound.sql, &bound.columns, Kind::Query, "SELECT"))
-}
-
-/// Result columns as clients see them.
-pub fn describe(columns: &[Column]) -> Vec<ColumnDesc> {
-    columns
-        .iter()
-        .map(|c| ColumnDesc {
-            name: c.name.clone(),
-            type_oid: if c.ty == Type::UNKNOWN { oid::TEXT } else { c.ty.oid },
-            typmod: c.ty.typmod,
-            table_oid: c.table_oid,
-            attnum: c.attnum,
-        })
-        .collect()
-}
-
-/// Puts a bound statement together. A parameter that nothing gave a type is text.
-pub fn finish(binder: Binder<'_>, sql: String, columns: &[Column], kind: Kind, verb: &'static str) -> Translated {
-    let types = binder.client_types.iter().map(|t| if *t == 0 { oid::TEXT } else { *t }).collect();
-    let (sql, params) = used_params(sql, binder.params);
-    Translated {
-        kind,
-        steps: vec![sql],
-        params,
-        desc: Arc::new(StatementDesc { params: types, columns: describe(columns) }),
-        verb,
-        counts: true,
-        locks: binder.locks || binder.advisory,
-        advisory: binder.advisory,
-        temporary: binder.temporary,
-        row_locks: binder.row_locks,
-        cacheable: true,
-        ..Translated::default()
-    }
-}
-
-/// Leaves out the parameters that the text does not use, since what took them was not needed after all, and numbers
-/// the others anew.
-fn used_params(sql: String, params: Vec<Param>) -> (String, Vec<Param>) {
-    let mut uses: Vec<(usize, usize, usize)> = Vec::new();
-    let (bytes, mut at) = (sql.as_bytes(), 0);
-    while let Some(found) = memchr::memchr3(b'?', b'\'', b'"', &bytes[at..]) {
-        let start = at + found;
-        if bytes[start] != b'?' {
-            at = memchr::memchr(bytes[start], &bytes[start + 1..]).map_or(bytes.len(), |n| start + n + 2);
-            continue;
-        }
-        let digits = bytes[start + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
-        at = start + 1 + digits;
-        if let Ok(n) = sql[start + 1..at].parse::<usize>() {
-            uses.push((start + 1, at, n - 1));
-        }
-    }
-    let mut used = vec![false; params.len()];
-    for (.., n) in &uses {
-        if let Some(used) = used.get_mut(*n) {
-            *used = true;
-        }
-    }
-    if used.iter().all(|u| *u) {
-        return (sql, params);
-    }
-    let kept: Vec<usize> = (0..params.len()).filter(|i| used[*i]).collect();
-    let mut out = sql.clone();
-    for (start, end, n) in uses.into_iter().rev() {
-        let place = kept.iter().position(|k| *k == n).unwrap_or(0);
-        out.replace_range(start..end, &(place + 1).to_string());
-    }
-    (out, kept.into_iter().map(|i| params[i].clone()).collect())
 }
 
 fn explain(

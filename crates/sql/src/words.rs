@@ -1,12 +1,12 @@
-//! A statement's tokens read one after the other, where the parser is not asked: locking clauses, cursors, two-phase
-//! commit.
+//! Reads a statement's tokens one after the other, for statements that the parser does not read: locking clauses,
+//! cursors, two-phase commit.
 
-use crate::bind::fold;
+use crate::names::fold;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::Ident;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
-/// The tokens without the blanks and comments between them, and where the reader stands.
+/// The tokens without the blanks and comments between them, and the current token.
 pub struct Words<'t> {
     tokens: &'t [TokenWithSpan],
     /// Positions of the tokens that are not blank.
@@ -20,27 +20,27 @@ impl<'t> Words<'t> {
         Words { tokens, solid, at: 0 }
     }
 
-    /// The token here.
+    /// The current token.
     pub fn token(&self) -> Option<&'t Token> {
         self.whole().map(|t| &t.token)
     }
 
-    /// The token here with its place.
+    /// The current token with its location in the text.
     pub fn whole(&self) -> Option<&'t TokenWithSpan> {
         self.solid.get(self.at).map(|i| &self.tokens[*i])
     }
 
-    /// The place among all tokens, blanks too, of token `at`.
+    /// The index among all tokens, including blanks, of token `at`.
     pub fn place(&self, at: usize) -> usize {
         self.solid[at]
     }
 
-    /// Does this keyword stand here?
+    /// True if the current token is this keyword.
     pub fn peek(&self, word: &str) -> bool {
         matches!(self.token(), Some(Token::Word(w)) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
     }
 
-    /// Steps over these keywords, or stays.
+    /// Steps over these keywords if they come next, otherwise does not move.
     pub fn accept(&mut self, words: &[&str]) -> bool {
         let begun = self.at;
         for word in words {
@@ -53,7 +53,7 @@ impl<'t> Words<'t> {
         true
     }
 
-    /// Steps over this token, or stays.
+    /// Steps over this token if it comes next, otherwise does not move.
     pub fn take(&mut self, token: &Token) -> bool {
         let found = self.token() == Some(token);
         self.at += usize::from(found);
@@ -70,12 +70,12 @@ impl<'t> Words<'t> {
         Ok(fold(&Ident { value: word.value.clone(), quote_style: word.quote_style, span: Span::empty() }))
     }
 
-    /// 42601 unless the statement ends here.
+    /// Returns 42601 unless the statement ends here.
     pub fn end(&self) -> SqlResult<()> {
         if self.token().is_some() { Err(self.syntax()) } else { Ok(()) }
     }
 
-    /// 42601 for the token here.
+    /// The error 42601 for the current token.
     pub fn syntax(&self) -> SqlError {
         let message = match self.token() {
             Some(token) => format!("syntax error at or near \"{token}\""),

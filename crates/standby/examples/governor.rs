@@ -1,4 +1,4 @@
-//! Prints how the governor's laws compare: `cargo run -p holdfast-standby --example governor`.
+//! Prints a comparison of the governor's laws: `cargo run -p holdfast-standby --example governor`.
 
 use comfy_table::Table;
 use holdfast_standby::governor::law::Law;

@@ -1,4 +1,4 @@
-//! How old a position of the trail is: for telling a standby's lag in time as well as in bytes.
+//! The age of positions in the trail, to report a standby's lag in time as well as in bytes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use holdfast_types::Lsn;
 use tokio::time::Instant;
 
-/// Positions are noted no closer together than this.
+/// The shortest time between two recorded positions.
 const APART: Duration = Duration::from_millis(10);
 
-/// Positions kept; when there are more, every second one is forgotten.
+/// The largest number of recorded positions; beyond it, every second one is dropped.
 const KEPT_MAX: usize = 1024;
 
-/// When the trail came to which position.
+/// The times at which the trail reached recorded positions.
 #[derive(Default)]
 pub struct Ages {
     noted: VecDeque<(Lsn, Instant)>,
 }
 
 impl Ages {
-    /// The trail ends here now.
+    /// Records that the trail now ends here.
     pub fn note(&mut self, end: Lsn, now: Instant) {
         let news = self.noted.back().is_none_or(|(last, at)| *last < end && now - *at >= APART);
         if !news {
@@ -35,7 +35,7 @@ impl Ages {
         self.noted.push_back((end, now));
     }
 
-    /// How long ago the first change was made that lies behind `applied`, of a trail that ends at `end`.
+    /// The age of the first change after `applied`, in a trail that ends at `end`.
     pub fn lag(&self, applied: Lsn, end: Lsn, now: Instant) -> Duration {
         if applied >= end {
             return Duration::ZERO;

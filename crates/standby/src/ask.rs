@@ -1,11 +1,11 @@
-//! Questions to a node that are no following: its status, that it becomes master, that it stops or starts.
+//! Requests to a node other than following it: its status, promotion, stop and start.
 
 use crate::error::LinkError;
 use crate::limits::LinkOptions;
 use crate::link::{Stream, greet};
 use crate::message::{Message, Wants};
 
-/// The status of the node at the other end, as JSON. `name`: who asks.
+/// Returns the status of the node at the other end, as JSON. `name` is the name of the asking node.
 pub async fn status<S: Stream>(stream: S, name: &str, options: &LinkOptions) -> Result<String, LinkError> {
     let (mut link, _) = greet(stream, name, 0, Wants::Status, options).await?;
     match link.answer().await? {
@@ -14,8 +14,8 @@ pub async fn status<S: Stream>(stream: S, name: &str, options: &LinkOptions) -> 
     }
 }
 
-/// Has the node at the other end become master, stop or start; what it did, in words. It may take its time:
-/// `options.silence_max` bounds it.
+/// Asks the node at the other end to become master, to stop or to start, and returns a text of what it did.
+/// `options.silence_max` bounds the time.
 pub async fn command<S: Stream>(
     stream: S,
     name: &str,

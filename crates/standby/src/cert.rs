@@ -1,12 +1,12 @@
-//! A small certificate authority for the nodes of one operator: an authority, and certificates that it signs.
+//! A small certificate authority for the nodes of one operator.
 //!
-//! The authority's key is all that has to be kept: its certificate's name is always the same, so that it signs again
-//! with the key alone. Keys are ECDSA P-256. An authority may sign nodes, not other authorities; a node's certificate is
-//! good for both ends of a link, under the names and addresses given.
+//! Only the authority's key must be kept: the name in its certificate is always the same, so the key alone is enough to
+//! sign again. Keys are ECDSA P-256. An authority may sign nodes, not other authorities. A node's certificate is valid
+//! for both ends of a link, under the given names and addresses.
 //!
-//! A certificate says who its holder is (common name) and what for (organizational unit, [`CertificateRole`]). Whoever
-//! holds a node's may follow under that name, which is the replication role; an operator's may only ask for the status
-//! and for a promotion.
+//! A certificate names its holder (common name) and its role (organizational unit, [`CertificateRole`]). The holder of
+//! a node's certificate may follow under that name, which is the replication role. The holder of an operator's
+//! certificate may only request the status and a promotion.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,22 +15,22 @@ use rcgen::{
     date_time_ymd,
 };
 
-/// Years that an authority is good for, and its nodes' certificates.
+/// The number of years for which an authority and its certificates are valid.
 const YEARS: i32 = 10;
 
 const AUTHORITY_NAME: &str = "Holdfast node authority";
 
-/// What a certificate is for.
+/// The role that a certificate gives its holder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CertificateRole {
-    /// A server or a witness: may follow, take base copies, vote.
+    /// A server or a witness: it may follow, take base copies, and vote.
     Node,
-    /// A person's commands.
+    /// An operator's commands: status and promotion.
     Operator,
 }
 
 impl CertificateRole {
-    /// As it stands in the certificate.
+    /// The role's text in the certificate.
     pub fn as_str(self) -> &'static str {
         match self {
             CertificateRole::Node => "holdfast node",
@@ -44,7 +44,7 @@ impl CertificateRole {
     }
 }
 
-/// Making or reading a key or a certificate failed.
+/// A failure to create or read a key or a certificate.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what}: {source}")]
 pub struct CertError {
@@ -56,14 +56,14 @@ fn cannot(what: &'static str) -> impl FnOnce(rcgen::Error) -> CertError {
     move |source| CertError { what, source }
 }
 
-/// Signs nodes' certificates.
+/// An authority, which signs nodes' certificates.
 pub struct Authority {
     certificate_pem: String,
     issuer: Issuer<'static, KeyPair>,
     key_pem: String,
 }
 
-/// What a node needs beside the authority's certificate.
+/// What a node needs in addition to the authority's certificate.
 #[derive(Clone, Debug)]
 pub struct NodeCertificate {
     pub name: String,
@@ -72,12 +72,12 @@ pub struct NodeCertificate {
 }
 
 impl Authority {
-    /// A new authority with a new key.
+    /// Creates an authority with a new key.
     pub fn new() -> Result<Authority, CertError> {
         Authority::with_key(KeyPair::generate().map_err(cannot("make a key"))?)
     }
 
-    /// The authority whose key this is.
+    /// Loads the authority with this key.
     pub fn from_key_pem(key_pem: &str) -> Result<Authority, CertError> {
         Authority::with_key(KeyPair::from_pem(key_pem).map_err(cannot("read the authority's key"))?)
     }
@@ -93,17 +93,17 @@ impl Authority {
         Ok(Authority { certificate_pem, issuer: Issuer::new(params, key), key_pem })
     }
 
-    /// Goes to every node.
+    /// The authority's certificate, which every node gets.
     pub fn certificate_pem(&self) -> &str {
         &self.certificate_pem
     }
 
-    /// Stays with the operator: whoever has it can join.
+    /// The authority's key. The operator keeps it secret: any program that has it can join.
     pub fn key_pem(&self) -> &str {
         &self.key_pem
     }
 
-    /// A certificate for `name`, reachable under these host names and addresses.
+    /// Creates a certificate for `name` with these host names and addresses.
     pub fn issue(&self, name: &str, role: CertificateRole, hosts: &[String]) -> Result<NodeCertificate, CertError> {
         let mut params = CertificateParams::new(hosts).map_err(cannot("use these host names"))?;
         params.distinguished_name.push(DnType::CommonName, name);
@@ -118,7 +118,7 @@ impl Authority {
     }
 }
 
-/// From the beginning of last year, so that clocks may differ, to the end of the tenth.
+/// Sets the validity: from the beginning of last year, so that clocks may differ, to the end of the tenth year.
 fn set_validity(params: &mut CertificateParams) {
     let year = this_year();
     params.not_before = date_time_ymd(year - 1, 1, 1);

@@ -1,4 +1,4 @@
-//! What ends a link.
+//! The errors that end a link.
 
 use std::io;
 use std::time::Duration;
@@ -6,48 +6,50 @@ use std::time::Duration;
 use holdfast_trail::{ReceiveError, ShippedFlaw, TrailError};
 use holdfast_types::{Epoch, Lsn};
 
-use crate::frame::Kind;
+use crate::kind::Kind;
 use crate::refusal::{Reason, Refusal};
 
-/// Every way a link can end but an orderly one. A peer's bytes never cause anything else.
+/// Every way in which a link can end other than an orderly stop. Bytes from a peer never cause anything else.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     #[error("the link failed: {0}")]
     Io(io::Error),
     #[error("the other side closed the link")]
     Closed,
-    #[error("nothing came from the other side for {} ms", .after.as_millis())]
+    #[error("the other side sent nothing for {} ms", .after.as_millis())]
     Silent { after: Duration },
     #[error("the other side took too long to {what}")]
     TooSlow { what: &'static str },
     #[error(
-        "what answers there is no node that speaks without encryption: if it is a node's port for nodes (node_listen), \
-         name this side's certificates with --certificates; else check the address"
+        "the answer does not come from a node without encryption: if the address is the port for nodes (node_listen), \
+         name this side's certificates with --certificates; otherwise check the address"
     )]
     NoNode,
 
-    #[error("a frame of unknown kind {code}")]
+    #[error("received a frame of unknown kind {code}")]
     UnknownKind { code: u8 },
-    #[error("a {kind:?} of {bytes} bytes where at most {bytes_max} are allowed")]
+    #[error("received a {kind:?} of {bytes} bytes; the limit is {bytes_max}")]
     TooLong { kind: Kind, bytes: u64, bytes_max: u64 },
-    #[error("a malformed {kind:?}: {what}")]
+    #[error("received a malformed {kind:?}: {what}")]
     Malformed { kind: Kind, what: String },
-    #[error("a message could not be encoded: {0}")]
+    #[error("cannot encode a message: {0}")]
     Encode(String),
-    #[error("a {kind:?} where {expected} was due")]
+    #[error("received a {kind:?} instead of {expected}")]
     Unexpected { kind: Kind, expected: &'static str },
 
-    #[error("a boxcar that cannot be, where LSN {lsn} was due: {flaw}")]
+    #[error("received an invalid boxcar instead of the one at LSN {lsn}: {flaw}")]
     Flaw { lsn: Lsn, flaw: ShippedFlaw },
-    #[error("a boxcar at LSN {found} where LSN {expected} was due")]
+    #[error("received the boxcar at LSN {found} instead of the one at LSN {expected}")]
     Order { found: Lsn, expected: Lsn },
     #[error("the boxcar at LSN {lsn} does not follow the one before it")]
     Chain { lsn: Lsn },
-    #[error("the boxcar at LSN {lsn} is of epoch {found}; epoch {known} is known already. A deposed master sent it")]
+    #[error(
+        "the boxcar at LSN {lsn} is from a deposed master: it has epoch {found}, but epoch {known} is already known"
+    )]
     OldEpoch { lsn: Lsn, found: Epoch, known: Epoch },
-    #[error("an ack that cannot be: {what}")]
+    #[error("received an invalid ack: {what}")]
     Ack { what: String },
-    #[error("a base copy that cannot be: {what}")]
+    #[error("the base copy is invalid: {what}")]
     Copy { what: String },
 
     #[error(transparent)]
@@ -57,13 +59,13 @@ pub enum LinkError {
     /// The standby's own trail refused or failed.
     #[error(transparent)]
     Receive(#[from] ReceiveError),
-    /// The node's own part failed: a thread, a file.
+    /// A part of this node failed: a thread or a file.
     #[error("{0}")]
     Node(String),
 }
 
 impl LinkError {
-    /// An error of writing: a peer that is gone shows as a broken pipe.
+    /// Converts an error of writing: a disconnected peer appears as a broken pipe.
     pub(crate) fn from_io(error: io::Error) -> LinkError {
         match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => LinkError::Closed,
@@ -71,7 +73,7 @@ impl LinkError {
         }
     }
 
-    /// What the other side is told about it; `None` where the link is broken or the other side knows.
+    /// The refusal to send to the other side; `None` if the link is broken or the other side knows.
     pub fn refusal(&self) -> Option<Refusal> {
         let (reason, advice) = match self {
             LinkError::Io(_) | LinkError::Closed | LinkError::Silent { .. } => return None,
@@ -84,27 +86,29 @@ impl LinkError {
                 (Reason::Gone, "Take a new base copy with: holdfast standby create")
             }
             LinkError::Trail(_) | LinkError::Receive(_) | LinkError::Node(_) | LinkError::Encode(_) => {
-                (Reason::Failed, "See the log of the node that refuses")
+                (Reason::Failed, "Read the log of the node that refuses")
             }
-            _ => (Reason::Protocol, "Compare the versions of both programs; if they are the same, report it"),
+            _ => {
+                (Reason::Protocol, "Compare the versions of both programs; if they are the same, report this as a bug")
+            }
         };
         Some(Refusal::new(reason, self.to_string(), advice))
     }
 
-    /// Whether the link may simply be tried again.
+    /// Whether connecting again may succeed without an operator's action.
     pub fn may_pass(&self) -> bool {
         match self {
             LinkError::Io(_) | LinkError::Closed | LinkError::Silent { .. } | LinkError::TooSlow { .. } => true,
             LinkError::Refused(refusal) => refusal.reason.may_pass(),
-            // Bytes that changed on their way.
+            // Bytes that were corrupted on the link.
             LinkError::Flaw { .. } => true,
-            // This node's own trail has recycled what it was looking for in it.
+            // This node's own trail has recycled what was searched in it.
             LinkError::Trail(TrailError::Gone { .. }) => true,
             _ => false,
         }
     }
 
-    /// This node's disk has no room: what is missing comes when there is some.
+    /// This node's disk is full: the missing part is received when there is room.
     pub fn is_full(&self) -> bool {
         matches!(self, LinkError::Receive(ReceiveError::Full { .. }))
     }

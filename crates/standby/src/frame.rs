@@ -1,4 +1,4 @@
-//! The link protocol in bytes: frames, and what stands in each kind.
+//! The link protocol in bytes: frames, and the body of each kind.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -25,14 +25,15 @@
 //! | 18, 19 | Status, Done | postcard: a text | 4 MiB |
 //! | 20 | Packed | a Boxcar, packed: see [`crate::packing`] | a boxcar of that trail |
 //!
-//! Before the first frame the connecting side sends [`PREAMBLE`]: a start-up packet as PostgreSQL's clients send it, with
-//! a code of its own, so that both share a port. The server takes it off.
+//! Before the first frame the connecting side sends [`PREAMBLE`]: a start-up packet like those of PostgreSQL's clients
+//! with a different code, so that links and clients share a port. The server reads it before the link begins.
 //!
 //! Postcard: <https://postcard.jamesmunns.com/wire-format>, stable since its version 1.0.
 //!
-//! How it fails: a frame of an unknown kind, one longer than its kind may be, one whose body is not what its kind says or
-//! has bytes left over is a [`LinkError`] that names it; the link ends. Memory grows with the bytes that have come, never
-//! by a length that a peer claims. A peer that is silent for too long is an error too, so that a dead link is noticed.
+//! How it fails: a frame of an unknown kind, a frame that is too long for its kind, or one whose body does not match
+//! its kind or has bytes left over is a [`LinkError`] that names it; the link ends. Memory grows with the bytes that
+//! have arrived, never by a length that a peer claims. A peer that is silent for too long is also an error, so that a
+//! dead link is noticed.
 
 use std::io;
 use std::time::Duration;
@@ -42,75 +43,23 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::error::LinkError;
+use crate::kind::Kind;
 use crate::limits::{CHUNK_BYTES_MAX, CONTROL_BYTES_MAX, PAGE_BYTES, READ_BYTES, SEND_BYTES, TEXT_BYTES_MAX};
 use crate::message::{CHUNK_HEAD_BYTES, CopyChunk, Message};
 use crate::packing::unpack;
 
-/// The newest version of the protocol that this program speaks.
+/// The newest version of the link protocol that this program speaks.
 pub const VERSION: u8 = 1;
-/// The oldest: one release back.
+/// The oldest version of the link protocol that this program speaks: that of the previous release.
 pub const VERSION_OLDEST: u8 = 1;
 
 /// Length 8 and the code "HFLK", big-endian.
 pub const PREAMBLE: [u8; 8] = *b"\0\0\0\x08HFLK";
 
-/// Length and kind.
+/// The length of a frame's head in bytes: length and kind.
 const HEAD_BYTES: usize = 5;
 
-/// The kinds by number; what a frame may be told apart by before its body is read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Kind {
-    Hello = 1,
-    Welcome,
-    Refused,
-    Ask,
-    Answer,
-    Start,
-    Boxcar,
-    Durable,
-    Ack,
-    Ping,
-    Pong,
-    Stop,
-    CopyPlan,
-    CopyVolume,
-    CopyAsk,
-    CopyChunk,
-    CopyDone,
-    Status,
-    Done,
-    Packed,
-}
-
 impl Kind {
-    const ALL: [Kind; 20] = [
-        Kind::Hello,
-        Kind::Welcome,
-        Kind::Refused,
-        Kind::Ask,
-        Kind::Answer,
-        Kind::Start,
-        Kind::Boxcar,
-        Kind::Durable,
-        Kind::Ack,
-        Kind::Ping,
-        Kind::Pong,
-        Kind::Stop,
-        Kind::CopyPlan,
-        Kind::CopyVolume,
-        Kind::CopyAsk,
-        Kind::CopyChunk,
-        Kind::CopyDone,
-        Kind::Status,
-        Kind::Done,
-        Kind::Packed,
-    ];
-
-    fn from_code(code: u8) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| *kind as u8 == code)
-    }
-
     fn body_bytes_max(self, boxcar_bytes_max: usize) -> usize {
         match self {
             Kind::Boxcar | Kind::Packed => boxcar_bytes_max,
@@ -147,7 +96,7 @@ impl Message {
         }
     }
 
-    /// Appends the message as a frame. A message longer than its kind may be is refused here already.
+    /// Appends the message as a frame. A message that is too long for its kind is refused here.
     pub fn put(&self, out: &mut BytesMut, boxcar_bytes_max: usize) -> Result<(), LinkError> {
         let start = out.len();
         out.put_bytes(0, HEAD_BYTES);
@@ -179,10 +128,10 @@ impl Message {
         Ok(())
     }
 
-    /// The message in a frame's body.
+    /// Reads the message in a frame's body.
     pub fn parse(kind: Kind, body: Bytes) -> Result<Message, LinkError> {
         Ok(match kind {
-            // These two are read by releases that do not know each other: what a newer one added is passed over.
+            // Releases that do not know each other read these two: fields that a newer release added are skipped.
             Kind::Hello => Message::Hello(front(kind, &body)?),
             Kind::Refused => Message::Refused(front(kind, &body)?),
             Kind::Welcome => Message::Welcome(whole(kind, &body)?),
@@ -213,7 +162,7 @@ fn head(kind: Kind, body_bytes: usize) -> [u8; HEAD_BYTES] {
 }
 
 fn put_body(out: &mut BytesMut, body: &impl Serialize) -> Result<(), LinkError> {
-    // Only a type that postcard has no form for fails here, and every message is tested.
+    // Only a type that postcard cannot encode fails here, and tests cover every message.
     let bytes = postcard::to_allocvec(body).map_err(|error| LinkError::Encode(error.to_string()))?;
     out.put_slice(&bytes);
     Ok(())
@@ -229,7 +178,7 @@ fn put_chunk(out: &mut BytesMut, chunk: &CopyChunk) {
 fn parse_chunk(mut body: Bytes) -> Result<CopyChunk, LinkError> {
     let kind = Kind::CopyChunk;
     if body.len() < CHUNK_HEAD_BYTES {
-        return Err(LinkError::Malformed { kind, what: format!("{} bytes are too few", body.len()) });
+        return Err(LinkError::Malformed { kind, what: format!("{} bytes are not enough", body.len()) });
     }
     let (volume, chunk) = (body.get_u32_le(), body.get_u32_le());
     let mut hash = [0; 16];
@@ -257,7 +206,7 @@ fn malformed(kind: Kind, error: postcard::Error) -> LinkError {
     LinkError::Malformed { kind, what: error.to_string() }
 }
 
-/// Kind and body length of the frame at the start of `input`, once its head is there; the length is checked first.
+/// Kind and body length of the frame at the start of `input`, once its head has arrived; the length is checked first.
 fn read_head(input: &[u8], boxcar_bytes_max: usize) -> Result<Option<(Kind, usize)>, LinkError> {
     let Some([a, b, c, d, code]) = input.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
     let kind = Kind::from_code(*code).ok_or(LinkError::UnknownKind { code: *code })?;
@@ -272,12 +221,12 @@ fn read_head(input: &[u8], boxcar_bytes_max: usize) -> Result<Option<(Kind, usiz
     Ok(Some((kind, bytes)))
 }
 
-/// Takes messages off a stream.
+/// Reads messages from a stream.
 pub struct FrameReader<R> {
     from: R,
     buf: BytesMut,
     silence_max: Duration,
-    /// Longest boxcar the pairing allows; before it, none.
+    /// The largest boxcar that pairing allows; 0 before pairing.
     boxcar_bytes_max: usize,
 }
 
@@ -286,18 +235,18 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         FrameReader { from, buf: BytesMut::new(), silence_max, boxcar_bytes_max: 0 }
     }
 
-    /// From now on boxcars may come, of trails with such segments.
+    /// Accepts boxcars from now on, of a trail with segments of this size.
     pub fn allow_boxcars(&mut self, segment_bytes: u64) {
         self.boxcar_bytes_max = boxcar_bytes_max(segment_bytes);
     }
 
-    /// From now on the peer may be silent for so long.
+    /// Sets how long the peer may be silent from now on.
     pub fn set_silence_max(&mut self, silence_max: Duration) {
         self.silence_max = silence_max;
     }
 
-    /// The next message. A peer that sends no byte for too long is [`LinkError::Silent`], one that closed
-    /// [`LinkError::Closed`]. Dropping the future loses nothing.
+    /// Reads the next message. [`LinkError::Silent`] if the peer sends no byte for too long, [`LinkError::Closed`] if
+    /// it closed the link. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Result<Message, LinkError> {
         loop {
             if let Some((kind, bytes)) = read_head(&self.buf, self.boxcar_bytes_max)?
@@ -326,12 +275,12 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 }
 
-/// Longest shipped bytes of a boxcar in segments of that size.
+/// The largest number of shipped bytes of a boxcar in segments of this size.
 pub fn boxcar_bytes_max(segment_bytes: u64) -> usize {
     usize::try_from(segment_bytes).unwrap_or(usize::MAX).min(u32::MAX as usize - 1)
 }
 
-/// Gathers messages and gives them to a stream.
+/// Buffers messages and writes them to a stream.
 pub struct FrameWriter<W> {
     to: W,
     buf: BytesMut,
@@ -351,7 +300,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         message.put(&mut self.buf, self.boxcar_bytes_max)
     }
 
-    /// A boxcar's bytes, without a message made of them first.
+    /// Appends a boxcar's bytes without creating a message from them.
     pub fn put_boxcar(&mut self, bytes: &[u8]) -> Result<(), LinkError> {
         if bytes.len() > self.boxcar_bytes_max {
             let (bytes, bytes_max) = (bytes.len() as u64, self.boxcar_bytes_max as u64);
@@ -362,18 +311,18 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         Ok(())
     }
 
-    /// A boxcar's bytes as [`crate::packing::pack`] has packed them.
+    /// Appends a boxcar's bytes as packed by [`crate::packing::pack`].
     pub fn put_packed(&mut self, body: &[u8]) {
         self.buf.put_slice(&head(Kind::Packed, body.len()));
         self.buf.put_slice(body);
     }
 
-    /// What is gathered, in bytes.
+    /// The number of buffered bytes.
     pub fn len(&self) -> usize {
         self.buf.len()
     }
 
-    /// Whether there is so much that it should go out.
+    /// Whether the buffer should be flushed.
     pub fn is_full(&self) -> bool {
         self.buf.len() >= SEND_BYTES
     }
@@ -382,8 +331,8 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         self.buf.is_empty()
     }
 
-    /// Sends everything gathered. Dropped on the way, the rest is sent by the next flush: a last word never lands in the
-    /// middle of a frame.
+    /// Sends everything buffered. If the future is dropped before it is done, the next flush sends the rest, so that a
+    /// later message never begins in the middle of a frame.
     pub async fn flush(&mut self) -> Result<(), LinkError> {
         while !self.buf.is_empty() {
             if self.to.write_buf(&mut self.buf).await.map_err(LinkError::from_io)? == 0 {
@@ -401,7 +350,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         self.flush().await
     }
 
-    /// Tells the other side that nothing more will come. What it has not read yet still arrives.
+    /// Closes the sending direction. What the other side has not read yet still arrives.
     pub async fn close(&mut self) -> io::Result<()> {
         self.to.shutdown().await
     }

@@ -1,13 +1,14 @@
-//! The asked side of all links of a node: who is connected, how far each has come, what that adds up to.
+//! The serving side of all links of a node: the connected standbys, their positions, and what commits have reached on
+//! them.
 //!
 //! [`Hub::serve`] runs one link from the greeting to its end. It reads the trail on the thread that polls it: give the
-//! hub a runtime of its own, so that a standby that catches up from disk holds up no client.
+//! hub a runtime of its own, so that a standby that catches up from disk delays no client.
 //!
-//! A standby that connects again while its old link still seems alive takes that link's place, told by the number its
-//! process drew; another node of the same name is refused. So a link whose end was noticed on one side only does not keep
-//! its standby out, and two nodes with the same name do not throw each other out in turn.
+//! A standby that reconnects while its old link still seems alive replaces that link: it is recognized by the random
+//! number of its process. Another node with the same name is refused. So a link whose end only one side noticed does
+//! not keep its standby out, and two nodes with the same name do not disconnect each other in turn.
 //!
-//! How it fails: every error ends the one link it is about, after telling the other side why.
+//! How it fails: every error ends only the link on which it occurs, after the reason is sent to the other side.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,18 +36,18 @@ use crate::source;
 use crate::sync_set::{Reached, SyncSet};
 use crate::versions::agree;
 
-/// How long an operator's stop waits for the standbys to take the rest, and how often it looks.
+/// The time that an operator's stop waits for the standbys to receive the rest, and how often it checks.
 const STOP_MAX: Duration = Duration::from_secs(10);
 const STOP_LOOK: Duration = Duration::from_millis(20);
 
-/// Names whose last ack is remembered.
+/// The largest number of names whose last ack is remembered.
 const CONFIRMED_MAX: usize = 1000;
 
 pub struct Hub {
     pub(crate) master: Arc<dyn Master>,
     pub(crate) options: LinkOptions,
     governor: Governor,
-    /// Moves whenever the trail has something new to tell.
+    /// Changes whenever the trail has news for the links.
     progress: watch::Sender<u64>,
     state: Mutex<State>,
 }
@@ -54,15 +55,15 @@ pub struct Hub {
 struct State {
     sync_set: SyncSet,
     reached: Reached,
-    /// Whether enough of the sync set acknowledges.
+    /// Whether enough standbys of the sync set acknowledge.
     in_sync: bool,
     ages: Ages,
     standbys: BTreeMap<String, Connected>,
-    /// What each standby has confirmed to be on its disk, connected or not; of at most [`CONFIRMED_MAX`].
+    /// What each standby, connected or not, has confirmed to be on its disk; for at most [`CONFIRMED_MAX`] standbys.
     confirmed: BTreeMap<String, Lsn>,
-    /// Numbers links in the order they came.
+    /// Numbers links in the order in which they connected.
     links: u64,
-    /// Stopped by the operator: refused until started again.
+    /// Standbys that the operator stopped: refused until started again.
     stopped: BTreeSet<String>,
     all_stopped: bool,
 }
@@ -73,15 +74,15 @@ struct Connected {
     address: String,
     orders: Arc<Orders>,
     ack: Option<Ack>,
-    /// It counts for the sync set as soon as this much is on its disk: what was durable here when it came. Until then it
-    /// catches up, and its base copy may not be whole.
+    /// The standby counts for the sync set once it has this much on its disk: what was durable here when it connected.
+    /// Until then it catches up, and its base copy may be incomplete.
     counts_from: Lsn,
     counts: bool,
     sent: Lsn,
     rtt_us: Option<u64>,
 }
 
-/// What the rest of the hub wants of a running link.
+/// What the rest of the hub requests from a running link.
 #[derive(Default)]
 pub(crate) struct Orders {
     order: Mutex<Option<Order>>,
@@ -90,9 +91,9 @@ pub(crate) struct Orders {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
-    /// Say everything and then goodbye.
+    /// Send everything, then stop in order.
     Stop,
-    /// The standby has connected again.
+    /// The standby has reconnected.
     Replaced,
 }
 
@@ -107,7 +108,7 @@ impl Orders {
     }
 }
 
-/// One connected standby, for the status.
+/// One connected standby, as the status shows it.
 #[derive(Clone, Debug, Serialize)]
 pub struct StandbyReport {
     pub name: String,
@@ -117,14 +118,14 @@ pub struct StandbyReport {
     pub received_lsn: Option<u64>,
     pub durable_lsn: Option<u64>,
     pub applied_lsn: Option<u64>,
-    /// Bytes written here and not applied there.
+    /// Bytes that are written here and not yet applied there.
     pub lag_bytes: Option<u64>,
-    /// How long ago the oldest of them was written, microseconds.
+    /// The age of the oldest of them, in microseconds.
     pub lag_us: Option<u64>,
     pub round_trip_us: Option<u64>,
     /// Its place in the sync set, from 0.
     pub priority: Option<usize>,
-    /// It has caught up with what was there when it connected, and counts for the sync set where it is listed.
+    /// It has caught up with the state when it connected, and counts for the sync set if it is listed.
     pub counts: bool,
 }
 
@@ -147,7 +148,7 @@ impl Hub {
         Arc::new(Hub { master, options, governor, progress, state: Mutex::new(state) })
     }
 
-    /// Runs one link whose start-up packet was taken off already. Returns when it ends, in order or not.
+    /// Runs one link whose start-up packet was already read. Returns when it ends, in order or not.
     pub async fn serve<S: Stream>(self: &Arc<Hub>, stream: S, peer: Peer) -> Result<(), LinkError> {
         let mut link = Link::over(stream, &self.options);
         let outcome = self.answer(&mut link, &peer).await;
@@ -175,10 +176,12 @@ impl Hub {
             }
             fits?;
             if !hello.grouped && self.master.is_member(&hello.name) {
-                let message =
-                    format!("{} is a member of the control plane, and this standby takes no part in it", hello.name);
+                let message = format!(
+                    "{} is a member of the control plane, but this standby does not take part in it",
+                    hello.name
+                );
                 let advice =
-                    "Give its holdfast.toml the control_* lines that the others have, or the standby another name";
+                    "Give its holdfast.toml the control_* lines of the other members, or give the standby another name";
                 return Err(Refusal::new(Reason::NotAdmitted, message, advice).into());
             }
             self.check_stopped(&hello.name)?;
@@ -197,7 +200,7 @@ impl Hub {
             Wants::Follow(_) => self.pair_and_ship(link, peer, &hello, &identity).await,
             Wants::BaseCopy => {
                 let mut copy = self.master.base_copy(&hello.name)?;
-                // From here on the copy's reader needs the trail from where the copy begins.
+                // From now on the copy's receiver needs the trail from where the copy begins.
                 self.master.hold(&hello.name, copy.plan().start, true)?;
                 base_copy::send(link, copy.as_mut()).await
             }
@@ -221,7 +224,7 @@ impl Hub {
         }
     }
 
-    /// Answers the standby's questions about the trail until it says where to start.
+    /// Answers the standby's requests about the trail until it says where to start.
     async fn pair_and_ship<S: Stream>(
         self: &Arc<Hub>,
         link: &mut Link<S>,
@@ -252,17 +255,17 @@ impl Hub {
         }
         let packing = self.options.packing.with(&peer.address, hello.unpacks);
         let outcome = ship::ship(&registered, link, start, packing).await;
-        tracing::info!(target: "holdfast::ship", standby = %hello.name, orderly = outcome.is_ok(), "a standby follows no longer");
+        tracing::info!(target: "holdfast::ship", standby = %hello.name, orderly = outcome.is_ok(), "a standby no longer follows");
         outcome
     }
 
-    /// Enters the link among the connected; leaving is by dropping what this returns.
+    /// Registers the link as connected, until the returned value is dropped.
     fn register(self: &Arc<Hub>, peer: &Peer, hello: &Hello, start: Tip) -> Result<Registered, Refusal> {
         let mut state = self.state.lock();
         if let Some(old) = state.standbys.get(&hello.name) {
             if old.instance != hello.instance {
-                let message = format!("another node named {} follows already, from {}", hello.name, old.address);
-                let advice = "Give each standby a name of its own, or wait until the other one has gone";
+                let message = format!("another node named {} already follows, from {}", hello.name, old.address);
+                let advice = "Give each standby a name of its own, or wait until the other one has disconnected";
                 return Err(Refusal::new(Reason::NameTaken, message, advice));
             }
             old.orders.give(Order::Replaced);
@@ -300,7 +303,8 @@ impl Hub {
         Tip { lsn, checksum }
     }
 
-    /// Ends shipping in order: everything written so far is sent first. `None`: to all, as before the server stops.
+    /// Ends shipping in order: everything written so far is sent first. `None` means to all standbys, as before the
+    /// server stops.
     pub fn stop(&self, standby: Option<&str>) {
         let mut state = self.state.lock();
         match standby {
@@ -311,7 +315,7 @@ impl Hub {
         concerned.for_each(|(_, connected)| connected.orders.give(Order::Stop));
     }
 
-    /// Lets a stopped standby, or all of them, follow again.
+    /// Lets a stopped standby, or all stopped standbys, follow again.
     pub fn start(&self, standby: Option<&str>) {
         let mut state = self.state.lock();
         match standby {
@@ -323,7 +327,7 @@ impl Hub {
         }
     }
 
-    /// `holdfast standby stop`: waits until the standbys concerned have everything and are gone.
+    /// `holdfast standby stop`: waits until the standbys have received everything and have disconnected.
     async fn stop_for_operator(&self, standby: Option<&str>) -> Result<String, Refusal> {
         if standby.is_none()
             && let Some(done) = self.master.follow_on(false)
@@ -345,7 +349,7 @@ impl Hub {
         Ok(format!("shipping to {who} is stopped at LSN {}{still}{waits}", self.master.trail().durable()))
     }
 
-    /// `holdfast standby start`.
+    /// `holdfast standby start`: lets standbys follow again.
     fn start_for_operator(&self, standby: Option<&str>) -> Result<String, Refusal> {
         if standby.is_none()
             && let Some(done) = self.master.follow_on(true)
@@ -361,17 +365,17 @@ impl Hub {
         Ok(format!("{} may follow", standby.unwrap_or("all standbys")))
     }
 
-    /// `holdfast standby forget`.
+    /// `holdfast standby forget`: keeps no more trail for a standby.
     fn forget_for_operator(&self, standby: &str) -> Result<String, Refusal> {
         if self.state.lock().standbys.contains_key(standby) {
             let message = format!("{standby} follows this server");
             return Err(Refusal::new(Reason::NotAdmitted, message, "Stop its server first"));
         }
         if self.master.forget(standby)? {
-            return Ok(format!("nothing is kept for {standby} any more"));
+            return Ok(format!("no trail is kept for {standby} any longer"));
         }
-        let message = format!("nothing is kept for a standby named {standby}");
-        Err(Refusal::new(Reason::NotAdmitted, message, "holdfast standby status shows those that there are"))
+        let message = format!("no trail is kept for a standby named {standby}");
+        Err(Refusal::new(Reason::NotAdmitted, message, "List the standbys with: holdfast standby status"))
     }
 
     /// Refuses the name of a standby that does not follow now.
@@ -383,11 +387,11 @@ impl Hub {
         let names: Vec<&str> = state.standbys.keys().map(String::as_str).collect();
         let message = format!("no standby named {name} follows {}", self.master.name());
         let advice =
-            format!("Those that follow: {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
+            format!("Standbys that follow: {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
         Err(Refusal::new(Reason::Failed, message, advice))
     }
 
-    /// A new sync set, from a setting that was changed. What was reached stays reached.
+    /// Sets a new sync set after a change of the setting. What was reached stays reached.
     pub fn set_sync_set(&self, sync_set: SyncSet) {
         let mut state = self.state.lock();
         state.sync_set = sync_set;
@@ -396,18 +400,18 @@ impl Hub {
         self.tell(news);
     }
 
-    /// Whom commits wait for.
+    /// The standbys that commits wait for.
     pub fn sync_set(&self) -> SyncSet {
         self.state.lock().sync_set.clone()
     }
 
-    /// Tells the master what the acks add up to. Nothing is locked meanwhile.
+    /// Reports the combined acks to the master, with no lock held.
     fn tell(&self, news: News) {
         news.reached.into_iter().for_each(|reached| self.master.reached(reached));
         news.in_sync.into_iter().for_each(|in_sync| self.master.in_sync(in_sync));
     }
 
-    /// How long the next boxcar has to wait; see [`Governor::charge`].
+    /// The time that the next boxcar has to wait; see [`Governor::charge`].
     pub fn charge(&self, bytes: u64) -> std::time::Duration {
         if !self.governor.is_active() {
             return std::time::Duration::ZERO;
@@ -415,17 +419,17 @@ impl Hub {
         self.governor.charge(self.master.trail().durable(), bytes)
     }
 
-    /// Has every link look for news: for what [`Master::durable`] says beyond what the trail itself tells of.
+    /// Wakes every link: for changes of [`Master::durable`] that the trail itself does not report.
     pub fn look(&self) {
         self.progress.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// What commits have reached on the standbys.
+    /// The positions that commits have reached on the standbys.
     pub fn reached(&self) -> Reached {
         self.state.lock().reached
     }
 
-    /// Whether enough of the sync set is connected and acknowledges: commits above cold go on.
+    /// Whether enough of the sync set is connected and acknowledges: commits above level local continue.
     pub fn is_in_sync(&self) -> bool {
         self.state.lock().in_sync
     }
@@ -449,13 +453,13 @@ impl Hub {
         state.standbys.iter().map(report).collect()
     }
 
-    /// What the governor knows of each standby.
+    /// The governor's report on each standby.
     pub fn governed(&self) -> Vec<governor::Report> {
         self.governor.report(self.master.trail().durable())
     }
 }
 
-/// What changed by an ack, a connection or a setting.
+/// What an ack, a connection or a setting changed.
 struct News {
     reached: Option<Reached>,
     in_sync: Option<bool>,
@@ -470,7 +474,7 @@ impl State {
         }
     }
 
-    /// What the acks add up to now, where that is more than before; a standby that is away takes nothing back.
+    /// Combines the acks again. Positions only grow: a standby that disconnects takes nothing back.
     fn recount(&mut self) -> News {
         let counts = self.standbys.iter().filter(|(_, connected)| connected.counts);
         let acks = counts.filter_map(|(name, connected)| Some((name.as_str(), connected.ack?)));
@@ -484,18 +488,18 @@ impl State {
     }
 }
 
-/// A link that ships, among the connected; dropping it takes it out.
+/// A shipping link in the list of connected ones; dropping it removes it.
 pub(crate) struct Registered {
     pub(crate) hub: Arc<Hub>,
     pub(crate) name: String,
     link: u64,
     pub(crate) orders: Arc<Orders>,
-    /// It starts in front of what it has confirmed once.
+    /// The standby starts before a position that it has confirmed.
     fell_back: bool,
 }
 
 impl Registered {
-    /// A checked ack. Nothing of it counts when the standby has connected again since.
+    /// Records a checked ack. It does not count if the standby has reconnected since.
     pub(crate) fn acked(&self, ack: Ack) {
         let hub = &self.hub;
         let sent = hub.master.trail().durable();

@@ -1,4 +1,4 @@
-//! Who the two ends of a link are and where they stand.
+//! The identities of the two ends of a link, and their positions.
 
 use std::fmt;
 
@@ -6,25 +6,25 @@ use holdfast_trail::TrailId;
 use holdfast_types::{Epoch, Lsn};
 use serde::{Deserialize, Serialize};
 
-/// What must fit between a master and a standby before a byte of the trail is sent.
+/// What must match between a master and a standby before a byte of the trail is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Identity {
     #[serde(with = "trail_id")]
     pub trail_id: TrailId,
-    /// Newest boxcar format the program knows. The master writes it, the standby has to read it.
+    /// The newest boxcar format that the program knows. The master writes it; the standby must be able to read it.
     pub format: u16,
     pub segment_bytes: u64,
-    /// Of the last boxcar or promotion the node knows of.
+    /// The epoch of the last boxcar or promotion that the node knows.
     #[serde(with = "epoch")]
     pub epoch: Epoch,
 }
 
-/// The end of a trail: where the next boxcar goes and the checksum of the one before.
+/// The end of a trail: the position of the next boxcar and the checksum of the one before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Tip {
     #[serde(with = "lsn")]
     pub lsn: Lsn,
-    /// 0 while the trail holds no boxcar.
+    /// 0 while the trail has no boxcar.
     pub checksum: u32,
 }
 
@@ -40,10 +40,10 @@ impl fmt::Display for Tip {
     }
 }
 
-/// How far a standby has come. Each is an end: everything below it.
+/// A standby's positions. Each is an end: it means everything below it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Ack {
-    /// Arrived whole and in order.
+    /// Received completely and in order.
     #[serde(with = "lsn")]
     pub received: Lsn,
     /// In the standby's trail on its disk.
@@ -54,7 +54,7 @@ pub struct Ack {
     pub applied: Lsn,
 }
 
-/// serde forms of the ids, which carry none themselves.
+/// serde forms of the ids, which have none themselves.
 pub(crate) mod lsn {
     use holdfast_types::Lsn;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

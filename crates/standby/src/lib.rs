@@ -1,16 +1,18 @@
-//! Hot standby: how a standby's trail is kept equal to its master's, and how the master learns of it.
+//! Hot standby: keeps a standby's trail equal to its master's, and reports to the master how far it is.
 //!
-//! The master ([`hub`], [`ship`]) sends each boxcar while it writes it itself; a standby ([`receive`]) puts it into its own
-//! trail, at the same position, and acknowledges: received, durable, applied. Before a byte is sent both check that they
-//! fit ([`pairing`]). From the acks of all standbys the [`sync_set`] says which commits have reached which level, and the
-//! [`governor`] how much the master has to slow down. A new standby begins with a [`base_copy`].
+//! The master ([`hub`], [`ship`]) sends each boxcar while it writes it; a standby ([`receive`]) writes it to its own
+//! trail, at the same position, and acknowledges: received, durable, applied. Before a byte is sent, both check that
+//! they match ([`pairing`]). From the acks of all standbys the [`sync_set`] computes which commits have reached which
+//! level, and the [`governor`] how much the master has to slow down. A new standby begins with a [`base_copy`].
 //!
-//! A link runs over any stream: TCP, TLS ([`tls`]; [`cert`] makes the certificates), a simulated network. What is on it is
-//! in [`frame`]. Databases are not seen here: what a node does is behind [`Master`] and [`Standby`].
+//! A link runs over any stream: TCP, TLS ([`tls`]; [`cert`] creates the certificates), a simulated network. [`frame`]
+//! has its format. This crate does not see databases: the traits [`Master`] and [`Standby`] hide what a node does.
 //!
-//! How it fails: a link that breaks, or on which nothing comes, is ended by both sides on their own; the standby connects
-//! again and goes on where its trail ends. What a peer sends is checked before it is used. A refusal names its cause and
-//! the way out, on both sides.
+//! How it fails: each side on its own ends a link that breaks or on which nothing arrives; the standby reconnects and
+//! continues where its trail ends. What a peer sends is checked before it is used. A refusal names its cause and what
+//! to do, on both sides.
+
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod ages;
 pub mod ask;
@@ -21,6 +23,7 @@ pub mod frame;
 pub mod governor;
 pub mod hub;
 pub mod identity;
+pub mod kind;
 pub mod limits;
 pub mod link;
 pub mod master;
@@ -44,7 +47,7 @@ pub use hub::Hub;
 pub use identity::{Ack, Identity, Tip};
 pub use limits::LinkOptions;
 pub use master::{Archived, Boxcars, Holder, Later, Master, Peer};
-pub use receive::{Blocking, Connect, Ended, Follower, Phase, draw_instance, follow};
+pub use receive::{Blocking, Connect, Ended, Follower, draw_instance, follow};
 pub use refusal::{Reason, Refusal};
-pub use standby::Standby;
+pub use standby::{Phase, Standby};
 pub use sync_set::{Reached, SyncSet};

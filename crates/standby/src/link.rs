@@ -17,7 +17,7 @@ pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
 
-/// How long a last word may take: the peer may not be listening any more.
+/// The time that a last message may take: the peer may no longer be reading.
 const LAST_WORD_MAX: Duration = Duration::from_secs(1);
 
 pub struct Link<S> {
@@ -36,13 +36,13 @@ impl<S: Stream> Link<S> {
         self.writer.allow_boxcars(segment_bytes);
     }
 
-    /// Sends a message and takes what answers it; a refusal is an error.
+    /// Sends a message and returns the answer; a refusal is an error.
     pub async fn ask(&mut self, message: &Message) -> Result<Message, LinkError> {
         self.writer.send(message).await?;
         self.answer().await
     }
 
-    /// The next message that is no heartbeat; a refusal is an error.
+    /// The next message other than a heartbeat; a refusal is an error.
     pub async fn answer(&mut self) -> Result<Message, LinkError> {
         loop {
             match self.reader.next().await? {
@@ -54,7 +54,7 @@ impl<S: Stream> Link<S> {
         }
     }
 
-    /// Does what takes a while, and lets the other side know meanwhile that this one is there.
+    /// Runs slow work, and sends heartbeats to the other side meanwhile.
     pub async fn busy<T>(
         &mut self,
         heartbeat: Duration,
@@ -70,7 +70,7 @@ impl<S: Stream> Link<S> {
         }
     }
 
-    /// Tells the other side why the link ends, where it can be told, and ends it.
+    /// Sends the other side the reason why the link ends, if that is possible, and ends it.
     pub async fn end(&mut self, outcome: &Result<(), LinkError>) {
         let refusal = outcome.as_ref().err().and_then(LinkError::refusal);
         let last_word = async {
@@ -79,7 +79,7 @@ impl<S: Stream> Link<S> {
             }
             self.writer.close().await.map_err(LinkError::from_io)
         };
-        // The link is over either way.
+        // The link ends in either case.
         let _ = tokio::time::timeout(LAST_WORD_MAX, last_word).await;
     }
 }
@@ -110,7 +110,7 @@ pub async fn greet<S: Stream>(
                 agree(welcome.version, welcome.version)?;
                 Ok((link, welcome))
             }
-            // The first bytes already are none of ours: a TLS alert, another program's answer.
+            // The first bytes are not of the link protocol: a TLS alert, or another program's answer.
             Err(LinkError::UnknownKind { .. } | LinkError::TooLong { .. }) => Err(LinkError::NoNode),
             Err(error) => Err(error),
             Ok(other) => Err(LinkError::Unexpected { kind: other.kind(), expected: "a Welcome" }),
@@ -120,20 +120,20 @@ pub async fn greet<S: Stream>(
     in_time.unwrap_or(Err(LinkError::TooSlow { what: "greet" }))
 }
 
-/// Takes the start-up packet of a link off a stream: for servers that have not looked at it otherwise.
+/// Reads the start-up packet of a link from a stream, for servers that have not already read it.
 pub async fn take_preamble(stream: &mut (impl AsyncRead + Unpin)) -> Result<(), LinkError> {
     let mut found = [0; PREAMBLE.len()];
     stream.read_exact(&mut found).await.map_err(LinkError::from_io)?;
     if found == PREAMBLE { Ok(()) } else { Err(LinkError::UnknownKind { code: found[4] }) }
 }
 
-/// Names go into settings, files and logs.
+/// Checks a node's name, which is written to settings, files and logs.
 pub fn check_name(name: &str) -> Result<(), Refusal> {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
     if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.') {
         return Ok(());
     }
-    let message = format!("{name:?} is no name for a node");
+    let message = format!("{name:?} is not a valid name for a node");
     Err(Refusal::new(
         Reason::Protocol,
         message,

@@ -1,4 +1,4 @@
-//! What the link asks of the node that is asked: the master, or a standby that others follow or ask for its status.
+//! What the link needs from the node that serves it: the master, or a standby that other nodes follow or query.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use crate::message::Wants;
 use crate::refusal::{Reason, Refusal};
 use crate::sync_set::Reached;
 
-/// Who is at the other end.
+/// The node or operator at the other end of a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// For messages.
+    /// The peer's address, for messages.
     pub address: String,
-    /// Whose certificate it has shown, where the link is encrypted.
+    /// The holder of the peer's certificate, if the link is encrypted.
     pub certificate: Option<Holder>,
 }
 
-/// Who holds a certificate.
+/// The holder of a certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holder {
-    /// A node's name, or a person's.
+    /// The name of a node or an operator.
     pub name: String,
     pub role: CertificateRole,
 }
 
 impl Peer {
-    /// May whoever this is ask for that under this name? A node follows under its own name only, an operator not at all.
-    /// Without a certificate, which is on this machine only, everybody may.
+    /// Checks whether the peer may request this under this name. A node follows only under its own name; an operator
+    /// may not follow. A peer without a certificate, which is possible on this machine only, may request anything.
     pub fn check_role(&self, name: &str, wants: &Wants) -> Result<(), Refusal> {
         let Some(holder) = &self.certificate else { return Ok(()) };
         let refuse = |message: String, advice: &str| Err(Refusal::new(Reason::NotAdmitted, message, advice));
@@ -42,36 +42,37 @@ impl Peer {
                 _,
             ) => Ok(()),
             (Wants::Follow(_) | Wants::BaseCopy, CertificateRole::Operator) => refuse(
-                format!("the certificate of {} is an operator's and has not the replication role", holder.name),
-                "Make one for the node: holdfast cert node --name NAME --host HOST",
+                format!("the certificate of {} is an operator's and does not have the replication role", holder.name),
+                "Create a certificate for the node with: holdfast cert node --name NAME --host HOST",
             ),
             (Wants::Follow(_) | Wants::BaseCopy, CertificateRole::Node) if holder.name == name => Ok(()),
             (Wants::Follow(_) | Wants::BaseCopy, CertificateRole::Node) => refuse(
-                format!("the certificate is that of {}, and the standby calls itself {name}", holder.name),
-                "Give the standby the certificate's name with --name, or make it a certificate of its own",
+                format!("the certificate belongs to {}, but the standby's name is {name}", holder.name),
+                "Start the standby with the certificate's name (--name), or create a certificate for it",
             ),
         }
     }
 }
 
-/// An answer that is on its way.
+/// A pending answer.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
 
-/// What the trail has recycled and an archive still has. Nothing that blocks is done by the caller's thread.
+/// The archive, for what the trail has recycled. Its methods do not block the caller's thread.
 pub trait Archived: Send + Sync + 'static {
     /// As [`Trail::ends_with`].
     fn ends_with<'a>(&'a self, lsn: Lsn, checksum: u32) -> Later<'a, Match>;
 
-    /// The boxcars of one segment, from `lsn` on, checked; `None` when they are not there either.
+    /// The checked boxcars of one segment from `lsn` on; `None` if the archive does not have them.
     fn boxcars<'a>(&'a self, lsn: Lsn) -> Later<'a, Option<Box<dyn Boxcars>>>;
 }
 
-/// Boxcars one after the other, `None` behind the last.
+/// Boxcars one after the other; `None` after the last.
 pub trait Boxcars: Send {
     fn next(&mut self) -> Result<Option<Shipped>, Refusal>;
 }
 
-/// The asked side. Methods are called by the runtime that ships: those that read the disk hold up only other links.
+/// The serving side of a link. The runtime that ships calls the methods: those that read the disk delay only other
+/// links.
 pub trait Master: Send + Sync + 'static {
     /// This node's name.
     fn name(&self) -> &str;
@@ -80,73 +81,76 @@ pub trait Master: Send + Sync + 'static {
 
     fn trail(&self) -> &Trail;
 
-    /// What it has recycled, where there is an archive.
+    /// The archive with what the trail has recycled, if there is one.
     fn archived(&self) -> Option<Arc<dyn Archived>> {
         None
     }
 
-    /// What a standby may apply: durable here, and where this node follows another itself, there.
+    /// The position up to which a standby may apply: durable here and, if this node follows another one, also there.
     fn durable(&self) -> Lsn {
         self.trail().durable()
     }
 
-    /// Of a standby: the address of the master that it follows, directly or not; empty where it is not known.
+    /// On a standby: the address of the master that it follows, directly or not; empty if unknown.
     fn follows(&self) -> Option<String> {
         None
     }
 
-    /// Is this the name of a member of the control plane, which may be promoted? Only that member may follow under it.
+    /// True if this is the name of a member of the control plane, which may be promoted. Only that member may follow
+    /// under it.
     fn is_member(&self, _standby: &str) -> bool {
         false
     }
 
-    /// This standby comes back with less than it has confirmed to be on its disk. Not called by two at a time for one
-    /// name; it does not follow before this has returned.
+    /// Called when a standby returns with less than it has confirmed to be on its disk. It is never called concurrently
+    /// for one name; the standby does not follow before this has returned.
     fn fell_back(&self, _standby: &str) -> Result<(), Refusal> {
         Ok(())
     }
 
-    /// A node that may follow this one has seen a newer epoch: there is a newer master. It was refused.
+    /// Called when a node that may follow this one has seen a newer epoch, so that there is a newer master. The node
+    /// was refused.
     fn deposed(&self, by: Epoch);
 
-    /// May this peer, under this name, have what it wants? Also refuses what this node cannot give in its role.
+    /// Checks whether this peer may have what it requests under this name. Also refuses what this node cannot do in its
+    /// role.
     fn admit(&self, peer: &Peer, name: &str, wants: &Wants) -> Result<(), Refusal>;
 
-    /// Keeps the trail from `from` on for a standby until told otherwise, over restarts. `begins`: it begins to follow, or
-    /// a copy, there, which may be in front of where it once was; otherwise it has come so far.
+    /// Keeps the trail from `from` on for a standby until the next call, over restarts. With `begins` it begins to
+    /// follow or to copy there, which may be before its earlier position; otherwise it has reached this position.
     fn hold(&self, standby: &str, from: Lsn, begins: bool) -> Result<(), Refusal>;
 
-    /// Keeps nothing for this standby any more. False: nothing was kept.
+    /// Stops keeping trail for this standby. False if none was kept.
     fn forget(&self, _standby: &str) -> Result<bool, Refusal> {
         Ok(false)
     }
 
-    /// The standbys have everything below these ends, by level: which may be more than is durable here, and a commit
-    /// needs both. Each is a lower bound; they may come out of order.
+    /// Reports that the standbys have everything below these ends, by level. That may be more than is durable here; a
+    /// commit needs both. Each end is a lower bound; the calls may arrive out of order.
     fn reached(&self, reached: Reached);
 
-    /// Whether enough of the sync set is connected and acknowledges, whenever that changes. If not, commits above cold
+    /// Whether enough of the sync set is connected and acknowledges, whenever that changes. If not, commits above local
     /// wait, and the operator has to know; by default from the log.
     fn in_sync(&self, yes: bool) {
         if yes {
-            tracing::info!("enough standbys acknowledge: commits above level cold go on");
+            tracing::info!("enough standbys acknowledge: commits above level local continue");
         } else {
-            tracing::warn!("too few standbys of synchronous_standby_names acknowledge: commits above level cold wait");
+            tracing::warn!("too few standbys of synchronous_standby_names acknowledge: commits above level local wait");
         }
     }
 
-    /// An online copy of all databases, as of now.
+    /// Starts an online copy of the current state of all databases.
     fn base_copy(&self, standby: &str) -> Result<Box<dyn BaseCopy>, Refusal>;
 
-    /// For `holdfast standby status`: JSON.
+    /// The status for `holdfast standby status`, as JSON.
     fn status(&self) -> String;
 
-    /// Of a standby: stops following its master in order, or starts again; what was done, in words. `None`: this node
-    /// follows nobody.
+    /// On a standby: stops following its master in order, or starts again, and returns a text of what was done. `None`
+    /// if this node does not follow.
     fn follow_on(&self, _follow: bool) -> Option<Result<String, Refusal>> {
         None
     }
 
-    /// Becomes master; what was done, in words.
+    /// Becomes master, and returns a text of what was done.
     fn promote(&self, accept_divergence: bool) -> Result<String, Refusal>;
 }

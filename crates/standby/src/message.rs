@@ -1,6 +1,6 @@
-//! What the two ends of a link say to each other. How it looks in bytes is in module [`crate::frame`].
+//! The messages of a link. Module [`crate::frame`] has their form in bytes.
 //!
-//! The node that connects speaks first. What it wants stands in its greeting:
+//! The node that connects sends first. Its greeting says what it wants:
 //!
 //! ```text
 //! to follow     Hello -> Welcome, then (Ask -> Answer)*, then Start -> (Boxcar | Durable | Ping)* with (Ack | Pong)*
@@ -10,7 +10,7 @@
 //! a promotion   Hello -> Welcome, Done
 //! to stop or start shipping or following   Hello -> Welcome, Done
 //! ```
-//! In place of any answer a Refused may come; after it the sender closes.
+//! Any answer may be a Refused instead; after it the sender closes the link.
 
 use bytes::Bytes;
 use holdfast_types::Lsn;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::identity::{Ack, Identity, Tip, lsn};
 use crate::refusal::Refusal;
 
-/// Bytes in front of a chunk's pages: volume, chunk, hash.
+/// The number of bytes before a chunk's pages: volume, chunk, hash.
 pub const CHUNK_HEAD_BYTES: usize = 4 + 4 + 16;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,10 +32,10 @@ pub enum Message {
     Start(Tip),
     /// A boxcar's shipped bytes, as they are in the trail.
     Boxcar(Bytes),
-    /// Everything below is durable at the master.
+    /// Everything below this position is durable at the master.
     Durable(Position),
     Ack(Ack),
-    /// Sent where nothing else was for a while; the number comes back in the pong.
+    /// Sent when nothing else was sent for a heartbeat; the pong returns the number.
     Ping(u64),
     Pong(u64),
     Stop(Stop),
@@ -46,7 +46,7 @@ pub enum Message {
     CopyDone,
     /// JSON.
     Status(String),
-    /// What was done, for the operator.
+    /// What was done, as a text for the operator.
     Done(String),
 }
 
@@ -56,12 +56,13 @@ pub struct Hello {
     /// Newest and oldest version of the link protocol that the sender speaks.
     pub newest: u8,
     pub oldest: u8,
-    /// The sender's name: what the sync set and the slot know it by.
+    /// The sender's name, which the sync set and the slot use.
     pub name: String,
-    /// Drawn when the sender's process started: tells a node that connects again from another one of the same name.
+    /// A random number from the start of the sender's process: it distinguishes a node that reconnects from another one
+    /// with the same name.
     pub instance: u64,
     pub wants: Wants,
-    /// Packed boxcars are understood.
+    /// The sender can unpack packed boxcars.
     pub unpacks: bool,
     /// The sender takes part in a control plane.
     pub grouped: bool,
@@ -69,23 +70,23 @@ pub struct Hello {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Wants {
-    /// The trail, from where the sender's ends.
+    /// The trail, from where the sender's trail ends.
     Follow(Identity),
     BaseCopy,
     Status,
-    /// That the node asked becomes master.
+    /// Promotion of the serving node.
     Promote {
         accept_divergence: bool,
     },
-    /// That a master ships to this standby, or any, no more; without a name, that a standby follows no more.
+    /// A master stops shipping to this standby, or to all; without a name, a standby stops following.
     Stop {
         standby: Option<String>,
     },
-    /// The contrary.
+    /// Ends a Stop.
     Start {
         standby: Option<String>,
     },
-    /// That a master keeps nothing more for a standby that does not come back.
+    /// A master keeps no more trail for a standby that does not return.
     Forget {
         standby: String,
     },
@@ -93,17 +94,16 @@ pub enum Wants {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Welcome {
-    /// The version both sides speak from here on.
+    /// The version that both sides use from now on.
     pub version: u8,
-    /// The name of the node asked.
+    /// The name of the serving node.
     pub name: String,
     pub identity: Identity,
     /// Where its trail ends.
     pub tip: Tip,
-    /// Of a standby: the address of the master at the end of the chain, empty where it does not know it. `None`: it is
-    /// a master.
+    /// On a standby: the address of the master at the end of the chain, empty if unknown. `None` on a master.
     pub follows: Option<String>,
-    /// A control plane says who is master.
+    /// A control plane decides which node is master.
     pub grouped: bool,
 }
 
@@ -112,7 +112,7 @@ pub struct Welcome {
 pub enum Answer {
     Yes,
     No,
-    /// Older than what is kept.
+    /// The position is older than what is kept.
     Gone,
 }
 
@@ -124,7 +124,7 @@ pub struct Position {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Stop {
-    /// Everything the sender had to say was said before.
+    /// The sender has sent everything before this.
     pub orderly: bool,
     pub why: String,
 }
@@ -132,15 +132,15 @@ pub struct Stop {
 /// What a base copy consists of.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CopyPlan {
-    /// The list of databases, as its file is to be.
+    /// The list of databases, as the contents of its file.
     pub manifest: String,
-    /// Where the copy's trail begins: the first position of a segment.
+    /// The position where the copy's trail begins: the first of a segment.
     #[serde(with = "lsn")]
     pub start: Lsn,
-    /// No page of the copy is newer than this end of the master's trail. The copy is good only for a master that still
-    /// has it: pairing asks.
+    /// No page of the copy is newer than this end of the master's trail. The copy is valid only for a master that still
+    /// has this end: pairing checks that.
     pub anchor: Tip,
-    /// How many CopyVolume follow.
+    /// The number of CopyVolume messages that follow.
     pub volumes: u32,
 }
 
@@ -154,20 +154,20 @@ pub struct CopyVolume {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CopyAsk {
-    /// Which of the plan's volumes, from 0.
+    /// The index of the volume in the plan, from 0.
     pub volume: u32,
-    /// Which chunk of its pages, from 0.
+    /// The number of the chunk in the volume, from 0.
     pub chunk: u32,
-    /// Hash of what the asker has there already.
+    /// The hash of what the receiver already has.
     pub have: Option<[u8; 16]>,
 }
 
-/// A chunk's pages, or none where the asker's are the same.
+/// A chunk's pages, or none if the receiver has the same pages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CopyChunk {
     pub volume: u32,
     pub chunk: u32,
-    /// XXH3, 128 bits, of the pages as the master has them.
+    /// XXH3, 128 bits, of the master's pages.
     pub hash: [u8; 16],
     pub pages: Bytes,
 }

@@ -1,20 +1,21 @@
-//! Boxcars packed with zstd on slow links, where both sides can and it pays.
+//! Packs boxcars with zstd on slow links, if both sides can and it saves time.
 //!
-//! A packed boxcar's body: its plain length, u32, little-endian; then one zstd frame (RFC 8878) with exactly so many bytes.
+//! A packed boxcar's body: its plain length, u32, little-endian; then one zstd frame (RFC 8878) that unpacks to exactly
+//! that length.
 //!
-//! When it pays is measured: how many bytes a second the link takes while writing to it has to wait. Packing takes about as
-//! long as a link of 100 MB/s takes for the plain bytes, so:
+//! Whether it saves time is measured: the bytes per second that the link accepts while writing to it has to wait.
+//! Packing takes about as long as a link of 100 MB/s needs for the plain bytes, so:
 //!
-//! | the link takes | boxcars go |
+//! | the link accepts | boxcars are sent |
 //! |---|---|
 //! | less than [`SLOW_BYTES_PER_S`] | packed |
 //! | more than [`FAST_BYTES_PER_S`] | plain |
 //! | something between, or nothing measured | as before; plain at first |
 //!
-//! On one machine they go plain.
+//! On one machine they are sent plain.
 //!
-//! Failure: what cannot be unpacked, or to another length, ends the link. Memory grows with what comes out, up to the
-//! longest boxcar of the trail, never by the length that is claimed.
+//! Failure: a boxcar that cannot be unpacked, or unpacks to another length, ends the link. Memory grows with the
+//! unpacked bytes, up to the longest boxcar of the trail, never by the claimed length.
 
 use std::io::{BufRead, Read};
 use std::net::SocketAddr;
@@ -23,17 +24,17 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::error::LinkError;
-use crate::frame::Kind;
+use crate::kind::Kind;
 
-/// A link that takes less is slow.
+/// A link that accepts less than this is slow.
 pub const SLOW_BYTES_PER_S: u64 = 30_000_000;
-/// One that takes more is fast.
+/// A link that accepts more than this is fast.
 pub const FAST_BYTES_PER_S: u64 = 60_000_000;
-/// Bytes that are written before the rate is judged.
+/// The number of bytes to write before the rate is judged.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// Shorter boxcars are not worth it.
+/// Shorter boxcars are not packed.
 const PACK_BYTES_MIN: usize = 512;
-/// The fastest that still halves row images.
+/// The fastest level that still halves the size of row images.
 const ZSTD_LEVEL: i32 = 1;
 const LENGTH_BYTES: usize = 4;
 
@@ -42,12 +43,12 @@ const LENGTH_BYTES: usize = 4;
 pub enum Packing {
     Off,
     On,
-    /// Where the link is measured to be slow.
+    /// On a link that is measured to be slow.
     #[default]
     Auto,
 }
 
-/// The packed form of a boxcar's bytes; `None` where it would save less than an eighth.
+/// Packs a boxcar's bytes; `None` if that saves less than an eighth.
 pub fn pack(plain: &[u8]) -> Option<Vec<u8>> {
     if plain.len() < PACK_BYTES_MIN {
         return None;
@@ -60,11 +61,11 @@ pub fn pack(plain: &[u8]) -> Option<Vec<u8>> {
     Some([&length.to_le_bytes()[..], &packed].concat())
 }
 
-/// The boxcar's bytes in a packed body.
+/// Unpacks a packed body to the boxcar's bytes.
 pub fn unpack(body: &[u8], boxcar_bytes_max: usize) -> Result<Bytes, LinkError> {
     let malformed = |what: String| LinkError::Malformed { kind: Kind::Packed, what };
     let Some((length, packed)) = body.split_first_chunk::<LENGTH_BYTES>() else {
-        return Err(malformed(format!("{} bytes are too few", body.len())));
+        return Err(malformed(format!("{} bytes are not enough", body.len())));
     };
     let length = u32::from_le_bytes(*length) as usize;
     if length > boxcar_bytes_max {
@@ -76,7 +77,7 @@ pub fn unpack(body: &[u8], boxcar_bytes_max: usize) -> Result<Bytes, LinkError> 
     let mut plain = Vec::new();
     decoder.by_ref().take(length as u64 + 1).read_to_end(&mut plain).map_err(broken)?;
     if plain.len() != length {
-        return Err(malformed(format!("{} bytes where {length} were said", plain.len())));
+        return Err(malformed(format!("{} bytes instead of the claimed {length}", plain.len())));
     }
     if !decoder.finish().fill_buf().map_err(broken)?.is_empty() {
         return Err(malformed("bytes left over".to_owned()));
@@ -84,7 +85,7 @@ pub fn unpack(body: &[u8], boxcar_bytes_max: usize) -> Result<Bytes, LinkError> 
     Ok(plain.into())
 }
 
-/// Decides for one link, by what is measured on it.
+/// Decides for one link whether to pack, by measurement.
 #[derive(Debug)]
 pub struct Packer {
     packing: Packing,
@@ -94,8 +95,8 @@ pub struct Packer {
 }
 
 impl Packing {
-    /// For a link with the node at this address, which says of itself whether it can unpack. On this machine nothing is
-    /// measured: who waits there waits for a processor.
+    /// The packing of a link with the node at this address; `can_unpack` is what the node says about itself. On this
+    /// machine nothing is measured: a wait there is a wait for a processor.
     pub fn with(self, address: &str, can_unpack: bool) -> Packing {
         let is_here = address.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback());
         match self {
@@ -107,7 +108,7 @@ impl Packing {
 }
 
 impl Packer {
-    /// `packing`: what [`Packing::with`] says.
+    /// `packing` is the result of [`Packing::with`].
     pub fn new(packing: Packing) -> Packer {
         Packer { packing, packs: packing == Packing::On, written_bytes: 0, waited: Duration::ZERO }
     }
@@ -116,7 +117,7 @@ impl Packer {
         self.packs
     }
 
-    /// So many bytes were written, which took so long.
+    /// Records that `bytes` were written in the time `took`.
     pub fn wrote(&mut self, bytes: usize, took: Duration) {
         if self.packing != Packing::Auto {
             return;
@@ -150,20 +151,20 @@ mod tests {
         for wrong in 0..packed.len().min(200) {
             let mut changed = packed.clone();
             changed[wrong] ^= 0x10;
-            // Either it is noticed here, or the boxcar's own checksum tells.
+            // Either unpacking fails, or the boxcar's own checksum detects it.
             assert!(unpack(&changed, plain.len()).map_or(true, |bytes| bytes.len() == plain.len()), "byte {wrong}");
         }
         for bad in [&packed[..3], &packed[..packed.len() - 1], &[packed.clone(), vec![0]].concat()] {
             assert!(unpack(bad, plain.len()).is_err());
         }
-        // A claim of more than comes out, and of less.
+        // A claimed length that is too large, and one that is too small.
         for length in [100_001u32, 99_999] {
             let lying = [&length.to_le_bytes()[..], &packed[4..]].concat();
             assert!(matches!(unpack(&lying, 1 << 20), Err(LinkError::Malformed { .. })), "{length}");
         }
     }
 
-    /// Made with another zstd than ours: `zstd -1 --no-check`.
+    /// Created with another zstd: `zstd -1 --no-check`.
     #[test]
     fn golden_bytes() {
         let golden = "2400000028b52ffd20247d000048686f6c64666173742001000ccb11";

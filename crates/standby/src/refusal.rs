@@ -1,16 +1,16 @@
-//! A refusal: why a node does not do what the other asks of it, and the way out.
+//! A refusal: why a node does not do what another node asks, and what to do about it.
 //!
-//! It travels over the link as it is shown to the operator. The reason is for programs, the text for people.
+//! It is sent over the link as the operator sees it. The reason is for programs, the text for people.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why. The number stands in the link protocol: never change one, only add.
+/// The reason of a refusal. Its number is part of the link protocol: never change one, only add.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(from = "u8", into = "u8")]
 pub enum Reason {
-    /// No version of the link protocol that both sides know.
+    /// There is no version of the link protocol that both sides know.
     Version,
     /// Another trail: another database.
     OtherTrail,
@@ -19,25 +19,25 @@ pub enum Reason {
     SegmentSize,
     /// The standby has seen a newer epoch: this master was deposed.
     Deposed,
-    /// Both have boxcars that the other has not.
+    /// Each has boxcars that the other does not have.
     Diverged,
     /// What the standby needs is recycled.
     Gone,
-    /// The node asked is no master.
+    /// The serving node is not a master.
     NotMaster,
-    /// No right to do this.
+    /// The peer may not do this.
     NotAdmitted,
-    /// A standby of that name is connected already.
+    /// A standby with this name is already connected.
     NameTaken,
-    /// The operator stopped shipping, or the server stops.
+    /// The operator has stopped shipping, or the server is stopping.
     Stopped,
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     Protocol,
-    /// Promotion without proof that the old master is stopped.
+    /// A promotion without proof that the old master is stopped.
     NotSafe,
-    /// Something failed on the side that refuses.
+    /// An operation failed on the side that refuses.
     Failed,
-    /// Of a newer program.
+    /// A reason of a newer program.
     Other(u8),
 }
 
@@ -74,9 +74,9 @@ impl From<u8> for Reason {
 }
 
 impl Reason {
-    /// Whether trying again later may succeed with nobody doing anything about it.
+    /// Whether a later retry may succeed without an operator's action.
     pub fn may_pass(self) -> bool {
-        // An address may soon lead to another node: a deposed master's to the new one's.
+        // An address may soon lead to another node: from a deposed master to the new one.
         matches!(self, Reason::Deposed | Reason::NotMaster | Reason::NameTaken | Reason::Stopped | Reason::Failed)
     }
 }
@@ -84,7 +84,7 @@ impl Reason {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Refusal {
     pub reason: Reason,
-    /// What does not fit, with both sides' values.
+    /// What does not match, with the values of both sides.
     pub message: String,
     /// What the operator can do.
     pub advice: String,

@@ -1,20 +1,20 @@
-//! Shipping to one standby: boxcars go out while this node still writes them; what has become durable is told at once;
-//! acks are taken, checked and counted.
+//! Shipping to one standby: boxcars are sent while this node still writes them; durable positions are sent at once;
+//! acks are received, checked and counted.
 //!
-//! What the trail has recycled comes from the archive, where there is one ([`crate::source`]).
+//! What the trail has recycled is read from the archive, if there is one ([`crate::source`]).
 //!
-//! Sending and receiving run side by side, so that acks are read while a large boxcar goes out.
+//! Sending and receiving run concurrently, so that acks are read while a large boxcar is sent.
 //!
-//! | what comes from the standby | what is done |
+//! | the standby sends | what is done |
 //! |---|---|
-//! | Ack within what was sent, not behind the last one | counted |
-//! | any other Ack | the link ends: an ack that overstates would let commits be acknowledged that nobody else has |
+//! | Ack within what was sent, not before the last one | counted |
+//! | any other Ack | the link ends: an ack that overstates would let commits be acknowledged that no other node has |
 //! | Ping | answered |
 //! | Pong | the round trip is noted |
 //! | Stop | the link ends in order |
 //! | anything else | the link ends |
 //!
-//! Failure: whatever ends the link ends this; what the standby has acknowledged by then counts. It connects again.
+//! Failure: whatever ends the link ends shipping; what the standby has acknowledged until then counts. It reconnects.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +45,7 @@ pub(crate) async fn ship<S: Stream>(
 ) -> Result<(), LinkError> {
     let master = registered.hub.master.clone();
     let source = link.busy(registered.hub.options.heartbeat, Source::begin(master, start)).await?;
-    // Not before it is known that it can start there.
+    // Only after it is known that the standby can start there.
     registered.hub.master.hold(&registered.name, start.lsn, true)?;
     let lsn = || AtomicU64::new(start.lsn.0);
     let shared = Shared { sent: lsn(), durable: lsn(), ..Shared::default() };
@@ -57,7 +57,7 @@ pub(crate) async fn ship<S: Stream>(
         received = &mut receiving => return received,
         sent = sending => sent?,
     }
-    // Everything is said, goodbye too: the standby acknowledges the last of it and closes.
+    // Everything is sent, including Stop: the standby acknowledges the rest and closes the link.
     let stop_max = registered.hub.options.stop_max;
     match tokio::time::timeout(stop_max, receiving).await {
         Ok(Err(LinkError::Closed)) => Ok(()),
@@ -66,16 +66,16 @@ pub(crate) async fn ship<S: Stream>(
     }
 }
 
-/// Between the two directions of one link.
+/// The state that the two directions of a link share.
 #[derive(Default)]
 struct Shared {
-    /// Everything below has been given to the link.
+    /// Everything below this position has been written to the link.
     sent: AtomicU64,
-    /// Everything below is on the standby's disk.
+    /// Everything below this position is on the standby's disk.
     durable: AtomicU64,
-    /// A ping's number that is to be sent back.
+    /// The number of a ping to send back.
     pong: Mutex<Option<u64>>,
-    /// When the ping under way was sent.
+    /// The number of the outstanding ping, and when it was sent.
     pinged: Mutex<Option<(u64, Instant)>>,
     nudge: Notify,
 }
@@ -98,7 +98,7 @@ async fn send<W: AsyncWrite + Unpin>(
             order => order == Some(Order::Stop),
         };
         if source.is_used_up() {
-            // Reading the next segment from an archive takes a while: the standby hears from this node meanwhile.
+            // Reading the next segment from an archive is slow: the standby gets heartbeats meanwhile.
             let mut reading = pin!(source.go_on());
             loop {
                 tokio::select! {
@@ -117,7 +117,7 @@ async fn send<W: AsyncWrite + Unpin>(
             writer.flush().await?;
             last = Instant::now();
             packer.wrote(bytes, last - begun);
-            // Others that ship on this thread have their turn.
+            // Lets other links on this thread run.
             tokio::task::yield_now().await;
             continue;
         }
@@ -143,15 +143,15 @@ async fn send<W: AsyncWrite + Unpin>(
     }
 }
 
-/// A standby that has been sent everything and makes nothing of it durable: its disk hangs, while its link is alive.
+/// Detects a standby that was sent everything and makes nothing of it durable: its disk hangs, but its link is alive.
 struct Stall {
     max: Duration,
-    /// Up to where its trail was durable, and since when that is so.
+    /// Its durable position, and since when it has not changed.
     since: Option<(Lsn, Instant)>,
 }
 
 impl Stall {
-    /// To be called when there is nothing more to send.
+    /// Called when there is nothing more to send.
     fn look(&mut self, durable: Lsn, sent: Lsn) -> Result<(), LinkError> {
         if durable >= sent {
             self.since = None;
@@ -170,7 +170,7 @@ impl Stall {
     }
 }
 
-/// Puts what the trail has and the standby has not, up to a buffer full; then how much of it is durable here.
+/// Buffers what the trail has and the standby does not, up to a full buffer; then the durable position of this node.
 fn gather<W: AsyncWrite + Unpin>(
     registered: &Registered,
     shared: &Shared,
@@ -238,11 +238,11 @@ async fn receive<R: AsyncRead + Unpin>(
     }
 }
 
-/// A standby confirms no more than was sent, nothing it has not received, and takes nothing back.
+/// Checks an ack: a standby confirms no more than was sent, nothing that it has not received, and takes nothing back.
 fn check_ack(ack: Ack, last: Ack, sent: Lsn) -> Result<(), LinkError> {
     let refuse = |what: String| Err(LinkError::Ack { what });
     if ack.received > sent {
-        return refuse(format!("received up to LSN {}, sent up to LSN {sent}", ack.received));
+        return refuse(format!("it confirms LSN {}, but only LSN {sent} was sent", ack.received));
     }
     if ack.durable > ack.received || ack.applied > ack.durable {
         return refuse(format!(
@@ -251,14 +251,14 @@ fn check_ack(ack: Ack, last: Ack, sent: Lsn) -> Result<(), LinkError> {
         ));
     }
     if ack.received < last.received || ack.durable < last.durable || ack.applied < last.applied {
-        return refuse("it takes back what was confirmed before".to_owned());
+        return refuse("it takes back a position that was confirmed before".to_owned());
     }
     Ok(())
 }
 
 fn replaced(name: &str) -> LinkError {
-    let message = format!("{name} has connected again; this is its older link");
-    Refusal::new(Reason::NameTaken, message, "Nothing needs to be done").into()
+    let message = format!("{name} has reconnected; this is its older link");
+    Refusal::new(Reason::NameTaken, message, "No action is needed").into()
 }
 
 #[cfg(test)]

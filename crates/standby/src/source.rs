@@ -1,13 +1,13 @@
-//! Where the boxcars for one standby come from: the trail, or for what it has recycled the archive.
+//! The source of the boxcars for one standby: the trail, or the archive for what the trail has recycled.
 //!
-//! | the standby lacks | it comes from |
+//! | the standby needs | it is read from |
 //! |---|---|
 //! | what the trail has | a tap: ahead of the disk |
 //! | what is older, and archived | the archive, a segment at a time; then, where the trail has the next one, the tap |
 //! | what is older, and not archived | nowhere: refused |
 //!
-//! While a segment is shipped from the archive the trail may recycle the next one: then that comes from the archive, too.
-//! Each boxcar must go on from the one before it. One that does not is of another history, and ends the link.
+//! While a segment is shipped from the archive, the trail may recycle the next one: then that is also read from the
+//! archive. Each boxcar must follow the one before it. One that does not is of another history, and ends the link.
 
 use std::sync::Arc;
 
@@ -34,29 +34,31 @@ pub(crate) async fn answer(master: &dyn Master, tip: Tip) -> Result<Answer, Link
     })
 }
 
-/// See the module.
+/// The source of the boxcars for one standby: see the module.
 pub(crate) struct Source {
     master: Arc<dyn Master>,
     from: From,
-    /// The last boxcar it gave ends there; the checksum of a standby that has none yet is 0.
+    /// The end of the last boxcar that it returned; the checksum is 0 for a standby that has none yet.
     tip: Tip,
 }
 
 enum From {
     Trail(Tap),
     Archive(Box<dyn Boxcars>),
-    /// A segment of the archive is at its end.
+    /// The segment of the archive is used up.
     UsedUp,
 }
 
 impl Source {
-    /// Where the standby's trail ends. It is asked for again here: what the standby says it found is not believed.
+    /// Begins where the standby's trail ends. That position is checked again here: what the standby reports is not
+    /// trusted.
     pub(crate) async fn begin(master: Arc<dyn Master>, start: Tip) -> Result<Source, LinkError> {
         match answer(&*master, start).await? {
             Answer::Yes => {}
             Answer::Gone => return Err(pairing::gone(start.lsn).into()),
             Answer::No => {
-                let message = format!("the standby would start at {start}, where this trail has no such boxcar");
+                let message =
+                    format!("the standby asks to start at {start}, but this trail has no boxcar that ends there");
                 return Err(Refusal::new(Reason::Diverged, message, "Let it follow with: holdfast rejoin").into());
             }
         }
@@ -65,17 +67,17 @@ impl Source {
         Ok(source)
     }
 
-    /// There is more, but [`Source::go_on`] has to be called first.
+    /// True if there is more, but [`Source::go_on`] has to be called first.
     pub(crate) fn is_used_up(&self) -> bool {
         matches!(self.from, From::UsedUp)
     }
 
-    /// Where the next boxcar will start.
+    /// The position of the next boxcar.
     pub(crate) fn position(&self) -> Lsn {
         self.tip.lsn
     }
 
-    /// Opens what has the next boxcar.
+    /// Opens the tap or the segment that has the next boxcar.
     pub(crate) async fn go_on(&mut self) -> Result<(), LinkError> {
         match self.master.trail().tap(self.tip.lsn) {
             Ok(tap) => self.from = From::Trail(tap),
@@ -89,7 +91,7 @@ impl Source {
         Ok(())
     }
 
-    /// The next boxcar; `None` until there is one, or when this is used up.
+    /// The next boxcar; `None` until there is one, or if the segment is used up.
     pub(crate) fn next(&mut self) -> Result<Option<Shipped>, LinkError> {
         let next = match &mut self.from {
             From::Trail(tap) => tap.next(),

@@ -1,45 +1,66 @@
-//! What the link asks of a standby.
+//! What the link needs from a standby.
+
+use std::time::Duration;
 
 use holdfast_trail::{ReceiveError, Shipped, Trail};
 use holdfast_types::Lsn;
 use tokio::sync::watch;
 
 use crate::identity::{Identity, Tip};
-use crate::receive::Phase;
 
-/// The following side.
+/// What the link is doing, for the operator.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Phase {
+    Connecting,
+    Pairing {
+        master: String,
+    },
+    /// Boxcars arrive from this position on; the master's trail ended at `to` when that began.
+    Following {
+        master: String,
+        from: Lsn,
+        to: Lsn,
+    },
+    /// The link has ended; the standby waits for the next attempt.
+    Waiting {
+        why: String,
+        pause: Duration,
+    },
+}
+
+/// The following side of a link.
 pub trait Standby: Send + Sync + 'static {
-    /// What the master's sync set and slot know it by.
+    /// The standby's name in the master's sync set and slot.
     fn name(&self) -> &str;
 
     fn identity(&self) -> Identity;
 
     fn trail(&self) -> &Trail;
 
-    /// The end of the master's trail that the base copy was taken at, as long as this trail does not reach it.
+    /// The end of the master's trail at which the base copy was taken, until this trail reaches it.
     fn anchor(&self) -> Option<Tip>;
 
-    /// Nothing below has to be, or may be, cut off: it is in the databases, or known to be durable at the master.
+    /// Nothing below this position may be cut off: it is in the databases, or known to be durable at the master.
     fn settled(&self) -> Lsn;
 
-    /// What the node it follows says of itself: see [`crate::message::Welcome`].
+    /// Called with what the followed node reports about itself: see [`crate::message::Welcome`].
     fn learned(&self, _follows: Option<&str>, _grouped: bool) {}
 
-    /// Everything below has arrived, and is told to the master as received after this. It is made durable in any case, even
-    /// when the link ends, unless this node fails.
+    /// Called when everything below `end` has arrived; after this it is acknowledged to the master as received. It is
+    /// made durable in any case, even if the link ends, unless this node fails.
     fn received(&self, _end: Lsn) {}
 
-    /// Makes boxcars durable, in order. Called from a thread that may block, never twice at a time.
+    /// Makes boxcars durable, in order. Called from a thread that may block, never concurrently.
     fn receive(&self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {
         self.trail().receive(boxcars)
     }
 
-    /// Everything below is durable at the master: it may be applied and served.
+    /// Called when everything below `lsn` is durable at the master: it may be applied and served.
     fn allow_apply(&self, lsn: Lsn);
 
-    /// Everything below is in the databases. Tells of every change.
+    /// The position below which everything is in the databases, with notification of changes.
     fn applied(&self) -> watch::Receiver<Lsn>;
 
-    /// What the link is doing, whenever that changes: for the status, the log and the operator's command.
+    /// Called whenever what the link is doing changes: for the status, the log and the operator's command.
     fn changed(&self, phase: &Phase);
 }

@@ -1,11 +1,11 @@
-//! Encryption between nodes: TLS 1.3, certificates of both sides required, both signed by the operator's own authority.
+//! Encryption between nodes: TLS 1.3 with certificates of both sides, both signed by the operator's own authority.
 //!
 //! A certificate without that authority's signature is refused in the handshake, before the link protocol begins. The
 //! name of a node's certificate is checked by the side that connects, against the host it connects to.
 //!
-//! The name and role in the other side's certificate ([`holder`]) are what it may be: see [`crate::master::Peer`].
+//! The name and role in the other side's certificate ([`holder`]) decide what it may do: see [`crate::master::Peer`].
 //!
-//! How it fails: a file that is missing, empty or no PEM is named, with what belongs there.
+//! How it fails: the error names a file that is missing, empty or not PEM, and what it must contain.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,49 +20,49 @@ use x509_certificate::X509Certificate;
 use crate::cert::CertificateRole;
 use crate::master::Holder;
 
-/// The files a node needs, all PEM.
+/// The files that a node needs, all in PEM.
 #[derive(Clone, Debug)]
 pub struct NodeFiles {
     /// The authority's certificate.
     pub authority: PathBuf,
     /// This node's certificate, and any between it and the authority.
     pub certificate: PathBuf,
-    /// The key to it.
+    /// The key of the certificate.
     pub key: PathBuf,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     #[error(
-        "{} cannot be used as {what}: {source}. Make the files with: holdfast cert", .path.display()
+        "{} cannot be used as {what}: {source}. Create the files with: holdfast cert", .path.display()
     )]
     File { path: PathBuf, what: &'static str, source: rustls::pki_types::pem::Error },
-    #[error("{} holds no certificate. Make the files with: holdfast cert", .path.display())]
+    #[error("{} contains no certificate. Create the files with: holdfast cert", .path.display())]
     Empty { path: PathBuf },
     #[error(
-        "{}, {} and {} do not make a node's identity: {what}. Make them with: holdfast cert",
+        "{}, {} and {} are not a valid identity of a node: {what}. Create them with: holdfast cert",
         .files.authority.display(), .files.certificate.display(), .files.key.display()
     )]
     Identity { files: Box<NodeFiles>, what: String },
-    #[error("{host:?} is no host name or address: {source}")]
+    #[error("{host:?} is not a host name or address: {source}")]
     Host { host: String, source: InvalidDnsNameError },
-    #[error("the other side's certificate {0}. Make it with: holdfast cert")]
+    #[error("the other side's certificate {0}. Create it with: holdfast cert")]
     Holder(String),
 }
 
-/// Who the other side of a finished handshake is, by its certificate: `certificates` as rustls hands them out.
+/// The holder of the other side's certificate after a finished handshake; `certificates` is what rustls returns.
 pub fn holder(certificates: Option<&[CertificateDer<'_>]>) -> Result<Holder, TlsError> {
     let wrong = |why: &str| TlsError::Holder(why.to_owned());
-    let certificate = certificates.and_then(<[_]>::first).ok_or_else(|| wrong("was not shown"))?;
+    let certificate = certificates.and_then(<[_]>::first).ok_or_else(|| wrong("was not sent"))?;
     let certificate =
         X509Certificate::from_der(certificate).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
-    let name = certificate.subject_common_name().ok_or_else(|| wrong("names nobody"))?;
+    let name = certificate.subject_common_name().ok_or_else(|| wrong("does not have a name"))?;
     let mut units = certificate.subject_name().iter_organizational_unit();
     let role = units.find_map(|unit| CertificateRole::parse(&unit.to_string().ok()?));
-    Ok(Holder { name, role: role.ok_or_else(|| wrong("names no role"))? })
+    Ok(Holder { name, role: role.ok_or_else(|| wrong("does not have a role"))? })
 }
 
-/// For the side that listens.
+/// The configuration of the listening side.
 pub fn server_config(files: &NodeFiles) -> Result<Arc<ServerConfig>, TlsError> {
     let wrong = |what: String| TlsError::Identity { files: Box::new(files.clone()), what };
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authority(files)?), provider())
@@ -76,7 +76,7 @@ pub fn server_config(files: &NodeFiles) -> Result<Arc<ServerConfig>, TlsError> {
         .map_err(|error| wrong(error.to_string()))
 }
 
-/// For the side that connects.
+/// The configuration of the connecting side.
 pub fn client_config(files: &NodeFiles) -> Result<Arc<ClientConfig>, TlsError> {
     let wrong = |error: rustls::Error| TlsError::Identity { files: Box::new(files.clone()), what: error.to_string() };
     let (certificates, key) = identity(files)?;
@@ -93,7 +93,7 @@ pub fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(host.to_owned()).map_err(|source| TlsError::Host { host: host.to_owned(), source })
 }
 
-/// One set of algorithms, whatever else the process has installed.
+/// The set of algorithms for links, independent of what else the process has installed.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
@@ -141,7 +141,7 @@ mod tests {
         files
     }
 
-    /// Both sides' handshake and a byte each way.
+    /// Runs the handshake of both sides and sends a byte in each direction.
     async fn talk(server: Arc<ServerConfig>, client: Arc<ClientConfig>, host: &str) -> Result<(), String> {
         let (near, far) = tokio::io::duplex(64 << 10);
         let text = |error: std::io::Error| error.to_string();
@@ -185,7 +185,7 @@ mod tests {
         // A client of another authority that trusts this server.
         let stranger = NodeFiles { authority: a.authority.clone(), ..x.clone() };
         assert!(talk(server.clone(), client_config(&stranger).unwrap(), "a.example").await.is_err());
-        // A client that shows no certificate.
+        // A client without a certificate.
         let silent = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .unwrap()

@@ -1,16 +1,16 @@
-//! Which versions of the link protocol this program speaks, and which one two programs agree on.
+//! The versions of the link protocol that this program speaks, and the one that two programs agree on.
 //!
-//! A release speaks its own version and that of the release before, so that nodes are upgraded one after the other while
-//! clients work. Programs that are further apart refuse each other and say which one to upgrade.
+//! A release speaks its own version and that of the release before, so that nodes are upgraded one after the other
+//! while clients work. Programs that are further apart refuse each other and name the one to upgrade.
 //!
-//! A build for tests plays another release, where `HOLDFAST_TEST_LINK_VERSIONS` says `OLDEST-NEWEST`: what an upgrade needs
-//! of this release can be tried before there is a next one. A release build does not look at it.
+//! A test build can act as another release with `HOLDFAST_TEST_LINK_VERSIONS=OLDEST-NEWEST`, so that upgrades can be
+//! tested before there is a next release. A release build ignores it.
 
 use crate::frame::{VERSION, VERSION_OLDEST};
 use crate::refusal::{Reason, Refusal};
 use std::ops::RangeInclusive;
 
-/// Oldest and newest version spoken here.
+/// The oldest and newest version that this program speaks.
 pub fn spoken() -> RangeInclusive<u8> {
     played().unwrap_or(VERSION_OLDEST..=VERSION)
 }
@@ -42,7 +42,7 @@ fn agree_with(newest: u8, oldest: u8, here: &RangeInclusive<u8>) -> Result<u8, R
         here.start(),
         here.end()
     );
-    Err(Refusal::new(Reason::Version, message, "Upgrade the older of both, one release at a time, the standby first"))
+    Err(Refusal::new(Reason::Version, message, "Upgrade the older program, one release at a time, the standby first"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A master and a standby over TCP and TLS, on real disks and threads: everything but databases as it is in use.
+//! A master and a standby over TCP and TLS, on real disks and threads: everything as in use, except databases.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ use tokio::sync::watch;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 
 const RECORDS: u32 = 300;
-/// Longer than anything here takes that ends at all.
-const WAIT_MAX: Duration = Duration::from_secs(120);
+/// A time that is longer than any of these tests takes.
+const WAIT_MAX: Duration = Duration::from_secs(600);
 
 fn open(dir: &Path, follow: bool) -> Trail {
     let options = TrailOptions {
@@ -186,7 +186,7 @@ async fn a_standby_follows_over_tls() {
         }
     });
 
-    // Half of it is there before the standby is, half comes while it follows.
+    // Half of the records exist before the standby; the other half is appended while it follows.
     (0..RECORDS / 2).for_each(|number| append(&master.trail, number));
     let from = FollowFrom {
         trail_id: master.trail.trail_id(),
@@ -207,7 +207,8 @@ async fn a_standby_follows_over_tls() {
     }));
     (RECORDS / 2..RECORDS).for_each(|number| append(&master.trail, number));
 
-    // The trail's own proof of the last record is a boxcar more, which may come at any moment: all is asked at once.
+    // The trail's own proof of the last record is one more boxcar, which may be written at any time: everything is
+    // compared at once.
     let trail = &master.trail;
     let expected = (0..RECORDS).flat_map(|number| vec![number as u8; 100 + number as usize * 7]).collect::<Vec<u8>>();
     let is_there = |hears: &mut watch::Receiver<Reached>| {
@@ -220,7 +221,7 @@ async fn a_standby_follows_over_tls() {
     };
     let all = async {
         while !is_there(&mut hears) {
-            // Nothing is told of the master's own proof, so it is looked again after a while.
+            // The master's own proof is not reported, so the test checks again after 50 ms.
             let _ = tokio::time::timeout(Duration::from_millis(50), hears.changed()).await;
         }
     };

@@ -1,12 +1,12 @@
-//! Applies the trail's operations to a volume: crash recovery, standby, roll-forward and merging all go through here.
+//! Applies the trail's operations to a volume. Crash recovery, standbys, roll-forward and merging all use it.
 //!
-//! Triggers, foreign keys and CHECK constraints are off ([`Applier::begin`]): what they did is in the images. Every
-//! row image must change exactly one row. Hidden rowids are restored. Shadow tables of FTS5 and R-tree are written
-//! as the plain tables they are, so the connection must not be used for statements on their virtual tables, neither
-//! before nor after: reopen it.
+//! Triggers, foreign keys and CHECK constraints are off ([`Applier::begin`]), because their effects are in the images.
+//! Every row image must change exactly one row. Hidden rowids are restored. Shadow tables of FTS5 and R-tree are
+//! written as plain tables, so the connection must not run statements on their virtual tables, neither before nor
+//! after: reopen it.
 //!
-//! Failure: an [`ApplyError`] means that the volume and the trail do not belong together, or a defect. The caller
-//! rolls back and refuses to serve the volume; going on would hide a lost or doubled change.
+//! Failure: an [`ApplyError`] means that the volume and the trail do not belong together, or a defect. The caller rolls
+//! back and refuses to serve the volume; continuing would hide a lost or doubled change.
 
 use crate::ddl::{change_schema, execute_ddl, execute_ddl_on_branch, schema_hash};
 use crate::fragments::Fragments;
@@ -17,7 +17,7 @@ use holdfast_types::{TableId, TxnId, ValueRef};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Update statements kept for one table, one for each set of columns; the oldest gives way.
+/// Update statements kept for one table, one for each set of columns; the oldest one is dropped first.
 const UPDATES_KEPT_MAX: usize = 64;
 
 /// Why an operation could not be applied.
@@ -33,12 +33,12 @@ pub enum ApplyError {
     NotOneRow { what: &'static str, table: String, key: String, changed: u64 },
     #[error("{what} of table {table}, row {key}, failed: {error}")]
     Row { what: &'static str, table: String, key: String, error: SqliteError },
-    #[error("the image of table {table} has {found} values, the table {expected} columns at schema epoch {epoch}")]
+    #[error("the image of table {table} has {found} values; the table has {expected} columns at schema epoch {epoch}")]
     Columns { table: String, found: usize, expected: usize, epoch: u32 },
-    #[error("the image of table {table} names its row in another way than the table does at schema epoch {epoch}")]
+    #[error("the image of table {table} has another kind of key than the table at schema epoch {epoch}")]
     KeyKind { table: String, epoch: u32 },
     #[error(
-        "the schema differs from the trail's after: {text}\nepoch {epoch}, trail {epoch_expected}; hash {hash:016x}, trail {hash_expected:016x}; SQLite {sqlite}, trail {sqlite_expected}"
+        "the schema differs from the trail's schema after: {text}\nepoch {epoch}, trail {epoch_expected}; hash {hash:016x}, trail {hash_expected:016x}; SQLite {sqlite}, trail {sqlite_expected}"
     )]
     SchemaDiverged {
         text: String,
@@ -49,9 +49,11 @@ pub enum ApplyError {
         sqlite: u32,
         sqlite_expected: u32,
     },
-    #[error("transaction {txn} refers to {expected} fragments, {found} are known")]
+    #[error("transaction {txn} refers to {expected} fragments; {found} of them were read")]
     Fragments { txn: TxnId, expected: u32, found: usize },
-    #[error("fragments of a large transaction cannot be kept in scratch: {0}; make room, and start the server again")]
+    #[error(
+        "fragments of a large transaction cannot be written to the scratch file: {0}; free disk space and start the server again"
+    )]
     Scratch(#[source] std::io::Error),
     #[error("schema change failed: {0}")]
     Schema(#[from] SchemaError),
@@ -74,21 +76,21 @@ struct UpdateStatement {
     statement: StmtId,
 }
 
-/// Where operations are applied.
+/// Who applies operations, which decides what is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// By redo: nothing is recorded.
+pub enum ApplyMode {
+    /// Redo: nothing is recorded.
     Redo,
-    /// By MAIN, which records what it does.
+    /// MAIN, which records what it does.
     Main,
-    /// On a branch that had done the same on another connection.
+    /// A branch, which repeats what it did on another connection.
     Branch,
 }
 
-/// Applies operations on one connection, which it does not own: always pass the same one.
+/// Applies operations on one connection, which it does not own: the caller must always pass the same connection.
 #[derive(Debug)]
 pub struct Applier {
-    place: Place,
+    mode: ApplyMode,
     map: Arc<TableMap>,
     statements: Vec<TableStatements>,
     sequence: Option<StmtId>,
@@ -105,7 +107,7 @@ impl Applier {
             conn.capture().set_mute(crate::capture::Mute::All);
         }
         Ok(Applier {
-            place: Place::Redo,
+            mode: ApplyMode::Redo,
             statements: empty(&map),
             map,
             sequence: None,
@@ -113,14 +115,15 @@ impl Applier {
         })
     }
 
-    /// Applies row images of tables that have no triggers, and of no virtual table's, on a connection as it is: foreign
-    /// keys act and are enforced, capture records. How a branch's images and schema changes reach MAIN, and a branch
-    /// again. Images that follow from others through a foreign key must not be among them.
-    pub fn for_images(place: Place, map: Arc<TableMap>) -> Applier {
-        Applier { place, statements: empty(&map), map, sequence: None, fragments: Fragments::default() }
+    /// Makes an applier that leaves the connection as it is: foreign keys act and are enforced, and the capture
+    /// records. It applies row images of tables that have no triggers and belong to no virtual table. A branch's images
+    /// and schema changes reach MAIN this way, and are replayed on a branch this way. Images that follow from others
+    /// through a foreign key must not be among them.
+    pub fn for_images(mode: ApplyMode, map: Arc<TableMap>) -> Applier {
+        Applier { mode, statements: empty(&map), map, sequence: None, fragments: Fragments::default() }
     }
 
-    /// Frees its statements: the schema has changed.
+    /// Frees its statements, because the schema has changed.
     pub fn forget(&mut self, conn: &mut Conn) {
         for table in std::mem::take(&mut self.statements) {
             let updates = table.updates.into_iter().map(|u| u.statement);
@@ -129,7 +132,7 @@ impl Applier {
         self.sequence.take().into_iter().for_each(|id| conn.finalize(id));
     }
 
-    /// The tables as the operations applied so far left them.
+    /// The tables after the operations applied so far.
     pub fn map(&self) -> &Arc<TableMap> {
         &self.map
     }
@@ -139,22 +142,22 @@ impl Applier {
         self.fragments.add(txn, ops).map_err(ApplyError::Scratch)
     }
 
-    /// Forgets the fragments of a transaction that was backed out.
+    /// Forgets the fragments of a transaction that was rolled back.
     pub fn drop_fragments(&mut self, txn: TxnId) {
         self.fragments.retain(|other| other != txn);
     }
 
-    /// Forgets the fragments of all transactions but these.
+    /// Forgets the fragments of all transactions except those for which `keep` returns true.
     pub fn retain_fragments(&mut self, keep: impl Fn(TxnId) -> bool) {
         self.fragments.retain(keep);
     }
 
-    /// Takes all fragments away, for an applier on another connection.
+    /// Takes all fragments out, for an applier on another connection.
     pub fn take_fragments(&mut self) -> Fragments {
         std::mem::take(&mut self.fragments)
     }
 
-    /// Goes on with these fragments, another applier's or none, and keeps further ones as they say.
+    /// Continues with these fragments, another applier's or none. Further fragments are kept in the same way.
     pub fn put_fragments(&mut self, fragments: Fragments) {
         self.fragments = fragments;
     }
@@ -282,10 +285,10 @@ impl Applier {
 
     fn ddl(&mut self, conn: &mut Conn, ddl: &Ddl<'_>) -> Result<(), ApplyError> {
         self.forget(conn);
-        self.map = match self.place {
-            Place::Redo => Arc::new(change_schema(conn, ddl.text)?),
-            Place::Main => execute_ddl(conn, ddl.text)?,
-            Place::Branch => execute_ddl_on_branch(conn, ddl.text)?,
+        self.map = match self.mode {
+            ApplyMode::Redo => Arc::new(change_schema(conn, ddl.text)?),
+            ApplyMode::Main => execute_ddl(conn, ddl.text)?,
+            ApplyMode::Branch => execute_ddl_on_branch(conn, ddl.text)?,
         };
         self.statements = empty(&self.map);
         if conn.captures() {

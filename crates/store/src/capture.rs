@@ -1,14 +1,14 @@
-//! Turns the row changes that SQLite reports into operations of the trail (`holdfast_types::record::op`), in the
-//! order in which they happen, cascades and triggers' changes included.
+//! Turns the row changes that SQLite reports into operations of the trail (`holdfast_types::record::op`), in the order
+//! in which they happen. Changes made by cascades and triggers are included.
 //!
-//! The operations go straight into the buffer in which the engine builds the boxcar's batch record. A statement that
-//! fails is undone by ROLLBACK TO and [`Capture::truncate`] together, never by one alone: OR FAIL leaves changes
-//! behind that an error seems to deny.
+//! The operations go straight into the buffer in which the engine builds the boxcar's batch record. To undo a statement
+//! that fails, the caller must do both: ROLLBACK TO and [`Capture::truncate`]. One alone is not enough, because OR FAIL
+//! reports an error and leaves changes behind.
 //!
 //! | change | what is recorded |
 //! |---|---|
 //! | in another database than `main` (TEMP tables) | nothing |
-//! | while everything is muted (redo, the store's own book-keeping) | nothing |
+//! | while everything is muted (redo, the store's own bookkeeping) | nothing |
 //! | of an internal table (`holdfast_...`) by a schema change | nothing |
 //! | of an internal table by anything else | error: redo could not follow |
 //! | made by a schema change itself | nothing |
@@ -22,41 +22,14 @@
 //! Failure: the hook cannot fail the statement, so the first error is kept and [`Capture::check`] returns it; a
 //! transaction must not commit without asking. After an error nothing more is recorded.
 
+use crate::names;
 use crate::schema_map::{RowKey, TableInfo, TableMap};
 use crate::sequences::SequenceState;
-use crate::sqlite::{Conn, SqliteError};
+use crate::sqlite::{ChangeKind, Conn, RowChange, RowHook, SqliteError};
 use holdfast_types::ValueRef;
 use holdfast_types::record::{op, put_cell};
 use std::os::raw::c_int;
 use std::sync::Arc;
-
-/// What happens to a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChangeKind {
-    Insert,
-    Update,
-    Delete,
-}
-
-/// A row change that is about to happen. Columns are numbered as in the table's declaration, from 0.
-pub trait Change {
-    fn kind(&self) -> ChangeKind;
-    /// `main`, `temp` or an attached database.
-    fn schema(&self) -> &[u8];
-    fn table(&self) -> &[u8];
-    fn old_rowid(&self) -> i64;
-    fn new_rowid(&self) -> i64;
-    /// The change comes from a blob handle.
-    fn blob_write(&self) -> bool;
-    /// Number of columns of the table, generated ones included.
-    fn columns(&self) -> usize;
-    /// How many triggers and foreign key actions deep.
-    fn depth(&self) -> usize;
-    /// Value before, or SQLite's result code.
-    fn before(&self, column: u16) -> Result<ValueRef<'_>, c_int>;
-    /// Value after, or SQLite's result code.
-    fn after(&self, column: u16) -> Result<ValueRef<'_>, c_int>;
-}
 
 /// Why a change could not be recorded. The transaction must be backed out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,44 +40,44 @@ pub enum CaptureError {
     Internal { table: String },
     #[error("table {table} was changed but is not known to the schema map of epoch {epoch}")]
     UnknownTable { table: String, epoch: u32 },
-    #[error("table {table} has {found} columns, the schema map of epoch {epoch} says {expected}")]
+    #[error("table {table} has {found} columns; the schema map of epoch {epoch} has {expected}")]
     ColumnCount { table: String, found: usize, expected: usize, epoch: u32 },
-    #[error("SQLite could not show column {column} of table {table}: code {code}")]
+    #[error("cannot read column {column} of table {table}: SQLite code {code}")]
     Value { table: String, column: u16, code: c_int },
 }
 
 /// Bytes of buffer allocated ahead.
 const BUFFER_BYTES_AHEAD_MAX: usize = 1 << 20;
 
-/// What is kept from the trail.
+/// Which changes are not recorded, because the trail has them already or redo repeats them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mute {
     /// Record every change.
     #[default]
     Nothing,
-    /// A schema change runs: its own row changes follow from its text. Foreign key actions it sets off do not, as
-    /// redo runs without them.
+    /// A schema change runs. The row changes it makes itself are not recorded: redo makes them again from its text.
+    /// Foreign key actions that it sets off are recorded, because redo runs without foreign keys.
     Ddl,
-    /// Redo runs: everything comes from the trail.
+    /// Redo runs: every change comes from the trail.
     All,
 }
 
-/// Sees every change of a table in the map before it is recorded. How row locks and versions are kept.
+/// Sees every change of a table in the map before it is recorded. Row locks and versions are kept here.
 pub trait Watch: Send {
-    fn on_change(&mut self, map: &TableMap, table: &TableInfo, change: &dyn Change) -> Watched;
+    fn on_change(&mut self, map: &TableMap, table: &TableInfo, change: &RowChange<'_>) -> Watched;
 }
 
-/// What a [`Watch`] says of a change.
+/// What a [`Watch`] decides about a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watched {
     Record,
-    /// Nothing is recorded: it follows from another change that is.
+    /// Nothing is recorded: the change follows from another one that is recorded.
     Ignore,
-    /// The statement is interrupted; nothing more is recorded until its end.
+    /// The statement is interrupted; nothing further is recorded until it ends.
     Stop,
 }
 
-/// A point to go back to.
+/// A point to which [`Capture::truncate`] can return.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     len: usize,
@@ -127,7 +100,7 @@ pub struct Capture {
     cells: Vec<u8>,
     watch: Option<Box<dyn Watch>>,
     stopped: bool,
-    /// A statement is stopped whose images have become more than this.
+    /// A statement is stopped when the buffer grows beyond this.
     bytes_max: usize,
     overflowed: bool,
     records_unchanged: bool,
@@ -158,19 +131,19 @@ impl Capture {
         self.watch = Some(watch);
     }
 
-    /// An UPDATE that changes nothing becomes an operation all the same, which writes one column as it was: whoever
-    /// applies it learns that the row was meant to be changed.
+    /// Also records an UPDATE that changes nothing, as an operation that writes one column with the value it had, so
+    /// that the applier learns that the row was meant to be changed.
     pub fn record_unchanged(&mut self) {
         self.records_unchanged = true;
     }
 
-    /// A watch stopped a statement: forgets that, so that the next one may run.
-    pub fn go_on(&mut self) {
+    /// Forgets that a watch stopped a statement, so that the next one can run.
+    pub fn clear_stop(&mut self) {
         self.stopped = false;
         self.overflowed = false;
     }
 
-    /// From now on a statement is stopped when what is captured exceeds this.
+    /// From now on a statement is stopped when the captured bytes exceed `bytes_max`.
     pub fn set_bytes_max(&mut self, bytes_max: usize) {
         self.bytes_max = bytes_max;
     }
@@ -180,7 +153,7 @@ impl Capture {
         self.overflowed
     }
 
-    /// The tables as they are after a schema change, or as they were when one was backed out.
+    /// Sets the table map: after a schema change, or after one was rolled back.
     pub fn set_map(&mut self, map: Arc<TableMap>) {
         self.map = map;
     }
@@ -189,17 +162,17 @@ impl Capture {
         &self.map
     }
 
-    /// Returns what it was before.
+    /// Returns the previous setting.
     pub fn set_mute(&mut self, mute: Mute) -> Mute {
         std::mem::replace(&mut self.mute, mute)
     }
 
-    /// The buffer operations are appended to. The engine writes record heads into it, between transactions.
+    /// The buffer to which operations are appended. The engine writes record heads into it, between transactions.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buf
     }
 
-    /// Hands over the buffer and begins an empty one, with no error: the transaction is committed or rolled back.
+    /// Hands over the buffer and begins an empty one without an error: the transaction has committed or rolled back.
     pub fn take(&mut self) -> Vec<u8> {
         (self.ops, self.unchanged) = (0, 0);
         self.error = None;
@@ -228,7 +201,7 @@ impl Capture {
         self.unchanged
     }
 
-    /// The present point, for [`Capture::truncate`].
+    /// The current point, for [`Capture::truncate`].
     pub fn mark(&self) -> Mark {
         Mark {
             len: self.buf.len(),
@@ -239,7 +212,7 @@ impl Capture {
         }
     }
 
-    /// Forgets everything since the mark; together with ROLLBACK TO the savepoint set at the same point.
+    /// Forgets everything recorded since the mark. The caller also rolls back to the savepoint set at that point.
     pub fn truncate(&mut self, mark: Mark) {
         self.buf.truncate(mark.len);
         (self.ops, self.unchanged) = (mark.ops, mark.unchanged);
@@ -249,12 +222,12 @@ impl Capture {
         }
     }
 
-    /// The transaction was rolled back after its counters had been recorded.
+    /// To be called when the transaction was rolled back after its counters had been recorded.
     pub fn forget_sequences(&mut self) {
         self.sequences.forget();
     }
 
-    /// The first error since the mark before it, if any. To be asked before every commit.
+    /// The first error since the mark before it, if any. Must be called before every commit.
     pub fn check(&self) -> Result<(), CaptureError> {
         self.error.clone().map_or(Ok(()), Err)
     }
@@ -265,38 +238,7 @@ impl Capture {
         self.ops += 1;
     }
 
-    /// Records one change. Called from the preupdate hook: must not panic. True when the statement is to be
-    /// interrupted.
-    pub fn on_change(&mut self, change: &impl Change) -> bool {
-        if self.error.is_some()
-            || self.stopped
-            || self.mute == Mute::All
-            || (self.mute == Mute::Ddl && change.depth() == 0)
-            || change.schema() != b"main"
-            || change.table() == b"sqlite_sequence"
-        {
-            return self.stopped;
-        }
-        if !crate::schema_map::is_audited(change.table()) {
-            if self.mute == Mute::Nothing {
-                let table = String::from_utf8_lossy(change.table()).into_owned();
-                self.error = Some(CaptureError::Internal { table });
-            }
-            return false;
-        }
-        let start = self.buf.len();
-        if let Err(error) = self.record(change) {
-            self.buf.truncate(start);
-            self.error = Some(error);
-        }
-        if self.buf.len() > self.bytes_max {
-            self.overflowed = true;
-            self.stopped = true;
-        }
-        self.stopped
-    }
-
-    fn record(&mut self, change: &impl Change) -> Result<(), CaptureError> {
+    fn record(&mut self, change: &RowChange<'_>) -> Result<(), CaptureError> {
         let name = || String::from_utf8_lossy(change.table()).into_owned();
         if change.blob_write() {
             return Err(CaptureError::BlobHandle { table: name() });
@@ -332,7 +274,7 @@ impl Capture {
         Ok(())
     }
 
-    fn insert(&mut self, table: &TableInfo, change: &impl Change) -> Result<(), (u16, c_int)> {
+    fn insert(&mut self, table: &TableInfo, change: &RowChange<'_>) -> Result<(), (u16, c_int)> {
         let rowid = matches!(table.key, RowKey::Rowid { .. }).then(|| change.new_rowid());
         op::put_insert(&mut self.buf, table.id, rowid, table.columns.len());
         for column in &table.columns {
@@ -341,8 +283,8 @@ impl Capture {
         Ok(())
     }
 
-    /// False when nothing changes.
-    fn update(&mut self, table: &TableInfo, change: &impl Change) -> Result<bool, (u16, c_int)> {
+    /// Returns false when nothing changes.
+    fn update(&mut self, table: &TableInfo, change: &RowChange<'_>) -> Result<bool, (u16, c_int)> {
         self.mask.clear();
         self.mask.resize(table.columns.len().div_ceil(8), 0);
         self.cells.clear();
@@ -376,7 +318,7 @@ impl Capture {
         Ok(true)
     }
 
-    fn delete(&mut self, table: &TableInfo, change: &impl Change) -> Result<(), (u16, c_int)> {
+    fn delete(&mut self, table: &TableInfo, change: &RowChange<'_>) -> Result<(), (u16, c_int)> {
         op::put_delete(&mut self.buf, table.id);
         self.key(table, change.old_rowid(), |column| change.before(column))?;
         op::put_count(&mut self.buf, table.columns.len());
@@ -406,7 +348,56 @@ impl Capture {
     }
 }
 
-/// The same bits: 0.0 and -0.0, 1 and 1.0, text and blob all differ.
+impl RowHook for Capture {
+    /// Records one change. Returns true when the statement is to be interrupted.
+    fn on_change(&mut self, change: &RowChange<'_>) -> bool {
+        if self.error.is_some()
+            || self.stopped
+            || self.mute == Mute::All
+            || (self.mute == Mute::Ddl && change.depth() == 0)
+            || change.schema() != b"main"
+            || change.table() == b"sqlite_sequence"
+        {
+            return self.stopped;
+        }
+        if !names::is_audited(change.table()) {
+            if self.mute == Mute::Nothing {
+                let table = String::from_utf8_lossy(change.table()).into_owned();
+                self.error = Some(CaptureError::Internal { table });
+            }
+            return false;
+        }
+        let start = self.buf.len();
+        if let Err(error) = self.record(change) {
+            self.buf.truncate(start);
+            self.error = Some(error);
+        }
+        if self.buf.len() > self.bytes_max {
+            self.overflowed = true;
+            self.stopped = true;
+        }
+        self.stopped
+    }
+}
+
+impl Conn {
+    /// From now on `capture` records every row change of this connection. Fails as [`Conn::install_row_hook`] does.
+    pub fn install_capture(&mut self, capture: Capture) -> Result<(), SqliteError> {
+        self.install_row_hook(capture)
+    }
+
+    /// Whether [`Conn::install_capture`] was called.
+    pub fn captures(&self) -> bool {
+        self.has_row_hook()
+    }
+
+    /// The connection's capture. Panics when none is installed, which is a programming error.
+    pub fn capture(&mut self) -> &mut Capture {
+        self.row_hook().expect("install_capture is called when a writing connection is opened")
+    }
+}
+
+/// Whether two values are identical bit for bit: 0.0 and -0.0, 1 and 1.0, text and blob all differ.
 fn same(a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
     match (a, b) {
         (ValueRef::Real(a), ValueRef::Real(b)) => a.to_bits() == b.to_bits(),
@@ -414,16 +405,19 @@ fn same(a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
     }
 }
 
-/// Makes virtual tables write what they hold back until the transaction ends (FTS5 its index). To be called before
-/// the transaction's operations are counted complete.
+/// Makes virtual tables write what they hold back until the transaction ends (FTS5 its index). Must be called before
+/// the transaction's operations are counted as complete.
 pub fn flush_virtual_tables(conn: &mut Conn) -> Result<(), SqliteError> {
     conn.exec("SAVEPOINT holdfast_flush; RELEASE holdfast_flush")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::same;
+    use super::*;
+    use crate::schema_map::create_internal_tables;
+    use crate::sqlite::{OpenFlags, write_through_a_blob_handle};
     use holdfast_types::ValueRef::{Blob, Int, Null, Real, Text};
+    use holdfast_types::VolumeId;
 
     #[test]
     fn values_are_compared_as_stored() {
@@ -432,5 +426,27 @@ mod tests {
         assert!(!same(Int(1), Real(1.0)));
         assert!(!same(Text(b"a"), Blob(b"a")));
         assert!(!same(Null, Text(b"")));
+    }
+
+    #[test]
+    fn capture_comes_before_the_first_statement() {
+        let mut conn = Conn::open(":memory:", OpenFlags { write: true, create: true }, None).unwrap();
+        let map = Arc::new(create_internal_tables(&mut conn, VolumeId(1)).unwrap());
+        let early = conn.prepare("DELETE FROM holdfast_tables").unwrap();
+        assert!(conn.install_capture(Capture::new(Arc::clone(&map))).is_err());
+        conn.finalize(early);
+        conn.install_capture(Capture::new(Arc::clone(&map))).unwrap();
+        assert!(conn.install_capture(Capture::new(map)).is_err(), "it is never replaced");
+    }
+
+    #[test]
+    fn a_blob_handle_cannot_change_a_row_unseen() {
+        let mut conn = Conn::open(":memory:", OpenFlags { write: true, create: true }, None).unwrap();
+        conn.exec("CREATE TABLE t(b); INSERT INTO t VALUES(zeroblob(4))").unwrap();
+        let map = create_internal_tables(&mut conn, VolumeId(1)).unwrap();
+        conn.install_capture(Capture::new(Arc::new(map))).unwrap();
+        write_through_a_blob_handle(&mut conn);
+        assert_eq!(conn.capture().check(), Err(CaptureError::BlobHandle { table: "t".into() }));
+        assert!(conn.capture().is_empty(), "it is not recorded as the DELETE that SQLite reports");
     }
 }

@@ -5,7 +5,7 @@
 //! 3. Write those pages as a `-wal` file with one commit, and sync it. From here on the file together with the `-wal`
 //!    is the database at C.
 //! 4. For each page: save the file's version if an older snapshot still needs it, then overwrite it. Sync the file.
-//! 5. Let the caller record in the trail that the file stands at C (and wait until that is durable).
+//! 5. Let the caller record in the trail that the file is at C (and wait until that is durable).
 //! 6. Clear the `-wal`.
 //!
 //! | power fails | the next open finds | and |
@@ -25,19 +25,20 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Consecutive pages gathered into one write.
+/// Maximum number of consecutive pages gathered into one write.
 const RUN_PAGES_MAX: usize = 128;
 
-/// What may be written before it is synced. To sync all of a large checkpoint at once fills the disk's queue, in which the
-/// trail's writes then wait: 90 to 130 ms for a boxcar of 4 KiB. In pieces (pgbench -M prepared -c 16 -T 20, one UPDATE of a
-/// random one of 200,000 rows of 300 bytes, three runs each, in turn): the same rate, 99.9 % of the commits within 4.8 to 10.6 ms in place of 8.8 to 15.7, the longest 26 to 38 ms in
-/// place of 36 to 95.
+/// Maximum bytes written before a sync. Syncing all of a large checkpoint at once fills the disk's queue, and the
+/// trail's writes wait in it: 90 to 130 ms for a boxcar of 4 KiB. Measured with pieces of this size (pgbench -M
+/// prepared -c 16 -T 20, one UPDATE of a random one of 200,000 rows of 300 bytes, three runs each, in turn): the same
+/// rate; 99.9 % of the commits within 4.8 to 10.6 ms instead of 8.8 to 15.7 ms; the longest 26 to 38 ms instead of 36
+/// to 95 ms.
 const UNSYNCED_BYTES_MAX: usize = 2 << 20;
 
-/// The disk is left to others for as long as it was busy with this, but no longer.
+/// After each piece the checkpoint leaves the disk to others for as long as it kept it busy, at most this long.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
-/// Large writes in pieces that others' writes pass between.
+/// Paces a large write: pieces with pauses in which other writes get through.
 struct Pace {
     unsynced_bytes: usize,
 }
@@ -59,7 +60,7 @@ impl Pace {
 /// What a checkpoint did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpointed {
-    /// The boxcar number the file stands at.
+    /// The boxcar number that the file is at.
     pub number: u64,
     pub pages_written: u64,
     pub file_bytes: u64,
@@ -68,14 +69,16 @@ pub struct Checkpointed {
 
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// Nothing was changed; it may be tried again.
-    #[error("cannot write the checkpoint file {path}: {source}; free disk space or mend the disk, it is tried again")]
+    /// Nothing was changed; the checkpoint may be tried again.
+    #[error(
+        "cannot write the checkpoint file {path}: {source}; free disk space or fix the disk; the server tries again"
+    )]
     Retry { path: String, source: io::Error },
-    /// A page to be written cannot be read back from scratch. Nothing was changed.
+    /// A page that is to be written cannot be read from scratch. Nothing was changed.
     #[error("cannot write the checkpoint of {path}: {source}")]
     Unreadable { path: String, source: ReadError },
-    /// The database file may be half written; only a new start may go on.
-    #[error("cannot write {path}: {cause}; its -wal file holds what is missing and is copied at the next start")]
+    /// The database file may be half written; only a restart may continue.
+    #[error("cannot write {path}: {cause}; its -wal file has the missing pages and is copied at the next start")]
     Fatal { path: String, cause: Cause },
 }
 
@@ -95,8 +98,8 @@ pub fn wal_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Turns a page as SQLite wrote it into what the file holds: page 1 says "WAL mode" and carries the boxcar number as
-/// change counter (RULE 14), and every page its checksum.
+/// Turns a page as SQLite wrote it into the page that the file stores: page 1 says "WAL mode" and has the boxcar number
+/// as its change counter (RULE 14), and every page gets its checksum.
 pub fn dress(page: u32, volume: u32, number: u64, bytes: &mut [u8; PAGE_BYTES]) {
     if page == 1 {
         bytes[18..20].copy_from_slice(&[2, 2]);
@@ -107,7 +110,7 @@ pub fn dress(page: u32, volume: u32, number: u64, bytes: &mut [u8; PAGE_BYTES]) 
     checksum::seal(bytes, page, volume, number);
 }
 
-/// Runs one checkpoint. `record` is step 5. Returns `None` when the file lacks nothing.
+/// Runs one checkpoint. `record` is step 5. Returns `None` when the file is up to date.
 pub fn run(
     disk: &dyn Disk,
     store: &PageStore,
@@ -148,11 +151,11 @@ fn write(
     Ok(done)
 }
 
-/// Bytes of a `-wal` file kept allocated between checkpoints: giving the blocks back and asking for them again each time
-/// costs more than the checkpoint's own writing.
+/// Bytes of a `-wal` file that stay allocated between checkpoints: freeing the blocks and allocating them again each
+/// time costs more than the checkpoint's own writes.
 const WAL_KEPT_BYTES_MAX: u64 = 256 << 20;
 
-/// Step 6. A header of zeros is no header, to SQLite and to us.
+/// Step 6: overwrites the header with zeros, which neither SQLite nor Holdfast takes for a header.
 fn clear(wal: &dyn DiskFile) -> io::Result<()> {
     if wal.len_bytes()? > WAL_KEPT_BYTES_MAX {
         return wal.set_len(0);
@@ -160,7 +163,7 @@ fn clear(wal: &dyn DiskFile) -> io::Result<()> {
     wal.write_at(&[IoSlice::new(&[0; 32])], 0)
 }
 
-/// Removes the `-wal` file of a volume whose last checkpoint is complete; for a clean stop.
+/// Removes the `-wal` file of a volume whose last checkpoint is complete, for a clean stop.
 pub fn remove_wal(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     let wal = wal_path(path);
     if disk.metadata(&wal)?.is_some() {
@@ -169,7 +172,7 @@ pub fn remove_wal(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Step 2. Returns how many pages the file had.
+/// Step 2: reserves space. Returns how many pages the file had.
 fn grow(store: &PageStore, set: &CheckpointSet) -> io::Result<u32> {
     let file = store.file();
     let have = file.len_bytes()?;
@@ -180,7 +183,7 @@ fn grow(store: &PageStore, set: &CheckpointSet) -> io::Result<u32> {
     Ok((have / PAGE_BYTES as u64) as u32)
 }
 
-/// Step 3.
+/// Step 3: writes and syncs the `-wal`.
 fn write_wal(disk: &dyn Disk, store: &PageStore, set: &CheckpointSet, path: &Path) -> Result<Box<dyn DiskFile>, Cause> {
     let fresh = disk.metadata(path)?.is_none();
     let how = OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() };
@@ -192,7 +195,7 @@ fn write_wal(disk: &dyn Disk, store: &PageStore, set: &CheckpointSet, path: &Pat
     if written.is_err()
         && let Err(e) = file.set_len(0)
     {
-        // Best effort: a torn -wal counts for nothing anyway, but its blocks may be what the disk lacks.
+        // Best effort: a torn -wal is ignored anyway, but the disk may need its blocks.
         tracing::warn!("cannot clear {}: {e}", path.display());
     }
     written.map(|()| file)
@@ -212,7 +215,7 @@ fn write_frames(file: &dyn DiskFile, store: &PageStore, set: &CheckpointSet) -> 
     if asked(Sabotage::CheckpointNoSync) { Ok(()) } else { Ok(file.sync_data()?) }
 }
 
-/// Step 4.
+/// Step 4: copies the pages into the file and syncs it.
 fn copy(store: &PageStore, set: &CheckpointSet, old_pages: u32) -> Result<(), Cause> {
     let volume = store.volume().0;
     let mut run: Vec<[u8; PAGE_BYTES]> = Vec::with_capacity(RUN_PAGES_MAX);

@@ -1,15 +1,15 @@
-//! Schema changes, run the same way on MAIN, on a branch and in redo: the statement's text, then the table map
-//! reconciled.
+//! Schema changes. They run the same way on MAIN, on a branch and in redo: the statement's text runs, then the table
+//! map is reconciled.
 //!
-//! On MAIN the text is recorded, in its place among the images, with the SQLite version and a hash of the resulting
+//! On MAIN the text is recorded in order with the images, together with the SQLite version and a hash of the resulting
 //! schema; redo compares the hash. Images of the rows that the statement itself writes are muted. A branch records the
-//! same, without the AUTOINCREMENT counters, which are MAIN's to tell.
+//! same, except the AUTOINCREMENT counters, which only MAIN records.
 //!
-//! CREATE TABLE AS must not run again, as its query would find other rows: it is recorded as the CREATE TABLE that SQLite
-//! has made of it, and the rows as images (RULE 8).
+//! CREATE TABLE AS must not run a second time, because its query would find other rows. It is recorded as the CREATE
+//! TABLE that SQLite has made of it, followed by the rows as images (RULE 8).
 //!
-//! Failure: the caller rolls back to its savepoint, truncates the capture, and gives the capture back the old map if
-//! an earlier schema change of the same savepoint had replaced it.
+//! Failure: the caller rolls back to its savepoint, truncates the capture, and sets the capture's old map again if an
+//! earlier schema change of the same savepoint had replaced it.
 
 use crate::capture::Mute;
 use crate::schema_map::{RowKey, SchemaError, TableInfo, TableMap, begin_ddl, end_ddl, quote};
@@ -20,7 +20,8 @@ use holdfast_types::record::{Ddl, op, put_cell};
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Runs one schema change on a capturing connection, records it, and gives the capture the new map, which is returned.
+/// Runs one schema change on a capturing connection and records it. The capture gets the new map, which is also
+/// returned.
 pub fn execute_ddl(conn: &mut Conn, text: &str) -> Result<Arc<TableMap>, SchemaError> {
     flush_sequences(conn)?;
     let before = Arc::clone(conn.capture().map());
@@ -30,7 +31,7 @@ pub fn execute_ddl(conn: &mut Conn, text: &str) -> Result<Arc<TableMap>, SchemaE
     Ok(map)
 }
 
-/// The same on a branch.
+/// Runs and records one schema change on a branch, without the AUTOINCREMENT counters.
 pub fn execute_ddl_on_branch(conn: &mut Conn, text: &str) -> Result<Arc<TableMap>, SchemaError> {
     let before = Arc::clone(conn.capture().map());
     let map = change_muted(conn, text)?;
@@ -59,7 +60,8 @@ fn record(conn: &mut Conn, text: &str, before: &TableMap, map: &TableMap) -> Res
     }
 }
 
-/// The table that CREATE TABLE AS has made, and the text SQLite keeps of it: not a part of the statement's own.
+/// The table that CREATE TABLE AS has made, and the CREATE TABLE text that SQLite stores for it, which is not part of
+/// the statement's own text.
 fn made_from_a_query<'m>(
     conn: &mut Conn,
     text: &str,
@@ -77,7 +79,7 @@ fn made_from_a_query<'m>(
     Ok((!is_from_the_text).then_some((table, stored)))
 }
 
-/// The rows of a table that is new, as inserts.
+/// Records the rows of a new table as inserts.
 fn record_rows(conn: &mut Conn, table: &TableInfo) -> Result<(), SchemaError> {
     let RowKey::Rowid { name: rowid, .. } = &table.key else { return Ok(()) };
     let columns: Vec<String> = table.columns.iter().map(|c| quote(&c.name)).collect();
@@ -110,7 +112,7 @@ pub(crate) fn change_schema(conn: &mut Conn, text: &str) -> Result<TableMap, Sch
     end_ddl(conn, &before)
 }
 
-/// A hash of every object's type, name and text; neither page numbers nor the order of creation count.
+/// Hashes every object's type, name and text. Page numbers and the order of creation do not count.
 pub fn schema_hash(conn: &mut Conn) -> Result<u64, SqliteError> {
     let sql = "SELECT type, name, tbl_name, sql FROM main.sqlite_schema ORDER BY type, name";
     let mut hash = Xxh3::new();

@@ -1,10 +1,11 @@
-//! Fragments of large transactions, kept until their transactions arrive: in memory, and beyond a bound in an unlinked
-//! scratch file, so that a transaction of a gigabyte does not take a gigabyte of memory (RULE 18).
+//! Fragments of large transactions, kept until their transactions arrive. They are kept in memory up to a bound and
+//! beyond it in an unlinked scratch file, so that a transaction of a gigabyte does not take a gigabyte of memory (RULE
+//! 18).
 //!
-//! The file is given up when nothing is left in it; until then it only grows, and what is kept at a time is bounded by
-//! what transactions may be large. Its content is worthless after a crash: the trail has it.
+//! The file is closed when nothing is left in it; until then it only grows. What is kept at any time is bounded by the
+//! permitted size of transactions. The file's content is worthless after a crash: the trail has it.
 //!
-//! Failure: what cannot be written or read ends the redo, which begins again from the trail.
+//! Failure: a fragment that cannot be written or read ends the redo, which begins again from the trail.
 
 use crate::pages::scratch::unlinked_file;
 use holdfast_types::TxnId;
@@ -14,26 +15,26 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// See the module.
+/// The fragments of all unfinished large transactions.
 #[derive(Debug, Default)]
 pub struct Fragments {
-    of: HashMap<TxnId, Vec<Place>>,
+    of: HashMap<TxnId, Vec<Stored>>,
     memory_bytes: u64,
-    /// Where the file goes; without, all stays in memory.
+    /// Where the file is made; without it, everything stays in memory.
     beyond: Option<Beyond>,
     file: Option<(File, u64)>,
 }
 
-/// How much may stay in memory, and where the rest goes.
+/// How many bytes may stay in memory, and where the rest is written.
 #[derive(Clone, Debug)]
 pub struct Beyond {
     pub memory_bytes_max: u64,
     pub scratch_dir: PathBuf,
 }
 
-/// Where one fragment is.
+/// Where one fragment is stored.
 #[derive(Debug)]
-pub enum Place {
+pub enum Stored {
     Memory(Vec<u8>),
     Scratch { offset: u64, bytes: usize },
 }
@@ -45,36 +46,36 @@ impl Fragments {
 
     /// Keeps the next fragment of a transaction.
     pub fn add(&mut self, txn: TxnId, ops: &[u8]) -> io::Result<()> {
-        let place = match &self.beyond {
+        let stored = match &self.beyond {
             Some(beyond) if self.memory_bytes + ops.len() as u64 > beyond.memory_bytes_max => {
                 let (file, end) = match &mut self.file {
                     Some(file) => file,
                     none => none.insert((unlinked_file(&beyond.scratch_dir)?, 0)),
                 };
                 file.write_all_at(ops, *end)?;
-                let place = Place::Scratch { offset: *end, bytes: ops.len() };
+                let stored = Stored::Scratch { offset: *end, bytes: ops.len() };
                 *end += ops.len() as u64;
-                place
+                stored
             }
             _ => {
                 self.memory_bytes += ops.len() as u64;
-                Place::Memory(ops.to_vec())
+                Stored::Memory(ops.to_vec())
             }
         };
-        self.of.entry(txn).or_default().push(place);
+        self.of.entry(txn).or_default().push(stored);
         Ok(())
     }
 
-    /// How many fragments of a transaction are kept.
+    /// Number of fragments kept for a transaction.
     pub fn count(&self, txn: TxnId) -> usize {
         self.of.get(&txn).map_or(0, Vec::len)
     }
 
-    /// The operations of one of them, in the order in which they came.
+    /// The operations of one fragment; fragments are numbered in the order in which they came.
     pub fn get(&self, txn: TxnId, number: usize) -> io::Result<Vec<u8>> {
-        match self.of.get(&txn).and_then(|places| places.get(number)) {
-            Some(Place::Memory(ops)) => Ok(ops.clone()),
-            Some(Place::Scratch { offset, bytes }) => {
+        match self.of.get(&txn).and_then(|stored| stored.get(number)) {
+            Some(Stored::Memory(ops)) => Ok(ops.clone()),
+            Some(Stored::Scratch { offset, bytes }) => {
                 let (file, _) = self.file.as_ref().ok_or(io::ErrorKind::NotFound)?;
                 let mut ops = vec![0; *bytes];
                 file.read_exact_at(&mut ops, *offset)?;
@@ -84,14 +85,14 @@ impl Fragments {
         }
     }
 
-    /// Keeps those of these transactions only.
+    /// Keeps only the fragments of transactions for which `keep` returns true.
     pub fn retain(&mut self, keep: impl Fn(TxnId) -> bool) {
         self.of.retain(|txn, _| keep(*txn));
         let (mut memory_bytes, mut in_scratch) = (0, false);
-        for place in self.of.values().flatten() {
-            match place {
-                Place::Memory(ops) => memory_bytes += ops.len() as u64,
-                Place::Scratch { .. } => in_scratch = true,
+        for stored in self.of.values().flatten() {
+            match stored {
+                Stored::Memory(ops) => memory_bytes += ops.len() as u64,
+                Stored::Scratch { .. } => in_scratch = true,
             }
         }
         self.memory_bytes = memory_bytes;

@@ -1,4 +1,6 @@
-//! The store: SQLite over a page-version VFS, row images, checkpoint.
+//! The store: SQLite over a VFS of page versions, capture and application of row images, and the checkpoint.
+
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod apply;
 pub mod capture;
@@ -6,8 +8,10 @@ pub mod checkpoint;
 pub mod ddl;
 pub mod fragments;
 pub mod locking;
+mod names;
 pub mod pages;
 mod pending_wal;
+pub mod position;
 pub mod schema_map;
 pub mod schema_read;
 pub mod sequences;

@@ -1,22 +1,23 @@
-//! What of a row is locked and versioned when it changes: its own address, its unique keys, and the parents it refers
-//! to. Every lock is a hash of what it stands for; two things with one hash only wait for each other needlessly.
+//! What is locked and versioned when a row changes: its own address, its unique keys, and the parents it refers to.
+//! Every lock is a hash of what it stands for. When two things have the same hash, they wait for each other needlessly,
+//! and nothing worse happens.
 //!
 //! | change | locked | must not have changed since the snapshot | counts as changed afterwards |
 //! |---|---|---|---|
 //! | insert | the row `Update` | the row | row, existence |
 //! | delete, key change | the row `Update` | the row, references to it | row, existence |
 //! | update that leaves keys alone | the row `NoKeyUpdate` | the row | row |
-//! | a unique key appears or goes | the key `Update` | the key, references to it | key |
+//! | a unique key appears or disappears | the key `Update` | the key, references to it | key |
 //! | a reference appears | the parent's row or key, `KeyShare` | its existence, or the key | references |
 //!
-//! Keys are normalised the way a UNIQUE index compares (RULE 22): 1 and 1.0 are one key, NOCASE and RTRIM are followed,
-//! a key with a NULL is none. Indexes on expressions and partial ones are left to MAIN, which enforces them again when
-//! a transaction is merged.
+//! Keys are normalised the way a UNIQUE index compares (RULE 22): 1 and 1.0 are the same key, NOCASE and RTRIM are
+//! applied, and a key with a NULL is not a key. Indexes on expressions and partial indexes are left to MAIN, which
+//! enforces them when a transaction is merged.
 
-use crate::capture::{Change, ChangeKind};
-use crate::schema_map::{RowKey, TableInfo, TableMap, quote};
-use crate::sqlite::{Conn, SqliteError};
-use holdfast_types::{TableId, Value, ValueRef};
+use crate::names::quote;
+use crate::schema_map::{RowKey, TableInfo, TableMap};
+use crate::sqlite::{ChangeKind, Conn, RowChange, SqliteError};
+use holdfast_types::{LockStrength, TableId, Value, ValueRef};
 use std::os::raw::c_int;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -25,21 +26,12 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 pub enum Class {
     Row,
     Key,
-    /// The row was inserted, deleted or got another key.
+    /// The row was inserted or deleted, or its key changed.
     Existence,
     /// A reference to the row was added.
     RowReferences,
     /// A reference to the key was added.
     KeyReferences,
-}
-
-/// PostgreSQL's four strengths of row locks; unique keys use the first and the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RowMode {
-    KeyShare,
-    Share,
-    NoKeyUpdate,
-    Update,
 }
 
 /// One thing a change touches.
@@ -48,7 +40,8 @@ pub struct Touch {
     pub class: Class,
     pub table: TableId,
     pub hash: u64,
-    pub mode: RowMode,
+    /// Unique keys use the weakest and the strongest.
+    pub mode: LockStrength,
     /// Versions with this table and hash that must be no newer than the snapshot.
     pub checks: &'static [Class],
     /// Versions that the change raises.
@@ -62,10 +55,10 @@ pub struct Locking {
     pub parents: Vec<Parent>,
     /// Some foreign key refers to it.
     pub is_parent: bool,
-    /// It has triggers, or belongs to a virtual table: its writers have MAIN alone.
-    pub alone: bool,
-    /// It has unique keys that are not locked but only enforced at COMMIT: partial ones, those over expressions or
-    /// generated columns.
+    /// It has triggers, or belongs to a virtual table: its writers run as the exclusive writer.
+    pub exclusive: bool,
+    /// It has unique keys that are not locked and are only enforced at COMMIT: partial ones, and those over expressions
+    /// or generated columns.
     pub has_open_keys: bool,
 }
 
@@ -81,7 +74,7 @@ pub enum Collation {
 pub struct UniqueKey {
     /// Distinguishes it from the table's other keys.
     pub seed: u64,
-    /// Position in the declaration and how it compares.
+    /// Each column's position in the declaration, and how it compares.
     pub columns: Vec<(u16, Collation)>,
 }
 
@@ -95,10 +88,10 @@ pub struct Parent {
     pub seed: Option<u64>,
 }
 
-/// A value of the row before or after, or SQLite's result code.
+/// Reads a column of the row, before or after the change, or fails with SQLite's result code.
 type Get<'a, 'v> = &'a dyn Fn(u16) -> Result<ValueRef<'v>, c_int>;
 
-/// Hash of a key; `None` when a part of it is NULL.
+/// Hash of a key; `None` when one of its values is NULL.
 pub fn key_hash<'v>(seed: u64, columns: &[(u16, Collation)], get: Get<'_, 'v>) -> Result<Option<u64>, c_int> {
     let mut bytes = Vec::with_capacity(32);
     for (column, collation) in columns {
@@ -123,7 +116,7 @@ pub fn rowid_hash(rowid: i64) -> u64 {
     rowid as u64
 }
 
-/// False for NULL.
+/// Appends a normalised value. Returns false for NULL.
 fn put_normal(bytes: &mut Vec<u8>, value: ValueRef<'_>, collation: Collation) -> bool {
     match value {
         ValueRef::Null => return false,
@@ -161,8 +154,8 @@ fn put_bytes(bytes: &mut Vec<u8>, tag: u8, content: &[u8]) {
     bytes.extend_from_slice(content);
 }
 
-/// Lists what a change touches, as in the module's table. Fails with SQLite's code when a value cannot be had.
-pub fn touches(table: &TableInfo, change: &dyn Change, out: &mut Vec<Touch>) -> Result<(), c_int> {
+/// Lists what a change touches, as in the module's table. Fails with SQLite's code when a value cannot be read.
+pub fn touches(table: &TableInfo, change: &RowChange<'_>, out: &mut Vec<Touch>) -> Result<(), c_int> {
     let before = |column: u16| change.before(column);
     let after = |column: u16| change.after(column);
     let old = match change.kind() {
@@ -211,14 +204,14 @@ fn reference(parent: &Parent, seed: u64, get: Get<'_, '_>) -> Result<Option<u64>
     let [(column, _)] = parent.columns.as_slice() else { return Ok(None) };
     Ok(match get(*column)? {
         ValueRef::Int(rowid) => Some(rowid_hash(rowid)),
-        // Anything else finds no row there, or one that MAIN will look for.
+        // Any other value refers to no row, or to one that MAIN will look up.
         _ => None,
     })
 }
 
 fn row_touch(table: &TableInfo, hash: u64, keys_change: bool, existed: bool) -> Touch {
     let is_parent = table.locking.is_parent;
-    let mode = if keys_change { RowMode::Update } else { RowMode::NoKeyUpdate };
+    let mode = if keys_change { LockStrength::Update } else { LockStrength::NoKeyUpdate };
     let checks: &[Class] =
         if keys_change && existed && is_parent { &[Class::Row, Class::RowReferences] } else { &[Class::Row] };
     let raises: &[Class] = if keys_change && is_parent { &[Class::Row, Class::Existence] } else { &[Class::Row] };
@@ -227,7 +220,7 @@ fn row_touch(table: &TableInfo, hash: u64, keys_change: bool, existed: bool) -> 
 
 fn key_touch(table: &TableInfo, hash: u64) -> Touch {
     let checks: &[Class] = if table.locking.is_parent { &[Class::Key, Class::KeyReferences] } else { &[Class::Key] };
-    Touch { class: Class::Key, table: table.id, hash, mode: RowMode::Update, checks, raises: &[Class::Key] }
+    Touch { class: Class::Key, table: table.id, hash, mode: LockStrength::Update, checks, raises: &[Class::Key] }
 }
 
 fn parent_touch(parent: &Parent, hash: u64) -> Touch {
@@ -235,7 +228,7 @@ fn parent_touch(parent: &Parent, hash: u64) -> Touch {
         None => (Class::Row, &[Class::Existence], &[Class::RowReferences]),
         Some(_) => (Class::Key, &[Class::Key], &[Class::KeyReferences]),
     };
-    Touch { class, table: parent.table, hash, mode: RowMode::KeyShare, checks, raises }
+    Touch { class, table: parent.table, hash, mode: LockStrength::KeyShare, checks, raises }
 }
 
 fn text(value: &Value) -> &str {
@@ -246,7 +239,7 @@ fn int(value: &Value) -> i64 {
     if let Value::Int(i) = value { *i } else { 0 }
 }
 
-/// Reads a table's keys; what refers to what is added by [`link`] when all tables are known.
+/// Reads a table's keys. [`link`] adds the references when all tables are known.
 pub(crate) fn read(conn: &mut Conn, table: &str) -> Result<Locking, SqliteError> {
     let mut locking = Locking::default();
     // seq, name, unique, origin, partial
@@ -277,7 +270,7 @@ pub(crate) fn read(conn: &mut Conn, table: &str) -> Result<Locking, SqliteError>
              OR EXISTS(SELECT 1 FROM pragma_table_list WHERE schema = 'main' AND name = '{0}' AND type = 'shadow')",
         table.replace('\'', "''")
     );
-    locking.alone = conn.query_value(&sql)? != Value::Int(0);
+    locking.exclusive = conn.query_value(&sql)? != Value::Int(0);
     Ok(locking)
 }
 
@@ -290,14 +283,14 @@ fn collation(name: &str) -> Option<Collation> {
     }
 }
 
-/// A foreign key as PRAGMA foreign_key_list shows it, its columns in order.
+/// A foreign key as PRAGMA foreign_key_list reports it, with its columns in order.
 struct Found {
     parent: TableId,
     from: Vec<String>,
     to: Vec<String>,
 }
 
-/// Finds out which table refers to which key of which other.
+/// Finds which table refers to which key of which other table.
 pub(crate) fn link(conn: &mut Conn, map: &TableMap) -> Result<Vec<(usize, Parent)>, SqliteError> {
     let mut links = Vec::new();
     for (i, table) in map.tables().iter().enumerate() {
@@ -330,7 +323,7 @@ fn column_of(table: &TableInfo, name: &str) -> Option<u16> {
     table.columns.iter().find(|c| c.name.eq_ignore_ascii_case(name)).map(|c| c.index)
 }
 
-/// The parent's key that a foreign key means: its rowid, or one of its unique keys.
+/// Resolves a foreign key to the parent's key: its rowid, or one of its unique keys.
 fn resolve(child: &TableInfo, parent: &TableInfo, found: &Found) -> Option<Parent> {
     let from: Vec<u16> = found.from.iter().filter_map(|name| column_of(child, name)).collect();
     let alias = match &parent.key {
@@ -401,6 +394,6 @@ mod tests {
         assert_eq!((of("c1").parents, of("c3").parents), (by_rowid.clone(), by_rowid));
         let columns = vec![(0, Collation::Binary), (1, Collation::Binary)];
         assert_eq!(of("c2").parents, [Parent { table: p.id, columns, seed: Some(of("p").unique[0].seed) }]);
-        assert!(of("t").alone && !of("p").alone && m.has_triggers && !m.tables().is_empty());
+        assert!(of("t").exclusive && !of("p").exclusive && m.has_triggers && !m.tables().is_empty());
     }
 }

@@ -1,5 +1,5 @@
-//! A volume's file seen together with its pending `-wal`, without copying it: for `holdfast check`, which must not
-//! change a byte. What the next start would copy into the file is read from the `-wal` instead.
+//! Shows a volume's file together with its pending `-wal`, without copying it: for `holdfast check`, which must not
+//! change a byte. Pages that the next start would copy into the file are read from the `-wal` instead.
 
 use crate::pages::{PAGE_BYTES, offset_of};
 use crate::wal_file::frame_offset;
@@ -7,17 +7,17 @@ use holdfast_seams::DiskFile;
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
 
-/// A read-only file. Reads must stay within one page, as the page store's do.
+/// A read-only file. Each read must stay within one page, as the page store's reads do.
 pub struct PendingWal {
     file: Box<dyn DiskFile>,
     wal: Box<dyn DiskFile>,
-    /// Where in the `-wal` a page's bytes are.
+    /// Offset in the `-wal` of each page's bytes.
     frames: HashMap<u32, u64>,
     pages: u32,
 }
 
 impl PendingWal {
-    /// `frames` are the page numbers of the `-wal`'s frames in order; with it the database has `pages` pages.
+    /// `frames` are the page numbers of the `-wal`'s frames in order; the database including them has `pages` pages.
     pub fn new(file: Box<dyn DiskFile>, wal: Box<dyn DiskFile>, frames: &[u32], pages: u32) -> PendingWal {
         let frames = frames.iter().enumerate().map(|(i, page)| (*page, frame_offset(i as u64))).collect();
         PendingWal { file, wal, frames, pages }
@@ -25,7 +25,7 @@ impl PendingWal {
 }
 
 fn refused() -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, "a volume that is only looked at is not written to")
+    io::Error::new(io::ErrorKind::PermissionDenied, "the volume is opened read-only")
 }
 
 impl DiskFile for PendingWal {

@@ -1,22 +1,22 @@
-//! What capture and redo must know of a volume's tables: stable ids, stored columns, and how a row is addressed.
+//! What capture and redo need to know about a volume's tables: stable ids, stored columns, and how a row is addressed.
 //!
-//! Two internal tables stand in every volume:
+//! Every volume has two internal tables:
 //!
 //! | table | row |
 //! |---|---|
 //! | `holdfast_meta` | the only one, id 1: format, volume, number of the last boxcar applied, its epoch, schema epoch, next table id |
-//! | `holdfast_tables` | for each table, view and virtual table: its id and present name |
+//! | `holdfast_tables` | for each table, view and virtual table: its id and current name |
 //!
-//! A third one, `holdfast_prepared`, comes with the first PREPARE TRANSACTION. It is no user's either, but it has an id
-//! and its rows travel through the trail like theirs.
+//! A third one, `holdfast_prepared`, is created by the first PREPARE TRANSACTION. It is internal too, but it has an id,
+//! and the trail carries its rows like those of a user's table.
 //!
-//! Ids follow from the statements alone, never from where pages lie, so redo of the same statements on another copy
+//! Ids depend only on the statements, never on the positions of pages, so redo of the same statements on another copy
 //! gives the same ids:
 //!
 //! | after a statement | id |
 //! |---|---|
 //! | the name was there before | stays |
-//! | a name is new, and exactly one name is gone whose root page it has (0 for views and virtual tables) | moves: it was renamed |
+//! | a name is new, and exactly one name that had its root page is gone (0 for views and virtual tables) | moves: it was renamed |
 //! | a name is new otherwise | next number, new names in byte order |
 //! | a name is gone otherwise | is dropped and never used again |
 //!
@@ -25,64 +25,51 @@
 //! Failure: a table whose hidden rowid has no free name, or whose name is reserved, is refused; the caller then
 //! rolls the statement back.
 
-use crate::capture::Mute;
 use crate::locking::{self, Locking};
+pub use crate::names::{PREPARED_TABLE, is_audited, is_internal, quote};
 use crate::sqlite::{Conn, SqliteError};
 use holdfast_types::{Epoch, TableId, Value, ValueRef, VolumeId};
 use std::collections::{BTreeMap, HashMap};
 
-/// Layout of the internal tables.
+/// Version of the internal tables' layout.
 pub const VOLUME_FORMAT: i64 = 1;
 
-/// Prefix of internal tables.
-const INTERNAL_PREFIX: &[u8] = b"holdfast_";
 const INTERNAL_TABLES: [&str; 2] = ["holdfast_meta", "holdfast_tables"];
-
-/// Holds prepared transactions.
-pub const PREPARED_TABLE: &str = "holdfast_prepared";
-
-/// Whether the trail carries what is changed in a table of this name.
-pub fn is_audited(name: &[u8]) -> bool {
-    !is_internal(name) || name == PREPARED_TABLE.as_bytes()
-}
-
-/// Whether a table of this name belongs to Holdfast and not to the user. ASCII case is ignored, as SQLite does.
-pub fn is_internal(name: &[u8]) -> bool {
-    name.get(..INTERNAL_PREFIX.len()).is_some_and(|head| head.eq_ignore_ascii_case(INTERNAL_PREFIX))
-}
 
 /// Why a schema cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     #[error(
-        "table {0} has no primary key of its own and its columns take all three names of the hidden rowid (rowid, _rowid_, oid); rename one of them"
+        "table {0} has no primary key, and its columns use all three names of the hidden rowid (rowid, _rowid_, oid); rename one of these columns"
     )]
     NoRowidName(String),
     #[error("the name {0} is reserved: names that begin with holdfast_ are internal")]
     ReservedName(String),
-    #[error("this is not a Holdfast volume, or a damaged one: {0}")]
+    #[error("the database is not a Holdfast volume, or it is damaged: {0}")]
     NotAVolume(String),
-    #[error("the volume has format {found}, this release knows {VOLUME_FORMAT}; use the release that wrote it")]
+    #[error(
+        "the volume has format {found}; this release reads format {VOLUME_FORMAT}; use the release that wrote the volume"
+    )]
     Format { found: i64 },
     #[error(transparent)]
     Sqlite(#[from] SqliteError),
 }
 
-/// How a row is named in an image and found again.
+/// How an image names its row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RowKey {
-    /// By rowid. `name` is the SQL expression for it (quoted), `alias` the position of the INTEGER PRIMARY KEY column
-    /// where it is one.
+    /// By rowid. `name` is the SQL expression for the rowid (quoted); `alias` is the position of the INTEGER PRIMARY
+    /// KEY column if there is one.
     Rowid { name: String, alias: Option<usize> },
     /// WITHOUT ROWID: positions of the primary key's columns among the stored ones.
     Columns(Vec<usize>),
 }
 
-/// A column that is stored, so neither kind of generated column.
+/// A column that is stored: not a generated column of either kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredColumn {
     pub name: String,
-    /// Position in the declaration, from 0, generated columns counted.
+    /// Position in the declaration, from 0, counting generated columns.
     pub index: u16,
 }
 
@@ -92,11 +79,11 @@ pub struct TableInfo {
     pub id: TableId,
     pub name: String,
     pub columns: Vec<StoredColumn>,
-    /// All columns, generated ones counted.
+    /// Number of all columns, generated ones included.
     pub column_count: usize,
     pub key: RowKey,
     pub autoincrement: bool,
-    /// Its keys that are locked besides the row, and whether it may be changed on a branch at all.
+    /// Its keys that are locked in addition to the row, and whether it may be changed on a branch at all.
     pub locking: Locking,
 }
 
@@ -109,8 +96,8 @@ pub struct TableMap {
     pub has_sequences: bool,
     /// There are triggers, on tables or views.
     pub has_triggers: bool,
-    /// There are tables whose writers have MAIN alone.
-    pub has_alone: bool,
+    /// There are tables that only the exclusive writer changes.
+    pub has_exclusive: bool,
     tables: Vec<TableInfo>,
     by_name: HashMap<Vec<u8>, usize>,
     by_id: HashMap<TableId, usize>,
@@ -127,12 +114,12 @@ impl TableMap {
         self.position(id).map(|i| &self.tables[i])
     }
 
-    /// Where a table stands in [`TableMap::tables`].
+    /// The index of a table in [`TableMap::tables`].
     pub fn position(&self, id: TableId) -> Option<usize> {
         self.by_id.get(&id).copied()
     }
 
-    /// Real tables, shadow tables among them; neither views nor virtual tables.
+    /// Real tables, including shadow tables, but neither views nor virtual tables.
     pub fn tables(&self) -> &[TableInfo] {
         &self.tables
     }
@@ -143,7 +130,7 @@ impl TableMap {
     }
 }
 
-/// How far a volume has come.
+/// How far the trail has been applied to a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub volume: VolumeId,
@@ -155,7 +142,7 @@ pub struct Position {
 }
 
 /// Makes the internal tables in a new or just imported database, gives ids to the tables it has, and returns the map.
-/// Within the caller's transaction.
+/// Runs within the caller's transaction.
 pub fn create_internal_tables(conn: &mut Conn, volume: VolumeId) -> Result<TableMap, SchemaError> {
     conn.exec(
         "CREATE TABLE holdfast_meta(id INTEGER PRIMARY KEY CHECK (id = 1), format INTEGER NOT NULL,
@@ -167,7 +154,7 @@ pub fn create_internal_tables(conn: &mut Conn, volume: VolumeId) -> Result<Table
     end_ddl(conn, &ObjectsBefore::default())
 }
 
-/// The one row of `holdfast_meta`.
+/// Reads the only row of `holdfast_meta`.
 pub fn read_position(conn: &mut Conn) -> Result<Position, SchemaError> {
     let missing = |e: SqliteError| SchemaError::NotAVolume(e.message);
     let rows = conn
@@ -176,7 +163,7 @@ pub fn read_position(conn: &mut Conn) -> Result<Position, SchemaError> {
     let [row] = rows.as_slice() else { return Err(SchemaError::NotAVolume("holdfast_meta is empty".into())) };
     let number = |i: usize| match row[i] {
         Value::Int(n) => Ok(n),
-        _ => Err(SchemaError::NotAVolume("holdfast_meta holds something that is not a number".into())),
+        _ => Err(SchemaError::NotAVolume("holdfast_meta holds a value that is not a number".into())),
     };
     if number(0)? != VOLUME_FORMAT {
         return Err(SchemaError::Format { found: number(0)? });
@@ -189,39 +176,17 @@ pub fn read_position(conn: &mut Conn) -> Result<Position, SchemaError> {
     })
 }
 
-/// Writes the position of each boxcar.
-#[derive(Debug)]
-pub struct PositionWriter(crate::sqlite::StmtId);
-
-impl PositionWriter {
-    pub fn prepare(conn: &mut Conn) -> Result<PositionWriter, SqliteError> {
-        let sql = "UPDATE main.holdfast_meta SET number = ?1, epoch = ?2 WHERE id = 1";
-        conn.prepare(sql).map(PositionWriter)
-    }
-
-    /// Within the boxcar's transaction.
-    pub fn write(&self, conn: &mut Conn, number: u64, epoch: Epoch) -> Result<(), SqliteError> {
-        let values = [ValueRef::Int(number as i64), ValueRef::Int(epoch.0.into())];
-        if !conn.captures() {
-            return conn.run_with(self.0, &values);
-        }
-        let before = conn.capture().set_mute(Mute::All);
-        let written = conn.run_with(self.0, &values);
-        conn.capture().set_mute(before);
-        written
-    }
-}
-
 /// Tables, views and virtual tables with their root pages, before a schema change.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectsBefore(BTreeMap<String, i64>);
 
-/// To be called before a statement that changes the schema.
+/// Must be called before a statement that changes the schema.
 pub fn begin_ddl(conn: &mut Conn) -> Result<ObjectsBefore, SqliteError> {
     read_objects(conn).map(ObjectsBefore)
 }
 
-/// To be called after it: raises the schema epoch, gives ids to what is new, and returns the new map.
+/// Must be called after a statement that changed the schema: raises the schema epoch, gives ids to new objects, and
+/// returns the new map.
 pub fn end_ddl(conn: &mut Conn, before: &ObjectsBefore) -> Result<TableMap, SchemaError> {
     refuse_attachments(conn)?;
     let now = read_objects(conn)?;
@@ -230,8 +195,8 @@ pub fn end_ddl(conn: &mut Conn, before: &ObjectsBefore) -> Result<TableMap, Sche
     read_map(conn)
 }
 
-/// Nothing of the user's may hang on an internal table: a trigger there would run with every boxcar, after its images
-/// are complete.
+/// Refuses a user's trigger or index on an internal table: a trigger there would run with every boxcar, after its
+/// images are complete.
 fn refuse_attachments(conn: &mut Conn) -> Result<(), SchemaError> {
     let sql = "SELECT name FROM (SELECT name, tbl_name, type FROM main.sqlite_schema
                          UNION ALL SELECT name, tbl_name, type FROM temp.sqlite_schema)
@@ -243,7 +208,7 @@ fn refuse_attachments(conn: &mut Conn) -> Result<(), SchemaError> {
     }
 }
 
-/// Everything that gets an id. Statistics tables are included, as users may write to them.
+/// All objects that get an id. Statistics tables are included, because users may write to them.
 fn read_objects(conn: &mut Conn) -> Result<BTreeMap<String, i64>, SqliteError> {
     let rows = conn.query_rows("SELECT name, rootpage FROM main.sqlite_schema WHERE type IN ('table', 'view')")?;
     let objects = rows.into_iter().filter_map(|row| match (&row[0], &row[1]) {
@@ -257,7 +222,7 @@ fn read_objects(conn: &mut Conn) -> Result<BTreeMap<String, i64>, SqliteError> {
     Ok(objects.filter(|(name, _)| named(name)).collect())
 }
 
-/// Follows the table in the module's description.
+/// Gives and removes ids by the table in the module's description.
 fn reconcile(conn: &mut Conn, before: &BTreeMap<String, i64>, now: &BTreeMap<String, i64>) -> Result<(), SchemaError> {
     let gone: Vec<_> = before.iter().filter(|(name, _)| !now.contains_key(*name)).collect();
     let mut dropped: Vec<&String> = gone.iter().map(|(name, _)| *name).collect();
@@ -292,7 +257,7 @@ fn reconcile(conn: &mut Conn, before: &BTreeMap<String, i64>, now: &BTreeMap<Str
     Ok(())
 }
 
-/// The map as the volume has it.
+/// Reads the map from the volume.
 pub fn read_map(conn: &mut Conn) -> Result<TableMap, SchemaError> {
     let mut map = TableMap { epoch: read_position(conn)?.schema_epoch, ..TableMap::default() };
     let rows = conn.query_rows(
@@ -313,7 +278,7 @@ pub fn read_map(conn: &mut Conn) -> Result<TableMap, SchemaError> {
     map.has_sequences = conn.query_value(sequences)? != Value::Int(0);
     let triggers = "SELECT count(*) FROM main.sqlite_schema WHERE type = 'trigger'";
     map.has_triggers = conn.query_value(triggers)? != Value::Int(0);
-    map.has_alone = map.has_triggers || map.tables.iter().any(|t| t.locking.alone);
+    map.has_exclusive = map.has_triggers || map.tables.iter().any(|t| t.locking.exclusive);
     for (child, parent) in locking::link(conn, &map)? {
         if let Some(position) = map.position(parent.table) {
             map.tables[position].locking.is_parent = true;
@@ -359,25 +324,26 @@ fn read_table(conn: &mut Conn, id: TableId, name: &str) -> Result<TableInfo, Sch
         _ => false,
     };
     let mut locking = locking::read(conn, name)?;
-    // The hook does not show generated columns: MAIN alone enforces keys that have one.
+    // The hook does not show generated columns: only MAIN enforces keys that have one.
     let keys = locking.unique.len();
     locking.unique.retain(|key| key.columns.iter().all(|(c, _)| columns.iter().any(|stored| stored.index == *c)));
     locking.has_open_keys |= locking.unique.len() < keys;
     Ok(TableInfo { id, name: name.into(), column_count: rows.len(), columns, key, autoincrement, locking })
 }
 
-/// What a table's primary key is made of.
+/// How a table stores its primary key.
 pub(crate) enum Primary {
     /// The rowid itself, when the table has a primary key at all.
     Rowid,
-    /// An index beside the rowid.
+    /// An index in addition to the rowid.
     Other,
-    /// The table's own b-tree; declared positions of the key's columns.
+    /// The table's own b-tree, with the declared positions of the key's columns.
     WithoutRowid(Vec<i64>),
 }
 
 pub(crate) fn primary_key(conn: &mut Conn, schema: &str, name: &str) -> Result<Primary, SqliteError> {
-    // index_info of a table's own name lists the key of a WITHOUT ROWID table, else nothing (sqlite.org/withoutrowid.html).
+    // index_info of a table's own name lists the key of a WITHOUT ROWID table, and nothing for any other table
+    // (sqlite.org/withoutrowid.html).
     let own = conn.query_rows(&format!("PRAGMA {schema}.index_info({})", quote(name)))?;
     if !own.is_empty() {
         let index = |row: &Vec<Value>| if let Value::Int(cid) = row[1] { Some(cid) } else { None };
@@ -386,9 +352,4 @@ pub(crate) fn primary_key(conn: &mut Conn, schema: &str, name: &str) -> Result<P
     let indexes = conn.query_rows(&format!("PRAGMA {schema}.index_list({})", quote(name)))?;
     let beside = indexes.iter().any(|row| row[3] == Value::Text("pk".into()));
     Ok(if beside { Primary::Other } else { Primary::Rowid })
-}
-
-/// A name as SQL text.
-pub fn quote(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -1,12 +1,13 @@
 //! Reads a volume's schema for the dialect and the catalogue.
 //!
-//! What is not the user's is left out: internal tables, `sqlite_...`, shadow tables of virtual tables. Listing the
-//! columns of a virtual table opens it, so this runs on a reader's connection, never on one that applies images.
+//! Objects that are not the user's are left out: internal tables, `sqlite_...`, shadow tables of virtual tables.
+//! Listing the columns of a virtual table opens it, so this runs on a reader's connection, never on one that applies
+//! images.
 //!
-//! OIDs: a table's is [`FIRST_OID`] plus its stable id. An index's is above [`FIRST_INDEX_OID`], made of its table's
-//! id and its place among the table's indexes in order of creation.
+//! OIDs: a table's OID is [`FIRST_OID`] plus its stable id. An index's OID is above [`FIRST_INDEX_OID`] and made of its
+//! table's id and its number among the table's indexes in order of creation.
 //!
-//! Failure: a view over something that no longer exists has no columns; it does not keep the rest from being read.
+//! Failure: a view over an object that no longer exists has no columns; the rest is read all the same.
 
 use crate::schema_map::{RowKey, TableMap, is_internal, quote};
 use crate::sqlite::{Conn, SqliteError};
@@ -17,13 +18,13 @@ use std::sync::Arc;
 
 /// PostgreSQL's first OID for user objects.
 pub const FIRST_OID: u32 = 16384;
-/// Below it are the OIDs of tables.
+/// OIDs of tables are below this one.
 pub const FIRST_INDEX_OID: u32 = 1 << 30;
 const MAIN: &str = "main";
-/// Room for the indexes of one table.
+/// Number of OIDs set aside for the indexes of one table.
 const INDEXES_A_TABLE: u32 = 256;
 
-/// All user-visible objects of the main database; `map` must be of the same schema epoch.
+/// Reads all user-visible objects of the main database; `map` must have the same schema epoch.
 pub fn read_schema(conn: &mut Conn, map: &TableMap) -> Result<Schema, SqliteError> {
     let texts = read_texts(conn, MAIN)?;
     let mut triggers = read_triggers(conn)?;
@@ -61,14 +62,14 @@ pub fn read_schema(conn: &mut Conn, map: &TableMap) -> Result<Schema, SqliteErro
     Ok(schema)
 }
 
-/// CREATE statements by name; names are unique over tables, views and indexes of one schema.
+/// CREATE statements by name. Names are unique over the tables, views and indexes of one schema.
 pub(crate) fn read_texts(conn: &mut Conn, schema: &str) -> Result<HashMap<String, String>, SqliteError> {
     let sql = format!("SELECT name, sql FROM {schema}.sqlite_schema WHERE type <> 'trigger' AND sql IS NOT NULL");
     let rows = conn.query_rows(&sql)?;
     Ok(rows.iter().map(|row| (text(&row[0]), text(&row[1]))).collect())
 }
 
-/// By the lower-cased name of their table or view.
+/// Triggers by the lower-case name of their table or view.
 fn read_triggers(conn: &mut Conn) -> Result<HashMap<String, Vec<Trigger>>, SqliteError> {
     let sql = "SELECT lower(tbl_name), name, sql FROM main.sqlite_schema WHERE type = 'trigger' ORDER BY rowid";
     let mut triggers: HashMap<String, Vec<Trigger>> = HashMap::new();
@@ -87,7 +88,7 @@ fn read_columns(conn: &mut Conn, name: &str, id: TableId, map: &TableMap) -> Res
     });
     let rows = match conn.query_rows(&format!("PRAGMA main.table_xinfo({})", quote(name))) {
         Ok(rows) => rows,
-        // A view or virtual table that cannot be resolved; see the module's description.
+        // This is a view or virtual table that cannot be resolved; see the module's description.
         Err(_) if info.is_none() => Vec::new(),
         Err(error) => return Err(error),
     };
@@ -95,8 +96,8 @@ fn read_columns(conn: &mut Conn, name: &str, id: TableId, map: &TableMap) -> Res
     Ok(columns(&rows, alias, autoincrement))
 }
 
-/// From the rows of table_xinfo: cid, name, type, notnull, dflt_value, pk, hidden (1: hidden column of a virtual table; 2
-/// and 3: generated).
+/// Makes columns from the rows of table_xinfo: cid, name, type, notnull, dflt_value, pk, hidden (1: hidden column of a
+/// virtual table; 2: generated, virtual; 3: generated, stored).
 pub(crate) fn columns(rows: &[Vec<Value>], alias: Option<&str>, autoincrement: bool) -> Vec<Column> {
     let column = |row: &Vec<Value>| {
         let name = text(&row[1]);
@@ -109,13 +110,14 @@ pub(crate) fn columns(rows: &[Vec<Value>], alias: Option<&str>, autoincrement: b
             rowid_alias,
             autoincrement: rowid_alias && autoincrement,
             generated: matches!(row[6], Value::Int(2 | 3)),
+            generated_virtual: row[6] == Value::Int(2),
             name,
         }
     };
     rows.iter().filter(|row| row[6] != Value::Int(1)).map(column).collect()
 }
 
-/// The indexes SQLite has, in order of creation. A primary key that is the rowid has none.
+/// The indexes that SQLite has, in order of creation. A primary key that is the rowid has no index.
 pub(crate) fn read_indexes(
     conn: &mut Conn,
     schema: &str,

@@ -1,11 +1,11 @@
 //! AUTOINCREMENT counters. SQLite keeps them in `sqlite_sequence` and does not report its own writes there, not even
-//! those of an INSERT OR IGNORE that adds no row. So the table, one short row for each AUTOINCREMENT table, is
-//! compared with what the trail has been told, once a boxcar and before every schema change.
+//! those of an INSERT OR IGNORE that adds no row. Therefore the table, one short row for each AUTOINCREMENT table, is
+//! compared with what the trail holds, once per boxcar and before every schema change.
 //!
 //! | difference | operation |
 //! |---|---|
 //! | a counter of a known table moved or is new | its new value |
-//! | a row is gone, or bears a name that is no table's, or the last state is not known (start, backout) | all rows |
+//! | a row is gone, or has a name that is not a table's, or the last state is not known (start, rollback) | all rows |
 //! | none | nothing |
 
 use crate::schema_map::TableMap;
@@ -25,9 +25,9 @@ struct Counter {
 /// What the trail knows of the counters.
 #[derive(Debug, Default)]
 pub(crate) struct SequenceState {
-    /// `None`: not known.
-    told: Option<Vec<Counter>>,
-    /// Raised whenever `told` changes.
+    /// `None` when not known.
+    recorded: Option<Vec<Counter>>,
+    /// Raised whenever `recorded` changes.
     generation: u64,
     query: Option<StmtId>,
 }
@@ -37,7 +37,7 @@ impl SequenceState {
         self.generation
     }
 
-    /// Operations after this generation were taken back.
+    /// To be called when operations after this generation were rolled back.
     pub(crate) fn back_to(&mut self, generation: u64) {
         if generation != self.generation {
             self.forget();
@@ -46,16 +46,16 @@ impl SequenceState {
 
     pub(crate) fn forget(&mut self) {
         self.generation += 1;
-        self.told = None;
+        self.recorded = None;
     }
 
-    fn set(&mut self, told: Vec<Counter>) {
+    fn set(&mut self, recorded: Vec<Counter>) {
         self.generation += 1;
-        self.told = Some(told);
+        self.recorded = Some(recorded);
     }
 }
 
-/// Appends the counters that moved to the connection's capture. To be called within the transaction, at the end of
+/// Appends the counters that moved to the connection's capture. Must be called within the transaction, at the end of
 /// every boxcar that has operations or may have moved a counter.
 pub fn flush_sequences(conn: &mut Conn) -> Result<(), SqliteError> {
     let map = Arc::clone(conn.capture().map());
@@ -64,10 +64,10 @@ pub fn flush_sequences(conn: &mut Conn) -> Result<(), SqliteError> {
     }
     let now = read(conn)?;
     let capture = conn.capture();
-    if capture.sequences.told.as_ref() == Some(&now) {
+    if capture.sequences.recorded.as_ref() == Some(&now) {
         return Ok(());
     }
-    match capture.sequences.told.as_ref().and_then(|told| moved(told, &now, &map)) {
+    match capture.sequences.recorded.as_ref().and_then(|recorded| moved(recorded, &now, &map)) {
         Some(moved) => {
             for (table, counter) in moved {
                 let value = counter.value.as_ref();
@@ -83,24 +83,24 @@ pub fn flush_sequences(conn: &mut Conn) -> Result<(), SqliteError> {
     Ok(())
 }
 
-/// Takes the counters as a schema change left them for told: its text does the same in redo.
+/// Takes the counters as a schema change left them for recorded: in redo, its text moves them the same way.
 pub(crate) fn sequences_follow_ddl(conn: &mut Conn) -> Result<(), SqliteError> {
     let now = if conn.capture().map().has_sequences { read(conn)? } else { Vec::new() };
     conn.capture().sequences.set(now);
     Ok(())
 }
 
-/// The rows of `now` that are not in `told`, when nothing but they would have to be told.
-fn moved<'n>(told: &[Counter], now: &'n [Counter], map: &TableMap) -> Option<Vec<(TableId, &'n Counter)>> {
+/// The rows of `now` that are not in `recorded`; `None` when recording these alone would not be enough.
+fn moved<'n>(recorded: &[Counter], now: &'n [Counter], map: &TableMap) -> Option<Vec<(TableId, &'n Counter)>> {
     let gone = |old: &Counter| !now.iter().any(|new| new.rowid == old.rowid && new.name == old.name);
-    if told.iter().any(gone) {
+    if recorded.iter().any(gone) {
         return None;
     }
     let table = |name: &Value| match name {
         Value::Text(name) => map.by_name(name.as_bytes()).map(|table| table.id),
         _ => None,
     };
-    let new = now.iter().filter(|counter| !told.contains(counter));
+    let new = now.iter().filter(|counter| !recorded.contains(counter));
     new.map(|counter| Some((table(&counter.name)?, counter))).collect()
 }
 

@@ -1,7 +1,7 @@
-//! Reads the temporary tables of a session, as they are attached to a connection, for the dialect and the catalogue.
+//! Reads a session's temporary tables, as they are attached to a connection, for the dialect and the catalogue.
 //!
-//! A table's number is [`FIRST_TEMP_ID`] plus its root page, which it keeps under a new name: it lies above all numbers
-//! that permanent tables will ever have, so that OIDs differ, too.
+//! A table's number is [`FIRST_TEMP_ID`] plus its root page, which the table keeps when it is renamed. The number is
+//! higher than any permanent table's, so that the OIDs differ too.
 
 use crate::schema_map::{Primary, primary_key, quote};
 use crate::schema_read::{FIRST_OID, columns, read_foreign_keys, read_indexes, read_texts, text};
@@ -10,10 +10,10 @@ use holdfast_types::schema::{Table, TableKind};
 use holdfast_types::{TableId, Value};
 use std::sync::Arc;
 
-/// Tables have numbers from 1, one after the other.
+/// The lowest number of a temporary table. Permanent tables are numbered from 1.
 pub const FIRST_TEMP_ID: u32 = 1 << 23;
 
-/// All of them, by name.
+/// Reads all temporary tables, sorted by name.
 pub fn read_temp_schema(conn: &mut Conn) -> Result<Vec<Arc<Table>>, SqliteError> {
     let texts = read_texts(conn, TEMP_SCHEMA)?;
     let mut tables = Vec::new();

@@ -1,14 +1,15 @@
-//! One volume's files: opening them after anything that may have happened, and making new ones.
+//! One volume's files: opens them after any kind of interruption, and makes new ones.
 //!
-//! A volume is `NAME.db` with, at times, `NAME.db-wal` beside it. Opening goes in this order, and each step is safe to
-//! be interrupted and repeated:
+//! A volume is `NAME.db`, at times with `NAME.db-wal` next to it. Opening takes these steps in order; each may be
+//! interrupted and repeated safely:
 //!
-//! 1. Take SQLite's lock bytes; somebody else's transaction is [`VolumeError::InUse`].
-//! 2. A `-wal` is looked at ([`crate::wal_file`], the table there). A whole checkpoint of ours is read past the page
-//!    cache, written to a new file, synced, renamed over the old one, and copied into the database file (RULE 4).
-//! 3. The header must be a database of the volume format (RULE 15): 4096-byte pages, 16 reserved bytes, UTF-8.
+//! 1. Take SQLite's lock bytes. If another program has a transaction open, that is [`VolumeError::InUse`].
+//! 2. Examine a `-wal` ([`crate::wal_file`], the table there). A whole checkpoint of ours is read past the page cache,
+//!    written to a new file, synced, renamed over the old one, and copied into the database file (RULE 4).
+//! 3. Check that the header is a database of the volume format (RULE 15): 4096-byte pages, 16 reserved bytes, UTF-8.
 //!
-//! Who changed the file while nobody served it is the caller's question: [`Volume::stamp`] and [`Volume::verify`].
+//! Whether another program changed the file while no server had it open is for the caller to find out:
+//! [`Volume::stamp`] and [`Volume::verify`].
 
 use crate::checkpoint::{dress, wal_path};
 use crate::fragments::{Beyond, Fragments};
@@ -18,21 +19,23 @@ use crate::pending_wal::PendingWal;
 use crate::sqlite::{Conn, FileLock, OpenFlags, SqliteError, Vfs, take_cause};
 use crate::wal_damage::{self, Needed};
 use crate::wal_file::{self, FoundWal, WalWriter};
-use holdfast_seams::{Create, Disk, DiskFile, OpenHow};
+use holdfast_seams::{Disk, DiskFile, OpenHow, ReplaceError, Replacement, replace};
 use holdfast_types::VolumeId;
 use std::io::{self, IoSlice};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
     #[error("cannot {what} {path}: {source}")]
     Io { what: &'static str, path: String, source: io::Error },
-    #[error("{path} is in use by another program: close it there and start again")]
+    #[error("the file {path} does not exist: restore it from a backup, or mount the file system that it is on")]
+    Missing { path: String },
+    #[error("{path} is in use by another program; close it there and start the server again")]
     InUse { path: String },
-    #[error("{path} was changed by another program while nobody served it ({how}); {offers}", offers = FOREIGN_OFFERS)]
+    #[error("{path} was changed by another program while no server had it open ({how}); {offers}", offers = FOREIGN_OFFERS)]
     Foreign { path: String, how: String },
-    #[error("{path} is not a volume file: {why}; bring a SQLite file in with `holdfast import`")]
+    #[error("{path} is not a volume file: {why}; to bring in a SQLite file, use `holdfast import`")]
     Format { path: String, why: String },
     /// A checkpoint that was being copied cannot be finished.
     #[error(
@@ -47,7 +50,7 @@ pub enum VolumeError {
     Sqlite { path: String, source: SqliteError },
 }
 
-/// The two ways out of a foreign change (RULE 13).
+/// The two ways to continue after a foreign change (RULE 13).
 const FOREIGN_OFFERS: &str = "either keep its content as the start of a new history with `holdfast import FILE --adopt`, or put back the file as it was";
 
 /// Size and time of a volume's file, as recorded after its last checkpoint.
@@ -68,13 +71,13 @@ pub struct Volume {
     _lock: Option<FileLock>,
 }
 
-/// What a connection of [`Volume::open_redo`] begins with as a cache of pages.
+/// Page cache size with which a connection of [`Volume::open_redo`] begins.
 pub const REDO_CACHE_KIB: u32 = 8192;
 
-/// Fragments of large transactions in memory, at most this part of what page versions may take.
+/// Fragments of large transactions take at most this fraction of the memory for page versions.
 const FRAGMENTS_PART: u64 = 8;
 
-/// A volume's file, with everything checked that is checked before it is used.
+/// A volume's file after all checks that precede its use.
 struct Opened {
     file: Box<dyn DiskFile>,
     pages: u32,
@@ -84,7 +87,7 @@ struct Opened {
 }
 
 impl Volume {
-    /// Opens the volume file at `path`, finishing an interrupted checkpoint first.
+    /// Opens the volume file at `path` and first finishes an interrupted checkpoint.
     pub fn open(
         disk: &dyn Disk,
         path: &Path,
@@ -92,18 +95,17 @@ impl Volume {
         id: VolumeId,
         limits: Limits,
     ) -> Result<Volume, VolumeError> {
-        let io = |what| move |source| VolumeError::Io { what, path: path.display().to_string(), source };
         let lock = take_lock(path)?;
         let checkpoint_finished = finish_checkpoint(disk, path, id)?;
         let how = OpenHow { write: true, ..OpenHow::default() };
-        let file = disk.open(path, &how).map_err(io("open"))?;
+        let file = open_file(disk, path, &how)?;
         let pages = check_format(&*file, path)?;
         let stamp = stamp_of(disk, path)?;
         Volume::over(path, scratch_dir, id, limits, Opened { file, pages, stamp, checkpoint_finished, lock })
     }
 
-    /// Opens the volume file at `path` to look at it: whatever is done with the volume, no byte of the file or its
-    /// `-wal` changes, as long as nobody checkpoints. A pending checkpoint is read where it stands.
+    /// Opens the volume file at `path` read-only. No operation on the volume changes a byte of the file or its `-wal`,
+    /// unless a checkpoint is run. A pending checkpoint is read from the `-wal`.
     pub fn open_to_look(
         disk: &dyn Disk,
         path: &Path,
@@ -113,7 +115,7 @@ impl Volume {
     ) -> Result<Volume, VolumeError> {
         let io = |what| move |source| VolumeError::Io { what, path: path.display().to_string(), source };
         let lock = take_lock(path)?;
-        let mut file = disk.open(path, &OpenHow::default()).map_err(io("open"))?;
+        let mut file = open_file(disk, path, &OpenHow::default())?;
         let mut frames = Vec::new();
         let mut wal_header_damaged = false;
         let found = find_wal(disk, path, id, |page| frames.push(page))?;
@@ -156,7 +158,7 @@ impl Volume {
         &self.store
     }
 
-    /// None, with the bound and the place for those that come.
+    /// An empty collection of fragments, with this volume's memory bound and scratch directory.
     pub fn fragments(&self) -> Fragments {
         Fragments::new(self.beyond.clone())
     }
@@ -166,17 +168,18 @@ impl Volume {
         self.stamp
     }
 
-    /// Opening found a whole checkpoint that was still being copied, and copied it again.
+    /// Whether opening found a checkpoint that was still being copied, and copied it again.
     pub fn checkpoint_finished(&self) -> bool {
         self.checkpoint_finished
     }
 
-    /// The pending checkpoint's `-wal` has a damaged header; known only of a volume that is looked at.
+    /// Whether the pending checkpoint's `-wal` has a damaged header; known only of a volume opened by
+    /// [`Volume::open_to_look`].
     pub fn wal_header_damaged(&self) -> bool {
         self.wal_header_damaged
     }
 
-    /// The connection that changes the volume. There must be one at a time.
+    /// Opens the connection that changes the volume. There must be only one at a time.
     pub fn open_main(&self) -> Result<Conn, VolumeError> {
         let mut conn = self.connect("file:volume?role=main", OpenFlags { write: true, create: false })?;
         self.exec(
@@ -187,9 +190,10 @@ impl Volume {
         Ok(conn)
     }
 
-    /// In place of [`Volume::open_main`]: a connection that puts what is decided on the volume, and is never rolled back. Whatever
-    /// fails on it is fatal to it: it is dropped, and nothing that it has written is published. So it needs no rollback
-    /// journal; that took a quarter of the processor time of a standby's applying, a copy of each page that changes.
+    /// Opens, instead of [`Volume::open_main`], a connection that applies decided changes and is never rolled back. Any
+    /// failure is fatal to the connection: it is dropped, and nothing that it has written is published. So it needs no
+    /// rollback journal, which took a quarter of a standby's processor time for applying: a copy of each page that
+    /// changes.
     pub fn open_redo(&self) -> Result<Conn, VolumeError> {
         let mut conn = self.connect("file:volume?role=main", OpenFlags { write: true, create: false })?;
         self.exec(&mut conn, "pragma locking_mode=exclusive; pragma journal_mode=off; pragma synchronous=off;")?;
@@ -197,16 +201,18 @@ impl Volume {
         Ok(conn)
     }
 
-    /// A connection that reads durable snapshots. The VFS refuses it every write; SQLite itself is not told, because
-    /// it would refuse writes to attached in-memory schemas as well, where the catalogue's tables are made.
+    /// Opens a connection that reads durable snapshots. The VFS refuses all its writes. SQLite itself does not open it
+    /// as read-only, because it would then also refuse writes to attached in-memory schemas, where the catalogue's
+    /// tables are made.
     pub fn open_reader(&self) -> Result<Conn, VolumeError> {
         let mut conn = self.connect("file:volume?role=reader", OpenFlags { write: true, create: false })?;
         self.exec(&mut conn, "pragma cache_size=-4096;")?;
         Ok(conn)
     }
 
-    /// A connection for a private copy of the volume: it reads a snapshot and sees its own writes, which nobody else
-    /// ever does. Its journals go to scratch like MAIN's; the caller installs a commit gate and never opens it.
+    /// Opens a connection for a private copy of the volume: it reads a snapshot and sees its own writes, which no other
+    /// connection ever sees. Its journals go to scratch like MAIN's. The caller installs a commit gate and never opens
+    /// it.
     pub fn open_branch(&self) -> Result<Conn, VolumeError> {
         let mut conn = self.connect("file:volume?role=branch", OpenFlags { write: true, create: false })?;
         self.exec(&mut conn, "pragma journal_mode=truncate; pragma synchronous=off; pragma cache_size=-2048;")?;
@@ -221,7 +227,7 @@ impl Volume {
         conn.exec(sql).map_err(|e| self.sqlite(e))
     }
 
-    /// SQLite itself only says "disk I/O error".
+    /// Adds the cause to SQLite's error, which says only "disk I/O error".
     fn sqlite(&self, source: SqliteError) -> VolumeError {
         if let Some(cause) = take_cause() {
             return VolumeError::Read(cause);
@@ -229,7 +235,7 @@ impl Volume {
         VolumeError::Sqlite { path: self.store.path().to_owned(), source }
     }
 
-    /// Reads every page of the file and checks its checksum. Returns the pages checked; refuses at the first bad one.
+    /// Reads every page of the file and checks its checksum. Returns the number of pages; fails at the first bad page.
     pub fn verify(&self) -> Result<u64, VolumeError> {
         let mut first = None;
         let pages = self.check_pages(|e| first = first.take().or(Some(e)));
@@ -242,7 +248,7 @@ impl Volume {
         }
     }
 
-    /// Reads every page of the file and hands over what is wrong with each bad one. Returns the pages read.
+    /// Reads every page of the file and reports the error of each bad one. Returns the number of pages read.
     pub fn check_pages(&self, mut bad: impl FnMut(ReadError)) -> u64 {
         let pages = self.store.durable_pages();
         let mut bytes = [0; PAGE_BYTES];
@@ -253,7 +259,7 @@ impl Volume {
     }
 }
 
-/// SQLite never uses the page that holds its lock bytes.
+/// The page that holds SQLite's lock bytes; SQLite never uses it.
 pub const LOCK_BYTE_PAGE: u32 = 0x4000_0000 / PAGE_BYTES as u32 + 1;
 
 fn take_lock(path: &Path) -> Result<Option<FileLock>, VolumeError> {
@@ -266,27 +272,35 @@ fn take_lock(path: &Path) -> Result<Option<FileLock>, VolumeError> {
     }
 }
 
-/// Size and time of a volume file now.
+/// Current size and time of a volume file.
 pub fn stamp_of(disk: &dyn Disk, path: &Path) -> Result<Stamp, VolumeError> {
     match disk.metadata(path) {
         Ok(Some(m)) => Ok(Stamp { bytes: m.len_bytes, modified_unix_ns: m.modified_unix_ns }),
         Ok(None) => Err(missing(path)),
-        Err(source) => Err(VolumeError::Io { what: "look at", path: path.display().to_string(), source }),
+        Err(source) => Err(VolumeError::Io { what: "read the metadata of", path: path.display().to_string(), source }),
     }
 }
 
 fn missing(path: &Path) -> VolumeError {
-    VolumeError::Io { what: "find", path: path.display().to_string(), source: io::ErrorKind::NotFound.into() }
+    VolumeError::Missing { path: path.display().to_string() }
 }
 
-/// What the volume's `-wal` is; `each` gets the page numbers of its frames.
+/// The volume's file for reading, or for reading and writing.
+fn open_file(disk: &dyn Disk, path: &Path, how: &OpenHow) -> Result<Box<dyn DiskFile>, VolumeError> {
+    disk.open(path, how).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => missing(path),
+        _ => VolumeError::Io { what: "open", path: path.display().to_string(), source },
+    })
+}
+
+/// Finds out what the volume's `-wal` is; `each` gets the page numbers of its frames.
 fn find_wal(disk: &dyn Disk, path: &Path, id: VolumeId, mut each: impl FnMut(u32)) -> Result<FoundWal, VolumeError> {
     let wal = wal_path(path);
     let io = |what| {
         let path = wal.display().to_string();
         move |source| VolumeError::Io { what, path, source }
     };
-    if disk.metadata(&wal).map_err(io("look at"))?.is_none_or(|m| m.len_bytes == 0) {
+    if disk.metadata(&wal).map_err(io("read the metadata of"))?.is_none_or(|m| m.len_bytes == 0) {
         return Ok(FoundWal::Torn);
     }
     let file = disk.open(&wal, &OpenHow::READ_DIRECT).map_err(io("open"))?;
@@ -306,7 +320,7 @@ fn find_wal(disk: &dyn Disk, path: &Path, id: VolumeId, mut each: impl FnMut(u32
     Ok(found)
 }
 
-/// Whether the header of a whole `-wal` had to be guessed; said in the log.
+/// Whether the header of a whole `-wal` had to be reconstructed from its frames; logs a warning if so.
 fn header_is_damaged(disk: &dyn Disk, wal: &Path, id: VolumeId) -> io::Result<bool> {
     let damaged = wal_damage::header_is_damaged(&*disk.open(wal, &OpenHow::READ_DIRECT)?, id.0)?;
     if damaged {
@@ -316,7 +330,7 @@ fn header_is_damaged(disk: &dyn Disk, wal: &Path, id: VolumeId) -> io::Result<bo
 }
 
 fn foreign_wal(path: &Path) -> VolumeError {
-    let how = format!("{} is not the last checkpoint's", wal_path(path).display());
+    let how = format!("{} was not written by the last checkpoint", wal_path(path).display());
     VolumeError::Foreign { path: path.display().to_string(), how }
 }
 
@@ -327,7 +341,7 @@ fn finish_checkpoint(disk: &dyn Disk, path: &Path, id: VolumeId) -> Result<bool,
         let path = wal.display().to_string();
         move |source| VolumeError::Io { what, path, source }
     };
-    if disk.metadata(&wal).map_err(io("look at"))?.is_none_or(|m| m.len_bytes == 0) {
+    if disk.metadata(&wal).map_err(io("read the metadata of"))?.is_none_or(|m| m.len_bytes == 0) {
         return Ok(false);
     }
     let found = find_wal(disk, path, id, |_| ())?;
@@ -346,23 +360,15 @@ fn finish_checkpoint(disk: &dyn Disk, path: &Path, id: VolumeId) -> Result<bool,
     Ok(whole)
 }
 
-/// Writes the same checkpoint to a new file and puts it in the old one's place (RULE 4: after a failed sync the page
-/// cache may hold what the disk does not).
+/// Writes the checkpoint to a new file that replaces the old one (RULE 4: after a failed sync the page cache may hold
+/// what the disk does not).
 fn rewrite(disk: &dyn Disk, wal: &Path, id: VolumeId, number: u32, frames: u32, pages: u32) -> io::Result<()> {
-    let mut name = wal.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    if disk.metadata(&new)?.is_some() {
-        disk.remove(&new)?;
-    }
     let old = disk.open(wal, &OpenHow::READ_DIRECT)?;
-    let to = disk.open(&new, &OpenHow { create: Create::New, write: true, ..OpenHow::default() })?;
-    let mut writer = WalWriter::new(&*to, id.0, u64::from(number), frames, pages);
+    let to = Replacement::begin(disk, wal)?;
+    let mut writer = WalWriter::new(to.file(), id.0, u64::from(number), frames, pages);
     let found = wal_file::scan(&*old, id.0, |page, bytes| writer.frame(page, bytes))?;
     still_whole(&found)?;
-    to.sync_all()?;
-    disk.rename(&new, wal)?;
-    wal.parent().map_or(Ok(()), |dir| disk.sync_dir(dir))
+    Ok(to.finish()?)
 }
 
 fn copy(disk: &dyn Disk, wal: &Path, path: &Path, id: VolumeId) -> io::Result<()> {
@@ -373,14 +379,15 @@ fn copy(disk: &dyn Disk, wal: &Path, path: &Path, id: VolumeId) -> io::Result<()
     to.sync_all()
 }
 
-/// A `-wal` that was whole a moment ago is read once more; a bit that flipped on the way must not end the copy halfway.
+/// Checks the second reading of a `-wal` that was whole at the first; a bit that flipped in between must not end the
+/// copy halfway.
 fn still_whole(found: &FoundWal) -> io::Result<()> {
     match found {
         FoundWal::Complete { .. } => Ok(()),
         FoundWal::Torn | FoundWal::Foreign => Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "it was whole when it was read first and is not now: the disk, its controller or the memory is failing; \
-             nothing is lost, start again",
+            "the file was whole at the first reading and is not at the second: the disk, its controller or the memory is \
+             failing; nothing is lost, start the server again",
         )),
     }
 }
@@ -395,11 +402,11 @@ fn check_format(file: &dyn DiskFile, path: &Path) -> Result<u32, VolumeError> {
     })?;
     let be32 = |at: usize| u32::from_be_bytes(std::array::from_fn(|i| header[at + i]));
     let why = if n < header.len() || &header[..16] != b"SQLite format 3\0" {
-        Some("it does not begin as a SQLite database does".to_owned())
+        Some("it has no SQLite header".to_owned())
     } else if header[16..18] != [0x10, 0] {
-        Some("its page size is not 4096".to_owned())
+        Some("its page size is not 4096 bytes".to_owned())
     } else if usize::from(header[20]) != RESERVED_BYTES {
-        Some(format!("it reserves {} bytes a page instead of {RESERVED_BYTES}", header[20]))
+        Some(format!("it reserves {} bytes in each page instead of {RESERVED_BYTES}", header[20]))
     } else if be32(56) != 1 {
         Some("its text encoding is not UTF-8".to_owned())
     } else if be32(52) != 0 {
@@ -413,8 +420,8 @@ fn check_format(file: &dyn DiskFile, path: &Path) -> Result<u32, VolumeError> {
     }
 }
 
-/// Gives every page of a freshly made database file its checksum and marks it as a volume standing at `number`. The
-/// file must be closed everywhere and have no journal.
+/// Gives every page of a newly made database file its checksum and marks the file as a volume at boxcar `number`. No
+/// program may have the file open, and it must have no journal.
 pub fn seal(disk: &dyn Disk, path: &Path, id: VolumeId, number: u64) -> Result<(), VolumeError> {
     let io = |what| move |source| VolumeError::Io { what, path: path.display().to_string(), source };
     let file = disk.open(path, &OpenHow { write: true, ..OpenHow::default() }).map_err(io("open"))?;
@@ -430,14 +437,14 @@ pub fn seal(disk: &dyn Disk, path: &Path, id: VolumeId, number: u64) -> Result<(
     path.parent().map_or(Ok(()), |dir| disk.sync_dir(dir)).map_err(io("sync the directory of"))
 }
 
-/// Makes an empty volume file; `prepare` creates what every volume has. The file is complete and synced, or absent.
+/// Makes an empty volume file; `prepare` creates what every volume has. Afterwards the file is complete and synced, or
+/// absent.
 pub fn create(
     disk: &dyn Disk,
     path: &Path,
     id: VolumeId,
     prepare: impl FnOnce(&mut Conn) -> Result<(), SqliteError>,
 ) -> Result<(), VolumeError> {
-    let io = |what| move |source| VolumeError::Io { what, path: path.display().to_string(), source };
     let sqlite = |source| VolumeError::Sqlite { path: path.display().to_string(), source };
     let mut conn = Conn::open(":memory:", OpenFlags { write: true, create: true }, None).map_err(sqlite)?;
     conn.reserve_bytes(RESERVED_BYTES as u8).map_err(sqlite)?;
@@ -448,15 +455,9 @@ pub fn create(
             dress(i as u32 + 1, id.0, 0, page);
         }
     }
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    let file = disk
-        .open(&new, &OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() })
-        .map_err(io("create"))?;
-    file.set_len(0).map_err(io("create"))?;
-    file.write_at(&[IoSlice::new(&bytes)], 0).map_err(io("write"))?;
-    file.sync_all().map_err(io("sync"))?;
-    disk.rename(&new, path).map_err(io("rename"))?;
-    path.parent().map_or(Ok(()), |dir| disk.sync_dir(dir)).map_err(io("sync the directory of"))
+    replace(disk, path, &bytes).map_err(|ReplaceError { what, path, source }| VolumeError::Io {
+        what,
+        path: path.display().to_string(),
+        source,
+    })
 }

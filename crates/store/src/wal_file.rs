@@ -8,7 +8,7 @@
 //! | 0..4 | magic 0x377f0682: checksums over little-endian words |
 //! | 4..8 | format version 3007000 |
 //! | 8..12 | page size, 4096 |
-//! | 12..16 | checkpoint sequence number: low 32 bits of the boxcar number the file will stand at |
+//! | 12..16 | checkpoint sequence number: low 32 bits of the boxcar number that the file will be at |
 //! | 16..20 | salt 1: ours is the number of frames |
 //! | 20..24 | salt 2: ours is [`signature`] of volume, boxcar number and frame count |
 //! | 24..32 | checksum of bytes 0..24 |
@@ -16,17 +16,17 @@
 //! Frame, 24 bytes and a page: page number; database size in pages in the last frame (the commit), else 0; both salts;
 //! checksum over the first 8 bytes and the page, continued from the frame before.
 //!
-//! The salts are free to choose for who writes the file. Ours tell our own file, complete or torn, from one that
-//! another program left, and say how many frames belong to it:
+//! The program that writes the file may choose the salts. Ours distinguish our own file, complete or torn, from one
+//! that another program left, and give the number of frames that belong to it:
 //!
 //! | header | frames | it is | what is done |
 //! |---|---|---|---|
 //! | missing, short or zero | any | cleared, or torn before anything was copied | cleared |
-//! | bad checksum | all valid under the header that the first frame implies | its header rotted | as if the header were good |
+//! | bad checksum | all valid under the header that the first frame implies | its header is damaged | treated as if the header were good |
 //! | bad checksum | else | torn before anything was copied | cleared |
 //! | good, ours | all valid up to the commit | a checkpoint that may be half copied | rewritten, synced, copied again |
-//! | good, ours | fewer valid, all or none of its pages in the database file | torn, or over and done with | cleared |
-//! | good, ours | fewer valid, only some of its pages in the database file | rotten after copying began ([`crate::wal_damage`]) | refused |
+//! | good, ours | fewer valid, all or none of its pages in the database file | torn, or a finished copy | cleared |
+//! | good, ours | fewer valid, only some of its pages in the database file | damaged after copying began ([`crate::wal_damage`]) | refused |
 //! | good, ours | valid frames after the commit | written to by another program | refused |
 //! | good, not ours | any | another program's | refused |
 
@@ -42,7 +42,7 @@ const VERSION: u32 = 3_007_000;
 /// Bytes gathered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Our mark in salt 2.
+/// Our signature in salt 2.
 fn signature(volume: u32, number: u32, frames: u32) -> u32 {
     let mut x = 0x4846_5741u32;
     for part in [volume, number, frames] {
@@ -64,7 +64,7 @@ impl Sum {
         }
     }
 
-    /// Whether the frame carries the header's salts and the sum that follows.
+    /// Whether the frame has the header's salts and the next checksum.
     fn continues(&mut self, header: &[u8; HEADER_BYTES], frame: &[u8]) -> bool {
         self.add(&frame[..8]);
         self.add(&frame[FRAME_HEADER_BYTES..]);
@@ -83,23 +83,23 @@ fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
-/// What a header of ours says.
+/// The content of a header that we wrote.
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
     pub number: u32,
     pub frames: u32,
 }
 
-/// What stands where a header belongs.
+/// What was found where a header belongs.
 enum FoundHeader {
     Ours(Header),
-    /// Zeros, too short, or torn.
+    /// Zeros, too few bytes, or a torn header.
     Nothing,
     Foreign,
 }
 
 impl Header {
-    /// The header's bytes, and the sum that the frames continue.
+    /// Encodes the header. Returns its bytes and the checksum that the frames continue.
     fn encode(self, volume: u32) -> ([u8; HEADER_BYTES], Sum) {
         let mark = signature(volume, self.number, self.frames);
         let mut header = [0; HEADER_BYTES];
@@ -126,7 +126,7 @@ impl Header {
         Ok(if ours { FoundHeader::Ours(header) } else { FoundHeader::Foreign })
     }
 
-    /// What the first frame says of the header: it repeats the salts, and its page carries the number.
+    /// Derives the header from the first frame, which repeats the salts and whose page carries the number.
     fn implied(file: &dyn DiskFile, volume: u32) -> io::Result<Option<Header>> {
         let mut blocks = Blocks::new(file);
         let mut bytes = vec![0; HEADER_BYTES + FRAME_BYTES];
@@ -148,7 +148,7 @@ fn is_whole(header: &[u8; HEADER_BYTES]) -> bool {
     header[24..] == sum_bytes && be32(header, 0) & !1 == MAGIC
 }
 
-/// The header, when it stands there whole and is ours; `None` also when it had to be guessed from the frames.
+/// Reads the header if it is whole and ours; `None` also when it had to be derived from the frames.
 pub(crate) fn whole_header(file: &dyn DiskFile, volume: u32) -> io::Result<Option<Header>> {
     let (mut blocks, mut bytes) = (Blocks::new(file), [0; HEADER_BYTES]);
     if !blocks.read(&mut bytes)? || !is_whole(&bytes) {
@@ -158,7 +158,8 @@ pub(crate) fn whole_header(file: &dyn DiskFile, volume: u32) -> io::Result<Optio
     Ok((be32(&bytes, 20) == signature(volume, header.number, header.frames)).then_some(header))
 }
 
-/// Calls `each` with page number, page, and whether all frames so far are valid, of the frames that `header` announces.
+/// Calls `each` for each frame that `header` announces, with page number, page, and whether all frames so far are
+/// valid.
 pub(crate) fn frames(
     file: &dyn DiskFile,
     volume: u32,
@@ -178,12 +179,12 @@ pub(crate) fn frames(
     Ok(())
 }
 
-/// Where the page of frame `index` (from 0) stands in the file.
+/// Offset in the file of the page of frame `index` (from 0).
 pub fn frame_offset(index: u64) -> u64 {
     (HEADER_BYTES + FRAME_HEADER_BYTES) as u64 + index * FRAME_BYTES as u64
 }
 
-/// Writes frames in order. Nothing is valid before the last frame is on disk.
+/// Writes frames in order. Nothing is valid until the last frame is on disk.
 pub struct WalWriter<'a> {
     file: &'a dyn DiskFile,
     buffer: Vec<u8>,
@@ -195,14 +196,14 @@ pub struct WalWriter<'a> {
 }
 
 impl<'a> WalWriter<'a> {
-    /// Begins a file of `frames` frames for a database of `pages` pages standing at boxcar `number`.
+    /// Begins a file of `frames` frames for a database of `pages` pages at boxcar `number`.
     pub fn new(file: &'a dyn DiskFile, volume: u32, number: u64, frames: u32, pages: u32) -> WalWriter<'a> {
         let salts = [frames, signature(volume, number as u32, frames)];
         let (header, sum) = Header { number: number as u32, frames }.encode(volume);
         WalWriter { file, buffer: header.to_vec(), offset: 0, sum, salts, left: frames, pages }
     }
 
-    /// Adds the next page; the last one announced becomes the commit.
+    /// Adds the next page; the last announced one becomes the commit.
     pub fn frame(&mut self, page: u32, bytes: &[u8; PAGE_BYTES]) -> io::Result<()> {
         self.left -= 1;
         let mut header = [0; FRAME_HEADER_BYTES];
@@ -227,7 +228,7 @@ impl<'a> WalWriter<'a> {
 /// What a found `-wal` file is.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FoundWal {
-    /// Nothing in it counts.
+    /// Nothing in it is valid.
     Torn,
     /// One whole checkpoint of ours: `frames` pages, database size `pages`.
     Complete { number: u32, frames: u32, pages: u32 },
@@ -239,7 +240,7 @@ pub enum FoundWal {
 struct Blocks<'a> {
     file: &'a dyn DiskFile,
     block: AlignedBuf,
-    /// Bytes valid in `block`, and how many of them are used up.
+    /// Number of valid bytes in `block`; `used` of them are consumed.
     have: usize,
     used: usize,
     offset: u64,
@@ -250,12 +251,13 @@ impl Blocks<'_> {
         Blocks { file, block: AlignedBuf::zeroed(256 * BLOCK_BYTES), have: 0, used: 0, offset: 0 }
     }
 
-    /// Fills `out`; false at the end of the file.
+    /// Fills `out`. Returns false at the end of the file.
     fn read(&mut self, out: &mut [u8]) -> io::Result<bool> {
         let mut done = 0;
         while done < out.len() {
             if self.used == self.have {
-                // A short read was the file's end, and O_DIRECT would refuse to go on from there.
+                // A short read means the end of the file, and O_DIRECT would refuse to continue from an unaligned
+                // offset.
                 if !self.offset.is_multiple_of(BLOCK_BYTES as u64) {
                     return Ok(false);
                 }
@@ -275,8 +277,8 @@ impl Blocks<'_> {
     }
 }
 
-/// Reads a `-wal` file and hands its pages to `each`, following the table in the module's header. Pages are handed
-/// out before the commit is seen: call it once to learn what the file is, and again to use it.
+/// Reads a `-wal` file and passes its pages to `each`, following the table in the module's header. Pages are passed
+/// before the commit is seen: call it once to learn what the file is, and again to use it.
 pub fn scan(
     file: &dyn DiskFile,
     volume: u32,
@@ -381,7 +383,7 @@ mod tests {
         disk.create_dir(Path::new("/d")).unwrap();
         let f = file(&disk);
         write(&*f, 2);
-        // A third frame under the same salts, as SQLite would append it.
+        // A third frame with the same salts, as SQLite would append it.
         let mut all = vec![0; HEADER_BYTES + 2 * FRAME_BYTES];
         f.read_at(&mut all, 0).unwrap();
         let mut sum = Sum(be32(&all, HEADER_BYTES + FRAME_BYTES + 16), be32(&all, HEADER_BYTES + FRAME_BYTES + 20));

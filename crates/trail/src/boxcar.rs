@@ -1,15 +1,15 @@
 //! The boxcar: one group commit, one write, one sync.
 //!
 //! It starts on a fresh block and is padded with zeros to whole blocks, so that an acknowledged block is never
-//! written again; padding counts in the LSN but is not shipped. Little-endian.
+//! rewritten. Padding counts in the LSN but is not shipped. Integers are little-endian.
 //!
 //! ```text
 //! offset length
-//!      0      8  proven: everything below this LSN was durable on this node when the boxcar was written
-//!      8      4  incarnation: which open of the trail on this node wrote it
+//!      0      8  proven: all bytes below this LSN were durable on this node when the boxcar was written
+//!      8      4  incarnation: number of the open of the trail on this node that wrote it
 //!     12      4  proof check: CRC-32C of bytes 0..12 and the checksum at 92
 //!     16     16  zero
-//! ---- from here on the same bytes on every node that has the boxcar ----
+//! ---- from here on the bytes are equal on every node that has the boxcar ----
 //!     32      8  magic "HFBOXCAR"
 //!     40      2  format version, 1
 //!     42      1  kind: 1 data, 2 proof (empty), 3 segment end (empty, the next boxcar is in the next segment)
@@ -24,9 +24,9 @@
 //!     92      4  checksum: CRC-32C of bytes 32..92 and the body
 //!     96      n  body: whole records
 //! ```
-//! The proof is local because durability is: were it among the shipped bytes, a standby would hold its master's
-//! proof for blocks that its own disk never confirmed. The incarnation is local for the same reason. The proof's
-//! check covers the boxcar's checksum, so that a proof left by an older boxcar in a torn sector proves nothing.
+//! The proof is local because durability is: if it were among the shipped bytes, a standby would hold its master's
+//! proof for blocks that its own disk never confirmed. The incarnation is local for that reason too. The proof's check
+//! covers the boxcar's checksum, so that a proof left by an older boxcar in a torn sector proves nothing.
 
 use std::fmt;
 
@@ -41,9 +41,9 @@ pub const FORMAT_VERSION: u16 = 1;
 pub const MAGIC: [u8; 8] = *b"HFBOXCAR";
 /// Offset of the format version.
 pub const VERSION: usize = 40;
-/// Where the bytes begin that are the same on every node.
+/// Offset of the first byte that is equal on every node.
 pub const SHIPPED: usize = 32;
-/// What of the head is shipped.
+/// Length of the part of the head that is shipped.
 pub const SHIPPED_HEAD_BYTES: usize = HEAD_BYTES - SHIPPED;
 const CHECKSUM: usize = 92;
 
@@ -71,7 +71,7 @@ impl Kind {
     }
 }
 
-/// Everything in front of the body.
+/// The head: everything that precedes the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
     pub proven: Lsn,
@@ -93,12 +93,12 @@ impl Head {
         disk_bytes(u64::from(self.body_bytes))
     }
 
-    /// Where the next boxcar of the same segment starts.
+    /// LSN at which the next boxcar of this segment starts.
     pub fn end(&self) -> Lsn {
         Lsn(self.lsn.0 + self.disk_bytes())
     }
 
-    /// Where the next boxcar starts: behind a segment end, in the next segment.
+    /// LSN at which the next boxcar starts; after a segment end, this is in the next segment.
     pub(crate) fn next(&self, layout: Layout) -> Lsn {
         match self.kind {
             Kind::SegmentEnd => layout.first_lsn(self.segment + 1),
@@ -107,14 +107,14 @@ impl Head {
     }
 }
 
-/// A trail's last boxcar, as far as the next one must fit it.
+/// What the next boxcar needs to know about a trail's last boxcar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Last {
     pub checksum: u32,
     pub epoch: Epoch,
 }
 
-/// What a body of that length takes on disk.
+/// Bytes on disk of a boxcar whose body has `body_bytes` bytes.
 pub fn disk_bytes(body_bytes: u64) -> u64 {
     round_up_to_block(HEAD_BYTES as u64 + body_bytes)
 }
@@ -124,19 +124,19 @@ pub fn disk_bytes(body_bytes: u64) -> u64 {
 pub enum Flaw {
     /// The block is all zeros: nothing was ever written here.
     Zero,
-    /// No boxcar starts here: something else, or what a recycled segment held before.
+    /// No boxcar starts here: the bytes are something else, or the earlier content of a recycled segment.
     NoBoxcar,
     /// The boxcar belongs here, but its format is newer than this program.
     Newer(u16),
-    /// The boxcar belongs here, but its length cannot be.
+    /// The boxcar belongs here, but its length is impossible.
     Length(u32),
-    /// The boxcar belongs here, but is not whole: torn, or rotten.
+    /// The boxcar belongs here, but it is incomplete or damaged.
     Checksum,
-    /// The boxcar is whole, but its proof is not.
+    /// The boxcar is whole, but its proof is damaged.
     Proof,
     /// The boxcar is whole, but does not follow the one before it.
     Chain,
-    /// Left over from an open of the trail that was cut back before this position.
+    /// Left by an earlier open of the trail, which was cut back to before this position.
     Incarnation(u32),
     /// The file ends here.
     EndOfFile,
@@ -147,9 +147,9 @@ impl fmt::Display for Flaw {
         match self {
             Flaw::Zero => write!(f, "the block is zero where a boxcar must be"),
             Flaw::NoBoxcar => write!(f, "no boxcar starts here"),
-            Flaw::Newer(version) => write!(f, "the boxcar has format {version}, newer than this program"),
+            Flaw::Newer(version) => write!(f, "the boxcar has format {version}, which is newer than this program"),
             Flaw::Length(bytes) => write!(f, "the boxcar claims an impossible length of {bytes} bytes"),
-            Flaw::Checksum => write!(f, "the boxcar's checksum does not fit its bytes"),
+            Flaw::Checksum => write!(f, "the boxcar's checksum does not match its bytes"),
             Flaw::Proof => write!(f, "the boxcar's durability proof is damaged"),
             Flaw::Chain => write!(f, "the boxcar does not follow the one before it"),
             Flaw::Incarnation(number) => write!(f, "the boxcar was left over by incarnation {number}"),
@@ -158,9 +158,9 @@ impl fmt::Display for Flaw {
     }
 }
 
-/// Where a boxcar is looked for.
+/// What a boxcar at a position must have in its head.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct Expected {
     pub trail_id: TrailId,
     pub segment: u32,
     pub lsn: Lsn,
@@ -168,12 +168,12 @@ pub struct Place {
     pub room_bytes: u64,
 }
 
-/// Reads a head without judging the body's checksum: whether a boxcar claims this place, and how long it is.
-pub fn read_head(block: &[u8], place: &Place) -> Result<Head, Flaw> {
+/// Reads a head without checking the body's checksum: whether a boxcar claims this position, and how long it is.
+pub fn read_head(block: &[u8], expected: &Expected) -> Result<Head, Flaw> {
     let shipped_matches = array(block, SHIPPED) == MAGIC
-        && array(block, 48) == place.trail_id.0
-        && u32_at(block, 64) == place.segment
-        && u64_at(block, 68) == place.lsn.0;
+        && array(block, 48) == expected.trail_id.0
+        && u32_at(block, 64) == expected.segment
+        && u64_at(block, 68) == expected.lsn.0;
     if !shipped_matches {
         return Err(if is_zero(block) { Flaw::Zero } else { Flaw::NoBoxcar });
     }
@@ -182,7 +182,7 @@ pub fn read_head(block: &[u8], place: &Place) -> Result<Head, Flaw> {
         return Err(Flaw::Newer(version));
     }
     let body_bytes = u32_at(block, 84);
-    if disk_bytes(u64::from(body_bytes)) > place.room_bytes {
+    if disk_bytes(u64::from(body_bytes)) > expected.room_bytes {
         return Err(Flaw::Length(body_bytes));
     }
     Ok(Head {
@@ -190,9 +190,9 @@ pub fn read_head(block: &[u8], place: &Place) -> Result<Head, Flaw> {
         incarnation: u32_at(block, 8),
         kind: Kind::from_code(block[42]).ok_or(Flaw::Checksum)?,
         epoch: Epoch(u32_at(block, 44)),
-        trail_id: place.trail_id,
-        segment: place.segment,
-        lsn: place.lsn,
+        trail_id: expected.trail_id,
+        segment: expected.segment,
+        lsn: expected.lsn,
         written_unix_ms: u64_at(block, 76),
         body_bytes,
         previous_checksum: u32_at(block, 88),
@@ -205,12 +205,12 @@ pub fn is_zero(block: &[u8]) -> bool {
     block == ZEROS
 }
 
-/// A cheap first look at a block: could a boxcar start here?
+/// Whether a boxcar could start at a block; a cheap check before it is read.
 pub fn may_start(block: &[u8]) -> bool {
     block[SHIPPED..SHIPPED + MAGIC.len()] == MAGIC
 }
 
-/// Checks a whole boxcar, `bytes` being head and body: the checksum, then the proof.
+/// Checks a whole boxcar, head and body in `bytes`: the checksum, then the proof.
 pub fn check_whole(bytes: &[u8]) -> Result<(), Flaw> {
     if checksum(bytes) != u32_at(bytes, CHECKSUM) || bytes[43] != 0 {
         return Err(Flaw::Checksum);
@@ -225,14 +225,14 @@ fn checksum(bytes: &[u8]) -> u32 {
     shipped_checksum(&bytes[SHIPPED..])
 }
 
-/// What the checksum of shipped bytes must be.
+/// Computes the checksum of shipped bytes.
 pub fn shipped_checksum(shipped: &[u8]) -> u32 {
     let head = crc32c::crc32c(&shipped[..CHECKSUM - SHIPPED]);
     crc32c::crc32c_append(head, &shipped[SHIPPED_HEAD_BYTES..])
 }
 
-/// Fills `blocks`, as many as the boxcar takes, with shipped bytes, the proof of the node that received them, and
-/// padding.
+/// Fills `blocks`, which has the boxcar's length on disk, with shipped bytes, the proof of the node that received them,
+/// and padding.
 pub fn put_received(blocks: &mut [u8], shipped: &[u8], proven: Lsn, incarnation: u32) {
     blocks[..SHIPPED].fill(0);
     put(blocks, 0, &proven.0.to_le_bytes());
@@ -247,7 +247,7 @@ fn proof_check(bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[CHECKSUM..HEAD_BYTES])
 }
 
-/// A boxcar being built in an aligned buffer, ready for one write. The buffer is used again and again.
+/// A boxcar under construction in an aligned buffer, ready for one write. The buffer is reused.
 #[derive(Default)]
 pub struct Builder {
     buf: AlignedBuf,
@@ -322,8 +322,8 @@ mod tests {
         }
     }
 
-    fn place() -> Place {
-        Place { trail_id: ID, segment: 1, lsn: Lsn(0x11000), room_bytes: 4096 }
+    fn expected() -> Expected {
+        Expected { trail_id: ID, segment: 1, lsn: Lsn(0x11000), room_bytes: 4096 }
     }
 
     fn built() -> Vec<u8> {
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn reads_back_what_was_built() {
         let block = built();
-        let read = read_head(&block, &place()).unwrap();
+        let read = read_head(&block, &expected()).unwrap();
         assert_eq!(Head { checksum: 0, ..read }, head());
         assert_eq!(check_whole(&block[..HEAD_BYTES + 5]), Ok(()));
         assert_eq!(read.end(), Lsn(0x12000));
@@ -361,7 +361,7 @@ mod tests {
             for bit in 0..8 {
                 let mut block = built();
                 block[byte] ^= 1 << bit;
-                let verdict = read_head(&block, &place())
+                let verdict = read_head(&block, &expected())
                     .and_then(|head| check_whole(&block[..HEAD_BYTES + head.body_bytes as usize]));
                 assert!(verdict.is_err(), "byte {byte} bit {bit}");
             }
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn the_proof_is_no_part_of_what_is_shipped() {
+    fn the_proof_is_not_shipped() {
         let mut builder = Builder::default();
         builder.begin();
         builder.push(b"hello");
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn who_receives_puts_its_own_proof_in_front() {
+    fn a_receiver_puts_its_own_proof_in_front() {
         let mut builder = Builder::default();
         builder.begin();
         builder.push(b"hello");

@@ -1,4 +1,4 @@
-//! The control file: who this trail is and what has been proven about it. 4096 bytes, little-endian.
+//! The control file: the identity of this trail and what has been proven about it. 4096 bytes, little-endian.
 //!
 //! ```text
 //! offset length
@@ -8,16 +8,17 @@
 //!     12      4  epoch: that of the last open
 //!     16     16  trail id
 //!     32      4  incarnation: that of the last open
-//!     36      4  first segment: older ones are, or are about to be, recycled
+//!     36      4  first segment: older ones are recycled or about to be
 //!     40      8  segment size in bytes
-//!     48      8  incarnation LSN: where the last open began to append; what an older incarnation wrote at or
-//!                behind it is no evidence
-//!     56      8  proven: everything below is durable (the incarnation LSN, or the end at a clean close)
+//!     48      8  incarnation LSN: where the last open began to append; boxcars that an older incarnation wrote at
+//!                or after it do not count
+//!     56      8  proven: all bytes below are durable (the incarnation LSN, or the end at a clean close)
 //!     64      4  checksum: CRC-32C of bytes 0..64
 //! ```
-//! It is replaced, never changed in place: written to `control.new`, synced, exchanged with `control`, directory
-//! synced. A crash leaves the old one or the new one. The old one stays as `control.new`: its block is the next one's,
-//! so that segments can be recycled and the epoch raised on a full disk.
+//! The file is replaced, never changed in place: the new one is written to `control.new`, synced, exchanged with
+//! `control`, and the directory is synced. A crash leaves the old one or the new one. The old one stays as
+//! `control.new`, and its block is used for the next one, so that segments can be recycled and the epoch raised on a
+//! full disk.
 
 use std::io::IoSlice;
 use std::path::Path;
@@ -65,8 +66,8 @@ impl Control {
         if array(block, 0) != MAGIC || crc32c::crc32c(&block[..64]) != u32_at(block, 64) {
             return Err(TrailError::File {
                 file: path.to_path_buf(),
-                what: "its checksum does not fit its bytes".to_owned(),
-                advice: "Nothing was changed. Put back a copy of this trail directory, or take a standby into service",
+                what: "its checksum does not match its bytes".to_owned(),
+                advice: "Nothing was changed. Put back a copy of this trail directory, or promote a standby",
             });
         }
         let version = u16_at(block, 8);
@@ -84,10 +85,10 @@ impl Control {
         })
     }
 
-    /// Reads the control file past the page cache; `None` when there is none.
+    /// Reads the control file past the page cache; `None` when it does not exist.
     pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<Control>, TrailError> {
         let path = dir.join(CONTROL);
-        if disk.metadata(&path).map_err(TrailError::io("look at", &path))?.is_none() {
+        if disk.metadata(&path).map_err(TrailError::io("read the metadata of", &path))?.is_none() {
             return Ok(None);
         }
         let file = disk.open(&path, &OpenHow::READ_DIRECT).map_err(TrailError::io("open", &path))?;
@@ -97,7 +98,7 @@ impl Control {
         Control::decode(&path, buf.as_slice()).map(Some)
     }
 
-    /// Replaces the control file durably.
+    /// Replaces the control file and makes it durable.
     pub fn write(&self, disk: &dyn Disk, dir: &Path) -> Result<(), TrailError> {
         let (new, path) = (dir.join(CONTROL_NEW), dir.join(CONTROL));
         let how = OpenHow { create: Create::IfMissing, ..OpenHow::WRITE_DIRECT };

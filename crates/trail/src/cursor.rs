@@ -1,16 +1,16 @@
-//! Reading boxcars out of one segment file, in large aligned reads past the page cache.
+//! Reads boxcars out of one segment file, in large aligned reads past the page cache.
 
 use std::path::{Path, PathBuf};
 
 use holdfast_seams::{AlignedBuf, Disk, DiskFile, OpenHow, round_up_to_block};
 use holdfast_types::Lsn;
 
-use crate::boxcar::{FORMAT_VERSION, Flaw, HEAD_BYTES, Head, Place, VERSION, check_whole, read_head};
+use crate::boxcar::{Expected, FORMAT_VERSION, Flaw, HEAD_BYTES, Head, VERSION, check_whole, read_head};
 use crate::bytes::put;
 use crate::error::TrailError;
 use crate::layout::{BLOCK, Layout, TrailId};
 
-/// Bytes asked of the device at once.
+/// Bytes requested from the device in one read.
 const READ_BYTES: u64 = 1 << 20;
 
 pub struct SegmentCursor {
@@ -19,7 +19,7 @@ pub struct SegmentCursor {
     pub segment: u32,
     layout: Layout,
     trail_id: TrailId,
-    /// Nothing at or behind this offset is looked at: it may be being written.
+    /// Nothing at or after this offset is read, because it may be being written.
     limit: u64,
     buf: AlignedBuf,
     buf_offset: u64,
@@ -45,7 +45,7 @@ impl SegmentCursor {
         self.limit = offset.min(self.layout.segment_bytes);
     }
 
-    /// `len` bytes from a block boundary on; `None` when the file or the limit ends before.
+    /// Reads `len` bytes from a block boundary on; `None` when the file or the limit ends before that.
     pub fn bytes(&mut self, offset: u64, len: u64) -> Result<Option<&[u8]>, TrailError> {
         if offset + len > self.limit {
             return Ok(None);
@@ -65,16 +65,16 @@ impl SegmentCursor {
         Ok(Some(&self.buf.as_slice()[start..start + len as usize]))
     }
 
-    /// The boxcar that belongs at `offset`, with its body, or what is wrong there.
+    /// Reads the boxcar that belongs at `offset`, with its body, or reports its flaw.
     pub fn boxcar(&mut self, offset: u64) -> Result<Result<(Head, &[u8]), Flaw>, TrailError> {
         Ok(self.whole(offset)?.map(|(head, whole)| (head, &whole[HEAD_BYTES..])))
     }
 
-    /// The same with the bytes of the head in front of those of the body.
+    /// Reads the boxcar at `offset` with the bytes of its head before those of its body, or reports its flaw.
     pub fn whole(&mut self, offset: u64) -> Result<Result<(Head, &[u8]), Flaw>, TrailError> {
-        let place = self.place(offset);
+        let expected = self.expected(offset);
         let Some(block) = self.bytes(offset, BLOCK)? else { return Ok(Err(Flaw::EndOfFile)) };
-        let head = match read_head(block, &place) {
+        let head = match read_head(block, &expected) {
             Ok(head) => head,
             Err(flaw) => return Ok(Err(flaw)),
         };
@@ -84,14 +84,14 @@ impl SegmentCursor {
         Ok(check_whole(bytes).map(|()| (head, bytes)))
     }
 
-    /// Whether a boxcar that claims a newer format is sound but for that claim: a bit of it rotted, and who is told to
-    /// use the newer program would look for it in vain.
+    /// Whether a boxcar that claims a newer format is valid apart from that claim. Then a bit of the version was
+    /// damaged, and advice to use a newer program would be wrong.
     pub fn version_is_rotten(&mut self, offset: u64) -> Result<bool, TrailError> {
-        let place = self.place(offset);
+        let expected = self.expected(offset);
         let Some(block) = self.bytes(offset, BLOCK)? else { return Ok(false) };
         let mut known = block.to_vec();
         put(&mut known, VERSION, &FORMAT_VERSION.to_le_bytes());
-        let Ok(head) = read_head(&known, &place) else { return Ok(false) };
+        let Ok(head) = read_head(&known, &expected) else { return Ok(false) };
         let len = HEAD_BYTES as u64 + u64::from(head.body_bytes);
         let Some(bytes) = self.bytes(offset, round_up_to_block(len))? else { return Ok(false) };
         let mut known = bytes[..len as usize].to_vec();
@@ -99,13 +99,13 @@ impl SegmentCursor {
         Ok(check_whole(&known).is_ok())
     }
 
-    /// The claimed length on disk of a boxcar that may be torn; `None` when no boxcar claims the place.
+    /// The claimed length on disk of a boxcar that may be torn; `None` when no boxcar claims this position.
     pub fn claimed_bytes(&mut self, offset: u64) -> Result<Option<u64>, TrailError> {
-        let place = self.place(offset);
+        let expected = self.expected(offset);
         let Some(block) = self.bytes(offset, BLOCK)? else { return Ok(None) };
-        Ok(match read_head(block, &place) {
+        Ok(match read_head(block, &expected) {
             Ok(head) => Some(head.disk_bytes()),
-            Err(Flaw::Length(_) | Flaw::Checksum) => Some(place.room_bytes),
+            Err(Flaw::Length(_) | Flaw::Checksum) => Some(expected.room_bytes),
             Err(_) => None,
         })
     }
@@ -114,8 +114,8 @@ impl SegmentCursor {
         self.layout.lsn(self.segment, offset)
     }
 
-    fn place(&self, offset: u64) -> Place {
+    fn expected(&self, offset: u64) -> Expected {
         let room_bytes = self.layout.segment_bytes - offset;
-        Place { trail_id: self.trail_id, segment: self.segment, lsn: self.lsn(offset), room_bytes }
+        Expected { trail_id: self.trail_id, segment: self.segment, lsn: self.lsn(offset), room_bytes }
     }
 }

@@ -1,12 +1,12 @@
-//! Cutting off the end of a trail: saved aside, then zeroed, each step durable before the next.
+//! Cuts off the end of a trail: first saves it aside, then zeroes it. Each step is durable before the next.
 //!
-//! A crash at any point leaves a trail that is cut again at the same place. The tail that was saved first is kept: the
-//! second time it may already be zeroed in part.
+//! A crash at any point leaves a trail that is cut again at the same position. The tail that was saved first is kept,
+//! because at the second time part of it may already be zero.
 
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
-use holdfast_seams::{AlignedBuf, Create, Disk, OpenHow};
+use holdfast_seams::{AlignedBuf, Disk, OpenHow, Replacement};
 use holdfast_types::Lsn;
 
 use crate::control::Control;
@@ -16,7 +16,7 @@ use crate::layout::{BLOCK, Layout, cut_name};
 use crate::recovery::Verdict;
 use crate::survey::Survey;
 
-/// Bytes copied or zeroed at once.
+/// Bytes copied or zeroed in one step.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 /// What was cut off.
@@ -41,20 +41,20 @@ pub fn cut_tail(
     let saved_to = dir.join(cut_name(verdict.end, control.incarnation));
     if let Some(file) = survey.segments.get(&number) {
         let cursor = SegmentCursor::open(disk, &file.path, number, layout, control.trail_id)?;
-        save(disk, dir, &mut [Piece { cursor, offset, bytes: verdict.torn_bytes }], &saved_to)?;
+        save(disk, &mut [Piece { cursor, offset, bytes: verdict.torn_bytes }], &saved_to)?;
     }
     erase(disk, survey, layout.segment_bytes, verdict.end)?;
     Ok(Cut { lsn: verdict.end, bytes: verdict.torn_bytes, saved_to })
 }
 
-/// A part of a segment that is to be saved aside.
+/// A part of a segment that will be saved aside.
 pub struct Piece {
     pub cursor: SegmentCursor,
     pub offset: u64,
     pub bytes: u64,
 }
 
-/// Zeroes everything from `end` on durably, and what later segments hold.
+/// Zeroes everything from `end` on, and the content of later segments, and makes that durable.
 pub fn erase(disk: &dyn Disk, survey: &Survey, segment_bytes: u64, end: Lsn) -> Result<(), TrailError> {
     let layout = Layout { segment_bytes };
     let number = layout.segment_of(end);
@@ -62,37 +62,34 @@ pub fn erase(disk: &dyn Disk, survey: &Survey, segment_bytes: u64, end: Lsn) -> 
         if *segment == number {
             zero(disk, &file.path, layout.offset_of(end), segment_bytes)?;
         } else if file.len_bytes == segment_bytes {
-            // One of another size is removed instead of becoming a spare.
+            // A file of another size is removed instead of becoming a spare.
             zero(disk, &file.path, BLOCK, segment_bytes)?;
         }
     }
     Ok(())
 }
 
-/// Puts the pieces, one behind the other, durably into the file `to`, unless it is there already.
-pub fn save(disk: &dyn Disk, dir: &Path, pieces: &mut [Piece], to: &Path) -> Result<(), TrailError> {
-    if disk.metadata(to).map_err(TrailError::io("look at", to))?.is_some() {
+/// Saves the pieces one after the other in the file `to` and makes it durable, unless it already exists.
+pub fn save(disk: &dyn Disk, pieces: &mut [Piece], to: &Path) -> Result<(), TrailError> {
+    if disk.metadata(to).map_err(TrailError::io("read the metadata of", to))?.is_some() {
         return Ok(());
     }
-    let unfinished = to.with_extension("new");
-    let how = OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() };
-    let file = disk.open(&unfinished, &how).map_err(TrailError::io("create", &unfinished))?;
+    let saved = Replacement::begin(disk, to)?;
     let mut at = 0;
     for Piece { cursor, offset, bytes } in pieces {
         let mut done = 0;
         while done < *bytes {
             let len = CHUNK_BYTES.min(*bytes - done);
             let Some(part) = cursor.bytes(*offset + done, len)? else { break };
-            file.write_at(&[IoSlice::new(part)], at).map_err(TrailError::io("write", &unfinished))?;
+            let write = saved.file().write_at(&[IoSlice::new(part)], at);
+            write.map_err(TrailError::io("write", saved.new_path()))?;
             (at, done) = (at + len, done + len);
         }
     }
-    file.sync_all().map_err(TrailError::io("sync", &unfinished))?;
-    disk.rename(&unfinished, to).map_err(TrailError::io("rename", &unfinished))?;
-    disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))
+    Ok(saved.finish()?)
 }
 
-/// Zeroes a range of an existing file durably.
+/// Zeroes a range of an existing file and makes that durable.
 pub fn zero(disk: &dyn Disk, path: &Path, from: u64, to: u64) -> Result<(), TrailError> {
     let file = disk.open(path, &OpenHow::WRITE_DIRECT).map_err(TrailError::io("open", path))?;
     let zeros = AlignedBuf::zeroed(CHUNK_BYTES.min(to.saturating_sub(from)) as usize);

@@ -1,12 +1,13 @@
-//! Cutting a trail back to the point up to which it is the same as its new master's. A node that was master has boxcars
-//! behind that point which nobody took over: they are saved aside, then the trail ends in front of them.
+//! Cuts a trail back to the point up to which it equals its new master's. A node that was a master may have boxcars
+//! after that point which no other node received: they are saved aside, then the trail ends before them.
 //!
-//! The order is what makes a crash harmless: the boxcars are saved durably; then the control file says that the next
-//! incarnation begins at the cut, from where on what an older one wrote counts for nothing; then they are zeroed. A crash
-//! before the second step leaves the trail as it was. A crash behind it leaves one that recovery itself cuts at the same
-//! place (row 15 of its table).
+//! The order of the steps makes a crash harmless. First the boxcars are saved durably. Then the control file records
+//! that the next incarnation begins at the cut, after which anything that an older one wrote no longer counts. Then
+//! they are zeroed. A crash before the second step leaves the trail as it was. A crash after it leaves a trail that
+//! recovery itself cuts at the same position (row 15 of its table).
 //!
-//! Failure: an error changes nothing before the control file is written; behind that the next open goes on.
+//! Failure: an error before the control file is written changes nothing; after an error later than that, the next open
+//! continues.
 
 use std::path::Path;
 
@@ -24,8 +25,8 @@ use crate::survey::Survey;
 use crate::trail::Trail;
 
 impl Trail {
-    /// Cuts off everything from `lsn` on, the end of a boxcar, of a trail that is not open. What is cut off is saved
-    /// aside first, over all segments. `None` when there is nothing behind it but what the next open cuts anyway.
+    /// Cuts off everything from `lsn`, the end of a boxcar, in a trail that is not open. The part cut off is first
+    /// saved aside, over all segments. `None` when nothing follows `lsn` except what the next open cuts anyway.
     pub fn cut_back(disk: &dyn Disk, dir: &Path, lsn: Lsn) -> Result<Option<Cut>, TrailError> {
         let lock_path = dir.join(LOCK);
         let lock = disk.lock(&lock_path).map_err(TrailError::io("lock", &lock_path))?;
@@ -46,7 +47,7 @@ impl Trail {
         let mut pieces = pieces(disk, &survey, &control, lsn, &verdict)?;
         let bytes = pieces.iter().map(|piece| piece.bytes).sum();
         let saved_to = dir.join(cut_name(lsn, control.incarnation));
-        save(disk, dir, &mut pieces, &saved_to)?;
+        save(disk, &mut pieces, &saved_to)?;
         let incarnation = control.incarnation + 1;
         let control = Control { incarnation, incarnation_lsn: lsn, proven: lsn, ..control };
         control.write(disk, dir)?;
@@ -57,22 +58,23 @@ impl Trail {
 }
 
 impl Trail {
-    /// A trail that is not open, and was a master's, gives up the epochs that it began and wrote nothing in: it knows
-    /// none behind its last boxcar's, as if it had followed all the time. Restarts begin epochs of which a new master
-    /// cannot know, and nobody follows a master of an older epoch than its own.
+    /// Forgets the epochs that a former master began without writing in them, in a trail that is not open. Afterwards
+    /// its epoch is that of its last boxcar, as if it had always been a follower. Restarts begin epochs that a new
+    /// master cannot know, and no node follows a master whose epoch is older than its own.
     pub fn forget_epochs(disk: &dyn Disk, dir: &Path) -> Result<(), TrailError> {
         lower_epoch(disk, dir, |now, last| last.unwrap_or(now)).map(drop)
     }
 
-    /// A trail that is not open and was opened for a promotion that has failed goes back to the epoch `before`, which it
-    /// knew as a follower: a higher one would keep it from following its master again. False, and nothing is changed,
-    /// where something was written in a higher epoch, or the epoch is not above `before`.
+    /// Returns a trail to the epoch `before`, which it knew as a follower, after a promotion that has failed. The trail
+    /// must not be open. The higher epoch would keep it from following its master again. Returns false and changes
+    /// nothing if boxcars were written in a higher epoch, or if the epoch is not above `before`.
     pub fn withdraw_epoch(disk: &dyn Disk, dir: &Path, before: Epoch) -> Result<bool, TrailError> {
         lower_epoch(disk, dir, |now, last| if last.is_none_or(|last| last <= before) { before } else { now })
     }
 }
 
-/// Gives a trail the epoch that `to` says, from its own and that of its last boxcar, if that is lower than its own.
+/// Sets the epoch that `to` computes from the trail's epoch and that of its last boxcar, if it is lower than the
+/// trail's.
 fn lower_epoch(
     disk: &dyn Disk,
     dir: &Path,
@@ -92,7 +94,7 @@ fn lower_epoch(
     Control { epoch, ..control }.write(disk, dir).map(|()| true)
 }
 
-/// What lies behind `lsn`, segment by segment; an error when no boxcar ends there.
+/// The parts after `lsn`, segment by segment; an error when no boxcar ends there.
 fn pieces(
     disk: &dyn Disk,
     survey: &Survey,
@@ -122,7 +124,7 @@ fn piece(mut cursor: SegmentCursor, layout: Layout, start: Lsn, end: Lsn) -> Res
         let offset = at.0 - layout.lsn(cursor.segment, 0).0;
         let head = match cursor.boxcar(offset)? {
             Ok((head, _)) => head,
-            // Recovery has just found it sound.
+            // Recovery has just found it valid.
             Err(flaw) => {
                 let (file, what) = (cursor.path, flaw.to_string());
                 return Err(TrailError::Damaged { file, offset, lsn: at, proven: end, what });
@@ -134,7 +136,7 @@ fn piece(mut cursor: SegmentCursor, layout: Layout, start: Lsn, end: Lsn) -> Res
             break;
         }
     }
-    // Behind a segment end comes the next segment's first boxcar, not the rest of this one.
+    // After a segment end comes the next segment's first boxcar, not the rest of this segment.
     if !met || layout.segment_of(start) != cursor.segment || layout.offset_of(start) < BLOCK {
         return Err(TrailError::NotABoundary { lsn: start });
     }

@@ -1,42 +1,44 @@
-//! Commit delay: whether the writer waits a moment before a boxcar, so that more commits share its sync.
+//! Commit delay: whether the writer waits briefly before a boxcar, so that more commits share its sync.
 //!
-//! Natural batching alone splits many clients into two groups that take turns: while one group is being synced the other
-//! queues up. Who was answered a moment ago comes back soon, so the writer expects as many commits as the last boxcar had
-//! and as were queued when it ended. It waits for them no longer than the delay, and not at all when they are there.
+//! Natural batching alone splits many clients into two groups that take turns: while one group is being synced, the
+//! other one queues up. A client that was just answered usually commits again soon, so the writer expects as many
+//! commits as the last boxcar had plus those queued when it ended. It waits for them for at most the delay, and not at
+//! all when they are already queued.
 //!
 //! | setting | delay |
 //! |---|---|
 //! | off | none |
 //! | fixed | as given, while at least `siblings` others are expected (PostgreSQL's commit_delay and commit_siblings) |
-//! | auto | half of what a sync takes, as long as waiting has paid lately |
+//! | auto | half of the time of a sync, as long as recent waits have paid |
 //!
-//! Waiting `w` for `j` commits to join `n` pays when the boxcar grows by more than the time does: `j / n > w / sync`. When
-//! it has not paid, the next boxcars go out at once, twice as many after each vain attempt, up to [`PAUSE_MAX`].
+//! Waiting `w` for `j` commits to join `n` pays when the boxcar grows by more than the time does: `j / n > w / sync`.
+//! When a wait has not paid, the next boxcars are written without a wait: twice as many after each failed attempt, up
+//! to [`PAUSE_MAX`].
 //!
-//! Nothing here can fail; it only decides how long to wait.
+//! Nothing here can fail: this module only decides how long to wait.
 
 use std::time::Duration;
 
-/// The setting.
+/// The setting of the commit delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommitDelay {
     Off,
     Fixed {
         delay: Duration,
-        /// Other commits that must be expected.
+        /// Number of other commits that must be expected.
         siblings: usize,
     },
     #[default]
     Auto,
 }
 
-/// A wait shorter than this costs more to wake up from than it can save.
+/// A shorter wait costs more to wake up from than it can save.
 const SHORTEST: Duration = Duration::from_micros(100);
 
-/// Boxcars after a series of vain waits until the next attempt.
+/// Maximum number of boxcars written without a wait after a series of waits that did not pay.
 const PAUSE_MAX: u32 = 64;
 
-/// Weight of the newest sync in the running mean.
+/// Weight of the newest sync in the moving average.
 const NEWEST: f64 = 0.1;
 
 /// How long to wait, and for how many commits in all.
@@ -46,17 +48,17 @@ pub struct Plan {
     pub commits: usize,
 }
 
-/// What the writer knows of the commits around it.
+/// What the writer knows about the commits around it.
 #[derive(Debug, Default)]
 pub struct Delay {
     setting: CommitDelay,
-    /// Running mean of what a write and sync take.
+    /// Moving average of the time of a write and sync.
     sync: Duration,
-    /// Commits that are likely to come.
+    /// Number of commits that are likely to come.
     expected: usize,
-    /// Boxcars that still go out at once.
+    /// Number of boxcars that are still written without a wait.
     pausing: u32,
-    /// How many the last vain wait was followed by.
+    /// Number of boxcars without a wait after the last wait that did not pay.
     pause: u32,
 }
 
@@ -65,12 +67,12 @@ impl Delay {
         Delay { setting, ..Delay::default() }
     }
 
-    /// What a write and sync take; zero while there was none.
+    /// Time of a write and sync; zero before the first one.
     pub fn sync(&self) -> Duration {
         self.sync
     }
 
-    /// What to wait for with so many commits queued; `None` to write at once.
+    /// What to wait for when `queued` commits are queued; `None` to write without a wait.
     pub fn plan(&self, queued: usize) -> Option<Plan> {
         if queued == 0 || queued >= self.expected {
             return None;
@@ -86,7 +88,7 @@ impl Delay {
             .then_some(Plan { delay, commits: self.expected })
     }
 
-    /// It waited so long, from one number of commits to another.
+    /// Records a wait of `time`, in which the number of queued commits grew from `from` to `to`.
     pub fn waited(&mut self, time: Duration, from: usize, to: usize) {
         let grown = (to - from) as f64 / from.max(1) as f64;
         let slowed = time.as_secs_f64() / self.sync.as_secs_f64().max(1e-6);
@@ -98,7 +100,7 @@ impl Delay {
         }
     }
 
-    /// A boxcar of `commits` was written and synced in `time`; so many are queued by now.
+    /// Records that a boxcar of `commits` was written and synced in `time`; `queued` commits are queued by then.
     pub fn wrote(&mut self, commits: usize, queued: usize, time: Duration) {
         if commits == 0 {
             return;
@@ -111,7 +113,7 @@ impl Delay {
         self.pausing = self.pausing.saturating_sub(1);
     }
 
-    /// So many more commits wait for their turn before they can be queued here.
+    /// Records that `commits` more commits wait for their turn before they can be queued here.
     pub fn behind(&mut self, commits: usize) {
         self.expected += commits;
     }
@@ -130,11 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn it_waits_for_who_was_there_a_moment_ago() {
+    fn it_waits_for_clients_that_committed_recently() {
         let delay = auto();
         assert_eq!(delay.plan(10), Some(Plan { delay: 5 * MS, commits: 20 }));
         assert_eq!(delay.plan(20), None, "all are there");
-        assert_eq!(delay.plan(0), None, "nobody is kept waiting");
+        assert_eq!(delay.plan(0), None, "no client is kept waiting");
         let mut alone = Delay::new(CommitDelay::Auto);
         alone.wrote(1, 0, 10 * MS);
         assert_eq!(alone.plan(1), None, "a lone client");
@@ -144,16 +146,16 @@ mod tests {
     }
 
     #[test]
-    fn two_clients_who_take_turns_are_brought_together() {
+    fn two_clients_that_take_turns_share_a_boxcar() {
         let mut delay = Delay::new(CommitDelay::Auto);
-        // The thread that wrote the one's commit is the one that runs the other's.
+        // The thread that wrote one client's commit also runs the other client's.
         delay.wrote(1, 0, 10 * MS);
         delay.behind(1);
         assert_eq!(delay.plan(1), Some(Plan { delay: 5 * MS, commits: 2 }));
         delay.waited(MS, 1, 2);
         delay.wrote(2, 0, 10 * MS);
         assert!(delay.plan(1).is_some());
-        // The other has left: no more than one vain wait.
+        // The other client has left: only one wait is in vain.
         delay.waited(5 * MS, 1, 1);
         delay.wrote(1, 0, 10 * MS);
         delay.behind(0);
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vain_wait_is_not_repeated_for_a_while() {
+    fn a_wait_that_does_not_pay_is_not_repeated_soon() {
         let mut delay = auto();
         let mut waits = 0;
         for _ in 0..1000 {
@@ -172,7 +174,7 @@ mod tests {
             delay.wrote(10, 10, 10 * MS);
         }
         assert!((10..30).contains(&waits), "{waits}");
-        // One that pays makes it wait every time again.
+        // After a wait that pays, it waits every time again.
         delay.waited(MS, 10, 20);
         delay.pausing = 0;
         assert!((0..10).all(|_| {

@@ -1,5 +1,5 @@
-//! Looking at a trail without opening it: every segment, every boxcar, and where each segment stops making sense.
-//! Takes no lock and changes nothing, so it also works on a trail that is in use or refuses to open.
+//! Reads a trail without opening it: every segment, every boxcar, and where each segment stops being valid. It takes no
+//! lock and changes nothing, so it also works on a trail that is in use or refuses to open.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -15,18 +15,18 @@ use crate::layout::{BLOCK, CONTROL, Layout, Name, TrailId, parse_name};
 use crate::reader::Boxcar;
 use crate::segment::SegmentHeader;
 
-/// What a dump meets, in the order of the trail.
+/// What a dump finds, in the order of the trail.
 #[derive(Debug)]
 pub enum DumpItem {
     Segment {
         path: PathBuf,
         segment: u32,
-        /// Epoch in which it was put into service; `None` when its header is damaged.
+        /// Epoch in which the segment was put into service; `None` when its header is damaged.
         epoch: Option<Epoch>,
         recycled: bool,
     },
     Boxcar(Boxcar),
-    /// No sound boxcar here: the end of what is written, a torn tail, or damage.
+    /// No valid boxcar here: the end of the written part, a torn tail, or damage.
     Stop {
         path: PathBuf,
         offset: u64,
@@ -39,10 +39,10 @@ pub enum DumpItem {
 pub struct Dump<'a> {
     disk: &'a dyn Disk,
     pub trail_id: TrailId,
-    /// That of the last open.
+    /// Epoch of the last open.
     pub epoch: Epoch,
     pub incarnation: u32,
-    /// Proven by the control file; boxcars prove more.
+    /// Durable position proven by the control file; boxcars may prove more.
     pub proven: Lsn,
     layout: Layout,
     segments: VecDeque<(u32, PathBuf)>,
@@ -53,7 +53,7 @@ impl<'a> Dump<'a> {
     pub fn open(disk: &'a dyn Disk, dir: &Path) -> Result<Dump<'a>, TrailError> {
         let control = Control::read(disk, dir)?.ok_or_else(|| TrailError::File {
             file: dir.join(CONTROL),
-            what: "it is missing".to_owned(),
+            what: "it does not exist".to_owned(),
             advice: "Check that this is a trail directory",
         })?;
         let mut segments = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! A trail that follows another: how it is founded, and how it takes boxcars.
+//! A trail that follows another one: how it is founded, and how it receives boxcars.
 //!
-//! Failure: a founding that is interrupted is done again; a boxcar that does not fit changes nothing; a write or sync that
-//! fails ends the process, as on a master.
+//! Failure: an interrupted founding is repeated. A boxcar that does not fit changes nothing. A failed write or sync
+//! ends the process, as on a master.
 
 use std::path::Path;
 
@@ -19,20 +19,20 @@ use crate::shipped::Shipped;
 use crate::survey::Survey;
 use crate::trail::{Role, Trail};
 
-/// What a follower must know of its master before it has a boxcar of it.
+/// What a follower needs to know about its master before the first boxcar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FollowFrom {
     pub trail_id: TrailId,
     pub segment_bytes: u64,
-    /// The follower's trail begins here; the master must still have it.
+    /// The follower's trail begins with this segment; the master must still have it.
     pub first_segment: u32,
-    /// That of the master.
+    /// Epoch of the master.
     pub epoch: Epoch,
 }
 
 impl Trail {
-    /// Makes boxcars durable that another trail wrote, in this order and behind the last one here. Boxcars of one
-    /// segment share a write and a sync. All of them are refused if one does not fit; see [`ReceiveError`].
+    /// Makes boxcars that another trail wrote durable here, in this order and after the last one here. Boxcars of one
+    /// segment share a write and a sync. If one of them does not fit, all are refused; see [`ReceiveError`].
     pub fn receive(&self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {
         match self.role() {
             Role::Receives(receiver) => receiver.lock().receive(boxcars),
@@ -40,8 +40,8 @@ impl Trail {
         }
     }
 
-    /// The other trail is of this epoch, though no boxcar of it may have come yet: a promotion goes beyond it. Durable
-    /// when it returns.
+    /// Records that the other trail has this epoch, even if no boxcar of that epoch has arrived yet; a promotion then
+    /// uses a higher one. The epoch is durable when this returns.
     pub fn know_epoch(&self, epoch: Epoch) -> Result<(), ReceiveError> {
         match self.role() {
             Role::Receives(receiver) => receiver.lock().know_epoch(epoch),
@@ -49,17 +49,17 @@ impl Trail {
         }
     }
 
-    /// Whether it was opened to follow another.
+    /// Whether the trail was opened to follow another one.
     pub fn is_following(&self) -> bool {
         self.shared().options.follow
     }
 
-    /// Makes an empty trail that can be opened to follow another from the start of a segment on. What an interrupted
-    /// founding left is made again; a trail that is already there is refused.
+    /// Makes an empty trail that can be opened to follow another one from the start of a segment. What an interrupted
+    /// founding left is replaced; an existing trail is refused.
     pub fn found(disk: &dyn Disk, dir: &Path, from: &FollowFrom) -> Result<(), TrailError> {
         check_segment_bytes(from.segment_bytes)?;
         if from.first_segment < FIRST_SEGMENT {
-            let what = format!("{} is no segment number", from.first_segment);
+            let what = format!("{} is not a valid segment number", from.first_segment);
             return Err(TrailError::Option { name: "first_segment", what });
         }
         disk.create_dir(dir).map_err(TrailError::io("create", dir))?;
@@ -89,7 +89,7 @@ impl Trail {
 fn make_first_segment(disk: &dyn Disk, dir: &Path, from: &FollowFrom) -> Result<(), TrailError> {
     let spare = dir.join(spare_name(0));
     if let Err(error) = fill_with_zeros(disk, &spare, from.segment_bytes) {
-        // What the disk had room for is given back; if that fails too, the next founding removes it.
+        // The disk space that was allocated is freed; if that fails too, the next founding removes the file.
         let _ = disk.remove(&spare);
         return Err(error);
     }

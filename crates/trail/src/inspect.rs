@@ -1,4 +1,4 @@
-//! The verdict on a trail without opening it: the same decision table as at an open, and not a byte changed.
+//! Judges a trail without opening it: by the decision table that an open uses, and without changing a byte.
 
 use std::path::{Path, PathBuf};
 
@@ -11,11 +11,11 @@ use crate::layout::{CONTROL, LOCK, TrailId};
 use crate::recovery::judge;
 use crate::survey::Survey;
 
-/// What an open would find.
+/// The result that an open would have.
 #[derive(Clone, Debug)]
 pub struct Inspection {
     pub trail_id: TrailId,
-    /// That of the last open.
+    /// Epoch of the last open.
     pub epoch: Epoch,
     pub incarnation: u32,
     pub segment_bytes: u64,
@@ -25,14 +25,15 @@ pub struct Inspection {
     pub spares: usize,
     /// The oldest position that can be read.
     pub first: Lsn,
-    /// Where the trail ends.
+    /// End of the trail.
     pub end: Lsn,
-    /// Bytes behind the end that the next open saves aside and cuts off; nobody was told of them.
+    /// Bytes after the end, which the next open saves aside and cuts off. They were never acknowledged.
     pub torn_bytes: u64,
 }
 
 impl Inspection {
-    /// Follows the recovery table ([`crate::recovery`]). `None` for a trail whose making never finished.
+    /// Inspects the trail in `dir` by the recovery table ([`crate::recovery`]). `None` for a trail whose creation never
+    /// finished.
     pub fn of(disk: &dyn Disk, dir: &Path) -> Result<Option<Inspection>, TrailError> {
         let survey = Survey::look(disk, dir)?;
         let Some(control) = survey.control else {
@@ -61,37 +62,37 @@ impl Inspection {
     }
 }
 
-/// Row 2.
+/// Row 2: the error for a missing control file.
 fn no_control(dir: &Path) -> TrailError {
     TrailError::File {
         file: dir.join(CONTROL),
-        what: "it is missing although there are segments".to_owned(),
-        advice: "Put it back from a copy of this directory, or take a standby into service",
+        what: "it is missing, but segments exist".to_owned(),
+        advice: "Put it back from a copy of this directory, or promote a standby",
     }
 }
 
-/// Keeps others from opening the trail while it is looked at. A trail that nobody ever opened has no lock file and gets
-/// none.
+/// Keeps other processes from opening the trail during the inspection. A trail that was never opened has no lock file,
+/// and none is made.
 pub fn lock_without_opening(disk: &dyn Disk, dir: &Path) -> Result<Option<Box<dyn DiskLock>>, TrailError> {
     let path = dir.join(LOCK);
-    if disk.metadata(&path).map_err(TrailError::io("look at", &path))?.is_none() {
+    if disk.metadata(&path).map_err(TrailError::io("read the metadata of", &path))?.is_none() {
         return Ok(None);
     }
     let lock = disk.lock(&path).map_err(TrailError::io("lock", &path))?;
     lock.map(Some).ok_or_else(|| TrailError::InUse { dir: dir.to_path_buf() })
 }
 
-/// What the control file says. It is replaced whole, so this can be had beside a running server.
+/// What the control file says. The file is always replaced as a whole, so this can be read while a server runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outline {
     pub trail_id: TrailId,
     pub segment_bytes: u64,
-    /// The oldest segment that is there; older ones are recycled.
+    /// The oldest existing segment; older ones were recycled.
     pub first_segment: u32,
 }
 
 impl Outline {
-    /// `None`: there is no trail.
+    /// Reads the control file in `dir`; `None` when there is no trail.
     pub fn of(disk: &dyn Disk, dir: &Path) -> Result<Option<Outline>, TrailError> {
         let control = Control::read(disk, dir)?.filter(|control| control.incarnation > 0);
         Ok(control.map(|c| Outline {

@@ -1,17 +1,17 @@
-//! Where things are: the files of a trail directory and how an LSN maps to one.
+//! The files of a trail directory, and how an LSN maps to one of them.
 //!
 //! ```text
-//! control                      who the trail is and what is proven (module control)
-//! control.new                  the next control file; means nothing until it is exchanged for the current one
+//! control                      identity of the trail and proven position (module control)
+//! control.new                  the next control file; ignored until it is exchanged for the current one
 //! lock                         held by the process that has the trail open
 //! EEEEEEEE-SSSSSSSS.segment    segment number S (hexadecimal), put into service in epoch E
 //! spare-NNNNNNNN.segment       a whole segment file waiting for its next use
 //! cut-LLLLLLLLLLLLLLLL-I.tail  what was cut off at LSN L, written by incarnation I or before: the torn tail of a segment,
-//!                              or the boxcars that a new master did not have, one behind the other over all segments
+//!                              or the boxcars that a new master did not have, one after the other over all segments
 //! ```
 //! Segment S covers the LSNs from `S * segment_bytes` up to `(S + 1) * segment_bytes`; its first block is the segment
-//! header. Numbering starts at 1, so LSN 0 is before everything. Boxcars never cross segments, and every segment that
-//! has been left ends with a boxcar of kind `SegmentEnd`.
+//! header. Numbering starts at 1, so LSN 0 is before everything. Boxcars never cross segments, and every finished
+//! segment ends with a boxcar of kind `SegmentEnd`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,9 +20,9 @@ use holdfast_seams::BLOCK_BYTES;
 use holdfast_types::{Epoch, Lsn};
 
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
-/// Boxcar lengths are 32-bit and recovery reads a segment at a time.
+/// Maximum segment size: boxcar lengths are 32-bit, and recovery reads a segment at a time.
 pub const SEGMENT_BYTES_MAX: u64 = 4 << 30;
-/// Header, end, and something between them.
+/// Minimum segment size: the header, the segment end, and room between them.
 pub const SEGMENT_BYTES_MIN: u64 = 4 * BLOCK;
 pub const FIRST_SEGMENT: u32 = 1;
 
@@ -30,7 +30,7 @@ pub const CONTROL: &str = "control";
 pub const CONTROL_NEW: &str = "control.new";
 pub const LOCK: &str = "lock";
 
-/// Drawn once when the trail is made; its standbys carry the same one.
+/// Identifies a trail. It is random and chosen when the trail is made; the trails of its standbys have the same id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TrailId(pub [u8; 16]);
 
@@ -64,7 +64,7 @@ impl Layout {
         Lsn(u64::from(segment) * self.segment_bytes + offset)
     }
 
-    /// Bytes for boxcars in an empty segment: not the header, not the block that the segment end needs.
+    /// Bytes for boxcars in an empty segment: without the header and the block that the segment end needs.
     pub fn usable_bytes(self) -> u64 {
         self.segment_bytes - 2 * BLOCK
     }
@@ -82,7 +82,7 @@ pub fn cut_name(lsn: Lsn, incarnation: u32) -> String {
     format!("cut-{:016x}-{incarnation}.tail", lsn.0)
 }
 
-/// What a file name in the trail directory says.
+/// The meaning of a file name in the trail directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Name {
     Segment { epoch: Epoch, segment: u32 },

@@ -1,16 +1,18 @@
-//! The audit trail: every change goes through it, in group commits called boxcars, before anyone is told.
+//! The audit trail. Every change goes through it, in group commits called boxcars, before any client gets an answer.
 //!
-//! [`Trail::append`] queues records; one writer thread puts everything queued into a boxcar, writes it with one write
+//! [`Trail::append`] queues records. One writer thread puts everything queued into a boxcar, writes it with one write
 //! and one sync, and calls back in order. Segments are prepared and recycled in the background. [`Trail::open`]
-//! recovers by a decision table (module [`recovery`]): what was acknowledged is there or the trail refuses to open; a
-//! torn tail that nobody was told about is saved aside and cut off.
+//! recovers by a decision table (module [`recovery`]): everything that was acknowledged is in the trail, or the trail
+//! refuses to open; a torn tail that was never acknowledged is saved aside and cut off.
 //!
-//! A trail opened with `follow` takes another one's boxcars by [`Trail::receive`] instead, byte for byte; what is to be
-//! shipped comes from [`Trail::tap`], before it is durable. [`Trail::ends_with`] finds how far two trails are the same,
-//! [`Trail::cut_back`] cuts off what only one of them has.
+//! A trail opened with `follow` receives another trail's boxcars by [`Trail::receive`] instead, byte for byte. The
+//! boxcars to be shipped come from [`Trail::tap`], before they are durable. [`Trail::ends_with`] finds up to which
+//! point two trails are equal; [`Trail::cut_back`] cuts off what only one of them has.
 //!
-//! How it fails: a failed write or sync ends the process (it is never retried); a full disk is met by
-//! [`Trail::reserve`] before anything changed; damage names the file, the offset and what to do.
+//! How it fails: a failed write or sync ends the process (it is never retried). A full disk is detected by
+//! [`Trail::reserve`] before anything changes. An error about damage names the file, the offset and what to do.
+
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod boxcar;
 mod bytes;

@@ -1,11 +1,11 @@
-//! The newest boxcars, for those who follow the trail while it is written.
+//! The newest boxcars, for those that follow the trail while it is written.
 //!
-//! A boxcar is put here before it is written, so that a standby can have it while this node's disk is still at work. It
-//! may therefore never become durable here: then this process ends, and the boxcar was the last that anybody got. The
-//! ring is only a short cut: a tap that does not find its place in it reads the segments. It is empty while there is no
-//! tap, and then costs the writer one check.
+//! A boxcar is put here before it is written, so that a standby can receive it while this node's disk is still working.
+//! So it may never become durable here: then this process ends, and no later boxcar was sent. The ring is only a short
+//! cut: a tap that does not find its position in it reads the segments. While there is no tap, the ring is empty and
+//! costs the writer one check.
 //!
-//! Failure: there is none here; a disk that cannot be read is the reader's error.
+//! Failure: nothing here fails; a disk that cannot be read is the reader's error.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 
 use crate::shipped::Shipped;
 
-/// Called after boxcars were handed to taps and after the durable position advanced, by the thread that writes. It must
-/// not block nor append.
+/// Called by the writing thread after boxcars were handed to taps and after the durable position advanced. It must
+/// neither block nor append.
 pub type ProgressHook = Arc<dyn Fn() + Send + Sync>;
 
 pub struct Live {
@@ -33,7 +33,8 @@ struct Ring {
     boxcars: VecDeque<Shipped>,
     bytes: u64,
     bytes_max: u64,
-    /// End and checksum of what was handed out and was not durable when the last boxcar was handed out.
+    /// End and checksum of the boxcars that had been handed out but were not durable when the last boxcar was handed
+    /// out.
     in_flight: Vec<(Lsn, u32)>,
 }
 
@@ -47,7 +48,7 @@ impl Live {
         }
     }
 
-    /// Whether anybody wants boxcars before they are durable.
+    /// Whether a tap wants boxcars before they are durable.
     pub fn is_tapped(&self) -> bool {
         self.tapped.load(Ordering::Relaxed)
     }
@@ -68,7 +69,7 @@ impl Live {
         }
     }
 
-    /// Hands a boxcar out that is about to be written; everything below `durable` is.
+    /// Hands out a boxcar that is about to be written; all bytes below `durable` are durable.
     pub fn hand(&self, boxcar: Shipped, durable: Lsn) {
         let mut ring = self.ring.lock();
         if ring.taps == 0 {
@@ -79,14 +80,14 @@ impl Live {
         ring.push(boxcar);
     }
 
-    /// The boxcar that starts at `lsn`, if it is here.
+    /// The boxcar that starts at `lsn`, if the ring holds it.
     pub fn at(&self, lsn: Lsn) -> Option<Shipped> {
         let ring = self.ring.lock();
         let index = ring.boxcars.partition_point(|boxcar| boxcar.lsn < lsn);
         ring.boxcars.get(index).filter(|boxcar| boxcar.lsn == lsn).cloned()
     }
 
-    /// Whether somebody may have a boxcar with that end and checksum although it was not durable here a moment ago.
+    /// Whether a tap may have a boxcar with that end and checksum that was not yet durable here when it was handed out.
     pub fn is_in_flight(&self, end: Lsn, checksum: u32) -> bool {
         self.ring.lock().in_flight.contains(&(end, checksum))
     }
@@ -97,7 +98,7 @@ impl Live {
         self.watched.store(true, Ordering::Release);
     }
 
-    /// Tells those who watch. The caller holds no lock.
+    /// Calls the progress hook. The caller must hold no lock.
     pub fn progress(&self) {
         if self.watched.load(Ordering::Acquire) {
             let hooks = self.hooks.lock().clone();
@@ -108,7 +109,7 @@ impl Live {
 
 impl Ring {
     fn push(&mut self, boxcar: Shipped) {
-        // While there was no tap nothing was handed over: what is left from before does not join on.
+        // While there was no tap, no boxcars were handed over: older content is not contiguous with this one.
         if self.boxcars.back().is_some_and(|last| last.end != boxcar.lsn) {
             self.boxcars.clear();
             self.bytes = 0;
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_without_a_tap_and_no_more_than_allowed_with_one() {
+    fn without_a_tap_nothing_is_kept_and_with_one_the_limit_holds() {
         let live = Live::new(1000);
         live.hand(boxcar(4096, 10), Lsn(4096));
         assert!(!live.is_tapped() && live.at(Lsn(4096)).is_none());

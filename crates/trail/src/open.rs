@@ -1,5 +1,5 @@
-//! Opening: lock, survey, judge, cut, raise the epoch, and put the parts together. The order is what makes a crash
-//! during recovery harmless: every step can be done again from the start.
+//! Opening a trail: lock, survey, judge, cut, raise the epoch, and assemble the parts. The order makes a crash during
+//! recovery harmless: every step can be repeated from the start.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub struct Parts {
     pub recovered: Recovered,
 }
 
-/// Everything of an open trail but its threads.
+/// All parts of an open trail except its threads.
 pub fn open_parts(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, options: TrailOptions) -> Result<Parts, TrailError> {
     options.check()?;
     let dir = options.dir.clone();
@@ -42,7 +42,7 @@ pub fn open_parts(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, options: TrailOpti
     let mut survey = Survey::take(&*disk, &dir)?;
     match survey.control {
         Some(control) if control.incarnation > 0 => {
-            // A trail keeps the segment size it was made with, whatever the settings say now.
+            // A trail keeps the segment size with which it was made, whatever the current setting.
             let options = options.fit_to(control.segment_bytes);
             options.check_fit(control.segment_bytes)?;
             reopen(disk, clock, options, lock, survey, control)
@@ -72,13 +72,13 @@ fn new_control(options: &TrailOptions) -> Result<Control, TrailError> {
     })
 }
 
-/// Rows 1, 2 and 3: a control file of incarnation 0, as `control` is, says that nothing was ever appended here.
+/// Rows 1, 2 and 3: a control file of incarnation 0, as `control` has it, means that nothing was ever appended here.
 pub fn begin(disk: &dyn Disk, dir: &Path, survey: &mut Survey, control: &Control) -> Result<(), TrailError> {
     if survey.control.is_none() && !survey.segments.is_empty() {
         return Err(TrailError::File {
             file: dir.join(crate::layout::CONTROL),
-            what: "it is missing although there are segments".to_owned(),
-            advice: "Nothing was changed. Put it back from a copy of this directory, or take a standby into service",
+            what: "it is missing, but segments exist".to_owned(),
+            advice: "Nothing was changed. Put it back from a copy of this directory, or promote a standby",
         });
     }
     control.write(disk, dir)?;
@@ -114,7 +114,7 @@ fn start_new(
     Ok(Parts { shared, role, preparer, lock, recovered })
 }
 
-/// The writer needs one segment to begin with.
+/// Prepares the one segment that the writer needs to begin.
 fn first_segment(shared: &Shared, preparer: &mut Preparer) -> Result<Ready, TrailError> {
     let ready = preparer.prepare()?;
     let mut state = shared.state.lock();
@@ -163,7 +163,7 @@ fn reopen(
     Ok(Parts { shared, role, preparer, lock, recovered })
 }
 
-/// Rows 9 and 19: segments on either side of the trail become spares; a file of the wrong size is removed.
+/// Rows 9 and 19: segments before and after the trail become spares; a file of the wrong size is removed.
 fn retire_unused(
     disk: &dyn Disk,
     options: &TrailOptions,
@@ -187,7 +187,7 @@ fn retire_unused(
     }
     let mut whole = Vec::new();
     for spare in survey.spares.drain(..) {
-        let found = disk.metadata(&spare).map_err(TrailError::io("look at", &spare))?;
+        let found = disk.metadata(&spare).map_err(TrailError::io("read the metadata of", &spare))?;
         if found.is_some_and(|found| found.len_bytes == control.segment_bytes) {
             whole.push(spare);
         } else {
@@ -198,8 +198,8 @@ fn retire_unused(
     disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))
 }
 
-/// A restart raises the epoch durably before its first append, so that what it writes is never taken for what came
-/// before. One that follows begins no epoch: that is its master's.
+/// Raises the epoch durably before the first append after a restart, so that later boxcars are never taken for earlier
+/// ones. A trail that follows another one begins no epoch; it takes its master's.
 fn raise(disk: &dyn Disk, options: &TrailOptions, control: &Control, verdict: &Verdict) -> Result<Control, TrailError> {
     let raised = Control {
         epoch: if options.follow { control.epoch } else { next_epoch(control.epoch, options.epoch_min)? },
@@ -212,12 +212,12 @@ fn raise(disk: &dyn Disk, options: &TrailOptions, control: &Control, verdict: &V
     Ok(raised)
 }
 
-/// One that nobody has used: neither this node nor who told it `known_elsewhere`.
+/// Returns an epoch that was never used, neither by this node nor by the one that reported `known_elsewhere`.
 fn next_epoch(own: Epoch, known_elsewhere: Epoch) -> Result<Epoch, TrailError> {
     let highest = own.max(known_elsewhere).0;
     let next = highest
         .checked_add(1)
-        .ok_or_else(|| TrailError::Option { name: "epoch_min", what: format!("there is no epoch behind {highest}") })?;
+        .ok_or_else(|| TrailError::Option { name: "epoch_min", what: format!("there is no epoch after {highest}") })?;
     Ok(Epoch(next))
 }
 
@@ -236,7 +236,7 @@ fn new_state(options: &TrailOptions, control: Control, room_bytes: u64) -> State
         disk_full: false,
         refusal: None,
         retry: false,
-        recycle_floor: Lsn(0),
+        retained_from: Lsn(0),
         segments: BTreeMap::new(),
         stats: TrailStats::default(),
     }

@@ -1,4 +1,4 @@
-//! How a trail is laid out and written.
+//! The settings of a trail: how it is laid out and written.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use crate::delay::CommitDelay;
 use crate::error::TrailError;
 use crate::layout::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, TrailId};
 
-/// Why the writer stopped: nothing may be acknowledged after it, and the failed sync must never be retried, because
-/// the kernel marks pages clean that it could not write (Rebello and others, "Can Applications Recover from fsync
+/// Why the writer stopped. Nothing may be acknowledged after it, and the failed sync must never be retried, because the
+/// kernel marks pages clean that it could not write (Rebello and others, "Can Applications Recover from fsync
 /// Failures?", USENIX ATC 2020).
 #[derive(Debug)]
 pub struct Failure {
@@ -25,7 +25,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Of an error that is not met by trying again, in the trail's directory.
+    /// Makes a failure from an error in the trail's directory that a retry does not fix.
     pub(crate) fn of(error: TrailError, dir: &Path) -> Failure {
         match error {
             TrailError::Io { what, path, source } => Failure { what, file: path, offset: 0, error: source },
@@ -39,14 +39,14 @@ pub type FailureHook = Arc<dyn Fn(&Failure) + Send + Sync>;
 
 #[derive(Clone)]
 pub struct TrailOptions {
-    /// The trail's own directory; created when missing.
+    /// The trail's own directory; created if it does not exist.
     pub dir: PathBuf,
     /// Size of a segment file of a new trail; an existing trail keeps its own.
     pub segment_bytes: u64,
-    /// Most body bytes in one boxcar, and so in one append.
+    /// Maximum body bytes in one boxcar, and therefore in one append.
     pub boxcar_bytes_max: u64,
     pub sync_method: SyncMethod,
-    /// Segments kept prepared ahead of the one being written.
+    /// Number of segments kept prepared ahead of the one being written.
     pub segments_ready: usize,
     /// Whether the writer waits for more commits before a boxcar.
     pub commit_delay: CommitDelay,
@@ -58,11 +58,12 @@ pub struct TrailOptions {
     pub on_failure: FailureHook,
     /// The id of a new trail; random when `None`.
     pub new_trail_id: Option<TrailId>,
-    /// The trail follows another: it takes that one's boxcars by [`crate::Trail::receive`] and no appends of its own.
+    /// Whether the trail follows another one: it takes that trail's boxcars by [`crate::Trail::receive`] and accepts no
+    /// appends.
     pub follow: bool,
-    /// The highest epoch that is known elsewhere: one that is opened for appends begins a higher one.
+    /// The highest epoch known elsewhere: a trail opened for appends begins a higher one.
     pub epoch_min: Epoch,
-    /// Most bytes of boxcars kept in memory for taps, as long as there are any.
+    /// Maximum bytes of boxcars kept in memory for taps, while there are any.
     pub tap_bytes_max: u64,
 }
 
@@ -95,22 +96,22 @@ impl TrailOptions {
         Ok(())
     }
 
-    /// The same with boxcars no larger, and no more kept back, than segments of that size take.
+    /// Returns the options with limits reduced to segments of this size: the largest boxcar and the kept-back room.
     pub(crate) fn fit_to(self, segment_bytes: u64) -> TrailOptions {
         let boxcar_bytes_max = self.boxcar_bytes_max.min(segment_bytes / 4);
         let kept_back_bytes = self.kept_back_bytes.min(segment_bytes / 4);
         TrailOptions { boxcar_bytes_max, kept_back_bytes, ..self }
     }
 
-    /// A segment must hold some of the largest boxcars, else most of it would be left empty.
+    /// Checks that a segment holds several of the largest boxcars; otherwise most of it would stay empty.
     pub(crate) fn check_fit(&self, segment_bytes: u64) -> Result<(), TrailError> {
         let largest = round_up_to_block(self.boxcar_bytes_max.saturating_add(HEAD_BYTES as u64));
         if self.boxcar_bytes_max == 0 || largest > segment_bytes / 3 {
-            let what = format!("{} is not between 1 and a third of a segment", self.boxcar_bytes_max);
+            let what = format!("{} is not between 1 and a third of the segment size", self.boxcar_bytes_max);
             return Err(TrailError::Option { name: "boxcar_bytes_max", what });
         }
         if self.kept_back_bytes < 2 * BLOCK_BYTES as u64 || self.kept_back_bytes > segment_bytes / 2 {
-            let what = format!("{} is not between two blocks and half a segment", self.kept_back_bytes);
+            let what = format!("{} is not between two blocks and half of the segment size", self.kept_back_bytes);
             return Err(TrailError::Option { name: "kept_back_bytes", what });
         }
         Ok(())
@@ -121,6 +122,6 @@ pub(crate) fn check_segment_bytes(bytes: u64) -> Result<(), TrailError> {
     if bytes.is_multiple_of(BLOCK_BYTES as u64) && (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
         return Ok(());
     }
-    let what = format!("{bytes} is not whole blocks up to 4 GiB, and four at least");
+    let what = format!("{bytes} is not a multiple of the block size between 4 blocks and 4 GiB");
     Err(TrailError::Option { name: "segment_bytes", what })
 }

@@ -1,10 +1,10 @@
 //! The preparer: keeps segments ready ahead of the writer and turns old ones into spares.
 //!
-//! A segment is offered to the writer when it lies whole on the disk (every block written once and synced, so that a
-//! commit changes no file system metadata), carries its own header, and has its final name in a synced directory. A
-//! crash between two of these steps leaves a spare or an unused segment, never a segment under a wrong name.
+//! A segment is offered to the writer when it is complete on the disk (every block written once and synced, so that a
+//! commit changes no file system metadata), has its own header, and has its final name in a synced directory. A crash
+//! between two of these steps leaves a spare or an unused segment, never a segment under a wrong name.
 //!
-//! The disk being full here is no failure: callers of `reserve` are told. Any other error is one.
+//! A full disk is not a failure here: `reserve` reports it to its callers. Any other error is a failure.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::options::Failure;
 use crate::segment::SegmentHeader;
 use crate::shared::{Phase, Ready, Shared, State};
 
-/// Zeros written at once.
+/// Bytes of zeros in one write.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 pub struct Preparer {
@@ -29,12 +29,12 @@ pub struct Preparer {
     next_segment: u32,
 }
 
-/// What one round of the preparer came to.
+/// The result of one round of the preparer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Round {
-    /// Something was done; there may be more.
+    /// A step was done; there may be more to do.
     Busy,
-    /// Nothing to do, or no room to do it.
+    /// There was nothing to do, or no room to do it.
     Idle,
     Failed,
 }
@@ -44,7 +44,7 @@ impl Preparer {
         Preparer { shared, spares, next_spare, next_segment }
     }
 
-    /// The thread's body.
+    /// The body of the thread.
     pub fn run(mut self) {
         let shared = self.shared.clone();
         loop {
@@ -54,7 +54,7 @@ impl Preparer {
                 Round::Idle => {}
             }
             let mut state = shared.state.lock();
-            // The writer may need a segment for what is still queued when the trail is closing.
+            // While the trail is closing, the writer may still need a segment for queued appends.
             if matches!(state.phase, Phase::Stopped | Phase::Failed) {
                 return;
             }
@@ -65,7 +65,7 @@ impl Preparer {
         }
     }
 
-    /// Recycles what the floor allows, then prepares at most one segment.
+    /// Recycles the segments that need not be retained, then prepares at most one segment.
     pub fn round(&mut self) -> Round {
         match self.recycle() {
             Ok(true) => return Round::Busy,
@@ -142,7 +142,8 @@ impl Preparer {
         let disk = &*self.shared.disk;
         let made = fill_with_zeros(disk, &path, self.shared.layout.segment_bytes);
         if made.is_err() {
-            // What the disk had room for is given back; if that fails too, the next open takes it for a damaged spare.
+            // The disk space that was allocated is freed; if that fails too, the next open takes the file for a damaged
+            // spare.
             let _ = disk.remove(&path);
         }
         made.map(|()| path)
@@ -154,13 +155,13 @@ impl Preparer {
         self.shared.options.dir.join(spare_name(number))
     }
 
-    /// Turns the oldest segment below the floor into a spare. The control file comes first: once a segment is no longer
-    /// called the first, recovery does not miss it.
+    /// Turns the oldest segment that need not be retained into a spare. The control file comes first: when it no longer
+    /// names the segment as the first, recovery does not miss it.
     fn recycle(&mut self) -> Result<bool, TrailError> {
         let shared = self.shared.clone();
         let (oldest, path) = {
             let state = shared.state.lock();
-            let keep = oldest_kept(shared.layout, state.recycle_floor, shared.durable());
+            let keep = oldest_kept(shared.layout, state.retained_from, shared.durable());
             match state.segments.first_key_value() {
                 Some((oldest, path)) if *oldest < keep => (*oldest, path.clone()),
                 _ => return Ok(false),
@@ -193,19 +194,20 @@ impl Preparer {
     }
 }
 
-/// The oldest segment that must stay: that of the floor, and always the one of the last boxcar, which the next one names.
-fn oldest_kept(layout: Layout, floor: Lsn, durable: Lsn) -> u32 {
+/// The oldest segment that must stay: the one at `retained_from`, and always the one of the last boxcar, which the next
+/// boxcar refers to.
+fn oldest_kept(layout: Layout, retained_from: Lsn, durable: Lsn) -> u32 {
     let current = layout.segment_of(durable);
     let of_last = if durable == layout.first_lsn(current) { current.saturating_sub(1) } else { current };
-    layout.segment_of(floor.min(durable)).min(of_last)
+    layout.segment_of(retained_from.min(durable)).min(of_last)
 }
 
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
-/// Writes every block once: blocks that were only allocated would cost a journal commit at their first write. Synced
-/// together with the header, when the file is put into service.
+/// Writes every block once, because blocks that were only allocated would cost a journal commit at their first write.
+/// The zeros are synced together with the header, when the file is put into service.
 pub fn fill_with_zeros(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<(), TrailError> {
     let how = OpenHow { create: Create::New, ..OpenHow::WRITE_DIRECT };
     let file = disk.open(path, &how).map_err(TrailError::io("create", path))?;
@@ -220,7 +222,7 @@ pub fn fill_with_zeros(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<(), T
     Ok(())
 }
 
-/// Gives a spare its header and, durably, its final name.
+/// Writes a header into a spare and gives it its final name; both are durable on return.
 pub fn put_into_service(
     disk: &dyn Disk,
     dir: &Path,

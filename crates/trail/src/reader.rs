@@ -1,4 +1,4 @@
-//! Reading the trail forward while it is being written: redo, catching up, archiving.
+//! Reads the trail forward while it is being written: for redo, catch-up and archiving.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use crate::layout::Layout;
 use crate::shared::Shared;
 use crate::shipped::Shipped;
 
-/// A boxcar as it was read.
+/// A boxcar that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Boxcar {
     pub lsn: Lsn,
-    /// Where the next boxcar starts; in the next segment, behind a segment end.
+    /// LSN at which the next boxcar starts; after a segment end, this is in the next segment.
     pub end: Lsn,
     pub kind: Kind,
     pub epoch: Epoch,
-    /// Which open of the trail on this node wrote it.
+    /// Number of the open of the trail on this node that wrote it.
     pub incarnation: u32,
-    /// Everything below was durable on this node when it was written.
+    /// All bytes below this LSN were durable on this node when it was written.
     pub proven: Lsn,
     pub written_unix_ms: u64,
     pub checksum: u32,
@@ -47,8 +47,8 @@ impl Boxcar {
     }
 }
 
-/// Iterates over boxcars of every kind up to the durable position. It ends there; calling `next` again later goes on
-/// with what has become durable since.
+/// Iterates over boxcars of every kind up to the durable position, where it ends. A later call of `next` continues with
+/// boxcars that have become durable since.
 pub struct Reader {
     shared: Arc<Shared>,
     cursor: Option<SegmentCursor>,
@@ -65,17 +65,17 @@ impl Reader {
         Ok(Reader { shared, cursor: None, start: from, position: from })
     }
 
-    /// Where the next boxcar will start.
+    /// LSN at which the next boxcar will start.
     pub(crate) fn position(&self) -> Lsn {
         self.position
     }
 
-    /// Goes on behind a boxcar that was had from elsewhere.
+    /// Continues after a boxcar that was obtained elsewhere.
     pub(crate) fn skip_to(&mut self, end: Lsn) {
         self.position = end;
     }
 
-    /// The next boxcar, made of its head and its bytes (head and body) into what the caller wants of it.
+    /// Reads the next boxcar; `make` converts its head and its bytes (head and body) into the result.
     pub(crate) fn read_as<T>(&mut self, make: impl FnOnce(&Head, &[u8]) -> T) -> Result<Option<T>, TrailError> {
         let durable = self.shared.durable();
         if self.position >= durable {
@@ -120,7 +120,7 @@ impl Reader {
     }
 }
 
-/// The same boxcars as they travel, up to the durable position: for the archive.
+/// Iterates over shipped boxcars up to the durable position, for the archive.
 pub struct ShippedReader(Reader);
 
 impl ShippedReader {

@@ -1,14 +1,14 @@
-//! The receiver: the writer of a trail that follows another. It takes boxcars that the master wrote and puts them where
-//! the master has them, the same bytes with this node's own proof in front.
+//! The receiver: the writer of a trail that follows another one. It writes the boxcars of the master at the positions
+//! they have there, byte for byte, with this node's own proof before each.
 //!
-//! Boxcars that came together share a write and a sync, as far as they lie in the same segment; all of them carry the
-//! position that was durable before that write as their proof, so that none is evidence for another of the same write.
-//! Everything is checked, room is there and a higher epoch is durable before the first byte is written: what is
-//! refused, or meets a full disk, has changed nothing and can be sent again. A failed write or sync ends the process.
+//! Boxcars that arrived together share a write and a sync if they are in one segment. All of them carry as their proof
+//! the position that was durable before that write, so that none is evidence for another one of the write. Before the
+//! first byte is written, everything is checked, room is ensured, and a higher epoch is durable. So boxcars that are
+//! refused, or find the disk full, have changed nothing and can be sent again. A failed write or sync ends the process.
 //!
-//! It writes no proofs of its own, since those would be boxcars that the master does not have; the master's proofs come
-//! as boxcars and prove here what they prove there. So the last boxcar received, alone, is a tail if it rots before the
-//! next one comes: it is cut off and received again.
+//! The receiver writes no proofs of its own, because those would be boxcars that the master does not have. The master's
+//! proofs arrive as boxcars and are proofs here too. So the last boxcar received is unproven: if it is damaged before
+//! the next one arrives, it is a tail, which is cut off and received again.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -25,15 +25,15 @@ use crate::preparer::is_full;
 use crate::shared::{Phase, Ready, Shared};
 use crate::shipped::Shipped;
 
-/// Most bytes in one write, unless a single boxcar is longer.
+/// Maximum bytes in one write, unless a single boxcar is longer.
 const WRITE_BYTES_MAX: u64 = 8 << 20;
 
 pub struct Receiver {
     shared: Arc<Shared>,
     current: Ready,
-    /// Where the next boxcar goes.
+    /// Position of the next boxcar.
     position: Lsn,
-    /// `None` as long as there is no boxcar.
+    /// The last boxcar; `None` while there is none.
     last: Option<Last>,
     buf: AlignedBuf,
 }
@@ -43,7 +43,7 @@ impl Receiver {
         Receiver { shared, current, position, last, buf: AlignedBuf::default() }
     }
 
-    /// Makes boxcars durable that follow the last one, in this order, or refuses them all.
+    /// Makes boxcars that follow the last one durable, in this order, or refuses them all.
     pub fn receive(&mut self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {
         let boxcars = self.check(boxcars)?;
         self.wait_for_segments(boxcars.iter().filter(|boxcar| boxcar.kind == Kind::SegmentEnd).count())?;
@@ -59,7 +59,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Reads the bytes again instead of believing the fields beside them: the caller had them in hand.
+    /// Parses the bytes again instead of trusting the fields next to them, which the caller could have changed.
     fn check(&self, boxcars: &[Shipped]) -> Result<Vec<Shipped>, ReceiveError> {
         let (trail_id, segment_bytes) = (self.shared.trail_id, self.shared.layout.segment_bytes);
         let (mut end, mut last) = (self.position, self.last);
@@ -81,7 +81,7 @@ impl Receiver {
             return Err(ReceiveError::Position { found: lsn, expected });
         }
         let Some(last) = last else {
-            // A follower may be founded in the middle of a trail; only the first boxcar of all follows none.
+            // A follower may begin in the middle of a trail; only the very first boxcar of a trail follows none.
             let has_none_before = lsn == self.shared.layout.first_lsn(FIRST_SEGMENT);
             let fits = !has_none_before || found == 0;
             return if fits { Ok(()) } else { Err(ReceiveError::Chain { lsn, found, expected: 0 }) };
@@ -95,7 +95,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Until so many segments are ready: a segment end is written only when the next segment is in place.
+    /// Waits until `count` segments are ready: a segment end is written only when the next segment exists.
     fn wait_for_segments(&self, count: usize) -> Result<(), ReceiveError> {
         let shared = &self.shared;
         let mut state = shared.state.lock();
@@ -109,7 +109,7 @@ impl Receiver {
                 return Ok(());
             }
             if state.disk_full {
-                // The preparer looks again: space may have been freed since.
+                // Makes the preparer try again: disk space may have been freed since.
                 state.retry = true;
                 shared.prepare.notify_one();
                 return Err(ReceiveError::Full { dir: shared.options.dir.clone() });
@@ -122,7 +122,7 @@ impl Receiver {
         }
     }
 
-    /// Durably, before the first boxcar of that epoch is written. One that is no news costs nothing.
+    /// Makes the epoch durable before the first boxcar of that epoch is written. A known epoch costs nothing.
     pub fn know_epoch(&self, epoch: Epoch) -> Result<(), ReceiveError> {
         let shared = &self.shared;
         if epoch <= shared.epoch() {
@@ -146,7 +146,7 @@ impl Receiver {
         }
     }
 
-    /// Writes boxcars that are next and lie in one segment, and makes them durable.
+    /// Writes boxcars that come next and are in one segment, and makes them durable.
     fn write(&mut self, group: &[Shipped]) -> Result<(), ReceiveError> {
         let shared = self.shared.clone();
         let len = self.fill(group);
@@ -172,7 +172,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Puts the group into the buffer; returns how many bytes of it are to be written.
+    /// Puts the group into the buffer. Returns the number of bytes to write.
     fn fill(&mut self, group: &[Shipped]) -> u64 {
         let len: u64 = group.iter().map(Shipped::disk_bytes).sum();
         self.buf.grow_to(len as usize);
@@ -195,7 +195,7 @@ impl Receiver {
 
     fn enter_next_segment(&mut self) -> Result<(), ReceiveError> {
         let mut state = self.shared.state.lock();
-        // It was there before the first byte was written, and nobody else takes it.
+        // It was ready before the first byte was written, and no other thread takes it.
         self.current = state.ready.pop_front().ok_or(ReceiveError::Failed)?;
         state.room.segment_entered();
         self.shared.prepare.notify_one();
@@ -210,7 +210,7 @@ impl Receiver {
     }
 }
 
-/// How many of the boxcars go into one write: those of one segment, as far as they are not too many bytes.
+/// How many of the boxcars go into one write: those of one segment, up to the maximum bytes of a write.
 fn group_len(boxcars: &[Shipped]) -> usize {
     let mut bytes = 0;
     for (index, boxcar) in boxcars.iter().enumerate() {

@@ -1,41 +1,42 @@
-//! Recovery: where the trail ends, and whether everything in front of that can be trusted.
+//! Recovery: finds where the trail ends, and whether everything before that can be trusted.
 //!
-//! The trail is walked from the first segment that the control file names, boxcar by boxcar, each checked against its
-//! checksum, its proof and the boxcar before it. *Proven* is the highest position known to be durable: what the
-//! control file says, and what every sound boxcar says (it was written after everything before it was durable).
-//! The walk stops at the first position P where there is no sound boxcar. Then the rest of that segment and all later
-//! segments are searched for *evidence*: a sound boxcar of the current incarnation whose proof reaches behind P.
+//! The trail is walked from the first segment that the control file names, boxcar by boxcar. Each boxcar is checked
+//! against its checksum, its proof and the boxcar before it; a boxcar that passes is *sound*. *Proven* is the highest
+//! position known to be durable, from the control file and from every sound boxcar (each was written after everything
+//! before it was durable). The walk stops at the first position P where there is no sound boxcar. Then the rest of that
+//! segment and all later segments are searched for *evidence*: a sound boxcar of the current incarnation whose proof
+//! reaches beyond P.
 //!
 //! | # | found | verdict |
 //! |---|---|---|
 //! | 1 | no control file, no segments | a new trail is made |
 //! | 2 | no control file, segments | refused: the control file is missing |
-//! | 3 | control file of incarnation 0 | its making was interrupted: made again, nothing was ever appended |
+//! | 3 | control file of incarnation 0 | its creation was interrupted: created again, nothing was ever appended |
 //! | 4 | control file damaged, or of a newer format | refused |
 //! | 5 | two files for one segment number | refused |
 //! | 6 | the segment the walk needs is missing | damage: refused |
 //! | 7 | its header is damaged, names another segment, or its size is wrong | damage: refused |
 //! | 8 | its header names another trail, or a newer format | refused |
-//! | 9 | a segment in front of the control file's first | an interrupted recycling: becomes a spare |
+//! | 9 | a segment before the control file's first | an interrupted recycling: becomes a spare |
 //! | 10 | sound boxcar | accepted |
-//! | 11 | sound segment end | the walk goes on in the next segment, which must exist |
-//! | 12 | boxcar of a newer format at P, unless P is proven and only the format is wrong (a bit rotted: 13, 14) | refused |
+//! | 11 | sound segment end | the walk continues in the next segment, which must exist |
+//! | 12 | boxcar of a newer format at P, unless P is proven and only the format is wrong (a damaged bit: 13, 14) | refused |
 //! | 13 | no sound boxcar at P, P below proven | damage: refused |
-//! | 14 | no sound boxcar at P, evidence behind it | damage: refused |
+//! | 14 | no sound boxcar at P, evidence after it | damage: refused |
 //! | 15 | a boxcar claims P but is not sound; no evidence | torn tail: cut |
-//! | 16 | nothing claims P, zero-filled segment, something behind P; no evidence | torn tail: cut |
-//! | 17 | nothing claims P, recycled segment; no evidence | the end: what is there is what the segment held before; a tail as in row 16 when sound boxcars of the current incarnation are behind P |
+//! | 16 | nothing claims P, zero-filled segment, data after P; no evidence | torn tail: cut |
+//! | 17 | nothing claims P, recycled segment; no evidence | the end: the bytes there are the segment's earlier content; a tail as in row 16 when sound boxcars of the current incarnation follow P |
 //! | 18 | nothing but zeros from P on | the end |
 //! | 19 | later segments, none of them evidence | become spares; zeroed first when there was a cut |
 //!
-//! A boxcar is not sound at or behind the position where the current incarnation began when an older one wrote it:
-//! it survived a cut. One sync is in flight at a time, so an unproven tail is at most one write and was never
-//! acknowledged beyond what rows 13 and 14 catch; what an idle trail acknowledged last is proven by an empty boxcar.
+//! A boxcar at or after the position where the current incarnation began is not sound if an older incarnation wrote it:
+//! it survived a cut. One sync is in flight at a time, so an unproven tail is at most one write and contains nothing
+//! acknowledged beyond what rows 13 and 14 detect. The last boxcar before an idle period is proven by an empty boxcar.
 //!
-//! A trail that follows another may write several boxcars at once, and a power cut may then leave a later one whole and
-//! an earlier one not. All boxcars of a write carry the position that was durable before it: the whole one proves
-//! nothing about the torn one, which is cut off with it (rows 15, 16 and 17). Boxcars of one write lie in one segment.
-//! The epoch of a boxcar is never above the control file's, because a follower raises that one first.
+//! A trail that follows another one may write several boxcars at once, and a power cut may then leave a later one whole
+//! and an earlier one torn. All boxcars of a write carry the position that was durable before it. So the whole one
+//! proves nothing about the torn one, which is cut off with it (rows 15, 16 and 17). Boxcars of one write are in one
+//! segment. The epoch of a boxcar is never above the control file's, because a follower raises that one first.
 
 use std::path::PathBuf;
 
@@ -49,25 +50,25 @@ use crate::error::TrailError;
 use crate::layout::{BLOCK, Layout};
 use crate::survey::Survey;
 
-/// The verdict on a trail that can be opened.
+/// The result for a trail that can be opened.
 #[derive(Debug)]
 pub struct Verdict {
     /// The oldest position that can be read.
     pub first: Lsn,
-    /// Where the next boxcar goes.
+    /// Position of the next boxcar.
     pub end: Lsn,
     /// The last sound boxcar, if there is one.
     pub last: Option<Last>,
-    /// Bytes to cut off behind `end`; 0 when the trail ends cleanly.
+    /// Number of bytes to cut off after `end`; 0 when the trail ends cleanly.
     pub torn_bytes: u64,
 }
 
-/// Follows the table for a trail that has a control file of incarnation 1 or later (rows 6 to 18).
+/// Applies the table to a trail that has a control file of incarnation 1 or later (rows 6 to 18).
 pub fn judge(disk: &dyn Disk, survey: &Survey, control: &Control) -> Result<Verdict, TrailError> {
     let layout = Layout { segment_bytes: control.segment_bytes };
     let mut walk = Walk::new(disk, survey, control, layout).run()?;
     let search = search(disk, survey, control, layout, &walk)?;
-    // In the unproven tail the safer verdict stays: a tail would be cut.
+    // In the unproven tail the safer verdict is kept: otherwise it would be cut.
     let needed = walk.end < walk.proven.max(search.proven);
     if needed && matches!(walk.flaw, Flaw::Newer(_)) && walk.cursor.version_is_rotten(layout.offset_of(walk.end))? {
         walk.flaw = Flaw::Checksum;
@@ -91,21 +92,21 @@ pub fn judge(disk: &dyn Disk, survey: &Survey, control: &Control) -> Result<Verd
         // Row 14
         _ if search.proven > walk.end => {
             let what =
-                format!("{flaw}, yet a later boxcar at LSN {} proves that one was acknowledged", search.evidence);
+                format!("{flaw}, but a later boxcar at LSN {} proves that this one was acknowledged", search.evidence);
             return Err(damaged(search.proven, what));
         }
         // Row 15
         Flaw::Length(_) | Flaw::Checksum | Flaw::Proof | Flaw::Chain | Flaw::Incarnation(_) => {
             search.rest_bytes.max(search.claimed_bytes).max(BLOCK)
         }
-        // Rows 16, 17 and 18: of a recycled segment only what the current incarnation wrote is counted
+        // Rows 16, 17 and 18: in a recycled segment only boxcars of the current incarnation count
         Flaw::Zero | Flaw::NoBoxcar | Flaw::EndOfFile => search.rest_bytes.max(search.claimed_bytes),
     };
     let first = layout.first_lsn(control.first_segment);
     Ok(Verdict { first, end: walk.end, last: walk.last, torn_bytes })
 }
 
-/// How far the sound boxcars go.
+/// The state of the walk: how far the sound boxcars reach.
 struct Walked {
     cursor: SegmentCursor,
     end: Lsn,
@@ -179,7 +180,7 @@ impl<'a> Walk<'a> {
         Ok((cursor, file.header.is_ok_and(|header| header.recycled)))
     }
 
-    /// Whether a boxcar that is whole continues this trail.
+    /// Whether a whole boxcar continues this trail.
     fn fits(&self, head: &Head) -> Result<(), Flaw> {
         check_incarnation(head, self.control)?;
         let (epoch, checksum) = self.previous.map_or((Epoch(0), None), |head| (head.epoch, Some(head.checksum)));
@@ -194,15 +195,15 @@ fn check_incarnation(head: &Head, control: &Control) -> Result<(), Flaw> {
     if current { Ok(()) } else { Err(Flaw::Incarnation(head.incarnation)) }
 }
 
-/// What lies behind the last sound boxcar.
+/// What was found after the last sound boxcar.
 struct Search {
-    /// The furthest position proven by a boxcar behind the end, and that boxcar's LSN.
+    /// The furthest position proven by a boxcar after the end, and that boxcar's LSN.
     proven: Lsn,
     evidence: Lsn,
-    /// From the end to the last byte that is not zero, in whole blocks; 0 in a recycled segment.
+    /// Number of bytes from the end to the last byte that is not zero, in whole blocks; 0 in a recycled segment.
     rest_bytes: u64,
-    /// In a recycled segment: what the torn boxcar at the end claims to be long, or up to the end of the last whole one
-    /// that the same write brought.
+    /// In a recycled segment: the length that the torn boxcar at the end claims, or up to the end of the last whole
+    /// boxcar of that write.
     claimed_bytes: u64,
 }
 

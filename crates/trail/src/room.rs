@@ -1,10 +1,10 @@
-//! How many bytes can be appended without asking the disk for more.
+//! How many bytes can be appended without allocating more on the disk.
 //!
-//! MAIN reserves before it executes: a full disk must be met before a change is published, never after. What counts as
-//! room is only what is prepared: written once, synced, renamed into place. A reservation is charged its worst case,
-//! alone in a boxcar of its own followed by a proof; travelling together costs less, and the difference comes back when
-//! the boxcar is written. Of every segment the length of one largest boxcar does not count, because that much may be
-//! left empty at its end. So the charges never exceed what is prepared, whatever the batching does.
+//! MAIN reserves before it executes, because a full disk must be detected before a change is published, never after.
+//! Only prepared space counts as room: written once, synced, renamed to its final name. A reservation is charged its
+//! worst case: a boxcar of its own, followed by a proof. Sharing a boxcar costs less, and the difference is credited
+//! when the boxcar is written. In every segment, the length of one largest boxcar does not count, because that much may
+//! stay empty at its end. So the charges never exceed the prepared space, however the appends are batched.
 
 use crate::boxcar::disk_bytes;
 use crate::layout::{BLOCK, Layout};
@@ -12,18 +12,18 @@ use crate::layout::{BLOCK, Layout};
 #[derive(Clone, Debug)]
 pub struct Room {
     layout: Layout,
-    /// What may be left empty at a segment's end.
+    /// Bytes that may stay empty at a segment's end.
     waste_bytes: u64,
     kept_back_bytes: u64,
-    /// Left in the segment being written, without the block its end needs.
+    /// Bytes left in the segment being written, without the block that its end needs.
     current_bytes: u64,
-    /// Whole segments ready behind it.
+    /// Number of whole segments ready after it.
     ready: u64,
-    /// Charged for reservations and for appends that are not yet written.
+    /// Bytes charged for reservations and for appends that are not yet written.
     charged_bytes: u64,
 }
 
-/// What an append of that many bytes costs at worst.
+/// Worst-case cost of an append of that many bytes.
 pub fn charge_bytes(body_bytes: u64) -> u64 {
     disk_bytes(body_bytes) + BLOCK
 }
@@ -39,7 +39,7 @@ impl Room {
         self.current_bytes.saturating_sub(self.waste_bytes) + self.ready * per_segment
     }
 
-    /// Takes a charge if it leaves the kept-back room alone.
+    /// Takes a charge if that leaves the kept-back room untouched.
     pub fn try_charge(&mut self, charge: u64) -> bool {
         let fits = self.charged_bytes + charge + self.kept_back_bytes <= self.prepared_bytes();
         if fits {
@@ -48,13 +48,13 @@ impl Room {
         fits
     }
 
-    /// Takes a charge from the kept-back room if need be.
+    /// Takes a charge, from the kept-back room if necessary.
     pub fn charge_kept(&mut self, charge: u64) {
         self.charged_bytes += charge;
     }
 
     pub fn release(&mut self, charge: u64) {
-        debug_assert!(charge <= self.charged_bytes, "more room given back than was taken");
+        debug_assert!(charge <= self.charged_bytes, "more room returned than was taken");
         self.charged_bytes = self.charged_bytes.saturating_sub(charge);
     }
 

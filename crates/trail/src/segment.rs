@@ -1,10 +1,10 @@
-//! The segment header: one block that says whose file this is. Local to the node, little-endian.
+//! The segment header: one block that identifies the file. It is local to the node, little-endian.
 //!
 //! ```text
 //! offset length
 //!      0      8  magic "HFSEGMNT"
 //!      8      2  format version, 1
-//!     10      2  flags: 1 = recycled (behind the trail's end it holds old bytes, not zeros)
+//!     10      2  flags: 1 = recycled (after the trail's end it holds old bytes, not zeros)
 //!     12      4  epoch in which it was put into service
 //!     16     16  trail id
 //!     32      4  segment number

@@ -1,4 +1,4 @@
-//! What the callers, the writer and the preparer share, under one mutex that nobody holds during I/O.
+//! The state shared by the callers, the writer and the preparer, under one mutex that no thread holds during I/O.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -18,21 +18,21 @@ use crate::live::Live;
 use crate::options::{Failure, TrailOptions};
 use crate::room::Room;
 
-/// Where a boxcar lies.
+/// The position of a boxcar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     pub start: Lsn,
-    /// Where the boxcar behind it starts, if that is in the same segment.
+    /// LSN at which the next boxcar starts, if it is in this segment.
     pub end: Lsn,
 }
 
-/// Called by the thread that writes, in append order, when the append is durable. It must not block nor append.
+/// Called by the writing thread, in append order, when the append is durable. It must neither block nor append.
 pub type OnDurable = Box<dyn FnOnce(Span) + Send>;
 
 pub struct Append {
     pub body: Vec<u8>,
     pub charge: u64,
-    /// Transactions that wait for it.
+    /// Number of transactions that wait for it.
     pub commits: usize,
     pub on_durable: OnDurable,
 }
@@ -47,36 +47,36 @@ pub struct Ready {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     Running,
-    /// Closing: what is queued is still written, nothing new is taken.
+    /// Closing: queued appends are still written, new ones are refused.
     Stopping,
-    /// The writer is done.
+    /// The writer has finished.
     Stopped,
-    /// A write or sync failed; nothing will become durable any more.
+    /// A write or sync failed; nothing more will become durable.
     Failed,
 }
 
 pub struct State {
     pub phase: Phase,
     pub queue: VecDeque<Append>,
-    /// Transactions that wait for what is queued.
+    /// Number of transactions that wait for the queued appends.
     pub queued_commits: usize,
     pub delay: Delay,
     pub room: Room,
     pub ready: VecDeque<Ready>,
-    /// When the last boxcar with records became durable, until a proof follows it.
+    /// Time at which the last boxcar with records became durable; `None` after a proof follows it.
     pub unproven_since: Option<Instant>,
-    /// The writer's thread waits until it is woken, not for a proof to be due.
+    /// Whether the writer's thread waits until it is woken, and not until a proof is due.
     pub dozing: bool,
-    /// Callers of `reserve` waiting for the preparer.
+    /// Number of callers of `reserve` that wait for the preparer.
     pub waiters: usize,
-    /// The last attempt to prepare a segment found the disk full.
+    /// Whether the last attempt to prepare a segment found the disk full.
     pub disk_full: bool,
-    /// Why nothing more is to be reserved, though there is room.
+    /// Why reservations are refused although there is room.
     pub refusal: Option<Arc<str>>,
-    /// The disk may have room again, or segments may be recycled.
+    /// Whether to try again: the disk may have room, or segments may be recyclable.
     pub retry: bool,
-    pub recycle_floor: Lsn,
-    /// Readable segments: those entered and those ready.
+    pub retained_from: Lsn,
+    /// Readable segments: those in use and those ready.
     pub segments: BTreeMap<u32, PathBuf>,
     pub stats: TrailStats,
 }
@@ -85,19 +85,19 @@ pub struct State {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TrailStats {
     pub appends: u64,
-    /// Boxcars with records; divide `appends` by it for the size of a group commit.
+    /// Boxcars with records. `appends` divided by this is the size of a group commit.
     pub boxcars: u64,
     pub body_bytes: u64,
     /// Bytes on disk, padding included.
     pub disk_bytes: u64,
-    /// Times the writer waited for more commits, and microseconds in all.
+    /// Number of times the writer waited for more commits; the next field is the total in microseconds.
     pub delays: u64,
     pub delayed_us: u64,
-    /// Empty boxcars written to prove the one before durable.
+    /// Empty boxcars written to prove the preceding one durable.
     pub proofs: u64,
     pub segments_prepared: u64,
     pub segments_recycled: u64,
-    /// Times the writer found no segment ready and had to wait.
+    /// Number of times the writer found no segment ready and had to wait.
     pub segment_waits: u64,
 }
 
@@ -110,19 +110,20 @@ pub struct Shared {
     epoch: AtomicU32,
     pub incarnation: u32,
     pub state: Mutex<State>,
-    /// Something was queued, or the trail stops.
+    /// Signals that appends were queued, or that the trail stops.
     pub work: Condvar,
-    /// The preparer has something to do.
+    /// Signals that the preparer has work.
     pub prepare: Condvar,
-    /// Room was made, or there will be none.
+    /// Signals that room was made, or that there will be none.
     pub room: Condvar,
-    /// A segment is ready.
+    /// Signals that a segment is ready.
     pub segment_ready: Condvar,
     pub control: Mutex<Control>,
-    /// For those who follow the trail while it is written.
+    /// The newest boxcars, for followers of the trail.
     pub live: Live,
     durable: AtomicU64,
-    /// The same position, and what of the boxcar that ends there the next one must fit; `None`: there is none.
+    /// The durable position, and what the next boxcar needs to know about the one that ends there; `None` when there is
+    /// none.
     tip: Mutex<(Lsn, Option<Last>)>,
 }
 
@@ -155,15 +156,16 @@ impl Shared {
         }
     }
 
-    /// Everything below is durable.
+    /// All bytes below this LSN are durable.
     pub fn durable(&self) -> Lsn {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
-    /// Everything below `lsn`, where the next boxcar goes, has become durable; `last` is of the boxcar before it.
+    /// Records that all bytes below `lsn`, the position of the next boxcar, are durable; `last` describes the boxcar
+    /// before it.
     pub fn advance(&self, lsn: Lsn, last: Last) {
         {
-            // Both under the lock: who sees one and then asks for the tip sees the other.
+            // Both change under the lock, so that a thread that sees one and then reads the tip sees the other.
             let mut tip = self.tip.lock();
             *tip = (lsn, Some(last));
             self.durable.store(lsn.0, Ordering::Release);
@@ -177,17 +179,17 @@ impl Shared {
         (lsn, last.map_or(0, |last| last.checksum))
     }
 
-    /// The same with the epoch of that boxcar.
+    /// The durable position, and the last boxcar with its epoch.
     pub fn end(&self) -> (Lsn, Option<Last>) {
         *self.tip.lock()
     }
 
-    /// That of the boxcars being written; of a follower, the highest it has met.
+    /// The epoch of the boxcars being written; in a follower, the highest epoch it has received.
     pub fn epoch(&self) -> Epoch {
         Epoch(self.epoch.load(Ordering::Acquire))
     }
 
-    /// The control file says so durably.
+    /// Sets the epoch; the control file already has it durably.
     pub fn set_epoch(&self, epoch: Epoch) {
         self.epoch.store(epoch.0, Ordering::Release);
     }
@@ -197,13 +199,14 @@ impl Shared {
         self.layout.first_lsn(self.control.lock().first_segment)
     }
 
-    /// Logs, marks the trail failed, wakes everybody and calls the failure hook, which does not return outside tests.
+    /// Logs the failure, marks the trail as failed, wakes all waiting threads and calls the failure hook, which does
+    /// not return outside tests.
     pub fn fail(&self, failure: &Failure) {
         tracing::error!(
             file = %failure.file.display(),
             offset = failure.offset,
             error = %failure.error,
-            "cannot {} the trail: nothing is written to it any more, because what was not synced may be lost",
+            "cannot {} the trail: nothing more is written to it, because unsynced data may be lost",
             failure.what
         );
         (self.options.on_failure)(failure);

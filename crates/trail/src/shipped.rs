@@ -1,4 +1,4 @@
-//! A boxcar as it travels: the bytes that are the same on every node, checked before anybody believes them.
+//! A boxcar as it is shipped: the bytes that are equal on every node, checked before they are used.
 //!
 //! They are a boxcar from offset 32 on (the table in module [`boxcar`](crate::boxcar)): 64 bytes of head, then the
 //! body, without padding. Shifted by those 32 bytes the table reads:
@@ -19,8 +19,8 @@
 //!     60      4  checksum: CRC-32C of bytes 0..60 and the body
 //!     64      n  body
 //! ```
-//! What comes over a wire is refused by name. No length in it is trusted before it is compared with what arrived and
-//! with the room that the segment has at that place.
+//! Bytes from the network that are not a valid boxcar are refused with a named flaw. No length in them is trusted
+//! before it is compared with the number of bytes that arrived and with the room that the segment has at that position.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,38 +31,40 @@ use crate::boxcar::{FORMAT_VERSION, Head, Kind, MAGIC, SHIPPED, SHIPPED_HEAD_BYT
 use crate::bytes::{array, u16_at, u32_at, u64_at};
 use crate::layout::{BLOCK, FIRST_SEGMENT, Layout, TrailId};
 
-/// A boxcar's shipped bytes and what its head says. The trail believes the bytes, never the fields beside them.
+/// A boxcar's shipped bytes, and the fields of its head. The trail trusts only the bytes, never the fields next to
+/// them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shipped {
     pub lsn: Lsn,
-    /// Where the next boxcar starts; in the next segment, behind a segment end.
+    /// LSN at which the next boxcar starts; after a segment end, this is in the next segment.
     pub end: Lsn,
     pub kind: Kind,
     pub epoch: Epoch,
     pub checksum: u32,
     pub previous_checksum: u32,
-    /// Head and body, see the module's table.
+    /// Head and body; see the module's table.
     pub bytes: Arc<[u8]>,
 }
 
-/// Why bytes from a wire are no boxcar of this trail.
+/// Why bytes from the network are not a boxcar of this trail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShippedFlaw {
-    /// No boxcar's head.
+    /// Not the head of a boxcar.
     NoBoxcar,
-    /// Of a format that this program does not know.
+    /// Its format is not known to this program.
     Newer(u16),
     OtherTrail(TrailId),
-    /// The head says so many bytes in all; so many arrived.
+    /// The length in the head differs from the number of bytes that arrived.
     Length {
         claimed: u64,
         arrived: u64,
     },
     Checksum,
-    /// Sound, but of a kind that this program does not know.
+    /// Valid, but its kind is not known to this program.
     Kind(u8),
-    /// No boxcar of that length can be there: the segment ends before, or it is no block boundary.
-    Place {
+    /// A boxcar of that length is impossible at that position: the segment ends before its end, or it is not at a block
+    /// boundary.
+    Position {
         segment: u32,
         lsn: Lsn,
     },
@@ -71,25 +73,25 @@ pub enum ShippedFlaw {
 impl fmt::Display for ShippedFlaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ShippedFlaw::NoBoxcar => write!(f, "the bytes are no boxcar"),
+            ShippedFlaw::NoBoxcar => write!(f, "the bytes are not a boxcar"),
             ShippedFlaw::Newer(version) => {
-                write!(f, "the boxcar has format {version}, newer than this program; upgrade this node first")
+                write!(f, "the boxcar has format {version}, which is newer than this program; upgrade this node first")
             }
             ShippedFlaw::OtherTrail(id) => write!(f, "the boxcar belongs to trail {id}"),
             ShippedFlaw::Length { claimed, arrived } => {
-                write!(f, "the boxcar claims {claimed} bytes, {arrived} arrived")
+                write!(f, "the boxcar claims {claimed} bytes; {arrived} bytes arrived")
             }
-            ShippedFlaw::Checksum => write!(f, "the boxcar's checksum does not fit its bytes"),
-            ShippedFlaw::Kind(code) => write!(f, "the boxcar is of unknown kind {code}"),
-            ShippedFlaw::Place { segment, lsn } => {
-                write!(f, "no such boxcar can be at LSN {lsn} in segment {segment}")
+            ShippedFlaw::Checksum => write!(f, "the boxcar's checksum does not match its bytes"),
+            ShippedFlaw::Kind(code) => write!(f, "the boxcar has the unknown kind {code}"),
+            ShippedFlaw::Position { segment, lsn } => {
+                write!(f, "a boxcar of this length is impossible at LSN {lsn} in segment {segment}")
             }
         }
     }
 }
 
 impl Shipped {
-    /// Checks bytes that came over a wire, but for their place in the trail: that is checked when they are received.
+    /// Checks bytes from the network, except their position in the trail, which is checked when they are received.
     pub fn parse(bytes: Arc<[u8]>, trail_id: TrailId, segment_bytes: u64) -> Result<Shipped, ShippedFlaw> {
         if bytes.len() < SHIPPED_HEAD_BYTES || array(&bytes, 0) != MAGIC {
             return Err(ShippedFlaw::NoBoxcar);
@@ -116,12 +118,14 @@ impl Shipped {
             return Err(ShippedFlaw::Length { claimed: SHIPPED_HEAD_BYTES as u64, arrived });
         }
         let (segment, lsn) = (u32_at(&bytes, 32), Lsn(u64_at(&bytes, 36)));
-        let end = end_at(segment, lsn, kind, body_bytes, segment_bytes).ok_or(ShippedFlaw::Place { segment, lsn })?;
+        let end =
+            end_at(segment, lsn, kind, body_bytes, segment_bytes).ok_or(ShippedFlaw::Position { segment, lsn })?;
         let (epoch, previous_checksum) = (Epoch(u32_at(&bytes, 12)), u32_at(&bytes, 56));
         Ok(Shipped { lsn, end, kind, epoch, checksum, previous_checksum, bytes })
     }
 
-    /// Of a boxcar of this node's own trail: its head, and the bytes of head and body with the local part in front.
+    /// Makes the shipped form of a boxcar of this node's own trail from its head, and the bytes of head and body
+    /// including the local part.
     pub(crate) fn new(head: &Head, whole: &[u8], layout: Layout) -> Shipped {
         Shipped {
             lsn: head.lsn,
@@ -139,7 +143,7 @@ impl Shipped {
         self.bytes.get(SHIPPED_HEAD_BYTES..).unwrap_or_default()
     }
 
-    /// When the master wrote it, milliseconds since 1970-01-01 UTC by its clock.
+    /// Time at which the master wrote it, milliseconds since 1970-01-01 UTC by the master's clock.
     pub fn written_unix_ms(&self) -> u64 {
         if self.bytes.len() < SHIPPED_HEAD_BYTES { 0 } else { u64_at(&self.bytes, 44) }
     }
@@ -150,7 +154,7 @@ impl Shipped {
     }
 }
 
-/// Where the boxcar behind one at that place starts; `None` when there can be none at that place.
+/// LSN at which the boxcar after one at that position starts; `None` when no boxcar can be at that position.
 fn end_at(segment: u32, lsn: Lsn, kind: Kind, body_bytes: u32, segment_bytes: u64) -> Option<Lsn> {
     if segment < FIRST_SEGMENT {
         return None;
@@ -158,7 +162,7 @@ fn end_at(segment: u32, lsn: Lsn, kind: Kind, body_bytes: u32, segment_bytes: u6
     let start = u64::from(segment).checked_mul(segment_bytes)?;
     let offset = lsn.0.checked_sub(start)?;
     let len = disk_bytes(u64::from(body_bytes));
-    // The last block of a segment is for its end.
+    // The last block of a segment is reserved for the segment end.
     let kept = if kind == Kind::SegmentEnd { 0 } else { BLOCK };
     let fits = offset.checked_add(len + kept)? <= segment_bytes;
     if offset < BLOCK || !offset.is_multiple_of(BLOCK) || !fits {
@@ -241,9 +245,9 @@ mod tests {
         let other = TrailId([9; 16]);
         assert_eq!(Shipped::parse(good.clone(), other, SEGMENT_BYTES), Err(ShippedFlaw::OtherTrail(ID)));
         let refused = |kind, segment, offset, body: &[u8]| {
-            matches!(parse(&built(kind, segment, offset, body)), Err(ShippedFlaw::Place { .. }))
+            matches!(parse(&built(kind, segment, offset, body)), Err(ShippedFlaw::Position { .. }))
         };
-        // In front of the segment, in its header, off a block boundary, in its last block, behind it; segments that are none.
+        // Before the segment, in its header, off a block boundary, in its last block, after it; and invalid segments.
         assert!(refused(Kind::Data, 1, 0u64.wrapping_sub(0x1000), b""));
         assert!(refused(Kind::Data, 1, 0, b""));
         assert!(refused(Kind::Data, 1, 0x1200, b""));
@@ -256,6 +260,6 @@ mod tests {
         let end = parse(&built(Kind::SegmentEnd, 1, 0xf000, b"")).unwrap();
         assert_eq!(end.end, Lsn(0x21000));
         let filled = parse(&built(Kind::SegmentEnd, 1, 0x1000, b"x"));
-        assert!(matches!(filled, Err(ShippedFlaw::Length { .. })), "an end has no body");
+        assert!(matches!(filled, Err(ShippedFlaw::Length { .. })), "a segment end has no body");
     }
 }

@@ -1,7 +1,7 @@
-//! What files a trail directory holds, before any boxcar is looked at.
+//! Lists the files of a trail directory, before any boxcar is read.
 //!
 //! Every file is synced and then read past the page cache: after a failed sync the cache looks valid while the disk
-//! does not have the bytes, and a position may be called durable only when they are on the disk.
+//! does not have the bytes, and a position may be called durable only when its bytes are on the disk.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,21 +23,21 @@ pub struct Survey {
     pub control: Option<Control>,
     pub segments: BTreeMap<u32, SegmentFile>,
     pub spares: Vec<PathBuf>,
-    /// A number no spare has.
+    /// A number that no spare has.
     pub next_spare: u32,
 }
 
 impl Survey {
-    /// Lists, syncs and reads, and removes a control file that was never finished. Refuses two files for one segment.
+    /// Lists, syncs and reads the files, and removes an unfinished control file. Refuses two files for one segment.
     pub fn take(disk: &dyn Disk, dir: &Path) -> Result<Survey, TrailError> {
         let unfinished = dir.join(CONTROL_NEW);
-        if disk.metadata(&unfinished).map_err(TrailError::io("look at", &unfinished))?.is_some() {
+        if disk.metadata(&unfinished).map_err(TrailError::io("read the metadata of", &unfinished))?.is_some() {
             disk.remove(&unfinished).map_err(TrailError::io("remove", &unfinished))?;
         }
         Survey::look(disk, dir)
     }
 
-    /// The same without removing anything.
+    /// Lists, syncs and reads the files without removing anything.
     pub fn look(disk: &dyn Disk, dir: &Path) -> Result<Survey, TrailError> {
         disk.sync_dir(dir).map_err(TrailError::io("sync the directory", dir))?;
         let control = Control::read(disk, dir)?;
@@ -66,7 +66,7 @@ impl Survey {
         if let Some(other) = self.segments.get(&segment) {
             return Err(TrailError::File {
                 file: path,
-                what: format!("{} claims to be the same segment", other.path.display()),
+                what: format!("{} has the same segment number", other.path.display()),
                 advice: "Nothing was changed. Move away the one that does not belong to this trail",
             });
         }
@@ -94,7 +94,7 @@ impl SegmentFile {
             });
         }
         if header.segment != number {
-            return Ok(Err(format!("the header says segment {}, the file name segment {number}", header.segment)));
+            return Ok(Err(format!("the header has segment number {}, the file name {number}", header.segment)));
         }
         if header.segment_bytes != layout.segment_bytes || self.len_bytes != layout.segment_bytes {
             let (len, want) = (self.len_bytes, layout.segment_bytes);

@@ -1,7 +1,7 @@
-//! Following the trail while it is written, and asking whether two trails are the same up to a position.
+//! Follows the trail while it is written, and finds out whether two trails are equal up to a position.
 //!
-//! Failure: a position that has been recycled is [`TrailError::Gone`], one between two boxcars
-//! [`TrailError::NotABoundary`]; damage is told by its place.
+//! Failure: a position that was recycled is [`TrailError::Gone`], a position between two boxcars is
+//! [`TrailError::NotABoundary`]; an error about damage names the position.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::shared::Shared;
 use crate::shipped::Shipped;
 use crate::trail::Trail;
 
-/// Boxcars from a position on: those on the disk first, then each one as it is being written. Unlike a [`Reader`] it
-/// runs ahead of the durable position.
+/// Returns boxcars from a position on: first those on the disk, then each one as it is being written. Unlike a
+/// [`Reader`] it runs ahead of the durable position.
 pub struct Tap {
     shared: Arc<Shared>,
     reader: Reader,
@@ -27,7 +27,7 @@ pub struct Tap {
 pub enum Match {
     Yes,
     No,
-    /// The position is older than what is kept.
+    /// The position is older than the oldest kept segment.
     Gone,
 }
 
@@ -44,10 +44,10 @@ impl Tap {
         Ok(Tap { shared, reader })
     }
 
-    /// The next boxcar, or `None` until there is one: see [`Trail::on_progress`]. Waits for nothing but disk reads. The
-    /// last boxcar it gave may not be durable on this node yet; a boxcar behind it shows that it is, unless this trail
-    /// follows another: then it shows that it is durable on the master.
-    #[expect(clippy::should_implement_trait, reason = "it is no iterator: more may come after None")]
+    /// The next boxcar, or `None` until there is one: see [`Trail::on_progress`]. Waits only for disk reads. The last
+    /// boxcar returned may not be durable on this node yet. When a later one is returned, it is durable here; if this
+    /// trail follows another one, it is durable on the master.
+    #[expect(clippy::should_implement_trait, reason = "it is not an iterator: more may come after None")]
     pub fn next(&mut self) -> Result<Option<Shipped>, TrailError> {
         if let Some(boxcar) = self.shared.live.at(self.reader.position()) {
             self.reader.skip_to(boxcar.end);
@@ -57,7 +57,7 @@ impl Tap {
         self.reader.read_as(|head, whole| Shipped::new(head, whole, layout))
     }
 
-    /// Where the next boxcar will start.
+    /// LSN at which the next boxcar will start.
     pub fn position(&self) -> Lsn {
         self.reader.position()
     }
@@ -70,29 +70,30 @@ impl Drop for Tap {
 }
 
 impl Trail {
-    /// Boxcars from a position on that the trail handed out. The recycle floor must keep what a tap has yet to read.
+    /// Returns boxcars from a position that the trail has returned. Boxcars that a tap has yet to read must be retained
+    /// ([`Trail::retain_from`]).
     pub fn tap(&self, from: Lsn) -> Result<Tap, TrailError> {
         Tap::new(self.shared().clone(), from)
     }
 
-    /// Everything below is durable: where the next boxcar goes, and the checksum of the last one; 0 in a trail without
+    /// The durable position, where the next boxcar starts, and the checksum of the last boxcar; 0 in a trail without
     /// boxcars.
     pub fn tip(&self) -> (Lsn, u32) {
         self.shared().tip()
     }
 
-    /// The same with the epoch that the last boxcar was written in, which [`Trail::epoch`] may be ahead of; epoch 0 in a
-    /// trail without boxcars.
+    /// The durable position, and the checksum and epoch of the last boxcar, to which [`Trail::epoch`] may be ahead; 0
+    /// and epoch 0 in a trail without boxcars.
     pub fn end(&self) -> (Lsn, u32, Epoch) {
         let (lsn, last) = self.shared().end();
         last.map_or((lsn, 0, Epoch(0)), |last| (lsn, last.checksum, last.epoch))
     }
 
-    /// Does a boxcar with this checksum end at `lsn`? Two trails that both say yes are the same up to there. A follower
-    /// that was founded and has no boxcar yet asks with checksum 0 and the start of a segment: nothing there can differ.
+    /// Whether a boxcar with this checksum ends at `lsn`. Two trails that both answer yes are equal up to there. A new
+    /// follower without a boxcar passes checksum 0 and the start of a segment, before which nothing can differ.
     pub fn ends_with(&self, lsn: Lsn, checksum: u32) -> Result<Match, TrailError> {
         let shared = self.shared();
-        // Asked first: what is in flight now is durable or still in flight when the tip is looked at.
+        // Checked first: a boxcar in flight now is durable or still in flight when the tip is read.
         let in_flight = shared.live.is_in_flight(lsn, checksum);
         let (end, last) = shared.tip();
         let layout = shared.layout;
@@ -109,7 +110,7 @@ impl Trail {
         if !lsn.0.is_multiple_of(BLOCK) || layout.offset_of(lsn) == 0 {
             return Ok(Match::No);
         }
-        // The boxcar that starts there names the one before it.
+        // The boxcar that starts there has the checksum of the one before it.
         let read =
             Reader::new(shared.clone(), lsn).and_then(|mut reader| reader.read_as(|head, _| head.previous_checksum));
         match read {
@@ -120,9 +121,9 @@ impl Trail {
         }
     }
 
-    /// Has `hook` called after boxcars were handed to taps and after every advance of the durable position, by the
-    /// thread that writes. It must not block, append or receive, nor own the trail or a tap: the trail owns it, as long as
-    /// it is open.
+    /// Sets a hook that the writing thread calls after boxcars were handed to taps and after every advance of the
+    /// durable position. The hook must not block, append or receive, and must not own the trail or a tap, because the
+    /// trail owns the hook while it is open.
     pub fn on_progress(&self, hook: ProgressHook) {
         self.shared().live.watch(hook);
     }

@@ -20,24 +20,24 @@ use crate::room::charge_bytes;
 use crate::shared::{Append, OnDurable, Phase, Shared, TrailStats};
 use crate::writer::Writer;
 
-/// What opening the trail found.
+/// The result of opening the trail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recovered {
     pub trail_id: TrailId,
-    /// Already raised and durable; of a trail that follows, the highest it has met.
+    /// The epoch, already raised and durable; in a trail that follows another one, the highest epoch received.
     pub epoch: Epoch,
     pub incarnation: u32,
     /// The oldest position that can be read.
     pub first: Lsn,
-    /// Where the next boxcar goes.
+    /// Position of the next boxcar.
     pub end: Lsn,
-    /// The torn tail that was cut off, if there was one.
+    /// The torn tail that was cut off, if any.
     pub cut: Option<Cut>,
-    /// The trail was made by this open.
+    /// Whether this open made the trail.
     pub fresh: bool,
 }
 
-/// An open trail. Clones share it; the last one dropped stops it as [`Trail::close`] does.
+/// An open trail. Clones share it; dropping the last one stops it as [`Trail::close`] does.
 #[derive(Clone)]
 pub struct Trail {
     inner: Arc<Inner>,
@@ -46,19 +46,19 @@ pub struct Trail {
 struct Inner {
     shared: Arc<Shared>,
     role: Role,
-    /// The writer, if there is one, then the preparer; empty when closed.
+    /// The writer, if any, then the preparer; empty when closed.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Given up by closing.
+    /// The lock on the directory; released by closing.
     lock: Mutex<Option<Box<dyn DiskLock>>>,
 }
 
-/// Who writes the boxcars: whoever holds its lock.
+/// How boxcars are written; the thread that holds the lock writes.
 pub enum Role {
-    /// They are made here.
+    /// The trail makes its own boxcars.
     Writes(Arc<Mutex<Writer>>),
-    /// They are another trail's.
+    /// The boxcars come from another trail.
     Receives(Mutex<Receiver>),
-    /// A test drives the writer itself.
+    /// A test runs the writer itself.
     #[cfg(test)]
     Driven,
 }
@@ -75,7 +75,8 @@ impl Role {
 
 impl Trail {
     /// Opens the trail in `options.dir`, or makes one, by the recovery table (module `recovery`). The epoch and the
-    /// incarnation are raised durably before this returns; of one that follows only the incarnation is.
+    /// incarnation are raised durably before this returns; in a trail that follows another one, only the incarnation
+    /// is.
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -93,7 +94,7 @@ impl Trail {
         Ok((Trail { inner }, recovered))
     }
 
-    /// A trail whose writer, if it has one, and preparer the test drives itself.
+    /// Makes a trail whose writer (if any) and preparer are run by the test itself.
     #[cfg(test)]
     pub(crate) fn without_threads(shared: Arc<Shared>, role: Role, lock: Box<dyn DiskLock>) -> Trail {
         let (threads, lock) = (Mutex::new(Vec::new()), Mutex::new(Some(lock)));
@@ -118,7 +119,7 @@ impl Trail {
         self.reserve_beside(body_bytes, 0)
     }
 
-    /// The same for who is in no hurry: waits until `left_bytes` besides are prepared, for others.
+    /// Reserves for a caller that can wait: waits until `left_bytes` more are prepared, which stay for others.
     pub fn reserve_beside(&self, body_bytes: u64, left_bytes: u64) -> Result<Reservation, ReserveError> {
         let shared = &self.inner.shared;
         if shared.options.follow {
@@ -142,7 +143,7 @@ impl Trail {
                 return Ok(Reservation { shared: shared.clone(), charge, body_bytes, commits: 1 });
             }
             if state.disk_full {
-                // Tells the preparer to look again: space may have been freed since.
+                // Makes the preparer try again: space may have been freed since.
                 state.retry = true;
                 shared.prepare.notify_one();
                 return Err(ReserveError::TrailFull { bytes: body_bytes, dir: shared.options.dir.clone() });
@@ -154,10 +155,10 @@ impl Trail {
         }
     }
 
-    /// Queues whole records. Returns at once; `on_durable` is called by the writer thread, in append order over all
-    /// callers, when they are durable. After a failed write it is never called.
+    /// Queues whole records and returns immediately. When they are durable, the writer thread calls `on_durable`, in
+    /// append order over all callers. After a failed write it is never called.
     ///
-    /// A body longer than reserved takes the difference from the kept-back room.
+    /// If the body is longer than reserved, the difference is taken from the kept-back room.
     pub fn append(
         &self,
         mut reservation: Reservation,
@@ -172,8 +173,8 @@ impl Trail {
         Ok(())
     }
 
-    /// Appends and, when nobody else is writing, writes on the caller's own thread: on return the append is then durable
-    /// and `on_durable` has been called. For a caller that has nothing else to do meanwhile.
+    /// Appends and, when no other thread is writing, writes on the caller's own thread: on return the append is then
+    /// durable and `on_durable` has been called. For a caller that has nothing else to do meanwhile.
     pub fn append_now(
         &self,
         mut reservation: Reservation,
@@ -189,22 +190,22 @@ impl Trail {
             Role::Writes(writer) if !waits => writer.try_lock().map(|mut writer| writer.drain(false)),
             _ => None,
         };
-        // The writer's thread is needed when another thread was writing, for the proof after a while, and to end when
-        // writing has failed.
+        // The writer's thread is needed in three cases: another thread was writing, a proof will be due, or the write
+        // has failed and the thread must end.
         if !matches!(drained, Some(Ok(()))) || shared.state.lock().dozing {
             shared.work.notify_one();
         }
         Ok(())
     }
 
-    /// The thread that has just written by [`Trail::append_now`] finds so many commits waiting that came meanwhile: the
-    /// commit delay reckons with them as with those that queued here.
+    /// Reports that `commits` commits arrived while this thread wrote by [`Trail::append_now`]. The commit delay counts
+    /// them like commits queued here.
     pub fn commits_behind(&self, commits: usize) {
         self.inner.shared.state.lock().delay.behind(commits);
     }
 
-    /// Queues records that must get in when the disk is full: checkpoints and what recovery writes. They use the
-    /// kept-back room and need no reservation.
+    /// Queues records that must be written even when the disk is full: checkpoints and the records of recovery. They
+    /// use the kept-back room and need no reservation.
     pub fn append_kept(&self, body: Vec<u8>, on_durable: OnDurable) -> Result<(), ReserveError> {
         let needed = charge_bytes(body.len() as u64);
         self.push(body, 0, needed, 0, on_durable)?;
@@ -212,7 +213,7 @@ impl Trail {
         Ok(())
     }
 
-    /// Whether the writer will wait for more.
+    /// Returns whether the writer will wait for more.
     fn push(
         &self,
         body: Vec<u8>,
@@ -240,18 +241,18 @@ impl Trail {
         Ok(state.delay.plan(state.queued_commits).is_some())
     }
 
-    /// Reads forward from a position that the trail handed out (`Recovered::first`, the start or end of a span, a
+    /// Reads forward from a position that the trail has returned (`Recovered::first`, the start or end of a span, a
     /// boxcar's end).
     pub fn read(&self, from: Lsn) -> Result<Reader, TrailError> {
         Reader::new(self.inner.shared.clone(), from)
     }
 
-    /// The same as the boxcars travel.
+    /// Reads forward like [`Trail::read`], but returns shipped boxcars.
     pub fn read_shipped(&self, from: Lsn) -> Result<ShippedReader, TrailError> {
         self.read(from).map(ShippedReader::new)
     }
 
-    /// The position of a segment's first boxcar.
+    /// LSN of a segment's first boxcar.
     pub fn start_of(&self, segment: u32) -> Lsn {
         self.inner.shared.layout.first_lsn(segment)
     }
@@ -261,26 +262,26 @@ impl Trail {
         self.inner.shared.layout.segment_of(lsn)
     }
 
-    /// With a reason, nothing more can be reserved until it is taken back with `None`: [`ReserveError::Refused`], which says
-    /// this and nothing else. What is reserved already, and what uses the kept-back room, is still taken.
+    /// Refuses all further reservations with [`ReserveError::Refused`] and this reason, until it is called with `None`.
+    /// Reservations already made and appends that use the kept-back room are still accepted.
     pub fn refuse_reservations(&self, why: Option<&str>) {
         let shared = &self.inner.shared;
         shared.state.lock().refusal = why.map(Into::into);
-        // Who waits for room is told.
+        // Wakes the threads that wait for room, so that they fail with the reason.
         shared.room.notify_all();
     }
 
-    /// Segments that lie wholly below `floor` may be recycled. The floor never goes back.
-    pub fn set_recycle_floor(&self, floor: Lsn) {
+    /// Allows segments that are wholly below `lsn` to be recycled. The position never goes back.
+    pub fn retain_from(&self, lsn: Lsn) {
         let shared = &self.inner.shared;
         let mut state = shared.state.lock();
-        state.recycle_floor = state.recycle_floor.max(floor);
+        state.retained_from = state.retained_from.max(lsn);
         state.retry = true;
         shared.prepare.notify_one();
     }
 
-    /// Has an empty boxcar written as soon as nothing else is to be, as it is behind every other one: for whoever needs one
-    /// that was written in this epoch.
+    /// Requests that an empty boxcar be written as soon as nothing else is queued, as after every boxcar with records.
+    /// For a caller that needs a boxcar written in this epoch.
     pub fn prove_soon(&self) {
         let shared = &self.inner.shared;
         let now = shared.clock.monotonic();
@@ -291,7 +292,7 @@ impl Trail {
         }
     }
 
-    /// Everything below is durable on this node.
+    /// All bytes below this LSN are durable on this node.
     pub fn durable(&self) -> Lsn {
         self.inner.shared.durable()
     }
@@ -300,7 +301,7 @@ impl Trail {
         self.inner.shared.trail_id
     }
 
-    /// That of the boxcars it writes; of a trail that follows, the highest it has met.
+    /// The epoch of the boxcars being written; in a trail that follows another one, the highest epoch received.
     pub fn epoch(&self) -> Epoch {
         self.inner.shared.epoch()
     }
@@ -314,7 +315,7 @@ impl Trail {
         self.inner.shared.first()
     }
 
-    /// Most bytes one append may have.
+    /// Maximum bytes of one append.
     pub fn body_bytes_max(&self) -> u64 {
         self.inner.shared.options.boxcar_bytes_max
     }
@@ -323,7 +324,8 @@ impl Trail {
         self.inner.shared.state.lock().stats
     }
 
-    /// Writes what is queued, proves it durable and stops. Further appends are refused. Closing twice is no error.
+    /// Writes the queued appends, proves them durable and stops. Further appends are refused. Closing twice is not an
+    /// error.
     pub fn close(&self) -> Result<(), TrailError> {
         self.inner.close()
     }
@@ -337,7 +339,7 @@ impl Inner {
         }
         self.enter(Phase::Stopping);
         if let Role::Receives(receiver) = &self.role {
-            // What is being received is still made durable; there is no thread whose end tells that it is.
+            // A receive in progress still becomes durable; taking its lock waits for it, as there is no thread to join.
             drop(receiver.lock());
             self.enter(Phase::Stopped);
         }
@@ -363,7 +365,7 @@ impl Inner {
         self.shared.wake_all();
     }
 
-    /// Everything written is durable: so says the control file from now on.
+    /// Records in the control file that everything written is durable.
     fn write_clean_end(&self) -> Result<(), TrailError> {
         let shared = &self.shared;
         if shared.state.lock().phase == Phase::Failed {
@@ -383,11 +385,11 @@ impl Drop for Inner {
     }
 }
 
-/// Room set aside for one append; given back when dropped unused.
+/// Room set aside for one append; returned when dropped unused.
 pub struct Reservation {
     shared: Arc<Shared>,
     charge: u64,
-    /// Transactions that wait for the append.
+    /// Number of transactions that wait for the append.
     commits: usize,
     body_bytes: u64,
 }
@@ -398,13 +400,14 @@ impl Reservation {
         self.body_bytes
     }
 
-    /// For an append that so many transactions wait for, instead of one.
+    /// Declares that `commits` transactions wait for the append, instead of one.
     pub fn for_commits(mut self, commits: usize) -> Reservation {
         self.commits = commits;
         self
     }
 
-    /// Adds another one's room to it, for one append of both bodies. The sum may be more than the trail takes at once.
+    /// Adds another reservation's room to this one, for one append of both bodies. The sum may exceed the limit of an
+    /// append.
     pub fn join(&mut self, mut other: Reservation) {
         self.charge += std::mem::take(&mut other.charge);
         self.body_bytes += other.body_bytes;

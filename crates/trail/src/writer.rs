@@ -1,14 +1,14 @@
 //! The writer: one boxcar at a time, one write, one sync.
 //!
-//! Natural batching: while a boxcar is being synced, appends queue up; when it returns, everything queued goes into the
-//! next. A lone append pays one sync, forty concurrent ones share it. When nothing came for `proof_delay`, or some syncs
-//! where those are slow, after a boxcar with records, an empty boxcar proves it durable, so that later rot in it is damage
-//! and not a torn tail.
+//! Natural batching: while a boxcar is being synced, appends queue up; when the sync returns, everything queued goes
+//! into the next boxcar. A single append pays one sync, forty concurrent ones share it. When nothing was appended for
+//! `proof_delay` after a boxcar with records, or for the time of several syncs where those are slow, an empty boxcar
+//! proves it durable. Later damage in it is then recognised as damage and not taken for a torn tail.
 //!
-//! An append by [`crate::Trail::append_now`] is written by the thread that made it when nobody else is writing: two
-//! threads less to wake for a lone client. The writer's own thread then only has the proof to write.
+//! An append by [`crate::Trail::append_now`] is written by its own thread when no other thread is writing, which saves
+//! waking two threads for a single client. The writer's own thread then only has the proof to write.
 //!
-//! A failed write or sync ends the process: the kernel may have dropped the bytes and will not say so twice.
+//! A failed write or sync ends the process: the kernel may have dropped the bytes and does not report it a second time.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -25,25 +25,25 @@ use crate::options::Failure;
 use crate::shared::{Append, OnDurable, Phase, Ready, Shared, Span};
 use crate::shipped::Shipped;
 
-/// How often a full disk is tried again while the writer itself waits for a segment.
+/// How often preparing a segment is retried on a full disk while the writer waits for it.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// A proof comes no sooner than so many syncs would take: a commit that meets it waits for one more.
+/// Minimum delay of a proof, in times of a sync: a commit that comes while a proof is written waits for one sync more.
 const PROOF_SYNCS: u32 = 4;
 
-/// What the writer does next.
+/// The writer's next task.
 #[derive(PartialEq, Eq, Debug)]
 enum Work {
     Boxcar,
-    /// Of what has been unproven since then.
+    /// Prove the boxcar that has been unproven since then.
     Proof(Instant),
     Stop,
 }
 
-/// The writer cannot go on: it has failed, or the trail has.
+/// The writer cannot continue: it has failed, or the trail has.
 pub struct Stopped;
 
-/// The thread's body: returns at stop, with everything queued written and proven, or after a failure.
+/// The body of the thread: returns at a stop, with everything queued written and proven, or after a failure.
 pub fn serve(shared: &Shared, writer: &Mutex<Writer>) {
     loop {
         let work = next_work(shared);
@@ -59,7 +59,7 @@ pub fn serve(shared: &Shared, writer: &Mutex<Writer>) {
     }
 }
 
-/// Waits for appends, for the idle proof to be due, or for the end.
+/// Waits for appends, for a proof to be due, or for a stop.
 fn next_work(shared: &Shared) -> Work {
     let mut state = shared.state.lock();
     loop {
@@ -88,7 +88,7 @@ fn next_work(shared: &Shared) -> Work {
 pub struct Writer {
     shared: Arc<Shared>,
     current: Ready,
-    /// Where the next boxcar goes.
+    /// Position of the next boxcar.
     position: Lsn,
     previous_checksum: u32,
     builder: Builder,
@@ -110,8 +110,8 @@ impl Writer {
         }
     }
 
-    /// One turn without waiting, for tests that run without threads: a boxcar if anything is queued, else, when `idle`,
-    /// the proof that is due.
+    /// Does one turn without waiting, for tests that run without threads: writes a boxcar if anything is queued;
+    /// otherwise, when `idle`, the proof that is due.
     #[cfg(test)]
     pub fn step(&mut self, idle: bool) -> Result<(), Stopped> {
         if self.taken.is_empty() {
@@ -126,7 +126,7 @@ impl Writer {
         self.write_boxcar()
     }
 
-    /// Writes what is queued, boxcar by boxcar, until nothing is. `patient`: it may wait for more first.
+    /// Writes what is queued, boxcar by boxcar, until nothing is. With `patient`, it may wait for more appends first.
     pub fn drain(&mut self, patient: bool) -> Result<(), Stopped> {
         loop {
             if self.taken.is_empty() {
@@ -136,7 +136,7 @@ impl Writer {
                 return Ok(());
             }
             if let Err(stopped) = self.write_boxcar() {
-                // Whoever waits for them learns that they will not come.
+                // Dropping the callbacks reports to the waiting callers that the appends will not become durable.
                 self.taken.clear();
                 self.callbacks.clear();
                 return Err(stopped);
@@ -144,7 +144,7 @@ impl Writer {
         }
     }
 
-    /// Takes what is queued, after the commit delay where it is due.
+    /// Takes the queued appends, after the commit delay where one is due.
     fn take(&mut self, patient: bool) {
         let mut state = self.shared.state.lock();
         let from = state.queued_commits;
@@ -164,7 +164,7 @@ impl Writer {
         std::mem::swap(&mut state.queue, &mut self.taken);
     }
 
-    /// Puts as many taken appends into one boxcar as fit, makes it durable and tells their owners.
+    /// Puts as many taken appends into one boxcar as fit, makes it durable and calls their callbacks.
     fn write_boxcar(&mut self) -> Result<(), Stopped> {
         let Some(first) = self.taken.front() else { return Ok(()) };
         if disk_bytes(first.body.len() as u64) > self.room_bytes() {
@@ -195,8 +195,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the proof unless somebody has appended since. Another thread may have been writing while the proof became
-    /// due: its boxcar has proven what came before, and its clients' next commits must not wait for a sync of a proof.
+    /// Writes the proof unless an append was queued since. Another thread may have been writing when the proof became
+    /// due: its boxcar has proven what came before, and its clients' next commits must not wait for the sync of a
+    /// proof.
     fn write_proof_if_idle(&mut self, since: Instant) -> Result<(), Stopped> {
         let idle = {
             let state = self.shared.state.lock();
@@ -207,7 +208,7 @@ impl Writer {
 
     fn write_proof(&mut self) -> Result<(), Stopped> {
         if self.room_bytes() < BLOCK {
-            // The segment end proves as well.
+            // The segment end is a proof as well.
             self.enter_next_segment()?;
         } else {
             self.builder.begin();
@@ -227,7 +228,7 @@ impl Writer {
         state.unproven_since = Some(now);
         state.room.used(bytes);
         state.room.release(charge);
-        // What was taken and did not fit comes next, as if it were queued.
+        // Taken appends that did not fit come next, as if they were queued.
         let queued = state.queued_commits + self.taken.iter().map(|a| a.commits).sum::<usize>();
         state.delay.wrote(commits, queued, time);
         state.stats.appends += self.callbacks.len() as u64;
@@ -239,14 +240,14 @@ impl Writer {
         }
     }
 
-    /// Bytes left for boxcars: the last block of a segment is for its end.
+    /// Bytes left for boxcars; the last block of a segment is reserved for the segment end.
     pub(crate) fn room_bytes(&self) -> u64 {
         let layout = self.shared.layout;
         layout.lsn(self.current.segment, layout.segment_bytes).0 - self.position.0 - BLOCK
     }
 
-    /// Ends the segment and goes on in the next one, waiting for the preparer if it has fallen behind. The end is
-    /// written only when the next segment is in place, so that recovery may insist on finding it.
+    /// Ends the segment and continues in the next one, waiting for the preparer if it is late. The end is written only
+    /// when the next segment exists, so that recovery can rely on finding it.
     fn enter_next_segment(&mut self) -> Result<(), Stopped> {
         let next = self.wait_for_segment()?;
         self.builder.begin();
@@ -260,7 +261,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Of the boxcar written last.
+    /// Describes the boxcar written last.
     fn last(&self) -> Last {
         Last { checksum: self.previous_checksum, epoch: self.shared.epoch() }
     }
@@ -279,7 +280,7 @@ impl Writer {
             }
             state.retry = true;
             self.shared.prepare.notify_one();
-            // Looked at again now and then: the disk may have been full, and nobody tells when it is no longer.
+            // Retried at intervals: the disk may have been full, and no event reports that it no longer is.
             self.shared.segment_ready.wait_for(&mut state, RETRY_DELAY);
         }
     }
@@ -301,7 +302,7 @@ impl Writer {
             previous_checksum: self.previous_checksum,
             checksum: 0,
         };
-        assert_eq!(head.proven, self.position, "a boxcar is written when everything before it is durable");
+        assert_eq!(head.proven, self.position, "a boxcar is written only when everything before it is durable");
         let offset = shared.layout.offset_of(self.position);
         let (blocks, checksum) = self.builder.finish(&head);
         let span = Span { start: self.position, end: Lsn(self.position.0 + blocks.len() as u64) };
@@ -316,7 +317,7 @@ impl Writer {
         self.previous_checksum = checksum;
         self.position = span.end;
         if kind != Kind::SegmentEnd {
-            // Behind a segment end the next segment goes on: the caller knows where.
+            // After a segment end the next segment follows; the caller knows its position.
             self.shared.advance(span.end, self.last());
         }
         Ok(span)

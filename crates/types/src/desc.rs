@@ -1,4 +1,4 @@
-//! What a statement looks like from outside: its parameters and result columns with PostgreSQL type OIDs.
+//! Descriptions of statements: their parameters and result columns with PostgreSQL type OIDs.
 
 /// Type OIDs of PostgreSQL's built-in types (catalogue `pg_type`, stable across versions).
 pub mod oid {
@@ -37,26 +37,26 @@ pub struct ColumnDesc {
     pub name: String,
     /// PostgreSQL type OID, see [`oid`].
     pub type_oid: u32,
-    /// PostgreSQL type modifier: -1 none, varchar(n) and char(n) n + 4.
+    /// PostgreSQL type modifier: -1 for none; n + 4 for varchar(n) and char(n).
     pub typmod: i32,
-    /// OID of the table the column comes from, 0 when it is an expression.
+    /// OID of the table the column comes from; 0 for an expression.
     pub table_oid: u32,
-    /// Attribute number in that table from 1, else 0.
+    /// Attribute number in that table, from 1; 0 for an expression.
     pub attnum: i16,
 }
 
 impl ColumnDesc {
-    /// A column of an expression.
+    /// Describes the column of an expression.
     pub fn new(name: impl Into<String>, type_oid: u32) -> ColumnDesc {
         ColumnDesc { name: name.into(), type_oid, typmod: -1, table_oid: 0, attnum: 0 }
     }
 }
 
-/// A prepared statement as its clients see it.
+/// The description of a prepared statement for its clients.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatementDesc {
     /// Type OIDs of `$1`, `$2` ...
     pub params: Vec<u32>,
-    /// Empty for a statement that returns no rows.
+    /// Result columns; empty for a statement that returns no rows.
     pub columns: Vec<ColumnDesc>,
 }

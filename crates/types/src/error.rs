@@ -1,4 +1,4 @@
-//! The error a client sees: PostgreSQL's SQLSTATE, a message, and where there is one the next step as a hint.
+//! The error that a client receives: PostgreSQL's SQLSTATE, a message, and in many cases a hint with the next step.
 
 use std::fmt;
 
@@ -86,7 +86,7 @@ impl fmt::Debug for SqlState {
     }
 }
 
-/// What goes wrong with a statement, as the client is told.
+/// An error of a statement, as the client receives it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SqlError(Box<Parts>);
 
@@ -119,12 +119,12 @@ impl SqlError {
         }))
     }
 
-    /// A statement Holdfast does not do: SQLSTATE 0A000.
+    /// An error for a feature that Holdfast does not support: SQLSTATE 0A000.
     pub fn unsupported(what: impl fmt::Display) -> SqlError {
         SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
     }
 
-    /// Something that cannot be, by our own reasoning: SQLSTATE XX000.
+    /// An internal error, for a state that should be impossible: SQLSTATE XX000.
     pub fn internal(message: impl Into<String>) -> SqlError {
         SqlError::new(SqlState::INTERNAL_ERROR, message)
     }
@@ -149,13 +149,14 @@ impl SqlError {
         self
     }
 
-    /// The statement was translated under an earlier schema than the one it would run under, and has done nothing: its
-    /// translation has to be made again. Only where that is not possible a client is told.
+    /// The error of a statement that was translated under an earlier schema than the one it would run under. The
+    /// statement has done nothing and its translation is repeated. The client receives this error only where that is
+    /// not possible.
     pub fn schema_changed() -> SqlError {
         SqlError::new(SqlState::SERIALIZATION_FAILURE, SCHEMA_CHANGED).with_hint("Run the transaction again.")
     }
 
-    /// Whether it is [`SqlError::schema_changed`].
+    /// Whether this is [`SqlError::schema_changed`].
     pub fn is_schema_changed(&self) -> bool {
         self.0.state == SqlState::SERIALIZATION_FAILURE && self.0.message == SCHEMA_CHANGED
     }

@@ -1,4 +1,4 @@
-//! Identifiers that appear in formats. Each is a plain number with a type of its own, so that an LSN is never
+//! Identifiers that appear in formats. Each is a number with a type of its own, so that, for example, an LSN is never
 //! taken for a transaction id.
 
 use std::fmt;
@@ -23,17 +23,17 @@ id!(
     u64
 );
 id!(
-    /// Raised by every open of the trail for writing (and, later, by every promotion). A position is (epoch, LSN).
+    /// Raised by every open of the trail for writing and by every promotion. A position is (epoch, LSN).
     Epoch,
     u32
 );
 id!(
-    /// One SQLite database under the node's trail. Never reused, also not after DROP DATABASE.
+    /// One SQLite database under the node's trail. Never reused, not even after DROP DATABASE.
     VolumeId,
     u32
 );
 id!(
-    /// The node a change was first made on.
+    /// The node on which a change was first made.
     SiteId,
     u16
 );
@@ -43,7 +43,7 @@ id!(
     u64
 );
 id!(
-    /// A table's id that survives ALTER TABLE ... RENAME and VACUUM; unique within a volume, never reused.
+    /// A table's id, which ALTER TABLE ... RENAME and VACUUM do not change; unique within a volume, never reused.
     TableId,
     u32
 );
@@ -53,7 +53,8 @@ id!(
 pub struct Hlc(pub u64);
 
 impl Hlc {
-    /// The next reading after `self` when the wall clock says `unix_ms`: never goes back, and two readings differ.
+    /// The next reading after `self` when the wall clock reads `unix_ms`. It never goes back, and two readings always
+    /// differ.
     pub fn next(self, unix_ms: u64) -> Hlc {
         let wall = Hlc(unix_ms << 16);
         if wall > self { wall } else { Hlc(self.0 + 1) }

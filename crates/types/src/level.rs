@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub enum Level {
     /// Durable on this node; nothing is asked of a standby.
     #[default]
-    Cold,
+    Local,
     /// A standby has received it.
     Warm,
     /// It is durable on a standby.
@@ -19,13 +19,13 @@ pub enum Level {
 
 /// Not the name of a level.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("\"{0}\" is not a level; levels are cold (or local), warm, hot and commit")]
+#[error("\"{0}\" is not a level; levels are local, warm, hot and commit")]
 pub struct NoSuchLevel(pub String);
 
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Level::Cold => "cold",
+            Level::Local => "local",
             Level::Warm => "warm",
             Level::Hot => "hot",
             Level::Commit => "commit",
@@ -38,7 +38,8 @@ impl FromStr for Level {
 
     fn from_str(name: &str) -> Result<Level, NoSuchLevel> {
         match name.to_ascii_lowercase().as_str() {
-            "cold" | "local" => Ok(Level::Cold),
+            // "cold" is its former name.
+            "local" | "cold" => Ok(Level::Local),
             "warm" => Ok(Level::Warm),
             "hot" => Ok(Level::Hot),
             "commit" => Ok(Level::Commit),
@@ -53,12 +54,14 @@ mod tests {
 
     #[test]
     fn names_go_there_and_back_and_the_order_is_by_strength() {
-        let levels = [Level::Cold, Level::Warm, Level::Hot, Level::Commit];
+        let levels = [Level::Local, Level::Warm, Level::Hot, Level::Commit];
         for level in levels {
             assert_eq!(level.to_string().parse(), Ok(level));
         }
         assert!(levels.windows(2).all(|pair| pair[0] < pair[1]));
-        assert_eq!("LOCAL".parse(), Ok(Level::Cold));
+        assert_eq!(Level::Local.to_string(), "local");
+        assert_eq!("LOCAL".parse(), Ok(Level::Local));
+        assert_eq!("cold".parse(), Ok(Level::Local));
         assert!("on".parse::<Level>().is_err());
     }
 }

@@ -1,8 +1,12 @@
-//! The words every crate shares: ids, levels, values, errors, statement descriptions, schema, the result sink.
+//! Types that every crate uses: ids, levels, values, errors, statement descriptions, schema, the result sink, and the
+//! locks and parameters that SQL names.
 //!
-//! No I/O and no dependency on another Holdfast crate. What is here is either written into a format (ids, the
-//! record module) or crosses a boundary between crates (values, errors, descriptions, sinks).
+//! This crate does no I/O and depends on no other Holdfast crate. A type belongs here if it is written into a format
+//! (ids, the record module) or crosses a boundary between crates (values, errors, descriptions, sinks).
 
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+pub mod calendar;
 pub mod desc;
 pub mod error;
 pub mod ids;
@@ -11,6 +15,7 @@ pub mod record;
 pub mod schema;
 pub mod sink;
 pub mod value;
+pub mod vocabulary;
 
 pub use desc::{ColumnDesc, StatementDesc};
 pub use error::{SqlError, SqlResult, SqlState};
@@ -18,3 +23,4 @@ pub use ids::{Epoch, Hlc, Lsn, SiteId, TableId, TxnId, VolumeId};
 pub use level::{Level, NoSuchLevel};
 pub use sink::{Row, Sink, Tag};
 pub use value::{Value, ValueRef};
+pub use vocabulary::{LockStrength, LockWait, OnCommit, ParameterChange, ParametersOf, RowLock, TableLockMode};

@@ -1,10 +1,10 @@
-//! A volume's schema as the dialect and the catalogue need it: read from `sqlite_schema` by the engine after each
-//! change, immutable, shared.
+//! A volume's schema as the dialect and the catalogue need it. The engine reads it from `sqlite_schema` after each
+//! change; it is immutable and shared.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Which SQL a database speaks.
+/// Which dialect of SQL a database uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// SQLite's statements with SQLite's results (imported files).
@@ -18,7 +18,7 @@ pub enum Dialect {
 pub struct Schema {
     /// Raised by every DDL statement.
     pub epoch: u32,
-    /// With temporary tables in it: the epoch of the schema without them.
+    /// With temporary tables included: the epoch of the schema without them; otherwise `None`.
     pub permanent: Option<u32>,
     pub tables: Vec<Arc<Table>>,
     /// Lower-cased name to position in `tables` (tables, views and virtual tables).
@@ -34,7 +34,8 @@ impl Schema {
         }
     }
 
-    /// A table, view or virtual table of that very name among the session's temporary ones, or among the others.
+    /// A table, view or virtual table with exactly this name, either among the session's temporary ones or among the
+    /// others.
     pub fn table_among(&self, temp: bool, name: &str) -> Option<&Arc<Table>> {
         match self.table(name) {
             Some(found) if found.temp == temp => Some(found).filter(|t| t.name == name),
@@ -43,7 +44,7 @@ impl Schema {
         }
     }
 
-    /// The same with the temporary tables of a session, which hide permanent ones of their name.
+    /// Returns the schema extended by a session's temporary tables, which hide permanent ones of their name.
     pub fn with_temporary(&self, epoch: u32, temporary: &[Arc<Table>]) -> Schema {
         let mut schema = Schema { epoch, permanent: Some(self.epoch), ..self.clone() };
         for table in temporary {
@@ -53,12 +54,12 @@ impl Schema {
         schema
     }
 
-    /// The epoch of the schema without temporary tables: what statements on permanent ones are compared by.
+    /// The epoch of the schema without temporary tables, with which statements on permanent tables are compared.
     pub fn permanent_epoch(&self) -> u32 {
         self.permanent.unwrap_or(self.epoch)
     }
 
-    /// There are temporary tables in it.
+    /// Whether the schema includes temporary tables.
     pub fn has_temporary(&self) -> bool {
         self.tables.last().is_some_and(|table| table.temp)
     }
@@ -85,25 +86,27 @@ pub struct Table {
     pub indexes: Vec<Index>,
     pub foreign_keys: Vec<ForeignKey>,
     pub triggers: Vec<Trigger>,
-    /// A temporary table of the session.
+    /// Whether this is a temporary table of the session.
     pub temp: bool,
 }
 
 #[derive(Clone, Debug)]
 pub struct Column {
     pub name: String,
-    /// Declared type as written in the stored CREATE statement, may be empty.
+    /// Declared type as written in the stored CREATE statement; may be empty.
     pub decl_type: String,
     pub not_null: bool,
     /// DEFAULT expression as SQL text.
     pub default: Option<String>,
-    /// Position in the primary key from 1, or 0.
+    /// Position in the primary key, from 1; 0 when not part of it.
     pub pk: u32,
-    /// This column is the rowid itself (INTEGER PRIMARY KEY).
+    /// Whether this column is the rowid itself (INTEGER PRIMARY KEY).
     pub rowid_alias: bool,
     pub autoincrement: bool,
-    /// Generated column, virtual or stored.
+    /// Whether this is a generated column, virtual or stored.
     pub generated: bool,
+    /// Generated column that is computed when it is read.
+    pub generated_virtual: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -111,11 +114,11 @@ pub struct Index {
     pub oid: u32,
     pub name: String,
     pub unique: bool,
-    /// It implements the PRIMARY KEY.
+    /// Whether it implements the PRIMARY KEY.
     pub primary: bool,
-    /// Key columns; `None` where the key is an expression.
+    /// Key columns; `None` for an expression.
     pub columns: Vec<Option<String>>,
-    /// CREATE INDEX text, `None` for the automatic index of a constraint.
+    /// CREATE INDEX text; `None` for the automatic index of a constraint.
     pub sql: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! A cell's value as SQLite stores it: five storage classes. What a PostgreSQL client is shown of it depends on the
-//! column's type, which is kept apart (see [`crate::desc`]).
+//! A cell's value as SQLite stores it, in one of five storage classes. Its representation for a PostgreSQL client
+//! depends on the column's type, which is kept separately (see [`crate::desc`]).
 
 /// An owned value.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -13,19 +13,19 @@ pub enum Value {
     Blob(Vec<u8>),
 }
 
-/// A value that lives in SQLite's or somebody else's memory.
+/// A value in memory owned by SQLite or another holder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ValueRef<'a> {
     Null,
     Int(i64),
     Real(f64),
-    /// Text as stored. SQLite does not check that it is UTF-8, so neither does the type.
+    /// Text as stored. SQLite does not check that it is UTF-8, so this type does not either.
     Text(&'a [u8]),
     Blob(&'a [u8]),
 }
 
 impl Value {
-    /// The same value, borrowed.
+    /// Borrows the value.
     pub fn as_ref(&self) -> ValueRef<'_> {
         match self {
             Value::Null => ValueRef::Null,
@@ -38,7 +38,7 @@ impl Value {
 }
 
 impl ValueRef<'_> {
-    /// An owned copy; text that is not UTF-8 has its bad bytes replaced.
+    /// Makes an owned copy; invalid bytes in text that is not UTF-8 are replaced.
     pub fn to_value(&self) -> Value {
         match *self {
             ValueRef::Null => Value::Null,

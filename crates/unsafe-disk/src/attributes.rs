@@ -1,4 +1,4 @@
-//! What the kernel is told of a file.
+//! A file's attributes, as the kernel gets them.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! The words by which a mounted disk is told what to do: in its control file, and in `--fault`.
+//! The commands of a mounted disk: in its control file, and in `--fault`.
 //!
 //! ```text
 //! cut | restore | sync | clear | seed N | capacity BYTES|none

@@ -2,9 +2,9 @@
 //!
 //! Operations on names are in `disk_names.rs`. An operation is judged by the fault rules and counted first; a power cut
 //! that falls on it happens in its middle: a write has reached the cache, a sync has made nothing durable, a change of
-//! names is pending. Whoever was waiting for the answer gets EIO, as does everything after it until the power is back.
+//! names is pending. A caller that was waiting for the answer gets EIO, as does everything after it until the power is back.
 //!
-//! One barrier is under way at a time, as on one device; it waits outside the lock, so that reads go on.
+//! One barrier is under way at a time, as on one device; it waits outside the lock, so that reads continue.
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ use crate::pages::SECTOR_BYTES;
 use crate::state::{Handle, State};
 use crate::status::{Power, Status};
 
-/// What makes a file's name durable, beside a sync of its directory.
+/// What makes a file's name durable, in addition to a sync of its directory.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Names {
     /// A sync of the file makes the names it was given durable, as ext4, XFS and btrfs do.
@@ -44,14 +44,14 @@ pub struct Options {
     /// Size of the drive's cache; when it is full, files are written before anybody asks.
     pub cache_bytes: u64,
     pub names: Names,
-    /// Of a hundred unsynced sectors that a power cut does not keep, so many become garbage instead of staying as they
+    /// The percentage of unsynced sectors, of those a power cut does not keep, that become garbage instead of staying as they
     /// were, in files that it tears.
     pub garbage_percent: u32,
     pub seed: u64,
     /// What all files together may hold.
     pub capacity_bytes: Option<u64>,
     pub faults: Vec<Rule>,
-    /// Other users than the one who mounts may use it.
+    /// Other users than the mounting one may use it.
     pub allow_other: bool,
 }
 

@@ -44,7 +44,7 @@ pub struct Rule {
     pub pattern: String,
     /// So many matching operations pass first.
     pub after: u64,
-    /// It fires so often; without it, for ever.
+    /// How often it fires; without it, always.
     pub times: Option<u64>,
 }
 
@@ -83,9 +83,9 @@ impl Faults {
     }
 
     pub fn fired(&self) -> Vec<Fired> {
-        let told =
+        let status =
             |(rule, seen, fired): &(Rule, u64, u64)| Fired { rule: rule.to_string(), seen: *seen, fired: *fired };
-        self.rules.iter().map(told).collect()
+        self.rules.iter().map(status).collect()
     }
 
     /// Holds an operation on the file at `path` (from the mount point, no slash in front) against every rule.
@@ -128,7 +128,7 @@ impl Rule {
     }
 }
 
-/// `*` stands for any number of characters, `?` for one.
+/// `*` matches any number of characters, `?` one.
 fn glob(pattern: &[u8], name: &[u8]) -> bool {
     match (pattern.first(), name.first()) {
         (None, None) => true,

@@ -147,7 +147,7 @@ impl FileData {
         Ok(())
     }
 
-    /// A sync failed: the kernel calls the pages clean, the device never got them, and the length stands.
+    /// A sync failed: the kernel calls the pages clean, the device never got them, and the length stays.
     pub fn fail_sync(&mut self) {
         let lost = std::mem::take(&mut self.unsynced);
         self.ghosts.absorb(lost);

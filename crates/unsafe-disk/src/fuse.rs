@@ -28,7 +28,7 @@ use crate::disk::Disk;
 use crate::disk_names::{Made, Taken};
 use crate::node::{Ino, Kind, ROOT};
 
-/// Names are asked for each time; what belongs to a number is told when it changes.
+/// The kernel asks for names each time; a change of what belongs to an inode number is reported to it.
 const NAMES_LIVE: Duration = Duration::ZERO;
 const ATTRIBUTES_LIVE: Duration = Duration::from_secs(1);
 

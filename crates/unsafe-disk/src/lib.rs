@@ -13,6 +13,8 @@
 //! written twice between two syncs survives in its last form or not at all. Nothing is protected against the death of the
 //! process that serves the mount, which counts as a power cut that keeps nothing.
 
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 mod attributes;
 mod backing;
 mod command;

@@ -75,7 +75,7 @@ impl UnsafeDisk {
         self.disk.status()
     }
 
-    /// Whether it still is mounted; somebody else may have unmounted it.
+    /// Whether it is still mounted; another process may have unmounted it.
     pub fn is_served(&self) -> bool {
         self.session.as_ref().is_some_and(|session| !session.guard.is_finished())
     }

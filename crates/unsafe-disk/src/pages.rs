@@ -1,7 +1,7 @@
 //! Sectors that lie in a cache, by their place in the file.
 //!
 //! Kept in pages of eight sectors with a bit for each, since most writes are whole pages. A sector is whole or absent:
-//! whoever writes part of one fills in the rest first.
+//! a writer of part of one fills in the rest first.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ impl Pages {
         }
     }
 
-    /// Copies what is here over `buf`, which stands for the file at `offset`.
+    /// Copies the pages held here over `buf`, which holds the file's bytes at `offset`.
     pub fn overlay(&self, offset: u64, buf: &mut [u8]) {
         let end = offset + buf.len() as u64;
         for (start, sector) in self.from(offset / PAGE_BYTES as u64 * PAGE_BYTES as u64) {

@@ -1,16 +1,16 @@
-//! Messages to the client, appended to an output buffer. The frequent ones are written in place; errors, notices and
-//! those of start-up go through the pgwire crate's structures.
+//! Messages to the client, appended to an output buffer. Frequent messages are written in place; errors, notices and
+//! start-up messages use the structures of the pgwire crate.
 
 use crate::encode::{integer, type_len};
 use crate::frontend::Formats;
-use crate::session::Status;
+use crate::status::Status;
 use bytes::BytesMut;
 use holdfast_types::{ColumnDesc, SqlError, Tag};
 use pgwire::messages::Message;
 use pgwire::messages::response::{ErrorResponse, NoticeResponse};
 use pgwire::messages::startup::{Authentication, BackendKeyData, NegotiateProtocolVersion, ParameterStatus, SecretKey};
 
-/// Appends one of the crate's messages. Its only errors are lengths no message of ours reaches.
+/// Appends a message of the pgwire crate. Its only errors are lengths that no message of Holdfast reaches.
 fn put(out: &mut Vec<u8>, message: &impl Message) {
     let mut buffer = BytesMut::new();
     match message.encode(&mut buffer) {
@@ -39,7 +39,7 @@ pub fn close(out: &mut [u8], at: usize) {
 }
 
 fn text(out: &mut Vec<u8>, text: &str) {
-    // A zero byte would end the string early and turn the rest of it into protocol.
+    // A zero byte would end the string early, and the client would read the rest as protocol.
     out.extend(text.bytes().map(|b| if b == 0 { b'?' } else { b }));
     out.push(0);
 }
@@ -101,7 +101,7 @@ pub fn parameter_description(out: &mut Vec<u8>, types: &[u32]) {
     });
 }
 
-/// RowDescription.
+/// Appends a RowDescription.
 pub fn row_description(out: &mut Vec<u8>, columns: &[ColumnDesc], formats: &Formats) {
     message(out, b'T', |out| {
         out.extend_from_slice(&(columns.len() as u16).to_be_bytes());
@@ -117,7 +117,7 @@ pub fn row_description(out: &mut Vec<u8>, columns: &[ColumnDesc], formats: &Form
     });
 }
 
-/// CopyInResponse (`G`) or CopyOutResponse (`H`): text format, so many columns.
+/// Appends a CopyInResponse (`G`) or CopyOutResponse (`H`) for this number of columns in text format.
 pub fn copy_response(out: &mut Vec<u8>, kind: u8, columns: usize) {
     message(out, kind, |out| {
         out.push(0);
@@ -144,12 +144,12 @@ fn fields(severity: &str, error: &SqlError) -> Vec<(u8, String)> {
     fields
 }
 
-/// ErrorResponse; `FATAL` when the connection is closed after it.
+/// Appends an ErrorResponse; `FATAL` if the connection is closed after it.
 pub fn error(out: &mut Vec<u8>, fatal: bool, error: &SqlError) {
     put(out, &ErrorResponse::new(fields(if fatal { "FATAL" } else { "ERROR" }, error)));
 }
 
-/// NoticeResponse of a severity such as `WARNING` or `NOTICE`.
+/// Appends a NoticeResponse with a severity such as `WARNING` or `NOTICE`.
 pub fn notice(out: &mut Vec<u8>, severity: &str, notice: &SqlError) {
     put(out, &NoticeResponse::new(fields(severity, notice)));
 }
@@ -166,7 +166,7 @@ pub fn backend_key_data(out: &mut Vec<u8>, pid: i32, key: i32) {
     put(out, &BackendKeyData::new(pid, SecretKey::I32(key)));
 }
 
-/// Tells a client that asked for a newer minor version, or for options we do not know, what there is.
+/// Appends a NegotiateProtocolVersion, for a client that asked for a newer minor version or unknown options.
 pub fn negotiate_protocol_version(out: &mut Vec<u8>, unknown_options: Vec<String>) {
     put(out, &NegotiateProtocolVersion::new(0, unknown_options));
 }

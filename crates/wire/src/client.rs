@@ -1,4 +1,4 @@
-//! The client's end of a session: its socket, what it has sent and not been read yet, what is to be sent.
+//! The client of a session: its socket, the input that was not read yet, and the output that was not sent yet.
 
 use crate::backend;
 use crate::encode::Output;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// The client has gone away.
+/// The connection to the client was lost.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the connection to the client was lost")]
 pub struct Lost;
@@ -25,7 +25,7 @@ pub(crate) enum Wake {
     Input,
     /// The server is stopping.
     Stop,
-    /// The time given has passed.
+    /// The time-out has passed.
     TimedOut,
 }
 
@@ -35,11 +35,11 @@ pub enum CopyChunk {
     /// Data was appended to the buffer.
     Data,
     Done,
-    /// CopyFail, or something that has no place in a COPY; the text says which.
+    /// CopyFail, or a message that is not allowed during COPY; the text says which.
     Failed(String),
 }
 
-/// Bytes asked of the socket at once.
+/// The number of bytes to read from the socket at once.
 const READ_BYTES: usize = 16 * 1024;
 
 pub struct Client {
@@ -49,7 +49,7 @@ pub struct Client {
     limits: Arc<Limits>,
     stop: watch::Receiver<bool>,
     output: Output,
-    /// Names of the statements that the protocol prepared, and those that SQL deallocated since.
+    /// Names of the statements that the protocol prepared, and of those that SQL has deallocated since.
     named: HashSet<String>,
     deallocated: Vec<String>,
     lost: bool,
@@ -73,18 +73,18 @@ impl Client {
         }
     }
 
-    /// The socket, and what has come from it and was not read.
+    /// The socket, and the input that was received and not read.
     pub(crate) fn into_parts(self) -> (TcpStream, BytesMut) {
         (self.stream, self.input)
     }
 
-    /// Where it connects from, while it is connected.
+    /// The client's address, while it is connected.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.stream.peer_addr().ok()
     }
 
-    /// Where answers go. Panics while the reply is lent out by [`Client::lend_reply`], which is a mistake of the
-    /// session's, not of the client's.
+    /// The reply, to which answers are appended. Panics while it is lent out by [`Client::lend_reply`], which is a bug
+    /// in the session, not the client's fault.
     pub fn reply(&mut self) -> &mut Reply {
         self.reply.as_mut().expect("the reply is with a running batch")
     }
@@ -98,12 +98,12 @@ impl Client {
         self.reply = Some(reply);
     }
 
-    /// Stands in for a reply that did not come back because the engine is closing; what it held is lost with it.
+    /// Replaces a reply that was not returned because the engine is closing; its contents are lost.
     pub fn replace_reply(&mut self) {
         self.reply = Some(Box::new(Reply::new(self.output, self.limits.buffered_rows_bytes_max)));
     }
 
-    /// DEALLOCATE of a statement that the protocol prepared; `false` when there is none of that name.
+    /// Deallocates a statement that the protocol prepared; `false` if no statement has this name.
     pub fn deallocate(&mut self, name: &str) -> bool {
         let known = self.named.remove(name);
         if known {
@@ -112,12 +112,12 @@ impl Client {
         known
     }
 
-    /// DEALLOCATE ALL.
+    /// Deallocates all statements that the protocol prepared.
     pub fn deallocate_all(&mut self) {
         self.deallocated.extend(self.named.drain());
     }
 
-    /// The protocol prepared or closed a statement of that name.
+    /// Records that the protocol prepared or closed a statement with this name.
     pub(crate) fn set_named(&mut self, name: &str, exists: bool) {
         if exists {
             self.named.insert(name.to_owned())
@@ -138,7 +138,7 @@ impl Client {
         self.lost
     }
 
-    /// The message that broke the protocol while a session was reading from the client.
+    /// Takes the malformed message that a session met while it read from the client.
     pub(crate) fn take_malformed(&mut self) -> Option<Malformed> {
         self.malformed.take()
     }
@@ -149,7 +149,7 @@ impl Client {
         Ok(header.filter(|(_, bytes)| self.input.len() >= HEADER_BYTES + bytes))
     }
 
-    /// Body of the message that [`Client::next_message`] announced.
+    /// The body of the message that [`Client::next_message`] returned.
     pub(crate) fn body(&self, bytes: usize) -> &[u8] {
         &self.input[HEADER_BYTES..HEADER_BYTES + bytes]
     }
@@ -162,14 +162,14 @@ impl Client {
         }
     }
 
-    /// Everything that has arrived, for the start-up exchange, which has its own framing.
+    /// All input that has arrived, for the start-up exchange, which has its own framing.
     pub(crate) fn raw_input(&mut self) -> &mut BytesMut {
         &mut self.input
     }
 
     /// Waits for more input.
     pub(crate) async fn fill(&mut self, timeout: Option<Duration>) -> Result<Wake, Lost> {
-        // Grows with what has arrived, never with what a header claims.
+        // The buffer grows with the bytes that have arrived, never by a length in a header.
         self.input.reserve(READ_BYTES.max(self.input.len().min(1 << 20)));
         loop {
             match self.stream.try_read_buf(&mut self.input) {
@@ -196,7 +196,7 @@ impl Client {
         Err(Lost)
     }
 
-    /// Writes bytes at once.
+    /// Writes bytes without buffering.
     pub async fn send(&mut self, mut bytes: &[u8]) -> Result<(), Lost> {
         while !bytes.is_empty() {
             match self.stream.try_write(bytes) {
@@ -214,7 +214,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends all answers gathered so far.
+    /// Sends all buffered answers.
     pub async fn flush(&mut self) -> Result<(), Lost> {
         if self.lost {
             return Err(Lost);
@@ -226,13 +226,13 @@ impl Client {
         sent
     }
 
-    /// Asks the client for COPY data of so many columns.
+    /// Asks the client for COPY data with this number of columns.
     pub async fn begin_copy_in(&mut self, columns: usize) -> Result<(), Lost> {
         backend::copy_response(self.reply().out(), b'G', columns);
         self.flush().await
     }
 
-    /// The next piece of COPY data, appended to `into`.
+    /// Appends the next piece of COPY data to `into`.
     pub async fn copy_chunk(&mut self, into: &mut Vec<u8>) -> Result<CopyChunk, Lost> {
         loop {
             match self.next_message() {
@@ -250,7 +250,7 @@ impl Client {
                         b'H' | b'S' => None,
                         other => {
                             let name = other as char;
-                            // It stays in the input: it may begin the client's next request.
+                            // The message stays in the input: it may begin the client's next request.
                             return Ok(CopyChunk::Failed(format!(
                                 "unexpected message type \"{name}\" during COPY from stdin"
                             )));
@@ -274,12 +274,12 @@ impl Client {
     }
 }
 
-/// How long a stopping server waits for a client that does not read.
+/// The time that a stopping server waits for a client that does not read.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// Ends when the server has been stopping for `grace`.
 async fn stopped_for(stop: &mut watch::Receiver<bool>, grace: Duration) {
-    // An error means that the server is gone altogether.
+    // An error means that the server no longer exists.
     let _ = stop.wait_for(|stopping| *stopping).await;
     tokio::time::sleep(grace).await;
 }

@@ -1,12 +1,11 @@
-//! Completions from other threads, delivered with one wake-up for many.
+//! Completions from other threads, delivered with one wake-up for many completions.
 //!
-//! When a boxcar becomes durable the trail's thread completes every transaction in it. Were each completion to wake
-//! its own task, each would cost a system call (the write to the runtime's eventfd). Instead each worker has one
-//! [`Mailbox`]: completions are queued, only the first into an empty queue wakes the worker, and one local task hands
-//! them all to the tasks that wait, which on the same thread costs no system call.
+//! When a boxcar becomes durable, the trail's thread completes every transaction in it. If each completion woke its own
+//! task, each would cost a system call (the write to the runtime's eventfd). Instead each worker has one [`Mailbox`]:
+//! completions are queued, only the first into an empty queue wakes the worker, and one local task hands them all to
+//! the waiting tasks, which costs no system call on the same thread.
 //!
-//! A [`Letter`] that is dropped without having been delivered still arrives, as `None`, so that nobody waits for
-//! ever.
+//! A [`Letter`] that is dropped undelivered arrives as `None`, so that no task waits indefinitely.
 
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -17,7 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
-/// The part that other threads see.
+/// The part of a mailbox that other threads see.
 struct Post<T> {
     queue: Mutex<Vec<(usize, Option<T>)>>,
     wake: Notify,
@@ -28,7 +27,7 @@ enum Slot<T> {
     Free,
     /// Expected; the waiter's waker once it has been polled.
     Waiting(Option<Waker>),
-    /// Nobody waits any more.
+    /// The waiter has stopped waiting.
     Abandoned,
     Arrived(Option<T>),
 }
@@ -38,13 +37,13 @@ struct Slots<T> {
     free: Vec<usize>,
 }
 
-/// One worker's mailbox. Lives in the worker's `LocalSet`.
+/// The mailbox of one worker. It lives in the worker's `LocalSet`.
 pub struct Mailbox<T> {
     post: Arc<Post<T>>,
     slots: Rc<RefCell<Slots<T>>>,
 }
 
-/// The promise of one completion; may be sent to any thread.
+/// The sender of one completion; it may be moved to any thread.
 pub struct Letter<T> {
     post: Arc<Post<T>>,
     slot: usize,
@@ -59,7 +58,7 @@ pub struct Arrival<T> {
 }
 
 impl<T: Send + 'static> Mailbox<T> {
-    /// A mailbox for this thread; must be called within a `LocalSet`, where its task runs from now on.
+    /// Creates a mailbox for this thread. Must be called within a `LocalSet`, which then runs its task.
     pub fn new() -> Mailbox<T> {
         let post = Arc::new(Post { queue: Mutex::new(Vec::new()), wake: Notify::new() });
         let slots = Rc::new(RefCell::new(Slots { slots: Vec::new(), free: Vec::new() }));
@@ -67,7 +66,7 @@ impl<T: Send + 'static> Mailbox<T> {
         Mailbox { post, slots }
     }
 
-    /// A letter and where it will arrive.
+    /// Creates a letter and the future that receives it.
     pub fn expect(&self) -> (Letter<T>, Arrival<T>) {
         let mut slots = self.slots.borrow_mut();
         let slot = match slots.free.pop() {
@@ -89,7 +88,7 @@ impl<T: Send + 'static> Default for Mailbox<T> {
     }
 }
 
-/// The local task: empties the queue each time it is woken.
+/// The local task. It empties the queue each time it is woken.
 async fn hand_out<T>(post: Arc<Post<T>>, slots: Rc<RefCell<Slots<T>>>) {
     let mut arrived = Vec::new();
     loop {

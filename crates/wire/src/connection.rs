@@ -6,16 +6,17 @@ use crate::frontend::{self, Malformed};
 use crate::handshake::{self, Hello};
 use crate::pipeline::{Pipeline, Refused};
 use crate::registry::Registry;
-use crate::session::{Session, SessionFactory, Status};
+use crate::session::{Session, SessionFactory};
+use crate::status::Status;
 use holdfast_types::{SqlError, SqlState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How a connection ended.
 enum Closed {
-    /// The client said goodbye or vanished.
+    /// The client sent Terminate or disconnected.
     ByClient,
-    /// With a last message: FATAL.
+    /// The server closed the connection after a last FATAL message.
     ByServer(SqlError),
 }
 
@@ -31,7 +32,7 @@ impl From<Malformed> for Closed {
     }
 }
 
-/// Start-up, then the session until either side ends it.
+/// Runs start-up, then the session until either side ends it.
 pub(crate) async fn serve<F: SessionFactory>(
     mut client: Client,
     factory: &F,
@@ -59,7 +60,7 @@ pub(crate) async fn serve<F: SessionFactory>(
     let registration = registry.register();
     if registry.len() > connections_max {
         let error = SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
-            .with_detail(format!("connections_max is {connections_max}."));
+            .with_detail(format!("The limit is {connections_max} (connections_max)."));
         return say_goodbye(&mut client, Closed::ByServer(error)).await;
     }
     let startup = crate::session::Startup { pid: registration.pid, client: client.address(), ..startup };
@@ -85,7 +86,7 @@ async fn say_goodbye(client: &mut Client, closed: Closed) {
     let closed = client.take_malformed().map(Closed::from).unwrap_or(closed);
     if let Closed::ByServer(error) = closed {
         backend::error(client.reply().out(), true, &error);
-        // The client may be gone; there is nobody left to tell.
+        // The client may be gone; then the error cannot be reported.
         let _ = client.flush().await;
     }
 }
@@ -111,7 +112,7 @@ impl<S: Session> Connection<'_, S> {
         }
     }
 
-    /// One message, or the wait for one.
+    /// Handles one message, or waits for one.
     async fn turn(&mut self) -> Result<(), Closed> {
         let Some((kind, bytes)) = self.client.next_message()? else { return self.wait().await };
         match kind {
@@ -122,7 +123,7 @@ impl<S: Session> Connection<'_, S> {
                 return self.end_of_request(outcome).await;
             }
             b'Q' => return self.query(bytes).await,
-            // Left over from a COPY that failed; a client that has not been told yet goes on sending.
+            // Left over from a COPY that failed: the client continues to send until it reads the error.
             b'd' | b'c' | b'f' => {
                 self.client.consume(bytes);
                 return Ok(());
@@ -151,7 +152,7 @@ impl<S: Session> Connection<'_, S> {
             b'B' => pipeline.bind(session, client, bytes).await,
             b'D' => pipeline.describe(session, client, bytes).await,
             b'C' => pipeline.close(client, bytes),
-            // These two may run a COPY that reads on from the input.
+            // These two may run a COPY, which reads its data from the input.
             b'E' => {
                 let (name, rows_max) = frontend::execute(client.body(bytes))?;
                 let name = name.to_owned();
@@ -174,7 +175,7 @@ impl<S: Session> Connection<'_, S> {
         if self.pipeline.is_skipping() {
             return Ok(());
         }
-        // A batch without its Sync comes first.
+        // A batch without a Sync runs first.
         let mut outcome = self.pipeline.flush(self.session, self.client).await;
         if outcome.is_ok() {
             let reply = self.client.reply();
@@ -199,7 +200,7 @@ impl<S: Session> Connection<'_, S> {
         self.end_of_request(outcome).await
     }
 
-    /// ReadyForQuery after Sync or Query, behind the error if there was one.
+    /// Appends ReadyForQuery after Sync or Query, after the error if there was one.
     async fn end_of_request(&mut self, outcome: Result<(), Refused>) -> Result<(), Closed> {
         if let Err(refused) = outcome {
             self.report(refused)?;
@@ -209,7 +210,7 @@ impl<S: Session> Connection<'_, S> {
         Ok(self.flush().await?)
     }
 
-    /// Sends what is ready. A session that wants to be woken is, also while the client does not take it.
+    /// Sends what is ready. Meanwhile the session is woken when it asked for it, even if the client does not read.
     async fn flush(&mut self) -> Result<(), Lost> {
         let mut sent = std::pin::pin!(self.client.flush());
         while let Some(soon) = self.session.wake_after() {

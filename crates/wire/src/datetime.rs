@@ -1,6 +1,8 @@
 //! Dates and times between their stored text and PostgreSQL's binary numbers: days and microseconds since
 //! 2000-01-01, proleptic Gregorian calendar. Years before 1 are written with ` BC`.
 
+use holdfast_types::calendar;
+
 /// Microseconds in a day.
 pub const DAY_US: i64 = 86_400_000_000;
 
@@ -13,28 +15,14 @@ pub const DATE_MINUS_INFINITY: i32 = i32::MIN;
 pub const TIMESTAMP_INFINITY: i64 = i64::MAX;
 pub const TIMESTAMP_MINUS_INFINITY: i64 = i64::MIN;
 
-/// Days since 2000-01-01 of a calendar date (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms",
-/// days_from_civil).
+/// Days since 2000-01-01 of a date.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let y = if month <= 2 { year - 1 } else { year };
-    let era = y.div_euclid(400);
-    let year_of_era = y.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468 - EPOCH_DAYS
+    calendar::days_from_civil(year, month, day) - EPOCH_DAYS
 }
 
-/// The calendar date of a day since 2000-01-01 (civil_from_days of the same source): year, month, day.
+/// Year, month and day of a day since 2000-01-01.
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let z = days + EPOCH_DAYS + 719_468;
-    let era = z.div_euclid(146_097);
-    let day_of_era = z.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let mp = (5 * day_of_year + 2) / 153;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day_of_year - (153 * mp + 2) / 5 + 1)
+    calendar::civil_from_days(days + EPOCH_DAYS)
 }
 
 /// Splits off a leading unsigned number of at most `digits_max` digits.
@@ -44,7 +32,7 @@ fn number(text: &str, digits_max: usize) -> Option<(i64, &str)> {
     Some((digits.parse().ok()?, rest))
 }
 
-/// `YYYY-MM-DD` at the start of `text`, and what follows it.
+/// Splits `YYYY-MM-DD` off the start of `text`.
 fn leading_date(text: &str) -> Option<((i64, i64, i64), &str)> {
     let (year, rest) = number(text, 7)?;
     let (month, rest) = number(rest.strip_prefix('-')?, 2)?;
@@ -55,7 +43,7 @@ fn leading_date(text: &str) -> Option<((i64, i64, i64), &str)> {
     Some(((year, month, day), rest))
 }
 
-/// `HH:MM[:SS[.ffffff]]` at the start of `text` in microseconds, and what follows it.
+/// Splits `HH:MM[:SS[.ffffff]]`, in microseconds, off the start of `text`.
 fn leading_time(text: &str) -> Option<(i64, &str)> {
     let (hour, rest) = number(text, 2)?;
     let (minute, mut rest) = number(rest.strip_prefix(':')?, 2)?;
@@ -74,7 +62,7 @@ fn leading_time(text: &str) -> Option<(i64, &str)> {
     Some((us, rest))
 }
 
-/// `+HH[:MM]`, `-HH[:MM]`, `Z` or nothing, in microseconds east of UTC.
+/// Reads `+HH[:MM]`, `-HH[:MM]`, `Z` or nothing as microseconds east of UTC.
 fn offset_us(text: &str) -> Option<i64> {
     let (sign, rest) = match text.as_bytes().first() {
         None => return Some(0),
@@ -88,7 +76,7 @@ fn offset_us(text: &str) -> Option<i64> {
     Some(sign * (hours * 60 + minutes) * 60_000_000)
 }
 
-/// Splits a trailing ` BC` off; the year is then 1 - y, as there is no year 0.
+/// Splits off a trailing ` BC`; the year is then 1 - y, because there is no year 0.
 fn era(text: &str) -> (&str, bool) {
     match text.strip_suffix(" BC") {
         Some(rest) => (rest, true),
@@ -96,7 +84,7 @@ fn era(text: &str) -> (&str, bool) {
     }
 }
 
-/// Stored date to binary; `None` where it is no date.
+/// Converts a stored date to binary; `None` if it is not a date.
 pub fn date_to_days(text: &str) -> Option<i32> {
     match text {
         "infinity" => return Some(DATE_INFINITY),
@@ -109,13 +97,13 @@ pub fn date_to_days(text: &str) -> Option<i32> {
     rest.is_empty().then(|| i32::try_from(days_from_civil(year, month, day)).ok())?
 }
 
-/// Stored time of day to binary.
+/// Converts a stored time of day to binary.
 pub fn time_to_us(text: &str) -> Option<i64> {
     let (us, rest) = leading_time(text)?;
     rest.is_empty().then_some(us)
 }
 
-/// Stored timestamp, with or without time zone, to binary. A date alone is its midnight.
+/// Converts a stored timestamp, with or without time zone, to binary. A date without a time means midnight.
 pub fn timestamp_to_us(text: &str) -> Option<i64> {
     match text {
         "infinity" => return Some(TIMESTAMP_INFINITY),
@@ -138,7 +126,7 @@ fn civil_text(days: i64) -> (String, &'static str) {
     (format!("{year:04}-{month:02}-{day:02}"), suffix)
 }
 
-/// Binary date to its stored text.
+/// Converts a binary date to its stored text.
 pub fn days_to_date(days: i32) -> String {
     match days {
         DATE_INFINITY => "infinity".into(),
@@ -150,7 +138,7 @@ pub fn days_to_date(days: i32) -> String {
     }
 }
 
-/// Binary time of day to its stored text; `None` when it is not within a day.
+/// Converts a binary time of day to its stored text; `None` if it is not within a day.
 pub fn us_to_time(us: i64) -> Option<String> {
     if !(0..=DAY_US).contains(&us) {
         return None;
@@ -163,7 +151,7 @@ pub fn us_to_time(us: i64) -> Option<String> {
     Some(text)
 }
 
-/// Binary timestamp to its stored text; `zone` (`""` or `"+00"`) is put where PostgreSQL puts it.
+/// Converts a binary timestamp to its stored text, with `zone` (`""` or `"+00"`) where PostgreSQL writes it.
 pub fn us_to_timestamp(us: i64, zone: &str) -> Option<String> {
     match us {
         TIMESTAMP_INFINITY => return Some("infinity".into()),
@@ -193,6 +181,10 @@ mod tests {
     fn days_round_trip() {
         for days in (-800_000..800_000).step_by(37) {
             assert_eq!(date_to_days(&days_to_date(days)), Some(days));
+        }
+        // The ends of PostgreSQL's range.
+        for (days, date) in [(-2_451_545, "4714-11-24 BC"), (2_145_031_948, "5874897-12-31")] {
+            assert_eq!((days_to_date(days).as_str(), date_to_days(date)), (date, Some(days)));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Parameters from Bind, text or binary, to values as they are stored.
+//! Converts the parameters of Bind, text or binary, to values as they are stored.
 
 use crate::datetime;
 use crate::numeric;
@@ -8,7 +8,7 @@ use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 /// A type's input function: type OID and text to a value. Supplied by the dialect.
 pub type Input = fn(u32, &str) -> SqlResult<Value>;
 
-/// Parameter number `n` (from 1) of type `type_oid`.
+/// Reads parameter number `n` (from 1) of type `type_oid`.
 pub fn param(n: usize, type_oid: u32, bytes: &[u8], binary: bool, input: Input) -> SqlResult<Value> {
     if binary { binary_param(n, type_oid, bytes) } else { text_param(n, type_oid, bytes, input) }
 }
@@ -77,7 +77,7 @@ fn binary_param(n: usize, type_oid: u32, bytes: &[u8]) -> SqlResult<Value> {
     value.ok_or_else(bad)
 }
 
-/// SQLite turns a NaN into NULL without a word; kept as the text that PostgreSQL shows.
+/// SQLite silently converts a NaN to NULL, so it is stored as the text that PostgreSQL shows.
 fn real(value: f64) -> Value {
     if value.is_nan() { Value::Text("NaN".into()) } else { Value::Real(value) }
 }

@@ -1,7 +1,7 @@
-//! Result values as a client receives them, in text and in binary format.
+//! Writes result values as a client receives them, in text and in binary format.
 //!
-//! What a column shows depends on its type, not on the storage class that SQLite happens to hold: where the two do
-//! not fit, text format shows the value as it is, binary format reports an error naming the type.
+//! A column's output depends on its type, not on the storage class of the value in SQLite. If the two do not match,
+//! text format shows the value as it is; binary format reports an error that names the type.
 
 use crate::datetime;
 use crate::numeric;
@@ -46,12 +46,12 @@ pub fn field(
         text_value(out, value, column, output);
     }
     let bytes = i32::try_from(out.len() - at - 4)
-        .map_err(|_| SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "a result value exceeds 2 GB"))?;
+        .map_err(|_| SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "a result value is larger than 2 GB"))?;
     out[at..at + 4].copy_from_slice(&bytes.to_be_bytes());
     Ok(())
 }
 
-/// Appends the text form. Integers and plain text, which most values are, are written here.
+/// Appends the text form of a value. Integers and plain text, the most frequent values, are written here.
 pub fn text_value(out: &mut Vec<u8>, value: ValueRef<'_>, column: &ColumnDesc, output: Output) {
     match value {
         ValueRef::Int(i) if column.type_oid != oid::BOOL => integer(out, i),
@@ -85,9 +85,9 @@ fn binary_value(out: &mut Vec<u8>, value: ValueRef<'_>, column: &ColumnDesc, out
     let misfit = || {
         SqlError::new(
             SqlState::INVALID_BINARY_REPRESENTATION,
-            format!("column \"{}\" holds a value that has no binary form as type {}", column.name, column.type_oid),
+            format!("a value of column \"{}\" has no binary form as type {}", column.name, column.type_oid),
         )
-        .with_hint("Ask for the column in text format, or cast it to text.")
+        .with_hint("Request the column in text format, or cast it to text.")
     };
     match column.type_oid {
         oid::INT8 => out.extend_from_slice(&int(value).ok_or_else(misfit)?.to_be_bytes()),
@@ -167,7 +167,7 @@ fn boolean(value: ValueRef<'_>) -> Option<bool> {
     }
 }
 
-/// The 16 bytes of a uuid's text, dashes ignored.
+/// Reads a uuid's text as 16 bytes; dashes are ignored.
 fn uuid(text: &str) -> Option<[u8; 16]> {
     let mut bytes = [0u8; 16];
     let mut digits = text.bytes().filter(|b| *b != b'-').map(|b| (b as char).to_digit(16));

@@ -6,12 +6,13 @@
 //! | 4 | length, itself included, big-endian |
 //! | n | body |
 //!
-//! Every read is checked against the end of its own message; what does not fit is [`Malformed`], which the
-//! connection reports as 08P01 before it closes. PostgreSQL manual, chapter "Message Formats".
+//! Every read is checked against the end of its message. A message that is too short or has bytes left over is
+//! [`Malformed`], which the connection reports as 08P01 before it closes. Source: PostgreSQL manual, chapter "Message
+//! Formats".
 
 use crate::limits::{Limits, SMALL_MESSAGE_BYTES_MAX};
 
-/// A message that breaks the protocol: what was wrong, for the error's text.
+/// A message that violates the protocol; the text is the error's message.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub String);
@@ -24,11 +25,11 @@ impl Malformed {
 
 type Checked<T> = Result<T, Malformed>;
 
-/// Bytes a message header takes: type and length.
+/// The length of a message header in bytes: type and length.
 pub const HEADER_BYTES: usize = 5;
 
-/// Type and body length of the message at the start of `input`, once its header is there. Checks the length against
-/// the limit of its type, so that no memory is set aside for a length that is only claimed.
+/// Type and body length of the message at the start of `input`, once its header has arrived. Checks the length against
+/// the limit of its type, so that no memory is allocated for a length that is only claimed.
 pub fn header(input: &[u8], limits: &Limits) -> Checked<Option<(u8, usize)>> {
     let Some((&kind, rest)) = input.split_first() else { return Ok(None) };
     let max = match kind {
@@ -85,7 +86,7 @@ impl<'a> Fields<'a> {
         self.array().map(i16::from_be_bytes)
     }
 
-    /// A count of items, each at least `item_bytes` long: refused unless that many can follow.
+    /// Reads a count of items of at least `item_bytes` each. Fails if the message is too short for them.
     pub fn count(&mut self, item_bytes: usize) -> Checked<usize> {
         let n = self.array().map(u16::from_be_bytes)? as usize;
         if n * item_bytes > self.0.len() {
@@ -102,7 +103,7 @@ impl<'a> Fields<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// A string ended by a zero byte; must be UTF-8.
+    /// Reads a string that ends with a zero byte; it must be UTF-8.
     pub fn text(&mut self) -> Checked<&'a str> {
         let Some(end) = memchr::memchr(0, self.0) else { return Err(Malformed::new("invalid string in message")) };
         let text = std::str::from_utf8(&self.0[..end])
@@ -111,7 +112,7 @@ impl<'a> Fields<'a> {
         Ok(text)
     }
 
-    /// The message must end here.
+    /// Fails if the message has bytes left.
     pub fn end(self) -> Checked<()> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed::new("invalid message format: trailing bytes")) }
     }
@@ -121,7 +122,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Query: the simple protocol's text.
+/// Reads a Query message: the text of the simple protocol.
 pub fn query(body: &[u8]) -> Checked<&str> {
     let mut fields = Fields::new(body);
     let text = fields.text()?;
@@ -132,7 +133,7 @@ pub fn query(body: &[u8]) -> Checked<&str> {
 pub struct Parse<'a> {
     pub name: &'a str,
     pub sql: &'a str,
-    /// Type OIDs the client asks for; 0 leaves the choice to the server.
+    /// Type OIDs that the client asks for; 0 leaves the choice to the server.
     pub param_types: Vec<u32>,
 }
 
@@ -164,7 +165,7 @@ impl Formats {
         Ok(Formats::Each((0..n).map(|_| format_code(fields.i16()?)).collect::<Checked<_>>()?))
     }
 
-    /// Is column or parameter `i` in binary format?
+    /// True if column or parameter `i` is in binary format.
     pub fn is_binary(&self, i: usize) -> bool {
         match self {
             Formats::Text => false,
@@ -173,7 +174,7 @@ impl Formats {
         }
     }
 
-    /// How many codes were given one by one; `None` where one holds for all.
+    /// The number of codes if they are given one by one; `None` if one code holds for all.
     pub fn count(&self) -> Option<usize> {
         match self {
             Formats::Each(each) => Some(each.len()),
@@ -207,7 +208,7 @@ pub fn bind(body: &[u8]) -> Checked<Bind<'_>> {
     Ok(Bind { portal, statement, param_formats, param_count, rest: fields })
 }
 
-/// The next parameter of a Bind: `None` is NULL.
+/// Reads the next parameter of a Bind: `None` is NULL.
 pub fn param<'a>(fields: &mut Fields<'a>) -> Checked<Option<&'a [u8]>> {
     match fields.i32()? {
         -1 => Ok(None),
@@ -218,14 +219,14 @@ pub fn param<'a>(fields: &mut Fields<'a>) -> Checked<Option<&'a [u8]>> {
     }
 }
 
-/// The result formats that end a Bind.
+/// Reads the result formats at the end of a Bind.
 pub fn result_formats(mut fields: Fields<'_>) -> Checked<Formats> {
     let formats = Formats::read(&mut fields)?;
     fields.end()?;
     Ok(formats)
 }
 
-/// What Describe and Close name.
+/// The object of a Describe or Close.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     Statement(&'a str),
@@ -244,7 +245,7 @@ pub fn target(body: &[u8]) -> Checked<Target<'_>> {
     }
 }
 
-/// Execute: portal and the most rows to return, 0 for all.
+/// Reads an Execute: the portal, and the largest number of rows to return, 0 for all.
 pub fn execute(body: &[u8]) -> Checked<(&str, usize)> {
     let mut fields = Fields::new(body);
     let portal = fields.text()?;

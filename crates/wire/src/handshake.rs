@@ -1,11 +1,11 @@
-//! Start-up: TLS refused, cancel requests answered, version and parameters read.
+//! Start-up: refuses TLS, handles cancel requests, and reads version and parameters.
 //!
 //! | request code | what |
 //! |---|---|
 //! | 80877103 | SSLRequest: answered `N` |
 //! | 80877104 | GSSENCRequest: answered `N` |
 //! | 80877102 | CancelRequest: pid, key |
-//! | 0x48464c4b ("HFLK") | another node of this product: the socket is handed over with what has come behind this packet |
+//! | 0x48464c4b ("HFLK") | another Holdfast node: the socket is handed over with the bytes that follow this packet |
 //! | 3 << 16 + minor | StartupMessage: names and values, each ended by a zero byte, then a zero byte |
 
 use crate::backend;
@@ -19,10 +19,10 @@ use std::collections::BTreeMap;
 const SSL_REQUEST: u32 = 80_877_103;
 const GSSENC_REQUEST: u32 = 80_877_104;
 const CANCEL_REQUEST: u32 = 80_877_102;
-/// "HFLK": no version of PostgreSQL's protocol.
+/// "HFLK", which is not a version of PostgreSQL's protocol.
 pub const LINK_REQUEST: u32 = 0x4846_4c4b;
 
-/// What the first packet of a connection wants.
+/// The request in the first packet of a connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Packet {
     Encryption,
@@ -31,16 +31,16 @@ enum Packet {
     Start { startup: Startup, minor: u16, unknown_options: Vec<String> },
 }
 
-/// Outcome of a start-up exchange.
+/// The outcome of a start-up exchange.
 pub(crate) enum Hello {
     Start(Startup),
     Cancel {
         pid: i32,
         key: i32,
     },
-    /// Another node; what it has sent already is still in the client's input.
+    /// Another node; the bytes that it has sent after the packet are still in the client's input.
     Link,
-    /// Nothing more to do: the client left, or the server is stopping.
+    /// Nothing more to do: the client disconnected, or the server is stopping.
     Gone,
     Malformed(Malformed),
 }
@@ -79,7 +79,7 @@ async fn exchange(client: &mut Client) -> Result<Hello, Lost> {
     }
 }
 
-/// The packet at the start of `input` and its length, once all of it is there.
+/// The packet at the start of `input` and its length, once all of it has arrived.
 fn packet(input: &[u8]) -> Result<Option<(Packet, usize)>, Malformed> {
     let Some(length) = input.first_chunk::<4>() else { return Ok(None) };
     let bytes = u32::from_be_bytes(*length) as usize;

@@ -1,14 +1,16 @@
-//! PostgreSQL's protocol, version 3.0, as a server speaks it: start-up, the simple and the extended query protocol,
-//! pipelining, COPY, cancel requests. It knows nothing of SQL or storage: what a session does is behind
-//! [`session::Session`].
+//! The server side of PostgreSQL's protocol, version 3.0: start-up, the simple and the extended query protocol,
+//! pipelining, COPY, cancel requests. The crate knows nothing about SQL or storage: [`session::Session`] hides what a
+//! session does.
 //!
-//! Messages at start-up, errors and descriptions are the pgwire crate's structures. The messages a client sends, and
-//! the few a server sends for every row or statement, are read and written here directly on the buffers: the crate's
-//! decoders panic on truncated bodies and allocate per message. Our session loop flushes only on Sync, Flush and a
-//! full buffer, one write for everything a batch has to say.
+//! Start-up messages, errors and descriptions are structures of the pgwire crate. The messages that a client sends, and
+//! the few that a server sends for every row or statement, are read and written directly in the buffers, because the
+//! pgwire crate's decoders panic on truncated bodies and allocate per message. The session loop flushes only on Sync,
+//! Flush and a full buffer: one write for all answers of a batch.
 //!
-//! What fails: a malformed message ends the connection with SQLSTATE 08P01; a client that goes away ends its
-//! session, which rolls back what was open. No length that a client sends is trusted before its bytes have arrived.
+//! How it fails: a malformed message ends the connection with SQLSTATE 08P01. A client that disconnects ends its
+//! session, which rolls back open transactions. No length that a client sends is trusted before its bytes have arrived.
+
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod backend;
 mod client;
@@ -27,10 +29,12 @@ pub mod registry;
 pub mod reply;
 pub mod server;
 pub mod session;
+mod status;
 
 pub use client::{Client, CopyChunk, Lost};
 pub use handshake::LINK_REQUEST;
 pub use limits::Limits;
 pub use reply::Reply;
 pub use server::{Server, ServerError};
-pub use session::{Cancel, End, Failure, Session, SessionFactory, Startup, Status, Step};
+pub use session::{Cancel, End, Failure, Session, SessionFactory, Startup, Step};
+pub use status::Status;

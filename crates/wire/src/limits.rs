@@ -1,41 +1,41 @@
-//! What a client may ask of the server, each limit with its name. A limit that is hit is reported with SQLSTATE and
-//! the limit's name, so that it can be found here and in the documentation.
+//! The limits of what a client may ask of the server. When a client exceeds a limit, the error has an SQLSTATE and the
+//! limit's name, so that it can be found here and in the documentation.
 
 use std::time::Duration;
 
 /// Largest start-up packet (PostgreSQL's MAX_STARTUP_PACKET_LENGTH).
 pub const STARTUP_PACKET_BYTES_MAX: usize = 10_000;
 
-/// Largest body of a message that carries no statement, parameters or data: Describe, Execute, Close, Sync ...
-/// (PostgreSQL's PQ_SMALL_MESSAGE_LIMIT).
+/// Largest body of a message without a statement, parameters or data: Describe, Execute, Close, Sync ... (PostgreSQL's
+/// PQ_SMALL_MESSAGE_LIMIT).
 pub const SMALL_MESSAGE_BYTES_MAX: usize = 10_000;
 
-/// Output is written to the socket when this much has gathered, even before Sync.
+/// Output is written to the socket when the buffer has this size, even before Sync.
 pub const FLUSH_BYTES: usize = 64 * 1024;
 
-/// A buffer that grew beyond this for one large message or result is given back afterwards.
+/// A buffer that grew beyond this for one large message or result is freed afterwards.
 pub const BUFFER_KEPT_BYTES_MAX: usize = 256 * 1024;
 
-/// Connections above `connections_max` that are still answered with an error of their own; beyond those the socket
-/// is closed without a word.
+/// Connections above `connections_max` that are still answered with an error; further connections are closed without an
+/// answer.
 pub const REFUSALS_MAX: usize = 100;
 
 /// Limits that the operator sets.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Query, Parse, Bind and CopyData: bytes of one message.
+    /// Largest Query, Parse, Bind or CopyData message in bytes.
     pub message_bytes_max: usize,
-    /// Sessions at one time.
+    /// Largest number of sessions at one time.
     pub connections_max: usize,
-    /// From accept to the end of the start-up exchange.
+    /// Largest time from accept to the end of the start-up exchange.
     pub startup_timeout: Duration,
-    /// Named prepared statements of one session.
+    /// Largest number of named prepared statements of one session.
     pub prepared_statements_max: usize,
-    /// Open named portals of one session.
+    /// Largest number of open named portals of one session.
     pub portals_max: usize,
-    /// Statements in one batch, from one Sync to the next.
+    /// Largest number of statements in one batch, from one Sync to the next.
     pub batch_steps_max: usize,
-    /// Rows held back for a portal that is fetched in pieces (Execute with a row limit).
+    /// Largest size of the rows that are kept for a portal that is fetched in pieces (Execute with a row limit).
     pub buffered_rows_bytes_max: usize,
 }
 

@@ -1,4 +1,4 @@
-//! numeric between its decimal text and PostgreSQL's binary form.
+//! Converts numeric between its decimal text and PostgreSQL's binary form.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -15,10 +15,10 @@ const NAN: u16 = 0xC000;
 const INFINITY: u16 = 0xD000;
 const MINUS_INFINITY: u16 = 0xF000;
 
-/// Digits after the point a numeric can show (PostgreSQL's NUMERIC_DSCALE_MAX).
+/// Most digits that a numeric can show after the point (PostgreSQL's NUMERIC_DSCALE_MAX).
 const SCALE_MAX: usize = 0x3FFF;
 
-/// Appends the binary form of a decimal text (exponents allowed); `None` where it is not a number.
+/// Appends the binary form of a decimal text (exponents allowed); `None` if it is not a number.
 pub fn to_binary(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let special = match text.to_ascii_lowercase().as_str() {
         "nan" => Some(NAN),
@@ -44,7 +44,7 @@ pub fn to_binary(text: &str, out: &mut Vec<u8>) -> Option<()> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    // Where the decimal point stands among `digits`, and how many digits follow it.
+    // The position of the decimal point in `digits`, and the number of digits after it.
     let point = i32::try_from(whole.len()).ok()?.checked_add(exponent)?;
     let scale = usize::try_from((i64::try_from(digits.len()).ok()? - i64::from(point)).max(0)).ok()?;
     if scale > SCALE_MAX || point > 131_072 {
@@ -58,10 +58,11 @@ pub fn to_binary(text: &str, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Groups of four digits around the decimal point, zero groups at both ends left out, and the first one's weight.
+/// Groups of four digits around the decimal point, without zero groups at either end, and the weight of the first
+/// group.
 fn groups(digits: &[u8], point: i32) -> (Vec<u16>, i16) {
     let first_weight = (point - 1).div_euclid(4);
-    // Zeros in front so that the groups line up with the point.
+    // Leading zeros align the groups with the point.
     let pad = ((first_weight + 1) * 4 - point) as usize;
     let mut groups: Vec<u16> = Vec::with_capacity((pad + digits.len()).div_ceil(4));
     let padded: Vec<u8> = std::iter::repeat_n(b'0', pad).chain(digits.iter().copied()).collect();
@@ -83,7 +84,7 @@ fn put(out: &mut Vec<u8>, words: &[u16]) {
     }
 }
 
-/// Decimal text of a binary numeric; `None` where the bytes are not one.
+/// The decimal text of a binary numeric; `None` if the bytes are not one.
 pub fn from_binary(bytes: &[u8]) -> Option<String> {
     let (words, odd) = bytes.as_chunks::<2>();
     let words: Vec<u16> = words.iter().map(|w| u16::from_be_bytes(*w)).collect();

@@ -1,9 +1,9 @@
 //! The extended query protocol: prepared statements, portals, and the batch of Executes that waits for Sync.
 //!
-//! Nothing runs at Execute. At Sync the whole batch goes to the session as one implicit transaction; at Flush, or
-//! when a message can only be answered by what came before it (a Parse that fails because the table is created
-//! earlier in the batch, a Bind of a FETCH from a cursor declared in it), what has gathered runs and the implicit
-//! transaction stays open.
+//! Nothing runs at Execute. At Sync the whole batch goes to the session as one implicit transaction. At Flush the
+//! gathered steps run and the implicit transaction stays open. This also happens when the answer to a message depends
+//! on earlier steps: a Parse that fails because the batch creates its table, or a Bind of a FETCH from a cursor that
+//! the batch declares.
 
 use crate::backend;
 use crate::client::Client;
@@ -11,17 +11,18 @@ use crate::decode;
 use crate::frontend::{self, Formats, Malformed, Target};
 use crate::limits::Limits;
 use crate::reply::Held;
-use crate::session::{End, Failure, Session, Status, Step};
+use crate::session::{End, Failure, Session, Step};
+use crate::status::Status;
 use holdfast_types::{SqlError, SqlState, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Why a message was not answered as asked.
+/// Why a message was refused.
 pub(crate) enum Refused {
     Malformed(Malformed),
-    /// Reported; everything up to the next Sync is skipped.
+    /// The error is reported; everything up to the next Sync is skipped.
     Error(SqlError),
-    /// Reported and the connection closed.
+    /// The error is reported and the connection is closed.
     Fatal(SqlError),
 }
 
@@ -43,12 +44,12 @@ impl From<Failure> for Refused {
     }
 }
 
-/// How far a portal has got.
+/// The progress of a portal.
 enum Progress {
     Bound(Vec<Value>),
-    /// Waits in the batch as this step.
+    /// The portal waits in the batch as this step.
     Queued(usize),
-    /// Has rows left to fetch.
+    /// The portal has rows left to fetch.
     Suspended(Held),
     Done,
 }
@@ -86,8 +87,8 @@ impl<S: Session> Pipeline<S> {
         self.skip_to_sync
     }
 
-    /// A message of the batch was refused: what came before it runs first, then the session is told. Returns what is
-    /// to be reported, the first error there was.
+    /// Handles a refused message of a batch: earlier steps run first, then the session is notified. Returns the first
+    /// error, which is to be reported.
     pub async fn fail(&mut self, session: &mut S, client: &mut Client, refused: Refused) -> Refused {
         self.skip_to_sync = true;
         let Refused::Error(error) = refused else { return refused };
@@ -100,7 +101,7 @@ impl<S: Session> Pipeline<S> {
         }
     }
 
-    /// Runs what has gathered.
+    /// Runs the gathered steps.
     async fn run(&mut self, session: &mut S, client: &mut Client, end: End) -> Result<(), Refused> {
         if self.batch.is_empty() && end == End::More {
             client.reply().finish();
@@ -166,7 +167,7 @@ impl<S: Session> Pipeline<S> {
             Ok(prepared) => prepared,
             Err(error) if self.batch.is_empty() => return Err(error.into()),
             Err(_) => {
-                // Perhaps it needs what the batch has not done yet.
+                // The statement may need steps of the batch that have not run yet.
                 let (sql, types) = (message.sql.to_owned(), message.param_types);
                 self.run(session, client, End::More).await?;
                 session.prepare(&sql, &types).await?
@@ -287,7 +288,7 @@ impl<S: Session> Pipeline<S> {
         Ok(())
     }
 
-    /// A cursor that SQL has declared, perhaps in this batch.
+    /// Describes a cursor that SQL has declared, perhaps in this batch.
     async fn describe_cursor(
         &mut self,
         session: &mut S,
@@ -330,7 +331,7 @@ impl<S: Session> Pipeline<S> {
             let params = std::mem::take(params);
             portal.progress = Progress::Queued(step);
             let prepared = portal.prepared.clone();
-            // A named portal may be described again later, the unnamed one seldom is.
+            // A named portal may be described again later; the unnamed one rarely is.
             let formats = if name.is_empty() { std::mem::take(&mut portal.formats) } else { portal.formats.clone() };
             let at_once = S::reads_copy_data(&prepared);
             client.reply().push_step(formats, rows_max);
@@ -351,12 +352,12 @@ impl<S: Session> Pipeline<S> {
         }
     }
 
-    /// Flush: what has gathered runs and is sent.
+    /// Handles Flush: runs the gathered steps and sends their answers.
     pub async fn flush(&mut self, session: &mut S, client: &mut Client) -> Result<(), Refused> {
         self.run(session, client, End::More).await
     }
 
-    /// Sync: runs what has gathered and ends an implicit transaction.
+    /// Handles Sync: runs the gathered steps and ends an implicit transaction.
     pub async fn sync(&mut self, session: &mut S, client: &mut Client) -> Result<(), Refused> {
         let outcome =
             if std::mem::take(&mut self.skip_to_sync) { Ok(()) } else { self.run(session, client, End::Sync).await };
@@ -366,14 +367,14 @@ impl<S: Session> Pipeline<S> {
         outcome
     }
 
-    /// DEALLOCATE reaches the protocol's statements, too.
+    /// Forgets prepared statements that DEALLOCATE removed: SQL can also name those that the protocol prepared.
     pub fn forget_deallocated(&mut self, client: &mut Client) {
         for name in client.take_deallocated() {
             self.statements.remove(&name);
         }
     }
 
-    /// Portals live until their transaction ends.
+    /// Closes all portals: they live until their transaction ends.
     pub fn close_portals(&mut self) {
         self.unnamed_portal = None;
         self.portals.clear();
@@ -384,6 +385,6 @@ fn limit(have: usize, max: usize, name: &str) -> Result<(), SqlError> {
     if have < max {
         return Ok(());
     }
-    Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("{name} ({max}) reached"))
-        .with_hint("Close what is no longer needed, or raise the limit in holdfast.toml."))
+    Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("the limit {name} ({max}) is reached"))
+        .with_hint(format!("Close what is no longer needed, or raise {name} in holdfast.toml.")))
 }

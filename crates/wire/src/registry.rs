@@ -19,7 +19,7 @@ struct Sessions {
 /// Shared by all workers.
 pub struct Registry {
     sessions: Mutex<Sessions>,
-    /// Keyed anew in each process from the system's random source, so a cancel key cannot be computed from its pid.
+    /// Each process has new keys from the system's random source, so a cancel key cannot be computed from its pid.
     keys: RandomState,
 }
 
@@ -30,7 +30,7 @@ impl Default for Registry {
     }
 }
 
-/// A session's place in the registry, given up when dropped.
+/// A session's entry in the registry, removed when dropped.
 pub struct Registration {
     registry: Arc<Registry>,
     pub pid: i32,
@@ -38,7 +38,7 @@ pub struct Registration {
 }
 
 impl Registry {
-    /// A place for one more session: a pid no other session has, and its key.
+    /// Registers one more session: gives it a unique pid and a key.
     pub fn register(self: &Arc<Registry>) -> Registration {
         let mut sessions = self.sessions.lock();
         loop {
@@ -52,7 +52,7 @@ impl Registry {
         }
     }
 
-    /// Places taken.
+    /// The number of registered sessions.
     pub fn len(&self) -> usize {
         self.sessions.lock().by_pid.len()
     }
@@ -61,7 +61,8 @@ impl Registry {
         self.len() == 0
     }
 
-    /// A cancel request: interrupts that session if the key is right. PostgreSQL never says whether it was.
+    /// Handles a cancel request: interrupts the session if the key is right. As in PostgreSQL, the client gets no
+    /// answer.
     pub fn cancel(&self, pid: i32, key: i32) {
         let cancel = self.sessions.lock().by_pid.get(&pid).filter(|e| e.key == key).and_then(|e| e.cancel.clone());
         if let Some(cancel) = cancel {
@@ -77,7 +78,7 @@ impl Registry {
 }
 
 impl Registration {
-    /// From now on cancel requests reach the session.
+    /// From now on cancel requests interrupt the session.
     pub fn set_cancel(&self, cancel: Arc<dyn Cancel>) {
         if let Some(entry) = self.registry.sessions.lock().by_pid.get_mut(&self.pid) {
             entry.cancel = Some(cancel);

@@ -1,16 +1,16 @@
-//! What a batch of statements answers, gathered in one buffer.
+//! The answers of a batch of statements, gathered in one buffer.
 //!
-//! In the extended protocol the client has often sent the whole batch before anything of it runs. The answers to
-//! Parse, Bind, Describe and Close are then known at once, those to Execute only later, and the client wants them in
-//! the order of its messages. So the former go into a *script*, and each statement knows up to where the script must
-//! have been copied out when it begins:
+//! In the extended protocol the client has often sent the whole batch before any of it runs. The answers to Parse,
+//! Bind, Describe and Close are then known at once, those to Execute only later, and the client expects them in the
+//! order of its messages. So the former go into a *script*, and each statement knows how much of the script must be
+//! copied out before it begins:
 //!
 //! ```text
 //! script:  ParseComplete BindComplete | BindComplete RowDescription | CloseComplete
 //!                          step 0 ----^                 step 1 -----^             ^---- finish
 //! ```
 //!
-//! A reply is `Send`: rows are encoded wherever the statement runs, by the thread that steps it.
+//! A reply is `Send`: the thread that runs a statement encodes its rows.
 
 use crate::backend;
 use crate::copy::{CopyFormat, CopyWriter};
@@ -21,7 +21,7 @@ use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Ta
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How one Execute is to be answered.
+/// How to answer one Execute.
 struct StepReply {
     formats: Formats,
     /// Rows to send before the portal is suspended; 0 for all.
@@ -59,7 +59,7 @@ impl Held {
     }
 }
 
-/// Takes a full buffer away while a statement is still running; leaves it empty.
+/// Takes the contents of a full buffer while a statement is still running, and leaves it empty.
 pub type Stream = Box<dyn FnMut(&mut Vec<u8>) -> SqlResult<()> + Send>;
 
 /// The current statement.
@@ -71,9 +71,9 @@ struct Current {
     held: Option<Held>,
 }
 
-/// How far a reply was filled: length of `out`, of the script copied, of `suspended`.
+/// A position in a reply: length of `out`, of the copied script, of `suspended`.
 #[derive(Clone, Copy)]
-pub struct Place((usize, usize, usize));
+pub struct ReplyMark((usize, usize, usize));
 
 pub struct Reply {
     out: Vec<u8>,
@@ -86,7 +86,7 @@ pub struct Reply {
     simple: bool,
     /// Added to the step numbers that the engine reports.
     first_step: usize,
-    /// Where `reset` goes back to: length of `out`, of the script copied, of `suspended`.
+    /// The position that `reset` returns to: length of `out`, of the copied script, of `suspended`.
     mark: (usize, usize, usize),
     current: Current,
     suspended: Vec<(usize, Held)>,
@@ -113,17 +113,17 @@ impl Reply {
         }
     }
 
-    /// What is ready to be sent.
+    /// The bytes that are ready to be sent.
     pub fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
 
-    /// Where answers go that need no statement to run: behind the steps added so far.
+    /// The buffer for answers that need no statement to run; they follow the steps added so far.
     pub(crate) fn script(&mut self) -> &mut Vec<u8> {
         &mut self.script
     }
 
-    /// Another Execute joins the batch.
+    /// Adds an Execute to the batch.
     pub(crate) fn push_step(&mut self, formats: Formats, rows_max: usize) {
         self.steps.push(StepReply { formats, rows_max, script_end: self.script.len() });
     }
@@ -133,20 +133,20 @@ impl Reply {
         self.first_step = 0;
     }
 
-    /// The statements run next count from `step` within the message or batch.
+    /// Numbers the statements that run next from `step` within the message or batch.
     pub fn start_at(&mut self, step: usize) {
         self.first_step = step;
-        self.mark = self.place().0;
+        self.mark = self.position().0;
     }
 
-    /// As far as it has been filled, for [`Reply::back_to`].
-    pub fn place(&self) -> Place {
-        Place((self.out.len(), self.script_done, self.suspended.len()))
+    /// The current position, for [`Reply::back_to`].
+    pub fn position(&self) -> ReplyMark {
+        ReplyMark((self.out.len(), self.script_done, self.suspended.len()))
     }
 
-    /// Forgets what was answered since, before any of it was sent.
-    pub fn back_to(&mut self, place: Place) {
-        self.mark = place.0;
+    /// Drops the answers after `position`, none of which was sent.
+    pub fn back_to(&mut self, position: ReplyMark) {
+        self.mark = position.0;
         self.reset();
     }
 
@@ -160,12 +160,12 @@ impl Reply {
         self.stream = stream;
     }
 
-    /// A NoticeResponse at this place.
+    /// Adds a NoticeResponse here.
     pub fn notice(&mut self, severity: &str, notice: &SqlError) {
         backend::notice(&mut self.out, severity, notice);
     }
 
-    /// A ParameterStatus at this place.
+    /// Adds a ParameterStatus here.
     pub fn parameter_status(&mut self, name: &str, value: &str) {
         backend::parameter_status(&mut self.out, name, value);
     }
@@ -176,7 +176,7 @@ impl Reply {
         finish_command(&mut self.out, tag);
     }
 
-    /// Sends what the script has before step `step`.
+    /// Copies out the script before step `step`.
     pub fn script_until(&mut self, step: usize) {
         if let Some(s) = self.steps.get(step) {
             let end = s.script_end;
@@ -191,13 +191,14 @@ impl Reply {
         }
     }
 
-    /// All steps have been answered.
+    /// Copies out the rest of the script after all steps have been answered.
     pub(crate) fn finish(&mut self) {
         self.copy_script(self.script.len());
         self.clear_batch();
     }
 
-    /// Step `step` failed (`None`: the end of the batch did): what came before it is answered, the rest forgotten.
+    /// Handles the failure of step `step` (`None`: of the commit at the end). What came before it is answered; the rest
+    /// is dropped.
     pub(crate) fn fail(&mut self, step: Option<usize>) {
         match step {
             Some(step) if !self.simple => self.script_until(step),
@@ -222,7 +223,7 @@ impl Reply {
         std::mem::take(&mut self.suspended)
     }
 
-    /// After `out` has been sent.
+    /// Resets the buffers after `out` has been sent.
     pub(crate) fn sent(&mut self) {
         self.out.clear();
         if self.out.capacity() > BUFFER_KEPT_BYTES_MAX {
@@ -256,7 +257,10 @@ impl Reply {
             if held.rows.len() > self.held_bytes_max {
                 return Err(SqlError::new(
                     SqlState::PROGRAM_LIMIT_EXCEEDED,
-                    format!("a portal's remaining rows exceed buffered_rows_bytes_max ({})", self.held_bytes_max),
+                    format!(
+                        "the remaining rows of the portal are larger than {} bytes (buffered_rows_bytes_max)",
+                        self.held_bytes_max
+                    ),
                 )
                 .with_hint("Fetch the result without a row limit, or narrow the query."));
             }
@@ -319,7 +323,7 @@ impl Sink for Reply {
     }
 
     fn keep(&mut self) {
-        self.mark = self.place().0;
+        self.mark = self.position().0;
     }
 
     fn reset(&mut self) {

@@ -1,7 +1,7 @@
 //! The listener and its workers.
 //!
-//! Each worker is a thread with a single-threaded runtime. A connection is handed to the worker that has the fewest
-//! and stays there, so a session's state needs no locks and a batch no hand-over between threads.
+//! Each worker is a thread with a single-threaded runtime. A connection is given to the worker with the fewest
+//! connections and stays there, so a session's state needs no locks and a batch is not moved between threads.
 
 use crate::client::Client;
 use crate::connection;
@@ -20,7 +20,7 @@ use tokio::task::{JoinSet, LocalSet};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    #[error("cannot listen on {address}: {source}; another server may be using it, try --listen with another port")]
+    #[error("cannot listen on {address}: {source}; {}", advice(*address, source.kind()))]
     Listen { address: SocketAddr, source: io::Error },
     #[error(
         "cannot listen on {0}: only addresses of this machine (127.0.0.1, ::1) are allowed, because passwords and TLS \
@@ -31,13 +31,31 @@ pub enum ServerError {
     Thread(io::Error),
 }
 
-/// Connections that may wait to be accepted; the system may hold it lower (net.core.somaxconn).
+/// The next step where an address cannot be listened on.
+fn advice(address: SocketAddr, why: io::ErrorKind) -> String {
+    let port = address.port();
+    match why {
+        io::ErrorKind::AddrInUse => {
+            format!("another program uses port {port}: stop it, or choose another port with --listen")
+        }
+        io::ErrorKind::PermissionDenied if port < 1024 => format!(
+            "port {port} is below 1024 and needs root or the capability CAP_NET_BIND_SERVICE: choose another port with \
+             --listen"
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine does not have that address: choose another with --listen".to_owned()
+        }
+        _ => "choose another address or port with --listen".to_owned(),
+    }
+}
+
+/// Connections that may wait to be accepted; the system may have a lower limit (net.core.somaxconn).
 const BACKLOG: i32 = 4096;
 
-/// How long accepting pauses when the process has run out of file descriptors.
+/// The pause before the next accept when the process has run out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Threads beside each worker for what takes its time: scans, DDL on databases. More requests than threads wait.
+/// Threads that each worker has for slow work: scans, DDL on databases. Requests wait when all threads are busy.
 const BLOCKING_THREADS_MAX: usize = 16;
 
 /// A listening socket, not yet serving.
@@ -78,23 +96,26 @@ impl Server {
         Ok(Server { listener, limits: Arc::new(limits), output })
     }
 
-    /// Another one on the same socket, for after this one has stopped: clients that connect between the two wait.
+    /// Creates another server on the same socket, to run after this one has stopped: clients that connect in between
+    /// wait.
     pub fn again(&self) -> Result<Server, ServerError> {
         let listener = self.listener.try_clone().map_err(ServerError::Thread)?;
         Ok(Server { listener, limits: self.limits.clone(), output: self.output })
     }
 
-    /// The address bound, with its port if 0 was asked for.
+    /// The bound address, with the actual port if port 0 was requested.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Accepts connections until `stop` becomes true, then ends every session and joins the workers.
+    /// Accepts connections until `stop` becomes true, then ends every session and joins the workers. `ready` is called when
+    /// every worker has started.
     pub async fn run<F: SessionFactory>(
         self,
         factory: F,
         workers: usize,
         mut stop: watch::Receiver<bool>,
+        ready: impl FnOnce(),
     ) -> Result<(), ServerError> {
         let registry = Arc::new(Registry::default());
         let shared = Arc::new(Shared {
@@ -107,6 +128,7 @@ impl Server {
         let workers: Vec<Worker> =
             (0..workers.max(1)).map(|i| start_worker(i, shared.clone())).collect::<Result<_, _>>()?;
         let listener = tokio::net::TcpListener::from_std(self.listener).map_err(ServerError::Thread)?;
+        ready();
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
@@ -123,7 +145,7 @@ impl Server {
         registry.cancel_all();
         for worker in workers {
             drop(worker.queue);
-            // A worker that panicked has said so; the others still have to be waited for.
+            // A worker that panicked has logged it; the others must still be waited for.
             let _ = tokio::task::spawn_blocking(move || worker.thread.join()).await;
         }
         Ok(())
@@ -161,7 +183,7 @@ fn start_worker<F: SessionFactory>(number: usize, shared: Arc<Shared<F>>) -> Res
     Ok(Worker { connections, queue, thread })
 }
 
-/// Counts a connection down however it ends.
+/// Decrements the connection count when a connection ends in any way.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -196,10 +218,10 @@ async fn work<F: SessionFactory>(
     }
 }
 
-/// A panic ends its own session only; it is a defect and is logged as one.
+/// Logs a panic as an error. It is a bug, and ends only its own session.
 fn report_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
-        tracing::error!(%error, "a session ended by a panic");
+        tracing::error!(%error, "a session panicked and was closed");
     }
 }
 
@@ -214,4 +236,23 @@ async fn serve<F: SessionFactory>(stream: TcpStream, shared: &Shared<F>) {
     let limits = &shared.limits;
     let client = Client::new(stream, shared.output, limits.clone(), shared.stop.clone());
     connection::serve(client, &shared.factory, &shared.registry, limits.connections_max, limits.startup_timeout).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_not_to_listen_has_its_own_advice() {
+        let said = |address: &str, errno: i32| {
+            let source = io::Error::from_raw_os_error(errno);
+            ServerError::Listen { address: address.parse().unwrap(), source }.to_string()
+        };
+        let (denied, in_use, not_here) = (13, 98, 99);
+        let privileged = said("127.0.0.1:80", denied);
+        assert!(privileged.contains("CAP_NET_BIND_SERVICE") && !privileged.contains("another program"), "{privileged}");
+        assert!(said("127.0.0.1:5433", in_use).contains("another program uses port 5433"));
+        assert!(!said("127.0.0.1:5433", denied).contains("1024"));
+        assert!(said("127.0.0.1:5433", not_here).contains("does not have that address"));
+    }
 }

@@ -1,9 +1,10 @@
-//! What the protocol needs of a session, so that it can be tested without a database behind it.
+//! What the protocol needs from a session. With these traits it can be tested without a database.
 //!
-//! A session lives on one worker thread and never moves; its futures need not be `Send`. The protocol calls one
-//! method at a time and waits for it.
+//! A session lives on one worker thread and never moves; its futures need not be `Send`. The protocol calls one method
+//! at a time and waits for its result.
 
 use crate::client::Client;
+use crate::status::Status;
 use bytes::BytesMut;
 use holdfast_types::{SqlError, SqlResult, StatementDesc, Value};
 use std::collections::BTreeMap;
@@ -12,14 +13,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
-
-/// The transaction status a ReadyForQuery reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    Idle,
-    InTransaction,
-    Failed,
-}
 
 /// One statement to run with its parameters.
 #[derive(Debug)]
@@ -41,10 +34,10 @@ pub enum End {
 /// A batch that did not succeed. Steps before `step` have been answered.
 #[derive(Debug)]
 pub struct Failure {
-    /// The step that failed, from 0; `None` when it was the commit after the last.
+    /// The step that failed, from 0; `None` if the commit after the last step failed.
     pub step: Option<usize>,
     pub error: SqlError,
-    /// The session cannot go on: report the error as FATAL and close.
+    /// The session cannot continue: the error is reported as FATAL and the connection is closed.
     pub fatal: bool,
 }
 
@@ -60,15 +53,15 @@ impl From<SqlError> for Failure {
     }
 }
 
-/// What a client says about itself when it connects.
+/// What a client sends about itself when it connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Startup {
     pub user: String,
     pub database: String,
-    /// Everything else it sent, run-time parameters mostly.
+    /// All other parameters, mostly run-time parameters.
     pub parameters: BTreeMap<String, String>,
     pub pid: i32,
-    /// Where it connects from.
+    /// The client's address.
     pub client: Option<SocketAddr>,
 }
 
@@ -77,13 +70,13 @@ pub trait Cancel: Send + Sync {
     fn cancel(&self);
 }
 
-/// Makes sessions; one instance, shared by all workers.
+/// Creates sessions; all workers share one instance.
 pub trait SessionFactory: Send + Sync + 'static {
     type Session: Session;
     /// Opens a session. The error is reported as FATAL.
     fn open(&self, startup: Startup) -> impl Future<Output = SqlResult<Self::Session>>;
 
-    /// Another node has connected: its socket, and what it has sent behind the start-up packet. Runs until the link ends.
+    /// Serves another node that has connected, until the link ends. `input` has the bytes after the start-up packet.
     fn link(&self, stream: TcpStream, input: BytesMut) -> impl Future<Output = ()> {
         drop((stream, input));
         std::future::ready(())
@@ -94,25 +87,25 @@ pub trait Session: 'static {
     /// A prepared statement; cheap to clone.
     type Prepared: Clone + 'static;
 
-    /// Prepares one statement. `param_types` are the OIDs the client asked for, 0 where it left them open.
+    /// Prepares one statement. `param_types` are the OIDs that the client asked for, 0 where it left them open.
     fn prepare(&mut self, sql: &str, param_types: &[u32]) -> impl Future<Output = SqlResult<Self::Prepared>>;
 
     fn desc(prepared: &Self::Prepared) -> &Arc<StatementDesc>;
 
-    /// Does another statement decide what this one returns, as a cursor's DECLARE does for its FETCH?
+    /// True if another statement decides what this one returns, as a cursor's DECLARE does for its FETCH.
     fn is_described_late(prepared: &Self::Prepared) -> bool;
 
-    /// Such a statement with the description it has by now.
+    /// Returns such a statement with its current description.
     fn described(&self, prepared: &Self::Prepared) -> Self::Prepared;
 
-    /// Is it COPY FROM STDIN? Then it runs as soon as it is executed, because the client sends its data next.
+    /// True for COPY FROM STDIN. It runs as soon as it is executed, because the client sends its data next.
     fn reads_copy_data(prepared: &Self::Prepared) -> bool;
 
-    /// Turns a parameter's text into a value of type `type_oid`.
+    /// Converts a parameter's text to a value of type `type_oid`.
     fn input(type_oid: u32, text: &str) -> SqlResult<Value>;
 
-    /// Runs the steps in order, taking them out of `steps`, their results going to `client.reply`. On failure the
-    /// session has already made its transition: an implicit transaction is rolled back, an explicit one failed.
+    /// Runs the steps in order, removes them from `steps`, and writes their results to `client.reply`. On failure the
+    /// session has already changed state: an implicit transaction is rolled back, an explicit one is failed.
     fn run(
         &mut self,
         steps: &mut Vec<Step<Self::Prepared>>,
@@ -120,40 +113,41 @@ pub trait Session: 'static {
         client: &mut Client,
     ) -> impl Future<Output = Result<(), Failure>>;
 
-    /// Runs the text of a simple Query message, one implicit transaction unless it says otherwise.
+    /// Runs the text of a simple Query message as one implicit transaction, unless the text begins or ends
+    /// transactions.
     fn simple(&mut self, text: &str, client: &mut Client) -> impl Future<Output = Result<(), Failure>>;
 
-    /// The protocol found an error itself in the middle of a batch: same transition as a failed step.
-    /// Nothing happens where that has been made already.
+    /// Handles an error that the protocol found in the middle of a batch, like a failed step. Does nothing if the
+    /// transaction has already failed.
     fn fail(&mut self) -> impl Future<Output = ()>;
 
     fn status(&self) -> Status;
 
-    /// What a cursor that SQL declared returns: to the client it is a portal, which it may describe.
+    /// The description of a cursor that SQL declared. For the client it is a portal, which it may describe.
     fn cursor(&self, name: &str) -> Option<Arc<StatementDesc>>;
 
-    /// What a start-up reports as ParameterStatus.
+    /// The parameters that start-up reports as ParameterStatus.
     fn parameters(&self) -> Vec<(String, String)>;
 
-    /// How to interrupt it from another thread.
+    /// A handle that interrupts the session from another thread.
     fn canceller(&self) -> Arc<dyn Cancel>;
 
-    /// How long the session may wait for the client's next message in its present state.
+    /// The longest wait for the client's next message in the session's current state.
     fn idle_timeout(&self) -> Option<Duration>;
 
-    /// That time has passed: rolls back and says what to tell the client before closing.
+    /// Called when that time has passed: rolls back, and returns the error to send before the connection is closed.
     fn idle_expired(&mut self) -> impl Future<Output = SqlError>;
 
-    /// How soon the session has to be woken while the client is silent or slow to take its answers.
+    /// The time after which the session must be woken while the client is silent or reads slowly.
     fn wake_after(&self) -> Option<Duration> {
         None
     }
 
-    /// That time has passed.
+    /// Called when that time has passed.
     fn woken(&mut self) -> impl Future<Output = ()> {
         std::future::ready(())
     }
 
-    /// The connection is going away.
+    /// Called before the connection is closed.
     fn close(&mut self) -> impl Future<Output = ()>;
 }

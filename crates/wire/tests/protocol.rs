@@ -8,10 +8,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// A client that speaks in bytes.
-/// Longer than anything here takes that ends at all.
-const WAIT_MAX: Duration = Duration::from_secs(120);
+/// A time that is longer than any of these tests takes.
+const WAIT_MAX: Duration = Duration::from_secs(600);
 
+/// A client that sends and receives bytes.
 struct Raw(TcpStream);
 
 /// A message received: its type and body.
@@ -54,7 +54,7 @@ impl Raw {
         Some((header[0] as char, body))
     }
 
-    /// The letters of all messages before one of type `last`, and that one's body.
+    /// The letters of all messages before one of type `last`, and its body.
     fn until(&mut self, last: char) -> (String, Vec<u8>) {
         let mut letters = String::new();
         loop {
@@ -138,7 +138,7 @@ fn an_error_skips_to_sync_and_answers_what_came_before() {
         ('S', b""),
     ]);
     assert_eq!(raw.until('Z').0, "12DDC12E");
-    // An error the protocol finds: the step before it is answered all the same.
+    // An error that the protocol finds: the step before it is still answered.
     raw.send(&[
         ('B', &bind("", "r", None)),
         ('E', &execute("", 0)),
@@ -407,7 +407,7 @@ fn bytes_at_random_neither_panic_nor_hang_the_server() {
         bytes.extend(b"X\0\0\0\x04");
         raw.0.write_all(&bytes).unwrap();
         let mut answers = Vec::new();
-        // A reset is as good an end as any: the server closed with our bytes still unread.
+        // A reset is also an accepted end: the server closed the socket with bytes of the client unread.
         let _ = raw.0.read_to_end(&mut answers);
         let mut next = Raw::connect(&server);
         next.send(&[('Q', b"rows 1\0")]);

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | hot, commit | all is on the new master |
 //! | warm | the same, unless both servers had failed |
-//! | cold | what is missing stands in the lost-*.sql of the old master |
+//! | local | what is missing stands in the lost-*.sql of the old master |
 //!
 //! and at every level: nothing that was written down as lost is on the new master, no transaction is half there, and the
 //! rejoined standby shows the same rows as its master.
@@ -37,7 +37,8 @@ pub use table::Totals;
 /// What the answer to a commit waits for: `level` of holdfast.toml.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Level {
-    Cold,
+    #[value(alias = "cold")]
+    Local,
     Warm,
     Hot,
     Commit,
@@ -46,7 +47,7 @@ pub enum Level {
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Level::Cold => "cold",
+            Level::Local => "local",
             Level::Warm => "warm",
             Level::Hot => "hot",
             Level::Commit => "commit",
@@ -86,7 +87,7 @@ impl fmt::Display for Fault {
 #[command(after_help = "\
 Examples:
   cargo xtask failover-test --level hot
-  cargo xtask failover-test --rounds 200 --level cold --seed 7
+  cargo xtask failover-test --rounds 200 --level local --seed 7
   cargo xtask failover-test --rounds 50 --level commit --power-cut
 
 The exit code is 1 when anything acknowledged was lost against the promise of the level, half there, or not written down.")]

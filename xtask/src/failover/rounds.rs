@@ -142,7 +142,7 @@ impl Bed {
         let written_down = lost::ids(rejoined.lost.iter().map(|path| path.as_path()))?;
         let missing: HashSet<i64> = verdict.missing.iter().copied().collect();
         let both = fault == Fault::BothKilled;
-        let allowed = plan.level == Level::Cold || (plan.level == Level::Warm && both);
+        let allowed = plan.level == Level::Local || (plan.level == Level::Warm && both);
         let mut damage = halves(&verdict, "new master");
         let lost = if allowed { missing.difference(&written_down).count() } else { missing.len() };
         if lost > 0 {

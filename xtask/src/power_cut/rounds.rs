@@ -18,7 +18,7 @@ const LOAD_MAX: Duration = Duration::from_secs(5);
 const MOMENT_MS_MAX: u64 = 400;
 /// ... and at random operations up to two to the power of this; small numbers are as likely as large ones.
 const OPERATION_DOUBLINGS_MAX: u64 = 12;
-/// The same for operations on certain files, which are fewer.
+/// Doublings for operations on certain files, which are fewer.
 const FILE_OPERATION_DOUBLINGS_MAX: u64 = 8;
 /// Acknowledgements to wait for before a random moment begins.
 const ACKNOWLEDGED_MIN: u64 = 20;

@@ -63,7 +63,7 @@ impl Holdfast {
         Self::spawn_with(binary, data, address, data.with_extension("log"), &[])
     }
 
-    /// The same with the log elsewhere and something in its environment.
+    /// Starts the process with its log in another file and variables in its environment.
     pub fn spawn_with(
         binary: &Path,
         data: &Path,

@@ -1,6 +1,11 @@
-//! `cargo test` of the workspace, its output passed through and its result lines added up.
+//! `cargo test` of the workspace, its output passed through, its result lines added up and its failed tests named.
+//!
+//! It also builds the server that the other suites use: one build of the workspace, with the features that releases turn
+//! on, serves the whole run. It is the development profile's, with debug assertions and overflow checks; before a release
+//! the suites run on the release binary (`--server`).
 
 use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
@@ -9,18 +14,55 @@ use super::Bench;
 use crate::paths;
 use crate::tally::{Counts, Outcome};
 
+/// The features of a release.
+pub const FEATURES: &[&str] = &["--features", "holdfast/object-stores"];
+
+/// Tests of one binary at a time, for each processor: most of them wait for syncs and sockets.
+const THREADS_PER_PROCESSOR: usize = 2;
+
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
-    let mut child = Command::new(env!("CARGO"))
-        .args(["test", "--workspace", "--no-fail-fast", "--color", "never"])
-        .current_dir(paths::root())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("starting cargo")?;
-    let mut counts = Counts::default();
+    let arguments = [&["test", "--workspace"][..], FEATURES, &["--no-fail-fast", "--color", "never"]].concat();
+    let ended = cargo_test(bench, &arguments)?;
+    if !ended {
+        let why = "cargo test failed before it ran every test; its messages are above";
+        bench.tally.add("crates", "build", Outcome::Failed(why.to_owned()));
+    }
+    let server = paths::target().join("debug/holdfast");
+    if ended && bench.binary.is_none() && server.exists() {
+        bench.binary = Some(server);
+    }
+    Ok(())
+}
+
+/// The tests inside the crates only, for `cargo xtask check`: no server is started.
+pub fn unit_tests(bench: &mut Bench) -> anyhow::Result<()> {
+    let arguments =
+        [&["test", "--workspace", "--lib", "--bins"][..], FEATURES, &["--no-fail-fast", "--color", "never"]].concat();
+    if !cargo_test(bench, &arguments)? {
+        bench.tally.add("unit", "build", Outcome::Failed("the tests do not build".to_owned()));
+    }
+    Ok(())
+}
+
+/// Runs cargo. False when it failed without a failed test.
+fn cargo_test(bench: &mut Bench, arguments: &[&str]) -> anyhow::Result<bool> {
+    // One pipe for both streams: the names of the binaries come on stderr, the results on stdout.
+    let mut cargo = Command::new("sh");
+    cargo.args(["-c", "exec \"$@\" 2>&1", "sh", env!("CARGO")]).args(arguments).current_dir(paths::root());
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        cargo.env("RUST_TEST_THREADS", (processors * THREADS_PER_PROCESSOR).to_string());
+    }
+    let mut child = cargo.stdout(Stdio::piped()).spawn().context("starting cargo")?;
+    let (mut counts, mut binary) = (Counts::default(), String::new());
     for line in BufReader::new(child.stdout.take().context("cargo's output")?).lines() {
         let line = line?;
         println!("{line}");
-        if let Some(more) = result_line(&line) {
+        if let Some(name) = running_line(&line) {
+            binary = name.to_owned();
+        } else if let Some(test) = failed_line(&line) {
+            bench.tally.name_failed("crates", format!("{binary}: {test}"));
+        } else if let Some(more) = result_line(&line) {
             counts.passed += more.passed;
             counts.failed += more.failed;
             counts.skipped += more.skipped;
@@ -28,10 +70,33 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     }
     let status = child.wait()?;
     bench.tally.add_counts("crates", counts);
-    if !status.success() && counts.failed == 0 {
-        bench.tally.add("crates", "build", Outcome::Failed(format!("cargo test ended with {status}")));
-    }
-    Ok(())
+    Ok(status.success() || counts.failed > 0)
+}
+
+/// The server for suites that run without the crates' tests.
+pub fn build_server() -> anyhow::Result<PathBuf> {
+    println!("==== building the server (development profile)");
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--package", "holdfast"])
+        .args(FEATURES)
+        .current_dir(paths::root())
+        .status()
+        .context("starting cargo")?;
+    anyhow::ensure!(status.success(), "the server does not build");
+    Ok(paths::target().join("debug/holdfast"))
+}
+
+/// `     Running tests/it/main.rs (target/debug/deps/it-0123456789abcdef)`, `   Doc-tests holdfast_trail`
+fn running_line(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    line.strip_prefix("Running ")
+        .or(line.strip_prefix("Doc-tests "))
+        .map(|rest| rest.split(" (").next().unwrap_or(rest))
+}
+
+/// `test control::quorum::nobody_parts ... FAILED`
+fn failed_line(line: &str) -> Option<&str> {
+    line.strip_prefix("test ")?.strip_suffix("FAILED")?.split(" ... ").next()
 }
 
 /// `test result: ok. 5 passed; 0 failed; 1 ignored; ...`
@@ -55,5 +120,14 @@ mod tests {
         let line = "test result: FAILED. 5 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s";
         assert_eq!(result_line(line), Some(Counts { passed: 5, failed: 2, skipped: 1 }));
         assert_eq!(result_line("running 5 tests"), None);
+    }
+
+    #[test]
+    fn names_what_failed_and_where() {
+        assert_eq!(failed_line("test control::quorum::nobody_parts ... FAILED"), Some("control::quorum::nobody_parts"));
+        assert_eq!(failed_line("test control::quorum::nobody_parts ... ok"), None);
+        assert_eq!(failed_line("test result: FAILED. 5 passed; 2 failed; 1 ignored"), None);
+        let line = "     Running tests/it/main.rs (target/debug/deps/it-0123456789abcdef)";
+        assert_eq!(running_line(line), Some("tests/it/main.rs"));
     }
 }

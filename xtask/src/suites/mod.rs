@@ -1,4 +1,8 @@
-//! The suites of `cargo xtask test`, in the order they run.
+//! The suites of `cargo xtask test`.
+//!
+//! First those that need no server, and the crates' tests, which build it. Then two rows of suites next to each other,
+//! because most of them wait: the client programs share a server and an oracle and run one after another; the suites that
+//! start, kill and damage servers of their own do the same.
 
 mod bench_load;
 mod crates;
@@ -7,62 +11,128 @@ mod own;
 mod programs;
 mod psql;
 
+pub use crates::FEATURES;
+
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::bail;
 
 use crate::findings::{Expectations, Findings};
-use crate::server::{self, Address, Holdfast, Postgres};
+use crate::server::{Address, Holdfast, Postgres};
 use crate::tally::{Outcome, Tally};
-use crate::{failover, kill_test, paths, power_cut, tools};
+use crate::{failover, kill_test, layers, paths, power_cut, rules, tools};
 
 /// One suite: its name, what it is for, what it needs, and how it runs.
 struct Suite {
     name: &'static str,
     about: &'static str,
     needs: &'static [&'static str],
+    row: Row,
     run: fn(&mut Bench) -> anyhow::Result<()>,
 }
 
+/// When a suite runs. See the module.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Row {
+    First,
+    Clients,
+    OwnServers,
+}
+
 const SUITES: &[Suite] = &[
-    Suite { name: "crates", about: "cargo test of the whole workspace", needs: &[], run: crates::run },
-    Suite { name: "psql", about: "scripts through psql", needs: &["psql"], run: psql::run },
-    Suite { name: "pgbench", about: "pgbench in every mode", needs: &["psql", "pgbench"], run: bench_load::run },
-    Suite { name: "psycopg", about: "psycopg 3 (Python)", needs: &["psql", "python3"], run: programs::psycopg },
+    Suite {
+        name: "layers",
+        about: "floors and circles of imports, forbidden dependencies",
+        needs: &[],
+        row: Row::First,
+        run: layers,
+    },
+    Suite {
+        name: "rules",
+        about: "every rule and guarantee names tests that exist",
+        needs: &[],
+        row: Row::First,
+        run: rules,
+    },
+    Suite { name: "crates", about: "cargo test of the whole workspace", needs: &[], row: Row::First, run: crates::run },
+    Suite { name: "psql", about: "scripts through psql", needs: &["psql"], row: Row::Clients, run: psql::run },
+    Suite {
+        name: "pgbench",
+        about: "pgbench in every mode",
+        needs: &["psql", "pgbench"],
+        row: Row::Clients,
+        run: bench_load::run,
+    },
+    Suite {
+        name: "psycopg",
+        about: "psycopg 3 (Python)",
+        needs: &["psql", "python3"],
+        row: Row::Clients,
+        run: programs::psycopg,
+    },
     Suite {
         name: "isolation",
         about: "isolation and locking, several sessions at once",
         needs: &["psql", "python3"],
+        row: Row::Clients,
         run: isolation::run,
     },
-    Suite { name: "jdbc", about: "pgjdbc (Java)", needs: &["psql", "java", "javac", "mvn"], run: programs::jdbc },
-    Suite { name: "pgx", about: "pgx 5 (Go)", needs: &["psql", "go"], run: programs::pgx },
+    Suite {
+        name: "jdbc",
+        about: "pgjdbc (Java)",
+        needs: &["psql", "java", "javac", "mvn"],
+        row: Row::Clients,
+        run: programs::jdbc,
+    },
+    Suite { name: "pgx", about: "pgx 5 (Go)", needs: &["psql", "go"], row: Row::Clients, run: programs::pgx },
     Suite {
         name: "protocol",
         about: "bad messages and bad clients",
         needs: &["psql", "python3"],
+        row: Row::Clients,
         run: programs::protocol,
     },
-    Suite { name: "directory", about: "bad data directories and disks", needs: &["python3"], run: own::directory },
-    Suite { name: "shell", about: "the sqlite3 shell and import", needs: &["python3", "sqlite3"], run: own::shell },
+    Suite {
+        name: "directory",
+        about: "bad data directories and disks",
+        needs: &["python3"],
+        row: Row::OwnServers,
+        run: own::directory,
+    },
+    Suite {
+        name: "shell",
+        about: "the sqlite3 shell and import",
+        needs: &["python3", "sqlite3"],
+        row: Row::OwnServers,
+        run: own::shell,
+    },
     Suite {
         name: "histories",
         about: "recorded histories, the server killed, judged by porcupine",
         needs: &["go"],
+        row: Row::OwnServers,
         run: own::histories,
     },
-    Suite { name: "kill", about: "kill -9 under load, five rounds", needs: &["psql", "pgbench"], run: kill },
+    Suite {
+        name: "kill",
+        about: "kill -9 under load, five rounds",
+        needs: &["psql", "pgbench"],
+        row: Row::OwnServers,
+        run: kill,
+    },
     Suite {
         name: "power-cut",
         about: "power cuts under load on an unsafe disk, sixteen of them",
         needs: &[],
+        row: Row::OwnServers,
         run: power_cut,
     },
     Suite {
         name: "failover",
         about: "a master lost under load at level hot, three rounds",
         needs: &["psql"],
+        row: Row::OwnServers,
         run: failover,
     },
 ];
@@ -74,6 +144,11 @@ pub struct Bench {
     oracle: Option<Postgres>,
     expectations: Expectations,
     pub tally: Tally,
+}
+
+/// The names of the suites.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SUITES.iter().map(|suite| suite.name)
 }
 
 /// Prints the suites.
@@ -96,29 +171,57 @@ pub fn run(only: &[String], binary: Option<PathBuf>) -> anyhow::Result<bool> {
 /// outcomes are PostgreSQL's or listed.
 pub fn isolation(binary: Option<PathBuf>) -> anyhow::Result<bool> {
     let about = "the published anomalies at three levels";
-    let suite = Suite { name: "isolation", about, needs: &["psql", "python3"], run: isolation::anomalies };
+    let suite =
+        Suite { name: "isolation", about, needs: &["psql", "python3"], row: Row::Clients, run: isolation::anomalies };
     run_each([&suite], binary)
 }
 
 fn run_each<'a>(suites: impl IntoIterator<Item = &'a Suite>, binary: Option<PathBuf>) -> anyhow::Result<bool> {
-    let expectations = Expectations::read(&paths::client("expectations.toml"))?;
-    let mut bench = Bench { binary, holdfast: None, oracle: None, expectations, tally: Tally::default() };
-    for suite in suites {
-        let started = Instant::now();
-        println!("==== {}: {}", suite.name, suite.about);
-        if let Err(missing) = tools::require(suite.needs) {
-            bench.tally.unavailable(suite.name, "all", &missing.to_string());
-            continue;
+    let suites: Vec<&Suite> = suites.into_iter().collect();
+    let of = |row: Row| suites.iter().copied().filter(|suite| suite.row == row).collect::<Vec<_>>();
+    let (clients, own) = (of(Row::Clients), of(Row::OwnServers));
+    let mut first = Bench::new(binary)?;
+    first.run(&of(Row::First));
+    if !(clients.is_empty() && own.is_empty()) {
+        // Both rows use it; when it does not build neither can run.
+        match first.binary() {
+            Ok(binary) => {
+                let (mut shared, mut others) = (Bench::new(Some(binary.clone()))?, Bench::new(Some(binary))?);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| others.run(&own));
+                    shared.run(&clients);
+                });
+                first.tally.merge(shared.tally);
+                first.tally.merge(others.tally);
+            }
+            Err(error) => first.tally.add("server", "build", Outcome::Failed(format!("{error:#}"))),
         }
-        if let Err(error) = (suite.run)(&mut bench) {
-            bench.tally.add(suite.name, "all", Outcome::Failed(format!("{error:#}")));
-        }
-        bench.look_for_trouble(suite.name);
-        println!("  {} took {:.1} s", suite.name, started.elapsed().as_secs_f64());
     }
-    bench.stop();
-    print!("{}", bench.tally.summary());
-    Ok(bench.tally.counts().failed == 0)
+    print!("{}", first.tally.summary());
+    Ok(first.tally.counts().failed == 0)
+}
+
+/// The tests inside the crates and the imports, for `cargo xtask check`. True when nothing failed.
+pub fn quick() -> anyhow::Result<bool> {
+    let about = "the tests inside the crates; no server";
+    let unit = Suite { name: "unit", about, needs: &[], row: Row::First, run: crates::unit_tests };
+    run_each(SUITES.iter().filter(|suite| ["layers", "rules"].contains(&suite.name)).chain([&unit]), None)
+}
+
+/// As `cargo xtask layers`, which prints more.
+fn layers(bench: &mut Bench) -> anyhow::Result<()> {
+    let report = layers::check()?;
+    let outcome = if report.is_clean() { Outcome::Passed } else { Outcome::Failed(report.text(false)) };
+    bench.tally.add("layers", "imports", outcome);
+    Ok(())
+}
+
+/// As `cargo xtask rules`.
+fn rules(bench: &mut Bench) -> anyhow::Result<()> {
+    let faults = rules::check()?;
+    let outcome = if faults.is_empty() { Outcome::Passed } else { Outcome::Failed(faults.join("\n")) };
+    bench.tally.add("rules", "docs", outcome);
+    Ok(())
 }
 
 fn kill(bench: &mut Bench) -> anyhow::Result<()> {
@@ -163,10 +266,33 @@ fn power_cut(bench: &mut Bench) -> anyhow::Result<()> {
 }
 
 impl Bench {
+    fn new(binary: Option<PathBuf>) -> anyhow::Result<Bench> {
+        let expectations = Expectations::read(&paths::client("expectations.toml"))?;
+        Ok(Bench { binary, holdfast: None, oracle: None, expectations, tally: Tally::default() })
+    }
+
+    /// Runs these suites one after another.
+    fn run(&mut self, suites: &[&Suite]) {
+        for suite in suites {
+            let started = Instant::now();
+            println!("==== {}: {}", suite.name, suite.about);
+            if let Err(missing) = tools::require(suite.needs) {
+                self.tally.unavailable(suite.name, "all", &missing.to_string());
+                continue;
+            }
+            if let Err(error) = (suite.run)(self) {
+                self.tally.add(suite.name, "all", Outcome::Failed(format!("{error:#}")));
+            }
+            self.look_for_trouble(suite.name);
+            println!("  {} took {:.1} s", suite.name, started.elapsed().as_secs_f64());
+        }
+        self.stop();
+    }
+
     /// The server's binary, built at first use.
     pub fn binary(&mut self) -> anyhow::Result<PathBuf> {
         if self.binary.is_none() {
-            self.binary = Some(server::build()?);
+            self.binary = Some(crates::build_server()?);
         }
         Ok(self.binary.clone().expect("set just above"))
     }

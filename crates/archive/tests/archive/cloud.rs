@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::support::{ID, open, options, put_one, recycle_up_to, trail_up_to};
 use bytes::Bytes;
-use holdfast_archive::{CloudStore, History, Holdings, Place, Put, Store, verify};
+use holdfast_archive::{ArchiveLocation, CloudStore, History, Holdings, Put, Store, verify};
 use holdfast_seams::RealDisk;
 use holdfast_seams::testing::FaultDisk;
 use object_store::memory::InMemory;
@@ -47,6 +47,6 @@ async fn in_memory() {
 #[ignore = "needs a server that speaks S3, named by HOLDFAST_TEST_S3"]
 async fn at_a_server() {
     let url = std::env::var("HOLDFAST_TEST_S3").expect("HOLDFAST_TEST_S3 names the server");
-    let place = Place::parse(&url).unwrap().unwrap();
+    let place = ArchiveLocation::parse(&url).unwrap().unwrap();
     archives_and_reads_back(place.open(Arc::new(RealDisk::new()), "a").unwrap()).await;
 }

@@ -83,7 +83,7 @@ async fn a_directory_that_is_not_mounted_is_not_made() {
     let root = dir.path().join("mnt");
     let store = FileStore::new(Arc::new(RealDisk::new()), &root, "a");
     let error = store.put_new("x/y", Bytes::from_static(b"z")).await.unwrap_err().to_string();
-    assert!(error.contains("not there") && !root.exists(), "{error}");
+    assert!(error.contains("the archive directory does not exist") && !root.exists(), "{error}");
     assert!(store.list("").await.is_err());
     std::fs::create_dir(&root).unwrap();
     assert_eq!(store.put_new("x/y", Bytes::from_static(b"z")).await.unwrap(), Put::Done);
@@ -180,7 +180,7 @@ async fn what_is_no_regular_file_is_told_and_not_opened() {
     };
     let told: Vec<&str> = report.problems.iter().map(|problem| problem.object.as_str()).collect();
     assert_eq!(told, [&names[0], &names[1]], "{report:?}");
-    assert!(report.problems.iter().all(|problem| problem.what.contains("no regular file")), "{report:?}");
+    assert!(report.problems.iter().all(|problem| problem.what.contains("not a regular file")), "{report:?}");
     for error in [head.unwrap_err(), again.unwrap_err()] {
         assert!(error.needs_operator() && error.to_string().contains(&names[0]), "{error}");
     }
@@ -188,5 +188,5 @@ async fn what_is_no_regular_file_is_told_and_not_opened() {
     let made = std::process::Command::new("mkfifo").arg(dir.path().join("x.a.new")).status().unwrap();
     assert!(made.success());
     let error = store.put_new("x", Bytes::from_static(b"?")).await.unwrap_err().to_string();
-    assert!(error.contains("x.a.new") && error.contains("no regular file"), "{error}");
+    assert!(error.contains("x.a.new") && error.contains("not a regular file"), "{error}");
 }

@@ -96,7 +96,7 @@ async fn work(
                 }
             }
             next += 1;
-            trail.set_recycle_floor(trail.start_of(next));
+            trail.retain_from(trail.start_of(next));
         }
     }
 }

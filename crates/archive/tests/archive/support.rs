@@ -77,7 +77,7 @@ pub async fn put_one(store: &dyn Store, trail: &Trail, number: u32) -> Kept {
 
 /// Lets the trail recycle everything before segment `number`, and waits until it has.
 pub fn recycle_up_to(trail: &Trail, number: u32) {
-    trail.set_recycle_floor(trail.start_of(number));
+    trail.retain_from(trail.start_of(number));
     while trail.first() < trail.start_of(number) {
         std::thread::sleep(Duration::from_millis(1));
     }

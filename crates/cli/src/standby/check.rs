@@ -1,7 +1,9 @@
-//! `holdfast standby check`: may a master and a standby be paired, and what is missing.
+//! `holdfast standby check`: whether a master and a standby can be paired, and what is missing.
 
+use crate::exit::Exit;
 use comfy_table::{Table, presets};
-use holdfast_node::replication::{Certificates, CopyTo, StandbyFile, check_pair};
+use holdfast_node::HoldfastToml;
+use holdfast_replication::{Certificates, CopyTo, StandbyFile, check_pair};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,7 +13,7 @@ Examples:
   holdfast standby check --from 127.0.0.1:5433 --data ./b --name b     before `standby create`
   holdfast standby check --data ./b                                    of a standby that is stopped
 
-Nothing is started. Exit code 0: they can be paired; 1: something is missing, and it is said what.")]
+Nothing is started. Exit code 0: they can be paired; 1: something is missing, which is listed.")]
 pub struct Arguments {
     /// The master [default: the one that the directory's standby.toml names]
     #[arg(long, value_name = "HOST:PORT")]
@@ -19,7 +21,7 @@ pub struct Arguments {
     /// The standby's data directory, which need not exist yet
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// What the master knows, or will know, the standby by [default: as in standby.toml, else the last part of DIR]
+    /// The standby's name at its master [default: as in standby.toml, else the last part of DIR]
     #[arg(long)]
     name: Option<String>,
     /// The node's files made by `holdfast cert`, where the master is on another machine [default: those in DIR]
@@ -39,7 +41,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let last = || arguments.data.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let name = arguments.name.clone().or_else(|| file.map(|file| file.name)).unwrap_or_else(last);
     let certificates = arguments.certificates.as_deref().map(Certificates::read).transpose()?;
-    let checks = check_pair(&from, CopyTo { dir: &arguments.data, name: &name }, certificates);
+    let checks = check_pair(&from, CopyTo { dir: &arguments.data, name: &name }, certificates, &HoldfastToml);
     let fit = checks.iter().all(|check| check.ok);
     if arguments.json {
         println!("{}", serde_json::json!({ "can_be_paired": fit, "checks": checks }));
@@ -55,5 +57,5 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         println!("{}", if fit { "they can be paired" } else { "they cannot be paired yet" });
     }
-    Ok(if fit { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(Exit::of_check(fit).into())
 }

@@ -1,21 +1,22 @@
-//! `holdfast standby`: makes standbys, looks at them, stops and starts them.
+//! `holdfast standby`: makes standbys, shows them, stops and starts them.
 
 mod check;
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use comfy_table::{Table, presets};
-use holdfast_node::Config;
 use holdfast_node::config::FILE_NAME;
-use holdfast_node::replication::{
-    Asking, Certificates, CopyTo, Progress, StandbyFile, check_copy_target, copy_from, install_certificates,
+use holdfast_node::data_dir::private_umask;
+use holdfast_node::{Config, HoldfastToml};
+use holdfast_replication::{
+    Certificates, CopyTo, NodeClient, Progress, StandbyFile, check_copy_target, copy_from, install_certificates,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Make a standby of a running server, and look at how standbys are doing
+/// Make a standby of a running server, and show the state of standbys
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
@@ -33,17 +34,17 @@ pub struct Arguments {
 enum Command {
     /// Copy a running server's databases into a new data directory, which `holdfast serve` then runs as its standby
     Create(Create),
-    /// Show a server's role, and each of its standbys: how far it has come, how far it is behind
+    /// Show a server's role, and the position and lag of each of its standbys
     Status(Status),
-    /// Name another master for a standby's data directory; takes effect at its next start
+    /// Set another master for a standby's data directory; takes effect at its next start
     Configure(Configure),
-    /// Say, before anything is started, whether a master and a standby can be paired, and what is missing
+    /// Check, before anything is started, whether a master and a standby can be paired
     Check(check::Arguments),
-    /// Stop in order: a master ships no more to its standbys, or a standby follows no more
+    /// Stop replication in order: a master stops shipping to its standbys, or a standby stops following
     Stop(Operate),
-    /// Start again what `stop` has stopped
+    /// Start again what `stop` stopped
     Start(Operate),
-    /// Keep nothing more for a standby that does not come back
+    /// Stop keeping the trail for a standby that does not come back
     Forget(Forget),
 }
 
@@ -59,9 +60,9 @@ pub struct At {
 }
 
 impl At {
-    pub fn asking(&self) -> anyhow::Result<Asking> {
+    pub fn client(&self) -> anyhow::Result<NodeClient> {
         let certificates = self.certificates.as_deref().map(Certificates::read).transpose()?;
-        Ok(Asking { at: self.at.clone(), certificates })
+        Ok(NodeClient { at: self.at.clone(), certificates })
     }
 }
 
@@ -75,16 +76,16 @@ pub fn install(certificates: Option<&Path>, data: &Path) -> anyhow::Result<()> {
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  holdfast standby stop --at 127.0.0.1:5433 --name b     the master ships no more to b
-  holdfast standby stop --at 127.0.0.1:5434              the standby follows no more
+  holdfast standby stop --at 127.0.0.1:5433 --name b     the master stops shipping to b
+  holdfast standby stop --at 127.0.0.1:5434              the standby stops following
   holdfast standby start --at 127.0.0.1:5433 --name b
 
-What was written before is sent first. Both last until `start`, or until that server is started again. Commits above
+Everything written before is sent first. A stop lasts until `start`, or until that server is restarted. Commits above
 level local wait meanwhile, as for a standby that is away.")]
 struct Operate {
     #[command(flatten)]
     at: At,
-    /// Of a master: the one standby that is meant [default: all]
+    /// At a master: the standby to stop or start [default: all]
     #[arg(long)]
     name: Option<String>,
 }
@@ -94,8 +95,8 @@ struct Operate {
 Example:
   holdfast standby forget --at 127.0.0.1:5433 --name b
 
-The master keeps its trail for each standby it knows, up to standby_keep_bytes_max. One that is forgotten and comes back all
-the same follows again if the trail it needs is still there; otherwise it takes a new base copy.")]
+The master keeps its trail for each standby it knows, up to standby_keep_bytes_max. A forgotten standby that comes back
+follows again if the trail it needs still exists; otherwise it takes a new base copy.")]
 struct Forget {
     #[command(flatten)]
     at: At,
@@ -109,7 +110,7 @@ struct Forget {
 Example:
   holdfast standby create --from 127.0.0.1:5433 --data ./b --name b
 
-The server goes on serving meanwhile. A copy that was interrupted goes on where it was when the command is run again.")]
+The server continues to serve meanwhile. Run the command again after an interruption: the copy continues where it was.")]
 struct Create {
     /// The server to copy and to follow
     #[arg(long, value_name = "HOST:PORT")]
@@ -117,7 +118,7 @@ struct Create {
     /// Data directory to make
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// What the master knows the standby by [default: the last part of DIR]
+    /// The standby's name at its master [default: the last part of DIR]
     #[arg(long)]
     name: Option<String>,
     /// The node's files made by `holdfast cert`, where the master is on another machine; they are copied into DIR
@@ -141,20 +142,21 @@ struct Configure {
     /// The standby's data directory
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// The master from now on
+    /// The new master
     #[arg(long, value_name = "HOST:PORT")]
     from: String,
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    private_umask();
     match arguments.command {
         Command::Create(create) => make(create),
         Command::Status(status) => show(&status),
         Command::Configure(configure) => name_master(&configure),
         Command::Check(arguments) => check::run(&arguments),
-        Command::Stop(Operate { at, name }) => told(&at, at.asking()?.stop(name)?),
-        Command::Start(Operate { at, name }) => told(&at, at.asking()?.start(name)?),
-        Command::Forget(Forget { at, name }) => told(&at, at.asking()?.forget(name)?),
+        Command::Stop(Operate { at, name }) => told(&at, at.client()?.stop(name)?),
+        Command::Start(Operate { at, name }) => told(&at, at.client()?.start(name)?),
+        Command::Forget(Forget { at, name }) => told(&at, at.client()?.forget(name)?),
     }
 }
 
@@ -169,7 +171,7 @@ fn make(Create { from, data, name, certificates }: Create) -> anyhow::Result<Exi
     check_copy_target(to)?;
     install(certificates.as_deref(), &data)?;
     let bar = copy_bar()?;
-    let copied = copy_from(&from, to, &|done| show_progress(&bar, done));
+    let copied = copy_from(&from, to, &HoldfastToml, &|done| show_progress(&bar, done));
     bar.finish_and_clear();
     let copied = copied?;
     println!("holdfast: {} is a copy of {from}, {} bytes came over the link", data.display(), copied.sent_bytes);
@@ -206,8 +208,10 @@ pub fn default_name(data: &Path) -> anyhow::Result<String> {
 }
 
 fn name_master(Configure { data, from }: &Configure) -> anyhow::Result<ExitCode> {
-    let Some(file) = StandbyFile::read(data)? else { bail!("{} is no standby's data directory", data.display()) };
-    // Whether that is a master is found out when it is followed.
+    let Some(file) = StandbyFile::read(data)? else {
+        bail!("not a standby's data directory: {} (it has no standby.toml)", data.display())
+    };
+    // Whether that is a master is checked when the standby follows it.
     let file = StandbyFile { from: from.clone(), root: Some(String::new()), ..file };
     file.check().map_err(|why| anyhow::anyhow!("--from: {why}"))?;
     file.write(data)?;
@@ -215,7 +219,7 @@ fn name_master(Configure { data, from }: &Configure) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether it may acknowledge, as far as there is something to say about that.
+/// Whether it may acknowledge commits, where anything limits that.
 fn show_rights(status: &Value, word: impl Fn(&Value) -> String) {
     let (control, is_master) = (&status["control"], status["role"] == "master");
     if control["founded"] == true {
@@ -228,12 +232,12 @@ fn show_rights(status: &Value, word: impl Fn(&Value) -> String) {
             if control["deposed"] == true { ", being deposed" } else { "" },
             names.join(", "),
             match control["quorum"].as_u64() {
-                Some(needed) => format!(" (whoever has all that the others have; commits wait for any {needed})"),
+                Some(needed) => format!(" (the one that has all that the others have; commits wait for any {needed})"),
                 None => String::new(),
             }
         );
     } else if !control.is_null() {
-        println!("its control plane: not founded, or not heard of yet");
+        println!("its control plane: not founded, or not reached yet");
     }
     if is_master && control["lease_held"] == false && status["held"].is_null() {
         println!("it has NO LEASE: a majority of the control plane is away; nothing is acknowledged or read");
@@ -247,7 +251,7 @@ fn show_rights(status: &Value, word: impl Fn(&Value) -> String) {
 }
 
 fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
-    let text = at.asking()?.status()?;
+    let text = at.client()?.status()?;
     if *json {
         println!("{text}");
         return Ok(ExitCode::SUCCESS);
@@ -281,13 +285,21 @@ fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
             link["error"].as_str().map(|e| format!("; {e}")).unwrap_or_default()
         );
     }
+    for missing in status["missing_files"].as_array().into_iter().flatten() {
+        println!(
+            "database {} CANNOT BE OPENED: its file {} does not exist; restore it from a backup, or mount the file system \
+             that it is on",
+            word(&missing["database"]),
+            word(&missing["file"])
+        );
+    }
     if let Value::Object(mirror) = &status["mirror"] {
         println!("its mirror {}: {}; {}", word(&mirror["directory"]), word(&mirror["state"]), word(&mirror["commits"]));
     }
     let standbys = status["standbys"].as_array().cloned().unwrap_or_default();
     if standbys.is_empty() {
         if status["role"] == "master" {
-            println!("it has no standby at this moment");
+            println!("it has no standby now");
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -264,7 +264,7 @@ fn run(seed: u64, sabotage: Sabotage, recover: bool) -> (Happened, Result<(), St
     tell(seed, recover, || (World::new(seed, sabotage), Waits::ForOne(Box::default())))
 }
 
-/// The same with three data nodes and a quorum.
+/// Runs a random history with three data nodes and a quorum.
 fn run_quorum(seed: u64, sabotage: Sabotage, recover: bool) -> (Happened, Result<(), String>) {
     tell(seed, recover, || (World::of_data_nodes(seed, sabotage), Waits::ForAny(Box::default())))
 }

@@ -20,11 +20,11 @@ use tokio::task::JoinHandle;
 use super::Sabotage;
 use super::commits::{Accepted, Counts};
 use super::world::World;
-use crate::compare::{Compared, ComparedTrail, TrailTip, judge};
 use crate::error::ControlError;
 use crate::id::NodeId;
 use crate::node::ControlHandle;
 use crate::plane::{ControlPlane, Quorum};
+use crate::trail_tip::{Compared, ComparedTrail, TrailTip, judge};
 
 const NODES: usize = 3;
 

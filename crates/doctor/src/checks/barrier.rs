@@ -1,7 +1,7 @@
 //! Does a sync end in a flush of the drive's cache?
 //!
 //! Barriers are on unless the mount says otherwise. Off is bad while a cache below can lose its content; with no
-//! volatile cache it changes nothing. A battery could make it safe, and nobody can see from here whether it does.
+//! volatile cache it changes nothing. A battery could make it safe; whether there is one cannot be seen from here.
 
 use super::Case;
 use crate::look::{Cache, Mount};

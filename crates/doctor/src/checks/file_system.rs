@@ -6,8 +6,8 @@
 //! | zfs | cannot know: `sync=disabled` is not visible in the mount |
 //! | tmpfs, ramfs | bad: memory |
 //! | overlay | warn: the directory goes with the container |
-//! | nfs, cifs, 9p, virtiofs, ceph, ...; fuse | warn: somebody else's sync; `soft` NFS is bad |
-//! | others | warn: nobody has tried them |
+//! | nfs, cifs, 9p, virtiofs, ceph, ...; fuse | warn: another machine or program syncs; `soft` NFS is bad |
+//! | others | warn: not tested |
 //!
 //! Mounted for reading only, or without replay of the journal, is bad. `data=journal` has no direct I/O and is a warning.
 
@@ -53,7 +53,7 @@ pub fn check(case: &Case) -> Finding {
             NAME,
             Warn,
             found,
-            "A program answers the syncs, and nobody here knows what it does with them.",
+            "A program answers the syncs, and the doctor cannot know what it does with them.",
         )
         .with_advice("Use a file system of the kernel, or prove this one with --power-test."),
         _ if NETWORK.contains(&kind) => network(mount, found),

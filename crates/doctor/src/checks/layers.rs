@@ -3,7 +3,7 @@
 //!
 //! Partitions, LVM, encryption, multipath and md pass flushes on. A loop device passes them to a file of another file
 //! system, which has to be examined itself. A degraded RAID is a warning. What lies behind a hypervisor or a RAID
-//! controller cannot be seen; only the plug tells.
+//! controller cannot be seen; only pulling the plug shows it.
 
 use super::Case;
 use crate::look::{Device, Kind, Transport};
@@ -117,7 +117,7 @@ pub fn is_virtual(disk: &Device) -> bool {
     matches!(disk.transport, Transport::Virtio | Transport::Xen) || VIRTUAL_MAKES.iter().any(|word| make.contains(word))
 }
 
-/// Behind a RAID controller, as far as its name tells.
+/// Behind a RAID controller, as far as its name shows.
 pub fn is_raid(disk: &Device) -> bool {
     let make = disk.make();
     RAID_MAKES.iter().any(|word| make.contains(word))

@@ -1,6 +1,6 @@
 //! Does the mirror lie on a disk of its own? One that dies with the main disk is no help.
 //!
-//! The same device number is the same file system; different ones may still be partitions, or volumes, of one disk, which
+//! Equal device numbers are one file system; different ones may still be partitions, or volumes, of one disk, which
 //! the disks below both tell. Who has no device to be seen (network, FUSE) may lie anywhere.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,10 @@ pub fn check(case: &Case) -> Option<Finding> {
     let found = mirror.path.clone();
     let Some(survey) = &mirror.survey else {
         let why = "Neither it nor the directory it would be in is there: its disk is not mounted, perhaps.";
-        return Some(Finding::new(NAME, Bad, found, why).with_advice("Mount it: commits wait, or go on without it."));
+        return Some(
+            Finding::new(NAME, Bad, found, why)
+                .with_advice("Mount it: until then commits wait, or continue without it."),
+        );
     };
     let (Some(own), Some(other)) = (&case.survey.mount, &survey.mount) else {
         return Some(Finding::new(NAME, CannotKnow, found, "The mounts were not found."));

@@ -8,7 +8,7 @@
 //! | configured and running, never exercised | warn; cannot know where no log in text could tell |
 //! | configured and not running, or running without saying how to stop | warn |
 //! | installed, not configured | warn |
-//! | none, in a virtual machine or a container, or on a file system without a disk | cannot know: it is somebody else's |
+//! | none, in a virtual machine or a container, or on a file system without a disk | cannot know: the host has it |
 //! | none | good where barriers are on, else warn |
 
 use super::{Case, barrier};

@@ -3,7 +3,7 @@
 //! | the kernel takes it for | the drive says | verdict |
 //! |---|---|---|
 //! | write back | anything | good: it is flushed at each sync (with FUA: the one write passes it) |
-//! | write through | write back | bad: somebody told the kernel not to flush a volatile cache |
+//! | write through | write back | bad: the kernel was set not to flush a volatile cache |
 //! | write through | write through, or nothing | good: there is no volatile cache, or none that needs flushing |
 //! | unknown | | cannot know |
 
@@ -59,7 +59,7 @@ fn judge(disk: &Device) -> (Verdict, &'static str) {
         }
         (Some(Cache::WriteThrough), Some(Cache::WriteBack)) => (
             Bad,
-            "The drive has a volatile write cache, and the kernel was told not to flush it: a power cut loses \
+            "The drive has a volatile write cache, and the kernel is set not to flush it: a power cut loses \
                    acknowledged commits.",
         ),
         (Some(Cache::WriteThrough), _) => (Good, "A write is on the medium, or in protected memory, when it returns."),

@@ -1,6 +1,6 @@
 //! Block devices in sysfs, from the file system's device down to the disks.
 //!
-//! | found | layer | goes on with |
+//! | found | layer | continues with |
 //! |---|---|---|
 //! | `partition` | partition | the directory above |
 //! | `dm/` | device mapper; `dm/uuid` says LVM, CRYPT, mpath | `slaves/` |
@@ -93,7 +93,7 @@ impl Device {
     }
 }
 
-/// The device of a mount: by number, or by the name of its source where the number stands for no device.
+/// The device of a mount: by number, or by the name of its source where the number is no device's.
 pub fn device_of(root: &Root, mount: &Mount) -> Option<Device> {
     let by_number = || root.resolve(&format!("/sys/dev/block/{}", mount.device));
     let by_name = || {

@@ -11,7 +11,7 @@ pub struct Machine {
     pub raid_controllers: Vec<String>,
 }
 
-/// What DMI's vendor or product says, and who that is.
+/// What DMI's vendor or product says, and the hypervisor's name.
 const HYPERVISORS: &[(&str, &str)] = &[
     ("Amazon EC2", "Amazon EC2"),
     ("Google", "Google Compute Engine"),

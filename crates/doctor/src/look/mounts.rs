@@ -8,7 +8,7 @@ use crate::root::{Root, is_below};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mount {
-    /// `major:minor`; a major of 0 stands for no device of its own (tmpfs, NFS, btrfs, overlay).
+    /// `major:minor`; a major of 0 means no device of its own (tmpfs, NFS, btrfs, overlay).
     pub device: String,
     pub point: String,
     pub file_system: String,

@@ -23,7 +23,7 @@ pub struct Daemon {
     /// It says how to stop the machine.
     pub stops_machine: bool,
     pub runs: bool,
-    /// The last line that tells of a shutdown on battery, and the file it stands in.
+    /// The last line that reports a shutdown on battery, and its file.
     pub shutdown_seen: Option<(String, String)>,
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 /// The first line of both sides.
 pub const GREETING: &str = "holdfast-power-test 1";
 
-/// A line is a few numbers; whoever sends more speaks something else.
+/// A line is a few numbers; a peer that sends more speaks another protocol.
 pub const LINE_BYTES_MAX: u64 = 100;
 
 /// Only a recorder that hangs, or is no recorder, meets it.
@@ -44,7 +44,7 @@ impl Conversation {
     pub fn answer(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
         let mut limited = std::io::Read::take(&mut self.answers, LINE_BYTES_MAX);
-        if limited.read_line(&mut line).context("waiting for the recorder's answer")? == 0 {
+        if limited.read_line(&mut line).context("cannot receive the recorder's answer")? == 0 {
             bail!("the recorder ended the conversation");
         }
         Ok(line.trim_end().to_owned())

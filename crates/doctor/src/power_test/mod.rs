@@ -2,10 +2,10 @@
 //!
 //! | step | where | what it does |
 //! |---|---|---|
-//! | recorder | another machine | keeps the last sequence number that it was told |
-//! | writer | the machine to be tested | writes a record, syncs it, tells the recorder; again and again |
-//! | | | somebody pulls the plug |
-//! | verify | the machine, with power again | holds the file against the recorder: is each number it was told there? |
+//! | recorder | another machine | keeps the last sequence number that it received |
+//! | writer | the machine to be tested | writes a record, syncs it, reports it to the recorder; again and again |
+//! | | | a person pulls the plug |
+//! | verify | the machine, with power again | compares the file with the recorder: is each number that it received there? |
 //!
 //! The conversation is lines of text over TCP, each answered or not as the table says. A number reaches the recorder only
 //! after its record's sync has returned, so every one it knows was acknowledged.

@@ -8,11 +8,11 @@
 //! | 24..4092 | bytes that follow from the number, so that half a block is not taken for a whole |
 //! | 4092..4096 | CRC32C of what is before it |
 //!
-//! Number N stands in block (N - 1) modulo the number of blocks.
+//! Number N is in block (N - 1) modulo the number of blocks.
 
 use holdfast_seams::{AlignedBuf, BLOCK_BYTES};
 
-/// The file is written round and round in so many blocks.
+/// The number of blocks in the file, which is written round and round.
 pub const BLOCKS: u64 = 4096;
 
 const MAGIC: &[u8; 8] = b"HFPOWER1";

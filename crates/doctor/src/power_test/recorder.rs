@@ -95,6 +95,6 @@ fn talk(mut stream: TcpStream, known: &Mutex<Known>, tell: impl Fn(&str)) -> any
 }
 
 fn lock(known: &Mutex<Known>) -> std::sync::MutexGuard<'_, Known> {
-    // Nobody leaves the numbers half changed, so that a panic elsewhere does not matter.
+    // No thread leaves the numbers half changed, so a panic elsewhere does not matter.
     known.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! After the power came back: is every number that the recorder was told in the file?
+//! After the power came back: is every number that the recorder received in the file?
 //!
 //! The file holds the last numbers only. Number N's block must hold N or, written since, a later number of the run. The
 //! block that was being written when the power went may be torn; it held the oldest number, so that one is left out.
@@ -15,7 +15,7 @@ use super::{FILE_NAME, record};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Outcome {
     pub run: u64,
-    /// The last number that the recorder was told.
+    /// The last number that the recorder received.
     pub acknowledged: u64,
     /// The last number in the file.
     pub found: u64,
@@ -38,18 +38,18 @@ pub fn verify(directory: &Path, recorder: &str) -> anyhow::Result<Outcome> {
     let ["run", run, acknowledged] = words[..] else { bail!("the recorder's answer is not understood: {answer}") };
     let (run, acknowledged): (u64, u64) = (run.parse()?, acknowledged.parse()?);
     if acknowledged == 0 {
-        bail!("the recorder knows of no record: was it started anew, or did the writer never run?");
+        bail!("the recorder has no record: it was restarted, or the writer never ran");
     }
     Ok(judge(run, acknowledged, &records))
 }
 
-/// What stands in each block; a file that is gone holds nothing.
+/// The contents of each block; a missing file holds nothing.
 fn read_file(path: &Path) -> anyhow::Result<Vec<Option<(u64, u64)>>> {
     let disk = RealDisk::new();
     let mut bytes = AlignedBuf::zeroed(record::BLOCKS as usize * BLOCK_BYTES);
     if disk.metadata(path)?.is_some() {
-        let file = disk.open(path, &OpenHow::READ_DIRECT).with_context(|| format!("opening {}", path.display()))?;
-        file.read_at(bytes.as_mut_slice(), 0).with_context(|| format!("reading {}", path.display()))?;
+        let file = disk.open(path, &OpenHow::READ_DIRECT).with_context(|| format!("cannot open {}", path.display()))?;
+        file.read_at(bytes.as_mut_slice(), 0).with_context(|| format!("cannot read {}", path.display()))?;
     }
     Ok(bytes.as_slice().chunks(BLOCK_BYTES).map(record::read).collect())
 }

@@ -1,4 +1,4 @@
-//! The writer: one record, one sync, one word to the recorder, until somebody pulls the plug.
+//! The writer: one record, one sync, one message to the recorder, until the plug is pulled.
 
 use std::io::IoSlice;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ pub fn write(options: &WriterOptions, tell: impl Fn(u64)) -> anyhow::Result<u64>
     let run = fresh_run();
     recorder.say(&format!("run {run}"))?;
     let mut block = AlignedBuf::zeroed(BLOCK_BYTES);
-    let (began, mut told) = (Instant::now(), Instant::now());
+    let (began, mut reported) = (Instant::now(), Instant::now());
     let mut number = 0;
     while options.time_max.is_none_or(|time_max| began.elapsed() < time_max) {
         number += 1;
@@ -45,8 +45,8 @@ pub fn write(options: &WriterOptions, tell: impl Fn(u64)) -> anyhow::Result<u64>
         file.write_at(&[IoSlice::new(block.as_slice())], record::offset_of(number)).with_context(about)?;
         options.sync_method.sync(&*file).with_context(about)?;
         recorder.say(&format!("synced {number}"))?;
-        if told.elapsed() >= Duration::from_secs(1) {
-            told = Instant::now();
+        if reported.elapsed() >= Duration::from_secs(1) {
+            reported = Instant::now();
             tell(number);
         }
     }

@@ -1,36 +1,22 @@
-//! Putting a transaction's images on a snapshot again, and looking behind a uniqueness error.
+//! Replays a transaction's images on a snapshot, and finds the row behind a uniqueness error.
 
-use super::connection::Connection;
-use super::core::{Attempt, Core, Work};
-use super::schema::Own;
-use crate::collect::Ignore;
-use crate::run::{run_step, to_sql};
-use crate::statement::{Statement, Step};
-use holdfast_store::apply::{Applier, ApplyError, Place};
+use super::work::{Attempt, Work};
+use crate::state::branch_connection::{Connection, OwnSchema};
+use crate::statement::cache::StatementCache;
+use crate::statement::collect::Ignore;
+use crate::statement::images::image_error;
+use crate::statement::model::{Statement, Step};
+use crate::statement::run::run_step;
+use holdfast_store::apply::{Applier, ApplyMode};
 use holdfast_store::schema_map::read_map;
 use holdfast_types::record::Ops;
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::sync::Arc;
 
-/// The error of images that do not go onto a database.
-pub fn image_error(error: &ApplyError) -> SqlError {
-    let sqlite = match error {
-        ApplyError::Row { error, .. } | ApplyError::Sqlite(error) => Some(error),
-        _ => None,
-    };
-    match sqlite.map(|e| to_sql(e, "", &Schema::default())) {
-        Some(e) if e.state().0.starts_with("23") => e,
-        Some(e) if [SqlState::QUERY_CANCELED, SqlState::SNAPSHOT_TOO_OLD, SqlState::IO_ERROR].contains(&e.state()) => e,
-        _ => SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
-            .with_detail(error.to_string())
-            .with_hint("Run the transaction again."),
-    }
-}
-
 /// Puts the images back in order. A foreign key that holds only at a statement's end makes a second round, in which
 /// such checks wait.
-pub fn replay(c: &mut Connection, ops: &[u8], own: Option<&Own>) -> Result<(), Attempt> {
+pub fn replay(c: &mut Connection, ops: &[u8], own: Option<&OwnSchema>) -> Result<(), Attempt> {
     if ops.is_empty() {
         return Ok(());
     }
@@ -45,9 +31,9 @@ pub fn replay(c: &mut Connection, ops: &[u8], own: Option<&Own>) -> Result<(), A
     c.conn.capture().take();
     c.own = own.cloned();
     let found = c.found();
-    match (found.blocked, found.alone, found.stale, applied) {
+    match (found.blocked, found.needs_exclusive, found.stale, applied) {
         (Some((id, mode)), ..) => Err(Attempt::Blocked(id, mode)),
-        (_, true, ..) => Err(Attempt::Alone),
+        (_, true, ..) => Err(Attempt::NeedsExclusive),
         (_, _, Some(number), _) => Err(Attempt::Stale(number)),
         (.., Err(e)) => Err(Attempt::Failed(e)),
         (.., Ok(())) => Ok(()),
@@ -60,7 +46,7 @@ fn again_deferred(c: &mut Connection, ops: &[u8]) -> Option<SqlResult<()>> {
         c.applier.forget(&mut c.conn);
         let map = read_map(&mut c.conn).map(Arc::new).ok()?;
         c.conn.capture().set_map(map.clone());
-        c.applier = Applier::for_images(Place::Branch, map);
+        c.applier = Applier::for_images(ApplyMode::Branch, map);
     }
     c.conn.exec("pragma defer_foreign_keys=1").ok()?;
     let applied = c.applier.apply(&mut c.conn, Ops::new(ops)).map_err(|e| image_error(&e));
@@ -68,10 +54,15 @@ fn again_deferred(c: &mut Connection, ops: &[u8]) -> Option<SqlResult<()>> {
     Some(applied)
 }
 
-/// SQLite reports a duplicate before the hook has seen anything. The row in the way may be one that somebody else is
-/// deleting or has deleted meanwhile, and PostgreSQL would wait for that: so the statement is run once more in a form
+/// SQLite reports a duplicate before the hook has seen anything. The row in the way may be one that another transaction is
+/// deleting or has deleted meanwhile, and PostgreSQL would wait for that: so the statement is run again in a form
 /// that removes the rows in its way, only to let the hook look at them.
-pub fn duplicate_of_another(core: &Core, c: &mut Connection, work: &Work, error: &SqlError) -> Option<Attempt> {
+pub fn duplicate_of_another(
+    c: &mut Connection,
+    schema: impl Fn() -> Arc<Schema>,
+    work: &Work,
+    error: &SqlError,
+) -> Option<Attempt> {
     let Work::Statement { step, .. } = work else { return None };
     if error.state() != SqlState::UNIQUE_VIOLATION || c.conn.autocommit() {
         return None;
@@ -79,11 +70,11 @@ pub fn duplicate_of_another(core: &Core, c: &mut Connection, work: &Work, error:
     let sql = removing(&step.stmt.sql)?;
     c.run(c.control.rollback_to).ok()?;
     c.listen();
-    let schema = core.schema();
+    let schema = schema();
     let probe = Statement { sql, ..describe(&step.stmt) };
     let step = Step { stmt: Arc::new(probe), params: step.params.clone() };
-    let mut once = crate::cache::StatementCache::default();
-    // Only what the hook finds is of interest; the caller undoes it all.
+    let mut once = StatementCache::default();
+    // Only the hook's findings matter; the caller undoes everything.
     drop(run_step(&mut c.conn, &mut once, &schema, 0, &step, &mut Ignore));
     once.clear(&mut c.conn);
     let found = c.found();
@@ -107,7 +98,7 @@ fn describe(stmt: &Statement) -> Statement {
     }
 }
 
-/// The same INSERT or UPDATE with OR REPLACE; `None` where it says itself what to do with duplicates.
+/// An INSERT or UPDATE with OR REPLACE added; `None` where it says itself what to do with duplicates.
 fn removing(sql: &str) -> Option<String> {
     let words: Vec<&str> = sql.split_ascii_whitespace().take(2).collect();
     let [verb, next] = words.as_slice() else { return None };

@@ -1,7 +1,7 @@
 //! The servers' data directories, and servers started on a disk with settings.
 //!
 //! Each server has a directory for each disk, made and filled once on the real one; the unsafe disk is then mounted over
-//! it. So nobody waits for an `initdb` on a disk whose every write takes 13 ms.
+//! it. So an `initdb` does not have to run on a disk whose every write takes 13 ms.
 
 use super::load::Clients;
 use super::plan::{Condition, Delay, DiskKind, Plan, Step};
@@ -45,7 +45,7 @@ impl<'a> Bed<'a> {
             let servers = [Some(Kind::Holdfast), study.peer.map(|_| Kind::Postgres)];
             for server in servers.into_iter().flatten() {
                 progress.part(&format!("making the files of {} for {}", server.name(), disk.title()));
-                bed.fill(server, *disk).with_context(|| format!("making the files of {}", server.name()))?;
+                bed.fill(server, *disk).with_context(|| format!("cannot create the files of {}", server.name()))?;
             }
         }
         Ok(bed)

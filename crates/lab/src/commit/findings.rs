@@ -1,8 +1,9 @@
-//! What the figures say, beside the product's goals and the paper's figures. Only figures of the same run are compared.
+//! What the figures say, compared with the product's goals and the paper's figures. Only figures of the same run are compared.
 
 use super::results::{Rate, Results};
 use crate::study_results::Finding;
 use crate::text;
+use crate::verdict::{StandingGoal, Verdict, not_measured};
 
 /// 80 clients against one on the paper's disk; the paper's own is 600 / 76.
 const GROWTH_MIN: f64 = 50.0;
@@ -14,7 +15,7 @@ const NONE_MIN: f64 = 0.97;
 const OURS: &str = "holdfast";
 const THEIRS: &str = "postgres";
 const AUTO: &str = "auto";
-const DEFAULT_METHOD: &str = "open_direct_dsync";
+pub(super) const DEFAULT_METHOD: &str = "open_direct_dsync";
 const DISKS: [(&str, &str); 2] = [("paper", "the paper's disk"), ("real", "the real disk")];
 
 impl Results {
@@ -48,6 +49,26 @@ impl Results {
     }
 }
 
+/// The goals of every run, as they are listed when a run has no figure for them.
+const STANDING: [StandingGoal; 4] = [
+    StandingGoal {
+        found_by: &["80 clients against one"],
+        what: "80 clients against one on the paper's disk, automatic delay",
+        goal: "at least 50×",
+    },
+    StandingGoal {
+        found_by: &["one client against the syncs"],
+        what: "one client against the syncs of the paper's disk by the same method",
+        goal: "at least 0.9×",
+    },
+    StandingGoal {
+        found_by: &["against the best fixed one"],
+        what: "automatic delay against the best fixed one",
+        goal: "at least 0.95×",
+    },
+    StandingGoal { found_by: &["delay against none"], what: "automatic delay against none", goal: "at least 0.97×" },
+];
+
 /// Everything the results allow to say.
 pub fn findings(results: &Results) -> Vec<Finding> {
     let mut list = Vec::new();
@@ -60,16 +81,18 @@ pub fn findings(results: &Results) -> Vec<Finding> {
         list.extend(results.clients().into_iter().filter_map(|clients| peer(results, disk, title, clients)));
     }
     list.extend(protected(results));
+    list.extend(not_measured(&STANDING, &list));
     list
 }
 
 fn finding(what: String, value: f64, least: Option<f64>, headline: bool) -> Finding {
     Finding {
         what,
-        value,
+        value: Some(value),
         shown: format!("{}×", text::times(value)),
         goal: least.map(|least| format!("at least {}×", text::times(least))),
         met: least.map(|least| value >= least),
+        verdict: least.map(|least| Verdict::of(value >= least)),
         headline,
     }
 }
@@ -98,12 +121,20 @@ fn automatic(results: &Results, disk: &str, title: &str, clients: usize) -> Vec<
     let best = results.best(OURS, disk, clients, true);
     let none = tps(results.rate(OURS, disk, (true, true), "0", clients));
     let against_best = best.map(|best| {
-        let what =
-            format!("automatic delay against the best fixed one ({} µs), {clients} clients, {title}", best.delay);
+        let what = format!(
+            "automatic delay against the best fixed one ({} µs), {}, {title}",
+            best.delay,
+            text::clients(clients)
+        );
         finding(what, auto / best.tps, Some(BEST_MIN), false)
     });
     let against_none = none.map(|none| {
-        finding(format!("automatic delay against none, {clients} clients, {title}"), auto / none, Some(NONE_MIN), false)
+        finding(
+            format!("automatic delay against none, {}, {title}", text::clients(clients)),
+            auto / none,
+            Some(NONE_MIN),
+            false,
+        )
     });
     against_best.into_iter().chain(against_none).collect()
 }
@@ -112,8 +143,9 @@ fn peer(results: &Results, disk: &str, title: &str, clients: usize) -> Option<Fi
     let ours = tps(results.rate(OURS, disk, (true, true), AUTO, clients))?;
     let theirs = results.best(THEIRS, disk, clients, true)?;
     let what = format!(
-        "Holdfast's default against PostgreSQL with its best commit_delay ({} µs), {clients} clients, {title}",
-        theirs.delay
+        "Holdfast's default against PostgreSQL with its best commit_delay ({} µs), {}, {title}",
+        theirs.delay,
+        text::clients(clients)
     );
     Some(finding(what, ours / theirs.tps, None, clients == 80))
 }
@@ -132,6 +164,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn goals_without_a_figure_are_listed_as_not_measured() {
+        let mut results = sample::results();
+        results.rates.clear();
+        let list = findings(&results);
+        assert_eq!(list.len(), STANDING.len());
+        assert!(list.iter().all(|f| f.verdict == Some(Verdict::NotMeasured) && f.value.is_none()));
+    }
+
+    #[test]
     fn goals_are_judged_by_figures_of_the_run() {
         let found = findings(&sample::results());
         let of = |part: &str| found.iter().find(|f| f.what.contains(part)).unwrap();
@@ -140,7 +181,7 @@ mod tests {
         assert_eq!(of("against the syncs of the paper's disk").met, Some(true));
         let best = of("best fixed one (1000 µs), 80 clients, the paper's disk");
         assert_eq!((best.shown.as_str(), best.met), ("0.9×", Some(false)));
-        assert_eq!(of("against none, 1 clients, the paper's disk").met, Some(true));
+        assert_eq!(of("against none, 1 client, the paper's disk").met, Some(true));
         assert_eq!(of("best commit_delay (1000 µs), 80 clients").shown, "1.5×");
         assert!(found.iter().all(|f| !f.what.contains("the real disk")), "nothing was measured there");
     }

@@ -26,11 +26,11 @@ pub struct Clients {
 
 impl Clients {
     pub fn open(addr: SocketAddr, count: usize) -> anyhow::Result<Clients> {
-        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).context("making an epoll")?;
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).context("cannot create an epoll")?;
         let mut list = Vec::with_capacity(count);
         for i in 0..count {
             let connection = Connection::open(addr, None, &[(NAME, SQL.to_string())])
-                .with_context(|| format!("opening connection {i}"))?;
+                .with_context(|| format!("cannot open connection {i}"))?;
             epoll::add(&poll, connection.stream(), epoll::EventData::new_u64(i as u64), epoll::EventFlags::IN)?;
             list.push(connection);
         }
@@ -53,7 +53,7 @@ impl Clients {
             events.clear();
             match epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&LOOK_UP)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => (),
-                Err(e) => return Err(e).context("waiting for answers"),
+                Err(e) => return Err(e).context("cannot receive answers"),
             }
             for event in &events {
                 let client = event.data.u64() as usize;
@@ -61,7 +61,7 @@ impl Clients {
                     continue;
                 }
                 let now = start.elapsed();
-                let sent = self.list[client].busy.take().context("the server answered what was not asked")?;
+                let sent = self.list[client].busy.take().context("the server sent an answer without a request")?;
                 (answered, in_flight, heard) = (answered + 1, in_flight - 1, Instant::now());
                 if now < span.end() {
                     if now >= span.warm_up {

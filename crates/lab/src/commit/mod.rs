@@ -1,6 +1,6 @@
 //! The study of durable commits, `holdfast lab commit`: how many short transactions a second are acknowledged, each
 //! after its sync, by number of clients, commit delay, the drive's write cache, the barrier and the sync method. The
-//! paper's disk is the unsafe disk with 13 ms a sync; the real one is whatever `--data-dir` lies on.
+//! paper's disk is the unsafe disk with 13 ms a sync; the real one is whatever `--data` lies on.
 //!
 //! | file | holds |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | [`findings`] | comparisons and goals |
 //! | [`results`], [`summary`], [`report`], [`report_tables`] | what comes out |
 //!
-//! Failure: settings that cannot be measured are recorded and the rest goes on; the run then ends with an error that
+//! Failure: settings that cannot be measured are recorded and the rest continues; the run then ends with an error that
 //! names them. A machine that cannot mount the unsafe disk measures the real one and says so. Servers, mounts and files
 //! are gone at the end, also after Ctrl-C.
 
@@ -52,6 +52,10 @@ pub fn run(study: &Study) -> anyhow::Result<()> {
 }
 
 impl StudyResults for Results {
+    fn machine_and_notes(&mut self) -> (&mut Vec<Fact>, &mut Vec<String>) {
+        (&mut self.head.machine, &mut self.notes)
+    }
+
     fn conclude(&mut self) {
         self.findings = findings::findings(self);
     }
@@ -157,7 +161,7 @@ fn notes(study: &Study) -> Vec<String> {
         "The paper's disk is a FUSE disk whose sync takes 13 ms, one at a time, as its single client shows. Its write \
          cache off: every write takes as long as a sync. Its barrier off with the cache on: a sync returns at once and \
          a power cut loses what was acknowledged, unless the power is protected.",
-        "The settings take turns, round by round, each round with a server started anew; the middle rate of the rounds \
+        "The settings take turns, round by round, each round with a newly started server; the middle rate of the rounds \
          counts.",
         "The clients run on the same processors as the server and, on the paper's disk, as the disk itself.",
         "PostgreSQL's commit_delay is set with commit_siblings = 5, as Holdfast's fixed delays are. What is called auto \

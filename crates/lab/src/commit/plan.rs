@@ -1,7 +1,7 @@
 //! Which settings are measured, on which disks, in which order.
 //!
 //! By default all delays are compared where cache and barrier are on, several rounds of them; the other three forms of
-//! the paper's disk get its 1 ms and the automatic delay, once. `--full` measures all of them alike.
+//! the paper's disk get its 1 ms and the automatic delay, once. `--full` measures all of them in full.
 
 use crate::Study;
 use crate::server::Kind;
@@ -61,8 +61,8 @@ pub struct Plan {
 /// The paper's clients.
 const CLIENTS: [usize; 5] = [1, 10, 20, 40, 80];
 const CLIENTS_QUICK: [usize; 2] = [1, 4];
-/// Of the comparison of sync methods.
-const CLIENTS_METHODS: [usize; 2] = [1, 40];
+/// The most clients of the comparison of sync methods, where a run has as many.
+const CLIENTS_METHODS_MOST: usize = 40;
 const ROUNDS: usize = 3;
 /// The paper's own delay.
 const ONE_MS: Delay = Delay::Us(1000);
@@ -177,7 +177,7 @@ impl Plan {
         self.steps.push(ours);
     }
 
-    /// The sync methods; the default one is measured already where it has the same clients.
+    /// The sync methods; the default one has been measured with these clients already.
     fn methods(&mut self, study: &Study) {
         if study.quick {
             return;
@@ -185,14 +185,21 @@ impl Plan {
         for disk in self.disks.clone() {
             for method in METHODS {
                 let default = method == SyncMethod::default();
-                let clients = CLIENTS_METHODS.into_iter().filter(|n| !default || !self.clients.contains(n)).collect();
-                let condition = Condition::safe(disk);
-                let step = Step { server: Kind::Holdfast, condition, delay: Delay::Auto, method, clients };
-                if !step.clients.is_empty() {
-                    self.steps.push(step);
+                if !default {
+                    let (condition, clients) = (Condition::safe(disk), self.clients_of_methods());
+                    self.steps.push(Step { server: Kind::Holdfast, condition, delay: Delay::Auto, method, clients });
                 }
             }
         }
+    }
+
+    /// The fewest clients of the run and the most up to a limit.
+    fn clients_of_methods(&self) -> Vec<usize> {
+        let fewest = self.clients.first().copied();
+        let most = self.clients.iter().copied().filter(|n| *n <= CLIENTS_METHODS_MOST).max();
+        let mut clients: Vec<usize> = fewest.into_iter().chain(most).collect();
+        clients.dedup();
+        clients
     }
 
     /// Most clients of any step.

@@ -4,9 +4,9 @@
 use super::report_tables::{self as tables, PAPER, PAPER_CLIENTS};
 use super::results::{Rate, Results};
 use crate::bars::{Bar, Bars, Group};
-use crate::chart::{Chart, Labels, Mark, Series, escape};
+use crate::chart::{Chart, Labels, Mark, Series};
 use crate::interactive::report::goals;
-use crate::report::{cards, failures, figure, page, ran_on, title};
+use crate::report::{failures, figure, headlines, page, ran_on, title};
 use crate::server::server_name;
 use crate::text;
 
@@ -16,10 +16,9 @@ const LEAD: &str = "Short transactions, each answered when it is durable: how ma
 /// The whole file.
 pub fn html(results: &Results) -> String {
     let (version, at) = (&results.head.product_version, &results.head.started_at);
-    let mut out = title("Durable commits", version, at, results.head.machine.first(), LEAD);
+    let mut out = title("Durable commits", version, at, results.head.machine.first(), &results.head.paper, LEAD);
     out.push_str(&failures(&results.failures));
-    let headlines = results.findings.iter().filter(|f| f.headline);
-    out.push_str(&cards(headlines.map(|f| (escape(&f.shown), &*f.what, f.goal.as_deref()))));
+    out.push_str(&headlines(&results.findings));
     for (disk, heading) in [("paper", "The paper's disk, 13 ms a sync"), ("real", "The real disk")] {
         out.push_str(&disk_section(results, disk, heading));
     }
@@ -39,7 +38,7 @@ fn disk_section(results: &Results, disk: &str, heading: &str) -> String {
     let mut series: Vec<Series> = Vec::new();
     for (server, delay) in &keys {
         let rates = clients.iter().filter_map(|n| results.rate(server, disk, (true, true), delay, *n));
-        // Of the peer's delays the best at each number of clients stands for all; the table has them.
+        // Of the peer's delays only the best at each number of clients is drawn; the table has all.
         if server == "holdfast" {
             let label = format!("delay {}", tables::delay(delay));
             series.push(Series { class: class(delay), label, points: rates.map(mark).collect() });
@@ -86,10 +85,10 @@ fn class(delay: &str) -> &'static str {
 
 fn mark(rate: &Rate) -> Mark {
     let tooltip = format!(
-        "{}, delay {}, {} clients: {} a second, mean {}",
+        "{}, delay {}, {}: {} a second, mean {}",
         server_name(&rate.server),
         tables::delay(&rate.delay),
-        rate.clients,
+        text::clients(rate.clients),
         text::number(rate.tps),
         text::time(rate.mean_us)
     );
@@ -101,7 +100,7 @@ fn paper_series(cache: bool, barrier: bool, label: &str) -> Series {
     let point = |(n, tps): (usize, u32)| Mark {
         x: n as f64,
         y: f64::from(tps),
-        tooltip: format!("the paper, {n} clients: {tps} a second"),
+        tooltip: format!("the paper, {}: {tps} a second", text::clients(n)),
     };
     let points = PAPER_CLIENTS.into_iter().zip(figures).map(point).collect();
     Series { class: "sqlite-off", label: label.into(), points }
@@ -147,9 +146,15 @@ fn sync_methods(results: &Results) -> String {
         groups.push(Group { label, bars: vec![bar] });
     }
     let drawing = Bars { title: "Syncs a second by method".into(), text: text::number, groups };
+    let clients = tables::method_clients(results);
+    let of_clients = match clients.as_slice() {
+        [] => String::new(),
+        [1] => ", and what 1 client of the server gets by the same method".to_string(),
+        counts => format!(", and what {} clients of the server get by the same method", text::list(counts)),
+    };
     format!(
-        "<h2>Sync methods</h2>\n<p class=\"caption\">A 4 KiB block written and made durable, as pg_test_fsync does, \
-         and what 1 and 40 clients of the server get by the same method.</p>\n{}{}",
+        "<h2>Sync methods</h2>\n<p class=\"caption\">A 4 KiB block written and made durable, as pg_test_fsync \
+         does{of_clients}.</p>\n{}{}",
         figure(&drawing.svg()),
         tables::sync_methods(results)
     )
@@ -175,6 +180,20 @@ mod tests {
             assert!(html.contains(part), "{part}");
         }
         assert!(html.contains("Some of it could not be measured") && html.contains("missed"));
+    }
+
+    #[test]
+    fn the_text_names_the_clients_that_ran() {
+        let of = |clients: &[usize]| {
+            let mut results = sample::results();
+            results.rates.retain(|rate| rate.method != "fsync");
+            let point = |n: &usize| Rate { method: "fdatasync".into(), ..sample::rate("holdfast", "auto", *n, 70.0) };
+            results.rates.extend(clients.iter().map(point));
+            html(&results)
+        };
+        assert!(of(&[1, 20]).contains("what 1 and 20 clients of the server get"));
+        assert!(of(&[1, 40]).contains("what 1 and 40 clients of the server get"));
+        assert!(of(&[]).contains("as pg_test_fsync does.</p>"));
     }
 
     #[test]

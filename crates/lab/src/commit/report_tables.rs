@@ -1,8 +1,9 @@
-//! The report's tables: rates by delay and clients, the paper's own table beside this run's, sync methods.
+//! The report's tables: rates by delay and clients, the paper's own table with this run's, sync methods.
 
+use super::findings::DEFAULT_METHOD;
 use super::results::{Rate, Results};
 use crate::chart::escape;
-use crate::report_tables::{NOTHING, Row};
+use crate::report_tables::{NOTHING, Row, SCROLL};
 use crate::server::server_name;
 use crate::text;
 
@@ -21,7 +22,7 @@ pub fn by_clients(heads: &[&str], clients: &[usize], rows: &[Row]) -> String {
     let heads = heads.iter().map(|h| format!("<th>{h}</th>"));
     let numbers = clients.iter().map(|n| format!("<th class=\"n\">{n}</th>"));
     let mut out = format!(
-        "<div class=\"scroll\"><table>\n<thead><tr>{}</tr></thead>\n<tbody>\n",
+        "{SCROLL}<table>\n<thead><tr>{}</tr></thead>\n<tbody>\n",
         heads.chain(numbers).collect::<Vec<_>>().concat()
     );
     for row in rows {
@@ -89,7 +90,7 @@ fn cell(rate: Option<&Rate>) -> String {
     )
 }
 
-/// Cache and barrier of the paper's disk, the paper's figures beside this run's.
+/// Cache and barrier of the paper's disk, the paper's figures with this run's.
 pub fn conditions(results: &Results) -> String {
     let mut rows = Vec::new();
     let on = |on: bool| if on { "on" } else { "off" }.to_string();
@@ -111,9 +112,18 @@ pub fn conditions(results: &Results) -> String {
     by_clients(&["Cache", "Barrier", "", "Commit delay"], &PAPER_CLIENTS, &rows)
 }
 
+/// The clients that the sync methods were compared with: those of the points with another method than the usual one.
+pub fn method_clients(results: &Results) -> Vec<usize> {
+    let compared = results.rates.iter().filter(|r| r.server == "holdfast" && r.method != DEFAULT_METHOD);
+    let mut clients: Vec<usize> = compared.map(|r| r.clients).collect();
+    clients.sort_unstable();
+    clients.dedup();
+    clients
+}
+
 /// Each method's syncs on each disk, and what one client and many get of them.
 pub fn sync_methods(results: &Results) -> String {
-    const CLIENTS: [usize; 2] = [1, 40];
+    let clients = method_clients(results);
     let row = |s: &super::results::SyncMethodRate| {
         let of = |n: &usize| {
             let is = |r: &&Rate| {
@@ -123,8 +133,8 @@ pub fn sync_methods(results: &Results) -> String {
             cell(results.rates.iter().find(is))
         };
         let heads = [format!("the {} disk", s.disk), escape(&s.method), text::number(s.syncs_rate)];
-        Row { class: "", cells: heads.into_iter().chain(CLIENTS.iter().map(of)).collect() }
+        Row { class: "", cells: heads.into_iter().chain(clients.iter().map(of)).collect() }
     };
     let rows: Vec<Row> = results.sync_methods.iter().map(row).collect();
-    by_clients(&["Disk", "sync_method", "Syncs a second, no server"], &CLIENTS, &rows)
+    by_clients(&["Disk", "sync_method", "Syncs a second, no server"], &clients, &rows)
 }

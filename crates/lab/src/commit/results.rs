@@ -15,7 +15,7 @@ pub struct Results {
     pub head: Head,
     pub rates: Vec<Rate>,
     pub sync_methods: Vec<SyncMethodRate>,
-    /// Figures beside their goals, the paper's, and the peer's.
+    /// Figures compared with their goals, the paper's, and the peer's.
     pub findings: Vec<Finding>,
     /// What was asked for and could not be measured, with the reason.
     pub failures: Vec<String>,
@@ -42,7 +42,7 @@ pub struct Rate {
     pub runs: Vec<f64>,
     pub mean_us: f64,
     pub p99_us: u64,
-    /// Syncs of the trail for each commit, where the server tells.
+    /// Syncs of the trail for each commit, where the server counts them.
     pub syncs_per_commit: Option<f64>,
 }
 

@@ -38,6 +38,7 @@ pub fn results() -> Results {
     Results {
         head: Head {
             schema: SCHEMA.into(),
+            paper: crate::StudyName::Commit.paper().into(),
             product_version: "0.1.0".into(),
             started_at: "2026-11-22 03:00".into(),
             command: "holdfast lab commit --peer postgres".into(),

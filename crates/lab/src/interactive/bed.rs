@@ -37,7 +37,7 @@ impl Stand {
     /// Starts a server of its own files below `scratch`.
     pub fn start(kind: Kind, program: &Path, scratch: &Path) -> anyhow::Result<Stand> {
         let dir = tempfile::Builder::new().prefix(kind.name()).tempdir_in(scratch)?;
-        let peer = Peer::start(kind, program, dir.path()).with_context(|| format!("starting {}", kind.name()))?;
+        let peer = Peer::start(kind, program, dir.path()).with_context(|| format!("cannot start {}", kind.name()))?;
         Ok(Stand { peer, dir })
     }
 
@@ -80,7 +80,7 @@ impl<'a> Bed<'a> {
         Ok(stand)
     }
 
-    /// Runs `measure` at each server; where it fails, the failure is recorded and the rest goes on.
+    /// Runs `measure` at each server; where it fails, the failure is recorded and the rest continues.
     pub fn each(
         &self,
         results: &mut Results,

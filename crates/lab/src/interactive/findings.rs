@@ -1,4 +1,4 @@
-//! What the figures say: Holdfast beside its peer, and both beside the product's goals. Only figures of the same run
+//! What the figures say: Holdfast compared with its peer, and both with the product's goals. Only figures of the same run
 //! are compared.
 
 use super::rates;
@@ -8,6 +8,7 @@ use crate::ratios::quotient;
 use crate::results::PgbenchResult;
 use crate::study_results::Finding;
 use crate::text;
+use crate::verdict::{StandingGoal, Verdict, not_measured};
 
 /// Limit of a figure.
 #[derive(Clone, Copy)]
@@ -43,6 +44,50 @@ const SLEEPER_PERCENT_MAX: f64 = 10.0;
 /// Twice the first tenth would no longer be linear.
 const GROWTH_MAX: f64 = 2.0;
 
+/// The goals of every run, as they are listed when a run has no figure for them.
+const STANDING: [StandingGoal; 8] = [
+    StandingGoal {
+        found_by: &["five messages", "rate against"],
+        what: "authorization, five messages: rate against PostgreSQL",
+        goal: "at least 1.5×",
+    },
+    StandingGoal {
+        found_by: &["five messages", "server CPU"],
+        what: "authorization, five messages: server CPU a transaction against PostgreSQL",
+        goal: "at most 0.5×",
+    },
+    StandingGoal {
+        found_by: &["scale 1,", "rate against"],
+        what: "TPC-B, prepared, scale 1: rate against PostgreSQL",
+        goal: "at least 1×",
+    },
+    StandingGoal {
+        found_by: &[rates::THINKING, "rate against"],
+        what: "authorization with think time: rate against PostgreSQL",
+        goal: "at least 1×",
+    },
+    StandingGoal {
+        found_by: &["while a client sleeps"],
+        what: "Holdfast: the others' rate changes by, while a client sleeps in a transaction",
+        goal: "less than 10 %",
+    },
+    StandingGoal {
+        found_by: &["open transactions"],
+        what: "Holdfast: memory with 1000 open transactions that have each changed a row",
+        goal: "at most 572 MiB",
+    },
+    StandingGoal {
+        found_by: &["idle connections"],
+        what: "Holdfast: memory of each of 1000 idle connections",
+        goal: "at most 293 KiB",
+    },
+    StandingGoal {
+        found_by: &["last tenth"],
+        what: "Holdfast: last tenth of a long transaction against its first",
+        goal: "at most 2×",
+    },
+];
+
 /// Everything the results allow to say.
 pub fn findings(results: &Results) -> Vec<Finding> {
     let mut list = Vec::new();
@@ -52,6 +97,7 @@ pub fn findings(results: &Results) -> Vec<Finding> {
     list.extend(results.sleepers.iter().map(sleeper));
     list.extend(results.memory.iter().flat_map(memory));
     list.extend(results.long_transactions.iter().filter_map(long));
+    list.extend(not_measured(&STANDING, &list));
     list
 }
 
@@ -61,14 +107,15 @@ fn finding(what: String, value: f64, unit: Unit, goal: Option<Goal>) -> Finding 
         Some(Goal::AtMost(limit)) => (Some(format!("at most {}", unit.show(limit))), Some(value <= limit)),
         None => (None, None),
     };
-    Finding { what, value, shown: unit.show(value), goal: words, met, headline: false }
+    let verdict = met.map(Verdict::of);
+    Finding { what, value: Some(value), shown: unit.show(value), goal: words, met, verdict, headline: false }
 }
 
 /// Rate and processor time against the peer, and failures.
 fn rate(results: &Results, ours: &PgbenchResult) -> Vec<Finding> {
     let same = |r: &&PgbenchResult| r.server == THEIRS && r.case == ours.case && r.clients == ours.clients;
     let mut list = Vec::new();
-    let what = format!("{}, {} clients", ours.case, ours.clients);
+    let what = format!("{}, {}", ours.case, text::clients(ours.clients));
     if let Some(theirs) = results.rates.iter().find(same).filter(|r| r.skipped.is_none()) {
         let (goal, cpu_goal) = goals(&ours.case);
         if let Some(value) = quotient(ours.tps, theirs.tps) {
@@ -112,6 +159,7 @@ fn sleeper(s: &Sleeper) -> Finding {
     if s.server == OURS {
         finding.goal = Some(format!("less than {SLEEPER_PERCENT_MAX:.0} %"));
         finding.met = Some(change.abs() < SLEEPER_PERCENT_MAX);
+        finding.verdict = finding.met.map(Verdict::of);
         finding.headline = true;
     }
     finding
@@ -136,6 +184,7 @@ fn long(l: &LongTransaction) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use crate::interactive::sample;
+    use crate::verdict::Verdict;
 
     #[test]
     fn goals_are_set_beside_the_figures() {
@@ -151,5 +200,16 @@ mod tests {
         assert_eq!(of("PostgreSQL: the others' rate").met, None);
         assert_eq!(of("Holdfast: memory of each").met, Some(true));
         assert_eq!(of("Holdfast: last tenth").shown, "1.1×");
+        let thinking = of("think time: rate against");
+        assert_eq!((thinking.verdict, thinking.value), (Some(Verdict::NotMeasured), None), "the peer has no figure");
+    }
+
+    #[test]
+    fn goals_without_a_figure_are_listed_as_not_measured() {
+        let mut results = sample::results();
+        (results.rates, results.sleepers, results.memory, results.long_transactions) = Default::default();
+        let list = super::findings(&results);
+        assert_eq!(list.len(), super::STANDING.len());
+        assert!(list.iter().all(|f| f.verdict == Some(Verdict::NotMeasured) && f.met.is_none() && f.goal.is_some()));
     }
 }

@@ -22,11 +22,15 @@ const PARTS: usize = 10;
 /// Between looks whether the others are at work.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
+/// What a server takes, about, for the progress.
+pub const SECONDS_ABOUT: f64 = 15.0;
+
 /// Measures every server.
 pub fn measure(bed: &Bed<'_>, results: &mut Results) -> anyhow::Result<()> {
     let what = format!("a transaction of {} statements", bed.sizes.statements);
     bed.each(results, &what, |stand, results| {
         let long = at(bed, stand)?;
+        bed.progress.advance(SECONDS_ABOUT);
         let rows =
             Client::connect(stand.peer.addr)?.number(&format!("select count(*) from txn_log where at = {AT}"))?;
         let found = format!("{rows} of {} rows", long.statements);

@@ -10,7 +10,7 @@ use crate::study_results::Checked;
 use crate::{interrupt, workload};
 use std::time::{Duration, Instant};
 
-/// Memory that has not fallen by a fiftieth for so long has settled.
+/// Memory that has not fallen by a fiftieth for this time has settled.
 const STEADY: Duration = Duration::from_secs(3);
 const SETTLE_MAX: Duration = Duration::from_secs(40);
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -18,6 +18,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// The first tenth of the connections makes an idle server give back memory that loading took, and its threads take
 /// theirs; the rest shows what a connection takes.
 const FIRST_PART: usize = 10;
+
+/// What a server takes, about, for the progress.
+pub const SECONDS_ABOUT: f64 = 15.0;
 
 /// Measures every server.
 pub fn measure(bed: &Bed<'_>, results: &mut Results) -> anyhow::Result<()> {
@@ -28,6 +31,7 @@ pub fn measure(bed: &Bed<'_>, results: &mut Results) -> anyhow::Result<()> {
             let e = interrupt::unless(e)?;
             results.failures.push(format!("memory at {}: {e:#}", kind.name()));
         }
+        bed.progress.advance(SECONDS_ABOUT);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The study of interactive transactions, `holdfast lab interactive`: transactions of several messages as fast as
-//! they go and with think time, beside a client that sleeps in one, a thousand of them open at once, and one of ten
-//! thousand statements. With a peer, both servers are measured in the same run and the figures stand beside each
-//! other and beside the product's goals.
+//! they go and with think time, next to a client that sleeps in one, a thousand of them open at once, and one of ten
+//! thousand statements. With a peer, both servers are measured in the same run and the report compares the
+//! figures with each other and with the product's goals.
 //!
 //! | file | holds |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | [`findings`] | comparisons and goals |
 //! | [`results`], [`summary`], [`report`] | what comes out |
 //!
-//! Failure: a case that fails at a server, or a check that does not hold afterwards, is recorded and the rest goes on;
+//! Failure: a case that fails at a server, or a check that does not hold afterwards, is recorded and the rest continues;
 //! the run then ends with an error that names it. Servers and files are gone at the end, also after Ctrl-C.
 
 mod bed;
@@ -51,6 +51,10 @@ pub fn run(study: &Study) -> anyhow::Result<()> {
 }
 
 impl StudyResults for Results {
+    fn machine_and_notes(&mut self) -> (&mut Vec<Fact>, &mut Vec<String>) {
+        (&mut self.head.machine, &mut self.notes)
+    }
+
     fn conclude(&mut self) {
         self.findings = findings::findings(self);
     }
@@ -115,7 +119,8 @@ fn seconds_planned(study: &Study, sizes: &Sizes) -> f64 {
         Case::Tpcb => point * (sizes.rounds * sizes.clients.len() * sizes.scales.len()) as f64,
         Case::ThinkTime => point * (sizes.rounds * sizes.clients_thinking.len()) as f64,
         Case::Sleeper => sizes.sleep_seconds as f64 * 2.0 * sizes.sleep_rounds as f64,
-        Case::Memory | Case::LongTransaction => 0.0,
+        Case::Memory => memory::SECONDS_ABOUT,
+        Case::LongTransaction => long_transaction::SECONDS_ABOUT,
     };
     Case::ALL.into_iter().filter(|case| study.wants_case(*case)).map(of).sum()
 }
@@ -142,11 +147,11 @@ fn notes(study: &Study) -> Vec<String> {
     let notes = [
         "pgbench and the lab's own clients run on the same processors as the servers and take a part of every rate: \
          the more messages a transaction has, the larger that part, the same at both servers.",
-        "Both servers stand from the beginning and take turns, run by run; the run with the middle rate counts. The \
+        "Both servers run from the beginning and take turns, run by run; the run with the middle rate counts. The \
          server that waits does nothing, but it holds its memory.",
         "Think time is pgbench's \\sleep before each of the five statements. pgbench sleeps in whole milliseconds of \
          its own clock and wakes late under load: at 200 clients it is itself a part of what is measured.",
-        "The sleeper has changed a row that nobody else asks for and says nothing more until the others are measured. \
+        "The sleeper has changed a row that no other client uses and sends nothing more until the others are measured. \
          The change it causes is the mean rate with it against the mean rate without it.",
         "Memory is the sum over all processes of a server, what they share divided among them (Pss). Idle connections \
          have run one statement each: a PostgreSQL backend that has done nothing holds less. What each takes is the \

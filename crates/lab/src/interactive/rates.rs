@@ -29,7 +29,7 @@ pub fn authorization(bed: &Bed<'_>, results: &mut Results) -> anyhow::Result<()>
     Ok(())
 }
 
-/// The same with think time.
+/// The authorization with think time.
 pub fn think_time(bed: &Bed<'_>, results: &mut Results) -> anyhow::Result<()> {
     for &clients in &bed.sizes.clients_thinking {
         authorizations(bed, results, THINKING, clients, || pgbench::five_messages_thinking(THINK_MS))?;

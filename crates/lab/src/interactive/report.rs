@@ -3,12 +3,13 @@
 use super::results::{LongTransaction, Results};
 use crate::bars::{Bar, Bars, Group};
 use crate::chart::{Chart, Labels, Mark, Series, escape};
-use crate::report::{cards, definitions, failures, figure, page, ran_on, title};
+use crate::report::{definitions, failures, figure, headlines, page, ran_on, title};
 use crate::report_tables::{Column, NOTHING, Row, pgbench, table};
 use crate::results::PgbenchResult;
 use crate::server::server_name;
 use crate::study_results::{Check, Finding};
 use crate::text;
+use crate::verdict::{self, Verdict};
 
 const LEAD: &str = "Transactions of several messages, each waiting for its answer: how many, how long, at what price, \
     how much they disturb each other, and what the many that are open at once take.";
@@ -16,10 +17,10 @@ const LEAD: &str = "Transactions of several messages, each waiting for its answe
 /// The whole file.
 pub fn html(results: &Results) -> String {
     let (version, at) = (&results.head.product_version, &results.head.started_at);
-    let mut out = title("Interactive transactions", version, at, results.head.machine.first(), LEAD);
+    let mut out =
+        title("Interactive transactions", version, at, results.head.machine.first(), &results.head.paper, LEAD);
     out.push_str(&failures(&results.failures));
-    let headlines = results.findings.iter().filter(|f| f.headline);
-    out.push_str(&cards(headlines.map(|f| (escape(&f.shown), &*f.what, f.goal.as_deref()))));
+    out.push_str(&headlines(&results.findings));
     out.push_str(&goals(&results.findings));
     out.push_str(&rates(results));
     out.push_str(&sleepers(results));
@@ -53,11 +54,12 @@ pub fn goals(findings: &[Finding]) -> String {
     }
     let row = |f: &Finding| {
         let goal = f.goal.as_deref().map_or_else(|| NOTHING.to_string(), escape);
-        let met = f.met.map_or("", |met| if met { "met" } else { "missed" });
-        Row { class: "", cells: vec![escape(&f.what), escape(&f.shown), goal, met.to_string()] }
+        let verdict = f.verdict.map_or(String::new(), Verdict::html);
+        Row { class: "", cells: vec![escape(&f.what), escape(&f.shown), goal, verdict] }
     };
     let rows: Vec<Row> = findings.iter().map(row).collect();
-    format!("<h2>Against the goals</h2>\n{}", table(&COLUMNS, &rows))
+    let count = verdict::count(findings.iter().filter_map(|f| f.verdict));
+    format!("<h2>Against the goals</h2>\n<p class=\"caption\">{count}</p>\n{}", table(&COLUMNS, &rows))
 }
 
 fn rates(results: &Results) -> String {
@@ -84,7 +86,7 @@ fn bars(
 ) -> Bars {
     let mut groups: Vec<Group> = Vec::new();
     for r in measured {
-        let label = format!("{}, {} clients", r.case, r.clients);
+        let label = format!("{}, {}", r.case, text::clients(r.clients));
         let Some(bar) = value(r).map(|v| bar(&r.server, v)) else { continue };
         match groups.iter_mut().find(|g| g.label == label) {
             Some(group) => group.bars.push(bar),
@@ -103,10 +105,10 @@ fn sleepers(results: &Results) -> String {
         label: label.to_string(),
         bars: results.sleepers.iter().map(|s| bar(&s.server, mean(of(s)))).collect(),
     };
-    let groups = vec![group("nobody asleep", |s| &s.tps_without), group("one client asleep", |s| &s.tps_with)];
+    let groups = vec![group("no client asleep", |s| &s.tps_without), group("one client asleep", |s| &s.tps_with)];
     let drawing = Bars { title: "The others' rate".into(), text: text::number, groups };
     const COLUMNS: [Column; 5] =
-        [("Server", false), ("Clients", true), ("Nobody asleep", true), ("One asleep", true), ("Change", true)];
+        [("Server", false), ("Clients", true), ("No client asleep", true), ("One asleep", true), ("Change", true)];
     let list = |rates: &[f64]| rates.iter().map(|r| text::number(*r)).collect::<Vec<_>>().join(", ");
     let row = |s: &super::results::Sleeper| {
         let change = format!("{:+.1} %", s.change() * 100.0);
@@ -132,7 +134,7 @@ fn memory(results: &Results) -> String {
         bars: results.memory.iter().map(|m| bar(&m.server, of(m) as f64)).collect(),
     };
     let groups = vec![
-        group("before anybody connects", |m| m.before_bytes),
+        group("before the first connection", |m| m.before_bytes),
         group("every connection idle", |m| m.idle_bytes),
         group("every connection with a transaction open", |m| m.open_bytes),
     ];
@@ -196,7 +198,10 @@ pub fn checks(checks: &[Check]) -> String {
     let rows: Vec<Row> = checks
         .iter()
         .map(|c| {
-            let holds = if c.holds { "holds" } else { "<strong>does not hold</strong>" };
+            let holds = match c.holds {
+                true => "<span class=\"verdict met\">✓ holds</span>",
+                false => "<span class=\"verdict missed\">✗ does not hold</span>",
+            };
             Row {
                 class: "",
                 cells: vec![escape(&c.what), server_name(&c.server).into(), holds.into(), escape(&c.found)],
@@ -208,6 +213,16 @@ pub fn checks(checks: &[Check]) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_missed_goal_does_not_look_like_a_met_one() {
+        let html = super::html(&crate::interactive::sample::results());
+        let change = "<td class=\"n\">-20.0 %</td><td>less than 10 %</td>";
+        assert!(html.contains(&format!("{change}<td><span class=\"verdict missed\">✗ missed</span></td>")));
+        assert!(html.contains("<div class=\"card missed\"><b>-20.0 %</b>"));
+        assert!(html.contains("<div class=\"card met\"><b>2×</b>"));
+        assert!(html.contains("<span class=\"verdict not-measured\">– not measured</span>"));
+    }
+
     use super::*;
     use crate::interactive::sample;
 

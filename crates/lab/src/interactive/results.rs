@@ -22,14 +22,14 @@ pub struct Results {
     pub long_transactions: Vec<LongTransaction>,
     /// What must hold after the measurements.
     pub checks: Vec<Check>,
-    /// Figures beside their goals, and Holdfast's beside its peer's.
+    /// Figures with their goals, and Holdfast's compared with its peer's.
     pub findings: Vec<Finding>,
     /// What was asked for and could not be measured, and what did not hold, with the reason.
     pub failures: Vec<String>,
     pub notes: Vec<String>,
 }
 
-/// Rates of the others while nobody sleeps and while one client sleeps inside a transaction, by turns.
+/// Rates of the others while no client sleeps and while one client sleeps inside a transaction, by turns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sleeper {
     /// `holdfast` or `postgres`, here and below.

@@ -21,6 +21,7 @@ pub fn results() -> Results {
     let mut results = Results {
         head: Head {
             schema: SCHEMA.into(),
+            paper: crate::StudyName::Interactive.paper().into(),
             product_version: "0.1.0".into(),
             started_at: "2026-01-02 03:04".into(),
             command: "holdfast lab interactive --peer postgres".into(),

@@ -28,7 +28,7 @@ pub fn measure(bed: &Bed<'_>, results: &mut Results) -> anyhow::Result<()> {
         for round in 1..=bed.sizes.sleep_rounds {
             // Every second round the other way round: a rate that only falls with the size of the log falls for both.
             for with in if round % 2 == 1 { [false, true] } else { [true, false] } {
-                let who = if with { "one client" } else { "nobody" };
+                let who = if with { "one client" } else { "no client" };
                 bed.progress.now(format!("round {round} at {}, {who} asleep", stand.name()));
                 if with {
                     sleeper.tps_with.push(asleep(stand, || others(bed, stand, clients))?);

@@ -1,6 +1,6 @@
-//! Runs a script's transactions with so many clients for so long.
+//! Runs a script's transactions with a number of clients for a time.
 //!
-//! A transaction that fails with a serialization failure or a deadlock is run again, and its time goes on; any other
+//! A transaction that fails with a serialization failure or a deadlock is run again, and its time continues; any other
 //! error ends the measurement, as its figures would mean nothing.
 
 use super::script::{Script, Step, Transaction, with_values};
@@ -24,14 +24,14 @@ pub fn set_up(addr: SocketAddr, script: &Script) -> anyhow::Result<()> {
     script.set_up.iter().try_for_each(|message| client.run(message))
 }
 
-/// Runs with so many clients for so long.
+/// Runs the script with `clients` clients for `time`.
 pub fn measure(addr: SocketAddr, script: &Script, clients: usize, time: Duration) -> anyhow::Result<Counted> {
     let failed = AtomicBool::new(false);
     let began = Instant::now();
     let (measured_from, end) = (began + time.mul_f64(WARM_UP), began + time.mul_f64(1.0 + WARM_UP));
     let live = |number: usize| {
         let done = Live::new(addr, number).and_then(|mut live| live.run(script, measured_from, end, &failed));
-        // The others need not go on for a figure that nobody gets.
+        // The others need not continue: there will be no figure.
         done.inspect_err(|_| failed.store(true, Ordering::Relaxed))
     };
     let all: Vec<anyhow::Result<Counted>> = std::thread::scope(|scope| {

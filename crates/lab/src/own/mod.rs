@@ -4,7 +4,7 @@
 //!
 //! Each setting has a server of its own, with the script's tables in a directory that is removed afterwards. All of them run
 //! during the whole measurement, and each number of clients is measured on one after the other and then backwards, so
-//! that what else the machine does falls on all alike.
+//! that the machine's other work falls on all of them equally.
 
 mod drive;
 mod script;
@@ -22,7 +22,7 @@ use std::time::Duration;
 pub struct OwnWorkload {
     pub script: PathBuf,
     pub clients: Vec<usize>,
-    /// Each point is measured for so long.
+    /// How long each point is measured.
     pub seconds: f64,
     /// Where the temporary databases are made: on the disk that is meant.
     pub data_dir: PathBuf,
@@ -80,7 +80,7 @@ pub fn run_own(workload: &OwnWorkload, tell: impl Fn(&OwnPoint)) -> anyhow::Resu
     let script = Script::read(&workload.script)?;
     interrupt::catch();
     let scratch = tempfile::Builder::new().prefix("holdfast-doctor-").tempdir_in(&workload.data_dir);
-    let scratch = scratch.with_context(|| format!("making a directory in {}", workload.data_dir.display()))?;
+    let scratch = scratch.with_context(|| format!("cannot create a directory in {}", workload.data_dir.display()))?;
     let mut servers = Vec::new();
     for setting in &SETTINGS {
         let dir = scratch.path().join(setting.name.replace(' ', "_"));
@@ -111,7 +111,7 @@ pub fn run_own(workload: &OwnWorkload, tell: impl Fn(&OwnPoint)) -> anyhow::Resu
         }
     }
     drop(servers);
-    scratch.close().context("removing the temporary databases")?;
+    scratch.close().context("cannot remove the temporary databases")?;
     Ok(recommend(points))
 }
 

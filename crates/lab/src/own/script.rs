@@ -40,7 +40,7 @@ pub enum Step {
 
 impl Script {
     pub fn read(path: &Path) -> anyhow::Result<Script> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         Script::parse(&text).with_context(|| path.display().to_string())
     }
 
@@ -70,7 +70,7 @@ impl Script {
             bail!("the last statement does not end with ;");
         }
         if script.transactions.is_empty() {
-            bail!("there is no \\transaction: put that line before the statements that are measured");
+            bail!("the script has no \\transaction line; put one before the statements that are measured");
         }
         if script.transactions.iter().any(|transaction| transaction.is_empty()) {
             bail!("a \\transaction has no statement");
@@ -88,13 +88,12 @@ impl Script {
                 self.transactions.push(Transaction { weight, steps: Vec::new() });
             }
             "set" => {
-                let (name, value) =
-                    rest.trim().split_once(char::is_whitespace).context("\\set NAME VALUE is wanted")?;
+                let (name, value) = rest.trim().split_once(char::is_whitespace).context("expected \\set NAME VALUE")?;
                 let (least, most) = bounds(value.trim())?;
-                let last = self.transactions.last_mut().context("\\set belongs into a \\transaction")?;
+                let last = self.transactions.last_mut().context("\\set belongs in a \\transaction")?;
                 last.steps.push(Step::Set(name.to_owned(), least, most));
             }
-            _ => bail!("there is \\transaction [WEIGHT] and \\set NAME random(LEAST, MOST), nothing else"),
+            _ => bail!("unknown command; the commands are \\transaction [WEIGHT] and \\set NAME random(LEAST, MOST)"),
         }
         Ok(())
     }
@@ -123,7 +122,7 @@ fn bounds(value: &str) -> anyhow::Result<(i64, i64)> {
         inner.and_then(|inner| inner.split_once(',')).context("a value is a number or random(LEAST, MOST)")?;
     let (least, most): (i64, i64) = (least.trim().parse()?, most.trim().parse()?);
     if least > most {
-        bail!("random({least}, {most}) has no number");
+        bail!("random({least}, {most}) is empty: the first number is larger");
     }
     Ok((least, most))
 }
@@ -169,14 +168,14 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_with_its_line() {
         for (text, part) in [
-            ("SELECT 1;", "no \\transaction"),
+            ("SELECT 1;", "no \\transaction line"),
             ("\\transaction\n", "no statement"),
             ("\\transaction\nSELECT 1", "does not end with ;"),
             ("\\transaction 0\nSELECT 1;", "line 1"),
-            ("\\set a 1\n", "belongs into"),
-            ("\\transaction\n\\set a random(2, 1)\nSELECT 1;", "no number"),
+            ("\\set a 1\n", "belongs in a"),
+            ("\\transaction\n\\set a random(2, 1)\nSELECT 1;", "random(2, 1) is empty"),
             ("\\transaction\n\\set a x\nSELECT 1;", "line 2"),
-            ("\\transaction\n\\sleep 1\nSELECT 1;", "nothing else"),
+            ("\\transaction\n\\sleep 1\nSELECT 1;", "unknown command"),
             ("\\transaction\nSELECT\n\\set a 1\n", "line 3"),
         ] {
             let message = format!("{:#}", Script::parse(text).unwrap_err());

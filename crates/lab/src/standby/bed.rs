@@ -35,12 +35,12 @@ impl Bed<'_> {
         self.room_for(0)
     }
 
-    /// The same before something that writes so much.
+    /// Requires room for a part that writes this many bytes.
     pub fn room_for(&self, bytes: u64) -> anyhow::Result<()> {
         machine::require_free(self.scratch, bytes + if self.study.quick { 0 } else { RESERVE_BYTES })
     }
 
-    /// Compares the nodes; what differs is a failure of the run. `which` tells the pair from others of its kind.
+    /// Compares the nodes; what differs is a failure of the run. `which` names the pair among several.
     pub fn compare(&self, pair: &mut Pair, which: &str, results: &mut Results) -> anyhow::Result<()> {
         pair.need_standby()?;
         pair.catch_up(CATCH_UP_MAX)?;

@@ -1,7 +1,7 @@
-//! A standby that was away: stopped while a load runs, then started again, by way of the link that counts. Once nobody
-//! writes meanwhile, which shows how fast it is; once the load goes on.
+//! A standby that was away: stopped while a load runs, then started again, by way of the link that counts. It is
+//! measured twice: without any load, which shows how fast it is, and while the load continues.
 //!
-//! Failure: a standby that has not caught up within the run is told as such in the results.
+//! Failure: the results say when a standby has not caught up within the run.
 
 use super::bed::Bed;
 use super::pair::{self, CATCH_UP_MAX, Level, Pair, Way};
@@ -14,7 +14,7 @@ use crate::schedule::Load;
 use anyhow::Context;
 use std::time::{Duration, Instant};
 
-/// A standby with no more than this to go has caught up with a load that goes on.
+/// A standby with no more than this to go has caught up with a load that continues.
 const NEAR_BYTES: u64 = 1 << 20;
 /// Between looks how far it is.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -33,7 +33,7 @@ pub fn measure(bed: &Bed<'_>, pair: &mut Pair, results: &mut Results) -> anyhow:
 }
 
 fn load(bed: &Bed<'_>, pair: &mut Pair, seconds: f64) -> Watched {
-    let (clients, options) = (bed.sizes.clients_usual(), Level::Cold.options(pair.kind));
+    let (clients, options) = (bed.sizes.clients_usual(), Level::Local.options(pair.kind));
     Watched { load: Load::Closed { clients }, seconds, options, epoch: pair.next_epoch(), memory: false }
 }
 
@@ -80,7 +80,7 @@ fn under_load(bed: &Bed<'_>, pair: &mut Pair) -> anyhow::Result<CatchUp> {
             Reached { at_s: clock.now_s(), answered: clock.answered(), written: pair.position()?, applied: from };
         pair.start_standby(Way::Link)?;
         let (ended, is_near) = near(pair, clock, limit_s)?;
-        // A look at how both go on from here.
+        // How both continue from here.
         clock.wait_until((ended.at_s + 2.0).min(limit_s))?;
         clock.end_load();
         Ok((began, ended, is_near))

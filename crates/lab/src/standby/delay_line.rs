@@ -1,15 +1,15 @@
-//! A line on which everything takes the same time: a piece is delivered so long after it came in, in the order in which
+//! A line on which everything takes the same time: a piece is delivered a fixed time after it came in, in the order in which
 //! they came, however many are on their way at once. As light in a cable, and not as a messenger who is back before he
 //! takes the next.
 //!
-//! Failure: where the far end is gone, what is on the line is lost, and who puts more on it is told.
+//! Failure: where the far end is gone, what is on the line is lost, and the sender of more gets an error.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes on their way at once, about: who puts more waits. Enough that 100 ms let through more than a disk takes.
+/// Bytes on their way at once, about: the sender of more waits. Enough that 100 ms let through more than a disk takes.
 const ON_THE_WAY_MAX: usize = 16 << 20;
 
 /// See the module's description.
@@ -41,14 +41,14 @@ impl DelayLine {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing is on the line: who has a piece without a delay may hand it over himself.
+    /// Nothing is on the line: a piece without a delay may be handed over directly.
     pub fn is_idle(&self) -> bool {
         let state = self.lock();
         state.on_the_way.is_empty() && !state.handing_over
     }
 
     /// Puts a piece that came in `now` on the line; false when the far end is gone. Without a delay it waits until the
-    /// pieces before are delivered, so that who sends feels who receives.
+    /// pieces before are delivered, so that a slow receiver slows the sender.
     pub fn put(&self, piece: &[u8], now: Instant, delay: Duration) -> bool {
         let most = if delay.is_zero() { 0 } else { ON_THE_WAY_MAX };
         let mut state = self.lock();

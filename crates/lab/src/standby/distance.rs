@@ -1,7 +1,7 @@
 //! Master and standby so far apart: the link delays each way, and every level is measured with one client and with many.
 //!
-//! One client's commits show what a level adds to a commit's latency: nobody shares its sync or its way. Each of them is
-//! compared with cold by way of the same link, which delays what cold waits for as little as nobody. How long the link
+//! One client's commits show what a level adds to a commit's latency: no other client shares its sync or its way. Each of them is
+//! compared with local by way of the same link, which delays nothing that local waits for. How long the link
 //! really takes is measured too, through one of its kind, as a process has to wake up at each end of it; that is the round
 //! trip that the goals mean. Levels take turns, every second round in the other order.
 //!
@@ -24,7 +24,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 /// What is compared: without a standby there is no link.
-const LEVELS: [Level; 4] = [Level::Cold, Level::Warm, Level::Hot, Level::Commit];
+const LEVELS: [Level; 4] = [Level::Local, Level::Warm, Level::Hot, Level::Commit];
 /// Messages that go to and fro to find out how long the link takes.
 const PINGS: usize = 21;
 
@@ -46,7 +46,7 @@ pub fn measure(bed: &Bed<'_>, pair: &mut Pair, results: &mut Results) -> anyhow:
 fn at(bed: &Bed<'_>, pair: &mut Pair, round_trip_ms: f64) -> anyhow::Result<Vec<Distance>> {
     bed.room()?;
     let one_way = Duration::from_secs_f64(round_trip_ms / 2e3);
-    let link_us = micros(round_trip(one_way).context("measuring the link")?);
+    let link_us = micros(round_trip(one_way).context("cannot measure the link")?);
     pair.link.delay(one_way);
     pair.catch_up(CATCH_UP_MAX)?;
     let first = Distance { round_trip_ms, link_us, server: pair.name().into(), ..Distance::default() };
@@ -99,7 +99,7 @@ fn run(
     })
 }
 
-/// The runs of each level as one, with the median of each figure, and what each adds to cold.
+/// The runs of each level as one, with the median of each figure, and what each adds to local.
 fn compared(runs: Vec<Distance>) -> Vec<Distance> {
     let same_point = |a: &Distance, b: &Distance| (&a.level, a.clients) == (&b.level, b.clients);
     let one = |same: Vec<Distance>| {
@@ -113,10 +113,10 @@ fn compared(runs: Vec<Distance>) -> Vec<Distance> {
         }
     };
     let mut points: Vec<Distance> = groups(runs, same_point).into_iter().map(one).collect();
-    let cold = points.clone();
-    for point in points.iter_mut().filter(|point| point.level != Level::Cold.name()) {
-        let cold = cold.iter().find(|c| c.level == Level::Cold.name() && c.clients == point.clients);
-        point.added_us = cold.map(|cold| point.p50_us - cold.p50_us);
+    let local = points.clone();
+    for point in points.iter_mut().filter(|point| point.level != Level::Local.name()) {
+        let local = local.iter().find(|c| c.level == Level::Local.name() && c.clients == point.clients);
+        point.added_us = local.map(|local| point.p50_us - local.p50_us);
         // On a link without a delay a round trip is that of two processes that wake up: no measure.
         let measurable = point.round_trip_ms > 0.0;
         point.added_round_trips = point.added_us.filter(|_| measurable).map(|added| added / point.link_us);
@@ -124,7 +124,7 @@ fn compared(runs: Vec<Distance>) -> Vec<Distance> {
     points
 }
 
-/// How long a small message takes through a link with this delay and back, when nobody else uses it; the median.
+/// How long a small message takes through a link with this delay and back, when nothing else uses it; the median.
 fn round_trip(one_way: Duration) -> anyhow::Result<Duration> {
     let echo = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let link = Link::open(echo.local_addr()?)?;
@@ -171,8 +171,8 @@ mod tests {
             ..Distance::default()
         };
         let one = |level, times: [f64; 3]| times.map(|p50_us| run(level, 1, p50_us));
-        let mut runs = [one(Level::Cold, [3e3, 1e3, 2e3]), one(Level::Warm, [12e3, 10e3, 90e3])].concat();
-        runs.extend([run(Level::Cold, 40, 5e3), run(Level::Warm, 40, 20e3)]);
+        let mut runs = [one(Level::Local, [3e3, 1e3, 2e3]), one(Level::Warm, [12e3, 10e3, 90e3])].concat();
+        runs.extend([run(Level::Local, 40, 5e3), run(Level::Warm, 40, 20e3)]);
         let points = compared(runs);
         let added: Vec<_> = points.iter().map(|p| (p.clients, p.added_us, p.added_round_trips)).collect();
         assert_eq!(added, [(1, None, None), (1, Some(10e3), Some(1.0)), (40, None, None), (40, Some(15e3), Some(1.5))]);

@@ -1,19 +1,21 @@
-//! What the figures say, beside the product's goals. Only figures of the same run are compared.
+//! What the figures say, compared with the product's goals. Only figures of the same run are compared.
 //!
 //! Failure: what was not measured is left out.
 
 use super::findings_nodes as nodes;
+use super::findings_standing as standing;
 use super::results::{CatchUp, Governed, LargeTransaction, LevelRate, Reporting, Results};
 use crate::ratios::quotient;
 use crate::server::server_name;
 use crate::study_results::Finding;
 use crate::text;
+use crate::verdict::{Verdict, not_measured};
 
 const OURS: &str = "holdfast";
 const THEIRS: &str = "postgres";
-/// Processor time and syncs of the master with a standby at cold, against none.
+/// Processor time and syncs of the master with a standby at local, against none.
 const COLD_COST_MAX: f64 = 1.05;
-/// Rate at hot against cold.
+/// Rate at hot against local.
 const HOT_SHARE_MIN: f64 = 0.85;
 /// Clients of that goal.
 const HOT_CLIENTS: usize = 80;
@@ -74,10 +76,11 @@ pub fn findings(results: &Results) -> Vec<Finding> {
         list.extend(results.governed.iter().filter(|g| of(&g.server)).flat_map(governed));
         list.extend(nodes::findings(results, server));
     }
+    list.extend(not_measured(&standing::GOALS, &list));
     list
 }
 
-/// The goals are Holdfast's; a peer's figures stand beside them without.
+/// The goals are Holdfast's; a peer's figures have none.
 pub fn times(server: &str, what: &str, value: f64, goal: Option<Goal>, headline: bool) -> Finding {
     shown(server, what, value, format!("{}×", text::times(value)), goal, |limit| format!("{}×", text::times(limit)))
         .headline(headline)
@@ -98,7 +101,8 @@ pub fn shown(
         Some(Goal::NotZero) => (Some("never 0".into()), Some(value > 0.0)),
         None => (None, None),
     };
-    Finding { what: format!("{}: {what}", server_name(server)), value, shown, goal, met, headline: false }
+    let (what, verdict) = (format!("{}: {what}", server_name(server)), met.map(Verdict::of));
+    Finding { what, value: Some(value), shown, goal, met, verdict, headline: false }
 }
 
 impl Finding {
@@ -109,10 +113,10 @@ impl Finding {
 }
 
 fn cold_cost(results: &Results, server: &str) -> Vec<Finding> {
-    let pair = results.equal(server, "none").zip(results.equal(server, "cold"));
-    let ratio = |of: fn(&LevelRate) -> Option<f64>| pair.and_then(|(none, cold)| quotient(of(cold)?, of(none)?));
+    let pair = results.equal(server, "none").zip(results.equal(server, "local"));
+    let ratio = |of: fn(&LevelRate) -> Option<f64>| pair.and_then(|(none, local)| quotient(of(local)?, of(none)?));
     let finding = |what: &str, value: f64| {
-        let what = format!("{what} a transaction of the master with a standby at cold against none, at an equal rate");
+        let what = format!("{what} a transaction of the master with a standby at local against none, at an equal rate");
         times(server, &what, value, Some(Goal::AtMost(COLD_COST_MAX)), true)
     };
     let cpu = ratio(|r| r.master_cpu_us).map(|value| finding("processor time", value));
@@ -125,21 +129,22 @@ fn ratio_of_rates(results: &Results, server: &str, clients: usize, level: &str, 
 }
 
 fn cold_rate(results: &Results, server: &str, clients: usize) -> Option<Finding> {
-    let value = ratio_of_rates(results, server, clients, "cold", "none")?;
-    let what = format!("rate with a standby at cold against none, {clients} clients, all on these processors");
+    let value = ratio_of_rates(results, server, clients, "local", "none")?;
+    let what =
+        format!("rate with a standby at local against none, {}, all on these processors", text::clients(clients));
     Some(times(server, &what, value, None, false))
 }
 
 fn hot_rate(results: &Results, server: &str, clients: usize) -> Option<Finding> {
-    let value = ratio_of_rates(results, server, clients, "hot", "cold")?;
+    let value = ratio_of_rates(results, server, clients, "hot", "local")?;
     let goal = (clients == HOT_CLIENTS).then_some(Goal::AtLeast(HOT_SHARE_MIN));
-    Some(times(server, &format!("rate at hot against cold, {clients} clients"), value, goal, true))
+    Some(times(server, &format!("rate at hot against local, {}", text::clients(clients)), value, goal, true))
 }
 
 fn catch_up(c: &CatchUp) -> Vec<Finding> {
     let ratio = quotient(c.catch_up_bytes_rate, c.load_bytes_rate);
     if c.load_goes_on {
-        let what = "applied while catching up against the load that goes on, all on these processors";
+        let what = "applied while catching up against the load that continues, all on these processors";
         return ratio.map(|value| times(&c.server, what, value, None, false)).into_iter().collect();
     }
     let rate = ratio.map(|value| {
@@ -219,6 +224,21 @@ fn governed(g: &Governed) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::super::sample;
+    use crate::verdict::Verdict;
+
+    #[test]
+    fn goals_without_a_figure_are_listed_as_not_measured() {
+        let verdict = |results: &super::Results, what: &str| {
+            let list = super::findings(results);
+            let found: Vec<_> = list.iter().filter(|f| f.what.contains(what)).map(|f| f.verdict).collect();
+            found
+        };
+        let mut results = sample::results();
+        let hot = "Holdfast: rate at hot against local, 80 clients";
+        assert_eq!(verdict(&results, hot), [Some(Verdict::Met)]);
+        results.levels.clear();
+        assert_eq!(verdict(&results, hot), [Some(Verdict::NotMeasured)]);
+    }
 
     #[test]
     fn goals_are_set_beside_the_figures() {
@@ -228,8 +248,8 @@ mod tests {
         assert_eq!((cpu.shown.as_str(), cpu.goal.as_deref(), cpu.met), ("1.1×", Some("at most 1.05×"), Some(false)));
         assert_eq!(of("Holdfast: syncs a transaction").met, Some(true));
         assert_eq!(of("PostgreSQL: processor time").met, None);
-        assert_eq!(of("Holdfast: rate at hot against cold, 80").met, Some(true));
-        assert_eq!(of("Holdfast: rate at hot against cold, 40").goal, None);
+        assert_eq!(of("Holdfast: rate at hot against local, 80").met, Some(true));
+        assert_eq!(of("Holdfast: rate at hot against local, 40").goal, None);
         let caught_up = of("Holdfast: catch-up");
         assert_eq!((caught_up.shown.as_str(), caught_up.met), ("5×", Some(true)));
         assert_eq!(of("Holdfast: bytes over the link").met, Some(true));

@@ -1,4 +1,4 @@
-//! What the figures say of distances, of nodes on cores of their own and of several masters to one node, beside the goals.
+//! What the figures say of distances, of nodes on cores of their own and of several masters to one node, compared with the goals.
 //!
 //! Failure: what was not measured is left out; a goal that is counted from something that was not measured is none.
 
@@ -12,7 +12,7 @@ use crate::text;
 
 /// What warm may add to a round trip, in microseconds.
 const WARM_MORE_US: f64 = 100.0;
-/// The rate at cold against none with each node on its own core: it falls by at most 3 %.
+/// The rate at local against none with each node on its own core: it falls by at most 3 %.
 const OWN_CORES_SHARE_MIN: f64 = 0.97;
 
 /// Everything about this server.
@@ -29,7 +29,7 @@ fn distance(results: &Results, d: &Distance) -> Option<Finding> {
     let added = d.added_us?;
     let far = if d.round_trip_ms > 0.0 { format!("{} ms", d.round_trip_ms) } else { "no distance".into() };
     let round_trips = d.added_round_trips.map(|n| format!(", {} round trips", text::times(n))).unwrap_or_default();
-    let what = format!("{far}, {}: latency added to one client's commits against cold{round_trips}", d.level);
+    let what = format!("{far}, {}: latency added to one client's commits against local{round_trips}", d.level);
     let goal = added_us_max(results, d).map(Goal::AtMost);
     Some(shown(&d.server, &what, added, latency(added), goal, latency))
 }
@@ -63,8 +63,8 @@ fn own_cores(results: &Results, server: &str) -> Option<Finding> {
         let is = |c: &&OwnCores| (c.rate.server.as_str(), c.rate.level.as_str()) == (server, level.name());
         results.own_cores.iter().find(is).map(|c| c.rate.tps)
     };
-    let value = quotient(of(Level::Cold)?, of(Level::None)?)?;
-    let what = "rate with a standby at cold against none, each node on its own core";
+    let value = quotient(of(Level::Local)?, of(Level::None)?)?;
+    let what = "rate with a standby at local against none, each node on its own core";
     Some(times(server, what, value, Some(Goal::AtLeast(OWN_CORES_SHARE_MIN)), true))
 }
 
@@ -96,7 +96,7 @@ mod tests {
         };
         assert_eq!(of("10 ms, warm"), ("10.15 ms", Some("at most 10.20 ms"), Some(true)));
         assert_eq!(of("2 ms, hot"), ("2.50 ms", Some("at most 3.00 ms"), Some(true)));
-        assert_eq!(of("against cold, 1.19 round trips"), of("2 ms, hot"));
+        assert_eq!(of("against local, 1.19 round trips"), of("2 ms, hot"));
         assert_eq!(of("2 ms, commit").2, Some(true));
         assert_eq!(of("10 ms, commit"), ("13.60 ms", Some("at most 12.00 ms"), Some(false)));
         assert_eq!(of("no distance, warm"), ("150 µs", Some("at most 200 µs"), Some(true)));

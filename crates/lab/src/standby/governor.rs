@@ -1,14 +1,13 @@
-//! A load of more than the standby takes in. The standby's capacity is made by the link, which lets only so many bytes a
-//! second through: that is exact and the same in every run. The load is 1.3 times that, as in the simulation; and twice as
-//! well: on a machine that others use too the load itself is not the same from second to second, and twice the capacity is
-//! too much in all of them.
+//! A load of more than the standby takes in. The link sets the standby's capacity by a limit in bytes a second, which is
+//! exact and equal in every run. The load is 1.3 times the capacity, as in the simulation, and again twice the capacity: on
+//! a machine with other work the load varies from second to second, and twice the capacity is too much in all of them.
 //!
-//! Where the machine itself becomes slower, a load that was too much when it was measured no longer is. So the part of the
-//! seconds in which the standby was behind is told, and the variation in those alone beside that of all.
+//! Where the machine itself becomes slower, a load that was too much when it was measured no longer is. So the report
+//! also has the part of the seconds in which the standby was behind, and the variation in those alone.
 //!
 //! How far the standby may fall behind is what it takes in within 3.4 seconds, as in the simulation.
 //!
-//! Beside it what the governor's laws do in the simulation that they were chosen by.
+//! The report compares it with what the governor's laws do in the simulation that they were chosen by.
 //!
 //! Failure: a part that fails at one setting fails at this pair; what was measured before is kept.
 
@@ -27,13 +26,13 @@ use holdfast_standby::governor::simulation::{self, Outcome, Setup};
 const OVER: f64 = 1.3;
 /// And where it is too much in every second.
 const FAR_OVER: f64 = 2.0;
-/// Runs beside the one that the goals are about take this part of its time.
+/// A load far past the capacity takes this part of the time of the one that the goals are about.
 const BESIDE_SHARE: f64 = 0.5;
 /// What a byte of the trail takes on the disk, at most: in the trails, where the standby lags, and in both databases.
 const DISK_BYTES: f64 = 3.0;
-/// What the standby takes in within so many seconds is how far it may fall behind.
+/// The standby may fall behind by what it takes in within this time.
 const LAG_SECONDS_MAX: f64 = 3.4;
-/// A standby that is behind by what it takes in within so many seconds has more to do than it can: the load was too much.
+/// A standby that is behind by what it takes in within this time has more to do than it can: the load was too much.
 const BEHIND_SECONDS: f64 = 0.25;
 const MIB: u64 = 1 << 20;
 /// The first part of each run is the way up; the rest is judged.
@@ -44,10 +43,9 @@ const SEEDS: u64 = 8;
 pub fn measure(bed: &Bed<'_>, pair: &mut Pair, results: &mut Results) -> anyhow::Result<()> {
     let free = unlimited(bed, pair)?;
     let long = bed.sizes.governor_seconds;
-    let short = long * BESIDE_SHARE;
     match pair.kind {
         Kind::Holdfast => {
-            for (governor, over, seconds) in [("on", OVER, long), ("off", OVER, short), ("on", FAR_OVER, short)] {
+            for (governor, over, seconds) in cases(long) {
                 let lag_bytes_max = if governor == "on" { free.lag_bytes_max(over) } else { 0 };
                 let case = Case { governor, over, seconds, lag_bytes_max };
                 pair.stop_standby();
@@ -57,13 +55,18 @@ pub fn measure(bed: &Bed<'_>, pair: &mut Pair, results: &mut Results) -> anyhow:
             results.laws = laws(if bed.study.quick { 1 } else { SEEDS });
         }
         Kind::Postgres => {
-            for (over, seconds) in [(OVER, long), (FAR_OVER, short)] {
+            for (over, seconds) in [(OVER, long), (FAR_OVER, long * BESIDE_SHARE)] {
                 let case = Case { governor: "none", over, seconds, lag_bytes_max: 0 };
                 results.governed.push(limited(bed, pair, case, &free)?);
             }
         }
     }
     Ok(())
+}
+
+/// Governor, load and seconds. On and off run for the same time, so that their figures and lines can be compared.
+fn cases(long: f64) -> [(&'static str, f64, f64); 3] {
+    [("on", OVER, long), ("off", OVER, long), ("on", FAR_OVER, long * BESIDE_SHARE)]
 }
 
 /// What is measured.
@@ -77,7 +80,7 @@ struct Case {
     lag_bytes_max: u64,
 }
 
-/// A load that nobody holds back.
+/// A load without any limit.
 struct Free {
     /// Bytes of the trail a second.
     bytes_rate: f64,
@@ -86,12 +89,12 @@ struct Free {
 }
 
 impl Free {
-    /// Bytes a second that the link lets through, so that this load is so many times that.
+    /// The link's limit in bytes a second that this load exceeds `over` times.
     fn link_limit(&self, over: f64) -> u64 {
         (self.bytes_rate * self.link_share / over) as u64
     }
 
-    /// The same in bytes of the trail.
+    /// The capacity in bytes of the trail a second.
     fn capacity(&self, over: f64) -> f64 {
         self.bytes_rate / over
     }
@@ -102,7 +105,7 @@ impl Free {
 }
 
 fn watched(bed: &Bed<'_>, pair: &mut Pair, seconds: f64) -> Watched {
-    let (clients, options) = (bed.sizes.clients_usual(), Level::Cold.options(pair.kind));
+    let (clients, options) = (bed.sizes.clients_usual(), Level::Local.options(pair.kind));
     Watched { load: Load::Closed { clients }, seconds, options, epoch: pair.next_epoch(), memory: false }
 }
 
@@ -177,5 +180,17 @@ fn of_law(law: GovernorLaw, seeds: u64) -> Law {
         applied_share: mean(Outcome::throughput_share),
         lag_most_share: mean(|outcome| outcome.lag_bytes_max as f64) / bound,
         bytes_rates: outcomes.first().map(|outcome| outcome.per_second.clone()).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_governor_runs_on_and_off_for_the_same_time() {
+        let of = |governor: &str| cases(300.0).into_iter().find(|case| case.0 == governor).map(|case| (case.1, case.2));
+        assert_eq!(of("on"), of("off"));
+        assert_eq!(of("on"), Some((OVER, 300.0)));
     }
 }

@@ -13,7 +13,7 @@ use crate::workload;
 
 /// The transaction begins after this share of the load.
 const BEGINS_AT_SHARE: f64 = 0.3;
-/// Columns of a row beside its text, about.
+/// Bytes of a row's other columns, about.
 const KEY_BYTES: u64 = 12;
 
 /// Measures one pair.
@@ -24,11 +24,11 @@ pub fn measure(bed: &Bed<'_>, pair: &mut Pair, results: &mut Results) -> anyhow:
     let body = workload::log_body();
     let rows = bed.sizes.large_bytes / (body.len() as u64 + KEY_BYTES);
     let clients = bed.sizes.clients_usual();
-    let options = Level::Cold.options(pair.kind);
+    let options = Level::Local.options(pair.kind);
     let watched = Watched { load: Load::Closed { clients }, seconds, options, epoch, memory: true };
     let seen = watch(pair, watched, |pair, clock| {
         let mut client = Client::connect(pair.master()?.addr)?;
-        client.run(&format!("set {}", Level::Cold.options(pair.kind).trim_start_matches("-c ")))?;
+        client.run(&format!("set {}", Level::Local.options(pair.kind).trim_start_matches("-c ")))?;
         clock.wait_until(seconds * BEGINS_AT_SHARE)?;
         let began_s = clock.now_s();
         let lines = (0..rows).map(|row| format!("{}\t{body}", (epoch << 32) + row));

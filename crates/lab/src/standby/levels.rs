@@ -1,7 +1,7 @@
 //! What each level costs: the same load with the standby stopped, and with each level, in turns.
 //!
 //! As fast as it goes shows rates and times. What a standby costs the master in processor time and syncs is seen at an
-//! equal rate only: less is shared where less goes on at once. So no standby and cold are measured once more at a rate
+//! equal rate only: fewer transactions at a time share less. So no standby and local are measured again at a rate
 //! that both reach.
 //!
 //! Failure: a run that fails ends this part at the pair; nothing of it is in the results then.
@@ -42,7 +42,7 @@ pub fn measure(bed: &Bed<'_>, pair: &mut Pair, results: &mut Results) -> anyhow:
             for &clients in &bed.sizes.clients {
                 runs.push(run(bed, pair, level, Load::Closed { clients })?);
             }
-            if matches!(level, Level::None | Level::Cold) {
+            if matches!(level, Level::None | Level::Local) {
                 let load = Load::Open { rate: equal_rate, clients: bed.sizes.clients_usual() };
                 runs.push(run(bed, pair, level, load)?);
             }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn of_several_runs_each_figure_is_the_median() {
-        let run = |tps, p99_us| LevelRate { p99_us, ..sample::rate("holdfast", "cold", 40, tps) };
+        let run = |tps, p99_us| LevelRate { p99_us, ..sample::rate("holdfast", "local", 40, tps) };
         let other = LevelRate { offered_rate: Some(9.0), ..run(1.0, 1.0) };
         let all = medians(vec![run(30.0, 1.0), other.clone(), run(10.0, 3.0), run(20.0, 2.0)]);
         assert_eq!(all.len(), 2);

@@ -1,7 +1,7 @@
 //! The link between two nodes as a port of its own: counts what goes over it, lets no more through than is asked for, and
 //! takes as long as a distance would.
 //!
-//! A standby that is told to follow this port follows the master behind it. Towards the standby a limit in bytes a second
+//! A standby that is configured to follow this port follows the master behind it. Towards the standby a limit in bytes a second
 //! holds; the way back is free. So a standby of known capacity is made: the limit is exact and the same in every run,
 //! which neither a busy processor nor a process that is stopped and continued would be. A delay holds each way, and is
 //! independent of the limit: see [`super::delay_line`].
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between looks whether somebody connects.
+/// Between looks for a connection.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const BUFFER_BYTES: usize = 64 << 10;
 /// A limited link passes pieces of this time.
@@ -47,7 +47,7 @@ struct Shared {
 impl Link {
     /// Opens the port; connections to it go to `master`.
     pub fn open(master: SocketAddr) -> anyhow::Result<Link> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("opening a link's port")?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot open a link's port")?;
         listener.set_nonblocking(true)?;
         let shared = Arc::new(Shared {
             master: Mutex::new(master),
@@ -67,7 +67,7 @@ impl Link {
         *self.shared.master.lock().unwrap_or_else(PoisonError::into_inner) = master;
     }
 
-    /// Lets so many bytes a second through to the standby; 0 lifts the limit.
+    /// Limits the bytes a second to the standby; 0 lifts the limit.
     pub fn limit(&self, bytes_rate: u64) {
         self.shared.limit_bytes_rate.store(bytes_rate, Ordering::Relaxed);
     }
@@ -135,7 +135,7 @@ impl Shared {
                 line.deliver(|piece| {
                     let delivered = self.pass(&to, piece, to_standby);
                     if !delivered {
-                        // Whoever waits for more to carry is woken by it.
+                        // Wakes the thread that waits for more to carry.
                         let _ = from.shutdown(Shutdown::Both);
                     }
                     delivered
@@ -193,7 +193,7 @@ impl Shared {
     }
 }
 
-/// When the link is free again after a piece that takes so long. Time that passed without use is not made good beyond one
+/// When the link is free again after a piece that takes this time. Time that passed without use is not made good beyond one
 /// piece; lateness is.
 fn free_again(free_at: Instant, now: Instant, waits: bool, takes: Duration) -> Instant {
     let made_good = if waits { LATE_MAX } else { PIECE };
@@ -204,7 +204,7 @@ fn free_again(free_at: Instant, now: Instant, waits: bool, takes: Duration) -> I
 mod tests {
     use super::*;
 
-    /// A server that sends `bytes` to whoever connects, and returns what it was sent.
+    /// A server that sends `bytes` to each client that connects, and returns what it received.
     fn sender(bytes: usize) -> (SocketAddr, std::thread::JoinHandle<Vec<u8>>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let addr = listener.local_addr().unwrap();
@@ -248,7 +248,7 @@ mod tests {
             let mut got = Vec::new();
             stream.read_to_end(&mut got).unwrap();
             assert_eq!((got.len(), link.passed()), (200_000, 200_000));
-            // The only timing: a limit and a delay hold at least so long, however slow the machine is.
+            // The only timing: a limit and a delay hold at least this long, however slow the machine is.
             assert!(start.elapsed() >= least);
             assert_eq!(thread.join().unwrap(), b"ack");
         }

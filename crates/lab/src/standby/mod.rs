@@ -1,19 +1,19 @@
 //! The study of hot standby, `holdfast lab standby`: what a standby costs its master at each level, how fast one that was
 //! away catches up, a transaction of 174 MiB in mid-load, a load beyond what the standby takes in, queries on the standby,
 //! a standby at a distance, each node on a core of its own, and three masters to one node. With a peer the same runs on PostgreSQL's streaming replication, whose levels are taken for the same:
-//! `local` for cold, `remote_write` for warm, `on` for hot, `remote_apply` for commit.
+//! `local` for local, `remote_write` for warm, `on` for hot, `remote_apply` for commit.
 //!
 //! | file | holds |
 //! |---|---|
 //! | [`part`] | the parts and their sizes |
 //! | [`pair`] | a master and its standby; [`link`] between them, which counts, limits and delays ([`delay_line`]) |
-//! | [`timeline`] | a load with somebody watching it and how far the nodes are |
+//! | [`timeline`] | a load, watched together with the nodes' positions |
 //! | [`levels`], [`distance`], [`own_cores`], [`catch_up`], [`large`], [`reporting`], [`three_masters`], [`governor`] | the parts |
 //! | [`bed`] | what they share, and what must hold afterwards |
-//! | [`findings`], [`findings_nodes`] | comparisons and goals |
+//! | [`findings`], [`findings_nodes`], [`findings_standing`] | comparisons and goals |
 //! | [`results`], [`summary`], [`summary_nodes`], [`report`], [`report_parts`], [`report_nodes`] | what comes out |
 //!
-//! Failure: a part that fails at a pair is recorded and the rest goes on; the run then ends with an error that names it.
+//! Failure: a part that fails at a pair is recorded and the rest continues; the run then ends with an error that names it.
 //! Servers and files are gone at the end, also after Ctrl-C.
 
 mod bed;
@@ -22,6 +22,7 @@ mod delay_line;
 mod distance;
 mod findings;
 mod findings_nodes;
+mod findings_standing;
 mod governor;
 mod large;
 mod levels;
@@ -64,6 +65,10 @@ pub fn run(study: &Study) -> anyhow::Result<()> {
 }
 
 impl StudyResults for Results {
+    fn machine_and_notes(&mut self) -> (&mut Vec<Fact>, &mut Vec<String>) {
+        (&mut self.head.machine, &mut self.notes)
+    }
+
     fn conclude(&mut self) {
         self.findings = findings::findings(self);
     }
@@ -161,7 +166,6 @@ fn options(study: &Study, sizes: &Sizes) -> Vec<Fact> {
         Fact::new("Runs of each level", sizes.rounds.to_string()),
         Fact::new("Clients", clients.join(", ")),
         Fact::new("Log rows before", text::number(sizes.log_rows as f64)),
-        Fact::new("Load of the machine before (1, 5, 15 min)", machine::load().unwrap_or_else(|| "unknown".into())),
         Fact::new("Peer", study.peer.map_or("none", |p| p.name())),
     ]
 }
@@ -181,21 +185,20 @@ fn notes(study: &Study) -> Vec<String> {
         "Processor time and syncs with and without a standby are compared at an equal rate that both reach: at full \
          speed more transactions share a sync and a wake-up, so that a slower server looks dearer than it is.",
         "Catch-up: the standby is stopped while a load runs, then started again by way of a link of the lab that counts \
-         bytes. Its rate counts from the first byte over the link until its readers see everything, while nobody writes.",
-        "The standby past its capacity: the link lets through so many of the bytes a second that the load writes when \
-         nobody is held back that the load is 1.3 times that, and again twice, which is too much in every second also on a \
-         machine with other work. A processor shared with the master would make a capacity that changes from run to run. \
-         W is 3.4 seconds of that capacity. In how many of the seconds the load was too much is told: those at whose end \
-         the standby was behind by a quarter of a second of its capacity.",
+         bytes. Its rate counts from the first byte over the link until its readers see everything, without any load.",
+        "The standby past its capacity: the link has a limit in bytes a second. The load without a limit is 1.3 times that, and \
+         again twice that, which is too much in every second even on a machine with other work. A processor shared with the master would make a capacity that changes from run to run. \
+         W is 3.4 seconds of that capacity. The report says in how many of the seconds the load was too much: those at whose \
+         end the standby was behind by a quarter of a second of its capacity.",
         "A standby at a distance: a link of the lab delivers everything half a round trip later, each way, many pieces at \
-         once. What a level adds is the median of one client's commits less that at cold by way of the same link. Goals \
+         once. What a level adds is the median of one client's commits less that at local by way of the same link. Goals \
          count with the round trip as it was measured through such a link, as processes have to wake up at its ends.",
         "One sync is the median of 4 KiB written and made durable before each round, when nothing of this run wrote; one boxcar's apply \
          is what commit adds to hot where the link delays nothing.",
         "Each node on its own core: with two cores the load generator is on the standby's, so that the master's core is the \
-         master's alone but for what others do on this machine, which is told.",
+         master's alone except for other processes of this machine, which the report states.",
         "Three masters to one node: two more masters with a standby each are started; all six run on this machine. The load \
-         is small enough for all, and the same for one master alone; one master with three times that stands beside it.",
+         is small enough for all, and the same for one master alone; one master with three times that is measured for comparison.",
         "Memory is what all processes of a node hold, what they share divided among them (Pss).",
         "PostgreSQL has the levels that come nearest: local, remote_write, on and remote_apply, all with \
          synchronous_standby_names = '*'.",

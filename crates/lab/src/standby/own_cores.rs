@@ -1,9 +1,9 @@
 //! Each node on a core of its own: the master on the first, the standby on the second, so that a standby takes nothing from
 //! its master but what it asks of it. The load comes from the cores that are left; where there are only two, from the
 //! standby's, so that the master's core is the master's alone: what the load generator has less of the first core, it has
-//! less of in both cases, and how busy both cores are is told.
+//! less of in both cases, and the report says how busy both cores are.
 //!
-//! The rate without a standby and at cold, in turns.
+//! The rate without a standby and at local, in turns.
 //!
 //! Failure: with one core there is nothing to compare, which is noted and is no failure. A run that fails ends this part at
 //! the pair. All may use every core again in each case.
@@ -50,7 +50,7 @@ pub fn measure(bed: &Bed<'_>, pair: &mut Pair, results: &mut Results) -> anyhow:
     };
     pair.need_standby()?;
     let measured = kept(bed, pair, &places);
-    // Whatever happened: the parts after this one have all cores. A standby that was started on one is started anew.
+    // On errors too: the parts after this one have all cores. A standby that was started on one core is restarted.
     pair.stop_standby();
     cores::keep_lab(&places.all)?;
     cores::keep_server(pair.master()?.process.pid(), &places.all)?;
@@ -63,7 +63,7 @@ fn kept(bed: &Bed<'_>, pair: &mut Pair, places: &Places) -> anyhow::Result<Vec<O
     cores::keep_lab(&places.load)?;
     let (mut runs, mut busy) = (Vec::new(), Vec::new());
     for round in 1..=bed.sizes.rounds {
-        let mut levels = [Level::None, Level::Cold];
+        let mut levels = [Level::None, Level::Local];
         if round % 2 == 0 {
             levels.reverse();
         }

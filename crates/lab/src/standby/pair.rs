@@ -20,30 +20,30 @@ use tempfile::TempDir;
 
 /// The standby's name, and PostgreSQL's replication slot.
 const NAME: &str = "standby";
-/// A standby may take so long to have what its master has.
+/// How long a standby may take to have what its master has.
 pub const CATCH_UP_MAX: Duration = Duration::from_secs(300);
 /// Between looks how far the standby is.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// What a commit waits for, or that there is nobody to wait for.
+/// What a commit waits for, or that there is no standby to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// The standby is stopped.
     None,
-    Cold,
+    Local,
     Warm,
     Hot,
     Commit,
 }
 
 impl Level {
-    pub const ALL: [Level; 5] = [Level::None, Level::Cold, Level::Warm, Level::Hot, Level::Commit];
+    pub const ALL: [Level; 5] = [Level::None, Level::Local, Level::Warm, Level::Hot, Level::Commit];
 
     /// The name in results.
     pub fn name(self) -> &'static str {
         match self {
             Level::None => "none",
-            Level::Cold => "cold",
+            Level::Local => "local",
             Level::Warm => "warm",
             Level::Hot => "hot",
             Level::Commit => "commit",
@@ -53,11 +53,11 @@ impl Level {
     /// What a session starts with.
     pub fn options(self, kind: Kind) -> &'static str {
         match (kind, self) {
-            (Kind::Holdfast, Level::None | Level::Cold) => "-c holdfast.level=cold",
+            (Kind::Holdfast, Level::None | Level::Local) => "-c holdfast.level=local",
             (Kind::Holdfast, Level::Warm) => "-c holdfast.level=warm",
             (Kind::Holdfast, Level::Hot) => "-c holdfast.level=hot",
             (Kind::Holdfast, Level::Commit) => "-c holdfast.level=commit",
-            (Kind::Postgres, Level::None | Level::Cold) => "-c synchronous_commit=local",
+            (Kind::Postgres, Level::None | Level::Local) => "-c synchronous_commit=local",
             (Kind::Postgres, Level::Warm) => "-c synchronous_commit=remote_write",
             (Kind::Postgres, Level::Hot) => "-c synchronous_commit=on",
             (Kind::Postgres, Level::Commit) => "-c synchronous_commit=remote_apply",
@@ -69,13 +69,13 @@ impl Level {
 pub struct Pair {
     pub kind: Kind,
     program: PathBuf,
-    /// Running at any time but while it is started anew.
+    /// Running at any time except during a restart.
     master: Option<Peer>,
     standby: Option<Peer>,
     /// Between the two, for a standby that goes that way.
     pub link: Link,
     way: Way,
-    /// The standby's address, for those who watch it come and go.
+    /// The standby's address, for threads that watch it come and go.
     pub standby_addr: Arc<Mutex<Option<SocketAddr>>>,
     /// Of the last run on its rows.
     epoch: u64,
@@ -100,11 +100,11 @@ impl Pair {
             Kind::Holdfast => peer_holdfast::start(program, dir.path()),
             Kind::Postgres => peer_postgres::start_with(dir.path(), &master_settings()),
         };
-        let master = master.with_context(|| format!("starting {}", kind.name()))?;
+        let master = master.with_context(|| format!("cannot start {}", kind.name()))?;
         master.load(log_rows, tell)?;
         Client::connect(master.addr)?
             .run("create table bulk (id bigint primary key, body text not null)")
-            .context("making the table of the large transaction")?;
+            .context("cannot create the table of the large transaction")?;
         let link = Link::open(master.addr)?;
         let (program, standby_addr) = (program.to_path_buf(), Arc::default());
         Ok(Pair {
@@ -147,16 +147,16 @@ impl Pair {
     /// Copies the master, by way of the link, and starts the copy as its standby.
     fn create_standby(&mut self) -> anyhow::Result<()> {
         let (dir, before) = (self.standby_dir(), self.link.passed());
-        std::fs::create_dir(&dir).with_context(|| format!("making {}", dir.display()))?;
+        std::fs::create_dir(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         match self.kind {
             Kind::Holdfast => {
                 let mut create = Command::new(&self.program);
                 create.args(["standby", "create", "--from", &self.link.addr.to_string(), "--name", NAME, "--data"]);
                 create.arg(dir.join("holdfast"));
-                child::run(create).context("making the standby")?;
+                child::run(create).context("cannot create the standby")?;
             }
             Kind::Postgres => {
-                // PostgreSQL runs as another user, who has to get through.
+                // PostgreSQL runs as another user, which needs access.
                 use std::os::unix::fs::PermissionsExt;
                 std::fs::set_permissions(self.dir.path(), std::fs::Permissions::from_mode(0o711))?;
                 peer_postgres::base_backup(&dir, self.link.addr, NAME)?;
@@ -210,7 +210,7 @@ impl Pair {
                 peer_postgres::serve(&dir, &dir, &settings)
             }
         };
-        let standby = standby.context("starting the standby")?;
+        let standby = standby.context("cannot start the standby")?;
         *self.standby_addr.lock().unwrap_or_else(PoisonError::into_inner) = Some(standby.addr);
         self.standby = Some(standby);
         self.way = way;
@@ -223,7 +223,7 @@ impl Pair {
         self.standby = None;
     }
 
-    /// Starts the master anew with these lines in its settings. Only for Holdfast, with the standby stopped.
+    /// Restarts the master with these lines in its settings. Only for Holdfast, with the standby stopped.
     pub fn restart_master(&mut self, settings: &str) -> anyhow::Result<()> {
         self.master = None;
         let master = peer_holdfast::start_with(&self.program, self.dir.path(), settings)?;
@@ -260,7 +260,7 @@ impl Pair {
 }
 
 impl Drop for Pair {
-    /// The standby first: a PostgreSQL that stops waits for those who follow it.
+    /// The standby first: a PostgreSQL that stops waits for its standbys.
     fn drop(&mut self) {
         self.stop_standby();
     }
@@ -285,7 +285,7 @@ pub fn standby_position(client: &mut Client) -> anyhow::Result<(u64, u64)> {
     Ok((found[0], found[found.len() - 1]))
 }
 
-/// The row's positions; NULL, which PostgreSQL tells before it has received anything, is 0.
+/// The row's positions; NULL, which PostgreSQL returns before it has received anything, is 0.
 fn positions(client: &mut Client, sql: &str) -> anyhow::Result<Vec<u64>> {
     let rows = client.rows(sql)?;
     let row = rows.first().filter(|row| !row.is_empty()).with_context(|| format!("{sql} returned nothing"))?;

@@ -17,7 +17,7 @@ pub enum Part {
     Governor,
     /// Queries on the standby.
     Report,
-    /// Master and standby so far apart.
+    /// Master and standby at a distance.
     Distance,
     /// Each node on a core of its own.
     OwnCores,
@@ -26,7 +26,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All, in the order they run: the governor's master is started anew, last.
+    /// All, in the order they run: the governor's master is restarted, so it comes last.
     pub const ALL: [Part; 8] = [
         Part::Levels,
         Part::Distance,
@@ -69,9 +69,9 @@ pub struct Sizes {
     pub large_bytes: u64,
     pub large_seconds: f64,
     pub report_seconds: f64,
-    /// Past the capacity as the specification has it; the other runs of the governor take half of that.
+    /// A load past the capacity with the governor on, and as long with it off.
     pub governor_seconds: f64,
-    /// Before, nobody held back.
+    /// The load before, without a limit.
     pub free_seconds: f64,
     /// What the link delays there and back, in milliseconds.
     pub round_trips_ms: Vec<f64>,
@@ -81,7 +81,7 @@ pub struct Sizes {
 
 /// As long as the simulation that the governor's law was chosen by.
 const GOVERNOR_SECONDS_USUAL: f64 = 300.0;
-/// A load that nobody holds back shows its rate in that.
+/// A load without a limit shows its rate within this time.
 const FREE_SECONDS_USUAL: f64 = 30.0;
 
 impl Sizes {
@@ -127,7 +127,8 @@ impl Sizes {
             Part::CatchUp => 4.0 * self.away_seconds,
             Part::Large => self.large_seconds,
             Part::Report => 2.0 * self.report_seconds,
-            Part::Governor => self.free_seconds + 2.0 * self.governor_seconds,
+            // On and off for as long, and half of that far past the capacity.
+            Part::Governor => self.free_seconds + 2.5 * self.governor_seconds,
             // Four levels, with one client and with many.
             Part::Distance => self.round_trips_ms.len() as f64 * 4.0 * 1.5 * self.point_seconds,
             Part::OwnCores => 2.0 * self.rounds as f64 * self.point_seconds,

@@ -10,7 +10,7 @@ use super::results::{LevelRate, Results};
 use crate::bars::{Bar, Bars, Group};
 use crate::chart::escape;
 use crate::interactive::report::{checks, goals};
-use crate::report::{cards, definitions, failures, figure, page, ran_on, title};
+use crate::report::{definitions, failures, figure, headlines, page, ran_on, title};
 use crate::report_tables::{Column, Row, optional, table};
 use crate::server::server_name;
 use crate::text;
@@ -21,10 +21,9 @@ const LEAD: &str = "A standby has what its master has acknowledged. What that co
 /// The whole file.
 pub fn html(results: &Results) -> String {
     let (version, at) = (&results.head.product_version, &results.head.started_at);
-    let mut out = title("Hot standby", version, at, results.head.machine.first(), LEAD);
+    let mut out = title("Hot standby", version, at, results.head.machine.first(), &results.head.paper, LEAD);
     out.push_str(&failures(&results.failures));
-    let headlines = results.findings.iter().filter(|f| f.headline);
-    out.push_str(&cards(headlines.map(|f| (escape(&f.shown), &*f.what, f.goal.as_deref()))));
+    out.push_str(&headlines(&results.findings));
     out.push_str(&goals(&results.findings));
     out.push_str(&levels(results));
     out.push_str(&nodes::distances(results));

@@ -11,7 +11,7 @@ use crate::report::figure;
 use crate::report_tables::{Column, optional, table};
 use crate::server::server_name;
 use crate::text;
-use crate::time_chart::TimeChart;
+use crate::time_chart::{Steps, TimeChart};
 
 /// The colour of each level, and of the round trip alone.
 const LINES: [(Level, &str); 3] = [(Level::Warm, "audited"), (Level::Hot, "buffered"), (Level::Commit, "unaudited")];
@@ -29,7 +29,7 @@ pub fn distances(results: &Results) -> String {
         ("A second", true),
         ("p50", true),
         ("p99", true),
-        ("Added<br>to cold", true),
+        ("Added<br>to local", true),
         ("In round<br>trips", true),
     ];
     if results.distances.is_empty() {
@@ -56,7 +56,7 @@ pub fn distances(results: &Results) -> String {
     let mut parts: Vec<String> = charts.collect();
     parts.push(table(&COLUMNS, &results.distances.iter().map(cells).collect::<Vec<_>>()));
     let caption = "The link delivers everything half a round trip later, each way. The charts show what a level adds to the \
-                   median latency of one client's commits, against cold by way of the same link.";
+                   median latency of one client's commits, against local by way of the same link.";
     section("A standby at a distance", caption, &parts)
 }
 
@@ -79,12 +79,13 @@ fn chart(results: &Results, server: &str) -> String {
         .iter()
         .map(|(level, class)| line(class, level.name(), &|d| d.added_us.filter(|_| d.level == level.name())))
         .collect();
-    series.push(line(ROUND_TRIP, "round trip", &|d| (d.level == Level::Cold.name()).then_some(d.link_us)));
+    series.push(line(ROUND_TRIP, "round trip", &|d| (d.level == Level::Local.name()).then_some(d.link_us)));
     let drawing = TimeChart {
         title: format!("Latency added by each level at {}", server_name(server)),
         x_title: "round trip that the link delays, in milliseconds",
-        y_title: "added to a commit at cold",
+        y_title: "added to a commit at local",
         y_text: text::time,
+        y_steps: Steps::Tens,
         marks: vec![],
         series,
     };
@@ -171,6 +172,6 @@ pub fn shared_node(results: &Results) -> String {
         })
         .collect();
     let caption = "Processor time is all standbys', until they show everything, divided by all transactions. One master with the \
-                   load of all stands beside, as processor time falls where more transactions share a sync.";
+                   load of all is shown for comparison, as processor time falls where more transactions share a sync.";
     section("Three masters to one node", caption, &[table(&COLUMNS, &rows)])
 }

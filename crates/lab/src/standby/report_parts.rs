@@ -11,7 +11,7 @@ use crate::report::figure;
 use crate::report_tables::{Column, Row, optional, table};
 use crate::server::server_name;
 use crate::text;
-use crate::time_chart::{SECONDS, TimeChart, mark};
+use crate::time_chart::{SECONDS, Steps, TimeChart, mark};
 
 fn rate_line(class: &'static str, label: &str, timeline: &Timeline) -> Series {
     line(class, label, &timeline.each_second(|m| Some(m.answered)), text::number)
@@ -44,6 +44,7 @@ fn rates(title: &str, marks: &[(f64, String)], series: Vec<Series>) -> String {
             x_title: SECONDS,
             y_title,
             y_text: text::short,
+            y_steps: Steps::Tens,
             marks: marks.to_vec(),
             series,
         }
@@ -54,8 +55,16 @@ fn rates(title: &str, marks: &[(f64, String)], series: Vec<Series>) -> String {
 fn lags(title: &str, marks: &[(f64, String)], series: Vec<Series>) -> String {
     let y_title = "behind the master";
     figure(
-        &TimeChart { title: title.into(), x_title: SECONDS, y_title, y_text: bytes, marks: marks.to_vec(), series }
-            .svg(),
+        &TimeChart {
+            title: title.into(),
+            x_title: SECONDS,
+            y_title,
+            y_text: bytes,
+            y_steps: Steps::Twos,
+            marks: marks.to_vec(),
+            series,
+        }
+        .svg(),
     )
 }
 
@@ -89,7 +98,7 @@ pub fn catch_ups(list: &[CatchUp]) -> String {
     let cells = |c: &CatchUp| {
         let cells = vec![
             server_name(&c.server).into(),
-            if c.load_goes_on { "the load goes on" } else { "nobody writes" }.into(),
+            if c.load_goes_on { "the load continues" } else { "no load" }.into(),
             bytes(c.missing_bytes as f64),
             optional(c.link_bytes.map(|b| b as f64), bytes),
             bytes(c.copy_bytes as f64),
@@ -106,7 +115,7 @@ pub fn catch_ups(list: &[CatchUp]) -> String {
     let lag = |c: &&CatchUp| lag_line(class(&c.server), server_name(&c.server), &c.timeline);
     parts.push(lags("Lag of a standby that comes back", &[], under_load.iter().map(lag).collect()));
     let caption = "The standby is stopped while a load runs, and started again behind a link that counts bytes. The chart \
-                   begins a line where the standby is back while the load goes on.";
+                   begins a line where the standby is back while the load continues.";
     section("A standby that was away", caption, &parts)
 }
 
@@ -253,8 +262,8 @@ pub fn governor(results: &Results) -> String {
         lags("Lag past the capacity", &[], list.iter().map(|g| lag_line(colour(g), &label(g), &g.timeline)).collect()),
         laws(&results.laws),
     ];
-    let caption = "The load writes so many times what the link lets through. With its governor the master slows down to that; without, \
-                   the standby falls behind for as long as the load lasts. The first quarter is the way up and not judged.";
+    let caption = "The load writes more than the link lets through, by the factor shown. With its governor the master slows down to what \
+                   the link lets through; without, the standby falls behind for as long as the load lasts. The first quarter is the way up and not judged.";
     section("A load past the standby's capacity", caption, &parts)
 }
 
@@ -281,10 +290,11 @@ fn laws(list: &[Law]) -> String {
     };
     let shown = list.iter().filter(|l| l.in_use || l.law == "relay").map(drawn).collect();
     let chart = TimeChart {
-        title: "The law in use beside a relay".into(),
+        title: "The law in use and a relay".into(),
         x_title: SECONDS,
         y_title: "written a second",
         y_text: bytes,
+        y_steps: Steps::Twos,
         marks: vec![],
         series: shown,
     };

@@ -52,7 +52,7 @@ fn load(
 ) -> anyhow::Result<(f64, Option<u64>, Vec<f64>)> {
     bed.room()?;
     let (clients, seconds) = (bed.sizes.clients_usual(), bed.sizes.report_seconds);
-    let (options, epoch) = (Level::Cold.options(pair.kind), pair.next_epoch());
+    let (options, epoch) = (Level::Local.options(pair.kind), pair.next_epoch());
     let watched = Watched { load: Load::Closed { clients }, seconds, options, epoch, memory: false };
     let seen = watch(pair, watched, meanwhile)?;
     bed.progress.advance(seconds);

@@ -1,7 +1,7 @@
 //! `results.json` of the study. The schema's name carries its version; a field that changes meaning or goes away raises
 //! it, a new field does not.
 //!
-//! Failure: none; a part that was not measured is an empty list, and the reason stands in `failures`.
+//! Failure: none; a part that was not measured is an empty list, and `failures` has the reason.
 
 use super::timeline::Timeline;
 use crate::study_results::{Check, Finding, Head, ServerSettings};
@@ -29,7 +29,7 @@ pub struct Results {
     pub laws: Vec<Law>,
     /// What must hold after the measurements.
     pub checks: Vec<Check>,
-    /// Figures beside their goals, and Holdfast's beside its peer's.
+    /// Figures with their goals, and Holdfast's compared with its peer's.
     pub findings: Vec<Finding>,
     /// What was asked for and could not be measured, and what did not hold, with the reason.
     pub failures: Vec<String>,
@@ -52,7 +52,7 @@ pub struct LevelRate {
     pub mean_us: f64,
     pub p50_us: f64,
     pub p99_us: f64,
-    /// Processor time for each transaction, in microseconds. The standby's goes on until it has shown all of them.
+    /// Processor time for each transaction, in microseconds. The standby's counts until it has shown all of them.
     pub master_cpu_us: Option<f64>,
     pub standby_cpu_us: Option<f64>,
     /// Syncs of the master for each transaction.
@@ -67,7 +67,7 @@ pub struct Distance {
     pub round_trip_ms: f64,
     /// What a small message really takes through such a link and back, in microseconds.
     pub link_us: f64,
-    /// A 4 KiB block made durable on this disk, before each round and with nobody else of this run at it.
+    /// A 4 KiB block made durable on this disk, before each round, when nothing else of this run writes.
     pub sync_us: f64,
     pub level: String,
     pub clients: usize,
@@ -76,9 +76,9 @@ pub struct Distance {
     pub p99_us: f64,
     /// The medians of all runs, in their order.
     pub runs_p50_us: Vec<f64>,
-    /// The median against that at cold by way of the same link with as many clients; nothing for cold itself.
+    /// The median against that at local by way of the same link with as many clients; nothing for local itself.
     pub added_us: Option<f64>,
-    /// The same in round trips as the link really makes them; nothing where it delays nothing.
+    /// The added latency in measured round trips; nothing where the link delays nothing.
     pub added_round_trips: Option<f64>,
 }
 
@@ -87,13 +87,13 @@ pub struct Distance {
 pub struct OwnCores {
     /// Who ran where.
     pub places: String,
-    /// Level `none` or `cold`.
+    /// Level `none` or `local`.
     #[serde(flatten)]
     pub rate: LevelRate,
     /// The part of the time in which the master's core was busy, for whomever, and in which it was for the master.
     pub master_core_busy: f64,
     pub master_core_own: f64,
-    /// The same of the standby's core, for whomever.
+    /// How busy the standby's core was, for any process.
     pub standby_core_busy: f64,
 }
 
@@ -173,7 +173,7 @@ pub struct Reporting {
     pub server: String,
     /// Rows that each query reads, at the end.
     pub log_rows: u64,
-    /// The query while nobody writes.
+    /// The query without any load.
     pub alone_ms: f64,
     /// Queries that ended during the load, and their mean time.
     pub queries: usize,
@@ -191,12 +191,12 @@ pub struct Governed {
     pub server: String,
     /// `on`, `off`, or `none` where the server has none.
     pub governor: String,
-    /// The load when nobody is held back as a multiple of the capacity.
+    /// The unlimited load as a multiple of the capacity.
     pub load_factor: f64,
     pub seconds: f64,
     /// How far the standby may fall behind; 0 is any distance.
     pub lag_bytes_max: u64,
-    /// Bytes of the trail a second when nobody is held back.
+    /// Bytes of the trail a second without a limit.
     pub load_bytes_rate: f64,
     /// Bytes of the trail a second that the link lets through.
     pub capacity_bytes_rate: f64,
@@ -205,7 +205,7 @@ pub struct Governed {
     pub mean_tps: Option<f64>,
     /// Coefficient of variation of the rate of one second.
     pub variation: Option<f64>,
-    /// The same with the way up.
+    /// The variation with the way up included.
     pub variation_whole: Option<f64>,
     /// The part of the seconds in which the load was too much: at their end the standby was behind by a quarter of a second
     /// of its capacity or more. And the variation in those.

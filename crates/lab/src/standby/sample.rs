@@ -113,7 +113,7 @@ fn governed(server: &str, governor: &str, load_factor: f64) -> Governed {
 
 /// What a level adds is a round trip, at commit more: too much at 10 ms.
 fn distances(server: &str) -> Vec<Distance> {
-    let levels = [("cold", None), ("warm", Some(50.0)), ("hot", Some(400.0)), ("commit", Some(1400.0))];
+    let levels = [("local", None), ("warm", Some(50.0)), ("hot", Some(400.0)), ("commit", Some(1400.0))];
     let point = |round_trip_ms: f64, clients: usize, level: &str, more_us: Option<f64>| {
         let link_us = round_trip_ms * 1e3 + 100.0;
         let much = if level == "commit" { 1.0 + round_trip_ms * 0.15 } else { 1.0 };
@@ -179,11 +179,11 @@ pub fn results() -> Results {
     let mut levels = Vec::new();
     for (server, factor) in [("holdfast", 1.0), ("postgres", 0.5)] {
         for (level, tps) in
-            [("none", 10_000.0), ("cold", 8000.0), ("warm", 7500.0), ("hot", 7000.0), ("commit", 6000.0)]
+            [("none", 10_000.0), ("local", 8000.0), ("warm", 7500.0), ("hot", 7000.0), ("commit", 6000.0)]
         {
             levels.extend([40, 80].map(|clients| rate(server, level, clients, tps * factor)));
         }
-        for (level, cpu_us) in [("none", 100.0), ("cold", 110.0)] {
+        for (level, cpu_us) in [("none", 100.0), ("local", 110.0)] {
             levels.push(LevelRate {
                 offered_rate: Some(3000.0),
                 master_cpu_us: Some(cpu_us),
@@ -194,6 +194,7 @@ pub fn results() -> Results {
     let mut results = Results {
         head: Head {
             schema: SCHEMA.into(),
+            paper: crate::StudyName::Standby.paper().into(),
             product_version: "0.1.0".into(),
             started_at: "2026-01-02 03:04".into(),
             command: "holdfast lab standby --peer postgres".into(),
@@ -205,7 +206,7 @@ pub fn results() -> Results {
         distances: ["holdfast", "postgres"].into_iter().flat_map(distances).collect(),
         own_cores: ["holdfast", "postgres"]
             .into_iter()
-            .flat_map(|s| [("none", 7000.0), ("cold", 6860.0)].map(|(level, tps)| own_cores(s, level, tps)))
+            .flat_map(|s| [("none", 7000.0), ("local", 6860.0)].map(|(level, tps)| own_cores(s, level, tps)))
             .collect(),
         catch_ups: ["holdfast", "postgres"].into_iter().flat_map(|s| [false, true].map(|on| catch_up(s, on))).collect(),
         large: vec![large("holdfast"), large("postgres")],

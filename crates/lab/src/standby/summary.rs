@@ -89,7 +89,7 @@ fn catch_ups(results: &Results) -> comfy_table::Table {
     for c in &results.catch_ups {
         table.add_row([
             server_name(&c.server).to_string(),
-            if c.load_goes_on { "the load goes on" } else { "nobody writes" }.into(),
+            if c.load_goes_on { "the load continues" } else { "no load" }.into(),
             bytes(c.missing_bytes as f64),
             optional(c.link_bytes.map(|b| b as f64), bytes),
             c.seconds.map_or("not within the run".into(), |s| text::time(s * 1e6)),

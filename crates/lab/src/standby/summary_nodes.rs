@@ -1,6 +1,6 @@
 //! The summary's tables of distances, of nodes on cores of their own, and of several masters to one node.
 //!
-//! Failure: none; who calls them leaves out what has no figures.
+//! Failure: none; the caller leaves out what has no figures.
 
 use super::results::{Distance, Results};
 use super::summary::{bytes, optional};
@@ -18,7 +18,7 @@ pub fn distances(results: &Results) -> comfy_table::Table {
         "tps",
         "p50",
         "p99",
-        "added to cold",
+        "added to local",
         "round trips",
         "round trip measured, a sync",
     ];
@@ -41,7 +41,7 @@ pub fn distances(results: &Results) -> comfy_table::Table {
     table
 }
 
-/// What the link was told to delay.
+/// The delay that the link was set to.
 pub fn distance(d: &Distance) -> String {
     format!("{} ms", d.round_trip_ms)
 }
@@ -51,7 +51,7 @@ pub fn latency(us: f64) -> String {
     if us.abs() < 1e3 { format!("{us:.0} µs") } else { format!("{:.2} ms", us / 1e3) }
 }
 
-/// A part of a time, as people say it.
+/// A share in percent.
 pub fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }

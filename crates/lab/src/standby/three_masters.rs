@@ -55,7 +55,7 @@ fn another(bed: &Bed<'_>, pair: &Pair) -> anyhow::Result<Pair> {
     Ok(another)
 }
 
-/// The same load to each of the masters at once.
+/// Puts an equal load on each of the masters at once.
 fn run(bed: &Bed<'_>, pairs: &mut [&mut Pair], load: Load, seconds: f64) -> anyhow::Result<SharedNode> {
     bed.room()?;
     let before = cpu(pairs)?;
@@ -94,7 +94,7 @@ fn run(bed: &Bed<'_>, pairs: &mut [&mut Pair], load: Load, seconds: f64) -> anyh
 }
 
 fn one(pair: &mut Pair, load: Load, seconds: f64) -> anyhow::Result<Seen<()>> {
-    let options = Level::Cold.options(pair.kind);
+    let options = Level::Local.options(pair.kind);
     let watched = Watched { load, seconds, options, epoch: pair.next_epoch(), memory: false };
     watch(pair, watched, |_, _| Ok(()))
 }

@@ -156,7 +156,7 @@ impl Clock {
     }
 }
 
-/// Runs a load on the pair's master with somebody watching, and `meanwhile` beside it.
+/// Runs a load on the pair's master, watches it, and runs `meanwhile` alongside.
 pub fn watch<T>(
     pair: &mut Pair,
     watched: Watched,

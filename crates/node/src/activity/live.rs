@@ -1,21 +1,27 @@
-//! What the catalogue is told when somebody looks: the sessions' own notes, put together with what the engine knows.
+//! What the catalogue shows of the running server: the sessions' own records, combined with what the engine knows.
 
-use super::Activities;
-use crate::connect::EngineSlot;
-use crate::replication::Standings;
+use super::list::Activities;
+use crate::automatic_stats::AutomaticStats;
 use holdfast_engine::{Blocked, Engine};
-use holdfast_sql::catalogue::{Live, OldestSnapshot, SessionRow, Standing, TransactionsRow};
+use holdfast_replication::{ArchiveReport, LinkReport, ReplicationStatus, StandbyState};
+use holdfast_sql::catalogue::{
+    ArchiveRow, LinkRow, Live, OldestSnapshot, SessionRow, StandbyRow, Standing, TransactionsRow,
+};
+use parking_lot::RwLock;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Looks at a server.
+/// The engine, once it is open: connections are opened while it is still opening.
+pub type EngineSlot = Arc<RwLock<Option<Engine>>>;
+
+/// The sources of the catalogue's live tables.
 #[derive(Clone)]
 pub struct Watcher {
-    pub automatic: Arc<crate::automatic_stats::AutomaticStats>,
+    pub automatic: Arc<AutomaticStats>,
     pub activities: Arc<Activities>,
     pub engine: EngineSlot,
-    pub standings: Arc<Standings>,
+    pub replication: Arc<ReplicationStatus>,
 }
 
 impl fmt::Debug for Watcher {
@@ -34,10 +40,10 @@ impl Watcher {
     }
 }
 
-/// PostgreSQL's name of waiting for such a lock.
+/// PostgreSQL's name for waiting for a lock of this kind.
 fn wait_event(kind: &'static str) -> &'static str {
     match kind {
-        // Whoever has changed or locked a row, or a key, lets go of it at the end of his transaction.
+        // Locks of rows and keys are held until the end of their transaction.
         "tuple" | "unique key" => "transactionid",
         "database" => "object",
         other => other,
@@ -56,7 +62,16 @@ impl Live for Watcher {
     }
 
     fn standing(&self) -> Standing {
-        self.standings.standing()
+        let report = self.replication.report();
+        Standing {
+            in_recovery: report.in_recovery,
+            epoch: report.epoch,
+            durable_lsn: report.durable_lsn,
+            applied_lsn: report.applied_lsn,
+            link: report.link.map(link_row),
+            standbys: report.standbys.into_iter().map(standby_row).collect(),
+            archive: report.archive.map(archive_row),
+        }
     }
 
     fn transactions(&self) -> TransactionsRow {
@@ -85,12 +100,91 @@ impl Live for Watcher {
 impl Watcher {
     /// Everything below is shown to readers.
     pub fn shown_lsn(&self) -> u64 {
-        self.standings.shown().0
+        self.replication.visible().0
     }
 
     /// Address and port of a session's client.
     fn client(&self, pid: i32) -> Option<String> {
         let session = self.activities.sessions.lock().get(&pid)?.clone();
         session.who.client.map(|c| c.to_string())
+    }
+}
+
+fn link_row(report: LinkReport) -> LinkRow {
+    let LinkReport { master, state, master_durable_lsn, behind_ms, follows, error } = report;
+    LinkRow { master, state, master_durable_lsn, behind_ms, follows, error }
+}
+
+fn standby_row(report: StandbyState) -> StandbyRow {
+    let StandbyState {
+        name,
+        client,
+        connected,
+        state,
+        since_us,
+        sent_lsn,
+        received_lsn,
+        durable_lsn,
+        applied_lsn,
+        synchronous,
+        priority,
+        apply_bytes_per_s,
+        delay_us,
+        reason,
+        acked_us,
+    } = report;
+    StandbyRow {
+        name,
+        client,
+        connected,
+        state,
+        since_us,
+        sent_lsn,
+        received_lsn,
+        durable_lsn,
+        applied_lsn,
+        synchronous,
+        priority,
+        apply_bytes_per_s,
+        delay_us,
+        reason,
+        acked_us,
+    }
+}
+
+fn archive_row(report: ArchiveReport) -> ArchiveRow {
+    let ArchiveReport {
+        place,
+        state,
+        archived,
+        archived_bytes,
+        last_archived,
+        last_archived_us,
+        archived_lsn,
+        failed,
+        last_failed,
+        last_failed_us,
+        last_error,
+        waiting_segments,
+        waiting_bytes,
+        keep_bytes_max,
+        is_beyond,
+    } = report;
+    ArchiveRow {
+        place,
+        state,
+        archived,
+        archived_bytes,
+        last_archived,
+        last_archived_us,
+        archived_lsn,
+        failed,
+        last_failed,
+        last_failed_us,
+        last_error,
+        waiting_segments,
+        waiting_bytes,
+        keep_bytes_max,
+        is_beyond,
     }
 }

@@ -1,7 +1,7 @@
-//! One session's activity: written by the session, read by whoever looks.
+//! One session's activity: written by the session, read by the views.
 
+use crate::clock::now_us;
 use crate::plan::Plan;
-use crate::session::now_us;
 use holdfast_sql::catalogue::{Doing, SessionRow};
 use parking_lot::Mutex;
 use std::fmt;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Bytes of a query that are shown (PostgreSQL's default of track_activity_query_size).
 const QUERY_BYTES_MAX: usize = 1023;
 
-/// Who the session is, for its lifetime.
+/// What does not change during a session.
 #[derive(Debug)]
 pub struct Who {
     pub pid: i32,
@@ -24,7 +24,7 @@ pub struct Who {
     pub application_name: String,
 }
 
-/// See the module's description.
+/// One session's activity.
 #[derive(Debug)]
 pub struct SessionActivity {
     pub(super) who: Who,
@@ -40,7 +40,7 @@ pub struct SessionActivity {
 struct Now {
     doing: Doing,
     application_name: String,
-    /// Where it is; USE changes that.
+    /// The present database; USE changes it.
     database: String,
     database_oid: u32,
     transaction_start_us: Option<i64>,
@@ -51,9 +51,9 @@ struct Now {
 
 /// The last query's text.
 enum Query {
-    /// A buffer that is used again.
+    /// A buffer that is reused.
     Text(String),
-    /// A prepared statement's own.
+    /// The text of a prepared statement.
     Prepared(Arc<Plan>),
 }
 
@@ -72,7 +72,7 @@ impl fmt::Debug for Query {
     }
 }
 
-/// As much of a text as is shown.
+/// The part of a text that is shown.
 fn shown(text: &str) -> &str {
     &text[..text.floor_char_boundary(QUERY_BYTES_MAX)]
 }
@@ -111,7 +111,7 @@ impl SessionActivity {
         now.begin(at_us, transaction_us);
     }
 
-    /// Prepared statements begin, this one the last of them.
+    /// Prepared statements begin; `plan` is the last of them.
     pub fn begin_prepared(&self, plan: Option<&Arc<Plan>>, at_us: i64, transaction_us: i64) {
         let mut now = self.now.lock();
         match (plan, &now.query) {
@@ -122,7 +122,7 @@ impl SessionActivity {
         now.begin(at_us, transaction_us);
     }
 
-    /// The message is answered.
+    /// The message has been answered.
     pub fn end(&self, doing: Doing) {
         let at_us = now_us();
         let mut now = self.now.lock();
@@ -134,12 +134,12 @@ impl SessionActivity {
         }
     }
 
-    /// The open transaction begins to write, under this number; 0: there is none any more.
+    /// The open transaction begins to write, under this number; 0: it has ended.
     pub fn set_transaction(&self, number: u64) {
         self.transaction.store(number, Ordering::Relaxed);
     }
 
-    /// It has gone to another database.
+    /// The session has switched to another database.
     pub fn set_database(&self, name: &str, oid: u32) {
         let mut now = self.now.lock();
         name.clone_into(&mut now.database);
@@ -150,7 +150,7 @@ impl SessionActivity {
         name.clone_into(&mut self.now.lock().application_name);
     }
 
-    /// Runs what ends when a commit is durable.
+    /// Runs a wait for a durable commit, which the view shows as such.
     pub async fn until_durable<T>(&self, work: impl Future<Output = T>) -> T {
         self.syncing.store(true, Ordering::Relaxed);
         let done = work.await;
@@ -158,7 +158,7 @@ impl SessionActivity {
         done
     }
 
-    /// What is shown of it. `lock` is what the lock manager knows it to be waiting for.
+    /// The session's row in the view. `lock`: what it waits for, as the lock manager knows.
     pub(super) fn row(&self, lock: Option<&'static str>) -> SessionRow {
         let now = self.now.lock();
         let wait_event = match (now.doing, lock) {

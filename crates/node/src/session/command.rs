@@ -1,18 +1,22 @@
 //! Commands about the session, the transaction or the server.
 
-use super::several::PARAMETER;
-use super::state::State;
-use super::{NodeSession, SQL_STATEMENTS_MAX};
+use super::node_session::{NodeSession, SQL_STATEMENTS_MAX};
+use super::state::{Phase, State};
+use super::values::DATABASE_PARAMETER;
 use crate::cancel::{Target, with_reason};
 use crate::plan::{Extra, Plan};
 use crate::settings;
-use holdfast_engine::{Collect, ParameterChange, Step as EngineStep, TableMode};
-use holdfast_sql::{Entry, Kind, ParametersOf, TableLockMode, Translated};
-use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value, ValueRef};
+use holdfast_engine::{Collect, Step as EngineStep};
+use holdfast_sql::{Entry, Kind, Translated};
+use holdfast_types::{
+    ParameterChange, ParametersOf, Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, TableLockMode, Tag, Value,
+    ValueRef,
+};
 use holdfast_wire::{Client, Failure, Session};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A row that the server makes itself.
+/// A row made by the server itself.
 struct Made<'a>(&'a [Value]);
 
 impl Row for Made<'_> {
@@ -40,7 +44,7 @@ fn answer(
 }
 
 impl NodeSession {
-    /// Everything that neither reads nor changes data. An error is this statement's.
+    /// Runs a command that neither reads nor changes data.
     pub(super) async fn command(
         &mut self,
         number: usize,
@@ -69,8 +73,8 @@ impl NodeSession {
             Kind::Savepoint(name) => self.savepoint(name).await?,
             Kind::Release(name) => self.release(name).await?,
             Kind::RollbackTo(name) => self.rollback_to(name).await?,
-            Kind::Set { name, value, .. } if name == PARAMETER => self.use_database(value.as_deref()).await?,
-            Kind::Reset(Some(name)) if name == PARAMETER => self.use_database(None).await?,
+            Kind::Set { name, value, .. } if name == DATABASE_PARAMETER => self.use_database(value.as_deref()).await?,
+            Kind::Reset(Some(name)) if name == DATABASE_PARAMETER => self.use_database(None).await?,
             Kind::Set { name, value, local } => self.set(number, name, value.as_deref(), *local, client)?,
             Kind::Reset(Some(name)) => self.set(number, name, None, false, client)?,
             Kind::Reset(None) => {
@@ -82,16 +86,15 @@ impl NodeSession {
                 self.create_database(name, *dialect, *if_not_exists).await?
             }
             Kind::DropDatabase { name, if_exists } => self.drop_database(name, *if_exists).await?,
-            Kind::AlterParameters { of, parameter, value } => {
-                self.alter_parameters(of, parameter.as_deref(), value.as_deref()).await?
-            }
-            Kind::Vacuum => self.vacuum(translated).await?,
+            Kind::AlterParameters { of, change } => self.alter_parameters(of, change).await?,
+            Kind::Vacuum { tables: _, into: Some(file) } => self.vacuum_into(file).await?,
+            Kind::Vacuum { tables, into: None } => self.vacuum(tables, translated).await?,
             Kind::LockTable { tables, mode, no_wait } => self.lock_table(tables, *mode, *no_wait).await?,
             Kind::Prepare { name, statement, param_types } => self.prepare_sql(name, statement, param_types).await?,
             Kind::Deallocate(name) => self.deallocate(name.as_deref(), client)?,
             Kind::Discard(what) => self.discard(what, client).await?,
             Kind::NoOp => {}
-            other => return Err(SqlError::internal(format!("no way to run {other:?}"))),
+            other => return Err(SqlError::internal(format!("no command runs {other:?}"))),
         }
         client.reply().complete(number, &Tag { verb, rows: None });
         Ok(())
@@ -160,30 +163,41 @@ impl NodeSession {
         .await
     }
 
-    async fn alter_parameters(
-        &mut self,
-        of: &ParametersOf,
-        parameter: Option<&str>,
-        value: Option<&str>,
-    ) -> SqlResult<()> {
-        let (of, for_database, command) = match of.clone() {
-            ParametersOf::Database(name) => (holdfast_engine::ParametersOf::Database(name), true, "ALTER DATABASE"),
-            ParametersOf::Role(name) => (holdfast_engine::ParametersOf::Role(name), false, "ALTER ROLE"),
+    async fn alter_parameters(&mut self, of: &ParametersOf, change: &ParameterChange) -> SqlResult<()> {
+        let (for_database, command) = match of {
+            ParametersOf::Database(_) => (true, "ALTER DATABASE"),
+            ParametersOf::Role(_) => (false, "ALTER ROLE"),
         };
-        let change = match (parameter, value) {
-            (None, _) => ParameterChange::ResetAll,
-            (Some(name), None) => ParameterChange::Reset(settings::known(name)?.to_owned()),
-            (Some(name), Some(value)) => {
+        let change = match change {
+            ParameterChange::ResetAll => ParameterChange::ResetAll,
+            ParameterChange::Reset(name) => ParameterChange::Reset(settings::known(name)?.to_owned()),
+            ParameterChange::Set { name, value } => {
                 let (name, value) = settings::check_stored(name, value, for_database)?;
                 ParameterChange::Set { name: name.to_owned(), value }
             }
         };
+        let of = of.clone();
         let (databases, level) = (self.databases.clone(), self.settings.level());
-        // PostgreSQL would undo it with its transaction; here it is no part of one.
+        // Unlike in PostgreSQL it is not part of a transaction, and is not undone with one.
         self.outside_transactions(command, move || databases.change_parameters(&of, change, level)).await
     }
 
-    async fn vacuum(&mut self, translated: &Translated) -> SqlResult<()> {
+    /// VACUUM INTO: a copy of the newest durable snapshot, as a reader sees it.
+    async fn vacuum_into(&mut self, file: &str) -> SqlResult<()> {
+        let (db, file) = (self.served.db.clone(), PathBuf::from(file));
+        self.served.db.readable().await?;
+        self.outside_transactions("VACUUM", move || db.vacuum_into(&file)).await
+    }
+
+    async fn vacuum(&mut self, tables: &[String], translated: &Translated) -> SqlResult<()> {
+        let schema = self.schema();
+        let is_there = |name: &str| {
+            let in_catalogue = holdfast_sql::catalogue::tables().any(|table| table.name == name);
+            in_catalogue || schema.tables.iter().any(|table| table.name.eq_ignore_ascii_case(name))
+        };
+        if let Some(name) = tables.iter().find(|name| !is_there(name)) {
+            return Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")));
+        }
         let db = self.served.db.clone();
         self.outside_transactions("VACUUM", move || db.vacuum()).await?;
         if translated.steps.is_empty() {
@@ -209,7 +223,7 @@ impl NodeSession {
         txn.set_lock_timeout(timeouts.lock);
         for table in tables {
             let target = Target::Main(db.clone(), txn.id());
-            let locked = txn.lock_table(table, table_mode(mode), no_wait);
+            let locked = txn.lock_table(table, mode, no_wait);
             let (locked, timed_out) = canceller.during(target, timeouts.statement, locked).await;
             locked.map_err(|e| with_reason(e, timed_out))?;
         }
@@ -230,7 +244,7 @@ impl NodeSession {
         Ok(())
     }
 
-    /// EXECUTE: the statement and its parameters, converted to their types.
+    /// For EXECUTE: the prepared statement, and its parameters converted to their types.
     pub(super) fn execute_args(&self, name: &str, args: &[Value]) -> SqlResult<(Arc<Plan>, Vec<Value>)> {
         let plan = self.statements.get(name).ok_or_else(|| no_statement(name))?.clone();
         let types = &plan.desc.params;
@@ -281,7 +295,7 @@ impl NodeSession {
         self.deallocate(None, client)
     }
 
-    /// EXPLAIN: SQLite's plan, a line a row, indented as its tree is.
+    /// Runs EXPLAIN: SQLite's plan, one row for each line, indented by depth.
     pub(super) async fn explain(
         &mut self,
         number: usize,
@@ -293,10 +307,10 @@ impl NodeSession {
         let Some(stmt) = entry.extra.clone() else { return Err(at(SqlError::internal("EXPLAIN was not prepared"))) };
         let lines = Collect::new();
         let step = EngineStep { stmt, params };
-        let writing = matches!(&self.state, State::Block(b) if matches!(b.phase, super::Phase::Writing(_)));
+        let writing = matches!(&self.state, State::Block(b) if matches!(b.phase, Phase::Writing(_)));
         let temporary = self.read_temporary_into(&step.stmt, &step.params, lines.clone()).await.map_err(at)?;
         if temporary.is_ok() {
-            // Its lines have been collected.
+            // Its lines are collected already.
         } else if writing {
             let ran = self.execute(step, Box::new(lines.clone())).await;
             ran.map_err(|error| Failure { step: None, error, fatal: true })?.0.map_err(at)?;
@@ -310,7 +324,7 @@ impl NodeSession {
     }
 }
 
-/// Rows of EXPLAIN QUERY PLAN (id, parent, unused, detail) as indented lines.
+/// Formats rows of EXPLAIN QUERY PLAN (id, parent, unused, detail) as indented lines.
 fn plan_tree(rows: &[Vec<Value>]) -> Vec<Vec<Value>> {
     let mut depths: Vec<(i64, usize)> = Vec::new();
     let mut lines = Vec::with_capacity(rows.len());
@@ -325,17 +339,4 @@ fn plan_tree(rows: &[Vec<Value>]) -> Vec<Vec<Value>> {
 
 fn no_statement(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_SQL_STATEMENT_NAME, format!("prepared statement \"{name}\" does not exist"))
-}
-
-fn table_mode(mode: TableLockMode) -> TableMode {
-    match mode {
-        TableLockMode::AccessShare => TableMode::AccessShare,
-        TableLockMode::RowShare => TableMode::RowShare,
-        TableLockMode::RowExclusive => TableMode::RowExclusive,
-        TableLockMode::ShareUpdateExclusive => TableMode::ShareUpdateExclusive,
-        TableLockMode::Share => TableMode::Share,
-        TableLockMode::ShareRowExclusive => TableMode::ShareRowExclusive,
-        TableLockMode::Exclusive => TableMode::Exclusive,
-        TableLockMode::AccessExclusive => TableMode::AccessExclusive,
-    }
 }

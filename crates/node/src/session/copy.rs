@@ -1,7 +1,7 @@
-//! COPY FROM STDIN: rows go to the exclusive writer, many to a request.
+//! COPY FROM STDIN: rows go to the transaction's writer, many to a request.
 
-use super::NodeSession;
-use super::statement::read_only;
+use super::failure::read_only;
+use super::node_session::NodeSession;
 use crate::plan::Extra;
 use holdfast_engine::Statement;
 use holdfast_sql::{CopyIn, Entry, Kind};
@@ -10,13 +10,13 @@ use holdfast_wire::copy::{CopyFormat, CopyReader};
 use holdfast_wire::{Client, CopyChunk, Failure, Lost};
 use std::sync::Arc;
 
-/// Rows handed to the writer in one request.
+/// Rows submitted to the writer in one request.
 const ROWS_MAX: usize = 1000;
 
-/// Bytes of COPY data after which rows are handed over even when they are fewer.
+/// After this many bytes of COPY data the rows are submitted even when they are fewer.
 const BYTES_MAX: usize = 1 << 20;
 
-/// The dialect's COPY options as the protocol's.
+/// Converts COPY options from the dialect's form to the protocol's.
 pub(super) fn format(format: &holdfast_sql::CopyFormat) -> CopyFormat {
     CopyFormat {
         csv: format.csv,
@@ -90,13 +90,13 @@ impl NodeSession {
             load.bytes += data.len();
             self.take_rows(&mut load).await?;
             if chunk == CopyChunk::Done {
-                self.hand_over(&mut load).await?;
+                self.submit_rows(&mut load).await?;
                 return Ok(load.count);
             }
         }
     }
 
-    /// Converts every complete row, handing them over as they become many.
+    /// Converts every complete row, and submits rows as they reach a limit.
     async fn take_rows(&mut self, load: &mut Load<'_>) -> Result<(), Failure> {
         let mut fields = Vec::new();
         while load.reader.next_row(&mut fields)? {
@@ -107,10 +107,10 @@ impl NodeSession {
             let row = self.convert(load, &mut fields).map_err(|e| in_line(load.copy, line, e))?;
             load.rows.push(row);
             if load.rows.len() >= ROWS_MAX {
-                self.hand_over(load).await?;
+                self.submit_rows(load).await?;
             }
         }
-        if load.bytes >= BYTES_MAX { self.hand_over(load).await } else { Ok(()) }
+        if load.bytes >= BYTES_MAX { self.submit_rows(load).await } else { Ok(()) }
     }
 
     fn convert(&self, load: &Load<'_>, fields: &mut Vec<Option<String>>) -> SqlResult<Vec<Value>> {
@@ -122,7 +122,7 @@ impl NodeSession {
         load.entry.translated.bind(&[], &values, &self.values())
     }
 
-    async fn hand_over(&mut self, load: &mut Load<'_>) -> Result<(), Failure> {
+    async fn submit_rows(&mut self, load: &mut Load<'_>) -> Result<(), Failure> {
         load.bytes = 0;
         if load.rows.is_empty() {
             return Ok(());
@@ -131,7 +131,7 @@ impl NodeSession {
         load.count += rows.len() as u64;
         let gone = |error| Failure { step: None, error, fatal: true };
         let ran = self.execute_rows(&load.stmt, rows).await.map_err(gone)?;
-        // A row is a line, except where quoted values span lines: then this names a line before it.
+        // A row is a line, except where quoted values span lines: then this names an earlier line.
         ran.map_err(|(i, e)| in_line(load.copy, load.first_line + i as u64, e).into())
     }
 }

@@ -1,17 +1,17 @@
-//! Statements that only read: on the worker's own thread when they are bounded, else on a thread beside it, their
-//! rows streaming to the client as they come.
+//! Statements that only read: on the worker's own thread when they are bounded, else on another thread, from which rows
+//! stream to the client.
 
-use super::NodeSession;
+use super::node_session::NodeSession;
 use crate::cancel::{Target, with_reason};
 use holdfast_engine::{Class, Reader, Step as EngineStep};
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState};
 use holdfast_wire::{Client, Failure, Reply};
 use tokio::sync::mpsc;
 
-/// Full buffers of a scan that may wait for the client to take them.
+/// Full buffers of a scan that may wait for the client.
 const CHUNKS_MAX: usize = 4;
 
-/// Runs the steps on the reader, at one snapshot where there are several. The step that failed comes with its error.
+/// Runs the steps on the reader; several steps see one snapshot. The error comes with the index of the step that failed.
 fn run(reader: &mut Reader, steps: &[EngineStep], reply: &mut Reply) -> Result<(), (usize, SqlError)> {
     let one_snapshot = steps.len() > 1 && !reader.in_transaction();
     if one_snapshot {
@@ -22,7 +22,7 @@ fn run(reader: &mut Reader, steps: &[EngineStep], reply: &mut Reply) -> Result<(
 }
 
 impl NodeSession {
-    /// Reads; the reader comes back for the transaction that owns it, unless its thread was lost.
+    /// Runs the steps on the reader and returns it, unless its thread was lost.
     pub(super) async fn read(
         &mut self,
         mut reader: Reader,
@@ -50,7 +50,7 @@ impl NodeSession {
             let ran = run(&mut reader, &steps, reply);
             (reader, ran)
         };
-        match self.beside(target, client, work).await {
+        match self.on_thread(target, client, work).await {
             Ok(((reader, ran), timed_out)) => {
                 let failed = |(i, e)| Failure::at(first + i, with_reason(e, timed_out));
                 (Some(reader), ran.map_err(failed))
@@ -59,9 +59,9 @@ impl NodeSession {
         }
     }
 
-    /// Work on a thread beside the worker; what it puts into the reply goes to the client as buffers fill. Returns
-    /// whether it was interrupted by `statement_timeout`, too.
-    pub(super) async fn beside<T: Send + 'static>(
+    /// Runs work on another thread; what it puts into the reply goes to the client as buffers fill. Also returns whether
+    /// `statement_timeout` interrupted it.
+    pub(super) async fn on_thread<T: Send + 'static>(
         &mut self,
         target: Target,
         client: &mut Client,
@@ -80,7 +80,7 @@ impl NodeSession {
         let forward = async {
             while let Some(chunk) = chunks.recv().await {
                 if client.send(&chunk).await.is_err() {
-                    // The work finds the channel closed and ends.
+                    // The work finds the channel closed, and ends.
                     chunks.close();
                 }
             }
@@ -100,7 +100,7 @@ impl NodeSession {
         }
     }
 
-    /// Reads into a sink that is not the client's. The reader comes back as from [`NodeSession::read`].
+    /// Runs one step into a sink that is not the client's. The reader is returned as by [`NodeSession::read`].
     pub(super) async fn read_into<S: Sink>(
         &mut self,
         mut reader: Reader,

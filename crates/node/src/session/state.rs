@@ -1,9 +1,9 @@
-//! Where a session stands between statements, and every way to get from one state to another.
+//! The state of a session between statements, and every transition from one state to another.
 //!
 //! | state | event | next |
 //! |---|---|---|
 //! | idle | BEGIN | block, explicit, reading |
-//! | idle | a statement that is not alone in its message | block, implicit, reading |
+//! | idle | a statement that is not the only one in its message | block, implicit, reading |
 //! | block, implicit | BEGIN | block, explicit |
 //! | block, reading | the first write; the first statement under SERIALIZABLE | block, writing |
 //! | block, writing | any statement | block, writing |
@@ -14,10 +14,10 @@
 //! | block, failed | anything but the end of the transaction | 25P02 |
 //! | block | COMMIT, ROLLBACK, end of an implicit block | idle |
 //!
-//! A block has a part with a phase of its own in each database it goes to ([`super::several`]).
+//! A block has a part with its own phase in each database it uses ([`super::multi_database`]).
 //!
-//! Writers work side by side on branches. A SERIALIZABLE one that may write, and one that changes the schema, tables with
-//! triggers or virtual tables, is the only writer until it ends.
+//! Writers work concurrently on branches. A writer is exclusive until it ends when it is SERIALIZABLE and may write, or when it
+//! changes the schema, tables with triggers or virtual tables.
 
 use crate::database::InUse;
 use crate::settings::Undo;
@@ -34,22 +34,22 @@ pub enum State {
 
 /// A transaction of more than one statement.
 pub struct Block {
-    /// BEGIN was said; otherwise it ends with its message or at Sync.
+    /// Begun by BEGIN; otherwise it ends with its message or at Sync.
     pub explicit: bool,
     pub isolation: Isolation,
     pub read_only: bool,
-    /// A statement has run, so that the isolation level can no longer be chosen.
+    /// A statement has run: the isolation level can no longer be chosen.
     pub queried: bool,
     pub phase: Phase,
     /// Its parts in other databases.
     pub parked: Vec<Parked>,
-    /// The database in which it began, once it has gone to another one.
+    /// The database in which it began, once it has moved to another one.
     pub began_in: Option<String>,
     pub savepoints: Vec<Savepoint>,
     pub undo: Vec<Undo>,
 }
 
-/// A transaction's part in a database that the session is not in at the moment.
+/// A transaction's part in a database that the session is not using at present.
 pub struct Parked {
     pub served: InUse,
     pub phase: Phase,
@@ -57,7 +57,7 @@ pub struct Parked {
 
 pub struct Savepoint {
     pub name: String,
-    /// Changed settings when it was set.
+    /// How many settings had been changed when it was set.
     pub undo_len: usize,
 }
 
@@ -69,7 +69,7 @@ pub enum Phase {
     Failed(Left),
 }
 
-/// What a failed part still has, for a return to a savepoint.
+/// What is left of a failed part, for ROLLBACK TO a savepoint.
 pub enum Left {
     /// It had not written.
     Reader(Option<Box<Reader>>),
@@ -102,22 +102,22 @@ impl Block {
         }
     }
 
-    /// One snapshot for all statements?
+    /// Whether all statements see one snapshot.
     pub fn keeps_snapshot(&self) -> bool {
         matches!(self.isolation, Isolation::RepeatableRead | Isolation::Serializable)
     }
 
-    /// How it writes.
-    pub fn write_isolation(&self, alone: bool) -> WriteIsolation {
+    /// The isolation of its writer. `exclusive`: no other writer may run at the same time.
+    pub fn write_isolation(&self, exclusive: bool) -> WriteIsolation {
         match self.isolation {
-            Isolation::Serializable => WriteIsolation::Alone,
-            _ if alone => WriteIsolation::Alone,
+            Isolation::Serializable => WriteIsolation::Exclusive,
+            _ if exclusive => WriteIsolation::Exclusive,
             Isolation::RepeatableRead => WriteIsolation::RepeatableRead,
             _ => WriteIsolation::ReadCommitted,
         }
     }
 
-    /// Must even a reading statement run as the writer? SERIALIZABLE transactions that may write run alone.
+    /// Whether even a reading statement runs as the writer: SERIALIZABLE transactions that may write are exclusive.
     pub fn writes_from_the_start(&self) -> bool {
         self.isolation == Isolation::Serializable && !self.read_only
     }
@@ -126,12 +126,12 @@ impl Block {
         std::iter::once(&mut self.phase).chain(self.parked.iter_mut().map(|p| &mut p.phase))
     }
 
-    /// The writers of all parts, which are over then.
+    /// Takes the writers of all parts; the parts have failed then.
     pub fn take_writers(&mut self) -> Vec<WriteTxn> {
         self.phases().filter_map(|phase| std::mem::replace(phase, Phase::Failed(Left::Nothing)).writer()).collect()
     }
 
-    /// The writers of all parts that can go on.
+    /// The writers of all parts that have not failed.
     pub fn writers(&mut self) -> impl Iterator<Item = &mut WriteTxn> {
         self.phases().filter_map(|phase| match phase {
             Phase::Writing(txn) => Some(txn),
@@ -139,7 +139,7 @@ impl Block {
         })
     }
 
-    /// A statement failed in an explicit block. Returns the writers to be rolled back where they are of no more use.
+    /// A statement failed in an explicit block. Returns the writers that are to be rolled back: no savepoint needs them.
     pub fn fail(&mut self) -> Vec<WriteTxn> {
         if self.savepoints.is_empty() {
             return self.take_writers();
@@ -157,7 +157,7 @@ impl Block {
         Vec::new()
     }
 
-    /// A part of it is lost: no savepoint leads back to what it was.
+    /// Whether a part of it is lost, so that no savepoint can be restored.
     pub fn is_lost(&mut self) -> bool {
         self.phases().any(|phase| matches!(phase, Phase::Failed(Left::Nothing)))
     }
@@ -187,7 +187,7 @@ impl State {
         matches!(self, State::Idle)
     }
 
-    /// Has the open transaction begun to write?
+    /// Whether the open transaction has begun to write.
     pub fn is_writing(&self) -> bool {
         matches!(self, State::Block(b) if matches!(b.phase, Phase::Writing(_) | Phase::Failed(Left::Writer(_))))
     }
@@ -196,7 +196,7 @@ impl State {
         matches!(self, State::Block(b) if matches!(b.phase, Phase::Failed(_)))
     }
 
-    /// An implicit block is no transaction block to the client.
+    /// The status that the client sees: an implicit block does not count as a transaction block.
     pub fn status(&self) -> Status {
         match self {
             State::Idle => Status::Idle,

@@ -1,39 +1,26 @@
-//! One statement in its turn: resolved under the schema it will see, then sent its way by its kind.
+//! Runs one statement after another: resolves it under the schema that it will see, then dispatches it by its kind.
 
+use super::automatic;
+use super::blocking::blocking;
+use super::copy;
+use super::failure::read_only;
+use super::node_session::NodeSession;
+use super::source::Source;
 use super::state::{Phase, State};
 use super::temporary::is_temporary;
-use super::{NodeSession, blocking};
 use crate::database::{is_prepared_ahead, report_under};
-use crate::plan::{Extra, Plan, complete};
+use crate::plan::{Extra, complete};
 use holdfast_engine::{Reader, Step as EngineStep};
 use holdfast_sql::{Entry, Isolation, Kind, Piece, Scan, StatementCache, Translated};
 use holdfast_types::schema::Schema;
-use holdfast_types::{SqlError, SqlResult, SqlState, Tag, Value};
+use holdfast_types::{SqlError, SqlResult, SqlState, Tag};
 use holdfast_wire::{Client, Failure};
 use std::sync::Arc;
 
-/// Where a statement comes from.
-#[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
-    /// From a prepared statement, with the client's parameters.
-    Plan(&'a Arc<Plan>, &'a [Value]),
-    /// From a simple message.
-    Piece(Piece<'a>),
-}
-
-impl Source<'_> {
-    pub(super) fn bind(&self, entry: &Entry<Extra>, session: &NodeSession) -> SqlResult<Vec<Value>> {
-        match self {
-            Source::Plan(plan, params) => plan.bind(entry, params, &session.values()),
-            Source::Piece(piece) => entry.translated.bind(&piece.literals(), &[], &session.values()),
-        }
-    }
-}
-
-/// How often a statement is translated again because somebody changes the schema.
+/// How often a statement is translated again because other sessions change the schema.
 const TRANSLATIONS_MAX: usize = 10;
 
-/// An entry that no cache keeps.
+/// A cache entry for one use.
 fn uncached(piece: &Piece<'_>, epoch: u32, translated: holdfast_sql::Translated, extra: Extra) -> Arc<Entry<Extra>> {
     StatementCache::new(1).insert(piece, epoch, translated, extra)
 }
@@ -47,7 +34,7 @@ impl NodeSession {
         param_types: &[u32],
     ) -> SqlResult<Arc<Entry<Extra>>> {
         if schema.has_temporary() {
-            return self.resolve_beside_temporary(piece, schema, param_types).await;
+            return self.resolve_with_temporary(piece, schema, param_types).await;
         }
         let user = &self.identity.user;
         let State::Block(block) = &mut self.state else {
@@ -74,7 +61,7 @@ impl NodeSession {
         }
     }
 
-    /// The statement's translation under the schema now in force.
+    /// The statement's translation under the schema in force now; `None` for an empty statement.
     pub(super) async fn entry(&mut self, source: &Source<'_>) -> SqlResult<Option<Arc<Entry<Extra>>>> {
         let schema = self.schema();
         match source {
@@ -82,7 +69,7 @@ impl NodeSession {
             Source::Plan(plan, _) if Arc::ptr_eq(&plan.schema, &schema) || plan.entry.is_none() => {
                 Ok(plan.entry.clone())
             }
-            // No schema says what it returns.
+            // What it returns depends on the cursor, not on the schema.
             Source::Plan(plan, _) if plan.cursor().is_some() => Ok(plan.entry.clone()),
             Source::Plan(plan, _) => {
                 let scan = Scan::new(&plan.text, self.served.db.dialect())?;
@@ -99,13 +86,13 @@ impl NodeSession {
         }
     }
 
-    /// Runs one statement; its results are step `number`'s. `alone`: it is all there is up to the end of the message
-    /// or to Sync.
+    /// Runs one statement; its results are step `number`'s. `is_sole`: nothing else comes before the
+    /// end of the message or Sync.
     pub(super) async fn statement(
         &mut self,
         number: usize,
         source: Source<'_>,
-        alone: bool,
+        is_sole: bool,
         client: &mut Client,
     ) -> Result<(), Failure> {
         let at = |e| Failure::at(number, e);
@@ -129,7 +116,8 @@ impl NodeSession {
             self.check_required(&translated.kind, translated.verb).map_err(at)?;
         }
         if self.state.is_idle() {
-            self.before_statement(&entry, alone).await.map_err(at)?;
+            let joins = is_sole && automatic::stays_open(&entry, self.wants_automatic());
+            self.end_automatic_unless(joins).await.map_err(at)?;
         }
         match &translated.kind {
             Kind::Commit { chain } => return self.commit(number, *chain, client).await,
@@ -140,35 +128,37 @@ impl NodeSession {
         }
         match &translated.kind {
             Kind::Query | Kind::Insert | Kind::Update | Kind::Delete | Kind::CopyOut(_) | Kind::Ddl | Kind::Analyze => {
-                self.data(number, source, entry, alone, client).await
+                self.data(number, source, entry, is_sole, client).await
             }
             Kind::CopyIn(_) => self.copy_in(number, &entry, client).await,
-            Kind::Explain => self.explain(number, &entry, source.bind(&entry, self).map_err(at)?, client).await,
+            Kind::Explain => {
+                self.explain(number, &entry, source.bind(&entry, &self.values()).map_err(at)?, client).await
+            }
             Kind::Execute { name, args } => {
                 let plan = self.execute_args(name, args).map_err(at)?;
                 let source = Source::Plan(&plan.0, &plan.1);
-                Box::pin(self.statement(number, source, alone, client)).await
+                Box::pin(self.statement(number, source, is_sole, client)).await
             }
-            _ => self.other(number, source, &entry, alone, client).await,
+            _ => self.other(number, source, &entry, is_sole, client).await,
         }
     }
 
-    /// A statement that neither ends a transaction nor reads or changes data: cursors, settings, transactions, sessions.
+    /// Runs a statement that neither reads nor changes data and does not end a transaction: cursors, settings, sessions.
     async fn other(
         &mut self,
         number: usize,
         source: Source<'_>,
         entry: &Entry<Extra>,
-        alone: bool,
+        is_sole: bool,
         client: &mut Client,
     ) -> Result<(), Failure> {
         let translated = &entry.translated;
-        if !alone && !matches!(translated.kind, Kind::Begin(_)) {
+        if !is_sole && !matches!(translated.kind, Kind::Begin(_)) {
             self.begin_implicit();
         }
         match &translated.kind {
             Kind::DeclareCursor { .. } => {
-                self.declare(number, source, translated, alone).await?;
+                self.declare(number, source, translated, is_sole).await?;
                 client.reply().complete(number, &Tag { verb: translated.verb, rows: None });
                 Ok(())
             }
@@ -178,31 +168,31 @@ impl NodeSession {
             }
             _ => {
                 self.command(number, translated, client).await.map_err(|e| Failure::at(number, e))?;
-                self.automatic_turned_off().await
+                self.end_automatic_unless(self.wants_automatic()).await.map_err(Failure::from)
             }
         }
     }
 
-    /// A statement that reads or changes data or schema.
+    /// Runs a statement that reads or changes data or schema.
     async fn data(
         &mut self,
         number: usize,
         source: Source<'_>,
         entry: Arc<Entry<Extra>>,
-        alone: bool,
+        is_sole: bool,
         client: &mut Client,
     ) -> Result<(), Failure> {
         let at = |e| Failure::at(number, e);
-        // A statement that only reads is a transaction of its own at every level: it needs no lock.
+        // A read can be a transaction of its own at every isolation level: it needs no lock.
         let reads = entry.extra.as_ref().is_some_and(|s| s.class.is_read());
         let plain = !matches!(entry.translated.kind, Kind::CopyOut(_))
             && !self.default_read_only()
             && (reads || self.default_isolation() != Isolation::Serializable);
         self.touch_temporary(&entry).map_err(at)?;
-        if let (true, State::Idle, true, Some(stmt)) = (alone, &self.state, plain, &entry.extra) {
-            let params = source.bind(&entry, self).map_err(at)?;
+        if let (true, State::Idle, true, Some(stmt)) = (is_sole, &self.state, plain, &entry.extra) {
+            let params = source.bind(&entry, &self.values()).map_err(at)?;
             let steps = vec![EngineStep { stmt: stmt.clone(), params }];
-            match self.run_steps(number, steps, client).await {
+            match self.run_plain(number, steps, client).await {
                 Err(e) if self.is_outdated(&e.error, entry.epoch()) => {}
                 outcome => return outcome,
             }
@@ -212,7 +202,7 @@ impl NodeSession {
         loop {
             let outcome = self.data_in_transaction(number, &source, &entry, client).await;
             match outcome {
-                // Somebody changed the schema while it waited.
+                // Another session changed the schema while it waited.
                 Err(e) if translations < TRANSLATIONS_MAX && self.is_outdated(&e.error, entry.epoch()) => {
                     match self.entry(&source).await.map_err(at)? {
                         Some(now) => entry = now,
@@ -225,8 +215,8 @@ impl NodeSession {
         }
     }
 
-    /// Whether a statement that was translated under the schema of that epoch failed because the schema has changed since.
-    /// It has done nothing then, nor told anything.
+    /// Whether a statement that was translated under the schema of this epoch failed because the schema has changed since.
+    /// It has then changed nothing and sent nothing.
     pub(super) fn is_outdated(&self, error: &SqlError, epoch: u32) -> bool {
         let names = [SqlState::UNDEFINED_COLUMN, SqlState::UNDEFINED_TABLE].contains(&error.state());
         error.is_schema_changed() || (names && self.schema().epoch != epoch)
@@ -240,9 +230,9 @@ impl NodeSession {
         client: &mut Client,
     ) -> Result<(), Failure> {
         let at = |e| Failure::at(number, e);
-        let params = source.bind(entry, self).map_err(at)?;
+        let params = source.bind(entry, &self.values()).map_err(at)?;
         if let Kind::CopyOut(format) = &entry.translated.kind {
-            client.reply().copy_out(super::copy::format(format));
+            client.reply().copy_out(copy::format(format));
         }
         match &entry.extra {
             Some(stmt) if self.is_reading() => {
@@ -257,8 +247,8 @@ impl NodeSession {
         }
     }
 
-    /// A statement on data is about to run in a transaction, which begins where none is open and becomes a writing one
-    /// where the statement wants it. Returns the statement's translation as it is then.
+    /// Before a statement on data runs in a transaction: begins one where none is open, and makes it a writer where the
+    /// statement needs that. Returns the statement's translation as it is then.
     pub(super) async fn join_transaction(
         &mut self,
         source: &Source<'_>,
@@ -267,7 +257,7 @@ impl NodeSession {
         self.begin_implicit();
         let reads = entry.extra.as_ref().is_some_and(|s| s.class.is_read());
         let steps = || entry.translated.steps.iter();
-        let alone = match entry.translated.kind {
+        let is_exclusive = match entry.translated.kind {
             Kind::Analyze => true,
             Kind::Ddl => !steps().all(|sql| self.served.db.runs_beside(sql)),
             _ => false,
@@ -278,22 +268,22 @@ impl NodeSession {
             return Err(read_only(entry.translated.verb));
         }
         if (!reads || block.writes_from_the_start())
-            && self.become_writer(alone).await?
+            && self.become_writer(is_exclusive).await?
             && let Some(now) = self.entry(source).await?
         {
-            // Somebody may have changed the schema while this one waited.
+            // Another session may have changed the schema while this one waited.
             return Ok(now);
         }
         Ok(entry)
     }
 
-    /// Is the open transaction one that has not written?
+    /// The open transaction has not written yet.
     pub(super) fn is_reading(&self) -> bool {
         matches!(&self.state, State::Block(b) if matches!(b.phase, Phase::Reading(_)))
     }
 
-    /// For a read of a transaction that has not written: at its own snapshot, or at the newest one. To be given back by
-    /// [`NodeSession::keep_reader`].
+    /// A reader for a transaction that has not written: at the transaction's snapshot, or at the newest one. The caller returns
+    /// it with [`NodeSession::keep_reader`].
     pub(super) fn block_reader(&mut self) -> SqlResult<Reader> {
         let keeps = self.state.block().is_some_and(|b| b.keeps_snapshot());
         if let Some(Phase::Reading(kept)) = self.state.block().map(|b| &mut b.phase)
@@ -308,6 +298,7 @@ impl NodeSession {
         Ok(reader)
     }
 
+    /// Takes back what [`NodeSession::block_reader`] returned.
     pub(super) fn keep_reader(&mut self, reader: Option<Reader>) {
         let keeps = self.state.block().is_some_and(|b| b.keeps_snapshot());
         if let Some(Phase::Reading(kept)) = self.state.block().map(|b| &mut b.phase) {
@@ -315,7 +306,7 @@ impl NodeSession {
         }
     }
 
-    /// Work on databases, which may not be inside a transaction.
+    /// Runs a command on databases; error 25001 inside a transaction.
     pub(super) async fn outside_transactions<T: Send + 'static>(
         &mut self,
         command: &str,
@@ -329,7 +320,7 @@ impl NodeSession {
     }
 }
 
-/// These run in a transaction that has failed.
+/// Whether the statement also runs in a transaction that has failed.
 fn ends_a_failed_block(kind: &Kind) -> bool {
     matches!(kind, Kind::Commit { .. } | Kind::Rollback { .. } | Kind::RollbackTo(_) | Kind::PrepareTransaction(_))
 }
@@ -349,9 +340,4 @@ fn in_failed() -> SqlError {
         SqlState::IN_FAILED_SQL_TRANSACTION,
         "current transaction is aborted, commands ignored until end of transaction block",
     )
-}
-
-pub(super) fn read_only(verb: &str) -> SqlError {
-    let command = verb.trim_end_matches(" 0");
-    SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, format!("cannot execute {command} in a read-only transaction"))
 }

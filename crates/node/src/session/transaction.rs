@@ -1,7 +1,7 @@
 //! BEGIN, COMMIT, ROLLBACK, savepoints, and the end of implicit transactions.
 
-use super::NodeSession;
-use super::several::{commit_writers, roll_back_writers};
+use super::multi_database::{commit_writers, roll_back_writers};
+use super::node_session::NodeSession;
 use super::state::{Block, Left, Phase, Savepoint, State};
 use holdfast_sql::{Isolation, TransactionModes};
 use holdfast_types::{SqlError, SqlResult, SqlState, Tag};
@@ -16,7 +16,7 @@ pub(super) fn no_transaction(client: &mut Client) {
 }
 
 impl NodeSession {
-    /// A statement that is not alone in its message begins an implicit transaction.
+    /// Begins an implicit transaction where none is open: for a statement that is not the only one in its message.
     pub(super) fn begin_implicit(&mut self) {
         if self.state.is_idle() {
             let block = Block::new(false, self.default_isolation(), self.default_read_only());
@@ -46,7 +46,7 @@ impl NodeSession {
                 let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
                 return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
             }
-            // PostgreSQL's READ UNCOMMITTED is READ COMMITTED, too.
+            // READ UNCOMMITTED behaves like READ COMMITTED in PostgreSQL, too.
             block.isolation = match isolation {
                 Isolation::ReadUncommitted => Isolation::ReadCommitted,
                 other => other,
@@ -77,8 +77,8 @@ impl NodeSession {
                 return Err(Failure::at(number, chain_needs_block("COMMIT AND CHAIN")));
             }
             client.reply().script_until(number);
-            // Whether a bound was faster than this COMMIT is nothing to be warned of.
-            if !self.is_automatic() {
+            // In automatic transactions a bound may have committed before this COMMIT: no reason for a warning.
+            if !self.wants_automatic() {
                 no_transaction(client);
             }
         }
@@ -131,7 +131,7 @@ impl NodeSession {
         }
     }
 
-    /// Commits whatever is open. The transaction is over, whatever the outcome.
+    /// Commits the open transaction, if any. The transaction is over, whatever the outcome.
     async fn end_transaction(&mut self) -> Result<(), Failure> {
         let State::Block(block) = std::mem::take(&mut self.state) else { return Ok(()) };
         let mut block = *block;
@@ -156,7 +156,7 @@ impl NodeSession {
         committed.map_err(Failure::from)
     }
 
-    /// Rolls back whatever is open.
+    /// Rolls back the open transaction, if any.
     pub(super) async fn roll_back(&mut self) {
         let State::Block(block) = std::mem::take(&mut self.state) else { return };
         let mut block = *block;
@@ -214,11 +214,11 @@ impl NodeSession {
         let block = self.explicit_block("ROLLBACK TO SAVEPOINT")?;
         let at = block.savepoint(name).ok_or_else(|| no_savepoint(name))?;
         if block.is_lost() {
-            let message = "the transaction was backed out as a whole, commands are ignored until its end";
+            let message = "the transaction was rolled back as a whole, commands are ignored until its end";
             return Err(SqlError::new(SqlState::IN_FAILED_SQL_TRANSACTION, message).with_hint("ROLLBACK ends it."));
         }
         if let Err(e) = go_back_to(block, name).await {
-            // What is left of it must never be committed.
+            // The rest of it must never be committed.
             roll_back_writers(block.take_writers()).await;
             return Err(e);
         }

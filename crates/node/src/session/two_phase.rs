@@ -2,20 +2,23 @@
 //!
 //! | state | command | next |
 //! |---|---|---|
-//! | block, explicit | PREPARE TRANSACTION | idle; the transaction stands prepared, or was rolled back and the error says why |
+//! | block, explicit | PREPARE TRANSACTION | idle; the transaction is prepared, or was rolled back and the error says why |
 //! | block, failed | PREPARE TRANSACTION | idle; rolled back, tag ROLLBACK, as PostgreSQL does |
 //! | idle, or an implicit block | PREPARE TRANSACTION | as it was; a warning, tag ROLLBACK |
 //! | idle | COMMIT PREPARED, ROLLBACK PREPARED | idle; the transaction is over |
 //! | block | COMMIT PREPARED, ROLLBACK PREPARED | 25001 |
 
-use super::NodeSession;
+use super::multi_database::roll_back_writers;
+use super::node_session::NodeSession;
 use super::state::{Phase, State};
-use holdfast_engine::{BatchDone, Ticket};
+use super::temporary_statements::not_prepared;
+use super::transaction::no_transaction;
+use holdfast_engine::{Completion, Ticket};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use holdfast_wire::Client;
 
 impl NodeSession {
-    /// The command tag says how it went: a failed transaction is rolled back instead.
+    /// Runs PREPARE TRANSACTION and returns its command tag: ROLLBACK where a failed transaction was rolled back instead.
     pub(super) async fn prepare_transaction(
         &mut self,
         number: usize,
@@ -24,7 +27,7 @@ impl NodeSession {
     ) -> SqlResult<&'static str> {
         if !matches!(&self.state, State::Block(b) if b.explicit) {
             client.reply().script_until(number);
-            super::transaction::no_transaction(client);
+            no_transaction(client);
             return Ok("ROLLBACK");
         }
         if self.state.has_failed() {
@@ -33,7 +36,7 @@ impl NodeSession {
         }
         let prepared = self.try_prepare(gid).await;
         if let State::Block(mut block) = std::mem::take(&mut self.state) {
-            super::several::roll_back_writers(block.take_writers()).await;
+            roll_back_writers(block.take_writers()).await;
             if prepared.is_err() {
                 self.go_back(block.began_in.take(), std::mem::take(&mut block.parked));
             }
@@ -44,23 +47,23 @@ impl NodeSession {
         prepared.map(|()| "PREPARE TRANSACTION")
     }
 
-    /// Whatever it says, nothing of the transaction is the session's afterwards.
+    /// Prepares the open transaction. Whatever the outcome, the session no longer owns it.
     async fn try_prepare(&mut self, gid: &str) -> SqlResult<()> {
         if self.cursors.will_be_held() {
             let message = "cannot PREPARE a transaction that has created a cursor WITH HOLD";
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }
         if self.temporary.touched {
-            return Err(super::temporary::not_prepared());
+            return Err(not_prepared());
         }
-        // One that has only read is prepared as well, and finished like any other.
+        // A transaction that has only read is prepared as well, and finished like any other.
         self.become_writer(false).await?;
         let user = self.identity.user.clone();
         let Some(block) = self.state.block() else { return Err(SqlError::internal("no transaction is open")) };
         let elsewhere = block.parked.iter().any(|p| matches!(p.phase, Phase::Writing(_)));
         let mut writers = block.take_writers();
         if elsewhere {
-            super::several::roll_back_writers(writers).await;
+            roll_back_writers(writers).await;
             let message = "PREPARE TRANSACTION is not supported for a transaction over several databases";
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
                 .with_hint("Its COMMIT is atomic without being prepared."));
@@ -70,7 +73,7 @@ impl NodeSession {
         self.activity.until_durable(ended(txn.prepare_transaction(gid, &user)?)).await
     }
 
-    /// COMMIT PREPARED and ROLLBACK PREPARED.
+    /// Runs COMMIT PREPARED and ROLLBACK PREPARED.
     pub(super) async fn finish_prepared(&mut self, gid: &str, commit: bool) -> SqlResult<()> {
         if !self.state.is_idle() {
             let command = if commit { "COMMIT PREPARED" } else { "ROLLBACK PREPARED" };
@@ -83,10 +86,10 @@ impl NodeSession {
 
 async fn ended(ticket: Ticket) -> SqlResult<()> {
     match ticket.await {
-        Some(BatchDone { result, .. }) => result,
+        Some(Completion { result, .. }) => result,
         None => Err(SqlError::new(
             SqlState::ADMIN_SHUTDOWN,
-            "the server is stopping; pg_prepared_xacts says after its start whether this took effect",
+            "the server is stopping; whether this took effect is unknown until it runs again: see pg_prepared_xacts",
         )),
     }
 }

@@ -1,33 +1,30 @@
-//! What translated statements ask of the session: the time, the user, `lastval()`, settings.
+//! The values that translated statements take from the session: the time, the user, `lastval()`, settings.
 
+use crate::clock::now_us;
 use crate::settings::{REQUIRE_TRANSACTION, Settings};
 use holdfast_sql::{SessionValue, SessionValues};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Who the session is, for its lifetime.
+/// The session's user, database and process number.
 pub struct Identity {
     pub user: String,
     pub database: String,
     pub pid: i32,
 }
 
-/// Microseconds since 1970 UTC.
-pub fn now_us() -> i64 {
-    // A clock before 1970 reads as 1970.
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_micros()).unwrap_or(i64::MAX))
-}
+/// The parameter that USE sets.
+pub const DATABASE_PARAMETER: &str = "database";
 
-/// The session's answers at one moment.
+/// The session's values while one statement runs.
 pub struct Values<'a> {
     pub identity: &'a Identity,
     pub settings: &'a Settings,
     pub transaction_us: i64,
     pub statement_us: i64,
     pub last_id: Option<i64>,
-    /// Isolation level and read-only as they hold for the current transaction.
+    /// Isolation level and read-only of the current transaction.
     pub transaction: (&'static str, bool),
-    /// Of the database.
+    /// The database's `require_transaction`.
     pub requires_transaction: bool,
 }
 
@@ -61,7 +58,7 @@ fn on_or_off(on: bool) -> &'static str {
 }
 
 impl Values<'_> {
-    /// SHOW of one parameter.
+    /// The value that SHOW returns for a parameter.
     pub fn setting(&self, name: &str) -> SqlResult<&str> {
         let (name, value) = self.settings.get(name)?;
         Ok(match name {
@@ -69,7 +66,7 @@ impl Values<'_> {
             "transaction_read_only" => on_or_off(self.transaction.1),
             REQUIRE_TRANSACTION => on_or_off(self.requires_transaction),
             "session_authorization" => &self.identity.user,
-            super::several::PARAMETER => &self.identity.database,
+            DATABASE_PARAMETER => &self.identity.database,
             _ => value,
         })
     }

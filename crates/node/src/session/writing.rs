@@ -1,60 +1,23 @@
-//! Statements that write: one-message transactions through MAIN's queue, the rest on branches.
+//! Statements that write: one-message transactions through MAIN's queue, all others on branches.
 
-use super::NodeSession;
+use super::failure::{fatal, stopping};
+use super::node_session::NodeSession;
+use super::reply_sink::reclaim;
 use super::state::{Phase, State};
 use crate::cancel::{Target, with_reason};
 use crate::database::report;
 use crate::plan::Extra;
 use holdfast_engine::{
-    Batch, BatchDone, Collect, Report, Statement, Step as EngineStep, WriteIsolation, WriteOptions, WriteTxn,
+    Collect, Completion, Report, Statement, Step as EngineStep, Submission, WriteIsolation, WriteOptions, WriteTxn,
 };
 use holdfast_sql::Entry;
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Tag, Value};
 use holdfast_wire::{Client, Failure, Reply};
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A reply as it is lent as a sink, perhaps with something around it.
-pub(super) trait Lent: Sink {
-    /// What came with it.
-    type With;
-    fn back(self: Box<Self>) -> (Box<Reply>, Self::With);
-}
-
-impl Lent for Reply {
-    type With = ();
-    fn back(self: Box<Reply>) -> (Box<Reply>, ()) {
-        (self, ())
-    }
-}
-
-/// Puts a reply that was lent as a sink back in its place; `None` when it was lost.
-pub(super) fn give_back<T: Lent>(sink: Box<dyn Sink>, client: &mut Client) -> Option<T::With> {
-    let sink: Box<dyn Any> = sink;
-    match sink.downcast::<T>() {
-        Ok(lent) => {
-            let (reply, with) = lent.back();
-            client.return_reply(reply);
-            Some(with)
-        }
-        Err(_) => {
-            client.replace_reply();
-            None
-        }
-    }
-}
-
-pub(super) fn stopping() -> SqlError {
-    SqlError::new(SqlState::ADMIN_SHUTDOWN, "the server is stopping; whether the transaction took effect is unknown")
-}
-
-pub(super) fn fatal(error: SqlError) -> Failure {
-    Failure { step: None, error, fatal: true }
-}
-
 impl NodeSession {
-    /// A one-message transaction through MAIN. The answer comes when it is durable.
+    /// Runs a one-message transaction through MAIN; returns when it is durable.
     pub(super) async fn submit(
         &mut self,
         first: usize,
@@ -65,7 +28,7 @@ impl NodeSession {
         let (letter, arrival) = self.mailbox.expect();
         let lock_timeout = self.settings.timeouts().lock;
         let session = Some(self.locks.clone());
-        let batch = Batch {
+        let batch = Submission {
             steps,
             sink: client.lend_reply(),
             lock_timeout,
@@ -82,15 +45,15 @@ impl NodeSession {
                 return Err(if closed { fatal(error) } else { Failure::at(first, error) });
             }
         };
-        // What shares a boxcar with others is never interrupted, but it may meet a lock and wait for it.
+        // On MAIN it is never interrupted, but it may meet a lock and wait for that.
         let timeout = self.settings.timeouts().statement;
         let work = self.canceller.during(Target::Main(db, id), timeout, arrival);
         let (done, timed_out) = self.activity.until_durable(work).await;
-        let Some(BatchDone { sink, result, failed_step, last_insert_rowid, .. }) = done else {
+        let Some(Completion { sink, result, failed_step, last_insert_rowid, .. }) = done else {
             client.replace_reply();
             return Err(fatal(stopping()));
         };
-        if give_back::<Reply>(sink, client).is_none() {
+        if reclaim::<Reply>(sink, client).is_none() {
             return Err(fatal(SqlError::internal("an answer came back as something else")));
         }
         result.map_err(|e| Failure::at(first + failed_step, with_reason(e, timed_out)))?;
@@ -98,15 +61,15 @@ impl NodeSession {
         Ok(())
     }
 
-    /// The block begins to write, if it has not yet: on a branch, or with `alone` as the only writer. `true` when it has
-    /// just begun.
-    pub(super) async fn become_writer(&mut self, alone: bool) -> SqlResult<bool> {
+    /// Makes the block a writer if it is none yet: on a branch, or with `exclusive` as the only writer. `true` when it has just
+    /// become one.
+    pub(super) async fn become_writer(&mut self, exclusive: bool) -> SqlResult<bool> {
         let timeouts = self.settings.timeouts();
         let idle = timeouts.idle_in_transaction;
         let session = Some(self.locks.clone());
         let State::Block(block) = &mut self.state else { return Err(SqlError::internal("no transaction is open")) };
-        let isolation = block.write_isolation(alone);
-        let beside = block.writers().next().map(|txn| txn.beside());
+        let isolation = block.write_isolation(exclusive);
+        let part_of = block.writers().next().map(|txn| txn.whole());
         let Phase::Reading(reader) = &mut block.phase else { return Ok(false) };
         let read = reader.as_mut().map_or(0, |r| r.snapshot());
         let mut options = WriteOptions {
@@ -115,12 +78,12 @@ impl NodeSession {
             lock_timeout: timeouts.lock,
             snapshot: (read != 0).then_some(read),
             session,
-            beside,
+            part_of,
             level: self.settings.level(),
         };
         if options.isolation != WriteIsolation::RepeatableRead {
             options.snapshot = None;
-            // Ends the snapshot before the wait, which may be long.
+            // Releases the snapshot before the wait, which may be long.
             *reader = None;
         }
         let begin = self.served.db.begin_write(options);
@@ -134,7 +97,7 @@ impl NodeSession {
             )
             .with_hint("The database has changed since this transaction's first read; run the transaction again."));
         }
-        // Set before anything was written, so setting them again now is the same.
+        // They were set before anything was written: setting them now has the same effect.
         for savepoint in &block.savepoints {
             txn.savepoint(&savepoint.name).await?;
         }
@@ -153,7 +116,7 @@ impl NodeSession {
         }
     }
 
-    /// Runs a translated statement as the writer, all its steps; the last one answers as step `number`.
+    /// Runs all steps of a translated statement as the writer; the last one answers as step `number`.
     pub(super) async fn run_as_writer(
         &mut self,
         number: usize,
@@ -182,19 +145,19 @@ impl NodeSession {
             client.replace_reply();
             fatal(e)
         })?;
-        if give_back::<Reply>(sink, client).is_none() {
+        if reclaim::<Reply>(sink, client).is_none() {
             return Err(fatal(SqlError::internal("an answer came back as something else")));
         }
         result.map_err(|e| Failure::at(number, e))
     }
 
-    /// A translation's last step, prepared; those before it have run.
+    /// Prepares the last step of a translation, after running the steps before it.
     pub(super) async fn prepare_on_writer(&mut self, entry: &Entry<Extra>) -> SqlResult<Arc<Statement>> {
         let translated = &entry.translated;
         let Some((last, before)) = translated.steps.split_last() else {
             return Err(SqlError::internal("nothing to prepare"));
         };
-        // What comes after the first step runs under the schema that it has made.
+        // Later steps run under the schema that the first step has made.
         let schema = self.schema();
         if schema.epoch != entry.epoch() {
             return Err(SqlError::schema_changed());
@@ -211,13 +174,13 @@ impl NodeSession {
         }
     }
 
-    /// A step whose answer the client does not see.
+    /// Runs a step whose answer the client does not see.
     pub(super) async fn run_helper(&mut self, sql: &str) -> SqlResult<()> {
         let stmt = self.writer()?.prepare(sql, Report::default()).await?;
         self.execute(EngineStep { stmt, params: Vec::new() }, Box::new(Collect::new())).await?.0
     }
 
-    /// One statement on the writer. The outer error means that the transaction is gone.
+    /// Runs one statement on the writer. The outer error means that the transaction is gone.
     pub(super) async fn execute(
         &mut self,
         step: EngineStep,
@@ -237,7 +200,7 @@ impl NodeSession {
         Ok((ran.result.map_err(|e| with_reason(e, timed_out)), ran.sink))
     }
 
-    /// Rows of one INSERT, for COPY. The error names the row within `rows` that failed.
+    /// Runs one INSERT for each of the rows, for COPY. The inner error names the index of the row that failed.
     pub(super) async fn execute_rows(
         &mut self,
         stmt: &Arc<Statement>,

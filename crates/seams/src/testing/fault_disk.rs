@@ -1,9 +1,9 @@
-//! A disk in memory that fails, fills up, lies, rots and loses power on command.
+//! A disk in memory that fails, fills up, lies, corrupts data and loses power on command.
 //!
-//! At a power cut every sector written since the last sync of its file is kept, dropped or turned into garbage, and of
-//! the directory changes since the last directory sync a random beginning is kept; all decided by the seed. After a
-//! failed sync buffered reads still show the lost bytes and direct reads do not, as on Linux (Rebello and others,
-//! USENIX ATC 2020). [`FaultDisk::fired`] tells a test which faults really happened.
+//! At a power cut every sector written since the last sync of its file is kept, dropped or turned into garbage; of the
+//! directory changes since the last directory sync, a random number from the first on is kept. The seed decides all of
+//! this. After a failed sync, buffered reads still show the lost bytes and direct reads do not, as on Linux (Rebello
+//! and others, USENIX ATC 2020). [`FaultDisk::fired`] tells a test which faults really happened.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use super::names::NameChange;
 use super::state::{Aim, State};
 use crate::disk::{Create, Disk, DiskFile, DiskLock, DiskStats, Metadata, OpenHow};
 
-/// Shared by its clones.
+/// The simulated disk; clones share it.
 #[derive(Clone)]
 pub struct FaultDisk {
     state: Arc<Mutex<State>>,
@@ -36,7 +36,7 @@ impl FaultDisk {
         self.state.lock().changes_until_cut = Some(changes);
     }
 
-    /// Forgets what [`FaultDisk::cut_power_after`] announced.
+    /// Cancels [`FaultDisk::cut_power_after`].
     pub fn do_not_cut(&self) {
         self.state.lock().changes_until_cut = None;
     }
@@ -50,13 +50,13 @@ impl FaultDisk {
         self.state.lock().power_off
     }
 
-    /// Decides what survived and switches on again. Handles and locks from before are dead.
+    /// Decides what survived and switches the power on. Handles and locks from before are dead.
     pub fn restore_power(&self) {
         self.state.lock().restore();
     }
 
-    /// The process that has files open is gone, as after kill -9: its handles and locks are dead, the page cache stays.
-    /// Nobody opens anything before [`FaultDisk::begin_process`].
+    /// Ends the process that has files open, as kill -9 does: its handles and locks are dead, the page cache stays. No
+    /// file may be opened before [`FaultDisk::begin_process`].
     pub fn end_process(&self) {
         self.state.lock().end_process();
     }
@@ -66,17 +66,17 @@ impl FaultDisk {
         self.state.lock().process_ended = false;
     }
 
-    /// Faults that count operations, and lies, are for these files and directories only; at first for all.
+    /// Limits faults that count operations, and lies, to these files and directories; at first they apply to all.
     pub fn aim(&self, at: Aim) {
         self.state.lock().aim = at;
     }
 
-    /// Whether a read, write or sync that fails goes on failing, with all that follow it.
+    /// Whether a failing read, write or sync continues to fail, with all that follow it.
     pub fn stay(&self, sticky: bool) {
         self.state.lock().sticky = sticky;
     }
 
-    /// Takes back every fault that was asked for and has not happened, or goes on.
+    /// Cancels every fault that was requested and has not happened yet, or that continues.
     pub fn heal(&self) {
         let mut state = self.state.lock();
         (state.writes_until_failure, state.syncs_until_failure, state.reads_until_failure) = (None, None, None);
@@ -91,7 +91,7 @@ impl FaultDisk {
         (state.writes_until_failure, state.write_errno) = (Some(nth), errno);
     }
 
-    /// The `nth` sync from now fails with EIO, also the one in a write to a write-through file and that of a directory.
+    /// The `nth` sync from now fails with EIO; a write to a write-through file and the sync of a directory count too.
     pub fn fail_sync(&self, nth: u64) {
         self.state.lock().syncs_until_failure = Some(nth);
     }
@@ -101,22 +101,22 @@ impl FaultDisk {
         self.state.lock().reads_until_failure = Some(nth);
     }
 
-    /// The `nth` read from now returns one bit the other way round; what is stored stays as it is.
+    /// The `nth` read from now returns one bit flipped; the stored bytes stay as they are.
     pub fn flip_read(&self, nth: u64) {
         self.state.lock().reads_until_flip = Some(nth);
     }
 
-    /// The `nth` write from now lands `by_bytes` beside its place, in the same file, if the file reaches there.
+    /// The `nth` write from now lands `by_bytes` away from its offset in the file, if the file is long enough.
     pub fn misdirect_write(&self, nth: u64, by_bytes: i64) {
         self.state.lock().writes_until_misdirection = Some((nth, by_bytes));
     }
 
-    /// From now on syncs are acknowledged and nothing is done, or are honest again.
+    /// From now on syncs are acknowledged without effect, or are honest again.
     pub fn lie(&self, lying: bool) {
         self.state.lock().lying = lying;
     }
 
-    /// Rot: one stored bit is the other way round from now on. Panics when there is no such file.
+    /// Flips one stored bit permanently. Panics when the file does not exist.
     pub fn rot(&self, path: &Path, offset: u64, bit: u8) {
         let mut state = self.state.lock();
         let file = state.names[path];
@@ -125,24 +125,24 @@ impl FaultDisk {
         state.fired.rotten_bits += 1;
     }
 
-    /// What all files together may be long; beyond it growing one fails with ENOSPC.
+    /// Limits the total length of all files; growing a file beyond it fails with ENOSPC.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state.lock().capacity_bytes = bytes;
     }
 
-    /// Every file there is, and how long it is.
+    /// All files with their lengths.
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         let state = self.state.lock();
         state.names.iter().map(|(path, file)| (path.clone(), state.files[*file].cached.len() as u64)).collect()
     }
 
-    /// What the device has for a file.
+    /// The bytes that the device has for a file.
     pub fn contents(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state.lock();
         state.names.get(path).map(|file| state.files[*file].device())
     }
 
-    /// Rot, or somebody else's hand: changes bytes durably, unnoticed. Panics when there is no such file.
+    /// Changes bytes durably without notice, as damage or another program would. Panics when the file does not exist.
     pub fn overwrite(&self, path: &Path, offset: u64, bytes: &[u8]) {
         let mut state = self.state.lock();
         let file = state.names[path];

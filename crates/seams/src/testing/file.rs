@@ -2,7 +2,7 @@
 
 use super::Seeded;
 
-/// What a disk writes or does not write as one.
+/// The number of bytes that a disk writes as a unit.
 const SECTOR_BYTES: usize = 512;
 
 enum Pending {
@@ -12,11 +12,11 @@ enum Pending {
 
 #[derive(Default)]
 pub struct FileBytes {
-    /// What buffered reads see.
+    /// The bytes that buffered reads see.
     pub cached: Vec<u8>,
-    /// What survives a power cut for certain.
+    /// The bytes that certainly survive a power cut.
     durable: Vec<u8>,
-    /// Written since the last sync, in order; each sector of each may or may not survive.
+    /// Writes since the last sync, in order; each sector of each may or may not survive.
     pending: Vec<Pending>,
 }
 
@@ -56,12 +56,12 @@ impl FileBytes {
         }
     }
 
-    /// As Linux does it: the pages stay in the cache, marked clean, and never reach the device.
+    /// Fails a sync as Linux does: the pages stay in the cache, marked clean, and never reach the device.
     pub fn fail_sync(&mut self) {
         self.pending.retain(|pending| matches!(pending, Pending::Len(_)));
     }
 
-    /// Copies what a reader sees at `offset` to `buf`; returns how much there is.
+    /// Copies the bytes that a reader sees at `offset` to `buf`. Returns their number.
     pub fn read(&self, offset: usize, buf: &mut [u8], direct: bool) -> usize {
         let with_pending;
         let content = match (direct, self.pending.is_empty()) {
@@ -78,7 +78,7 @@ impl FileBytes {
         len
     }
 
-    /// What the device answers: the durable bytes and what its own cache holds.
+    /// The bytes that the device returns: the durable ones and those in its own cache.
     pub fn device(&self) -> Vec<u8> {
         let mut content = self.durable.clone();
         for pending in &self.pending {
@@ -90,7 +90,7 @@ impl FileBytes {
         content
     }
 
-    /// Rot: changes the bytes everywhere, unnoticed.
+    /// Changes the bytes everywhere without notice, as damage would.
     pub fn overwrite(&mut self, offset: usize, bytes: &[u8]) {
         self.sync();
         store(&mut self.durable, offset, bytes);
@@ -112,7 +112,7 @@ impl FileBytes {
     }
 
     fn tear(&mut self, offset: usize, bytes: &[u8], random: &mut Seeded, torn: &mut Torn) {
-        // Some writes arrive whole, some not at all, the rest sector by sector.
+        // Some writes arrive whole, some not at all, the others sector by sector.
         let whole = random.below(4);
         for (index, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
             let at = offset + index * SECTOR_BYTES;

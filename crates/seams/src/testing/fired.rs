@@ -1,6 +1,6 @@
-//! Which faults a simulated disk really had: a test that injects one asserts that it happened.
+//! Which faults really happened on a simulated disk: a test that injects a fault asserts that it happened.
 
-/// How often each fault really happened.
+/// How often each fault happened.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Fired {
     pub power_cuts: u64,
@@ -19,7 +19,7 @@ pub struct Fired {
 }
 
 impl Fired {
-    /// Adds what happened on another disk.
+    /// Adds the counts of another disk.
     pub fn add(&mut self, other: &Fired) {
         self.power_cuts += other.power_cuts;
         self.kept_sectors += other.kept_sectors;

@@ -1,11 +1,12 @@
-//! Fakes for tests of every crate: a disk that fails and loses power on command, a clock that stands still, and the
-//! seeded random numbers that make a run repeatable. For those with real servers: ports.
+//! Fakes for the tests of every crate: a disk that fails and loses power on command, a clock that stands still, and
+//! seeded random numbers that make a run repeatable. For tests with real servers: ports, and patience.
 
 mod fault_disk;
 mod file;
 mod fired;
 mod handles;
 mod names;
+mod patience;
 mod port;
 mod state;
 
@@ -14,12 +15,13 @@ use std::time::Instant;
 
 pub use fault_disk::FaultDisk;
 pub use fired::Fired;
+pub use patience::Patience;
 pub use port::port;
 
 use crate::clock::Clock;
 
-/// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014): the same seed gives the
-/// same run.
+/// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014): one seed always gives
+/// one and the same sequence.
 #[derive(Clone, Debug)]
 pub struct Seeded(u64);
 
@@ -47,7 +49,7 @@ impl Seeded {
     }
 }
 
-/// A clock that moves one millisecond whenever it is asked for the wall time.
+/// A clock that moves one millisecond whenever the wall time is read.
 pub struct StepClock {
     unix_ms: AtomicU64,
     origin: Instant,

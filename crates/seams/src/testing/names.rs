@@ -1,4 +1,4 @@
-//! Directory changes of a simulated disk: what was asked for, and what a sync of the directory made durable.
+//! Directory changes of a simulated disk: those requested, and those that a sync of the directory made durable.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub enum NameChange {
     Exchange(PathBuf, PathBuf),
 }
 
-/// Does what the change says.
+/// Applies a change.
 pub fn apply(names: &mut BTreeMap<PathBuf, usize>, change: &NameChange) {
     match change {
         NameChange::Link(path, file) => {

@@ -1,4 +1,4 @@
-//! What stands behind a simulated disk: its files, its names, the faults that are due, and what has happened.
+//! The state of a simulated disk: its files, its names, the pending faults, and what has happened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,10 +12,10 @@ use super::fired::Fired;
 use super::names::{NameChange, apply, dir_of};
 use crate::disk::{DiskStats, WriteThrough};
 
-/// Which files and directories faults are for.
+/// Selects the files and directories to which faults apply.
 pub type Aim = fn(&Path) -> bool;
 
-/// Everything behind a simulated disk and its handles.
+/// The whole state of a simulated disk and its handles.
 pub struct State {
     pub random: Seeded,
     pub files: Vec<FileBytes>,
@@ -27,11 +27,11 @@ pub struct State {
     /// Counts power cycles and processes: a handle from an earlier one is dead.
     pub cycle: u64,
     pub power_off: bool,
-    /// Whoever had files open is gone, and nobody has come yet.
+    /// The process that had files open has ended, and the next one has not begun.
     pub process_ended: bool,
-    /// Only these files and directories meet the faults below, and only operations on them are counted.
+    /// Only these files and directories have the faults below, and only operations on them are counted.
     pub aim: Aim,
-    /// A read, write or sync that fails goes on failing.
+    /// Whether a failing read, write or sync continues to fail.
     pub sticky: bool,
     pub changes_until_cut: Option<u64>,
     pub writes_until_failure: Option<u64>,
@@ -39,16 +39,16 @@ pub struct State {
     pub syncs_until_failure: Option<u64>,
     pub reads_until_failure: Option<u64>,
     pub reads_until_flip: Option<u64>,
-    /// Writes left, and by how many bytes the last of them misses its place.
+    /// Writes left, and by how many bytes the last of them misses its offset.
     pub writes_until_misdirection: Option<(u64, i64)>,
-    /// Syncs are acknowledged and nothing of them is done.
+    /// Syncs are acknowledged without effect.
     pub lying: bool,
     pub capacity_bytes: Option<u64>,
     pub fired: Fired,
     pub stats: DiskStats,
 }
 
-/// Counts one operation; true when it is the one that was meant, or one after it where the fault is sticky.
+/// Counts one operation. Returns true for the operation chosen to fail, or a later one where the fault is sticky.
 fn due(left: &mut Option<u64>, sticky: bool) -> bool {
     let Some(count) = left.as_mut() else { return false };
     *count = count.saturating_sub(1);
@@ -98,7 +98,7 @@ impl State {
         Ok(())
     }
 
-    /// Counts one change that is already under way; the power may fail in the middle of it.
+    /// Counts one change that is already in progress; the power may fail in the middle of it.
     pub fn change(&mut self) -> io::Result<()> {
         if let Some(left) = self.changes_until_cut.as_mut() {
             *left = left.saturating_sub(1);
@@ -138,14 +138,14 @@ impl State {
         self.cycle += 1;
     }
 
-    /// Every handle and lock is dead; what was written stays.
+    /// Ends the process: every handle and lock is dead; written bytes stay.
     pub fn end_process(&mut self) {
         self.locks.clear();
         self.cycle += 1;
         self.process_ended = true;
     }
 
-    /// Whether faults are for this file.
+    /// Whether faults apply to this file.
     fn is_aimed_at(&self, file: usize) -> bool {
         self.names.iter().any(|(path, named)| *named == file && (self.aim)(path))
     }
@@ -156,7 +156,7 @@ impl State {
         self.change()
     }
 
-    /// Whether a file may grow by that much.
+    /// Whether a file may grow by `growth` bytes.
     pub fn check_room(&mut self, growth: u64) -> io::Result<()> {
         let Some(capacity) = self.capacity_bytes else { return Ok(()) };
         let linked: BTreeSet<usize> = self.names.values().copied().collect();
@@ -185,8 +185,8 @@ impl State {
         if through == WriteThrough::No { Ok(()) } else { self.sync(file) }
     }
 
-    /// Where a write really goes. A miss stays within the file and shows in the page cache too: who reads back before
-    /// the cache is gone sees it.
+    /// Where a write really lands. A misdirected write stays within the file and shows in the page cache too: a read
+    /// before the cache is gone sees it.
     fn landing_place(&mut self, file: usize, offset: usize, len: usize) -> usize {
         let Some((left, by_bytes)) = self.writes_until_misdirection.as_mut() else { return offset };
         *left -= 1;

@@ -1,8 +1,9 @@
-//! Calls of PostgreSQL's functions of advisory locks.
+//! Calls of PostgreSQL's advisory lock functions.
 
+use super::Binder;
 use super::coerce::When;
 use super::scope::Scope;
-use super::{Binder, Typed};
+use super::typed::Typed;
 use crate::advisory::{ADVISORY_FUNCTION, AdvisoryOp};
 use crate::types::Type;
 use holdfast_types::desc::oid;
@@ -10,7 +11,7 @@ use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::Expr;
 
 impl Binder<'_> {
-    /// The call. 42883 for arguments that PostgreSQL has no function for.
+    /// Binds a call of an advisory lock function. 42883 where PostgreSQL has no function for these arguments.
     pub(super) fn advisory_call(
         &mut self,
         name: &str,
@@ -40,7 +41,7 @@ impl Binder<'_> {
         if args.iter().all(|arg| arg.not_null) {
             return Ok(Typed::sure(answer, Type::new(ty)));
         }
-        // Strict: for a NULL nothing is locked.
+        // Strict: a NULL argument locks nothing.
         Ok(Typed::new(format!("(CASE WHEN {key} IS NOT NULL THEN {answer} END)"), Type::new(ty)))
     }
 }

@@ -1,11 +1,14 @@
 //! Aggregates and window functions.
 //!
-//! Exact sums of numeric values are taken from `group_concat`, so that no aggregate of our own has to be registered
-//! and every window and FILTER works. avg over integers is an exact division, with PostgreSQL's digits.
+//! Exact sums of numeric values are computed from the text that `group_concat` returns. So Holdfast registers no
+//! aggregate of its own, and every window and FILTER works. avg over integers is an exact division, with PostgreSQL's
+//! digits.
 
+use super::Binder;
 use super::coerce::When;
 use super::scope::Scope;
-use super::{Binder, Typed};
+use super::typed::Typed;
+use crate::names::{fold, quote};
 use crate::types::{Category, Type};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -14,7 +17,7 @@ use sqlparser::ast::{
     WindowFrameUnits, WindowSpec, WindowType,
 };
 
-/// Names that are aggregates in PostgreSQL, whether done here or not.
+/// True for the names of PostgreSQL's aggregates, whether Holdfast supports them or not.
 pub fn is_aggregate(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "count",
@@ -47,7 +50,7 @@ pub fn is_aggregate(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// Functions that only exist over a window.
+/// True for functions that exist only over a window.
 pub fn is_window(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "row_number",
@@ -187,7 +190,7 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("WITHIN GROUP"));
         }
         if call.null_treatment.is_some() {
-            return Err(SqlError::unsupported("IGNORE NULLS and RESPECT NULLS"));
+            return Err(SqlError::unsupported("IGNORE NULLS or RESPECT NULLS"));
         }
         let distinct = match list.duplicate_treatment {
             Some(DuplicateTreatment::Distinct) => "DISTINCT ",
@@ -199,7 +202,7 @@ impl Binder<'_> {
                 FunctionArgumentClause::OrderBy(items) => {
                     order = format!(" ORDER BY {}", self.order_list(items, scope)?);
                 }
-                _ => return Err(SqlError::unsupported("this clause of an aggregate")),
+                _ => return Err(SqlError::unsupported("this clause of an aggregate call")),
             }
         }
         let mut after = match &call.filter {
@@ -223,7 +226,7 @@ impl Binder<'_> {
         scope.grouping.borrow_mut().windows |= over.is_some();
         Ok(match over {
             None => String::new(),
-            Some(WindowType::NamedWindow(name)) => format!(" OVER {}", super::quote(&super::fold(name))),
+            Some(WindowType::NamedWindow(name)) => format!(" OVER {}", quote(&fold(name))),
             Some(WindowType::WindowSpec(spec)) => format!(" OVER ({})", self.window_spec(spec, scope)?),
         })
     }
@@ -231,7 +234,7 @@ impl Binder<'_> {
     pub(super) fn window_spec(&mut self, spec: &WindowSpec, scope: &Scope<'_>) -> SqlResult<String> {
         let mut parts = Vec::new();
         if let Some(name) = &spec.window_name {
-            parts.push(super::quote(&super::fold(name)));
+            parts.push(quote(&fold(name)));
         }
         if !spec.partition_by.is_empty() {
             let mut keys = Vec::new();
@@ -273,7 +276,7 @@ impl Binder<'_> {
         })
     }
 
-    /// row_number and its like.
+    /// Binds a function that exists only over a window, such as row_number.
     pub(super) fn window_function(
         &mut self,
         name: &str,

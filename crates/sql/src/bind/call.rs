@@ -1,20 +1,21 @@
 //! Calls of ordinary functions.
 //!
-//! Most are rows of [`SIMPLE`]: argument types, result type, and SQLite's text. Those whose types depend on their
-//! arguments have an arm in [`Binder::call_typed`].
+//! Most functions are rows of [`SIMPLE`]: argument types, result type, and SQLite's text. A function whose types depend
+//! on its arguments has an arm in [`Binder::call_typed`].
 
+use super::Binder;
 use super::aggregate::{is_aggregate, is_window};
 use super::coerce::When;
-use super::names::{object_name, quote_text};
 use super::scope::Scope;
-use super::{Binder, Shape, Typed};
+use super::typed::{Shape, Typed};
 use crate::advisory::AdvisoryOp;
+use crate::names::{object_name, quote_text};
 use crate::types::{Category, Type};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
 
-/// A function of fixed types. `{0}` ... stand for the arguments.
+/// A function with fixed types. `{0}`, `{1}` ... in `sql` are the arguments.
 struct Simple {
     name: &'static str,
     args: &'static [u32],
@@ -108,7 +109,10 @@ impl Binder<'_> {
             FunctionArguments::List(list) => list,
             FunctionArguments::Subquery(query) if name == "array" => return self.array_of(query, scope),
             FunctionArguments::Subquery(_) => {
-                return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("a query as argument of {name}")));
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    format!("function {name} does not accept a query as its argument"),
+                ));
             }
         };
         let mut args = Vec::new();
@@ -133,7 +137,7 @@ impl Binder<'_> {
         self.call_named(&name, &args, scope)
     }
 
-    /// A call by the function's name.
+    /// Binds a call of a function by its name.
     pub(super) fn call_named(&mut self, name: &str, args: &[&Expr], scope: &Scope<'_>) -> SqlResult<Typed> {
         if args.is_empty()
             && let Some(value) = self.keyword_value(name)?
@@ -178,7 +182,7 @@ impl Binder<'_> {
             let hint = if SIMPLE.iter().any(|s| s.name == name) {
                 "No function matches the given name and argument types. You might need to add explicit type casts."
             } else {
-                "Holdfast may not have this function of PostgreSQL; see COMPAT.md."
+                "Holdfast may not support this PostgreSQL function; see COMPAT.md."
             };
             return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(hint));
         };
@@ -186,7 +190,9 @@ impl Binder<'_> {
             return Err(SqlError::unsupported(format!("{name} in a stored definition")));
         }
         if simple.name != "gen_random_uuid" && bound.iter().any(|b| b.ty.oid == oid::NUMERIC) {
-            return Err(SqlError::unsupported(format!("{name} of a numeric")).with_hint("Cast to double precision."));
+            return Err(
+                SqlError::unsupported(format!("{name} with a numeric argument")).with_hint("Cast to double precision.")
+            );
         }
         let not_null = bound.iter().all(|b| b.not_null);
         let mut sql = simple.sql.to_owned();
@@ -194,7 +200,7 @@ impl Binder<'_> {
         for (arg, want) in bound.into_iter().zip(simple.args) {
             texts.push(self.coerce(arg, Type::new(*want), When::Implicit)?.sql);
         }
-        // From the text's end, so that an argument that holds braces is not looked at again.
+        // From the end of the text, so that braces inside an argument are not replaced.
         for (at, _) in simple.sql.rmatch_indices('{') {
             let index = usize::from(simple.sql.as_bytes()[at + 1] - b'0');
             sql.replace_range(at..at + 3, &texts[index]);
@@ -202,7 +208,7 @@ impl Binder<'_> {
         Ok(Typed { not_null, ..Typed::new(sql, Type::new(simple.result)) })
     }
 
-    /// Functions whose result type follows from their arguments.
+    /// Binds the functions whose result type follows from their arguments.
     fn call_typed(&mut self, name: &str, args: &[Typed]) -> SqlResult<Option<Typed>> {
         Ok(Some(match (name, args) {
             ("coalesce", [_, ..]) => {
@@ -263,8 +269,8 @@ impl Binder<'_> {
                 return Err(SqlError::unsupported(format!("the function {name}")));
             }
             ("nextval" | "currval" | "setval", _) => {
-                return Err(SqlError::unsupported(format!("{name} (sequences of their own)"))
-                    .with_hint("Use a serial primary key, and RETURNING or lastval() to learn its value."));
+                return Err(SqlError::unsupported(format!("{name} on a sequence that no serial column owns"))
+                    .with_hint("Use a serial primary key; RETURNING or lastval() returns its value."));
             }
             ("date", [x]) => self.coerce(x.clone(), Type::new(oid::DATE), When::Explicit)?,
             ("text", [x]) => self.coerce(x.clone(), Type::TEXT, When::Explicit)?,
@@ -282,7 +288,7 @@ impl Binder<'_> {
         }))
     }
 
-    /// A char(n) with its blanks.
+    /// A char(n) value padded with its blanks.
     fn padded(&mut self, x: &Typed) -> SqlResult<String> {
         let width = (x.ty.typmod - 4).max(0).to_string();
         self.helper("hf_rpad", &[&x.sql, &width])
@@ -291,7 +297,7 @@ impl Binder<'_> {
     fn texts(&mut self, args: &[Typed]) -> SqlResult<String> {
         let mut items = Vec::new();
         for arg in args {
-            // A boolean is shown as t or f here, not as the cast shows it.
+            // Here a boolean is printed as t or f, not as its cast to text prints it.
             if arg.ty.oid == oid::BOOL && !arg.is_open() {
                 items.push(Typed::new(format!("(CASE {} WHEN 1 THEN 't' WHEN 0 THEN 'f' END)", arg.sql), Type::TEXT));
             } else if arg.ty.oid == oid::BPCHAR {
@@ -316,7 +322,7 @@ impl Binder<'_> {
             }
             (_, ty) if ty.oid == oid::NUMERIC => (self.helper(&format!("hf_num_{name}"), &[&x.sql])?, Type::NUMERIC),
             (_, _) => {
-                // Integers are taken as double precision, as in PostgreSQL.
+                // PostgreSQL converts integers to double precision here.
                 let float = self.coerce(x.clone(), Type::FLOAT8, When::Implicit)?;
                 (self.helper("hf_rounding", &[&float.sql, &quote_text(name)])?, Type::FLOAT8)
             }

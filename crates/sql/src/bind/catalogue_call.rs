@@ -1,22 +1,23 @@
-//! Functions over the catalogue, and the names and OIDs of objects (`regclass` and its like).
+//! Functions over the catalogue, and the names and OIDs of objects (`regclass` and similar types).
 //!
-//! Those that need the schema become subqueries on the catalogue's own tables.
+//! A function that needs the schema becomes a subquery on the catalogue's own tables.
 
+use super::Binder;
 use super::coerce::When;
-use super::names::quote_text;
-use super::{Binder, Shape, Typed};
+use super::typed::{Shape, Typed};
 use crate::catalogue;
-use crate::translate::SessionValue;
+use crate::names::quote_text;
+use crate::params::SessionValue;
 use crate::types::{Type, more};
 use holdfast_types::desc::oid;
 use holdfast_types::schema::Table;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 
-/// The server's function behind `holdfast_wait_for_lsn`: of a position and milliseconds. -1 when readers see everything
-/// below the position; else, after a short sleep, the milliseconds that remain.
+/// The server's function behind `holdfast_wait_for_lsn`. It takes a position and milliseconds. It returns -1 when
+/// readers see everything below the position; otherwise it sleeps briefly and returns the milliseconds that remain.
 pub const WAIT_SLICE_FUNCTION: &str = "hf_wait_for_lsn";
 
-/// A column of the one row that says where the server stands.
+/// A column of the one row with the server's role and positions.
 fn standing(column: &str) -> String {
     format!("(SELECT \"{column}\" FROM pg_catalog.\"hf_standing\")")
 }
@@ -40,13 +41,13 @@ impl Binder<'_> {
         Ok(None)
     }
 
-    /// The first argument as an OID.
+    /// The first argument of a call, as an OID.
     fn first_oid(&mut self, args: &[Typed]) -> SqlResult<String> {
         let arg = args.first().cloned().unwrap_or_else(Typed::null);
         Ok(self.coerce(arg, Type::OID, When::Assignment)?.sql)
     }
 
-    /// What an object was defined as, what it is called, whether its name alone finds it.
+    /// Functions that return an object's definition or name, or whether its name alone finds it.
     fn definition_call(&mut self, name: &str, args: &[Typed]) -> SqlResult<Option<Typed>> {
         Ok(match (name, args.len()) {
             ("format_type", 2) => {
@@ -100,7 +101,7 @@ impl Binder<'_> {
                 Some(Typed::new(format!("(CASE {} WHEN 6 THEN 'UTF8' ELSE '' END)", self.first_oid(args)?), Type::NAME))
             }
             ("pg_table_is_visible", 1) => {
-                // A permanent table that a temporary one hides is not found by its name alone.
+                // The name alone does not find a permanent table that a temporary one hides.
                 let schema = self.ctx.schema;
                 let hidden = |t: &&std::sync::Arc<Table>| !t.temp && schema.table(&t.name).is_some_and(|f| f.temp);
                 let hidden: Vec<String> = schema.tables.iter().filter(hidden).map(|t| t.oid.to_string()).collect();
@@ -114,7 +115,7 @@ impl Binder<'_> {
         })
     }
 
-    /// Positions of the trail.
+    /// Functions on positions of the trail.
     fn trail_call(&mut self, name: &str, args: &[Typed]) -> SqlResult<Option<Typed>> {
         Ok(match (name, args.len()) {
             ("pg_wal_lsn_diff", 2) => {
@@ -143,7 +144,7 @@ impl Binder<'_> {
         })
     }
 
-    /// Settings, sizes, times.
+    /// Functions on settings, sizes and times.
     fn value_call(&mut self, name: &str, args: &[Typed]) -> SqlResult<Option<Typed>> {
         Ok(match (name, args.len()) {
             ("current_setting", 1 | 2) => return self.current_setting(args).map(Some),
@@ -179,7 +180,7 @@ impl Binder<'_> {
         })
     }
 
-    /// Arrays, and OIDs by names.
+    /// Functions on arrays, and functions that find an OID by name.
     fn array_call(&mut self, name: &str, args: &[Typed]) -> SqlResult<Option<Typed>> {
         Ok(match (name, args.len()) {
             ("array_to_string", 2 | 3) => {
@@ -238,7 +239,7 @@ impl Binder<'_> {
     /// The name behind an OID, as text.
     pub(super) fn oid_name(&mut self, sql: &str, from: Type) -> SqlResult<String> {
         if self.stored {
-            return Err(SqlError::unsupported("a name by OID in a stored definition"));
+            return Err(SqlError::unsupported("the conversion of an OID to a name in a stored definition"));
         }
         let (table, column) = match from.oid {
             oid::REGCLASS => ("pg_class", "relname"),
@@ -252,7 +253,7 @@ impl Binder<'_> {
         ))
     }
 
-    /// A value of a type that shows OIDs as names, as it is shown. Types have their names in the output function.
+    /// The displayed form of a value whose type shows OIDs as names. The output function writes the names of types.
     pub(super) fn shown_oid(&mut self, typed: &Typed) -> SqlResult<String> {
         match typed.ty.oid {
             oid::REGCLASS | more::REGNAMESPACE | more::REGROLE => {
@@ -295,7 +296,7 @@ impl Binder<'_> {
     /// The OID behind a name that is known only at run time.
     pub(super) fn object_id_of(&mut self, sql: &str, to: Type) -> SqlResult<String> {
         if self.stored {
-            return Err(SqlError::unsupported("an OID by name in a stored definition"));
+            return Err(SqlError::unsupported("the conversion of a name to an OID in a stored definition"));
         }
         match to.oid {
             oid::REGCLASS => Ok(lookup("pg_class", "relname", &bare(sql))),
@@ -337,7 +338,7 @@ fn call_of_nothing(name: &str, args: usize) -> Option<Typed> {
             Some(Typed::sure(if name == "pg_has_role" { "1" } else { "0" }, Type::BOOL))
         }
         ("obj_description" | "col_description" | "shobj_description", 1 | 2) => text("NULL".into()),
-        // A table that is no partition has no ancestors; a NULL among the values of an IN says as much.
+        // A table that is not a partition has no ancestors; for IN, a NULL has the same effect as no row.
         ("pg_partition_ancestors", 1) => Some(Typed::new("NULL", Type::new(oid::REGCLASS))),
         ("pg_get_serial_sequence", 2) => text("NULL".into()),
         (

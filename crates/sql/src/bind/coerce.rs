@@ -1,8 +1,9 @@
-//! From one type to another: what PostgreSQL casts by itself, in an assignment, or only when told to.
+//! Conversions from one type to another: implicit ones, those of an assignment, and explicit casts, as in PostgreSQL.
 
-use super::names::quote_text;
-use super::{Binder, Shape, Typed};
-use crate::translate::{Coerce, ParamSource};
+use super::Binder;
+use super::typed::{Shape, Typed};
+use crate::names::quote_text;
+use crate::params::{Coerce, ParamSource};
 use crate::types::{self, Category, Type};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
@@ -28,7 +29,7 @@ pub fn constant(value: &Value) -> String {
     }
 }
 
-/// The least context in which PostgreSQL casts from one type to the other.
+/// The weakest context in which PostgreSQL casts from one type to the other.
 fn cast_context(from: Type, to: Type) -> Option<When> {
     use Category as C;
     use When::*;
@@ -68,12 +69,12 @@ fn cast_context(from: Type, to: Type) -> Option<When> {
 }
 
 impl Binder<'_> {
-    /// Gives an open expression a type; any other stays as it is.
+    /// Gives an open expression a type; returns any other expression unchanged.
     pub fn settle(&mut self, typed: Typed, ty: Type) -> SqlResult<Typed> {
         if typed.is_open() { self.coerce(typed, Type::new(ty.oid), When::Implicit) } else { self.finish(typed) }
     }
 
-    /// Gives an open expression the type text, which is what PostgreSQL falls back on, and lifts a number.
+    /// Gives an open expression the type text, PostgreSQL's default, and lifts a number.
     pub fn finish(&mut self, typed: Typed) -> SqlResult<Typed> {
         if typed.is_open() {
             return self.coerce(typed, Type::TEXT, When::Implicit);
@@ -87,7 +88,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Converts to a type where PostgreSQL would in this context, else 42804.
+    /// Converts an expression to a type if PostgreSQL converts it in this context; otherwise 42804.
     pub fn coerce(&mut self, typed: Typed, to: Type, when: When) -> SqlResult<Typed> {
         match typed.shape.clone() {
             Shape::Null => Ok(Typed { ty: to, ..typed }),
@@ -125,7 +126,7 @@ impl Binder<'_> {
         }
         let from = Type::new(self.client_types[n]);
         if from.oid != to.oid {
-            // The same parameter was given another type elsewhere in the statement.
+            // Another place in the statement has given this parameter another type.
             let known = Typed::new(self.param(ParamSource::Client(n), None)?, from);
             return self.coerce_expr(known, to, When::Assignment);
         }
@@ -161,7 +162,7 @@ impl Binder<'_> {
                 When::Explicit => (SqlState("42846"), format!("cannot cast type {} to {}", from.name(), to.name())),
                 _ => (
                     SqlState::DATATYPE_MISMATCH,
-                    format!("an expression of type {} stands where {} is needed", from.name(), to.name()),
+                    format!("expression is of type {} but {} is required", from.name(), to.name()),
                 ),
             };
             return Err(SqlError::new(state, message).with_hint("You will need to rewrite or cast the expression."));
@@ -170,7 +171,8 @@ impl Binder<'_> {
         Ok(Typed { sql, ty: to, shape: Shape::Expr, not_null: typed.not_null })
     }
 
-    /// The text of a cast: nothing where the stored form is the same, SQLite's own where it agrees, else ours.
+    /// The text of a cast: nothing where the stored form is the same, SQLite's CAST where its result is PostgreSQL's,
+    /// otherwise a function of Holdfast.
     fn cast_sql(&mut self, sql: &str, from: Type, to: Type, when: When) -> SqlResult<String> {
         let whole = to.typmod == -1;
         let wider = from.is_integer() && to.is_integer() && from.number_rank() <= to.number_rank();
@@ -218,7 +220,7 @@ impl Binder<'_> {
         Ok(found.unwrap_or(Type::TEXT))
     }
 
-    /// Brings all to their common type.
+    /// Converts all items to their common type.
     pub fn unify(&mut self, what: &str, items: Vec<Typed>) -> SqlResult<(Vec<Typed>, Type)> {
         let ty = self.common_type(what, &items)?;
         let same = Type::new(ty.oid);
@@ -238,7 +240,7 @@ fn merge(a: Type, b: Type) -> Option<Type> {
     match a.category() {
         Category::Number if a.number_rank() >= b.number_rank() => prefer(a),
         Category::Number => prefer(b),
-        // Both ways are implicit, so the first one stands.
+        // Both casts are implicit, so the first type is the result.
         Category::String if a.oid != oid::NAME && b.oid != oid::NAME => prefer(a),
         Category::String => Some(Type::TEXT),
         Category::DateTime if cast_context(a, b) == Some(When::Implicit) => prefer(b),

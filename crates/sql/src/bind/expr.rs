@@ -1,16 +1,17 @@
-//! Expressions: one arm for each form of the parser's.
+//! Expressions: one match arm for each expression of the parser.
 
-use super::names::{fold, quote_text};
+use super::Binder;
 use super::scope::Scope;
-use super::{Binder, Shape, Typed};
+use super::typed::{Shape, Typed};
 use crate::bind::coerce::When;
+use crate::names::{fold, quote_text};
 use crate::types::{self, Type};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 use sqlparser::ast::{self, BinaryOperator, CaseWhen, Expr, Ident, Query, ValueWithSpan};
 
 impl<'a> Binder<'a> {
-    /// Binds an expression whose type its surroundings may still decide.
+    /// Binds an expression. Its type may stay open until the surrounding expression decides it.
     pub fn expr(&mut self, e: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
         match e {
             Expr::Nested(inner) => {
@@ -27,7 +28,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// The forms in which no literal becomes a parameter.
+    /// Binds the forms of expression in which no literal becomes a parameter.
     fn expr_fixed(&mut self, e: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
         match e {
             Expr::IsNull(x) => self.test(x, "IS NULL", scope),
@@ -102,13 +103,13 @@ impl<'a> Binder<'a> {
         self.finish(typed)
     }
 
-    /// Binds an expression and brings it to a type, as an argument of a function.
+    /// Binds an expression and converts it to a type, as an argument of a function.
     pub fn expr_as(&mut self, e: &Expr, ty: Type, scope: &Scope<'_>) -> SqlResult<Typed> {
         let typed = self.expr(e, scope)?;
         self.coerce(typed, ty, When::Implicit)
     }
 
-    /// A condition. 42804 where it is not boolean.
+    /// Binds a condition. 42804 where it is not boolean.
     pub fn condition(&mut self, e: &Expr, clause: &str, scope: &Scope<'_>) -> SqlResult<Typed> {
         let typed = self.expr(e, scope)?;
         if typed.is_open() || typed.ty.oid == oid::BOOL {
@@ -241,7 +242,7 @@ impl<'a> Binder<'a> {
         let mut rows = Vec::new();
         for item in list {
             let Expr::Tuple(values) = item else {
-                return Err(SqlError::unsupported("a row compared with something that is not a row"));
+                return Err(SqlError::unsupported("the comparison of a row with something that is not a row"));
             };
             rows.push(self.row_compare(parts, &BinaryOperator::Eq, values, scope)?.sql);
         }
@@ -269,7 +270,7 @@ impl<'a> Binder<'a> {
         Ok(Typed::new(format!("({} {not}IN ({}))", typed.sql, sub.sql), Type::BOOL))
     }
 
-    /// The left side of an IN over rows: it must have the stored form of the right side.
+    /// Converts the left side of an IN over rows to the stored form of the right side.
     fn same_form(&mut self, typed: Typed, to: Type) -> SqlResult<Typed> {
         let typed = self.settle(typed, to)?;
         let alike = typed.ty.oid == to.oid
@@ -281,8 +282,12 @@ impl<'a> Binder<'a> {
             if typed.ty.category() != to.category() {
                 return Err(undefined_operator(typed.ty, "=", to));
             }
-            return Err(SqlError::unsupported(format!("IN over rows of {} and {}", typed.ty.name(), to.name()))
-                .with_hint("Cast both sides to one type other than numeric."));
+            return Err(SqlError::unsupported(format!(
+                "IN with rows of type {} on the left and {} on the right",
+                typed.ty.name(),
+                to.name()
+            ))
+            .with_hint("Cast both sides to one type other than numeric."));
         }
         Ok(typed)
     }
@@ -291,7 +296,7 @@ impl<'a> Binder<'a> {
         let typed = self.expr(e, scope)?;
         let (low, high) = (self.expr(low, scope)?, self.expr(high, scope)?);
         if typed.is_column() && typed.ty.is_integer() && low.ty.is_integer() && high.ty.is_integer() {
-            // One use of the left side, which an index can serve.
+            // The left side is evaluated once, and an index can be used.
             let not = if negated { "NOT " } else { "" };
             return Ok(Typed::new(format!("({} {not}BETWEEN {} AND {})", typed.sql, low.sql, high.sql), Type::BOOL));
         }
@@ -342,7 +347,7 @@ impl<'a> Binder<'a> {
     }
 }
 
-/// A set-returning function's alias used as its value.
+/// The alias of a set-returning function, used as its value.
 fn scalar_relation(scope: &Scope<'_>, name: &str) -> Option<Typed> {
     match scope.relation(name) {
         Some(r) if scope.relations[r].scalar => {

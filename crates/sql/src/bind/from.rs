@@ -3,11 +3,12 @@
 //! USING and NATURAL become conditions with merged columns in the scope, so that types are checked and `*` lists
 //! the columns in PostgreSQL's order.
 
-use super::names::{fold, is_temp_schema, object_name, quote};
+use super::Binder;
 use super::query::{derived, renamed, unique_names};
 use super::scope::{self, Column, Columns, Relation, Scope, Source};
-use super::{Binder, Typed};
+use super::typed::Typed;
 use crate::catalogue;
+use crate::names::{fold, is_temp_schema, object_name, quote};
 use crate::types::Type;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{
@@ -24,8 +25,8 @@ enum Side {
 }
 
 impl Binder<'_> {
-    /// The clause with its leading ` FROM`, and whether it can return no rows at all, since an inner table of the
-    /// catalogue is always empty.
+    /// Binds a FROM clause. Returns its text with the leading ` FROM`, and true if it can return no rows because an
+    /// inner table of the catalogue is always empty.
     pub(super) fn from(&mut self, tables: &[TableWithJoins], scope: &mut Scope<'_>) -> SqlResult<(String, bool)> {
         let mut parts = Vec::new();
         let mut empty = false;
@@ -92,7 +93,7 @@ impl Binder<'_> {
             Side::Full => "FULL JOIN",
         };
         if factor.is_empty() {
-            // A LATERAL query of one row is in the scope only.
+            // A LATERAL query of one row exists only in the scope.
             let plain = condition.is_empty() && side == Side::Inner;
             return if plain {
                 Ok((String::new(), side, false))
@@ -116,7 +117,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The condition of USING, and the merged columns.
+    /// Binds USING: returns its condition, and adds the merged columns to the scope.
     fn merge(
         &mut self,
         names: &[String],
@@ -208,7 +209,7 @@ impl Binder<'_> {
             | TableFactor::Function { name, alias: Some(alias), with_ordinality: true, .. }
                 if object_name(name)?.1 == "pg_partition_ancestors" =>
             {
-                // No table is a partition, so it has no rows, whatever its argument.
+                // No table is a partition, so it has no rows for any argument.
                 let names = alias_columns(alias);
                 let shown = fold(&alias.name);
                 let column = |i: usize, default: &str, ty| derived(names.get(i).map_or(default, |n| n), ty);
@@ -230,7 +231,7 @@ impl Binder<'_> {
         }
     }
 
-    /// LATERAL (SELECT expressions): one row, whose columns are those expressions over the tables to the left.
+    /// Binds LATERAL (SELECT expressions): one row, whose columns are those expressions over the tables to the left.
     fn lateral(&mut self, query: &Query, alias: &TableAlias, scope: &mut Scope<'_>) -> SqlResult<()> {
         let refused = || SqlError::unsupported("LATERAL over a query with a FROM clause");
         let select = query.body.as_select().ok_or_else(refused)?;
@@ -302,7 +303,7 @@ impl Binder<'_> {
         let stored: Vec<String> = table.columns.iter().map(|c| c.name.clone()).collect();
         let all = scope::columns_of(table, self.ctx.dialect);
         let columns = if names.is_empty() { all } else { with_stored_names(&all, &names, &shown, &stored)? };
-        let key = super::write::primary_key(table);
+        let key = crate::keys::primary_key(table);
         self.temporary |= table.temp;
         let source = if table.temp { Source::Temporary } else { Source::Table(bare.clone()) };
         let relation = Relation::new(shown.as_str(), columns, source);
@@ -354,7 +355,7 @@ impl Binder<'_> {
         Ok((sql, false))
     }
 
-    /// generate_series over integers, as a recursive query that stock SQLite has.
+    /// generate_series over integers, as a recursive query that stock SQLite understands.
     fn generate_series(&mut self, args: Vec<Typed>) -> SqlResult<(String, Type)> {
         let (args, ty) = self.unify("generate_series", args)?;
         if !ty.is_integer() {
@@ -380,7 +381,7 @@ fn alias_columns(alias: &TableAlias) -> Vec<String> {
     alias.columns.iter().map(|c| fold(&c.name)).collect()
 }
 
-/// Columns under an alias; SQLite knows them by their stored names.
+/// Columns under an alias, which SQLite knows by their stored names.
 fn with_stored_names(columns: &[Column], names: &[String], alias: &str, stored: &[String]) -> SqlResult<Columns> {
     let mut out = renamed(columns, names, alias)?;
     for (column, stored) in out.iter_mut().zip(stored) {

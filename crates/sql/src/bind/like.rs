@@ -3,10 +3,11 @@
 //! SQLite's LIKE ignores case; its GLOB does not, can use an index, and stock sqlite3 has it, so a constant pattern
 //! becomes a GLOB pattern. Other patterns go to a function.
 
-use super::names::quote_text;
+use super::Binder;
 use super::scope::Scope;
-use super::{Binder, Shape, Typed};
+use super::typed::{Shape, Typed};
 use crate::bind::coerce::When;
+use crate::names::quote_text;
 use crate::types::Type;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 use sqlparser::ast::Expr;
@@ -78,7 +79,7 @@ impl Binder<'_> {
     }
 }
 
-/// The GLOB pattern that matches the same texts. 22025 for an escape at the end.
+/// Converts a LIKE pattern to the GLOB pattern that matches the same texts. 22025 for an escape at the end.
 fn glob_pattern(pattern: &str, escape: Option<char>) -> SqlResult<Option<String>> {
     let mut glob = String::with_capacity(pattern.len() + 8);
     let mut chars = pattern.chars();

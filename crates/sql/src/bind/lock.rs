@@ -1,18 +1,19 @@
-//! FOR UPDATE and its like: which rows a query locks, and the hidden result columns that tell them.
+//! FOR UPDATE, FOR SHARE and the other row locks: which rows a query locks, and the hidden result columns that identify
+//! them.
 //!
-//! The engine locks what the query returns, so each locked table adds the columns of its row's key behind those
-//! that the client sees. What PostgreSQL refuses is refused in its words; what it locks and the hidden columns cannot
-//! tell (tables inside subqueries and views) is 0A000.
+//! The engine locks what the query returns, so each locked table adds the key columns of its row after the columns that
+//! the client sees. What PostgreSQL refuses is refused with PostgreSQL's message. What PostgreSQL locks and hidden
+//! columns cannot identify (tables inside subqueries and views) is 0A000.
 //!
-//! With SKIP LOCKED a row that is left out does not count for LIMIT, so the limit becomes a column, too.
+//! With SKIP LOCKED a skipped row does not count for LIMIT, so the limit also becomes a column.
 
 use super::Binder;
-use super::names::quote;
 use super::scope::{Scope, Source};
 use crate::ids;
-use crate::locks::{Clause, LockStrength, LockWait, RowLock};
+use crate::locks::Clause;
+use crate::names::quote;
 use holdfast_types::schema::TableKind;
-use holdfast_types::{SqlError, SqlResult, SqlState};
+use holdfast_types::{LockStrength, LockWait, RowLock, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{GroupByExpr, Query, Select, SetExpr};
 
 /// The locking clauses of the query about to be bound.
@@ -38,7 +39,7 @@ fn not_with(strength: LockStrength, what: &str) -> SqlError {
 }
 
 impl Binder<'_> {
-    /// Takes the clauses that are meant for this query, if it can have any.
+    /// Takes the locking clauses of this query, and refuses them where a query cannot have them.
     pub(super) fn begin_locking(&mut self, query: &Query) -> SqlResult<Locking> {
         let locking = std::mem::take(&mut self.locking);
         if let Some(inner) = query.locks.first() {
@@ -63,7 +64,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The clause for a limit that no lock has taken over: none of the tables' rows can be skipped.
+    /// The LIMIT clause, unless the limit is a hidden column: then no clause is written.
     pub(super) fn limit_left(&self, limit: &str) -> String {
         match self.row_locks.iter().any(|lock| lock.limit.is_some()) {
             true => String::new(),
@@ -71,7 +72,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Adds the keys of the locked rows, and the limit, to a query's columns.
+    /// Adds the keys of the locked rows, and the limit, to the columns of a query.
     pub(super) fn lock_rows(
         &mut self,
         locking: &Locking,
@@ -114,7 +115,7 @@ impl Binder<'_> {
         let name = match &entry.source {
             Source::Table(name) => name,
             Source::Query { reads: true } => return Err(hint(strength, "on a subquery that reads tables")),
-            // Nobody else sees a temporary table.
+            // No other session sees a temporary table.
             Source::Query { reads: false }
             | Source::With
             | Source::Function
@@ -135,17 +136,17 @@ impl Binder<'_> {
         }
         match ids::row_key(table) {
             Some(key) => Ok(Some((table.name.clone(), key))),
-            None => Err(hint(strength, "on a table whose columns take all names of the rowid")),
+            None => Err(hint(strength, "on a table whose columns use all names of the rowid")),
         }
     }
 }
 
 fn hint(strength: LockStrength, place: &str) -> SqlError {
     SqlError::unsupported(format!("{} {place}", strength.words()))
-        .with_hint("Name the tables themselves in FROM, or after OF those that are to be locked.")
+        .with_hint("Name the tables themselves in FROM, or name the tables to lock after OF.")
 }
 
-/// Which entries of FROM are to be locked and how, in FROM's order.
+/// The entries of FROM to lock, with strength and wait policy, in the order of FROM.
 fn chosen(clauses: &[Clause], select: &Select, scope: &Scope<'_>) -> SqlResult<Vec<(usize, LockStrength, LockWait)>> {
     let mut chosen: Vec<Option<(LockStrength, LockWait)>> = vec![None; scope.relations.len()];
     for clause in clauses {
@@ -179,7 +180,7 @@ fn named(strength: LockStrength, name: &str, scope: &Scope<'_>) -> SqlResult<usi
     }
 }
 
-/// A row of these is not one row of a table (`CheckSelectLocking` in analyze.c).
+/// Refuses queries whose result row is not one row of a table (`CheckSelectLocking` in analyze.c).
 fn refuse_combined(strength: LockStrength, select: &Select, scope: &Scope<'_>) -> SqlResult<()> {
     let grouping = scope.grouping.borrow();
     let grouped = !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
@@ -196,8 +197,8 @@ fn refuse_combined(strength: LockStrength, select: &Select, scope: &Scope<'_>) -
     }
 }
 
-/// The query reads a table of any kind.
+/// True where the query reads a table of any kind.
 pub(super) fn reads_tables(query: &Query) -> bool {
     use std::ops::ControlFlow;
-    sqlparser::ast::visit_relations(query, |_| ControlFlow::Break(())).is_break()
+    crate::relations::visit_relations(query, |_| ControlFlow::Break(())).is_break()
 }

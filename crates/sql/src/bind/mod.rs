@@ -1,103 +1,41 @@
 //! Binding: resolves names, infers the type of every expression, and writes SQLite's SQL as it goes.
 //!
 //! One [`Binder`] serves one statement. An expression becomes a [`Typed`]: SQLite text with a PostgreSQL type. An
-//! untyped literal or parameter stays open until its surroundings give it a type ([`coerce`]). What SQLite would
-//! compute otherwise than PostgreSQL becomes a call of a function of [`crate::functions`]; in a stored definition,
-//! where there may be none (stock sqlite3 must read it), that is refused.
+//! untyped literal or parameter stays open until the surrounding expression gives it a type ([`coerce`]). Where
+//! SQLite's result would differ from PostgreSQL's, the expression becomes a call of a function of [`crate::functions`].
+//! A stored definition may not call one, because stock sqlite3 must read it; there the expression is refused.
 
 mod advisory_call;
 mod aggregate;
 mod call;
-mod catalogue_call;
+pub mod catalogue_call;
 pub mod coerce;
 mod expr;
 mod from;
 mod like;
 mod lock;
-mod names;
 mod operator;
 mod query;
 pub mod scope;
 mod select;
 mod special;
-mod write;
+mod typed;
+pub mod write;
 
-pub use catalogue_call::WAIT_SLICE_FUNCTION;
-
-pub use names::{Among, TEMP_SCHEMA, exact_name, fold, is_temp_schema, quote, quote_in, quote_table, relation_name};
-pub use write::{delete, insert, is_primary_index, not_null_columns, update};
-
-use crate::locks::{Clause, RowLock};
+use crate::context::Context;
+use crate::locks::Clause;
+use crate::names::{quote, quote_table};
+use crate::params::{Coerce, Param, ParamSource, SessionValue};
 use crate::scan::{Literal, Piece};
-use crate::translate::{Coerce, Context, Param, ParamSource, SessionValue};
 use crate::types::Type;
 use holdfast_types::schema::Table;
-use holdfast_types::{SqlError, SqlResult, SqlState, Value};
+use holdfast_types::{RowLock, SqlError, SqlResult, SqlState, Value};
 use lock::Locking;
 use scope::Columns;
 use sqlparser::ast::{Expr, Spanned};
 use sqlparser::tokenizer::Location;
 use std::collections::HashMap;
-
-/// An expression in SQLite's SQL.
-#[derive(Clone, Debug)]
-pub struct Typed {
-    /// Complete in itself: safe to stand as an operand.
-    pub sql: String,
-    pub ty: Type,
-    pub shape: Shape,
-    /// It is known never to be NULL.
-    pub not_null: bool,
-}
-
-/// What an expression is made of, where that matters.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Shape {
-    Expr,
-    /// A plain column: OID of its table and attribute number (0 where it comes from a subquery), and whether a
-    /// literal compared with it may become a parameter.
-    Column {
-        table_oid: u32,
-        attnum: i16,
-        lifts: bool,
-    },
-    Null,
-    /// An untyped string literal, and its number among the literals of the text.
-    Text {
-        value: String,
-        literal: Option<usize>,
-    },
-    Number {
-        text: String,
-        literal: Option<usize>,
-    },
-    /// The client's `$n`, from 0.
-    Param(usize),
-}
-
-impl Typed {
-    pub fn new(sql: impl Into<String>, ty: Type) -> Typed {
-        Typed { sql: sql.into(), ty, shape: Shape::Expr, not_null: false }
-    }
-
-    /// An expression that is never NULL.
-    pub fn sure(sql: impl Into<String>, ty: Type) -> Typed {
-        Typed { not_null: true, ..Typed::new(sql, ty) }
-    }
-
-    fn null() -> Typed {
-        Typed { shape: Shape::Null, ..Typed::new("NULL", Type::UNKNOWN) }
-    }
-
-    /// It takes the type of its surroundings.
-    pub fn is_open(&self) -> bool {
-        matches!(self.shape, Shape::Null | Shape::Text { .. } | Shape::Param(_)) && self.ty == Type::UNKNOWN
-    }
-
-    fn is_column(&self) -> bool {
-        matches!(self.shape, Shape::Column { .. })
-    }
-}
+use typed::{Shape, Typed};
 
 /// The state of one statement's translation.
 pub struct Binder<'a> {
@@ -108,26 +46,26 @@ pub struct Binder<'a> {
     pub params: Vec<Param>,
     /// OIDs of `$1` ..., 0 while unknown.
     pub client_types: Vec<u32>,
-    /// A literal met now may become a parameter.
+    /// A literal bound now may become a parameter.
     lift: bool,
-    /// The text goes into the schema: no parameters, no functions of ours.
+    /// The text is stored in the schema: it may have no parameters and call no function of Holdfast.
     pub stored: bool,
-    /// Nothing of what is bound now will ever be evaluated.
+    /// What is bound now is never evaluated.
     lenient: bool,
     ctes: Vec<(String, Columns)>,
     pub locks: bool,
-    /// What the next query bound is to lock.
+    /// The locking clauses of the query that is bound next.
     locking: Locking,
     pub row_locks: Vec<RowLock>,
-    /// It calls a function of advisory locks.
+    /// The statement calls an advisory lock function.
     pub advisory: bool,
-    /// It names a temporary table.
+    /// The statement names a temporary table.
     pub temporary: bool,
-    /// The next SELECT is the statement itself: its regclass columns are shown as names.
+    /// The SELECT bound next is the statement itself: its regclass columns are shown as names.
     outermost: bool,
 }
 
-/// Most parameters a statement may have, as in the protocol.
+/// The largest number of parameters in a statement, as in the protocol.
 const PARAMS_MAX: usize = 65_535;
 
 impl<'a> Binder<'a> {
@@ -151,26 +89,26 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// The next query bound is the statement itself, with these locking clauses.
+    /// Marks the query bound next as the statement itself, with these locking clauses.
     pub fn begin_outermost(&mut self, clauses: Vec<Clause>) {
         self.outermost = true;
         self.locking = Locking { clauses, limit: None };
     }
 
-    /// A table in SQLite's SQL, outside stored definitions. One that a temporary table hides must not be taken for that,
-    /// should it be dropped meanwhile.
+    /// A table in SQLite's SQL, outside stored definitions. A permanent table that a temporary one hides is qualified
+    /// with its schema: if it is dropped meanwhile, its name alone would mean the temporary table.
     fn stands(&self, table: &Table) -> String {
         let hidden = !table.temp && !self.stored && self.ctx.schema.table_among(true, &table.name).is_some();
         if hidden { format!("main.{}", quote(&table.name)) } else { quote_table(table) }
     }
 
-    /// A call of one of our functions. In a stored definition it is refused.
+    /// A call of a function of Holdfast. In a stored definition it is refused.
     fn helper(&self, name: &str, args: &[&str]) -> SqlResult<String> {
         if self.stored {
             return Err(SqlError::unsupported(
-                "an expression that SQLite cannot compute by itself, in a stored definition,",
+                "a stored definition with an expression that stock SQLite cannot compute",
             )
-            .with_hint("Views, checks, defaults and indexes are kept readable for stock SQLite."));
+            .with_hint("Stock SQLite must be able to read views, checks, defaults and indexes."));
         }
         Ok(format!("{name}({})", args.join(", ")))
     }
@@ -194,7 +132,7 @@ impl<'a> Binder<'a> {
         Ok(Typed::sure(self.param(ParamSource::Session(which), coerce)?, ty))
     }
 
-    /// The literal that was written at this place, if its value is the one the parser saw.
+    /// The number of the literal at this location, if its value is the one that the parser read.
     fn literal(&self, at: Location, value: &Value) -> Option<usize> {
         let (index, literal) = self.literal_at.get(&(at.line, at.column))?;
         (literal.value() == *value).then_some(*index)
@@ -213,7 +151,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// Binds something with literals kept where they are.
+    /// Runs `f` so that no literal becomes a parameter.
     fn fixed<T>(&mut self, f: impl FnOnce(&mut Self) -> SqlResult<T>) -> SqlResult<T> {
         let before = std::mem::replace(&mut self.lift, false);
         let result = f(self);
@@ -221,7 +159,7 @@ impl<'a> Binder<'a> {
         result
     }
 
-    /// Binds something whose plain literals may become parameters.
+    /// Runs `f` so that plain literals may become parameters.
     fn lifting<T>(&mut self, f: impl FnOnce(&mut Self) -> SqlResult<T>) -> SqlResult<T> {
         let before = std::mem::replace(&mut self.lift, !self.stored);
         let result = f(self);
@@ -248,7 +186,7 @@ impl<'a> Binder<'a> {
     }
 }
 
-/// Where each literal begins, as the parser counts: lines and characters from 1.
+/// The literals by where they begin, as the parser counts: lines and characters from 1.
 fn locate_literals<'a>(piece: &Piece<'a>) -> HashMap<(u64, u64), (usize, Literal<'a>)> {
     let mut found = HashMap::new();
     let (mut line, mut column, mut at) = (1, 1, 0);

@@ -1,22 +1,23 @@
 //! Operators: which types they take, what they return, and where SQLite needs help.
 //!
-//! | operation | why ours |
+//! | operation | why Holdfast has its own |
 //! |---|---|
 //! | integer + - * | SQLite turns an overflow into a real; PostgreSQL raises 22003, int4 earlier than int8 |
 //! | / and % | SQLite gives NULL for a zero divisor, PostgreSQL 22012 |
 //! | numeric | exact |
 //! | double precision | infinity is 22003 |
 
+use super::Binder;
 use super::coerce::When;
 use super::expr::undefined_operator;
 use super::scope::Scope;
-use super::{Binder, Shape, Typed};
+use super::typed::{Shape, Typed};
 use crate::types::{Category, Type, more, numeric_modifier};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{BinaryOperator as Op, Expr, UnaryOperator};
 
-/// A number of at most 15 digits, which SQLite's own numbers order exactly.
+/// True for a number of at most 15 digits, which SQLite's own numbers order exactly.
 fn is_short(typed: &Typed) -> bool {
     match (&typed.shape, typed.ty.oid) {
         (Shape::Number { text, .. }, _) => {
@@ -81,7 +82,7 @@ impl Binder<'_> {
         }
     }
 
-    /// A chain of AND or of OR, however long, as a balanced tree: SQLite limits the depth of expressions.
+    /// Binds a chain of AND or of OR of any length as a balanced tree: SQLite limits the depth of expressions.
     fn junction(&mut self, l: &Expr, op: &Op, r: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
         let word = if *op == Op::And { "AND" } else { "OR" };
         let (mut operands, mut left) = (vec![r], l);
@@ -110,7 +111,7 @@ impl Binder<'_> {
         Ok(Typed { not_null, ..Typed::new(texts.concat(), Type::BOOL) })
     }
 
-    /// (a, b) = (c, d) and the like. Only equality; rows are ordered by a rule of their own.
+    /// Binds a comparison of rows, such as (a, b) = (c, d). Equality only; rows are ordered by a rule of their own.
     pub(super) fn row_compare(&mut self, a: &[Expr], op: &Op, b: &[Expr], scope: &Scope<'_>) -> SqlResult<Typed> {
         if a.len() != b.len() {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, "unequal number of entries in row expressions"));
@@ -137,8 +138,8 @@ impl Binder<'_> {
         Ok(Typed::new(sql, Type::BOOL))
     }
 
-    /// Brings two sides of a comparison to types that SQLite compares as PostgreSQL does. Numeric sides come back
-    /// as they are and want `hf_num_cmp`.
+    /// Converts the two sides of a comparison to types that SQLite compares as PostgreSQL does. Numeric sides are
+    /// returned unchanged; the caller compares them with `hf_num_cmp`.
     pub(super) fn comparable(&mut self, left: Typed, op: &Op, right: Typed) -> SqlResult<(Typed, Typed)> {
         let (l, r) = (left.ty, right.ty);
         if left.is_open() && right.is_open() {
@@ -181,7 +182,8 @@ impl Binder<'_> {
         }
     }
 
-    /// A comparison. A plain literal beside a plain column becomes a parameter, unless an index depends on it.
+    /// Binds a comparison. A plain literal compared with a plain column becomes a parameter, unless an index depends on
+    /// it.
     pub(super) fn compare(&mut self, left: Typed, op: &Op, right: Typed) -> SqlResult<Typed> {
         let lifting = |column: &Typed, other: &Typed| {
             matches!(column.shape, Shape::Column { lifts: true, .. })
@@ -249,7 +251,7 @@ impl Binder<'_> {
         Ok(Typed { not_null, ..typed })
     }
 
-    /// The type an untyped side takes: the other's, but a number beside a date.
+    /// The type that an untyped side takes: that of the other side, but an interval where it is added to a timestamp.
     fn partner(&self, known: Type, op: &Op) -> Type {
         match (known.oid, op) {
             (oid::TIMESTAMP | oid::TIMESTAMPTZ, Op::Plus) => Type::new(oid::INTERVAL),
@@ -262,7 +264,7 @@ impl Binder<'_> {
         let ty = Type::new(ty.oid);
         let positive = matches!(&right.shape, Shape::Number { text, .. } if text.parse::<i64>().is_ok_and(|n| n > 0));
         if matches!(op, Op::Divide | Op::Modulo) && positive {
-            // A constant divisor above zero needs no check, and stays in the text.
+            // A constant divisor above zero needs no check and stays in the text.
             let right = self.fixed(|b| b.finish(right))?;
             return Ok(Typed::new(format!("({} {op} {})", left.sql, right.sql), ty));
         }
@@ -286,7 +288,9 @@ impl Binder<'_> {
             return Err(undefined_operator(left.ty, "%", right.ty));
         }
         if *op == Op::PGExp && left.ty.oid == oid::NUMERIC {
-            return Err(SqlError::unsupported("the power of a numeric").with_hint("Cast to double precision."));
+            return Err(
+                SqlError::unsupported("the operator ^ with a numeric operand").with_hint("Cast to double precision.")
+            );
         }
         let left = self.coerce(left, Type::FLOAT8, When::Implicit);
         let (left, right) = (left?, self.coerce(right, Type::FLOAT8, When::Implicit)?);
@@ -313,7 +317,7 @@ impl Binder<'_> {
         Ok(Typed::new(self.helper(name, &[&left.sql, &right.sql])?, Type::NUMERIC))
     }
 
-    /// date + integer, date - date, timestamp + interval. `None` where there is no such operator.
+    /// Binds date + integer, date - date, timestamp + interval. `None` where there is no such operator.
     fn moment_arithmetic(&mut self, left: Typed, op: &Op, right: Typed) -> SqlResult<Option<Typed>> {
         let (l, r) = (left.ty.oid, right.ty.oid);
         let date = Type::new(oid::DATE);
@@ -360,7 +364,11 @@ impl Binder<'_> {
         }
         if !(text(&left) || text(&right)) || array(&left) || array(&right) {
             let undefined = undefined_operator(Type::new(left.ty.oid), "||", Type::new(right.ty.oid));
-            return Err(if array(&left) || array(&right) { SqlError::unsupported("|| of arrays") } else { undefined });
+            return Err(if array(&left) || array(&right) {
+                SqlError::unsupported("the operator || for arrays")
+            } else {
+                undefined
+            });
         }
         let not_null = left.not_null && right.not_null;
         let left = self.coerce(left, Type::TEXT, When::Assignment)?;
@@ -428,7 +436,7 @@ impl Binder<'_> {
         Ok(Typed { not_null, ..Typed::new(sql, ty) })
     }
 
-    /// `-5`: a number of its own, unless its digits are to become a parameter.
+    /// Binds `-5` as one number, unless its digits become a parameter.
     fn negative_constant(&mut self, e: &Expr, scope: &Scope<'_>) -> SqlResult<Option<Typed>> {
         if !matches!(e, Expr::Value(v) if matches!(v.value, sqlparser::ast::Value::Number(..))) {
             return Ok(None);
@@ -437,7 +445,7 @@ impl Binder<'_> {
         let Shape::Number { text, literal } = &typed.shape else { return Ok(None) };
         if typed.ty.is_integer() && self.lift && literal.is_some() {
             let positive = self.finish(typed)?;
-            // It was above zero and in its type, so its negative is, too.
+            // The positive number is in the range of its type, so the negative one is, too.
             return Ok(Some(Typed { sql: format!("(-{})", positive.sql), shape: Shape::Expr, ..positive }));
         }
         let text = format!("-{text}");
@@ -448,12 +456,12 @@ impl Binder<'_> {
         };
         let sql = match text.parse::<i64>() {
             Ok(n) => super::coerce::constant(&holdfast_types::Value::Int(n)),
-            Err(_) => super::names::quote_text(&crate::types::decimal::Decimal::parse(&text)?.to_string()),
+            Err(_) => crate::names::quote_text(&crate::types::decimal::Decimal::parse(&text)?.to_string()),
         };
         Ok(Some(Typed { shape: Shape::Number { text, literal: None }, ..Typed::sure(sql, ty) }))
     }
 
-    /// `x = ANY (array)`: the array's text taken apart at run time.
+    /// Binds `x = ANY (array)`. The array's text is parsed at run time.
     pub(super) fn any(&mut self, l: &Expr, op: &Op, r: &Expr, all: bool, scope: &Scope<'_>) -> SqlResult<Typed> {
         let inner = match r {
             Expr::Nested(inner) => inner,

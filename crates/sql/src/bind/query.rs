@@ -1,9 +1,10 @@
 //! Queries: WITH, set operations, VALUES, LIMIT, and the ORDER BY of a set operation.
 
+use super::Binder;
 use super::coerce::When;
-use super::names::{fold, quote};
 use super::scope::{Column, Columns, Scope};
-use super::{Binder, Typed};
+use super::typed::Typed;
+use crate::names::{fold, quote};
 use crate::types::Type;
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -12,7 +13,7 @@ use sqlparser::ast::{
     SetExpr, SetOperator, SetQuantifier, Spanned, Values, With,
 };
 
-/// A bound query: its text and what it returns.
+/// A bound query: its text and its result columns.
 #[derive(Clone, Debug)]
 pub struct Bound {
     pub sql: String,
@@ -28,11 +29,11 @@ impl Bound {
     }
 }
 
-/// Types that the rows must be brought to, and how readily.
+/// The types that the rows must be converted to, and in which context.
 pub type Targets<'t> = Option<(&'t [Type], When)>;
 
 impl Binder<'_> {
-    /// A query inside an expression; it sees the columns around it.
+    /// Binds a query inside an expression; it sees the columns of the queries around it.
     pub fn subquery(&mut self, query: &Query, scope: &Scope<'_>) -> SqlResult<Bound> {
         self.fixed(|b| b.query(query, Some(scope), None))
     }
@@ -47,7 +48,7 @@ impl Binder<'_> {
     fn query_inner(&mut self, query: &Query, parent: Option<&Scope<'_>>, targets: Targets<'_>) -> SqlResult<Bound> {
         refuse_extras(query)?;
         let mut locking = self.begin_locking(query)?;
-        // Only a plain SELECT at the top shows OIDs as names; a WITH before it is bound first.
+        // Only a plain SELECT at the top level shows OIDs as names; a WITH before it is bound first.
         let outermost = std::mem::take(&mut self.outermost) && matches!(&*query.body, SetExpr::Select(_));
         let with = match &query.with {
             Some(with) => self.with(with, parent)?,
@@ -76,7 +77,7 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// Binds the queries of a WITH; what follows knows them. The text stands before that.
+    /// Binds the queries of a WITH, so that the query after it can name them. The returned text goes before that query.
     pub fn with(&mut self, with: &With, parent: Option<&Scope<'_>>) -> SqlResult<String> {
         let mut parts = Vec::new();
         for cte in &with.cte_tables {
@@ -101,7 +102,7 @@ impl Binder<'_> {
         Ok(format!("{word} {} ", parts.join(", ")))
     }
 
-    /// The first arm of a recursive query gives the types, as in PostgreSQL.
+    /// Binds a recursive query. Its first arm decides the types, as in PostgreSQL.
     fn recursive(&mut self, cte: &Cte, name: &str, parent: Option<&Scope<'_>>) -> SqlResult<Bound> {
         let SetExpr::SetOperation { left, .. } = &*cte.query.body else {
             let message = format!(
@@ -120,7 +121,7 @@ impl Binder<'_> {
         result
     }
 
-    /// What stands where a query's SELECT stands.
+    /// Binds the body of a query: a SELECT, a set operation, VALUES, or a query in parentheses.
     fn body(&mut self, body: &SetExpr, parent: Option<&Scope<'_>>, targets: Targets<'_>) -> SqlResult<Bound> {
         match body {
             SetExpr::Select(select) => self.select(select, None, parent, targets),
@@ -179,8 +180,8 @@ impl Binder<'_> {
         let when = targets.map_or(When::Implicit, |(_, when)| when);
         let a = self.body(left, parent, Some((&types, when)))?;
         let b = self.body(right, parent, Some((&types, when)))?;
-        // SQLite reads a chain from the left; an operation on the right (INTERSECT binds tighter in PostgreSQL's
-        // grammar) gets a query of its own.
+        // SQLite evaluates a chain from left to right. An operation on the right (INTERSECT binds tighter in
+        // PostgreSQL's grammar) becomes a query of its own.
         let b_sql =
             if matches!(right, SetExpr::SetOperation { .. }) { format!("SELECT * FROM ({})", b.sql) } else { b.sql };
         let columns =
@@ -188,8 +189,8 @@ impl Binder<'_> {
         Ok(Bound { sql: format!("{} {word} {b_sql}", a.sql), columns: columns.collect() })
     }
 
-    /// The types of the columns of a set operation, found by binding both sides for nothing else. The caller forgets
-    /// the parameters that this made.
+    /// The types of the columns of a set operation. Both sides are bound only to find them; the caller drops the
+    /// parameters that this creates.
     fn set_types(
         &mut self,
         left: &SetExpr,
@@ -248,7 +249,7 @@ impl Binder<'_> {
         Ok(Bound { sql: format!("VALUES {}", rows.join(", ")), columns })
     }
 
-    /// ORDER BY over the rows of a set operation or VALUES: output columns only.
+    /// Binds ORDER BY over the rows of a set operation or VALUES: output columns only.
     fn order_rows(&mut self, bound: Bound, order: &OrderBy) -> SqlResult<Bound> {
         let names = unique_names(&bound.columns);
         let mut keys = Vec::new();
@@ -260,7 +261,7 @@ impl Binder<'_> {
             };
             let Some(column) = index.and_then(|i| bound.columns.get(i).map(|c| (i, c))) else {
                 return Err(SqlError::unsupported(
-                    "ORDER BY of something else than a result column, after a set operation",
+                    "ORDER BY something other than a result column after a set operation",
                 ));
             };
             let key = Typed { not_null: column.1.not_null, ..Typed::new(quote(&names[column.0]), column.1.ty) };
@@ -279,7 +280,7 @@ impl Binder<'_> {
         Ok(Bound { sql, ..bound })
     }
 
-    /// One sort key, with PostgreSQL's place for NULLs: last when ascending, first when descending.
+    /// One sort key, with NULLs where PostgreSQL sorts them: last when ascending, first when descending.
     pub fn order_key(&mut self, key: &Typed, options: &OrderByOptions) -> SqlResult<String> {
         let descending = match &options.sort {
             None | Some(OrderBySort::Asc) => false,
@@ -311,7 +312,7 @@ impl Binder<'_> {
         })
     }
 
-    /// The numbers of LIMIT and OFFSET.
+    /// Binds the numbers of LIMIT and OFFSET.
     pub(super) fn limits(&mut self, query: &Query) -> SqlResult<(Option<String>, Option<String>)> {
         let (mut limit, offset) = match &query.limit_clause {
             None => (None, None),
@@ -375,7 +376,7 @@ pub fn derived(name: &str, ty: Type) -> Column {
     Column { name: name.to_owned(), ty, not_null: false, table_oid: 0, attnum: 0, lifts: false, sql: None }
 }
 
-/// Names that differ from each other, for a relation whose names need not.
+/// Makes the names of a relation's columns unique.
 pub fn unique_names(columns: &[Column]) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(columns.len());
     for column in columns {
@@ -418,10 +419,10 @@ pub fn renamed(columns: &[Column], names: &[String], relation: &str) -> SqlResul
         .collect())
 }
 
-/// The query reads a table of this name.
+/// True where the query reads a table of this name.
 fn names_itself(query: &Query, name: &str) -> bool {
     use std::ops::ControlFlow;
-    let found = sqlparser::ast::visit_relations(query, |relation| {
+    let found = crate::relations::visit_relations(query, |relation| {
         let last = relation.0.last().and_then(|p| p.as_ident()).map(fold);
         if last.as_deref() == Some(name) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
@@ -434,7 +435,10 @@ fn refuse_extras(query: &Query) -> SqlResult<()> {
         || query.format_clause.is_some()
         || query.for_clause.is_some()
     {
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error: not PostgreSQL's"));
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "syntax error: the query has a clause that PostgreSQL does not have",
+        ));
     }
     Ok(())
 }

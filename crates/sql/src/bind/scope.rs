@@ -1,14 +1,14 @@
-//! What names mean at a place: the tables of a FROM clause and their columns.
+//! The meaning of names in a query: the tables of a FROM clause and their columns.
 
-use super::names::{Among, quote, relation_name};
-use super::{Shape, Typed};
+use super::typed::{Shape, Typed};
+use crate::names::{Among, quote, relation_name};
 use crate::types::{self, Type};
 use holdfast_types::schema::{Dialect, Schema, Table};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::ObjectName;
 use std::cell::RefCell;
 
-/// A column as the outside of a subquery sees it.
+/// A column of a relation, as the query around it sees it.
 #[derive(Clone, Debug)]
 pub struct Column {
     pub name: String,
@@ -18,7 +18,7 @@ pub struct Column {
     pub attnum: i16,
     /// A literal compared with it may become a parameter.
     pub lifts: bool,
-    /// Its SQL, where that is not the quoted name after the relation's alias.
+    /// The column's SQL, if that is not the relation's alias and the quoted name.
     pub sql: Option<String>,
 }
 
@@ -31,7 +31,7 @@ pub struct Relation {
     pub columns: Columns,
     /// Columns that together identify a row, for GROUP BY.
     pub key: Vec<String>,
-    /// A name alone may mean the one value of its rows (set-returning functions).
+    /// The alias alone may mean the one value of its rows (set-returning functions).
     pub scalar: bool,
     pub source: Source,
     /// An outer join may put NULLs in place of its rows.
@@ -56,16 +56,16 @@ pub enum Source {
 }
 
 impl Relation {
-    /// A relation whose rows nothing identifies.
+    /// A relation without a key that identifies its rows.
     pub fn new(alias: impl Into<String>, columns: Columns, source: Source) -> Relation {
         Relation { alias: alias.into(), columns, key: Vec::new(), scalar: false, source, nullable: false }
     }
 }
 
-/// Names visible to a SELECT, with those of the queries around it.
+/// The names that a SELECT sees, with those of the queries around it.
 pub struct Scope<'p> {
     pub relations: Vec<Relation>,
-    /// Columns that USING or NATURAL made one: name and SQL. They come first in `*`.
+    /// The columns that USING or NATURAL merged: name and SQL. They come first in `*`.
     pub merged: Vec<(Column, Vec<(usize, usize)>)>,
     pub parent: Option<&'p Scope<'p>>,
     pub grouping: RefCell<Grouping>,
@@ -77,9 +77,9 @@ pub struct Grouping {
     pub aggregates: bool,
     /// A function is computed over a window.
     pub windows: bool,
-    /// Inside the argument of an aggregate.
+    /// The binder is inside the argument of an aggregate.
     pub inside: bool,
-    /// Inside an expression that GROUP BY names.
+    /// The binder is inside an expression that GROUP BY names.
     pub grouped: bool,
     /// Names of columns used outside aggregates and GROUP BY expressions.
     pub bare: Vec<(String, usize)>,
@@ -120,7 +120,7 @@ impl<'p> Scope<'p> {
         }
     }
 
-    /// A column by its bare name.
+    /// Finds a column by its bare name.
     pub fn find(&self, name: &str) -> SqlResult<Option<Typed>> {
         if let Some((column, _)) = self.merged.iter().find(|(c, _)| c.name == name) {
             self.note(column, usize::MAX);
@@ -147,7 +147,7 @@ impl<'p> Scope<'p> {
         }
     }
 
-    /// A column by relation and name. `None` where there is no such relation.
+    /// Finds a column by relation and name. `None` where there is no such relation.
     pub fn find_in(&self, alias: &str, name: &str) -> SqlResult<Option<Typed>> {
         if let Some(r) = self.relations.iter().position(|r| r.alias == alias) {
             return match self.relations[r].columns.iter().position(|c| c.name == name) {
@@ -204,7 +204,7 @@ pub struct Named {
 pub fn columns_of(table: &Table, dialect: Dialect) -> Columns {
     let partial =
         table.indexes.iter().any(|i| i.sql.as_deref().is_some_and(|sql| sql.to_ascii_lowercase().contains(" where ")));
-    let not_null = super::not_null_columns(table);
+    let not_null = crate::keys::primary_key(table);
     table
         .columns
         .iter()
@@ -221,7 +221,7 @@ pub fn columns_of(table: &Table, dialect: Dialect) -> Columns {
         .collect()
 }
 
-/// A user's table by its exact name.
+/// Finds a user's table by its exact name.
 pub fn table<'s>(schema: &'s Schema, among: Among, name: &str) -> SqlResult<&'s Table> {
     let found = match among {
         Among::All => schema.table_among(true, name).or_else(|| schema.table_among(false, name)),

@@ -1,11 +1,12 @@
-//! One SELECT: its list, grouping, and the ORDER BY that may name anything in it.
+//! One SELECT: its list, its grouping, and an ORDER BY that may use any expression.
 
+use super::Binder;
 use super::coerce::When;
 use super::lock::Locking;
-use super::names::{fold, quote};
 use super::query::{Bound, Targets, derived, order_items, unique_names};
 use super::scope::{Column, Named, Scope};
-use super::{Binder, Shape, Typed};
+use super::typed::{Shape, Typed};
+use crate::names::{fold, quote};
 use crate::types::{self, Type};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -93,7 +94,7 @@ impl Binder<'_> {
         Ok(Bound { sql: format!("{word} {list}{from}{filter}{group}{having}{windows}{order}"), columns })
     }
 
-    /// Binds a clause that sees no aggregates.
+    /// Binds a clause in which aggregates are not allowed.
     fn clause<T>(
         &mut self,
         scope: &Scope<'_>,
@@ -114,7 +115,7 @@ impl Binder<'_> {
         result
     }
 
-    /// In a query that can return no rows, what cannot be translated is never evaluated.
+    /// In a query that can return no rows, replaces an expression that cannot be translated: it is never evaluated.
     fn never(&self, bound: SqlResult<Typed>, ty: Type) -> SqlResult<Typed> {
         match bound {
             Err(e) if self.lenient && e.state() == SqlState::FEATURE_NOT_SUPPORTED => Ok(Typed::new("NULL", ty)),
@@ -148,7 +149,7 @@ impl Binder<'_> {
                 }
                 SelectItem::Wildcard(_) => items.extend(scope.star()),
                 SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
-                    let (_, alias) = super::names::object_name(name)?;
+                    let (_, alias) = crate::names::object_name(name)?;
                     let Some(relation) = scope.relation(&alias) else {
                         let message = format!("missing FROM-clause entry for table \"{alias}\"");
                         return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
@@ -215,7 +216,7 @@ impl Binder<'_> {
         if !modifiers.is_empty()
             || exprs.iter().any(|e| matches!(e, Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_)))
         {
-            return Err(SqlError::unsupported("ROLLUP, CUBE and GROUPING SETS"));
+            return Err(SqlError::unsupported("GROUP BY with ROLLUP, CUBE or GROUPING SETS"));
         }
         let output = |name: &str| {
             select.projection.iter().find_map(|item| match item {
@@ -236,7 +237,7 @@ impl Binder<'_> {
                         )),
                     }
                 }
-                // An output name is meant only where no input column has it; that is checked by binding it first.
+                // The name means an output column only if no input column has it; binding it first checks that.
                 Expr::Identifier(i) => {
                     Ok(output(&fold(i)).filter(|alias| !matches!(alias, Expr::Identifier(_))).unwrap_or(e))
                 }
@@ -245,7 +246,7 @@ impl Binder<'_> {
             .collect()
     }
 
-    /// The GROUP BY clause, and the columns that are keys.
+    /// Binds the GROUP BY clause. Returns its text and the columns that are keys.
     fn group(&mut self, exprs: &[&Expr], items: &[Named], scope: &Scope<'_>) -> SqlResult<(String, Vec<String>)> {
         let mut keys = Vec::new();
         let mut parts = Vec::new();
@@ -255,7 +256,7 @@ impl Binder<'_> {
             if typed.is_column() {
                 keys.push(typed.sql.clone());
             }
-            // A constant would be read as a position.
+            // SQLite would read a constant as a position.
             let plain = typed.sql.parse::<f64>().is_ok();
             let sql = if typed.ty.oid == oid::NUMERIC { self.helper("hf_num_key", &[&typed.sql])? } else { typed.sql };
             parts.push(if plain { format!("({sql} + 0)") } else { sql });
@@ -307,7 +308,7 @@ impl Binder<'_> {
         let mut parts = Vec::new();
         for window in &select.named_window {
             let NamedWindowExpr::WindowSpec(spec) = &window.1 else {
-                return Err(SqlError::unsupported("a window that copies another"));
+                return Err(SqlError::unsupported("a window that is based on another window"));
             };
             let sql = self.window_spec(spec, scope)?;
             parts.push(format!("{} AS ({sql})", quote(&fold(&window.0))));
@@ -315,7 +316,7 @@ impl Binder<'_> {
         Ok(if parts.is_empty() { String::new() } else { format!(" WINDOW {}", parts.join(", ")) })
     }
 
-    /// The columns of a RETURNING list.
+    /// Binds the columns of a RETURNING list.
     pub fn returning(&mut self, items: &[SelectItem], scope: &Scope<'_>) -> SqlResult<(String, Vec<Column>)> {
         let mut named = Vec::new();
         for item in items {
@@ -351,7 +352,7 @@ fn column_of(item: &Named) -> Column {
     }
 }
 
-/// The output column an ORDER BY item means by its number or name.
+/// The output column that an ORDER BY item names by its number or name.
 fn output_position(e: &Expr, items: &[Named]) -> SqlResult<Option<usize>> {
     match e {
         Expr::Value(v) => match v.value.to_string().parse::<usize>() {
@@ -406,7 +407,7 @@ fn figure(e: &Expr) -> Option<String> {
     strong_name(e).or_else(|| weak_name(e))
 }
 
-/// A name that a cast around it gives way to.
+/// A name that is used only if the expression has no better one.
 fn weak_name(e: &Expr) -> Option<String> {
     let of_type = |data_type| {
         let ty = types::from_ast(data_type).ok()?;
@@ -421,7 +422,7 @@ fn weak_name(e: &Expr) -> Option<String> {
     }
 }
 
-/// The name of a column, a function, or what stands inside a cast.
+/// The name of a column, of a function, or of the expression inside a cast.
 fn strong_name(e: &Expr) -> Option<String> {
     Some(match e {
         Expr::Identifier(i) => match fold(i).as_str() {
@@ -475,7 +476,7 @@ fn refuse_extras(select: &Select) -> SqlResult<()> {
     if foreign {
         return Err(SqlError::new(
             SqlState::SYNTAX_ERROR,
-            "syntax error: the SELECT has a clause that PostgreSQL lacks",
+            "syntax error: the SELECT has a clause that PostgreSQL does not have",
         ));
     }
     Ok(())

@@ -1,11 +1,12 @@
 //! The SQL standard's functions with a syntax of their own: EXTRACT, SUBSTRING, POSITION, TRIM, OVERLAY, AT TIME
 //! ZONE, INTERVAL, ARRAY, and the keywords that are values.
 
-use super::names::quote_text;
+use super::Binder;
 use super::scope::Scope;
-use super::{Binder, Shape, Typed};
+use super::typed::{Shape, Typed};
 use crate::bind::coerce::When;
-use crate::translate::SessionValue;
+use crate::names::quote_text;
+use crate::params::SessionValue;
 use crate::types::{Category, Type, more};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -63,16 +64,16 @@ impl Binder<'_> {
             Expr::Array(_) => Err(SqlError::unsupported("an array value")),
             Expr::CompoundFieldAccess { root, access_chain } => match access_chain.as_slice() {
                 [AccessExpr::Subscript(Subscript::Index { index })] => self.subscript(root, index, scope),
-                _ => Err(SqlError::unsupported("slices of arrays and fields of composite values")),
+                _ => Err(SqlError::unsupported("a slice of an array or a field of a composite value")),
             },
-            Expr::MemberOf(_) => Err(SqlError::unsupported("subscripts and fields of composite values")),
-            Expr::Tuple(_) => Err(SqlError::unsupported("a row value in this place")),
-            Expr::JsonAccess { .. } => Err(SqlError::unsupported("JSON operators")),
+            Expr::MemberOf(_) => Err(SqlError::unsupported("a subscript or a field of a composite value")),
+            Expr::Tuple(_) => Err(SqlError::unsupported("a row value here")),
+            Expr::JsonAccess { .. } => Err(SqlError::unsupported("a JSON operator")),
             other => Err(SqlError::unsupported(format!("the expression {other}"))),
         }
     }
 
-    /// `extract(field from x)`: numeric since PostgreSQL 14.
+    /// Binds `extract(field from x)`, whose result is numeric since PostgreSQL 14.
     pub(super) fn extract(&mut self, field: &str, e: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
         let typed = self.value_expr(e, scope)?;
         if typed.ty.category() != Category::DateTime {
@@ -102,7 +103,7 @@ impl Binder<'_> {
         self.coerce(typed, Type::new(to), When::Explicit)
     }
 
-    /// `array[i]`.
+    /// Binds `array[i]`.
     fn subscript(&mut self, root: &Expr, index: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
         let array = self.value_expr(root, scope)?;
         let Some((_, element)) = crate::types::ARRAY_OF.iter().find(|(a, _)| *a == array.ty.oid) else {
@@ -114,7 +115,7 @@ impl Binder<'_> {
         Ok(Typed::new(sql, Type::new(*element)))
     }
 
-    /// A keyword that is a value, such as CURRENT_DATE.
+    /// Binds a keyword that is a value, such as CURRENT_DATE.
     pub(super) fn keyword_value(&mut self, name: &str) -> SqlResult<Option<Typed>> {
         use SessionValue as S;
         let moment = |o| Type::new(o);
@@ -143,7 +144,7 @@ impl Binder<'_> {
         self.session(which, ty).map(Some)
     }
 
-    /// `ARRAY(SELECT ...)`, as text.
+    /// Binds `ARRAY(SELECT ...)`, as text.
     pub(super) fn array_of(&mut self, query: &sqlparser::ast::Query, scope: &Scope<'_>) -> SqlResult<Typed> {
         let sub = self.subquery(query, scope)?;
         let element = sub.only_column()?.ty;

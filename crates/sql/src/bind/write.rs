@@ -1,46 +1,26 @@
 //! INSERT, UPDATE and DELETE.
 //!
-//! What SQLite's tables do not enforce is enforced here: integer ranges and string lengths by the assignment casts,
-//! a missing id of an integer primary key and NULLs in the columns of a later-added primary key by a check.
-//! The id of a new row that the statement does not give comes from [`crate::ids`], whether the table shows it or not.
-//! Defaults that depend on the session's clock are computed by the session, not by SQLite.
+//! What SQLite's tables do not enforce is enforced here. Assignment casts enforce integer ranges and string lengths. A
+//! check refuses a missing id of an integer primary key, and NULLs in the columns of a primary key that was added
+//! later. If the statement gives no id for a new row, [`crate::ids`] does, even if no column shows it. The session, not
+//! SQLite, computes defaults that depend on the clock.
 
+use super::Binder;
 use super::coerce::When;
-use super::names::{fold, quote, quote_text};
 use super::query::Bound;
 use super::scope::{self, Column, Relation, Scope, Source};
-use super::{Binder, Typed};
+use super::typed::Typed;
 use crate::default;
 use crate::ids::{self, OverRows};
+use crate::keys::{self, primary_key};
+use crate::names::{fold, quote, quote_text};
 use crate::types::{RowidKind, Type};
-use holdfast_types::schema::{Dialect, Index, Table, TableKind};
+use holdfast_types::schema::{Dialect, Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, OnConflictAction, OnInsert, SetExpr,
     Spanned, TableFactor, TableObject, TableWithJoins, Update, UpdateTableFromKind,
 };
-
-/// An index that PostgreSQL would show as the primary key: SQLite's own, or the unique index made by ALTER TABLE
-/// ADD PRIMARY KEY, which is known by its name.
-pub fn is_primary_index(table: &Table, index: &Index) -> bool {
-    index.primary || (index.unique && index.name == format!("{}_pkey", table.name) && index.sql.is_some())
-}
-
-/// Columns that may not be NULL because of their table's primary key.
-pub fn not_null_columns(table: &Table) -> Vec<String> {
-    primary_key(table)
-}
-
-/// Names of the columns of the primary key.
-pub(super) fn primary_key(table: &Table) -> Vec<String> {
-    let mut declared: Vec<_> = table.columns.iter().filter(|c| c.pk > 0).collect();
-    declared.sort_by_key(|c| c.pk);
-    if !declared.is_empty() {
-        return declared.iter().map(|c| c.name.clone()).collect();
-    }
-    let added = table.indexes.iter().find(|i| is_primary_index(table, i));
-    added.map(|i| i.columns.iter().flatten().cloned().collect()).unwrap_or_default()
-}
 
 fn writable<'s>(b: &mut Binder<'s>, name: &sqlparser::ast::ObjectName) -> SqlResult<&'s Table> {
     let schema: &'s holdfast_types::schema::Schema = b.ctx.schema;
@@ -55,7 +35,7 @@ fn writable<'s>(b: &mut Binder<'s>, name: &sqlparser::ast::ObjectName) -> SqlRes
     }
 }
 
-/// SQLite itself lets a NULL into these columns, or makes an id of it.
+/// True for a column in which SQLite itself would store a NULL, or replace it by a new id.
 fn must_check_null(table: &Table, column: &Column) -> bool {
     let stored = table.columns.iter().find(|c| c.name == column.name);
     column.not_null && stored.is_some_and(|c| c.rowid_alias || !c.not_null)
@@ -79,7 +59,7 @@ impl Binder<'_> {
         Ok(Typed { sql, ..typed })
     }
 
-    /// The value of a column that an INSERT leaves to its default. `None` where SQLite computes the same.
+    /// The value of a column that an INSERT leaves to its default. `None` where SQLite computes the same value.
     fn default_value(&mut self, table: &Table, column: &Column) -> SqlResult<Option<Typed>> {
         let Some(stored) = table.columns.iter().find(|c| c.name == column.name) else { return Ok(None) };
         if stored.generated {
@@ -105,14 +85,17 @@ fn missing(table: &Table, column: &Column) -> SqlError {
     SqlError::new(SqlState::NOT_NULL_VIOLATION, message)
 }
 
-/// Binds an INSERT: its text, and the columns it returns.
+/// Binds an INSERT. Returns its text and the columns that it returns.
 pub fn insert(b: &mut Binder<'_>, insert: &Insert) -> SqlResult<Bound> {
     let TableObject::TableName(name) = &insert.table else {
-        return Err(SqlError::unsupported("INSERT into something else than a table"));
+        return Err(SqlError::unsupported("INSERT into something other than a table"));
     };
     if insert.or.is_some() || insert.replace_into || insert.ignore || !insert.assignments.is_empty() {
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error: not PostgreSQL's INSERT")
-            .with_hint("Use ON CONFLICT."));
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "syntax error: PostgreSQL does not have this form of INSERT",
+        )
+        .with_hint("Use ON CONFLICT."));
     }
     let table = writable(b, name)?;
     let all = scope::columns_of(table, b.ctx.dialect);
@@ -175,7 +158,7 @@ fn target_columns(b: &Binder<'_>, insert: &Insert, table: &Table, all: &[Column]
     }
     let mut columns: Vec<Column> = Vec::new();
     for name in &insert.columns {
-        let (_, bare) = super::names::object_name(name)?;
+        let (_, bare) = crate::names::object_name(name)?;
         let found = all.iter().find(|c| c.name == bare).ok_or_else(|| {
             let message = format!("column \"{bare}\" of relation \"{}\" does not exist", table.name);
             SqlError::new(SqlState::UNDEFINED_COLUMN, message)
@@ -227,7 +210,7 @@ fn insert_values(
     Ok(format!("VALUES {}", out.join(", ")))
 }
 
-/// A VALUES item or the right side of SET, brought to the column's type.
+/// Binds a VALUES item or the right side of SET, converted to the column's type.
 fn value_of(b: &mut Binder<'_>, table: &Table, column: &Column, e: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
     if is_default(e) {
         return match b.default_value(table, column)? {
@@ -243,7 +226,7 @@ fn value_of(b: &mut Binder<'_>, table: &Table, column: &Column, e: &Expr, scope:
     b.not_null(typed, table, column)
 }
 
-/// A value that is not DEFAULT, NULL or not, brought to the column's type.
+/// Binds a value other than DEFAULT (it may be NULL), converted to the column's type.
 fn given(b: &mut Binder<'_>, table: &Table, column: &Column, e: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
     let stored = table.columns.iter().find(|c| c.name == column.name);
     if stored.is_some_and(|c| c.generated) {
@@ -254,7 +237,7 @@ fn given(b: &mut Binder<'_>, table: &Table, column: &Column, e: &Expr, scope: &S
     assign(b, typed, column)
 }
 
-/// In SQLite's dialect a NULL for the id of a new row asks for one.
+/// True where a NULL for the id of a new row means "choose one", as in SQLite's dialect.
 fn chooses_id(b: &Binder<'_>, table: &Table, column: &Column) -> bool {
     b.ctx.dialect == Dialect::Sqlite && table.columns.iter().any(|c| c.rowid_alias && c.name == column.name)
 }
@@ -320,7 +303,7 @@ fn on_conflict(b: &mut Binder<'_>, table: &Table, alias: &str, on: &OnInsert) ->
             format!(" ({})", names.iter().map(|n| quote(n)).collect::<Vec<_>>().join(", "))
         }
         Some(ConflictTarget::OnConstraint(name)) => {
-            let (_, bare) = super::names::object_name(name)?;
+            let (_, bare) = crate::names::object_name(name)?;
             let columns = constraint_columns(table, &bare).ok_or_else(|| {
                 let message = format!("constraint \"{bare}\" for table \"{}\" does not exist", table.name);
                 SqlError::new(SqlState::UNDEFINED_OBJECT, message)
@@ -343,7 +326,7 @@ fn on_conflict(b: &mut Binder<'_>, table: &Table, alias: &str, on: &OnInsert) ->
             for name in [alias, "excluded"] {
                 scope.relations.push(Relation::new(name, columns.clone(), Source::Table(table.name.clone())));
             }
-            // A bare name means the target's column.
+            // A bare name means a column of the target table.
             let target_only = Scope {
                 relations: vec![scope.relations[0].clone()],
                 merged: Vec::new(),
@@ -380,7 +363,7 @@ fn constraint_columns(table: &Table, name: &str) -> Option<Vec<String>> {
         let key = primary_key(table);
         return (!key.is_empty()).then_some(key);
     }
-    let index = table.indexes.iter().find(|i| i.unique && crate::catalogue::index_name(table, i) == name)?;
+    let index = table.indexes.iter().find(|i| i.unique && keys::index_name(table, i) == name)?;
     index.columns.iter().cloned().collect()
 }
 
@@ -427,7 +410,10 @@ fn assignments(b: &mut Binder<'_>, table: &Table, list: &[Assignment], scope: &S
 pub fn update(b: &mut Binder<'_>, update: &Update) -> SqlResult<Bound> {
     let (table, alias) = target(b, &update.table)?;
     if !update.order_by.is_empty() || update.limit.is_some() || update.or.is_some() {
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error: not PostgreSQL's UPDATE"));
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "syntax error: PostgreSQL does not have this form of UPDATE",
+        ));
     }
     let mut scope = target_scope(b, table, &alias);
     let from = match &update.from {
@@ -446,10 +432,16 @@ pub fn update(b: &mut Binder<'_>, update: &Update) -> SqlResult<Bound> {
 pub fn delete(b: &mut Binder<'_>, delete: &Delete) -> SqlResult<Bound> {
     let (FromTable::WithFromKeyword(tables) | FromTable::WithoutKeyword(tables)) = &delete.from;
     let [only] = tables.as_slice() else {
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "DELETE takes one table; name the others in USING"));
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "DELETE deletes from one table; name the other tables in USING",
+        ));
     };
     if !delete.order_by.is_empty() || delete.limit.is_some() {
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error: not PostgreSQL's DELETE"));
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "syntax error: PostgreSQL does not have this form of DELETE",
+        ));
     }
     let (table, alias) = target(b, only)?;
     let mut scope = target_scope(b, table, &alias);
@@ -505,7 +497,7 @@ fn filter(b: &mut Binder<'_>, e: Option<&Expr>, scope: &Scope<'_>) -> SqlResult<
     Ok(format!(" WHERE {}", condition.sql))
 }
 
-/// Adds RETURNING, whose columns SQLite knows by their bare names.
+/// Adds RETURNING to a statement. SQLite knows its columns by their bare names.
 fn returning(
     b: &mut Binder<'_>,
     table: &Table,

@@ -1,40 +1,14 @@
-//! The archive of the trail: `pg_stat_archiver` as PostgreSQL has it, and `holdfast_stat_archive` with what PostgreSQL has
-//! no word for.
+//! The archive of the trail: `pg_stat_archiver` as in PostgreSQL, and `holdfast_stat_archive` with what PostgreSQL has
+//! no column for.
 //!
-//! Where PostgreSQL names a WAL file, the name of the object in the archive stands, without its directory.
+//! Where PostgreSQL shows the name of a WAL file, Holdfast shows the name of the object in the archive, without its
+//! directory.
 
 use super::replication::{count, moment};
-use super::{CatalogTable, boolean, text};
+use super::standing::ArchiveRow;
+use super::table::{CatalogTable, boolean, text};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
-
-/// How the archive stands.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ArchiveRow {
-    /// Directory or URL.
-    pub place: String,
-    /// In one word: what is being done.
-    pub state: String,
-    /// Segments archived since the server started.
-    pub archived: u64,
-    /// Bytes of their objects.
-    pub archived_bytes: u64,
-    pub last_archived: Option<String>,
-    pub last_archived_us: Option<i64>,
-    /// Everything below is archived.
-    pub archived_lsn: u64,
-    /// Tries that failed since the server started.
-    pub failed: u64,
-    pub last_failed: Option<String>,
-    pub last_failed_us: Option<i64>,
-    pub last_error: Option<String>,
-    /// Finished segments that are not archived.
-    pub waiting_segments: u64,
-    pub waiting_bytes: u64,
-    pub keep_bytes_max: u64,
-    /// More is waiting than that.
-    pub is_beyond: bool,
-}
 
 fn optional(word: Option<&String>) -> Value {
     word.map_or(Value::Null, |word| text(&**word))

@@ -1,6 +1,6 @@
 //! Tables of PostgreSQL's catalogue that clients ask for and that have no rows here, with the columns they name.
 
-use super::CatalogTable;
+use super::table::CatalogTable;
 use crate::types::more;
 use holdfast_types::desc::oid;
 

@@ -1,8 +1,8 @@
-//! `holdfast_stat_trail` and `holdfast_stat_transactions`, the engine's counters, and `holdfast_stat_automatic`, those of
-//! automatic transactions, all since the start of the server. Holdfast's own; they stand where PostgreSQL's statistics
-//! views stand, so that they are found without a schema.
+//! `holdfast_stat_trail` and `holdfast_stat_transactions`, the engine's counters, and `holdfast_stat_automatic`, the
+//! counters of automatic transactions, all since the start of the server. PostgreSQL does not have these views; they
+//! are in `pg_catalog`, next to PostgreSQL's statistics views, so that they are found without a schema.
 
-use super::{CatalogTable, int, text};
+use super::table::{CatalogTable, int, text};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 
@@ -26,7 +26,8 @@ fn named(counters: &[(&'static str, u64)]) -> Vec<Vec<Value>> {
     counters.iter().map(|(name, v)| vec![text(*name), count(*v)]).collect()
 }
 
-/// One row: how transactions got in each other's way, and who keeps old versions from being dropped.
+/// One row: conflicts between transactions, and which session holds the oldest snapshot, so that old row versions are
+/// kept.
 pub const TRANSACTIONS: CatalogTable = CatalogTable {
     schema: "pg_catalog",
     name: "holdfast_stat_transactions",

@@ -2,8 +2,9 @@
 
 use super::pg_attrdef::default_of;
 use super::pg_constraint::constraints;
-use super::{CatalogContext, CatalogTable, int, oids, shapes, text};
-use crate::bind::not_null_columns;
+use super::table::{CatalogContext, CatalogTable, int, text};
+use super::{oids, shapes};
+use crate::keys::primary_key;
 use crate::types::{self, Category, Type, numeric_modifier};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
@@ -53,6 +54,7 @@ pub const TABLES: &[CatalogTable] = &[
             ("udt_name", N),
             ("is_identity", T),
             ("is_generated", T),
+            ("generation_expression", T),
             ("is_updatable", T),
         ],
         columns,
@@ -98,7 +100,7 @@ pub const TABLES: &[CatalogTable] = &[
     ),
 ];
 
-/// Catalogue, schema and name of a table, or of something that is its.
+/// Catalogue, schema and name of a table, or of an object that belongs to it.
 fn place(context: &CatalogContext<'_>, table: &Table, name: &str) -> Vec<Value> {
     vec![text(context.database), text(super::oids::namespace(table).1), text(name)]
 }
@@ -130,18 +132,22 @@ fn tables(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
 fn columns(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for table in context.schema.tables.iter().filter(|t| shapes::visible(t)) {
-        let key = not_null_columns(table);
+        let key = primary_key(table);
         for (i, column) in table.columns.iter().enumerate() {
             let ty = shapes::column_type(table, i, context.dialect);
             let not_null = column.not_null || column.rowid_alias || key.contains(&column.name);
             let mut row = place(context, table, &table.name);
             row.extend([text(column.name.as_str()), int(i as i64 + 1)]);
-            row.push(default_of(table, i, column, context.dialect).map_or(Value::Null, text));
+            let expression = default_of(table, i, column, context.dialect).map_or(Value::Null, text);
+            let (default, generation) =
+                if column.generated { (Value::Null, expression) } else { (expression, Value::Null) };
+            row.push(default);
             row.extend([yes_or_no(!not_null), text(types::type_name(ty.oid))]);
             row.extend(sizes(ty));
             let udt = types::by_oid(ty.oid).map_or("text", |t| t.name);
             row.extend([text(context.database), text("pg_catalog"), text(udt), text("NO")]);
-            row.extend([text(if column.generated { "ALWAYS" } else { "NEVER" }), yes_or_no(!column.generated)]);
+            row.extend([text(if column.generated { "ALWAYS" } else { "NEVER" }), generation]);
+            row.push(yes_or_no(!column.generated));
             rows.push(row);
         }
     }

@@ -1,17 +1,18 @@
-//! What the server does at this moment, for the tables that show it: asked for when one of them is read, since finding it
-//! out takes locks that the work itself takes.
+//! What the server is doing now, for the tables that show it. It is asked for only when one of them is read, because
+//! the answer takes locks that the work itself needs.
 
-use super::replication::Standing;
+use super::standing::Standing;
 use std::fmt::Debug;
 
-/// Who knows.
+/// The server's answers about its current state.
 pub trait Live: Debug {
-    /// Everybody who is connected.
+    /// All connected sessions.
     fn sessions(&self) -> Vec<SessionRow>;
-    /// Process numbers of those who wait for a lock, and of those who must go first.
+    /// The process number of each session that waits for a lock, with the process numbers of the sessions that it waits
+    /// for.
     fn blocked(&self) -> Vec<(i32, Vec<i32>)>;
     fn transactions(&self) -> TransactionsRow;
-    /// How far the trail has come, here and elsewhere.
+    /// The positions of the trail here, on standbys and in the archive.
     fn standing(&self) -> Standing;
 }
 
@@ -42,12 +43,12 @@ pub struct SessionRow {
     pub doing: Doing,
     /// Type and name, in PostgreSQL's words.
     pub wait_event: Option<(&'static str, &'static str)>,
-    /// Of a transaction that has begun to write.
+    /// The number of the transaction, once it has begun to write.
     pub transaction: Option<u64>,
     pub query: String,
 }
 
-/// `holdfast_stat_transactions`.
+/// The row of `holdfast_stat_transactions`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TransactionsRow {
     pub statement_restarts: u64,
@@ -66,7 +67,31 @@ pub struct OldestSnapshot {
     pub database: String,
     pub number: u64,
     pub age_ms: u64,
-    /// 0 for none that a client knows.
+    /// 0 if the snapshot does not belong to a client's session.
     pub pid: i32,
     pub client: Option<String>,
+}
+
+/// A lock that is held or waited for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LockRow {
+    /// `relation`, `tuple`, `unique key`, `database` or `advisory`.
+    pub kind: &'static str,
+    pub database: u32,
+    pub relation: Option<u32>,
+    /// For an advisory lock: the upper and lower half of the key, and 1 if the key is one number, 2 if it is two.
+    pub advisory: Option<(u32, u32, u32)>,
+    pub pid: i32,
+    pub mode: &'static str,
+    pub granted: bool,
+}
+
+/// A prepared transaction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PreparedRow {
+    pub gid: String,
+    /// Microseconds since 1970.
+    pub prepared_unix_us: i64,
+    pub owner: String,
+    pub database: String,
 }

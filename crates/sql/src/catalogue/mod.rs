@@ -1,10 +1,11 @@
 //! `pg_catalog` and `information_schema`: one file for each table, computed from the schema when it is read.
 //!
-//! OIDs follow from those of the tables, so that they are the same in every session: see [`oids`]. Tables of
-//! PostgreSQL that are always empty here stand together in `empty`.
+//! OIDs are computed from those of the tables, so that they are the same in every session: see [`oids`]. PostgreSQL's
+//! tables that are always empty in Holdfast are in `empty`.
 
 mod archive;
 mod empty;
+mod generated;
 mod holdfast_stat;
 mod information_schema;
 mod live;
@@ -33,59 +34,19 @@ mod pg_type;
 mod pg_views;
 mod replication;
 mod shapes;
+mod standing;
+mod table;
 
-pub use archive::ArchiveRow;
-pub use live::{Doing, Live, OldestSnapshot, SessionRow, TransactionsRow};
-pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID, TEMP_NAMESPACE};
-pub use pg_locks::LockRow;
-pub use pg_prepared_xacts::PreparedRow;
-pub use replication::{LinkRow, StandbyRow, Standing, lsn_text, parse_lsn};
-pub use shapes::index_name;
+pub use crate::keys::index_name;
+pub use crate::names::TEMP_NAMESPACE;
+pub use live::{Doing, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, TransactionsRow};
+pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
+pub use replication::{lsn_text, parse_lsn};
+pub use standing::{ArchiveRow, LinkRow, StandbyRow, Standing};
+pub use table::{CatalogContext, CatalogTable, DatabaseRow};
 
-use holdfast_types::Value;
-use holdfast_types::schema::{Dialect, Schema};
-
-/// A table of the catalogue.
-#[derive(Debug)]
-pub struct CatalogTable {
-    /// `pg_catalog` or `information_schema`.
-    pub schema: &'static str,
-    pub name: &'static str,
-    /// Names and type OIDs.
-    pub columns: &'static [(&'static str, u32)],
-    /// It can have no rows in this release.
-    pub always_empty: bool,
-    pub rows: fn(&CatalogContext<'_>) -> Vec<Vec<Value>>,
-}
-
-/// What the rows are computed from.
-#[derive(Debug)]
-pub struct CatalogContext<'a> {
-    pub schema: &'a Schema,
-    pub dialect: Dialect,
-    pub database: &'a str,
-    pub database_oid: u32,
-    pub user: &'a str,
-    pub databases: Vec<DatabaseRow>,
-    /// Name and value of every setting of the session.
-    pub settings: Vec<(String, String)>,
-    /// Name and value of the engine's counters.
-    pub counters: Vec<(&'static str, u64)>,
-    /// Name and value of the counters of automatic transactions.
-    pub automatic: Vec<(&'static str, u64)>,
-    pub locks: Vec<LockRow>,
-    pub prepared: Vec<PreparedRow>,
-    /// What goes on at this moment.
-    pub live: &'a dyn Live,
-}
-
-/// A database of the server.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DatabaseRow {
-    pub oid: u32,
-    pub name: String,
-    pub dialect: Dialect,
-}
+use crate::names::is_temp_schema;
+use holdfast_types::schema::Schema;
 
 /// All tables, in no particular order.
 pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
@@ -129,7 +90,7 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
     PRESENT.iter().copied().chain(empty::TABLES).chain(information_schema::TABLES)
 }
 
-/// The table an unqualified or qualified name means: without a schema it is looked for in `pg_catalog` only.
+/// The catalogue table of this name. A name without a schema is looked up in `pg_catalog` only.
 pub fn find(schema: Option<&str>, name: &str) -> Option<&'static CatalogTable> {
     let schema = schema.unwrap_or("pg_catalog");
     if schema != "pg_catalog" && schema != "information_schema" {
@@ -148,45 +109,44 @@ pub fn relation_oid(schema: &Schema, namespace: Option<&str>, name: &str) -> Opt
     };
     match namespace {
         Some("public") => user(false),
-        Some(schema) if crate::bind::is_temp_schema(schema) => user(true),
-        Some(other) => oids::of_catalogue_table(other, name),
-        None => oids::of_catalogue_table("pg_catalog", name).or_else(|| user(true)).or_else(|| user(false)),
+        Some(schema) if is_temp_schema(schema) => user(true),
+        Some(other) => of_catalogue_table(other, name),
+        None => of_catalogue_table("pg_catalog", name).or_else(|| user(true)).or_else(|| user(false)),
     }
+}
+
+const WELL_KNOWN: &[(&str, u32)] = &[
+    ("pg_type", 1247),
+    ("pg_attribute", 1249),
+    ("pg_proc", 1255),
+    ("pg_class", 1259),
+    ("pg_database", 1262),
+    ("pg_namespace", 2615),
+    ("pg_constraint", 2606),
+    ("pg_index", 2610),
+    ("pg_attrdef", 2604),
+    ("pg_description", 2609),
+    ("pg_trigger", 2620),
+    ("pg_rewrite", 2618),
+];
+
+/// The OID of a catalogue table itself.
+pub fn of_catalogue_table(schema: &str, name: &str) -> Option<u32> {
+    let place = tables().position(|t| t.schema == schema && t.name == name)?;
+    let known = WELL_KNOWN.iter().find(|(n, _)| *n == name).map(|(_, o)| *o);
+    Some(known.unwrap_or(12_000 + place as u32))
 }
 
 /// The OID of a schema.
 pub fn namespace_oid(name: &str) -> Option<u32> {
-    let temporary = crate::bind::is_temp_schema(name).then_some(oids::TEMP_OID);
+    let temporary = is_temp_schema(name).then_some(oids::TEMP_OID);
     temporary.or_else(|| oids::NAMESPACES.iter().find(|(_, n)| *n == name).map(|(o, _)| *o))
-}
-
-/// A text cell.
-fn text(value: impl Into<String>) -> Value {
-    Value::Text(value.into())
-}
-
-/// A number cell.
-fn int(value: impl Into<i64>) -> Value {
-    Value::Int(value.into())
-}
-
-fn boolean(value: bool) -> Value {
-    Value::Int(i64::from(value))
-}
-
-/// Numbers between blanks, as int2vector and oidvector print.
-fn vector(numbers: impl IntoIterator<Item = i64>) -> Value {
-    text(numbers.into_iter().map(|n| n.to_string()).collect::<Vec<_>>().join(" "))
-}
-
-/// An array of numbers.
-fn array(numbers: impl IntoIterator<Item = i64>) -> Value {
-    text(format!("{{{}}}", numbers.into_iter().map(|n| n.to_string()).collect::<Vec<_>>().join(",")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdfast_types::schema::Dialect;
     use std::collections::HashSet;
 
     /// A server with one of everything.

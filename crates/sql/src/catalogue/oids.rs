@@ -1,4 +1,4 @@
-//! OIDs of things that SQLite does not number.
+//! OIDs of objects that SQLite does not number.
 //!
 //! | thing | OID |
 //! |---|---|
@@ -11,15 +11,15 @@
 //! | row type of a table | 4,000,000,000 + table - 16384 |
 //! | catalogue table | PostgreSQL's where clients know it, else 12000 + its place in the list |
 
+use crate::names::TEMP_NAMESPACE;
 use holdfast_types::schema::Table;
 
 pub const PG_CATALOG_OID: u32 = 11;
 pub const PUBLIC_OID: u32 = 2200;
 /// The schema of the session's temporary tables.
 pub const TEMP_OID: u32 = 13_001;
-pub const TEMP_NAMESPACE: &str = "pg_temp_1";
 pub const INFORMATION_SCHEMA_OID: u32 = 13_000;
-/// The role that owns everything.
+/// The role that owns every object.
 pub const OWNER_OID: u32 = 10;
 /// Access methods heap and btree.
 pub const HEAP_OID: u32 = 2;
@@ -59,26 +59,4 @@ pub fn check(table: &Table, i: usize) -> u32 {
 
 pub fn row_type(table: &Table) -> u32 {
     4_000_000_000u32.wrapping_add(number(table))
-}
-
-const WELL_KNOWN: &[(&str, u32)] = &[
-    ("pg_type", 1247),
-    ("pg_attribute", 1249),
-    ("pg_proc", 1255),
-    ("pg_class", 1259),
-    ("pg_database", 1262),
-    ("pg_namespace", 2615),
-    ("pg_constraint", 2606),
-    ("pg_index", 2610),
-    ("pg_attrdef", 2604),
-    ("pg_description", 2609),
-    ("pg_trigger", 2620),
-    ("pg_rewrite", 2618),
-];
-
-/// The OID of a catalogue table itself.
-pub fn of_catalogue_table(schema: &str, name: &str) -> Option<u32> {
-    let place = super::tables().position(|t| t.schema == schema && t.name == name)?;
-    let known = WELL_KNOWN.iter().find(|(n, _)| *n == name).map(|(_, o)| *o);
-    Some(known.unwrap_or(12_000 + place as u32))
 }

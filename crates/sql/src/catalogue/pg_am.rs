@@ -1,7 +1,7 @@
 //! `pg_am`: access methods.
 
 use super::oids::{BTREE_OID, HEAP_OID};
-use super::{CatalogTable, int, text};
+use super::table::{CatalogTable, int, text};
 use holdfast_types::desc::oid;
 
 pub const TABLE: CatalogTable = CatalogTable {

@@ -1,6 +1,7 @@
-//! `pg_attrdef`: column defaults. `adbin` holds the text that `pg_get_expr` returns.
+//! `pg_attrdef`: column defaults, and expressions of generated columns. `adbin` holds the text that `pg_get_expr` returns.
 
-use super::{CatalogTable, int, oids, shapes, text};
+use super::table::{CatalogTable, int, text};
+use super::{generated, oids, shapes};
 use crate::default::shown;
 use crate::types::{RowidKind, more};
 use holdfast_types::desc::oid;
@@ -24,11 +25,14 @@ pub const TABLE: CatalogTable = CatalogTable {
     },
 };
 
-/// A column's default as PostgreSQL would print it.
+/// A column's default, or the expression that generates it, as PostgreSQL would print it.
 pub fn default_of(table: &Table, i: usize, column: &Column, dialect: Dialect) -> Option<String> {
     if column.rowid_alias {
         let serial = dialect == Dialect::Postgres && RowidKind::of(table).serial();
         return serial.then(|| format!("nextval('{}_{}_seq'::regclass)", table.name, column.name));
+    }
+    if column.generated {
+        return generated::expression(&table.sql, &column.name);
     }
     column.default.as_deref().map(|d| shown(d, shapes::column_type(table, i, dialect)))
 }

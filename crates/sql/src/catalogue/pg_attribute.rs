@@ -1,11 +1,13 @@
 //! `pg_attribute`: columns of tables, views, indexes and of the catalogue itself.
 
 use super::pg_attrdef::default_of;
-use super::{CatalogContext, CatalogTable, boolean, int, oids, shapes, text};
-use crate::bind::not_null_columns;
+use super::shapes;
+use super::table::{CatalogContext, CatalogTable, boolean, int, text};
+use crate::keys::primary_key;
 use crate::types::{self, Category, Type, more};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
+use holdfast_types::schema::Column;
 
 pub const TABLE: CatalogTable = CatalogTable {
     schema: "pg_catalog",
@@ -48,7 +50,8 @@ struct Attribute<'a> {
     number: usize,
     not_null: bool,
     has_default: bool,
-    generated: bool,
+    /// As `attgenerated` shows it: "v" is PostgreSQL 18's, psql before that shows the expression as a default.
+    generated: &'static str,
 }
 
 fn row(a: Attribute<'_>) -> Vec<Value> {
@@ -72,7 +75,7 @@ fn row(a: Attribute<'_>) -> Vec<Value> {
         boolean(a.has_default),
         boolean(false),
         text(""),
-        text(if a.generated { "s" } else { "" }),
+        text(a.generated),
         boolean(false),
         boolean(true),
         int(0),
@@ -83,10 +86,18 @@ fn row(a: Attribute<'_>) -> Vec<Value> {
     ]
 }
 
+fn generated(column: &Column) -> &'static str {
+    match (column.generated, column.generated_virtual) {
+        (false, _) => "",
+        (true, false) => "s",
+        (true, true) => "v",
+    }
+}
+
 fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for table in context.schema.tables.iter().filter(|t| shapes::visible(t)) {
-        let key = not_null_columns(table);
+        let key = primary_key(table);
         for (i, column) in table.columns.iter().enumerate() {
             rows.push(row(Attribute {
                 relation: table.oid,
@@ -95,7 +106,7 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
                 number: i + 1,
                 not_null: column.not_null || column.rowid_alias || key.contains(&column.name),
                 has_default: default_of(table, i, column, context.dialect).is_some(),
-                generated: column.generated,
+                generated: generated(column),
             }));
         }
         for index in shapes::indexes(table) {
@@ -103,7 +114,7 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
                 let column = usize::try_from(*attnum).ok().and_then(|n| n.checked_sub(1));
                 let name = column.and_then(|c| table.columns.get(c)).map_or(key.as_str(), |c| c.name.as_str());
                 let ty = column.map_or(Type::TEXT, |c| shapes::column_type(table, c, context.dialect));
-                let (not_null, has_default, generated) = (false, false, false);
+                let (not_null, has_default, generated) = (false, false, "");
                 rows.push(row(Attribute {
                     relation: index.oid,
                     name,
@@ -117,10 +128,10 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
         }
     }
     for table in super::tables() {
-        let Some(relation) = oids::of_catalogue_table(table.schema, table.name) else { continue };
+        let Some(relation) = super::of_catalogue_table(table.schema, table.name) else { continue };
         for (i, (name, type_oid)) in table.columns.iter().enumerate() {
             let ty = Type::new(*type_oid);
-            let (not_null, has_default, generated) = (*name == "oid", false, false);
+            let (not_null, has_default, generated) = (*name == "oid", false, "");
             rows.push(row(Attribute { relation, name, ty, number: i + 1, not_null, has_default, generated }));
         }
     }

@@ -1,7 +1,8 @@
 //! `pg_class`: tables, views and indexes, and the catalogue itself.
 
 use super::oids::{BTREE_OID, HEAP_OID, INFORMATION_SCHEMA_OID, OWNER_OID, PG_CATALOG_OID, PUBLIC_OID, TEMP_OID};
-use super::{CatalogContext, CatalogTable, boolean, int, oids, shapes, text};
+use super::table::{CatalogContext, CatalogTable, boolean, int, text};
+use super::{oids, shapes};
 use crate::types::more;
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
@@ -102,7 +103,7 @@ fn row(r: Relation<'_>) -> Vec<Value> {
 
 fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
-    // Temporary ones, which come last in the schema, are found first by name.
+    // A name means a temporary table before a permanent one; temporary tables come last in the schema.
     for table in context.schema.tables.iter().rev().filter(|t| shapes::visible(t)) {
         let indexes = shapes::indexes(table);
         let (namespace, _) = oids::namespace(table);
@@ -139,7 +140,7 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
         }
     }
     for table in super::tables() {
-        let Some(id) = oids::of_catalogue_table(table.schema, table.name) else { continue };
+        let Some(id) = super::of_catalogue_table(table.schema, table.name) else { continue };
         let own = table.schema == "pg_catalog";
         rows.push(row(Relation {
             oid: id,

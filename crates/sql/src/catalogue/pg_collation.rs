@@ -1,7 +1,7 @@
-//! `pg_collation`: the default, C and POSIX, which are one here.
+//! `pg_collation`: the default, C and POSIX, which are the same collation in Holdfast.
 
 use super::oids::{OWNER_OID, PG_CATALOG_OID};
-use super::{CatalogTable, boolean, int, text};
+use super::table::{CatalogTable, boolean, int, text};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 

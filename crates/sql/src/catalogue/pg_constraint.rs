@@ -1,7 +1,8 @@
-//! `pg_constraint`: primary and unique keys, foreign keys, checks. The column `condef` beyond PostgreSQL's holds what
-//! `pg_get_constraintdef` returns.
+//! `pg_constraint`: primary and unique keys, foreign keys, checks. The column `condef`, which PostgreSQL does not have,
+//! holds what `pg_get_constraintdef` returns.
 
-use super::{CatalogContext, CatalogTable, array, boolean, int, oids, shapes, text};
+use super::table::{CatalogContext, CatalogTable, array, boolean, int, text};
+use super::{oids, shapes};
 use crate::types::more;
 use holdfast_types::Value;
 use holdfast_types::desc::oid;

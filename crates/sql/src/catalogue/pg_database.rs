@@ -1,7 +1,7 @@
-//! `pg_database`: the databases of the server. `datdialect` is beyond PostgreSQL's.
+//! `pg_database`: the databases of the server. PostgreSQL does not have the column `datdialect`.
 
 use super::oids::OWNER_OID;
-use super::{CatalogTable, boolean, int, text};
+use super::table::{CatalogTable, boolean, int, text};
 use crate::types::more;
 use holdfast_types::Value;
 use holdfast_types::desc::oid;

@@ -1,7 +1,7 @@
-//! `pg_extension`: plpgsql, which clients expect to be there.
+//! `pg_extension`: plpgsql, which clients expect to find.
 
 use super::oids::{OWNER_OID, PG_CATALOG_OID};
-use super::{CatalogTable, boolean, int, text};
+use super::table::{CatalogTable, boolean, int, text};
 use crate::types::more;
 use holdfast_types::Value;
 use holdfast_types::desc::oid;

@@ -1,6 +1,7 @@
-//! `pg_index`, and beside it the texts that `pg_get_indexdef` returns.
+//! `pg_index`, and the texts that `pg_get_indexdef` returns.
 
-use super::{CatalogContext, CatalogTable, boolean, int, shapes, text, vector};
+use super::shapes;
+use super::table::{CatalogContext, CatalogTable, boolean, int, text, vector};
 use crate::types::more;
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
@@ -70,7 +71,7 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
     rows
 }
 
-/// attnum 0 is the whole definition, others one key.
+/// The texts of `pg_get_indexdef`: `attnum` 0 is the whole definition, any other number one key.
 pub const DEFINITIONS: CatalogTable = CatalogTable {
     schema: "pg_catalog",
     name: "hf_indexdef",

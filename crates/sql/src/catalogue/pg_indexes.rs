@@ -1,6 +1,7 @@
 //! `pg_indexes`: the readable view of indexes.
 
-use super::{CatalogTable, shapes, text};
+use super::shapes;
+use super::table::{CatalogTable, text};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 

@@ -1,7 +1,7 @@
 //! `pg_language`.
 
 use super::oids::OWNER_OID;
-use super::{CatalogTable, boolean, int, text};
+use super::table::{CatalogTable, boolean, int, text};
 use holdfast_types::desc::oid;
 
 pub const TABLE: CatalogTable = CatalogTable {

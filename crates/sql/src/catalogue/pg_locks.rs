@@ -1,22 +1,9 @@
-//! `pg_locks`: who holds what and who waits for what. Unlike PostgreSQL's it lists row locks as well, one line each.
+//! `pg_locks`: locks that are held or waited for. Unlike PostgreSQL's view it also lists row locks, one line each.
 
-use super::{CatalogTable, int, text};
+use super::live::LockRow;
+use super::table::{CatalogTable, int, text};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
-
-/// A lock that is held or waited for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LockRow {
-    /// `relation`, `tuple`, `unique key`, `database` or `advisory`.
-    pub kind: &'static str,
-    pub database: u32,
-    pub relation: Option<u32>,
-    /// Advisory: the key's upper and lower half, and 1 for one number, 2 for two.
-    pub advisory: Option<(u32, u32, u32)>,
-    pub pid: i32,
-    pub mode: &'static str,
-    pub granted: bool,
-}
 
 pub const TABLE: CatalogTable = CatalogTable {
     schema: "pg_catalog",
@@ -45,7 +32,7 @@ fn row(lock: &LockRow) -> Vec<Value> {
         number(lock.advisory.map(|a| a.0)),
         number(lock.advisory.map(|a| a.1)),
         number(lock.advisory.map(|a| a.2)),
-        // A prepared transaction is no process's.
+        // A prepared transaction belongs to no process.
         if lock.pid == 0 { Value::Null } else { int(i64::from(lock.pid)) },
         text(lock.mode),
         int(i64::from(lock.granted)),

@@ -1,7 +1,8 @@
 //! `pg_namespace`: schemas.
 
-use super::oids::{NAMESPACES, OWNER_OID, TEMP_NAMESPACE, TEMP_OID};
-use super::{CatalogTable, int, text};
+use super::oids::{NAMESPACES, OWNER_OID, TEMP_OID};
+use super::table::{CatalogTable, int, text};
+use crate::names::TEMP_NAMESPACE;
 use crate::types::more;
 use holdfast_types::Value;
 use holdfast_types::desc::oid;

@@ -1,7 +1,7 @@
-//! `pg_roles` and `pg_user`: the one role.
+//! `pg_roles` and `pg_user`: the only role.
 
 use super::oids::OWNER_OID;
-use super::{CatalogTable, boolean, int, text};
+use super::table::{CatalogTable, boolean, int, text};
 use crate::types::more;
 use holdfast_types::Value;
 use holdfast_types::desc::oid;

@@ -1,6 +1,6 @@
 //! `pg_settings`: the session's settings.
 
-use super::{CatalogTable, boolean, text};
+use super::table::{CatalogTable, boolean, text};
 use crate::types::more;
 use holdfast_types::Value;
 use holdfast_types::desc::oid;

@@ -1,4 +1,4 @@
-//! `pg_stat_activity`: who is connected and what each is doing or waiting for; and beside it what `pg_blocking_pids`
+//! `pg_stat_activity`: the connected sessions and what each is doing or waiting for; and what `pg_blocking_pids`
 //! returns.
 //!
 //! | wait_event_type | wait_event | while |
@@ -10,7 +10,8 @@
 //! | IO | WALSync | it waits until its commit is durable |
 
 use super::live::{Doing, SessionRow};
-use super::{CatalogTable, OWNER_OID, array, int, text};
+use super::oids::OWNER_OID;
+use super::table::{CatalogTable, array, int, text};
 use crate::types::{datetime, more};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
@@ -46,7 +47,7 @@ pub const TABLE: CatalogTable = CatalogTable {
     rows: |context| context.live.sessions().iter().map(row).collect(),
 };
 
-/// One line for each session that waits: what `pg_blocking_pids` looks up.
+/// One row for each waiting session; `pg_blocking_pids` reads it.
 pub const BLOCKING: CatalogTable = CatalogTable {
     schema: "pg_catalog",
     name: "hf_blocking_pids",
@@ -78,7 +79,7 @@ fn row(s: &SessionRow) -> Vec<Value> {
         optional(s.wait_event.map(|w| w.0)),
         optional(s.wait_event.map(|w| w.1)),
         text(state(s.doing)),
-        // A transaction's number has 32 bits to PostgreSQL's clients.
+        // For PostgreSQL's clients a transaction's number has 32 bits.
         s.transaction.map_or(Value::Null, |id| int(id as u32)),
         Value::Null,
         Value::Null,
@@ -97,6 +98,6 @@ fn state(doing: Doing) -> &'static str {
 }
 
 fn moment(us: Option<i64>) -> Value {
-    // A clock outside the years that there are has no text.
+    // A clock outside the years 1 to 9999 has no text.
     us.and_then(|us| datetime::format_timestamp(us).ok()).map_or(Value::Null, |t| text(t + "+00"))
 }

@@ -1,6 +1,7 @@
 //! `pg_tables`: the readable view of tables.
 
-use super::{CatalogTable, boolean, shapes, text};
+use super::shapes;
+use super::table::{CatalogTable, boolean, text};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 

@@ -1,7 +1,7 @@
 //! `pg_tablespace`.
 
 use super::oids::OWNER_OID;
-use super::{CatalogTable, int, text};
+use super::table::{CatalogTable, int, text};
 use crate::types::more;
 use holdfast_types::Value;
 use holdfast_types::desc::oid;

@@ -1,7 +1,8 @@
-//! `pg_trigger`: SQLite's triggers (in databases of its dialect). The column `tgdef` beyond PostgreSQL's holds their
-//! text.
+//! `pg_trigger`: SQLite's triggers (in databases of its dialect). The column `tgdef`, which PostgreSQL does not have,
+//! holds their text.
 
-use super::{CatalogTable, boolean, int, shapes, text, vector};
+use super::shapes;
+use super::table::{CatalogTable, boolean, int, text, vector};
 use crate::types::more;
 use holdfast_types::Value;
 use holdfast_types::desc::oid;

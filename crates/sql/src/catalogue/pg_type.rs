@@ -1,7 +1,7 @@
-//! `pg_type`: the types Holdfast knows, and the array types over them.
+//! `pg_type`: the types that Holdfast knows, and their array types.
 
 use super::oids::{OWNER_OID, PG_CATALOG_OID};
-use super::{CatalogTable, boolean, int, text};
+use super::table::{CatalogTable, boolean, int, text};
 use crate::types::{ARRAY_OF, Category, PG_TYPES, PgType, Type, more};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
@@ -66,7 +66,7 @@ fn row(t: &PgType, name: String, element: u32) -> Vec<Value> {
     let mut row = vec![int(t.oid), text(name), int(PG_CATALOG_OID), int(OWNER_OID), int(t.len)];
     row.extend([boolean(t.by_value), text(kind), text(t.category.to_string()), boolean(preferred), boolean(true)]);
     row.extend([text(","), int(0), int(0), int(element), int(t.array)]);
-    // No procedure has an OID here, so the input and output functions are 0 ("-").
+    // Holdfast's procedures have no OIDs, so the input and output functions are 0 ("-").
     row.extend(std::iter::repeat_n(int(0), 7));
     row.extend([text("i"), text(if t.len > 0 { "p" } else { "x" }), boolean(false), int(0), int(-1), int(0)]);
     row.extend([int(collation), Value::Null, Value::Null, Value::Null]);

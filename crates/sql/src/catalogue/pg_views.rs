@@ -1,6 +1,7 @@
-//! `pg_views`, and beside it the texts that `pg_get_viewdef` returns.
+//! `pg_views`, and the texts that `pg_get_viewdef` returns.
 
-use super::{CatalogTable, int, shapes, text};
+use super::shapes;
+use super::table::{CatalogTable, int, text};
 use holdfast_types::desc::oid;
 use holdfast_types::schema::Table;
 

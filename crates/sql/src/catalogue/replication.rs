@@ -1,85 +1,23 @@
-//! How far the trail has come, here and on standbys: `pg_stat_replication` as PostgreSQL has it, `holdfast_stat_standbys` with
-//! what PostgreSQL has no word for, `holdfast_stat_standby` on a standby itself, and the one row behind `pg_is_in_recovery`,
-//! `pg_current_wal_lsn` and their kin.
+//! The positions of the trail, here and on standbys: `pg_stat_replication` as in PostgreSQL; `holdfast_stat_standbys`
+//! with what PostgreSQL has no column for; `holdfast_stat_standby` on a standby itself; and the one row behind
+//! `pg_is_in_recovery`, `pg_current_wal_lsn` and similar functions.
 //!
 //! A position is written as PostgreSQL writes one, `16/B374D848`: the high and the low 32 bits in hexadecimal.
 
-use super::archive::ArchiveRow;
-use super::{CatalogTable, OWNER_OID, boolean, int, text};
+use super::oids::OWNER_OID;
+use super::standing::{LinkRow, StandbyRow};
+use super::table::{CatalogTable, boolean, int, text};
 use crate::types::datetime::format_timestamp;
 use crate::types::more;
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 
-/// Where this server stands.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Standing {
-    /// It is a standby.
-    pub in_recovery: bool,
-    pub epoch: u32,
-    /// Everything below is durable here.
-    pub durable_lsn: u64,
-    /// A standby: everything below is shown to readers.
-    pub applied_lsn: u64,
-    /// A standby's link to its master.
-    pub link: Option<LinkRow>,
-    /// A master's standbys.
-    pub standbys: Vec<StandbyRow>,
-    /// Where the trail is archived.
-    pub archive: Option<ArchiveRow>,
-}
-
-/// A standby's link.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LinkRow {
-    /// Host and port.
-    pub master: String,
-    /// In one word: what it is doing.
-    pub state: String,
-    /// Everything below is durable at the master, as far as it has told.
-    pub master_durable_lsn: u64,
-    /// How old the last boxcar applied is, by the master's clock; 0 when all that is known is applied. `None`: not known,
-    /// as it still lacks boxcars that were there when it began to follow.
-    pub behind_ms: Option<u64>,
-    /// It hears of the master: otherwise how far it is behind is not known.
-    pub follows: bool,
-    /// Why the link does not work.
-    pub error: Option<String>,
-}
-
-/// A standby as its master sees it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StandbyRow {
-    pub name: String,
-    /// Address and port.
-    pub client: Option<(String, u16)>,
-    pub connected: bool,
-    /// In one word: what its link is doing.
-    pub state: String,
-    pub since_us: Option<i64>,
-    pub sent_lsn: u64,
-    pub received_lsn: u64,
-    pub durable_lsn: u64,
-    pub applied_lsn: u64,
-    /// Commits wait for it.
-    pub synchronous: bool,
-    /// Its place among the synchronous ones, from 1; 0: none.
-    pub priority: u32,
-    /// How fast it applies; 0 while that is not known.
-    pub apply_bytes_per_s: u64,
-    /// What the governor makes each boxcar wait because of it.
-    pub delay_us: u64,
-    /// Why it does, or does not.
-    pub reason: String,
-    pub acked_us: Option<i64>,
-}
-
-/// A position as PostgreSQL writes it.
+/// Writes a position as PostgreSQL does.
 pub fn lsn_text(lsn: u64) -> String {
     format!("{:X}/{:X}", lsn >> 32, lsn as u32)
 }
 
-/// The position that a text of PostgreSQL's form, or a plain number, names.
+/// Reads a position in PostgreSQL's form, or as a plain number.
 pub fn parse_lsn(text: &str) -> Option<u64> {
     match text.trim().split_once('/') {
         Some((high, low)) if high.len() <= 8 && low.len() <= 8 => {
@@ -106,7 +44,7 @@ pub(super) fn count(value: u64) -> Value {
     int(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
-/// One row, for functions.
+/// The one row that functions such as `pg_is_in_recovery` read.
 pub const STANDING: CatalogTable = CatalogTable {
     schema: "pg_catalog",
     name: "hf_standing",
@@ -131,7 +69,7 @@ pub const STANDING: CatalogTable = CatalogTable {
     },
 };
 
-/// PostgreSQL's view; lags as times are not measured, they are NULL.
+/// PostgreSQL's view. Lags in time are not measured; those columns are NULL.
 pub const PG_STAT_REPLICATION: CatalogTable = CatalogTable {
     schema: "pg_catalog",
     name: "pg_stat_replication",
@@ -187,7 +125,7 @@ fn replication_row(s: &StandbyRow) -> Vec<Value> {
     ]
 }
 
-/// Every standby that is connected, or away and has the trail kept for it.
+/// Every standby that is connected, or that is disconnected and has trail kept for it.
 pub const STANDBYS: CatalogTable = CatalogTable {
     schema: "pg_catalog",
     name: "holdfast_stat_standbys",
@@ -228,7 +166,7 @@ pub const STANDBYS: CatalogTable = CatalogTable {
     },
 };
 
-/// On a standby, one row: its link.
+/// The link of a standby to its master: one row on a standby, none on a master.
 pub const STANDBY: CatalogTable = CatalogTable {
     schema: "pg_catalog",
     name: "holdfast_stat_standby",

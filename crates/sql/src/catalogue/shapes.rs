@@ -1,8 +1,7 @@
-//! Tables, indexes, keys and checks in PostgreSQL's shape, for the catalogue tables that show them.
+//! Tables, indexes, keys and checks as PostgreSQL describes them, for the catalogue tables that show them.
 
 use super::oids;
-use crate::bind::is_primary_index;
-use crate::ddl::CONSTRAINT_MARK;
+use crate::keys::{CONSTRAINT_MARK, index_name, is_primary_index};
 use crate::types::{self, Type};
 use holdfast_types::schema::{Dialect, ForeignKey, Index, Table, TableKind};
 
@@ -18,28 +17,16 @@ pub struct IndexShape<'a> {
     pub descending: Vec<bool>,
     pub unique: bool,
     pub primary: bool,
-    /// It stands for a constraint.
+    /// The index belongs to a constraint.
     pub constraint: bool,
     pub predicate: Option<String>,
-}
-
-/// The name an index has in PostgreSQL's terms: SQLite's automatic ones get PostgreSQL's.
-pub fn index_name(table: &Table, index: &Index) -> String {
-    if index.sql.is_some() {
-        return index.name.clone();
-    }
-    if index.primary {
-        return format!("{}_pkey", table.name);
-    }
-    let columns: Vec<&str> = index.columns.iter().map(|c| c.as_deref().unwrap_or("expr")).collect();
-    format!("{}_{}_key", table.name, columns.join("_"))
 }
 
 pub fn attnum(table: &Table, column: &str) -> i64 {
     table.columns.iter().position(|c| c.name.eq_ignore_ascii_case(column)).map_or(0, |i| i as i64 + 1)
 }
 
-/// The indexes of a table, the key of a rowid alias among them.
+/// The indexes of a table, including the key of a rowid alias.
 pub fn indexes(table: &Table) -> Vec<IndexShape<'_>> {
     let mut out = Vec::new();
     if let Some(i) = table.columns.iter().position(|c| c.rowid_alias) {
@@ -89,7 +76,7 @@ impl IndexShape<'_> {
         format!("{}{}", self.keys[i], if descending { " DESC" } else { "" })
     }
 
-    /// `pg_get_indexdef`.
+    /// What `pg_get_indexdef` returns for the index.
     pub fn definition(&self) -> String {
         let unique = if self.unique { "UNIQUE " } else { "" };
         let keys: Vec<String> = (0..self.keys.len()).map(|i| self.key(i)).collect();
@@ -116,7 +103,7 @@ fn key_list(sql: &str) -> Option<(usize, usize)> {
     Some((open + 1, close))
 }
 
-/// The first place at or after `from`, outside quotes and comments, where the rest of the text satisfies `test`.
+/// The first position at or after `from`, outside quotes and comments, where the rest of the text satisfies `test`.
 fn find_outside(sql: &str, from: usize, mut test: impl FnMut(&str) -> bool) -> Option<usize> {
     let mut quote = None;
     let mut at = from;
@@ -173,7 +160,7 @@ fn predicate(sql: &str) -> Option<String> {
 pub fn quote_plain(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if plain { name.to_owned() } else { crate::bind::quote(name) }
+    if plain { name.to_owned() } else { crate::names::quote(name) }
 }
 
 /// Stored SQL with the quotes around plain names taken off.
@@ -252,7 +239,7 @@ pub fn foreign_key(table: &Table, key: &ForeignKey) -> (String, String) {
     (name, text)
 }
 
-/// Tables and views that clients are shown.
+/// True for tables and views that clients see.
 pub fn visible(table: &Table) -> bool {
     !table.name.starts_with("sqlite_")
 }

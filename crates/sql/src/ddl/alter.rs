@@ -2,9 +2,12 @@
 
 use super::create_table::{Of, columns_of, draft, own_scope, refuse_nulls_not_distinct, unique_index};
 use super::{check_free, ddl_of, skipping};
-use crate::bind::{Binder, exact_name, fold, quote, quote_in, quote_table, relation_name, scope};
+use crate::bind::{Binder, scope};
+use crate::command::Kind;
+use crate::context::Context;
+use crate::names::{exact_name, fold, quote, quote_in, quote_table, relation_name};
 use crate::scan::Piece;
-use crate::translate::{Context, Kind, Translated};
+use crate::translated::Translated;
 use crate::types;
 use holdfast_types::schema::Table;
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -72,12 +75,13 @@ fn change(operation: &Op, table: &Table, piece: &Piece<'_>, context: &Context<'_
                 Some(_) => vec![format!("DROP INDEX {}", quote_in(table.temp, &name))],
                 None if *if_exists => Vec::new(),
                 None => {
-                    return Err(SqlError::unsupported(format!("dropping the constraint \"{name}\""))
-                        .with_hint("Unique constraints can be dropped; keys and checks of CREATE TABLE stay."));
+                    return Err(SqlError::unsupported(format!("dropping the constraint \"{name}\"")).with_hint(
+                        "Only unique constraints can be dropped, not keys and checks that CREATE TABLE declared.",
+                    ));
                 }
             }
         }
-        // Ownership, statistics and storage do not change any answer.
+        // Ownership, statistics and storage do not change any result.
         Op::OwnerTo { .. }
         | Op::SetLogged
         | Op::SetUnlogged
@@ -138,7 +142,7 @@ fn checked(table: &Table, columns: Vec<String>) -> SqlResult<Vec<String>> {
     Ok(columns)
 }
 
-/// SQLite adds a column with a constant default only, and no key.
+/// Adds a column. SQLite accepts only a constant default, and no key.
 fn add_column(column: &ColumnDef, table: &Table, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Vec<String>> {
     let mut binder = Binder::new(piece, context);
     binder.stored = true;
@@ -156,7 +160,7 @@ fn add_column(column: &ColumnDef, table: &Table, piece: &Piece<'_>, context: &Co
     }
     let (sql, clock) = draft.column_sql()?;
     if clock {
-        return Err(SqlError::unsupported("adding a column whose default is the clock"));
+        return Err(SqlError::unsupported("adding a column whose default is the current time"));
     }
     let mut steps = vec![format!("ALTER TABLE {} ADD COLUMN {sql}", quote_table(table))];
     if let Some(wanted) = draft.unique {

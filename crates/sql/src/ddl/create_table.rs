@@ -1,22 +1,26 @@
 //! CREATE TABLE and CREATE TABLE AS.
 
-use super::{CONSTRAINT_MARK, check_free, ddl_of, free_name, skipping};
+use super::{check_free, ddl_of, free_name, skipping};
+use crate::bind::Binder;
 use crate::bind::coerce::When;
 use crate::bind::scope::{self, Column, Relation, Scope, Source};
-use crate::bind::{Among, Binder, fold, quote, quote_in, relation_name};
+use crate::command::Kind;
+use crate::context::Context;
+use crate::finish;
+use crate::keys::CONSTRAINT_MARK;
+use crate::names::{Among, fold, quote, quote_in, relation_name};
 use crate::scan::Piece;
-use crate::statement;
-use crate::translate::{Context, Kind, OnCommit, TempDdl, Translated};
+use crate::translated::{TempDdl, Translated};
 use crate::types::{self, RowidKind, Type};
 use holdfast_types::desc::oid;
-use holdfast_types::{SqlError, SqlResult, SqlState};
+use holdfast_types::{OnCommit, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{
     CheckConstraint, ColumnDef, ColumnOption, ConstraintCharacteristics, CreateTable, CreateTableOptions,
     DeferrableInitial, Expr, ForeignKeyConstraint, GeneratedAs, Ident, IndexColumn, TableConstraint,
 };
 use std::fmt::Write as _;
 
-/// A column on its way into the definition.
+/// A column of the definition that is being written.
 pub(super) struct Draft {
     pub name: String,
     pub ty: Type,
@@ -95,14 +99,14 @@ pub fn translate(create: &CreateTable, piece: &Piece<'_>, context: &Context<'_>)
     Ok(with_on_commit(create, temp, ddl_of(temp, steps, "CREATE TABLE")))
 }
 
-/// The table that a definition is about.
+/// The table that a definition belongs to.
 pub(super) struct Of<'a> {
     pub context: &'a Context<'a>,
     pub temp: bool,
     pub table: &'a str,
 }
 
-/// Whether the table is to be a temporary one, and its name.
+/// Whether the table is temporary, and its name.
 fn named_as(create: &CreateTable) -> SqlResult<(bool, String)> {
     let invalid = |message: &str| Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
     let (among, name) = relation_name(&create.name)?;
@@ -143,7 +147,7 @@ fn known(drafts: &[Draft], names: &[String]) -> SqlResult<()> {
     Ok(())
 }
 
-/// Equal numeric values can differ in text where the column fixes no scale.
+/// Refuses a unique key over a numeric column without a scale: there equal values can differ in text.
 fn refuse_numeric_key(drafts: &[Draft], names: &[String]) -> SqlResult<()> {
     let bad = drafts.iter().find(|d| names.contains(&d.name) && d.ty.oid == oid::NUMERIC && d.ty.typmod == -1);
     match bad {
@@ -177,11 +181,8 @@ fn definition(of: &Of<'_>, drafts: &mut [Draft], primary: &[String], tail: &str)
             continue;
         }
         if draft.serial {
-            return Err(SqlError::unsupported(format!(
-                "the serial column \"{}\" that is not the primary key",
-                draft.name
-            ))
-            .with_hint("Make it the primary key."));
+            return Err(SqlError::unsupported(format!("the serial column \"{}\" outside the primary key", draft.name))
+                .with_hint("Make it the primary key."));
         }
         draft.not_null |= primary.contains(&draft.name);
         parts.push(draft.column_sql()?.0);
@@ -197,7 +198,7 @@ fn definition(of: &Of<'_>, drafts: &mut [Draft], primary: &[String], tail: &str)
     Ok(format!("CREATE TABLE {} ({}{tail})", quote_in(of.temp, of.table), parts.join(", ")))
 }
 
-/// What an expression in a definition sees: the table's own columns by their bare names.
+/// The scope of an expression in a definition: the table's own columns by their bare names.
 pub(super) fn own_scope(table: &str, columns: Vec<(String, Type)>) -> Scope<'static> {
     let mut scope = Scope::new(None);
     let columns = columns
@@ -293,7 +294,7 @@ pub(super) fn draft(b: &mut Binder<'_>, of: &Of<'_>, column: &ColumnDef, scope: 
     Ok(draft)
 }
 
-/// A DEFAULT: a constant, or the clock.
+/// Binds a DEFAULT: a constant, or the clock.
 fn default(b: &mut Binder<'_>, e: &Expr, ty: Type) -> SqlResult<String> {
     let typed = b.expr(e, &Scope::new(None))?;
     if let Some(clock) = crate::default::stored_clock(ty).filter(|_| crate::default::clock(&typed.sql).is_some()) {
@@ -397,7 +398,7 @@ fn create_as(
 ) -> SqlResult<Translated> {
     let Some(query) = &create.query else { return Err(SqlError::internal("CREATE TABLE AS without a query")) };
     if !create.constraints.is_empty() {
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "CREATE TABLE AS takes no constraints"));
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "CREATE TABLE AS does not accept constraints"));
     }
     let mut binder = Binder::new(piece, context);
     let bound = binder.query(query, None, None)?;
@@ -409,7 +410,7 @@ fn create_as(
     let table = quote_in(temp, name);
     let mut steps = vec![format!("CREATE TABLE {table} ({})", parts.join(", "))];
     let no_data = create.with_data.as_ref().is_some_and(|w| w.to_string().contains("NO DATA"));
-    let done = statement::finish(binder, bound.sql, &[], Kind::Ddl, "SELECT");
+    let done = finish::finish(binder, bound.sql, &[], Kind::Ddl, "SELECT");
     if !no_data {
         steps.extend(done.steps.iter().map(|query| format!("INSERT INTO {table} {query}")));
     }
@@ -435,11 +436,17 @@ fn refuse_extras(create: &CreateTable) -> SqlResult<()> {
         return refuse("CREATE TABLE LIKE");
     }
     if create.external || create.strict || create.without_rowid || create.or_replace {
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error: not PostgreSQL's CREATE TABLE"));
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "syntax error: PostgreSQL does not have this form of CREATE TABLE",
+        ));
     }
     match &create.table_options {
-        // Storage parameters (fillfactor, autovacuum) do not change any answer.
+        // Storage parameters (fillfactor, autovacuum) do not change any result.
         CreateTableOptions::None | CreateTableOptions::With(_) => Ok(()),
-        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error: not PostgreSQL's CREATE TABLE")),
+        _ => Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "syntax error: PostgreSQL does not have this form of CREATE TABLE",
+        )),
     }
 }

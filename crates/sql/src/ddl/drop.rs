@@ -1,15 +1,18 @@
 //! DROP and TRUNCATE.
 
 use super::{ddl_of, skipping};
-use crate::bind::{Among, quote_in, quote_table, relation_name, scope};
-use crate::translate::{Context, Kind, TempDdl, Translated};
+use crate::bind::scope;
+use crate::command::Kind;
+use crate::context::Context;
+use crate::names::{Among, quote_in, quote_table, relation_name};
+use crate::translated::{TempDdl, Translated};
 use holdfast_types::schema::{Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{ObjectType, Statement, Truncate};
 
 pub fn translate(statement: &Statement, context: &Context<'_>) -> SqlResult<Translated> {
     let Statement::Drop { object_type, if_exists, names, cascade, temporary: false, .. } = statement else {
-        return Err(SqlError::unsupported("DROP of this kind"));
+        return Err(SqlError::unsupported("this form of DROP"));
     };
     let names: Vec<(Among, String)> = names.iter().map(relation_name).collect::<SqlResult<_>>()?;
     let (verb, word) = match object_type {
@@ -48,17 +51,18 @@ pub fn translate(statement: &Statement, context: &Context<'_>) -> SqlResult<Tran
     }
 }
 
-/// Whether the tables of a statement are temporary ones.
+/// Whether the tables of a statement are temporary. 0A000 where some are and others are not.
 fn all_of_one_kind(verb: &str, mut temp: impl Iterator<Item = bool>) -> SqlResult<bool> {
     let first = temp.next().unwrap_or(false);
     if temp.all(|other| other == first) {
         return Ok(first);
     }
-    Err(SqlError::unsupported(format!("{verb} of temporary and permanent tables together"))
-        .with_hint("Use a statement for each kind."))
+    Err(SqlError::unsupported(format!("{verb} of temporary and permanent tables in one statement"))
+        .with_hint("Use one statement for the temporary tables and one for the others."))
 }
 
-/// It exists, as a temporary one or not, and is of that kind; 42809 where it is of another.
+/// Finds an object: `Some(true)` for a temporary one, `None` where it does not exist. 42809 where it is of another
+/// kind.
 fn find(context: &Context<'_>, among: Among, name: &str, kind: &ObjectType) -> SqlResult<Option<bool>> {
     if *kind == ObjectType::Index {
         let meant = |t: &Table| match among {
@@ -69,7 +73,7 @@ fn find(context: &Context<'_>, among: Among, name: &str, kind: &ObjectType) -> S
         let tables = context.schema.tables.iter().rev().filter(|t| meant(t));
         let mut indexes = tables.flat_map(|t| t.indexes.iter().map(move |i| (t, i)));
         return match indexes.find(|(_, i)| i.name == name) {
-            Some((table, index)) if index.sql.as_deref().is_some_and(|s| s.contains(super::CONSTRAINT_MARK)) => {
+            Some((table, index)) if index.sql.as_deref().is_some_and(|s| s.contains(crate::keys::CONSTRAINT_MARK)) => {
                 let message =
                     format!("cannot drop index {name} because constraint {name} on table {} requires it", table.name);
                 Err(SqlError::new(SqlState("2BP01"), message)
@@ -88,7 +92,7 @@ fn find(context: &Context<'_>, among: Among, name: &str, kind: &ObjectType) -> S
     Ok(Some(table.temp))
 }
 
-/// 2BP01 where another table's foreign key refers to one that is to go.
+/// Returns 2BP01 where a foreign key of another table refers to a table to drop.
 fn check_children(context: &Context<'_>, going: &[(bool, String)], cascade: bool) -> SqlResult<()> {
     let goes = |temp: bool, name: &str| going.iter().any(|(t, n)| *t == temp && n.eq_ignore_ascii_case(name));
     for child in context.schema.tables.iter().filter(|t| !goes(t.temp, &t.name)) {
@@ -121,7 +125,7 @@ pub fn truncate(truncate: &Truncate, context: &Context<'_>) -> SqlResult<Transla
         return Err(SqlError::unsupported("truncating a table referenced in a foreign key constraint")
             .with_hint(format!("Truncate table \"{}\" at the same time.", child.name)));
     }
-    // Children before parents, so that no foreign key is violated in between.
+    // Children before parents, so that no step violates a foreign key.
     tables.sort_by_key(|t| std::cmp::Reverse(t.foreign_keys.iter().filter(|k| names.contains(&k.parent)).count()));
     let steps = tables.iter().map(|t| format!("DELETE FROM {}", quote_table(t))).collect();
     let temp = temp.then(TempDdl::default);

@@ -2,9 +2,11 @@
 
 use super::create_table::own_scope;
 use super::{check_free, ddl_of, free_name, skipping};
-use crate::bind::{Binder, exact_name, fold, quote, quote_in, scope};
+use crate::bind::{Binder, scope};
+use crate::context::Context;
+use crate::names::{exact_name, fold, quote, quote_in};
 use crate::scan::Piece;
-use crate::translate::{Context, Translated};
+use crate::translated::Translated;
 use holdfast_types::desc::oid;
 use holdfast_types::schema::TableKind;
 use holdfast_types::{SqlError, SqlResult, SqlState};

@@ -1,8 +1,8 @@
 //! Schema changes.
 //!
-//! What is stored is SQLite's SQL without any function or collation that stock sqlite3 lacks. UNIQUE constraints
-//! become unique indexes under PostgreSQL's name, marked as constraints, since SQLite could neither name nor drop
-//! them otherwise.
+//! What is stored is SQLite's SQL without any function or collation that stock sqlite3 does not have. UNIQUE
+//! constraints become unique indexes under PostgreSQL's name, marked as constraints, because SQLite can neither name
+//! nor drop a UNIQUE constraint.
 
 mod alter;
 mod create_table;
@@ -10,15 +10,12 @@ mod drop;
 mod index;
 mod view;
 
-pub use view::column_types;
-
+use crate::command::Kind;
+use crate::context::Context;
 use crate::scan::Piece;
-use crate::translate::{Context, Kind, Notice, TempDdl, Translated};
+use crate::translated::{Notice, TempDdl, Translated};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::Statement;
-
-/// Marks an index as a constraint; stands behind the name, where SQLite keeps it.
-pub const CONSTRAINT_MARK: &str = "/*constraint*/";
 
 pub fn translate(statement: &Statement, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
     let refuse = |what: &str| Err(SqlError::unsupported(what));
@@ -34,7 +31,7 @@ pub fn translate(statement: &Statement, piece: &Piece<'_>, context: &Context<'_>
             let notice = Notice {
                 severity: "WARNING",
                 state: SqlState::FEATURE_NOT_SUPPORTED,
-                message: "comments are not kept".into(),
+                message: "COMMENT has no effect: comments are not stored".into(),
             };
             Ok(Translated { notices: vec![notice], ..Translated::command(Kind::NoOp, "COMMENT") })
         }
@@ -58,7 +55,7 @@ pub fn translate(statement: &Statement, piece: &Piece<'_>, context: &Context<'_>
         }
         Statement::CreateFunction(_) | Statement::CreateProcedure { .. } => refuse("CREATE FUNCTION"),
         Statement::CreateTrigger(_) => refuse("CREATE TRIGGER in a database of PostgreSQL's dialect"),
-        Statement::CreateType { .. } | Statement::CreateDomain(_) => refuse("a type of your own"),
+        Statement::CreateType { .. } | Statement::CreateDomain(_) => refuse("a user-defined type"),
         Statement::Merge(_) => Err(SqlError::unsupported("MERGE").with_hint("Use INSERT ... ON CONFLICT.")),
         Statement::Call(_) => refuse("CALL"),
         other => {
@@ -69,12 +66,12 @@ pub fn translate(statement: &Statement, piece: &Piece<'_>, context: &Context<'_>
     }
 }
 
-/// A schema change of these steps.
+/// A schema change with these steps.
 fn ddl(steps: Vec<String>, verb: &'static str) -> Translated {
     Translated { steps, cacheable: false, ..Translated::command(Kind::Ddl, verb) }
 }
 
-/// The same of temporary tables.
+/// A schema change of temporary tables with these steps.
 fn temp_ddl(steps: Vec<String>, verb: &'static str) -> Translated {
     Translated { temp: Some(TempDdl::default()), ..ddl(steps, verb) }
 }
@@ -84,7 +81,7 @@ fn ddl_of(temp: bool, steps: Vec<String>, verb: &'static str) -> Translated {
     if temp { temp_ddl(steps, verb) } else { ddl(steps, verb) }
 }
 
-/// Nothing to do, and a notice that says so.
+/// A statement without effect, with a notice that says so.
 fn skipping(verb: &'static str, what: &str, state: SqlState) -> Translated {
     let notice = Notice { severity: "NOTICE", state, message: format!("{what}, skipping") };
     Translated { notices: vec![notice], cacheable: false, ..Translated::command(Kind::NoOp, verb) }
@@ -104,7 +101,7 @@ fn check_free(context: &Context<'_>, temp: bool, name: &str) -> SqlResult<()> {
     Ok(())
 }
 
-/// A name that is still free: `t_a_key`, `t_a_key1` ...
+/// A name that is not in use yet: `t_a_key`, `t_a_key1` ...
 fn free_name(context: &Context<'_>, temp: bool, wanted: &str, taken: &[String]) -> String {
     let free = |name: &str| check_free(context, temp, name).is_ok() && !taken.iter().any(|t| t == name);
     if free(wanted) {

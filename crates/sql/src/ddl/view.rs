@@ -1,14 +1,16 @@
 //! CREATE VIEW.
 //!
-//! The view is SQLite's own; the types of its columns stand in a comment behind the name, separated by semicolons:
-//! `CREATE VIEW "v" /*bigint; text*/ ("n", "name") AS SELECT ...`.
+//! The view is one of SQLite. A comment after its name lists the types of its columns, separated by semicolons: `CREATE
+//! VIEW "v" /*bigint; text*/ ("n", "name") AS SELECT ...`.
 
 use super::{check_free, ddl};
-use crate::bind::{Binder, exact_name, fold, quote};
+use crate::bind::Binder;
+use crate::context::Context;
+use crate::names::{exact_name, fold, quote};
 use crate::scan::Piece;
-use crate::translate::{Context, Translated};
-use crate::types::{Type, of_decl};
-use holdfast_types::schema::{Dialect, Table, TableKind};
+use crate::translated::Translated;
+use crate::types::{Type, view_column_types};
+use holdfast_types::schema::{Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::CreateView;
 
@@ -63,7 +65,7 @@ fn check_replacement(old: &Table, names: &[String], types: &[Type]) -> SqlResult
     if names.len() < old.columns.len() {
         return invalid("cannot drop columns from view".into());
     }
-    let old_types = column_types(old).unwrap_or_default();
+    let old_types = view_column_types(old).unwrap_or_default();
     for (i, column) in old.columns.iter().enumerate() {
         if column.name != names[i] {
             return invalid(format!("cannot change name of view column \"{}\" to \"{}\"", column.name, names[i]));
@@ -74,12 +76,4 @@ fn check_replacement(old: &Table, names: &[String], types: &[Type]) -> SqlResult
         }
     }
     Ok(())
-}
-
-/// The types that a view's definition notes for its columns.
-pub fn column_types(view: &Table) -> Option<Vec<Type>> {
-    let (_, rest) = view.sql.split_once("/*")?;
-    let (noted, _) = rest.split_once("*/")?;
-    let types: Vec<Type> = noted.split(';').map(|t| of_decl(t.trim(), Dialect::Postgres)).collect();
-    (types.len() == view.columns.len()).then_some(types)
 }

@@ -1,6 +1,6 @@
 //! Arrays in PostgreSQL's text form, `{a,"b c",NULL}`: enough for catalogue queries and `= ANY`.
 
-use super::{Function, int, text};
+use super::function::{Function, int, text};
 use crate::types::{self, Type};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 
@@ -88,7 +88,7 @@ fn json_text(text: &str) -> String {
     out
 }
 
-/// An array as a JSON array of stored values, for json_each.
+/// Converts an array to a JSON array of stored values, for json_each.
 fn to_json(args: &[ValueRef<'_>]) -> SqlResult<Value> {
     let ty = Type::new(int(args, 1)? as u32);
     let mut parts = Vec::new();
@@ -106,7 +106,7 @@ fn to_json(args: &[ValueRef<'_>]) -> SqlResult<Value> {
     Ok(Value::Text(format!("[{}]", parts.join(","))))
 }
 
-/// One element in an array's text.
+/// Writes one element of an array's text.
 fn item(args: &[ValueRef<'_>]) -> SqlResult<Value> {
     if matches!(args[0], ValueRef::Null) {
         return Ok(Value::Text("NULL".into()));

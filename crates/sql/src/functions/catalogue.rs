@@ -1,6 +1,6 @@
 //! Functions over the catalogue that need no table.
 
-use super::{Function, int, text};
+use super::function::{Function, int, text};
 use crate::catalogue::parse_lsn;
 use crate::types;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};

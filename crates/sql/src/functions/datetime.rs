@@ -1,11 +1,10 @@
 //! Dates and times at run time.
 
-use super::{Function, int, real, text};
+use super::function::{Function, int, real, text};
 use crate::functions::interval;
 use crate::types::Type;
-use crate::types::datetime::{
-    DAY_US, civil_from_days, days_from_civil, days_in_month, format_date, format_timestamp, parse, to_unix_us,
-};
+use crate::types::datetime::{DAY_US, format_date, format_timestamp, parse, to_unix_us};
+use holdfast_types::calendar::{civil_from_days, days_from_civil, days_in_month};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 
@@ -33,7 +32,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-/// moment, interval, sign, and what follows the time.
+/// Adds an interval to a moment. Arguments: moment, interval, sign, and the text that follows the time.
 fn moment_add(args: Args<'_>) -> SqlResult<Value> {
     let range = || SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "timestamp out of range");
     let start = to_unix_us(&text(args, 0)?)?;
@@ -68,7 +67,7 @@ const DATE_FIELDS: &[&str] = &[
     "julian",
 ];
 
-/// 22023 or 0A000 for a field that the type has not.
+/// Returns 22023 or 0A000 for a field that the type does not have.
 pub fn check_field(field: &str, ty: Type) -> SqlResult<()> {
     let field = field.trim_end_matches(|c| c == 's' && !field.ends_with("century"));
     let known = |list: &[&str]| list.iter().any(|f| f.trim_end_matches('s') == field);
@@ -160,7 +159,7 @@ const TRUNC: &[&str] = &[
     "millennium",
 ];
 
-/// 22023 for a field that date_trunc does not know.
+/// Returns 22023 for a field that date_trunc does not know.
 pub fn check_trunc(field: &str) -> SqlResult<()> {
     if TRUNC.iter().any(|f| f.trim_end_matches('s') == field.trim_end_matches('s')) {
         return Ok(());

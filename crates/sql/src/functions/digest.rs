@@ -1,6 +1,6 @@
 //! MD5 (RFC 1321), hexadecimal and base64 text of bytes, and random UUIDs.
 
-use super::{Function, text};
+use super::function::{Function, text};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 
 pub(super) const FUNCTIONS: &[Function] = &[
@@ -59,7 +59,7 @@ fn format_of(name: &str) -> SqlResult<bool> {
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Lines of 76 characters, as PostgreSQL breaks them.
+/// Writes base64 in lines of 76 characters, as PostgreSQL does.
 fn base64(bytes: &[u8]) -> String {
     let mut out = String::new();
     for (i, chunk) in bytes.chunks(3).enumerate() {
@@ -77,7 +77,7 @@ fn base64(bytes: &[u8]) -> String {
 
 fn encode(args: &[ValueRef<'_>]) -> SqlResult<Value> {
     let ValueRef::Blob(bytes) = args[0] else {
-        return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, "encode takes bytea"));
+        return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, "encode requires a bytea argument"));
     };
     Ok(Value::Text(if format_of(&text(args, 1)?)? { hex(bytes) } else { base64(bytes) }))
 }
@@ -105,11 +105,11 @@ fn decode(args: &[ValueRef<'_>]) -> SqlResult<Value> {
 /// Sixteen random bytes as a version 4 UUID.
 fn uuid(args: &[ValueRef<'_>]) -> SqlResult<Value> {
     let ValueRef::Blob(bytes) = args[0] else {
-        return Err(SqlError::internal("a UUID is made of bytes"));
+        return Err(SqlError::internal("gen_random_uuid received a value that is not a blob"));
     };
     let mut bytes = bytes.to_vec();
     if bytes.len() != 16 {
-        return Err(SqlError::internal("a UUID is made of 16 bytes"));
+        return Err(SqlError::internal("gen_random_uuid received a blob that is not 16 bytes long"));
     }
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;

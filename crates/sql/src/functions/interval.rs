@@ -1,4 +1,4 @@
-//! Interval constants, as far as they are added to a date or a timestamp.
+//! Interval constants that are added to a date or a timestamp.
 
 use holdfast_types::{SqlError, SqlResult, SqlState};
 
@@ -59,7 +59,7 @@ fn clock(word: &str) -> Option<i64> {
     Some(sign * us.checked_add((seconds * 1e6).round() as i64)?)
 }
 
-/// A fraction of a larger unit spills into the smaller ones: 30 days to a month.
+/// Adds an amount of one unit. A fraction of a larger unit becomes smaller units; a month has 30 days.
 fn add(total: &mut Interval, amount: f64, unit: &str) -> Option<()> {
     const DAY_US: f64 = 86_400e6;
     let months = |total: &mut Interval, n: f64| {

@@ -1,9 +1,9 @@
 //! Whether a text is JSON (RFC 8259), for json and jsonb input.
 
-/// Deepest nesting that is read.
+/// The deepest nesting that is accepted.
 const DEPTH_MAX: usize = 512;
 
-/// The text is one JSON value.
+/// True where the text is one JSON value.
 pub fn valid(text: &str) -> bool {
     let mut reader = Reader { bytes: text.as_bytes(), at: 0 };
     reader.value(0) && {
@@ -72,7 +72,7 @@ impl Reader<'_> {
         }
     }
 
-    /// After the opening quote.
+    /// Reads a string after its opening quote.
     fn string(&mut self) -> bool {
         loop {
             match self.bytes.get(self.at) {

@@ -1,6 +1,6 @@
 //! Integers and floating point with PostgreSQL's overflow and division errors.
 
-use super::{Function, int, real, text};
+use super::function::{Function, int, real, text};
 use crate::types::decimal::Decimal;
 use crate::types::{self, Type};
 use holdfast_types::desc::oid;
@@ -66,7 +66,7 @@ fn divide(args: Args<'_>, op: fn(i64, i64) -> Option<i64>) -> SqlResult<Value> {
     }
 }
 
-/// PostgreSQL shifts modulo the width and drops what leaves it.
+/// Shifts left. PostgreSQL takes the distance modulo the width and drops the bits that overflow.
 fn shift_left(args: Args<'_>) -> SqlResult<Value> {
     let (value, by) = (int(args, 0)?, int(args, 1)? as u32);
     Ok(Value::Int(match int(args, 2)? as u32 {
@@ -143,7 +143,7 @@ fn rounding(args: Args<'_>) -> SqlResult<Value> {
     }))
 }
 
-/// A row count: NULL is none, which LIMIT writes -1 and OFFSET 0.
+/// Checks a row count. NULL means no limit, which is -1 for LIMIT and 0 for OFFSET.
 fn limit(args: Args<'_>) -> SqlResult<Value> {
     let is_limit = int(args, 1)? == 1;
     match args[0] {
@@ -163,7 +163,7 @@ fn step(args: Args<'_>) -> SqlResult<Value> {
     }
 }
 
-/// greatest and least leave NULLs out. The first argument says that the others are numeric.
+/// greatest and least, which ignore NULLs. The first argument says whether the others are numeric.
 fn extreme(args: Args<'_>, greatest: bool) -> SqlResult<Value> {
     let numeric = int(args, 0)? == 1;
     let mut best: Option<ValueRef<'_>> = None;
@@ -213,7 +213,7 @@ fn not_null(args: Args<'_>) -> SqlResult<Value> {
     Err(SqlError::new(SqlState::NOT_NULL_VIOLATION, message))
 }
 
-/// value, type and modifier it has, type and modifier it gets, explicit.
+/// Casts a value. Arguments: value, type and modifier before, type and modifier after, explicit.
 fn cast(args: Args<'_>) -> SqlResult<Value> {
     let ty = |i: usize| -> SqlResult<Type> { Ok(Type { oid: int(args, i)? as u32, typmod: int(args, i + 1)? as i32 }) };
     types::cast(args[0], ty(1)?, ty(3)?, int(args, 5)? == 1)

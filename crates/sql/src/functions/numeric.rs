@@ -1,6 +1,6 @@
 //! Exact numbers: arithmetic, comparison, and aggregates over `group_concat`.
 
-use super::{Function, int};
+use super::function::{Function, int};
 use crate::types::Type;
 use crate::types::decimal::Decimal;
 use crate::types::text_of;

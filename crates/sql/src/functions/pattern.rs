@@ -1,6 +1,6 @@
 //! LIKE with a pattern that is not a constant, ILIKE, and regular expressions.
 
-use super::{Function, int, text};
+use super::function::{Function, int, text};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::cell::RefCell;
 
@@ -45,7 +45,8 @@ fn tokens(pattern: &str, escape: Option<char>) -> SqlResult<Vec<Token>> {
     Ok(out)
 }
 
-/// Greedy with one point to return to: the last `%`. Time is at worst the product of the lengths.
+/// Matches LIKE greedily, with one point to backtrack to: the last `%`. The time is at most proportional to the product
+/// of the lengths.
 fn like(subject: &[char], pattern: &[Token]) -> bool {
     let (mut s, mut p, mut back) = (0, 0, None);
     while s < subject.len() {

@@ -1,11 +1,11 @@
-//! pg_sleep, a slice at a time: the rewritten query goes round until nothing remains, and between two rounds SQLite looks
-//! whether it was interrupted. So a cancel or a timeout ends it within [`SLICE_S`].
+//! pg_sleep in slices: the rewritten query loops until no time remains, and between two rounds SQLite checks for an
+//! interrupt. So a cancel or a timeout ends it within [`SLICE_S`].
 
-use super::Function;
+use super::function::Function;
 use holdfast_types::{SqlResult, Value, ValueRef};
 use std::time::Duration;
 
-/// Seconds slept at a stretch.
+/// The length of a slice in seconds.
 const SLICE_S: f64 = 0.02;
 
 pub const FUNCTIONS: &[Function] =

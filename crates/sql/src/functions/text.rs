@@ -1,11 +1,11 @@
 //! Strings. Positions and lengths count characters.
 
-use super::{Function, int, text};
+use super::function::{Function, int, text};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 
 type Args<'a> = &'a [ValueRef<'a>];
 
-/// Longest string a function makes, in bytes: PostgreSQL's limit of a value.
+/// The longest string that a function returns, in bytes: PostgreSQL's limit for a value.
 const BYTES_MAX: usize = 1 << 30;
 
 pub(super) const FUNCTIONS: &[Function] = &[
@@ -73,7 +73,7 @@ fn bounded(bytes: usize) -> SqlResult<()> {
     }
 }
 
-/// A start before the text shortens the result, as the standard has it.
+/// substr with positions of characters. A start before the text shortens the result, as in the SQL standard.
 fn substr(args: Args<'_>, length: Option<i64>) -> SqlResult<Value> {
     let (t, start) = (text(args, 0)?, int(args, 1)?);
     let end = match length {
@@ -109,7 +109,7 @@ fn translate(args: Args<'_>) -> SqlResult<Value> {
     string(mapped)
 }
 
-/// text, width, fill, and whether on the left.
+/// Pads a text. Arguments: text, width, fill, and whether to fill on the left.
 fn pad(args: Args<'_>) -> SqlResult<Value> {
     let (t, width, fill, left) = (text(args, 0)?, int(args, 1)?.max(0) as usize, text(args, 2)?, int(args, 3)? == 1);
     bounded(width.saturating_mul(4))?;
@@ -154,7 +154,7 @@ fn chr(args: Args<'_>) -> SqlResult<Value> {
     }
 }
 
-/// Quoted only where it must be.
+/// Quotes an identifier only where PostgreSQL requires it.
 fn quote_ident(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');

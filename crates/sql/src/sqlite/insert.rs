@@ -1,7 +1,7 @@
 //! The ids of an INSERT's rows in SQLite's dialect.
 //!
-//! The text stays the client's: this reads its tokens just as far as to know the table, the columns and where the
-//! rows stand, and says what to put between them.
+//! The client's text is kept. This module reads its tokens only as far as needed to find the table, the columns and the
+//! rows, and returns what to insert between them.
 //!
 //! | the statement | becomes |
 //! |---|---|
@@ -10,16 +10,16 @@
 //! | `INSERT INTO t VALUES (x, 1)`, the id first | `INSERT INTO t VALUES (coalesce(x, next), 1)` |
 //! | `INSERT INTO t (a) SELECT ...` | `INSERT INTO t (a, "id") SELECT "c1", next FROM (the query)` |
 //!
-//! `next` is the call of [`crate::NEXT_ID_FUNCTION`]. `id` is the INTEGER PRIMARY KEY, or where there is none a name of
-//! the hidden rowid. A statement that is not understood gets no edits: SQLite refuses it, or chooses the ids itself.
+//! `next` is the call of [`crate::NEXT_ID_FUNCTION`]. `id` is the INTEGER PRIMARY KEY, or if there is none, a name of
+//! the hidden rowid. A statement that cannot be read gets no edits: SQLite refuses it, or chooses the ids itself.
 
-use crate::bind::quote;
 use crate::ids::{self, OverRows};
+use crate::names::quote;
 use holdfast_types::schema::{Schema, Table};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::ops::Range;
 
-/// Text to be put before token `at`, in place of `replaces` tokens.
+/// Text to insert before token `at`, in place of `replaces` tokens.
 #[derive(Debug, PartialEq)]
 pub struct Edit {
     pub at: usize,
@@ -27,8 +27,8 @@ pub struct Edit {
     pub text: String,
 }
 
-/// What to change in a statement so that the ids of the rows it inserts come from the shared counter; in the order
-/// of the tokens. `offsets` are the tokens' byte positions, and the text's length. Empty for other statements.
+/// The edits that make the ids of inserted rows come from the shared counter, in the order of the tokens. `offsets` are
+/// the tokens' byte positions and the text's length. Empty for other statements.
 pub fn edits(text: &str, tokens: &[TokenWithSpan], offsets: &[usize], schema: &Schema) -> Vec<Edit> {
     let Some(start) = insert_at(tokens) else { return Vec::new() };
     let mut reader = Reader { tokens, at: start, edits: Vec::new() };
@@ -42,7 +42,7 @@ fn is_word(token: &TokenWithSpan, word: &str) -> bool {
     matches!(&token.token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
 }
 
-/// Where INSERT or REPLACE stands: at the beginning, or behind a WITH.
+/// The token INSERT or REPLACE: at the beginning, or after a WITH.
 fn insert_at(tokens: &[TokenWithSpan]) -> Option<usize> {
     const VERBS: [&str; 6] = ["INSERT", "REPLACE", "SELECT", "VALUES", "UPDATE", "DELETE"];
     let first = tokens.first()?;
@@ -64,16 +64,16 @@ fn insert_at(tokens: &[TokenWithSpan]) -> Option<usize> {
     None
 }
 
-/// The columns an INSERT gives values to.
+/// The columns that an INSERT gives values to.
 struct Target<'s> {
-    /// The name the id goes by.
+    /// The name of the id.
     id: &'s str,
-    /// The call that gives the next one.
+    /// The call that returns the next id.
     next: String,
     columns: Vec<String>,
     /// Which of the columns is the id.
     given: Option<usize>,
-    /// Where the list of the columns closes, if there is one.
+    /// The closing parenthesis of the column list, if there is one.
     list_end: Option<usize>,
 }
 
@@ -114,7 +114,7 @@ impl Reader<'_> {
         self.edits.push(Edit { at, replaces: 0, text: text.into() });
     }
 
-    /// Reads the statement. `None` where it is not understood, or there is nothing to change.
+    /// Reads the statement. `None` where it cannot be read, or nothing changes.
     fn insert(&mut self, text: &str, offsets: &[usize], schema: &Schema) -> Option<()> {
         if self.accept("INSERT") && self.accept("OR") {
             self.at += 1;
@@ -161,7 +161,7 @@ impl Reader<'_> {
         Some(Target { id, next, columns, given, list_end })
     }
 
-    /// The id joins the list of columns, if it is not in it.
+    /// Adds the id to the list of columns, unless it is in it.
     fn name_the_id(&mut self, target: &Target<'_>) {
         match (target.given, target.list_end) {
             (Some(_), _) => {}
@@ -198,7 +198,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// The rows of `VALUES (...), (...)` that has nothing but ON CONFLICT or RETURNING behind it.
+    /// The rows of `VALUES (...), (...)` that only ON CONFLICT or RETURNING follows.
     fn rows_alone(&mut self) -> Option<Vec<Vec<Range<usize>>>> {
         let begun = self.at;
         let rows = self.rows();
@@ -238,7 +238,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A query, which ends where ON CONFLICT or RETURNING stands, or with the statement.
+    /// Reads a query, which ends before ON CONFLICT or RETURNING, or with the statement.
     fn query(&mut self, target: &Target<'_>, text: &str, offsets: &[usize]) -> Option<()> {
         let begun = self.at;
         if !["SELECT", "WITH", "VALUES"].iter().any(|w| self.peek(w)) {
@@ -272,7 +272,7 @@ impl Reader<'_> {
     }
 }
 
-/// A literal that is not NULL.
+/// True for a literal that is not NULL.
 fn is_sure(item: &[TokenWithSpan]) -> bool {
     match item {
         [sign, rest @ ..] if matches!(sign.token, Token::Minus | Token::Plus) => is_sure(rest),

@@ -1,11 +1,11 @@
-//! Writes a statement in SQLite's SQL again: parameters numbered, literals lifted, ids of new rows taken from the
-//! shared counter. Everything else stays as it is written, comments too.
+//! Rewrites a statement in SQLite's SQL: numbers parameters, lifts literals, and takes ids of new rows from the shared
+//! counter. The rest of the text does not change, including comments.
 //!
-//! A text that is not made of tokens passes unchanged; SQLite will say what is wrong with it.
+//! A text that cannot be split into tokens is not changed; SQLite reports the error.
 
 use super::insert;
+use crate::params::{Param, ParamSource};
 use crate::scan::{Class, Piece};
-use crate::translate::{Param, ParamSource};
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::dialect::SQLiteDialect;
@@ -15,12 +15,12 @@ use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
 pub struct Rewritten {
     pub text: String,
     pub params: Vec<Param>,
-    /// How many values the client gives.
+    /// The number of values that the client gives.
     pub clients: usize,
 }
 
 impl Rewritten {
-    /// The text as it is, without parameters.
+    /// Leaves the text unchanged, without parameters.
     pub fn unchanged(text: &str) -> Rewritten {
         Rewritten { text: text.to_owned(), params: Vec::new(), clients: 0 }
     }
@@ -69,14 +69,14 @@ struct Rewriter<'t> {
     piece: &'t Piece<'t>,
     tokens: &'t [TokenWithSpan],
     offsets: &'t [usize],
-    /// A literal in WHERE may decide whether a partial index serves.
+    /// A literal in WHERE may decide whether a partial index can be used.
     partial: bool,
     out: Rewritten,
     /// The text up to here has been written.
     copied: usize,
 }
 
-/// Where a literal stands, as far as it may become a parameter.
+/// The clause that a literal is in, as far as it may become a parameter.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Other,
@@ -128,7 +128,7 @@ impl Rewriter<'_> {
         self.copied = self.copied.max(at);
     }
 
-    /// The literal at this position becomes a parameter, if it is one whose value is exact.
+    /// Replaces the literal at this position by a parameter, if its value is exact.
     fn literal(&mut self, at: usize) {
         let (mut low, mut high) = (0, self.piece.literal_count());
         while low < high {
@@ -145,7 +145,7 @@ impl Rewriter<'_> {
         self.out.text.push_str(&format!("?{}", self.out.params.len()));
     }
 
-    /// `$1` and `?1` are the client's values; `?` takes the next.
+    /// Numbers a parameter: `$1` and `?1` name one of the client's values; `?` takes the next one.
     fn placeholder(&mut self, name: &str) -> SqlResult<()> {
         let number = match name.trim_start_matches(['$', '?']) {
             "" if name == "?" => self.out.clients + 1,
@@ -177,7 +177,8 @@ fn place_of(word: &Word, place: Place) -> Place {
     }
 }
 
-/// A VALUES item by itself, the whole right side of SET, or `column op literal` in WHERE.
+/// True where a literal may become a parameter: as a whole VALUES item, as the whole right side of SET, or in `column
+/// op literal` in WHERE.
 fn lifts(tokens: &[TokenWithSpan], i: usize, place: Place, depth: i32, partial: bool) -> bool {
     let token = |n: Option<usize>| n.and_then(|n| tokens.get(n)).map(|t| &t.token);
     let (before, after) = (token(i.checked_sub(1)), token(Some(i + 1)));

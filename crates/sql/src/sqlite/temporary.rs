@@ -1,23 +1,24 @@
-//! Temporary tables in SQLite's dialect. SQLite knows them as the schema `temp`, whose names come before those of `main`;
-//! here they are the attached schema `pg_temp`, whose names come last.
+//! Temporary tables in SQLite's dialect. In SQLite they are the schema `temp`, whose names are found before those of
+//! `main`; in Holdfast they are the attached schema `pg_temp`, whose names are found last.
 //!
 //! | the text | becomes |
 //! |---|---|
 //! | `temp.t` | `pg_temp.t` |
 //! | `sqlite_temp_schema`, `sqlite_temp_master` | `pg_temp.sqlite_schema` |
-//! | `t`, a temporary table | `pg_temp.t` where a table's name stands |
-//! | the same where that cannot be seen, and no permanent table has the name | stays: SQLite finds it |
+//! | `t`, a temporary table | `pg_temp.t` where a table's name is expected |
+//! | `t`, where the text cannot be read that far and no permanent table has the name | is unchanged: SQLite finds it |
 //! | `CREATE TEMP TABLE t ...` | `CREATE TABLE pg_temp.t ...`, without ON COMMIT |
-//! | `CREATE INDEX`, `DROP`, `ALTER TABLE`, `REINDEX` of a temporary one | the same with `pg_temp.` |
+//! | `CREATE INDEX`, `DROP`, `ALTER TABLE`, `REINDEX` of a temporary table | the statement with `pg_temp.` |
 //!
-//! Failure: where a name means a temporary table that hides a permanent one, and the text cannot be read well enough to
-//! say where that name stands, the statement is refused (0A000), and so are views and triggers over temporary tables.
+//! Failure: if a name means a temporary table that hides a permanent one, and the text cannot be read well enough to
+//! find that name, the statement is refused (0A000). Views and triggers over temporary tables are also refused.
 
 use super::rewrite::offsets;
-use crate::bind::TEMP_SCHEMA;
-use crate::translate::{Kind, OnCommit, TempDdl, Translated};
+use crate::command::Kind;
+use crate::names::TEMP_SCHEMA;
+use crate::translated::{TempDdl, Translated};
 use holdfast_types::schema::{Schema, Table};
-use holdfast_types::{SqlError, SqlResult};
+use holdfast_types::{OnCommit, SqlError, SqlResult};
 use sqlparser::ast::{Spanned, Statement};
 use sqlparser::dialect::SQLiteDialect;
 use sqlparser::parser::Parser;
@@ -40,7 +41,7 @@ impl<'t> Text<'t> {
         Some(Text { text, tokens, offsets, at: 0 })
     }
 
-    /// The name that token `i` is: a word, quoted or not.
+    /// The name in token `i`: a word, quoted or not.
     fn name_at(&self, i: usize) -> Option<&str> {
         match &self.tokens.get(i)?.token {
             Token::Word(word) => Some(&word.value),
@@ -68,7 +69,7 @@ impl<'t> Text<'t> {
         self.text[..self.offsets[i]].trim_end().len()
     }
 
-    /// `[schema.]name`: the schema, the name, and the token it is.
+    /// Reads `[schema.]name`: returns the schema, the name, and the number of its token.
     fn object(&mut self) -> Option<(Option<String>, String, usize)> {
         let first = self.name_at(self.at)?.to_owned();
         if !self.is(self.at + 1, &Token::Period) {
@@ -93,12 +94,13 @@ fn temporary<'s>(schema: &'s Schema, name: &str) -> Option<&'s Table> {
     schema.table(name).filter(|t| t.temp).map(|t| &**t)
 }
 
-/// The name means a temporary table, and a permanent one has it as well.
+/// True where both a temporary and a permanent table have this name.
 fn hides(schema: &Schema, name: &str) -> bool {
     temporary(schema, name).is_some() && schema.tables.iter().any(|t| !t.temp && t.name.eq_ignore_ascii_case(name))
 }
 
-/// The text with the names of temporary tables as the table in the module's header says; `None` where nothing changes.
+/// The text with qualified names of temporary tables, by the table in the module's header. `None` where nothing
+/// changes.
 pub fn qualified(text: &str, schema: &Schema) -> SqlResult<Option<String>> {
     if !schema.has_temporary() {
         return Ok(None);
@@ -121,7 +123,7 @@ pub fn qualified(text: &str, schema: &Schema) -> SqlResult<Option<String>> {
     let data = ["SELECT", "VALUES", "WITH", "INSERT", "REPLACE", "UPDATE", "DELETE", "EXPLAIN"];
     if data.iter().any(|verb| tokens.is_word(0, verb)) && tokens.has_name(|name| temporary(schema, name).is_some()) {
         let places = match places(&tokens, schema) {
-            // Nothing else has the name.
+            // No permanent table has the name.
             Err(_) if !tokens.has_name(|name| hides(schema, name)) => Vec::new(),
             found => found?,
         };
@@ -144,7 +146,7 @@ pub fn qualified(text: &str, schema: &Schema) -> SqlResult<Option<String>> {
 /// Byte positions of unqualified names that mean temporary tables.
 fn places(tokens: &Text<'_>, schema: &Schema) -> SqlResult<Vec<usize>> {
     let refused = || {
-        SqlError::unsupported("this statement beside a temporary table that hides a permanent one of its name")
+        SqlError::unsupported("this statement while a temporary table hides a permanent table of the same name")
             .with_hint("Write temp.NAME or main.NAME.")
     };
     let parser = Parser::new(&SQLiteDialect {}).with_recursion_limit(crate::parse::DEPTH_MAX);
@@ -153,7 +155,7 @@ fn places(tokens: &Text<'_>, schema: &Schema) -> SqlResult<Vec<usize>> {
     if !matches!(parser.peek_token().token, Token::EOF | Token::SemiColon) {
         return Err(refused());
     }
-    // A WITH query of that name would be meant instead.
+    // The name could mean a WITH query instead.
     let with = (0..tokens.tokens.len()).any(|i| {
         let named = tokens.name_at(i).is_some_and(|name| temporary(schema, name).is_some());
         named && (tokens.is_word(i + 1, "AS") && tokens.is(i + 2, &Token::LParen) || tokens.is(i + 1, &Token::LParen))
@@ -163,13 +165,13 @@ fn places(tokens: &Text<'_>, schema: &Schema) -> SqlResult<Vec<usize>> {
         return Err(refused());
     }
     let mut at: Vec<Location> = Vec::new();
-    let _ = sqlparser::ast::visit_relations(&statement, |name| {
+    let _ = crate::relations::visit_relations(&statement, |name| {
         if let [only] = name.0.as_slice()
             && only.as_ident().is_some_and(|i| temporary(schema, &i.value).is_some())
         {
             at.push(only.span().start);
         }
-        ControlFlow::<()>::Continue(())
+        ControlFlow::Continue(())
     });
     let place = |at: Location| tokens.tokens.iter().position(|t| t.span.start == at).map(|i| tokens.offsets[i]);
     let mut places = at.into_iter().map(|at| place(at).ok_or_else(refused)).collect::<SqlResult<Vec<_>>>()?;
@@ -178,7 +180,7 @@ fn places(tokens: &Text<'_>, schema: &Schema) -> SqlResult<Vec<usize>> {
     Ok(places)
 }
 
-/// A schema change that concerns temporary tables; `None` for any other.
+/// Translates a schema change of temporary tables; `None` for any other.
 pub fn ddl(text: &str, schema: &Schema) -> SqlResult<Option<Translated>> {
     let Some(mut tokens) = Text::new(text) else { return Ok(None) };
     if tokens.accept(&["CREATE"]) {
@@ -213,7 +215,7 @@ fn done(step: String, verb: &'static str, creates: Option<(String, OnCommit)>) -
     }
 }
 
-/// Behind the CREATE.
+/// Reads what follows CREATE.
 fn create(mut tokens: Text<'_>, schema: &Schema) -> SqlResult<Option<Translated>> {
     let temp = tokens.accept(&["TEMP"]) || tokens.accept(&["TEMPORARY"]);
     if tokens.accept(&["TABLE"]) {
@@ -252,13 +254,15 @@ fn create_table(mut tokens: Text<'_>, temp: bool, schema: &Schema) -> SqlResult<
     });
     if of.as_deref().map_or(!temp, |of| !is_temp(of)) {
         if query && tokens.has_name(|name| temporary(schema, name).is_some()) {
-            return Err(SqlError::unsupported("CREATE TABLE AS over temporary and permanent tables")
+            return Err(SqlError::unsupported("CREATE TABLE AS that reads temporary and permanent tables")
                 .with_hint("Create the table, then use INSERT ... SELECT."));
         }
         return Ok(None);
     }
     if query && tokens.has_name(|name| hides(schema, name)) {
-        return Err(SqlError::unsupported("CREATE TABLE AS beside a temporary table that hides a permanent one"));
+        return Err(SqlError::unsupported(
+            "CREATE TABLE AS while a temporary table hides a permanent table of the same name",
+        ));
     }
     let begun = tokens.offsets[place];
     let (mut rest, mut then) = (text[begun..].to_owned(), OnCommit::PreserveRows);

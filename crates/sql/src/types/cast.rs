@@ -5,17 +5,17 @@ use super::datetime::{self, DAY_US};
 use super::decimal::Decimal;
 use super::input::{input, out_of_range, string};
 use super::output::text_of;
-use super::{Category, Type, numeric_modifier};
+use super::sql_type::{Category, Type, numeric_modifier};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 
-/// Casts a stored value of type `from` to `to`. `explicit` casts to varchar(n) cut off instead of failing.
-/// Errors are PostgreSQL's: 22P02, 22003, 22001, 42846 where there is no such cast.
+/// Casts a stored value of type `from` to `to`. `explicit` casts to varchar(n) truncate instead of failing. Errors are
+/// PostgreSQL's: 22P02, 22003, 22001, 42846 where there is no such cast.
 pub fn cast(value: ValueRef<'_>, from: Type, to: Type, explicit: bool) -> SqlResult<Value> {
     if matches!(value, ValueRef::Null) {
         return Ok(Value::Null);
     }
-    // A numeric may come as a literal's text, 1e5.
+    // A numeric may be a literal's text, such as 1e5.
     if from.oid == to.oid && to.typmod == -1 && to.oid != oid::NUMERIC {
         return Ok(value.to_value());
     }
@@ -37,12 +37,12 @@ pub fn cast(value: ValueRef<'_>, from: Type, to: Type, explicit: bool) -> SqlRes
     }
 }
 
-/// A char(n) loses its blanks on the way to any other string type.
+/// The type to cast from: a char(n) loses its blanks in a cast to any other string type.
 fn stripped(from: Type) -> Type {
     if from.oid == oid::BPCHAR { Type::TEXT } else { from }
 }
 
-/// The cast to text: like the output function, but a boolean is spelt out.
+/// Casts to text: like the output function, but a boolean is spelled out.
 fn cast_text(value: ValueRef<'_>, from: Type) -> String {
     match (from.oid, value) {
         (oid::BOOL, ValueRef::Int(b)) => if b != 0 { "true" } else { "false" }.to_owned(),
@@ -64,7 +64,7 @@ pub(crate) fn integer_range(ty: Type) -> SqlError {
 fn integer(value: ValueRef<'_>, from: Type, to: Type) -> SqlResult<Value> {
     let wide = match value {
         ValueRef::Int(i) => Some(i),
-        // Half goes to even, as rint() does.
+        // Half is rounded to even, as rint() does.
         ValueRef::Real(r) if from.is_float() => {
             let rounded = r.round_ties_even();
             (rounded >= i64::MIN as f64 && rounded < i64::MAX as f64).then_some(rounded as i64)
@@ -110,7 +110,7 @@ pub(crate) fn to_decimal(value: ValueRef<'_>, from: Type) -> SqlResult<Decimal> 
         ValueRef::Real(r) if from.oid == oid::FLOAT4 => Decimal::parse(&text_of(from, ValueRef::Real(r))),
         ValueRef::Real(r) => Decimal::from_f64(r),
         ValueRef::Text(t) => Decimal::parse(&String::from_utf8_lossy(t)),
-        _ => Err(SqlError::new(SqlState::DATATYPE_MISMATCH, "a number was expected")),
+        _ => Err(SqlError::new(SqlState::DATATYPE_MISMATCH, "a stored value is not a number")),
     }
 }
 

@@ -3,41 +3,10 @@
 //!
 //! Years outside that range, BC and infinity are refused with 22008; bad text is 22007.
 
+use holdfast_types::calendar::{civil_from_days, days_from_civil, days_in_month};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 
 pub const DAY_US: i64 = 86_400_000_000;
-
-/// Days since 1970-01-01 of a date of the proleptic Gregorian calendar (Howard Hinnant, chrono-compatible
-/// low-level date algorithms).
-pub fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let y = if month <= 2 { year - 1 } else { year };
-    let era = y.div_euclid(400);
-    let yoe = y.rem_euclid(400);
-    let doy = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let doe = yoe * 365 + yoe / 4 - yoe / 100 + doy;
-    era * 146_097 + doe - 719_468
-}
-
-/// Year, month, day of a day since 1970-01-01.
-pub fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let doe = z.rem_euclid(146_097);
-    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 };
-    (yoe + era * 400 + i64::from(month <= 2), month, doy - (153 * mp + 2) / 5 + 1)
-}
-
-pub fn days_in_month(year: i64, month: i64) -> i64 {
-    match month {
-        2 if (year % 4 == 0 && year % 100 != 0) || year % 400 == 0 => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
 
 /// A parsed date and time; each part may be missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -54,7 +23,8 @@ fn field_overflow(text: &str) -> SqlError {
     SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("date/time field value out of range: \"{text}\""))
 }
 
-/// Reads ISO 8601 as PostgreSQL prints it: `2026-11-20 19:30:00.5+01`, `T` between the parts, `Z`, or a part alone.
+/// Reads ISO 8601 as PostgreSQL prints it: `2026-11-20 19:30:00.5+01`, with `T` between the parts, with `Z`, or one
+/// part alone.
 pub fn parse(text: &str, type_name: &str) -> SqlResult<Parsed> {
     let bad = || {
         let message = format!("invalid input syntax for type {type_name}: \"{text}\"");
@@ -93,7 +63,7 @@ fn number(text: &str) -> Option<i64> {
     (!text.is_empty() && text.len() <= 9 && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
-/// Outer `None`: not a date; inner: out of range.
+/// Reads a date. The outer `None` means "not a date", the inner one "out of range".
 fn parse_date(text: &str) -> Option<Option<i64>> {
     let (year, month, day) = if is_compact_date(text) {
         (number(&text[..4])?, number(&text[4..6])?, number(&text[6..])?)
@@ -162,7 +132,7 @@ fn parse_offset(text: &str) -> Option<i64> {
     (h <= 15 && m <= 59 && s <= 59).then_some(sign * (h * 3600 + m * 60 + s))
 }
 
-/// `YYYY-MM-DD`; 22008 outside the years 1 to 9999.
+/// Writes `YYYY-MM-DD`; 22008 outside the years 1 to 9999.
 pub fn format_date(days: i64) -> SqlResult<String> {
     let (year, month, day) = civil_from_days(days);
     if !(1..=9999).contains(&year) {
@@ -171,7 +141,7 @@ pub fn format_date(days: i64) -> SqlResult<String> {
     Ok(format!("{year:04}-{month:02}-{day:02}"))
 }
 
-/// `HH:MM:SS[.ffffff]`, without trailing zeros.
+/// Writes `HH:MM:SS[.ffffff]`, without trailing zeros.
 pub fn format_time(time_us: i64) -> String {
     let (seconds, micros) = (time_us / 1_000_000, time_us % 1_000_000);
     let mut text = format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -181,13 +151,13 @@ pub fn format_time(time_us: i64) -> String {
     text
 }
 
-/// `YYYY-MM-DD HH:MM:SS[.ffffff]` of microseconds since 1970.
+/// Writes microseconds since 1970 as `YYYY-MM-DD HH:MM:SS[.ffffff]`.
 pub fn format_timestamp(unix_us: i64) -> SqlResult<String> {
     let days = unix_us.div_euclid(DAY_US);
     Ok(format!("{} {}", format_date(days)?, format_time(unix_us.rem_euclid(DAY_US))))
 }
 
-/// Reads the canonical forms back (and whatever [`parse`] reads), as microseconds since 1970 UTC.
+/// Reads the canonical forms, and all that [`parse`] reads, as microseconds since 1970 UTC.
 pub fn to_unix_us(text: &str) -> SqlResult<i64> {
     let parsed = parse(text, "timestamp")?;
     let days = parsed.days.unwrap_or(0);

@@ -1,8 +1,8 @@
 //! Exact decimal numbers: PostgreSQL's numeric with its rules for the scale of a result.
 //!
-//! The text form is the stored form. Each number carries its display scale, so 1.50 stays 1.50. Digits are decimal
-//! and most significant first; arithmetic is the schoolbook's, which is enough for money and measurements. Limits
-//! are PostgreSQL's: 131072 digits before the point and 16383 after, else 22003. NaN and infinity are refused.
+//! The text form is the stored form. Each number carries its display scale, so 1.50 stays 1.50. Digits are decimal,
+//! most significant first; the arithmetic is the schoolbook method, which is fast enough for money and measurements.
+//! Limits are PostgreSQL's: 131072 digits before the point and 16383 after, else 22003. NaN and infinity are refused.
 
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::cmp::Ordering;
@@ -230,7 +230,7 @@ impl Decimal {
         if other.is_zero() {
             return Err(SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero"));
         }
-        // One more digit than wanted, which round() then uses up.
+        // One digit more than the result needs; round() removes it.
         let raised = scale + 1 + other.scale;
         let mut digits = self.digits.clone();
         let (mut divisor, shift) = (other.digits.clone(), raised as i64 - self.scale as i64);
@@ -253,7 +253,7 @@ impl Decimal {
         Decimal::signed(self.negative, rest, scale)
     }
 
-    /// Rounds half away from zero to `scale` digits after the point (before it, where negative).
+    /// Rounds half away from zero to `scale` digits after the point; a negative `scale` counts digits before it.
     pub fn round(&self, scale: i64) -> SqlResult<Decimal> {
         self.cut(scale, true)
     }
@@ -292,7 +292,7 @@ impl Decimal {
         whole.add(&one)
     }
 
-    /// Applies numeric(p,s): rounds, and 22003 where it does not fit.
+    /// Applies numeric(p,s): rounds; 22003 where the number does not fit.
     pub fn fit(&self, precision: u32, scale: u32) -> SqlResult<Decimal> {
         let rounded = self.round(i64::from(scale))?;
         if rounded.digits.len() > precision as usize {
@@ -307,7 +307,7 @@ impl Decimal {
         Ok(rounded)
     }
 
-    /// The integer nearest to it, or `None` where an i64 does not hold it.
+    /// The nearest integer, or `None` where it does not fit an i64.
     pub fn to_i64(&self) -> Option<i64> {
         self.round(0).ok()?.to_string().parse().ok()
     }
@@ -316,7 +316,7 @@ impl Decimal {
         self.to_string().parse().unwrap_or(f64::NAN)
     }
 
-    /// Text that sorts as the numbers do and is equal for equal numbers: sign, length of the integer part, digits.
+    /// A key that sorts as the numbers do and is equal for equal numbers: sign, length of the integer part, digits.
     pub fn sort_key(&self) -> Vec<u8> {
         let number = self.clone().without_trailing_zeros();
         if number.is_zero() {

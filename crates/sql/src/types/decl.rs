@@ -1,7 +1,8 @@
 //! A column's type in the stored CREATE TABLE, in both directions.
 //!
-//! The declaration must give SQLite the affinity that keeps the value as it is, and be readable to stock sqlite3.
-//! SQLite's rule reads the name: INT makes INTEGER, CHAR, CLOB or TEXT makes TEXT, REAL, FLOA or DOUB makes REAL.
+//! The declaration must have the SQLite affinity that leaves the value unchanged, and stock sqlite3 must be able to
+//! read it. SQLite derives the affinity from the name: INT means INTEGER; CHAR, CLOB or TEXT mean TEXT; REAL, FLOA or
+//! DOUB mean REAL.
 //!
 //! | PostgreSQL | declared as | affinity |
 //! |---|---|---|
@@ -10,14 +11,15 @@
 //! | real, double precision | `real`, `double precision` | REAL |
 //! | numeric(p,s), json, jsonb, uuid, interval | `numeric_text(p,s)`, `json_text` ... | TEXT |
 //! | text, varchar(n), char(n) | `text`, `varchar(n)`, `char(n)` | TEXT |
-//! | boolean, bytea, date, time, timestamp, timestamptz | the same names | NUMERIC, which leaves them alone |
+//! | boolean, bytea, date, time, timestamp, timestamptz | the same names | NUMERIC, which does not change them |
 
-use super::{Type, by_name, numeric_modifier};
+use super::names::by_name;
+use super::sql_type::{Type, numeric_modifier};
 use holdfast_types::desc::oid;
 use holdfast_types::schema::{Column, Dialect, Table, TableKind};
 use holdfast_types::{SqlError, SqlResult};
 
-/// The declared type of a column of type `ty`, or 0A000 where there is none.
+/// The declaration of a column of type `ty`, or 0A000 where there is none.
 pub fn declare(ty: Type) -> SqlResult<String> {
     let length = |name: &str| match ty.typmod {
         n if n >= 4 => format!("{name}({})", n - 4),
@@ -53,8 +55,8 @@ pub fn declare(ty: Type) -> SqlResult<String> {
     })
 }
 
-/// The type a declaration means. In a database of SQLite's dialect a declaration promises nothing about the
-/// values, so only names whose values print the same either way are believed.
+/// The type that a declaration means. In a database of SQLite's dialect a declaration guarantees nothing about the
+/// values, so only names are trusted for which the values print the same in either case.
 pub fn of_decl(decl: &str, dialect: Dialect) -> Type {
     let lower = decl.trim().to_ascii_lowercase();
     let (name, args) = match lower.split_once('(') {
@@ -79,7 +81,7 @@ fn of_postgres(name: &str, args: &[i32]) -> Option<Type> {
     Some(Type { oid: type_oid, typmod })
 }
 
-/// SQLite's rules of affinity (datatype3.html, section 3.1), with the two names that carry more.
+/// SQLite's rules of affinity (datatype3.html, section 3.1), and the two names that mean a more specific type.
 fn of_affinity(name: &str) -> Type {
     let has = |s: &str| name.contains(s);
     if name == "bool" || name == "boolean" {
@@ -99,13 +101,13 @@ fn of_affinity(name: &str) -> Type {
     }
 }
 
-/// The type of a column of a table, looking at the comment where the column is the rowid.
+/// The type of a column of a table. For the rowid and for views it is read from a comment.
 pub fn of_column(table: &Table, column: &Column, dialect: Dialect) -> Type {
     if dialect == Dialect::Postgres && column.rowid_alias {
         return RowidKind::of(table).ty();
     }
     if table.kind == TableKind::View
-        && let Some(types) = crate::ddl::column_types(table)
+        && let Some(types) = view_column_types(table)
         && let Some(i) = table.columns.iter().position(|c| c.name == column.name)
     {
         return types[i];
@@ -113,7 +115,15 @@ pub fn of_column(table: &Table, column: &Column, dialect: Dialect) -> Type {
     of_decl(&column.decl_type, dialect)
 }
 
-/// What an INTEGER PRIMARY KEY was declared as.
+/// The column types in the comment of a view's definition.
+pub fn view_column_types(view: &Table) -> Option<Vec<Type>> {
+    let (_, rest) = view.sql.split_once("/*")?;
+    let (noted, _) = rest.split_once("*/")?;
+    let types: Vec<Type> = noted.split(';').map(|t| of_decl(t.trim(), Dialect::Postgres)).collect();
+    (types.len() == view.columns.len()).then_some(types)
+}
+
+/// The type that an INTEGER PRIMARY KEY was declared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowidKind {
     Smallint,
@@ -149,13 +159,14 @@ impl RowidKind {
         format!("INTEGER /*{name}*/ PRIMARY KEY")
     }
 
-    /// Type and key clause of the column definition.
+    /// The type and key clause of the column definition.
     pub fn declare(self) -> String {
         let name = RowidKind::ALL.iter().find(|(k, _)| *k == self).map_or("bigint", |(_, n)| n);
         RowidKind::marker(name)
     }
 
-    /// Reads it back; a table that another program made has SQLite's own INTEGER PRIMARY KEY, a bigserial.
+    /// Reads it from a table's definition. SQLite's plain INTEGER PRIMARY KEY, in a table that another program created,
+    /// is a bigserial.
     pub fn of(table: &Table) -> RowidKind {
         RowidKind::ALL
             .iter()

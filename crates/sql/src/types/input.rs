@@ -1,12 +1,13 @@
-//! Text to stored value: PostgreSQL's input functions.
+//! Converts text to a stored value, as PostgreSQL's input functions do.
 
 use super::datetime::{self, DAY_US};
 use super::decimal::Decimal;
-use super::{ARRAY_OF, Type, by_name, numeric_modifier};
+use super::names::{ARRAY_OF, by_name};
+use super::sql_type::{Type, numeric_modifier};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 
-/// Reads `text` as a value of the type, in the form it is stored in.
+/// Reads `text` as a value of the type and returns its stored form.
 ///
 /// | type | stored as |
 /// |---|---|
@@ -65,7 +66,7 @@ pub(super) fn out_of_range(what: impl std::fmt::Display, ty: Type) -> SqlError {
     SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("value \"{what}\" is out of range for type {name}"))
 }
 
-/// PostgreSQL's `boolin`: any unique prefix of true, false, yes, no; on, off; 1, 0.
+/// Reads a boolean as PostgreSQL's `boolin` does: any unique prefix of true, false, yes, no; on, off; 1, 0.
 fn boolean(text: &str) -> SqlResult<bool> {
     let word = text.trim().to_ascii_lowercase();
     let prefix = |full: &str, min: usize| word.len() >= min && full.starts_with(&word);
@@ -101,7 +102,7 @@ fn float(text: &str, ty: Type) -> SqlResult<f64> {
     if value.is_finite() { Ok(value) } else { Err(out_of_range(trimmed, ty)) }
 }
 
-/// Length check of varchar(n) and char(n); only blanks may be cut off, except by an explicit cast.
+/// Checks the length of varchar(n) and char(n). Only an explicit cast truncates characters other than blanks.
 pub(super) fn string(text: &str, ty: Type, explicit: bool) -> SqlResult<Value> {
     let mut kept = text;
     if ty.typmod >= 4 {
@@ -122,7 +123,7 @@ pub(super) fn string(text: &str, ty: Type, explicit: bool) -> SqlResult<Value> {
     Ok(Value::Text(kept.to_owned()))
 }
 
-/// `\x` and hexadecimal digits, or the older escape form.
+/// Reads bytea: `\x` and hexadecimal digits, or the older escape form.
 fn bytes(text: &str) -> SqlResult<Vec<u8>> {
     let ty = Type::new(oid::BYTEA);
     if let Some(hex) = text.strip_prefix("\\x") {
@@ -194,7 +195,7 @@ fn uuid(text: &str) -> SqlResult<String> {
     Ok(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
 }
 
-/// json keeps its text; jsonb keeps it, too, which is why operators on it are refused.
+/// Checks json or jsonb. Both keep their text, so operators on jsonb are refused.
 fn json(text: &str, ty: Type) -> SqlResult<Value> {
     if crate::functions::json::valid(text) { Ok(Value::Text(text.to_owned())) } else { Err(invalid(text, ty)) }
 }

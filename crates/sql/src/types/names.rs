@@ -1,11 +1,11 @@
 //! Type names in both directions: SQL text to OID, OID to the name PostgreSQL prints.
 
-use super::{Type, more, numeric_modifier};
+use super::sql_type::{Type, more, numeric_modifier};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, ObjectName, TimezoneInfo};
 
-/// One row of `pg_type`, as far as clients look at it.
+/// One row of `pg_type`, with the columns that clients read.
 #[derive(Clone, Copy, Debug)]
 pub struct PgType {
     pub oid: u32,
@@ -16,7 +16,7 @@ pub struct PgType {
     pub len: i16,
     pub by_value: bool,
     pub category: char,
-    /// OID of the array type over it, or 0.
+    /// OID of its array type, or 0.
     pub array: u32,
 }
 
@@ -32,7 +32,7 @@ const fn t(
     PgType { oid, name, display, len, by_value, category, array }
 }
 
-/// The types Holdfast knows, by OID (PostgreSQL 15, `pg_type.dat`).
+/// The types that Holdfast knows, by OID (PostgreSQL 15, `pg_type.dat`).
 pub const PG_TYPES: &[PgType] = &[
     t(oid::BOOL, "bool", "boolean", 1, true, 'B', 1000),
     t(oid::BYTEA, "bytea", "bytea", -1, false, 'U', 1001),
@@ -71,7 +71,7 @@ pub const PG_TYPES: &[PgType] = &[
     t(oid::JSONB, "jsonb", "jsonb", -1, false, 'U', 3807),
 ];
 
-/// (array type, element type).
+/// The array types: (array type, element type).
 pub const ARRAY_OF: &[(u32, u32)] = &[
     (1000, oid::BOOL),
     (1001, oid::BYTEA),
@@ -107,7 +107,7 @@ pub fn by_oid(type_oid: u32) -> Option<&'static PgType> {
     PG_TYPES.iter().find(|t| t.oid == type_oid)
 }
 
-/// A type by the names SQL text uses: `int4`, `integer`, `character varying`, `int4[]`, `_int4`.
+/// Finds a type by a name that SQL text uses: `int4`, `integer`, `character varying`, `int4[]`, `_int4`.
 pub fn by_name(name: &str) -> Option<u32> {
     let name = name.trim().to_ascii_lowercase();
     let name = name.strip_prefix("pg_catalog.").unwrap_or(&name);
@@ -127,7 +127,7 @@ pub fn by_name(name: &str) -> Option<u32> {
     })
 }
 
-/// PostgreSQL's `format_type(oid, NULL)`: the bare name, `character` among them.
+/// PostgreSQL's `format_type(oid, NULL)`: the name without a modifier, such as `character`.
 pub fn type_name(type_oid: u32) -> String {
     by_oid(type_oid).map_or_else(|| format_type(type_oid, -1), |t| t.display.to_owned())
 }
@@ -189,7 +189,7 @@ fn numeric(info: &ExactNumberInfo) -> SqlResult<Type> {
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
     }
     if s < 0 || s as u64 > p {
-        return Err(SqlError::unsupported(format!("numeric({p},{s}) with a scale outside 0 to the precision")));
+        return Err(SqlError::unsupported(format!("numeric({p},{s}), whose scale is below 0 or above the precision,")));
     }
     Ok(Type { oid: oid::NUMERIC, typmod: (((p as i32) << 16) | s as i32) + 4 })
 }

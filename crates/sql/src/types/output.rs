@@ -1,7 +1,8 @@
-//! Stored value to the text a client sees: PostgreSQL's output functions.
+//! Converts a stored value to the text that a client sees, as PostgreSQL's output functions do.
 
 use super::decimal::Decimal;
-use super::{Type, by_oid, format_type, more};
+use super::names::{by_oid, format_type};
+use super::sql_type::{Type, more};
 use holdfast_types::ValueRef;
 use holdfast_types::desc::oid;
 use std::io::Write;
@@ -43,7 +44,7 @@ pub fn output(type_oid: u32, typmod: i32, value: ValueRef<'_>, out: &mut Vec<u8>
     }
 }
 
-/// The text form as a string.
+/// The text form of a value as a string.
 pub fn text_of(ty: Type, value: ValueRef<'_>) -> String {
     let mut out = Vec::new();
     output(ty.oid, ty.typmod, value, &mut out);
@@ -55,8 +56,8 @@ fn append(out: &mut Vec<u8>, args: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(args);
 }
 
-/// Shortest digits that read back, in the notation of PostgreSQL's float8out and float4out: an exponent below
-/// 1e-4 and from 1e15 (real: 1e6) on.
+/// Writes the shortest digits that read back as the same number, as PostgreSQL's float8out and float4out do: with an
+/// exponent below 1e-4 and from 1e15 (real: 1e6) on.
 fn float(value: f64, single: bool, out: &mut Vec<u8>) {
     if value == 0.0 {
         return out.extend_from_slice(if value.is_sign_negative() { b"-0" } else { b"0" });

@@ -14,13 +14,13 @@ use crate::link::{Link, Stream, greet};
 use crate::message::{CopyAsk, CopyChunk, CopyPlan, CopyVolume, Message, Wants};
 use crate::receive::Connect;
 
-/// Rounds of verification after which differences are no accident.
+/// The number of verification rounds after which a difference is an error.
 const ROUNDS_MAX: u32 = 3;
 
-/// Databases one copy may have.
+/// The largest number of databases in a copy.
 const VOLUMES_MAX: u32 = 100_000;
 
-/// What a finished copy is a copy of.
+/// What a finished copy was taken from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Copied {
     pub master: Identity,
@@ -28,11 +28,11 @@ pub struct Copied {
     pub sent_bytes: u64,
 }
 
-/// How long links may fail one after the other without a page coming over any of them.
+/// The longest time in which links may fail without a page received over any of them.
 const NO_PROGRESS_MAX: Duration = Duration::from_secs(60);
 
-/// Fetches a base copy under the name that the standby will have. Connects again after a broken link, as long as
-/// something comes; what is on the disk is used by the next attempt, also after the future was dropped.
+/// Fetches a base copy under the name that the standby will have. Reconnects after a broken link as long as pages
+/// arrive. The next attempt uses what is on the disk, even after the future was dropped.
 pub async fn copy<C: Connect>(
     connect: &C,
     name: &str,
@@ -47,7 +47,7 @@ pub async fn copy<C: Connect>(
         let before = sent_bytes;
         let attempt = attempt(connect, name, instance, into, options, &mut sent_bytes).await;
         match attempt {
-            // What the master refuses now the operator has to know now.
+            // The operator must see the master's refusal at once.
             Err(error @ LinkError::Refused(_)) => return Err(error),
             Err(error) if sent_bytes == before && progressed.elapsed() > NO_PROGRESS_MAX => return Err(error),
             Err(error) if error.may_pass() => tracing::warn!(%error, "the base copy was interrupted; connecting again"),
@@ -85,13 +85,13 @@ async fn attempt<C: Connect>(
         }
         into.sync().map_err(disk)?;
     }
-    let what = format!("after {ROUNDS_MAX} rounds the disk still gives back other pages than were written");
+    let what = format!("the disk returns other pages than were written, after {ROUNDS_MAX} rounds of verification");
     Err(LinkError::Copy { what })
 }
 
-/// An error of this node's disk.
+/// Converts an error of this node's disk.
 fn disk(error: io::Error) -> LinkError {
-    LinkError::Node(format!("the base copy cannot be written: {error}"))
+    LinkError::Node(format!("cannot write the base copy: {error}"))
 }
 
 async fn take_plan<S: Stream>(link: &mut Link<S>) -> Result<(CopyPlan, Vec<CopyVolume>), LinkError> {
@@ -100,7 +100,7 @@ async fn take_plan<S: Stream>(link: &mut Link<S>) -> Result<(CopyPlan, Vec<CopyV
         other => return Err(LinkError::Unexpected { kind: other.kind(), expected: "a CopyPlan" }),
     };
     if plan.volumes > VOLUMES_MAX {
-        return Err(LinkError::Copy { what: format!("{} databases, {VOLUMES_MAX} are allowed", plan.volumes) });
+        return Err(LinkError::Copy { what: format!("it has {} databases; the limit is {VOLUMES_MAX}", plan.volumes) });
     }
     let mut volumes: Vec<CopyVolume> = Vec::new();
     for _ in 0..plan.volumes {
@@ -110,17 +110,17 @@ async fn take_plan<S: Stream>(link: &mut Link<S>) -> Result<(CopyPlan, Vec<CopyV
         };
         check_file_name(&volume.file)?;
         if volumes.iter().any(|other| other.file == volume.file || other.volume == volume.volume) {
-            return Err(LinkError::Copy { what: format!("{:?} comes twice", volume.file) });
+            return Err(LinkError::Copy { what: format!("it has the file {:?} twice", volume.file) });
         }
         volumes.push(volume);
     }
     Ok((plan, volumes))
 }
 
-/// A name of a file in the directory of volumes, and nothing else.
+/// Refuses anything but the plain name of a file in the directory of volumes.
 fn check_file_name(name: &str) -> Result<(), LinkError> {
     let plain = !name.is_empty() && name.len() <= 255 && !name.contains(['/', '\\', '\0']) && !name.starts_with('.');
-    if plain { Ok(()) } else { Err(LinkError::Copy { what: format!("{name:?} is no file name") }) }
+    if plain { Ok(()) } else { Err(LinkError::Copy { what: format!("{name:?} is not a plain file name") }) }
 }
 
 /// One round over all chunks.
@@ -132,7 +132,7 @@ struct Fetch<'a, S> {
     round: u32,
 }
 
-/// A question on its way.
+/// A request that has been sent.
 struct Asked {
     volume: u32,
     chunk: u32,
@@ -140,7 +140,7 @@ struct Asked {
 }
 
 impl<S: Stream> Fetch<'_, S> {
-    /// Asks for every chunk, some at a time; how many were not what the disk has.
+    /// Requests every chunk, several at a time, and returns how many differed from the disk.
     async fn all(&mut self) -> Result<u64, LinkError> {
         let total_bytes = self.volumes.iter().map(|volume| bytes_of(volume.pages)).sum();
         let mut progress = Progress { total_bytes, round: self.round, ..Progress::default() };
@@ -169,7 +169,7 @@ impl<S: Stream> Fetch<'_, S> {
         }
     }
 
-    /// A question with the hash of what the disk has, where it has the whole chunk.
+    /// A request for a chunk, with the hash of what the disk has if it has the whole chunk.
     fn question(&mut self, volume: u32, chunk: u32) -> Result<Asked, LinkError> {
         let (first_page, pages) = self.place(volume, chunk)?;
         let mut there = Vec::new();
@@ -178,7 +178,8 @@ impl<S: Stream> Fetch<'_, S> {
         Ok(Asked { volume, chunk, have })
     }
 
-    /// The answer to a question, put in its place; how many pages it is about, and whether they had to come.
+    /// Reads the answer to a request and writes its pages. Returns the number of pages of the chunk, and true if they
+    /// were sent.
     async fn take(&mut self, question: &Asked) -> Result<(u32, bool), LinkError> {
         let refuse = |what: String| Err(LinkError::Copy { what });
         let chunk: CopyChunk = match self.link.answer().await? {
@@ -186,17 +187,17 @@ impl<S: Stream> Fetch<'_, S> {
             other => return Err(LinkError::Unexpected { kind: other.kind(), expected: "a CopyChunk" }),
         };
         if (chunk.volume, chunk.chunk) != (question.volume, question.chunk) {
-            return refuse(format!("chunk {} of volume {} was not asked for", chunk.chunk, chunk.volume));
+            return refuse(format!("chunk {} of volume {} was not requested", chunk.chunk, chunk.volume));
         }
         let (first_page, pages) = self.place(question.volume, question.chunk)?;
         if chunk.pages.is_empty() {
             if question.have == Some(chunk.hash) {
                 return Ok((pages, false));
             }
-            return refuse(format!("chunk {} of volume {} came without its pages", chunk.chunk, chunk.volume));
+            return refuse(format!("chunk {} of volume {} arrived without its pages", chunk.chunk, chunk.volume));
         }
         if chunk.pages.len() as u64 != bytes_of(pages) || hash(&chunk.pages) != chunk.hash {
-            return refuse(format!("chunk {} of volume {} does not fit its hash", chunk.chunk, chunk.volume));
+            return refuse(format!("chunk {} of volume {} does not match its hash", chunk.chunk, chunk.volume));
         }
         self.into.write(question.volume as usize, first_page, &chunk.pages).map_err(disk)?;
         *self.sent_bytes += chunk.pages.len() as u64;

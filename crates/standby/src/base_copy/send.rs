@@ -1,4 +1,4 @@
-//! The master's side of a base copy: answers questions until the receiver has enough.
+//! The master's side of a base copy: answers requests until the receiver is done.
 
 use bytes::Bytes;
 
@@ -27,16 +27,16 @@ pub(crate) async fn send<S: Stream>(link: &mut Link<S>, copy: &mut dyn BaseCopy)
     }
 }
 
-/// The chunk asked for, without its pages where the asker has them.
+/// The requested chunk, without its pages if the receiver has them.
 pub(super) fn chunk(copy: &mut dyn BaseCopy, ask: CopyAsk) -> Result<CopyChunk, LinkError> {
     let place = copy.volumes().get(ask.volume as usize).and_then(|volume| chunk_pages(volume, ask.chunk));
     let Some((first_page, pages)) = place else {
-        let what = format!("chunk {} of volume {} was asked for, which is not in the plan", ask.chunk, ask.volume);
+        let what = format!("chunk {} of volume {} was requested, but the plan does not have it", ask.chunk, ask.volume);
         return Err(LinkError::Copy { what });
     };
     let mut bytes = Vec::with_capacity(bytes_of(pages) as usize);
     copy.read(ask.volume as usize, first_page, pages, &mut bytes)
-        .map_err(|error| LinkError::Node(format!("a page could not be read for the base copy: {error}")))?;
+        .map_err(|error| LinkError::Node(format!("cannot read a page for the base copy: {error}")))?;
     let hash = hash(&bytes);
     let pages = if ask.have == Some(hash) { Bytes::new() } else { bytes.into() };
     Ok(CopyChunk { volume: ask.volume, chunk: ask.chunk, hash, pages })

@@ -23,7 +23,7 @@ struct Source {
 }
 
 impl Source {
-    /// Volumes of so many pages, each page with bytes of its own.
+    /// Volumes with these numbers of pages, each page with different bytes.
     fn of(pages: &[u32], state: u8) -> Source {
         let volumes = (1..).zip(pages).map(|(volume, pages)| CopyVolume {
             volume,
@@ -61,7 +61,7 @@ struct Target {
     progress: Progress,
     syncs: u32,
     finished: bool,
-    /// A disk that gives back other bytes than were written, so many times.
+    /// The number of times that the disk returns other bytes than were written.
     rots: u32,
     full: bool,
 }
@@ -115,7 +115,7 @@ fn identity() -> Identity {
     Identity { trail_id: TrailId([1; 16]), format: 1, segment_bytes: 64 << 10, epoch: Epoch(1) }
 }
 
-/// Serves one copy after the other; each link breaks after so many messages of its receiver.
+/// Serves one copy after the other; each link breaks after a given number of messages from its receiver.
 struct Server {
     sources: Arc<Mutex<Vec<(Source, usize)>>>,
 }
@@ -147,7 +147,7 @@ async fn serve(mut stream: DuplexStream, mut source: Source, messages: usize) ->
     if messages == usize::MAX {
         return send(&mut link, &mut source).await;
     }
-    // As `send` does, up to a point.
+    // As `send` does, up to the point where the link breaks.
     link.writer.put(&Message::CopyPlan(source.plan.clone()))?;
     source.volumes.iter().try_for_each(|volume| link.writer.put(&Message::CopyVolume(volume.clone())))?;
     link.writer.flush().await?;
@@ -163,7 +163,7 @@ async fn copied(server: &Server, target: &mut Target) -> Result<Copied, LinkErro
     copy(server, "b", 1, target, &LinkOptions::default()).await
 }
 
-/// Two full chunks and a bit, one short file, one empty one.
+/// Two full chunks and a part, one short file, one empty file.
 const PAGES: [u32; 3] = [600, 3, 0];
 const BYTES: u64 = 603 * PAGE_BYTES as u64;
 
@@ -181,7 +181,7 @@ async fn a_copy_is_the_same_and_was_read_back() {
 
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_copy_goes_on_with_what_is_there() {
-    // The first link breaks after two chunks of the first state; the master has changed one page's chunk since.
+    // The first link breaks after two chunks of the first state; after that the master changes one page of a chunk.
     let mut later = Source::of(&PAGES, 0);
     later.contents[0][7] ^= 1;
     let expected = later.contents.clone();
@@ -219,7 +219,7 @@ async fn a_full_disk_ends_the_copy() {
     assert!(matches!(refused, Err(LinkError::Node(_))));
 }
 
-/// Chunks that are not what was asked for, or not what their hash says: each is refused, and none is written.
+/// A chunk that was not requested, or that does not match its hash, is refused and not written.
 #[tokio::test(start_paused = true)]
 async fn chunks_that_lie_are_refused() {
     let lies: [fn(&mut CopyChunk); 5] = [
@@ -259,7 +259,7 @@ async fn chunks_that_lie_are_refused() {
     }
 }
 
-/// One link, made beforehand.
+/// One link that was created beforehand.
 struct Once(Mutex<Option<DuplexStream>>);
 
 impl Connect for Once {

@@ -17,7 +17,7 @@ fn tip() -> Tip {
     Tip { lsn: Lsn(0x4001000), checksum: 0xdead_beef }
 }
 
-/// One of each kind, with the bytes it has in version 1 of the protocol.
+/// One message of each kind, with its bytes in version 1 of the protocol.
 fn golden() -> Vec<(Message, &'static str)> {
     let hello = Hello {
         newest: 1,
@@ -89,7 +89,8 @@ fn what_was_written_is_read_back() {
     }
 }
 
-/// Every cut of every message is an error or waits for more; never a panic, never another message of that kind.
+/// Every truncated message is an error or waits for more bytes; it never panics, and is never read as another message
+/// of its kind.
 #[test]
 fn truncated_messages_are_refused() {
     for (message, _) in golden() {
@@ -140,7 +141,7 @@ fn lengths_and_kinds_are_checked_before_the_body_comes() {
     assert_eq!(&out[..], b"before", "nothing of it goes out");
 }
 
-/// A text that claims 4 GB within a body of a few bytes.
+/// A text with a claimed length of 4 GB within a body of a few bytes.
 #[test]
 fn lengths_within_a_body_are_not_believed() {
     let mut body = vec![1, 1];
@@ -148,7 +149,7 @@ fn lengths_within_a_body_are_not_believed() {
     assert!(matches!(Message::parse(Kind::Hello, body.into()), Err(LinkError::Malformed { .. })));
 }
 
-/// Any byte changed: a refusal or another message, never a panic.
+/// Changing any byte leads to a refusal or another message, never to a panic.
 #[test]
 fn forged_bytes_never_panic() {
     for (message, _) in golden() {

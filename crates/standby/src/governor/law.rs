@@ -1,34 +1,34 @@
 //! The laws by which lag becomes delay. [`Throttle`] is one law with its state, for one standby.
 //!
-//! With L the lag, W its bound and Lmin = 0.3 W, a boxcar of n bytes is held back, counted from the one before it, by
+//! With L the lag, W its bound and Lmin = 0.3 W, a boxcar of n bytes is delayed, counted from the one before it, by
 //!
 //! | law | delay |
 //! |---|---|
 //! | curve | n / rate * (L - Lmin) / (W - L), at most 20 n / rate |
 //! | linear | n / rate * 2 (L - Lmin) / (W - Lmin) |
-//! | relay | all stops at 0.9 W and goes on at 0.3 W (Galera, Rdb's governor) |
+//! | relay | everything stops at 0.9 W and continues at 0.3 W (Galera, Rdb's governor) |
 //! | quota | each second gets 0.9 of what was applied in the last one while L > Lmin, half as much more in each second after (MySQL Group Replication) |
 //! | spring | the delay is a weight on a damped spring that the distance from 0.5 W pulls |
 //!
-//! Curve and linear know the rate at which the standby applies: wherever the factor behind it is 1, master and standby go
-//! equally fast, and there the lag stays: at 0.65 W for both. Nothing is added up over time, so nothing swings. The other
-//! three are here to be compared with.
+//! Curve and linear use the rate at which the standby applies. Where the factor after n / rate is 1, master and standby
+//! are equally fast, and the lag stays there: at 0.65 W for both. They accumulate nothing over time, so the lag does
+//! not oscillate. The other three are for comparison.
 //!
-//! Under every law a boxcar that would take the lag beyond W waits. For curve and linear that is a net: in the simulation
-//! they do not touch it.
+//! Under every law a boxcar that would raise the lag above W waits. For curve and linear this is only a safety net: in
+//! the simulation they do not reach it.
 
 use crate::governor::rate::Rate;
 
-/// No delay below this share of W.
+/// There is no delay below this share of W.
 pub const FREE_SHARE: f64 = 0.3;
 
-/// The curve's factor at most.
+/// The largest factor of the curve.
 const FACTOR_MAX: f64 = 20.0;
 
-/// Delay that was served too long, because timers are coarse, is made good up to this.
+/// Delay that was too long because timers are coarse is credited up to this.
 const CREDIT_US: u64 = 10_000;
 
-/// How soon one who has to wait for an ack asks again.
+/// The time after which a waiting commit asks again.
 const ASK_AGAIN_US: u64 = 5_000;
 
 const RELAY_STOP_SHARE: f64 = 0.9;
@@ -63,7 +63,7 @@ impl Law {
     }
 }
 
-/// What a law remembers.
+/// The state of a law.
 #[derive(Clone, Debug)]
 enum State {
     Curve,
@@ -73,16 +73,16 @@ enum State {
     Spring { factor: f64, speed: f64, at_us: Option<u64> },
 }
 
-/// One law at work on one standby. Positions are LSNs, times microseconds of one clock.
+/// One law applied to one standby. Positions are LSNs; times are microseconds of one clock.
 #[derive(Clone, Debug)]
 pub struct Throttle {
     state: State,
     lag_bytes_max: u64,
     rate: Rate,
     applied: u64,
-    /// The next boxcar may go then.
+    /// The time at which the next boxcar may be appended.
     due_us: u64,
-    /// Bytes of the boxcar that was charged last: it may be waiting.
+    /// The size of the boxcar that was charged last: it may be waiting.
     charged_bytes: u64,
 }
 
@@ -99,7 +99,7 @@ impl Throttle {
         Throttle { state, lag_bytes_max, rate: Rate::default(), applied: 0, due_us: 0, charged_bytes: 0 }
     }
 
-    /// An ack.
+    /// Records an ack.
     pub fn sample(&mut self, now_us: u64, sent: u64, applied: u64) {
         self.applied = self.applied.max(applied);
         self.rate.sample(now_us, sent, self.applied);
@@ -118,8 +118,8 @@ impl Throttle {
         }
     }
 
-    /// Charges a boxcar of `bytes` that is to be appended at `sent`: microseconds to wait before it. Who has waited asks
-    /// again with 0 bytes, until the answer is 0.
+    /// Charges a boxcar of `bytes` that is to be appended at `sent`, and returns the microseconds to wait before it.
+    /// After waiting, the caller asks again with 0 bytes until the answer is 0.
     pub fn charge(&mut self, now_us: u64, sent: u64, bytes: u64) -> u64 {
         if bytes > 0 {
             self.charged_bytes = bytes;
@@ -165,13 +165,14 @@ impl Throttle {
         0
     }
 
-    /// Whether the boxcar charged last would take the lag beyond its bound. One that is longer than that goes alone.
+    /// Whether the boxcar charged last would raise the lag above its bound. A boxcar larger than the bound is sent
+    /// alone.
     pub fn is_full(&self, sent: u64) -> bool {
         let lag = self.lag_bytes(sent);
         lag > 0 && lag + self.charged_bytes > self.lag_bytes_max
     }
 
-    /// Bytes that the standby is behind.
+    /// The standby's lag in bytes.
     pub fn lag_bytes(&self, sent: u64) -> u64 {
         sent.saturating_sub(self.applied)
     }
@@ -181,7 +182,7 @@ impl Throttle {
         self.lag_bytes(sent) as f64 / self.lag_bytes_max as f64
     }
 
-    /// Bytes a second that the standby applies when it has work; `None` as long as that is not known.
+    /// The standby's apply rate in bytes per second when it has work; `None` while unknown.
     pub fn rate_bytes_per_s(&self) -> Option<f64> {
         self.rate.bytes_per_us().map(|rate| rate * 1e6)
     }

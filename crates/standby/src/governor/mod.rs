@@ -1,9 +1,9 @@
 //! The governor: slows the master smoothly where a standby cannot keep up, so that the lag stays bounded.
 //!
-//! Lag is what was written at the master and is not applied at the standby, in bytes of the trail. Up to 0.3 of its bound
-//! W (`lag_bytes_max`) nothing happens. Above, each boxcar is held back before it is appended, no locks held, by what the
-//! law says ([`law`]); of several standbys the slowest counts. Levels are not touched: they are a promise about
-//! durability ([`raise`] is the paper's way, an option on top).
+//! Lag is what was written at the master and not yet applied at the standby, in bytes of the trail. Up to 0.3 of its
+//! bound W (`lag_bytes_max`) nothing happens. Above that, each boxcar is delayed before it is appended, with no locks
+//! held, by the time that the law computes ([`law`]); of several standbys the slowest one decides. Levels do not
+//! change: they are a promise about durability ([`raise`] is the paper's method, an additional option).
 //!
 //! A standby is governed by state:
 //!
@@ -13,12 +13,12 @@
 //! | governed | was below 0.3 W | yes |
 //! | stalled | has work and applied nothing for `stall_max` | no; becomes governed again below 0.3 W |
 //!
-//! One that is disconnected is none of them and slows nothing. So a dead standby does not throttle for ever, and one that
-//! returns after a day does not stop the master while it catches up.
+//! A disconnected standby has none of these states and slows nothing. So a dead standby does not throttle the master
+//! indefinitely, and one that returns after a day does not stop the master while it catches up.
 //!
-//! Figures of the simulation (`cargo run -p holdfast-standby --example governor`; [`simulation`] says what it is made
-//! of): a load of 1.3 times what the standby applies, five minutes with the way up to it, W = 64 MiB = 3.4 s of work,
-//! checkpoint pauses of 0.3 s. Means of eight seeds, the worst in parentheses:
+//! Figures of the simulation (`cargo run -p holdfast-standby --example governor`; described in [`simulation`]): a load
+//! of 1.3 times what the standby applies, five minutes including the rise to it, W = 64 MiB = 3.4 s of work, checkpoint
+//! pauses of 0.3 s. Means of eight seeds, the worst in parentheses:
 //!
 //! | law | variation of the 1 s rate | slowest second / mean | applied / capacity | most lag / W |
 //! |---|---|---|---|---|
@@ -28,12 +28,12 @@
 //! | quota | 0.209 (0.212) | 0.551 (0.532) | 1.000 | 0.517 (0.537) |
 //! | spring | 0.411 (0.418) | 0.272 (0.258) | 0.982 | 0.879 (0.894) |
 //!
-//! Linear is in use: it is the steadiest. The curve keeps further from W when the standby suddenly becomes a fifth as
-//! fast (0.807 against 0.937 of W); neither touches W then. With pauses of 1 s, a third of all the work W holds, the
-//! variation is 0.192 (linear), 0.226 (curve), 0.480 (relay), 1.160 (quota, which then gets 0.48 of the capacity only):
-//! who wants it smooth makes W large against the pauses.
+//! Linear is in use: it is the steadiest. The curve stays further below W when the standby suddenly becomes a fifth as
+//! fast (0.807 against 0.937 of W); neither reaches W then. With pauses of 1 s, a third of the work in W, the variation
+//! is 0.192 (linear), 0.226 (curve), 0.480 (relay), 1.160 (quota, which then gets only 0.48 of the capacity): for a
+//! smooth rate make W large compared with the pauses.
 //!
-//! Failure: there is none here; a standby that applies nothing any more is let go by `stall_max`.
+//! Failure: nothing here can fail. The master stops waiting for a standby that has applied nothing for `stall_max`.
 
 pub mod law;
 pub mod raise;
@@ -59,9 +59,9 @@ pub const LAW: Law = Law::Linear;
 #[derive(Clone, Debug)]
 pub struct GovernorOptions {
     pub law: Law,
-    /// W. 0 turns the governor off.
+    /// W, the bound of the lag in bytes. 0 turns the governor off.
     pub lag_bytes_max: u64,
-    /// A standby that applies nothing for so long, though it has work, is no longer waited for.
+    /// The master no longer waits for a standby that has work and has applied nothing for this time.
     pub stall_max: Duration,
 }
 
@@ -79,15 +79,15 @@ pub enum State {
     Stalled,
 }
 
-/// What the governor knows of one standby.
+/// The governor's report on one standby.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub standby: String,
     pub state: State,
     pub lag_bytes: u64,
-    /// `None` as long as it was never seen at work.
+    /// `None` until it has been seen applying.
     pub rate_bytes_per_s: Option<u64>,
-    /// Last delay given on its account, microseconds.
+    /// The last delay caused by this standby, in microseconds.
     pub delay_us: u64,
 }
 
@@ -102,7 +102,7 @@ struct Governed {
 pub struct Governor {
     options: GovernorOptions,
     started: Instant,
-    /// Whether there is anybody to ask about: all that a master without standbys pays.
+    /// Whether any standby is governed. This check is the only cost for a master without standbys.
     active: AtomicBool,
     standbys: Mutex<BTreeMap<String, Governed>>,
 }
@@ -112,7 +112,7 @@ impl Governor {
         Governor { options, started: Instant::now(), active: AtomicBool::new(false), standbys: Mutex::default() }
     }
 
-    /// A standby begins to follow: everything below `applied` is applied there.
+    /// Records that a standby begins to follow: everything below `applied` is applied there.
     pub fn connected(&self, standby: &str, sent: Lsn, applied: Lsn) {
         if self.options.lag_bytes_max == 0 {
             return;
@@ -127,7 +127,7 @@ impl Governor {
         self.active.store(true, Ordering::Release);
     }
 
-    /// An ack.
+    /// Records an ack.
     pub fn applied(&self, standby: &str, sent: Lsn, applied: Lsn) {
         let now_us = self.now_us();
         if let Some(governed) = self.standbys.lock().get_mut(standby) {
@@ -141,13 +141,13 @@ impl Governor {
         self.active.store(!standbys.is_empty(), Ordering::Release);
     }
 
-    /// Whether anybody is connected who may slow the master.
+    /// Whether a standby is connected that may slow the master.
     pub fn is_active(&self) -> bool {
         self.active.load(Ordering::Acquire)
     }
 
-    /// How long to wait before a boxcar of `bytes` is appended at `sent`. Wait, then ask again with 0 bytes, until the
-    /// answer is zero: the lag may have grown or shrunk meanwhile.
+    /// The time to wait before a boxcar of `bytes` is appended at `sent`. After waiting, ask again with 0 bytes until
+    /// the answer is zero: the lag may have changed meanwhile.
     pub fn charge(&self, sent: Lsn, bytes: u64) -> Duration {
         if !self.is_active() {
             return Duration::ZERO;
@@ -188,13 +188,13 @@ impl Governed {
 
     fn charge(&mut self, name: &str, now_us: u64, stall_us: u64, sent: u64, bytes: u64) -> u64 {
         if sent <= self.applied {
-            // Without work it does not stall.
+            // A standby without work does not stall.
             self.moved_us = now_us;
         }
         if self.state == State::Governed && now_us.saturating_sub(self.moved_us) >= stall_us {
             self.state = State::Stalled;
             let lag_bytes = self.throttle.lag_bytes(sent);
-            tracing::warn!(target: "holdfast::governor", standby = name, lag_bytes, "the standby applies nothing; the master waits for it no longer");
+            tracing::warn!(target: "holdfast::governor", standby = name, lag_bytes, "the standby applies nothing; the master no longer waits for it");
         }
         if self.state != State::Governed {
             self.delay_us = 0;

@@ -1,22 +1,23 @@
-//! How fast a standby applies: an exponentially weighted mean of what its acks show.
+//! The apply rate of a standby: an exponentially weighted mean from its acks.
 //!
-//! Only time in which it had work counts. A standby that waits for the master tells nothing of what it could do.
+//! Only time in which it had work counts: a standby that waits for the master does not show how fast it could apply.
 
-/// Weight of the past falls to 1/e in this time. Shorter follows noise, longer comes late to a change.
+/// The weight of the past falls to 1/e in this time. A shorter time follows noise; a longer one reacts late to a
+/// change.
 const MEMORY_US: f64 = 3e6;
 
-/// Samples closer together than this are gathered into one.
+/// Samples closer together than this are combined into one.
 const SAMPLE_US: u64 = 20_000;
 
 #[derive(Clone, Debug, Default)]
 pub struct Rate {
     bytes_per_us: Option<f64>,
-    /// Where the sample under way began, with the applied position there; `None` while there is no backlog.
+    /// The time at which the current sample began, and the applied position then; `None` while there is no backlog.
     since: Option<(u64, u64)>,
 }
 
 impl Rate {
-    /// An ack: everything below `applied` is applied, everything below `sent` was sent.
+    /// Records an ack: everything below `applied` is applied, everything below `sent` was sent.
     pub fn sample(&mut self, now_us: u64, sent: u64, applied: u64) {
         let backlog = sent > applied;
         let Some((start_us, start)) = self.since else {
@@ -30,12 +31,12 @@ impl Rate {
             self.bytes_per_us = Some(self.bytes_per_us.map_or(newest, |mean| mean + weight * (newest - mean)));
             self.since = backlog.then_some((now_us, applied));
         } else if !backlog {
-            // It ran dry within the sample: when, nobody knows.
+            // The backlog ended within the sample, at an unknown time.
             self.since = None;
         }
     }
 
-    /// Bytes a microsecond; `None` before the first sample.
+    /// Bytes per microsecond; `None` before the first sample.
     pub fn bytes_per_us(&self) -> Option<f64> {
         self.bytes_per_us.filter(|rate| *rate > 0.0)
     }
@@ -52,7 +53,7 @@ mod tests {
             rate.sample(step * 20_000, 1 << 40, step * 20_000 * 7);
         }
         assert!((rate.bytes_per_us().unwrap() - 7.0).abs() < 1e-9);
-        // Idle for ten seconds, all applied: nothing is learnt from it.
+        // Ten idle seconds with everything applied do not change the rate.
         let applied = 199 * 20_000 * 7;
         for step in 0..500u64 {
             rate.sample(4_000_000 + step * 20_000, applied, applied);

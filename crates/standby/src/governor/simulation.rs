@@ -1,21 +1,22 @@
-//! The laws compared: a master that could write 1.3 times as fast as its standby applies, for five minutes.
+//! A comparison of the laws: for five minutes a master could write 1.3 times as fast as its standby applies.
 //!
-//! Deterministic: times are counted, the seed decides the noise. The standby's rate is drawn anew every 50 ms between 0.5
-//! and 1.5 of its mean, and every ten seconds it stands still for 300 ms, as for a checkpoint. Acks take 1 ms. The load is
-//! closed: the next boxcar begins when the one before was appended, so that what a law takes away is lost.
+//! It is deterministic: time is simulated, and the seed decides the noise. Every 50 ms the standby's rate is drawn
+//! between 0.5 and 1.5 of its mean; every ten seconds it stops for 300 ms, as for a checkpoint. Acks take 1 ms. The
+//! load is closed: the next boxcar begins after the previous one was appended, so delay that a law adds is lost
+//! throughput.
 
 use holdfast_seams::testing::Seeded;
 
 use crate::governor::law::{FREE_SHARE, Law, Throttle};
 
-/// Bytes a second, pauses included.
+/// Bytes per second, including pauses.
 const CAPACITY: f64 = 20e6;
 const PAUSE_EVERY_US: u64 = 10_000_000;
 const NOISE_US: u64 = 50_000;
 const BOXCAR_BYTES: u64 = 64 << 10;
 const ACK_US: u64 = 1_000;
 
-/// What a run is made of.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub seed: u64,
@@ -23,9 +24,9 @@ pub struct Setup {
     /// The load as a multiple of what the standby can apply.
     pub load: f64,
     pub seconds: u64,
-    /// How long the standby stands still every ten seconds.
+    /// The time for which the standby stops every ten seconds.
     pub pause_us: u64,
-    /// From half of the time on the standby does only this share of what it did before.
+    /// In the second half of the run the standby has only this share of its capacity.
     pub capacity_later: f64,
 }
 
@@ -35,20 +36,20 @@ impl Default for Setup {
     }
 }
 
-/// What a run showed.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub law: Law,
     /// Bytes appended in each second.
     pub per_second: Vec<u64>,
-    /// Bytes the standby could have applied.
+    /// The bytes that the standby could have applied.
     pub capacity_bytes: u64,
     pub lag_bytes_max: u64,
-    /// Bytes the standby has applied.
+    /// The bytes that the standby has applied.
     pub applied_bytes: u64,
-    /// Delays given while the lag was below the share that is free.
+    /// Delays while the lag was below the free share.
     pub delays_below_free: u64,
-    /// Boxcars that met the hard stop at W.
+    /// Boxcars that were stopped at W.
     pub stops: u64,
 }
 
@@ -57,14 +58,14 @@ impl Outcome {
         self.per_second.iter().sum::<u64>() as f64 / self.per_second.len() as f64
     }
 
-    /// Standard deviation of the rate of one second, divided by its mean.
+    /// The standard deviation of the rates per second, divided by their mean.
     pub fn variation(&self) -> f64 {
         let mean = self.mean();
         let squares: f64 = self.per_second.iter().map(|bytes| (*bytes as f64 - mean).powi(2)).sum();
         (squares / self.per_second.len() as f64).sqrt() / mean
     }
 
-    /// What was applied as a share of what could have been.
+    /// The applied bytes as a share of the bytes that could have been applied.
     pub fn throughput_share(&self) -> f64 {
         self.applied_bytes as f64 / self.capacity_bytes as f64
     }
@@ -115,7 +116,7 @@ struct Standby {
 }
 
 impl Standby {
-    /// What it gets done until the next ack.
+    /// What the standby applies until the next ack.
     fn apply(&mut self, now_us: u64, sent: u64) {
         if now_us.is_multiple_of(NOISE_US) {
             let working = (PAUSE_EVERY_US - self.setup.pause_us) as f64 / PAUSE_EVERY_US as f64;
@@ -130,7 +131,7 @@ impl Standby {
     }
 }
 
-/// What the master does at the moment.
+/// What the master is doing.
 enum Step {
     Executing { until_us: u64 },
     Waiting { until_us: u64 },
@@ -149,7 +150,7 @@ struct Master {
 }
 
 impl Master {
-    /// Everything it does from `now_us` on before `end_us`.
+    /// Simulates the master from `now_us` to `end_us`.
     fn work(&mut self, now_us: u64, end_us: u64) {
         loop {
             let (at_us, bytes) = match self.step {
@@ -183,7 +184,7 @@ impl Master {
 mod tests {
     use super::*;
 
-    /// The figures that the governor has to reach, over several seeds.
+    /// The governor must reach its figures with several seeds.
     #[test]
     fn the_law_in_use_reaches_its_figures() {
         for seed in 1..=8 {
@@ -198,7 +199,7 @@ mod tests {
         }
     }
 
-    /// A standby that becomes much slower is followed at once, and nothing passes the bound under any law.
+    /// The governor follows a standby that becomes much slower, and the lag stays within the bound under every law.
     #[test]
     fn the_bound_holds_when_the_standby_becomes_slow() {
         for law in Law::ALL {
@@ -210,7 +211,7 @@ mod tests {
         assert!(ours.stops == 0 && ours.throughput_share() >= 0.95 && ours.per_second.iter().all(|bytes| *bytes > 0));
     }
 
-    /// What the comparison shows must be able to come out otherwise: the relay swings under the same conditions.
+    /// The comparison must be able to fail: under the same conditions the relay oscillates.
     #[test]
     fn the_others_swing() {
         let setup = Setup::default();

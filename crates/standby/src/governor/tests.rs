@@ -1,4 +1,4 @@
-//! Who slows the master, and for how long.
+//! Which standbys slow the master, and for how long.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn governor() -> Governor {
     Governor::new(options)
 }
 
-/// Acks every 20 ms while 1 byte a microsecond is applied and the lag is `lag`. Returns what was applied.
+/// Sends acks every 20 ms while 1 byte per microsecond is applied and the lag is `lag`. Returns the applied position.
 async fn apply(governor: &Governor, name: &str, from: u64, lag: u64, steps: u64) -> u64 {
     let mut applied = from;
     for _ in 0..steps {
@@ -44,7 +44,7 @@ async fn one_that_catches_up_or_has_gone_slows_nothing() {
     governor.connected("a", Lsn(W * 50), Lsn(0));
     assert_eq!(governor.charge(Lsn(W * 50), 1000), Duration::ZERO);
     assert_eq!(governor.report(Lsn(W * 50))[0].state, State::CatchingUp);
-    // It arrives, and from then on it counts.
+    // It has caught up, and counts from now on.
     governor.applied("a", Lsn(W * 50), Lsn(W * 50 - W / 5));
     assert_eq!(governor.report(Lsn(W * 50))[0].state, State::Governed);
     assert!(governor.charge(Lsn(W * 51), 1000) > Duration::ZERO);

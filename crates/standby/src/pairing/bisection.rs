@@ -1,18 +1,18 @@
 //! Finds the last boxcar that two trails have in common.
 //!
-//! Each boxcar's checksum covers that of the one before, so where one matches all before it match, too. Half of what is
-//! left is ruled out by each answer.
+//! Each boxcar's checksum covers that of the one before, so if one matches, all before it match, too. Each answer
+//! halves the remaining range.
 
 use crate::message::Answer;
 
-/// A search over ends in ascending order, told by their index.
+/// A binary search over ends in ascending order, by their index.
 #[derive(Clone, Debug)]
 pub struct Bisection {
-    /// Everything below matches, or is older than what the other side keeps.
+    /// Everything below this index matches, or is older than what the other side keeps.
     low: usize,
-    /// From here on nothing matches.
+    /// From this index on nothing matches.
     high: usize,
-    /// The last one that was said to match.
+    /// The last index that matched.
     common: Option<usize>,
 }
 
@@ -26,7 +26,7 @@ impl Bisection {
         (self.low < self.high).then(|| self.low + (self.high - self.low) / 2)
     }
 
-    /// Takes the answer about the index that [`Bisection::next`] gave.
+    /// Records the answer for the index that [`Bisection::next`] returned.
     pub fn answer(&mut self, index: usize, answer: Answer) {
         match answer {
             Answer::Yes => (self.common, self.low) = (Some(index), index + 1),
@@ -35,7 +35,7 @@ impl Bisection {
         }
     }
 
-    /// The last one in common, once the search is over.
+    /// The last index in common, once the search is over.
     pub fn common(&self) -> Option<usize> {
         self.common
     }
@@ -45,7 +45,7 @@ impl Bisection {
 mod tests {
     use super::*;
 
-    /// Every length, every fork, every amount recycled.
+    /// Tests every length, every fork, and every amount of recycled trail.
     #[test]
     fn finds_the_last_in_common_in_few_questions() {
         for count in 0usize..40 {

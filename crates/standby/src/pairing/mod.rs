@@ -1,6 +1,7 @@
-//! Pairing: may this standby follow this master, and from where. Pure; the link asks and answers ([`crate::receive`]).
+//! Pairing: decides whether a standby may follow a master, and from where. It does no I/O; the link asks and answers
+//! ([`crate::receive`]).
 //!
-//! First who they are ([`check`]; both sides do it, each on what the other says of itself):
+//! First the identities ([`check`]; each side checks what the other reports about itself):
 //!
 //! | finding | outcome |
 //! |---|---|
@@ -11,22 +12,23 @@
 //! | the standby knows a newer epoch than the master's | refused: deposed |
 //! | otherwise | paired |
 //!
-//! Then where ([`place`]; the standby, by asking whether the master has boxcars with its checksums):
+//! Then the position ([`decide`]; the standby asks whether the master has boxcars with its checksums):
 //!
 //! | the standby's trail ends with | the master | databases hold | outcome |
 //! |---|---|---|---|
 //! | a boxcar | has it | | start there |
 //! | a boxcar | has recycled it | | refused: gone |
-//! | a boxcar | has not; has the one that ends at C | nothing behind C | cut back to C, then start there |
-//! | a boxcar | has not; has the one that ends at C | something behind C | refused: diverged |
-//! | a boxcar | has not, nor any that the standby has | | refused: diverged |
+//! | a boxcar | does not have it; has the one that ends at C | nothing after C | cut back to C, then start there |
+//! | a boxcar | does not have it; has the one that ends at C | something after C | refused: diverged |
+//! | a boxcar | does not have it, nor any other that the standby has | | refused: diverged |
 //! | less than its base copy needs | has the end that the copy was taken at | | start there |
-//! | less than its base copy needs | has not that end | | refused: diverged, the copy is of a history that is gone |
+//! | less than its base copy needs | does not have that end | | refused: diverged, the copy is of a history that no longer exists |
 //! | less than its base copy needs | has recycled that end | | refused: gone |
 //!
-//! A standby may hold a tail that its master has lost in a power cut: boxcars are shipped while they are being written.
-//! Nobody was told of such a tail, and it is not applied before the master has said that it is durable, so it is cut off;
-//! the trail saves it aside first. What was applied is never cut here: `holdfast rejoin` does that, and writes it down.
+//! A standby may have a tail that its master has lost in a power cut, because boxcars are shipped while they are
+//! written. No client has an answer that depends on such a tail, and it is not applied before the master reports that
+//! it is durable. So it is cut off; the trail saves it aside first. What was applied is never cut here: `holdfast
+//! rejoin` does that, and records it.
 
 mod bisection;
 #[cfg(test)]
@@ -42,14 +44,14 @@ use crate::refusal::{Reason, Refusal};
 
 const NEW_COPY: &str = "Take a new base copy into an empty directory with: holdfast standby create";
 
-/// Whether what the two nodes are lets one follow the other.
+/// Checks whether the identities of two nodes allow one to follow the other.
 pub fn check(standby: &Identity, master: &Identity) -> Result<(), Refusal> {
     if standby.trail_id != master.trail_id {
         let message = format!(
-            "the standby's trail is {}, the master's {}: they are not copies of one another",
+            "the standby's trail is {}, the master's {}: they are not copies of each other",
             standby.trail_id, master.trail_id
         );
-        let advice = format!("Check the master's address. If it is right: {NEW_COPY}");
+        let advice = format!("Check the master's address. If it is correct: {NEW_COPY}");
         return Err(Refusal::new(Reason::OtherTrail, message, advice));
     }
     if standby.format < master.format {
@@ -68,69 +70,69 @@ pub fn check(standby: &Identity, master: &Identity) -> Result<(), Refusal> {
     }
     if standby.epoch > master.epoch {
         let message = format!(
-            "the standby has seen epoch {}, the server it would follow is of epoch {}: that server was deposed",
+            "the standby has seen epoch {}, but the server to follow has epoch {}: that server was deposed",
             standby.epoch, master.epoch
         );
-        let advice = "Let the standby follow the new master; bring the deposed server back with: holdfast rejoin";
+        let advice = "Let the standby follow the new master; make the deposed server a standby with: holdfast rejoin";
         return Err(Refusal::new(Reason::Deposed, message, advice));
     }
     Ok(())
 }
 
-/// What the standby found out about its own end.
+/// What the standby found out about the end of its trail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Finding {
-    /// The databases are a base copy, and the trail does not reach the end that it was taken at yet. This is that end,
-    /// and the master's answer about it; what the trail holds, the master has.
+    /// The databases are a base copy, and the trail does not yet reach the end at which the copy was taken. `anchor` is
+    /// that end, `answer` the master's answer about it; the master has what the trail contains.
     Copied { anchor: Tip, answer: Answer },
     /// The master has the standby's last boxcar.
     Continues,
-    /// The master has recycled so much that it cannot say, or cannot send what follows.
+    /// The master has recycled so much that it cannot answer, or cannot send what follows.
     Gone,
-    /// The last boxcar that both have ends at `common`; `None`: there is none.
+    /// The last boxcar that both have ends at `common`; `None` if there is none.
     Forked { common: Option<Tip> },
 }
 
-/// Where to go on.
+/// What the standby does next.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum Decision {
     Start(Tip),
     /// Cut the standby's trail at this end, then start there.
     CutBack(Tip),
     Refused(Refusal),
 }
 
-/// Judges a finding. `applied`: something below it may be in the standby's databases, or was durable at a master.
-pub fn place(tip: Tip, applied: Lsn, finding: Finding) -> Place {
-    let diverged = |message: String, advice: &str| Place::Refused(Refusal::new(Reason::Diverged, message, advice));
+/// Decides from a finding. Changes below `applied` may be in the standby's databases, or were durable at a master.
+pub fn decide(tip: Tip, applied: Lsn, finding: Finding) -> Decision {
+    let diverged = |message: String, advice: &str| Decision::Refused(Refusal::new(Reason::Diverged, message, advice));
     match finding {
-        Finding::Continues | Finding::Copied { answer: Answer::Yes, .. } => Place::Start(tip),
+        Finding::Continues | Finding::Copied { answer: Answer::Yes, .. } => Decision::Start(tip),
         Finding::Copied { anchor, answer: Answer::No } => diverged(
             format!(
                 "the base copy was taken at {anchor}, which the master does not have: its history has changed since"
             ),
             NEW_COPY,
         ),
-        Finding::Gone | Finding::Copied { answer: Answer::Gone, .. } => Place::Refused(gone(tip.lsn)),
+        Finding::Gone | Finding::Copied { answer: Answer::Gone, .. } => Decision::Refused(gone(tip.lsn)),
         Finding::Forked { common: None } => diverged(
             format!("the standby's trail ends at {tip}; master and standby have no boxcar in common"),
             NEW_COPY,
         ),
-        Finding::Forked { common: Some(common) } if applied <= common.lsn => Place::CutBack(common),
+        Finding::Forked { common: Some(common) } if applied <= common.lsn => Decision::CutBack(common),
         Finding::Forked { common: Some(common) } => diverged(
             format!(
-                "the standby's trail ends at {tip}, its databases hold changes up to LSN {applied}; with the master it \
-                 agrees up to LSN {} only",
+                "the standby's trail ends at {tip} and its databases have changes up to LSN {applied}, but it agrees with \
+                 the master only up to LSN {}",
                 common.lsn
             ),
-            "Set what the master does not have aside and follow it with: holdfast rejoin",
+            "Set aside what the master does not have, and follow it, with: holdfast rejoin",
         ),
     }
 }
 
-/// The master no longer keeps what follows `lsn`.
+/// The refusal when the master no longer keeps what follows `lsn`.
 pub fn gone(lsn: Lsn) -> Refusal {
-    let message = format!("the standby needs the trail from LSN {lsn} on; the master has recycled that part");
-    let advice = format!("{NEW_COPY}. To keep more for a standby that is away, raise standby_keep_bytes_max");
+    let message = format!("the standby needs the trail from LSN {lsn} on, but the master has recycled that part");
+    let advice = format!("{NEW_COPY}. To keep more trail for a disconnected standby, raise standby_keep_bytes_max");
     Refusal::new(Reason::Gone, message, advice)
 }

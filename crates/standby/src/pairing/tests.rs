@@ -1,4 +1,4 @@
-//! The tables of the module's page, row by row.
+//! Tests of the tables in the module's documentation, row by row.
 
 use holdfast_trail::TrailId;
 use holdfast_types::{Epoch, Lsn};
@@ -13,7 +13,7 @@ fn tip(lsn: u64) -> Tip {
     Tip { lsn: Lsn(lsn), checksum: 7 }
 }
 
-/// The refusal of a standby like that by a master as above.
+/// The refusal of such a standby by the master of these tests.
 fn refused(standby: Identity) -> Refusal {
     check(&standby, &identity()).unwrap_err()
 }
@@ -47,9 +47,9 @@ fn each_refusal_names_both_values_and_a_way_out() {
     }
 }
 
-fn reason(place: Place) -> Reason {
+fn reason(place: Decision) -> Reason {
     match place {
-        Place::Refused(refusal) => refusal.reason,
+        Decision::Refused(refusal) => refusal.reason,
         other => panic!("{other:?}"),
     }
 }
@@ -57,15 +57,15 @@ fn reason(place: Place) -> Reason {
 #[test]
 fn where_to_go_on() {
     let (end, nothing) = (tip(9000), Tip { lsn: Lsn(100), checksum: 0 });
-    assert_eq!(place(end, Lsn(0), Finding::Continues), Place::Start(end));
-    assert_eq!(reason(place(end, Lsn(0), Finding::Gone)), Reason::Gone);
+    assert_eq!(decide(end, Lsn(0), Finding::Continues), Decision::Start(end));
+    assert_eq!(reason(decide(end, Lsn(0), Finding::Gone)), Reason::Gone);
     let forked = Finding::Forked { common: Some(tip(5000)) };
-    assert_eq!(place(end, Lsn(4000), forked), Place::CutBack(tip(5000)));
-    assert_eq!(place(end, Lsn(5000), forked), Place::CutBack(tip(5000)));
-    assert_eq!(reason(place(end, Lsn(5001), forked)), Reason::Diverged, "what was applied is never cut");
-    assert_eq!(reason(place(end, Lsn(0), Finding::Forked { common: None })), Reason::Diverged);
+    assert_eq!(decide(end, Lsn(4000), forked), Decision::CutBack(tip(5000)));
+    assert_eq!(decide(end, Lsn(5000), forked), Decision::CutBack(tip(5000)));
+    assert_eq!(reason(decide(end, Lsn(5001), forked)), Reason::Diverged, "what was applied is never cut");
+    assert_eq!(reason(decide(end, Lsn(0), Finding::Forked { common: None })), Reason::Diverged);
     let empty = |answer| Finding::Copied { anchor: tip(300), answer };
-    assert_eq!(place(nothing, Lsn(0), empty(Answer::Yes)), Place::Start(nothing));
-    assert_eq!(reason(place(nothing, Lsn(0), empty(Answer::No))), Reason::Diverged);
-    assert_eq!(reason(place(nothing, Lsn(0), empty(Answer::Gone))), Reason::Gone);
+    assert_eq!(decide(nothing, Lsn(0), empty(Answer::Yes)), Decision::Start(nothing));
+    assert_eq!(reason(decide(nothing, Lsn(0), empty(Answer::No))), Reason::Diverged);
+    assert_eq!(reason(decide(nothing, Lsn(0), empty(Answer::Gone))), Reason::Gone);
 }

@@ -1,21 +1,21 @@
-//! The standby's side of a link: connects, pairs, takes boxcars, and does so again when the link ends.
+//! The standby's side of a link: connects, pairs, receives boxcars, and starts again when the link ends.
 //!
 //! | phase | what happens |
 //! |---|---|
 //! | connecting | to the master, with pauses that double |
-//! | pairing | module [`crate::pairing`] judges, [`place`] asks |
+//! | pairing | module [`crate::pairing`] judges, [`find_start`] asks |
 //! | following | [`session`] |
-//! | waiting | the link has ended; why, and for how long |
+//! | waiting | the link has ended; the phase says why and how long the pause is |
 //!
-//! [`follow`] ends in one of four ways ([`Ended`]); what may pass by itself ends it in none of them. A standby whose own
-//! disk fails or is full ends it: its master goes on without it.
+//! [`follow`] ends in one of four ways ([`Ended`]); errors that may disappear without action do not end it. If the
+//! standby's own disk fails or is full, it ends: its master continues without it.
 //!
-//! Whatever waits for several things looks at them in a fixed order, so that a simulation can be repeated.
+//! A wait for several events checks them in a fixed order, so that a simulation can be repeated.
 //!
-//! It is stopped through the channel given, never by dropping the future: what was acknowledged as received is then
+//! It is stopped through the given channel, never by dropping the future, so that what was acknowledged as received is
 //! written first.
 
-mod place;
+mod find_start;
 mod queue;
 mod session;
 
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_trail::Trail;
-use holdfast_types::{Epoch, Lsn};
+use holdfast_types::Epoch;
 use tokio::sync::watch;
 
 use crate::error::LinkError;
@@ -34,56 +34,36 @@ use crate::identity::{Identity, Tip};
 use crate::limits::LinkOptions;
 use crate::link::{Link, Stream, greet};
 use crate::message::{Message, Stop, Wants, Welcome};
-use crate::pairing::{self, Finding, Place};
+use crate::pairing::{self, Decision, Finding};
 use crate::refusal::Refusal;
-use crate::standby::Standby;
+use crate::standby::{Phase, Standby};
 
-/// How the master is reached. Tried again after each end of a link; the address may have changed meanwhile.
+/// Connects to the master. It is called again after each end of a link; the address may have changed meanwhile.
 pub trait Connect: Send + Sync {
     type Stream: Stream;
 
     fn connect(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 }
 
-/// What the link is doing, for people.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Phase {
-    Connecting,
-    Pairing {
-        master: String,
-    },
-    /// Boxcars come, from this position on; the master's trail ended at `to` when that began.
-    Following {
-        master: String,
-        from: Lsn,
-        to: Lsn,
-    },
-    /// Until the next attempt.
-    Waiting {
-        why: String,
-        pause: Duration,
-    },
-}
-
-/// Why following has ended for good.
+/// Why following has ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// It was asked to.
+    /// It was stopped through the channel.
     Stopped,
     /// Cut the trail at this end (offline, `Trail::cut_back`), then follow again: see [`crate::pairing`].
     CutBack(Tip),
-    /// Master and standby do not fit; the operator has to do something.
+    /// Master and standby do not match; the operator must act.
     Refused(Refusal),
-    /// This node's own trail failed, or the other side breaks the protocol.
+    /// This node's own trail failed, or the other side violates the protocol.
     Failed(LinkError),
 }
 
-/// Where the standby's own blocking work is done.
+/// Where the standby's own blocking work runs.
 #[derive(Clone, Copy, Debug)]
 pub enum Blocking {
     /// On threads that may block.
     Threads,
-    /// On the spot, after a time that the work shall seem to take: for simulations, which must not depend on threads.
+    /// In the calling task, after a simulated time for the work: for simulations, which must not depend on threads.
     Here(Duration),
 }
 
@@ -102,40 +82,40 @@ impl Blocking {
     }
 }
 
-/// A number for [`Follower::instance`], drawn once when the process starts.
+/// A random number for [`Follower::instance`], drawn once when the process starts.
 pub fn draw_instance() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// What a standby follows with.
+/// The parameters of [`follow`].
 pub struct Follower<C> {
     pub standby: Arc<dyn Standby>,
     pub connect: C,
     pub options: LinkOptions,
     pub blocking: Blocking,
-    /// [`draw_instance`], once for this process.
+    /// The result of [`draw_instance`], once for this process.
     pub instance: u64,
-    /// True: stop.
+    /// True stops following.
     pub stop: watch::Receiver<bool>,
 }
 
 /// How one link ended without an error.
 enum Over {
-    /// This side was asked to stop.
+    /// This side was stopped.
     StoppedHere,
-    /// The master said goodbye.
+    /// The master sent Stop, with this reason.
     StoppedThere(String),
     CutBack(Tip),
 }
 
-/// Follows the master until it is stopped or cannot go on.
+/// Follows the master until it is stopped or cannot continue.
 pub async fn follow<C: Connect>(mut follower: Follower<C>) -> Ended {
     let mut pause = follower.options.retry;
     loop {
         let mut was_following = false;
         let began = tokio::time::Instant::now();
         let over = one_link(&mut follower, &mut was_following).await;
-        // One that ends at once will do so the next time, too.
+        // A link that ends immediately will probably do so the next time, too.
         if was_following && began.elapsed() > pause {
             pause = follower.options.retry;
         }
@@ -158,8 +138,8 @@ pub async fn follow<C: Connect>(mut follower: Follower<C>) -> Ended {
     }
 }
 
-/// Asks a master what it has of a trail that is open here, whatever epoch that has come to: for a node that was a master
-/// itself and shall follow another one. What its databases hold is not looked at.
+/// Asks a master what it has of the trail that is open here, in any epoch: for a node that was a master and is to
+/// follow another one. Its databases are not examined.
 pub async fn compare<C: Connect>(
     connect: &C,
     name: &str,
@@ -172,30 +152,30 @@ pub async fn compare<C: Connect>(
     let identity = Identity { epoch: Epoch(0), ..identity };
     let (mut link, welcome) = greet(stream, name, 0, Wants::Follow(identity), options).await?;
     pairing::check(&identity, &welcome.identity)?;
-    let finding = place::find(&mut link, trail, None).await?;
-    let stop = Stop { orderly: true, why: "it was a question only".to_owned() };
+    let finding = find_start::find(&mut link, trail, None).await?;
+    let stop = Stop { orderly: true, why: "the comparison is done".to_owned() };
     link.writer.send(&Message::Stop(stop)).await?;
     link.end(&Ok(())).await;
     Ok(finding)
 }
 
-/// Waits until stopping is asked for; for ever, when whoever could ask is gone.
+/// Waits for a stop request; indefinitely if the sender of such requests no longer exists.
 async fn asked_to_stop(stop: &mut watch::Receiver<bool>) {
     if stop.wait_for(|stop| *stop).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Whether this standby could follow, and from where, without starting: for `holdfast standby check`.
-pub async fn check<C: Connect>(follower: &Follower<C>) -> Result<Place, LinkError> {
-    let (mut link, _, place) = pair(follower).await?;
-    link.writer.send(&Message::Stop(Stop { orderly: true, why: "it was a check only".to_owned() })).await?;
+/// Checks whether this standby could follow, and from where, without starting: for `holdfast standby check`.
+pub async fn check<C: Connect>(follower: &Follower<C>) -> Result<Decision, LinkError> {
+    let (mut link, _, decision) = pair(follower).await?;
+    link.writer.send(&Message::Stop(Stop { orderly: true, why: "the check is done".to_owned() })).await?;
     link.end(&Ok(())).await;
-    Ok(place)
+    Ok(decision)
 }
 
-/// Connects, greets and finds out where to go on.
-async fn pair<C: Connect>(follower: &Follower<C>) -> Result<(Link<C::Stream>, Welcome, Place), LinkError> {
+/// Connects, greets and finds the position to continue from.
+async fn pair<C: Connect>(follower: &Follower<C>) -> Result<(Link<C::Stream>, Welcome, Decision), LinkError> {
     let Follower { standby, connect, options, instance, .. } = follower;
     standby.changed(&Phase::Connecting);
     let connected = tokio::time::timeout(options.greeting_max, connect.connect()).await;
@@ -204,30 +184,30 @@ async fn pair<C: Connect>(follower: &Follower<C>) -> Result<(Link<C::Stream>, We
     let (mut link, welcome) = greet(stream, standby.name(), *instance, Wants::Follow(identity), options).await?;
     standby.changed(&Phase::Pairing { master: welcome.name.clone() });
     if let Err(refusal) = pairing::check(&identity, &welcome.identity) {
-        return Ok((link, welcome, Place::Refused(refusal)));
+        return Ok((link, welcome, Decision::Refused(refusal)));
     }
-    let tip = place::tip_of(standby.trail());
-    let finding = place::find(&mut link, standby.trail(), standby.anchor()).await?;
-    Ok((link, welcome, pairing::place(tip, standby.settled(), finding)))
+    let tip = find_start::tip_of(standby.trail());
+    let finding = find_start::find(&mut link, standby.trail(), standby.anchor()).await?;
+    Ok((link, welcome, pairing::decide(tip, standby.settled(), finding)))
 }
 
 async fn one_link<C: Connect>(follower: &mut Follower<C>, was_following: &mut bool) -> Result<Over, LinkError> {
     let mut stop = follower.stop.clone();
-    let (mut link, welcome, place) = tokio::select! {
+    let (mut link, welcome, decision) = tokio::select! {
         biased;
         paired = pair(follower) => paired?,
         () = asked_to_stop(&mut stop) => return Ok(Over::StoppedHere),
     };
-    let outcome = match place {
-        Place::Start(start) => {
+    let outcome = match decision {
+        Decision::Start(start) => {
             *was_following = true;
             follower.standby.learned(welcome.follows.as_deref(), welcome.grouped);
             follower.standby.changed(&Phase::Following { master: welcome.name, from: start.lsn, to: welcome.tip.lsn });
             link.allow_boxcars(welcome.identity.segment_bytes);
             session::run(follower, &mut link, start, welcome.identity).await
         }
-        Place::CutBack(tip) => Ok(Over::CutBack(tip)),
-        Place::Refused(refusal) => Err(LinkError::Refused(refusal)),
+        Decision::CutBack(tip) => Ok(Over::CutBack(tip)),
+        Decision::Refused(refusal) => Err(LinkError::Refused(refusal)),
     };
     match outcome {
         Ok(over) => {

@@ -26,7 +26,8 @@ impl Queue {
         Arc::new(Queue { bytes_max, state, filled: Notify::new(), emptied: Notify::new() })
     }
 
-    /// Waits until there is room; one boxcar always has. Dropped while it waits, the boxcar is not in the queue.
+    /// Waits for room, then adds the boxcar; an empty queue has room for any boxcar. If the future is dropped while it
+    /// waits, the boxcar is not in the queue.
     pub async fn push(&self, boxcar: Shipped) {
         let bytes = boxcar.bytes.len();
         loop {
@@ -43,7 +44,7 @@ impl Queue {
         }
     }
 
-    /// Everything that waits; `None` when the queue is closed and empty.
+    /// Takes everything in the queue; `None` if it is closed and empty.
     pub async fn take(&self) -> Option<Vec<Shipped>> {
         loop {
             {
@@ -61,7 +62,7 @@ impl Queue {
         }
     }
 
-    /// Nothing will be pushed any more. What is in it is still taken.
+    /// Closes the queue for new boxcars. What is in it can still be taken.
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.filled.notify_one();

@@ -1,15 +1,15 @@
-//! One link of a standby, from Start to its end. Three things run side by side:
+//! One link of a standby, from Start to its end. Three tasks run concurrently:
 //!
 //! ```text
 //! reading    the link -> checks -> the queue; notes what was received
 //! writing    the queue -> the trail, as many boxcars at a time as have come; notes what is durable
 //! acking     what was noted -> the link, together with what was applied
 //! ```
-//! Whichever ends first ends the link. What is in the queue is written even then: it was acknowledged as received, and
-//! the master may be gone for good.
+//! The first one to end ends the link. What is in the queue is still written: it was acknowledged as received, and the
+//! master may be lost.
 //!
-//! Failure: a boxcar that does not fit ends the link before anything of it is written; so does a trail that refuses or
-//! cannot write, see [`LinkError`].
+//! Failure: a boxcar that does not follow the last one ends the link before any of it is written; so does a trail that
+//! refuses or cannot write, see [`LinkError`].
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::receive::queue::Queue;
 use crate::receive::{Blocking, Connect, Follower, Over, asked_to_stop};
 use crate::standby::Standby;
 
-/// What has been achieved, for the acks.
+/// The positions to acknowledge.
 struct Progress {
     received: AtomicU64,
     durable: AtomicU64,
@@ -46,7 +46,7 @@ impl Progress {
         self.nudge.notify_one();
     }
 
-    /// Read from the last to the first, so that none is ahead of the one before it.
+    /// The positions are read from the last stage to the first, so that no stage is ahead of the one before it.
     fn ack(&self, applied: Lsn) -> Ack {
         let durable = Lsn(self.durable.load(Ordering::Acquire));
         let received = Lsn(self.received.load(Ordering::Acquire));
@@ -62,7 +62,7 @@ pub(super) async fn run<C: Connect, S: Stream>(
 ) -> Result<Over, LinkError> {
     let Follower { standby, options, blocking, stop, .. } = follower;
     if master.epoch > standby.trail().epoch() {
-        // A master that has written nothing yet in its epoch may be lost before it does.
+        // A master may be lost before it has written anything in its epoch.
         let standby = standby.clone();
         blocking.run(move || standby.trail().know_epoch(master.epoch)).await??;
     }
@@ -88,7 +88,7 @@ pub(super) async fn run<C: Connect, S: Stream>(
             () = asked_to_stop(stop) => (Ok(Over::StoppedHere), None),
         };
         queue.close();
-        // A failure of this node's own disk says more than what happened to the link.
+        // A failure of this node's own disk is more useful than the error of the link.
         match written {
             Some(failed) => failed?,
             None => writing.await?,
@@ -96,14 +96,14 @@ pub(super) async fn run<C: Connect, S: Stream>(
         over
     };
     let over = over?;
-    // In order: the last of what was received is acknowledged before goodbye.
+    // An orderly stop: the rest of what was received is acknowledged before Stop is sent.
     let last = progress.ack(*applied.borrow());
     link.writer.put(&Message::Ack(last))?;
     link.writer.send(&Message::Stop(Stop { orderly: true, why: "the standby stops".to_owned() })).await?;
     Ok(over)
 }
 
-/// What is coming in.
+/// The reading task.
 struct Incoming<'a> {
     standby: &'a dyn Standby,
     queue: &'a Queue,
@@ -112,16 +112,16 @@ struct Incoming<'a> {
     master: Identity,
 }
 
-/// Where the boxcars have come to.
+/// The end of the last boxcar received.
 struct Chain {
     end: Lsn,
-    /// 0 in front of the trail's first boxcar.
+    /// 0 before the trail's first boxcar.
     checksum: u32,
     epoch: Epoch,
 }
 
 impl Chain {
-    /// The boxcar in these bytes, if it is the next one.
+    /// Reads the boxcar in these bytes and checks that it is the next one.
     fn check(&mut self, bytes: &[u8], master: &Identity) -> Result<Shipped, LinkError> {
         let boxcar = Shipped::parse(bytes.into(), master.trail_id, master.segment_bytes)
             .map_err(|flaw| LinkError::Flaw { lsn: self.end, flaw })?;
@@ -141,14 +141,14 @@ impl Chain {
 }
 
 impl Incoming<'_> {
-    /// Takes boxcars until the master says goodbye; returns why it does.
+    /// Receives boxcars until the master sends Stop; returns its reason.
     async fn read<R: AsyncRead + Unpin>(self, reader: &mut FrameReader<R>) -> Result<String, LinkError> {
         let mut chain = Chain { end: self.start.lsn, checksum: self.start.checksum, epoch: Epoch(0) };
         loop {
             match reader.next().await? {
                 Message::Boxcar(bytes) => {
                     let boxcar = chain.check(&bytes, &self.master)?;
-                    // The master writes one boxcar at a time: the one before is durable there.
+                    // The master writes one boxcar at a time, so the one before is durable there.
                     self.standby.allow_apply(boxcar.lsn);
                     self.queue.push(boxcar).await;
                     self.standby.received(chain.end);
@@ -171,7 +171,7 @@ impl Incoming<'_> {
     }
 }
 
-/// Puts what has come into the trail until the queue is closed and empty.
+/// Writes what has arrived to the trail until the queue is closed and empty.
 async fn write(
     standby: &Arc<dyn Standby>,
     queue: &Queue,

@@ -1,5 +1,5 @@
 //! Histories of a master and a standby, by seed: appends, links that are cut, held and refused, crashes of both. After
-//! each the standby has come to the master's bytes; on the way nothing was promised that was not so.
+//! each history the standby has the master's bytes; during it every acknowledgement was true.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::sync_set::Reached;
 
 const STEPS: u64 = 40;
 
-/// What happened in a history, so that a test knows that it has tested something.
+/// Counts of what happened in a history, so that a test can check that it has tested something.
 #[derive(Default, Debug)]
 struct Counts {
     appended: u64,
@@ -37,7 +37,7 @@ struct History {
     stop: tokio::sync::watch::Sender<bool>,
     following: tokio::task::JoinHandle<Ended>,
     instance: u64,
-    /// What masters before this one may have acknowledged.
+    /// What earlier masters may have acknowledged.
     reached: Reached,
     counts: Counts,
 }
@@ -102,14 +102,14 @@ impl History {
         }
     }
 
-    /// What this master and those before it may have acknowledged: durable there, and at its level on the standby.
+    /// What this master and earlier ones may have acknowledged: durable there, and at its level on the standby.
     fn acknowledged(&self) -> Reached {
         let (reached, end) = (*self.master.reached.lock(), self.master.trail().durable());
         let Reached { warm, hot, commit } = reached;
         self.reached.max(Reached { warm: warm.min(end), hot: hot.min(end), commit: commit.min(end) })
     }
 
-    /// What holds at every moment.
+    /// Checks what must hold at every moment.
     fn check(&self) {
         let (reached, end) = (self.acknowledged(), self.standby.trail().durable());
         assert!(reached.hot <= end, "hot up to {}, durable at the standby up to {end}", reached.hot);
@@ -118,7 +118,7 @@ impl History {
         assert!(self.standby.applied_lsn() <= durable, "applied what the master may lose");
     }
 
-    /// The standby loses power. What was durable there, and said to be, must be there again.
+    /// The standby loses power. What it had acknowledged as durable must be there afterwards.
     async fn crash_standby(&mut self) {
         self.counts.standby_crashes += 1;
         self.following.abort();
@@ -129,7 +129,7 @@ impl History {
 
     fn reopen_standby(&mut self) {
         let applied = self.standby.applied_lsn();
-        // On a disk without power closing says so and no more.
+        // On a disk without power, closing only returns an error.
         let _ = self.standby.trail().close();
         self.standby_disk.restore_power();
         self.standby = StandbyNode::open(&self.standby_disk, "b", applied).unwrap();
@@ -142,7 +142,7 @@ impl History {
         self.counts.master_crashes += 1;
         self.master_disk.cut_power_after(1 + self.random.below(3));
         self.append();
-        // What is on its way may still arrive.
+        // Messages in transit may still arrive.
         tokio::time::sleep(Duration::from_millis(self.random.below(5))).await;
         self.serving.abort();
         let _ = (&mut self.serving).await;
@@ -155,7 +155,7 @@ impl History {
         (_, self.serving) = self.master.serve(&self.net);
     }
 
-    /// Does what a node does when following has ended.
+    /// Acts as a node does when following has ended.
     async fn mend(&mut self) {
         while self.following.is_finished() {
             match (&mut self.following).await.unwrap() {
@@ -179,7 +179,7 @@ impl History {
         self.standby.trail().close().unwrap();
     }
 
-    /// Lets everything work again and waits for the standby to have everything.
+    /// Repairs everything and waits until the standby has everything.
     async fn settle(&mut self) {
         self.net.heal();
         self.master.append(100);
@@ -209,7 +209,7 @@ async fn history(seed: u64) -> Counts {
     }
     history.settle().await;
     assert_eq!(shipped(history.standby.trail()), shipped(history.master.trail()), "seed {seed}");
-    // In order at the end: everything acknowledged, and nobody connected.
+    // An orderly end: everything is acknowledged, and no standby is connected.
     history.stop.send(true).unwrap();
     let ended = (&mut history.following).await.unwrap();
     assert!(matches!(ended, Ended::Stopped), "{ended:?}");
@@ -243,7 +243,7 @@ fn after_any_history_the_standby_has_the_masters_bytes() {
     }
 }
 
-/// A dead link is noticed by both sides within the silence allowed, and the standby is no longer counted.
+/// Both sides notice a dead link within the allowed silence, and the standby no longer counts.
 #[test]
 fn a_held_link_is_given_up_and_made_again() {
     run(async {
@@ -268,7 +268,7 @@ fn a_held_link_is_given_up_and_made_again() {
     });
 }
 
-/// Stopping from the master's side says everything first; the standby stays away until it may come back.
+/// A stop by the master sends everything first; the standby stays disconnected until it may follow again.
 #[test]
 fn an_orderly_stop_from_the_master_loses_nothing() {
     run(async {
@@ -291,7 +291,7 @@ fn an_orderly_stop_from_the_master_loses_nothing() {
     });
 }
 
-/// What was received is written even when the link ends before it is: the master may never come back.
+/// What was received is written even if the link ends before that: the master may never return.
 #[test]
 fn what_was_acknowledged_as_received_is_on_the_disk_soon_after_the_master_died() {
     run(async {

@@ -1,4 +1,4 @@
-//! What the hub makes of the acks of several standbys.
+//! How the hub combines the acks of several standbys.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::message::{Message, Wants};
 use crate::receive::Connect;
 use crate::sync_set::{Reached, SyncSet};
 
-/// A standby that acknowledges what it is told to.
+/// A standby that acknowledges what the test says.
 async fn acking(net: &Net, master: &MasterNode, name: &str, lsn: Lsn) -> Link<DuplexStream> {
     let identity = identity(master.trail());
     let stream = net.connect().await.unwrap();
@@ -25,7 +25,7 @@ async fn acking(net: &Net, master: &MasterNode, name: &str, lsn: Lsn) -> Link<Du
     link.allow_boxcars(identity.segment_bytes);
     let start = Tip { lsn: master.trail().first(), checksum: 0 };
     link.writer.send(&Message::Start(start)).await.unwrap();
-    // What is acknowledged has to have been sent.
+    // What is acknowledged must have been sent.
     while !matches!(link.reader.next().await.unwrap(), Message::Durable(durable) if durable.lsn >= lsn) {}
     let ack = Ack { received: lsn, durable: lsn, applied: lsn };
     link.writer.send(&Message::Ack(ack)).await.unwrap();
@@ -61,7 +61,8 @@ async fn what_was_reached_stays_reached_whoever_leaves_and_whatever_is_set() {
     assert_eq!(*master.reached.lock(), all(end), "the master was told all of it");
 }
 
-/// A standby that is still catching up keeps nobody waiting who has another one, and does not count as being here.
+/// A standby that is still catching up delays no commit that another standby can confirm, and does not count as
+/// connected.
 #[tokio::test(start_paused = true)]
 async fn a_standby_counts_when_it_has_caught_up_with_what_was_there() {
     let (net, master) = (Net::new(1), MasterNode::open(&FaultDisk::new(1)));
@@ -76,14 +77,14 @@ async fn a_standby_counts_when_it_has_caught_up_with_what_was_there() {
     slow.writer.send(&Message::Ack(Ack { received: end, durable: end, applied: end })).await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(hub.standbys().iter().all(|standby| standby.counts));
-    // Comes back with less than it has confirmed: its master is told before it follows.
+    // It returns with less than it has confirmed: the master is notified before it follows.
     drop(slow);
     tokio::time::sleep(link_options().silence_max * 2).await;
     let _slow = acking(&net, &master, "slow", middle).await;
     assert_eq!(*master.fell_back.lock(), ["slow"]);
 }
 
-/// A standby whose disk hangs while its link is alive is away.
+/// A standby whose disk hangs while its link is alive counts as disconnected.
 #[tokio::test(start_paused = true)]
 async fn a_standby_that_makes_nothing_durable_is_given_up() {
     let (net, master) = (Net::new(1), MasterNode::open(&FaultDisk::new(1)));

@@ -1,5 +1,6 @@
-//! Ship and receive over a network that delays, holds back, loses links and lets their two ends learn of it at different
-//! times; real trails on simulated disks that lose power. A seed decides what happens when, in paused time.
+//! Shipping and receiving over a simulated network that delays messages, holds them back and loses links, which the two
+//! ends notice at different times; real trails on simulated disks that lose power. A seed decides what happens when, in
+//! paused time.
 
 mod histories;
 mod hub;

@@ -1,5 +1,5 @@
-//! A network in memory. Bytes of a link arrive in pieces and late; a link can be cut, after which each end learns of it
-//! at another time or never, and a direction can be held, in which case nothing arrives and nobody is told.
+//! A network in memory. Bytes of a link arrive in pieces and late. A link can be cut; each end notices that at a
+//! different time or never. A direction can be held; then nothing arrives and no end is notified.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::receive::Connect;
 
-/// Bytes on their way at one time.
+/// The number of bytes in transit at one time.
 const PIPE_BYTES: usize = 64 << 10;
 
 #[derive(Clone)]
@@ -21,13 +21,13 @@ pub struct Net(Arc<Shared>);
 struct Shared {
     random: Mutex<Seeded>,
     listener: Mutex<Option<mpsc::UnboundedSender<DuplexStream>>>,
-    /// Counts the cuts: a link of an earlier count is cut.
+    /// The number of cuts: a link with a lower count is cut.
     cuts: watch::Sender<u64>,
     held: [watch::Sender<bool>; 2],
     unreachable: watch::Sender<bool>,
 }
 
-/// From the side that connects to the listener, or back.
+/// The direction from the connecting side to the listener, or back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     There,
@@ -46,19 +46,19 @@ impl Net {
         }))
     }
 
-    /// Takes the listener's place; what was listened on before gets nothing any more.
+    /// Replaces the listener; an earlier listener gets no more connections.
     pub fn listen(&self) -> mpsc::UnboundedReceiver<DuplexStream> {
         let (sender, receiver) = mpsc::unbounded_channel();
         *self.0.listener.lock() = Some(sender);
         receiver
     }
 
-    /// Cuts all links that there are.
+    /// Cuts all existing links.
     pub fn cut(&self) {
         self.0.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Holds back what goes in one direction, or lets it go on.
+    /// Holds back one direction, or releases it.
     pub fn hold(&self, direction: Direction, held: bool) {
         self.0.held[direction as usize].send_replace(held);
     }
@@ -68,7 +68,7 @@ impl Net {
         self.0.unreachable.send_replace(unreachable);
     }
 
-    /// Everything works again.
+    /// Repairs the network.
     pub fn heal(&self) {
         self.set_unreachable(false);
         self.hold(Direction::There, false);
@@ -98,7 +98,7 @@ impl Net {
         tokio::select! {
             () = moving => {}
             _ = cuts.changed() => {
-                // This end learns of it soon, late, or only by the silence.
+                // This end notices it soon, late, or only by the silence.
                 let wait_ms = [0, 500, 3_000, 60_000][self.below(4) as usize];
                 tokio::time::sleep(Duration::from_millis(wait_ms)).await;
             }

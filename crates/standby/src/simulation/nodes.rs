@@ -1,4 +1,5 @@
-//! A master and a standby: the real trail on a simulated disk, and no databases behind it. Applied is what may be.
+//! A master and a standby: the real trail on a simulated disk, without databases. Everything that may be applied counts
+//! as applied.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,10 +22,10 @@ use crate::link::take_preamble;
 use crate::master::{Master, Peer};
 use crate::message::Wants;
 use crate::packing::Packing;
-use crate::receive::{Blocking, Ended, Follower, Phase, follow};
+use crate::receive::{Blocking, Ended, Follower, follow};
 use crate::refusal::{Reason, Refusal};
 use crate::simulation::net::Net;
-use crate::standby::Standby;
+use crate::standby::{Phase, Standby};
 use crate::sync_set::{Reached, SyncSet};
 use crate::{Governor, governor::GovernorOptions};
 
@@ -38,7 +39,7 @@ pub fn options() -> TrailOptions {
         boxcar_bytes_max: 12 << 10,
         kept_back_bytes: 8192,
         commit_delay: CommitDelay::Off,
-        // Proofs come from a thread, in real time: none in a simulation.
+        // A thread writes proofs in real time: a simulation has none.
         proof_delay: Duration::from_secs(1 << 30),
         on_failure: Arc::new(|_| {}),
         new_trail_id: Some(TrailId(*b"simulated trail!")),
@@ -55,7 +56,7 @@ pub fn identity(trail: &Trail) -> Identity {
     Identity { trail_id: trail.trail_id(), format: FORMAT, segment_bytes: trail.segment_bytes(), epoch: trail.epoch() }
 }
 
-/// Every boxcar of a trail that is durable, from its beginning.
+/// Every durable boxcar of a trail, from its beginning.
 pub fn shipped(trail: &Trail) -> Vec<Shipped> {
     let mut tap = trail.tap(trail.first()).unwrap();
     let mut all = Vec::new();
@@ -67,7 +68,7 @@ pub fn shipped(trail: &Trail) -> Vec<Shipped> {
 
 /// Link options with short times, so that histories are short.
 pub fn link_options() -> LinkOptions {
-    // Appended records are long and pack well.
+    // Appended records are long and compress well.
     LinkOptions { queue_bytes_max: 100_000, packing: Packing::On, ..LinkOptions::default() }
 }
 
@@ -77,7 +78,7 @@ pub struct MasterNode {
     pub held: Mutex<Lsn>,
     pub deposed_by: Mutex<Option<Epoch>>,
     pub in_sync: Mutex<Vec<bool>>,
-    /// Standbys that came back with less than they had confirmed.
+    /// Standbys that returned with less than they had confirmed.
     pub fell_back: Mutex<Vec<String>>,
 }
 
@@ -94,21 +95,21 @@ impl MasterNode {
         })
     }
 
-    /// Appends a record of `bytes` bytes; where it went, once it is durable. `None`: the disk has failed.
+    /// Appends a record of `bytes` bytes, and returns its position once it is durable. `None` if the disk has failed.
     pub fn append(&self, bytes: usize) -> Option<Span> {
         let told = Arc::new(Mutex::new(None));
         let place = told.clone();
         let reservation = self.trail.reserve(bytes as u64).ok()?;
         let body = (0..bytes).map(|i| i as u8).collect();
         self.trail.append_now(reservation, body, Box::new(move |span| *place.lock() = Some(span))).ok()?;
-        // Whoever is writing otherwise is the trail's own thread, which drops what it cannot write.
+        // Otherwise the trail's own thread is writing; it drops what it cannot write.
         while told.lock().is_none() && Arc::strong_count(&told) > 1 {
             std::thread::sleep(Duration::from_micros(100));
         }
         told.lock().take()
     }
 
-    /// Serves whoever connects, until the task is aborted.
+    /// Serves every connection, until the task is aborted.
     pub fn serve(self: &Arc<MasterNode>, net: &Net) -> (Arc<Hub>, tokio::task::JoinHandle<()>) {
         let sync_set = SyncSet::parse("*").unwrap();
         let hub = Hub::new(self.clone(), link_options(), sync_set, Governor::new(GovernorOptions::default()));
@@ -206,7 +207,7 @@ impl StandbyNode {
         Trail::found(disk, Path::new(DIR), &from).unwrap();
     }
 
-    /// `applied`: what its databases hold.
+    /// Opens a standby; `applied` is the position of its databases.
     pub fn open(disk: &FaultDisk, name: &str, applied: Lsn) -> Result<Arc<StandbyNode>, TrailError> {
         let trail = open(disk, TrailOptions { follow: true, ..options() })?;
         Ok(Arc::new(StandbyNode {
@@ -224,7 +225,7 @@ impl StandbyNode {
         Trail::cut_back(disk, Path::new(DIR), to.lsn).unwrap()
     }
 
-    /// Follows whoever listens on the network. True in what is returned stops it.
+    /// Follows the listener of the network. Sending true to the returned channel stops it.
     pub fn follow(
         self: &Arc<StandbyNode>,
         net: &Net,

@@ -1,4 +1,4 @@
-//! Peers that break the rules: forged epochs and frames, acks that overstate, questions out of order.
+//! Peers that violate the protocol: forged epochs and frames, acks that overstate, requests out of order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::identity::{Ack, Identity, Tip};
 use crate::link::{Link, greet, take_preamble};
 use crate::master::Master;
 use crate::message::{Answer, Hello, Message, Position, Wants, Welcome};
-use crate::pairing::Place;
+use crate::pairing::Decision;
 use crate::receive::{Connect, Ended};
 use crate::refusal::Reason;
 use crate::standby::Standby;
@@ -37,7 +37,7 @@ fn standby_of(master: &MasterNode) -> Arc<StandbyNode> {
     StandbyNode::open(&disk, "b", Lsn(0)).unwrap()
 }
 
-/// Greets as a standby that would follow.
+/// Greets as a standby that asks to follow.
 async fn follow_as(net: &Net, identity: Identity, name: &str, instance: u64) -> Result<Link<DuplexStream>, LinkError> {
     let stream = net.connect().await.unwrap();
     let greeted = greet(stream, name, instance, Wants::Follow(identity), &link_options()).await;
@@ -78,7 +78,7 @@ async fn greetings_that_are_refused() {
     assert_eq!(reason(follow_as(&net, ours, "no name", 1).await), Reason::Protocol);
     let older = Identity { format: 0, ..ours };
     assert_eq!(reason(follow_as(&net, older, "b", 1).await), Reason::Format);
-    // A program of the far future.
+    // A program with a much newer version.
     let mut stream = net.connect().await.unwrap();
     stream.write_all(&PREAMBLE).await.unwrap();
     let mut link = Link::over(stream, &link_options());
@@ -141,7 +141,7 @@ async fn another_node_of_the_same_name_waits_and_the_same_one_takes_over() {
     assert_eq!(hub.standbys().len(), 1, "the end of the older link takes nothing from the newer one");
 }
 
-/// Greets, says yes to every question and then says this.
+/// A master that greets, answers yes to every request and then sends these messages.
 async fn scripted_master(mut stream: DuplexStream, welcome: Welcome, messages: Vec<Message>) {
     take_preamble(&mut stream).await.unwrap();
     let mut link = Link::over(stream, &link_options());
@@ -155,11 +155,11 @@ async fn scripted_master(mut stream: DuplexStream, welcome: Welcome, messages: V
         link.writer.put(message).unwrap();
     }
     let _ = link.writer.flush().await;
-    // Until the standby has had enough.
+    // Until the standby ends the link.
     while link.reader.next().await.is_ok() {}
 }
 
-/// How a standby's following ends under a master that says this.
+/// How following ends with a master that sends these messages.
 async fn followed(standby: &Arc<StandbyNode>, identity: Identity, messages: Vec<Message>) -> Ended {
     let net = Net::new(1);
     let mut listener = net.listen();
@@ -187,7 +187,7 @@ fn boxcar(bytes: &[u8]) -> Message {
     Message::Boxcar(Bytes::copy_from_slice(bytes))
 }
 
-/// The boxcar with another epoch, and the checksum that goes with it.
+/// The boxcar with another epoch and a matching checksum.
 fn with_epoch(bytes: &[u8], epoch: u32) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[12..16].copy_from_slice(&epoch.to_le_bytes());
@@ -210,7 +210,7 @@ async fn a_forged_older_epoch_is_refused() {
     assert_eq!(ours.epoch, Epoch(3));
     let standby = standby_of(&master);
 
-    // The deposed master shows itself in its greeting.
+    // The deposed master is recognized by its greeting.
     let net = Net::new(1);
     let mut listener = net.listen();
     let (lsn, checksum) = standby.trail().tip();
@@ -226,9 +226,9 @@ async fn a_forged_older_epoch_is_refused() {
     tokio::spawn(async move { scripted_master(listener.recv().await.unwrap(), welcome, vec![]).await });
     let follower = standby.follower(&net, 1, tokio::sync::watch::channel(false).1);
     let place = receive::check(&follower).await.unwrap();
-    assert!(matches!(place, Place::Refused(refusal) if refusal.reason == Reason::Deposed));
+    assert!(matches!(place, Decision::Refused(refusal) if refusal.reason == Reason::Deposed));
 
-    // It claims the newer epoch, and its boxcars betray it: within one link, and by what the trail holds already.
+    // It claims the newer epoch, but its boxcars show the older one: within one link, and compared with the trail.
     let old = with_epoch(&all[1].bytes, 2);
     let ended = followed(&standby, ours, vec![boxcar(&all[0].bytes), boxcar(&old)]).await;
     assert!(matches!(ended, Ended::Failed(LinkError::OldEpoch { .. })), "{ended:?}");
@@ -274,7 +274,7 @@ async fn a_check_does_not_follow() {
     let standby = standby_of(&master);
     let follower = standby.follower(&net, 1, tokio::sync::watch::channel(false).1);
     let place = receive::check(&follower).await.unwrap();
-    assert_eq!(place, Place::Start(Tip { lsn: master.trail().first(), checksum: 0 }));
+    assert_eq!(place, Decision::Start(Tip { lsn: master.trail().first(), checksum: 0 }));
     assert!(hub.standbys().is_empty() && standby.trail().tip().1 == 0);
 }
 

@@ -1,18 +1,18 @@
-//! Which standbys a commit waits for, as PostgreSQL's `synchronous_standby_names` says it.
+//! The standbys that a commit waits for, in the syntax of PostgreSQL's `synchronous_standby_names`.
 //!
 //! | setting | a position has reached a level when |
 //! |---|---|
 //! | `a, b` or `FIRST 1 (a, b)` or `1 (a, b)` | the first of the list that is connected has it |
 //! | `FIRST n (a, b, ...)` or `n (...)` | the first n of the list that are connected have it |
 //! | `ANY n (a, b, ...)` | any n of the list that are connected have it |
-//! | `*` in a list | stands for every standby |
-//! | empty | never: there is nobody to wait for |
+//! | `*` in a list | it means every standby |
+//! | empty | never: there is no standby to wait for |
 //!
-//! Names are compared without regard to case; a name that is no plain word is quoted (`"rack-2"`). A standby that is
-//! away counts no more: where fewer than n are connected nothing new is reached, and commits wait.
+//! Names are compared without regard to case; a name that is not a plain word is quoted (`"rack-2"`). A disconnected
+//! standby does not count: if fewer than n are connected, nothing new is reached, and commits wait.
 //!
-//! [`SyncSet::parse`] fails with the position in the text. [`Reached`] never goes back: a standby that returns with less
-//! than it once confirmed takes nothing from what was answered.
+//! [`SyncSet::parse`] fails with the position in the text. [`Reached`] never decreases: a standby that returns with
+//! less than it once confirmed does not change what was answered.
 
 mod parse;
 #[cfg(test)]
@@ -26,18 +26,18 @@ use crate::identity::Ack;
 
 pub use parse::SyncSetError;
 
-/// How many of the listed standbys count.
+/// How many of the listed standbys count, and which.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
-    /// Those that stand first in the list.
+    /// The first ones in the list.
     First(usize),
-    /// Whichever have come farthest.
+    /// Those with the highest positions.
     Any(usize),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Name {
-    /// In lower case.
+    /// A name in lower case.
     Is(String),
     Every,
 }
@@ -58,14 +58,14 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// The farther of both, level by level.
+    /// The higher position of both, level by level.
     pub fn max(self, other: Reached) -> Reached {
         Reached { warm: self.warm.max(other.warm), hot: self.hot.max(other.hot), commit: self.commit.max(other.commit) }
     }
 }
 
 impl SyncSet {
-    /// Nobody to wait for.
+    /// An empty set: there is no standby to wait for.
     pub fn empty() -> SyncSet {
         SyncSet { method: Method::First(1), names: Vec::new() }
     }
@@ -79,25 +79,25 @@ impl SyncSet {
         self.names.is_empty()
     }
 
-    /// How many standbys have to be connected.
+    /// The number of standbys that must be connected.
     pub fn quorum(&self) -> usize {
         match self.method {
             Method::First(n) | Method::Any(n) => n,
         }
     }
 
-    /// The names, in lower case, where commits wait for every one of them; `None` where some may be missing, or for `*`.
+    /// The names in lower case, if commits wait for every one of them; `None` if some may be missing, or for `*`.
     pub fn all_of(&self) -> Option<Vec<&str>> {
         self.distinct().filter(|names| self.quorum() == names.len())
     }
 
-    /// The names, in lower case, where commits wait for any [`SyncSet::quorum`] of them, and those are fewer than all.
+    /// The names in lower case, if commits wait for any [`SyncSet::quorum`] of them and that is fewer than all.
     pub fn any_of(&self) -> Option<Vec<&str>> {
         let is_any = matches!(self.method, Method::Any(_));
         self.distinct().filter(|names| is_any && self.quorum() < names.len())
     }
 
-    /// The names in order; `None` where one stands there twice, or `*`.
+    /// The names in order; `None` if one is duplicate, or for `*`.
     fn distinct(&self) -> Option<Vec<&str>> {
         let names = self.names.iter().map(|name| match name {
             Name::Is(name) => Some(name.as_str()),
@@ -109,7 +109,7 @@ impl SyncSet {
         (names.len() == self.names.len()).then_some(names)
     }
 
-    /// The standby's place in the list, from 0; `None`: commits do not wait for it.
+    /// The standby's position in the list, from 0; `None` if commits do not wait for it.
     pub fn priority(&self, standby: &str) -> Option<usize> {
         let standby = standby.to_lowercase();
         self.names.iter().position(|name| match name {
@@ -118,7 +118,7 @@ impl SyncSet {
         })
     }
 
-    /// What the acks of the connected standbys add up to; `None` where too few of the list are connected.
+    /// What commits have reached by the acks of the connected standbys; `None` if too few of the list are connected.
     pub fn reached<'a>(&self, connected: impl IntoIterator<Item = (&'a str, Ack)>) -> Option<Reached> {
         let mut listed: Vec<(usize, &str, Ack)> = connected
             .into_iter()
@@ -129,7 +129,7 @@ impl SyncSet {
             return None;
         }
         if let Method::First(n) = self.method {
-            // Those of equal priority (`*`) by name, so that the choice does not change from ack to ack.
+            // Standbys of equal priority (`*`) are ordered by name, so that the choice does not change from ack to ack.
             listed.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
             listed.truncate(n);
         }

@@ -8,15 +8,15 @@
 
 use crate::sync_set::{Method, Name, SyncSet};
 
-/// Names in one list.
+/// The largest number of names in one list.
 const NAMES_MAX: usize = 1000;
 
-/// What is wrong with a setting.
+/// An error in a setting.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("synchronous_standby_names: {what} at character {position}")]
 pub struct SyncSetError {
     pub what: String,
-    /// From 1.
+    /// The character position, from 1.
     pub position: usize,
 }
 
@@ -40,20 +40,20 @@ pub fn parse(text: &str) -> Result<SyncSet, SyncSetError> {
     let set = parser.setting()?;
     match parser.peek() {
         None => Ok(set),
-        Some(_) => Err(parser.error("the setting should end")),
+        Some(_) => Err(parser.error("unexpected text after the setting")),
     }
 }
 
 struct Parser<'a> {
     tokens: &'a [(Token, usize)],
     at: usize,
-    /// Position behind the text.
+    /// The position after the text.
     end: usize,
 }
 
 impl<'a> Parser<'a> {
     fn setting(&mut self) -> Result<SyncSet, SyncSetError> {
-        // A word or number is a method only where "number (" or "(" follows; else it is a standby of that name.
+        // A word or number is a method only if "number (" or "(" follows; otherwise it is the name of a standby.
         let keyword = match (self.peek(), self.ahead(1), self.ahead(2)) {
             (Some(Token::Word(word)), Some(Token::Number(_)), Some(Token::Open)) => Some(word.to_lowercase()),
             _ => None,
@@ -165,7 +165,7 @@ fn tokens(text: &str) -> Result<Vec<(Token, usize)>, SyncSetError> {
     Ok(tokens)
 }
 
-/// A name in double quotes, in which a doubled quote stands for one. `at` is behind the opening quote.
+/// Reads a name in double quotes, in which a doubled quote means one quote. `at` is after the opening quote.
 fn quoted(chars: &[char], at: &mut usize) -> Result<Token, SyncSetError> {
     let start = *at;
     let mut name = String::new();

@@ -63,7 +63,7 @@ fn reached(setting: &str, connected: &[(&str, Ack)]) -> Option<(u64, u64, u64)> 
 #[test]
 fn what_the_acks_add_up_to() {
     let (a, b, c) = (("a", ack(30, 20, 10)), ("b", ack(25, 25, 25)), ("c", ack(90, 9, 9)));
-    // Nobody, or nobody who counts.
+    // No standby, or none that counts.
     assert_eq!(reached("", &[a, b]), None);
     assert_eq!(reached("a", &[]), None);
     assert_eq!(reached("x", &[a, b]), None);
@@ -83,7 +83,7 @@ fn what_the_acks_add_up_to() {
     assert_eq!(reached("ANY 3 (a, b, c)", &[a, b, c]), Some((25, 9, 9)));
     assert_eq!(reached("ANY 2 (a, b)", &[a, b, c]), Some((25, 20, 10)), "c is not listed");
     assert_eq!(reached("ANY 3 (a, b, c)", &[a, b]), None);
-    // The star.
+    // The `*`.
     assert_eq!(reached("*", &[c, b, a]), Some((30, 20, 10)), "by name");
     assert_eq!(reached("FIRST 1 (b, *)", &[a, b, c]), Some((25, 25, 25)));
     assert_eq!(reached("ANY 2 (*)", &[a, b, c]), Some((30, 20, 10)));

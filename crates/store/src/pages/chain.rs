@@ -1,8 +1,8 @@
 //! The versions of one page.
 //!
 //! A chain lists versions by ascending snapshot. The version for snapshot `s` is the last one whose number is at most
-//! `s`; when there is none it is what the file holds. At most one version is `in_file`; `Loc::File` implies it. A
-//! chain that would only say "in the file" does not exist.
+//! `s`; when there is none, it is the file's. At most one version is `in_file`; `Loc::File` implies it. A chain whose
+//! only version is the file's is not kept.
 
 use super::page::Page;
 use super::scratch::Scratch;
@@ -22,29 +22,29 @@ pub struct Version {
     /// First snapshot that sees it.
     pub snapshot: u64,
     pub loc: Loc,
-    /// The database file holds exactly this version.
+    /// Whether the database file holds exactly this version.
     pub in_file: bool,
 }
 
-/// All versions of a page that are not simply "as in the file".
+/// All versions of a page, unless the file's version is the only one.
 #[derive(Default)]
 pub struct Chain {
     pub versions: Vec<Version>,
-    /// Read since the clock hand last passed.
+    /// Whether the page was read since the clock hand last passed.
     pub hot: bool,
-    /// The page is in its shard's clock queue.
+    /// Whether the page is in its shard's clock queue.
     pub queued: bool,
-    /// The page is in its shard's queue of pages with several versions.
+    /// Whether the page is in its shard's queue of pages with several versions.
     pub listed: bool,
 }
 
 impl Chain {
-    /// The version snapshot `s` sees, if it is not the file's.
+    /// The version that snapshot `s` sees, unless it is the file's.
     pub fn visible(&self, s: u64) -> Option<&Version> {
         self.versions.iter().rev().find(|v| v.snapshot <= s)
     }
 
-    /// Drops versions nobody can ask for and returns how many pages of memory that freed.
+    /// Drops versions that no snapshot can read, and returns how many pages of memory that freed.
     pub fn prune(&mut self, needed: &Needed, scratch: &Scratch) -> usize {
         let mut freed = 0;
         let mut i = 0;
@@ -58,7 +58,7 @@ impl Chain {
         freed
     }
 
-    /// The chain says no more than the file does.
+    /// Whether the chain holds no other version than the file's.
     pub fn is_redundant(&self) -> bool {
         match self.versions.as_slice() {
             [] => true,
@@ -72,7 +72,7 @@ impl Chain {
     }
 
     /// Moves bytes out of memory: a version that the file holds is dropped, others go to scratch. Returns how many
-    /// pages of memory that freed. When scratch is full the rest stays.
+    /// pages of memory that freed. When scratch is full, the rest stays in memory.
     pub fn evict(&mut self, scratch: &Scratch) -> usize {
         let mut freed = 0;
         for v in &mut self.versions {
@@ -91,7 +91,7 @@ impl Chain {
     }
 }
 
-/// Frees what a dropped version occupied; 1 if that was a page of memory.
+/// Frees what a dropped version occupied. Returns 1 if that was a page of memory.
 pub fn release(loc: &Loc, scratch: &Scratch) -> usize {
     match loc {
         Loc::Memory(_) => 1,

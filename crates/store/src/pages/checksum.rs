@@ -6,9 +6,9 @@
 //! | 4088..4096 | number of the checkpoint (the volume's boxcar number) that wrote the page, little endian |
 //!
 //! The seed is `page number | volume id << 32`, so that a page written to the wrong place or into the wrong file is
-//! noticed; the checkpoint number is covered because it is mixed into the stored sum. SQLite carries reserved bytes
-//! along without looking at them: another program that changes a page leaves the old sum behind, and the change is
-//! seen (guarantee 7). The sum is set when a page is written to the file and checked when it is read from there.
+//! detected. The checkpoint number is covered because it is mixed into the stored sum. SQLite copies reserved bytes
+//! without interpreting them: when another program changes a page, the old sum stays, and the change is detected
+//! (guarantee 7). The sum is set when a page is written to the file and checked when it is read from the file.
 
 use super::page::{PAGE_BYTES, RESERVED_BYTES};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -27,13 +27,13 @@ pub fn seal(page: &mut [u8], number: u32, volume: u32, checkpoint: u64) {
     page[BODY + 8..].copy_from_slice(&checkpoint.to_le_bytes());
 }
 
-/// Whether the page is what was sealed under this number in this volume.
+/// Whether the page is unchanged since it was sealed under this number in this volume.
 pub fn holds(page: &[u8], number: u32, volume: u32) -> bool {
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| page[at + i]));
     word(BODY) == sum(page, number, volume, word(BODY + 8))
 }
 
-/// The checkpoint that wrote the page, if it holds its sum.
+/// The checkpoint that wrote the page; meaningful only if the page has a valid sum.
 pub fn checkpoint_of(page: &[u8]) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| page[BODY + 8 + i]))
 }

@@ -6,14 +6,14 @@
 //!
 //! | happens | then |
 //! |---|---|
-//! | publish N | new versions go to the end of their chains; versions no snapshot can ask for are dropped |
+//! | publish N | new versions go to the end of their chains; versions that no snapshot can read are dropped |
 //! | set_durable N | new readers start at N |
 //! | more pages in memory than allowed | clean ones are dropped, others go to scratch, a few at each publish |
 //! | checkpoint of C | for every page to be overwritten the file's version is saved first if an older snapshot needs it |
 //! | scratch beyond its limit | the oldest snapshot is expired: its next read fails (SQLSTATE 72000) |
 //!
-//! Failure: a page of the file that does not carry its checksum, or cannot be read, is [`ReadError`] and is logged with
-//! file and offset; nothing is repaired silently.
+//! Failure: a page of the file that has a wrong checksum or cannot be read is a [`ReadError`] and is logged with file
+//! and offset; nothing is repaired silently.
 
 mod chain;
 pub mod checksum;

@@ -1,17 +1,16 @@
-//! Page-sized slots in an unlinked file of the data directory: where page versions go that do not fit in memory
-//! (RULES 12, 18). The content is worthless after a crash, so nothing is synced and the file vanishes with the
-//! process.
+//! Page-sized slots in an unlinked file of the data directory, for page versions that do not fit in memory (RULES 12,
+//! 18). The content is worthless after a crash, so nothing is synced and the file disappears with the process.
 //!
-//! Failure: a write that does not succeed (full disk) is reported; the page then simply stays in memory.
+//! Failure: a write that fails (full disk) is reported; the page then stays in memory.
 
 use super::page::PAGE_BYTES;
 use parking_lot::Mutex;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Slots of one page each.
+/// A scratch file of slots of one page each.
 pub struct Scratch {
     file: File,
     slots: Mutex<Slots>,
@@ -20,19 +19,19 @@ pub struct Scratch {
 #[derive(Default)]
 struct Slots {
     free: Vec<u32>,
-    /// Slots ever used: the file's length in pages.
+    /// Number of slots ever used: the file's length in pages.
     end: u32,
 }
 
-/// An unlinked, empty, private file in `dir`.
+/// Makes an unlinked, empty, private file in `dir`.
 pub fn unlinked_file(dir: &Path) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags};
     match rustix::fs::open(dir, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR) {
         Ok(fd) => Ok(File::from(fd)),
-        // Not every file system knows O_TMPFILE (open(2)).
+        // Not every file system supports O_TMPFILE (open(2)).
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::NOENT) if dir.is_dir() => {
             let path = dir.join(format!(".scratch-{}-{:x}", std::process::id(), unique()));
-            let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+            let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
             std::fs::remove_file(&path)?;
             Ok(file)
         }
@@ -71,7 +70,7 @@ impl Scratch {
         written.map(|()| slot)
     }
 
-    /// Reads a slot that [`Scratch::put`] returned and nobody freed.
+    /// Reads a slot that [`Scratch::put`] returned and that was not freed since.
     pub fn get(&self, slot: u32, page: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(page, u64::from(slot) * PAGE_BYTES as u64)
     }
@@ -79,7 +78,7 @@ impl Scratch {
     pub fn free(&self, slot: u32) {
         let mut s = self.slots.lock();
         s.free.push(slot);
-        // All free: give the disk space back, so that one long report does not keep it until the end.
+        // All slots are free: truncate the file, so that one long report does not keep the disk space.
         if s.free.len() == s.end as usize && s.end > 1024 && self.file.set_len(0).is_ok() {
             *s = Slots::default();
         }

@@ -1,4 +1,4 @@
-//! Which snapshots exist, how large the database is in each, and who reads which.
+//! Which snapshots exist, how large the database is in each, and which of them are being read.
 
 use holdfast_seams::sabotage::{Sabotage, asked};
 use std::collections::BTreeMap;
@@ -8,19 +8,19 @@ use std::collections::BTreeMap;
 pub struct Snapshots {
     /// Last published.
     pub newest: u64,
-    /// Last one whose boxcar is on disk: the one readers start on.
+    /// Last one whose boxcar is on disk: readers start on it.
     pub durable: u64,
-    /// Database size in pages of each snapshot that someone reads or may still start to read.
+    /// Database size in pages of each snapshot that is read or may still be read.
     sizes: BTreeMap<u64, u32>,
-    /// Readers per snapshot.
+    /// Number of readers of each snapshot.
     active: BTreeMap<u64, u32>,
-    /// Snapshots below this one have been given up (RULE 12).
+    /// Snapshots below this one were expired (RULE 12).
     pub expired_below: u64,
-    /// What a checkpoint is writing: it is not given up.
+    /// The snapshot that a checkpoint is writing; it is not expired.
     pinned: Option<u64>,
 }
 
-/// What pruning needs to know, copied once per publish.
+/// The snapshots that pruning must keep, copied once per publish.
 pub struct Needed {
     /// Snapshots in use, ascending, without the expired ones.
     active: Vec<u64>,
@@ -28,7 +28,7 @@ pub struct Needed {
 }
 
 impl Needed {
-    /// Whether a version visible to snapshots `from..until` may still be asked for.
+    /// Whether a version visible to snapshots `from..until` may still be read.
     pub fn covers(&self, from: u64, until: u64) -> bool {
         if until > self.durable {
             return true;
@@ -37,7 +37,7 @@ impl Needed {
         self.active.get(i).is_some_and(|a| *a < until)
     }
 
-    /// Whether anyone reads a snapshot older than `version` but at least `from`.
+    /// Whether a snapshot older than `version` but at least `from` is being read.
     pub fn read_between(&self, from: u64, version: u64) -> bool {
         let i = self.active.partition_point(|a| *a < from);
         self.active.get(i).is_some_and(|a| *a < version)
@@ -45,7 +45,7 @@ impl Needed {
 }
 
 impl Snapshots {
-    /// The state after opening a file that stands at `number` with `pages` pages.
+    /// Sets the state after opening a file at boxcar `number` with `pages` pages.
     pub fn reset(&mut self, number: u64, pages: u32) {
         *self = Snapshots { newest: number, durable: number, ..Snapshots::default() };
         self.sizes.insert(number, pages);
@@ -66,25 +66,25 @@ impl Snapshots {
         }
     }
 
-    /// Begins to read the newest durable snapshot: its number and size.
+    /// Begins to read the newest durable snapshot. Returns its number and size.
     pub fn acquire(&mut self) -> (u64, u32) {
         *self.active.entry(self.durable).or_insert(0) += 1;
         (self.durable, self.pages_of(self.durable))
     }
 
-    /// Begins to read the newest published snapshot.
+    /// Begins to read the newest published snapshot. Returns its number and size.
     pub fn acquire_newest(&mut self) -> (u64, u32) {
         self.acquire_at(self.newest)
     }
 
-    /// Begins to read a snapshot that somebody reads already, or one at least as new as the durable one.
+    /// Begins to read a snapshot that is already being read, or one at least as new as the durable one.
     pub fn acquire_at(&mut self, number: u64) -> (u64, u32) {
         debug_assert!(number >= self.durable || self.active.contains_key(&number));
         *self.active.entry(number).or_insert(0) += 1;
         (number, self.pages_of(number))
     }
 
-    /// Begins to read the newest durable snapshot for a checkpoint. There is one at a time.
+    /// Begins to read the newest durable snapshot for a checkpoint. Only one checkpoint runs at a time.
     pub fn pin(&mut self) -> (u64, u32) {
         if asked(Sabotage::StoreAhead) {
             self.pinned = Some(self.newest);
@@ -121,12 +121,12 @@ impl Snapshots {
         Needed { active, durable: self.durable }
     }
 
-    /// The oldest snapshot somebody reads.
+    /// The oldest snapshot that is being read.
     pub fn oldest_active(&self) -> Option<u64> {
         self.active.keys().copied().find(|n| *n >= self.expired_below)
     }
 
-    /// Gives up the oldest snapshot in use, if it is older than the durable one. Returns its number.
+    /// Expires the oldest snapshot in use, if it is older than the durable one. Returns its number.
     pub fn expire_oldest(&mut self) -> Option<u64> {
         let limit = self.pinned.unwrap_or(self.durable);
         let oldest = self.oldest_active().filter(|n| *n < limit)?;

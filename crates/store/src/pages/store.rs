@@ -16,23 +16,23 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 const SHARDS: usize = 64;
 
-/// What a store may occupy.
+/// How much memory and scratch space a store may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Pages held in memory, versions included.
+    /// Bytes of pages held in memory, versions included.
     pub memory_bytes_max: u64,
-    /// Versions spilled to scratch; beyond it the oldest snapshot is given up.
+    /// Bytes of versions in the scratch file; beyond it the oldest snapshot is expired.
     pub scratch_bytes_max: u64,
 }
 
-/// Why a page cannot be had.
+/// Why a page cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    #[error("snapshot {0} is too old: its page versions were given up because scratch space ran out")]
+    #[error("snapshot {0} is too old: its page versions were dropped because scratch space ran out")]
     SnapshotTooOld(u64),
     #[error(
-        "page {page} at offset {offset} of {path} does not carry its checksum: it rotted or another program changed it; \
-         look with `holdfast check` what else is damaged, and restore it from a backup"
+        "page {page} at offset {offset} of {path} has a wrong checksum: it was damaged, or another program changed it; \
+         run `holdfast check` to list all damaged pages, then restore it from a backup"
     )]
     Checksum { page: u32, offset: u64, path: String },
     #[error("cannot read page {page} at offset {offset} of {path}: {source}")]
@@ -71,14 +71,14 @@ type Chains = HashMap<u32, Chain, BuildHasherDefault<PageHasher>>;
 #[derive(Default)]
 struct Shard {
     chains: Chains,
-    /// Pages with versions in memory, in the order the clock hand passes them.
+    /// Pages with versions in memory, in the order in which the clock hand passes them.
     clock: VecDeque<u32>,
-    /// Pages with more than one version: some of them can be dropped soon.
+    /// Pages with more than one version: some versions can be dropped soon.
     several: VecDeque<u32>,
 }
 
 impl Shard {
-    /// Puts a page into the queues it belongs to and is not in yet.
+    /// Puts a page into the queues to which it belongs and in which it is not yet.
     fn enqueue(&mut self, page: u32) {
         let Some(chain) = self.chains.get_mut(&page) else { return };
         if !chain.queued {
@@ -92,23 +92,24 @@ impl Shard {
     }
 }
 
-/// Pages MAIN has written since its last publish.
+/// Pages that MAIN or a branch has written since its last publish.
 #[derive(Default)]
 pub struct Staged {
     pages: HashMap<u32, Loc, BuildHasherDefault<PageHasher>>,
     in_memory: usize,
 }
 
-/// Staged pages beyond this part of the memory go to scratch (RULE 18): one large transaction must not fill it.
+/// Staged pages beyond this fraction of the memory go to scratch (RULE 18), so that one large transaction does not fill
+/// the memory.
 const STAGED_PART: i64 = 4;
 
-/// What one checkpoint writes: the newest durable version of every page the file does not have yet.
+/// What one checkpoint writes: the newest durable version of every page that the file does not have yet.
 pub struct CheckpointSet {
     /// The snapshot that the file will hold.
     pub snapshot: u64,
     /// Its size in pages.
     pub pages: u32,
-    /// Page and the snapshot number of the version to write, by page.
+    /// Each page with the snapshot number of the version to write, in page order.
     pub dirty: Vec<(u32, u64)>,
 }
 
@@ -122,7 +123,7 @@ pub struct PageStore {
     newest: AtomicU64,
     durable: AtomicU64,
     expired_below: AtomicU64,
-    /// Number the next publish gets.
+    /// The number of the next publish.
     next: AtomicU64,
     scratch: Scratch,
     limits: Limits,
@@ -162,7 +163,7 @@ impl PageStore {
         store
     }
 
-    /// Declares that the file stands at boxcar `number`. Only before anything was published.
+    /// Declares that the file is at boxcar `number`. Must be called before anything was published.
     pub fn set_position(&self, number: u64, pages: u32) {
         self.snapshots.lock().reset(number, pages);
         self.newest.store(number, Ordering::Release);
@@ -190,19 +191,19 @@ impl PageStore {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// The number the next publish will get. Redo sets it, as it publishes many boxcars at once.
+    /// Sets the number of the next publish. Redo sets it, because it publishes many boxcars at once.
     pub fn set_next(&self, number: u64) {
         self.next.store(number, Ordering::Release);
     }
 
-    /// The boxcar `number` and all before it are on disk: readers may start there.
+    /// Declares that boxcar `number` and all earlier ones are on disk: readers may start there.
     pub fn set_durable(&self, number: u64) {
         let mut s = self.snapshots.lock();
         s.set_durable(number);
         self.durable.store(s.durable, Ordering::Release);
     }
 
-    /// Begins a snapshot: its number and size in pages. Each must be released.
+    /// Begins a snapshot and returns its number and size in pages. Each must be released.
     pub fn acquire(&self) -> (u64, u32) {
         self.snapshots.lock().acquire()
     }
@@ -212,7 +213,7 @@ impl PageStore {
         self.snapshots.lock().acquire_newest()
     }
 
-    /// Begins to read a snapshot that somebody is already reading.
+    /// Begins to read a snapshot that is already being read.
     pub fn acquire_at(&self, snapshot: u64) -> (u64, u32) {
         self.snapshots.lock().acquire_at(snapshot)
     }
@@ -249,7 +250,7 @@ impl PageStore {
         let mut whole = [0; PAGE_BYTES];
         let from_file = self.read_file(page, &mut whole);
         // A checkpoint that overwrites the page puts the file's version into the chain before it writes. So if the
-        // chain still has nothing for this snapshot, what was read is what the file held before any such write.
+        // chain still has nothing for this snapshot, the bytes read are those from before any such write.
         if !self.read_version(page, snapshot, at, out)? {
             self.still_there(snapshot)?;
             from_file?;
@@ -258,13 +259,13 @@ impl PageStore {
         self.still_there(snapshot)
     }
 
-    /// Asked after a read: a snapshot given up meanwhile may have lost the version that was looked for, and found
-    /// another.
+    /// Checks after a read that the snapshot was not expired meanwhile: the version looked for may have been dropped,
+    /// and another one read.
     fn still_there(&self, snapshot: u64) -> Result<(), ReadError> {
         if self.is_expired(snapshot) { Err(ReadError::SnapshotTooOld(snapshot)) } else { Ok(()) }
     }
 
-    /// Reads from the chain; false when the version is the file's.
+    /// Reads from the chain. Returns false when the version is the file's.
     fn read_version(&self, page: u32, snapshot: u64, at: usize, out: &mut [u8]) -> Result<bool, ReadError> {
         let found = {
             let mut shard = self.shard(page).lock();
@@ -273,7 +274,7 @@ impl PageStore {
             match chain.visible(snapshot).map(|v| &v.loc) {
                 Some(Loc::Memory(p)) => p.clone(),
                 Some(Loc::Scratch(slot)) => {
-                    // Under the lock: the slot could be given to another page otherwise.
+                    // Under the lock, because otherwise the slot could be given to another page.
                     let mut whole = [0; PAGE_BYTES];
                     self.scratch.get(*slot, &mut whole).map_err(|e| self.io_error(page, e))?;
                     out.copy_from_slice(&whole[at..at + out.len()]);
@@ -305,7 +306,7 @@ impl PageStore {
         ReadError::Io { page, offset: offset_of(page), path: self.path.clone(), source }
     }
 
-    /// Takes a page MAIN writes.
+    /// Takes a page that the writer has changed.
     pub fn stage(&self, staged: &mut Staged, page: u32, bytes: &[u8]) -> std::io::Result<()> {
         let loc = match staged.pages.get(&page) {
             Some(Loc::Scratch(slot)) => {
@@ -326,7 +327,7 @@ impl PageStore {
         Ok(())
     }
 
-    /// Reads a staged page; false when it was not staged.
+    /// Reads a staged page. Returns false when it was not staged.
     pub fn read_staged(&self, staged: &Staged, page: u32, at: usize, out: &mut [u8]) -> Result<bool, ReadError> {
         match staged.pages.get(&page) {
             Some(Loc::Memory(p)) => out.copy_from_slice(&p.bytes()[at..at + out.len()]),
@@ -340,7 +341,7 @@ impl PageStore {
         Ok(true)
     }
 
-    /// Forgets staged pages beyond `pages`: the transaction that grew the database is rolled back.
+    /// Forgets staged pages beyond `pages`: the transaction that grew the database was rolled back.
     pub fn truncate_staged(&self, staged: &mut Staged, pages: u32) {
         let mut freed = 0;
         staged.pages.retain(|page, loc| {
@@ -353,7 +354,7 @@ impl PageStore {
         staged.in_memory -= freed;
     }
 
-    /// Makes the staged pages the next snapshot and returns its number.
+    /// Publishes the staged pages as the next snapshot and returns its number.
     pub fn publish(&self, staged: &mut Staged, pages: u32) -> u64 {
         let number = self.next.load(Ordering::Acquire);
         let needed = self.snapshots.lock().needed();
@@ -380,8 +381,8 @@ impl PageStore {
         number
     }
 
-    /// Looks at up to `steps` pages: drops versions nobody needs and, beyond the memory limit, moves pages out.
-    /// Bounded, so that publishing stays even.
+    /// Examines up to `steps` pages: drops versions that no snapshot needs and, beyond the memory limit, moves pages
+    /// out. The work is bounded, so that each publish takes about the same time.
     pub fn tend(&self, steps: usize) {
         let needed = self.snapshots.lock().needed();
         let mut left = steps;
@@ -399,7 +400,7 @@ impl PageStore {
         self.expire_if_scratch_full();
     }
 
-    /// Drops versions of pages that have several.
+    /// Drops unneeded versions of pages that have several.
     fn prune_several(&self, shard: &mut Shard, steps: usize, needed: &Needed) -> usize {
         let passes = steps.min(shard.several.len());
         for _ in 0..passes {
@@ -418,7 +419,7 @@ impl PageStore {
         passes
     }
 
-    /// Moves pages out of memory that were not read since the hand last passed.
+    /// Moves pages out of memory that were not read since the clock hand last passed.
     fn pass_clock(&self, shard: &mut Shard, steps: usize) -> usize {
         let passes = steps.min(shard.clock.len());
         for _ in 0..passes {
@@ -452,10 +453,14 @@ impl PageStore {
             let mut s = self.snapshots.lock();
             let Some(number) = s.expire_oldest() else { return };
             self.expired_below.store(s.expired_below, Ordering::Release);
-            tracing::warn!(volume = self.volume.0, snapshot = number, "scratch is full: gave up the oldest snapshot");
+            tracing::warn!(
+                volume = self.volume.0,
+                snapshot = number,
+                "scratch is full: the oldest snapshot has expired"
+            );
             s.needed()
         };
-        // What only that snapshot needed goes now: left for later, the next look would give up another one in vain.
+        // Drop now what only that snapshot needed; otherwise the next check would expire another snapshot in vain.
         for shard in &self.shards {
             let mut shard = shard.lock();
             let all = shard.several.len();
@@ -463,8 +468,8 @@ impl PageStore {
         }
     }
 
-    /// Pins the newest durable snapshot and lists the pages whose version the file lacks. `None` when it lacks
-    /// nothing. Must be followed by [`PageStore::end_checkpoint`].
+    /// Pins the newest durable snapshot and lists the pages whose version the file lacks. Must be followed by
+    /// [`PageStore::end_checkpoint`].
     pub fn begin_checkpoint(&self) -> CheckpointSet {
         let (snapshot, pages) = self.snapshots.lock().pin();
         let mut dirty = Vec::new();
@@ -484,16 +489,16 @@ impl PageStore {
         self.snapshots.lock().unpin(set.snapshot);
     }
 
-    /// The bytes a checkpoint writes for `page`. It must be in the set of a checkpoint under way.
+    /// Copies the bytes that a checkpoint writes for `page`, which must be in the set of a running checkpoint.
     pub fn checkpoint_page(&self, set: &CheckpointSet, page: u32, out: &mut [u8; PAGE_BYTES]) -> Result<(), ReadError> {
         if self.read_version(page, set.snapshot, 0, out)? {
             return Ok(());
         }
-        let lost = std::io::Error::other("its version is not in memory: this cannot be");
+        let lost = std::io::Error::other("its version is not in memory (internal error)");
         Err(self.io_error(page, lost))
     }
 
-    /// Saves the version that the file holds now, if an older snapshot will ask for it. Called before the file's page
+    /// Saves the version that the file holds now, if an older snapshot can still read it. Called before the file's page
     /// is overwritten with version `version` (RULE 12).
     pub fn protect(&self, page: u32, version: u64, file_pages: u32) -> Result<(), ReadError> {
         let needed = self.snapshots.lock().needed();
@@ -531,7 +536,7 @@ impl PageStore {
         Ok(Page::copy_of(&whole))
     }
 
-    /// The file now holds version `version` of `page`.
+    /// Records that the file now holds version `version` of `page`.
     pub fn landed(&self, page: u32, version: u64) {
         let mut shard = self.shard(page).lock();
         let Some(chain) = shard.chains.get_mut(&page) else { return };
@@ -542,7 +547,7 @@ impl PageStore {
                 v.loc = Loc::File;
             }
         }
-        // A queued page is removed when its turn comes: a queue must not name a page twice.
+        // A queued page is removed when its turn comes, because a queue must not name a page twice.
         if chain.is_redundant() && !chain.queued && !chain.listed {
             shard.chains.remove(&page);
         }

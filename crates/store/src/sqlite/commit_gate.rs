@@ -1,12 +1,14 @@
 //! Vetoes every COMMIT that was not announced: MAIN opens the gate only for a boxcar whose images are complete, so no
 //! change reaches the store without a record in the trail (RULE 8, guarantee 4).
 
-use super::{Conn, ffi};
+use super::conn::Conn;
+use rusqlite::ffi;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Closed when installed. SQLite turns a vetoed COMMIT into a ROLLBACK (sqlite.org/c3ref/commit_hook.html).
+/// Lets a COMMIT through only while it is open; it is closed when installed. SQLite turns a vetoed COMMIT into a
+/// ROLLBACK (sqlite.org/c3ref/commit_hook.html).
 #[derive(Clone)]
 pub struct CommitGate(Arc<AtomicBool>);
 
@@ -27,7 +29,7 @@ unsafe extern "C" fn hook(gate: *mut c_void) -> c_int {
 }
 
 impl Conn {
-    /// Installs a closed gate for the life of the connection.
+    /// Installs a closed gate, which stays as long as the connection.
     pub fn install_commit_gate(&mut self) -> CommitGate {
         let flag = Arc::new(AtomicBool::new(false));
         // SAFETY: `db` is open. The connection keeps a reference to the flag until after it has been closed, so the
@@ -40,8 +42,8 @@ impl Conn {
 
 #[cfg(test)]
 mod tests {
+    use super::super::conn::OpenFlags;
     use super::*;
-    use crate::sqlite::OpenFlags;
 
     #[test]
     fn a_commit_that_was_not_announced_is_undone() {

@@ -1,6 +1,8 @@
 //! A connection and its statements.
 
 use super::error::SqliteError;
+use super::guard::Guard;
+use super::row_hook::InstalledHook;
 use holdfast_types::{Row, Value, ValueRef};
 use rusqlite::ffi;
 use std::ffi::{CStr, CString};
@@ -17,7 +19,7 @@ pub struct OpenFlags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StmtId(usize);
 
-/// What SQLite tells of a result column: its name and, for a plain column, where it comes from.
+/// What SQLite reports about a result column: its name and, for a plain column, where it comes from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StmtInfo {
     pub name: String,
@@ -32,9 +34,9 @@ pub struct Conn {
     db: *mut ffi::sqlite3,
     stmts: Vec<*mut ffi::sqlite3_stmt>,
     free: Vec<usize>,
-    /// What the preupdate hook writes to; owned, freed after the connection is closed.
-    pub(super) capture: Option<*mut crate::capture::Capture>,
-    pub(super) guard: Option<super::guard::Guard>,
+    /// Receives row changes; owned, freed after the connection is closed.
+    pub(super) row_hook: Option<InstalledHook>,
+    pub(super) guard: Option<Guard>,
     /// The flag the commit hook reads.
     pub(super) gate: Option<std::sync::Arc<std::sync::atomic::AtomicBool>>,
 }
@@ -75,13 +77,13 @@ impl Conn {
             db,
             stmts: Vec::new(),
             free: Vec::new(),
-            capture: None,
+            row_hook: None,
             guard: None,
             gate: None,
         })
     }
 
-    /// The same connection through rusqlite's safe interface: for registering functions and virtual tables.
+    /// Gives access to the connection through rusqlite's safe interface, for registering functions and virtual tables.
     pub fn rusqlite(&mut self) -> &mut rusqlite::Connection {
         self.rusqlite.as_mut().expect("present until drop")
     }
@@ -105,7 +107,7 @@ impl Conn {
         SqliteError { code, message, offset: u32::try_from(offset).ok() }
     }
 
-    /// Runs one or more statements without parameters, dropping their rows.
+    /// Runs one or more statements without parameters and discards their rows.
     pub fn exec(&mut self, sql: &str) -> Result<(), SqliteError> {
         let text = CString::new(sql).map_err(|_| SqliteError {
             code: ffi::SQLITE_ERROR,
@@ -166,10 +168,10 @@ impl Conn {
         stmt
     }
 
-    /// Frees a statement; its id may be given to another.
+    /// Frees a statement; its id may be reused for another statement.
     pub fn finalize(&mut self, id: StmtId) {
         let stmt = self.raw(id);
-        // SAFETY: the statement is this connection's and is forgotten in the same breath.
+        // SAFETY: the statement is this connection's; its pointer is removed below before any other use.
         unsafe { ffi::sqlite3_finalize(stmt) };
         self.stmts[id.0] = std::ptr::null_mut();
         self.free.push(id.0);
@@ -208,10 +210,10 @@ impl Conn {
         values.iter().enumerate().try_for_each(|(i, v)| self.bind(id, i + 1, v.as_ref()))
     }
 
-    /// Goes to the next row: true when there is one, false when the statement has ended. After an error or the end
-    /// call [`Conn::reset`].
+    /// Steps to the next row. Returns true when there is one, false when the statement has ended. After an error or the
+    /// end, call [`Conn::reset`].
     pub fn step(&mut self, id: StmtId) -> Result<bool, SqliteError> {
-        // SAFETY: the statement is live and this thread has the connection to itself (`&mut self`).
+        // SAFETY: the statement is live, and only this thread uses the connection (`&mut self`).
         match unsafe { ffi::sqlite3_step(self.raw(id)) } {
             ffi::SQLITE_ROW => Ok(true),
             ffi::SQLITE_DONE => Ok(false),
@@ -219,13 +221,13 @@ impl Conn {
         }
     }
 
-    /// Makes the statement ready to run again; bindings stay. The error of the last step is not repeated.
+    /// Makes the statement ready to run again; bindings stay. An error of the last step is not reported a second time.
     pub fn reset(&mut self, id: StmtId) {
         // SAFETY: the statement is live.
         unsafe { ffi::sqlite3_reset(self.raw(id)) };
     }
 
-    /// Runs a statement to its end, dropping rows, and resets it.
+    /// Runs a statement to its end, discards its rows, and resets it.
     pub fn run(&mut self, id: StmtId) -> Result<(), SqliteError> {
         let result = loop {
             match self.step(id) {
@@ -238,8 +240,8 @@ impl Conn {
         result
     }
 
-    /// Binds all parameters without copying them, runs the statement to its end dropping rows, resets it and clears
-    /// its parameters. For statements that run often.
+    /// Binds all parameters without copying them, runs the statement to its end, discards its rows, resets it and
+    /// clears its parameters. For statements that run often.
     pub fn run_with(&mut self, id: StmtId, values: &[ValueRef<'_>]) -> Result<(), SqliteError> {
         let stmt = self.raw(id);
         let mut result = Ok(());
@@ -309,7 +311,7 @@ impl Conn {
         unsafe { ffi::sqlite3_column_count(self.raw(id)) as usize }
     }
 
-    /// SQLite's own word on whether the statement leaves the database file alone.
+    /// Whether SQLite reports that the statement does not write to the database file.
     pub fn readonly(&self, id: StmtId) -> bool {
         // SAFETY: the statement is live.
         unsafe { ffi::sqlite3_stmt_readonly(self.raw(id)) != 0 }
@@ -389,7 +391,7 @@ impl Conn {
         result
     }
 
-    /// Rows changed by the last INSERT, UPDATE or DELETE, triggers not counted.
+    /// Rows changed by the last INSERT, UPDATE or DELETE, not counting those changed by triggers.
     pub fn changes(&self) -> u64 {
         // SAFETY: `db` is open.
         unsafe { ffi::sqlite3_changes64(self.db) as u64 }
@@ -401,7 +403,7 @@ impl Conn {
         unsafe { ffi::sqlite3_last_insert_rowid(self.db) }
     }
 
-    /// No transaction is open.
+    /// Whether no transaction is open.
     pub fn autocommit(&self) -> bool {
         // SAFETY: `db` is open.
         unsafe { ffi::sqlite3_get_autocommit(self.db) != 0 }
@@ -431,9 +433,9 @@ impl Drop for Conn {
             unsafe { ffi::sqlite3_finalize(stmt) };
         }
         self.rusqlite.take();
-        if let Some(capture) = self.capture.take() {
-            // SAFETY: made by Box::into_raw in install_capture; the connection that called the hook is closed.
-            drop(unsafe { Box::from_raw(capture) });
+        if let Some(hook) = self.row_hook.take() {
+            // SAFETY: the connection was closed above, so SQLite no longer calls the hook.
+            unsafe { hook.free() };
         }
     }
 }
@@ -465,7 +467,7 @@ unsafe fn slice<'a>(p: *const u8, n: c_int) -> &'a [u8] {
     }
 }
 
-/// Whether what follows a statement holds no further one: white space, semicolons and comments.
+/// Whether the text after a statement contains no further statement: only white space, semicolons and comments.
 fn only_space(rest: &str) -> bool {
     let mut s = rest;
     loop {

@@ -1,4 +1,4 @@
-//! What SQLite answers when a call fails.
+//! The error that SQLite returns when a call fails.
 
 use rusqlite::ffi;
 use std::os::raw::c_int;
@@ -10,12 +10,12 @@ pub struct SqliteError {
     /// Extended result code.
     pub code: c_int,
     pub message: String,
-    /// Byte offset in the statement's text where known.
+    /// Byte offset in the statement's text, where known.
     pub offset: Option<u32>,
 }
 
 impl SqliteError {
-    /// The same error as rusqlite reports it.
+    /// Converts an error that rusqlite reports.
     pub(super) fn from_rusqlite(error: rusqlite::Error) -> SqliteError {
         match error {
             rusqlite::Error::SqliteFailure(failure, message) => SqliteError {
@@ -32,12 +32,12 @@ impl SqliteError {
         self.code & 0xff
     }
 
-    /// Reading or writing failed, or what was read makes no sense.
+    /// Whether reading or writing the file failed, or the content read is corrupt.
     pub fn is_of_the_file(&self) -> bool {
         matches!(self.primary(), ffi::SQLITE_IOERR | ffi::SQLITE_CORRUPT)
     }
 
-    /// A constraint refused the change; the statement had no effect.
+    /// Whether a constraint refused the change, so that the statement had no effect.
     pub fn is_constraint(&self) -> bool {
         self.primary() == ffi::SQLITE_CONSTRAINT
     }

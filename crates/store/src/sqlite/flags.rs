@@ -1,5 +1,5 @@
-//! Checks that SQLite was built with what the store needs. The flags come from `.cargo/config.toml`, which does not
-//! reach a program that embeds the library; that program must set them itself, and is told so here.
+//! Checks that SQLite was built with the options that the store needs. The flags come from `.cargo/config.toml`, which
+//! does not reach a program that embeds the library. Such a program must set them itself; the error names the flag.
 
 use rusqlite::ffi;
 use std::ffi::CStr;
@@ -11,7 +11,7 @@ use std::ffi::CStr;
 )]
 pub struct FlagMissing(pub &'static str);
 
-/// Refuses a SQLite that cannot report row changes.
+/// Refuses a SQLite library that cannot report row changes.
 pub fn check_flags() -> Result<(), FlagMissing> {
     const NEEDED: [(&CStr, &str); 1] = [(c"ENABLE_PREUPDATE_HOOK", "ENABLE_PREUPDATE_HOOK")];
     for (option, name) in NEEDED {
@@ -32,7 +32,7 @@ pub fn sqlite_version() -> u32 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn built_with_what_is_needed() {
+    fn built_with_the_options_the_store_needs() {
         super::check_flags().unwrap();
     }
 }

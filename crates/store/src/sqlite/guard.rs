@@ -1,23 +1,25 @@
-//! What a client's statement may not do, asked of SQLite while it compiles (sqlite.org/c3ref/set_authorizer.html).
+//! Refuses what a client's statement may not do, through SQLite's authorizer, which is called while a statement is
+//! compiled (sqlite.org/c3ref/set_authorizer.html).
 //!
 //! | refused | because |
 //! |---|---|
-//! | ATTACH, DETACH | files beside the volume are not audited |
-//! | PRAGMA that sets anything but user_version and application_id | journals, locks and caches are the store's business |
+//! | ATTACH, DETACH | files other than the volume are not audited |
+//! | PRAGMA that sets anything but user_version and application_id | the store manages journals, locks and caches |
 //! | writing or dropping tables whose name begins with `holdfast_` | internal: positions and table ids |
-//! | TEMP tables, views, triggers | they would live and die with a connection that clients share |
-//! | load_extension() | code from outside |
+//! | TEMP tables, views, triggers | they would belong to a connection that clients share |
+//! | load_extension() | it would load foreign code into the server |
 //!
-//! The guard is installed once per connection and switched on only while a client's text is prepared: installing or
-//! removing an authorizer would make every statement of the connection be compiled again.
+//! The guard is installed once per connection and switched on only while a client's text is prepared. Installing or
+//! removing an authorizer would make SQLite compile every statement of the connection again.
 
-use super::{Conn, SqliteError};
-use crate::schema_map::is_internal;
+use super::conn::Conn;
+use super::error::SqliteError;
+use crate::names::is_internal;
 use parking_lot::Mutex;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use std::sync::Arc;
 
-/// PRAGMAs that only read, also with an argument.
+/// PRAGMAs that only read, even with an argument.
 const READING: [&str; 19] = [
     "table_info",
     "table_xinfo",
@@ -40,7 +42,7 @@ const READING: [&str; 19] = [
     "data_version",
 ];
 
-/// PRAGMAs that read without an argument; with one they are refused.
+/// PRAGMAs that read without an argument; with an argument they are refused.
 const READING_WITHOUT_ARGUMENT: [&str; 10] = [
     "encoding",
     "page_size",
@@ -54,7 +56,7 @@ const READING_WITHOUT_ARGUMENT: [&str; 10] = [
     "max_page_count",
 ];
 
-/// PRAGMAs that may set something: the trail carries their text.
+/// PRAGMAs that may set a value: the trail carries their text.
 const SETTING: [&str; 2] = ["user_version", "application_id"];
 
 #[derive(Default)]
@@ -88,7 +90,8 @@ impl Conn {
         self.rusqlite().authorizer(Some(hook)).map_err(SqliteError::from_rusqlite)
     }
 
-    /// Runs `prepare`, in which a client's text is compiled, under the guard. A refusal's message says what was refused.
+    /// Runs `prepare`, in which a client's text is compiled, under the guard. The error message names the construct
+    /// that was refused.
     pub fn guarded<T>(&mut self, prepare: impl FnOnce(&mut Conn) -> Result<T, SqliteError>) -> Result<T, SqliteError> {
         let Some(guard) = self.guard.clone() else { return prepare(self) };
         *guard.0.lock() = State { on: true, refused: None };
@@ -139,11 +142,12 @@ fn pragma(name: &str, argument: bool) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::conn::OpenFlags;
     use super::*;
-    use crate::sqlite::{OpenFlags, ffi};
+    use rusqlite::ffi;
 
     #[test]
-    fn clients_are_kept_from_the_machinery() {
+    fn clients_cannot_use_refused_statements() {
         let mut c = Conn::open(":memory:", OpenFlags { write: true, create: true }, None).unwrap();
         c.exec("create table t(x); create table holdfast_meta(x)").unwrap();
         c.install_guard().unwrap();

@@ -1,11 +1,14 @@
-//! The only place that talks to SQLite's C interface, and the only crate with `unsafe`.
+//! The only code that calls SQLite's C interface, in the only crate with `unsafe`.
 //!
-//! [`Conn`] owns a connection together with all its prepared statements, which are named by [`StmtId`] and never
-//! leave it. Stepping takes `&mut Conn`, reading a column `&Conn`: so the borrow checker sees what SQLite asks for,
-//! that a value read from a row is not used after the next step, and that one thread at a time uses a connection.
+//! [`Conn`] owns a connection and all its prepared statements, which are named by [`StmtId`] and never leave it.
+//! Stepping takes `&mut Conn`, reading a column `&Conn`. The borrow checker thereby enforces what SQLite requires: a
+//! value read from a row is not used after the next step, and one thread at a time uses a connection.
 //!
-//! Failure: every call returns [`SqliteError`] with SQLite's extended result code and message. Nothing here panics
-//! on bad input; a statement id that is not this connection's is a programming error and does.
+//! This directory makes no decisions about transactions, capture or schemas: what is above passes them in, for example
+//! as a [`RowHook`].
+//!
+//! Failure: every call returns [`SqliteError`] with SQLite's extended result code and message. Nothing here panics on
+//! bad input; only a statement id of another connection does, which is a programming error.
 
 #![allow(unsafe_code)]
 
@@ -16,11 +19,10 @@ mod file_lock;
 mod flags;
 mod guard;
 mod next_id;
-mod preupdate;
+mod row_hook;
 mod rows_table;
 mod scratch_file;
 mod serialize;
-mod slow_vfs;
 pub mod sqlstate;
 mod temp_file;
 mod vfs;
@@ -30,8 +32,10 @@ pub use conn::{Conn, CurrentRow, OpenFlags, StmtId, StmtInfo};
 pub use error::SqliteError;
 pub use file_lock::FileLock;
 pub use flags::{FlagMissing, check_flags, sqlite_version};
+#[cfg(test)]
+pub(crate) use row_hook::tests::write_through_a_blob_handle;
+pub use row_hook::{ChangeKind, RowChange, RowHook};
 pub use rows_table::RowsTable;
 pub use rusqlite::{InterruptHandle, ffi};
-pub use slow_vfs::SlowVfs;
 pub use temp_file::{TEMP_SCHEMA, TempPages};
 pub use vfs::{Vfs, take_cause};

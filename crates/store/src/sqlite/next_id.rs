@@ -1,13 +1,14 @@
-//! The function that chooses row ids, with a look at the table for whoever chooses.
+//! The SQL function that chooses row ids. The caller supplies the choice and can look up the highest id in the table.
 
+use super::conn::Conn;
+use super::error::SqliteError;
 use super::sqlstate::encode_error;
-use super::{Conn, SqliteError};
 use holdfast_types::{SqlError, SqlResult};
 use rusqlite::functions::FunctionFlags;
 
 impl Conn {
-    /// Adds a function of one argument, a table's name. `choose` gets the name and a way to ask for the highest rowid
-    /// that the table has or ever had, as far as this connection can see.
+    /// Adds a function of one argument, a table's name. `choose` gets the name and a function that returns the highest
+    /// rowid that the table has or ever had, as far as this connection can see.
     pub fn register_next_id(
         &mut self,
         name: &str,
@@ -30,16 +31,16 @@ impl Conn {
     }
 }
 
-/// The highest rowid in the table, or the one its AUTOINCREMENT counter remembers.
+/// The highest rowid in the table or in its AUTOINCREMENT counter, whichever is higher.
 fn highest_rowid(conn: &rusqlite::Connection, table: &str) -> rusqlite::Result<i64> {
-    let quoted = crate::schema_map::quote(table);
+    let quoted = crate::names::quote(table);
     let number = |sql: &str| {
         conn.query_row(sql, [], |row| match row.get_ref(0)? {
             rusqlite::types::ValueRef::Integer(n) => Ok(Some(n)),
             _ => Ok(None),
         })
     };
-    // The rowid goes by this name unless a column took it; then the column is asked, which is no harm: a higher
+    // The rowid has this name unless a column uses it. Then the column's maximum is read, which does no harm: a higher
     // number is as good.
     let there = number(&format!("SELECT max(_rowid_) FROM main.{quoted}"))?.unwrap_or(0);
     let counts = number("SELECT count(*) FROM main.sqlite_schema WHERE name = 'sqlite_sequence'")?;

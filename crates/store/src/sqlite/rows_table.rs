@@ -1,11 +1,11 @@
-//! Read-only virtual tables whose rows a closure makes, and scalar functions written in Rust.
+//! Read-only virtual tables whose rows are made by a closure, and scalar functions written in Rust.
 //!
-//! The rows are made once for each use of the table in a running statement. A comparison `column = value` is
-//! answered from an index that is built on first use, so that the catalogue's joins do not multiply; SQLite checks
-//! every row again, so the index only has to miss none.
+//! The rows are made once for each use of the table in a running statement. A comparison `column = value` is answered
+//! from an index that is built on first use, so that the catalogue's joins do not multiply. SQLite checks every row
+//! again, so the index may return too many rows but must not miss any.
 //!
-//! Failure: a function's [`SqlError`] travels through SQLite as a message that [`super::sqlstate`] reads back, with
-//! its SQLSTATE and all fields. A panic in a closure becomes an error of the statement (rusqlite catches it).
+//! Failure: a function's [`SqlError`] passes through SQLite as a message that [`super::sqlstate`] decodes, with its
+//! SQLSTATE and all fields. A panic in a closure becomes an error of the statement (rusqlite catches it).
 
 use super::conn::Conn;
 use super::error::SqliteError;
@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int};
 use std::sync::Arc;
 
-/// Arguments that are handed to a function without allocating.
+/// Number of arguments passed to a function without allocating.
 const ARGUMENTS_INLINE: usize = 8;
 
 /// A module that serves rows.
@@ -30,12 +30,12 @@ const ARGUMENTS_INLINE: usize = 8;
 pub struct RowsTable {
     /// Name and declared type (may be empty) of each column.
     pub columns: Vec<(String, String)>,
-    /// Makes all rows, each with a value for every column; missing ones read as null.
+    /// Makes all rows, each with a value for every column; missing values read as null.
     pub rows: Arc<dyn Fn() -> Vec<Vec<Value>> + Send + Sync>,
 }
 
 impl Conn {
-    /// Makes `table` available as virtual table module `module` on this connection.
+    /// Makes `table` available as the virtual table module `module` on this connection.
     pub fn register_rows_table(&mut self, module: &str, table: RowsTable) -> Result<(), SqliteError> {
         const MODULE: Module<'static, RowsVtab> = Module::read_only_module();
         self.rusqlite().create_module(module, &MODULE, Some(Arc::new(table))).map_err(SqliteError::from_rusqlite)
@@ -43,12 +43,12 @@ impl Conn {
 
     /// Makes `schema.name` a table of that module; `schema` is `temp` or an attached in-memory database.
     pub fn create_rows_table(&mut self, schema: &str, name: &str, module: &str) -> Result<(), SqliteError> {
-        let [schema, name, module] = [schema, name, module].map(crate::schema_map::quote);
+        let [schema, name, module] = [schema, name, module].map(crate::names::quote);
         self.exec(&format!("CREATE VIRTUAL TABLE IF NOT EXISTS {schema}.{name} USING {module}"))
     }
 
-    /// Adds a scalar function. `arguments` is their number, -1 for any; a deterministic one always gives the same
-    /// result for the same arguments and may stand in an index.
+    /// Adds a scalar function. `arguments` is their number, -1 for any number. A deterministic function always returns
+    /// the same result for the same arguments and may be used in an index.
     pub fn register_function(
         &mut self,
         name: &str,
@@ -113,7 +113,7 @@ struct RowsVtab {
     table: Arc<RowsTable>,
 }
 
-// SAFETY: the struct is repr(C) and begins with sqlite3_vtab, as the trait asks.
+// SAFETY: the struct is repr(C) and begins with sqlite3_vtab, as the trait requires.
 unsafe impl VTab<'_> for RowsVtab {
     type Aux = Arc<RowsTable>;
     type Cursor = RowsCursor;
@@ -130,7 +130,7 @@ unsafe impl VTab<'_> for RowsVtab {
             return Err(rusqlite::Error::ModuleError("the module was registered without rows".into()));
         };
         db.config(VTabConfig::Innocuous)?;
-        let column = |(name, decl): &(String, String)| format!("{} {decl}", crate::schema_map::quote(name));
+        let column = |(name, decl): &(String, String)| format!("{} {decl}", crate::names::quote(name));
         let columns: Vec<String> = table.columns.iter().map(column).collect();
         let text = format!("CREATE TABLE x({})", columns.join(", "));
         let text =
@@ -138,7 +138,7 @@ unsafe impl VTab<'_> for RowsVtab {
         Ok((Cow::Owned(text), RowsVtab { base: Default::default(), table: Arc::clone(table) }))
     }
 
-    /// Index number 0: all rows; c + 1: those where column c equals the argument.
+    /// Chooses the index number. 0: all rows; c + 1: the rows where column c equals the argument.
     fn best_index(&self, info: &mut IndexInfo) -> rusqlite::Result<bool> {
         let equals = info.constraints().enumerate().find_map(|(i, c)| {
             let usable = c.is_usable() && c.operator() == IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ;
@@ -177,7 +177,7 @@ impl CreateVTab<'_> for RowsVtab {
     const KIND: VTabKind = VTabKind::Default;
 }
 
-/// A cell that an index is built over. Other classes are not indexed.
+/// A cell that an index is built over. Values of other classes are not indexed.
 #[derive(PartialEq, Eq, Hash)]
 enum Cell {
     Int(i64),
@@ -189,7 +189,7 @@ struct RowsCursor {
     base: rusqlite::vtab::sqlite3_vtab_cursor,
     table: Arc<RowsTable>,
     rows: Option<Vec<Vec<Value>>>,
-    /// For each column asked for: positions by cell, or `None` where the column mixes classes.
+    /// For each column looked up: positions by cell, or `None` where the column mixes classes.
     indexes: HashMap<usize, Option<HashMap<Cell, Vec<usize>>>>,
     found: Vec<usize>,
     at: usize,
@@ -218,7 +218,7 @@ fn build_index(rows: &[Vec<Value>], column: usize) -> Option<HashMap<Cell, Vec<u
         let cell = match row.get(column) {
             Some(Value::Int(n)) => Cell::Int(*n),
             Some(Value::Text(t)) => Cell::Text(t.clone()),
-            // Null equals nothing.
+            // Null equals no value.
             Some(Value::Null) | None => continue,
             Some(_) => return None,
         };
@@ -230,12 +230,12 @@ fn build_index(rows: &[Vec<Value>], column: usize) -> Option<HashMap<Cell, Vec<u
     Some(index)
 }
 
-/// An index holds cells of one class only, so looking at any tells.
+/// Whether the index holds cells of this class. All its cells have one class, so one of them decides.
 fn same_class(index: &HashMap<Cell, Vec<usize>>, cell: &Cell) -> bool {
     index.keys().next().is_none_or(|any| std::mem::discriminant(any) == std::mem::discriminant(cell))
 }
 
-// SAFETY: the struct is repr(C) and begins with sqlite3_vtab_cursor, as the trait asks.
+// SAFETY: the struct is repr(C) and begins with sqlite3_vtab_cursor, as the trait requires.
 unsafe impl VTabCursor for RowsCursor {
     fn filter(&mut self, index: c_int, _: Option<&str>, args: &Filters<'_>) -> rusqlite::Result<()> {
         self.at = 0;

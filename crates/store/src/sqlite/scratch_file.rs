@@ -1,9 +1,10 @@
-//! Journals and temporary files: memory up to a bound, then an unlinked file in the data directory (RULE 18).
+//! Journals and temporary files: kept in memory up to a bound, then in an unlinked file in the data directory (RULE
+//! 18).
 //!
-//! A rollback journal of MAIN is written, at most read back, and truncated at each commit; it never has to survive
+//! A rollback journal of MAIN is written, sometimes read back, and truncated at each commit; it never has to survive
 //! the process. The buffer is kept across truncations, so an ordinary boxcar allocates nothing.
 //!
-//! SQLite's methods for such a file serve anything that is a [`ByteFile`]: the temporary tables of a session, too
+//! SQLite's methods for such a file serve anything that is a [`ByteFile`], including a session's temporary tables
 //! ([`super::temp_file`]).
 
 use crate::pages::scratch::unlinked_file;
@@ -17,10 +18,10 @@ use std::path::PathBuf;
 /// Bytes of one file kept in memory.
 const MEMORY_BYTES_MAX: usize = 4 << 20;
 
-/// A file whose content nobody needs after the process.
+/// A file whose content is not needed after the process ends.
 pub trait ByteFile {
     fn write(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Reads what there is; the rest of `out` is zeroed. Returns whether all of it was there.
+    /// Reads the bytes that exist; the rest of `out` is zeroed. Returns whether all bytes existed.
     fn read(&self, out: &mut [u8], offset: u64) -> io::Result<bool>;
     fn truncate(&mut self, size: u64) -> io::Result<()>;
     fn length(&self) -> u64;
@@ -31,7 +32,7 @@ pub struct ScratchFile {
     dir: PathBuf,
     memory: Vec<u8>,
     memory_bytes_max: usize,
-    /// Everything from `memory_bytes_max` on, at the same offsets; made when first needed.
+    /// Bytes from `memory_bytes_max` on, at the same offsets; made when first needed.
     spill: Option<File>,
     length: u64,
 }
@@ -42,7 +43,7 @@ struct Handle {
     file: *mut Box<dyn ByteFile>,
 }
 
-/// Bytes SQLite must set aside for a handle.
+/// Bytes that SQLite must allocate for a handle.
 pub fn handle_size() -> usize {
     size_of::<Handle>()
 }
@@ -66,7 +67,7 @@ impl ScratchFile {
         ScratchFile::with_memory(dir, MEMORY_BYTES_MAX)
     }
 
-    /// One that keeps so many bytes in memory.
+    /// Makes a file that keeps at most `memory_bytes_max` bytes in memory.
     pub fn with_memory(dir: PathBuf, memory_bytes_max: usize) -> ScratchFile {
         ScratchFile { dir, memory: Vec::new(), memory_bytes_max, spill: None, length: 0 }
     }
@@ -148,7 +149,7 @@ fn code(result: io::Result<()>, otherwise: c_int) -> c_int {
         Ok(()) => ffi::SQLITE_OK,
         Err(e) if e.kind() == io::ErrorKind::StorageFull => ffi::SQLITE_FULL,
         Err(e) => {
-            tracing::error!("scratch file: {e}");
+            tracing::error!("scratch file I/O failed: {e}");
             otherwise
         }
     }

@@ -1,10 +1,12 @@
-//! A database's bytes, and how many bytes SQLite leaves free in each page.
+//! Reads a database's bytes, and sets how many bytes SQLite leaves free in each page.
 
-use super::{Conn, SqliteError, ffi};
+use super::conn::Conn;
+use super::error::SqliteError;
+use rusqlite::ffi;
 use std::ffi::c_int;
 
 impl Conn {
-    /// Sets the reserved bytes of each page. Only before anything was written, or before VACUUM.
+    /// Sets the reserved bytes of each page. Works only before anything was written, or before VACUUM.
     pub fn reserve_bytes(&mut self, bytes: u8) -> Result<(), SqliteError> {
         let mut n = c_int::from(bytes);
         // SAFETY: the file control takes a pointer to int and writes the old value there.

@@ -1,9 +1,8 @@
-//! What a client is told when SQLite refuses: PostgreSQL's SQLSTATE and, where the statement would fail in
-//! PostgreSQL for the same reason, its message.
+//! Translates SQLite's errors for the client: to PostgreSQL's SQLSTATE and, where the statement would fail in
+//! PostgreSQL for the same reason, to PostgreSQL's message.
 //!
-//! SQLite has one code for most mistakes in a statement, so those are told apart by the beginning of its message
-//! (a test holds them against the built-in library). A
-//! message nobody knows keeps its own words under 42000.
+//! SQLite has one code for most mistakes in a statement, so they are distinguished by the beginning of its message (a
+//! test checks them against the built-in library). An unknown message is kept as it is, under 42000.
 //!
 //! An error raised by one of our own functions goes through SQLite as a message that begins with U+0001:
 //!
@@ -25,10 +24,11 @@ const SYNTAX_OR_ACCESS: SqlState = SqlState("42000");
 const RAISE_EXCEPTION: SqlState = SqlState("P0001");
 const INVALID_FOREIGN_KEY: SqlState = SqlState("42830");
 
-/// The SQLSTATEs our functions have raised so far, a few dozen at most: only their five characters travel.
+/// The SQLSTATEs that our functions have raised so far, a few dozen at most, because only their five characters pass
+/// through SQLite.
 static RAISED: Mutex<Vec<SqlState>> = Mutex::new(Vec::new());
 
-/// An error as the message SQLite carries.
+/// Encodes an error as a message that passes through SQLite.
 pub(super) fn encode_error(error: &SqlError) -> String {
     let parts = error.parts();
     let mut raised = RAISED.lock();
@@ -66,7 +66,7 @@ fn decode_error(message: &str) -> Option<SqlError> {
     Some(error)
 }
 
-/// Translates SQLite's refusal of `sql`. The schema, where given, names the violated constraint.
+/// Translates SQLite's error for `sql`. The schema, if given, supplies the name of the violated constraint.
 pub fn sql_error(error: &SqliteError, sql: &str, schema: Option<&Schema>) -> SqlError {
     if let Some(ours) = decode_error(&error.message) {
         return ours;
@@ -121,8 +121,8 @@ fn constraint_error(error: &SqliteError, schema: Option<&Schema>) -> SqlError {
     }
 }
 
-/// The name of the index behind `t.a, t.b` or `index 'name'`: its own where it was created by name, else the one
-/// PostgreSQL would have given.
+/// The name of the index behind `t.a, t.b` or `index 'name'`: its own name if it was created with one, otherwise the
+/// name that PostgreSQL would have given it.
 fn unique_name(what: &str, is_unique: bool, schema: Option<&Schema>) -> String {
     if let Some(name) = what.strip_prefix("index '") {
         return name.trim_end_matches('\'').to_string();
@@ -141,7 +141,7 @@ fn unique_name(what: &str, is_unique: bool, schema: Option<&Schema>) -> String {
     if is_unique { format!("{table}_{}_key", columns.join("_")) } else { format!("{table}_pkey") }
 }
 
-/// A unique index made by CREATE INDEX over just these columns.
+/// Finds a unique index that CREATE INDEX made over exactly these columns.
 fn named_index(table: &Table, columns: &[&str]) -> Option<String> {
     let over = |index: &[Option<String>]| {
         index.len() == columns.len() && index.iter().zip(columns).all(|(a, b)| a.as_deref() == Some(*b))
@@ -149,7 +149,7 @@ fn named_index(table: &Table, columns: &[&str]) -> Option<String> {
     table.indexes.iter().find(|i| i.unique && i.sql.is_some() && over(&i.columns)).map(|i| i.name.clone())
 }
 
-/// Beginning of SQLite's message, SQLSTATE, and what PostgreSQL says around the name that follows.
+/// Beginning of SQLite's message, SQLSTATE, and the text that PostgreSQL writes around the name that follows.
 type Begin = (&'static str, SqlState, Option<(&'static str, &'static str)>);
 
 const BEGINS: &[Begin] = &[
@@ -182,7 +182,7 @@ const BEGINS: &[Begin] = &[
     ("parser stack overflow", SqlState::STATEMENT_TOO_COMPLEX, None),
 ];
 
-/// Within SQLite's message, and SQLSTATE.
+/// Text within SQLite's message, and SQLSTATE.
 const INSIDE: &[(&str, SqlState)] = &[
     (" has no column named ", SqlState::UNDEFINED_COLUMN),
     (" values for ", SqlState::SYNTAX_ERROR),
@@ -192,7 +192,7 @@ const INSIDE: &[(&str, SqlState)] = &[
     ("do not have the same number of result columns", SqlState::SYNTAX_ERROR),
 ];
 
-/// A mistake in the statement.
+/// Translates a mistake in the statement.
 fn statement_error(error: &SqliteError, sql: &str) -> SqlError {
     let mut result = classify(&error.message);
     if let Some(before) = error.offset.and_then(|offset| sql.get(..offset as usize)) {

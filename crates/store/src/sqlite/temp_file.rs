@@ -1,25 +1,26 @@
-//! The pages of one session's temporary tables: a SQLite database of its own that is attached, as `pg_temp`, to
-//! whatever connection runs a statement about it, and taken away again after it.
+//! The pages of one session's temporary tables. They are a SQLite database of their own, which is attached as `pg_temp`
+//! to whatever connection runs a statement about it, and detached afterwards.
 //!
-//! SQLite's transactions end with the statement. Those of the client are kept here, a level below SQLite: before a page
-//! is written for the first time since a mark, what it held is put aside, so that going back to a mark is a matter of
-//! putting pages back. A savepoint is a mark; the first mark is where the client's transaction began.
+//! SQLite's transactions end with the statement. The client's transactions are kept here, a level below SQLite: before
+//! a page is written for the first time since a mark, its content is saved, so that going back to a mark means
+//! restoring the saved pages. A savepoint is a mark; the first mark is where the client's transaction began.
 //!
-//! | event | the pages put aside |
+//! | event | the saved pages |
 //! |---|---|
-//! | a page is written or cut off, and a mark is set | its content goes there, once for each mark |
-//! | back to a mark | those since the mark are put back, the last one first; so is the size |
+//! | a page is written or cut off, and a mark is set | its content is saved, once for each mark |
+//! | back to a mark | those since the mark are restored, the last one first; so is the size |
 //! | the mark is released | they belong to the mark before it |
 //! | no mark is left | they are dropped |
 //!
-//! Both the pages and what is put aside stand in memory up to [`MEMORY_BYTES_MAX`] each, then in unlinked files. Nothing
-//! of them survives the process, and nothing is synced.
+//! The pages and the saved pages are kept in memory up to [`MEMORY_BYTES_MAX`] each, then in unlinked files. Nothing of
+//! them survives the process, and nothing is synced.
 //!
-//! Failure: a write beyond `bytes_max` is SQLITE_FULL, and [`TempPages::take_overflow`] tells that from a full disk. A
-//! page that cannot be put back leaves the tables in no known state: the caller drops them all.
+//! Failure: a write beyond `bytes_max` is SQLITE_FULL, and [`TempPages::take_overflow`] distinguishes that from a full
+//! disk. If a page cannot be restored, the state of the tables is unknown: the caller drops them all.
 
+use super::conn::Conn;
+use super::error::SqliteError;
 use super::scratch_file::{ByteFile, ScratchFile};
-use super::{Conn, SqliteError};
 use crate::pages::PAGE_BYTES;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -32,13 +33,13 @@ use std::sync::{Arc, LazyLock, Weak};
 /// The schema name under which temporary tables are attached.
 pub const TEMP_SCHEMA: &str = "pg_temp";
 
-/// Bytes of pages, and of pages put aside, kept in memory for each session.
+/// Bytes of pages, and of saved pages, kept in memory for each session.
 const MEMORY_BYTES_MAX: usize = 256 << 10;
 
-/// By the number in the name under which they are attached.
+/// All temporary tables, by the number in the name under which they are attached.
 static KNOWN: LazyLock<Mutex<HashMap<i64, Weak<TempPages>>>> = LazyLock::new(Mutex::default);
 
-/// See the module's description.
+/// The pages of one session's temporary tables.
 pub struct TempPages {
     id: i64,
     bytes_max: u64,
@@ -49,9 +50,9 @@ struct State {
     dir: PathBuf,
     file: ScratchFile,
     aside: ScratchFile,
-    /// Numbers, from 0, of the pages put aside, in their order.
+    /// Numbers, from 0, of the saved pages, in the order in which they were saved.
     numbers: Vec<u64>,
-    /// Pages put aside since the last mark.
+    /// Pages saved since the last mark.
     saved: HashSet<u64>,
     marks: Vec<Mark>,
     overflowed: bool,
@@ -64,7 +65,7 @@ struct Mark {
 }
 
 impl TempPages {
-    /// No tables. Files are made in `dir`, of `bytes_max` bytes together.
+    /// Makes an empty set of tables. Files are made in `dir` and have at most `bytes_max` bytes together.
     pub fn new(dir: PathBuf, bytes_max: u64) -> Arc<TempPages> {
         static NEXT: AtomicI64 = AtomicI64::new(1);
         let file = |dir: &PathBuf| ScratchFile::with_memory(dir.clone(), MEMORY_BYTES_MAX);
@@ -83,7 +84,7 @@ impl TempPages {
         pages
     }
 
-    /// Sets a mark and returns how many there are.
+    /// Sets a mark and returns how many marks there are.
     pub fn set_mark(&self) -> usize {
         let mut state = self.state.lock();
         let mark = Mark { aside: state.numbers.len(), length: state.file.length() };
@@ -92,7 +93,7 @@ impl TempPages {
         state.marks.len()
     }
 
-    /// Forgets mark `number`, from 0, and those after it; what has changed since stays.
+    /// Forgets mark `number`, counted from 0, and all later ones; changes made since then stay.
     pub fn release(&self, number: usize) {
         let mut state = self.state.lock();
         state.marks.truncate(number);
@@ -101,7 +102,7 @@ impl TempPages {
         }
     }
 
-    /// Goes back to mark `number`, from 0, which stays.
+    /// Goes back to mark `number`, counted from 0, which stays.
     pub fn back_to(&self, number: usize) -> io::Result<()> {
         let mut state = self.state.lock();
         let Some(mark) = state.marks.get(number).copied() else { return Ok(()) };
@@ -119,7 +120,7 @@ impl TempPages {
         Ok(())
     }
 
-    /// Whether a write was refused because of the limit, since this was last asked.
+    /// Whether a write was refused because of the limit since the last call.
     pub fn take_overflow(&self) -> bool {
         std::mem::take(&mut self.state.lock().overflowed)
     }
@@ -129,7 +130,7 @@ impl TempPages {
         self.bytes_max
     }
 
-    /// Bytes of pages put aside.
+    /// Bytes of saved pages.
     pub fn bytes_aside(&self) -> u64 {
         self.state.lock().aside.length()
     }
@@ -142,7 +143,7 @@ impl Drop for TempPages {
 }
 
 impl State {
-    /// Those of `pages` that going back to the last mark needs as they are.
+    /// Those of `pages` whose current content is needed for going back to the last mark.
     fn needed(&self, pages: Range<u64>) -> impl Iterator<Item = u64> + use<> {
         let known = self.marks.last().map_or(0, |mark| mark.length.div_ceil(PAGE_BYTES as u64));
         pages.start..pages.end.min(known)
@@ -152,7 +153,7 @@ impl State {
         self.needed(pages).filter(|number| !self.saved.contains(number)).count() as u64
     }
 
-    /// Puts aside what `pages` hold, where going back to a mark needs it.
+    /// Saves the content of `pages` where going back to a mark needs it.
     fn put_aside(&mut self, pages: Range<u64>) -> io::Result<()> {
         let mut page = [0; PAGE_BYTES];
         for number in self.needed(pages) {
@@ -174,7 +175,7 @@ impl State {
     }
 }
 
-/// The page at `offset`, and the one after the byte before `end`.
+/// The page numbers from the one at `offset` up to the one after the byte before `end`.
 fn pages_of(offset: u64, end: u64) -> Range<u64> {
     offset / PAGE_BYTES as u64..end.div_ceil(PAGE_BYTES as u64)
 }
@@ -183,7 +184,7 @@ impl ByteFile for Arc<TempPages> {
     fn write(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut state = self.state.lock();
         let end = offset + bytes.len() as u64;
-        // What needs no more room is never refused: SQLite must be able to undo what it has written.
+        // A write that needs no more room is never refused: SQLite must be able to undo what it has written.
         let more =
             end.saturating_sub(state.file.length()) + state.to_put_aside(pages_of(offset, end)) * PAGE_BYTES as u64;
         if more > 0 && state.file.length() + state.aside.length() + more > self.bytes_max {
@@ -210,18 +211,18 @@ impl ByteFile for Arc<TempPages> {
     }
 }
 
-/// The pages of that number, while somebody owns them.
+/// Finds the pages of that number, while a session owns them.
 pub(super) fn find(id: i64) -> Option<Arc<TempPages>> {
     KNOWN.lock().get(&id)?.upgrade()
 }
 
 impl Conn {
-    /// Attaches temporary tables. Statements about them have to be finalized before they are taken away.
+    /// Attaches temporary tables. Statements about them must be finalized before they are detached.
     pub fn attach_temp(&mut self, pages: &TempPages) -> Result<(), SqliteError> {
         self.exec(&format!("ATTACH 'file:temp?role=temp&id={}' AS {TEMP_SCHEMA}", pages.id))
     }
 
-    /// Takes them away again, outside a transaction.
+    /// Detaches the temporary tables, outside a transaction.
     pub fn detach_temp(&mut self) -> Result<(), SqliteError> {
         self.exec(&format!("DETACH {TEMP_SCHEMA}"))
     }
@@ -275,7 +276,7 @@ mod tests {
         assert_eq!((content(&pages), pages.bytes_aside()), (vec![1, 9], 0));
     }
 
-    /// A model of whole copies says what random writes, marks and returns must leave.
+    /// A model that copies everything predicts the result of random writes, marks and returns.
     #[test]
     fn random_histories_agree_with_whole_copies() {
         let dir = tempfile::tempdir().unwrap();

@@ -10,13 +10,14 @@
 //! | a journal or temporary file | [`super::scratch_file`]: memory, then an unlinked file (RULE 18) |
 //! | a database as `temp` | a session's temporary tables, by their number: [`super::temp_file`] |
 //!
-//! What SQLite is told about page 1 differs from what is stored: bytes 18 and 19 read as 1 (a rollback-journal
-//! database; the file itself says 2, as a `-wal` belongs to it), and for readers and branches bytes 24 and 92 (change counter and
+//! Page 1 as SQLite sees it differs from page 1 as stored. Bytes 18 and 19 read as 1 (a rollback-journal database; the
+//! file itself has 2, because a `-wal` belongs to it). For readers and branches, bytes 24 and 92 (change counter and
 //! version-valid-for) carry the snapshot number, so that a page cache is dropped exactly when the snapshot changes.
 //!
 //! Failure: a method that fails returns an I/O error code to SQLite and leaves the cause in [`take_cause`], because
 //! SQLite's message would only say "disk I/O error".
 
+use super::conn::Conn;
 use super::scratch_file::{self, ScratchFile};
 use crate::pages::{PAGE_BYTES, PageStore, ReadError, Staged};
 use rusqlite::ffi;
@@ -29,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Asks the database file which snapshot its connection reads (argument: pointer to u64).
 const FCNTL_SNAPSHOT: c_int = 0x4846_0001;
 
-/// Tells the file of a branch which snapshot to take at its next SHARED lock (argument: pointer to u64).
+/// Sets which snapshot the file of a branch takes at its next SHARED lock (argument: pointer to u64).
 const FCNTL_CHOOSE: c_int = 0x4846_0002;
 
 thread_local! {
@@ -41,7 +42,7 @@ pub fn take_cause() -> Option<ReadError> {
     CAUSE.with(|c| c.borrow_mut().take())
 }
 
-/// A registered VFS; unregistered when dropped, which must be after its last connection has closed.
+/// A registered VFS. It is unregistered when dropped, which must happen after its last connection has closed.
 pub struct Vfs {
     raw: *mut ffi::sqlite3_vfs,
     name: CString,
@@ -61,7 +62,7 @@ struct Context {
 enum Role {
     Main,
     Reader,
-    /// The snapshot chosen; 0: the newest durable one.
+    /// The chosen snapshot; 0 means the newest durable one.
     Branch(u64),
 }
 
@@ -70,7 +71,7 @@ struct DbFile {
     store: Arc<PageStore>,
     role: Role,
     lock: c_int,
-    /// Not MAIN: the snapshot held while `lock` is above NONE.
+    /// The snapshot held while `lock` is above NONE; unused for MAIN.
     snapshot: u64,
     pages: u32,
     staged: Staged,
@@ -139,8 +140,8 @@ impl Drop for Vfs {
     }
 }
 
-impl super::Conn {
-    /// The snapshot this connection reads; meaningful inside a transaction that has read something.
+impl Conn {
+    /// The snapshot that this connection reads. It is meaningful inside a transaction that has read something.
     pub fn snapshot(&self) -> u64 {
         let mut number = 0u64;
         // SAFETY: our own file control writes one u64; on another VFS it is unknown and nothing is written.
@@ -151,7 +152,8 @@ impl super::Conn {
         number
     }
 
-    /// Chooses the snapshot that a branch sees from its next transaction on. Somebody must be holding it.
+    /// Chooses the snapshot that a branch reads from its next transaction on. A transaction must be holding that
+    /// snapshot.
     pub fn choose_snapshot(&self, mut number: u64) {
         // SAFETY: our own file control reads one u64; on another VFS it is unknown and nothing is read.
         unsafe {
@@ -227,12 +229,12 @@ impl DbFile {
         }
     }
 
-    /// Ends the use of a snapshot; a branch's writes go with it.
+    /// Ends the use of a snapshot and discards a branch's writes.
     fn let_go(&mut self) {
         if self.role != Role::Main && self.lock > 0 {
             self.store.truncate_staged(&mut self.staged, 0);
             self.store.release(self.snapshot);
-            // Nobody may take it for one that is held.
+            // It must not be mistaken for a snapshot that is still held.
             self.snapshot = 0;
         }
     }
@@ -245,7 +247,7 @@ impl DbFile {
                 }
                 u64::MAX
             }
-            // Without a lock SQLite only looks at the header; the durable snapshot is as good as any.
+            // Without a lock SQLite reads only the header; the durable snapshot serves for that.
             Role::Reader | Role::Branch(_) if self.lock == 0 => self.store.durable(),
             Role::Reader => self.snapshot,
             Role::Branch(_) => {
@@ -258,7 +260,7 @@ impl DbFile {
         self.store.read(page, snapshot, at, out)
     }
 
-    /// What SQLite is told page 1 says, see the module's header.
+    /// Changes page 1 to what SQLite is to see; see the module's header.
     fn disguise(&self, at: usize, out: &mut [u8]) {
         let mut put = |offset: usize, byte: u8| {
             if let Some(b) = offset.checked_sub(at).and_then(|i| out.get_mut(i)) {
@@ -319,7 +321,7 @@ unsafe extern "C" fn write(f: *mut ffi::sqlite3_file, buf: *const c_void, n: c_i
             ffi::SQLITE_OK
         }
         Err(e) => {
-            tracing::error!(page, "cannot spill a page to scratch: {e}");
+            tracing::error!(page, "cannot write a page to the scratch file: {e}");
             ffi::SQLITE_FULL
         }
     }
@@ -371,7 +373,7 @@ unsafe extern "C" fn unlock(f: *mut ffi::sqlite3_file, level: c_int) -> c_int {
 }
 
 unsafe extern "C" fn check_reserved(_f: *mut ffi::sqlite3_file, out: *mut c_int) -> c_int {
-    // SAFETY: `out` is valid. MAIN is the only writer, so nobody else ever holds RESERVED.
+    // SAFETY: `out` is valid. MAIN is the only writer, so no other connection ever holds RESERVED.
     unsafe { *out = 0 };
     ffi::SQLITE_OK
 }
@@ -434,7 +436,7 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
 };
 
 unsafe extern "C" fn delete(_vfs: *mut ffi::sqlite3_vfs, _name: *const c_char, _sync: c_int) -> c_int {
-    // Journals have no name on disk; there is nothing to delete.
+    // Journals have no name on disk, so there is nothing to delete.
     ffi::SQLITE_OK
 }
 
@@ -444,7 +446,7 @@ unsafe extern "C" fn access(
     _flags: c_int,
     out: *mut c_int,
 ) -> c_int {
-    // No journal and no -wal is ever found: recovery is the trail's business.
+    // No journal and no -wal is ever found: the trail does the recovery.
     // SAFETY: `out` is valid.
     unsafe { *out = 0 };
     ffi::SQLITE_OK

@@ -1,4 +1,4 @@
-//! Cutting a trail back to where it parted from its new master's.
+//! Cutting a trail back to the position where it diverged from its new master's.
 
 use std::path::Path;
 
@@ -87,8 +87,8 @@ fn only_the_end_of_a_boxcar_can_be_cut_at() {
     assert!(matches!(none, Err(TrailError::NothingToFollow { .. })));
 }
 
-/// Whatever the crash interrupted: the trail is as before, or it ends at the cut; it is never called damaged, and what
-/// was cut off is saved.
+/// After a crash at any point the trail is as before, or it ends at the cut; it is never reported as damaged, and the
+/// part cut off is saved.
 #[test]
 fn a_crash_while_cutting_back_leaves_the_trail_whole_or_cut() {
     let (mut whole, mut cut_there) = (0, 0);

@@ -1,6 +1,6 @@
-//! Disks that do worse than lose power: bits that rot or flip on the way, writes that miss, reads that fail, syncs that
-//! lie. What was appended comes back as it was, or the trail refuses to open and names the place; only a disk that lies
-//! can make acknowledged records vanish, and then no wrong ones are in their place.
+//! Disks that do worse than lose power: bits that are damaged on disk or flip in transit, writes to a wrong offset,
+//! reads that fail, syncs that lie. Appended records come back unchanged, or the trail refuses to open and names the
+//! position. Only a disk that lies can lose acknowledged records, and then no wrong ones replace them.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::layout::BLOCK;
 
 const RECORDS: u64 = 12;
 
-/// A trail of proven records, after a power cut; the appends' places.
+/// A trail of proven records after a power cut, with the positions of the appends.
 fn proven(seed: u64) -> (FaultDisk, Vec<crate::Span>) {
     let disk = FaultDisk::new(seed);
     let mut bench = Bench::open(&disk).unwrap();
@@ -31,7 +31,7 @@ fn all() -> Vec<u64> {
     (0..RECORDS).collect()
 }
 
-/// The file, the offset, and words to act on.
+/// The file and the offset that an error names; checks that it also gives advice.
 fn place(error: &TrailError) -> (PathBuf, u64) {
     let text = error.to_string();
     let TrailError::Damaged { file, offset, .. } = error else { panic!("{text}") };
@@ -56,7 +56,7 @@ fn a_bit_that_rots_in_what_was_proven_is_named() {
                 assert_eq!(place(&error), (file, start), "seed {seed}");
                 named += 1;
             }
-            // Padding behind the body, or the unused bytes between proof and head.
+            // Padding after the body, or the unused bytes between proof and head.
             Ok(bench) => {
                 assert_eq!(bench.numbers(), all(), "seed {seed}");
                 let body = bench.boxcars().iter().find(|b| b.lsn == span.start).unwrap().body.len() as u64;
@@ -111,7 +111,7 @@ fn a_write_that_misses_its_place_is_named_or_was_never_acknowledged() {
     assert!(named > 250 && at_end == 0, "{named} named, {at_end} opened");
 }
 
-/// The bit is right on the disk. Nothing may be cut off or changed because of what one read said.
+/// The bit on the disk is right. Nothing may be cut off or changed because of what a single read returned.
 #[test]
 fn a_bit_that_flips_on_the_way_loses_nothing() {
     let (mut refused, mut unharmed) = (0, 0);
@@ -158,8 +158,8 @@ fn a_read_that_fails_once_is_an_error_and_the_next_open_has_everything() {
     assert!(failed > 3, "{failed} reads failed at an open");
 }
 
-/// Nobody can keep what the disk throws away. What recovery can do: never show a record that is not the one that was
-/// appended, and refuse when something later survived that proves the loss.
+/// No software can keep what the disk throws away. Recovery never shows a record that is not the one appended, and
+/// refuses to open when a later record survived that proves the loss.
 #[test]
 fn a_lying_disk_loses_and_recovery_says_so_where_it_can() {
     let (mut whole, mut refused, mut shorter) = (0, 0, 0);
@@ -200,7 +200,7 @@ fn a_lying_disk_loses_and_recovery_says_so_where_it_can() {
     assert!(refused > shorter && shorter > 0, "{whole} whole, {refused} refused, {shorter} shorter");
 }
 
-/// Recovery orders by positions, epochs and incarnations; the time in a boxcar is only told.
+/// Recovery orders by positions, epochs and incarnations; the time in a boxcar is only displayed.
 #[test]
 fn a_clock_that_jumps_back_changes_nothing() {
     let disk = FaultDisk::new(1);

@@ -1,4 +1,4 @@
-//! A trail that follows another: what it takes, what it refuses, and what is there after a power cut.
+//! A trail that follows another one: what it accepts, what it refuses, and what it has after a power cut.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ fn a_follower_has_the_same_shipped_bytes_and_its_own_proofs_over_segments() {
     assert!(boxcars.iter().all(|boxcar| boxcar.incarnation == 2 && boxcar.epoch == Epoch(1)));
     assert_eq!(boxcars[0].proven, boxcars[0].lsn);
     assert_eq!(boxcars[4].proven, boxcars[0].lsn, "one write, one proof");
-    assert!(boxcars[4].proven < theirs[4].proven, "not the master's");
+    assert!(boxcars[4].proven < theirs[4].proven, "it is not the master's");
     assert_eq!(boxcars[5].proven, position);
     drop(follower);
     let again = Follower::open(&disk).unwrap();
@@ -71,7 +71,7 @@ fn boxcars_of_one_segment_share_a_write_and_a_sync() {
     let (_, master) = master(12, 9000);
     let (disk, mut follower, all) = follower(&master, 0);
     let end = all.iter().position(|boxcar| boxcar.kind == Kind::SegmentEnd).unwrap();
-    // Ready beforehand, so that only the writes of boxcars are counted.
+    // Prepared beforehand, so that only the writes of boxcars are counted.
     follower.receive(&[]).unwrap();
     let before = disk.stats();
     follower.receive(&all[..end]).unwrap();
@@ -81,7 +81,7 @@ fn boxcars_of_one_segment_share_a_write_and_a_sync() {
     assert_eq!(end + 4, shipped(&follower.trail).len());
 }
 
-/// Refused by every name there is, and not a byte is written.
+/// Each kind of misfit is refused by its own error, and not a byte is written.
 #[test]
 fn what_does_not_fit_is_refused_and_changes_nothing() {
     let (_, master) = master(6, 3000);
@@ -110,20 +110,20 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     let newer = forged(next, |bytes| bytes[8] = 2);
     assert!(matches!(refused(&[newer]), ReceiveError::Flaw { flaw: ShippedFlaw::Newer(2), .. }));
     let elsewhere = forged(next, |bytes| bytes[32] = 2);
-    assert!(matches!(refused(&[elsewhere]), ReceiveError::Flaw { flaw: ShippedFlaw::Place { .. }, .. }));
+    assert!(matches!(refused(&[elsewhere]), ReceiveError::Flaw { flaw: ShippedFlaw::Position { .. }, .. }));
     let mut bytes = next.bytes.to_vec();
     bytes[1000] ^= 4;
     let changed = Shipped { bytes: bytes.into(), ..next.clone() };
     assert!(matches!(refused(&[changed]), ReceiveError::Flaw { flaw: ShippedFlaw::Checksum, .. }));
     let lying = Shipped { lsn: next.lsn, end: next.end, ..behind.clone() };
-    assert!(place(refused(&[lying])), "the bytes count, not the fields beside them");
+    assert!(place(refused(&[lying])), "the bytes count, not the fields next to them");
     assert!(place(refused(&[next.clone(), all[5].clone()])), "the first of them would have fitted");
     follower.receive(&all[3..]).unwrap();
     assert_eq!(shipped(&follower.trail), all);
 }
 
-/// A peer that knows how to make a checksum: whatever the head says then, the boxcar is refused and nothing is written,
-/// or it is one that could have followed, and the trail goes on with it.
+/// A peer that can compute checksums: whatever the head says, the boxcar is refused and nothing is written, or it is
+/// one that could have followed, and the trail continues with it.
 #[test]
 fn a_forged_head_with_a_fitting_checksum_harms_nothing() {
     let (_, master) = master(9, 9000);
@@ -139,7 +139,7 @@ fn a_forged_head_with_a_fitting_checksum_harms_nothing() {
                 bytes[offset] = [0, 1, 2, 3, 0x80, 0xff, random.draw() as u8][random.below(7) as usize];
             }
         });
-        // The preparer has done its work: what is written now would be the boxcar.
+        // The preparer has finished its work: a write from now on would be the boxcar.
         follower.receive(&[]).unwrap();
         let before = (disk.stats().writes, follower.trail.tip());
         let result = follower.receive(&[bad]);
@@ -221,7 +221,7 @@ fn a_boxcar_of_a_deposed_master_is_refused_after_a_restart_too() {
 fn a_full_disk_is_an_error_that_can_be_tried_again() {
     let (_, master) = master(20, 9000);
     let (disk, mut follower, all) = follower(&master, 0);
-    // Room for the segment in use, two ready ones and the control file with its successor.
+    // Room for the segment in use, two ready ones, and the control file with its successor.
     disk.set_capacity(Some(3 * SEGMENT_BYTES + 2 * BLOCK));
     let ends: Vec<usize> = (0..all.len()).filter(|index| all[*index].kind == Kind::SegmentEnd).collect();
     follower.receive(&all[..=ends[1]]).unwrap();
@@ -231,10 +231,10 @@ fn a_full_disk_is_an_error_that_can_be_tried_again() {
         assert!(matches!(full, ReceiveError::Full { .. }) && full.to_string().contains("Free space"), "{full}");
         assert_eq!(before, follower.trail.tip());
     }
-    // What lies in the current segment can still be had.
+    // Boxcars in the current segment can still be received.
     follower.receive(&all[ends[1] + 1..ends[2]]).unwrap();
     disk.set_capacity(None);
-    // The preparer looks again because somebody asked, after the answer.
+    // The preparer tries again because a receive was attempted, but after the answer.
     assert!(matches!(follower.receive(&all[ends[2]..]), Err(ReceiveError::Full { .. })));
     follower.receive(&all[ends[2]..]).unwrap();
     assert_eq!(shipped(&follower.trail), all);
@@ -282,7 +282,7 @@ fn a_torn_write_of_several_boxcars_is_a_tail_wherever_it_is_torn() {
                 (0..all.len()).filter(|index| all[*index].kind == Kind::SegmentEnd).nth(4 * usize::from(recycled));
             let last = end.unwrap();
             for boxcar in &all[1..last - 2] {
-                follower.trail.set_recycle_floor(boxcar.lsn);
+                follower.trail.retain_from(boxcar.lsn);
                 follower.receive(std::slice::from_ref(boxcar)).unwrap();
             }
             follower.receive(&all[last - 2..=last]).unwrap();
@@ -295,7 +295,7 @@ fn a_torn_write_of_several_boxcars_is_a_tail_wherever_it_is_torn() {
             let again = Follower::open(&disk).unwrap_or_else(|error| panic!("boxcar {torn} byte {within}: {error}"));
             let unharmed = hit.kind == Kind::SegmentEnd && within == 300;
             assert_eq!(again.recovered.end, if unharmed { hit.end } else { hit.lsn });
-            // In a recycled segment a last boxcar without its head is what the segment held before.
+            // In a recycled segment, a last boxcar without its head is taken for the segment's earlier content.
             let unseen = unharmed || (recycled && torn == 2 && within == 33);
             assert_eq!(again.recovered.cut.is_some(), !unseen, "boxcar {torn} byte {within}");
             if let Some(cut) = &again.recovered.cut {
@@ -311,12 +311,12 @@ fn recycling_works_and_the_last_boxcar_stays_known() {
     let (disk, mut follower, all) = follower(&master, 1);
     let end = all.iter().rposition(|boxcar| boxcar.kind == Kind::SegmentEnd).unwrap();
     for boxcar in &all[1..=end] {
-        follower.trail.set_recycle_floor(Lsn(u64::MAX));
+        follower.trail.retain_from(Lsn(u64::MAX));
         follower.receive(std::slice::from_ref(boxcar)).unwrap();
     }
     follower.receive(&[]).unwrap();
     assert!(follower.trail.stats().segments_recycled > 3);
-    // Nothing is in the current segment yet: the end of the one before is still there to be named by the next boxcar.
+    // The current segment is still empty: the end of the previous one must be there for the next boxcar to refer to.
     drop(follower);
     let mut follower = Follower::open(&disk).unwrap();
     assert_eq!(follower.trail.tip(), (all[end].end, all[end].checksum));
@@ -328,7 +328,7 @@ fn recycling_works_and_the_last_boxcar_stays_known() {
 #[test]
 fn a_follower_is_founded_in_the_middle_of_a_trail_and_only_once() {
     let (_, mut master) = master(20, 9000);
-    master.trail.set_recycle_floor(master.end());
+    master.trail.retain_from(master.end());
     master.prepare();
     let disk = FaultDisk::new(3);
     assert!(matches!(Follower::open(&disk), Err(TrailError::NothingToFollow { .. })));
@@ -389,7 +389,7 @@ fn a_promoted_follower_goes_on_in_a_higher_epoch() {
     assert!(matches!(none_left, Err(TrailError::Option { name: "epoch_min", .. })));
 }
 
-/// With its preparer's thread: waiting for segments, and a clean close.
+/// Also tests the preparer's thread: waiting for segments, and a clean close.
 #[test]
 fn a_closed_follower_has_proven_everything() {
     let (_, master) = master(20, 9000);

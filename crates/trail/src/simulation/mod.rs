@@ -1,4 +1,4 @@
-//! The trail on a simulated disk, without threads: the test takes each step of the writer and the preparer itself, so
+//! The trail on a simulated disk, without threads: the test itself runs each step of the writer and the preparer, so
 //! that a seed decides the whole run.
 
 mod cutting_back;
@@ -50,18 +50,18 @@ pub fn layout() -> Layout {
     Layout { segment_bytes: SEGMENT_BYTES }
 }
 
-/// The path of a segment by the epoch it was put into service in.
+/// The path of a segment by the epoch in which it was put into service.
 pub fn segment_file(epoch: u32, segment: u32) -> PathBuf {
     Path::new(DIR).join(segment_name(holdfast_types::Epoch(epoch), segment))
 }
 
-/// An open trail and its steps.
+/// An open trail, with its steps.
 pub struct Bench {
     pub trail: Trail,
     pub writer: Writer,
     pub preparer: Preparer,
     pub recovered: Recovered,
-    /// Number and place of every append that was reported durable.
+    /// Number and position of every append that was reported durable.
     pub acknowledged: Arc<Mutex<Vec<(u64, Span)>>>,
 }
 
@@ -74,7 +74,7 @@ impl Bench {
         Bench::open_at(disk, options, 1_700_000_000_000)
     }
 
-    /// Opens with a clock that stands there.
+    /// Opens with a clock that stands still at this time.
     pub fn open_at(disk: &FaultDisk, options: TrailOptions, unix_ms: u64) -> Result<Bench, TrailError> {
         let clock = Arc::new(StepClock::starting_at(unix_ms));
         let Parts { shared, role, preparer, lock, recovered } = open_parts(Arc::new(disk.clone()), clock, options)?;
@@ -84,15 +84,15 @@ impl Bench {
         Ok(Bench { trail, writer, preparer, recovered, acknowledged: Arc::default() })
     }
 
-    /// Queues record `number` of `bytes` bytes in all, without a reservation.
+    /// Queues record `number` with a total of `bytes` bytes, without a reservation.
     pub fn queue(&self, number: u64, bytes: usize) {
         let acknowledged = self.acknowledged.clone();
         let told = Box::new(move |span| acknowledged.lock().push((number, span)));
-        // A trail that has failed refuses; its records are not acknowledged.
+        // A failed trail refuses; its records are not acknowledged.
         let _ = self.trail.append_kept(record(number, bytes), told);
     }
 
-    /// Lets the preparer work until it has nothing to do; false when it failed.
+    /// Lets the preparer work until it has nothing to do. Returns false when it failed.
     pub fn prepare(&mut self) -> bool {
         loop {
             match self.preparer.round() {
@@ -103,19 +103,19 @@ impl Bench {
         }
     }
 
-    /// One turn of the writer with the segments it may need ready; false when it failed.
+    /// One turn of the writer, with the segments that it may need. Returns false when it failed.
     pub fn write(&mut self, idle: bool) -> bool {
         self.prepare() && self.writer.step(idle).is_ok()
     }
 
-    /// Queues, writes and returns where it went. For tests in which nothing fails.
+    /// Queues and writes a record, and returns its position. For tests in which nothing fails.
     pub fn append(&mut self, number: u64, bytes: usize) -> Span {
         self.queue(number, bytes);
         assert!(self.write(false));
         self.acknowledged.lock().last().unwrap().1
     }
 
-    /// The idle proof.
+    /// Writes the idle proof.
     pub fn prove(&mut self) {
         assert!(self.write(true));
     }
@@ -124,17 +124,17 @@ impl Bench {
         self.trail.read(self.recovered.first).unwrap().map(Result::unwrap).collect()
     }
 
-    /// Numbers of all readable records; every byte of them is checked.
+    /// Numbers of all readable records; checks every byte of them.
     pub fn numbers(&self) -> Vec<u64> {
         numbers(&self.trail)
     }
 
-    /// Whether a reservation of that many bytes would be granted at once.
+    /// Whether a reservation of that many bytes would be granted without waiting.
     pub fn has_room(&self, body_bytes: u64) -> bool {
         self.trail.state().room.clone().try_charge(charge_bytes(body_bytes))
     }
 
-    /// Does what a caller of `reserve` that finds no room does before it waits.
+    /// Does the same as a caller of `reserve` that finds no room, before it waits.
     pub fn want_segment(&mut self) {
         self.trail.state().waiters += 1;
         self.prepare();
@@ -146,7 +146,7 @@ impl Bench {
     }
 }
 
-/// A trail that follows another, and its preparer's steps.
+/// A trail that follows another one, with its preparer's steps.
 pub struct Follower {
     pub trail: Trail,
     pub preparer: Preparer,
@@ -165,13 +165,13 @@ impl Follower {
         Ok(Follower { trail: Trail::without_threads(shared, role, lock), preparer, recovered })
     }
 
-    /// One that begins where the master's trail does and has nothing yet.
+    /// Makes a follower that begins where the master's trail does and is still empty.
     pub fn new(disk: &FaultDisk, master: &Trail) -> Result<Follower, TrailError> {
         Trail::found(disk, Path::new(DIR), &follow_from(master))?;
         Follower::open(disk)
     }
 
-    /// Receives with the segments that it may need ready. A preparer that failed has marked the trail failed.
+    /// Receives, with the segments that it may need. A preparer that failed has marked the trail as failed.
     pub fn receive(&mut self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {
         let ends = boxcars.iter().filter(|boxcar| boxcar.kind == Kind::SegmentEnd).count();
         while self.preparer.round() == Round::Busy {}
@@ -189,7 +189,7 @@ impl Follower {
     }
 }
 
-/// What a follower of that trail must know, to begin where it does.
+/// What a follower needs to know to begin where that trail does.
 pub fn follow_from(master: &Trail) -> FollowFrom {
     FollowFrom {
         trail_id: master.trail_id(),
@@ -199,13 +199,13 @@ pub fn follow_from(master: &Trail) -> FollowFrom {
     }
 }
 
-/// Everything that a trail has made durable, as it would be shipped.
+/// All durable boxcars of a trail in shipped form.
 pub fn shipped(trail: &Trail) -> Vec<Shipped> {
     let mut tap = trail.tap(trail.first()).unwrap();
     std::iter::from_fn(|| tap.next().unwrap()).collect()
 }
 
-/// The same boxcar with some bytes changed and a checksum that fits them.
+/// Makes a copy of the boxcar with some bytes changed and a checksum that matches them.
 pub fn forged(boxcar: &Shipped, change: impl FnOnce(&mut [u8])) -> Shipped {
     let mut bytes = boxcar.bytes.to_vec();
     change(&mut bytes);
@@ -214,7 +214,7 @@ pub fn forged(boxcar: &Shipped, change: impl FnOnce(&mut [u8])) -> Shipped {
     Shipped { checksum, bytes: bytes.into(), ..boxcar.clone() }
 }
 
-/// The seeds to run: `HOLDFAST_SEED` one, or `HOLDFAST_SEEDS` of them from `HOLDFAST_SEED_FIRST` on.
+/// The seeds to run: the one in `HOLDFAST_SEED`, or `HOLDFAST_SEEDS` of them from `HOLDFAST_SEED_FIRST` on.
 pub fn seeds(usual: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|n: String| n.parse::<u64>().ok());
     match number("HOLDFAST_SEED") {
@@ -226,7 +226,7 @@ pub fn seeds(usual: u64) -> std::ops::Range<u64> {
     }
 }
 
-/// Length, number, and bytes that follow from both.
+/// A record: its length, its number, and bytes that follow from both.
 pub fn record(number: u64, bytes: usize) -> Vec<u8> {
     let mut record = Vec::with_capacity(bytes.max(12));
     record.extend_from_slice(&(bytes.max(12) as u32).to_le_bytes());
@@ -237,7 +237,7 @@ pub fn record(number: u64, bytes: usize) -> Vec<u8> {
     record
 }
 
-/// Numbers of all readable records; every byte of them is checked.
+/// Numbers of all readable records; checks every byte of them.
 pub fn numbers(trail: &Trail) -> Vec<u64> {
     let boxcars = trail.read(trail.first()).unwrap().map(Result::unwrap);
     boxcars.filter(|boxcar| boxcar.kind == Kind::Data).flat_map(|boxcar| parse(&boxcar.body)).collect()

@@ -1,8 +1,8 @@
-//! Random work, random power cuts, also during recovery: nothing acknowledged is lost, nothing that was not appended
-//! appears, order and gaplessness hold, and recovery never calls a mere power cut damage.
+//! Random work and random power cuts, also during recovery: nothing acknowledged is lost, nothing appears that was not
+//! appended, the order has no gaps, and recovery never reports a mere power cut as damage.
 //!
-//! `HOLDFAST_SEED=n cargo test -p holdfast-trail power_cuts` replays one seed; `HOLDFAST_SEEDS=n` runs that many, from
-//! `HOLDFAST_SEED_FIRST` on, and prints what it counted. A seed that fails is named, and the others run all the same.
+//! `HOLDFAST_SEED=n cargo test -p holdfast-trail power_cuts` replays one seed. `HOLDFAST_SEEDS=n` runs n seeds from
+//! `HOLDFAST_SEED_FIRST` on and prints counts. A seed that fails is named, and the others still run.
 
 use std::collections::VecDeque;
 
@@ -15,13 +15,13 @@ use crate::error::TrailError;
 const SEEDS: u64 = 120;
 const CUTS_PER_SEED: u64 = 30;
 
-/// What must hold over all restarts.
+/// What must hold after all restarts.
 #[derive(Default)]
 struct Model {
     /// The next record to append.
     next: u64,
-    /// The oldest record that the recycle floor protects, and the newest that was acknowledged (both plus one).
-    floor: u64,
+    /// The oldest record that must be retained, and the newest that was acknowledged (both plus one).
+    retained: u64,
     acknowledged: u64,
 }
 
@@ -29,9 +29,9 @@ struct Model {
 enum Failure {
     /// Acknowledged records are gone.
     Lost(String),
-    /// Recovery calls a power cut damage.
+    /// Recovery reports a power cut as damage.
     Refused(String),
-    /// What is read back is not what was appended.
+    /// The records read are not those appended.
     Wrong(String),
 }
 
@@ -130,8 +130,8 @@ fn work(bench: &mut Bench, model: &mut Model, random: &mut Seeded) {
             let acknowledged = bench.acknowledged.lock();
             let pick = acknowledged.len().checked_sub(1).map(|last| random.below(last as u64 + 1) as usize);
             if let Some((number, span)) = pick.and_then(|index| acknowledged.get(index)) {
-                bench.trail.set_recycle_floor(span.start);
-                model.floor = model.floor.max(*number);
+                bench.trail.retain_from(span.start);
+                model.retained = model.retained.max(*number);
             }
         }
         if !bench.write(random.one_in(3)) {
@@ -156,8 +156,8 @@ fn check(bench: &Bench, model: &mut Model, totals: &mut Totals) -> Result<(), Fa
         model.next = 0;
         return Ok(());
     };
-    if first > model.floor {
-        return Err(Failure::Lost(format!("begins at record {first}, floor {}", model.floor)));
+    if first > model.retained {
+        return Err(Failure::Lost(format!("begins at record {first}, must retain {}", model.retained)));
     }
     let last = numbers.back().copied().unwrap_or(first);
     if !numbers.drain(..).eq(first..=last) {
@@ -171,7 +171,7 @@ fn check(bench: &Bench, model: &mut Model, totals: &mut Totals) -> Result<(), Fa
     }
     totals.lost_unacknowledged += u64::from(last + 1 < model.next);
     totals.survived_unacknowledged += u64::from(last + 1 > model.acknowledged);
-    // What recovery accepted stays: it may have been shipped or read.
+    // Records that recovery accepted must stay: they may have been shipped or read.
     model.acknowledged = last + 1;
     model.next = last + 1;
     Ok(())

@@ -1,4 +1,4 @@
-//! What the trail promises beyond recovery, each broken on purpose.
+//! What the trail promises beyond recovery; each test provokes a violation.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn an_acknowledged_block_is_never_written_again() {
         let span = bench.append(number, 100 + number as usize * 1500);
         bench.prove();
         let now = disk.contents(&segment_file(1, 1)).unwrap();
-        assert_eq!(now[..end], written[..end], "boxcar {number} changed what was there");
+        assert_eq!(now[..end], written[..end], "boxcar {number} changed earlier blocks");
         assert!(span.start.0.is_multiple_of(BLOCK) && span.end.0.is_multiple_of(BLOCK));
         (end, written) = (layout().offset_of(bench.end()) as usize, now);
     }
@@ -68,7 +68,7 @@ fn a_failed_sync_ends_it_and_recovery_does_not_believe_the_page_cache() {
         disk.fail_sync(1);
         assert!(!bench.write(false));
         assert_eq!((failures.load(Ordering::Relaxed), disk.fired().failed_syncs), (1, 1));
-        assert_eq!(bench.acknowledged.lock().len(), 1, "nobody was told");
+        assert_eq!(bench.acknowledged.lock().len(), 1, "no append was acknowledged");
         assert!(matches!(bench.trail.reserve(10), Err(ReserveError::Closed)));
         let refused = bench.trail.append_kept(record(4, 10), Box::new(|_| {}));
         assert!(matches!(refused, Err(ReserveError::Closed)));
@@ -101,7 +101,7 @@ fn every_open_raises_epoch_and_incarnation_before_the_first_append() {
         for round in 1..5 {
             let bench = Bench::open(&disk).unwrap();
             assert_eq!((bench.recovered.epoch, bench.recovered.incarnation), (Epoch(round), round));
-            // Nothing but what is durable counts: the power fails before anything was appended.
+            // Only durable bytes count: the power fails before anything was appended.
             disk.cut_power();
             disk.restore_power();
             let control = Control::read(&disk, Path::new(DIR)).unwrap().unwrap();
@@ -114,7 +114,7 @@ fn every_open_raises_epoch_and_incarnation_before_the_first_append() {
     }
 }
 
-/// Rule 5: the name of a segment tells in which epoch it was put into service.
+/// Rule 5: the name of a segment has the epoch in which it was put into service.
 #[test]
 fn segment_names_carry_the_epoch() {
     let disk = FaultDisk::new(1);
@@ -131,13 +131,13 @@ fn only_whole_segments_below_the_floor_are_recycled() {
     let disk = FaultDisk::new(1);
     let mut bench = Bench::open(&disk).unwrap();
     let spans: Vec<_> = (0..20).map(|number| bench.append(number, 12_000)).collect();
-    bench.trail.set_recycle_floor(spans[10].start);
+    bench.trail.retain_from(spans[10].start);
     bench.prepare();
     assert!(bench.trail.stats().segments_recycled > 0);
     let first = layout().first_lsn(layout().segment_of(spans[10].start));
     assert!(bench.trail.read(spans[0].start).err().unwrap().to_string().contains("archive"));
     assert!(bench.trail.read(first).unwrap().all(|boxcar| boxcar.is_ok()));
-    bench.trail.set_recycle_floor(Lsn(u64::MAX));
+    bench.trail.retain_from(Lsn(u64::MAX));
     bench.prepare();
     assert!(bench.trail.read(spans[19].start).unwrap().all(|boxcar| boxcar.is_ok()), "the current one stays");
 }
@@ -147,7 +147,7 @@ fn only_whole_segments_below_the_floor_are_recycled() {
 fn a_full_disk_is_met_by_reserve_and_leaves_everything_intact() {
     let disk = FaultDisk::new(1);
     let mut bench = Bench::open(&disk).unwrap();
-    // Room for the segment in use, two ready ones and the control file with its successor; not one block more.
+    // Room for the segment in use, two ready ones, and the control file with its successor; not one block more.
     disk.set_capacity(Some(3 * SEGMENT_BYTES + 2 * BLOCK));
     bench.prepare();
     let mut number = 0;
@@ -162,7 +162,7 @@ fn a_full_disk_is_met_by_reserve_and_leaves_everything_intact() {
                 let told = Box::new(move |span| acknowledged.lock().push((number, span)));
                 bench.trail.append(reservation, record(number, 3000), told).unwrap();
                 let prepared = bench.writer.room_bytes() >= disk_bytes(3000) || !bench.trail.state().ready.is_empty();
-                assert!(prepared, "reserved room is not there");
+                assert!(prepared, "reserved room is missing");
                 assert!(bench.write(false));
                 number += 1;
             }
@@ -171,16 +171,16 @@ fn a_full_disk_is_met_by_reserve_and_leaves_everything_intact() {
     };
     assert!(matches!(full, ReserveError::TrailFull { .. }), "{full}");
     assert!(disk.fired().disk_full > 0 && number > 5);
-    // Checkpoints still get in, and what they release makes room again.
+    // Checkpoints are still written, and the segments that they release make room again.
     bench.queue(number, 3000);
     assert!(bench.write(false));
     assert_eq!(bench.acknowledged.lock().len() as u64, number + 1);
-    bench.trail.set_recycle_floor(bench.end());
+    bench.trail.retain_from(bench.end());
     bench.prepare();
     assert!(bench.has_room(3000));
     drop(bench);
     disk.restore_power();
-    assert_eq!(Bench::open(&disk).unwrap().numbers().last(), Some(&number), "a full disk does not keep it shut");
+    assert_eq!(Bench::open(&disk).unwrap().numbers().last(), Some(&number), "a trail on a full disk can be opened");
 }
 
 #[test]

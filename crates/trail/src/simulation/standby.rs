@@ -1,12 +1,13 @@
-//! A master and its standby on a disk each: random appends, shipping of random prefixes, also while the master is still
-//! writing, power cuts of either or both at any moment, promotions, and forged boxcars in between.
+//! A master and its standby on a disk each: random appends; shipping of random prefixes, also while the master is
+//! writing; power cuts of either or both at any time; promotions; and forged boxcars in between.
 //!
-//! What must hold: what `receive` or an append acknowledged is there after any cut, until the trail is cut back; a
-//! standby never loses what its master acknowledged and it had; after pairing, its shipped bytes are the master's; a
-//! forged, changed, reordered or older boxcar is refused and changes nothing; a power cut is never called damage.
+//! What must hold: what `receive` or an append acknowledged is there after any power cut, until the trail is cut back.
+//! A standby never loses boxcars that it had and its master acknowledged. After pairing, its shipped bytes are the
+//! master's. A forged, changed, reordered or older boxcar is refused and changes nothing. A power cut is never reported
+//! as damage.
 //!
-//! `HOLDFAST_SEED=n cargo test -p holdfast-trail standbys` replays one seed; `HOLDFAST_SEEDS=n` runs that many, from
-//! `HOLDFAST_SEED_FIRST` on. A seed that fails is named, and the others run all the same.
+//! `HOLDFAST_SEED=n cargo test -p holdfast-trail standbys` replays one seed. `HOLDFAST_SEEDS=n` runs n seeds from
+//! `HOLDFAST_SEED_FIRST` on. A seed that fails is named, and the others still run.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,11 +24,11 @@ use crate::{Match, ReceiveError, Shipped, Tap, Trail, TrailError, TrailOptions};
 const SEEDS: u64 = 150;
 const ROUNDS: u64 = 10;
 
-/// Why a round ended before its time.
+/// Why a round ended early.
 enum End {
-    /// The power of one of the two is off.
+    /// The power of one of the two nodes is off.
     PowerCut,
-    /// What must hold does not.
+    /// A condition that must hold does not.
     Broken(String),
 }
 
@@ -37,7 +38,7 @@ impl From<TrailError> for End {
     }
 }
 
-/// Power cuts are no failures of the trail; everything else is.
+/// Power cuts are not failures of the trail; all other errors are.
 fn unless_off<T, E: Into<End>>(disk: &FaultDisk, result: Result<T, E>) -> Result<T, End> {
     result.map_err(|error| if disk.power_is_off() { End::PowerCut } else { error.into() })
 }
@@ -64,11 +65,11 @@ struct Totals {
     compared: u64,
 }
 
-/// One of the two machines.
+/// One of the two nodes.
 struct Node {
     disk: FaultDisk,
     method: SyncMethod,
-    /// Acknowledged last: it must still be there.
+    /// The last acknowledged position: it must still be there.
     kept: Option<(Lsn, u32)>,
 }
 
@@ -81,7 +82,7 @@ impl Node {
         Control::read(&self.disk, Path::new(DIR)).ok().flatten().map_or(Epoch(0), |control| control.epoch)
     }
 
-    /// Whether what was acknowledged is still there.
+    /// Checks that what was acknowledged is still there.
     fn check(&self, trail: &Trail, who: &str) -> Result<(), End> {
         let Some((lsn, checksum)) = self.kept else { return Ok(()) };
         match unless_off(&self.disk, trail.ends_with(lsn, checksum))? {
@@ -91,21 +92,21 @@ impl Node {
     }
 }
 
-/// The standby's end of the connection, also driven while the master writes.
+/// The standby's end of the connection; it also runs while the master writes.
 struct Link {
     tap: Tap,
     follower: Follower,
     disk: FaultDisk,
     random: Seeded,
     arrived: Vec<Shipped>,
-    /// The first thing that went wrong.
+    /// The first violation found.
     end: Option<End>,
     kept: (Lsn, u32),
     totals: Totals,
 }
 
 impl Link {
-    /// Takes some of what there is and makes a random prefix of it durable.
+    /// Takes some of the available boxcars and makes a random prefix of them durable.
     fn pump(&mut self, master_durable: Lsn) {
         if self.end.is_some() {
             return;
@@ -145,7 +146,7 @@ impl Link {
         self.end = Some(end);
     }
 
-    /// Sends something that the standby must refuse.
+    /// Sends a boxcar that the standby must refuse.
     fn forge(&mut self) -> Result<(), End> {
         let (end, last) = self.follower.trail.tip();
         let Some(next) = self.arrived.first().cloned() else { return Ok(()) };
@@ -184,7 +185,7 @@ struct World {
     standby: Node,
     random: Seeded,
     next: u64,
-    /// Nobody was promoted since the two were last paired.
+    /// Whether no promotion happened since the two nodes were last paired.
     paired: bool,
     totals: Totals,
 }
@@ -211,7 +212,7 @@ impl World {
                 return Err(what);
             }
             for node in [&self.master, &self.standby] {
-                // A process may also just be killed: then the machine goes on with what its cache holds.
+                // A process may also just be killed: then the machine continues with its cache.
                 if node.disk.power_is_off() || self.random.one_in(2) {
                     node.disk.restore_power();
                 }
@@ -227,7 +228,7 @@ impl World {
         Ok(())
     }
 
-    /// Both are opened and paired, work for a while, and end somehow.
+    /// Opens and pairs both nodes, lets them work for a time, and ends them in a random way.
     fn round(&mut self) -> Result<(), End> {
         let known = self.master.epoch().max(self.standby.epoch());
         let options = TrailOptions { epoch_min: known, ..self.master.options() };
@@ -244,7 +245,7 @@ impl World {
         self.work(&mut bench, follower)
     }
 
-    /// Opens the standby, cut back to where the two are the same, or founded anew.
+    /// Opens the standby, cut back to the point where the two trails are equal, or founded again.
     fn pair(&mut self, bench: &Bench, acknowledged: Option<(Lsn, u32)>) -> Result<Follower, End> {
         let disk = self.standby.disk.clone();
         let mut follower = match Follower::open_with(&disk, self.standby.options()) {
@@ -302,7 +303,7 @@ impl World {
         Ok(None)
     }
 
-    /// Everything that both have is the same.
+    /// Checks that everything that both have is equal.
     fn compare(&mut self, bench: &Bench, follower: &Follower) -> Result<(), End> {
         let (theirs, own) = (all(&bench.trail)?, unless_off(&self.standby.disk, all(&follower.trail))?);
         let from = bench.trail.first().max(follower.trail.first());
@@ -328,7 +329,7 @@ impl World {
         let link = Link { tap, follower, disk, random, arrived, end: None, kept, totals };
         let link = Arc::new(Mutex::new(Some(link)));
         let (of_hook, shared) = (link.clone(), Arc::downgrade(bench.trail.shared()));
-        // It runs in the middle of the master's writes.
+        // The hook runs in the middle of the master's writes.
         let hooked = Arc::new(move || {
             if let Some(link) = of_hook.lock().as_mut()
                 && link.random.one_in(2)
@@ -338,7 +339,7 @@ impl World {
         });
         bench.trail.on_progress(hooked);
         self.drive(bench, &link);
-        // The hook would keep the trail, and the trail the hook.
+        // Otherwise the hook would keep the trail alive, and the trail the hook.
         let Some(link) = link.lock().take() else { return Ok(()) };
         self.standby.kept = Some(link.kept);
         self.totals.add(&link.totals);
@@ -351,7 +352,8 @@ impl World {
         }
     }
 
-    /// Appends, proofs and recycling, and what the hook makes of them, until the master's power fails or it is enough.
+    /// Appends, proves and recycles, with what the hook makes of that, until the master's power fails or the round is
+    /// long enough.
     fn drive(&mut self, bench: &mut Bench, link: &Mutex<Option<Link>>) {
         for _ in 0..self.random.below(40) {
             for _ in 0..self.random.below(4) {
@@ -366,10 +368,10 @@ impl World {
             let mut link = link.lock();
             let Some(link) = link.as_mut() else { return };
             if self.random.one_in(6) {
-                // A slot keeps what the standby has not got; now and then there is none.
-                let floor = if self.random.one_in(10) { bench.end() } else { link.kept.0 };
-                bench.trail.set_recycle_floor(floor);
-                link.follower.trail.set_recycle_floor(link.kept.0);
+                // A slot retains what the standby has not received; at random there is no slot.
+                let from = if self.random.one_in(10) { bench.end() } else { link.kept.0 };
+                bench.trail.retain_from(from);
+                link.follower.trail.retain_from(link.kept.0);
             }
             if self.random.one_in(2) {
                 link.pump(bench.end());
@@ -381,7 +383,7 @@ impl World {
     }
 }
 
-/// Everything that a trail has made durable, as it would be shipped.
+/// All durable boxcars of a trail in shipped form.
 fn all(trail: &Trail) -> Result<Vec<Shipped>, TrailError> {
     let mut tap = trail.tap(trail.first())?;
     std::iter::from_fn(|| tap.next().transpose()).collect()

@@ -82,7 +82,7 @@ fn row_2_segments_without_a_control_file_are_refused() {
     let (disk, ..) = crashed();
     remove(&disk, &control_path());
     let error = refused(&disk);
-    assert!(error.to_string().contains("missing although there are segments"), "{error}");
+    assert!(error.to_string().contains("missing, but segments exist"), "{error}");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn row_12_a_boxcar_of_a_newer_format_is_refused() {
 fn row_13_rot_below_what_the_control_file_proves_is_damage() {
     let (disk, starts, _) = crashed();
     Bench::open(&disk).unwrap();
-    // No later boxcar can prove it: only the control file of the second open does.
+    // No later boxcar can prove it: only the control file of the second open does so.
     flip(&disk, &segment_file(1, 1), layout().offset_of(starts[2]) + 200);
     assert_eq!(damaged_at(&disk), (segment_file(1, 1), layout().offset_of(starts[2])));
 }
@@ -215,7 +215,7 @@ fn row_13_a_clean_close_proves_everything() {
     trail.close().unwrap();
     let control = Control::read(&disk, Path::new(DIR)).unwrap().unwrap();
     assert_eq!(control.proven, trail.durable());
-    // Rot in the proof boxcar itself, the very last block.
+    // Damage in the proof boxcar itself, in the very last block.
     flip(&disk, &segment_file(1, 1), layout().offset_of(control.proven) - BLOCK + 50);
     assert_eq!(damaged_at(&disk).1, layout().offset_of(control.proven) - BLOCK);
 }
@@ -252,7 +252,7 @@ fn row_14_evidence_in_a_later_segment_counts() {
     assert_eq!(damaged_at(&disk), (segment_file(1, 2), layout().offset_of(end_of_second.lsn)));
 }
 
-/// Cuts the last boxcar of [`crashed`] and checks that it was kept aside and zeroed.
+/// Cuts the last boxcar of [`crashed`] and checks that it was saved aside and zeroed.
 fn check_cut(disk: &FaultDisk, at: Lsn, end: Lsn) {
     let offset = layout().offset_of(at) as usize;
     let torn = disk.contents(&segment_file(1, 1)).unwrap()[offset..].to_vec();
@@ -289,7 +289,7 @@ fn row_16_a_boxcar_whose_first_sector_is_missing_is_saved_aside_and_cut() {
 fn in_recycled_segment() -> (FaultDisk, Bench, u64, Span, PathBuf) {
     let (disk, mut bench) = long();
     for number in 20..200 {
-        bench.trail.set_recycle_floor(bench.end());
+        bench.trail.retain_from(bench.end());
         let span = bench.append(number, 5000);
         let path = segment_file(1, layout().segment_of(span.start));
         let header = SegmentHeader::decode(&disk.contents(&path).unwrap()[..BLOCK as usize]).unwrap();
@@ -345,7 +345,7 @@ fn row_19_later_segments_are_zeroed_at_a_cut_and_become_spares() {
     assert!(contents.iter().all(|content| content[BLOCK as usize..].iter().all(|byte| *byte == 0)));
 }
 
-/// Puts a boxcar durably where another open of the trail would have written it.
+/// Writes a boxcar durably at the position where another open of the trail would have written it.
 fn forged(disk: &FaultDisk, lsn: Lsn, incarnation: u32, previous_checksum: u32) -> u32 {
     let (blocks, checksum) = built(lsn, incarnation, previous_checksum);
     disk.overwrite(&segment_file(1, 1), layout().offset_of(lsn), blocks.as_slice());
@@ -376,8 +376,8 @@ fn built(lsn: Lsn, incarnation: u32, previous_checksum: u32) -> (AlignedBuf, u32
     (aligned, checksum)
 }
 
-/// The process was killed between the write and the sync, the machine went on: what the next open accepts it makes
-/// durable first.
+/// The process was killed between the write and the sync, and the machine continued: the next open makes durable what
+/// it accepts before anything else.
 #[test]
 fn what_recovery_accepts_survives_a_power_cut_right_after() {
     for seed in 0..20 {
@@ -402,7 +402,7 @@ fn a_boxcar_of_an_older_incarnation_is_neither_accepted_nor_evidence() {
     let last = bench.boxcars().last().unwrap().checksum;
     assert_eq!(bench.recovered.incarnation, 2);
     drop(bench);
-    // What incarnation 1 wrote behind the end survived somehow, and its successor claims that it was durable.
+    // A boxcar that incarnation 1 wrote after the end survived, and its successor claims that it was durable.
     let checksum = forged(&disk, end, 1, last);
     forged(&disk, Lsn(end.0 + 2 * BLOCK), 1, checksum);
     let bench = Bench::open(&disk).unwrap();

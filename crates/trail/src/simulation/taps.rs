@@ -1,4 +1,4 @@
-//! Taps: boxcars from the segments, then while they are written; and where two trails part.
+//! Taps: boxcars from the segments, then while they are written; and where two trails diverge.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use crate::boxcar::Kind;
 use crate::layout::BLOCK;
 use crate::{Match, Shipped, Tap, Trail, TrailError, TrailOptions};
 
-/// What a tap gives until there is nothing more.
+/// Reads a tap until it has no more boxcars.
 fn drain(tap: &mut Tap) -> Vec<Shipped> {
     std::iter::from_fn(|| tap.next().unwrap()).collect()
 }
 
-/// Everything that was tapped, each with the durable position of the trail at that moment.
+/// Everything that was tapped, each with the trail's durable position at that time.
 type Seen = Arc<Mutex<Vec<(Shipped, Lsn)>>>;
 
-/// Has a tap drained whenever the trail tells that there may be more.
+/// Drains a tap whenever the trail reports that there may be more.
 fn watch(trail: &Trail, from: Lsn) -> (Arc<Mutex<Option<Tap>>>, Seen) {
     let tap = Arc::new(Mutex::new(Some(trail.tap(from).unwrap())));
     let seen = Seen::default();
@@ -80,7 +80,7 @@ fn a_tap_is_refused_what_was_recycled() {
         bench.append(number, 9000);
     });
     drop(bench.trail.tap(first).unwrap());
-    bench.trail.set_recycle_floor(bench.end());
+    bench.trail.retain_from(bench.end());
     bench.prepare();
     assert!(matches!(bench.trail.tap(first), Err(TrailError::Gone { .. })));
     // This one still has it in memory.
@@ -132,15 +132,15 @@ fn every_end_of_a_boxcar_is_known_and_nothing_else() {
         assert_eq!(bench.trail.ends_with(lsn, all[3].checksum).unwrap(), Match::No, "{lsn}");
     }
     assert_eq!(bench.trail.ends_with(Lsn(5), 7).unwrap(), Match::Gone);
-    bench.trail.set_recycle_floor(bench.end());
+    bench.trail.retain_from(bench.end());
     bench.prepare();
     assert_eq!(bench.trail.ends_with(all[3].end, all[3].checksum).unwrap(), Match::Gone);
-    // The end of a recycled segment is still named by the boxcar behind it.
+    // The end of a recycled segment is still named by the boxcar after it.
     let end = all.iter().rfind(|boxcar| boxcar.end == bench.trail.first()).unwrap();
     assert_eq!(bench.trail.ends_with(end.end, end.checksum).unwrap(), Match::Yes);
 }
 
-/// A standby may have it already and lose its connection: it must not take the boxcar for a fork.
+/// A standby may already have the boxcar and lose its connection: the boxcar must not be taken for a fork.
 #[test]
 fn what_was_handed_out_and_is_not_yet_durable_is_known() {
     let mut bench = Bench::open(&FaultDisk::new(1)).unwrap();

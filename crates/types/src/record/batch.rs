@@ -1,18 +1,18 @@
-//! The batch record: all transactions of one boxcar of one volume. Its layout stands in [`super`].
+//! The batch record: all transactions of one boxcar of one volume. Its layout is in [`super`].
 //!
-//! A batch is built in the buffer into which the row images are captured: [`BatchBuilder::begin`], then for each
-//! transaction [`BatchBuilder::begin_transaction`], its operations, [`BatchBuilder::end_transaction`] (or
-//! truncating the buffer to [`BatchBuilder::transaction_start`] when it is backed out), and at last
-//! [`BatchBuilder::finish`]. No byte is copied again.
+//! A batch is built in the buffer into which the row images are captured: [`BatchBuilder::begin`]; then for each
+//! transaction [`BatchBuilder::begin_transaction`], its operations, and [`BatchBuilder::end_transaction`] (or
+//! truncating the buffer to [`BatchBuilder::transaction_start`] when it is rolled back); finally
+//! [`BatchBuilder::finish`]. No byte is copied twice.
 
 use super::bytes::Cursor;
 use super::{DecodeError, KIND_BATCH, LENGTH_BYTES, Ops, begin, end};
 use crate::ids::{Hlc, SiteId, TxnId, VolumeId};
 
-/// Where the number of transactions stands, from the record's start.
+/// Offset of the number of transactions from the record's start.
 const COUNT_OFFSET: usize = 22;
 
-/// Who made a transaction, and when.
+/// Identity and origin of a transaction, and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxnHead {
     pub id: TxnId,
@@ -48,12 +48,12 @@ impl BatchBuilder {
         buf.extend_from_slice(&head.hlc.0.to_le_bytes());
     }
 
-    /// Buffer length before the open transaction: truncate to it to back the transaction out.
+    /// Buffer length before the open transaction: truncate to it to roll the transaction back.
     pub fn transaction_start(&self) -> usize {
         self.open
     }
 
-    /// Ends the transaction that was begun last.
+    /// Ends the transaction begun last.
     pub fn end_transaction(&mut self, buf: &mut [u8]) {
         end(buf, self.open);
         self.transactions += 1;
@@ -76,7 +76,7 @@ impl BatchBuilder {
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     pub volume: VolumeId,
-    /// Counts the volume's boxcars without a gap.
+    /// Number of this boxcar; a volume's boxcars are numbered without gaps.
     pub number: u64,
     /// The volume's schema epoch before the first transaction.
     pub schema_epoch: u32,

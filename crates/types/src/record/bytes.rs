@@ -1,4 +1,4 @@
-//! Numbers, strings and cells of SQLite values as bytes, and the cursor that reads them back.
+//! Encodes numbers, strings and cells of SQLite values as bytes, and reads them back with a cursor.
 //!
 //! | what | bytes |
 //! |---|---|
@@ -76,7 +76,7 @@ pub fn take_cell<'a>(bytes: &mut &'a [u8]) -> Result<ValueRef<'a>, DecodeError> 
     Ok(cell)
 }
 
-/// The fewest bytes that hold `n` with its sign.
+/// The smallest number of bytes that hold `n` with its sign.
 fn int_size(n: i64) -> usize {
     if n == 0 {
         return 0;
@@ -85,7 +85,7 @@ fn int_size(n: i64) -> usize {
     (64 - magnitude.leading_zeros() as usize) / 8 + 1
 }
 
-/// Reads from the front of a slice, remembering how far it came for the error message.
+/// Reads from the front of a slice and remembers its offset for error messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -101,7 +101,7 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// What has not been read yet.
+    /// The bytes that were not read yet.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
@@ -153,7 +153,7 @@ impl<'a> Cursor<'a> {
             let byte = self.u8()?;
             n |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
-                // The tenth byte has room for one bit only.
+                // The tenth byte has room for only one bit.
                 return if shift == 63 && byte > 1 { Err(DecodeError::Number { at: start }) } else { Ok(n) };
             }
         }
@@ -165,13 +165,13 @@ impl<'a> Cursor<'a> {
         Ok((n >> 1) as i64 ^ -((n & 1) as i64))
     }
 
-    /// A varint that counts something in memory.
+    /// Reads a varint that counts items in memory.
     pub fn count(&mut self) -> Result<usize, DecodeError> {
         let at = self.at;
         usize::try_from(self.varint()?).map_err(|_| DecodeError::Number { at })
     }
 
-    /// A varint that is a 32-bit number.
+    /// Reads a varint that is a 32-bit number.
     pub fn varint_u32(&mut self) -> Result<u32, DecodeError> {
         let at = self.at;
         u32::try_from(self.varint()?).map_err(|_| DecodeError::Number { at })
@@ -207,7 +207,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Steps over `count` cells and returns their bytes; they are known to be whole afterwards.
+    /// Skips `count` cells and returns their bytes, which are then known to be complete.
     pub fn cells(&mut self, count: usize) -> Result<Cells<'a>, DecodeError> {
         let start = self.at;
         for _ in 0..count {

@@ -1,4 +1,4 @@
-//! What stands in the trail: the body of a boxcar is a sequence of records.
+//! The content of the trail: the body of a boxcar is a sequence of records.
 //!
 //! Every record begins with six bytes, all numbers little-endian:
 //!
@@ -8,7 +8,7 @@
 //! | 4 | 1 | kind |
 //! | 5 | 1 | version of that kind's layout |
 //!
-//! and goes on, by kind and version:
+//! and continues by kind and version:
 //!
 //! | kind, version | record | fields |
 //! |---|---|---|
@@ -24,8 +24,8 @@
 //! Writing appends to a `Vec<u8>` and patches lengths, so that a boxcar is built where the row images were captured
 //! ([`BatchBuilder`]). Reading borrows from the boxcar ([`RecordReader`]).
 //!
-//! Failure: the boxcar's checksum guards against rot, so a [`DecodeError`] means a boxcar of a newer program or a
-//! defect. Reading never panics, whatever the bytes.
+//! Failure: the boxcar's checksum detects damage, so a [`DecodeError`] means that a newer program wrote the boxcar, or
+//! a defect. Reading never panics, whatever the bytes are.
 
 mod batch;
 pub mod bytes;
@@ -59,7 +59,7 @@ pub enum DecodeError {
     Short { at: usize, needed: usize, left: usize },
     #[error("unknown {what} tag {tag} at offset {at}")]
     Tag { what: &'static str, tag: u8, at: usize },
-    #[error("record kind {kind} version {version} is not known; it was written by a newer release, use that one")]
+    #[error("record kind {kind} version {version} is unknown: a newer release wrote it; use that release")]
     Version { kind: u8, version: u8 },
     #[error("number too large at offset {at}")]
     Number { at: usize },
@@ -92,14 +92,14 @@ pub enum Record<'a> {
     VolumeDrop {
         volume: VolumeId,
     },
-    /// What sessions of a database, or of a role, start with: this and nothing else.
+    /// The complete set of parameters with which sessions of a database or a role start.
     Parameters {
         of: ParametersOf<'a>,
         pairs: Pairs<'a>,
     },
 }
 
-/// Whose parameters a record has.
+/// Owner of the parameters in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParametersOf<'a> {
     Database(VolumeId),
@@ -132,7 +132,7 @@ pub struct Checkpoint {
     /// Redo of this volume starts at the first record at or after this position.
     pub redo_start: Lsn,
     pub file_size_bytes: u64,
-    /// Modification time of the file, nanoseconds since 1970.
+    /// Modification time of the file, nanoseconds since 1970-01-01 UTC.
     pub file_mtime_ns: i64,
 }
 
@@ -146,7 +146,7 @@ pub fn put_fragment(buf: &mut Vec<u8>, volume: VolumeId, txn: TxnId, number: u32
     end(buf, start);
 }
 
-/// Appends the record that a transaction's fragments will never be used.
+/// Appends the record that a transaction's fragments will not be used.
 pub fn put_fragment_drop(buf: &mut Vec<u8>, volume: VolumeId, txn: TxnId) {
     let start = begin(buf, KIND_FRAGMENT_DROP);
     buf.extend_from_slice(&volume.0.to_le_bytes());
@@ -205,7 +205,7 @@ pub fn put_parameters<'a>(
     end(buf, start);
 }
 
-/// Begins a record and returns where its length field stands.
+/// Begins a record and returns the offset of its length field.
 fn begin(buf: &mut Vec<u8>, kind: u8) -> usize {
     let start = buf.len();
     buf.extend_from_slice(&[0, 0, 0, 0, kind, VERSION]);
@@ -213,7 +213,7 @@ fn begin(buf: &mut Vec<u8>, kind: u8) -> usize {
 }
 
 /// Fills in the length field at `start` with the number of bytes after it. Boxcars are far below 4 GiB
-/// (`boxcar_bytes_max`), and large transactions travel as fragments.
+/// (`boxcar_bytes_max`), and large transactions are written in fragments.
 fn end(buf: &mut [u8], start: usize) {
     let length = (buf.len() - start - LENGTH_BYTES) as u32;
     buf[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());

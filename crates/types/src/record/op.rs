@@ -1,4 +1,4 @@
-//! What one transaction does to a volume, one operation after the other.
+//! The operations by which a transaction changes a volume, one after the other.
 //!
 //! An operation is a tag byte and its fields (numbers and cells as in [`super::bytes`]; a *column position* counts
 //! the table's stored columns from 0, generated columns left out):
@@ -14,7 +14,7 @@
 //! | 7 | sequence | table varint, rowid in `sqlite_sequence` signed varint, value cell |
 //! | 8 | all sequences | count varint, then for each: rowid signed varint, name cell, value cell |
 //! | 9 | pragma | text |
-//! | 10 | fragments | transaction u64, number of fragments varint: their operations stand here |
+//! | 10 | fragments | transaction u64, number of fragments varint: their operations belong here |
 //!
 //! | part | bytes |
 //! |---|---|
@@ -37,7 +37,7 @@ const ALL_SEQUENCES: u8 = 8;
 const PRAGMA: u8 = 9;
 const FRAGMENTS: u8 = 10;
 
-/// Which row: its rowid, or the primary key of a WITHOUT ROWID table.
+/// Identifies a row: its rowid, or the primary key of a WITHOUT ROWID table.
 #[derive(Clone, Copy, Debug)]
 pub enum Key<'a> {
     Rowid(i64),
@@ -49,13 +49,13 @@ pub enum Key<'a> {
 pub struct Mask<'a>(pub &'a [u8]);
 
 impl<'a> Mask<'a> {
-    /// The positions in rising order.
+    /// The positions in ascending order.
     pub fn positions(self) -> impl Iterator<Item = usize> + 'a {
         let bits = |byte: u8| (0..8).filter(move |bit| byte >> bit & 1 == 1);
         self.0.iter().enumerate().flat_map(move |(i, &byte)| bits(byte).map(move |bit| i * 8 + bit))
     }
 
-    /// How many columns are in it.
+    /// Number of columns in the mask.
     pub fn count(self) -> usize {
         self.0.iter().map(|byte| byte.count_ones() as usize).sum()
     }
@@ -68,7 +68,7 @@ pub enum Op<'a> {
     Insert { table: TableId, rowid: Option<i64>, values: Cells<'a> },
     /// `changes` holds before, after, before, after ... of the columns in `mask`.
     Update { table: TableId, key: Key<'a>, new_key: Option<Key<'a>>, mask: Mask<'a>, changes: Cells<'a> },
-    /// `before` are all stored columns.
+    /// The deleted row; `before` has all its stored columns.
     Delete { table: TableId, key: Key<'a>, before: Cells<'a> },
     /// A schema change as SQLite text.
     Ddl(Ddl<'a>),
@@ -76,13 +76,13 @@ pub enum Op<'a> {
     Sequence { table: TableId, rowid: i64, value: ValueRef<'a> },
     /// All of `sqlite_sequence`, after the transaction wrote to it directly.
     AllSequences(Sequences<'a>),
-    /// A PRAGMA that sets something in the file's header: user_version, application_id.
+    /// A PRAGMA that sets a field in the file's header: user_version, application_id.
     Pragma(&'a str),
-    /// The operations of a large transaction that travelled ahead.
+    /// The operations of a large transaction that were written earlier as fragments.
     Fragments { txn: TxnId, count: u32 },
 }
 
-/// A schema change and how to tell that redo did the same.
+/// A schema change, with values by which redo verifies that it has the same result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ddl<'a> {
     pub text: &'a str,
@@ -123,40 +123,40 @@ pub fn put_insert(buf: &mut Vec<u8>, table: TableId, rowid: Option<i64>, count: 
     put_varint(buf, count as u64);
 }
 
-/// Begins an update; then come [`put_rowid_key`] or [`put_columns_key`] (twice when `key_changes`), [`put_mask`],
-/// and before and after cells.
+/// Begins an update. Then follow [`put_rowid_key`] or [`put_columns_key`] (twice when `key_changes`), [`put_mask`], and
+/// the before and after cells.
 pub fn put_update(buf: &mut Vec<u8>, table: TableId, key_changes: bool) {
     put_head(buf, if key_changes { UPDATE_KEY } else { UPDATE }, table);
 }
 
-/// Begins a delete; then come the key, [`put_count`] and the cells before.
+/// Begins a delete. Then follow the key, [`put_count`] and the cells before the change.
 pub fn put_delete(buf: &mut Vec<u8>, table: TableId) {
     put_head(buf, DELETE, table);
 }
 
-/// A rowid as key.
+/// Appends a rowid as key.
 pub fn put_rowid_key(buf: &mut Vec<u8>, rowid: i64) {
     buf.push(0);
     put_signed(buf, rowid);
 }
 
-/// The head of a key of `columns` columns (at least one); the caller appends as many cells.
+/// Appends the head of a key of `columns` columns (at least one); the caller appends that many cells.
 pub fn put_columns_key(buf: &mut Vec<u8>, columns: usize) {
     put_varint(buf, columns as u64);
 }
 
-/// The number of cells that follow.
+/// Appends the number of cells that follow.
 pub fn put_count(buf: &mut Vec<u8>, count: usize) {
     put_varint(buf, count as u64);
 }
 
-/// The columns that changed. Zero bytes at the end are dropped.
+/// Appends the mask of changed columns. Zero bytes at the end are dropped.
 pub fn put_mask(buf: &mut Vec<u8>, mask: &[u8]) {
     let used = mask.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     put_bytes(buf, &mask[..used]);
 }
 
-/// A whole schema change.
+/// Appends a whole schema change.
 pub fn put_ddl(buf: &mut Vec<u8>, ddl: &Ddl<'_>) {
     buf.push(DDL);
     put_varint(buf, ddl.epoch_after.into());
@@ -165,14 +165,14 @@ pub fn put_ddl(buf: &mut Vec<u8>, ddl: &Ddl<'_>) {
     put_bytes(buf, ddl.text.as_bytes());
 }
 
-/// A whole AUTOINCREMENT counter.
+/// Appends a whole AUTOINCREMENT counter.
 pub fn put_sequence(buf: &mut Vec<u8>, table: TableId, rowid: i64, value: ValueRef<'_>) {
     put_head(buf, SEQUENCE, table);
     put_signed(buf, rowid);
     put_cell(buf, value);
 }
 
-/// All rows of `sqlite_sequence`.
+/// Appends all rows of `sqlite_sequence`.
 pub fn put_all_sequences<'a>(
     buf: &mut Vec<u8>,
     rows: impl ExactSizeIterator<Item = (i64, ValueRef<'a>, ValueRef<'a>)>,
@@ -186,13 +186,13 @@ pub fn put_all_sequences<'a>(
     }
 }
 
-/// A PRAGMA statement.
+/// Appends a PRAGMA statement.
 pub fn put_pragma(buf: &mut Vec<u8>, text: &str) {
     buf.push(PRAGMA);
     put_bytes(buf, text.as_bytes());
 }
 
-/// A reference to fragments written earlier.
+/// Appends a reference to fragments written earlier.
 pub fn put_fragments(buf: &mut Vec<u8>, txn: TxnId, count: u32) {
     buf.push(FRAGMENTS);
     buf.extend_from_slice(&txn.0.to_le_bytes());
@@ -216,12 +216,12 @@ impl<'a> Ops<'a> {
         Ops { cursor: Cursor::new(bytes), failed: false }
     }
 
-    /// The bytes from which reading goes on.
+    /// The bytes that were not read yet.
     pub fn bytes(&self) -> &'a [u8] {
         self.cursor.rest()
     }
 
-    /// Bytes read so far: where the next operation begins.
+    /// Number of bytes read so far: the offset of the next operation.
     pub fn offset(&self) -> usize {
         self.cursor.at()
     }

@@ -1,4 +1,4 @@
-//! The trail's records: golden bytes, there and back, and bytes that are no record.
+//! Tests of the trail's records: golden bytes, round trips, and bytes that are not a record.
 
 use super::*;
 use crate::ids::{Hlc, SiteId, TableId};
@@ -147,7 +147,7 @@ fn show_op(op: Op<'_>) -> String {
     }
 }
 
-/// Reads as far as the bytes allow and returns whether all was well.
+/// Reads as far as the bytes allow. Returns whether all of them could be read.
 fn read_all(body: &[u8]) -> bool {
     RecordReader::new(body).all(|record| match record {
         Ok(Record::Batch(b)) => b.transactions().all(|t| t.is_ok_and(|mut t| t.ops.all(|op| op.map(show_op).is_ok()))),

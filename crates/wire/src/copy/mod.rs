@@ -6,14 +6,14 @@ mod writer;
 pub use reader::CopyReader;
 pub use writer::CopyWriter;
 
-/// How COPY data is written.
+/// The format of COPY data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyFormat {
     pub csv: bool,
     /// The first line names the columns.
     pub header: bool,
     pub delimiter: u8,
-    /// What stands for NULL.
+    /// The text that means NULL.
     pub null: String,
     /// CSV only.
     pub quote: u8,

@@ -1,26 +1,26 @@
-//! COPY data to rows. The data arrives in pieces that know nothing of lines; a row comes out as soon as its line is
-//! complete.
+//! Reads rows from COPY data. The data arrives in pieces that may end anywhere; a row is returned as soon as its line
+//! is complete.
 
 use super::CopyFormat;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 
-/// Longest line, and so the most that is kept waiting for its end.
+/// The longest line, and so the most data that is kept until a line ends.
 const LINE_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Reads rows from COPY data.
 pub struct CopyReader {
     format: CopyFormat,
-    /// Names of the columns, for messages; their number is what a line must have.
+    /// Names of the columns, for messages; a line must have this number of fields.
     columns: Vec<String>,
     buffer: Vec<u8>,
-    /// Start of what has not been read yet.
+    /// The start of the data that has not been read yet.
     at: usize,
-    /// Up to here the buffer has been searched for the line's end, and whether that place is within quotes.
+    /// The buffer has been searched for the line's end up to here, and whether this position is within quotes.
     searched: usize,
     in_quotes: bool,
     line: u64,
     header_due: bool,
-    /// `\.` was seen, or the client said that it is done.
+    /// `\.` was read, or the client sent CopyDone.
     ended: bool,
     eof: bool,
 }
@@ -42,12 +42,12 @@ impl CopyReader {
         }
     }
 
-    /// Number of the line read last, from 1.
+    /// The number of the last line read, from 1.
     pub fn line(&self) -> u64 {
         self.line
     }
 
-    /// More data has arrived.
+    /// Adds data that has arrived.
     pub fn feed(&mut self, data: &[u8]) {
         self.buffer.drain(..self.at);
         self.searched -= self.at;
@@ -55,12 +55,12 @@ impl CopyReader {
         self.buffer.extend_from_slice(data);
     }
 
-    /// No more data will arrive: a last line without an end of line counts.
+    /// Ends the data. A last line without an end of line counts as a line.
     pub fn finish(&mut self) {
         self.eof = true;
     }
 
-    /// The next row into `row`, `None` standing for NULL. `false` when more data is needed or all has been read.
+    /// Reads the next row into `row`; `None` is NULL. `false` if more data is needed or all has been read.
     pub fn next_row(&mut self, row: &mut Vec<Option<String>>) -> SqlResult<bool> {
         loop {
             let Some((start, end)) = self.next_line()? else { return Ok(false) };
@@ -96,7 +96,7 @@ impl CopyReader {
         }
     }
 
-    /// Bounds of the next complete line without its end.
+    /// The bounds of the next complete line without its end of line.
     fn next_line(&mut self) -> SqlResult<Option<(usize, usize)>> {
         if self.ended {
             return Ok(None);
@@ -169,7 +169,7 @@ fn split_text(line: &[u8], format: &CopyFormat, row: &mut Vec<Option<String>>) -
     }
 }
 
-/// Undoes the backslashes of text format.
+/// Decodes the backslash escapes of text format.
 fn unescape(raw: &[u8]) -> Vec<u8> {
     if !raw.contains(&b'\\') {
         return raw.to_vec();
@@ -201,7 +201,7 @@ fn unescape(raw: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A byte written as up to `max` octal or hexadecimal digits at `at`, which is left behind them.
+/// Reads a byte of up to `max` octal or hexadecimal digits at `at`, and moves `at` after them.
 fn digits(raw: &[u8], at: &mut usize, radix: u32, max: usize) -> u8 {
     let found = raw[*at..].iter().take(max).map_while(|b| (*b as char).to_digit(radix));
     let (value, n) = found.fold((0, 0), |(value, n), digit| (value * radix + digit, n + 1));

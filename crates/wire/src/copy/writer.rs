@@ -1,4 +1,4 @@
-//! Rows to COPY data, one CopyData message a row.
+//! Writes rows as COPY data, one CopyData message for each row.
 
 use super::CopyFormat;
 use crate::backend;
@@ -16,7 +16,7 @@ impl CopyWriter {
         CopyWriter { format, field: Vec::new() }
     }
 
-    /// CopyOutResponse and, if asked for, the header line.
+    /// Writes CopyOutResponse and, if requested, the header line.
     pub fn begin(&mut self, out: &mut Vec<u8>, columns: &[ColumnDesc]) {
         backend::copy_response(out, b'H', columns.len());
         if self.format.header {
@@ -81,8 +81,8 @@ impl CopyWriter {
         }
     }
 
-    /// Quoted where the reader would otherwise see something else: the NULL string, a delimiter, a quote, an end of
-    /// line, or a lone `\.`.
+    /// Writes a CSV field. It is quoted if a reader would otherwise misread it: the NULL string, a delimiter, a quote,
+    /// an end of line, or `\.` alone on a line.
     fn put_csv(&self, out: &mut Vec<u8>, alone: bool) {
         let f = &self.format;
         let special = |b: &u8| *b == f.delimiter || *b == f.quote || matches!(*b, b'\n' | b'\r');

@@ -11,7 +11,7 @@
 //! | `need`, `make` | `need` can only be prepared after `make` has run |
 //! | `log` | what the session did so far, one row each, text |
 //!
-//! In the database `hasty` a transaction may be idle for 300 ms only, in any other one for ever.
+//! In the database `hasty` a transaction may be idle for at most 300 ms, in any other database indefinitely.
 
 use holdfast_types::desc::oid;
 use holdfast_types::{ColumnDesc, Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value, ValueRef};
@@ -161,7 +161,7 @@ impl Session for FakeSession {
         prepared.text == "last"
     }
 
-    /// "last" is described as the statement before it.
+    /// The description of "last" is that of the statement before it.
     fn described(&self, prepared: &Arc<Statement>) -> Arc<Statement> {
         let desc = self.log.last().map(|text| statement(text).desc.clone());
         Arc::new(Statement { text: prepared.text.clone(), desc: desc.unwrap_or_default() })
@@ -253,7 +253,7 @@ fn output(_: u32, _: i32, value: ValueRef<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("{value:?}").as_bytes());
 }
 
-/// A running server; stops when dropped.
+/// A running server; it stops when dropped.
 pub struct Running {
     pub address: SocketAddr,
     stop: watch::Sender<bool>,
@@ -281,7 +281,7 @@ pub fn start(limits: Limits) -> Running {
     let (stop, stopped) = watch::channel(false);
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(server.run(FakeFactory, 2, stopped)).unwrap();
+        runtime.block_on(server.run(FakeFactory, 2, stopped, || ())).unwrap();
     });
     Running { address, stop, thread: Some(thread) }
 }

@@ -1,13 +1,13 @@
-//! Where FETCH and MOVE go: from a cursor's place to the rows they take and the place after them.
+//! Computes what FETCH and MOVE do: from a cursor's position, the rows that they return and the position after them.
 //!
 //! ```text
-//! place:   0         1   2   ...   rows   rows + 1
-//!        before the first row      after the last
+//! position:   0         1   2   ...   rows   rows + 1
+//!           before the first row      after the last
 //! ```
 //!
 //! Every direction is one or two of PostgreSQL's two primitives, `n` rows forward and `n` rows backward; one that finds
-//! fewer rows than it was to take stops before the first or after the last. A cursor that only scans forward fails with
-//! 55000 wherever PostgreSQL would have to step back or to start anew.
+//! too few rows stops before the first or after the last. A cursor that only scans forward fails with 55000 wherever
+//! PostgreSQL would have to step back or to start again.
 
 use holdfast_sql::{FetchCount, FetchDirection};
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -15,10 +15,10 @@ use holdfast_types::{SqlError, SqlResult, SqlState};
 /// Consecutive rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// The row taken first, from 1.
+    /// The first row returned, from 1.
     pub first: u64,
     pub count: u64,
-    /// The others come before it, not after.
+    /// The other rows come before it, not after.
     pub backward: bool,
 }
 
@@ -26,21 +26,21 @@ pub struct Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Movement {
     pub span: Span,
-    /// Where the cursor stands afterwards.
+    /// The cursor's position afterwards.
     pub place: u64,
 }
 
-/// A cursor's place among its rows.
+/// A cursor's position among its rows.
 #[derive(Clone, Copy, Debug)]
-pub struct Standing {
+pub struct CursorPosition {
     pub place: u64,
     pub rows: u64,
-    /// May it go backward?
+    /// Whether the cursor may move backward.
     pub scroll: bool,
 }
 
-impl Standing {
-    /// Goes in a direction; `moves` is MOVE, which returns no rows.
+impl CursorPosition {
+    /// Moves in a direction. `moves`: MOVE, which returns no rows.
     pub fn go(mut self, direction: FetchDirection, moves: bool) -> SqlResult<Movement> {
         use FetchDirection as D;
         let span = match direction {
@@ -62,7 +62,7 @@ impl Standing {
             D::Forward(FetchCount::All) => self.forward(None),
             D::Backward(FetchCount::Rows(0)) => self.again(true, moves)?,
             D::Backward(FetchCount::Rows(n)) => self.backward(Some(n))?,
-            // MOVE starts anew, which from the start is no step back.
+            // MOVE starts again; from the start that is not a step back.
             D::Backward(FetchCount::All) if moves && self.place == 0 => Span::default(),
             D::Backward(FetchCount::All) => self.backward(None)?,
         };
@@ -73,7 +73,7 @@ impl Standing {
         (1..=self.rows).contains(&self.place)
     }
 
-    /// So many rows, or all.
+    /// Moves forward by `count` rows, or over all.
     fn forward(&mut self, count: Option<u64>) -> Span {
         let left = self.rows.saturating_sub(self.place);
         let taken = count.map_or(left, |n| n.min(left));
@@ -109,7 +109,7 @@ impl Standing {
         Ok(self.forward(Some(1)))
     }
 
-    /// The row it stands on once more. MOVE says whether there is one; FETCH steps back to take it again.
+    /// Returns the present row again. MOVE only counts it; FETCH steps back to read it again.
     fn again(&self, backward: bool, moves: bool) -> SqlResult<Span> {
         if !moves && (backward || self.on_row()) {
             self.may_scroll()?;
@@ -135,7 +135,7 @@ mod tests {
 
     /// The rows taken and the place after them, or `None` for 55000.
     fn go(place: u64, rows: u64, scroll: bool, direction: FetchDirection) -> Option<(Vec<u64>, u64)> {
-        let Movement { span, place } = Standing { place, rows, scroll }.go(direction, false).ok()?;
+        let Movement { span, place } = CursorPosition { place, rows, scroll }.go(direction, false).ok()?;
         let taken = (0..span.count).map(|i| if span.backward { span.first - i } else { span.first + i });
         Some((taken.collect(), place))
     }
@@ -198,8 +198,9 @@ mod tests {
 
     #[test]
     fn move_counts_without_fetching() {
-        let go =
-            |place, direction| Standing { place, rows: 3, scroll: false }.go(direction, true).map(|m| m.span.count);
+        let go = |place, direction| {
+            CursorPosition { place, rows: 3, scroll: false }.go(direction, true).map(|m| m.span.count)
+        };
         assert_eq!(go(2, Forward(Rows(0))), Ok(1));
         assert_eq!(go(2, Backward(Rows(0))), Ok(1));
         assert_eq!(go(4, Forward(Rows(0))), Ok(0));

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | 4 | length of the cells, little-endian |
 //! | | the cells, as in the trail ([`holdfast_types::record`]) |
-//! | 4 | the length again, to be found from behind |
+//! | 4 | the length again, for reading backwards |
 //!
-//! Up to [`MEMORY_BYTES_MAX`] they stay in memory; beyond it they go to an unlinked file of the data directory's scratch
-//! folder, which vanishes with the cursor. An [`Index`] of bounded size leads to any row in a few steps.
+//! Up to [`MEMORY_BYTES_MAX`] the rows stay in memory; beyond it they go to an unlinked file in the data directory's scratch
+//! folder, which disappears with the cursor. An [`Index`] of bounded size leads to any row in a few steps.
 //!
 //! Failure: a disk that is full or fails ends the statement that declares (53100, 58030) or fetches (58030). A file
 //! beyond `scratch_bytes_max` is 54000. Nothing here must survive a crash, so nothing is synced.
@@ -30,19 +30,19 @@ const WRITE_BYTES: usize = 256 << 10;
 const READ_BYTES: usize = 32 << 10;
 /// Bytes of one length.
 const LENGTH_BYTES: usize = 4;
-/// Rows from one entry of an index to the next, to begin with.
+/// Rows from one entry of an index to the next, at first.
 const STRIDE: u64 = 64;
-/// Entries of an index; with more rows they stand farther apart.
+/// Entries of an index; with more rows the distance between entries doubles.
 const INDEX_ENTRIES_MAX: usize = 1 << 16;
 
-/// Where spools go that do not fit in memory, and how large one may become.
+/// Where spools are stored that do not fit in memory, and how large one may grow.
 #[derive(Debug)]
 pub struct Scratch {
     pub dir: PathBuf,
     pub bytes_max: u64,
 }
 
-/// Where every so-many-th row begins.
+/// Where every `stride`-th row begins.
 #[derive(Debug)]
 struct Index {
     stride: u64,
@@ -55,7 +55,7 @@ impl Index {
         Index { stride: STRIDE, offsets: Vec::new(), entries_max }
     }
 
-    /// Row number `row`, from 0, begins at `offset`. To be told of every row, in order.
+    /// Row number `row`, from 0, begins at `offset`. Called for every row, in order.
     fn add(&mut self, row: u64, offset: u64) {
         if self.offsets.len() == self.entries_max && row.is_multiple_of(self.stride) {
             let mut i = 0;
@@ -70,19 +70,19 @@ impl Index {
         }
     }
 
-    /// Forgets what comes after so many rows.
+    /// Keeps the entries of the first `rows` rows only.
     fn truncate(&mut self, rows: u64) {
         self.offsets.truncate(rows.div_ceil(self.stride) as usize);
     }
 
-    /// The nearest row known at or before `row`, from 0, and where it begins.
+    /// The nearest indexed row at or before `row`, from 0, and where it begins.
     fn before(&self, row: u64) -> Option<(u64, u64)> {
         let entry = row / self.stride;
         self.offsets.get(entry as usize).map(|offset| (entry * self.stride, *offset))
     }
 }
 
-/// Takes the rows of one statement.
+/// A sink that stores the rows of one statement.
 pub struct SpoolWriter {
     scratch: Arc<Scratch>,
     /// What is not in the file.
@@ -125,7 +125,7 @@ impl SpoolWriter {
         }
         let file = match self.file.take() {
             Some(file) => file,
-            None => unlinked_file(&self.scratch.dir).map_err(|e| io_error("make a file for", &e))?,
+            None => unlinked_file(&self.scratch.dir).map_err(|e| io_error("create a file for", &e))?,
         };
         let written = file.write_all_at(&self.buffer, self.file_bytes);
         self.file = Some(file);
@@ -136,7 +136,7 @@ impl SpoolWriter {
         Ok(())
     }
 
-    /// All rows have come.
+    /// Ends the spool: all rows have been written.
     pub fn finish(mut self) -> SqlResult<Spool> {
         if self.file.is_some() {
             self.write_out()?;
@@ -179,7 +179,7 @@ impl Sink for SpoolWriter {
 
     fn reset(&mut self) {
         let (rows, bytes) = self.kept;
-        // What is written behind it is written over.
+        // Later bytes in the file are overwritten.
         let in_file = self.file_bytes.min(bytes);
         self.buffer.truncate((bytes - in_file) as usize);
         self.file_bytes = in_file;
@@ -216,17 +216,17 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// How many there are.
+    /// The number of rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Reading them touches no file.
+    /// Whether reading the rows touches no file.
     pub fn is_in_memory(&self) -> bool {
         matches!(self.store, Store::Memory(_))
     }
 
-    /// Hands the rows of `span` to `take`, in its order, until it fails.
+    /// Passes the rows of `span`, in its order, to `take` until that fails.
     pub fn read(&self, span: Span, take: &mut dyn FnMut(&dyn Row) -> SqlResult<()>) -> SqlResult<()> {
         if span.count == 0 {
             return Ok(());
@@ -259,12 +259,12 @@ fn behind(at: u64, length: usize) -> u64 {
     at + (length + 2 * LENGTH_BYTES) as u64
 }
 
-/// The part of a spool that is being looked at.
+/// The part of a spool that is in memory for reading.
 struct Window<'s> {
     spool: &'s Spool,
     start: u64,
     bytes: Vec<u8>,
-    /// What comes before will be wanted next.
+    /// Rows are read backwards.
     backward: bool,
 }
 

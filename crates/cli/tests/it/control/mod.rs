@@ -1,0 +1,8 @@
+//! A master, its standby and a witness as their clients and their operator meet them: three real processes that agree on
+//! who is master, over loopback.
+
+mod failover;
+mod majority;
+mod quorum;
+mod refused;
+mod trio;

@@ -1,0 +1,187 @@
+//! The servers `a` and `b` and the witness `w`, whose control planes know each other.
+
+pub use crate::node::LOCAL;
+use crate::node::{Node, refuses, succeeds, until, until_followed, until_settled};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use tempfile::TempDir;
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+
+/// An address that nobody has.
+fn free_address() -> String {
+    format!("127.0.0.1:{}", holdfast_seams::testing::port())
+}
+
+/// `holdfast witness`.
+pub struct Witness {
+    pub dir: PathBuf,
+    listen: String,
+    members: String,
+    child: Option<Child>,
+}
+
+impl Witness {
+    fn log_path(&self) -> PathBuf {
+        self.dir.with_extension("log")
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap()
+    }
+
+    /// Starts it and returns when it listens.
+    pub fn start(&mut self) {
+        assert!(self.child.is_none(), "w runs already");
+        let log = OpenOptions::new().create(true).append(true).open(self.log_path()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+        command.args(["witness", "--listen", &self.listen, "--members", &self.members, "--data"]).arg(&self.dir);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("holdfast: witness w on "), "w does not start: {line}\n{}", self.log());
+        self.child = Some(child);
+    }
+
+    /// kill -9
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// SIGTERM
+    pub fn stop(&mut self) -> ExitStatus {
+        let mut child = self.child.take().unwrap();
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        child.wait().unwrap()
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // It may have ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking()
+            && let Ok(log) = std::fs::read_to_string(self.log_path())
+        {
+            eprintln!("---- w:\n{log}");
+        }
+    }
+}
+
+pub struct Trio {
+    pub a: Node,
+    pub b: Node,
+    pub w: Witness,
+    scratch: TempDir,
+}
+
+impl Trio {
+    /// All three run, `a` is the master and `b` follows it and may be promoted. Both servers' holdfast.toml have these
+    /// lines.
+    pub async fn start(lines: &str) -> Trio {
+        let mut trio = Trio::stopped(lines);
+        trio.w.start();
+        trio.b.start();
+        trio.a.start();
+        until_followed(&trio.a, &trio.b).await;
+        trio.until_agreed("a", "{a, b}").await;
+        trio
+    }
+
+    /// `a` has been a master without a control plane, `b` is a copy of it; the group has not been founded.
+    pub fn stopped(lines: &str) -> Trio {
+        let scratch = TempDir::new().unwrap();
+        let (mut a, b) = (Node::new(&scratch, "a"), Node::new(&scratch, "b"));
+        a.configure("node_name = \"a\"");
+        a.start();
+        let from = a.at();
+        succeeds(&["standby", "create", "--from", &from, "--data", b.data(), "--name", "b"]);
+        assert!(a.stop().success());
+        let addresses = [free_address(), free_address(), free_address()];
+        let members = format!("a={}, b={}, w={}", addresses[0], addresses[1], addresses[2]);
+        for node in [&a, &b] {
+            node.configure(&format!("control_members = \"{members}\"\ncontrol_witness = \"w\"\n{lines}"));
+        }
+        let [_, _, listen] = addresses;
+        let members = members.replace(' ', "");
+        let w = Witness { dir: scratch.path().join("w"), listen, members, child: None };
+        Trio { a, b, w, scratch }
+    }
+
+    /// The newest record that the witness knows: its log tells of every change.
+    pub fn agreed(&self) -> String {
+        let log = self.w.log();
+        log.lines().rfind(|line| line.contains("control record")).unwrap_or_default().to_owned()
+    }
+
+    /// Waits until the three have agreed on this master, and on who has everything.
+    pub async fn until_agreed(&self, master: &str, sync_set: &str) {
+        let (master, set) = (format!("master={master} mastership=Serving"), format!("sync_set={sync_set}"));
+        let agreed = || Some(self.agreed()).filter(|record| record.contains(&master) && record.contains(&set));
+        until("the three have agreed", async || agreed().is_some()).await;
+    }
+
+    /// A server beside the three, not made yet.
+    pub fn another(&self, name: &'static str) -> Node {
+        Node::new(&self.scratch, name)
+    }
+
+    pub fn promote_b(&self) -> String {
+        succeeds(&["promote", "--at", &self.b.at()])
+    }
+
+    /// What is said when `b` may not be promoted.
+    pub fn promote_b_refused(&self) -> String {
+        refuses(&["promote", "--at", &self.b.at()])
+    }
+
+    /// Brings `a` back as the standby of `b`, and waits until it may be promoted in its turn.
+    pub async fn rejoin_a(&mut self) -> String {
+        let (from, data) = (self.b.at(), self.a.data().to_owned());
+        let said = succeeds(&["rejoin", "--from", &from, "--data", &data, "--name", "a"]);
+        self.a.start();
+        until_followed(&self.b, &self.a).await;
+        self.until_agreed("b", "{a, b}").await;
+        said
+    }
+}
+
+/// Whether a session that begins now gets answers to what it reads.
+pub async fn answers_reads(node: &Node) -> bool {
+    let config = format!("host=127.0.0.1 port={} user=holdfast dbname=holdfast", node.port);
+    let answer = match tokio_postgres::connect(&config, tokio_postgres::NoTls).await {
+        Ok((client, connection)) => {
+            tokio::spawn(connection);
+            client.simple_query("select 1").await.map(drop)
+        }
+        Err(error) => Err(error),
+    };
+    match answer {
+        Ok(()) => true,
+        Err(error) if error.code() == Some(&SqlState::CANNOT_CONNECT_NOW) => false,
+        Err(error) => panic!("{}: {error:?}", node.name),
+    }
+}
+
+/// Waits until reads are answered, or are not.
+pub async fn until_reads_are(node: &Node, answered: bool) {
+    until("reads are, or are not answered", async || answers_reads(node).await == answered).await;
+}
+
+/// A statement whose answer is waited for beside everything else.
+pub fn beside(client: Client, sql: &'static str) -> tokio::task::JoinHandle<Result<(), tokio_postgres::Error>> {
+    tokio::spawn(async move { client.batch_execute(sql).await })
+}
+
+/// Waits until the server's log says this.
+pub async fn until_said(log: impl Fn() -> String, text: &str) {
+    until_settled(text, async || Some(log()).filter(|log| !log.contains(text))).await;
+}

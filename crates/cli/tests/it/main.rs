@@ -1,0 +1,19 @@
+//! Every integration test of the program and the server, in one binary: each further binary would be linked on its own.
+
+mod automatic;
+mod control;
+mod copies;
+mod damage;
+mod doctor;
+mod first_run;
+mod lab;
+mod mirror;
+mod no_sabotage;
+mod node;
+mod schema_changes;
+mod serve;
+mod server;
+mod several;
+mod standby;
+mod temp_tables;
+mod unsafe_disk;

@@ -1,0 +1,227 @@
+//! The base copy: what a new standby begins with, taken from its master while that works on.
+//!
+//! | step | master ([`BaseCopy`]) | standby ([`BaseReceiver`]) |
+//! |---|---|---|
+//! | 1 | holds every volume's newest durable snapshot and the trail from where redo of all of them starts | |
+//! | 2 | sends the plan: list of databases, trail, snapshots | checks it; refuses a directory that holds something |
+//! | 3 | sends the pages of each snapshot, with the checksums a file has | checks each, writes `NAME.db.new` |
+//! | 4 | | syncs and renames the files, notes them in `checkpoints`, writes the list of databases |
+//! | 5 | | founds the trail: from here on the directory is a standby's |
+//! | 6 | lets go | follows the trail from its first segment on |
+//!
+//! The snapshots are not of one moment: the copy is whole when the trail is applied up to [`CopyPlan::whole_from`]. Until
+//! then the standby lets no reader in, and cannot be promoted.
+//!
+//! Failure: before step 5 the directory is nothing ([`BaseReceiver::is_in_use`]): an interrupted copy is begun again there.
+
+mod receiver;
+
+pub use receiver::{BaseReceiver, CopyError};
+
+use crate::api::engine::Engine;
+use crate::background::checkpointer::redo_starts;
+use crate::state::database::{DatabaseState, Peers};
+use crate::state::engine::EngineState;
+use crate::state::manifest::Manifest;
+use crate::state::retention::Slot;
+use holdfast_store::checkpoint::dress;
+use holdfast_store::pages::{PAGE_BYTES, PageStore, ReadError};
+use holdfast_types::{Epoch, Lsn, SqlError, SqlResult, SqlState, VolumeId};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::sync::Arc;
+
+/// A page on its way.
+pub type PageBytes = [u8; PAGE_BYTES];
+
+/// What is copied. It is sent before the pages.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+pub struct CopyPlan {
+    pub trail_id: [u8; 16],
+    pub segment_bytes: u64,
+    /// The standby's trail begins with this segment.
+    pub first_segment: u32,
+    pub epoch: u32,
+    /// The list of databases, as written to its file.
+    pub manifest: String,
+    /// What the trail says below this LSN about databases that come and go is in that list.
+    pub listed_to: u64,
+    /// The copy is one moment's when everything below is applied.
+    pub whole_from: u64,
+    pub volumes: Vec<VolumePlan>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VolumePlan {
+    pub volume: u32,
+    /// The last boxcar in the snapshot.
+    pub number: u64,
+    pub pages: u32,
+    /// Redo behind the snapshot starts here.
+    pub redo_start: u64,
+}
+
+/// A base copy under way: it holds its snapshots and the trail until it is dropped.
+pub struct BaseCopy {
+    engine: Arc<EngineState>,
+    held: u64,
+    plan: CopyPlan,
+    snapshots: Vec<Snapshot>,
+}
+
+struct Snapshot {
+    id: VolumeId,
+    store: Arc<PageStore>,
+    number: u64,
+    pages: u32,
+    /// Where it is in a data directory.
+    file: String,
+    /// Keeps the file open, though it may be replaced or removed.
+    _volume: Arc<holdfast_store::volume::Volume>,
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.store.release(self.number);
+    }
+}
+
+impl Drop for BaseCopy {
+    fn drop(&mut self) {
+        self.engine.retention.lock().end_copy(self.held);
+    }
+}
+
+impl BaseCopy {
+    pub fn plan(&self) -> &CopyPlan {
+        &self.plan
+    }
+
+    /// Where the volume in place `volume` of the plan is in a data directory.
+    pub fn file(&self, volume: usize) -> Option<&str> {
+        self.snapshots.get(volume).map(|s| s.file.as_str())
+    }
+
+    /// The page `page`, from 1, of the volume in place `volume` of the plan, as a file has it.
+    pub fn page(&self, volume: usize, page: u32, out: &mut PageBytes) -> Result<(), ReadError> {
+        let Some(s) = self.snapshots.get(volume).filter(|s| (1..=s.pages).contains(&page)) else {
+            let source = io::Error::new(io::ErrorKind::NotFound, "not a page of the copy");
+            return Err(ReadError::Io { page, offset: 0, path: format!("volume {volume} of the copy"), source });
+        };
+        s.store.read(page, s.number, 0, out)?;
+        dress(page, s.id.0, s.number, out);
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Begins a base copy. Opens every database.
+    pub fn base_copy(&self) -> SqlResult<BaseCopy> {
+        let engine = self.engine().clone();
+        if engine.follow.is_some() {
+            return Err(SqlError::unsupported("a base copy of a standby").with_hint("Take it from its master."));
+        }
+        let (held, from) = hold(&engine, &*self.0.registry);
+        let mut copy = BaseCopy { engine: engine.clone(), held, plan: empty_plan(&engine), snapshots: Vec::new() };
+        let (manifest, listed_to, open) = self.list_for_copy()?;
+        let text = manifest.text().map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))?;
+        for (database, entry) in open.iter().zip(&manifest.databases) {
+            let (snapshot, plan) = take_snapshot(database, entry.file.clone());
+            copy.plan.volumes.push(plan);
+            copy.snapshots.push(snapshot);
+        }
+        copy.plan.manifest = text;
+        copy.plan.listed_to = listed_to.0;
+        // Whatever a snapshot has is durable by now.
+        copy.plan.whole_from = engine.trail.durable().0;
+        let starts = copy.plan.volumes.iter().map(|v| v.redo_start);
+        let start = starts.chain([listed_to.0, from.0]).min().unwrap_or(from.0);
+        copy.plan.first_segment = (start / copy.plan.segment_bytes) as u32;
+        Ok(copy)
+    }
+
+    /// The list of databases, the LSN up to which it is what the trail says, and all of them opened.
+    fn list_for_copy(&self) -> SqlResult<(Manifest, Lsn, Vec<Arc<DatabaseState>>)> {
+        let engine = self.engine();
+        loop {
+            for entry in engine.manifest().databases {
+                // One that was dropped since is not missed.
+                self.database_by_id(entry.volume())?;
+            }
+            let _nothing_changes = engine.cataloguing();
+            let (manifest, listed_to) = (engine.manifest(), engine.trail.durable());
+            let open = self.open_databases();
+            let find = |id| open.iter().find(|database: &&Arc<DatabaseState>| database.id == id).cloned();
+            // One may have come since it was looked for.
+            let all: Option<Vec<_>> = manifest.databases.iter().map(|e| find(e.volume())).collect();
+            if let Some(all) = all {
+                return Ok((manifest, listed_to, all));
+            }
+        }
+    }
+
+    /// Keeps the trail for a standby that has everything below `lsn`; it stays registered under that name, over restarts,
+    /// until it is released or further behind than [`crate::Options::standby_keep_bytes_max`].
+    pub fn hold_slot(&self, name: &str, lsn: Lsn) -> io::Result<()> {
+        let engine = self.engine();
+        let step_bytes = engine.options.segment_bytes;
+        engine.retention.lock().hold(&*engine.options.disk, &engine.dir, name, lsn, step_bytes)
+    }
+
+    /// Keeps the trail from `lsn` on for a standby that begins there, also where it was further once: it may have lost its
+    /// disk.
+    pub fn register_slot(&self, name: &str, lsn: Lsn) -> io::Result<()> {
+        let engine = self.engine();
+        engine.retention.lock().register(&*engine.options.disk, &engine.dir, name, lsn)
+    }
+
+    /// Forgets a registered standby. False: there is none of that name.
+    pub fn release_slot(&self, name: &str) -> io::Result<bool> {
+        let engine = self.engine();
+        engine.retention.lock().release(&*engine.options.disk, &engine.dir, name)
+    }
+
+    /// The registered standbys.
+    pub fn slots(&self) -> Vec<Slot> {
+        self.engine().retention.lock().slots()
+    }
+}
+
+fn empty_plan(engine: &EngineState) -> CopyPlan {
+    CopyPlan {
+        trail_id: engine.trail.trail_id().0,
+        segment_bytes: engine.trail.segment_bytes(),
+        first_segment: 0,
+        epoch: engine.epoch.0,
+        manifest: String::new(),
+        listed_to: 0,
+        whole_from: 0,
+        volumes: Vec::new(),
+    }
+}
+
+/// Holds the trail from where redo would start now; no volume's redo behind a later snapshot starts before that.
+fn hold(engine: &EngineState, databases: &dyn Peers) -> (u64, Lsn) {
+    let mut floor = engine.retention.lock();
+    let from = redo_starts(engine, databases);
+    (floor.begin_copy(from), from)
+}
+
+fn take_snapshot(database: &Arc<DatabaseState>, file: String) -> (Snapshot, VolumePlan) {
+    // A checkpoint that went on meanwhile would take away the debt behind the snapshot.
+    let _no_checkpoint = database.checkpointing.lock();
+    let volume = database.volume();
+    let store = volume.store().clone();
+    let (number, pages) = store.acquire();
+    // Read before the debt, see there.
+    let told = database.engine.redo.told();
+    let redo_start = database.redo.start_after(number).unwrap_or(told);
+    let snapshot = Snapshot { id: database.id, store, number, pages, file, _volume: volume };
+    (snapshot, VolumePlan { volume: database.id.0, number, pages, redo_start: redo_start.0 })
+}
+
+impl CopyPlan {
+    pub(crate) fn epoch(&self) -> Epoch {
+        Epoch(self.epoch)
+    }
+}

@@ -1,0 +1,134 @@
+//! A database in use: its handle.
+
+use crate::background::checkpointer;
+use crate::branch::schema_locks::runs_on_a_branch;
+use crate::branch::temp::TempSpace;
+use crate::route::reader::{Reader, prepare};
+use crate::route::submit::submit;
+use crate::route::transaction::{WriteOptions, WriteTxn};
+use crate::state::advisory::Session;
+use crate::state::database::{DatabaseState, database_oid};
+use crate::state::submission::{OnCompletion, Submission, Ticket};
+use crate::statement::model::{Report, Statement};
+use holdfast_types::schema::{Dialect, Schema};
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use std::sync::Arc;
+
+/// A handle to an opened database. Clones are the same database.
+#[derive(Clone)]
+pub struct Database(pub(crate) Arc<DatabaseState>);
+
+impl Database {
+    pub(crate) fn state(&self) -> &Arc<DatabaseState> {
+        &self.0
+    }
+
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    pub fn dialect(&self) -> Dialect {
+        self.0.dialect
+    }
+
+    /// The number PostgreSQL's clients see as the database's OID.
+    pub fn oid(&self) -> u32 {
+        database_oid(self.0.id)
+    }
+
+    /// The newest published schema.
+    pub fn schema(&self) -> Arc<Schema> {
+        self.0.schema.read().clone()
+    }
+
+    /// Prepares one statement of SQLite SQL and judges where it may run. The result may be kept as long as the
+    /// schema's epoch stays; after that SQLite would still run it, but its class may be wrong.
+    pub fn prepare(&self, sql: &str, report: Report) -> SqlResult<Arc<Statement>> {
+        prepare(&self.0, sql, report)
+    }
+
+    /// Runs a one-message transaction. `done` is called when its answer may be sent.
+    pub fn submit_with(&self, submission: Submission, done: OnCompletion) -> SqlResult<u64> {
+        submit(&self.0, submission, done)
+    }
+
+    /// Whether a statement can run on a branch, concurrently with others, as far as its text shows; else its transaction
+    /// should begin as the exclusive writer.
+    pub fn runs_beside(&self, sql: &str) -> bool {
+        runs_on_a_branch(&self.0, sql)
+    }
+
+    /// Runs a one-message transaction: bounded statements share a batch with others, anything else is a batch of its own.
+    pub fn submit(&self, submission: Submission) -> SqlResult<Ticket> {
+        let (done, ticket) = Ticket::new();
+        self.submit_with(submission, done)?;
+        Ok(ticket)
+    }
+
+    /// Interrupts the batch or transaction of that id, if MAIN runs it by itself at this moment.
+    pub fn interrupt(&self, id: u64) {
+        self.0.interrupt(id);
+    }
+
+    /// A client's session, known to it under this process number. Needed only for advisory locks, and for messages.
+    pub fn session(&self, pid: i32) -> Arc<Session> {
+        Arc::new(Session::new(self.0.engine.locks.clone(), pid))
+    }
+
+    /// Ends when [`Database::reader`] would not block: the published schema is durable and has reached its level. That
+    /// takes as long as standbys take, so a caller that must not block a thread awaits this first; above all where that thread
+    /// is needed for the standbys' acks.
+    pub async fn readable(&self) -> SqlResult<()> {
+        self.0.durable(self.0.schema_number()).await
+    }
+
+    /// A connection that reads durable snapshots, under the published schema: a change of it that is still being synced, or
+    /// waits for its level, is waited for on this thread.
+    pub fn reader(&self) -> SqlResult<Reader> {
+        Reader::open(&self.0)
+    }
+
+    /// Begins an interactive transaction. Dropping the future gives it up.
+    pub async fn begin_write(&self, options: WriteOptions) -> SqlResult<WriteTxn> {
+        WriteTxn::begin(self.0.clone(), options).await
+    }
+
+    /// [`Database::begin_write`] on a plain thread.
+    pub fn begin_write_blocking(&self, options: WriteOptions) -> SqlResult<WriteTxn> {
+        self.0.engine.tasks.block_on(WriteTxn::begin(self.0.clone(), options))
+    }
+
+    /// Number of the newest snapshot that readers get.
+    pub fn durable_snapshot(&self) -> u64 {
+        self.0.volume().store().durable()
+    }
+
+    /// Counters of the volume's page store.
+    pub fn page_stats(&self) -> holdfast_store::pages::PageStats {
+        self.0.volume().store().stats()
+    }
+
+    /// Brings the file up to the newest durable snapshot now.
+    pub fn checkpoint(&self) -> SqlResult<()> {
+        checkpointer::checkpoint(&self.0).map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))
+    }
+}
+
+impl Database {
+    /// Room for the temporary tables of a session; `bytes_max` bounds them with what a rollback needs.
+    pub fn temp_space(&self, bytes_max: u64) -> Arc<TempSpace> {
+        TempSpace::new(&self.0, bytes_max)
+    }
+
+    /// Ends when what a statement saw at this snapshot is durable.
+    pub async fn until_durable(&self, snapshot: u64) -> SqlResult<()> {
+        self.0.durable(snapshot).await
+    }
+}
+
+impl WriteTxn {
+    /// The database it changes.
+    pub fn database(&self) -> Database {
+        Database(self.state().clone())
+    }
+}

@@ -1,0 +1,195 @@
+//! When to checkpoint, and what is logged of it.
+//!
+//! One thread serves all volumes. It checks ten times a second, or when woken:
+//!
+//! | observed | done |
+//! |---|---|
+//! | this master is deposed | no checkpoint: its record would reach standbys that follow the new master's trail |
+//! | redo debt of all volumes beyond half its limit | checkpoint of the volume with the largest debt |
+//! | a volume's pages fill three quarters of its memory and it has an eighth of the debt allowed | checkpoint of it |
+//! | a volume with debt had no batch for IDLE | checkpoint of it, so that it pins nothing (RULE 6) |
+//! | the archive has advanced | the lower end of the trail is moved |
+//! | more waits for the archive than allowed, or no longer | what is configured for that ([`crate::background::archiving`]) |
+//!
+//! After each checkpoint the lower end of the trail is moved: below every redo start, below what standbys and the archive lack
+//! ([`crate::state::retention`]), and below each volume's last checkpoint record; volumes whose record would hold old segments
+//! get a new one.
+//!
+//! Failure: a checkpoint that cannot be written is retried a second later and logged; one whose database file may be
+//! half written ends the process, because the `-wal` then holds what only a start can complete.
+
+use crate::state::database::DatabaseState;
+use crate::state::database::Peers;
+use crate::state::engine::EngineState;
+use crate::state::follow::Follow;
+use holdfast_store::checkpoint::{CheckpointError, Checkpointed, run};
+use holdfast_trail::Span;
+use holdfast_types::Lsn;
+use holdfast_types::record::{Checkpoint, put_checkpoint};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+const IDLE: Duration = Duration::from_secs(3);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The thread's body.
+pub fn serve(engine: &Arc<EngineState>, databases: &dyn Peers) {
+    while engine.checkpointer.wait() {
+        if engine.archiving.take_news() {
+            advance_floor(engine, databases);
+        }
+        engine.look_at_archive();
+        if let Some(database) = choose(engine, databases.all())
+            && let Err(e) = checkpoint(&database)
+        {
+            tracing::error!(database = database.name, "{e}");
+            engine.checkpointer.pause(RETRY_AFTER);
+        }
+    }
+}
+
+/// The volume that needs a checkpoint most, by the table above.
+fn choose(engine: &EngineState, open: Vec<Arc<DatabaseState>>) -> Option<Arc<DatabaseState>> {
+    if engine.deposed.load(Ordering::Acquire) {
+        return None;
+    }
+    let with_debt: Vec<_> = open.into_iter().filter(|d| !d.redo.is_empty()).collect();
+    if engine.redo_used() > 0.5
+        && let Some(largest) = with_debt.iter().max_by_key(|d| d.redo.time_us())
+    {
+        return Some(largest.clone());
+    }
+    // Pages the file has count as memory in use, too: so there must be some debt as well, or a warm store would be
+    // checkpointed without end.
+    let worth_us = engine.options.redo_time_max.as_micros() as u64 / 8;
+    let full = |d: &&Arc<DatabaseState>| {
+        let stats = d.volume().store().stats();
+        stats.memory_pages * 4096 > engine.options.memory_bytes_max / 4 * 3 && d.redo.time_us() > worth_us
+    };
+    let idle = |d: &&Arc<DatabaseState>| d.redo.idle_for() > IDLE;
+    with_debt.iter().find(full).or_else(|| with_debt.iter().find(idle)).cloned()
+}
+
+/// Checkpoints one volume now.
+pub fn checkpoint(database: &Arc<DatabaseState>) -> Result<(), CheckpointError> {
+    let _one_at_a_time = database.checkpointing.lock();
+    if database.dropped.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let started = Instant::now();
+    let volume = database.volume();
+    let engine = &database.engine;
+    match run(&*engine.options.disk, volume.store(), |done| record(database, done)) {
+        Ok(None) => {
+            database.redo.settled(volume.store().durable());
+            Ok(())
+        }
+        Ok(Some(done)) => {
+            database.redo.settled(done.number);
+            engine.stats.checkpoint(done.pages_written);
+            advance_floor(engine, &**database);
+            let took_ms = started.elapsed().as_millis() as u64;
+            tracing::debug!(
+                database = database.name,
+                number = done.number,
+                pages = done.pages_written,
+                took_ms,
+                "checkpoint"
+            );
+            Ok(())
+        }
+        Err(e @ CheckpointError::Fatal { .. }) => {
+            tracing::error!(database = database.name, "{e}");
+            engine.fail(&e.to_string());
+            Err(e)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Logs that the volume's file is at `done.number`, and waits until that is durable.
+fn record(database: &Arc<DatabaseState>, done: &Checkpointed) {
+    // Read before the debt, as [`Totals::told`] requires.
+    let told = database.engine.redo.told();
+    let redo_start = database.redo.start_after(done.number).unwrap_or(told);
+    let checkpoint = Checkpoint {
+        volume: database.id,
+        number: done.number,
+        redo_start,
+        file_size_bytes: done.file_bytes,
+        file_mtime_ns: done.file_modified_unix_ns as i64,
+    };
+    log(&database.engine, &[checkpoint]);
+}
+
+/// Appends checkpoint records, waits for them, and remembers them as the volumes' last. A standby records them in a
+/// file.
+pub fn log(engine: &Arc<EngineState>, checkpoints: &[Checkpoint]) {
+    let _in_order = engine.listing.lock();
+    match &engine.follow {
+        // The trail's records are the master's.
+        Some(follow) => engine.list_locally(follow, checkpoints),
+        None => append(engine, checkpoints),
+    }
+}
+
+fn append(engine: &Arc<EngineState>, checkpoints: &[Checkpoint]) {
+    if engine.deposed.load(Ordering::Acquire) {
+        return; // as if it could not be logged: redo begins earlier
+    }
+    let mut body = Vec::new();
+    checkpoints.iter().for_each(|c| put_checkpoint(&mut body, c));
+    let (sender, receiver) = crossbeam_channel::bounded(1);
+    let redo = engine.redo.clone();
+    let told = move |span: Span| {
+        redo.tell(span.start);
+        sender.send(span.start).unwrap_or_default();
+    };
+    let appended = engine.trail.append_kept(body, Box::new(told));
+    if let Err(e) = appended {
+        tracing::warn!("a checkpoint record cannot be logged: {e}");
+        return;
+    }
+    if let Ok(lsn) = receiver.recv() {
+        checkpoints.iter().for_each(|c| engine.listed(*c, lsn));
+    }
+}
+
+/// Lets the trail recycle what is no longer needed.
+fn advance_floor(engine: &Arc<EngineState>, databases: &dyn Peers) {
+    if engine.keeps_trail || engine.follow.as_ref().is_some_and(Follow::is_unwritten) {
+        return;
+    }
+    give_up_standbys(engine);
+    // A base copy finds its start under the same lock.
+    let held = engine.retention.lock();
+    let needed = held.lowest().into_iter().chain([redo_starts(engine, databases)]).min().unwrap_or_default();
+    if engine.follow.is_none() {
+        // Under the lock: the older record of a volume must not follow the newer one.
+        let _in_order = engine.listing.lock();
+        let stale = engine.listed_below(Lsn(needed.0.saturating_sub(engine.options.segment_bytes)));
+        if !stale.is_empty() {
+            append(engine, &stale);
+        }
+    }
+    engine.trail.retain_from(needed.min(engine.oldest_listing().unwrap_or(needed)));
+    drop(held);
+}
+
+/// Where redo of any volume would have to start if the power failed now.
+pub fn redo_starts(engine: &EngineState, databases: &dyn Peers) -> Lsn {
+    // Read before the debt, as [`Totals::told`] requires.
+    let told = engine.redo.told();
+    databases.all().into_iter().filter_map(|d| d.redo.start()).min().unwrap_or(told).min(told)
+}
+
+/// Standbys that are too far behind no longer hold the trail.
+fn give_up_standbys(engine: &EngineState) {
+    let (disk, end, max) = (&*engine.options.disk, engine.trail.durable(), engine.options.standby_keep_bytes_max);
+    let given_up = engine.retention.lock().give_up(disk, &engine.dir, end, max);
+    match given_up {
+        Ok(names) => names.iter().for_each(|name| (engine.options.on_given_up)(name)),
+        Err(e) => tracing::warn!("the list of standbys cannot be written: {e}"),
+    }
+}

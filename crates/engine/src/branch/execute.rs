@@ -1,0 +1,57 @@
+//! Executes a statement, or one statement for many rows of parameters, on a branch's connection.
+
+use super::locking_read::RowLocker;
+use super::schema_change::change_schema;
+use super::work::Work;
+use crate::state::branch_connection::Connection;
+use crate::state::database::DatabaseState;
+use crate::statement::collect::Ignore;
+use crate::statement::model::{Class, Step};
+use crate::statement::run::{run_step, run_step_visiting};
+use crate::statement::temp::shown::Shown;
+use holdfast_types::schema::Schema;
+use holdfast_types::{Row, SqlError, SqlResult};
+use std::sync::Arc;
+
+/// Executes the work under the schema of its transaction.
+pub fn execute(
+    database: &Arc<DatabaseState>,
+    c: &mut Connection,
+    mut schema: Arc<Schema>,
+    work: &mut Work,
+) -> SqlResult<()> {
+    if work.epoch().is_some_and(|epoch| epoch != c.own.as_ref().map_or(c.epoch(), |own| own.map.epoch)) {
+        return Err(SqlError::schema_changed());
+    }
+    let shown = work.temp().map(|t| t.tables.schema(&schema));
+    let cache = if shown.is_some() { &mut c.temp_cache } else { &mut c.cache };
+    if let Some(temporary) = shown.as_ref().filter(|_| work.temp().is_some_and(|t| !t.changes_main)) {
+        schema = temporary.clone();
+    }
+    let _shown = shown.map(Shown::new);
+    match work {
+        Work::Statement { number, step, sink } if step.stmt.class == Class::Ddl => {
+            change_schema(c, &schema, *number, step, &mut **sink)
+        }
+        Work::Statement { number, step, sink } if step.stmt.report.row_locks.is_empty() => {
+            run_step(&mut c.conn, cache, &schema, *number, step, &mut **sink)
+        }
+        Work::Statement { number, step, sink } => {
+            let locks = &step.stmt.report.row_locks;
+            let mut locker = RowLocker { database, running: &c.running, locks, granted: 0 };
+            let mut visit = |row: &dyn Row| locker.visit(row);
+            run_step_visiting(&mut c.conn, cache, &schema, *number, step, &mut **sink, &mut visit)
+        }
+        Work::Rows { stmt, rows, failed } => {
+            for (i, params) in rows.iter().enumerate() {
+                *failed = i;
+                let step = Step { stmt: stmt.clone(), params: params.clone() };
+                run_step(&mut c.conn, cache, &schema, 0, &step, &mut Ignore)?;
+                if c.running.lock().found.blocked.is_some() {
+                    break;
+                }
+            }
+            Ok(())
+        }
+    }
+}

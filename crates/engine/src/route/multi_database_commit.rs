@@ -1,0 +1,182 @@
+//! One commit for a transaction that has changed several databases (RULE 31).
+//!
+//! Their writers are stopped one after the other, in the order of their volumes' numbers, so that two such commits
+//! never wait for each other. Each writer makes every check of a commit. When all are ready all publish, and one append
+//! takes the records of all: it is in the trail whole or not at all.
+//!
+//! Failure: as long as nothing is published all of them are backed out, and the client gets the reason. One that
+//! published what the others could not, or what the trail did not take, ends the server: nothing of it is in the trail,
+//! and no client was answered.
+
+use crate::route::transaction::WriteTxn;
+use crate::state::database::{DatabaseState, closed};
+use crate::state::queue::{Command, Participant, Published, Vote};
+use crate::state::submission::{Completion, OnCompletion, Ticket};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use holdfast_trail::Span;
+use holdfast_types::{Level, Sink, SqlError, SqlResult, SqlState};
+use std::sync::Arc;
+
+/// A writer that participates, seen from the coordinator.
+struct Joined {
+    database: Arc<DatabaseState>,
+    commands: Sender<Command>,
+    votes: Receiver<Vote>,
+    bytes: u64,
+}
+
+/// A participant that has published.
+struct Out {
+    one: Joined,
+    published: Published,
+}
+
+/// Commits transactions of several databases of one engine as one. The ticket reports when all of it is durable, or why
+/// none of it was committed. At most one transaction of each database.
+pub fn multi_database_commit(txns: Vec<WriteTxn>, sink: Box<dyn Sink>) -> SqlResult<Ticket> {
+    let (done, ticket) = Ticket::new();
+    let (mut changing, mut locking) = (Vec::new(), Vec::new());
+    for mut txn in txns {
+        if txn.changes() {
+            changing.push(txn);
+        } else {
+            // What it has locked may protect what the others change.
+            locking.extend(txn.into_locks());
+        }
+    }
+    let done: OnCompletion = Box::new(move |result| {
+        drop(locking);
+        done(result);
+    });
+    changing.sort_by_key(|txn| txn.state().id);
+    let same = |pair: &[WriteTxn]| pair[0].state().id == pair[1].state().id;
+    if changing.windows(2).any(same) {
+        return Err(SqlError::internal("two transactions of one database cannot be committed together"));
+    }
+    match changing.len() {
+        0 => done(Completion { sink, result: Ok(()), failed_step: 0, last_insert_rowid: None, number: 0 }),
+        1 => changing.remove(0).commit_with(sink, done)?,
+        _ => {
+            let engine = changing[0].state().engine.clone();
+            // `done` reports the task's end.
+            drop(engine.tasks.spawn_blocking(move || coordinate(changing, sink, done)));
+        }
+    }
+    Ok(ticket)
+}
+
+fn coordinate(txns: Vec<WriteTxn>, sink: Box<dyn Sink>, done: OnCompletion) {
+    let level = txns.iter().map(WriteTxn::level).max().unwrap_or_default();
+    let mut joined = Vec::new();
+    for txn in txns {
+        match join(txn) {
+            Ok(Some(one)) => joined.push(one),
+            Ok(None) => {}
+            // Dropping the seats makes the others give up.
+            Err(e) => {
+                drop(joined);
+                return done(Completion::failed(sink, e, 0));
+            }
+        }
+    }
+    if let Err(e) = fits(&joined) {
+        drop(joined);
+        return done(Completion::failed(sink, e, 0));
+    }
+    match publish(joined) {
+        Ok(out) => log(out, level, sink, done),
+        Err(e) => done(Completion::failed(sink, e, 0)),
+    }
+}
+
+/// Stops the transaction's writer with every check made; `None` if there is nothing to commit.
+fn join(txn: WriteTxn) -> SqlResult<Option<Joined>> {
+    let (database, name) = (txn.state().clone(), txn.state().name.clone());
+    let (commands, told) = unbounded();
+    let (cast, votes) = unbounded();
+    txn.participate(Participant { images: None, lock_owner: None, commands: told, votes: cast })?;
+    match votes.recv() {
+        Ok(Vote::Ready(bytes)) => Ok(Some(Joined { database, commands, votes, bytes })),
+        Ok(Vote::Nothing) => Ok(None),
+        Ok(Vote::Failed(e)) => Err(e),
+        Ok(Vote::Published(_)) | Err(_) => Err(closed(&name)),
+    }
+}
+
+fn fits(joined: &[Joined]) -> SqlResult<()> {
+    let Some(one) = joined.first() else { return Ok(()) };
+    let (bytes, bytes_max) = (joined.iter().map(|s| s.bytes).sum::<u64>(), one.database.engine.trail.body_bytes_max());
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    let message = format!("the transaction's records take {bytes} bytes over all databases; the limit is {bytes_max}");
+    Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("Change less in one transaction."))
+}
+
+/// Lets all of them publish. An error means that none has.
+fn publish(joined: Vec<Joined>) -> SqlResult<Vec<Out>> {
+    let mut out: Vec<Out> = Vec::new();
+    for one in joined {
+        let ordered = one.commands.send(Command::Commit).is_ok();
+        let report = if ordered { one.votes.recv().ok() } else { None };
+        let error = match report {
+            Some(Vote::Published(published)) => {
+                out.push(Out { one, published });
+                continue;
+            }
+            Some(Vote::Failed(e)) => e,
+            _ => closed(&one.database.name),
+        };
+        if !out.is_empty() {
+            let why = format!("a transaction over several databases was published in part: {error}");
+            one.database.engine.fail(&why);
+        }
+        return Err(error);
+    }
+    Ok(out)
+}
+
+/// Appends the records of all in one piece; the answer leaves when they are durable and have reached the level.
+fn log(out: Vec<Out>, level: Level, sink: Box<dyn Sink>, done: OnCompletion) {
+    let mut body = Vec::new();
+    let mut room = None;
+    let mut later: Vec<(Joined, Published, u64)> = Vec::new();
+    for Out { one, mut published } in out {
+        let bytes = published.body.len() as u64;
+        body.append(&mut published.body);
+        match (&mut room, published.reservation.take()) {
+            (None, reservation) => room = reservation,
+            (Some(room), Some(reservation)) => room.join(reservation),
+            (Some(_), None) => {}
+        }
+        later.push((one, published, bytes));
+    }
+    let Some(engine) = later.first().map(|(one, ..)| one.database.engine.clone()) else {
+        return done(Completion { sink, result: Ok(()), failed_step: 0, last_insert_rowid: None, number: 0 });
+    };
+    let commands: Vec<Sender<Command>> = later.iter().map(|(one, ..)| one.commands.clone()).collect();
+    let gate = engine.clone();
+    let on_durable = Box::new(move |span: Span| {
+        for (Joined { database, .. }, p, bytes) in &later {
+            database.redo.add_after_fragments(p.number, p.fragments, span.start, p.time_us, *bytes);
+        }
+        gate.redo.tell(span.start);
+        gate.pass(span.end, level, move || {
+            // All of it becomes visible before any session that waited for a part of it continues.
+            later.iter().for_each(|(Joined { database, .. }, p, _)| database.volume().store().set_durable(p.number));
+            later.iter_mut().for_each(|(_, p, _)| p.lock_owner = None);
+            later.iter().for_each(|(Joined { database, .. }, p, _)| database.durable_reached(p.number));
+            done(Completion { sink, result: Ok(()), failed_step: 0, last_insert_rowid: None, number: 0 });
+        });
+    });
+    engine.stats.batch(1);
+    let appended = match room {
+        Some(reservation) => engine.trail.append(reservation, body, on_durable),
+        None => engine.trail.append_kept(body, on_durable),
+    };
+    match appended {
+        // A writer that has ended needs no command.
+        Ok(()) => commands.iter().for_each(|o| o.send(Command::Continue).unwrap_or_default()),
+        Err(e) => engine.fail(&format!("a published batch cannot be logged: {e}")),
+    }
+}

@@ -1,0 +1,150 @@
+//! One-message transactions that run on a branch: those that met a branch's lock on MAIN, as a branch may wait
+//! (RULE 21); those that take their time, and schema changes.
+
+use crate::branch::schema_locks::runs_on_a_branch;
+use crate::branch::waits::wait_for;
+use crate::route::transaction::{Executed, WriteIsolation, WriteOptions, WriteTxn};
+use crate::state::database::DatabaseState;
+use crate::state::interruption::Interruption;
+use crate::state::lock_owner::LockOwner;
+use crate::state::locks::LockMode;
+use crate::state::queue::{Request, TxnRan, WriterCommand};
+use crate::state::submission::{Completion, OnCompletion, Submission};
+use crate::statement::model::Class;
+use holdfast_types::{Sink, SqlError, SqlResult, SqlState};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A slow request that changes more than this is run by the writer. That stops other sessions for as long as it takes,
+/// but locking every row on a branch and applying the images takes several times as long, and the second half of that
+/// stops them as well (300,000 rows changed: 0.3 s in the writer; 2.4 s on a branch, 0.9 s of them in the writer).
+const BESIDE_BYTES_MAX: usize = 1 << 20;
+
+/// VACUUM waits this long for open transactions.
+const EXCLUSIVE_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Runs a request as a transaction on a branch, and answers as if the writer had run it.
+pub fn on_a_branch(database: &Arc<DatabaseState>, request: Request) {
+    database.engine.stats.sent_to_branch();
+    let database = database.clone();
+    let tasks = database.clone();
+    tasks.engine.tasks.spawn(run(database, request));
+}
+
+/// Runs a request that takes its time on a branch first, so that other writers continue. One that turns out to change very much,
+/// or what only MAIN may change, begins again on MAIN.
+pub fn beside_others(database: &Arc<DatabaseState>, request: Request) {
+    let database = database.clone();
+    let tasks = database.clone();
+    tasks.engine.tasks.spawn(async move {
+        if let Some(request) = try_beside_others(database.clone(), request).await {
+            // A database that is being closed drops the ticket.
+            drop(database.send(WriterCommand::Run(request)));
+        }
+    });
+}
+
+/// Returns the request unchanged if only the writer can run it.
+async fn try_beside_others(database: Arc<DatabaseState>, request: Request) -> Option<Request> {
+    let Request { id, submission, done, .. } = request;
+    let Submission { steps, sink, lock_timeout, session, any_order, level } = submission;
+    let step = steps.first()?.clone();
+    let options = WriteOptions { lock_timeout, session: session.clone(), level, ..WriteOptions::default() };
+    let mut txn = match WriteTxn::begin_as(database, options, id).await {
+        Ok(txn) => txn,
+        Err(e) => {
+            done(Completion::failed(sink, e, 0));
+            return None;
+        }
+    };
+    txn.set_bytes_max(BESIDE_BYTES_MAX).ok()?;
+    // An error here means that the reply sink is lost as well: the client learns it from the dropped ticket.
+    match txn.execute_on_branch(0, step, sink).await.ok()? {
+        Executed::Here(TxnRan { sink, result, last_insert_rowid, .. }) => {
+            finish(txn, sink, result.map_err(|e| (0, e)), Some(last_insert_rowid), done);
+            None
+        }
+        Executed::TooLarge(TxnRan { mut sink, .. }) | Executed::NeedsExclusive(mut sink) => {
+            // A cancel reaches it until the writer takes it: its interruption stays registered under the request's
+            // number.
+            let (interruption, database) = (txn.interruption()?, txn.state().clone());
+            drop(txn);
+            database.interruptions.lock().insert(id, interruption);
+            sink.reset();
+            let submission = Submission { steps, sink, lock_timeout, session, any_order, level };
+            Some(Request { id, submission, merge: None, done, sole: true, lock_owner: None })
+        }
+    }
+}
+
+/// Commits what ran on a branch, or answers with the failure.
+fn finish(
+    txn: WriteTxn,
+    sink: Box<dyn Sink>,
+    ran: Result<(), (usize, SqlError)>,
+    last: Option<i64>,
+    done: OnCompletion,
+) {
+    if let Err((step, e)) = ran {
+        // What it saw is durable, so the error may be shown.
+        drop(txn);
+        return done(Completion::failed(sink, e, step));
+    }
+    let done = Box::new(move |mut result: Completion| {
+        result.last_insert_rowid = last;
+        done(result);
+    });
+    // A database that is being closed drops the ticket.
+    drop(txn.commit_with(sink, done));
+}
+
+async fn run(database: Arc<DatabaseState>, request: Request) {
+    let Request { id, mut submission, done, merge, .. } = request;
+    submission.sink.reset();
+    debug_assert!(merge.is_none(), "images do not run again");
+    // Two transactions that locked the schema first and then everything would wait for each other.
+    let exclusive =
+        submission.steps.iter().any(|s| s.stmt.class == Class::Ddl && !runs_on_a_branch(&database, &s.stmt.sql));
+    let isolation = if exclusive { WriteIsolation::Exclusive } else { WriteIsolation::default() };
+    let (lock_timeout, session, level) = (submission.lock_timeout, submission.session, submission.level);
+    let options = WriteOptions { isolation, lock_timeout, session, level, ..WriteOptions::default() };
+    let mut sink = submission.sink;
+    let mut txn = match WriteTxn::begin_as(database, options, id).await {
+        Ok(txn) => txn,
+        Err(e) => return done(Completion::failed(sink, e, 0)),
+    };
+    let mut last = None;
+    for (i, step) in submission.steps.into_iter().enumerate() {
+        sink.keep();
+        // An outer error means that the reply sink is lost as well: the client learns it from the dropped ticket.
+        let Ok(ran) = txn.execute_as(i, step, sink).await else { return };
+        sink = ran.sink;
+        last = Some(ran.last_insert_rowid);
+        if let Err(e) = ran.result {
+            return finish(txn, sink, Err((i, e)), last, done);
+        }
+    }
+    finish(txn, sink, Ok(()), last, done);
+}
+
+/// Waits until the owner has the database exclusively, for at most `timeout` (0: indefinitely), or until it is cancelled.
+async fn wait(
+    database: &DatabaseState,
+    lock_owner: &LockOwner,
+    timeout: Duration,
+    interruption: &Interruption,
+) -> SqlResult<()> {
+    wait_for(database, lock_owner.id(), database.database_lock(), LockMode::Exclusive, timeout, interruption).await
+}
+
+/// Blocks this thread until no branch is active, and keeps that state while the result lives. New writers wait behind
+/// it, so it gives up after [`EXCLUSIVE_WAIT_MAX`].
+pub fn wait_until_exclusive(database: &DatabaseState, lock_owner: LockOwner) -> SqlResult<LockOwner> {
+    let never = Interruption::default();
+    match database.engine.tasks.block_on(wait(database, &lock_owner, EXCLUSIVE_WAIT_MAX, &never)) {
+        Err(e) if e.state() == SqlState::LOCK_NOT_AVAILABLE => Err(e
+            .with_detail(format!("Transactions were still open after {} s.", EXCLUSIVE_WAIT_MAX.as_secs()))
+            .with_hint("End them (pg_locks lists their sessions) and run the command again.")),
+        waited => waited.map(|()| lock_owner),
+    }
+}

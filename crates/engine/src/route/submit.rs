@@ -1,0 +1,58 @@
+//! Which way a one-message transaction goes.
+//!
+//! | its statements | way |
+//! |---|---|
+//! | all bounded | to the writer, in a batch with others |
+//! | a schema change, advisory locks, row locks with NOWAIT, SKIP LOCKED or a limit | a branch |
+//! | a slow one, if the client allows any order | a branch first, the writer if it grows too large |
+//! | else | to the writer, in a batch of its own |
+//! | any, on a standby | a branch, if it changes nothing |
+
+use crate::route::one_message;
+use crate::state::database::{DatabaseState, next_txn_id};
+use crate::state::queue::{Request, WriterCommand};
+use crate::state::submission::{OnCompletion, Submission};
+use crate::statement::model::{Class, Report, Step};
+use holdfast_types::{LockWait, RowLock, SqlResult};
+use std::sync::Arc;
+
+/// Runs a one-message transaction. `done` is called when its answer may be sent.
+pub fn submit(database: &Arc<DatabaseState>, submission: Submission, done: OnCompletion) -> SqlResult<u64> {
+    let id = next_txn_id();
+    if database.engine.follow.is_some() {
+        return submit_on_standby(database, id, submission, done);
+    }
+    let sole = !submission.steps.iter().all(|s| s.stmt.class.is_bounded());
+    let request = Request { id, submission, merge: None, done, sole, lock_owner: None };
+    let waits_its_own_way = |l: &RowLock| l.wait != LockWait::Wait || l.limit.is_some();
+    let on_a_branch = |r: &Report| r.advisory || r.row_locks.iter().any(waits_its_own_way);
+    // Tables with triggers and virtual tables need the exclusive writer: a branch would find that out at the first row.
+    let one = request.submission.steps.len() == 1 && request.submission.any_order;
+    let side_by_side = sole && one && !database.map().has_exclusive;
+    let on_a_branch = |s: &Step| s.stmt.class == Class::Ddl || on_a_branch(&s.stmt.report);
+    if request.submission.steps.iter().any(on_a_branch) {
+        one_message::on_a_branch(database, request);
+    } else if side_by_side {
+        one_message::beside_others(database, request);
+    } else {
+        database.send(WriterCommand::Run(request))?;
+    }
+    Ok(id)
+}
+
+/// On a standby, requests that change nothing but advisory locks run on a branch.
+fn submit_on_standby(
+    database: &Arc<DatabaseState>,
+    id: u64,
+    submission: Submission,
+    done: OnCompletion,
+) -> SqlResult<u64> {
+    let changes = |s: &&Step| !s.stmt.class.is_read() || !s.stmt.report.row_locks.is_empty();
+    if let Some(step) = submission.steps.iter().find(changes) {
+        let verb = step.stmt.sql.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
+        database.engine.refuse_on_standby(&verb)?;
+    }
+    let request = Request { id, submission, merge: None, done, sole: true, lock_owner: None };
+    one_message::on_a_branch(database, request);
+    Ok(id)
+}

@@ -1,0 +1,111 @@
+//! Row ids from one counter a table, so that concurrent transactions do not choose the same one (RULE 32).
+//!
+//! A counter begins at the highest rowid that the first transaction to ask can see, or that MAIN has inserted since the database
+//! was opened, whichever is higher; every inserted rowid raises it. A schema change forgets the counters of tables that
+//! come or go with it, whether it is made or undone: it has locked them exclusively, so no other transaction holds ids of theirs that are not
+//! inserted yet. Ids of transactions that fail are lost, as PostgreSQL's are.
+
+use holdfast_store::schema_map::{RowKey, TableInfo, TableMap};
+use holdfast_store::sqlite::{ChangeKind, RowChange};
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+
+/// One table's counter.
+#[derive(Default)]
+struct Counter {
+    /// The highest id given out or inserted.
+    last: i64,
+    /// The table's highest rowid was read.
+    looked: bool,
+}
+
+/// The counters of one database, by table name in lower case.
+#[derive(Default)]
+pub struct Ids(Mutex<HashMap<Vec<u8>, Counter>>);
+
+impl Ids {
+    /// The next id for a table. `highest` reads the highest rowid of the table.
+    pub fn next(&self, table: &str, highest: &dyn Fn() -> SqlResult<i64>) -> SqlResult<i64> {
+        let name = table.to_ascii_lowercase().into_bytes();
+        let looked = self.0.lock().get(&name).is_some_and(|c| c.looked);
+        let seen = if looked { 0 } else { highest()? };
+        let mut counters = self.0.lock();
+        let counter = counters.entry(name).or_default();
+        counter.looked = true;
+        let last = counter.last.max(seen);
+        counter.last = last.checked_add(1).ok_or_else(|| {
+            let message = format!("table \"{table}\" has no ids left: its highest is {last}");
+            SqlError::new(SqlState("2200H"), message)
+        })?;
+        Ok(counter.last)
+    }
+
+    /// Records that a row was inserted under this id.
+    pub fn inserted(&self, table: &[u8], rowid: i64) {
+        let mut counters = self.0.lock();
+        match counters.get_mut(table) {
+            Some(counter) => counter.last = counter.last.max(rowid),
+            None => {
+                let counter = counters.entry(table.to_ascii_lowercase()).or_default();
+                counter.last = counter.last.max(rowid);
+            }
+        }
+    }
+
+    /// Records that a row was changed: an id that the client chose raises the counter too.
+    pub fn changed(&self, table: &TableInfo, change: &RowChange<'_>) {
+        if matches!(table.key, RowKey::Rowid { .. }) && change.kind() != ChangeKind::Delete {
+            self.inserted(table.name.as_bytes(), change.new_rowid());
+        }
+    }
+
+    /// Records that the schema has changed from one to the other, or back.
+    pub fn schema_changed(&self, one: &TableMap, other: &TableMap) {
+        let mut counters = self.0.lock();
+        let mut forget = |of: &TableMap, in_the: &TableMap| {
+            for table in of.tables() {
+                if in_the.by_id(table.id).is_none_or(|t| t.name != table.name) {
+                    counters.remove(table.name.to_ascii_lowercase().as_bytes());
+                }
+            }
+        };
+        forget(one, other);
+        forget(other, one);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_store::schema_map::create_internal_tables;
+    use holdfast_store::sqlite::{Conn, OpenFlags};
+    use holdfast_types::VolumeId;
+
+    #[test]
+    fn an_id_is_given_once() {
+        let ids = Ids::default();
+        ids.inserted(b"T", 5);
+        assert_eq!(ids.next("t", &|| Ok(3)).unwrap(), 6, "MAIN has inserted more than this snapshot shows");
+        assert_eq!(ids.next("T", &|| panic!("looked already")).unwrap(), 7);
+        ids.inserted(b"t", 100);
+        assert_eq!(ids.next("t", &|| Ok(0)).unwrap(), 101);
+        ids.inserted(b"t", i64::MAX);
+        assert_eq!(ids.next("t", &|| Ok(0)).unwrap_err().state(), SqlState("2200H"));
+    }
+
+    #[test]
+    fn a_schema_change_forgets_what_comes_or_goes() {
+        let map = |sql: &str| {
+            let mut conn = Conn::open(":memory:", OpenFlags { write: true, create: true }, None).unwrap();
+            conn.exec(sql).unwrap();
+            create_internal_tables(&mut conn, VolumeId(1)).unwrap()
+        };
+        // Ids are assigned in the order of names.
+        let (one, other) = (map("create table A(x); create table b(x)"), map("create table A(x); create table c(x)"));
+        let ids = Ids::default();
+        [&b"a"[..], b"b", b"c"].iter().for_each(|t| ids.inserted(t, 9));
+        ids.schema_changed(&one, &other);
+        assert_eq!(["a", "b", "c"].map(|t| ids.next(t, &|| Ok(0)).unwrap()), [10, 1, 1]);
+    }
+}

@@ -1,0 +1,529 @@
+//! Locks, their holders and their queues.
+
+use super::deadlock::{self, Edge};
+use super::holders::{Holder, HolderId, Holders};
+use super::mode::{LockId, LockMode, OwnerId, Target};
+use super::versions::{Versions, id};
+use holdfast_store::locking::{Class, Touch};
+use holdfast_types::{SqlError, SqlState, TableId, TableLockMode, VolumeId};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+/// Locks released before other owners get a turn.
+const RELEASED_AT_ONCE: usize = 4096;
+
+/// One lock: its holders, and the owners that wait for it, in order.
+#[derive(Default)]
+struct Lock {
+    holders: Vec<(OwnerId, LockMode)>,
+    queue: VecDeque<Waiter>,
+}
+
+struct Waiter {
+    owner: OwnerId,
+    mode: LockMode,
+    granted: oneshot::Sender<()>,
+}
+
+/// The state of one owner.
+#[derive(Default)]
+struct Owner {
+    /// In the order in which they were taken.
+    held: Vec<(LockId, LockMode)>,
+    waits_for: Option<(LockId, LockMode)>,
+    /// The server process number its client knows, for messages; 0 when it has none.
+    pid: i32,
+    /// A client's session; otherwise a transaction, and a client's previous one may still be ending.
+    is_session: bool,
+    /// The first part of a transaction over several databases, which the other parts belong to.
+    whole: u64,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    locks: FxHashMap<LockId, Lock>,
+    owners: FxHashMap<OwnerId, Owner>,
+    volumes: HashMap<VolumeId, Versions>,
+    /// Branches that wait for the end of the writer's current batch.
+    for_batch: HashMap<VolumeId, Vec<oneshot::Sender<()>>>,
+    /// The holders of snapshots.
+    holders: Holders,
+    next_owner: u64,
+    deadlocks: u64,
+    timeouts: u64,
+}
+
+/// The locks: see the module's description.
+#[derive(Default)]
+pub struct LockManager(Mutex<State>);
+
+/// Locks taken so far; everything after it can be released.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark(usize);
+
+/// The outcome of requesting a lock without waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    Granted,
+    Blocked,
+}
+
+/// The outcome of locking what a change touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checked {
+    Fresh,
+    /// Locked, but changed by this batch after the snapshot.
+    Stale(u64),
+    Blocked(LockId, LockMode),
+    /// Locked, but the owner holds more locks than allowed.
+    TooMany,
+}
+
+/// MAIN may not change it: another transaction holds a lock on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriterConflict;
+
+/// A place in a queue; dropping it leaves the queue.
+pub struct Wait {
+    manager: Arc<LockManager>,
+    owner: OwnerId,
+    /// Completes when the lock is granted.
+    pub(crate) granted: oneshot::Receiver<()>,
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.manager.0.lock().leave_queue(self.owner);
+    }
+}
+
+impl State {
+    fn add_owner(&mut self, owner: Owner) -> OwnerId {
+        self.next_owner += 1;
+        let id = OwnerId(self.next_owner);
+        let whole = if owner.whole == 0 { id.0 } else { owner.whole };
+        self.owners.insert(id, Owner { whole, ..owner });
+        id
+    }
+
+    /// What a client waits for: its transaction in one of its databases, or its session for an advisory lock.
+    pub(super) fn waits_of(&self, client: OwnerId) -> Vec<(OwnerId, LockId, LockMode)> {
+        let Some(of) = self.owners.get(&client) else { return Vec::new() };
+        let waits = |(owner, o): (&OwnerId, &Owner)| o.waits_for.map(|(id, mode)| (*owner, id, mode));
+        let theirs = |o: &Owner| o.whole == of.whole || (of.pid != 0 && o.pid == of.pid);
+        self.owners.iter().filter(|(_, o)| theirs(o)).filter_map(waits).collect()
+    }
+
+    /// Whether one owner waits for itself when it waits for the other: parts of one transaction, or a transaction and
+    /// its client's session, but not an earlier transaction of that client, which will end shortly.
+    pub(super) fn same_client(&self, a: OwnerId, b: OwnerId) -> bool {
+        let (Some(one), Some(other)) = (self.owners.get(&a), self.owners.get(&b)) else { return a == b };
+        let one_client = one.pid != 0 && one.pid == other.pid && one.is_session != other.is_session;
+        one.whole == other.whole || one_client
+    }
+
+    /// The owners that must go first before `owner` gets the lock it waits for.
+    pub(super) fn blockers(&self, owner: OwnerId, id: LockId, mode: LockMode) -> Vec<OwnerId> {
+        let Some(lock) = self.locks.get(&id) else { return Vec::new() };
+        let holders = lock.holders.iter().filter(|(o, m)| *o != owner && m.conflicts(mode)).map(|(o, _)| *o);
+        let earlier = lock.queue.iter().take_while(|w| w.owner != owner).filter(|w| w.mode.conflicts(mode));
+        holders.chain(earlier.map(|w| w.owner)).collect()
+    }
+
+    /// Takes the lock if it is free for the owner.
+    fn try_lock(&mut self, owner: OwnerId, id: LockId, mode: LockMode) -> Grant {
+        let lock = self.locks.entry(id).or_default();
+        let mut holds = false;
+        for (holder, held) in &lock.holders {
+            if *holder == owner {
+                if held.covers(mode) {
+                    return Grant::Granted;
+                }
+                holds = true;
+            } else if held.conflicts(mode) {
+                return Grant::Blocked;
+            }
+        }
+        // An owner that holds it already does not queue behind those that wait for it.
+        if !holds && lock.queue.iter().any(|w| w.mode.conflicts(mode)) {
+            return Grant::Blocked;
+        }
+        lock.holders.push((owner, mode));
+        self.owners.entry(owner).or_default().held.push((id, mode));
+        Grant::Granted
+    }
+
+    fn release(&mut self, owner: OwnerId, id: LockId, mode: LockMode) {
+        let Some(lock) = self.locks.get_mut(&id) else { return };
+        if let Some(at) = lock.holders.iter().position(|h| *h == (owner, mode)) {
+            lock.holders.swap_remove(at);
+        }
+        self.hand_over(id);
+    }
+
+    /// Grants to those in the queue that can have it now, in order.
+    fn hand_over(&mut self, id: LockId) {
+        let Some(lock) = self.locks.get_mut(&id) else { return };
+        let mut waiting: Vec<LockMode> = Vec::new();
+        let mut left = VecDeque::new();
+        while let Some(w) = lock.queue.pop_front() {
+            let free = !lock.holders.iter().any(|(o, m)| *o != w.owner && m.conflicts(w.mode));
+            if !free || waiting.iter().any(|m| m.conflicts(w.mode)) {
+                waiting.push(w.mode);
+                left.push_back(w);
+            } else if w.granted.send(()).is_ok() {
+                lock.holders.push((w.owner, w.mode));
+                let owner = self.owners.entry(w.owner).or_default();
+                owner.held.push((id, w.mode));
+                owner.waits_for = None;
+            }
+        }
+        lock.queue = left;
+        if lock.holders.is_empty() && lock.queue.is_empty() {
+            self.locks.remove(&id);
+        }
+    }
+
+    fn leave_queue(&mut self, owner: OwnerId) {
+        let Some((id, _)) = self.owners.get_mut(&owner).and_then(|o| o.waits_for.take()) else { return };
+        if let Some(lock) = self.locks.get_mut(&id) {
+            lock.queue.retain(|w| w.owner != owner);
+        }
+        self.hand_over(id);
+    }
+
+    fn release_to(&mut self, owner: OwnerId, mark: Mark) {
+        let Some(held) = self.owners.get_mut(&owner).map(|o| o.held.split_off(mark.0.min(o.held.len()))) else {
+            return;
+        };
+        held.into_iter().rev().for_each(|(id, mode)| self.release(owner, id, mode));
+    }
+
+    fn deadlock(&mut self, cycle: &[Edge]) -> SqlError {
+        self.deadlocks += 1;
+        let pid = |owner: OwnerId| self.owners.get(&owner).map_or(0, |o| o.pid);
+        let line = |e: &Edge| {
+            let (waiter, blocker) = (pid(e.waiter), pid(e.blocker));
+            format!("Process {waiter} waits for {} on {}; blocked by process {blocker}.", e.mode.name(), show(&e.id))
+        };
+        let detail: Vec<String> = cycle.iter().map(line).collect();
+        SqlError::new(SqlState("40P01"), "deadlock detected").with_detail(detail.join("\n"))
+    }
+}
+
+/// A lock's name in messages.
+fn show(id: &LockId) -> String {
+    match id.target {
+        Target::Row { class: Class::Key, table, .. } => format!("a unique key of relation {}", 16384 + table.0),
+        Target::Row { table, .. } => format!("a row of relation {}", 16384 + table.0),
+        Target::Table(table) => format!("relation {}", 16384 + table.0),
+        Target::Database => format!("database {}", 16384 + id.volume.0),
+        Target::Schema => format!("schema of database {}", 16384 + id.volume.0),
+        Target::Advisory { key, .. } => format!("advisory lock {key}"),
+    }
+}
+
+impl LockManager {
+    /// A new owner on behalf of the client that knows itself as process `pid`.
+    /// `part_of`: another part of the same transaction.
+    pub fn new_owner(&self, pid: i32, part_of: Option<OwnerId>) -> OwnerId {
+        let mut s = self.0.lock();
+        let whole = part_of.and_then(|other| s.owners.get(&other)).map_or(0, |o| o.whole);
+        s.add_owner(Owner { pid, whole, ..Owner::default() })
+    }
+
+    /// Registers the session of that client.
+    pub fn new_session(&self, pid: i32) -> OwnerId {
+        self.0.lock().add_owner(Owner { pid, is_session: true, ..Owner::default() })
+    }
+
+    /// The owner is gone: everything it held goes to the owners that wait.
+    pub fn end(&self, owner: OwnerId) {
+        loop {
+            // Other owners get a turn in between: there may be a million locks.
+            let mut s = self.0.lock();
+            s.leave_queue(owner);
+            let held = s.owners.get(&owner).map_or(0, |o| o.held.len());
+            s.release_to(owner, Mark(held.saturating_sub(RELEASED_AT_ONCE)));
+            if held <= RELEASED_AT_ONCE {
+                s.owners.remove(&owner);
+                return;
+            }
+        }
+    }
+
+    /// The locks that an owner holds, each once.
+    pub fn held(&self, owner: OwnerId) -> Vec<(Target, LockMode)> {
+        let s = self.0.lock();
+        let mut held: Vec<_> =
+            s.owners.get(&owner).map_or(&[][..], |o| &o.held).iter().map(|(id, mode)| (id.target, *mode)).collect();
+        held.sort_unstable();
+        held.dedup();
+        held
+    }
+
+    /// Detaches the owner from its client.
+    pub fn forget_client(&self, owner: OwnerId) {
+        if let Some(o) = self.0.lock().owners.get_mut(&owner) {
+            o.pid = 0;
+        }
+    }
+
+    pub fn mark(&self, owner: OwnerId) -> Mark {
+        Mark(self.0.lock().owners.get(&owner).map_or(0, |o| o.held.len()))
+    }
+
+    /// Releases what was taken since the mark.
+    pub fn release_to(&self, owner: OwnerId, mark: Mark) {
+        self.0.lock().release_to(owner, mark);
+    }
+
+    pub fn try_lock(&self, owner: OwnerId, id: LockId, mode: LockMode) -> Grant {
+        self.0.lock().try_lock(owner, id, mode)
+    }
+
+    /// Takes the lock if it is free for the owner, again if the owner holds it: it has to be released as often.
+    pub fn lock_once_more(&self, owner: OwnerId, id: LockId, mode: LockMode) -> Grant {
+        let mut s = self.0.lock();
+        let held = s.owners.get(&owner).is_some_and(|o| o.held.contains(&(id, mode)));
+        if !held {
+            return s.try_lock(owner, id, mode);
+        }
+        s.locks.entry(id).or_default().holders.push((owner, mode));
+        s.owners.entry(owner).or_default().held.push((id, mode));
+        Grant::Granted
+    }
+
+    /// Gives back everything an owner holds; the owner stays.
+    pub fn release_all(&self, owner: OwnerId) {
+        self.0.lock().release_to(owner, Mark::default());
+    }
+
+    /// Releases one lock; false if the owner does not hold it.
+    pub fn unlock(&self, owner: OwnerId, id: LockId, mode: LockMode) -> bool {
+        let mut s = self.0.lock();
+        let Some(o) = s.owners.get_mut(&owner) else { return false };
+        let Some(at) = o.held.iter().rposition(|h| *h == (id, mode)) else { return false };
+        o.held.remove(at);
+        s.release(owner, id, mode);
+        true
+    }
+
+    /// Takes the lock, or a place in its queue; 40P01 when that would close a cycle.
+    pub fn lock_or_wait(
+        self: &Arc<Self>,
+        owner: OwnerId,
+        id: LockId,
+        mode: LockMode,
+    ) -> Result<Option<Wait>, SqlError> {
+        let mut s = self.0.lock();
+        if s.try_lock(owner, id, mode) == Grant::Granted {
+            return Ok(None);
+        }
+        let (sender, granted) = oneshot::channel();
+        let waiter = Waiter { owner, mode, granted: sender };
+        let Some(lock) = s.locks.get_mut(&id) else { return Ok(None) };
+        // An owner that only strengthens what it holds goes first: those in the queue wait for it anyway.
+        if lock.holders.iter().any(|(o, _)| *o == owner) {
+            lock.queue.push_front(waiter);
+        } else {
+            lock.queue.push_back(waiter);
+        }
+        s.owners.entry(owner).or_default().waits_for = Some((id, mode));
+        if let Some(cycle) = deadlock::find(&s, owner) {
+            let error = s.deadlock(&cycle);
+            s.leave_queue(owner);
+            return Err(error);
+        }
+        Ok(Some(Wait { manager: self.clone(), owner, granted }))
+    }
+
+    /// Locks what a branch that reads `snapshot` is about to change, and compares versions.
+    pub fn lock_touches(
+        &self,
+        owner: OwnerId,
+        volume: VolumeId,
+        touches: &[Touch],
+        snapshot: u64,
+        locks_max: usize,
+    ) -> Checked {
+        let mut s = self.0.lock();
+        let mut stale = None;
+        for t in touches {
+            let lock = id(volume, Target::Row { class: t.class, table: t.table, hash: t.hash });
+            let mode = LockMode::Row(t.mode);
+            if s.try_lock(owner, lock, mode) == Grant::Blocked {
+                return Checked::Blocked(lock, mode);
+            }
+            let Some(versions) = s.volumes.get(&volume) else { continue };
+            for &class in t.checks {
+                let target = Target::Row { class, table: t.table, hash: t.hash };
+                stale = stale.max(versions.newer(&target, snapshot));
+            }
+        }
+        if s.owners.get(&owner).is_some_and(|o| o.held.len() > locks_max) {
+            return Checked::TooMany;
+        }
+        stale.map_or(Checked::Fresh, Checked::Stale)
+    }
+
+    /// MAIN is about to change something, on behalf of `owner` where it merges a branch: refuses where another transaction
+    /// holds a lock, and registers the new versions.
+    pub fn writer_touches(
+        &self,
+        owner: Option<OwnerId>,
+        volume: VolumeId,
+        table: TableId,
+        touches: &[Touch],
+    ) -> Result<(), WriterConflict> {
+        let mut s = self.0.lock();
+        let mode = LockMode::Table(TableLockMode::RowExclusive);
+        let held = s.locks.get(&id(volume, Target::Table(table)));
+        if held.is_some_and(|l| l.holders.iter().any(|(o, m)| Some(*o) != owner && m.conflicts(mode))) {
+            return Err(WriterConflict);
+        }
+        for t in touches {
+            let refers_to = (t.table != table).then(|| s.locks.get(&id(volume, Target::Table(t.table)))).flatten();
+            let shares = LockMode::Table(TableLockMode::RowShare);
+            if refers_to.is_some_and(|l| l.holders.iter().any(|(o, m)| Some(*o) != owner && m.conflicts(shares))) {
+                return Err(WriterConflict);
+            }
+            let lock = id(volume, Target::Row { class: t.class, table: t.table, hash: t.hash });
+            let mode = LockMode::Row(t.mode);
+            let held = s.locks.get(&lock);
+            if held.is_some_and(|l| l.holders.iter().any(|(o, m)| Some(*o) != owner && m.conflicts(mode))) {
+                return Err(WriterConflict);
+            }
+        }
+        let versions = s.volumes.entry(volume).or_default();
+        for t in touches {
+            for &class in t.raises {
+                versions.raise(Target::Row { class, table: t.table, hash: t.hash });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a statement of the writer may change this without disturbing a branch.
+    pub fn is_free(&self, id: LockId, mode: LockMode) -> bool {
+        let s = self.0.lock();
+        !s.locks.get(&id).is_some_and(|l| l.holders.iter().any(|(_, m)| m.conflicts(mode)))
+    }
+
+    /// Begins the writer's batch `number`. Returns whether the writer has to register its changes.
+    pub fn begin_batch(&self, volume: VolumeId, number: u64, durable: u64) -> bool {
+        self.0.lock().volumes.entry(volume).or_default().begin_batch(number, durable)
+    }
+
+    /// An open transaction has locked a row or a key.
+    pub fn has_row_locks(&self, volume: VolumeId) -> bool {
+        self.0.lock().locks.keys().any(|id| id.volume == volume && matches!(id.target, Target::Row { .. }))
+    }
+
+    /// Ends the batch: it is published.
+    pub fn end_batch(&self, volume: VolumeId) {
+        self.after_batch(volume, Versions::end_batch);
+    }
+
+    /// Ends the batch: it was rolled back, and what was registered in it is dropped.
+    pub fn undo_batch(&self, volume: VolumeId) {
+        self.after_batch(volume, Versions::undo_batch);
+    }
+
+    fn after_batch(&self, volume: VolumeId, end: impl FnOnce(&mut Versions)) {
+        let mut s = self.0.lock();
+        if let Some(versions) = s.volumes.get_mut(&volume) {
+            end(versions);
+        }
+        let waiting = s.for_batch.remove(&volume).unwrap_or_default();
+        // The receiver is gone when the waiter gave up.
+        waiting.into_iter().for_each(|w| w.send(()).unwrap_or_default());
+    }
+
+    /// Waits until batch `number` is published or rolled back; `None` if that has happened.
+    pub fn wait_for_batch(&self, volume: VolumeId, number: u64) -> Option<oneshot::Receiver<()>> {
+        let mut s = self.0.lock();
+        if !s.volumes.get(&volume).is_some_and(|v| v.is_working(number)) {
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        s.for_batch.entry(volume).or_default().push(sender);
+        Some(receiver)
+    }
+
+    /// Enters with a snapshot that is taken within the critical section: what is newer than it cannot be forgotten before.
+    /// On behalf of the client that knows itself as process `pid`.
+    pub fn enter_with(&self, volume: VolumeId, pid: i32, take: impl FnOnce() -> u64) -> (u64, HolderId) {
+        let mut s = self.0.lock();
+        let number = take();
+        s.volumes.entry(volume).or_default().enter(number);
+        (number, s.holders.add(Holder { volume, number, pid, since: Instant::now() }))
+    }
+
+    /// Ends what [`LockManager::enter_with`] began.
+    pub fn leave_as(&self, holder: HolderId, volume: VolumeId, snapshot: u64) {
+        let mut s = self.0.lock();
+        s.holders.remove(holder);
+        if let Some(versions) = s.volumes.get_mut(&volume) {
+            versions.leave(snapshot);
+        }
+    }
+
+    /// The holder that has held a snapshot the longest.
+    pub fn oldest_holder(&self) -> Option<Holder> {
+        self.0.lock().holders.oldest()
+    }
+
+    /// Enters a transaction that works on this snapshot from now on: versions newer than it are kept.
+    pub fn enter(&self, volume: VolumeId, snapshot: u64) {
+        self.0.lock().volumes.entry(volume).or_default().enter(snapshot);
+    }
+
+    pub fn leave(&self, volume: VolumeId, snapshot: u64) {
+        if let Some(versions) = self.0.lock().volumes.get_mut(&volume) {
+            versions.leave(snapshot);
+        }
+    }
+
+    /// Versions kept at the moment, of all volumes.
+    pub fn versions_kept(&self) -> usize {
+        self.0.lock().volumes.values().map(Versions::len).sum()
+    }
+
+    /// A transaction has waited for as long as lock_timeout allows.
+    pub fn timed_out(&self) {
+        self.0.lock().timeouts += 1;
+    }
+
+    /// Waits ended by lock_timeout since the start.
+    pub fn timeouts(&self) -> u64 {
+        self.0.lock().timeouts
+    }
+
+    /// Deadlocks found since the start.
+    pub fn deadlocks(&self) -> u64 {
+        self.0.lock().deadlocks
+    }
+
+    /// Shows every wait: whose, for what, and which owners must go first.
+    pub(super) fn each_wait(&self, mut show: impl FnMut(i32, LockId, Vec<i32>)) {
+        let s = self.0.lock();
+        for (id, owner) in &s.owners {
+            let Some((lock, mode)) = owner.waits_for else { continue };
+            let by = s.blockers(*id, lock, mode).into_iter().filter_map(|b| s.owners.get(&b)).map(|b| b.pid).collect();
+            show(owner.pid, lock, by);
+        }
+    }
+
+    /// Lists every lock: its mode, its owner, and whether it is granted.
+    pub(super) fn each(&self, mut show: impl FnMut(LockId, LockMode, i32, bool)) {
+        for owner in self.0.lock().owners.values() {
+            owner.held.iter().for_each(|(id, mode)| show(*id, *mode, owner.pid, true));
+            owner.waits_for.iter().for_each(|(id, mode)| show(*id, *mode, owner.pid, false));
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Which batch changed what last, for one volume: what a branch compares with its snapshot.
+//!
+//! Only what may still matter is kept: versions newer than the oldest snapshot on which a branch works, or that is
+//! durable. While no branch is at work MAIN does not register at all; [`Versions::floor`] then says up to where
+//! nothing is known, and counts as the version of everything.
+
+use super::mode::{LockId, Target};
+use holdfast_types::VolumeId;
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Batches for which MAIN continues to register after the last branch has ended: short pauses between interactive
+/// transactions must not make each of them begin again.
+const KEEP_REGISTERING_BATCHES: u64 = 2000;
+
+/// Versions kept; beyond it everything older counts as changed.
+const VERSIONS_MAX: usize = 2_000_000;
+
+/// What a batch raised, and the version that was there before.
+type Raised = (Target, Option<u64>);
+
+#[derive(Default)]
+pub struct Versions {
+    of: FxHashMap<Target, u64>,
+    /// What each batch raised, in order.
+    raised: VecDeque<(u64, Vec<Raised>)>,
+    /// Nothing is known of batches up to this one.
+    floor: u64,
+    /// Snapshots on which branches work.
+    active: BTreeMap<u64, u32>,
+    /// Last batch that began while a branch was active.
+    last_active: u64,
+    /// MAIN registers what it changes.
+    registering: bool,
+    /// The batch MAIN is working on; its versions are not published yet.
+    working: Option<u64>,
+}
+
+impl Versions {
+    /// MAIN begins batch `number`; readers may start at `durable`. Returns whether it has to register.
+    pub fn begin_batch(&mut self, number: u64, durable: u64) -> bool {
+        self.working = Some(number);
+        if !self.active.is_empty() {
+            self.last_active = number;
+        }
+        self.registering = number < self.last_active + KEEP_REGISTERING_BATCHES && self.last_active > 0;
+        if self.registering && self.of.len() < VERSIONS_MAX {
+            let oldest = self.active.keys().next().copied().unwrap_or(durable).min(durable);
+            self.forget(oldest);
+        } else {
+            self.floor = number;
+            self.of.clear();
+            self.raised.clear();
+        }
+        self.registering
+    }
+
+    /// The batch is published.
+    pub fn end_batch(&mut self) {
+        self.working = None;
+    }
+
+    /// The batch was given up: what it raised has the version it had before. Left in place it would hide that one,
+    /// and an update made on an older snapshot would overwrite what it never saw.
+    pub fn undo_batch(&mut self) {
+        let Some(number) = self.working.take() else { return };
+        self.floor = self.floor.min(number - 1);
+        let Some((_, targets)) = self.raised.pop_back_if(|(last, _)| *last == number) else { return };
+        for (target, before) in targets.into_iter().rev() {
+            match before {
+                Some(version) => self.of.insert(target, version),
+                None => self.of.remove(&target),
+            };
+        }
+    }
+
+    /// What is not newer than `snapshot` is of no use.
+    fn forget(&mut self, snapshot: u64) {
+        while self.raised.front().is_some_and(|(number, _)| *number <= snapshot) {
+            let Some((number, targets)) = self.raised.pop_front() else { break };
+            for (target, _) in targets {
+                if self.of.get(&target) == Some(&number) {
+                    self.of.remove(&target);
+                }
+            }
+        }
+    }
+
+    pub fn raise(&mut self, target: Target) {
+        let Some(number) = self.working else { return };
+        let before = self.of.insert(target, number);
+        if before == Some(number) {
+            return;
+        }
+        match self.raised.back_mut() {
+            Some((last, targets)) if *last == number => targets.push((target, before)),
+            _ => self.raised.push_back((number, vec![(target, before)])),
+        }
+    }
+
+    /// The batch that changed it after `snapshot`, if one did: published, or the one MAIN is working on.
+    pub fn newer(&self, target: &Target, snapshot: u64) -> Option<u64> {
+        let version = self.of.get(target).copied().unwrap_or(0).max(self.floor);
+        (version > snapshot).then_some(version)
+    }
+
+    /// Is the batch still to be published?
+    pub fn is_working(&self, number: u64) -> bool {
+        self.working == Some(number)
+    }
+
+    pub fn enter(&mut self, snapshot: u64) {
+        *self.active.entry(snapshot).or_insert(0) += 1;
+    }
+
+    pub fn leave(&mut self, snapshot: u64) {
+        if let Some(count) = self.active.get_mut(&snapshot) {
+            *count -= 1;
+            if *count == 0 {
+                self.active.remove(&snapshot);
+            }
+        }
+    }
+
+    /// Versions kept at the moment.
+    pub fn len(&self) -> usize {
+        self.of.len()
+    }
+}
+
+/// A target's full name.
+pub fn id(volume: VolumeId, target: Target) -> LockId {
+    LockId { volume, target }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_store::locking::Class;
+    use holdfast_types::TableId;
+
+    fn row(hash: u64) -> Target {
+        Target::Row { class: Class::Row, table: TableId(1), hash }
+    }
+
+    #[test]
+    fn what_was_not_registered_counts_as_changed() {
+        let mut v = Versions::default();
+        assert!(!v.begin_batch(11, 10));
+        v.end_batch();
+        assert_eq!(v.newer(&row(1), 10), Some(11), "nothing was registered in 11");
+        assert_eq!(v.newer(&row(1), 11), None);
+        v.enter(11);
+        assert!(v.begin_batch(12, 11));
+        v.raise(row(1));
+        assert_eq!(v.newer(&row(1), 11), Some(12), "at work counts");
+        v.end_batch();
+        assert_eq!(v.newer(&row(1), 11), Some(12));
+        assert_eq!(v.newer(&row(2), 11), None);
+    }
+
+    #[test]
+    fn a_batch_given_up_leaves_the_versions_before_it() {
+        let mut v = Versions::default();
+        v.enter(10);
+        v.begin_batch(11, 10);
+        v.raise(row(1));
+        v.end_batch();
+        v.begin_batch(12, 10);
+        v.raise(row(1));
+        v.raise(row(2));
+        v.raise(row(2));
+        v.undo_batch();
+        assert_eq!(v.newer(&row(1), 10), Some(11), "12 must not hide 11");
+        assert_eq!(v.newer(&row(1), 11), None);
+        assert_eq!(v.newer(&row(2), 10), None);
+        v.undo_batch();
+        assert_eq!(v.newer(&row(1), 10), Some(11), "once is enough");
+        v.leave(10);
+        v.begin_batch(12, 11);
+        assert_eq!(v.len(), 0, "and it is forgotten in its turn");
+    }
+
+    #[test]
+    fn a_batch_given_up_while_nothing_is_registered_hides_nothing_either() {
+        let mut v = Versions::default();
+        v.begin_batch(11, 10);
+        v.end_batch();
+        v.begin_batch(12, 10);
+        v.undo_batch();
+        assert_eq!(v.newer(&row(1), 10), Some(11));
+        assert_eq!(v.newer(&row(1), 11), None);
+    }
+
+    #[test]
+    fn versions_go_when_no_snapshot_is_older() {
+        let mut v = Versions::default();
+        v.enter(10);
+        for number in 11..=20 {
+            assert!(v.begin_batch(number, number - 1));
+            v.raise(row(number));
+            v.end_batch();
+        }
+        assert_eq!(v.len(), 10, "the branch at 10 may ask for all");
+        v.leave(10);
+        v.enter(20);
+        v.begin_batch(21, 20);
+        assert_eq!(v.len(), 0);
+        v.leave(20);
+        v.end_batch();
+        let last = 21 + KEEP_REGISTERING_BATCHES;
+        assert!(v.begin_batch(last - 1, last - 2), "for a while after the last branch");
+        assert!(!v.begin_batch(last, last - 1));
+        assert_eq!(v.newer(&row(1), last - 1), Some(last));
+    }
+}

@@ -1,0 +1,89 @@
+//! The list of databases as sessions see it: the list on disk, as far as it has passed the gate.
+//!
+//! A database that comes or goes, and parameters, are written to the trail and `databases.toml` first. No session sees the change
+//! before its record has reached its level (guarantee 2): until then the master could lose it.
+//!
+//! Failure: none here. A change that never passes is never seen; the next start begins with the list on disk.
+
+use crate::state::manifest::Manifest;
+use holdfast_types::VolumeId;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// See the module.
+pub struct VisibleList {
+    list: Mutex<Manifest>,
+    changed: Condvar,
+}
+
+type Make = Box<dyn FnOnce(&mut Manifest) + Send>;
+
+/// A change on its way to the list: made by the later of [`Change::is_listed`] and [`Change::has_passed`].
+pub struct Change {
+    of: Arc<VisibleList>,
+    state: Mutex<(bool, Option<Make>)>,
+}
+
+impl VisibleList {
+    pub fn new(list: Manifest) -> Arc<VisibleList> {
+        Arc::new(VisibleList { list: Mutex::new(list), changed: Condvar::new() })
+    }
+
+    pub fn list(&self) -> MutexGuard<'_, Manifest> {
+        self.list.lock()
+    }
+
+    /// The list as a start or a standby finds it.
+    pub fn replace(&self, list: Manifest) {
+        *self.list.lock() = list;
+        self.changed.notify_all();
+    }
+
+    /// Waits until a database that is on disk is visible. Returns false if it never will be.
+    pub fn wait_for(&self, id: VolumeId, failed: &AtomicBool) -> bool {
+        let mut list = self.list.lock();
+        loop {
+            if list.databases.iter().any(|e| e.volume() == id) {
+                return true;
+            }
+            if failed.load(Ordering::Acquire) {
+                return false;
+            }
+            self.changed.wait(&mut list);
+        }
+    }
+
+    /// Lets sessions that wait look whether everything has failed.
+    pub fn wake(&self) {
+        drop(self.list.lock());
+        self.changed.notify_all();
+    }
+
+    pub fn change(self: &Arc<VisibleList>, make: impl FnOnce(&mut Manifest) + Send + 'static) -> Arc<Change> {
+        Arc::new(Change { of: self.clone(), state: Mutex::new((false, Some(Box::new(make)))) })
+    }
+}
+
+impl Change {
+    /// The list on disk contains the change.
+    pub fn is_listed(&self) {
+        self.step();
+    }
+
+    /// The record of the change has passed the gate.
+    pub fn has_passed(&self) {
+        self.step();
+    }
+
+    fn step(&self) {
+        let make = {
+            let mut state = self.state.lock();
+            if std::mem::replace(&mut state.0, true) { state.1.take() } else { None }
+        };
+        if let Some(make) = make {
+            make(&mut self.of.list.lock());
+            self.of.changed.notify_all();
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! A prepared statement as all connections share it: its text, what it does, and where it may run.
+
+use crate::statement::temp::tables::TempUse;
+use holdfast_types::{RowLock, StatementDesc};
+use std::sync::Arc;
+
+/// Where a statement may run (RULE 10), determined from SQLite's program for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Reads by unique key: bounded, on any thread.
+    Read,
+    /// Reads more than by unique key: on a thread that may take its time.
+    Scan,
+    /// Writes by unique key or VALUES: bounded, in a batch with others.
+    Write,
+    /// Writes more than that: in a batch of its own.
+    WriteScan,
+    /// Changes the schema: on a branch, or in a batch of its own.
+    Ddl,
+}
+
+impl Class {
+    pub fn is_read(self) -> bool {
+        matches!(self, Class::Read | Class::Scan)
+    }
+
+    /// Whether it may share a batch.
+    pub fn is_bounded(self) -> bool {
+        matches!(self, Class::Read | Class::Write)
+    }
+}
+
+/// A result column's name and, for a plain column, its origin.
+pub type OriginColumn = holdfast_store::sqlite::StmtInfo;
+
+/// How the caller wants a statement reported; SQLite does not know this.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Passed to the sink with every run.
+    pub desc: Arc<StatementDesc>,
+    /// Command tag, for example `INSERT 0`.
+    pub verb: &'static str,
+    /// The tag carries the number of rows.
+    pub counts: bool,
+    /// Runs as a schema change although SQLite's program does not show it.
+    pub ddl: bool,
+    /// Runs as a write although it only reads (SELECT ... FOR UPDATE).
+    pub write: bool,
+    /// Rows it locks. Result columns beyond those of `desc` are not shown.
+    pub row_locks: Arc<[RowLock]>,
+    /// It takes or releases advisory locks.
+    pub advisory: bool,
+    /// The epoch of the schema it was translated under, if it must not run under another.
+    pub epoch: Option<u32>,
+}
+
+/// One statement of SQLite SQL.
+#[derive(Debug)]
+pub struct Statement {
+    /// Unique in this process; the key of each connection's cache.
+    pub id: u64,
+    pub sql: String,
+    pub param_count: usize,
+    pub class: Class,
+    /// It changes only rows that it names by their key or inserts VALUES, reads no other rows, and skips no row because
+    /// of a conflict.
+    pub names_its_rows: bool,
+    pub columns: Vec<OriginColumn>,
+    pub report: Report,
+    /// It uses temporary tables, and belongs to its session.
+    pub temp: Option<TempUse>,
+}
+
+/// One statement to run with its parameters, in order.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub stmt: Arc<Statement>,
+    pub params: Vec<holdfast_types::Value>,
+}

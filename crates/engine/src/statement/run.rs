@@ -1,0 +1,145 @@
+//! Runs one statement on one connection and reports to a sink. Every way of executing ends in this file.
+
+use crate::statement::cache::StatementCache;
+use crate::statement::model::{Statement, Step};
+use holdfast_store::pages::ReadError;
+use holdfast_store::schema_map::SchemaError;
+use holdfast_store::sqlite::{Conn, SqliteError, StmtId, sqlstate, take_cause};
+use holdfast_types::schema::Schema;
+use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, Tag, ValueRef};
+
+/// What to do with a row that a statement returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    Emit,
+    Skip,
+    /// Emit it, and stop after it.
+    Last,
+    /// Do not emit it, and stop.
+    Stop,
+}
+
+/// Called for every row before it is emitted.
+pub type Visit<'a> = &'a mut dyn FnMut(&dyn Row) -> SqlResult<Take>;
+
+/// Binds the parameters, steps to the end, resets. The connection's statement cache keeps the prepared form.
+pub fn run_step(
+    conn: &mut Conn,
+    cache: &mut StatementCache,
+    schema: &Schema,
+    number: usize,
+    step: &Step,
+    sink: &mut dyn Sink,
+) -> SqlResult<()> {
+    run_step_visiting(conn, cache, schema, number, step, sink, &mut |_| Ok(Take::Emit))
+}
+
+/// [`run_step`], asking about every row.
+pub fn run_step_visiting(
+    conn: &mut Conn,
+    cache: &mut StatementCache,
+    schema: &Schema,
+    number: usize,
+    step: &Step,
+    sink: &mut dyn Sink,
+    visit: Visit<'_>,
+) -> SqlResult<()> {
+    let sqlite = |e: SqliteError| to_sql(&e, &step.stmt.sql, schema);
+    let id = cache.get(conn, &step.stmt).map_err(sqlite)?;
+    if step.params.len() != step.stmt.param_count {
+        let (want, have) = (step.stmt.param_count, step.params.len());
+        return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, format!("{want} parameters needed, {have} given")));
+    }
+    conn.bind_all(id, &step.params).map_err(sqlite)?;
+    sink.begin(number, &step.stmt.report.desc);
+    let rows = step_to_end(conn, id, &step.stmt, schema, sink, visit);
+    conn.reset(id);
+    let rows = rows?;
+    let report = &step.stmt.report;
+    let count = if step.stmt.columns.is_empty() { conn.changes() } else { rows };
+    sink.end(&Tag { verb: report.verb, rows: report.counts.then_some(count) });
+    Ok(())
+}
+
+fn step_to_end(
+    conn: &mut Conn,
+    id: StmtId,
+    stmt: &Statement,
+    schema: &Schema,
+    sink: &mut dyn Sink,
+    visit: Visit<'_>,
+) -> SqlResult<u64> {
+    let mut rows = 0;
+    // Keys of rows to be locked come behind what the client asked for.
+    let hides = !stmt.report.row_locks.is_empty();
+    while conn.step(id).map_err(|e| to_sql(&e, &stmt.sql, schema))? {
+        if stmt.columns.is_empty() {
+            continue;
+        }
+        let row = conn.row(id);
+        let take = visit(&row)?;
+        if matches!(take, Take::Emit | Take::Last) {
+            match hides {
+                true => sink.row(&Shown { row: &row, len: stmt.report.desc.columns.len() })?,
+                false => sink.row(&row)?,
+            }
+            rows += 1;
+        }
+        if matches!(take, Take::Last | Take::Stop) {
+            break;
+        }
+    }
+    Ok(rows)
+}
+
+/// The first columns of a row.
+struct Shown<'a> {
+    row: &'a dyn Row,
+    len: usize,
+}
+
+impl Row for Shown<'_> {
+    fn len(&self) -> usize {
+        self.len
+    }
+    fn get(&self, i: usize) -> ValueRef<'_> {
+        self.row.get(i)
+    }
+}
+
+/// The error of a schema change.
+pub fn schema_to_sql(error: &SchemaError, sql: &str, schema: &Schema) -> SqlError {
+    match error {
+        SchemaError::Sqlite(e) => to_sql(e, sql, schema),
+        SchemaError::NoRowidName(_) => SqlError::new(SqlState::INVALID_TABLE_DEFINITION, error.to_string()),
+        SchemaError::ReservedName(_) => SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, error.to_string()),
+        SchemaError::NotAVolume(_) | SchemaError::Format { .. } => {
+            SqlError::new(SqlState::DATA_CORRUPTED, error.to_string())
+        }
+    }
+}
+
+/// The error for the client, with the cause the VFS left behind where there is one.
+pub fn to_sql(error: &SqliteError, sql: &str, schema: &Schema) -> SqlError {
+    // A cause may be left over: integrity_check continues after a read that failed.
+    match take_cause().filter(|_| error.is_of_the_file()) {
+        Some(cause) => told(&cause),
+        None => sqlstate::sql_error(error, sql, Some(schema)),
+    }
+}
+
+/// The error of a transaction that SQLite has ended by itself: the failed read if there was one, which some statements,
+/// such as PRAGMA table_list, do not report.
+pub fn ended_by_itself(otherwise: SqlError) -> SqlError {
+    take_cause().map_or(otherwise, |cause| told(&cause))
+}
+
+fn told(cause: &ReadError) -> SqlError {
+    match cause {
+        ReadError::SnapshotTooOld(_) => SqlError::new(SqlState::SNAPSHOT_TOO_OLD, "snapshot too old")
+            .with_hint("Run the long report while less is written, or raise scratch_bytes_max."),
+        ReadError::Checksum { .. } => SqlError::new(SqlState::DATA_CORRUPTED, cause.to_string())
+            .with_hint("Stop the server and run `holdfast check`."),
+        ReadError::Io { .. } => SqlError::new(SqlState::IO_ERROR, cause.to_string()),
+    }
+}

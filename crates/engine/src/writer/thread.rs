@@ -1,0 +1,62 @@
+//! The writer's thread: takes commands from one queue, first in first out.
+
+use super::connection::{GiveBack, Writer};
+use super::prepared::restore;
+use crate::state::database::DatabaseState;
+use crate::state::error::OpenError;
+use crate::state::queue::WriterCommand;
+use crossbeam_channel::Receiver;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Ends the process when the writer panics: what it had published but not handed to the trail must never be read.
+struct EndsWithMain;
+
+impl Drop for EndsWithMain {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("the writer panicked: the process ends; the next start recovers everything acknowledged");
+            std::process::abort();
+        }
+    }
+}
+
+/// Serves the queue until it is stopped.
+fn serve(mut writer: Writer, queue: &Receiver<WriterCommand>) {
+    let _guard = EndsWithMain;
+    let mut next = None;
+    loop {
+        let command = match next.take() {
+            Some(command) => command,
+            None => match queue.recv() {
+                Ok(command) => command,
+                Err(_) => break,
+            },
+        };
+        match command {
+            WriterCommand::Run(request) if request.sole => writer.run_sole(request),
+            WriterCommand::Run(request) => next = writer.run_batch(request, queue),
+            WriterCommand::Begin(begin) => writer.run_exclusive(begin),
+            WriterCommand::Participate(participant) => writer.participate(participant),
+            WriterCommand::Prepare { request, level, done } => writer.prepare_transaction(request, level, done),
+            WriterCommand::FinishPrepared { request, level, done } => writer.finish_prepared(&request, level, done),
+            WriterCommand::Vacuum { done } => drop(done.send(writer.vacuum())),
+            WriterCommand::Stop => break,
+        }
+    }
+}
+
+/// Opens the writer on a database's volume, restores its prepared transactions, and starts its thread.
+pub fn start(database: &Arc<DatabaseState>, give_back: GiveBack) -> Result<JoinHandle<()>, OpenError> {
+    let mut writer = Writer::open(database.clone(), give_back)?;
+    restore(database, &mut writer)?;
+    let (sender, queue) = crossbeam_channel::unbounded();
+    let thread = std::thread::Builder::new().name(format!("main-{}", database.id));
+    let thread = thread.spawn(move || serve(writer, &queue)).map_err(|source| OpenError::Io {
+        what: "start a thread for",
+        path: database.volume().store().path().to_owned(),
+        source,
+    })?;
+    *database.queue.write() = Some(sender);
+    Ok(thread)
+}

@@ -1,0 +1,55 @@
+//! All sessions of the server.
+
+use super::session::{SessionActivity, Who};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// All sessions of the server, by process number.
+#[derive(Debug, Default)]
+pub struct Activities {
+    pub(super) sessions: Mutex<BTreeMap<i32, Arc<SessionActivity>>>,
+    /// Statements and commits that ended with 40001.
+    pub(super) serialization_conflicts: AtomicU64,
+}
+
+/// A session's entry in the list; dropping it removes the entry.
+pub struct Listed {
+    all: Arc<Activities>,
+    own: Arc<SessionActivity>,
+}
+
+impl Activities {
+    /// A session begins.
+    pub fn enter(self: &Arc<Self>, who: Who) -> Listed {
+        let own = Arc::new(SessionActivity::new(who));
+        self.sessions.lock().insert(own.who.pid, own.clone());
+        Listed { all: self.clone(), own }
+    }
+
+    pub(super) fn list(&self) -> Vec<Arc<SessionActivity>> {
+        self.sessions.lock().values().cloned().collect()
+    }
+}
+
+impl Listed {
+    /// Counts a transaction that could not be serialized.
+    pub fn conflict(&self) {
+        self.all.serialization_conflicts.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl std::ops::Deref for Listed {
+    type Target = SessionActivity;
+
+    fn deref(&self) -> &SessionActivity {
+        &self.own
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.all.sessions.lock().remove(&self.own.who.pid);
+    }
+}

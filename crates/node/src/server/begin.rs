@@ -1,0 +1,44 @@
+//! What a start looks at first: the address for clients, the archive's directory.
+//!
+//! Failure: an address that cannot be listened on ends the start; an archive that is not there is a warning, because it may
+//! be mounted later.
+
+use super::NodeError;
+use crate::config::{Config, KeepBeyond};
+use holdfast_wire::Server;
+use std::io;
+use std::path::Path;
+
+/// Listens on the first of the configured host's addresses that can be listened on.
+pub(super) fn bind(config: &Config) -> Result<Server, NodeError> {
+    let unknown = |source| NodeError::Host { listen: config.listen.clone(), source };
+    let mut refused = unknown(io::ErrorKind::NotFound.into());
+    for address in config.listen.addresses().map_err(unknown)? {
+        match Server::bind(address, config.limits(), holdfast_sql::types::output) {
+            Ok(server) => return Ok(server),
+            Err(error) => refused = error.into(),
+        }
+    }
+    Err(refused)
+}
+
+/// A directory that is not mounted yet, or is misspelt: the server starts, and the trail grows.
+pub(super) fn warn_of_archive(config: &Config, path: &Path) {
+    let why = match std::fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "does not exist".to_owned(),
+        Err(error) => format!("cannot be read: {error}"),
+        Ok(found) if !found.is_dir() => "is not a directory".to_owned(),
+        Ok(_) => return,
+    };
+    let beyond = match config.archive_keep_beyond {
+        KeepBeyond::Warn => "beyond that it grows until the disk is full",
+        KeepBeyond::Refuse => "beyond that writes are refused",
+    };
+    tracing::warn!(
+        target: "holdfast::archive",
+        "the archive directory {} {why}: make it, or mount the file system that it is on. Until then nothing is archived and \
+         the trail keeps up to {} bytes (archive_keep_bytes_max); {beyond} (archive_keep_beyond)",
+        path.display(),
+        config.archive_keep_bytes_max
+    );
+}

@@ -1,0 +1,91 @@
+//! What a server keeps when it changes its role: its settings, its name, its part in the control plane, its listener.
+
+use super::NodeError;
+use super::signals::Signals;
+use crate::config::Config;
+use holdfast_engine::OpenError;
+use holdfast_replication::{Certificates, Control, Listener, Promotion, StandbyFile};
+use holdfast_trail::{Inspection, Trail};
+use holdfast_types::Epoch;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What does not change with the role.
+pub(super) struct ServerContext {
+    pub dir: PathBuf,
+    pub config: Config,
+    pub name: String,
+    pub certificates: Option<Certificates>,
+    pub control: Option<Arc<Control>>,
+    pub listener: Arc<Listener>,
+}
+
+/// What a server begins with that is not a standby.
+pub(super) enum Begin {
+    /// The epoch that the control plane has agreed on; `None` without a control plane.
+    At(Option<Epoch>),
+    /// It was stopped while it waited.
+    Stopped,
+}
+
+impl ServerContext {
+    /// The epoch of a server that is to be the master: asks the control plane, and waits until that agrees.
+    pub fn epoch_to_serve(
+        &self,
+        links: &tokio::runtime::Handle,
+        clients: &tokio::runtime::Runtime,
+        signals: &mut Signals,
+    ) -> Result<Begin, NodeError> {
+        let Some(control) = &self.control else { return Ok(Begin::At(None)) };
+        if StandbyFile::read(&self.dir)?.is_some() {
+            return Ok(Begin::At(None));
+        }
+        let asking = links.spawn(control.clone().start_as_master(last_epoch(&self.dir)?));
+        clients.block_on(async {
+            tokio::select! {
+                () = signals.come() => Ok(Begin::Stopped),
+                agreed = asking => Ok(Begin::At(Some(agreed.map_err(io::Error::other)??))),
+            }
+        })
+    }
+
+    pub fn release_lease(&self, links: &tokio::runtime::Handle, epoch: Option<Epoch>) {
+        if let (Some(control), Some(epoch)) = (&self.control, epoch) {
+            control.release_lease(links, epoch);
+        }
+    }
+
+    /// After a failed promotion the server stays a standby. If the directory is no longer a standby's, the server ends: the next
+    /// start recovers it.
+    pub fn promotion_failed(
+        &self,
+        links: &tokio::runtime::Handle,
+        Promotion { epoch, reply, .. }: Promotion,
+        before: Option<Epoch>,
+        error: NodeError,
+    ) -> Result<(), NodeError> {
+        self.release_lease(links, epoch);
+        // Nothing was written in the new epoch. If it stayed, a running master would see it and regard itself as deposed.
+        let withdrawn = before
+            .map(|before| Trail::withdraw_epoch(&holdfast_seams::RealDisk::new(), &self.dir.join("trail"), before));
+        if let Some(Err(why)) = withdrawn {
+            tracing::error!("the epoch of the failed promotion cannot be withdrawn: {why}");
+        }
+        drop(reply.send(Err(error.to_string())));
+        if StandbyFile::read(&self.dir)?.is_none() {
+            return Err(error);
+        }
+        tracing::error!("the promotion failed, this server stays a standby: {error}");
+        Ok(())
+    }
+}
+
+/// The last epoch in the directory's trail; `None`: there is no trail.
+pub(super) fn last_epoch(dir: &Path) -> Result<Option<Epoch>, NodeError> {
+    if !dir.join("trail").is_dir() {
+        return Ok(None);
+    }
+    let found = Inspection::of(&holdfast_seams::RealDisk::new(), &dir.join("trail")).map_err(OpenError::from)?;
+    Ok(found.map(|inspection| inspection.epoch))
+}

@@ -1,0 +1,226 @@
+//! Opens a data directory in its role: the engine, the mirror, the links, the archive, what sessions need.
+
+use super::context::ServerContext;
+use super::master_tasks::{set_delay, spawn_master_tasks};
+use super::{ActiveRole, NodeError, open_archive};
+use crate::activity::{Activities, EngineSlot, Watcher};
+use crate::automatic_stats::AutomaticStats;
+use crate::config::Config;
+use crate::connect;
+use crate::database::Databases;
+use crate::replication_settings::{link_options, mirror_settings};
+use crate::session::{Factory, Scratch};
+use holdfast_archive::{History, Store};
+use holdfast_engine::{Engine, scratch_dir};
+use holdfast_replication::mirror::{self, Mirror};
+use holdfast_replication::{
+    ArchiveSource, Archiver, Control, ControlSetupError, Following, InSync, NodeService, Notify, Promotion,
+    ReplicationStatus, RoleEvent, StandbyFile, TrailComparison, follow_master, notify_standby_dropped,
+};
+use holdfast_standby::governor::GovernorOptions;
+use holdfast_standby::{Governor, Hub, SyncSet, draw_instance};
+use holdfast_types::Epoch;
+use std::io;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+/// How the directory is opened.
+pub(super) struct Opening<'a> {
+    pub context: &'a ServerContext,
+    /// The runtime of links.
+    pub links: &'a Handle,
+    pub promotion: Option<&'a Promotion>,
+    /// What the control plane has agreed on, where this server is to be the master.
+    pub epoch: Option<Epoch>,
+    /// Where events go that end the role.
+    pub events: mpsc::UnboundedSender<RoleEvent>,
+}
+
+/// What sessions and views see of the server.
+struct Views {
+    stats: Arc<AutomaticStats>,
+    activities: Arc<Activities>,
+    slot: EngineSlot,
+    status: Arc<ReplicationStatus>,
+}
+
+/// The parts of a server's links.
+struct Links {
+    hub: Arc<Hub>,
+    following: Option<Arc<Following>>,
+    archiver: Option<Arc<Archiver>>,
+    in_sync: Arc<InSync>,
+    notify: Notify,
+}
+
+impl Opening<'_> {
+    /// Opens the directory. A promotion has removed `standby.toml` when this returns.
+    pub fn open(self) -> Result<ActiveRole, NodeError> {
+        let ServerContext { dir, config, name, control, listener, .. } = self.context;
+        let file = StandbyFile::read(dir)?;
+        let standby = file.filter(|_| self.promotion.is_none());
+        let is_master = standby.is_none();
+        mirror::check(dir, config.has_mirror().then_some(&*config.mirror), is_master)?;
+        let views = Views {
+            stats: Arc::default(),
+            activities: Arc::default(),
+            slot: EngineSlot::default(),
+            status: Arc::default(),
+        };
+        let engine = self.open_engine(!is_master, views.watcher())?;
+        if let (Some(control), Some(epoch)) = (control, self.epoch) {
+            // Its readers see all of its trail from now on. Standbys that have all of it are added to the set again at once.
+            self.links.block_on(control.shrink_to_this(epoch)).map_err(ControlSetupError::from)?;
+        }
+        *views.slot.write() = Some(engine.clone());
+        let notify = Notify::new(config.notify_command.clone());
+        let mirror = mirror::keep(name, dir, &engine, mirror_settings(config), is_master, &notify)?;
+        let links = self.connect_links(&engine, standby, notify, &views.status)?;
+        let Links { hub, following, archiver, .. } = &links;
+        views.status.set(name, &engine, hub, following.clone(), control.clone(), archiver.clone());
+        mirror.iter().for_each(|mirror| views.status.set_mirror(mirror.status()));
+        let compared = TrailComparison { engine: engine.clone(), following: following.clone() };
+        control.iter().for_each(|control| control.set_trail(&compared));
+        let hub = hub.clone();
+        let (stop, stopping) = watch::channel(false);
+        let tasks = self.spawn_tasks(&engine, links, mirror.as_ref(), stopping);
+        listener.set_hub(Some(hub.clone()));
+        let factory = views.factory(self.context, &engine, !is_master);
+        let (control, listener, workers) = (control.clone(), listener.clone(), workers(config));
+        let Views { slot, status, .. } = views;
+        Ok(ActiveRole { engine, hub, listener, factory, slot, status, workers, control, mirror, stop, tasks })
+    }
+
+    fn connect_links(
+        &self,
+        engine: &Engine,
+        standby: Option<StandbyFile>,
+        notify: Notify,
+        status: &Arc<ReplicationStatus>,
+    ) -> Result<Links, NodeError> {
+        let ServerContext { dir, config, name, control, certificates, .. } = self.context;
+        let following =
+            standby.map(|file| Following::new(engine.clone(), dir.clone(), file, notify.clone(), certificates.clone()));
+        let in_sync = Arc::new(InSync::default());
+        let store = open_archive(config, name, engine)?;
+        let service = NodeService {
+            name: name.clone(),
+            engine: engine.clone(),
+            status: status.clone(),
+            events: self.events.clone(),
+            notify: notify.clone(),
+            following: following.clone(),
+            control: control.clone(),
+            in_sync: in_sync.clone(),
+            archive: store.as_ref().map(|store| archive_source(store, engine)),
+        };
+        let governor = GovernorOptions { lag_bytes_max: config.standby_lag_bytes_max, ..GovernorOptions::default() };
+        let sync_set = sync_set(config, control.as_deref())?;
+        let hub = Hub::new(Arc::new(service), link_options(config), sync_set, Governor::new(governor));
+        following.iter().for_each(|following| following.set_hub(&hub));
+        let keep_bytes_max = config.archive_keep_bytes_max;
+        let archiver = store.map(|store| Archiver::new(engine.clone(), store, notify.clone(), keep_bytes_max));
+        Ok(Links { hub, following, archiver, in_sync, notify })
+    }
+
+    /// Starts the tasks of the role; they end when `stopping` becomes true.
+    fn spawn_tasks(
+        &self,
+        engine: &Engine,
+        links: Links,
+        mirror: Option<&Mirror>,
+        stopping: watch::Receiver<bool>,
+    ) -> Vec<JoinHandle<()>> {
+        let Links { hub, following, archiver, in_sync, notify } = links;
+        let archiving = archiver.map(|archiver| self.links.spawn(archiver.run(stopping.clone())));
+        let mut tasks = match following {
+            Some(following) => {
+                let options = link_options(&self.context.config);
+                let task = follow_master(following, options, draw_instance(), stopping, self.events.clone());
+                vec![self.links.spawn(task)]
+            }
+            None => {
+                set_delay(engine, &hub, mirror);
+                spawn_master_tasks(self.context, self.links, engine, &hub, in_sync, notify, &stopping)
+            }
+        };
+        tasks.extend(archiving);
+        tasks
+    }
+
+    /// Opens the engine. A promotion has removed `standby.toml` when this returns.
+    fn open_engine(&self, standby: bool, watcher: Watcher) -> Result<Engine, NodeError> {
+        let ServerContext { dir, config, control, .. } = self.context;
+        let mut options = config.options();
+        options.connect = Some(connect::hook(watcher));
+        options.standby = standby;
+        let notify = Notify::new(config.notify_command.clone());
+        options.on_given_up = notify_standby_dropped(notify, config.standby_keep_bytes_max);
+        // The engine's epoch is one higher than this, or than the last one.
+        let lowest = Epoch(u32::from(self.promotion.is_some()));
+        options.epoch_min = self.epoch.map_or(lowest, |epoch| Epoch(epoch.0 - 1));
+        let engine = Engine::open(dir, options)?;
+        if let Some(ignored) = config.segment_bytes_ignored(dir, engine.trail().segment_bytes()) {
+            tracing::warn!("{ignored}");
+        }
+        if let Some(control) = control.as_ref().filter(|_| self.epoch.is_some()) {
+            control.bind(&engine);
+        }
+        if self.promotion.is_some() {
+            StandbyFile::remove(dir)?;
+        }
+        let recovered = engine.recovered();
+        tracing::info!(dir = %dir.display(), end = %recovered.end, cut = recovered.cut.is_some(), standby, "data directory opened");
+        Ok(engine)
+    }
+}
+
+impl Views {
+    fn watcher(&self) -> Watcher {
+        Watcher {
+            activities: self.activities.clone(),
+            engine: self.slot.clone(),
+            automatic: self.stats.clone(),
+            replication: self.status.clone(),
+        }
+    }
+
+    fn factory(&self, context: &ServerContext, engine: &Engine, standby: bool) -> Factory {
+        let ServerContext { dir, config, listener, .. } = context;
+        Factory {
+            databases: Arc::new(Databases::new(engine.clone())),
+            configured: config.parameters(),
+            scratch: Arc::new(Scratch { dir: scratch_dir(dir), bytes_max: config.scratch_bytes_max }),
+            stats: self.stats.clone(),
+            activities: self.activities.clone(),
+            listener: listener.clone(),
+            standby,
+        }
+    }
+}
+
+fn archive_source(store: &Arc<dyn Store>, engine: &Engine) -> Arc<ArchiveSource> {
+    let history = History::new(store.clone(), engine.trail().clone());
+    Arc::new(ArchiveSource { history, store: store.clone(), engine: engine.clone() })
+}
+
+/// The standbys that commits wait for. Without a list: any one standby, or with a control plane all that may be promoted.
+fn sync_set(config: &Config, control: Option<&Control>) -> Result<SyncSet, NodeError> {
+    let names = match config.synchronous_standby_names.trim() {
+        "" => control.map_or_else(|| "ANY 1 (*)".to_owned(), Control::default_sync_set),
+        names => names.to_owned(),
+    };
+    let set = SyncSet::parse(&names)
+        .map_err(|error| NodeError::Start(io::Error::other(format!("synchronous_standby_names: {error}"))))?;
+    control.map_or(Ok(()), |control| control.check_sync_set(&names, &set))?;
+    Ok(set)
+}
+
+fn workers(config: &Config) -> usize {
+    match config.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    }
+}

@@ -1,0 +1,134 @@
+//! Opens sessions: the start-up packet's parameters, the database, the session's fields.
+
+use super::automatic::AutomaticTransaction;
+use super::blocking::blocking;
+use super::cursor::set::Cursors;
+use super::cursor::spool::Scratch;
+use super::node_session::NodeSession;
+use super::state::State;
+use super::temporary::TemporaryTables;
+use super::values::Identity;
+use crate::activity::{Activities, Who};
+use crate::automatic_stats::AutomaticStats;
+use crate::clock::now_us;
+use crate::database::Databases;
+use crate::settings::Settings;
+use bytes::BytesMut;
+use holdfast_engine::Completion;
+use holdfast_replication::Listener;
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use holdfast_wire::completions::Mailbox;
+use holdfast_wire::{SessionFactory, Startup};
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+
+/// Opens sessions for the protocol.
+#[derive(Clone)]
+pub struct Factory {
+    pub databases: Arc<Databases>,
+    /// Parameters that the server's configuration sets.
+    pub configured: Vec<(&'static str, String)>,
+    /// Where the rows of large cursors are stored.
+    pub scratch: Arc<Scratch>,
+    pub stats: Arc<AutomaticStats>,
+    pub activities: Arc<Activities>,
+    /// Takes the connections of other nodes.
+    pub listener: Arc<Listener>,
+    /// The server is a standby: sessions are read-only.
+    pub standby: bool,
+}
+
+/// The mailbox of this worker's thread, for answers from MAIN and the trail.
+fn mailbox() -> Rc<Mailbox<Completion>> {
+    thread_local! {
+        static MAILBOX: OnceCell<Rc<Mailbox<Completion>>> = const { OnceCell::new() };
+    }
+    MAILBOX.with(|cell| cell.get_or_init(|| Rc::new(Mailbox::new())).clone())
+}
+
+impl SessionFactory for Factory {
+    type Session = NodeSession;
+
+    async fn link(&self, stream: TcpStream, input: BytesMut) {
+        self.listener.serve(stream, input);
+    }
+
+    async fn open(&self, startup: Startup) -> SqlResult<NodeSession> {
+        let mut settings = Settings::new(&self.configured);
+        if self.standby {
+            settings.start_fixed("in_hot_standby", "on");
+        }
+        for (name, value) in self.databases.start_parameters(&startup.database, &startup.user) {
+            if let Err(error) = settings.start_stored(&name, &value) {
+                tracing::warn!(name, value, %error, "ignoring a stored parameter that this version does not know");
+            }
+        }
+        for (name, value) in &startup.parameters {
+            match name.as_str() {
+                "options" => set_options(&mut settings, value)?,
+                "replication" => return Err(SqlError::unsupported("the replication protocol")),
+                _ => settings.start(name, value)?,
+            }
+        }
+        let served = match self.databases.enter_open(&startup.database) {
+            Some(served) => served,
+            None => {
+                let (databases, name) = (self.databases.clone(), startup.database.clone());
+                blocking(move || databases.enter(&name)).await?
+            }
+        };
+        let locks = served.db.session(startup.pid);
+        let activity = self.activities.enter(Who {
+            pid: startup.pid,
+            database: startup.database.clone(),
+            database_oid: served.db.oid(),
+            user: startup.user.clone(),
+            client: startup.client,
+            application_name: settings.get("application_name").map(|(_, v)| v.to_owned()).unwrap_or_default(),
+        });
+        Ok(NodeSession {
+            databases: self.databases.clone(),
+            served,
+            home: startup.database.clone(),
+            identity: Identity { user: startup.user, database: startup.database, pid: startup.pid },
+            shown_settings: settings.changes(),
+            settings,
+            activity,
+            state: State::Idle,
+            automatic: AutomaticTransaction::new(self.stats.clone()),
+            statements: HashMap::new(),
+            cursors: Cursors::default(),
+            scratch: self.scratch.clone(),
+            temporary: TemporaryTables::default(),
+            canceller: Arc::default(),
+            mailbox: mailbox(),
+            locks,
+            transaction_us: now_us(),
+            statement_us: 0,
+            last_id: None,
+            standby: self.standby,
+        })
+    }
+}
+
+/// The start-up packet's `options`: `-c name=value` and `--name=value`, blanks escaped by a backslash.
+fn set_options(settings: &mut Settings, options: &str) -> SqlResult<()> {
+    let bad = |what: &str| {
+        SqlError::new(SqlState::SYNTAX_ERROR, format!("invalid command-line argument in options: \"{what}\""))
+    };
+    let spaced = options.replace("\\ ", "\u{0}");
+    let mut words = spaced.split_ascii_whitespace();
+    while let Some(word) = words.next() {
+        let pair = match word.strip_prefix("-c") {
+            Some("") => words.next().ok_or_else(|| bad(word))?,
+            Some(pair) => pair,
+            None => word.strip_prefix("--").ok_or_else(|| bad(word))?,
+        };
+        let (name, value) = pair.split_once('=').ok_or_else(|| bad(word))?;
+        settings.start(name, &value.replace('\u{0}', " "))?;
+    }
+    Ok(())
+}

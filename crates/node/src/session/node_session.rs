@@ -1,0 +1,105 @@
+//! The fields of a session, and what follows from them alone.
+
+use super::automatic::AutomaticTransaction;
+use super::cursor::set::Cursors;
+use super::cursor::spool::Scratch;
+use super::state::{Phase, State};
+use super::temporary::TemporaryTables;
+use super::values::{Identity, Values};
+use crate::activity::Listed;
+use crate::cancel::Canceller;
+use crate::database::{Databases, InUse};
+use crate::plan::Plan;
+use crate::settings::Settings;
+use holdfast_engine::Completion;
+use holdfast_sql::Isolation;
+use holdfast_types::schema::Schema;
+use holdfast_wire::completions::Mailbox;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Statements prepared by SQL's PREPARE in one session.
+pub(super) const SQL_STATEMENTS_MAX: usize = 10_000;
+
+pub struct NodeSession {
+    pub(super) databases: Arc<Databases>,
+    pub(super) served: InUse,
+    pub(super) identity: Identity,
+    /// The database of the connection; USE can leave it.
+    pub(super) home: String,
+    pub(super) settings: Settings,
+    /// The session's row in `pg_stat_activity`.
+    pub(super) activity: Listed,
+    /// The number of the settings' change that it shows.
+    pub(super) shown_settings: u32,
+    pub(super) state: State,
+    /// Open only while the state is idle.
+    pub(super) automatic: AutomaticTransaction,
+    /// Statements prepared by SQL's PREPARE.
+    pub(super) statements: HashMap<String, Arc<Plan>>,
+    /// Cursors declared by SQL's DECLARE.
+    pub(super) cursors: Cursors,
+    pub(super) scratch: Arc<Scratch>,
+    pub(super) temporary: TemporaryTables,
+    pub(super) canceller: Arc<Canceller>,
+    pub(super) mailbox: Rc<Mailbox<Completion>>,
+    /// Owns the session's advisory locks.
+    pub(super) locks: Arc<holdfast_engine::Session>,
+    pub(super) transaction_us: i64,
+    pub(super) statement_us: i64,
+    pub(super) last_id: Option<i64>,
+    /// The server is a standby.
+    pub(super) standby: bool,
+}
+
+impl NodeSession {
+    pub(super) fn values(&self) -> Values<'_> {
+        let transaction = match &self.state {
+            State::Block(b) => (isolation_name(b.isolation), b.read_only || self.standby),
+            State::Idle => (isolation_name(self.default_isolation()), self.default_read_only() || self.standby),
+        };
+        Values {
+            identity: &self.identity,
+            settings: &self.settings,
+            transaction_us: self.transaction_us,
+            statement_us: self.statement_us,
+            last_id: self.last_id,
+            transaction,
+            requires_transaction: self.served.requires_transaction(),
+        }
+    }
+
+    pub(super) fn default_isolation(&self) -> Isolation {
+        match self.settings.get("default_transaction_isolation") {
+            Ok((_, "serializable")) => Isolation::Serializable,
+            Ok((_, "repeatable read")) => Isolation::RepeatableRead,
+            _ => Isolation::ReadCommitted,
+        }
+    }
+
+    pub(super) fn default_read_only(&self) -> bool {
+        matches!(self.settings.get("default_transaction_read_only"), Ok((_, "on")))
+    }
+
+    /// The schema that the next statement sees.
+    pub(super) fn schema(&self) -> Arc<Schema> {
+        let permanent = match &self.state {
+            State::Block(b) => match &b.phase {
+                Phase::Writing(txn) => txn.schema(),
+                _ => self.served.db.schema(),
+            },
+            State::Idle => self.served.db.schema(),
+        };
+        if self.temporary.any() { self.temporary.schema(self.served.db.oid(), permanent) } else { permanent }
+    }
+}
+
+fn isolation_name(isolation: Isolation) -> &'static str {
+    match isolation {
+        Isolation::ReadUncommitted => "read uncommitted",
+        Isolation::ReadCommitted => "read committed",
+        Isolation::RepeatableRead => "repeatable read",
+        Isolation::Serializable => "serializable",
+    }
+}

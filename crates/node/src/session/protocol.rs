@@ -1,0 +1,242 @@
+//! What the protocol calls: a message or a pipeline comes in, is run as a whole or statement by statement, and is answered.
+
+use super::failure::shifted;
+use super::node_session::NodeSession;
+use super::source::Source;
+use super::state::State;
+use crate::clock::now_us;
+use crate::plan::Plan;
+use holdfast_sql::catalogue::Doing;
+use holdfast_sql::{Kind, Scan};
+use holdfast_types::{SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
+use holdfast_wire::reply::ReplyMark;
+use holdfast_wire::{Cancel, Client, End, Failure, Session, Status, Step};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl NodeSession {
+    /// A new message has arrived.
+    fn tick(&mut self) {
+        self.statement_us = now_us();
+        if self.state.is_idle() {
+            self.transaction_us = self.statement_us;
+        }
+    }
+
+    /// Checks, when the answer is ready, that this server may still answer: after its lease has expired another master may be at
+    /// work. On failure the reply since `position` is dropped, except for what a large result has already sent.
+    fn check_right(&self, position: ReplyMark, client: &mut Client) -> Result<(), Failure> {
+        if self.databases.has_right() {
+            return Ok(());
+        }
+        client.reply().back_to(position);
+        let message = "this server cannot renew its lease as master; another one may have taken its place";
+        let error = SqlError::new(SqlState::CANNOT_CONNECT_NOW, message).with_hint("Connect again, to the master.");
+        Err(Failure { step: None, error, fatal: true })
+    }
+
+    /// After a message: updates what other sessions see of this one.
+    fn answered(&mut self, outcome: &Result<(), Failure>) {
+        if matches!(outcome, Err(f) if f.error.state() == SqlState::SERIALIZATION_FAILURE) {
+            self.activity.conflict();
+        }
+        if self.shown_settings != self.settings.changes() {
+            self.shown_settings = self.settings.changes();
+            let name = self.settings.get("application_name").map_or("", |(_, v)| v);
+            self.activity.set_application_name(name);
+        }
+        self.show_state();
+    }
+
+    /// Publishes the state between messages in `pg_stat_activity`.
+    fn show_state(&mut self) {
+        let doing = match (self.state.status(), &self.state) {
+            (Status::Failed, _) => Doing::IdleInFailed,
+            (Status::InTransaction, _) => Doing::IdleInTransaction,
+            (Status::Idle, State::Idle) => Doing::Idle,
+            // More steps follow before Sync.
+            (Status::Idle, State::Block(_)) => Doing::Active,
+        };
+        if !self.state.is_writing() {
+            self.activity.set_transaction(0);
+        }
+        self.activity.end(doing);
+    }
+
+    /// Runs a pipeline as a whole, or step by step.
+    async fn run_in_turn(
+        &mut self,
+        steps: &mut Vec<Step<Arc<Plan>>>,
+        end: End,
+        client: &mut Client,
+    ) -> Result<(), Failure> {
+        if end == End::Sync
+            && self.state.is_idle()
+            && let Some(outcome) = self.try_pipeline(steps, client).await
+        {
+            return outcome;
+        }
+        let is_sole = steps.len() == 1 && end == End::Sync;
+        for (i, step) in steps.drain(..).enumerate() {
+            let source = Source::Plan(&step.prepared, &step.params);
+            if let Err(failure) = self.statement(i, source, is_sole, client).await {
+                self.fail().await;
+                return Err(failure);
+            }
+        }
+        if end == End::Sync { self.end_implicit().await } else { Ok(()) }
+    }
+
+    /// Runs a simple message as a whole, or statement by statement.
+    async fn simple_in_turn(&mut self, text: &str, client: &mut Client) -> Result<(), Failure> {
+        let scan = match Scan::new(text, self.served.db.dialect()) {
+            Ok(scan) => scan,
+            Err(error) => {
+                self.fail().await;
+                return Err(error.into());
+            }
+        };
+        if scan.is_empty() {
+            client.reply().complete(0, &Tag { verb: "", rows: None });
+            return Ok(());
+        }
+        if self.state.is_idle()
+            && let Some(outcome) = self.try_message(&scan, client).await
+        {
+            return outcome;
+        }
+        let is_sole = scan.pieces().len() == 1;
+        for (i, piece) in scan.pieces().enumerate() {
+            if let Err(mut failure) = self.statement(i, Source::Piece(piece), is_sole, client).await {
+                failure.error = shifted(failure.error, text, piece.offset());
+                self.fail().await;
+                return Err(failure);
+            }
+        }
+        self.end_implicit().await
+    }
+}
+
+impl Session for NodeSession {
+    type Prepared = Arc<Plan>;
+
+    async fn prepare(&mut self, sql: &str, param_types: &[u32]) -> SqlResult<Arc<Plan>> {
+        let scan = Scan::new(sql, self.served.db.dialect())?;
+        let schema = self.schema();
+        let mut pieces = scan.pieces();
+        let Some(piece) = pieces.next() else { return Ok(Arc::new(Plan::new(None, param_types, None, schema))) };
+        if pieces.next().is_some() {
+            let message = "cannot insert multiple commands into a prepared statement";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        let entry = self.resolve(&piece, &schema, param_types).await;
+        let entry = entry.map_err(|e| shifted(e, sql, piece.offset()))?;
+        let mut plan = Plan::new(Some(piece), param_types, Some(entry.clone()), schema);
+        if let Kind::DeclareCursor { query, .. } = &entry.translated.kind {
+            let before = piece.offset() + piece.text().len() - query.len();
+            let query = Box::pin(self.prepare(query, param_types)).await;
+            let query = query.map_err(|e| shifted(e, sql, before))?;
+            plan.desc = Arc::new(StatementDesc { params: query.desc.params.clone(), columns: Vec::new() });
+            plan.query = Some(query);
+        }
+        Ok(Arc::new(plan))
+    }
+
+    fn desc(prepared: &Arc<Plan>) -> &Arc<StatementDesc> {
+        &prepared.desc
+    }
+
+    fn is_described_late(prepared: &Arc<Plan>) -> bool {
+        matches!(prepared.cursor(), Some((_, false)))
+    }
+
+    fn described(&self, prepared: &Arc<Plan>) -> Arc<Plan> {
+        let mut plan = Plan::clone(prepared);
+        plan.desc = plan.cursor().and_then(|(name, _)| self.cursors.desc(name)).cloned().unwrap_or_default();
+        Arc::new(plan)
+    }
+
+    fn reads_copy_data(prepared: &Arc<Plan>) -> bool {
+        prepared.entry.as_ref().is_some_and(|e| matches!(e.translated.kind, Kind::CopyIn(_)))
+    }
+
+    fn input(type_oid: u32, text: &str) -> SqlResult<Value> {
+        holdfast_sql::types::input(type_oid, -1, text)
+    }
+
+    async fn run(&mut self, steps: &mut Vec<Step<Arc<Plan>>>, end: End, client: &mut Client) -> Result<(), Failure> {
+        self.tick();
+        let last = steps.last().map(|s| &s.prepared);
+        self.activity.begin_prepared(last, self.statement_us, self.transaction_us);
+        let position = client.reply().position();
+        let outcome = self.run_in_turn(steps, end, client).await;
+        let outcome = outcome.and_then(|()| self.check_right(position, client));
+        self.answered(&outcome);
+        outcome
+    }
+
+    async fn simple(&mut self, text: &str, client: &mut Client) -> Result<(), Failure> {
+        self.tick();
+        self.activity.begin_text(text, self.statement_us, self.transaction_us);
+        let position = client.reply().position();
+        let outcome = self.simple_in_turn(text, client).await;
+        let outcome = outcome.and_then(|()| self.check_right(position, client));
+        self.answered(&outcome);
+        outcome
+    }
+
+    async fn fail(&mut self) {
+        self.fail_statement().await;
+        self.show_state();
+    }
+
+    fn status(&self) -> Status {
+        self.state.status()
+    }
+
+    fn cursor(&self, name: &str) -> Option<Arc<StatementDesc>> {
+        self.cursors.desc(name).cloned()
+    }
+
+    fn parameters(&self) -> Vec<(String, String)> {
+        let values = self.values();
+        let reported = self.settings.reported();
+        reported.map(|(n, v)| (n.to_owned(), values.setting(n).unwrap_or(v).to_owned())).collect()
+    }
+
+    fn canceller(&self) -> Arc<dyn Cancel> {
+        self.canceller.clone()
+    }
+
+    fn idle_timeout(&self) -> Option<Duration> {
+        let timeouts = self.settings.timeouts();
+        let timeout = if self.state.is_idle() { timeouts.idle } else { timeouts.idle_in_transaction };
+        (!timeout.is_zero()).then_some(timeout)
+    }
+
+    async fn idle_expired(&mut self) -> SqlError {
+        if self.state.is_idle() {
+            return SqlError::new(SqlState("57P05"), "terminating connection due to idle-session timeout");
+        }
+        self.roll_back().await;
+        SqlError::new(
+            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+            "terminating connection due to idle-in-transaction timeout",
+        )
+    }
+
+    fn wake_after(&self) -> Option<Duration> {
+        self.automatic.wake_after(self.settings.automatic())
+    }
+
+    async fn woken(&mut self) {
+        let (automatic, host) = self.automatic();
+        automatic.woken(&host).await;
+    }
+
+    async fn close(&mut self) {
+        self.roll_back().await;
+        let (automatic, host) = self.automatic();
+        automatic.close(&host).await;
+    }
+}

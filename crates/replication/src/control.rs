@@ -1,0 +1,393 @@
+//! This node's part in the control plane: three nodes agree which of them is master, and a master acknowledges only while it
+//! holds its lease.
+//!
+//! | event | what this node does |
+//! |---|---|
+//! | it starts as a master | it is promoted to a new epoch; if another node is the master, it refuses to start |
+//! | it is to be promoted | the group deposes the old master, waits its lease out and raises the epoch |
+//! | the lease cannot be renewed | nothing is acknowledged at any level, and nothing is read (checked at the moment of use) |
+//! | it is renewed later | waiting commits are acknowledged |
+//! | it was deposed | nothing is acknowledged any more; the lease is released so that the new master need not wait for its end |
+//! | a standby has everything, and commits wait for it | it is taken into the sync set: it may be promoted without loss |
+//! | commits wait for any n of the standbys, and n have everything | the standbys are named as a quorum, those that are away too: the one that has all that the others have may be promoted |
+//! | commits are to continue without a standby | it is taken out of the sync set first |
+//! | it stops cleanly | it releases its lease |
+//!
+//! Failure: without a majority a node neither starts as master nor is promoted; it logs that and retries.
+
+use crate::certificates::{Certificates, secure_members};
+use crate::notify::Notify;
+use crate::trail_comparison::TrailComparison;
+use holdfast_control::{
+    Change, Config as ControlConfig, ControlError, ControlHandle, ControlNode, ControlPlane, LeaseTerms, Machinery,
+    Mastership, NodeId, Promotion, Quorum, Record, Refusal, Role, TcpTransport,
+};
+use holdfast_engine::Engine;
+use holdfast_seams::RealDisk;
+use holdfast_standby::{Hub, SyncSet};
+use holdfast_types::{Epoch, Lsn};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+/// Pause between two attempts to reach a majority at the start.
+const RETRY: Duration = Duration::from_millis(500);
+
+#[derive(Debug, thiserror::Error)]
+pub enum ControlSetupError {
+    #[error("control_members: {0}; write it as \"a=HOST:PORT, b=HOST:PORT, w=HOST:PORT\"")]
+    Members(String),
+    #[error("the node's name {name:?} is not among control_members; set node_name")]
+    NotAMember { name: String },
+    #[error(
+        "{master} is the master of epoch {epoch}; bring this server back as its standby with: holdfast rejoin --from HOST:PORT"
+    )]
+    AnotherIsMaster { master: NodeId, epoch: Epoch },
+    #[error(
+        "this directory is empty, but the group has had masters up to epoch {epoch}: this server would begin without the data \
+         that they acknowledged. Promote a server that has the data and make this one its standby with: holdfast standby \
+         create; or start with the right --data"
+    )]
+    Empty { epoch: Epoch },
+    #[error("control_witness = {0:?} is not among control_members")]
+    Witness(String),
+    #[error(
+        "synchronous_standby_names = \"{names}\" cannot be used with a control plane: the group has to know which standbys may \
+         have what was acknowledged. Leave it empty, which means {all}; or write FIRST n with n of these names, or ANY n \
+         with n or more of them: {others}"
+    )]
+    SyncSet { names: String, all: String, others: String },
+    #[error(transparent)]
+    Control(#[from] ControlError),
+}
+
+/// This node's part in the control plane.
+pub struct Control {
+    handle: ControlHandle,
+    me: NodeId,
+    /// All data nodes except this one.
+    others: Vec<NodeId>,
+}
+
+impl Control {
+    /// Starts this node's part in the group of `members` (`NAME=HOST:PORT, ...`); `None`: none are configured.
+    pub fn start(
+        dir: &Path,
+        members: &str,
+        witness: &str,
+        name: &str,
+        certificates: Option<&Certificates>,
+    ) -> Result<Option<Arc<Control>>, ControlSetupError> {
+        if members.trim().is_empty() {
+            return Ok(None);
+        }
+        let addresses = parse_members(members)?;
+        let not_a_member = || ControlSetupError::NotAMember { name: name.to_owned() };
+        let me: NodeId = name.parse().map_err(|_| not_a_member())?;
+        let mine = addresses.get(&me).ok_or_else(not_a_member)?.clone();
+        let witness = witness.trim();
+        if !witness.is_empty() && !addresses.keys().any(|node| node.to_string() == witness) {
+            return Err(ControlSetupError::Witness(witness.to_owned()));
+        }
+        let role = |node: &NodeId| match node.to_string() == witness {
+            true => Role::Witness,
+            false => Role::Data,
+        };
+        let members: BTreeMap<NodeId, Role> = addresses.keys().map(|node| (*node, role(node))).collect();
+        let data = members.iter().filter(|(node, role)| **role == Role::Data && **node != me);
+        let others = data.map(|(node, _)| *node).collect();
+        let secure = secure_members(certificates, &addresses);
+        let transport = TcpTransport::bind(&mine, addresses, secure)?;
+        let config = ControlConfig { node: me, dir: dir.join("control"), members, lease: LeaseTerms::default() };
+        let handle = ControlNode::start(config, Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport)))?;
+        Ok(Some(Arc::new(Control { handle, me, others })))
+    }
+
+    /// The sync set where none is configured: all other data nodes, so that any of them may be promoted.
+    pub fn default_sync_set(&self) -> String {
+        let names: Vec<String> = self.others.iter().map(|node| format!("\"{node}\"")).collect();
+        format!("FIRST {} ({})", names.len(), names.join(", "))
+    }
+
+    /// Checks that commits wait for members only: for each that may be promoted (FIRST n of n members), or for any n of the
+    /// members that are compared before one of them is promoted (ANY n).
+    pub fn check_sync_set(&self, names: &str, sync_set: &SyncSet) -> Result<(), ControlSetupError> {
+        // The set has its names in lower case; a standby is admitted only under the member's exact name.
+        let is_member = |name: &str| self.others.iter().any(|node| node.to_string().to_lowercase() == name);
+        let names_or_none = sync_set.all_of().or_else(|| sync_set.any_of());
+        if names_or_none.is_some_and(|names| names.iter().all(|name| is_member(name))) {
+            return Ok(());
+        }
+        let others: Vec<String> = self.others.iter().map(NodeId::to_string).collect();
+        let (names, all, others) = (names.to_owned(), self.default_sync_set(), others.join(", "));
+        Err(ControlSetupError::SyncSet { names, all, others })
+    }
+
+    /// The quorum that commits wait for; `None` where they wait for all standbys that are named.
+    pub fn quorum(&self, sync_set: &SyncSet) -> Option<Quorum> {
+        let names = sync_set.any_of()?;
+        let is_named = |node: &&NodeId| names.contains(&node.to_string().to_lowercase().as_str());
+        let standbys = self.others.iter().filter(is_named).copied().collect();
+        Some(Quorum { standbys, needed: sync_set.quorum() })
+    }
+
+    /// Whether the name differs from a data node's only in case. Names of standbys ignore case, names of members do not.
+    pub fn is_mistaken_for_a_member(&self, name: &str) -> bool {
+        let alike = |node: &&NodeId| node.to_string().to_lowercase() == name.to_lowercase();
+        self.others.iter().find(alike).is_some_and(|node| node.to_string() != name)
+    }
+
+    /// Makes a starting server, which follows no master, the master of a new epoch, or finds that another node is the master.
+    /// The epoch is higher than `last`, the last one in its trail (`None`: it has no trail). Waits for a majority.
+    pub async fn start_as_master(self: Arc<Control>, last: Option<Epoch>) -> Result<Epoch, ControlSetupError> {
+        let mut warned = false;
+        loop {
+            match self.promote_unless_other(last).await {
+                Err(ControlSetupError::Control(error)) if may_pass(&error) => {
+                    if !std::mem::replace(&mut warned, true) {
+                        tracing::warn!(
+                            "this node waits for a majority of the control plane before it may be master: {error}"
+                        );
+                    }
+                    tokio::time::sleep(RETRY).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn promote_unless_other(&self, last: Option<Epoch>) -> Result<Epoch, ControlSetupError> {
+        let record = self.handle.look().await?;
+        if let Some(master) = record.master.filter(|master| *master != self.me) {
+            return Err(ControlSetupError::AnotherIsMaster { master, epoch: record.epoch });
+        }
+        if last.is_none() && record.epoch > Epoch(0) {
+            return Err(ControlSetupError::Empty { epoch: record.epoch });
+        }
+        let epoch_at_least = Epoch(last.map_or(0, |last| last.0) + 1);
+        let promotion = Promotion { node: self.me, expected_epoch: record.epoch, epoch_at_least, accept_loss: false };
+        Ok(self.handle.promote(promotion).await?)
+    }
+
+    /// Makes this standby the master. Returns the new epoch.
+    pub async fn promote(&self, epoch_at_least: Epoch, accept_loss: bool) -> Result<Epoch, ControlError> {
+        let record = self.handle.look().await?;
+        let promotion = Promotion { node: self.me, expected_epoch: record.epoch, epoch_at_least, accept_loss };
+        self.handle.promote(promotion).await
+    }
+
+    /// Releases the lease of an epoch, in which this node acknowledges nothing any more.
+    pub fn release_lease(&self, links: &Handle, epoch: Epoch) {
+        if let Err(error) = links.block_on(self.handle.release(epoch)) {
+            tracing::info!("the lease could not be released; it expires by itself: {error}");
+        }
+    }
+
+    /// Lets the engine acknowledge only while the lease is held.
+    pub fn bind(&self, engine: &Engine) {
+        let lease = self.handle.lease();
+        engine.set_right(Arc::new(move || lease.valid_now()));
+    }
+
+    /// Whether this standby may be promoted without loss, as far as this node knows the record.
+    pub fn is_in_sync_set(&self, name: &str) -> bool {
+        let record = self.handle.record();
+        record.is_some_and(|record| record.sync_set.members().iter().any(|node| node.to_string() == name))
+    }
+
+    /// Whether this quorum is the sync set, as far as this node knows the record.
+    pub fn is_named(&self, quorum: &Quorum) -> bool {
+        let is_it = |record: Arc<Record>| {
+            let others = record.sync_set.members().iter().filter(|node| **node != self.me);
+            others.eq(&quorum.standbys) && record.sync_set.needed() == quorum.needed
+        };
+        self.handle.record().is_some_and(is_it)
+    }
+
+    /// See [`ControlPlane::next_change`].
+    pub fn next_change(&self) -> Change {
+        self.handle.next_change()
+    }
+
+    /// See [`ControlPlane::name_quorum`].
+    pub async fn name_quorum(&self, epoch: Epoch, quorum: &Quorum, change: Change) -> Result<(), ControlError> {
+        self.handle.name_quorum(epoch, quorum.clone(), change).await
+    }
+
+    /// Sets the trail that is open here, for comparisons with other members.
+    pub fn set_trail(&self, trail: &TrailComparison) {
+        self.handle.set_trail(Some(Arc::new(trail.clone())));
+    }
+
+    /// No trail is open from now on.
+    pub fn clear_trail(&self) {
+        self.handle.set_trail(None);
+    }
+
+    /// Takes a standby into the sync set.
+    pub async fn grow(&self, epoch: Epoch, name: &str) -> Result<(), ControlError> {
+        match self.others.iter().find(|node| node.to_string() == name) {
+            Some(node) => self.handle.grow(epoch, *node).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Takes a node out of the sync set, even if it is not in the record as this node knows it, which may be old.
+    pub async fn shrink(&self, epoch: Epoch, name: &str) -> Result<(), ControlError> {
+        match self.others.iter().find(|node| node.to_string() == name) {
+            Some(node) => self.handle.shrink(epoch, *node).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Takes all other nodes out of the sync set; when this succeeds, commits may be acknowledged without them.
+    pub async fn shrink_to_this(&self, epoch: Epoch) -> Result<(), ControlError> {
+        for node in &self.others {
+            self.handle.shrink(epoch, *node).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether this is another data node of the group.
+    pub fn is_member(&self, name: &str) -> bool {
+        self.others.iter().any(|node| node.to_string() == name)
+    }
+
+    /// The agreed record as this node knows it, and whether it holds the lease, as JSON for the status.
+    pub fn shown(&self) -> serde_json::Value {
+        let lease_held = self.handle.lease().valid_now();
+        let Some(record) = self.handle.record() else { return serde_json::json!({ "founded": false }) };
+        let text = |node: &NodeId| node.to_string();
+        serde_json::json!({
+            "founded": true,
+            "epoch": record.epoch.0,
+            "master": record.master.as_ref().map(text),
+            "deposed": matches!(record.mastership, Mastership::Deposed { .. } | Mastership::Free { successor: Some(_) }),
+            "sync_set": record.sync_set.members().iter().map(text).collect::<Vec<_>>(),
+            "quorum": (!record.sync_set.are_all_needed()).then_some(record.sync_set.needed()),
+            "lease_held": lease_held,
+        })
+    }
+
+    /// Why this node was deposed: briefly, and in full for the operator.
+    fn why_deposed(&self, record: &Record, epoch: Epoch) -> (String, String) {
+        let me = self.me;
+        match record.mastership {
+            Mastership::Deposed { successor, .. } if record.epoch == epoch => (
+                format!("it was deposed so that {successor} can be promoted"),
+                format!(
+                    "{me} was deposed in epoch {epoch} so that {successor} can be promoted; it no longer acknowledges or \
+                     writes anything. When {successor} is the master, stop this server and bring it back with: holdfast \
+                     rejoin. If the promotion is refused, promote the server that the refusal names, or start this one again"
+                ),
+            ),
+            _ => {
+                let master = record.master.map_or_else(String::new, |m| m.to_string());
+                let message = format!(
+                    "{me} was deposed in epoch {epoch} (the group is at epoch {}, master {master}); it no \
+                     longer acknowledges or writes anything. Stop it and bring it back with: holdfast rejoin",
+                    record.epoch
+                );
+                ("another node has become the master".to_owned(), message)
+            }
+        }
+    }
+
+    /// Watches lease and record for a master until `stop`.
+    pub async fn watch(
+        self: Arc<Control>,
+        engine: Engine,
+        hub: Arc<Hub>,
+        notify: Notify,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let epoch = engine.trail().epoch();
+        let (mut held, mut records) = (self.handle.lease_held(), self.handle.watch());
+        let (mut deposed, mut was_held) = (false, true);
+        loop {
+            let is_held = *held.borrow_and_update();
+            if is_held != std::mem::replace(&mut was_held, is_held) && !deposed {
+                match is_held {
+                    true => notify.info("the lease is held again: commits and reads continue"),
+                    false => notify.warn(
+                        "the lease could not be renewed: no majority of the control plane answers. Until it is renewed nothing \
+                         is acknowledged and nothing is read",
+                    ),
+                }
+            }
+            if is_held && !deposed {
+                engine.look_at_gate();
+            }
+            let record = records.borrow_and_update().clone();
+            let other = record.filter(|r| {
+                let asked_to_go = matches!(r.mastership, Mastership::Deposed { successor, .. } if successor != self.me);
+                r.epoch > epoch || (r.epoch == epoch && asked_to_go)
+            });
+            if let Some(record) = other.filter(|_| !deposed) {
+                deposed = true;
+                let (reason, message) = self.why_deposed(&record, epoch);
+                engine.depose(&reason);
+                engine.stop_waiting();
+                notify.warn(&message);
+                wait_for_standbys(&engine, &hub).await;
+                // On an error the lease expires by itself.
+                drop(self.handle.release(epoch).await);
+            }
+            tokio::select! {
+                _ = held.changed() => {}
+                _ = records.changed() => {}
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+        }
+    }
+}
+
+/// How long a deposed master waits for its standbys to receive its last boxcars, before another server is promoted.
+const ARRIVE_MAX: Duration = Duration::from_millis(500);
+const ARRIVE_LOOK: Duration = Duration::from_millis(10);
+
+/// Waits until the connected standbys have everything that was written: then their trails do not diverge from the new
+/// master's.
+async fn wait_for_standbys(engine: &Engine, hub: &Hub) {
+    let until = Instant::now() + ARRIVE_MAX;
+    let has_all = |end: Lsn| hub.standbys().iter().all(|s| s.received_lsn.is_some_and(|received| received >= end.0));
+    while !has_all(engine.trail().durable()) && Instant::now() < until {
+        tokio::time::sleep(ARRIVE_LOOK).await;
+    }
+}
+
+/// Whether a later attempt may succeed: the group may be founded, or become reachable.
+fn may_pass(error: &ControlError) -> bool {
+    matches!(error, ControlError::NoQuorum | ControlError::Refused(Refusal::NotFounded))
+}
+
+fn parse_members(text: &str) -> Result<BTreeMap<NodeId, String>, ControlSetupError> {
+    let mut addresses = BTreeMap::new();
+    for member in text.split(',').map(str::trim).filter(|member| !member.is_empty()) {
+        let wrong = |why: &str| ControlSetupError::Members(format!("{member:?} {why}"));
+        let (name, address) = member.split_once('=').ok_or_else(|| wrong("has no \"=\""))?;
+        let node: NodeId = name.trim().parse().map_err(|_| wrong("does not begin with the name of a node"))?;
+        if addresses.insert(node, address.trim().to_owned()).is_some() {
+            return Err(wrong("repeats a name"));
+        }
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_members;
+
+    #[test]
+    fn members_are_read_or_refused() {
+        let members = parse_members("a=127.0.0.1:1, b = h:2,w=h:3,").unwrap();
+        let shown: Vec<String> = members.iter().map(|(node, address)| format!("{node} {address}")).collect();
+        assert_eq!(shown, ["a 127.0.0.1:1", "b h:2", "w h:3"]);
+        for bad in ["a", "a=x, a=y", "a/b=x"] {
+            assert!(parse_members(bad).is_err(), "{bad}");
+        }
+    }
+}

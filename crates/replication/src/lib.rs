@@ -1,0 +1,74 @@
+//! Replication: the role of a server among others, and its mirror on another disk.
+//!
+//! `holdfast_standby` knows the protocol of a link and nothing of databases. This crate connects it to the engine, the
+//! archive and the control plane; the node above starts it and hands settings in ([`settings`]).
+//!
+//! | file | what |
+//! |---|---|
+//! | [`standby_file`] | `standby.toml`: whether this server is a standby, and of which master |
+//! | [`certificates`] | this node's certificates, for links to other machines |
+//! | [`dialer`], [`listener`] | outgoing and incoming links |
+//! | [`following`] | a standby follows its master |
+//! | [`base_copy`] | a base copy, sent and received |
+//! | [`control`], [`trail_comparison`] | the lease, which node may be master, and which member of a quorum has all commits |
+//! | [`sync_watch`] | what commits do while their standbys are away |
+//! | [`level_raising`] | levels that rise while a standby lags |
+//! | [`archiver`], [`archive_source`] | finished segments go to the archive; standbys get from there what the trail has recycled |
+//! | [`mirror`] | a second data directory on another disk, kept by the same process |
+//! | [`status`], [`report`] | the state of replication, for views and commands |
+//! | [`node_service`] | the requests of other nodes and of commands, answered |
+//! | [`node_client`], [`rejoin`], [`pair_check`] | the commands: requests to a running server, a deposed master's return, a check before pairing |
+//! | [`role`] | the events that end a role |
+//!
+//! A server has one role at a time. To change it the node takes the server down to its listening socket and opens it again:
+//! recovery is the only way to become a master.
+
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+mod accepted_loss;
+mod archive_source;
+mod archiver;
+mod base_copy;
+mod certificates;
+mod clear;
+mod control;
+mod dialer;
+mod following;
+mod identity;
+mod level_raising;
+mod listener;
+pub mod mirror;
+mod node_client;
+mod node_service;
+mod notify;
+mod pair_check;
+mod rejoin;
+mod report;
+mod role;
+pub mod settings;
+mod standby_file;
+mod status;
+mod sync_watch;
+mod trail_comparison;
+
+pub use accepted_loss::AcceptedLoss;
+pub use archive_source::ArchiveSource;
+pub use archiver::Archiver;
+pub use base_copy::{CopyError, CopyTo, check_target as check_copy_target, copy_from};
+pub use certificates::{Certificates, FILES as CERTIFICATE_FILES, install as install_certificates, secure_members};
+pub use control::{Control, ControlSetupError};
+pub use following::{Following, follow_master};
+pub use holdfast_standby::base_copy::Progress;
+pub use level_raising::raise_levels;
+pub use listener::Listener;
+pub use node_client::{NodeClient, NodeClientError};
+pub use node_service::NodeService;
+pub use notify::Notify;
+pub use pair_check::{PairCheck, check_pair};
+pub use rejoin::{RejoinError, Rejoined, rejoin};
+pub use report::{ArchiveReport, LinkReport, ReplicationReport, StandbyState};
+pub use role::{Promotion, Reply, RoleEvent};
+pub use standby_file::{StandbyFile, StandbyFileError};
+pub use status::ReplicationStatus;
+pub use sync_watch::{InSync, SyncWatch, notify_standby_dropped};
+pub use trail_comparison::TrailComparison;

@@ -1,0 +1,24 @@
+//! What ends a server's role. The node takes the server down to its listening socket and opens it again in the next role.
+
+use crate::accepted_loss::AcceptedLoss;
+use holdfast_standby::identity::Tip;
+use holdfast_types::Epoch;
+
+/// Where the result of a promotion goes, in words for the operator.
+pub type Reply = std::sync::mpsc::Sender<Result<String, String>>;
+
+/// An event that ends the present role.
+pub enum RoleEvent {
+    Promote(Promotion),
+    /// What the master never made durable is cut off this standby's trail.
+    CutBack(Tip),
+}
+
+/// A standby becomes the master.
+pub struct Promotion {
+    /// Given by the control plane.
+    pub epoch: Option<Epoch>,
+    /// Set when the operator accepts that something may be lost.
+    pub accepted_loss: Option<AcceptedLoss>,
+    pub reply: Reply,
+}

@@ -1,0 +1,71 @@
+//! A table of the catalogue, what its rows are computed from, and the cells of a row.
+
+use super::live::{Live, LockRow, PreparedRow};
+use holdfast_types::Value;
+use holdfast_types::schema::{Dialect, Schema};
+
+/// A table of the catalogue.
+#[derive(Debug)]
+pub struct CatalogTable {
+    /// `pg_catalog` or `information_schema`.
+    pub schema: &'static str,
+    pub name: &'static str,
+    /// Names and type OIDs.
+    pub columns: &'static [(&'static str, u32)],
+    /// The table cannot have rows in this release.
+    pub always_empty: bool,
+    pub rows: fn(&CatalogContext<'_>) -> Vec<Vec<Value>>,
+}
+
+/// What the rows are computed from.
+#[derive(Debug)]
+pub struct CatalogContext<'a> {
+    pub schema: &'a Schema,
+    pub dialect: Dialect,
+    pub database: &'a str,
+    pub database_oid: u32,
+    pub user: &'a str,
+    pub databases: Vec<DatabaseRow>,
+    /// Name and value of every setting of the session.
+    pub settings: Vec<(String, String)>,
+    /// Name and value of the engine's counters.
+    pub counters: Vec<(&'static str, u64)>,
+    /// Name and value of the counters of automatic transactions.
+    pub automatic: Vec<(&'static str, u64)>,
+    pub locks: Vec<LockRow>,
+    pub prepared: Vec<PreparedRow>,
+    /// What the server is doing now.
+    pub live: &'a dyn Live,
+}
+
+/// A database of the server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DatabaseRow {
+    pub oid: u32,
+    pub name: String,
+    pub dialect: Dialect,
+}
+
+/// A text cell.
+pub fn text(value: impl Into<String>) -> Value {
+    Value::Text(value.into())
+}
+
+/// A number cell.
+pub fn int(value: impl Into<i64>) -> Value {
+    Value::Int(value.into())
+}
+
+pub fn boolean(value: bool) -> Value {
+    Value::Int(i64::from(value))
+}
+
+/// Numbers between blanks, as int2vector and oidvector print.
+pub fn vector(numbers: impl IntoIterator<Item = i64>) -> Value {
+    text(numbers.into_iter().map(|n| n.to_string()).collect::<Vec<_>>().join(" "))
+}
+
+/// An array of numbers.
+pub fn array(numbers: impl IntoIterator<Item = i64>) -> Value {
+    text(format!("{{{}}}", numbers.into_iter().map(|n| n.to_string()).collect::<Vec<_>>().join(",")))
+}

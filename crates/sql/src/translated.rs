@@ -1,0 +1,75 @@
+//! The result of a translation: [`Translated`].
+
+use crate::command::Kind;
+use crate::params::{Param, ParamSource, SessionValues};
+use crate::scan::Literal;
+use holdfast_types::{OnCommit, RowLock, SqlResult, SqlState, StatementDesc, Value};
+use std::sync::Arc;
+
+/// A statement in SQLite's SQL with all that is needed to run it and to describe it.
+#[derive(Clone, Debug, Default)]
+pub struct Translated {
+    pub kind: Kind,
+    /// SQLite statements, one each, to be run in order in one transaction. The last one returns the rows and
+    /// takes the parameters. Empty where there is nothing to run.
+    pub steps: Vec<String>,
+    /// Values of `?1`, `?2` ... of the last step.
+    pub params: Vec<Param>,
+    pub desc: Arc<StatementDesc>,
+    /// The words of the command tag.
+    pub verb: &'static str,
+    /// The command tag has a row count.
+    pub counts: bool,
+    /// The statement locks rows (FOR UPDATE, FOR SHARE) or a table, or takes advisory locks, so its transaction is a
+    /// writing transaction.
+    pub locks: bool,
+    /// The rows to lock as they are returned. The statement then has hidden columns after those of `desc.columns`.
+    pub row_locks: Vec<RowLock>,
+    /// The statement takes or releases advisory locks, through [`crate::ADVISORY_FUNCTION`].
+    pub advisory: bool,
+    pub notices: Vec<Notice>,
+    /// The statement names temporary tables of the session; unknown where the text is SQLite's own.
+    pub temporary: bool,
+    /// The statement creates, changes, drops or empties temporary tables of the session, and no other tables.
+    pub temp: Option<TempDdl>,
+    /// The text is SQLite's own: result columns are described with [`crate::sqlite::describe`] after it has been
+    /// prepared.
+    pub describe_after_prepare: bool,
+    pub(crate) cacheable: bool,
+}
+
+/// What a statement on the session's temporary tables means in addition to its steps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TempDdl {
+    /// The table that the statement creates, and what happens to it at each commit.
+    pub creates: Option<(String, OnCommit)>,
+}
+
+/// A NOTICE or WARNING that is sent with the answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notice {
+    pub severity: &'static str,
+    pub state: SqlState,
+    pub message: String,
+}
+
+impl Translated {
+    pub(crate) fn command(kind: Kind, verb: &'static str) -> Translated {
+        Translated { kind, verb, cacheable: true, ..Translated::default() }
+    }
+
+    /// True where literal `i` of the text is a parameter, so that another value can replace it.
+    pub fn lifts(&self, i: usize) -> bool {
+        self.params.iter().any(|p| p.source == ParamSource::Literal(i))
+    }
+
+    /// The values of the SQLite statement's parameters.
+    pub fn bind(
+        &self,
+        literals: &[Literal<'_>],
+        client: &[Value],
+        session: &dyn SessionValues,
+    ) -> SqlResult<Vec<Value>> {
+        self.params.iter().map(|p| p.value(literals, client, session)).collect()
+    }
+}

@@ -1,0 +1,145 @@
+//! A private PostgreSQL on a socket of its own, as the oracle. It is searched in the usual directories; a test that
+//! finds none prints that and passes.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+pub struct Postgres {
+    dir: PathBuf,
+    bin: PathBuf,
+    as_postgres: bool,
+}
+
+/// PostgreSQL's answer to one statement.
+#[derive(Debug)]
+pub struct Said {
+    /// `00000` if it succeeded.
+    pub state: String,
+    /// Column names and types of a query.
+    pub columns: Vec<(String, String)>,
+    pub lines: Vec<String>,
+}
+
+impl Postgres {
+    pub fn start() -> Option<Postgres> {
+        let bin = (13..=18)
+            .rev()
+            .map(|v| PathBuf::from(format!("/usr/lib/postgresql/{v}/bin")))
+            .find(|p| p.join("initdb").exists());
+        let Some(bin) = bin else {
+            eprintln!("skipped: no PostgreSQL found under /usr/lib/postgresql");
+            return None;
+        };
+        let dir = std::env::temp_dir().join(format!("holdfast-oracle-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout.starts_with(b"0\n"));
+        let postgres = Postgres { dir, bin, as_postgres: root };
+        if root {
+            Command::new("chown").arg("postgres").arg(&postgres.dir).status().unwrap();
+        }
+        let data = postgres.dir.join("data");
+        let made = postgres.run("initdb", &["-D", path(&data), "-U", "holdfast", "--locale=C", "-E", "UTF8"]);
+        let options = format!("-k {} -p 6544 -c listen_addresses='' -c fsync=off -c timezone=UTC", path(&postgres.dir));
+        let started = made
+            && postgres.run(
+                "pg_ctl",
+                &["-D", path(&data), "-o", &options, "-l", path(&postgres.dir.join("log")), "-w", "start"],
+            );
+        if !started {
+            eprintln!("skipped: PostgreSQL does not start");
+            return None;
+        }
+        Some(postgres)
+    }
+
+    fn run(&self, program: &str, args: &[&str]) -> bool {
+        let program = self.bin.join(program);
+        let mut command = match self.as_postgres {
+            true => {
+                let mut c = Command::new("runuser");
+                c.args(["-u", "postgres", "--"]).arg(program);
+                c
+            }
+            false => Command::new(program),
+        };
+        command.args(args).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+    }
+
+    /// Runs statements one after another in one session.
+    pub fn ask(&self, statements: &[&str]) -> Vec<Said> {
+        let mut script = String::from("\\set VERBOSITY sqlstate\n\\pset null NULL\n");
+        for statement in statements {
+            script.push_str("\\echo @types\n");
+            if is_query(statement) {
+                script.push_str(&format!("{statement} \\gdesc\n"));
+            }
+            script.push_str(&format!("\\echo @rows\n{statement};\n\\echo @state :SQLSTATE\n"));
+        }
+        let mut child = Command::new(self.bin.join("psql"))
+            .args([
+                "-X",
+                "-q",
+                "-A",
+                "-t",
+                "-F",
+                "|",
+                "-h",
+                path(&self.dir),
+                "-p",
+                "6544",
+                "-U",
+                "holdfast",
+                "postgres",
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let writer = std::thread::spawn(move || stdin.write_all(script.as_bytes()));
+        let out = child.wait_with_output().unwrap();
+        writer.join().unwrap().unwrap();
+        parse(&String::from_utf8_lossy(&out.stdout))
+    }
+}
+
+pub fn is_query(statement: &str) -> bool {
+    let lower = statement.trim_start().to_ascii_lowercase();
+    lower.starts_with("select")
+        || lower.starts_with("values")
+        || lower.starts_with("with")
+        || lower.contains(" returning ")
+}
+
+fn parse(out: &str) -> Vec<Said> {
+    let mut said = Vec::new();
+    let (mut columns, mut lines, mut in_rows) = (Vec::new(), Vec::new(), false);
+    for line in out.lines() {
+        if line == "@types" {
+            in_rows = false;
+        } else if line == "@rows" {
+            in_rows = true;
+        } else if let Some(state) = line.strip_prefix("@state ") {
+            let (columns, lines) = (std::mem::take(&mut columns), std::mem::take(&mut lines));
+            said.push(Said { state: state.to_owned(), columns, lines });
+        } else if in_rows {
+            lines.push(line.to_owned());
+        } else if let Some((name, ty)) = line.rsplit_once('|') {
+            columns.push((name.to_owned(), ty.to_owned()));
+        }
+    }
+    said
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.run("pg_ctl", &["-D", path(&self.dir.join("data")), "-m", "immediate", "stop"]);
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}

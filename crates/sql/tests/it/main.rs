@@ -1,0 +1,11 @@
+//! Every integration test of the translation, in one binary: each further binary would be linked on its own.
+
+mod catalogue;
+mod common;
+mod hostile;
+mod ids;
+mod locking;
+mod oracle;
+mod sqlite_dialect;
+mod stored_schema;
+mod workloads;

@@ -1,0 +1,22 @@
+//! Which table names belong to Holdfast, and how a name is written in SQL.
+
+/// Prefix of internal tables.
+const INTERNAL_PREFIX: &[u8] = b"holdfast_";
+
+/// Holds prepared transactions.
+pub const PREPARED_TABLE: &str = "holdfast_prepared";
+
+/// Whether the trail carries what is changed in a table of this name.
+pub fn is_audited(name: &[u8]) -> bool {
+    !is_internal(name) || name == PREPARED_TABLE.as_bytes()
+}
+
+/// Whether a table of this name belongs to Holdfast and not to the user. ASCII case is ignored, as SQLite does.
+pub fn is_internal(name: &[u8]) -> bool {
+    name.get(..INTERNAL_PREFIX.len()).is_some_and(|head| head.eq_ignore_ascii_case(INTERNAL_PREFIX))
+}
+
+/// A name as SQL text.
+pub fn quote(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

@@ -1,0 +1,4 @@
+//! Every integration test of volumes, in one binary: each further binary would be linked on its own.
+
+mod images;
+mod volume;

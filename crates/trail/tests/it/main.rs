@@ -1,0 +1,4 @@
+//! Every integration test of the trail, in one binary: each further binary would be linked on its own.
+
+mod real_disk;
+mod standby;

@@ -3,7 +3,7 @@
 use crate::standby::{copy_bar, default_name, install};
 use holdfast_node::HoldfastToml;
 use holdfast_node::data_dir::private_umask;
-use holdfast_replication::{CopyTo, rejoin};
+use holdfast_replication::{CopyTo, RejoinError, rejoin};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -34,6 +34,9 @@ pub struct Arguments {
 pub fn run(Arguments { from, data, name, certificates }: Arguments) -> anyhow::Result<ExitCode> {
     private_umask();
     let name = name.map_or_else(|| default_name(&data), Ok)?;
+    if !data.is_dir() {
+        return Err(RejoinError::NoDirectory(data).into());
+    }
     install(certificates.as_deref(), &data)?;
     let bar = copy_bar()?;
     let to = CopyTo { dir: &data, name: &name };

@@ -6,6 +6,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`standby_file`] | `standby.toml`: whether this server is a standby, and of which master |
+//! | [`identity_file`] | `DIR.identity`, next to the data directory: that a missing directory is not a new server's |
 //! | [`certificates`] | this node's certificates, for links to other machines |
 //! | [`dialer`], [`listener`] | outgoing and incoming links |
 //! | [`following`] | a standby follows its master |
@@ -35,6 +36,7 @@ mod control;
 mod dialer;
 mod following;
 mod identity;
+mod identity_file;
 mod level_raising;
 mod listener;
 pub mod mirror;
@@ -59,6 +61,7 @@ pub use certificates::{Certificates, FILES as CERTIFICATE_FILES, install as inst
 pub use control::{Control, ControlSetupError};
 pub use following::{Following, follow_master};
 pub use holdfast_standby::base_copy::Progress;
+pub use identity_file::IdentityFile;
 pub use level_raising::raise_levels;
 pub use listener::Listener;
 pub use node_client::{NodeClient, NodeClientError};

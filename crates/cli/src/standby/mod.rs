@@ -169,9 +169,8 @@ fn make(Create { from, data, name, certificates }: Create) -> anyhow::Result<Exi
     let name = name.map_or_else(|| default_name(&data), Ok)?;
     let to = CopyTo { dir: &data, name: &name };
     check_copy_target(to)?;
-    install(certificates.as_deref(), &data)?;
     let bar = copy_bar()?;
-    let copied = copy_from(&from, to, &HoldfastToml, &|done| show_progress(&bar, done));
+    let copied = copy_from(&from, to, certificates.as_deref(), &HoldfastToml, &|done| show_progress(&bar, done));
     bar.finish_and_clear();
     let copied = copied?;
     println!("holdfast: {} is a copy of {from}, {} bytes came over the link", data.display(), copied.sent_bytes);

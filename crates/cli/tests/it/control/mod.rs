@@ -5,4 +5,4 @@ mod failover;
 mod majority;
 mod quorum;
 mod refused;
-mod trio;
+pub mod trio;

@@ -7,6 +7,7 @@ mod ends;
 mod failover;
 mod follow;
 mod levels;
+mod lost_directory;
 mod operate;
 mod reads;
 mod upgrade;

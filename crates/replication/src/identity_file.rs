@@ -153,7 +153,11 @@ mod tests {
             (IdentityFile { standby_of: "h:1".into(), ..server.clone() }, "the standby of h:1", "--from h:1"),
             (IdentityFile { mirror: "/m".into(), ..server.clone() }, "mirror /m", "mirror promote --data /m"),
             (IdentityFile { standbys: vec!["b".into()], ..server.clone() }, "the master of b", "promote a server"),
-            (IdentityFile { control_members: "a=h:2".into(), ..server.clone() }, "control plane a=h:2", "promote a server"),
+            (
+                IdentityFile { control_members: "a=h:2".into(), ..server.clone() },
+                "control plane a=h:2",
+                "promote a server",
+            ),
         ];
         for (file, what, next) in cases {
             file.replace(&dir).unwrap();

@@ -34,7 +34,8 @@ fn unmounted(dir: &Path, fstab: &str, mounts: &str) -> Option<PathBuf> {
 /// A path in a line of fstab or mountinfo; spaces in it are written `\040`.
 fn field(line: &str, place: usize) -> Option<PathBuf> {
     let text = line.split_whitespace().nth(place)?;
-    let text = [("\\040", " "), ("\\011", "\t"), ("\\134", "\\")].iter().fold(text.to_owned(), |t, (f, to)| t.replace(f, to));
+    let text =
+        [("\\040", " "), ("\\011", "\t"), ("\\134", "\\")].iter().fold(text.to_owned(), |t, (f, to)| t.replace(f, to));
     text.starts_with('/').then(|| PathBuf::from(text))
 }
 

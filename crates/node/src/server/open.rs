@@ -14,8 +14,8 @@ use holdfast_archive::{History, Store};
 use holdfast_engine::{Engine, scratch_dir};
 use holdfast_replication::mirror::{self, Mirror};
 use holdfast_replication::{
-    ArchiveSource, Archiver, Control, ControlSetupError, Following, IdentityFile, InSync, NodeService, Notify, Promotion,
-    ReplicationStatus, RoleEvent, StandbyFile, TrailComparison, follow_master, notify_standby_dropped,
+    ArchiveSource, Archiver, Control, ControlSetupError, Following, IdentityFile, InSync, NodeService, Notify,
+    Promotion, ReplicationStatus, RoleEvent, StandbyFile, TrailComparison, follow_master, notify_standby_dropped,
 };
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::{Governor, Hub, SyncSet, draw_instance};

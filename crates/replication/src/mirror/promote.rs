@@ -119,17 +119,18 @@ pub fn promote(dir: &Path, accept_divergence: bool, settings: &dyn SettingsFile)
     }
     let mark = PromotionMark::begin(dir, &of)?;
     let main_epoch = main.as_ref().map(|main| main.epoch);
-    let TakenOver { epoch, from, not_closed } = match take_over(dir, main_epoch.map_or(Epoch(1), |main| main.max(Epoch(1))), settings) {
-        Ok(new) => new,
-        Err(error) => {
-            let withdraw_to = match main_epoch {
-                Some(main) => Some(main.min(epoch_before)),
-                // An earlier attempt may have raised the epoch already.
-                None => (of.state != CopyState::Promoting).then_some(epoch_before),
-            };
-            return Err(withdraw(dir, &of, mark, withdraw_to, &error));
-        }
-    };
+    let TakenOver { epoch, from, not_closed } =
+        match take_over(dir, main_epoch.map_or(Epoch(1), |main| main.max(Epoch(1))), settings) {
+            Ok(new) => new,
+            Err(error) => {
+                let withdraw_to = match main_epoch {
+                    Some(main) => Some(main.min(epoch_before)),
+                    // An earlier attempt may have raised the epoch already.
+                    None => (of.state != CopyState::Promoting).then_some(epoch_before),
+                };
+                return Err(withdraw(dir, &of, mark, withdraw_to, &error));
+            }
+        };
     mark.complete().map_err(|error| unfinished(dir, &of, &error))?;
     if let Some(record) = main.as_ref().and_then(|main| main.record.clone()) {
         let promoted = Record { state: RecordState::Promoted, epoch: epoch.0, since_unix_ms: unix_ms(), ..record };

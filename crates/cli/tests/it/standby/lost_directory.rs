@@ -38,7 +38,10 @@ async fn a_pairs_missing_directory_makes_no_master() {
     pair.b.start();
     pair.until_followed().await;
     pair.a.stop();
-    assert_refused_without_its_directory(&mut pair.a, &["was a, the master of b", "promote a server that has the data"]);
+    assert_refused_without_its_directory(
+        &mut pair.a,
+        &["was a, the master of b", "promote a server that has the data"],
+    );
     // What was a standby is still no new server.
     succeeds(&["promote", "--at", &pair.b.at()]);
     pair.b.kill();
@@ -100,7 +103,9 @@ async fn an_interrupted_copy_with_certificates_makes_no_master() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let from = silent.local_addr().unwrap().to_string();
     let mut create = std::process::Command::new(env!("CARGO_BIN_EXE_holdfast"));
-    create.args(["standby", "create", "--name", "b", "--from", &from, "--data", b.data(), "--certificates"]).arg(&files);
+    create
+        .args(["standby", "create", "--name", "b", "--from", &from, "--data", b.data(), "--certificates"])
+        .arg(&files);
     let mut create = create.spawn().unwrap();
     let held = silent.accept().unwrap();
     create.kill().unwrap();

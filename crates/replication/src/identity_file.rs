@@ -9,9 +9,10 @@
 //! name = "b"
 //! standby_of = "10.0.0.1:5433"                            # only for a standby
 //! control_members = "a=10.0.0.1:7101, b=10.0.0.2:7101, w=10.0.0.3:7101"   # only for a member of a control plane
-//! mirror = "/second/disk/holdfast"                        # only with a mirror
 //! standbys = ["c"]                                        # those for which a master keeps its trail
 //! ```
+//!
+//! A mirror does not count: a server that is started with its mirror finds the databases there.
 //!
 //! It is written when the directory is opened in a role and when a standby is registered or forgotten. A server that was never
 //! more than a server by itself has none. It is not removed: a promoted standby is still no new server.
@@ -39,8 +40,6 @@ pub struct IdentityFile {
     pub standby_of: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub control_members: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub mirror: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub standbys: Vec<String>,
 }
@@ -69,8 +68,7 @@ impl IdentityFile {
 
     /// Whether it says that another node knows this one.
     fn is_of_a_server_by_itself(&self) -> bool {
-        let texts = [&self.standby_of, &self.control_members, &self.mirror];
-        texts.iter().all(|text| text.is_empty()) && self.standbys.is_empty()
+        self.standby_of.is_empty() && self.control_members.is_empty() && self.standbys.is_empty()
     }
 
     /// What the node was, in words.
@@ -83,23 +81,16 @@ impl IdentityFile {
         if !self.standby_of.is_empty() {
             return format!("was {name}, the standby of {}{of_group}", self.standby_of);
         }
-        let mirror = match self.mirror.is_empty() {
-            true => String::new(),
-            false => format!(" with the mirror {}", self.mirror),
-        };
         match (self.standbys.is_empty(), name.is_empty()) {
             (_, true) => "had another identity".to_owned(),
-            (true, _) => format!("was the server {name}{mirror}{of_group}"),
-            (false, _) => format!("was {name}, the master of {}{mirror}{of_group}", self.standbys.join(", ")),
+            (true, _) => format!("was the server {name}{of_group}"),
+            (false, _) => format!("was {name}, the master of {}{of_group}", self.standbys.join(", ")),
         }
     }
 
     /// What to do when the data is lost, in words.
     pub fn when_lost(&self, dir: &Path) -> String {
         let (dir, name) = (dir.display(), &self.name);
-        if !self.mirror.is_empty() {
-            return format!("promote its mirror with: holdfast mirror promote --data {}", self.mirror);
-        }
         let name = if name.is_empty() { "NAME" } else { name };
         if self.standby_of.is_empty() || !self.control_members.is_empty() {
             return format!(
@@ -151,7 +142,6 @@ mod tests {
         assert_eq!(IdentityFile::read(&dir).unwrap(), None, "a server by itself has none");
         let cases = [
             (IdentityFile { standby_of: "h:1".into(), ..server.clone() }, "the standby of h:1", "--from h:1"),
-            (IdentityFile { mirror: "/m".into(), ..server.clone() }, "mirror /m", "mirror promote --data /m"),
             (IdentityFile { standbys: vec!["b".into()], ..server.clone() }, "the master of b", "promote a server"),
             (
                 IdentityFile { control_members: "a=h:2".into(), ..server.clone() },

@@ -211,7 +211,6 @@ fn identity_file(ServerContext { config, name, .. }: &ServerContext, standby: Op
         name: name.clone(),
         standby_of: standby.map(|file| file.from.clone()).unwrap_or_default(),
         control_members: config.control_members.trim().to_owned(),
-        mirror: config.mirror.display().to_string(),
         ..IdentityFile::default()
     }
 }

@@ -23,16 +23,14 @@ async fn the_main_directory_is_used(bed: &mut Bed) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_promotion_for_which_there_is_no_room_leaves_the_main_directory_usable() {
-    let mut round = 0;
     let Some(mut bed) = Bed::on_disks("") else { return };
-    for blocks in [0, 1, 2, 3, 4, 6, 8, 16, 64, 256, 1024] {
+    for (round, blocks) in (0..).zip([0, 1, 2, 3, 4, 6, 8, 16, 64, 256, 1024]) {
         bed.start();
         bed.until_state("streaming").await;
         let load = Load::start(&bed, 4, round).await;
         load.until_rows(&bed, 200).await;
         bed.kill();
         let acknowledged = load.acknowledged().await;
-        round += 1;
         let used = bed.mirror.disk().status().used_bytes;
         bed.mirror.tell(&format!("capacity {}", used + blocks * 4096));
         let promoted = promote(&bed);

@@ -10,4 +10,5 @@ mod levels;
 mod lost_directory;
 mod operate;
 mod reads;
+mod resumed_copy;
 mod upgrade;

@@ -1,6 +1,6 @@
 //! `holdfast rejoin`: a deposed master comes back as a standby.
 
-use crate::standby::{copy_bar, default_name, install};
+use crate::standby::{CopyProgress, default_name, install};
 use holdfast_node::HoldfastToml;
 use holdfast_node::data_dir::private_umask;
 use holdfast_replication::{CopyTo, RejoinError, rejoin};
@@ -38,10 +38,10 @@ pub fn run(Arguments { from, data, name, certificates }: Arguments) -> anyhow::R
         return Err(RejoinError::NoDirectory(data).into());
     }
     install(certificates.as_deref(), &data)?;
-    let bar = copy_bar()?;
+    let progress = CopyProgress::new()?;
     let to = CopyTo { dir: &data, name: &name };
-    let rejoined = rejoin(&from, to, &HoldfastToml, &|done| crate::standby::show_progress(&bar, done));
-    bar.finish_and_clear();
+    let rejoined = rejoin(&from, to, &HoldfastToml, &|done| progress.show(done));
+    progress.end();
     let rejoined = rejoined?;
     match (rejoined.lost, rejoined.unsure) {
         (_, Some((lsn, path, transactions))) => println!(

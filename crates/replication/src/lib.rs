@@ -10,7 +10,7 @@
 //! | [`certificates`] | this node's certificates, for links to other machines |
 //! | [`dialer`], [`listener`] | outgoing and incoming links |
 //! | [`following`] | a standby follows its master |
-//! | [`base_copy`] | a base copy, sent and received |
+//! | [`base_copy`], [`kept_copies`] | a base copy, sent and received; kept while its link is broken |
 //! | [`control`], [`trail_comparison`] | the lease, which node may be master, and which member of a quorum has all commits |
 //! | [`sync_watch`] | what commits do while their standbys are away |
 //! | [`level_raising`] | levels that rise while a standby lags |
@@ -37,6 +37,7 @@ mod dialer;
 mod following;
 mod identity;
 mod identity_file;
+mod kept_copies;
 mod level_raising;
 mod listener;
 pub mod mirror;
@@ -62,6 +63,7 @@ pub use control::{Control, ControlSetupError};
 pub use following::{Following, follow_master};
 pub use holdfast_standby::base_copy::Progress;
 pub use identity_file::IdentityFile;
+pub use kept_copies::KeptCopies;
 pub use level_raising::raise_levels;
 pub use listener::Listener;
 pub use node_client::{NodeClient, NodeClientError};

@@ -23,6 +23,7 @@ use crate::control::Control;
 use crate::following::Following;
 use crate::identity::identity;
 use crate::identity_file::IdentityFile;
+use crate::kept_copies::KeptCopies;
 use crate::notify::Notify;
 use crate::role::{Promotion, RoleEvent};
 use crate::status::ReplicationStatus;
@@ -64,6 +65,7 @@ pub struct NodeService {
     pub dir: PathBuf,
     /// What stays outside of the data directory, without the standbys that are registered.
     pub identity_file: IdentityFile,
+    pub copies: Arc<KeptCopies>,
 }
 
 impl NodeService {
@@ -195,12 +197,17 @@ impl Master for NodeService {
         self.engine.reached(Level::Commit, reached.commit);
     }
 
-    fn base_copy(&self, _: &str) -> Result<Box<dyn BaseCopy>, Refusal> {
+    fn base_copy(&self, standby: &str) -> Result<Box<dyn BaseCopy>, Refusal> {
         // Waits for a checkpoint or a VACUUM under way; other links continue.
-        tokio::task::block_in_place(|| begin_copy(&self.engine)).map_err(|error| {
+        let begin = || tokio::task::block_in_place(|| begin_copy(&self.engine));
+        self.copies.take(standby, begin).map_err(|error| {
             let message = format!("a base copy cannot begin: {error}");
             Refusal::new(Reason::Failed, message, "See the master's log")
         })
+    }
+
+    fn stopping(&self) {
+        self.copies.stop();
     }
 
     fn status(&self) -> String {

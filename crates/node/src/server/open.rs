@@ -118,6 +118,7 @@ impl Opening<'_> {
             archive: store.as_ref().map(|store| archive_source(store, engine)),
             dir: dir.clone(),
             identity_file,
+            copies: Arc::default(),
         };
         service.keep_identity();
         let governor = GovernorOptions { lag_bytes_max: config.standby_lag_bytes_max, ..GovernorOptions::default() };

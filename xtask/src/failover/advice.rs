@@ -1,4 +1,4 @@
-//! Reads in a refusal which server the operator has to use: "promote b", "start c", or a server's address.
+//! Reads in a refusal which server the operator has to use: "promote n2", "start n3", or a server's address.
 //!
 //! A refusal is a correct answer only if it names the server that has the data. The test does what the refusal says, and
 //! then looks whether everything is there.
@@ -11,68 +11,84 @@ pub enum Advice {
 }
 
 /// A server as messages name it.
-pub struct Named<'a> {
-    pub name: &'a str,
+pub struct Named {
+    pub name: &'static str,
     /// HOST:PORT
     pub address: String,
 }
 
-/// The first advice in the text that names another server than `asked`.
-pub fn find(text: &str, servers: &[Named<'_>], asked: usize) -> Option<Advice> {
-    let text = text.replace(['`', '"'], "");
+/// What a message says before and after the name of a server that the operator has to use.
+const PHRASES: [(&str, &str, fn(usize) -> Advice); 9] = [
+    ("promote ", "", Advice::Promote),
+    ("promote --at ", "", Advice::Promote),
+    ("promote the standby ", "", Advice::Promote),
+    ("promote the server at ", "", Advice::Promote),
+    ("standby ", " has acknowledged commits that", Advice::Promote),
+    ("start ", "", Advice::Start),
+    ("start the master ", "", Advice::Start),
+    ("start the server at ", "", Advice::Start),
+    ("cannot be reached: ", "", Advice::Start),
+];
+
+/// What stands between the names where a message has several.
+const BETWEEN: [&str; 2] = [", ", " or "];
+
+/// All that the text advises to do with servers that are not in `except`, in the order of the text.
+pub fn find(text: &str, servers: &[Named], except: &[usize]) -> Vec<Advice> {
+    let text = text.to_lowercase().replace(['`', '"'], "");
     let mut found: Vec<(usize, Advice)> = Vec::new();
-    for (which, server) in servers.iter().enumerate().filter(|(which, _)| *which != asked) {
-        for subject in [server.name, &server.address] {
-            for (verb, advice) in VERBS {
-                let at = position(&text, &format!("{verb}{subject}"));
-                found.extend(at.map(|at| (at, advice(which))));
+    for (before, after, advice) in PHRASES {
+        for (at, _) in text.match_indices(before) {
+            let mut names = at + before.len();
+            while let Some((which, end)) = server_at(&text, names, servers) {
+                if text[end..].starts_with(after) && !except.contains(&which) {
+                    found.push((names, advice(which)));
+                }
+                let Some(between) = BETWEEN.iter().find(|between| text[end..].starts_with(**between)) else { break };
+                names = end + between.len();
             }
         }
     }
-    found.into_iter().min_by_key(|(at, _)| *at).map(|(_, advice)| advice)
+    found.sort_by_key(|(at, _)| *at);
+    found.into_iter().map(|(_, advice)| advice).collect()
 }
 
-/// How a message names a server that the operator has to use.
-const VERBS: [(&str, fn(usize) -> Advice); 8] = [
-    ("promote ", Advice::Promote),
-    ("promote --at ", Advice::Promote),
-    ("promote the standby ", Advice::Promote),
-    ("promote the server at ", Advice::Promote),
-    ("start ", Advice::Start),
-    ("start the master ", Advice::Start),
-    ("start the server at ", Advice::Start),
-    ("cannot be reached: ", Advice::Start),
-];
-
-/// Where the words stand, not as the beginning of a longer word.
-fn position(text: &str, words: &str) -> Option<usize> {
-    let lower = text.to_lowercase();
-    let ends = |at: &usize| !lower[at + words.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_');
-    lower.match_indices(&words.to_lowercase()).map(|(at, _)| at).find(ends)
+/// The server whose name or address stands there, and where that ends.
+fn server_at(text: &str, at: usize, servers: &[Named]) -> Option<(usize, usize)> {
+    servers.iter().enumerate().find_map(|(which, server)| {
+        let is_word = |word: &&str| {
+            let rest = text[at..].strip_prefix(*word);
+            rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+        };
+        let word = [server.name, server.address.as_str()].into_iter().find(is_word)?;
+        Some((which, at + word.len()))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn servers() -> [Named<'static>; 3] {
-        [("n1", 1), ("n2", 2), ("n3", 3)].map(|(name, port)| Named { name, address: format!("127.0.0.1:{port}") })
+    fn advice(text: &str) -> Vec<Advice> {
+        let named = |(name, port)| Named { name, address: format!("127.0.0.1:{port}") };
+        find(text, &[("n1", 1), ("n2", 2), ("n3", 3)].map(named), &[0])
     }
 
     #[test]
-    fn the_named_server_is_found() {
-        let advice = |text| find(text, &servers(), 0);
-        assert_eq!(advice("n3 has more of the trail; promote n3"), Some(Advice::Promote(2)));
-        assert_eq!(advice("run: holdfast promote --at 127.0.0.1:2"), Some(Advice::Promote(1)));
-        assert_eq!(advice("cannot be reached: n2"), Some(Advice::Start(1)));
-        assert_eq!(advice("Start n2 and try again"), Some(Advice::Start(1)));
+    fn the_named_servers_are_found() {
+        assert_eq!(advice("n3 has more of the trail; promote n3"), [Advice::Promote(2)]);
+        assert_eq!(advice("Promote n1 or n2 (holdfast promote --at HOST:PORT)"), [Advice::Promote(1)]);
+        assert_eq!(advice("run: holdfast promote --at 127.0.0.1:2"), [Advice::Promote(1)]);
+        assert_eq!(advice("cannot be reached: n2, n3"), [Advice::Start(1), Advice::Start(2)]);
+        assert_eq!(advice("Start the server at 127.0.0.1:2 and let n1 catch up"), [Advice::Start(1)]);
+        let rolled_back = "from now on: standby n2 has acknowledged commits that this server lacks";
+        assert_eq!(advice(rolled_back), [Advice::Promote(1)]);
     }
 
     #[test]
     fn advice_that_names_no_other_server_is_none() {
-        let advice = |text| find(text, &servers(), 0);
-        assert_eq!(advice("promote n1; start it again"), None);
-        assert_eq!(advice("promote a node that is in the sync set"), None);
-        assert_eq!(advice("holdfast promote --at 127.0.0.1:29"), None);
+        assert_eq!(advice("promote n1; start it again"), []);
+        assert_eq!(advice("promote a node that is in the sync set"), []);
+        assert_eq!(advice("holdfast promote --at 127.0.0.1:29; standby n2 follows n1"), []);
     }
 }

@@ -62,7 +62,7 @@ impl Bed {
         let mut arrived = false;
         let settled = match fault {
             Fault::RolledBackMaster => self.roll_back_master(standby, random, runtime, found)?,
-            Fault::RolledBackStandby => self.roll_back_standby(standby, random, runtime)?,
+            Fault::RolledBackStandby => self.roll_back_standby(standby, random, runtime, found)?,
             Fault::Hung | Fault::Resumed | Fault::Clients | Fault::ThirdServer if self.hangs(fault) => {
                 arrived = fault == Fault::Clients;
                 self.hang_master(round, fault, standby, random, runtime, found)?
@@ -148,7 +148,7 @@ impl Bed {
             }
             _ => group.nodes[group.master].kill()?,
         }
-        group.promote_as_told(standby)
+        group.promote_as_told(standby, None)
     }
 
     /// The old master comes back as a standby.

@@ -72,7 +72,7 @@ impl Bed {
 
     fn promote_while_it_hangs(&mut self, standby: usize) -> anyhow::Result<Settled> {
         if self.plan.setup.has_control() {
-            return self.group.promote_as_told(standby);
+            return self.group.promote_as_told(standby, None);
         }
         if self.group.promote(standby, false).is_ok() {
             bail!("promoted without proof that the old master, which hangs, is stopped");

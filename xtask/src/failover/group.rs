@@ -21,8 +21,8 @@ const FOLLOWS_WAIT_MAX: Duration = Duration::from_secs(120);
 /// How often the servers are asked for their state. Each question starts a process.
 const LOOK: Duration = Duration::from_millis(25);
 
-/// What a standby logs that has transactions which its master lacks: it never follows.
-const PARTED: &str = "holdfast rejoin";
+/// What a standby logs that has applied transactions which its master lacks: it never follows.
+const PARTED: &str = "but it agrees with the master only up to";
 
 /// How often a promotion that names another server is followed before the test gives up.
 const ADVICE_MAX: usize = 4;
@@ -133,11 +133,11 @@ impl Group {
     /// Starts a server that may refuse to serve.
     pub fn start_warily(&mut self, node: usize, until: Until) -> anyhow::Result<Start> {
         let named = self.named();
-        let refused = |said: &str| find(said, &named, node).is_some();
+        let refused = |said: &str| !find(said, &named, &[node]).is_empty();
         self.nodes[node].start(&self.binary, until, refused)
     }
 
-    pub fn named(&self) -> Vec<Named<'static>> {
+    pub fn named(&self) -> Vec<Named> {
         self.nodes.iter().map(|node| Named { name: node.name, address: node.at() }).collect()
     }
 
@@ -152,8 +152,8 @@ impl Group {
     }
 
     /// Promotes a standby, and if that is refused does what the refusal says: promotes the server that it names, or starts
-    /// it.
-    pub fn promote_as_told(&mut self, standby: usize) -> anyhow::Result<Settled> {
+    /// it. `rolled_back`: a server that is of no use.
+    pub fn promote_as_told(&mut self, standby: usize, rolled_back: Option<usize>) -> anyhow::Result<Settled> {
         let (mut asked, mut refusals) = (standby, Vec::new());
         loop {
             let error = match self.promote(asked, false) {
@@ -161,23 +161,28 @@ impl Group {
                 Err(error) => error,
             };
             let said = format!("{error:#}");
-            let advice = find(&said, &self.named(), asked);
-            if refusals.len() == ADVICE_MAX {
-                return Err(error);
-            }
-            match advice {
-                Some(Advice::Promote(other)) => asked = other,
-                Some(Advice::Start(other)) if !self.nodes[other].is_running() => {
-                    self.spawn(other)?;
-                    if other == self.master {
-                        self.nodes[other].running_mut()?.wait_until_ready()?;
-                        refusals.push(said);
-                        return Ok(Settled { master: other, promotion: None, refusals });
-                    }
-                }
-                _ => return Err(error),
-            }
+            let except: Vec<usize> = rolled_back.into_iter().chain([asked]).collect();
+            let advice = find(&said, &self.named(), &except).into_iter().find_map(|advice| self.possible(advice));
+            let Some(advice) = advice.filter(|_| refusals.len() < ADVICE_MAX) else { return Err(error) };
             refusals.push(said);
+            match advice {
+                Advice::Promote(other) => asked = other,
+                Advice::Start(master) if master == self.master => {
+                    self.spawn_master(master)?;
+                    return Ok(Settled { master, promotion: None, refusals });
+                }
+                Advice::Start(other) => self.spawn(other)?,
+            }
+        }
+    }
+
+    /// What can be done of an advice: a server that runs is promoted, another one is started.
+    pub fn possible(&mut self, advice: Advice) -> Option<Advice> {
+        let (Advice::Promote(node) | Advice::Start(node)) = advice;
+        match (advice, self.nodes[node].is_running()) {
+            (Advice::Promote(_), true) => Some(advice),
+            (_, false) => Some(Advice::Start(node)),
+            (Advice::Start(_), true) => None,
         }
     }
 

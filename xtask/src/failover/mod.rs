@@ -20,6 +20,8 @@
 //! | half | transactions of which a part is there |
 //! | stale | transactions that an answer lacked although it was given as current, or showed although no master has them |
 //! | astray | clients with a list of hosts that did not arrive at the new master |
+//! | refused | rounds in which a refusal was followed |
+//! | unnamed | rounds in which a rolled-back server refused and did not name the server to use |
 //!
 //! With `--power-cut` each server's directory is on an unsafe disk of its own, and a server that is killed loses what was not
 //! synced there.

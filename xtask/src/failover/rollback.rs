@@ -24,8 +24,14 @@ use crate::recorder::{DATABASE, connect};
 /// How long a rolled-back master without a control plane has to meet its standby. A standby tries every 5 s.
 const MEETS_MAX: Duration = Duration::from_secs(20);
 
+/// What a refusal says that recognizes the older copy.
+const ROLLED_BACK: &str = "put back from";
+
 /// Longer than a server takes to answer a read.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// Longer than a server that stops answering takes to log why.
+const REASON_MAX: Duration = Duration::from_secs(1);
 
 /// How often a rolled-back master is asked whether it answers.
 const LOOK: Duration = Duration::from_millis(100);
@@ -54,7 +60,7 @@ impl Bed {
             Start::Serves => self.until_it_refuses(master, runtime)?,
         };
         match said {
-            Some(said) => self.do_what_it_says(master, said),
+            Some(said) => self.do_what_it_says(master, said, found),
             None => {
                 let missing = self.missing_at(master, runtime)?;
                 found.stale += missing;
@@ -72,6 +78,7 @@ impl Bed {
         standby: usize,
         random: &mut Random,
         runtime: &Runtime,
+        found: &mut Found,
     ) -> anyhow::Result<Settled> {
         let master = self.group.master;
         let mut running = self.load(random, runtime)?;
@@ -86,8 +93,8 @@ impl Bed {
         ended(&mut running, runtime)?;
         self.group.nodes[standby].put_back()?;
         match self.group.start_warily(standby, Until::Listens)? {
-            Start::Serves => self.group.promote_as_told(standby),
-            Start::Refuses(said) => self.do_what_it_says(standby, said),
+            Start::Serves => self.group.promote_as_told(standby, Some(standby)),
+            Start::Refuses(said) => self.do_what_it_says(standby, said, found),
         }
     }
 
@@ -107,6 +114,8 @@ impl Bed {
             };
             let answers = runtime.block_on(async { matches!(tokio::time::timeout(ANSWER_MAX, read).await, Ok(Ok(_))) });
             if !answers || !node.is_running() {
+                // The reason follows in the log.
+                std::thread::sleep(REASON_MAX);
                 return Ok(Some(node.log_since_start()));
             }
             std::thread::sleep(LOOK);
@@ -120,24 +129,38 @@ impl Bed {
     }
 
     /// The rolled-back server refuses to serve; the operator stops it and uses the server that it names.
-    fn do_what_it_says(&mut self, rolled_back: usize, said: String) -> anyhow::Result<Settled> {
-        let advice = find(&said, &self.group.named(), rolled_back);
-        if self.group.nodes[rolled_back].is_running() {
-            self.group.nodes[rolled_back].kill()?;
+    fn do_what_it_says(&mut self, rolled_back: usize, said: String, found: &mut Found) -> anyhow::Result<Settled> {
+        let group = &mut self.group;
+        let name = group.nodes[rolled_back].name;
+        if group.nodes[rolled_back].is_running() {
+            group.nodes[rolled_back].kill()?;
         }
+        let named = find(&said, &group.named(), &[rolled_back]).into_iter().find_map(|advice| group.possible(advice));
+        let advice = match named {
+            Some(advice) => advice,
+            None if said.contains(ROLLED_BACK) => {
+                found.unnamed = true;
+                self.any_other(rolled_back).with_context(|| format!("no server but {name} is left"))?
+            }
+            None => bail!("{name} does not serve and does not report that it was rolled back:\n{said}"),
+        };
         let mut settled = match advice {
-            Some(Advice::Promote(node)) => self.group.promote_as_told(node)?,
-            Some(Advice::Start(node)) => {
+            Advice::Promote(node) => self.group.promote_as_told(node, Some(rolled_back))?,
+            Advice::Start(node) => {
                 self.group.spawn_master(node)?;
                 Settled { master: node, promotion: None, refusals: Vec::new() }
             }
-            None => bail!(
-                "{} refuses to serve and names no server that has everything:\n{said}",
-                self.group.nodes[rolled_back].name
-            ),
         };
         settled.refusals.insert(0, said);
         Ok(settled)
+    }
+
+    /// What an operator tries who knows only that one server is of no use: a standby that runs, or the old master.
+    fn any_other(&mut self, rolled_back: usize) -> Option<Advice> {
+        let group = &mut self.group;
+        let (master, standbys) = (group.master, group.standbys());
+        let standby = standbys.into_iter().find(|node| *node != rolled_back && group.nodes[*node].is_running());
+        standby.map(Advice::Promote).or((master != rolled_back).then_some(Advice::Start(master)))
     }
 
     /// A rolled-back master serves: the operator notices, and tries to promote the standby. Where that is refused the master
@@ -145,10 +168,10 @@ impl Bed {
     fn rescue(&mut self, master: usize, standby: usize) -> Settled {
         let stays = Settled { master, promotion: None, refusals: Vec::new() };
         if self.plan.setup.has_control() {
-            return self.group.promote_as_told(standby).unwrap_or(stays);
+            return self.group.promote_as_told(standby, Some(master)).unwrap_or(stays);
         }
         let killed = self.group.nodes[master].kill();
-        match killed.and_then(|()| self.group.promote_as_told(standby)) {
+        match killed.and_then(|()| self.group.promote_as_told(standby, Some(master))) {
             Ok(settled) => settled,
             // The check of the master reports what is missing, or that it does not start.
             Err(_) => {

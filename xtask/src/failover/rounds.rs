@@ -20,6 +20,8 @@ pub struct Found {
     pub promotion: Option<std::time::Duration>,
     /// Refusals that named the server to use, and were followed.
     pub refusals: Vec<String>,
+    /// A rolled-back server refused without naming the server to use.
+    pub unnamed: bool,
     pub copied: bool,
     /// Acknowledged, written down and not on the new master.
     pub written_down: usize,

@@ -24,6 +24,8 @@ struct Sums {
     astray: u64,
     /// Rounds in which a server refused, named another one, and was right.
     refused: u32,
+    /// Rounds in which a rolled-back server refused without naming the server to use.
+    unnamed: u32,
 }
 
 /// Sums over all rounds of a run.
@@ -68,6 +70,7 @@ impl Totals {
         sums.half += found.half as u64;
         sums.stale += found.stale as u64;
         sums.astray += found.astray as u64;
+        sums.unnamed += u32::from(found.unnamed);
         sums.refused += u32::from(!found.refusals.is_empty());
         self.written_down += found.written_down as u64;
         self.unanswered += found.unanswered as u64;
@@ -92,8 +95,8 @@ impl Totals {
         let _ = writeln!(text, "\n==== failovers at level {level}, set-up {setup}, seed {seed}, {took:.0} s");
         let _ = writeln!(
             text,
-            "  {:36} {:>6} {:>6} {:>12} {:>7} {:>5} {:>6} {:>6} {:>7}",
-            "fault", "rounds", "bad", "acknowledged", "lost", "half", "stale", "astray", "refused"
+            "  {:36} {:>6} {:>6} {:>12} {:>7} {:>5} {:>6} {:>6} {:>7} {:>7}",
+            "fault", "rounds", "bad", "acknowledged", "lost", "half", "stale", "astray", "refused", "unnamed"
         );
         for (fault, s) in &self.faults {
             let _ = writeln!(text, "  {}", row(&fault.to_string(), s));
@@ -119,7 +122,7 @@ impl Totals {
         let sums = |s: &Sums| {
             json!({
                 "rounds": s.rounds, "bad": s.bad, "acknowledged": s.acknowledged, "lost": s.lost, "half": s.half,
-                "stale": s.stale, "astray": s.astray, "refused": s.refused,
+                "stale": s.stale, "astray": s.astray, "refused": s.refused, "unnamed": s.unnamed,
             })
         };
         let faults: serde_json::Map<_, _> = self.faults.iter().map(|(fault, s)| (fault.to_string(), sums(s))).collect();
@@ -143,6 +146,7 @@ impl Totals {
             rounds: narrow(|s| s.rounds),
             bad: narrow(|s| s.bad),
             refused: narrow(|s| s.refused),
+            unnamed: narrow(|s| s.unnamed),
             acknowledged: self.sum(|s| s.acknowledged),
             lost: self.sum(|s| s.lost),
             half: self.sum(|s| s.half),
@@ -154,8 +158,8 @@ impl Totals {
 
 fn row(name: &str, s: &Sums) -> String {
     format!(
-        "{name:36} {:>6} {:>6} {:>12} {:>7} {:>5} {:>6} {:>6} {:>7}",
-        s.rounds, s.bad, s.acknowledged, s.lost, s.half, s.stale, s.astray, s.refused
+        "{name:36} {:>6} {:>6} {:>12} {:>7} {:>5} {:>6} {:>6} {:>7} {:>7}",
+        s.rounds, s.bad, s.acknowledged, s.lost, s.half, s.stale, s.astray, s.refused, s.unnamed
     )
 }
 

@@ -155,12 +155,15 @@ impl Bed {
         Ok(settled)
     }
 
-    /// What an operator tries who knows only that one server is of no use: a standby that runs, or the old master.
+    /// What is left to an operator who knows only that one server is of no use: the old master, which is stopped and has all
+    /// that it acknowledged, or a standby that runs.
     fn any_other(&mut self, rolled_back: usize) -> Option<Advice> {
         let group = &mut self.group;
         let (master, standbys) = (group.master, group.standbys());
-        let standby = standbys.into_iter().find(|node| *node != rolled_back && group.nodes[*node].is_running());
-        standby.map(Advice::Promote).or((master != rolled_back).then_some(Advice::Start(master)))
+        if master != rolled_back {
+            return Some(Advice::Start(master));
+        }
+        standbys.into_iter().find(|node| group.nodes[*node].is_running()).map(Advice::Promote)
     }
 
     /// A rolled-back master serves: the operator notices, and tries to promote the standby. Where that is refused the master

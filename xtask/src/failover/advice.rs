@@ -17,8 +17,10 @@ pub struct Named {
     pub address: String,
 }
 
-/// What a message says before and after the name of a server that the operator has to use.
-const PHRASES: [(&str, &str, fn(usize) -> Advice); 9] = [
+/// What a message says before and after the name of a server that the operator has to use, and what it means.
+type Phrase = (&'static str, &'static str, fn(usize) -> Advice);
+
+const PHRASES: [Phrase; 9] = [
     ("promote ", "", Advice::Promote),
     ("promote --at ", "", Advice::Promote),
     ("promote the standby ", "", Advice::Promote),

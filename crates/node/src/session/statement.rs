@@ -106,11 +106,7 @@ impl NodeSession {
     }
 
     /// The statement's translation under `schema`.
-    async fn entry_under(
-        &mut self,
-        source: &Source<'_>,
-        schema: &Arc<Schema>,
-    ) -> SqlResult<Option<Arc<Entry<Extra>>>> {
+    async fn entry_under(&mut self, source: &Source<'_>, schema: &Arc<Schema>) -> SqlResult<Option<Arc<Entry<Extra>>>> {
         match source {
             Source::Piece(piece) => self.resolve(piece, schema, &[]).await.map(Some),
             Source::Plan(plan, _) if Arc::ptr_eq(&plan.schema, schema) || plan.entry.is_none() => {

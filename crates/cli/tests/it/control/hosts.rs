@@ -13,7 +13,20 @@ fn psql(nodes: &[&Node], attributes: &str) -> Output {
         ports.join(",")
     );
     let mut psql = Command::new("psql");
-    psql.args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-v", "VERBOSITY=verbose", &to, "-c", "select 1", "-c", "\\echo :PORT"]);
+    psql.args([
+        "-X",
+        "-A",
+        "-t",
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-v",
+        "VERBOSITY=verbose",
+        &to,
+        "-c",
+        "select 1",
+        "-c",
+        "\\echo :PORT",
+    ]);
     psql.env("LC_ALL", "C").stdin(Stdio::null()).output().unwrap()
 }
 

@@ -1,8 +1,8 @@
 //! One of the two disks dies, for good or for a while.
 
 use super::bed::{Bed, Load};
-use crate::standby::schema::answered;
 use crate::node::{one, refuses, run, succeeds, until};
+use crate::standby::schema::answered;
 use std::fs;
 
 /// A mirror that is slow: what does not wait for it is well ahead of it.

@@ -6,4 +6,4 @@ mod hosts;
 mod majority;
 mod quorum;
 mod refused;
-mod trio;
+pub mod trio;

@@ -11,4 +11,5 @@ mod lost_directory;
 mod operate;
 mod reads;
 mod resumed_copy;
+pub mod schema;
 mod upgrade;

@@ -27,7 +27,9 @@ pub(super) fn bind(config: &Config) -> Result<Server, NodeError> {
 /// Refuses to follow this server's own address, at which it would wait for itself. With a control plane the master is found by
 /// its record.
 pub(super) fn refuse_to_follow_itself(dir: &Path, config: &Config, own: SocketAddr) -> Result<(), NodeError> {
-    let Some(file) = StandbyFile::read(dir)?.filter(|_| config.control_members.trim().is_empty()) else { return Ok(()) };
+    let Some(file) = StandbyFile::read(dir)?.filter(|_| config.control_members.trim().is_empty()) else {
+        return Ok(());
+    };
     // A host name that cannot be resolved now may be the master's.
     let named: Vec<SocketAddr> = file.from.to_socket_addrs().map_or_else(|_| Vec::new(), Iterator::collect);
     let is_own = |own: SocketAddr| {

@@ -81,7 +81,8 @@ async fn the_absence_of_a_member_is_logged_once_and_its_return() {
     trio.b.kill();
     // One of the other two leads, and calls it.
     let both = |trio: &Trio| format!("{}{}", trio.a.log(), trio.w.log());
-    let said = |log: &str, words: &str| log.lines().filter(|line| line.contains(words) && line.contains("member=b")).count();
+    let said =
+        |log: &str, words: &str| log.lines().filter(|line| line.contains(words) && line.contains("member=b")).count();
     until("its absence is logged", async || said(&both(&trio), "does not answer") > 0).await;
     // Raft calls it five times a second.
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;

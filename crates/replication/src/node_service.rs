@@ -206,10 +206,6 @@ impl Master for NodeService {
         })
     }
 
-    fn stopping(&self) {
-        self.copies.stop();
-    }
-
     fn status(&self) -> String {
         self.status.json()
     }

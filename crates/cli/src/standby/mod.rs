@@ -1,6 +1,9 @@
 //! `holdfast standby`: makes standbys, shows them, stops and starts them.
 
 mod check;
+mod copy_progress;
+
+pub use copy_progress::CopyProgress;
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
@@ -9,9 +12,8 @@ use holdfast_node::config::FILE_NAME;
 use holdfast_node::data_dir::private_umask;
 use holdfast_node::{Config, HoldfastToml};
 use holdfast_replication::{
-    Certificates, CopyTo, NodeClient, Progress, StandbyFile, check_copy_target, copy_from, install_certificates,
+    Certificates, CopyTo, NodeClient, StandbyFile, check_copy_target, copy_from, install_certificates,
 };
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -110,7 +112,8 @@ struct Forget {
 Example:
   holdfast standby create --from 127.0.0.1:5433 --data ./b --name b
 
-The server continues to serve meanwhile. Run the command again after an interruption: the copy continues where it was.")]
+The server continues to serve meanwhile. Progress, rate and the time left go to standard error. Run the command again after an
+interruption: the copy continues where it was.")]
 struct Create {
     /// The server to copy and to follow
     #[arg(long, value_name = "HOST:PORT")]
@@ -169,31 +172,21 @@ fn make(Create { from, data, name, certificates }: Create) -> anyhow::Result<Exi
     let name = name.map_or_else(|| default_name(&data), Ok)?;
     let to = CopyTo { dir: &data, name: &name };
     check_copy_target(to)?;
-    install(certificates.as_deref(), &data)?;
-    let bar = copy_bar()?;
-    let copied = copy_from(&from, to, &HoldfastToml, &|done| show_progress(&bar, done));
-    bar.finish_and_clear();
+    let progress = CopyProgress::new()?;
+    let copied = copy_from(&from, to, certificates.as_deref(), &HoldfastToml, &|done| progress.show(done));
+    progress.end();
     let copied = copied?;
     println!("holdfast: {} is a copy of {from}, {} bytes came over the link", data.display(), copied.sent_bytes);
-    println!(
-        "holdfast: start it as the standby {name} with: holdfast serve --data {} --listen HOST:PORT",
-        data.display()
-    );
+    println!("holdfast: start it as the standby {name} with: {}", serve_command(&data)?);
     Ok(ExitCode::SUCCESS)
 }
 
-/// A bar for a base copy.
-pub fn copy_bar() -> anyhow::Result<ProgressBar> {
-    let bar = ProgressBar::new(0);
-    let style = ProgressStyle::with_template("{msg} [{bar:40}] {bytes} of {total_bytes}, {eta} left")?;
-    bar.set_style(style.progress_chars("=> "));
-    Ok(bar)
-}
-
-pub fn show_progress(bar: &ProgressBar, done: Progress) {
-    bar.set_length(done.total_bytes);
-    bar.set_position(done.compared_bytes);
-    bar.set_message(if done.round == 0 { "copying" } else { "verifying" });
+/// The command that serves a directory. The address belongs to it, unless holdfast.toml has one: the default is that of the
+/// first server on a machine.
+pub fn serve_command(data: &Path) -> anyhow::Result<String> {
+    let serve = format!("holdfast serve --data {}", data.display());
+    let has_address = data.join(FILE_NAME).exists() && Config::load(data)?.listen != Config::default().listen;
+    Ok(if has_address { serve } else { format!("{serve} --listen HOST:PORT") })
 }
 
 /// The name that the directory's holdfast.toml gives the node, else the last part of the directory's path.
@@ -211,12 +204,28 @@ fn name_master(Configure { data, from }: &Configure) -> anyhow::Result<ExitCode>
     let Some(file) = StandbyFile::read(data)? else {
         bail!("not a standby's data directory: {} (it has no standby.toml)", data.display())
     };
+    check_is_another(data, from, &file.name)?;
     // Whether that is a master is checked when the standby follows it.
     let file = StandbyFile { from: from.clone(), root: Some(String::new()), ..file };
     file.check().map_err(|why| anyhow::anyhow!("--from: {why}"))?;
     file.write(data)?;
     println!("holdfast: {} follows {from} from its next start on", data.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses an address at which the standby itself serves, by its settings or, if it runs, by its own answer.
+fn check_is_another(data: &Path, from: &str, name: &str) -> anyhow::Result<()> {
+    let refuse = || bail!("--from: {from} is the address of {name} itself; name the server that it is to follow");
+    let config = if data.join(FILE_NAME).exists() { Config::load(data)? } else { Config::default() };
+    let is_set = config.listen != Config::default().listen;
+    if (is_set && config.listen.to_string() == from) || (!config.node_listen.is_empty() && config.node_listen == from) {
+        return refuse();
+    }
+    let at = NodeClient { at: from.to_owned(), certificates: Certificates::of(data)? };
+    // A master that is away now can be named.
+    let Ok(status) = at.status() else { return Ok(()) };
+    let status: Value = serde_json::from_str(&status).unwrap_or_default();
+    if status["name"] == name { refuse() } else { Ok(()) }
 }
 
 /// Whether it may acknowledge commits, where anything limits that.

@@ -2,7 +2,8 @@
 //! who is master, over loopback.
 
 mod failover;
+mod hosts;
 mod majority;
 mod quorum;
 mod refused;
-mod trio;
+pub mod trio;

@@ -266,7 +266,8 @@ async fn the_advice_to_rejoin_names_address_and_directory() {
     run(&pair.b.connect().await, "insert into t values (2)").await;
     succeeds(&["standby", "configure", "--data", c.data(), "--from", &pair.b.at()]);
     c.start();
-    let command = ["rejoin", "--from", &pair.b.at(), "--data", c.data(), "--name", "c"];
+    let (b, data) = (pair.b.at(), c.data().to_owned());
+    let command = ["rejoin", "--from", &b, "--data", &data, "--name", "c"];
     let named = format!("holdfast {}", command.join(" "));
     until("the command is in the log", async || c.log().contains(&named)).await;
     c.stop();

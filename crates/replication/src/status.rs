@@ -162,7 +162,7 @@ fn link_report(following: &Following, engine: &Engine) -> LinkReport {
         _ => reported,
     };
     LinkReport {
-        master: following.master().to_owned(),
+        master: following.master(),
         state: state.to_owned(),
         master_durable_lsn: to.0,
         behind_ms: (reported == to).then(|| following.behind_ms()),

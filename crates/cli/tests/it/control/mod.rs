@@ -1,8 +1,10 @@
 //! A master, its standby and a witness as their clients and their operator meet them: three real processes that agree on
 //! who is master, over loopback.
 
+mod cut;
 mod failover;
 mod majority;
 mod quorum;
 mod refused;
+mod third;
 mod trio;

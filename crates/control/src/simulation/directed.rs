@@ -48,8 +48,9 @@ impl World {
 }
 
 impl World {
-    /// Lets `index` lead Raft: whichever node leads instead is cut off until another one does.
-    async fn until_leads(&self, index: usize) {
+    /// Lets `index` lead Raft: a node that leads instead is cut off until another one leads. A member draws the time after which
+    /// it elects at its start, so `index` starts again before each attempt.
+    async fn until_leads(&mut self, index: usize) {
         let wanted = self.nodes[index].name;
         loop {
             let known = self.handle(index).leader();
@@ -57,6 +58,9 @@ impl World {
             match known.filter(|_| known == known_elsewhere) {
                 Some(leader) if leader == wanted => return,
                 Some(leader) => {
+                    self.crash(index).await;
+                    self.start(index);
+                    sleep(Duration::from_secs(1)).await;
                     self.isolate(leader);
                     sleep(Duration::from_secs(3)).await;
                     self.network.heal();

@@ -141,24 +141,30 @@ impl Trio {
         Trio { a, b, w, scratch }
     }
 
-    /// Lets the witness lead Raft: a server that leads instead hangs until another member leads.
-    pub async fn until_witness_leads(&self) {
+    /// Lets the witness lead Raft: a server that leads instead is taken away until another member leads. A member draws the time
+    /// after which it elects at its start, so `b` and `w` start again before each attempt.
+    pub async fn until_witness_leads(&mut self) {
         loop {
-            let leader = self.a.status_word("leader");
-            let (leads, other) = match leader.as_str() {
+            match self.a.status_word("leader").as_str() {
                 "w" => return,
-                "a" => (&self.a, &self.b),
-                "b" => (&self.b, &self.a),
-                // None for now.
-                _ => {
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
+                "a" => {
+                    self.b.kill();
+                    self.b.start();
+                    self.w.kill();
+                    self.w.start();
+                    self.a.hang();
+                    until("another one leads", async || !["null", "a"].contains(&&*self.b.status_word("leader"))).await;
+                    self.a.resume();
+                    until("a follows it", async || !["null", "a"].contains(&&*self.a.status_word("leader"))).await;
                 }
-            };
-            leads.hang();
-            until("another one leads", async || !["null", leads.name].contains(&&*other.status_word("leader"))).await;
-            leads.resume();
-            until("it follows the leader", async || leads.status_word("leader") == other.status_word("leader")).await;
+                "b" => {
+                    self.b.kill();
+                    until("another one leads", async || !["null", "b"].contains(&&*self.a.status_word("leader"))).await;
+                    self.b.start();
+                }
+                // None for now.
+                _ => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
         }
     }
 

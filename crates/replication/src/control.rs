@@ -285,11 +285,13 @@ impl Control {
         let lease_held = self.handle.lease().valid_now();
         let Some(record) = self.handle.record() else { return serde_json::json!({ "founded": false }) };
         let text = |node: &NodeId| node.to_string();
+        let being_deposed =
+            matches!(record.mastership, Mastership::Deposed { .. } | Mastership::Free { successor: Some(_) });
         serde_json::json!({
             "founded": true,
             "epoch": record.epoch.0,
             "master": record.master.as_ref().map(text),
-            "deposed": matches!(record.mastership, Mastership::Deposed { .. } | Mastership::Free { successor: Some(_) }),
+            "deposed": being_deposed,
             "sync_set": record.sync_set.members().iter().map(text).collect::<Vec<_>>(),
             "quorum": (!record.sync_set.are_all_needed()).then_some(record.sync_set.needed()),
             "lease_held": lease_held,

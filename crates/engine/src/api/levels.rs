@@ -48,6 +48,11 @@ impl Engine {
         engine.trail.refuse_reservations(Some(&format!("nothing is written any more: {reason}")));
     }
 
+    /// Whether it was deposed: it acknowledges and writes nothing any more.
+    pub fn is_deposed(&self) -> bool {
+        self.0.engine.deposed.load(Ordering::Acquire)
+    }
+
     /// Ends what [`Engine::hold`] began.
     pub fn release(&self) {
         let engine = &self.0.engine;

@@ -60,7 +60,8 @@ fn pass(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_standby_that_is_cut_off_from_the_witness_alone_is_promoted() {
     let (mut trio, switch) = Trio::start_with_switch("level = \"hot\"").await;
-    asked(&trio.a, "create table if not exists t(id int primary key); insert into t values (1) on conflict do nothing").await;
+    asked(&trio.a, "create table if not exists t(id int primary key); insert into t values (1) on conflict do nothing")
+        .await;
     trio.until_witness_leads().await;
     switch.cut();
     until("b hears no leader", async || trio.b.status_word("leader") == "null").await;

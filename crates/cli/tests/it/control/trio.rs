@@ -1,7 +1,7 @@
 //! The servers `a` and `b` and the witness `w`, whose control planes know each other.
 
-pub use crate::node::LOCAL;
 use super::cut::Switch;
+pub use crate::node::LOCAL;
 use crate::node::{Node, refuses, succeeds, until, until_followed, until_settled};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::OpenOptions;
@@ -129,7 +129,10 @@ impl Trio {
         let addresses = [free_address(), free_address(), free_address()];
         let members_of = |node: &str| {
             let peers = ["a", "b", "w"].into_iter().zip(&addresses);
-            peers.map(|(peer, address)| format!("{peer}={}", seen_by(node, peer, address))).collect::<Vec<_>>().join(",")
+            peers
+                .map(|(peer, address)| format!("{peer}={}", seen_by(node, peer, address)))
+                .collect::<Vec<_>>()
+                .join(",")
         };
         for node in [&a, &b] {
             let members = members_of(node.name);

@@ -1,7 +1,7 @@
 //! Opens a data directory as a server, changes its role, and stops it.
 //!
 //! A server is a master or a standby (`standby.toml` says which). To change its role it is closed, except for its listening
-//! socket, and opened again; clients that connect meanwhile wait, open sessions end with 57P01.
+//! socket, and opened again; clients that connect meanwhile are refused with 57P03, open sessions end with 57P01.
 //!
 //! | event | then |
 //! |---|---|
@@ -13,6 +13,7 @@ mod begin;
 mod context;
 mod master_tasks;
 mod open;
+mod refusing;
 mod signals;
 
 use crate::activity::EngineSlot;
@@ -37,6 +38,7 @@ use holdfast_trail::{Trail, TrailError};
 use holdfast_types::{Epoch, Level, Lsn};
 use holdfast_wire::{Server, ServerError};
 use open::Opening;
+use refusing::{Refusing, Why};
 use signals::Signals;
 use std::io;
 use std::net::SocketAddr;
@@ -104,6 +106,10 @@ enum Next {
 /// Serves the directory until SIGTERM or SIGINT, then stops cleanly. Blocks.
 pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), NodeError> {
     tracing::info!("holdfast {} starts on {}", env!("CARGO_PKG_VERSION"), dir.display());
+    if config.control_members.trim().is_empty() {
+        // With a control plane its record decides whether an empty directory may become a master's.
+        data_dir::refuse_lost(dir)?;
+    }
     data_dir::protect(dir)?;
     if config.has_mirror() {
         data_dir::protect(&config.mirror)?;
@@ -126,6 +132,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let control = Control::start(dir, members, witness, &name, certificates.as_ref(), link)?;
     let listener = Arc::new(Listener::new(links.handle().clone()));
     listen_for_nodes(&config, &listener, certificates.as_ref())?;
+    let refusing = Refusing::new(server.again()?, links.handle().clone(), listener.clone());
     let context = ServerContext { dir: dir.to_owned(), config, name, certificates, control, listener };
     let mut promoted: Option<Promotion> = None;
     let mut first = true;
@@ -134,18 +141,20 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
         let (events, mut inbox) = mpsc::unbounded_channel();
         let epoch = match &promoted {
             Some(promotion) => promotion.epoch,
-            None => match context.epoch_to_serve(links.handle(), &clients, &mut signals)? {
+            None => match context.epoch_to_serve(&refusing, links.handle(), &clients, &mut signals)? {
                 Begin::Stopped => return Ok(()),
                 Begin::At(epoch) => epoch,
             },
         };
+        refusing.begin(Why::Opening)?;
         let Some(role) = open_role(&context, links.handle(), promoted.take(), epoch, events)? else { continue };
         let tell = || {
             if std::mem::take(&mut first) {
                 ready(address)
             }
         };
-        let next = role.run(server.again()?, &clients, &mut signals, &mut inbox, tell);
+        refusing.end();
+        let next = role.run(server.again()?, &refusing, &clients, &mut signals, &mut inbox, tell);
         let down = role.down(links.handle());
         match next? {
             Next::Stop => {
@@ -264,6 +273,7 @@ impl ActiveRole {
     fn run(
         &self,
         server: Server,
+        refusing: &Refusing,
         clients: &tokio::runtime::Runtime,
         signals: &mut Signals,
         inbox: &mut mpsc::UnboundedReceiver<RoleEvent>,
@@ -277,12 +287,13 @@ impl ActiveRole {
                     next = role_ends(inbox) => next,
                 };
                 stop.send_replace(true);
-                next
+                let why = if matches!(next, Next::Stop) { Why::Stopping } else { Why::Opening };
+                refusing.begin(why).map(|()| next)
             };
             let mut serving = std::pin::pin!(server.run(self.factory.clone(), self.workers, stopped, ready));
             let next = tokio::select! {
                 served = &mut serving => return served.map(|()| Next::Stop).map_err(NodeError::from),
-                next = wait => next,
+                next = wait => next?,
             };
             let mut first = self.engine.gate().first;
             loop {

@@ -6,11 +6,12 @@
 //! | file | what |
 //! |---|---|
 //! | [`standby_file`] | `standby.toml`: whether this server is a standby, and of which master |
+//! | [`identity_file`] | `DIR.identity`, next to the data directory: that a missing directory is not a new server's |
 //! | [`certificates`] | this node's certificates, for links to other machines |
 //! | [`dialer`], [`listener`] | outgoing and incoming links |
 //! | [`following`], [`follow_record`] | a standby follows its master; with a control plane the one that the group agrees on |
 //! | [`link_address`] | addresses that one node reports and another uses |
-//! | [`base_copy`] | a base copy, sent and received |
+//! | [`base_copy`], [`kept_copies`] | a base copy, sent and received; kept while its link is broken |
 //! | [`control`], [`trail_comparison`] | the lease, which node may be master, and which member of a quorum has all commits |
 //! | [`sync_watch`] | what commits do while their standbys are away |
 //! | [`level_raising`] | levels that rise while a standby lags |
@@ -37,6 +38,8 @@ mod dialer;
 mod follow_record;
 mod following;
 mod identity;
+mod identity_file;
+mod kept_copies;
 mod level_raising;
 mod link_address;
 mod listener;
@@ -63,6 +66,8 @@ pub use control::{Control, ControlSetupError};
 pub use follow_record::follow_record;
 pub use following::{Following, follow_master};
 pub use holdfast_standby::base_copy::Progress;
+pub use identity_file::IdentityFile;
+pub use kept_copies::KeptCopies;
 pub use level_raising::raise_levels;
 pub use listener::Listener;
 pub use node_client::{NodeClient, NodeClientError};

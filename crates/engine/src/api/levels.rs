@@ -48,11 +48,6 @@ impl Engine {
         engine.trail.refuse_reservations(Some(&format!("nothing is written any more: {reason}")));
     }
 
-    /// Whether it was deposed: it acknowledges and writes nothing any more.
-    pub fn is_deposed(&self) -> bool {
-        self.0.engine.deposed.load(Ordering::Acquire)
-    }
-
     /// Ends what [`Engine::hold`] began.
     pub fn release(&self) {
         let engine = &self.0.engine;
@@ -88,7 +83,12 @@ impl Engine {
 
     /// Whether this node may acknowledge, and answer reads as current, at this moment.
     pub fn has_right(&self) -> bool {
-        self.0.engine.gate.has_right()
+        !self.is_deposed() && self.0.engine.gate.has_right()
+    }
+
+    /// Whether another server has become the master, see [`Engine::depose`].
+    pub fn is_deposed(&self) -> bool {
+        self.0.engine.deposed.load(Ordering::Acquire)
     }
 
     /// What waits for a level.

@@ -3,8 +3,9 @@
 
 mod cut;
 mod failover;
+mod hosts;
 mod majority;
 mod quorum;
 mod refused;
 mod third;
-mod trio;
+pub mod trio;

@@ -82,6 +82,7 @@ mod members;
 mod node;
 mod peers;
 mod plane;
+mod presence;
 mod raft;
 mod record;
 mod server;

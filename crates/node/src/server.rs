@@ -22,7 +22,7 @@ use crate::data_dir::{self, DataDirError};
 use crate::descriptors;
 use crate::replication_settings::node_name;
 use crate::session::Factory;
-use begin::{bind, warn_of_archive};
+use begin::{bind, refuse_to_follow_itself, warn_of_archive};
 use context::{Begin, ServerContext, last_epoch};
 use holdfast_archive::{ArchiveError, ArchiveLocation, Store};
 use holdfast_engine::{CloseError, Engine, OpenError};
@@ -42,7 +42,7 @@ use refusing::{Refusing, Why};
 use signals::Signals;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -72,6 +72,11 @@ pub enum NodeError {
          the data directory's certificates/"
     )]
     NoCertificates(SocketAddr),
+    #[error(
+        "standby.toml names {from} as the master, which is this server's own address; name the master with: holdfast standby \
+         configure --data {} --from HOST:PORT", dir.display()
+    )]
+    FollowsItself { from: String, dir: PathBuf },
     #[error(transparent)]
     Mirror(#[from] MirrorRefused),
     #[error(transparent)]
@@ -118,6 +123,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     config.connections_max = descriptors::raise(config.connections_max);
     let server = bind(&config)?;
     let address = server.address()?;
+    refuse_to_follow_itself(dir, &config, address)?;
     let links = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(LINK_THREADS)
         .thread_name("links")

@@ -16,7 +16,9 @@
 //! Failure: without a majority a node neither starts as master nor is promoted; it logs that and retries.
 
 use crate::certificates::{Certificates, secure_members};
+use crate::link_address::seen_from_here;
 use crate::notify::Notify;
+use crate::rejoin_command::rejoin_command;
 use crate::trail_comparison::TrailComparison;
 use holdfast_control::{
     Change, Config as ControlConfig, ControlError, ControlHandle, ControlNode, ControlPlane, LeaseTerms, Machinery,
@@ -27,7 +29,7 @@ use holdfast_seams::RealDisk;
 use holdfast_standby::{Hub, SyncSet};
 use holdfast_types::{Epoch, Lsn};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
@@ -42,10 +44,8 @@ pub enum ControlSetupError {
     Members(String),
     #[error("the node's name {name:?} is not among control_members; set node_name")]
     NotAMember { name: String },
-    #[error(
-        "{master} is the master of epoch {epoch}; bring this server back as its standby with: holdfast rejoin --from HOST:PORT"
-    )]
-    AnotherIsMaster { master: NodeId, epoch: Epoch },
+    #[error("{master} is the master of epoch {epoch}; bring this server back as its standby with: {command}")]
+    AnotherIsMaster { master: NodeId, epoch: Epoch, command: String },
     #[error(
         "this directory is empty, but the group has had masters up to epoch {epoch}: this server would begin without the data \
          that they acknowledged. Promote a server that has the data and make this one its standby with: holdfast standby \
@@ -70,16 +70,22 @@ pub struct Control {
     me: NodeId,
     /// All data nodes except this one.
     others: Vec<NodeId>,
+    /// The control addresses of all members.
+    addresses: BTreeMap<NodeId, String>,
+    /// The data directory.
+    dir: PathBuf,
 }
 
 impl Control {
-    /// Starts this node's part in the group of `members` (`NAME=HOST:PORT, ...`); `None`: none are configured.
+    /// Starts this node's part in the group of `members` (`NAME=HOST:PORT, ...`); `None`: none are configured. `link`: where
+    /// this node takes links.
     pub fn start(
         dir: &Path,
         members: &str,
         witness: &str,
         name: &str,
         certificates: Option<&Certificates>,
+        link: Option<String>,
     ) -> Result<Option<Arc<Control>>, ControlSetupError> {
         if members.trim().is_empty() {
             return Ok(None);
@@ -100,10 +106,10 @@ impl Control {
         let data = members.iter().filter(|(node, role)| **role == Role::Data && **node != me);
         let others = data.map(|(node, _)| *node).collect();
         let secure = secure_members(certificates, &addresses);
-        let transport = TcpTransport::bind(&mine, addresses, secure)?;
-        let config = ControlConfig { node: me, dir: dir.join("control"), members, lease: LeaseTerms::default() };
+        let transport = TcpTransport::bind(&mine, addresses.clone(), secure)?;
+        let config = ControlConfig { node: me, dir: dir.join("control"), members, lease: LeaseTerms::default(), link };
         let handle = ControlNode::start(config, Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport)))?;
-        Ok(Some(Arc::new(Control { handle, me, others })))
+        Ok(Some(Arc::new(Control { handle, me, others, addresses, dir: dir.to_owned() })))
     }
 
     /// The sync set where none is configured: all other data nodes, so that any of them may be promoted.
@@ -162,7 +168,8 @@ impl Control {
     async fn promote_unless_other(&self, last: Option<Epoch>) -> Result<Epoch, ControlSetupError> {
         let record = self.handle.look().await?;
         if let Some(master) = record.master.filter(|master| *master != self.me) {
-            return Err(ControlSetupError::AnotherIsMaster { master, epoch: record.epoch });
+            let command = self.rejoin_command(Some(master)).await;
+            return Err(ControlSetupError::AnotherIsMaster { master, epoch: record.epoch, command });
         }
         if last.is_none() && record.epoch > Epoch(0) {
             return Err(ControlSetupError::Empty { epoch: record.epoch });
@@ -196,6 +203,36 @@ impl Control {
     pub fn is_in_sync_set(&self, name: &str) -> bool {
         let record = self.handle.record();
         record.is_some_and(|record| record.sync_set.members().iter().any(|node| node.to_string() == name))
+    }
+
+    /// The newest record that this node knows, whenever that changes.
+    pub fn records(&self) -> watch::Receiver<Option<Arc<Record>>> {
+        self.handle.watch()
+    }
+
+    /// The master that a standby of this name follows, whose trail has seen `epoch`; `None`: this node, or none is known.
+    pub fn master_to_follow(&self, epoch: Epoch) -> Option<NodeId> {
+        let record = self.handle.record()?;
+        let serves = matches!(record.mastership, Mastership::Serving { .. }) && record.epoch >= epoch;
+        record.master.filter(|master| serves && *master != self.me)
+    }
+
+    /// Asks a member where it takes links. `None`: it takes none, or at an address that is of no use here.
+    pub async fn link_of(&self, node: NodeId) -> Result<Option<String>, ControlError> {
+        let reported = self.handle.link_of(node).await?;
+        let known = self.addresses.get(&node);
+        Ok(reported.zip(known).and_then(|(reported, known)| seen_from_here(known, &reported)))
+    }
+
+    /// The command that brings this server back as the standby of `master`, with its address if it reports that soon.
+    async fn rejoin_command(&self, master: Option<NodeId>) -> String {
+        let address = match master {
+            Some(master) => {
+                tokio::time::timeout(ADDRESS_MAX, self.link_of(master)).await.ok().and_then(Result::ok).flatten()
+            }
+            None => None,
+        };
+        rejoin_command(address.as_deref(), &self.dir, &self.me.to_string())
     }
 
     /// Whether this quorum is the sync set, as far as this node knows the record.
@@ -261,39 +298,37 @@ impl Control {
         let lease_held = self.handle.lease().valid_now();
         let Some(record) = self.handle.record() else { return serde_json::json!({ "founded": false }) };
         let text = |node: &NodeId| node.to_string();
+        let being_deposed =
+            matches!(record.mastership, Mastership::Deposed { .. } | Mastership::Free { successor: Some(_) });
         serde_json::json!({
             "founded": true,
             "epoch": record.epoch.0,
             "master": record.master.as_ref().map(text),
-            "deposed": matches!(record.mastership, Mastership::Deposed { .. } | Mastership::Free { successor: Some(_) }),
+            "deposed": being_deposed,
             "sync_set": record.sync_set.members().iter().map(text).collect::<Vec<_>>(),
             "quorum": (!record.sync_set.are_all_needed()).then_some(record.sync_set.needed()),
             "lease_held": lease_held,
+            "leader": self.handle.leader().as_ref().map(text),
         })
     }
 
-    /// Why this node was deposed: briefly, and in full for the operator.
-    fn why_deposed(&self, record: &Record, epoch: Epoch) -> (String, String) {
-        let me = self.me;
-        match record.mastership {
-            Mastership::Deposed { successor, .. } if record.epoch == epoch => (
-                format!("it was deposed so that {successor} can be promoted"),
-                format!(
-                    "{me} was deposed in epoch {epoch} so that {successor} can be promoted; it no longer acknowledges or \
-                     writes anything. When {successor} is the master, stop this server and bring it back with: holdfast \
-                     rejoin. If the promotion is refused, promote the server that the refusal names, or start this one again"
-                ),
+    /// Reports to the operator that this node was deposed, and what to do.
+    async fn report_deposed(&self, record: &Record, epoch: Epoch, notify: &Notify) {
+        let (me, successor) = (self.me, successor_in(record, epoch));
+        let command = self.rejoin_command(successor.or(record.master)).await;
+        notify.warn(&match successor {
+            Some(successor) => format!(
+                "{me} was deposed in epoch {epoch} so that {successor} can be promoted; it no longer acknowledges or \
+                 writes anything. If the promotion is refused, promote the server that the refusal names, or start this one \
+                 again. When {successor} is the master, stop this server and bring it back with: {command}"
             ),
-            _ => {
-                let master = record.master.map_or_else(String::new, |m| m.to_string());
-                let message = format!(
-                    "{me} was deposed in epoch {epoch} (the group is at epoch {}, master {master}); it no \
-                     longer acknowledges or writes anything. Stop it and bring it back with: holdfast rejoin",
-                    record.epoch
-                );
-                ("another node has become the master".to_owned(), message)
-            }
-        }
+            None => format!(
+                "{me} was deposed in epoch {epoch} (the group is at epoch {}, master {}); it no longer acknowledges or \
+                 writes anything. Stop it and bring it back with: {command}",
+                record.epoch,
+                record.master.map_or_else(String::new, |master| master.to_string())
+            ),
+        });
     }
 
     /// Watches lease and record for a master until `stop`.
@@ -328,13 +363,16 @@ impl Control {
             });
             if let Some(record) = other.filter(|_| !deposed) {
                 deposed = true;
-                let (reason, message) = self.why_deposed(&record, epoch);
-                engine.depose(&reason);
+                engine.depose(&match successor_in(&record, epoch) {
+                    Some(successor) => format!("it was deposed so that {successor} can be promoted"),
+                    None => "another node has become the master".to_owned(),
+                });
                 engine.stop_waiting();
-                notify.warn(&message);
                 wait_for_standbys(&engine, &hub).await;
                 // On an error the lease expires by itself.
                 drop(self.handle.release(epoch).await);
+                // Last: it asks for an address, and the promotion does not wait for that.
+                self.report_deposed(&record, epoch, &notify).await;
             }
             tokio::select! {
                 _ = held.changed() => {}
@@ -342,6 +380,17 @@ impl Control {
                 _ = stop.wait_for(|stop| *stop) => return,
             }
         }
+    }
+}
+
+/// How long a message waits for the address of another node.
+const ADDRESS_MAX: Duration = Duration::from_secs(1);
+
+/// The node for which the master of this epoch is being deposed; `None`: there is a newer master.
+fn successor_in(record: &Record, epoch: Epoch) -> Option<NodeId> {
+    match record.mastership {
+        Mastership::Deposed { successor, .. } if record.epoch == epoch => Some(successor),
+        _ => None,
     }
 }
 

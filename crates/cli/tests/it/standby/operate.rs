@@ -237,6 +237,7 @@ async fn a_standby_does_not_follow_itself() {
 #[tokio::test]
 async fn the_command_after_a_rejoin_is_complete() {
     let mut pair = Pair::start("").await;
+    pair.until_equal().await;
     pair.a.kill();
     succeeds(&["promote", "--at", &pair.b.at()]);
     let said = succeeds(&["rejoin", "--from", &pair.b.at(), "--data", pair.a.data(), "--name", "a"]);

@@ -192,6 +192,16 @@ impl Control {
         engine.set_right(Arc::new(move || lease.valid_now()));
     }
 
+    /// The epoch of the record as this node knows it; 0 before it knows one.
+    pub fn epoch(&self) -> Epoch {
+        self.handle.record().map_or(Epoch(0), |record| record.epoch)
+    }
+
+    /// Whether this node holds the lease of its last mastership now.
+    pub fn holds_lease(&self) -> bool {
+        self.handle.lease().valid_now()
+    }
+
     /// Whether this standby may be promoted without loss, as far as this node knows the record.
     pub fn is_in_sync_set(&self, name: &str) -> bool {
         let record = self.handle.record();
@@ -320,6 +330,8 @@ impl Control {
             }
             if is_held && !deposed {
                 engine.look_at_gate();
+                // Shipping continues, too.
+                hub.look();
             }
             let record = records.borrow_and_update().clone();
             let other = record.filter(|r| {

@@ -4,6 +4,7 @@
 //! `holdfast standby start`; a full disk is checked again until it has room.
 
 use crate::certificates::Certificates;
+use crate::control::Control;
 use crate::dialer::Dialer;
 use crate::identity::identity;
 use crate::notify::Notify;
@@ -15,7 +16,7 @@ use holdfast_standby::identity::Tip;
 use holdfast_standby::receive::{Blocking, Follower};
 use holdfast_standby::{Ended, Hub, Identity, LinkOptions, Phase, Standby, follow};
 use holdfast_trail::{ReceiveError, Shipped, Trail};
-use holdfast_types::Lsn;
+use holdfast_types::{Epoch, Lsn};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::net::ToSocketAddrs;
@@ -47,6 +48,8 @@ pub struct Following {
     unapplied: Mutex<VecDeque<(Lsn, u64)>>,
     notify: Notify,
     certificates: Option<Certificates>,
+    /// Whose record may show a newer epoch than any link.
+    control: Option<Arc<Control>>,
     /// Set by the operator.
     paused: watch::Sender<bool>,
     /// Ships to standbys of this standby, which may apply more when this one's master has more durable.
@@ -63,6 +66,7 @@ impl Following {
         file: StandbyFile,
         notify: Notify,
         certificates: Option<Certificates>,
+        control: Option<Arc<Control>>,
     ) -> Arc<Following> {
         let (applied, _) = watch::channel(Lsn(0));
         let sender = applied.clone();
@@ -84,6 +88,7 @@ impl Following {
             unapplied: Mutex::default(),
             notify,
             certificates,
+            control,
             paused: watch::channel(false).0,
             hub: OnceLock::new(),
         })
@@ -189,6 +194,11 @@ impl Standby for Following {
 
     fn trail(&self) -> &Trail {
         self.engine.trail()
+    }
+
+    fn newest_epoch(&self) -> Epoch {
+        let agreed = self.control.as_ref().map_or(Epoch(0), |control| control.epoch());
+        agreed.max(self.engine.trail().epoch())
     }
 
     fn anchor(&self) -> Option<Tip> {

@@ -124,6 +124,10 @@ impl Master for NodeService {
         self.following.as_ref().map_or(durable, |following| following.master_durable().min(durable))
     }
 
+    fn may_ship(&self) -> bool {
+        self.following.is_some() || self.control.as_ref().is_none_or(|control| control.holds_lease())
+    }
+
     fn in_sync(&self, in_sync: bool) {
         self.in_sync.set(in_sync);
     }

@@ -91,6 +91,13 @@ pub trait Master: Send + Sync + 'static {
         self.trail().durable()
     }
 
+    /// Whether boxcars may leave this node now. A master whose lease has expired may already be deposed: another node may
+    /// be master, and what this one ships would part its standbys from that node's history. While it is false, standbys
+    /// get heartbeats only. The caller has [`crate::Hub::look`] called when it becomes true.
+    fn may_ship(&self) -> bool {
+        true
+    }
+
     /// On a standby: the address of the master that it follows, directly or not; empty if unknown.
     fn follows(&self) -> Option<String> {
         None

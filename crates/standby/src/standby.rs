@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_trail::{ReceiveError, Shipped, Trail};
-use holdfast_types::Lsn;
+use holdfast_types::{Epoch, Lsn};
 use tokio::sync::watch;
 
 use crate::identity::{Identity, Tip};
@@ -36,6 +36,12 @@ pub trait Standby: Send + Sync + 'static {
     fn identity(&self) -> Identity;
 
     fn trail(&self) -> &Trail;
+
+    /// The newest epoch that this node has learned from any source: its trail, or the record of a control plane. A master of
+    /// an older epoch was deposed, and nothing more of it is taken.
+    fn newest_epoch(&self) -> Epoch {
+        self.trail().epoch()
+    }
 
     /// The end of the master's trail at which the base copy was taken, until this trail reaches it.
     fn anchor(&self) -> Option<Tip>;

@@ -101,8 +101,10 @@ impl Opening<'_> {
         status: &Arc<ReplicationStatus>,
     ) -> Result<Links, NodeError> {
         let ServerContext { dir, config, name, control, certificates, .. } = self.context;
-        let following =
-            standby.map(|file| Following::new(engine.clone(), dir.clone(), file, notify.clone(), certificates.clone()));
+        let following = standby.map(|file| {
+            let (notify, certificates) = (notify.clone(), certificates.clone());
+            Following::new(engine.clone(), dir.clone(), file, notify, certificates, control.clone())
+        });
         let in_sync = Arc::new(InSync::default());
         let store = open_archive(config, name, engine)?;
         let service = NodeService {

@@ -36,7 +36,7 @@ mod tests;
 
 pub use bisection::Bisection;
 
-use holdfast_types::Lsn;
+use holdfast_types::{Epoch, Lsn};
 
 use crate::identity::{Identity, Tip};
 use crate::message::Answer;
@@ -68,15 +68,20 @@ pub fn check(standby: &Identity, master: &Identity) -> Result<(), Refusal> {
         );
         return Err(Refusal::new(Reason::SegmentSize, message, NEW_COPY));
     }
-    if standby.epoch > master.epoch {
-        let message = format!(
-            "the standby has seen epoch {}, but the server to follow has epoch {}: that server was deposed",
-            standby.epoch, master.epoch
-        );
-        let advice = "Let the standby follow the new master; make the deposed server a standby with: holdfast rejoin";
-        return Err(Refusal::new(Reason::Deposed, message, advice));
+    superseded(master, standby.epoch).map_or(Ok(()), Err)
+}
+
+/// The refusal of a master that was deposed: the standby knows an epoch that is newer than the master's.
+pub fn superseded(master: &Identity, newest: Epoch) -> Option<Refusal> {
+    if newest <= master.epoch {
+        return None;
     }
-    Ok(())
+    let message = format!(
+        "the standby has seen epoch {newest}, but the server to follow has epoch {}: that server was deposed",
+        master.epoch
+    );
+    let advice = "Let the standby follow the new master; make the deposed server a standby with: holdfast rejoin";
+    Some(Refusal::new(Reason::Deposed, message, advice))
 }
 
 /// What the standby found out about the end of its trail.

@@ -183,7 +183,9 @@ async fn pair<C: Connect>(follower: &Follower<C>) -> Result<(Link<C::Stream>, We
     let identity = standby.identity();
     let (mut link, welcome) = greet(stream, standby.name(), *instance, Wants::Follow(identity), options).await?;
     standby.changed(&Phase::Pairing { master: welcome.name.clone() });
-    if let Err(refusal) = pairing::check(&identity, &welcome.identity) {
+    let fits = pairing::check(&identity, &welcome.identity);
+    let newest = standby.newest_epoch();
+    if let Some(refusal) = fits.err().or_else(|| pairing::superseded(&welcome.identity, newest)) {
         return Ok((link, welcome, Decision::Refused(refusal)));
     }
     let tip = find_start::tip_of(standby.trail());

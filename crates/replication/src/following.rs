@@ -124,6 +124,11 @@ impl Following {
         self.anchor().is_none()
     }
 
+    /// Whether it has followed since this process took its role.
+    pub fn has_followed(&self) -> bool {
+        matches!(self.phase(), Phase::Following { .. }) || self.unlinked.lock().is_some()
+    }
+
     /// Whether everything received is on the disk. Also true when following has ended: then the rest will never be.
     pub fn has_written(&self) -> bool {
         let is_over = matches!(self.phase(), Phase::Waiting { .. });

@@ -233,7 +233,13 @@ impl Hub {
         identity: &Identity,
     ) -> Result<(), LinkError> {
         let start = loop {
-            match link.answer().await? {
+            let asked = link.answer().await;
+            if let Err(LinkError::Refused(refusal)) = &asked
+                && refusal.reason == Reason::RolledBack
+            {
+                self.master.rolled_back(&hello.name, refusal);
+            }
+            match asked? {
                 Message::Ask(tip) => {
                     let answer = link.busy(self.options.heartbeat, source::answer(&*self.master, tip)).await?;
                     link.writer.send(&Message::Answer(answer)).await?;
@@ -427,6 +433,11 @@ impl Hub {
     /// The positions that commits have reached on the standbys.
     pub fn reached(&self) -> Reached {
         self.state.lock().reached
+    }
+
+    /// What each standby, connected or not, has last confirmed to be on its disk.
+    pub fn confirmed(&self) -> BTreeMap<String, Lsn> {
+        self.state.lock().confirmed.clone()
     }
 
     /// Whether enough of the sync set is connected and acknowledges: commits above level local continue.

@@ -119,6 +119,10 @@ pub trait Master: Send + Sync + 'static {
     /// was refused.
     fn deposed(&self, by: Epoch);
 
+    /// Called when a standby has more of this master's own epoch than the master: this directory was put back from an older
+    /// copy, and lacks acknowledged commits. The standby does not follow.
+    fn rolled_back(&self, standby: &str, refusal: &Refusal);
+
     /// Checks whether this peer may have what it requests under this name. Also refuses what this node cannot do in its
     /// role.
     fn admit(&self, peer: &Peer, name: &str, wants: &Wants) -> Result<(), Refusal>;

@@ -81,8 +81,16 @@ impl Opening<'_> {
         let Links { hub, following, archiver, .. } = &links;
         views.status.set(name, &engine, hub, following.clone(), control.clone(), archiver.clone());
         mirror.iter().for_each(|mirror| views.status.set_mirror(mirror.status()));
-        let compared = TrailComparison { engine: engine.clone(), following: following.clone() };
+        let compared = TrailComparison {
+            engine: engine.clone(),
+            following: following.clone(),
+            hub: Arc::downgrade(hub),
+            name: name.clone(),
+        };
         control.iter().for_each(|control| control.set_trail(&compared));
+        if let (Some(control), Some(epoch)) = (control, self.epoch) {
+            self.links.block_on(control.tell_positions(epoch)).map_err(ControlSetupError::from)?;
+        }
         let hub = hub.clone();
         let (stop, stopping) = watch::channel(false);
         let tasks = self.spawn_tasks(&engine, links, mirror.as_ref(), stopping);

@@ -35,7 +35,7 @@ use crate::limits::LinkOptions;
 use crate::link::{Link, Stream, greet};
 use crate::message::{Message, Stop, Wants, Welcome};
 use crate::pairing::{self, Decision, Finding};
-use crate::refusal::Refusal;
+use crate::refusal::{Reason, Refusal};
 use crate::standby::{Phase, Standby};
 
 /// Connects to the master. It is called again after each end of a link; the address may have changed meanwhile.
@@ -123,6 +123,10 @@ pub async fn follow<C: Connect>(mut follower: Follower<C>) -> Ended {
             Ok(Over::StoppedHere) => return Ended::Stopped,
             Ok(Over::CutBack(tip)) => return Ended::CutBack(tip),
             Ok(Over::StoppedThere(why)) => why,
+            Err(LinkError::Refused(refusal)) if refusal.reason == Reason::RolledBack => {
+                tracing::warn!(target: "holdfast::receive", "{refusal}");
+                refusal.to_string()
+            }
             Err(error) if error.may_pass() => error.to_string(),
             Err(LinkError::Refused(refusal)) => return Ended::Refused(refusal),
             Err(error) => return Ended::Failed(error),
@@ -190,7 +194,9 @@ async fn pair<C: Connect>(follower: &Follower<C>) -> Result<(Link<C::Stream>, We
     }
     let tip = find_start::tip_of(standby.trail());
     let finding = find_start::find(&mut link, standby.trail(), standby.anchor()).await?;
-    Ok((link, welcome, pairing::decide(tip, standby.settled(), finding)))
+    let wrote_it = welcome.follows.is_none() && welcome.identity.epoch == identity.epoch;
+    let decision = pairing::decide(tip, standby.settled(), finding, wrote_it);
+    Ok((link, welcome, decision))
 }
 
 async fn one_link<C: Connect>(follower: &mut Follower<C>, was_following: &mut bool) -> Result<Over, LinkError> {

@@ -293,6 +293,7 @@ impl Control {
             "deposed": matches!(record.mastership, Mastership::Deposed { .. } | Mastership::Free { successor: Some(_) }),
             "sync_set": record.sync_set.members().iter().map(text).collect::<Vec<_>>(),
             "quorum": (!record.sync_set.are_all_needed()).then_some(record.sync_set.needed()),
+            "positions": record.positions.iter().map(|(node, at)| (text(node), at.lsn)).collect::<BTreeMap<_, _>>(),
             "lease_held": lease_held,
         })
     }

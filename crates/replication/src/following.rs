@@ -13,6 +13,7 @@ use crate::standby_file::StandbyFile;
 use holdfast_engine::Engine;
 use holdfast_seams::{Disk, RealDisk};
 use holdfast_standby::identity::Tip;
+use holdfast_standby::message::Welcome;
 use holdfast_standby::receive::{Blocking, Follower};
 use holdfast_standby::{Ended, Hub, Identity, LinkOptions, Phase, Standby, follow};
 use holdfast_trail::{ReceiveError, Shipped, Trail};
@@ -36,6 +37,8 @@ pub struct Following {
     grouped: AtomicBool,
     /// See [`StandbyFile::root`].
     root: Mutex<Option<String>>,
+    /// See [`StandbyFile::master`].
+    wrote: Mutex<Option<String>>,
     applied: watch::Sender<Lsn>,
     phase: Mutex<Phase>,
     /// When the last link ended on which it followed, in this role.
@@ -78,6 +81,7 @@ impl Following {
             engine,
             grouped: AtomicBool::new(file.grouped),
             root: Mutex::new(file.root.clone()),
+            wrote: Mutex::new(file.master.clone()),
             file,
             dir,
             applied,
@@ -215,16 +219,24 @@ impl Standby for Following {
         self.engine.settled()
     }
 
-    fn learned(&self, follows: Option<&str>, grouped: bool) {
+    fn is_written_by(&self, greeting: &Welcome) -> bool {
+        // A member of a group compares before it becomes master, and its new epoch may follow from an accepted loss.
+        let same_node = !greeting.grouped && self.wrote.lock().as_deref() == Some(&*greeting.name);
+        greeting.follows.is_none() && (same_node || greeting.identity.epoch == self.identity().epoch)
+    }
+
+    fn learned(&self, node: &str, follows: Option<&str>, grouped: bool) {
         let root = follows.map(|root| seen_from_here(&self.file.from, root));
         let mut known = self.root.lock();
         // A standby in between may not know its master's group.
         let grouped = grouped || (follows.is_some() && self.grouped.load(Ordering::Relaxed));
         let same = self.grouped.swap(grouped, Ordering::Relaxed) == grouped;
-        if same && *known == root {
+        let wrote = follows.is_none().then(|| node.to_owned());
+        let same_master = std::mem::replace(&mut *self.wrote.lock(), wrote.clone()) == wrote;
+        if same && same_master && *known == root {
             return;
         }
-        let file = StandbyFile { root: root.clone(), grouped, ..self.file.clone() };
+        let file = StandbyFile { root: root.clone(), grouped, master: wrote, ..self.file.clone() };
         match file.write(&self.dir) {
             Ok(()) => *known = root,
             // The next link reports it again; an unknown master is no proof for a promotion.

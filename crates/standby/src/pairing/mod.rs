@@ -19,8 +19,8 @@
 //! | a boxcar | has it | | start there |
 //! | a boxcar | has recycled it | | refused: gone |
 //! | a boxcar | does not have it; has the one that ends at C | nothing after C | cut back to C, then start there |
-//! | a boxcar | does not have it; has the one that ends at C; is a master of the standby's own epoch | something after C | refused: the master was rolled back |
-//! | a boxcar | does not have it; has the one that ends at C; is of a newer epoch, or a standby | something after C | refused: diverged |
+//! | a boxcar | does not have it; has the one that ends at C; wrote the standby's end itself | something after C | refused: the master was rolled back |
+//! | a boxcar | does not have it; has the one that ends at C; another node wrote that end, or it is a standby | something after C | refused: diverged |
 //! | a boxcar | does not have it, nor any other that the standby has | | as if C were the beginning |
 //! | less than its base copy needs | has the end that the copy was taken at | | start there |
 //! | less than its base copy needs | does not have that end | | refused: diverged, the copy is of a history that no longer exists |
@@ -31,8 +31,8 @@
 //! it is durable. So it is cut off; the trail saves it aside first. What was applied is never cut here: `holdfast
 //! rejoin` does that, and records it.
 //!
-//! An epoch has one master, and what is in a standby's databases was durable there. So a master of the same epoch that lacks it
-//! has lost what it had: its directory was put back from an older copy, or its disk lied. The standby has the
+//! An epoch has one master, and what is in a standby's databases was durable there. So a master that wrote it and lacks it has
+//! lost what it had: its directory was put back from an older copy, or its disk lied. The standby has the
 //! acknowledged commits; it tells the master, which acknowledges nothing any more ([`crate::Master::rolled_back`]).
 
 mod bisection;
@@ -113,7 +113,7 @@ pub enum Decision {
 }
 
 /// Decides from a finding. Changes below `applied` may be in the standby's databases, or were durable at a master. `wrote_it`: the
-/// node to follow is the master of the epoch in which the standby's trail ends, so it wrote what the standby has.
+/// node to follow is a master, and wrote the end of the standby's trail itself ([`crate::Standby::is_written_by`]).
 pub fn decide(tip: Tip, applied: Lsn, finding: Finding, wrote_it: bool) -> Decision {
     let diverged = |message: String, advice: &str| Decision::Refused(Refusal::new(Reason::Diverged, message, advice));
     match finding {
@@ -148,7 +148,7 @@ pub fn decide(tip: Tip, applied: Lsn, finding: Finding, wrote_it: bool) -> Decis
 fn rolled_back(applied: Lsn, common: Option<Tip>) -> Refusal {
     let common = common.map_or_else(|| "nothing of it".to_owned(), |tip| format!("the same only up to LSN {}", tip.lsn));
     let message = format!(
-        "this standby has what was durable at the master up to LSN {applied}, and the master has {common}, in the same epoch: \
+        "this standby has what was durable at the master up to LSN {applied}, and the master has {common}, of what it wrote itself: \
          the master's directory was put back from an older copy, or its disk has lost what it had synced"
     );
     let advice = "This standby has the acknowledged commits: stop the master, promote this standby (holdfast promote --at \

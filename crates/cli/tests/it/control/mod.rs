@@ -5,4 +5,7 @@ mod failover;
 mod majority;
 mod quorum;
 mod refused;
+pub mod rolled_back;
 mod trio;
+
+pub use trio::connect;

@@ -11,16 +11,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
-struct Three {
-    a: Node,
-    b: Node,
-    c: Node,
+pub struct Three {
+    pub a: Node,
+    pub b: Node,
+    pub c: Node,
     _scratch: TempDir,
 }
 
 impl Three {
     /// All run, `b` and `c` follow the master `a`, whose commits wait for any one of them.
-    async fn start() -> Three {
+    pub async fn start() -> Three {
         let scratch = TempDir::new().unwrap();
         let [mut a, b, c] = ["a", "b", "c"].map(|name| Node::new(&scratch, name));
         a.configure("node_name = \"a\"");
@@ -71,7 +71,7 @@ impl Three {
     }
 }
 
-async fn until_quorum(master: &Node) {
+pub async fn until_quorum(master: &Node) {
     until("the quorum is named", async || {
         let status = master.status();
         status.contains("\"sync_set\":[\"a\",\"b\",\"c\"]") && status.contains("\"quorum\":1")
@@ -88,7 +88,7 @@ async fn assert_nothing_is_missing(master: &Node, acknowledged: &[i64]) {
 }
 
 /// Lets a standby of the old master follow the new one.
-async fn follow(standby: &mut Node, master: &Node) {
+pub async fn follow(standby: &mut Node, master: &Node) {
     assert!(standby.stop().success());
     succeeds(&["standby", "configure", "--data", standby.data(), "--from", &master.at()]);
     standby.start();

@@ -9,4 +9,5 @@ mod follow;
 mod levels;
 mod operate;
 mod reads;
+mod rolled_back;
 mod upgrade;

@@ -151,7 +151,8 @@ impl Master for NodeService {
     }
 
     fn rolled_back(&self, standby: &str, refusal: &Refusal) {
-        if self.following.is_some() {
+        // The standby reports it again with each new link.
+        if self.following.is_some() || self.engine.is_deposed() {
             return;
         }
         self.engine.depose(&format!("it lacks acknowledged commits that standby {standby} has"));

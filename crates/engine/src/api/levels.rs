@@ -83,7 +83,12 @@ impl Engine {
 
     /// Whether this node may acknowledge, and answer reads as current, at this moment.
     pub fn has_right(&self) -> bool {
-        self.0.engine.gate.has_right()
+        !self.is_deposed() && self.0.engine.gate.has_right()
+    }
+
+    /// Whether another server has become the master, see [`Engine::depose`].
+    pub fn is_deposed(&self) -> bool {
+        self.0.engine.deposed.load(Ordering::Acquire)
     }
 
     /// What waits for a level.

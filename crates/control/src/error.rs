@@ -27,7 +27,10 @@ pub enum ControlError {
     OtherNode { dir: PathBuf, found: NodeId, expected: NodeId },
     #[error("members: {0}")]
     Members(String),
-    #[error("no majority of the members answered in time; the change may still be made: check the status")]
+    #[error(
+        "no majority of the members answered in time; the change may still be made: start the members that do not run, and \
+         check the status"
+    )]
     NoQuorum,
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -45,10 +48,9 @@ pub enum ControlError {
     NotCompared { node: NodeId, others: String },
     #[error(
         "the directory of this node is older than it was: {why}. It was put back from a copy: it has forgotten its votes, and its \
-         trail may lack acknowledged commits, so this node takes part in nothing. A server that was not put back and has all \
-         of them can be promoted (holdfast promote --at HOST:PORT). To bring this node back, move {} away, which makes it \
-         a new member; then make a data node the standby of the master (holdfast rejoin --from HOST:PORT), or start the \
-         witness again",
+         trail may lack acknowledged commits, so this node takes part in nothing. If it was the master, promote the server \
+         named above (holdfast promote --at HOST:PORT). To bring this node back, move {} away, which makes it a new member; \
+         then make a data node the standby of the master (holdfast rejoin --from HOST:PORT), or start the witness again",
         dir.display()
     )]
     RolledBack { dir: PathBuf, why: String },

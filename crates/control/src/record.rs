@@ -453,6 +453,17 @@ impl Record {
         if all.is_empty() { String::new() } else { format!("; as far as the group knows, {}", all.join(", ")) }
     }
 
+    /// Who has what `node` may have lost, in words, to follow a sentence; empty before the first master.
+    pub fn told_others(&self, node: NodeId) -> String {
+        let others = self.sync_set.members().iter().filter(|other| **other != node);
+        let others: Vec<String> = others.map(NodeId::to_string).collect();
+        match self.master {
+            Some(master) if master != node => format!("; {master} is the master"),
+            Some(_) if !others.is_empty() => format!("; to be promoted in its place: {}", others.join(" or ")),
+            _ => String::new(),
+        }
+    }
+
     /// Whether `node` is master of `epoch` and has not been deposed.
     pub fn is_served_by(&self, node: NodeId, epoch: Epoch) -> bool {
         self.master == Some(node) && self.epoch == epoch && matches!(self.mastership, Mastership::Serving { .. })

@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use crate::id::{DiskId, NodeId};
 use crate::machine::Published;
 use crate::raft::{Raft, Runtime, Snapshot};
-use crate::record::{Command, Role};
+use crate::record::{Command, Record, Role};
 use crate::starts::{NotMet, Starts};
 use crate::trail_tip::TrailSlot;
 use crate::transport::{BoxStream, Incoming, Transport};
@@ -114,7 +114,8 @@ impl Server {
             Err(NotMet::Older { known, shown }) => (known, shown),
         };
         let record = self.published.get();
-        let had = record.as_deref().map(|record| record.told_positions()).unwrap_or_default();
+        let told = |record: &Record| record.told_positions() + &record.told_others(hello.from);
+        let had = record.as_deref().map(told).unwrap_or_default();
         let why = format!(
             "{} has met start {} of the control directory of {}, and this is start {} of it{had}",
             self.me, known.number, hello.from, shown.number

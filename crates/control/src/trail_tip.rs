@@ -127,7 +127,14 @@ mod tests {
 
     #[test]
     fn the_decision_table() {
-        let tip = |epoch, lsn| TrailTip { trail: "t".to_owned(), epoch: Epoch(epoch), lsn, checksum: 1, leads: None, settled: None };
+        let tip = |epoch, lsn| TrailTip {
+            trail: "t".to_owned(),
+            epoch: Epoch(epoch),
+            lsn,
+            checksum: 1,
+            leads: None,
+            settled: None,
+        };
         let own = tip(5, 100);
         let table = [
             (tip(5, 90), Some(true), Compared::HasAll),

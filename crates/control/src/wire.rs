@@ -207,8 +207,14 @@ mod tests {
     async fn golden_tip() {
         let asked = bytes_of(&Frame::Request(Request::Tip)).await;
         assert_eq!(asked, b"\x05\0\0\0\x01\x03\"tip\"");
-        let tip =
-            TrailTip { trail: "t".to_owned(), epoch: holdfast_types::Epoch(3), lsn: 4096, checksum: 7, leads: None, settled: None };
+        let tip = TrailTip {
+            trail: "t".to_owned(),
+            epoch: holdfast_types::Epoch(3),
+            lsn: 4096,
+            checksum: 7,
+            leads: None,
+            settled: None,
+        };
         let bytes = bytes_of(&Frame::Reply(Reply::Tip(Ok(tip.clone())))).await;
         let golden = b"\x4b\0\0\0\x01\x04{\"tip\":{\"Ok\":{\"trail\":\"t\",\"epoch\":3,\"lsn\":4096,\"checksum\":7,\"leads\":null}}}";
         assert_eq!(String::from_utf8_lossy(&bytes), String::from_utf8_lossy(golden));

@@ -4,7 +4,6 @@
 //! `holdfast standby start`; a full disk is checked again until it has room.
 
 use crate::certificates::Certificates;
-use crate::control::Control;
 use crate::dialer::Dialer;
 use crate::identity::identity;
 use crate::notify::Notify;
@@ -27,6 +26,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender as Sender;
 use tokio::sync::watch;
+
+/// The newest epoch that the control plane has agreed on, as this node knows it: it may be newer than any link shows. 0 without
+/// a control plane.
+pub type AgreedEpoch = Arc<dyn Fn() -> Epoch + Send + Sync>;
 
 /// The engine of a standby as the link sees it.
 pub struct Following {
@@ -51,8 +54,7 @@ pub struct Following {
     unapplied: Mutex<VecDeque<(Lsn, u64)>>,
     notify: Notify,
     certificates: Option<Certificates>,
-    /// Whose record may show a newer epoch than any link.
-    control: Option<Arc<Control>>,
+    agreed_epoch: AgreedEpoch,
     /// Set by the operator.
     paused: watch::Sender<bool>,
     /// Ships to standbys of this standby, which may apply more when this one's master has more durable.
@@ -69,7 +71,7 @@ impl Following {
         file: StandbyFile,
         notify: Notify,
         certificates: Option<Certificates>,
-        control: Option<Arc<Control>>,
+        agreed_epoch: AgreedEpoch,
     ) -> Arc<Following> {
         let (applied, _) = watch::channel(Lsn(0));
         let sender = applied.clone();
@@ -92,7 +94,7 @@ impl Following {
             unapplied: Mutex::default(),
             notify,
             certificates,
-            control,
+            agreed_epoch,
             paused: watch::channel(false).0,
             hub: OnceLock::new(),
         })
@@ -206,8 +208,7 @@ impl Standby for Following {
     }
 
     fn newest_epoch(&self) -> Epoch {
-        let agreed = self.control.as_ref().map_or(Epoch(0), |control| control.epoch());
-        agreed.max(self.engine.trail().epoch())
+        (self.agreed_epoch)().max(self.engine.trail().epoch())
     }
 
     fn anchor(&self) -> Option<Tip> {

@@ -46,7 +46,15 @@ pub struct Node {
 
 impl Node {
     pub fn new(scratch: &TempDir, name: &'static str) -> Node {
-        Node { name, dir: scratch.path().join(name), port: port(), link_versions: None, accept_divergence: false, log: None, child: None }
+        Node {
+            name,
+            dir: scratch.path().join(name),
+            port: port(),
+            link_versions: None,
+            accept_divergence: false,
+            log: None,
+            child: None,
+        }
     }
 
     /// On a directory that is there.

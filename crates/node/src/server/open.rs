@@ -111,7 +111,9 @@ impl Opening<'_> {
         let ServerContext { dir, config, name, control, certificates, .. } = self.context;
         let following = standby.map(|file| {
             let (notify, certificates) = (notify.clone(), certificates.clone());
-            Following::new(engine.clone(), dir.clone(), file, notify, certificates, control.clone())
+            let control = control.clone();
+            let agreed_epoch = Arc::new(move || control.as_ref().map_or(Epoch(0), |control| control.epoch()));
+            Following::new(engine.clone(), dir.clone(), file, notify, certificates, agreed_epoch)
         });
         let in_sync = Arc::new(InSync::default());
         let store = open_archive(config, name, engine)?;

@@ -146,7 +146,8 @@ pub fn decide(tip: Tip, applied: Lsn, finding: Finding, wrote_it: bool) -> Decis
 
 /// The refusal of a master that lacks what it had made durable itself.
 fn rolled_back(applied: Lsn, common: Option<Tip>) -> Refusal {
-    let common = common.map_or_else(|| "nothing of it".to_owned(), |tip| format!("the same only up to LSN {}", tip.lsn));
+    let common =
+        common.map_or_else(|| "nothing of it".to_owned(), |tip| format!("the same only up to LSN {}", tip.lsn));
     let message = format!(
         "this standby has what was durable at the master up to LSN {applied}, and the master has {common}, of what it wrote itself: \
          the master's directory was put back from an older copy, or its disk has lost what it had synced"

@@ -71,7 +71,11 @@ fn where_to_go_on() {
     // The master of the standby's own epoch wrote what it lacks: it has lost it.
     assert_eq!(reason(decide(end, Lsn(5001), forked, true)), Reason::RolledBack);
     assert_eq!(reason(decide(end, Lsn(1), Finding::Forked { common: None }, true)), Reason::RolledBack);
-    assert_eq!(decide(end, Lsn(5000), forked, true), Decision::CutBack(tip(5000)), "only a tail that was never durable");
+    assert_eq!(
+        decide(end, Lsn(5000), forked, true),
+        Decision::CutBack(tip(5000)),
+        "only a tail that was never durable"
+    );
     assert_eq!(decide(end, Lsn(5000), Finding::Continues, true), Decision::Start(end));
     let Decision::Refused(refusal) = decide(end, Lsn(5001), forked, true) else { panic!("not refused") };
     assert!(refusal.advice.contains("promote this standby") && refusal.advice.contains("Do not rejoin"), "{refusal}");

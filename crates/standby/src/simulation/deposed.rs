@@ -52,7 +52,11 @@ async fn a_standby_that_knows_a_newer_epoch_takes_nothing_of_the_old_master() {
     standby.newest_epoch.store(master.trail().epoch().0 + 1, Ordering::Relaxed);
     master.append(100).unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!((standby.trail().durable(), standby.applied_lsn()), (before, before), "nothing written, nothing applied");
+    assert_eq!(
+        (standby.trail().durable(), standby.applied_lsn()),
+        (before, before),
+        "nothing written, nothing applied"
+    );
     assert!(hub.standbys().is_empty(), "it does not follow");
     let refused = |phase: &Phase| matches!(phase, Phase::Waiting { why, .. } if why.contains("was deposed"));
     assert!(standby.phases.lock().iter().any(refused), "the phase says why");

@@ -66,7 +66,7 @@ async fn a_master_whose_directory_was_put_back_refuses_and_its_standby_has_every
     put_back(&trio.a, &copy);
     let said = trio.a.refuses_to_start();
     assert!(said.contains("was put back from a copy") && said.contains("holdfast promote --at"), "{said}");
-    assert!(said.contains("b had everything up to LSN"), "{said}");
+    assert!(said.contains("b had everything up to LSN") && said.contains("in its place: b"), "{said}");
     assert!(trio.promote_b().contains("promoted: epoch "));
     trio.until_agreed("b", "{b}").await;
     assert_eq!(rows_of(&trio.b).await, "50");
@@ -204,7 +204,8 @@ async fn the_third_server_takes_nothing_of_a_deposed_master_that_wakes_up() {
         Err(why) => panic!("b is behind: {why}"),
     };
     let epoch = promoted.status_word("epoch");
-    until("the third server knows the new epoch", async || three.c.status().contains(&format!("\"epoch\":{epoch}"))).await;
+    until("the third server knows the new epoch", async || three.c.status().contains(&format!("\"epoch\":{epoch}")))
+        .await;
     three.a.resume();
     for writer in writers {
         writer.await.unwrap();

@@ -19,7 +19,8 @@ async fn a_master_that_was_put_back_is_stopped_by_the_standby_that_has_more() {
     pair.a.kill();
     put_back(&pair.a, &copy);
     pair.a.start();
-    until("the master hears it", async || pair.a.log().contains("has acknowledged commits that this server lacks")).await;
+    until("the master hears it", async || pair.a.log().contains("has acknowledged commits that this server lacks"))
+        .await;
     // Neither reads nor commits are answered, at any level.
     until("it answers nothing", async || {
         let answer = match crate::control::connect(&pair.a).await {

@@ -89,7 +89,7 @@ enum Command {
     },
     /// Cuts the power of a loaded server on a disk that forgets, tears and reorders, and looks for what was acknowledged
     PowerCut(power_cut::Arguments),
-    /// Takes the master away from a loaded pair, promotes the standby, brings the old master back, and so on
+    /// Takes servers away from a loaded group, promotes another one, brings the lost one back, and looks for what was lost
     FailoverTest(failover::Arguments),
     /// Feeds what reads files, messages and statements with seeded mutations of small corpora
     Fuzz(fuzz::Arguments),

@@ -105,7 +105,7 @@ impl Recorder {
 
     pub async fn create_tables(&self, address: Address) -> anyhow::Result<()> {
         for database in self.load.databases.names() {
-            let client = connect(address, database).await?;
+            let client = connect(&address.hosts(), database).await?;
             client.batch_execute(TABLES).await.context("creating the recorder's tables")?;
         }
         Ok(())
@@ -116,11 +116,11 @@ impl Recorder {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Which of these transactions are on the server.
-    pub async fn found(&self, address: Address, ids: &HashSet<i64>) -> anyhow::Result<HashSet<i64>> {
-        let client = connect(address, DATABASE).await?;
-        let rows = pairs(&client, "SELECT id, note FROM ack").await?;
-        Ok(rows.into_iter().map(|(id, _)| id).filter(|id| ids.contains(id)).collect())
+    /// The transactions that the server shows.
+    pub async fn shown(&self, address: Address) -> anyhow::Result<HashSet<i64>> {
+        let client = connect(&address.hosts(), DATABASE).await?;
+        let rows = pairs(&client, "SELECT id, '' FROM ack").await?;
+        Ok(rows.into_iter().map(|(id, _)| id).collect())
     }
 
     /// Forgets acknowledgements whose loss is accounted for.
@@ -131,9 +131,14 @@ impl Recorder {
     /// Connects all clients and sets them to work. They end when the server goes away; the set yields each one's
     /// last error.
     pub async fn start(&self, address: Address, clients: u32) -> anyhow::Result<JoinSet<tokio_postgres::Error>> {
+        self.start_at(&address.hosts(), clients).await
+    }
+
+    /// As [`Recorder::start`], at the first of several hosts that fits; `hosts` is that part of a connection string.
+    pub async fn start_at(&self, hosts: &str, clients: u32) -> anyhow::Result<JoinSet<tokio_postgres::Error>> {
         let mut running = JoinSet::new();
         for number in 0..clients {
-            let client = connect(address, DATABASE).await.with_context(|| format!("connecting client {number}"))?;
+            let client = connect(hosts, DATABASE).await.with_context(|| format!("connecting client {number}"))?;
             let way = Way::of(number, self.load);
             let (ids, acknowledged, count) = (self.next_id.clone(), self.acknowledged.clone(), self.count.clone());
             running.spawn(async move {
@@ -160,7 +165,7 @@ impl Recorder {
         let (mut rows, mut parts, mut accounts) = (Vec::new(), Vec::new(), 0);
         let mut tables = Vec::new();
         for database in self.load.databases.names() {
-            let client = connect(address, database).await?;
+            let client = connect(&address.hosts(), database).await?;
             rows.extend(pairs(&client, "SELECT id, note FROM ack").await?);
             parts.extend(pairs(&client, "SELECT id, note FROM ack_part").await?);
             let sum = pairs(&client, "SELECT sum(v), '' FROM account").await?;
@@ -302,8 +307,9 @@ pub fn told(error: &tokio_postgres::Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), |said| format!("{} {}", said.code().code(), said.message()))
 }
 
-async fn connect(address: Address, database: &str) -> anyhow::Result<Client> {
-    let config = format!("host=127.0.0.1 port={} user={USER} dbname={database}", address.port);
+/// A session with the server, or the first server that fits; `hosts` is that part of a connection string.
+pub async fn connect(hosts: &str, database: &str) -> anyhow::Result<Client> {
+    let config = format!("{hosts} user={USER} dbname={database}");
     let (client, connection) = tokio_postgres::connect(&config, NoTls).await.context("connecting")?;
     // It ends with the client or the server; the client's own calls report the error.
     tokio::spawn(connection);

@@ -42,6 +42,11 @@ impl Address {
         Ok(Self { port: port.context("no free port")? })
     }
 
+    /// The server's part of a connection string.
+    pub fn hosts(&self) -> String {
+        format!("host=127.0.0.1 port={}", self.port)
+    }
+
     /// libpq's environment variables; every client program here understands them.
     pub fn environment(&self, database: &str) -> Vec<(&'static str, String)> {
         vec![

@@ -45,6 +45,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     private_umask();
     let Args { file, data, database, adopt, json } = args;
     data_dir::refuse_foreign(&data)?;
+    data_dir::refuse_lost(&data)?;
     let made = FirstStart::of(&data);
     let what = Import { file, dir: data, database, adopt };
     let done = bring_in(&what, json);

@@ -51,6 +51,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     println!("holdfast: {}", promoted.has);
     println!("holdfast: {}", promoted.lacks);
     println!("holdfast: promoted: epoch {} from LSN {}", promoted.epoch, promoted.from);
+    if let Some(why) = promoted.not_closed {
+        println!("holdfast: the directory was not closed cleanly ({why}); nothing is lost, the next start recovers it");
+    }
     println!("holdfast: start it with: holdfast serve --data {}", data.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -1,9 +1,9 @@
 //! `holdfast rejoin`: a deposed master comes back as a standby.
 
-use crate::standby::{copy_bar, default_name, install};
+use crate::standby::{CopyProgress, default_name, install};
 use holdfast_node::HoldfastToml;
 use holdfast_node::data_dir::private_umask;
-use holdfast_replication::{CopyTo, rejoin};
+use holdfast_replication::{CopyTo, RejoinError, rejoin};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -34,11 +34,14 @@ pub struct Arguments {
 pub fn run(Arguments { from, data, name, certificates }: Arguments) -> anyhow::Result<ExitCode> {
     private_umask();
     let name = name.map_or_else(|| default_name(&data), Ok)?;
+    if !data.is_dir() {
+        return Err(RejoinError::NoDirectory(data).into());
+    }
     install(certificates.as_deref(), &data)?;
-    let bar = copy_bar()?;
+    let progress = CopyProgress::new()?;
     let to = CopyTo { dir: &data, name: &name };
-    let rejoined = rejoin(&from, to, &HoldfastToml, &|done| crate::standby::show_progress(&bar, done));
-    bar.finish_and_clear();
+    let rejoined = rejoin(&from, to, &HoldfastToml, &|done| progress.show(done));
+    progress.end();
     let rejoined = rejoined?;
     match (rejoined.lost, rejoined.unsure) {
         (_, Some((lsn, path, transactions))) => println!(

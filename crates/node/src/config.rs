@@ -316,6 +316,7 @@ impl Config {
                 .map_err(|message| ConfigError::Content { path: path.display().to_string(), message }),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 data_dir::refuse_foreign(dir)?;
+                data_dir::refuse_lost(dir)?;
                 let disk = RealDisk::new();
                 disk.create_dir(dir).map_err(io("create", &dir.to_owned()))?;
                 write_text(&disk, dir, TEMPLATE).map_err(io("write", &path))?;

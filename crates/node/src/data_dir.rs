@@ -6,13 +6,18 @@
 //! | does not exist, or is empty | makes it, mode 0700; removed again when the start fails before there is more than settings in it |
 //! | is a data directory, mode 0700, files 0600 | uses it |
 //! | is a data directory that other users can read (earlier versions made such) | tightens it, and logs that |
+//! | does not exist, is empty or has no databases, and was more than a server by itself: `DIR.identity` next to it | refuses |
+//! | does not exist or is empty, on a disk of /etc/fstab that is not mounted | refuses |
+//! | holds certificates only | refuses: an interrupted `holdfast standby create` leaves them, or an operator before it |
 //! | belongs to another user | refuses, as PostgreSQL does |
 //! | holds other files | refuses, and changes nothing |
 //!
 //! Failure: a file that belongs to another user cannot be tightened; it is named in a warning.
 
+mod unmounted;
+
 use crate::config::FILE_NAME;
-use holdfast_replication::CERTIFICATE_FILES;
+use holdfast_replication::{CERTIFICATE_FILES, IdentityFile};
 use rustix::fs::Mode;
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -48,6 +53,25 @@ pub enum DataDirError {
         path.display()
     )]
     Owner { path: PathBuf, owner: u32, own: u32 },
+    #[error(
+        "{dir} has no databases yet, but {note} records that it {what}: a new server is not made in its place. Mount the disk \
+         that it is on. If its data is lost, {when_lost}. To begin with an empty server nevertheless: remove {note}",
+        dir = dir.display(), note = note.display()
+    )]
+    Lost { dir: PathBuf, note: PathBuf, what: String, when_lost: String },
+    #[error(
+        "{dir} has no databases yet, and is on {point}, which /etc/fstab lists and which is not mounted: a new server is not \
+         made on the disk below it. Mount {point}, or remove its line from /etc/fstab",
+        dir = dir.display(), point = point.display()
+    )]
+    NotMounted { dir: PathBuf, point: PathBuf },
+    #[error(
+        "{dir} holds certificates and no databases, as an interrupted holdfast standby create leaves it: a new master is not \
+         made from it. To make the standby: holdfast standby create --from HOST:PORT --data {dir}. To make a new master: write \
+         {dir}/holdfast.toml with its node_listen first",
+        dir = dir.display()
+    )]
+    OnlyCertificates { dir: PathBuf },
 }
 
 /// Files that this process makes are for its own user only, also those that a library makes.
@@ -60,6 +84,30 @@ pub fn refuse_foreign(dir: &Path) -> Result<(), DataDirError> {
     let names = names(dir).map_err(|source| DataDirError::Io { path: dir.to_owned(), source })?;
     match names.into_iter().next() {
         Some(found) if !is_data_directory(dir) => Err(DataDirError::Foreign { path: dir.to_owned(), found }),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to begin a new server in a directory without databases, where anything hints that it belongs to another node or to
+/// one whose disk is away. Changes nothing.
+pub fn refuse_lost(dir: &Path) -> Result<(), DataDirError> {
+    let at = |source| DataDirError::Io { path: dir.to_owned(), source };
+    let of_a_server = ["databases.toml", "standby.toml", "mirror_of.toml", "trail/control"];
+    if of_a_server.iter().any(|file| dir.join(file).exists()) {
+        return Ok(());
+    }
+    if let Some((note, was)) = IdentityFile::read(dir).map_err(at)? {
+        let (what, when_lost) = (was.what(), was.when_lost(dir));
+        return Err(DataDirError::Lost { dir: dir.to_owned(), note, what, when_lost });
+    }
+    let names = names(dir).map_err(at)?;
+    if names.is_empty()
+        && let Some(point) = unmounted::mount_point_above(dir)
+    {
+        return Err(DataDirError::NotMounted { dir: dir.to_owned(), point });
+    }
+    match names.as_slice() {
+        [only] if only == "certificates" => Err(DataDirError::OnlyCertificates { dir: dir.to_owned() }),
         _ => Ok(()),
     }
 }

@@ -104,6 +104,10 @@ enum Next {
 /// Serves the directory until SIGTERM or SIGINT, then stops cleanly. Blocks.
 pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), NodeError> {
     tracing::info!("holdfast {} starts on {}", env!("CARGO_PKG_VERSION"), dir.display());
+    if config.control_members.trim().is_empty() {
+        // With a control plane its record decides whether an empty directory may become a master's.
+        data_dir::refuse_lost(dir)?;
+    }
     data_dir::protect(dir)?;
     if config.has_mirror() {
         data_dir::protect(&config.mirror)?;

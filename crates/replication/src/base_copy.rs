@@ -8,7 +8,8 @@
 //!
 //! Failure: an interrupted copy leaves its files; the command continues with them when it is run again.
 
-use crate::certificates::Certificates;
+use crate::certificates::{self, Certificates};
+use crate::clear;
 use crate::dialer::Dialer;
 use crate::settings::SettingsFile;
 use crate::standby_file::{StandbyFile, StandbyFileError};
@@ -117,6 +118,8 @@ pub enum CopyError {
     Certificates(#[from] TlsError),
     #[error(transparent)]
     StandbyFile(#[from] StandbyFileError),
+    #[error("the certificates cannot be copied: {0}")]
+    Install(#[source] io::Error),
 }
 
 /// Checks whether a copy may be written to a directory under this name; changes nothing.
@@ -130,10 +133,12 @@ pub fn check_target(to: CopyTo<'_>) -> Result<(), CopyError> {
     holdfast_standby::link::check_name(to.name).map_err(|_| CopyError::Name(to.name.to_owned()))
 }
 
-/// Copies the server at HOST:PORT into a directory, which becomes a standby's. Blocks; `progress` is called often.
+/// Copies the server at HOST:PORT into a directory, which becomes a standby's. The node's files in `certificates`, if they are
+/// given, are copied into it. Blocks; `progress` is called often.
 pub fn copy_from(
     from: &str,
     to: CopyTo<'_>,
+    certificates: Option<&Path>,
     settings: &dyn SettingsFile,
     progress: &(dyn Fn(Progress) + Send + Sync),
 ) -> Result<Copied, CopyError> {
@@ -144,12 +149,64 @@ pub fn copy_from(
         let file = StandbyFile { anchor_lsn, anchor_checksum, ..StandbyFile::of(from, to.name) };
         file.write(to.dir).map_err(io::Error::other)
     };
-    let connect = Dialer { address: from.to_owned(), certificates: Certificates::of(to.dir)? };
-    let reached = runtime.block_on(connect.connect());
-    reached.map_err(|error| CopyError::Link { from: from.to_owned(), error: LinkError::Io(error) })?;
+    // Before the master is reached: an attempt that ends here must not leave a directory that a start would serve as a new
+    // master's.
+    let made = MadeBefore::of(to.dir);
     mark_as_standby(from, to, settings)?;
+    let connected = connect(&runtime, from, to.dir, certificates);
+    if connected.is_err() {
+        made.into_iter().for_each(MadeBefore::undo);
+    }
+    let connect = connected?;
     let copied = runtime.block_on(copy_over(&connect, to, &announce, progress));
     copied.map_err(|error| CopyError::Link { from: from.to_owned(), error })
+}
+
+/// Copies the certificates into the directory, and connects to the master once.
+fn connect(
+    runtime: &tokio::runtime::Runtime,
+    from: &str,
+    dir: &Path,
+    given: Option<&Path>,
+) -> Result<Dialer, CopyError> {
+    if let Some(given) = given {
+        Certificates::read(given)?;
+        certificates::install(given, dir).map_err(CopyError::Install)?;
+    }
+    let connect = Dialer { address: from.to_owned(), certificates: Certificates::of(dir)? };
+    let reached = runtime.block_on(connect.connect());
+    reached.map_err(|error| CopyError::Link { from: from.to_owned(), error: LinkError::Io(error) })?;
+    Ok(connect)
+}
+
+/// A directory in which there was nothing before the copy, so that a copy whose master is not reached leaves nothing.
+struct MadeBefore<'a> {
+    dir: &'a Path,
+    existed: bool,
+}
+
+impl MadeBefore<'_> {
+    /// `None`: there is something in the directory, which stays.
+    fn of(dir: &Path) -> Option<MadeBefore<'_>> {
+        match std::fs::read_dir(dir) {
+            Ok(mut entries) => entries.next().is_none().then_some(MadeBefore { dir, existed: true }),
+            Err(_) => Some(MadeBefore { dir, existed: false }),
+        }
+    }
+
+    /// Removes what was made. What cannot be removed stays, and is still marked as a standby's.
+    fn undo(self) {
+        let certificates = self.dir.join(certificates::DIR_NAME);
+        let removed = certificates::FILES.iter().try_for_each(|file| clear::remove(&certificates.join(file)));
+        let removed = removed
+            .and_then(|()| if certificates.is_dir() { std::fs::remove_dir(&certificates) } else { Ok(()) })
+            .and_then(|()| clear::remove(&self.dir.join(crate::settings::FILE_NAME)))
+            .and_then(|()| clear::remove(&self.dir.join(crate::standby_file::FILE_NAME)))
+            .and_then(|()| if self.existed { Ok(()) } else { std::fs::remove_dir(self.dir) });
+        if let Err(error) = removed {
+            tracing::warn!("cannot remove what was begun in {}: {error}", self.dir.display());
+        }
+    }
 }
 
 /// Marks the directory as a standby's, before the first page and before the master keeps anything for it: if an interrupted

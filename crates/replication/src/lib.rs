@@ -6,10 +6,11 @@
 //! | file | what |
 //! |---|---|
 //! | [`standby_file`] | `standby.toml`: whether this server is a standby, and of which master |
+//! | [`identity_file`] | `DIR.identity`, next to the data directory: that a missing directory is not a new server's |
 //! | [`certificates`] | this node's certificates, for links to other machines |
 //! | [`dialer`], [`listener`] | outgoing and incoming links |
 //! | [`following`] | a standby follows its master |
-//! | [`base_copy`] | a base copy, sent and received |
+//! | [`base_copy`], [`kept_copies`] | a base copy, sent and received; kept while its link is broken |
 //! | [`control`], [`trail_comparison`] | the lease, which node may be master, and which member of a quorum has all commits |
 //! | [`sync_watch`] | what commits do while their standbys are away |
 //! | [`level_raising`] | levels that rise while a standby lags |
@@ -35,6 +36,8 @@ mod control;
 mod dialer;
 mod following;
 mod identity;
+mod identity_file;
+mod kept_copies;
 mod level_raising;
 mod listener;
 pub mod mirror;
@@ -60,6 +63,8 @@ pub use control::{Control, ControlSetupError};
 pub use following::{AgreedEpoch, Following, follow_master};
 pub use holdfast_control::Position;
 pub use holdfast_standby::base_copy::Progress;
+pub use identity_file::IdentityFile;
+pub use kept_copies::KeptCopies;
 pub use level_raising::raise_levels;
 pub use listener::Listener;
 pub use node_client::{NodeClient, NodeClientError};

@@ -22,6 +22,8 @@ use crate::base_copy::begin_copy;
 use crate::control::Control;
 use crate::following::Following;
 use crate::identity::identity;
+use crate::identity_file::IdentityFile;
+use crate::kept_copies::KeptCopies;
 use crate::notify::Notify;
 use crate::role::{Promotion, RoleEvent};
 use crate::status::ReplicationStatus;
@@ -35,6 +37,7 @@ use holdfast_trail::Trail;
 use holdfast_types::{Epoch, Level, Lsn};
 use std::io::ErrorKind;
 use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
@@ -59,9 +62,19 @@ pub struct NodeService {
     pub control: Option<Arc<Control>>,
     pub in_sync: Arc<InSync>,
     pub archive: Option<Arc<ArchiveSource>>,
+    pub dir: PathBuf,
+    /// What stays outside of the data directory, without the standbys that are registered.
+    pub identity_file: IdentityFile,
+    pub copies: Arc<KeptCopies>,
 }
 
 impl NodeService {
+    /// Brings the file next to the data directory up to date.
+    pub fn keep_identity(&self) {
+        let names = self.engine.slots().into_iter().map(|slot| slot.name);
+        self.identity_file.keep(&self.dir, names.filter(|name| name != crate::mirror::SLOT).collect());
+    }
+
     fn refuse_on_standby(&self) -> Result<(), Refusal> {
         let Some(following) = &self.following else { return Ok(()) };
         let message = format!("{} is a standby itself", self.name);
@@ -176,7 +189,11 @@ impl Master for NodeService {
         held.map_err(|error| {
             let message = format!("the trail cannot be kept for {standby}: {error}");
             Refusal::new(Reason::Failed, message, "See the master's log; its data directory must be writable")
-        })
+        })?;
+        if begins {
+            self.keep_identity();
+        }
+        Ok(())
     }
 
     fn forget(&self, standby: &str) -> Result<bool, Refusal> {
@@ -184,10 +201,12 @@ impl Master for NodeService {
             let advice = "To run without a mirror, remove the setting mirror and restart the server";
             return Err(Refusal::new(Reason::NotAdmitted, format!("{standby} is this server's mirror"), advice));
         }
-        self.engine.release_slot(standby).map_err(|error| {
+        let forgotten = self.engine.release_slot(standby).map_err(|error| {
             let message = format!("the list of standbys cannot be written: {error}");
             Refusal::new(Reason::Failed, message, "See the server's log; its data directory must be writable")
-        })
+        })?;
+        self.keep_identity();
+        Ok(forgotten)
     }
 
     fn reached(&self, reached: Reached) {
@@ -196,12 +215,17 @@ impl Master for NodeService {
         self.engine.reached(Level::Commit, reached.commit);
     }
 
-    fn base_copy(&self, _: &str) -> Result<Box<dyn BaseCopy>, Refusal> {
+    fn base_copy(&self, standby: &str) -> Result<Box<dyn BaseCopy>, Refusal> {
         // Waits for a checkpoint or a VACUUM under way; other links continue.
-        tokio::task::block_in_place(|| begin_copy(&self.engine)).map_err(|error| {
+        let begin = || tokio::task::block_in_place(|| begin_copy(&self.engine));
+        self.copies.take(standby, begin).map_err(|error| {
             let message = format!("a base copy cannot begin: {error}");
             Refusal::new(Reason::Failed, message, "See the master's log")
         })
+    }
+
+    fn stopping(&self) {
+        self.copies.stop();
     }
 
     fn status(&self) -> String {

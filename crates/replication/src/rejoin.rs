@@ -138,7 +138,7 @@ pub fn rejoin(
         }
     }
     clear_for_copy(to.dir).map_err(RejoinError::MakeWay)?;
-    rejoined.copied_bytes = Some(copy_from(from, to, settings, progress)?.sent_bytes);
+    rejoined.copied_bytes = Some(copy_from(from, to, None, settings, progress)?.sent_bytes);
     Ok(rejoined)
 }
 

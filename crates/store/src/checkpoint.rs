@@ -110,6 +110,15 @@ pub fn dress(page: u32, volume: u32, number: u64, bytes: &mut [u8; PAGE_BYTES]) 
     checksum::seal(bytes, page, volume, number);
 }
 
+/// As [`dress`], for a base copy. A page that has not changed has the same bytes in every copy, whatever has written it to the
+/// file or not yet: so it is not sent again. Page 1 has the number of the copy.
+pub fn dress_for_copy(page: u32, volume: u32, number: u64, bytes: &mut [u8; PAGE_BYTES]) {
+    match page {
+        1 => dress(page, volume, number, bytes),
+        _ => checksum::seal(bytes, page, volume, checksum::BASE_COPY),
+    }
+}
+
 /// Runs one checkpoint. `record` is step 5. Returns `None` when the file is up to date.
 pub fn run(
     disk: &dyn Disk,

@@ -1,6 +1,9 @@
 //! `holdfast standby`: makes standbys, shows them, stops and starts them.
 
 mod check;
+mod copy_progress;
+
+pub use copy_progress::CopyProgress;
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
@@ -9,9 +12,8 @@ use holdfast_node::config::FILE_NAME;
 use holdfast_node::data_dir::private_umask;
 use holdfast_node::{Config, HoldfastToml};
 use holdfast_replication::{
-    Certificates, CopyTo, NodeClient, Progress, StandbyFile, check_copy_target, copy_from, install_certificates,
+    Certificates, CopyTo, NodeClient, StandbyFile, check_copy_target, copy_from, install_certificates,
 };
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -110,7 +112,8 @@ struct Forget {
 Example:
   holdfast standby create --from 127.0.0.1:5433 --data ./b --name b
 
-The server continues to serve meanwhile. Run the command again after an interruption: the copy continues where it was.")]
+The server continues to serve meanwhile. Progress, rate and the time left go to standard error. Run the command again after an
+interruption: the copy continues where it was.")]
 struct Create {
     /// The server to copy and to follow
     #[arg(long, value_name = "HOST:PORT")]
@@ -169,10 +172,9 @@ fn make(Create { from, data, name, certificates }: Create) -> anyhow::Result<Exi
     let name = name.map_or_else(|| default_name(&data), Ok)?;
     let to = CopyTo { dir: &data, name: &name };
     check_copy_target(to)?;
-    install(certificates.as_deref(), &data)?;
-    let bar = copy_bar()?;
-    let copied = copy_from(&from, to, &HoldfastToml, &|done| show_progress(&bar, done));
-    bar.finish_and_clear();
+    let progress = CopyProgress::new()?;
+    let copied = copy_from(&from, to, certificates.as_deref(), &HoldfastToml, &|done| progress.show(done));
+    progress.end();
     let copied = copied?;
     println!("holdfast: {} is a copy of {from}, {} bytes came over the link", data.display(), copied.sent_bytes);
     println!(
@@ -180,20 +182,6 @@ fn make(Create { from, data, name, certificates }: Create) -> anyhow::Result<Exi
         data.display()
     );
     Ok(ExitCode::SUCCESS)
-}
-
-/// A bar for a base copy.
-pub fn copy_bar() -> anyhow::Result<ProgressBar> {
-    let bar = ProgressBar::new(0);
-    let style = ProgressStyle::with_template("{msg} [{bar:40}] {bytes} of {total_bytes}, {eta} left")?;
-    bar.set_style(style.progress_chars("=> "));
-    Ok(bar)
-}
-
-pub fn show_progress(bar: &ProgressBar, done: Progress) {
-    bar.set_length(done.total_bytes);
-    bar.set_position(done.compared_bytes);
-    bar.set_message(if done.round == 0 { "copying" } else { "verifying" });
 }
 
 /// The name that the directory's holdfast.toml gives the node, else the last part of the directory's path.

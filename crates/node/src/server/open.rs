@@ -14,8 +14,8 @@ use holdfast_archive::{History, Store};
 use holdfast_engine::{Engine, scratch_dir};
 use holdfast_replication::mirror::{self, Mirror};
 use holdfast_replication::{
-    ArchiveSource, Archiver, Control, ControlSetupError, Following, InSync, NodeService, Notify, Promotion,
-    ReplicationStatus, RoleEvent, StandbyFile, TrailComparison, follow_master, notify_standby_dropped,
+    ArchiveSource, Archiver, Control, ControlSetupError, Following, IdentityFile, InSync, NodeService, Notify,
+    Promotion, ReplicationStatus, RoleEvent, StandbyFile, TrailComparison, follow_master, notify_standby_dropped,
 };
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::{Governor, Hub, SyncSet, draw_instance};
@@ -109,6 +109,7 @@ impl Opening<'_> {
         status: &Arc<ReplicationStatus>,
     ) -> Result<Links, NodeError> {
         let ServerContext { dir, config, name, control, certificates, .. } = self.context;
+        let identity_file = identity_file(self.context, standby.as_ref());
         let following = standby.map(|file| {
             let (notify, certificates) = (notify.clone(), certificates.clone());
             let control = control.clone();
@@ -127,7 +128,11 @@ impl Opening<'_> {
             control: control.clone(),
             in_sync: in_sync.clone(),
             archive: store.as_ref().map(|store| archive_source(store, engine)),
+            dir: dir.clone(),
+            identity_file,
+            copies: Arc::default(),
         };
+        service.keep_identity();
         let governor = GovernorOptions { lag_bytes_max: config.standby_lag_bytes_max, ..GovernorOptions::default() };
         let sync_set = sync_set(config, control.as_deref())?;
         let hub = Hub::new(Arc::new(service), link_options(config), sync_set, Governor::new(governor));
@@ -210,6 +215,16 @@ impl Views {
             listener: listener.clone(),
             standby,
         }
+    }
+}
+
+/// What stays next to the data directory, so that a start without it makes no empty server in its place.
+fn identity_file(ServerContext { config, name, .. }: &ServerContext, standby: Option<&StandbyFile>) -> IdentityFile {
+    IdentityFile {
+        name: name.clone(),
+        standby_of: standby.map(|file| file.from.clone()).unwrap_or_default(),
+        control_members: config.control_members.trim().to_owned(),
+        ..IdentityFile::default()
     }
 }
 

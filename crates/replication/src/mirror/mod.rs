@@ -14,7 +14,7 @@
 //! | [`supervisor`] | copies, opens, follows, and does so again |
 //! | [`lifecycle`] | starts and stops it with the server |
 //! | [`status`] | how it is, for views and commands |
-//! | [`promote`] | it becomes a data directory like any other |
+//! | [`promote`], [`promotion_mark`] | it becomes a data directory like any other |
 //!
 //! Failure: whatever happens to the mirror's disk ends the mirror, never the server; what happens to the main disk ends the
 //! process as it always does.
@@ -23,6 +23,7 @@ mod directory;
 mod lifecycle;
 mod loopback_link;
 mod promote;
+mod promotion_mark;
 mod records;
 mod settings;
 mod state;

@@ -16,14 +16,24 @@
 //! A promotion can be interrupted anywhere and repeated: first the mirror is marked as being promoted, which keeps both
 //! directories from being served; then it is recovered as a master, with a new epoch; then it is marked as promoted, and so is
 //! the main directory, if there is one.
+//!
+//! | what fails, for example because the disk is full | then |
+//! |---|---|
+//! | the mark | nothing has changed |
+//! | the recovery, before a boxcar of the new epoch | the epoch and the mark are withdrawn: the server can be started again with this mirror |
+//! | the recovery, after one; or the withdrawal | it stays marked: the promotion is to be repeated, neither directory is served |
+//! | the clean stop after the recovery | nothing: the next start recovers |
+//!
+//! An epoch is withdrawn only if no boxcar carries it, so no two masters ever have the same one.
 
 use super::directory::trail_of;
+use super::promotion_mark::PromotionMark;
 use super::records::{CopyState, MirrorOf, Record, RecordState};
 use super::state::unix_ms;
 use crate::settings::{Away, SettingsFile};
-use holdfast_engine::{CloseError, Engine, OpenError, Options};
+use holdfast_engine::{Engine, OpenError, Options};
 use holdfast_seams::{DiskLock, RealDisk};
-use holdfast_trail::{Dump, DumpItem, Inspection, TrailError, TrailId, lock_without_opening};
+use holdfast_trail::{Dump, DumpItem, Inspection, Trail, TrailError, TrailId, lock_without_opening};
 use holdfast_types::calendar::civil_from_days;
 use holdfast_types::{Epoch, Lsn};
 use std::io;
@@ -50,10 +60,16 @@ pub enum PromoteError {
     Files(#[from] io::Error),
     #[error(transparent)]
     Trail(#[from] TrailError),
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    #[error(transparent)]
-    Close(#[from] CloseError),
+    #[error(
+        "the promotion of {dir} failed and was withdrawn: {why}. Remove the cause and run the command again; or serve the main \
+         directory {main} again, with this mirror"
+    )]
+    Withdrawn { dir: String, main: String, why: String },
+    #[error(
+        "the promotion of {dir} has begun and failed: {why}. Remove the cause and run the command again; until then neither \
+         {dir} nor {main} is served"
+    )]
+    Unfinished { dir: String, main: String, why: String },
 }
 
 /// The result of a promotion.
@@ -66,6 +82,8 @@ pub struct Promoted {
     pub has: String,
     /// What it may lack, in words, or that it lacks nothing.
     pub lacks: String,
+    /// Why the directory was not closed cleanly, where it was not; the next start recovers it.
+    pub not_closed: Option<String>,
 }
 
 /// What the mirror may lack, and whether it is certain that it lacks nothing.
@@ -91,7 +109,7 @@ pub fn promote(dir: &Path, accept_divergence: bool, settings: &dyn SettingsFile)
         CopyState::Following | CopyState::LeftBehind | CopyState::Promoting => {}
     }
     let not_whole = || PromoteError::NotWhole(dir.to_owned(), of.main.clone());
-    let (trail_id, _) = trail_of(dir)?.ok_or_else(not_whole)?;
+    let (trail_id, epoch_before) = trail_of(dir)?.ok_or_else(not_whole)?;
     let main = read_main(&of.main, trail_id)?;
     let has = what_it_has(dir)?;
     let verdict = judge(&of, main.as_ref());
@@ -99,17 +117,28 @@ pub fn promote(dir: &Path, accept_divergence: bool, settings: &dyn SettingsFile)
         let dir = dir.display().to_string();
         return Err(PromoteError::MayLack { has, lacks: verdict.lacks, dir });
     }
-    MirrorOf { state: CopyState::Promoting, ..of.clone() }.write(dir)?;
-    let epoch_min = main.as_ref().map_or(Epoch(1), |main| main.epoch.max(Epoch(1)));
-    let (epoch, from) = take_over(dir, epoch_min, settings)?;
-    MirrorOf { state: CopyState::Promoted, ..of.clone() }.write(dir)?;
+    let mark = PromotionMark::begin(dir, &of)?;
+    let main_epoch = main.as_ref().map(|main| main.epoch);
+    let TakenOver { epoch, from, not_closed } =
+        match take_over(dir, main_epoch.map_or(Epoch(1), |main| main.max(Epoch(1))), settings) {
+            Ok(new) => new,
+            Err(error) => {
+                let withdraw_to = match main_epoch {
+                    Some(main) => Some(main.min(epoch_before)),
+                    // An earlier attempt may have raised the epoch already.
+                    None => (of.state != CopyState::Promoting).then_some(epoch_before),
+                };
+                return Err(withdraw(dir, &of, mark, withdraw_to, &error));
+            }
+        };
+    mark.complete().map_err(|error| unfinished(dir, &of, &error))?;
     if let Some(record) = main.as_ref().and_then(|main| main.record.clone()) {
         let promoted = Record { state: RecordState::Promoted, epoch: epoch.0, since_unix_ms: unix_ms(), ..record };
         if let Err(error) = promoted.write(&of.main) {
             tracing::warn!("cannot write to the main directory that the mirror was promoted: {error}");
         }
     }
-    Ok(Promoted { epoch, from, has, lacks: verdict.lacks })
+    Ok(Promoted { epoch, from, has, lacks: verdict.lacks, not_closed })
 }
 
 /// Reads the main directory; `None`: it cannot be read, or is not the one that this mirror belongs to.
@@ -208,12 +237,58 @@ fn moment(unix_ms: u64) -> String {
     format!("at {year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{milliseconds:03} UTC")
 }
 
-/// Recovers the directory as a master's. Returns the new epoch and where it begins.
-fn take_over(dir: &Path, epoch_min: Epoch, settings: &dyn SettingsFile) -> Result<(Epoch, Lsn), PromoteError> {
+/// Undoes a promotion whose recovery has failed, if that is possible; returns what to report.
+fn withdraw(
+    dir: &Path,
+    of: &MirrorOf,
+    mark: PromotionMark<'_>,
+    to: Option<Epoch>,
+    error: &dyn std::fmt::Display,
+) -> PromoteError {
+    let Some(to) = to else { return unfinished(dir, of, error) };
+    let withdrawn = || -> Result<bool, PromoteError> {
+        Trail::withdraw_epoch(&RealDisk::new(), &dir.join("trail"), to)?;
+        let is_back = trail_of(dir)?.is_some_and(|(_, epoch)| epoch <= to);
+        Ok(is_back && mark.withdraw()?)
+    };
+    match withdrawn() {
+        Ok(true) => {
+            let (dir, main) = (dir.display().to_string(), of.main.display().to_string());
+            PromoteError::Withdrawn { dir, main, why: error.to_string() }
+        }
+        Ok(false) => unfinished(dir, of, error),
+        Err(other) => unfinished(dir, of, &format!("{error}; it cannot be withdrawn: {other}")),
+    }
+}
+
+fn unfinished(dir: &Path, of: &MirrorOf, why: &dyn std::fmt::Display) -> PromoteError {
+    let (dir, main) = (dir.display().to_string(), of.main.display().to_string());
+    PromoteError::Unfinished { dir, main, why: why.to_string() }
+}
+
+/// Why the recovery of a mirror has failed.
+#[derive(Debug, thiserror::Error)]
+enum TakeOverError {
+    #[error(transparent)]
+    Settings(#[from] io::Error),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+/// A mirror that was recovered as a master's directory.
+struct TakenOver {
+    epoch: Epoch,
+    from: Lsn,
+    not_closed: Option<String>,
+}
+
+/// Recovers the directory as a master's.
+fn take_over(dir: &Path, epoch_min: Epoch, settings: &dyn SettingsFile) -> Result<TakenOver, TakeOverError> {
     let engine = Engine::open(dir, Options { epoch_min, ..settings.engine_options(dir)? })?;
-    let new = (engine.trail().epoch(), engine.recovered().end);
-    engine.close()?;
-    Ok(new)
+    let (epoch, from) = (engine.trail().epoch(), engine.recovered().end);
+    // It is recovered: a checkpoint for which there is no room is made by the next start.
+    let not_closed = engine.close().err().map(|error| error.to_string());
+    Ok(TakenOver { epoch, from, not_closed })
 }
 
 #[cfg(test)]

@@ -29,10 +29,10 @@
 //! Each file is replaced atomically. Failure: with a file that cannot be read, whatever depends on it is refused.
 
 use crate::settings::Away;
-use holdfast_seams::{Disk, OpenHow, RealDisk};
+use holdfast_seams::{Create, Disk, OpenHow, RealDisk};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
 
 const FORMAT: u32 = 1;
@@ -120,10 +120,20 @@ impl MirrorOf {
         }
     }
 
+    /// Where the file is.
+    pub(super) fn path(dir: &Path) -> PathBuf {
+        dir.join(MIRROR_OF)
+    }
+
     /// Reads the file; `None`: the directory is not a mirror.
     pub fn read(dir: &Path) -> io::Result<Option<MirrorOf>> {
-        let found: Option<MirrorOf> = read(&dir.join(MIRROR_OF))?;
-        found.map(|of| check_format(dir, MIRROR_OF, of.format).map(|()| of)).transpose()
+        MirrorOf::read_file(&MirrorOf::path(dir))
+    }
+
+    /// Reads such a file under another name.
+    pub(super) fn read_file(path: &Path) -> io::Result<Option<MirrorOf>> {
+        let found: Option<MirrorOf> = read(path)?;
+        found.map(|of| check_format(path, of.format).map(|()| of)).transpose()
     }
 
     pub fn write(&self, dir: &Path) -> io::Result<()> {
@@ -149,7 +159,7 @@ impl Record {
     /// Reads the file; `None`: the server had no mirror yet.
     pub fn read(dir: &Path) -> io::Result<Option<Record>> {
         let found: Option<Record> = read(&dir.join(MIRROR))?;
-        found.map(|record| check_format(dir, MIRROR, record.format).map(|()| record)).transpose()
+        found.map(|record| check_format(&dir.join(MIRROR), record.format).map(|()| record)).transpose()
     }
 
     pub fn write(&self, dir: &Path) -> io::Result<()> {
@@ -161,9 +171,9 @@ fn about(path: &Path, kind: ErrorKind, what: impl std::fmt::Display) -> io::Erro
     io::Error::new(kind, format!("{}: {what}", path.display()))
 }
 
-fn check_format(dir: &Path, name: &str, found: u32) -> io::Result<()> {
+fn check_format(path: &Path, found: u32) -> io::Result<()> {
     let what = || format!("format {found} is newer than this program knows ({FORMAT})");
-    if found <= FORMAT { Ok(()) } else { Err(about(&dir.join(name), ErrorKind::InvalidData, what())) }
+    if found <= FORMAT { Ok(()) } else { Err(about(path, ErrorKind::InvalidData, what())) }
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
@@ -184,6 +194,18 @@ fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 fn replace(dir: &Path, name: &str, content: &impl Serialize) -> io::Result<()> {
     let text = toml::to_string(content).map_err(io::Error::other)?;
     replace_text(dir, name, &text)
+}
+
+/// Writes a file that nothing refers to yet, and syncs it. The caller syncs the directory.
+pub(super) fn write_synced(path: &Path, of: &MirrorOf) -> io::Result<()> {
+    let named = |e: io::Error| about(path, e.kind(), format_args!("cannot be written: {e}"));
+    let text = toml::to_string(of).map_err(io::Error::other)?;
+    let disk = RealDisk::new();
+    if disk.metadata(path).map_err(named)?.is_some() {
+        disk.remove(path).map_err(named)?;
+    }
+    let file = disk.open(path, &OpenHow { create: Create::New, write: true, ..OpenHow::default() }).map_err(named)?;
+    file.write_at(&[IoSlice::new(text.as_bytes())], 0).and_then(|()| file.sync_all()).map_err(named)
 }
 
 /// Replaces a small file of a directory, durably.

@@ -2,7 +2,9 @@
 //!
 //! The receiver requests each chunk with the hash of what it already has; the master sends the chunk's pages only if
 //! its hash differs. So an interrupted copy is resumed: what is on the receiver's disk is not sent again, even if the
-//! master's databases have changed since. When everything is written and synced, the receiver requests every chunk
+//! master's databases have changed since: a page that has not changed has the same bytes in every copy. When the next link
+//! finds the same copy, which the master keeps for a while, the receiver continues after the last chunk that it has compared;
+//! so a copy ends however often its link breaks, and whatever is written meanwhile. When everything is written and synced, the receiver requests every chunk
 //! again with the hash of what it reads back from its disk. The copy is complete when no chunk differs.
 //!
 //! The copy is one state of the databases: the master's pages when it began. The trail from [`CopyPlan::start`] on
@@ -34,6 +36,9 @@ pub trait BaseCopy: Send {
 
     /// Appends `pages` pages of a volume (by its index), from `first_page` on, counted from 0.
     fn read(&mut self, volume: usize, first_page: u32, pages: u32, into: &mut Vec<u8>) -> io::Result<()>;
+
+    /// Called when the receiver has everything.
+    fn completed(&mut self) {}
 }
 
 /// The destination of a copy.
@@ -64,6 +69,8 @@ pub struct Progress {
     /// Bytes that were sent over the link, in all rounds.
     pub sent_bytes: u64,
     pub total_bytes: u64,
+    /// How often the link has broken.
+    pub interruptions: u32,
     /// 0 while copying, then the number of the verification round.
     pub round: u32,
 }

@@ -31,8 +31,8 @@ pub struct Copied {
 /// The longest time in which links may fail without a page received over any of them.
 const NO_PROGRESS_MAX: Duration = Duration::from_secs(60);
 
-/// Fetches a base copy under the name that the standby will have. Reconnects after a broken link as long as pages
-/// arrive. The next attempt uses what is on the disk, even after the future was dropped.
+/// Fetches a base copy under the name that the standby will have. Reconnects after a broken link as long as the copy makes
+/// progress. The next attempt uses what is on the disk, even after the future was dropped.
 pub async fn copy<C: Connect>(
     connect: &C,
     name: &str,
@@ -41,24 +41,71 @@ pub async fn copy<C: Connect>(
     options: &LinkOptions,
 ) -> Result<Copied, LinkError> {
     let mut pause = options.retry;
-    let mut sent_bytes = 0;
+    let mut at = Position::default();
     let mut progressed = Instant::now();
     loop {
-        let before = sent_bytes;
-        let attempt = attempt(connect, name, instance, into, options, &mut sent_bytes).await;
+        let before = at.steps;
+        let attempt = attempt(connect, name, instance, into, options, &mut at).await;
         match attempt {
             // The operator must see the master's refusal at once.
             Err(error @ LinkError::Refused(_)) => return Err(error),
-            Err(error) if sent_bytes == before && progressed.elapsed() > NO_PROGRESS_MAX => return Err(error),
+            Err(error) if at.steps == before && progressed.elapsed() > NO_PROGRESS_MAX => return Err(error),
             Err(error) if error.may_pass() => tracing::warn!(%error, "the base copy was interrupted; connecting again"),
             done => return done,
         }
-        if sent_bytes > before {
+        at.interruptions += 1;
+        if at.steps > before {
             pause = options.retry;
             progressed = Instant::now();
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(options.retry_max);
+    }
+}
+
+/// How far a copy is, over all links.
+#[derive(Default)]
+struct Position {
+    /// The copy that the rest is about; `None` before the first plan.
+    of: Option<(Identity, CopyPlan, Vec<CopyVolume>)>,
+    /// 0 while copying, then the number of the verification round.
+    round: u32,
+    /// Chunks that were compared in this round, and how many of them differed.
+    compared: u64,
+    differing: u64,
+    sent_bytes: u64,
+    interruptions: u32,
+    /// This link continues the copy, or is the first one. One that begins another copy repeats comparisons.
+    is_continued: bool,
+    /// Chunks that brought the copy forward.
+    steps: u64,
+}
+
+impl Position {
+    /// Prepares for a copy: from its beginning, unless it is the one that was under way.
+    fn begin(
+        &mut self,
+        master: Identity,
+        plan: CopyPlan,
+        volumes: Vec<CopyVolume>,
+        into: &mut dyn CopyInto,
+    ) -> Result<(), LinkError> {
+        let found = Some((master, plan, volumes));
+        self.is_continued = self.of.is_none() || self.of == found;
+        if self.of != found {
+            // Until this one is prepared for, none is under way.
+            self.of = None;
+            self.begin_round(0);
+            if let Some((master, plan, volumes)) = &found {
+                into.begin(master, plan, volumes).map_err(disk)?;
+            }
+            self.of = found;
+        }
+        Ok(())
+    }
+
+    fn begin_round(&mut self, round: u32) {
+        (self.round, self.compared, self.differing) = (round, 0, 0);
     }
 }
 
@@ -68,22 +115,22 @@ async fn attempt<C: Connect>(
     instance: u64,
     into: &mut dyn CopyInto,
     options: &LinkOptions,
-    sent_bytes: &mut u64,
+    at: &mut Position,
 ) -> Result<Copied, LinkError> {
     let connected = tokio::time::timeout(options.greeting_max, connect.connect()).await;
     let stream = connected.map_err(|_| LinkError::TooSlow { what: "connect" })?.map_err(LinkError::Io)?;
     let (mut link, welcome) = greet(stream, name, instance, Wants::BaseCopy, options).await?;
     let (plan, volumes) = take_plan(&mut link).await?;
-    into.begin(&welcome.identity, &plan, &volumes).map_err(disk)?;
-    for round in 0..=ROUNDS_MAX {
-        let mut fetch = Fetch { link: &mut link, into, volumes: &volumes, sent_bytes, round };
-        let differing = fetch.all().await?;
-        if differing == 0 && round > 0 {
+    at.begin(welcome.identity, plan.clone(), volumes.clone(), into)?;
+    while at.round <= ROUNDS_MAX {
+        Fetch { link: &mut link, into, volumes: &volumes, at }.all().await?;
+        if at.differing == 0 && at.round > 0 {
             link.writer.send(&Message::CopyDone).await?;
             into.finish().map_err(disk)?;
-            return Ok(Copied { master: welcome.identity, plan, sent_bytes: *sent_bytes });
+            return Ok(Copied { master: welcome.identity, plan, sent_bytes: at.sent_bytes });
         }
         into.sync().map_err(disk)?;
+        at.begin_round(at.round + 1);
     }
     let what = format!("the disk returns other pages than were written, after {ROUNDS_MAX} rounds of verification");
     Err(LinkError::Copy { what })
@@ -123,13 +170,12 @@ fn check_file_name(name: &str) -> Result<(), LinkError> {
     if plain { Ok(()) } else { Err(LinkError::Copy { what: format!("{name:?} is not a plain file name") }) }
 }
 
-/// One round over all chunks.
+/// One round over all chunks, or what is left of it.
 struct Fetch<'a, S> {
     link: &'a mut Link<S>,
     into: &'a mut dyn CopyInto,
     volumes: &'a [CopyVolume],
-    sent_bytes: &'a mut u64,
-    round: u32,
+    at: &'a mut Position,
 }
 
 /// A request that has been sent.
@@ -140,14 +186,18 @@ struct Asked {
 }
 
 impl<S: Stream> Fetch<'_, S> {
-    /// Requests every chunk, several at a time, and returns how many differed from the disk.
-    async fn all(&mut self) -> Result<u64, LinkError> {
+    /// Requests every chunk that was not compared yet in this round, several at a time.
+    async fn all(&mut self) -> Result<(), LinkError> {
         let total_bytes = self.volumes.iter().map(|volume| bytes_of(volume.pages)).sum();
-        let mut progress = Progress { total_bytes, round: self.round, ..Progress::default() };
+        let (round, interruptions) = (self.at.round, self.at.interruptions);
+        let mut progress = Progress { total_bytes, round, interruptions, ..Progress::default() };
         let volumes = self.volumes;
         let mut places = (0u32..).zip(volumes).flat_map(|(i, volume)| (0..chunks(volume)).map(move |chunk| (i, chunk)));
+        for _ in 0..self.at.compared {
+            let Some((volume, chunk)) = places.next() else { break };
+            progress.compared_bytes += bytes_of(self.place(volume, chunk)?.1);
+        }
         let mut asked: VecDeque<Asked> = VecDeque::new();
-        let mut differing = 0;
         loop {
             while asked.len() < CHUNKS_AHEAD
                 && let Some((volume, chunk)) = places.next()
@@ -160,11 +210,13 @@ impl<S: Stream> Fetch<'_, S> {
             if !self.link.writer.is_empty() {
                 self.link.writer.flush().await?;
             }
-            let Some(question) = asked.pop_front() else { return Ok(differing) };
+            let Some(question) = asked.pop_front() else { return Ok(()) };
             let (pages, came) = self.take(&question).await?;
-            differing += u64::from(came);
+            self.at.differing += u64::from(came);
+            self.at.compared += 1;
+            self.at.steps += u64::from(came || self.at.is_continued);
             progress.compared_bytes += bytes_of(pages);
-            progress.sent_bytes = *self.sent_bytes;
+            progress.sent_bytes = self.at.sent_bytes;
             self.into.progress(progress);
         }
     }
@@ -200,7 +252,7 @@ impl<S: Stream> Fetch<'_, S> {
             return refuse(format!("chunk {} of volume {} does not match its hash", chunk.chunk, chunk.volume));
         }
         self.into.write(question.volume as usize, first_page, &chunk.pages).map_err(disk)?;
-        *self.sent_bytes += chunk.pages.len() as u64;
+        self.at.sent_bytes += chunk.pages.len() as u64;
         Ok((pages, true))
     }
 

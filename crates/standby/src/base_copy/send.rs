@@ -21,7 +21,11 @@ pub(crate) async fn send<S: Stream>(link: &mut Link<S>, copy: &mut dyn BaseCopy)
                 let chunk = chunk(copy, ask)?;
                 link.writer.send(&Message::CopyChunk(chunk)).await?;
             }
-            Message::CopyDone | Message::Stop(_) => return Ok(()),
+            Message::CopyDone => {
+                copy.completed();
+                return Ok(());
+            }
+            Message::Stop(_) => return Ok(()),
             other => return Err(LinkError::Unexpected { kind: other.kind(), expected: "a CopyAsk" }),
         }
     }

@@ -175,7 +175,7 @@ async fn a_copy_is_the_same_and_was_read_back() {
     assert_eq!(target.files, Source::of(&PAGES, 0).contents);
     assert_eq!((copied.sent_bytes, copied.plan.start, copied.master), (BYTES, Lsn(4096), identity()));
     assert!(target.finished && target.syncs == 1);
-    let done = Progress { compared_bytes: BYTES, sent_bytes: BYTES, total_bytes: BYTES, round: 1 };
+    let done = Progress { compared_bytes: BYTES, sent_bytes: BYTES, total_bytes: BYTES, round: 1, interruptions: 0 };
     assert_eq!(target.progress, done);
 }
 
@@ -191,6 +191,35 @@ async fn an_interrupted_copy_goes_on_with_what_is_there() {
     assert_eq!(target.files, expected);
     let chunk = bytes_of(CHUNK_PAGES);
     assert_eq!(copied.sent_bytes, BYTES + chunk, "all once, and the changed chunk again");
+}
+
+/// Each link brings one chunk of the same copy: the next one continues after it, also while it verifies.
+#[tokio::test(start_paused = true)]
+async fn a_link_that_breaks_at_every_chunk_ends_nevertheless() {
+    let chunks = PAGES.iter().map(|pages| pages.div_ceil(CHUNK_PAGES) as usize).sum::<usize>();
+    let links = (0..2 * chunks).map(|_| (Source::of(&PAGES, 0), 1));
+    let server = Server::new(links.chain([(Source::of(&PAGES, 0), usize::MAX)]).collect());
+    let mut target = Target::default();
+    let copied = tokio::time::timeout(Duration::from_secs(3600), copied(&server, &mut target)).await.unwrap().unwrap();
+    assert_eq!(target.files, Source::of(&PAGES, 0).contents);
+    assert_eq!((copied.sent_bytes, target.finished), (BYTES, true), "each chunk once");
+    assert_eq!(target.progress.interruptions as usize, 2 * chunks - 1, "before the last chunk");
+}
+
+/// Another copy is compared from its beginning; a master that keeps none is given up when nothing comes any more.
+#[tokio::test(start_paused = true)]
+async fn another_copy_begins_again() {
+    let state = |number: u64| {
+        let mut source = Source::of(&PAGES, 0);
+        source.plan.anchor.lsn = Lsn(number);
+        source
+    };
+    let server = Server::new(vec![(state(1), 3), (state(2), 2), (state(3), usize::MAX)]);
+    let mut target = Target::default();
+    assert_eq!(copied(&server, &mut target).await.unwrap().sent_bytes, BYTES);
+    let breaks = (0..1000).map(|number| (state(number), 2));
+    let ended = copied(&Server::new(breaks.collect()), &mut target).await;
+    assert!(ended.is_err() && !matches!(ended, Err(LinkError::Refused(_))), "{ended:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,6 @@ mod majority;
 mod quorum;
 mod refused;
 pub mod rolled_back;
-mod trio;
+pub mod trio;
 
 pub use trio::connect;

@@ -7,3 +7,4 @@ mod bed;
 mod crashes;
 mod disks;
 mod first;
+mod full;

@@ -24,7 +24,7 @@ use crate::state::database::{DatabaseState, Peers};
 use crate::state::engine::EngineState;
 use crate::state::manifest::Manifest;
 use crate::state::retention::Slot;
-use holdfast_store::checkpoint::dress;
+use holdfast_store::checkpoint::dress_for_copy;
 use holdfast_store::pages::{PAGE_BYTES, PageStore, ReadError};
 use holdfast_types::{Epoch, Lsn, SqlError, SqlResult, SqlState, VolumeId};
 use serde::{Deserialize, Serialize};
@@ -109,7 +109,7 @@ impl BaseCopy {
             return Err(ReadError::Io { page, offset: 0, path: format!("volume {volume} of the copy"), source });
         };
         s.store.read(page, s.number, 0, out)?;
-        dress(page, s.id.0, s.number, out);
+        dress_for_copy(page, s.id.0, s.number, out);
         Ok(())
     }
 }

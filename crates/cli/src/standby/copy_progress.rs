@@ -1,0 +1,100 @@
+//! Shows how far a base copy is, its rate and the time left: a bar on a terminal, else a line for each tenth.
+
+use holdfast_replication::Progress;
+use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// The progress of one copy, on standard error.
+pub struct CopyProgress {
+    bar: ProgressBar,
+    is_terminal: bool,
+    /// `None` before the first chunk.
+    phase: Mutex<Option<Phase>>,
+}
+
+/// Copying, or a round of verification.
+struct Phase {
+    round: u32,
+    began: Instant,
+    /// Bytes that were compared when it began here.
+    from_bytes: u64,
+    /// Tenths that were reported.
+    tenths: u64,
+}
+
+impl CopyProgress {
+    pub fn new() -> anyhow::Result<CopyProgress> {
+        let bar = ProgressBar::new(0);
+        let template = "{msg} [{bar:40}] {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+        bar.set_style(ProgressStyle::with_template(template)?.progress_chars("=> "));
+        Ok(CopyProgress { bar, is_terminal: std::io::stderr().is_terminal(), phase: Mutex::new(None) })
+    }
+
+    /// Called after every chunk.
+    pub fn show(&self, done: Progress) {
+        if self.is_terminal {
+            self.bar.set_length(done.total_bytes);
+            self.bar.set_position(done.compared_bytes);
+            self.bar.set_message(what(&done));
+            return;
+        }
+        let mut phase = self.phase.lock();
+        let new = || Phase { round: done.round, began: Instant::now(), from_bytes: done.compared_bytes, tenths: 0 };
+        let phase = match &mut *phase {
+            Some(phase) if phase.round == done.round => phase,
+            other => other.insert(new()),
+        };
+        let tenths = done.compared_bytes * 10 / done.total_bytes.max(1);
+        if tenths > phase.tenths {
+            phase.tenths = tenths;
+            eprintln!("holdfast: {}", line(&done, phase.from_bytes, phase.began.elapsed()));
+        }
+    }
+
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn what(done: &Progress) -> String {
+    let doing = if done.round == 0 { "copying" } else { "verifying" };
+    match done.interruptions {
+        0 => doing.to_owned(),
+        1 => format!("{doing} (the link broke once)"),
+        n => format!("{doing} (the link broke {n} times)"),
+    }
+}
+
+/// One line: what is done, at which rate, and how long the rest takes at that rate.
+fn line(done: &Progress, from_bytes: u64, elapsed: Duration) -> String {
+    let per_second = (done.compared_bytes - from_bytes) as f64 / elapsed.as_secs_f64().max(0.001);
+    let left = done.total_bytes.saturating_sub(done.compared_bytes) as f64 / per_second.max(1.0);
+    format!(
+        "{}: {} % ({} of {}), {}/s, {} left",
+        what(done),
+        done.compared_bytes * 100 / done.total_bytes.max(1),
+        BinaryBytes(done.compared_bytes),
+        BinaryBytes(done.total_bytes),
+        BinaryBytes(per_second as u64),
+        HumanDuration(Duration::from_secs_f64(left.min(1e9)))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_rate_and_time_left() {
+        let done =
+            Progress { compared_bytes: 30 << 20, total_bytes: 100 << 20, interruptions: 2, ..Progress::default() };
+        let said = line(&done, 10 << 20, Duration::from_secs(4));
+        assert_eq!(
+            said,
+            "copying (the link broke 2 times): 30 % (30.00 MiB of 100.00 MiB), 5.00 MiB/s, 14 seconds left"
+        );
+        assert!(line(&Progress { round: 1, ..done }, 30 << 20, Duration::ZERO).starts_with("verifying"));
+    }
+}

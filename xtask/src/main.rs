@@ -25,6 +25,7 @@ mod recorder;
 mod rules;
 mod server;
 mod suites;
+mod switchover;
 mod tally;
 mod tools;
 

@@ -83,6 +83,7 @@ mod members;
 mod node;
 mod peers;
 mod plane;
+mod presence;
 mod raft;
 mod record;
 mod server;

@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::id::{DiskId, NodeId};
 use crate::machine::Published;
+use crate::presence::Presence;
 use crate::raft::{Peer, Snapshot, Types, Vote};
 use crate::record::Role;
 use crate::starts::{NotMet, Start, Starts};
@@ -49,6 +50,7 @@ struct Shared {
     starts: Arc<Starts>,
     /// Why another member refuses this node for good: its directory is older than it was.
     rolled_back: watch::Sender<Option<String>>,
+    presence: Presence,
     #[cfg(test)]
     sabotage: crate::simulation::Sabotage,
 }
@@ -79,6 +81,7 @@ impl Peers {
             idle,
             starts,
             rolled_back: watch::Sender::new(None),
+            presence: Presence::default(),
             #[cfg(test)]
             sabotage,
         };
@@ -209,10 +212,18 @@ impl Link {
             Ok::<Reply, io::Error>(reply)
         };
         let called = timeout(within, call).await.map_err(io::Error::from).and_then(|called| called);
-        called.map_err(|error| {
-            tracing::debug!(to = %self.to, "control connection: {error}");
-            Unreachable::new(&error)
-        })
+        let presence = &self.peers.shared.presence;
+        match called {
+            Ok(reply) => {
+                presence.answered(self.to);
+                Ok(reply)
+            }
+            Err(error) => {
+                presence.failed(self.to, &error);
+                tracing::debug!(to = %self.to, "control connection: {error}");
+                Err(Unreachable::new(&error))
+            }
+        }
     }
 
     fn strange(&self) -> Unreachable {

@@ -198,9 +198,16 @@ impl Databases {
         Ok(InUse(found))
     }
 
-    /// Whether this server may answer now.
-    pub fn has_right(&self) -> bool {
-        self.engine.has_right()
+    /// 57P03 if this server may not answer now. A client with several hosts then tries the next one.
+    pub fn check_right(&self) -> SqlResult<()> {
+        if self.engine.has_right() {
+            return Ok(());
+        }
+        let message = match self.engine.is_deposed() {
+            true => "this server was deposed: another one has become the master",
+            false => "this server cannot renew its lease as master; another one may have taken its place",
+        };
+        Err(SqlError::new(SqlState::CANNOT_CONNECT_NOW, message).with_hint("Connect again, to the master."))
     }
 
     /// CREATE DATABASE. Blocks until it has reached its level.

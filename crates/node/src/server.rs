@@ -1,7 +1,7 @@
 //! Opens a data directory as a server, changes its role, and stops it.
 //!
 //! A server is a master or a standby (`standby.toml` says which). To change its role it is closed, except for its listening
-//! socket, and opened again; clients that connect meanwhile wait, open sessions end with 57P01.
+//! socket, and opened again; clients that connect meanwhile are refused with 57P03, open sessions end with 57P01.
 //!
 //! | event | then |
 //! |---|---|
@@ -13,6 +13,7 @@ mod begin;
 mod context;
 mod master_tasks;
 mod open;
+mod refusing;
 mod signals;
 
 use crate::activity::EngineSlot;
@@ -21,7 +22,7 @@ use crate::data_dir::{self, DataDirError};
 use crate::descriptors;
 use crate::replication_settings::node_name;
 use crate::session::Factory;
-use begin::{bind, warn_of_archive};
+use begin::{bind, refuse_to_follow_itself, warn_of_archive};
 use context::{Begin, ServerContext, last_epoch};
 use holdfast_archive::{ArchiveError, ArchiveLocation, Store};
 use holdfast_engine::{CloseError, Engine, OpenError};
@@ -37,10 +38,11 @@ use holdfast_trail::{Trail, TrailError};
 use holdfast_types::{Epoch, Level, Lsn};
 use holdfast_wire::{Server, ServerError};
 use open::Opening;
+use refusing::{Refusing, Why};
 use signals::Signals;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -70,6 +72,11 @@ pub enum NodeError {
          the data directory's certificates/"
     )]
     NoCertificates(SocketAddr),
+    #[error(
+        "standby.toml names {from} as the master, which is this server's own address; name the master with: holdfast standby \
+         configure --data {} --from HOST:PORT", dir.display()
+    )]
+    FollowsItself { from: String, dir: PathBuf },
     #[error(transparent)]
     Mirror(#[from] MirrorRefused),
     #[error(transparent)]
@@ -116,6 +123,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     config.connections_max = descriptors::raise(config.connections_max);
     let server = bind(&config)?;
     let address = server.address()?;
+    refuse_to_follow_itself(dir, &config, address)?;
     let links = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(LINK_THREADS)
         .thread_name("links")
@@ -128,6 +136,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let control = Control::start(dir, &config.control_members, &config.control_witness, &name, certificates.as_ref())?;
     let listener = Arc::new(Listener::new(links.handle().clone()));
     listen_for_nodes(&config, &listener, certificates.as_ref())?;
+    let refusing = Refusing::new(server.again()?, links.handle().clone(), listener.clone());
     let context = ServerContext { dir: dir.to_owned(), config, name, certificates, control, listener };
     let mut promoted: Option<Promotion> = None;
     let mut first = true;
@@ -136,18 +145,20 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
         let (events, mut inbox) = mpsc::unbounded_channel();
         let epoch = match &promoted {
             Some(promotion) => promotion.epoch,
-            None => match context.epoch_to_serve(links.handle(), &clients, &mut signals)? {
+            None => match context.epoch_to_serve(&refusing, links.handle(), &clients, &mut signals)? {
                 Begin::Stopped => return Ok(()),
                 Begin::At(epoch) => epoch,
             },
         };
+        refusing.begin(Why::Opening)?;
         let Some(role) = open_role(&context, links.handle(), promoted.take(), epoch, events)? else { continue };
         let tell = || {
             if std::mem::take(&mut first) {
                 ready(address)
             }
         };
-        let next = role.run(server.again()?, &clients, &mut signals, &mut inbox, tell);
+        refusing.end();
+        let next = role.run(server.again()?, &refusing, &clients, &mut signals, &mut inbox, tell);
         let down = role.down(links.handle());
         match next? {
             Next::Stop => {
@@ -256,6 +267,7 @@ impl ActiveRole {
     fn run(
         &self,
         server: Server,
+        refusing: &Refusing,
         clients: &tokio::runtime::Runtime,
         signals: &mut Signals,
         inbox: &mut mpsc::UnboundedReceiver<RoleEvent>,
@@ -269,12 +281,13 @@ impl ActiveRole {
                     next = role_ends(inbox) => next,
                 };
                 stop.send_replace(true);
-                next
+                let why = if matches!(next, Next::Stop) { Why::Stopping } else { Why::Opening };
+                refusing.begin(why).map(|()| next)
             };
             let mut serving = std::pin::pin!(server.run(self.factory.clone(), self.workers, stopped, ready));
             let next = tokio::select! {
                 served = &mut serving => return served.map(|()| Next::Stop).map_err(NodeError::from),
-                next = wait => next,
+                next = wait => next?,
             };
             let mut first = self.engine.gate().first;
             loop {

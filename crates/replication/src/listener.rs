@@ -7,49 +7,58 @@ use crate::certificates::Certificates;
 use bytes::BytesMut;
 use holdfast_standby::link::take_preamble;
 use holdfast_standby::{Hub, Peer};
-use parking_lot::RwLock;
 use std::io::Cursor;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 /// Links over TLS at a time; further connections wait.
 const LINKS_MAX: usize = 256;
 /// How long a handshake may take.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// How long a link waits for a server that starts or changes its role.
+const HUB_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Pause after a connection could not be accepted, usually for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts the links of other nodes.
 pub struct Listener {
     runtime: Handle,
-    /// `None` while the server changes its role.
-    hub: RwLock<Option<Arc<Hub>>>,
+    /// `None` while the server starts or changes its role.
+    hub: watch::Sender<Option<Arc<Hub>>>,
 }
 
 impl Listener {
     pub fn new(runtime: Handle) -> Listener {
-        Listener { runtime, hub: RwLock::default() }
+        Listener { runtime, hub: watch::Sender::new(None) }
     }
 
     pub fn set_hub(&self, hub: Option<Arc<Hub>>) {
-        *self.hub.write() = hub;
+        self.hub.send_replace(hub);
     }
 
     pub fn hub(&self) -> Option<Arc<Hub>> {
-        self.hub.read().clone()
+        self.hub.borrow().clone()
     }
 
-    /// Serves a link whose start-up packet has been read; `input` holds the bytes after it. Returns at once.
-    pub fn serve(&self, stream: TcpStream, input: BytesMut) {
-        // A standby that connects while the role changes tries again by itself.
-        let Some(hub) = self.hub() else { return };
+    /// The hub, as soon as there is one; `None` after a limit. A standby then tries again by itself.
+    async fn coming_hub(&self) -> Option<Arc<Hub>> {
+        let mut hub = self.hub.subscribe();
+        let there = tokio::time::timeout(HUB_WAIT_MAX, hub.wait_for(Option::is_some)).await;
+        there.ok()?.ok()?.clone()
+    }
+
+    /// Serves a link whose start-up packet has been read; `input` holds the bytes after it. Returns at once. A link that comes
+    /// while the server starts or changes its role waits.
+    pub fn serve(self: &Arc<Listener>, stream: TcpStream, input: BytesMut) {
         let address = stream.peer_addr().map_or_else(|_| "a peer that has disconnected".to_owned(), |a| a.to_string());
         let Ok(stream) = stream.into_std() else { return };
+        let links = self.clone();
         self.runtime.spawn(async move {
+            let Some(hub) = links.coming_hub().await else { return };
             let Ok(stream) = TcpStream::from_std(stream) else { return };
             let (read, write) = stream.into_split();
             let stream = tokio::io::join(Cursor::new(input).chain(read), write);

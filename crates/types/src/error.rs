@@ -149,6 +149,11 @@ impl SqlError {
         self
     }
 
+    /// The error for a client that connects while the server stops: SQLSTATE 57P03.
+    pub fn shutting_down() -> SqlError {
+        SqlError::new(SqlState::CANNOT_CONNECT_NOW, "the database system is shutting down")
+    }
+
     /// The error of a statement that was translated under an earlier schema than the one it would run under. The
     /// statement has done nothing and its translation is repeated. The client receives this error only where that is
     /// not possible.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How a connection ended.
-enum Closed {
+pub(crate) enum Closed {
     /// The client sent Terminate or disconnected.
     ByClient,
     /// The server closed the connection after a last FATAL message.
@@ -23,6 +23,12 @@ enum Closed {
 impl From<Lost> for Closed {
     fn from(_: Lost) -> Closed {
         Closed::ByClient
+    }
+}
+
+impl From<SqlError> for Closed {
+    fn from(error: SqlError) -> Closed {
+        Closed::ByServer(error)
     }
 }
 
@@ -55,18 +61,19 @@ pub(crate) async fn serve<F: SessionFactory>(
             return factory.link(stream, input).await;
         }
         Hello::Gone => return,
+        Hello::Stopping => return say_goodbye(&mut client, SqlError::shutting_down().into()).await,
         Hello::Malformed(malformed) => return say_goodbye(&mut client, malformed.into()).await,
     };
     let registration = registry.register();
     if registry.len() > connections_max {
         let error = SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
             .with_detail(format!("The limit is {connections_max} (connections_max)."));
-        return say_goodbye(&mut client, Closed::ByServer(error)).await;
+        return say_goodbye(&mut client, error.into()).await;
     }
     let startup = crate::session::Startup { pid: registration.pid, client: client.address(), ..startup };
     let mut session = match factory.open(startup).await {
         Ok(session) => session,
-        Err(error) => return say_goodbye(&mut client, Closed::ByServer(error)).await,
+        Err(error) => return say_goodbye(&mut client, error.into()).await,
     };
     registration.set_cancel(session.canceller());
     let out = client.reply().out();
@@ -82,7 +89,8 @@ pub(crate) async fn serve<F: SessionFactory>(
     say_goodbye(&mut client, closed).await;
 }
 
-async fn say_goodbye(client: &mut Client, closed: Closed) {
+/// Sends the error that ends the connection, where there is one.
+pub(crate) async fn say_goodbye(client: &mut Client, closed: Closed) {
     let closed = client.take_malformed().map(Closed::from).unwrap_or(closed);
     if let Closed::ByServer(error) = closed {
         backend::error(client.reply().out(), true, &error);

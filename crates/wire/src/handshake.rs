@@ -40,8 +40,10 @@ pub(crate) enum Hello {
     },
     /// Another node; the bytes that it has sent after the packet are still in the client's input.
     Link,
-    /// Nothing more to do: the client disconnected, or the server is stopping.
+    /// The client disconnected.
     Gone,
+    /// The server stops before the client has said what it wants.
+    Stopping,
     Malformed(Malformed),
 }
 
@@ -59,7 +61,7 @@ async fn exchange(client: &mut Client) -> Result<Hello, Lost> {
             Err(malformed) => return Ok(Hello::Malformed(malformed)),
             Ok(None) => match client.fill(None).await? {
                 Wake::Input => {}
-                Wake::Stop | Wake::TimedOut => return Ok(Hello::Gone),
+                Wake::Stop | Wake::TimedOut => return Ok(Hello::Stopping),
             },
             Ok(Some((packet, bytes))) => {
                 client.raw_input().advance(bytes);

@@ -20,6 +20,9 @@ pub const BUFFER_KEPT_BYTES_MAX: usize = 256 * 1024;
 /// answer.
 pub const REFUSALS_MAX: usize = 100;
 
+/// The pause before the next accept when the process has run out of file descriptors.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 /// Limits that the operator sets.
 #[derive(Clone, Debug)]
 pub struct Limits {

@@ -6,7 +6,7 @@
 use crate::client::Client;
 use crate::connection;
 use crate::encode::Output;
-use crate::limits::{Limits, REFUSALS_MAX};
+use crate::limits::{ACCEPT_PAUSE, Limits, REFUSALS_MAX};
 use crate::registry::Registry;
 use crate::session::SessionFactory;
 use std::io;
@@ -14,7 +14,6 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, LocalSet};
 
@@ -51,9 +50,6 @@ fn advice(address: SocketAddr, why: io::ErrorKind) -> String {
 
 /// Connections that may wait to be accepted; the system may have a lower limit (net.core.somaxconn).
 const BACKLOG: i32 = 4096;
-
-/// The pause before the next accept when the process has run out of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Threads that each worker has for slow work: scans, DDL on databases. Requests wait when all threads are busy.
 const BLOCKING_THREADS_MAX: usize = 16;
@@ -97,10 +93,14 @@ impl Server {
     }
 
     /// Creates another server on the same socket, to run after this one has stopped: clients that connect in between
-    /// wait.
+    /// wait, or are refused by [`Server::refuse`].
     pub fn again(&self) -> Result<Server, ServerError> {
         let listener = self.listener.try_clone().map_err(ServerError::Thread)?;
         Ok(Server { listener, limits: self.limits.clone(), output: self.output })
+    }
+
+    pub(crate) fn into_parts(self) -> (TcpListener, Arc<Limits>, Output) {
+        (self.listener, self.limits, self.output)
     }
 
     /// The bound address, with the actual port if port 0 was requested.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -31,6 +32,10 @@ var modes = map[string]pgx.QueryExecMode{
 var modeNames = []string{"cached_statement", "describe_exec", "exec", "simple"}
 
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == "hosts" {
+		hosts(os.Args[2:])
+		return
+	}
 	for _, mode := range modeNames {
 		for _, c := range modeCases {
 			report(c.name+"_"+mode, modes[mode], func(ctx context.Context, conn *pgx.Conn) (any, error) {

@@ -6,6 +6,7 @@
 
 mod bench_load;
 mod crates;
+mod hosts;
 mod isolation;
 mod own;
 mod programs;
@@ -86,6 +87,13 @@ const SUITES: &[Suite] = &[
         run: programs::jdbc,
     },
     Suite { name: "pgx", about: "pgx 5 (Go)", needs: &["psql", "go"], row: Row::Clients, run: programs::pgx },
+    Suite {
+        name: "hosts",
+        about: "libpq, pgjdbc and pgx with two hosts, one of them deposed",
+        needs: &["psql", "python3", "java", "javac", "mvn", "go"],
+        row: Row::OwnServers,
+        run: hosts::run,
+    },
     Suite {
         name: "protocol",
         about: "bad messages and bad clients",

@@ -173,9 +173,14 @@ impl Node {
         child.wait().unwrap();
     }
 
+    /// SIGTERM, and waits for nothing.
+    pub fn ask_to_stop(&self) {
+        self.signal(Signal::TERM);
+    }
+
     /// SIGTERM
     pub fn stop(&mut self) -> ExitStatus {
-        self.signal(Signal::TERM);
+        self.ask_to_stop();
         self.child.take().unwrap().wait().unwrap()
     }
 

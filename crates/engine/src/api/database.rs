@@ -36,9 +36,14 @@ impl Database {
         database_oid(self.0.id)
     }
 
-    /// The newest published schema.
+    /// The schema that readers use: that of the newest snapshot whose commits have reached their levels.
     pub fn schema(&self) -> Arc<Schema> {
-        self.0.schema.read().clone()
+        self.0.readable.get()
+    }
+
+    /// Whether [`Database::schema`] is the newest one: no change of the schema waits for its level.
+    pub fn is_schema_settled(&self) -> bool {
+        self.0.readable.is_newest()
     }
 
     /// Prepares one statement of SQLite SQL and judges where it may run. The result may be kept as long as the
@@ -75,15 +80,14 @@ impl Database {
         Arc::new(Session::new(self.0.engine.locks.clone(), pid))
     }
 
-    /// Ends when [`Database::reader`] would not block: the published schema is durable and has reached its level. That
-    /// takes as long as standbys take, so a caller that must not block a thread awaits this first; above all where that thread
-    /// is needed for the standbys' acks.
-    pub async fn readable(&self) -> SqlResult<()> {
-        self.0.durable(self.0.schema_number()).await
+    /// Ends when every change of the schema that was published before has reached its level: what may write works under the
+    /// newest schema, and its errors must not depend on a change that could still be lost. That takes as long as standbys
+    /// take.
+    pub async fn schema_settled(&self) -> SqlResult<()> {
+        if self.is_schema_settled() { Ok(()) } else { self.0.durable(self.0.schema_number()).await }
     }
 
-    /// A connection that reads durable snapshots, under the published schema: a change of it that is still being synced, or
-    /// waits for its level, is waited for on this thread.
+    /// A connection that reads durable snapshots. It waits for no writer, and for no standby.
     pub fn reader(&self) -> SqlResult<Reader> {
         Reader::open(&self.0)
     }

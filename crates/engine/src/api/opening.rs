@@ -28,7 +28,6 @@ use crate::writer;
 use holdfast_store::sqlite::check_flags;
 use holdfast_trail::{Inspection, Recovered, Trail, TrailError, TrailOptions};
 use holdfast_types::record::put_volume_drop;
-use holdfast_types::schema::Schema;
 use holdfast_types::{Epoch, Level, SqlError, SqlState, VolumeId};
 use parking_lot::Mutex;
 use std::path::Path;
@@ -283,7 +282,7 @@ impl Engine {
             return Err(SqlError::new(SqlState::ADMIN_SHUTDOWN, "the server is stopping").into());
         }
         let Redone { volume, debt, .. } = redone;
-        let database = DatabaseState::new(entry, engine.clone(), self.0.registry.peers(), volume, Schema::default());
+        let database = DatabaseState::new(entry, engine.clone(), self.0.registry.peers(), volume);
         if let Some((number, start, time_us, bytes)) = debt {
             database.redo.add(number, start, time_us, bytes);
         }

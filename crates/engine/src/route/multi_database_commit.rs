@@ -163,7 +163,7 @@ fn log(out: Vec<Out>, level: Level, sink: Box<dyn Sink>, done: OnCompletion) {
         gate.redo.tell(span.start);
         gate.pass(span.end, level, move || {
             // All of it becomes visible before any session that waited for a part of it continues.
-            later.iter().for_each(|(Joined { database, .. }, p, _)| database.volume().store().set_durable(p.number));
+            later.iter().for_each(|(Joined { database, .. }, p, _)| database.show_readers(p.number));
             later.iter_mut().for_each(|(_, p, _)| p.lock_owner = None);
             later.iter().for_each(|(Joined { database, .. }, p, _)| database.durable_reached(p.number));
             done(Completion { sink, result: Ok(()), failed_step: 0, last_insert_rowid: None, number: 0 });

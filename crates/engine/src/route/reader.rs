@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Prepares one statement on a reader's connection and determines where it may run.
 pub(crate) fn prepare(database: &Arc<DatabaseState>, sql: &str, report: Report) -> SqlResult<Arc<Statement>> {
     let mut reader = Reader::open(database)?;
-    let schema = database.schema.read().clone();
+    let schema = database.readable.get();
     describe(reader.conn_to_prepare()?, sql, report).map(Arc::new).map_err(|e| to_sql(&e, sql, &schema))
 }
 
@@ -27,10 +27,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads under the published schema. Waits on this thread while a change of it is being synced or waits for its
-    /// level.
+    /// Reads under the schema of the newest snapshot that has passed the gate. It waits for nothing.
     pub(crate) fn open(database: &Arc<DatabaseState>) -> SqlResult<Reader> {
-        database.wait_for_schema();
         let connection = database.reader()?;
         Ok(Reader { database: database.clone(), pin: None, connection: Some(connection) })
     }
@@ -68,7 +66,7 @@ impl Reader {
     /// Begins as [`Reader::begin`] does, for a transaction that may write at this snapshot later, on behalf of the
     /// client with process number `pid`.
     pub fn begin_to_write_later(&mut self, pid: i32) -> SqlResult<()> {
-        self.pin = Some(self.database.pin(At::Durable, pid));
+        self.pin = Some(self.database.pin(At::Readable, pid));
         self.begin()
     }
 
@@ -77,7 +75,7 @@ impl Reader {
         if !step.stmt.class.is_read() {
             return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, "cannot write on a reading connection"));
         }
-        let schema = self.database.schema.read().clone();
+        let schema = self.database.readable.get();
         let c = self.connection();
         run_step(&mut c.conn, &mut c.cache, &schema, number, step, sink)
     }

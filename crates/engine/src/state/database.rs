@@ -13,6 +13,7 @@ use crate::state::pin::{At, Pin};
 use crate::state::prepared::Registry;
 use crate::state::prewritten::FragmentOwner;
 use crate::state::queue::WriterCommand;
+use crate::state::readable_schema::ReadableSchema;
 use crate::state::reader_connection::Connection;
 use crate::state::redo_debt::RedoDebt;
 use crate::statement::run::to_sql;
@@ -54,10 +55,13 @@ pub struct DatabaseState {
     peers: Weak<dyn Peers>,
     /// Replaced as a whole by VACUUM.
     pub volume: RwLock<Arc<Volume>>,
+    /// The newest published schema, for everything that writes.
     pub schema: RwLock<Arc<Schema>>,
+    /// The schema for readers.
+    pub readable: ReadableSchema,
     /// Tables and ids of the published schema.
     map: RwLock<Published>,
-    /// The batch that published the present schema: no work begins on an older snapshot.
+    /// The batch that published the present schema: nothing that may write begins on an older snapshot.
     pub schema_number: Arc<AtomicU64>,
     /// To the writer; removed when the database is closed.
     pub queue: RwLock<Option<Sender<WriterCommand>>>,
@@ -103,7 +107,6 @@ impl DatabaseState {
         engine: Arc<EngineState>,
         peers: Weak<dyn Peers>,
         volume: Arc<Volume>,
-        schema: Schema,
     ) -> Arc<DatabaseState> {
         let redo = RedoDebt::new(engine.redo.clone());
         Arc::new(DatabaseState {
@@ -113,7 +116,8 @@ impl DatabaseState {
             engine,
             peers,
             volume: RwLock::new(volume),
-            schema: RwLock::new(Arc::new(schema)),
+            schema: RwLock::default(),
+            readable: ReadableSchema::default(),
             map: RwLock::default(),
             schema_number: Arc::default(),
             queue: RwLock::new(None),
@@ -138,15 +142,19 @@ impl DatabaseState {
         self.map.read().map.clone()
     }
 
-    /// The number of the batch that published the present schema: no work begins on an older snapshot.
+    /// The number of the batch that published the present schema: nothing that may write begins on an older snapshot.
     pub fn schema_number(&self) -> u64 {
         self.schema_number.load(Ordering::Acquire)
     }
 
-    pub fn publish_map(&self, map: Arc<TableMap>, number: u64) {
+    /// Publishes a schema and its tables. Readers use it when the batch `number` has reached its level.
+    pub fn publish_schema(&self, schema: Arc<Schema>, map: Arc<TableMap>, number: u64) {
+        let mut published_schema = self.schema.write();
+        *published_schema = schema.clone();
         let mut published = self.map.write();
         self.schema_number.store(number, Ordering::Release);
         *published = Published { map, changing: false };
+        self.readable.published(schema, number, || self.volume().store().durable());
     }
 
     /// Records that a batch that changes the schema is about to be published, or could not be.
@@ -173,20 +181,6 @@ impl DatabaseState {
         receiver.await.map_err(|_| SqlError::new(SqlState::IO_ERROR, failed))
     }
 
-    /// Blocks this thread until the published schema is durable and has reached its level. It waits only after a change
-    /// of the schema: for a sync, or for as long as standbys take.
-    pub fn wait_for_schema(&self) {
-        let number = self.schema_number();
-        if self.volume().store().durable() >= number {
-            return;
-        }
-        let (sender, receiver) = std::sync::mpsc::channel();
-        // The receiver is gone when the caller stopped waiting.
-        self.when_durable(number, Box::new(move || sender.send(()).unwrap_or_default()));
-        // An error means that the trail or the gate is closed, and with it the database.
-        receiver.recv().unwrap_or_default();
-    }
-
     /// Runs `answer` as soon as batch `number` is durable.
     pub fn when_durable(&self, number: u64, answer: OnReached) {
         {
@@ -202,9 +196,15 @@ impl DatabaseState {
         answer();
     }
 
+    /// Batch `number` is on disk and has reached its level: readers see it, and its schema.
+    pub fn show_readers(&self, number: u64) {
+        let volume = self.volume();
+        self.readable.passed(number, || volume.store().set_durable(number));
+    }
+
     /// Batch `number` is on disk and has reached its level.
     pub fn durable_reached(&self, number: u64) {
-        self.volume().store().set_durable(number);
+        self.show_readers(number);
         let due: Vec<_> = {
             let mut waiting = self.waiting.lock();
             if waiting.is_empty() {
@@ -347,7 +347,7 @@ impl ConnectedDatabase for DatabaseState {
     }
 
     fn schema(&self) -> Arc<Schema> {
-        self.schema.read().clone()
+        self.readable.get()
     }
 }
 

@@ -23,6 +23,7 @@ pub mod prepared;
 pub mod prepared_format;
 pub mod prewritten;
 pub mod queue;
+pub mod readable_schema;
 pub mod reader_connection;
 pub mod redo_debt;
 pub mod registry;

@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 /// Which snapshot to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// The newest durable one.
+    /// The newest one whose commits have all reached their levels, for a reader.
+    Readable,
+    /// That one, for what may write: where it is older than the batch that published the present schema, the newest
+    /// published one.
     Durable,
     /// The newest published one; what depends on it must wait until it is durable.
     Newest,
@@ -29,8 +32,8 @@ pub struct Pin {
 }
 
 impl Pin {
-    /// For the client that knows itself as process `pid`; 0 for none. Where the newest durable
-    /// snapshot is older than `schema_number`, the batch that published the present schema, the newest one is held.
+    /// For the client that knows itself as process `pid`; 0 for none. `schema_number`: the batch that published the present
+    /// schema.
     pub fn new(
         locks: &Arc<LockManager>,
         volume: VolumeId,
@@ -43,7 +46,7 @@ impl Pin {
         // between.
         let (snapshot, holder) = locks.enter_with(volume, pid, || match at {
             At::Durable if store.durable() < schema_number() => store.acquire_newest().0,
-            At::Durable => store.acquire().0,
+            At::Durable | At::Readable => store.acquire().0,
             At::Newest => store.acquire_newest().0,
             At::Held(number) => store.acquire_at(number).0,
         });

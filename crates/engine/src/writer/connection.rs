@@ -149,14 +149,13 @@ impl Writer {
             ids: database.ids.clone(),
             touched: Vec::new(),
         }));
-        database.publish_map(map.clone(), volume.store().newest());
         database.register(&mut conn)?;
         let gate = conn.install_commit_gate();
         let position = PositionWriter::prepare(&mut conn).map_err(sqlite)?;
         let control = Control::prepare(&mut conn).map_err(sqlite)?;
         let interrupt = Arc::new(conn.interrupt_handle());
         let schema = Arc::new(read_schema(&mut conn, &map).map_err(sqlite)?);
-        *database.schema.write() = schema.clone();
+        database.publish_schema(schema.clone(), map.clone(), volume.store().newest());
         let cache = StatementCache::default();
         let applier = Applier::for_images(ApplyMode::Main, map);
         let sizes = Sizes::new(database.engine.trail.body_bytes_max());

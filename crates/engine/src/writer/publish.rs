@@ -109,9 +109,7 @@ impl Writer {
             // The table of prepared transactions does not concern transactions on older snapshots.
             let only_prepared = self.has_object(PREPARED_TABLE) && self.database.map().object(PREPARED_TABLE).is_none();
             let number = if only_prepared { self.database.schema_number() } else { number };
-            let mut published = self.database.schema.write();
-            *published = self.schema.clone();
-            self.database.publish_map(self.conn.capture().map().clone(), number);
+            self.database.publish_schema(self.schema.clone(), self.conn.capture().map().clone(), number);
         }
     }
 

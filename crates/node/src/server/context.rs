@@ -1,6 +1,7 @@
 //! What a server keeps when it changes its role: its settings, its name, its part in the control plane, its listener.
 
 use super::NodeError;
+use super::refusing::{Refusing, Why};
 use super::signals::Signals;
 use crate::config::Config;
 use holdfast_engine::OpenError;
@@ -33,6 +34,7 @@ impl ServerContext {
     /// The epoch of a server that is to be the master: asks the control plane, and waits until that agrees.
     pub fn epoch_to_serve(
         &self,
+        refusing: &Refusing,
         links: &tokio::runtime::Handle,
         clients: &tokio::runtime::Runtime,
         signals: &mut Signals,
@@ -41,6 +43,7 @@ impl ServerContext {
         if StandbyFile::read(&self.dir)?.is_some() {
             return Ok(Begin::At(None));
         }
+        refusing.begin(Why::AsksControl)?;
         let (end, accept_loss) = (trail_end(&self.dir)?, self.config.accept_divergence);
         let asking = links.spawn(control.clone().start_as_master(end, accept_loss));
         clients.block_on(async {

@@ -185,7 +185,6 @@ impl NodeSession {
     /// VACUUM INTO: a copy of the newest durable snapshot, as a reader sees it.
     async fn vacuum_into(&mut self, file: &str) -> SqlResult<()> {
         let (db, file) = (self.served.db.clone(), PathBuf::from(file));
-        self.served.db.readable().await?;
         self.outside_transactions("VACUUM", move || db.vacuum_into(&file)).await
     }
 
@@ -315,7 +314,6 @@ impl NodeSession {
             let ran = self.execute(step, Box::new(lines.clone())).await;
             ran.map_err(|error| Failure { step: None, error, fatal: true })?.0.map_err(at)?;
         } else {
-            self.served.db.readable().await.map_err(at)?;
             let mut reader = self.served.db.reader().map_err(at)?;
             reader.run(0, &step, &mut lines.clone()).map_err(at)?;
         }

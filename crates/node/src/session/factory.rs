@@ -57,6 +57,8 @@ impl SessionFactory for Factory {
     }
 
     async fn open(&self, startup: Startup) -> SqlResult<NodeSession> {
+        // Before the client is authenticated: then it tries the next of its hosts.
+        self.databases.check_right()?;
         let mut settings = Settings::new(&self.configured);
         if self.standby {
             settings.start_fixed("in_hot_standby", "on");

@@ -45,7 +45,6 @@ impl NodeSession {
         client: &mut Client,
     ) -> Result<(), Failure> {
         if steps.iter().all(|s| s.stmt.class.is_read()) {
-            self.served.db.readable().await.map_err(|e| Failure::at(first, e))?;
             let reader = self.served.db.reader().map_err(|e| Failure::at(first, e))?;
             self.read(reader, first, steps, client).await.1
         } else {

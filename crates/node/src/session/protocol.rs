@@ -1,6 +1,6 @@
 //! What the protocol calls: a message or a pipeline comes in, is run as a whole or statement by statement, and is answered.
 
-use super::failure::shifted;
+use super::failure::{fatal, shifted};
 use super::node_session::NodeSession;
 use super::source::Source;
 use super::state::State;
@@ -26,13 +26,10 @@ impl NodeSession {
     /// Checks, when the answer is ready, that this server may still answer: after its lease has expired another master may be at
     /// work. On failure the reply since `position` is dropped, except for what a large result has already sent.
     fn check_right(&self, position: ReplyMark, client: &mut Client) -> Result<(), Failure> {
-        if self.databases.has_right() {
-            return Ok(());
-        }
-        client.reply().back_to(position);
-        let message = "this server cannot renew its lease as master; another one may have taken its place";
-        let error = SqlError::new(SqlState::CANNOT_CONNECT_NOW, message).with_hint("Connect again, to the master.");
-        Err(Failure { step: None, error, fatal: true })
+        self.databases.check_right().map_err(|error| {
+            client.reply().back_to(position);
+            fatal(error)
+        })
     }
 
     /// After a message: updates what other sessions see of this one.
@@ -122,15 +119,14 @@ impl Session for NodeSession {
 
     async fn prepare(&mut self, sql: &str, param_types: &[u32]) -> SqlResult<Arc<Plan>> {
         let scan = Scan::new(sql, self.served.db.dialect())?;
-        let schema = self.schema();
         let mut pieces = scan.pieces();
-        let Some(piece) = pieces.next() else { return Ok(Arc::new(Plan::new(None, param_types, None, schema))) };
+        let Some(piece) = pieces.next() else { return Ok(Arc::new(Plan::new(None, param_types, None, self.schema()))) };
         if pieces.next().is_some() {
             let message = "cannot insert multiple commands into a prepared statement";
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
-        let entry = self.resolve(&piece, &schema, param_types).await;
-        let entry = entry.map_err(|e| shifted(e, sql, piece.offset()))?;
+        let resolved = self.entry_to_prepare(&piece, param_types).await;
+        let (entry, schema) = resolved.map_err(|e| shifted(e, sql, piece.offset()))?;
         let mut plan = Plan::new(Some(piece), param_types, Some(entry.clone()), schema);
         if let Kind::DeclareCursor { query, .. } = &entry.translated.kind {
             let before = piece.offset() + piece.text().len() - query.len();

@@ -59,6 +59,9 @@ impl NodeSession {
             step.prepared.entry.as_deref().expect("all have one, checked above")
         }
         let body = body(steps.len(), self.default_isolation(), |i| entry(&steps[i]))?;
+        if steps.iter().any(|s| self.must_wait_for_schema(entry(s))) {
+            return None;
+        }
         if body.len() == steps.len() && self.requires_block() {
             return None;
         }
@@ -80,13 +83,14 @@ impl NodeSession {
         if self.default_read_only() || self.temporary.any() {
             return None;
         }
-        // The statement itself meets the error again, and reports it.
-        self.served.db.readable().await.ok()?;
         let schema = self.served.db.schema();
         let resolve = |piece| self.served.resolve(&piece, &schema, &[], &self.identity.user);
         // A statement that cannot be resolved yet may need what an earlier one creates.
         let entries = scan.pieces().map(resolve).collect::<SqlResult<Vec<Arc<Entry<Extra>>>>>().ok()?;
         let body = body(entries.len(), self.default_isolation(), |i| &entries[i])?;
+        if entries.iter().any(|e| self.must_wait_for_schema(e)) {
+            return None;
+        }
         if body.len() == entries.len() && self.requires_block() {
             return None;
         }

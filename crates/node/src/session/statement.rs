@@ -26,19 +26,22 @@ fn uncached(piece: &Piece<'_>, epoch: u32, translated: holdfast_sql::Translated,
 }
 
 impl NodeSession {
-    /// Translates and prepares under `schema`: the published one, or that of the open transaction.
+    /// Translates and prepares under `schema`: the readers', or that of the open transaction that writes. Such a transaction
+    /// works under the newest schema, and a message must not depend on one that has not reached its level (guarantee 2).
     pub(super) async fn resolve(
         &mut self,
         piece: &Piece<'_>,
         schema: &Arc<Schema>,
         param_types: &[u32],
     ) -> SqlResult<Arc<Entry<Extra>>> {
+        if self.writes_in_block() {
+            self.served.db.schema_settled().await?;
+        }
         if schema.has_temporary() {
             return self.resolve_with_temporary(piece, schema, param_types).await;
         }
         let user = &self.identity.user;
         let State::Block(block) = &mut self.state else {
-            self.served.db.readable().await?;
             return self.served.resolve(piece, schema, param_types, user);
         };
         match &mut block.phase {
@@ -54,19 +57,59 @@ impl NodeSession {
                 }
                 Ok(uncached(piece, schema.epoch, translated, extra))
             }
-            _ => {
-                self.served.db.readable().await?;
-                self.served.resolve(piece, schema, param_types, user)
+            _ => self.served.resolve(piece, schema, param_types, user),
+        }
+    }
+
+    /// The statement's translation under the schema in force now; `None` for an empty statement. A statement that may write
+    /// waits until the newest schema is in force for readers.
+    pub(super) async fn entry(&mut self, source: &Source<'_>) -> SqlResult<Option<Arc<Entry<Extra>>>> {
+        loop {
+            let schema = self.schema();
+            let entry = self.entry_under(source, &schema).await;
+            match entry {
+                Err(error) if self.misses_a_new_name(&error, &schema) => {}
+                Ok(Some(entry)) if self.must_wait_for_schema(&entry) => self.served.db.schema_settled().await?,
+                entry => return entry,
             }
         }
     }
 
-    /// The statement's translation under the schema in force now; `None` for an empty statement.
-    pub(super) async fn entry(&mut self, source: &Source<'_>) -> SqlResult<Option<Arc<Entry<Extra>>>> {
-        let schema = self.schema();
+    /// Whether a name is unknown under `schema`, which is no longer the one in force.
+    fn misses_a_new_name(&self, error: &SqlError, schema: &Schema) -> bool {
+        names_unknown(error) && self.schema().permanent_epoch() != schema.permanent_epoch()
+    }
+
+    /// The translation of a statement that is to be prepared, and the schema in force.
+    pub(super) async fn entry_to_prepare(
+        &mut self,
+        piece: &Piece<'_>,
+        param_types: &[u32],
+    ) -> SqlResult<(Arc<Entry<Extra>>, Arc<Schema>)> {
+        loop {
+            let schema = self.schema();
+            match self.resolve(piece, &schema, param_types).await {
+                Err(error) if self.misses_a_new_name(&error, &schema) => {}
+                entry => return Ok((entry?, schema)),
+            }
+        }
+    }
+
+    /// Whether the statement may write, and the newest schema has not reached its level.
+    pub(super) fn must_wait_for_schema(&self, entry: &Entry<Extra>) -> bool {
+        let writes = match &entry.translated.kind {
+            Kind::Insert | Kind::Update | Kind::Delete | Kind::Ddl | Kind::CopyIn(_) | Kind::Analyze => true,
+            Kind::LockTable { .. } | Kind::Vacuum { into: None, .. } => true,
+            _ => entry.extra.as_ref().is_some_and(|s| !s.class.is_read()),
+        };
+        writes && !is_temporary(entry) && !self.served.db.is_schema_settled()
+    }
+
+    /// The statement's translation under `schema`.
+    async fn entry_under(&mut self, source: &Source<'_>, schema: &Arc<Schema>) -> SqlResult<Option<Arc<Entry<Extra>>>> {
         match source {
-            Source::Piece(piece) => self.resolve(piece, &schema, &[]).await.map(Some),
-            Source::Plan(plan, _) if Arc::ptr_eq(&plan.schema, &schema) || plan.entry.is_none() => {
+            Source::Piece(piece) => self.resolve(piece, schema, &[]).await.map(Some),
+            Source::Plan(plan, _) if Arc::ptr_eq(&plan.schema, schema) || plan.entry.is_none() => {
                 Ok(plan.entry.clone())
             }
             // What it returns depends on the cursor, not on the schema.
@@ -74,7 +117,7 @@ impl NodeSession {
             Source::Plan(plan, _) => {
                 let scan = Scan::new(&plan.text, self.served.db.dialect())?;
                 let Some(piece) = scan.pieces().next() else { return Ok(None) };
-                let entry = self.resolve(&piece, &schema, &plan.param_types).await?;
+                let entry = self.resolve(&piece, schema, &plan.param_types).await?;
                 let (old, new) = (&plan.desc.columns, &entry.translated.desc.columns);
                 let same = old.len() == new.len() && old.iter().zip(new).all(|(a, b)| a.type_oid == b.type_oid);
                 if !same {
@@ -218,8 +261,7 @@ impl NodeSession {
     /// Whether a statement that was translated under the schema of this epoch failed because the schema has changed since.
     /// It has then changed nothing and sent nothing.
     pub(super) fn is_outdated(&self, error: &SqlError, epoch: u32) -> bool {
-        let names = [SqlState::UNDEFINED_COLUMN, SqlState::UNDEFINED_TABLE].contains(&error.state());
-        error.is_schema_changed() || (names && self.schema().epoch != epoch)
+        error.is_schema_changed() || (names_unknown(error) && self.schema().epoch != epoch)
     }
 
     async fn data_in_transaction(
@@ -236,7 +278,6 @@ impl NodeSession {
         }
         match &entry.extra {
             Some(stmt) if self.is_reading() => {
-                self.served.db.readable().await.map_err(at)?;
                 let reader = self.block_reader().map_err(at)?;
                 let steps = vec![EngineStep { stmt: stmt.clone(), params }];
                 let (reader, outcome) = self.read(reader, number, steps, client).await;
@@ -275,6 +316,11 @@ impl NodeSession {
             return Ok(now);
         }
         Ok(entry)
+    }
+
+    /// The open transaction has begun to write.
+    fn writes_in_block(&self) -> bool {
+        matches!(&self.state, State::Block(b) if matches!(b.phase, Phase::Writing(_)))
     }
 
     /// The open transaction has not written yet.
@@ -318,6 +364,11 @@ impl NodeSession {
         }
         blocking(work).await
     }
+}
+
+/// Whether a name is unknown: perhaps under an older schema only.
+fn names_unknown(error: &SqlError) -> bool {
+    [SqlState::UNDEFINED_COLUMN, SqlState::UNDEFINED_TABLE].contains(&error.state())
 }
 
 /// Whether the statement also runs in a transaction that has failed.

@@ -2,6 +2,7 @@
 //! who is master, over loopback.
 
 mod failover;
+mod hosts;
 mod majority;
 mod quorum;
 mod refused;

@@ -2,6 +2,7 @@
 
 use super::bed::{Bed, Load};
 use crate::node::{one, refuses, run, succeeds, until};
+use crate::standby::schema::answered;
 use std::fs;
 
 /// A mirror that is slow: what does not wait for it is well ahead of it.
@@ -179,4 +180,34 @@ async fn the_mirrors_disk_hangs() {
     assert_eq!(bed.status("commits_wait"), true);
     bed.kill();
     drop(load.acknowledged().await);
+}
+
+/// A schema change waits for the mirror as any commit does; readers work under the schema before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schema_change_that_waits_for_the_mirror_stops_no_reader() {
+    let Some(mut bed) = Bed::on_disks("") else { return };
+    bed.start();
+    bed.until_state("streaming").await;
+    let client = bed.connect().await;
+    run(&client, "create table t(x int); insert into t values (1)").await;
+    bed.mirror.dies();
+    let change = tokio::spawn(async move { run(&client, "create table u(x int)").await });
+    bed.until_state("away").await;
+    let at = format!("127.0.0.1:{}", bed.port);
+    let waits = || succeeds(&["standby", "status", "--json", "--at", &at]).contains("\"commits_waiting\":1");
+    until("the change waits", async || waits()).await;
+    let reader = bed.connect().await;
+    let reader = answered("a new session reads", async move {
+        assert_eq!(one(&reader, "select count(*) from t").await, "1");
+        assert_eq!(one(&reader, "select count(*) from pg_class where relname = 'u'").await, "0");
+        reader
+    });
+    let reader = reader.await;
+    assert!(!change.is_finished());
+    bed.mirror.comes_back();
+    bed.until_state("streaming").await;
+    change.await.unwrap();
+    assert_eq!(one(&reader, "select count(*) from u").await, "0");
+    bed.stop();
+    bed.assert_equal().await;
 }

@@ -12,4 +12,5 @@ mod operate;
 mod reads;
 mod resumed_copy;
 mod rolled_back;
+pub mod schema;
 mod upgrade;

@@ -296,12 +296,11 @@ impl Apply {
         for Published { volume, database, number, end, schema } in &published {
             follow.published(*volume, *number, *end);
             if let Some((map, schema)) = schema {
-                *database.schema.write() = schema.clone();
-                database.publish_map(map.clone(), *number);
+                database.publish_schema(schema.clone(), map.clone(), *number);
                 changed.push(*volume);
             }
         }
-        published.iter().for_each(|p| p.database.volume().store().set_durable(p.number));
+        published.iter().for_each(|p| p.database.show_readers(p.number));
         published.iter().for_each(|p| p.database.durable_reached(p.number));
         for id in changed {
             let Some(Following { database, redo, end }) = self.volumes.remove(&id) else { continue };

@@ -25,10 +25,9 @@ pub fn open_volume(
     let redone = recovery::open_clean(engine, entry, last)?;
     recovery::list_again(engine, &redone);
     let number = redone.volume.store().durable();
-    let database = DatabaseState::new(entry, engine.clone(), registry.peers(), redone.volume, Schema::default());
+    let database = DatabaseState::new(entry, engine.clone(), registry.peers(), redone.volume);
     let (map, schema) = read_published(&database)?;
-    *database.schema.write() = schema;
-    database.publish_map(map, number);
+    database.publish_schema(schema, map, number);
     let mut open = registry.lock();
     if open.closed {
         return Err(SqlError::new(SqlState::ADMIN_SHUTDOWN, "the server is stopping").into());

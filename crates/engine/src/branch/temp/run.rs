@@ -13,15 +13,11 @@ use holdfast_store::sqlite::{InterruptHandle, TEMP_SCHEMA};
 use holdfast_store::temp_schema::read_temp_schema;
 use holdfast_types::{OnCommit, Sink, SqlError, SqlResult, Value};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Time between two checks whether the writer has published a new schema.
-const SCHEMA_PAUSE: Duration = Duration::from_micros(50);
 
 /// The snapshot that it sees of permanent tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Snapshot {
-    /// The newest durable one.
+    /// The newest one whose commits have all reached their levels.
     Durable,
     /// The snapshot that a transaction keeps and holds.
     Held(u64),
@@ -48,7 +44,7 @@ pub struct TempRun {
 impl TempSpace {
     /// Prepares a statement of a session that has temporary tables; [`Statement::temp`] says whether it uses them.
     pub fn prepare(self: &Arc<TempSpace>, sql: &str, report: Report) -> SqlResult<Arc<Statement>> {
-        let permanent = self.database.schema.read().clone();
+        let permanent = self.database.readable.get();
         let mut run = self.open(Snapshot::Durable, 0)?;
         describe_with(&self.tables, &mut run.connection()?.conn, &permanent, sql, report)
     }
@@ -56,34 +52,15 @@ impl TempSpace {
     /// Runs on behalf of the client with process number `pid`.
     pub fn open(self: &Arc<TempSpace>, snapshot: Snapshot, pid: i32) -> SqlResult<TempRun> {
         self.check()?;
-        let (mut connection, pin) = match snapshot {
-            Snapshot::Durable => self.newest(pid)?,
-            // Perhaps under an older schema, which SQLite detects itself; nothing is captured.
-            Snapshot::Held(number) => {
-                let pin = self.database.pin(At::Held(number), pid);
-                let mut connection = self.database.branches.take(&self.database)?;
-                connection.changed |= !self.database.goes_with(connection.epoch(), number);
-                (connection, pin)
-            }
+        let pin = match snapshot {
+            Snapshot::Durable => self.database.pin(At::Readable, pid),
+            Snapshot::Held(number) => self.database.pin(At::Held(number), pid),
         };
+        // Perhaps under an older schema, which SQLite detects itself; nothing is captured.
+        let mut connection = self.database.branches.take(&self.database)?;
+        connection.changed |= !self.database.goes_with(connection.epoch(), pin.snapshot());
         connection.begin_without_owner(pin.snapshot(), &self.tables)?;
         Ok(TempRun { space: self.clone(), connection: Some(connection), pin })
-    }
-
-    /// A connection and a snapshot of the published schema.
-    fn newest(&self, pid: i32) -> SqlResult<(Connection, Pin)> {
-        loop {
-            // A schema change that waits for its level is visible: the answer then waits with it.
-            let newest = self.database.schema_number() > self.database.volume().store().durable();
-            let pin = self.database.pin(if newest { At::Newest } else { At::Durable }, pid);
-            let connection = self.database.branches.take(&self.database)?;
-            if self.database.goes_with(connection.epoch(), pin.snapshot()) {
-                return Ok((connection, pin));
-            }
-            self.database.branches.give_back(connection);
-            // The writer is publishing a schema at this moment.
-            std::thread::sleep(SCHEMA_PAUSE);
-        }
     }
 
     /// Runs the ON COMMIT actions of the tables. Call it before the transaction is committed.
@@ -148,7 +125,7 @@ impl TempRun {
 
     /// Runs one statement.
     pub fn run(&mut self, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
-        let schema = self.space.schema(&self.space.database.schema.read().clone());
+        let schema = self.space.schema(&self.space.database.readable.get());
         let writes = step.stmt.temp.as_ref().is_some_and(|t| t.writes);
         let _shown = Shown::new(schema.clone());
         self.work(writes, |c| run_step(&mut c.conn, &mut c.temp_cache, &schema, number, step, sink))
@@ -157,7 +134,7 @@ impl TempRun {
     /// Runs one statement for many rows of parameters, which take effect together or not at all. The error names the
     /// row.
     pub fn run_rows(&mut self, stmt: &Arc<Statement>, rows: Vec<Vec<Value>>) -> Result<(), (usize, SqlError)> {
-        let schema = self.space.schema(&self.space.database.schema.read().clone());
+        let schema = self.space.schema(&self.space.database.readable.get());
         let mut at = 0;
         let done = self.work(true, |c| {
             for (i, params) in rows.into_iter().enumerate() {
@@ -172,7 +149,7 @@ impl TempRun {
 
     /// Runs a schema change.
     pub fn change_tables(&mut self, number: usize, ddl: &TempDdl, sink: &mut dyn Sink) -> SqlResult<()> {
-        let schema = self.space.schema(&self.space.database.schema.read().clone());
+        let schema = self.space.schema(&self.space.database.readable.get());
         let space = self.space.clone();
         self.work(true, |c| {
             for (i, sql) in ddl.steps.iter().enumerate() {

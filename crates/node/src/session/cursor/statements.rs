@@ -116,7 +116,6 @@ impl NodeSession {
             };
         }
         if let (true, Some(stmt)) = (self.is_reading(), &entry.extra) {
-            self.served.db.readable().await.map_err(at)?;
             let reader = self.block_reader().map_err(at)?;
             let step = EngineStep { stmt: stmt.clone(), params };
             let (reader, outcome) = self.read_into(reader, step, writer).await;

@@ -1,0 +1,5 @@
+//! Planned switchovers between two servers.
+
+mod cluster;
+
+pub use cluster::Cluster;

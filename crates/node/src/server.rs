@@ -133,7 +133,9 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let mut signals = clients.block_on(async { Signals::new() })?;
     let name = StandbyFile::read(dir)?.map_or_else(|| node_name(&config), |file| file.name);
     let certificates = Certificates::of(dir)?;
-    let control = Control::start(dir, &config.control_members, &config.control_witness, &name, certificates.as_ref())?;
+    let (members, witness) = (&config.control_members, &config.control_witness);
+    let link = link_address(&config, address, certificates.is_some())?;
+    let control = Control::start(dir, members, witness, &name, certificates.as_ref(), link)?;
     let listener = Arc::new(Listener::new(links.handle().clone()));
     listen_for_nodes(&config, &listener, certificates.as_ref())?;
     let refusing = Refusing::new(server.again()?, links.handle().clone(), listener.clone());
@@ -216,6 +218,16 @@ fn closed_well_enough(down: Result<(), NodeError>) -> Result<(), NodeError> {
         }
         other => other,
     }
+}
+
+/// Where other nodes reach this one, as the members of a control plane tell each other; `None`: nowhere.
+fn link_address(config: &Config, clients: SocketAddr, has_certificates: bool) -> Result<Option<String>, NodeError> {
+    let address = match config.node_listen()? {
+        Some(nodes) => Some(nodes),
+        // A node with certificates connects to ports for nodes only.
+        None => (!has_certificates).then_some(clients),
+    };
+    Ok(address.map(|address| address.to_string()))
 }
 
 /// Opens the port for links of nodes on other machines, if one is configured.

@@ -274,7 +274,7 @@ fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
     println!(
         "{} is a {}, epoch {}, durable to LSN {}, applied to {}",
         word(&status["name"]),
-        word(&status["role"]),
+        if status["role"] == "deposed" { "deposed master".to_owned() } else { word(&status["role"]) },
         word(&status["epoch"]),
         word(&status["durable_lsn"]),
         word(&status["applied_lsn"])
@@ -307,7 +307,7 @@ fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
     }
     let standbys = status["standbys"].as_array().cloned().unwrap_or_default();
     if standbys.is_empty() {
-        if status["role"] == "master" {
+        if status["role"] != "standby" {
             println!("it has no standby now");
         }
         return Ok(ExitCode::SUCCESS);
@@ -320,5 +320,8 @@ fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
         table.add_row(COLUMNS.map(|column| word(&standby[column])));
     }
     println!("{table}");
+    for standby in standbys.iter().filter(|standby| standby["connected"] == false) {
+        standby["reason"].as_str().filter(|reason| !reason.is_empty()).into_iter().for_each(|why| println!("{why}"));
+    }
     Ok(ExitCode::SUCCESS)
 }

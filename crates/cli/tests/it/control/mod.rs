@@ -1,12 +1,14 @@
 //! A master, its standby and a witness as their clients and their operator meet them: three real processes that agree on
 //! who is master, over loopback.
 
+mod cut;
 mod failover;
 mod hosts;
 mod majority;
 mod quorum;
 mod refused;
 pub mod rolled_back;
+mod third;
 pub mod trio;
 
 pub use trio::connect;

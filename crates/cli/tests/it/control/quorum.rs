@@ -124,10 +124,15 @@ async fn the_one_that_is_ahead_is_promoted_though_the_other_was_there_first() {
     let mut three = Three::start().await;
     let acknowledged = three.lose_the_master_while_one_is_away("b").await;
     three.b.start();
+    // Otherwise it would follow the new master.
+    succeeds(&["standby", "stop", "--at", &three.b.at()]);
     assert!(succeeds(&["promote", "--at", &three.c.at()]).contains("promoted: epoch "));
     assert_nothing_is_missing(&three.c, &acknowledged).await;
     let said = refuses(&["promote", "--at", &three.b.at()]);
     assert!(said.contains("b may lack acknowledged commits"), "{said}");
+    succeeds(&["standby", "start", "--at", &three.b.at()]);
+    until_followed(&three.c, &three.b).await;
+    assert_same(&three.c, &three.b).await;
 }
 
 /// The old master is alive and says what it has; it is not waited for that it stops.

@@ -203,9 +203,9 @@ impl Databases {
         if self.engine.has_right() {
             return Ok(());
         }
-        let message = match self.engine.is_deposed() {
-            true => "this server was deposed: another one has become the master",
-            false => "this server cannot renew its lease as master; another one may have taken its place",
+        let message = match self.engine.gate().held.filter(|_| self.engine.is_deposed()) {
+            Some(why) => format!("this server was deposed: {why}"),
+            None => "this server cannot renew its lease as master; another one may have taken its place".to_owned(),
         };
         Err(SqlError::new(SqlState::CANNOT_CONNECT_NOW, message).with_hint("Connect again, to the master."))
     }

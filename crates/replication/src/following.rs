@@ -214,6 +214,8 @@ impl Following {
             tokio::time::sleep(look_every).await;
             // If the free space is unknown, the next attempt shows it.
             if RealDisk::new().free_bytes(&self.dir).map_or(true, |free| free >= wanted_bytes) {
+                // Otherwise the next boxcar is refused for the room that there was, and the next look is as far away.
+                self.engine.trail().look_for_room();
                 return;
             }
         }

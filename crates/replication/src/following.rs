@@ -128,6 +128,11 @@ impl Following {
         self.engine.trail().epoch()
     }
 
+    /// The name of the node at the address that it follows; `None`: no link has shown it since this server started.
+    pub fn node_there(&self) -> Option<String> {
+        self.node_there.lock().clone()
+    }
+
     /// Whether the node of this name is at the address that it follows. `None`: not known yet, and a link may show it; if an
     /// attempt has failed, it counts as another one.
     pub fn is_at(&self, node: &str) -> Option<bool> {

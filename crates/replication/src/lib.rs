@@ -13,6 +13,7 @@
 //! | [`link_address`] | addresses that one node reports and another uses |
 //! | [`base_copy`], [`kept_copies`] | a base copy, sent and received; kept while its link is broken |
 //! | [`control`], [`trail_comparison`] | the lease, which node may be master, and which member of a quorum has all commits |
+//! | [`old_master`] | without a control plane: the master that a promotion replaced is watched |
 //! | [`sync_watch`] | what commits do while their standbys are away |
 //! | [`level_raising`] | levels that rise while a standby lags |
 //! | [`archiver`], [`archive_source`] | finished segments go to the archive; standbys get from there what the trail has recycled |
@@ -47,6 +48,7 @@ pub mod mirror;
 mod node_client;
 mod node_service;
 mod notify;
+mod old_master;
 mod pair_check;
 mod rejoin;
 mod report;
@@ -73,6 +75,7 @@ pub use listener::Listener;
 pub use node_client::{NodeClient, NodeClientError};
 pub use node_service::NodeService;
 pub use notify::Notify;
+pub use old_master::{OldMaster, OldMasterWatch, Replaced};
 pub use pair_check::{PairCheck, check_pair};
 pub use rejoin::{RejoinError, Rejoined, rejoin};
 pub use report::{ArchiveReport, LinkReport, ReplicationReport, StandbyState};

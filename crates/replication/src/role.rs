@@ -1,6 +1,7 @@
 //! What ends a server's role. The node takes the server down to its listening socket and opens it again in the next role.
 
 use crate::accepted_loss::AcceptedLoss;
+use crate::old_master::Replaced;
 use holdfast_standby::identity::Tip;
 use holdfast_types::Epoch;
 
@@ -20,5 +21,7 @@ pub struct Promotion {
     pub epoch: Option<Epoch>,
     /// Set when the operator accepts that something may be lost.
     pub accepted_loss: Option<AcceptedLoss>,
+    /// The master that it replaces, where no control plane deposes that one.
+    pub replaced: Option<Replaced>,
     pub reply: Reply,
 }

@@ -7,5 +7,8 @@ mod hosts;
 mod majority;
 mod quorum;
 mod refused;
+pub mod rolled_back;
 mod third;
 pub mod trio;
+
+pub use trio::connect;

@@ -25,7 +25,7 @@ use crate::identity::identity;
 use crate::identity_file::IdentityFile;
 use crate::kept_copies::KeptCopies;
 use crate::notify::Notify;
-use crate::old_master::Replaced;
+use crate::replaced::Replaced;
 use crate::role::{Promotion, RoleEvent};
 use crate::status::ReplicationStatus;
 use crate::sync_watch::InSync;

@@ -23,51 +23,20 @@ use crate::certificates::Certificates;
 use crate::dialer::Dialer;
 use crate::identity::identity;
 use crate::notify::Notify;
+use crate::replaced::Replaced;
 use holdfast_engine::Engine;
-use holdfast_seams::{Disk, RealDisk, replace};
 use holdfast_standby::link::greet;
 use holdfast_standby::message::{Message, Stop, Wants, Welcome};
 use holdfast_standby::{Connect, Identity, LinkError, LinkOptions, Reason};
 use holdfast_types::Epoch;
 use parking_lot::Mutex;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// The file's name, in the data directory.
-const FILE_NAME: &str = "old_master";
-
 /// How often the address is tried.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// The master that a promotion replaces.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replaced {
-    /// Host and port.
-    pub address: String,
-    /// Empty: not known.
-    pub name: String,
-}
-
-impl Replaced {
-    /// Records it in the data directory, so that it is watched after a restart, too.
-    pub fn write(&self, dir: &Path) {
-        let text = format!("{}\n{}\n", self.address, self.name);
-        if let Err(error) = replace(&RealDisk::new(), &dir.join(FILE_NAME), text.as_bytes()) {
-            tracing::warn!("the old master at {} is not watched: {error}", self.address);
-        }
-    }
-
-    /// Reads what is recorded; `None`: this server replaced no master, or that one was brought back.
-    pub fn read(dir: &Path) -> Option<Replaced> {
-        let text = std::fs::read_to_string(dir.join(FILE_NAME)).ok()?;
-        let mut lines = text.lines();
-        let (address, name) = (lines.next()?.to_owned(), lines.next().unwrap_or_default().to_owned());
-        Some(Replaced { address, name })
-    }
-}
 
 /// What is known of the old master, for the status.
 #[derive(Default)]
@@ -149,12 +118,9 @@ impl OldMasterWatch {
     }
 
     fn forget(&self) {
-        let removed = RealDisk::new().remove(&self.dir.join(FILE_NAME));
-        match removed {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!("{FILE_NAME} cannot be removed: {error}");
-            }
-            _ => tracing::info!("the old master at {} is a standby now", self.replaced.address),
+        match Replaced::remove(&self.dir) {
+            Ok(()) => tracing::info!("the old master at {} is a standby now", self.replaced.address),
+            Err(error) => tracing::warn!("the record of the old master cannot be removed: {error}"),
         }
     }
 
@@ -196,20 +162,4 @@ impl OldMasterWatch {
 
 fn is_deposed(error: &LinkError) -> bool {
     matches!(error, LinkError::Refused(refusal) if refusal.reason == Reason::Deposed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Replaced;
-
-    #[test]
-    fn what_was_recorded_comes_back() {
-        let dir = tempfile::tempdir().unwrap();
-        assert_eq!(Replaced::read(dir.path()), None);
-        for name in ["a", ""] {
-            let replaced = Replaced { address: "h:1".to_owned(), name: name.to_owned() };
-            replaced.write(dir.path());
-            assert_eq!(Replaced::read(dir.path()), Some(replaced));
-        }
-    }
 }

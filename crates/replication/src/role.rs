@@ -1,7 +1,7 @@
 //! What ends a server's role. The node takes the server down to its listening socket and opens it again in the next role.
 
 use crate::accepted_loss::AcceptedLoss;
-use crate::old_master::Replaced;
+use crate::replaced::Replaced;
 use holdfast_standby::identity::Tip;
 use holdfast_types::Epoch;
 

@@ -306,11 +306,10 @@ async fn after_a_link_that_worked_the_next_one_is_made_soon() {
     let (stop, following) = standby.follow(&net, 1);
     let last_pause = || {
         let phases = standby.phases.lock();
-        let pauses = phases.iter().filter_map(|phase| match phase {
+        phases.iter().rev().find_map(|phase| match phase {
             Phase::Waiting { pause, .. } => Some(*pause),
             _ => None,
-        });
-        pauses.last()
+        })
     };
     while last_pause() != Some(link_options().retry_max) {
         drop(listener.recv().await.unwrap());

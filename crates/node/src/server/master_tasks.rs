@@ -7,11 +7,11 @@ use super::context::ServerContext;
 use crate::config::LevelName;
 use holdfast_engine::Engine;
 use holdfast_replication::mirror::Mirror;
-use holdfast_replication::{InSync, Notify, SyncWatch, raise_levels};
+use holdfast_replication::{InSync, Notify, RoleEvent, SyncWatch, raise_levels};
 use holdfast_standby::Hub;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 /// Delays each boxcar as long as the slowest of the standbys and the mirror requires.
@@ -32,12 +32,14 @@ pub(super) fn spawn_master_tasks(
     hub: &Arc<Hub>,
     in_sync: Arc<InSync>,
     notify: Notify,
+    events: &mpsc::UnboundedSender<RoleEvent>,
     stopping: &watch::Receiver<bool>,
 ) -> Vec<JoinHandle<()>> {
     let ServerContext { config, control, .. } = context;
     let mut tasks = Vec::new();
     if let Some(control) = control {
-        tasks.push(links.spawn(control.clone().watch(engine.clone(), hub.clone(), notify.clone(), stopping.clone())));
+        let watch = control.clone().watch(engine.clone(), hub.clone(), notify.clone(), events.clone(), stopping.clone());
+        tasks.push(links.spawn(watch));
     }
     let watch = SyncWatch {
         hub: hub.clone(),

@@ -148,7 +148,7 @@ impl Opening<'_> {
             }
             None => {
                 set_delay(engine, &hub, mirror);
-                spawn_master_tasks(self.context, self.links, engine, &hub, in_sync, notify, &stopping)
+                spawn_master_tasks(self.context, self.links, engine, &hub, in_sync, notify, &self.events, &stopping)
             }
         };
         tasks.extend(archiving);

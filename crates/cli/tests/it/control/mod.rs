@@ -6,4 +6,5 @@ mod hosts;
 mod majority;
 mod quorum;
 mod refused;
+mod switchover;
 pub mod trio;

@@ -18,7 +18,7 @@ use super::cluster::DATABASE;
 use crate::server::USER;
 
 /// The pause before the next attempt to connect.
-const CONNECT_PAUSE: Duration = Duration::from_millis(25);
+const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Longer than a server takes that answers at all.
 const CONNECT_MAX: Duration = Duration::from_secs(10);

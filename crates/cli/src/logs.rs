@@ -37,9 +37,12 @@ use tracing_subscriber::fmt::MakeWriter;
 const TARGET: &str = "holdfast::";
 /// The roles that have a file.
 const ROLES: [&str; 7] = ["ship", "catchup", "receive", "apply", "archive", "governor", "standby"];
-/// What is logged where nothing is configured. Of openraft errors only: it warns of what belongs to any election; what an
-/// operator has to know of the control plane is logged by Holdfast.
-const DEFAULT_FILTER: &str = "info,openraft=error";
+/// What is logged where nothing is configured.
+const DEFAULT_FILTER: &str = "info,openraft=error,openraft::replication=off";
+/// What is logged of openraft where that is not configured. Errors only: it warns of what belongs to any election; what an
+/// operator has to know of the control plane is logged by Holdfast. Of replication nothing: it repeats several times a second
+/// that a member does not answer, which Holdfast logs once.
+const OPENRAFT: &str = "openraft=error,openraft::replication=off";
 /// The environment variable that overrides `log`.
 const VARIABLE: &str = "HOLDFAST_LOG";
 /// The file of all other targets.
@@ -85,7 +88,9 @@ fn configured_filter(text: &str) -> anyhow::Result<EnvFilter> {
             bail!("\"{level}\" is not a level; levels are error, warn, info, debug, trace and off");
         }
     }
-    Ok(EnvFilter::try_new(directives.join(","))?)
+    let names_openraft = directives.iter().any(|directive| directive.starts_with("openraft"));
+    let directives = directives.join(",");
+    Ok(EnvFilter::try_new(if names_openraft { directives } else { format!("{OPENRAFT},{directives}") })?)
 }
 
 fn install<W>(json: bool, writer: W, ansi: bool, filter: EnvFilter) -> Reload
@@ -230,20 +235,29 @@ impl<'a> MakeWriter<'a> for Files {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_election_is_no_warning_to_the_operator() {
+    /// What a filter lets through.
+    fn logged(filter: EnvFilter) -> String {
         let dir = tempfile::tempdir().unwrap();
         let settings = LogFiles { dir: dir.path().to_owned(), file_bytes_max: 1 << 20, files_kept: 1 };
-        let logs = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(DEFAULT_FILTER));
+        let logs = tracing_subscriber::fmt().with_env_filter(filter);
         let logs = logs.with_ansi(false).with_writer(Files::open(settings).unwrap()).finish();
         tracing::subscriber::with_default(logs, || {
             tracing::warn!(target: "openraft::engine::handler", "a vote is refused");
+            tracing::error!(target: "openraft::replication", "a member does not answer");
             tracing::error!(target: "openraft::core", "its state is lost");
             tracing::info!("of our own");
         });
-        let log = std::fs::read_to_string(dir.path().join("holdfast.log")).unwrap();
-        assert!(log.contains("its state is lost") && log.contains("of our own"), "{log}");
-        assert!(!log.contains("a vote is refused"), "{log}");
+        std::fs::read_to_string(dir.path().join("holdfast.log")).unwrap()
+    }
+
+    #[test]
+    fn an_election_is_no_warning_to_the_operator() {
+        for log in [logged(EnvFilter::new(DEFAULT_FILTER)), logged(configured_filter("info").unwrap())] {
+            assert!(log.contains("its state is lost") && log.contains("of our own"), "{log}");
+            assert!(!log.contains("a vote is refused") && !log.contains("a member does not answer"), "{log}");
+        }
+        let all = logged(configured_filter("info,openraft=info").unwrap());
+        assert!(all.contains("a vote is refused") && all.contains("a member does not answer"), "{all}");
     }
 
     #[test]

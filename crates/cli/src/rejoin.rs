@@ -1,6 +1,6 @@
 //! `holdfast rejoin`: a deposed master comes back as a standby.
 
-use crate::standby::{CopyProgress, default_name, install};
+use crate::standby::{CopyProgress, default_name, install, serve_command};
 use holdfast_node::HoldfastToml;
 use holdfast_node::data_dir::private_umask;
 use holdfast_replication::{CopyTo, RejoinError, rejoin};
@@ -67,6 +67,6 @@ pub fn run(Arguments { from, data, name, certificates }: Arguments) -> anyhow::R
     if let Some(bytes) = rejoined.copied_bytes {
         println!("holdfast: the databases were copied again, {bytes} bytes came over the link");
     }
-    println!("holdfast: start it as the standby {name} with: holdfast serve --data {}", data.display());
+    println!("holdfast: start it as the standby {name} with: {}", serve_command(&data)?);
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,8 @@
 //! What the tasks of a control node share: proposing, promoting, and keeping the lease.
 //!
+//! A proposal reaches the leader as long as any member does: a member that is cut off from the leader alone hands it to another
+//! one.
+//!
 //! Failure: without a majority a proposal is retried for [`PATIENCE`]; then it fails with [`ControlError::NoQuorum`],
 //! which leaves open whether it was done. Every command may be repeated. If renewals fail, the lease expires.
 
@@ -8,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use holdfast_types::Epoch;
 use openraft::{AsyncRuntime, ChangeMembers};
 use parking_lot::Mutex;
@@ -31,6 +36,8 @@ use crate::wire::{Reply, Request};
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause between two attempts.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
+/// How long the leader may take to answer a proposal before it is also handed to the other members.
+const AROUND_AFTER: Duration = Duration::from_millis(250);
 /// How often an expired lease is checked.
 const LEASE_LOOK: Duration = Duration::from_millis(20);
 
@@ -38,6 +45,8 @@ const LEASE_LOOK: Duration = Duration::from_millis(20);
 pub struct Holding {
     pub lease: Mutex<Lease>,
     pub held: watch::Sender<bool>,
+    /// The leader of Raft that this member hears, for the status; may be half a second old.
+    pub leader: Mutex<Option<NodeId>>,
     /// Changes of the sync set that were asked for, counted in the order of asking.
     pub sync_changes: AtomicU64,
 }
@@ -91,6 +100,7 @@ impl Core {
             }
         };
         let answer = timeout(within, answer).await.map_err(|_| ControlError::NoQuorum)??;
+        self.published.publish(&answer.record);
         match (answer.refusal, answer.record) {
             (Some(refusal), _) => Err(refusal.into()),
             (None, Some(record)) => Ok(record),
@@ -106,14 +116,39 @@ impl Core {
             (metrics.running_state.clone(), metrics.current_leader)
         };
         state.map_err(|fatal| ControlError::Stopped(fatal.to_string()))?;
-        let Some(leader) = leader else { return Ok(None) };
-        if leader == self.me {
+        if leader == Some(self.me) {
             let written = timeout(PROPOSAL_TIMEOUT, self.raft.client_write(command.clone())).await;
             return Ok(written.ok().and_then(Result::ok).map(|written| written.data));
         }
-        match self.peers.ask(leader, Request::Propose(command.clone()), PROPOSAL_TIMEOUT).await {
-            Ok(Reply::Proposed(answer)) => Ok(Some(answer)),
-            Ok(_) | Err(_) => Ok(None),
+        Ok(self.propose_to(leader, command).await)
+    }
+
+    /// Sends a proposal to the leader, and hands it to the other members as well when the leader does not answer soon: this node
+    /// may be cut off from it alone. Such a node cannot lead itself, because the others still hear the leader.
+    async fn propose_to(&self, leader: Option<NodeId>, command: &Command) -> Option<Answer> {
+        let mut answers = FuturesUnordered::new();
+        if let Some(leader) = leader {
+            answers.push(self.ask_for(leader, Request::Propose(command.clone())));
+            if let Ok(Some(Some(answer))) = timeout(AROUND_AFTER, answers.next()).await {
+                return Some(answer);
+            }
+        }
+        for node in self.others().filter(|node| Some(*node) != leader) {
+            let pass = Request::Pass { origin: self.me, command: command.clone(), further: true };
+            answers.push(self.ask_for(node, pass));
+        }
+        while let Some(answer) = answers.next().await {
+            if answer.is_some() {
+                return answer;
+            }
+        }
+        None
+    }
+
+    async fn ask_for(&self, node: NodeId, request: Request) -> Option<Answer> {
+        match self.peers.ask(node, request, PROPOSAL_TIMEOUT).await {
+            Ok(Reply::Proposed(answer)) => Some(answer),
+            Ok(_) | Err(_) => None,
         }
     }
 

@@ -38,6 +38,7 @@
 //!     dir: "data/control".into(),
 //!     members: BTreeMap::from([(a, Role::Data), (b, Role::Data), (w, Role::Witness)]),
 //!     lease: LeaseTerms::default(),
+//!     link: Some("127.0.0.1:5433".to_owned()),
 //! };
 //! let disk = Arc::new(holdfast_seams::RealDisk::new());
 //! let control = ControlNode::start(config, Machinery::real(disk, Arc::new(transport)))?;
@@ -81,6 +82,7 @@ mod members;
 mod node;
 mod peers;
 mod plane;
+mod presence;
 mod raft;
 mod record;
 mod server;

@@ -33,7 +33,8 @@ struct Saved {
     record: State,
 }
 
-/// The newest record that this node has applied. It only moves forward.
+/// The newest record that this node has applied, or was sent in the answer to a proposal: a node that does not reach the leader
+/// applies nothing. It only moves forward.
 #[derive(Clone)]
 pub struct Published(watch::Sender<Option<Arc<Record>>>);
 
@@ -50,7 +51,8 @@ impl Published {
         self.0.borrow().clone()
     }
 
-    fn publish(&self, record: &State) {
+    /// Publishes a record that the group has agreed on: applied here, or in an answer of the leader.
+    pub fn publish(&self, record: &State) {
         let Some(record) = record else { return };
         self.0.send_if_modified(|shown| {
             let newer = shown.as_ref().is_none_or(|shown| shown.revision < record.revision);

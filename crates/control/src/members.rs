@@ -31,6 +31,7 @@ pub async fn keep(core: Arc<Core>) {
     let mut told = false;
     loop {
         sleep(EVERY).await;
+        *core.holding.leader.lock() = core.raft.metrics().borrow().current_leader;
         if let Some(record) = core.published.get().filter(|record| record.members != core.members && !told) {
             told = true;
             tracing::error!(ours = ?core.members, agreed = ?record.members, "the configured members differ from those of the group");

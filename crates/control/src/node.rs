@@ -46,6 +46,9 @@ pub struct Config {
     pub members: BTreeMap<NodeId, Role>,
     /// Taken into the record by the founding; later changes have no effect.
     pub lease: LeaseTerms,
+    /// Where this node takes the links of other nodes, HOST:PORT: the members tell each other, so that a standby finds the
+    /// master. `None`: it takes none, or is a witness.
+    pub link: Option<String>,
 }
 
 impl Config {
@@ -135,6 +138,7 @@ impl Member {
         let holding = Arc::new(Holding {
             lease: Mutex::new(never),
             held: watch::Sender::new(false),
+            leader: Mutex::default(),
             sync_changes: AtomicU64::new(0),
         });
         let (sender, jobs) = mpsc::unbounded_channel();
@@ -182,7 +186,9 @@ impl Member {
             me: config.node,
             disk,
             members: config.members.clone(),
+            link: config.link,
             raft: raft.clone(),
+            peers: peers.clone(),
             published: published.clone(),
             trail: trail.clone(),
             refused: Mutex::default(),
@@ -301,6 +307,19 @@ impl ControlHandle {
         })
     }
 
+    /// Asks a member where it takes the links of other nodes. `None`: it did not say.
+    pub fn link_of(&self, node: NodeId) -> BoxFuture<'_, Result<Option<String>, ControlError>> {
+        self.ask(move |core| async move {
+            let welcome = core.peers.look(node).await.map_err(ControlError::io("reach", node.as_str()))?;
+            Ok(welcome.link)
+        })
+    }
+
+    /// The leader of Raft that this member hears; may be half a second old.
+    pub fn leader(&self) -> Option<NodeId> {
+        *self.holding.leader.lock()
+    }
+
     #[cfg(test)]
     pub fn voters(&self) -> BoxFuture<'_, Result<Voters, ControlError>> {
         self.ask(|core| async move {
@@ -399,7 +418,7 @@ mod tests {
         let (sender, failed) = mpsc::channel();
         machinery.on_failure = Arc::new(move |error| sender.send(error.to_string()).unwrap());
         let members = BTreeMap::from([(a, Role::Data)]);
-        let config = Config { node: a, dir: "/control".into(), members, lease: LeaseTerms::default() };
+        let config = Config { node: a, dir: "/control".into(), members, lease: LeaseTerms::default(), link: None };
         let control = ControlNode::start(config, machinery).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async { while control.look().await.is_err() {} });

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use crate::id::{DiskId, NodeId};
 use crate::machine::Published;
+use crate::presence::Presence;
 use crate::raft::{Peer, Snapshot, Types, Vote};
 use crate::record::Role;
 use crate::transport::{BoxStream, Transport};
@@ -42,6 +43,7 @@ struct Shared {
     welcomes: Mutex<BTreeMap<NodeId, Welcome>>,
     /// One idle connection for such requests to each member.
     idle: Mutex<BTreeMap<NodeId, BoxStream>>,
+    presence: Presence,
     #[cfg(test)]
     sabotage: crate::simulation::Sabotage,
 }
@@ -69,6 +71,7 @@ impl Peers {
             published,
             welcomes,
             idle,
+            presence: Presence::default(),
             #[cfg(test)]
             sabotage,
         };
@@ -158,10 +161,18 @@ impl Link {
             Ok::<Reply, io::Error>(reply)
         };
         let called = timeout(within, call).await.map_err(io::Error::from).and_then(|called| called);
-        called.map_err(|error| {
-            tracing::debug!(to = %self.to, "control connection: {error}");
-            Unreachable::new(&error)
-        })
+        let presence = &self.peers.shared.presence;
+        match called {
+            Ok(reply) => {
+                presence.answered(self.to);
+                Ok(reply)
+            }
+            Err(error) => {
+                presence.failed(self.to, &error);
+                tracing::debug!(to = %self.to, "control connection: {error}");
+                Err(Unreachable::new(&error))
+            }
+        }
     }
 
     fn strange(&self) -> Unreachable {

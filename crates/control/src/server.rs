@@ -3,6 +3,8 @@
 //! Raft's messages are taken only on a connection that was opened for this very disk: a node that came back with an
 //! empty directory must not vote, or count as having written, in the name of the disk it lost.
 //!
+//! A proposal of a member that does not reach the leader is handed to the leader, once.
+//!
 //! Failure: a peer that sends something unexpected, or nothing, is disconnected; nothing is done then. A proposal without a
 //! majority is answered with the leader, if it is known.
 
@@ -18,6 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::id::{DiskId, NodeId};
 use crate::machine::Published;
+use crate::peers::Peers;
 use crate::raft::{Raft, Runtime, Snapshot};
 use crate::record::{Command, Role};
 use crate::trail_tip::TrailSlot;
@@ -38,7 +41,11 @@ pub struct Server {
     pub me: NodeId,
     pub disk: DiskId,
     pub members: BTreeMap<NodeId, Role>,
+    /// See [`crate::Config::link`].
+    pub link: Option<String>,
     pub raft: Raft,
+    /// For proposals that are handed on.
+    pub peers: Peers,
     pub published: Published,
     pub trail: TrailSlot,
     /// Why each member was refused last: it comes again five times a second.
@@ -91,7 +98,7 @@ impl Server {
             send(stream, &Frame::Refusal(why.clone())).await?;
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
-        let welcome = Welcome { node: self.me, disk: self.disk, founded };
+        let welcome = Welcome { node: self.me, disk: self.disk, founded, link: self.link.clone() };
         send(stream, &Frame::Welcome(welcome)).await?;
         Ok(hello)
     }
@@ -154,9 +161,29 @@ impl Server {
                 Some(by) if by != hello.from => Err(format!("{} speaks for {by}", hello.from)),
                 _ => Ok(()),
             },
+            Request::Pass { command: Command::Found { .. }, .. } => {
+                Err("a node founds a group only in its own log".to_owned())
+            }
+            Request::Pass { origin, command, further } => match speaker(command) {
+                // Members trust each other with what they hand on, as they trust a leader with its log.
+                Some(by) if by != *origin => Err(format!("{origin} speaks for {by}")),
+                _ if *further && *origin != hello.from => Err(format!("{} hands on for {origin}", hello.from)),
+                _ => Ok(()),
+            },
             Request::Tip => Ok(()),
             _ if hello.to_disk == Some(self.disk) => Ok(()),
             _ => Err(format!("node {} has another disk than the log says", self.me)),
+        }
+    }
+
+    fn leader(&self) -> Option<NodeId> {
+        self.raft.metrics().borrow().current_leader
+    }
+
+    async fn propose(&self, command: Command) -> Reply {
+        match timeout(PROPOSAL_TIMEOUT, self.raft.client_write(command)).await {
+            Ok(Ok(written)) => Reply::Proposed(written.data),
+            Ok(Err(_)) | Err(_) => Reply::NotLeading { leader: self.leader() },
         }
     }
 
@@ -168,9 +195,14 @@ impl Server {
                 let snapshot = Snapshot { meta, snapshot: Box::new(record) };
                 Reply::Snapshot(self.raft.install_full_snapshot(vote, snapshot).await)
             }
-            Request::Propose(command) => match timeout(PROPOSAL_TIMEOUT, self.raft.client_write(command)).await {
-                Ok(Ok(written)) => Reply::Proposed(written.data),
-                Ok(Err(_)) | Err(_) => Reply::NotLeading { leader: self.raft.metrics().borrow().current_leader },
+            Request::Propose(command) => self.propose(command).await,
+            Request::Pass { origin, command, further } => match self.leader() {
+                Some(leader) if further && leader != self.me => {
+                    let pass = Request::Pass { origin, command, further: false };
+                    let handed_on = self.peers.ask(leader, pass, PROPOSAL_TIMEOUT).await;
+                    handed_on.unwrap_or(Reply::NotLeading { leader: Some(leader) })
+                }
+                _ => self.propose(command).await,
             },
             Request::Tip => Reply::Tip(self.trail.tip().await),
         }
@@ -215,7 +247,7 @@ mod tests {
         let address = transport.address();
         let machinery = Machinery::real(Arc::new(FaultDisk::new(1)), Arc::new(transport));
         let own = BTreeMap::from([(a, Role::Data)]);
-        let config = Config { node: a, dir: "/control".into(), members: own, lease: LeaseTerms::default() };
+        let config = Config { node: a, dir: "/control".into(), members: own, lease: LeaseTerms::default(), link: None };
         let _running = ControlNode::start(config, machinery).unwrap();
         let mut stream = TcpStream::connect(address).await.unwrap();
         let hello = Hello { from: a, to: a, to_disk: None, group: None, members };

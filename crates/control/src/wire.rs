@@ -50,6 +50,9 @@ pub struct Welcome {
     pub disk: DiskId,
     /// This node's directory belongs to a group already.
     pub founded: bool,
+    /// Where this node takes the links of other nodes, HOST:PORT. A release that does not know this field ignores it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
 }
 
 /// What is asked of a node behind the welcome.
@@ -67,6 +70,13 @@ pub enum Request {
     Propose(Command),
     /// Where does your trail end on your disk, now?
     Tip,
+    /// A proposal of a member that does not reach the leader: put it into the log, if you lead; with `further`, else hand it to
+    /// the leader that you know. A release that does not know this request closes the connection.
+    Pass {
+        origin: NodeId,
+        command: Command,
+        further: bool,
+    },
 }
 
 /// The answer to a request, of the same kind.
@@ -178,6 +188,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn golden_welcome_with_and_without_the_address_of_links() {
+        let welcome = |link| Welcome { node: "a".parse().unwrap(), disk: DiskId(9), founded: true, link };
+        let with = br#"{"node":"a","disk":9,"founded":true,"link":"h:1"}"#;
+        let without = br#"{"node":"a","disk":9,"founded":true}"#;
+        for (welcome, golden) in [(welcome(Some("h:1".to_owned())), &with[..]), (welcome(None), &without[..])] {
+            let bytes = bytes_of(&Frame::Welcome(welcome.clone())).await;
+            assert_eq!(String::from_utf8_lossy(&bytes[HEAD_BYTES..]), String::from_utf8_lossy(golden));
+            let Frame::Welcome(read) = receive(&mut &bytes[..]).await.unwrap() else { panic!("no welcome") };
+            assert_eq!(read, welcome);
+        }
+    }
+
+    #[tokio::test]
     async fn a_vote_arrives_as_it_was_sent() {
         let vote = VoteRequest::<NodeId>::new(Vote::new(7, "b".parse().unwrap()), None);
         let bytes = bytes_of(&Frame::Request(Request::Vote(vote))).await;
@@ -197,6 +220,17 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&bytes), String::from_utf8_lossy(golden));
         let Frame::Reply(Reply::Tip(read)) = receive(&mut &bytes[..]).await.unwrap() else { panic!("no tip") };
         assert_eq!(read, Ok(tip));
+    }
+
+    #[tokio::test]
+    async fn golden_pass() {
+        let pass = Request::Pass { origin: "b".parse().unwrap(), command: Command::Look, further: true };
+        let bytes = bytes_of(&Frame::Request(pass)).await;
+        let golden = br#"{"pass":{"origin":"b","command":"look","further":true}}"#;
+        assert_eq!(String::from_utf8_lossy(&bytes[HEAD_BYTES..]), String::from_utf8_lossy(golden));
+        let Frame::Request(Request::Pass { further: true, .. }) = receive(&mut &bytes[..]).await.unwrap() else {
+            panic!("no pass")
+        };
     }
 
     #[tokio::test]

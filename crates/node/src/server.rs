@@ -22,7 +22,7 @@ use crate::data_dir::{self, DataDirError};
 use crate::descriptors;
 use crate::replication_settings::node_name;
 use crate::session::Factory;
-use begin::{bind, warn_of_archive};
+use begin::{bind, refuse_to_follow_itself, warn_of_archive};
 use context::{Begin, ServerContext, last_epoch};
 use holdfast_archive::{ArchiveError, ArchiveLocation, Store};
 use holdfast_engine::{CloseError, Engine, OpenError};
@@ -42,7 +42,7 @@ use refusing::{Refusing, Why};
 use signals::Signals;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -72,6 +72,11 @@ pub enum NodeError {
          the data directory's certificates/"
     )]
     NoCertificates(SocketAddr),
+    #[error(
+        "standby.toml names {from} as the master, which is this server's own address; name the master with: holdfast standby \
+         configure --data {} --from HOST:PORT", dir.display()
+    )]
+    FollowsItself { from: String, dir: PathBuf },
     #[error(transparent)]
     Mirror(#[from] MirrorRefused),
     #[error(transparent)]
@@ -118,6 +123,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     config.connections_max = descriptors::raise(config.connections_max);
     let server = bind(&config)?;
     let address = server.address()?;
+    refuse_to_follow_itself(dir, &config, address)?;
     let links = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(LINK_THREADS)
         .thread_name("links")
@@ -127,7 +133,9 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let mut signals = clients.block_on(async { Signals::new() })?;
     let name = StandbyFile::read(dir)?.map_or_else(|| node_name(&config), |file| file.name);
     let certificates = Certificates::of(dir)?;
-    let control = Control::start(dir, &config.control_members, &config.control_witness, &name, certificates.as_ref())?;
+    let (members, witness) = (&config.control_members, &config.control_witness);
+    let link = link_address(&config, address, certificates.is_some())?;
+    let control = Control::start(dir, members, witness, &name, certificates.as_ref(), link)?;
     let listener = Arc::new(Listener::new(links.handle().clone()));
     listen_for_nodes(&config, &listener, certificates.as_ref())?;
     let refusing = Refusing::new(server.again()?, links.handle().clone(), listener.clone());
@@ -210,6 +218,16 @@ fn closed_well_enough(down: Result<(), NodeError>) -> Result<(), NodeError> {
         }
         other => other,
     }
+}
+
+/// Where other nodes reach this one, as the members of a control plane tell each other; `None`: nowhere.
+fn link_address(config: &Config, clients: SocketAddr, has_certificates: bool) -> Result<Option<String>, NodeError> {
+    let address = match config.node_listen()? {
+        Some(nodes) => Some(nodes),
+        // A node with certificates connects to ports for nodes only.
+        None => (!has_certificates).then_some(clients),
+    };
+    Ok(address.map(|address| address.to_string()))
 }
 
 /// Opens the port for links of nodes on other machines, if one is configured.

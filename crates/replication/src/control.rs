@@ -16,6 +16,7 @@
 //! Failure: without a majority a node neither starts as master nor is promoted; it logs that and retries.
 
 use crate::certificates::{Certificates, secure_members};
+use crate::link_address::seen_from_here;
 use crate::notify::Notify;
 use crate::role::RoleEvent;
 use crate::trail_comparison::TrailComparison;
@@ -71,16 +72,20 @@ pub struct Control {
     me: NodeId,
     /// All data nodes except this one.
     others: Vec<NodeId>,
+    /// The control addresses of all members.
+    addresses: BTreeMap<NodeId, String>,
 }
 
 impl Control {
-    /// Starts this node's part in the group of `members` (`NAME=HOST:PORT, ...`); `None`: none are configured.
+    /// Starts this node's part in the group of `members` (`NAME=HOST:PORT, ...`); `None`: none are configured. `link`: where
+    /// this node takes links.
     pub fn start(
         dir: &Path,
         members: &str,
         witness: &str,
         name: &str,
         certificates: Option<&Certificates>,
+        link: Option<String>,
     ) -> Result<Option<Arc<Control>>, ControlSetupError> {
         if members.trim().is_empty() {
             return Ok(None);
@@ -101,10 +106,10 @@ impl Control {
         let data = members.iter().filter(|(node, role)| **role == Role::Data && **node != me);
         let others = data.map(|(node, _)| *node).collect();
         let secure = secure_members(certificates, &addresses);
-        let transport = TcpTransport::bind(&mine, addresses, secure)?;
-        let config = ControlConfig { node: me, dir: dir.join("control"), members, lease: LeaseTerms::default() };
+        let transport = TcpTransport::bind(&mine, addresses.clone(), secure)?;
+        let config = ControlConfig { node: me, dir: dir.join("control"), members, lease: LeaseTerms::default(), link };
         let handle = ControlNode::start(config, Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport)))?;
-        Ok(Some(Arc::new(Control { handle, me, others })))
+        Ok(Some(Arc::new(Control { handle, me, others, addresses })))
     }
 
     /// The sync set where none is configured: all other data nodes, so that any of them may be promoted.
@@ -199,6 +204,25 @@ impl Control {
         record.is_some_and(|record| record.sync_set.members().iter().any(|node| node.to_string() == name))
     }
 
+    /// The newest record that this node knows, whenever that changes.
+    pub fn records(&self) -> watch::Receiver<Option<Arc<Record>>> {
+        self.handle.watch()
+    }
+
+    /// The master that a standby of this name follows, whose trail has seen `epoch`; `None`: this node, or none is known.
+    pub fn master_to_follow(&self, epoch: Epoch) -> Option<NodeId> {
+        let record = self.handle.record()?;
+        let serves = matches!(record.mastership, Mastership::Serving { .. }) && record.epoch >= epoch;
+        record.master.filter(|master| serves && *master != self.me)
+    }
+
+    /// Asks a member where it takes links. `None`: it takes none, or at an address that is of no use here.
+    pub async fn link_of(&self, node: NodeId) -> Result<Option<String>, ControlError> {
+        let reported = self.handle.link_of(node).await?;
+        let known = self.addresses.get(&node);
+        Ok(reported.zip(known).and_then(|(reported, known)| seen_from_here(known, &reported)))
+    }
+
     /// Whether this quorum is the sync set, as far as this node knows the record.
     pub fn is_named(&self, quorum: &Quorum) -> bool {
         let is_it = |record: Arc<Record>| {
@@ -262,14 +286,17 @@ impl Control {
         let lease_held = self.handle.lease().valid_now();
         let Some(record) = self.handle.record() else { return serde_json::json!({ "founded": false }) };
         let text = |node: &NodeId| node.to_string();
+        let being_deposed =
+            matches!(record.mastership, Mastership::Deposed { .. } | Mastership::Free { successor: Some(_) });
         serde_json::json!({
             "founded": true,
             "epoch": record.epoch.0,
             "master": record.master.as_ref().map(text),
-            "deposed": matches!(record.mastership, Mastership::Deposed { .. } | Mastership::Free { successor: Some(_) }),
+            "deposed": being_deposed,
             "sync_set": record.sync_set.members().iter().map(text).collect::<Vec<_>>(),
             "quorum": (!record.sync_set.are_all_needed()).then_some(record.sync_set.needed()),
             "lease_held": lease_held,
+            "leader": self.handle.leader().as_ref().map(text),
         })
     }
 

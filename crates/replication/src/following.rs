@@ -6,6 +6,7 @@
 use crate::certificates::Certificates;
 use crate::dialer::Dialer;
 use crate::identity::identity;
+use crate::link_address::seen_from_here;
 use crate::notify::Notify;
 use crate::role::RoleEvent;
 use crate::standby_file::StandbyFile;
@@ -15,10 +16,9 @@ use holdfast_standby::identity::Tip;
 use holdfast_standby::receive::{Blocking, Follower};
 use holdfast_standby::{Ended, Hub, Identity, LinkOptions, Phase, Standby, follow};
 use holdfast_trail::{ReceiveError, Shipped, Trail};
-use holdfast_types::Lsn;
+use holdfast_types::{Epoch, Lsn};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -30,11 +30,16 @@ use tokio::sync::watch;
 pub struct Following {
     engine: Engine,
     dir: PathBuf,
-    file: StandbyFile,
-    /// See [`StandbyFile::grouped`].
-    grouped: AtomicBool,
-    /// See [`StandbyFile::root`].
-    root: Mutex<Option<String>>,
+    name: String,
+    /// The end of the master's trail at which the base copy was taken.
+    anchor: Tip,
+    file: Mutex<StandbyFile>,
+    /// The name of the node at the address in the file; `None`: no link has shown it since this server started.
+    node_there: Mutex<Option<String>>,
+    /// A link to that address has failed.
+    has_failed: AtomicBool,
+    /// Changes when another address is to be followed.
+    changed_over: watch::Sender<()>,
     applied: watch::Sender<Lsn>,
     phase: Mutex<Phase>,
     /// When the last link ended on which it followed, in this role.
@@ -72,9 +77,12 @@ impl Following {
         applied.send_modify(|applied| *applied = so_far.max(*applied));
         Arc::new(Following {
             engine,
-            grouped: AtomicBool::new(file.grouped),
-            root: Mutex::new(file.root.clone()),
-            file,
+            name: file.name.clone(),
+            anchor: Tip { lsn: Lsn(file.anchor_lsn), checksum: file.anchor_checksum },
+            file: Mutex::new(file),
+            node_there: Mutex::default(),
+            has_failed: AtomicBool::new(false),
+            changed_over: watch::channel(()).0,
             dir,
             applied,
             phase: Mutex::new(Phase::Connecting),
@@ -100,18 +108,52 @@ impl Following {
     }
 
     /// The address of the server that it follows: a master, or another standby.
-    pub fn master(&self) -> &str {
-        &self.file.from
+    pub fn master(&self) -> String {
+        self.file.lock().from.clone()
     }
 
     /// The address of the master at the end of the chain; empty: not known.
     pub fn root(&self) -> String {
-        self.root.lock().clone().unwrap_or_else(|| self.file.from.clone())
+        let file = self.file.lock();
+        file.root.clone().unwrap_or_else(|| file.from.clone())
     }
 
     /// A control plane decides which node is promoted.
     pub fn is_grouped(&self) -> bool {
-        self.grouped.load(Ordering::Relaxed)
+        self.file.lock().grouped
+    }
+
+    /// The newest epoch that this standby's trail has seen.
+    pub fn epoch(&self) -> Epoch {
+        self.engine.trail().epoch()
+    }
+
+    /// Whether the node of this name is at the address that it follows. `None`: not known yet, and a link may show it; if an
+    /// attempt has failed, it counts as another one.
+    pub fn is_at(&self, node: &str) -> Option<bool> {
+        match &*self.node_there.lock() {
+            Some(there) => Some(there == node),
+            None => self.has_failed.load(Ordering::Acquire).then_some(false),
+        }
+    }
+
+    /// Follows the master `node` at `from` from now on, and after a restart.
+    pub fn change_over(&self, node: &str, from: &str) {
+        let before = {
+            let mut file = self.file.lock();
+            let changed = StandbyFile { from: from.to_owned(), root: None, grouped: true, ..file.clone() };
+            if let Err(error) = changed.write(&self.dir) {
+                tracing::warn!(target: "holdfast::receive", "cannot record that this standby follows {from}: {error}");
+            }
+            std::mem::replace(&mut *file, changed).from
+        };
+        *self.node_there.lock() = None;
+        self.has_failed.store(false, Ordering::Release);
+        self.notify.info(&format!(
+            "{node} is the master that the group agrees on: standby {} follows it at {from} instead of {before}",
+            self.name
+        ));
+        self.changed_over.send_replace(());
     }
 
     /// Whether the databases are consistent: the trail has reached the position at which the base copy was taken.
@@ -131,7 +173,7 @@ impl Following {
 
     /// When this server last heard from the one that it follows, in words.
     pub fn linked(&self) -> String {
-        let from = &self.file.from;
+        let from = self.master();
         match (self.phase(), *self.unlinked.lock()) {
             (Phase::Following { .. }, _) => format!("{from} is connected to this server"),
             (_, Some(at)) => format!("the link to {from} ended {} s before the promotion", at.elapsed().as_secs()),
@@ -142,6 +184,11 @@ impl Following {
     /// Sets the phase. Returns the one before.
     fn enter(&self, phase: Phase) -> Phase {
         let is_following = matches!(phase, Phase::Following { .. });
+        match &phase {
+            Phase::Pairing { master } => *self.node_there.lock() = Some(master.clone()),
+            Phase::Waiting { .. } => self.has_failed.store(true, Ordering::Release),
+            Phase::Connecting | Phase::Following { .. } => {}
+        }
         let before = std::mem::replace(&mut *self.phase.lock(), phase);
         if matches!(before, Phase::Following { .. }) && !is_following {
             *self.unlinked.lock() = Some(Instant::now());
@@ -180,7 +227,7 @@ impl Following {
 
 impl Standby for Following {
     fn name(&self) -> &str {
-        &self.file.name
+        &self.name
     }
 
     fn identity(&self) -> Identity {
@@ -192,8 +239,7 @@ impl Standby for Following {
     }
 
     fn anchor(&self) -> Option<Tip> {
-        let (lsn, checksum) = (Lsn(self.file.anchor_lsn), self.file.anchor_checksum);
-        (self.engine.trail().tip().0 < lsn).then_some(Tip { lsn, checksum })
+        (self.engine.trail().tip().0 < self.anchor.lsn).then_some(self.anchor)
     }
 
     fn settled(&self) -> Lsn {
@@ -201,23 +247,22 @@ impl Standby for Following {
     }
 
     fn learned(&self, follows: Option<&str>, grouped: bool) {
-        let root = follows.map(|root| seen_from_here(&self.file.from, root));
-        let mut known = self.root.lock();
+        let mut file = self.file.lock();
+        // An address that is of no use here is as good as none.
+        let root = follows.map(|root| seen_from_here(&file.from, root).unwrap_or_default());
         // A standby in between may not know its master's group.
-        let grouped = grouped || (follows.is_some() && self.grouped.load(Ordering::Relaxed));
-        let same = self.grouped.swap(grouped, Ordering::Relaxed) == grouped;
-        if same && *known == root {
+        let grouped = grouped || (follows.is_some() && file.grouped);
+        if file.grouped == grouped && file.root == root {
             return;
         }
-        let file = StandbyFile { root: root.clone(), grouped, ..self.file.clone() };
-        match file.write(&self.dir) {
-            Ok(()) => *known = root,
+        let learned = StandbyFile { root, grouped, ..file.clone() };
+        if let Err(error) = learned.write(&self.dir) {
             // The next link reports it again; an unknown master is no proof for a promotion.
-            Err(error) => {
-                tracing::warn!(target: "holdfast::receive", "cannot record which master {} follows: {error}", self.file.from);
-                *known = Some(String::new());
-            }
+            tracing::warn!(target: "holdfast::receive", "cannot record which master {} follows: {error}", file.from);
+            *file = StandbyFile { root: Some(String::new()), ..learned };
+            return;
         }
+        *file = learned;
     }
 
     fn received(&self, end: Lsn) {
@@ -251,23 +296,14 @@ impl Standby for Following {
         let follows = |phase: &Phase| matches!(phase, Phase::Following { .. });
         match phase {
             Phase::Following { master, from, .. } if !follows(&before) => {
-                self.notify.info(&format!("standby {} follows {master} from LSN {from}", self.file.name));
+                self.notify.info(&format!("standby {} follows {master} from LSN {from}", self.name));
             }
             Phase::Waiting { why, .. } if follows(&before) => {
-                self.notify.warn(&format!("standby {} no longer follows {}: {why}", self.file.name, self.file.from));
+                self.notify.warn(&format!("standby {} no longer follows {}: {why}", self.name, self.master()));
             }
             _ => {}
         }
     }
-}
-
-/// The address `root`, as the node at `from` knows its master, seen from this node: an address on that node's own machine is
-/// useless on another.
-fn seen_from_here(from: &str, root: &str) -> String {
-    let is_local = |address: &str| {
-        address.to_socket_addrs().is_ok_and(|mut found| found.all(|address| address.ip().is_loopback()))
-    };
-    if is_local(root) && !is_local(from) { String::new() } else { root.to_owned() }
 }
 
 /// Follows until `stop`, or until the end of the trail has to be cut off, which is sent as an event. After a failure that only
@@ -279,11 +315,15 @@ pub async fn follow_master(
     stop: watch::Receiver<bool>,
     events: Sender<RoleEvent>,
 ) {
-    let name = &following.file.name;
+    let name = &following.name;
+    let mut changed_over = following.changed_over.subscribe();
     loop {
         let mut full = false;
-        let why = match follow_once(&following, &options, instance, &stop).await {
+        changed_over.mark_unchanged();
+        let why = match follow_once(&following, &options, instance, &stop, &mut changed_over).await {
             Ended::Stopped if *stop.borrow() => return,
+            // Another master is to be followed.
+            Ended::Stopped if !*following.paused.borrow() => continue,
             // Stopped by the operator, who may start it again.
             Ended::Stopped => {
                 let why = "stopped by the operator; start it again with: holdfast standby start".to_owned();
@@ -314,6 +354,7 @@ pub async fn follow_master(
             _ = server_stops.wait_for(|stop| *stop) => return,
             // `holdfast standby start`; the sender lives as long as the server.
             _ = paused.changed() => {}
+            _ = changed_over.changed() => {}
             () = following.until_there_is_room(options.retry_max), if full => {}
         }
     }
@@ -325,6 +366,7 @@ async fn follow_once(
     options: &LinkOptions,
     instance: u64,
     stop: &watch::Receiver<bool>,
+    changed_over: &mut watch::Receiver<()>,
 ) -> Ended {
     let (mut server_stops, mut paused) = (stop.clone(), following.paused.subscribe());
     tokio::select! {
@@ -333,7 +375,7 @@ async fn follow_once(
         _ = paused.wait_for(|paused| !paused) => {}
     }
     let (halt, halted) = watch::channel(false);
-    let connect = Dialer { address: following.file.from.clone(), certificates: following.certificates.clone() };
+    let connect = Dialer { address: following.master(), certificates: following.certificates.clone() };
     let standby = following.clone();
     let follower =
         Follower { standby, connect, options: options.clone(), blocking: Blocking::Threads, instance, stop: halted };
@@ -343,6 +385,7 @@ async fn follow_once(
         ended = &mut followed => return ended,
         _ = server_stops.wait_for(|stop| *stop) => {}
         _ = paused.wait_for(|paused| *paused) => {}
+        _ = changed_over.changed() => {}
     }
     // What was acknowledged as received has to be written first.
     halt.send_replace(true);

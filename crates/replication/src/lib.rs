@@ -9,7 +9,8 @@
 //! | [`identity_file`] | `DIR.identity`, next to the data directory: that a missing directory is not a new server's |
 //! | [`certificates`] | this node's certificates, for links to other machines |
 //! | [`dialer`], [`listener`] | outgoing and incoming links |
-//! | [`following`] | a standby follows its master |
+//! | [`following`], [`follow_record`] | a standby follows its master; with a control plane the one that the group agrees on |
+//! | [`link_address`] | addresses that one node reports and another uses |
 //! | [`base_copy`], [`kept_copies`] | a base copy, sent and received; kept while its link is broken |
 //! | [`control`], [`trail_comparison`] | the lease, which node may be master, and which member of a quorum has all commits |
 //! | [`sync_watch`] | what commits do while their standbys are away |
@@ -34,11 +35,13 @@ mod certificates;
 mod clear;
 mod control;
 mod dialer;
+mod follow_record;
 mod following;
 mod identity;
 mod identity_file;
 mod kept_copies;
 mod level_raising;
+mod link_address;
 mod listener;
 pub mod mirror;
 mod node_client;
@@ -60,6 +63,7 @@ pub use archiver::Archiver;
 pub use base_copy::{CopyError, CopyTo, check_target as check_copy_target, copy_from};
 pub use certificates::{Certificates, FILES as CERTIFICATE_FILES, install as install_certificates, secure_members};
 pub use control::{Control, ControlSetupError};
+pub use follow_record::follow_record;
 pub use following::{Following, follow_master};
 pub use holdfast_standby::base_copy::Progress;
 pub use identity_file::IdentityFile;

@@ -232,7 +232,7 @@ impl Master for NodeService {
         // Read now: what the group does next may end the link.
         let accepted_loss = accept_divergence.then(|| {
             let epoch = self.engine.trail().epoch();
-            AcceptedLoss::new(following.master(), &following.root(), epoch, following.linked())
+            AcceptedLoss::new(&following.master(), &following.root(), epoch, following.linked())
         });
         let mut epoch = None;
         if let Some(control) = &self.control {
@@ -252,7 +252,7 @@ impl Master for NodeService {
                 return Err(Refusal::new(Reason::NotSafe, message, advice));
             }
             tokio::task::block_in_place(|| {
-                check_stopped(following.master())?;
+                check_stopped(&following.master())?;
                 let root = following.root();
                 if root == following.master() { Ok(()) } else { check_stopped(&root) }
             })?;

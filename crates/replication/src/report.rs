@@ -46,10 +46,11 @@ pub struct StandbyState {
     /// What its link is doing, in one word.
     pub state: String,
     pub since_us: Option<i64>,
-    pub sent_lsn: u64,
-    pub received_lsn: u64,
-    pub durable_lsn: u64,
-    pub applied_lsn: u64,
+    /// `None`, as for the next three: it has not reported that since this server started.
+    pub sent_lsn: Option<u64>,
+    pub received_lsn: Option<u64>,
+    pub durable_lsn: Option<u64>,
+    pub applied_lsn: Option<u64>,
     /// Commits wait for it.
     pub synchronous: bool,
     /// Its place among the synchronous ones, from 1; 0: none.
@@ -61,6 +62,23 @@ pub struct StandbyState {
     /// Why it does, or does not.
     pub reason: String,
     pub acked_us: Option<i64>,
+}
+
+impl StandbyState {
+    /// What it has: applied, or at least in its trail.
+    fn has(&self) -> Option<u64> {
+        self.applied_lsn.or(self.durable_lsn)
+    }
+
+    /// How many bytes it lacks of a trail that ends at `end`; `None`: not known.
+    pub fn lag_bytes(&self, end: u64) -> Option<u64> {
+        self.has().map(|has| end.saturating_sub(has))
+    }
+
+    /// How many bytes its trail has beyond `end`; `None`: not known.
+    pub fn ahead_bytes(&self, end: u64) -> Option<u64> {
+        self.durable_lsn.map(|durable| durable.saturating_sub(end))
+    }
 }
 
 /// The state of the archive.

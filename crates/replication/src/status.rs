@@ -101,6 +101,12 @@ impl ReplicationStatus {
         let control = self.role.read().as_ref().and_then(|role| role.control.as_ref().map(|control| control.shown()));
         let mirror = self.role.read().as_ref().and_then(|role| role.mirror.as_ref().map(mirror::Status::json));
         let standbys: Vec<_> = s.standbys.iter().map(|standby| standby_json(standby, s.durable_lsn)).collect();
+        let deposed = self.role.read().as_ref().is_some_and(|role| role.engine.is_deposed());
+        let role = match (s.in_recovery, deposed) {
+            (true, _) => "standby",
+            (false, true) => "deposed",
+            (false, false) => "master",
+        };
         let link = s.link.as_ref().map(|l| {
             json!({
                 "master": l.master, "state": l.state, "master_durable_lsn": l.master_durable_lsn,
@@ -111,7 +117,8 @@ impl ReplicationStatus {
         });
         json!({
             "name": name,
-            "role": if s.in_recovery { "standby" } else { "master" },
+            "role": role,
+            "deposed": deposed,
             "epoch": s.epoch,
             "durable_lsn": s.durable_lsn,
             "applied_lsn": s.applied_lsn,
@@ -139,11 +146,11 @@ fn archive_json(a: &ArchiveReport) -> serde_json::Value {
 
 fn standby_json(s: &StandbyState, durable_lsn: u64) -> serde_json::Value {
     // A boxcar is shipped while it is still being written here.
-    let end = durable_lsn.max(s.sent_lsn);
+    let end = durable_lsn.max(s.sent_lsn.filter(|_| s.connected).unwrap_or_default());
     json!({
         "name": s.name, "connected": s.connected, "state": s.state, "synchronous": s.synchronous,
         "sent_lsn": s.sent_lsn, "received_lsn": s.received_lsn, "durable_lsn": s.durable_lsn,
-        "applied_lsn": s.applied_lsn, "lag_bytes": end.saturating_sub(s.applied_lsn),
+        "applied_lsn": s.applied_lsn, "lag_bytes": s.lag_bytes(end), "ahead_bytes": s.ahead_bytes(end),
         "apply_bytes_per_s": s.apply_bytes_per_s, "delay_us": s.delay_us, "reason": s.reason,
     })
 }
@@ -162,7 +169,7 @@ fn link_report(following: &Following, engine: &Engine) -> LinkReport {
         _ => reported,
     };
     LinkReport {
-        master: following.master().to_owned(),
+        master: following.master(),
         state: state.to_owned(),
         master_durable_lsn: to.0,
         behind_ms: (reported == to).then(|| following.behind_ms()),
@@ -179,19 +186,42 @@ fn standby_states(hub: &Hub, engine: &Engine) -> Vec<StandbyState> {
         if slot.name == mirror::SLOT || rows.iter().any(|row| row.name == slot.name) {
             continue;
         }
-        // What it had on its disk at the last contact; how much of that it had applied is not known.
-        let has = slot.lsn.0;
-        rows.push(StandbyState {
-            name: slot.name,
-            state: "away".to_owned(),
-            sent_lsn: has,
-            received_lsn: has,
-            durable_lsn: has,
-            applied_lsn: has,
-            ..StandbyState::default()
-        });
+        // The slot's position is that of its segment, so the standby may have more.
+        let has = hub.end_of(&slot.name).map(|lsn| lsn.0);
+        rows.push(away(slot.name, has, slot.lsn, engine.trail().end().0));
     }
     rows
+}
+
+/// A standby that is away: how much it has applied is not known. `has`: the end of its trail at the last contact.
+fn away(name: String, has: Option<u64>, kept_from: Lsn, end: Lsn) -> StandbyState {
+    let ahead = has.map_or(0, |has| has.saturating_sub(end.0));
+    let (state, reason) = match has {
+        Some(has) if ahead > 0 => (
+            "ahead",
+            format!(
+                "{name} has {ahead} bytes of trail that this server lacks, up to LSN {}: this server's directory may have been \
+                 put back from an older copy, or another server was the master. What clients were answered may be in it",
+                Lsn(has)
+            ),
+        ),
+        Some(_) => ("away", String::new()),
+        None => (
+            "away",
+            format!(
+                "{name} has not been connected since this server started; the trail is kept for it from LSN {kept_from} on"
+            ),
+        ),
+    };
+    StandbyState {
+        name,
+        state: state.to_owned(),
+        reason,
+        sent_lsn: has,
+        received_lsn: has,
+        durable_lsn: has,
+        ..StandbyState::default()
+    }
 }
 
 fn connected_states(hub: &Hub) -> Vec<StandbyState> {
@@ -205,10 +235,10 @@ fn connected_states(hub: &Hub) -> Vec<StandbyState> {
             state: if s.lag_bytes.is_some_and(|lag| lag < STREAMING_BYTES) { "streaming" } else { "catchup" }
                 .to_owned(),
             since_us: None,
-            sent_lsn: s.sent_lsn,
-            received_lsn: s.received_lsn.unwrap_or_default(),
-            durable_lsn: s.durable_lsn.unwrap_or_default(),
-            applied_lsn: s.applied_lsn.unwrap_or_default(),
+            sent_lsn: Some(s.sent_lsn),
+            received_lsn: s.received_lsn,
+            durable_lsn: s.durable_lsn,
+            applied_lsn: s.applied_lsn,
             synchronous: s.priority.is_some(),
             priority: s.priority.map_or(0, |p| u32::try_from(p).unwrap_or(u32::MAX).saturating_add(1)),
             apply_bytes_per_s: g.and_then(|g| g.rate_bytes_per_s).unwrap_or_default(),

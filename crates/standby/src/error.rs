@@ -65,10 +65,13 @@ pub enum LinkError {
 }
 
 impl LinkError {
-    /// Converts an error of writing: a disconnected peer appears as a broken pipe.
+    /// Converts an error of reading or writing. A disconnected peer appears as a broken pipe; over TLS, when its process has
+    /// ended without closing the connection, as an unexpected end.
     pub(crate) fn from_io(error: io::Error) -> LinkError {
         match error.kind() {
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => LinkError::Closed,
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => {
+                LinkError::Closed
+            }
             _ => LinkError::Io(error),
         }
     }

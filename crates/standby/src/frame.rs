@@ -268,7 +268,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         let read = tokio::time::timeout(self.silence_max, self.from.read_buf(&mut self.buf)).await;
         match read {
             Err(_) => Err(LinkError::Silent { after: self.silence_max }),
-            Ok(Err(error)) => Err(LinkError::Io(error)),
+            Ok(Err(error)) => Err(LinkError::from_io(error)),
             Ok(Ok(0)) => Err(LinkError::Closed),
             Ok(Ok(_)) => Ok(()),
         }

@@ -61,6 +61,9 @@ struct State {
     standbys: BTreeMap<String, Connected>,
     /// What each standby, connected or not, has confirmed to be on its disk; for at most [`CONFIRMED_MAX`] standbys.
     confirmed: BTreeMap<String, Lsn>,
+    /// Where each standby's trail ended when it last reported that, for the status; for at most [`CONFIRMED_MAX`] standbys. It may
+    /// be ahead of this trail.
+    ends: BTreeMap<String, Lsn>,
     /// Numbers links in the order in which they connected.
     links: u64,
     /// Standbys that the operator stopped: refused until started again.
@@ -141,6 +144,7 @@ impl Hub {
             ages: Ages::default(),
             standbys: BTreeMap::new(),
             confirmed: BTreeMap::new(),
+            ends: BTreeMap::new(),
             links: 0,
             stopped: BTreeSet::new(),
             all_stopped: false,
@@ -232,9 +236,14 @@ impl Hub {
         hello: &Hello,
         identity: &Identity,
     ) -> Result<(), LinkError> {
+        let mut first = true;
         let start = loop {
             match link.answer().await? {
                 Message::Ask(tip) => {
+                    // A standby asks about the end of its trail first.
+                    if std::mem::take(&mut first) {
+                        remember(&mut self.state.lock().ends, &hello.name, tip.lsn);
+                    }
                     let answer = link.busy(self.options.heartbeat, source::answer(&*self.master, tip)).await?;
                     link.writer.send(&Message::Answer(answer)).await?;
                 }
@@ -456,9 +465,20 @@ impl Hub {
         state.standbys.iter().map(report).collect()
     }
 
+    /// Where a standby's trail ended when it last reported that, connected or not; `None`: not since this server started.
+    pub fn end_of(&self, standby: &str) -> Option<Lsn> {
+        self.state.lock().ends.get(standby).copied()
+    }
+
     /// The governor's report on each standby.
     pub fn governed(&self) -> Vec<governor::Report> {
         self.governor.report(self.master.trail().durable())
+    }
+}
+
+fn remember(positions: &mut BTreeMap<String, Lsn>, standby: &str, lsn: Lsn) {
+    if positions.len() < CONFIRMED_MAX || positions.contains_key(standby) {
+        positions.insert(standby.to_owned(), lsn);
     }
 }
 
@@ -470,11 +490,8 @@ struct News {
 
 impl State {
     fn confirm(&mut self, standby: &str, durable: Lsn) {
-        if let Some(confirmed) = self.confirmed.get_mut(standby) {
-            *confirmed = durable;
-        } else if self.confirmed.len() < CONFIRMED_MAX {
-            self.confirmed.insert(standby.to_owned(), durable);
-        }
+        remember(&mut self.confirmed, standby, durable);
+        remember(&mut self.ends, standby, durable);
     }
 
     /// Combines the acks again. Positions only grow: a standby that disconnects takes nothing back.

@@ -31,6 +31,8 @@ pub struct Bed {
     pub group: Group,
     pub recorder: Recorder,
     pub plan: Plan,
+    /// A server whose refusal says that its control directory has to be moved away.
+    pub new_member: Option<usize>,
 }
 
 pub type Running = JoinSet<tokio_postgres::Error>;
@@ -43,7 +45,7 @@ impl Bed {
         let master = group.address(group.master);
         runtime.block_on(recorder.create_tables(master))?;
         runtime.block_on(arrival::create_table(master))?;
-        Ok(Bed { group, recorder, plan: plan.clone() })
+        Ok(Bed { group, recorder, plan: plan.clone(), new_member: None })
     }
 
     /// Makes the fault happen under load and does what an operator does then. Afterwards the old master is stopped for good,

@@ -168,6 +168,11 @@ impl Node {
         std::fs::rename(self.older(), &self.data).context("putting the older copy back")
     }
 
+    /// Takes the control plane's files away, as the refusal of an older copy says: the node becomes a new member.
+    pub fn remove_control(&self) -> anyhow::Result<()> {
+        remove(&self.data.join("control"))
+    }
+
     /// Empties the directory, for a new base copy.
     pub fn remove_data(&self) -> anyhow::Result<()> {
         remove(&self.data)
@@ -207,23 +212,35 @@ fn remove(dir: &Path) -> anyhow::Result<()> {
 }
 
 /// A running `holdfast witness`. Dropping it kills it.
-pub struct Witness(Child);
+pub struct Witness {
+    child: Child,
+    log: PathBuf,
+}
 
 impl Witness {
     /// `members`: NAME=HOST:PORT, separated by commas.
     pub fn spawn(binary: &Path, scratch: &Path, listen: &str, members: &str) -> anyhow::Result<Witness> {
-        let log = std::fs::File::create(scratch.join("w.log"))?;
+        let path = scratch.join("w.log");
+        let log = std::fs::File::create(&path)?;
         let mut command = Command::new(binary);
         command.args(["witness", "--listen", listen, "--members", members, "--data"]).arg(scratch.join("w"));
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        Ok(Witness(command.spawn().context("starting the witness")?))
+        Ok(Witness { child: command.spawn().context("starting the witness")?, log: path })
+    }
+
+    /// What shows that it has failed: panics in its log, or its end.
+    pub fn trouble(&mut self) -> Vec<String> {
+        let ended = !matches!(self.child.try_wait(), Ok(None));
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let panicked = log.lines().filter(|line| line.contains("panicked at")).map(str::to_string);
+        panicked.chain(ended.then(|| "the witness has ended".to_owned())).collect()
     }
 }
 
 impl Drop for Witness {
     fn drop(&mut self) {
         // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

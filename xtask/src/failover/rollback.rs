@@ -6,7 +6,8 @@
 //! | rolled-back master without one | as soon as a standby that has more connects: stops answering, and names it | answers go on: `stale` |
 //! | rolled-back standby of a dead master | its promotion is refused, and a server that has everything is named | is promoted without what was acknowledged: `lost` |
 //!
-//! The test does what a refusal says and then looks whether everything is there.
+//! A server that refuses is started a second time, as a service manager does, and has to refuse again. The test does what the
+//! refusal says and then looks whether everything is there.
 
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,9 @@ const MEETS_MAX: Duration = Duration::from_secs(20);
 
 /// What a refusal says that recognizes the older copy.
 const ROLLED_BACK: &str = "put back from";
+
+/// What a refusal says when the control directory is older, too.
+const NEW_MEMBER: &str = "control away";
 
 /// Longer than a server takes to answer a read.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -130,6 +134,7 @@ impl Bed {
 
     /// The rolled-back server refuses to serve; the operator stops it and uses the server that it names.
     fn do_what_it_says(&mut self, rolled_back: usize, said: String, found: &mut Found) -> anyhow::Result<Settled> {
+        self.new_member = said.contains(NEW_MEMBER).then_some(rolled_back);
         let group = &mut self.group;
         let name = group.nodes[rolled_back].name;
         if group.nodes[rolled_back].is_running() {

@@ -124,7 +124,7 @@ impl Bed {
             self.recorder.strike(&missing);
             self.compare_all(&verdict, runtime, found)?;
         }
-        found.damage.extend(self.group.panics());
+        found.damage.extend(self.group.trouble());
         Ok(())
     }
 
@@ -157,6 +157,10 @@ impl Bed {
     fn bring_back(&mut self, fault: Fault, settled: &Settled) -> anyhow::Result<Rejoined> {
         let old = std::mem::replace(&mut self.group.master, settled.master);
         let mut rejoined = Rejoined { copied: false, lost: Vec::new() };
+        if let Some(node) = self.new_member.take() {
+            self.group.nodes[node].end();
+            self.group.nodes[node].remove_control()?;
+        }
         for node in self.group.standbys() {
             let back = match node == old {
                 true => self.rejoin(node),

@@ -111,6 +111,8 @@ impl Totals {
             self.written_down, self.unanswered, self.copied
         );
         for (round, what, kept) in &self.damage {
+            // The rest, from the log, was printed with the round.
+            let what = what.lines().next().unwrap_or_default();
             let kept = kept.as_ref().map(|kept| format!("\n    kept: {}", kept.display())).unwrap_or_default();
             let _ = writeln!(text, "  round {round}: {what}{kept}");
         }

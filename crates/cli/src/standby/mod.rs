@@ -177,11 +177,16 @@ fn make(Create { from, data, name, certificates }: Create) -> anyhow::Result<Exi
     progress.end();
     let copied = copied?;
     println!("holdfast: {} is a copy of {from}, {} bytes came over the link", data.display(), copied.sent_bytes);
-    println!(
-        "holdfast: start it as the standby {name} with: holdfast serve --data {} --listen HOST:PORT",
-        data.display()
-    );
+    println!("holdfast: start it as the standby {name} with: {}", serve_command(&data)?);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The command that serves a directory. The address belongs to it, unless holdfast.toml has one: the default is that of the
+/// first server on a machine.
+pub fn serve_command(data: &Path) -> anyhow::Result<String> {
+    let serve = format!("holdfast serve --data {}", data.display());
+    let has_address = data.join(FILE_NAME).exists() && Config::load(data)?.listen != Config::default().listen;
+    Ok(if has_address { serve } else { format!("{serve} --listen HOST:PORT") })
 }
 
 /// The name that the directory's holdfast.toml gives the node, else the last part of the directory's path.
@@ -199,12 +204,28 @@ fn name_master(Configure { data, from }: &Configure) -> anyhow::Result<ExitCode>
     let Some(file) = StandbyFile::read(data)? else {
         bail!("not a standby's data directory: {} (it has no standby.toml)", data.display())
     };
+    check_is_another(data, from, &file.name)?;
     // Whether that is a master is checked when the standby follows it.
     let file = StandbyFile { from: from.clone(), root: Some(String::new()), ..file };
     file.check().map_err(|why| anyhow::anyhow!("--from: {why}"))?;
     file.write(data)?;
     println!("holdfast: {} follows {from} from its next start on", data.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses an address at which the standby itself serves, by its settings or, if it runs, by its own answer.
+fn check_is_another(data: &Path, from: &str, name: &str) -> anyhow::Result<()> {
+    let refuse = || bail!("--from: {from} is the address of {name} itself; name the server that it is to follow");
+    let config = if data.join(FILE_NAME).exists() { Config::load(data)? } else { Config::default() };
+    let is_set = config.listen != Config::default().listen;
+    if (is_set && config.listen.to_string() == from) || (!config.node_listen.is_empty() && config.node_listen == from) {
+        return refuse();
+    }
+    let at = NodeClient { at: from.to_owned(), certificates: Certificates::of(data)? };
+    // A master that is away now can be named.
+    let Ok(status) = at.status() else { return Ok(()) };
+    let status: Value = serde_json::from_str(&status).unwrap_or_default();
+    if status["name"] == name { refuse() } else { Ok(()) }
 }
 
 /// Whether it may acknowledge commits, where anything limits that.
@@ -253,7 +274,7 @@ fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
     println!(
         "{} is a {}, epoch {}, durable to LSN {}, applied to {}",
         word(&status["name"]),
-        word(&status["role"]),
+        if status["role"] == "deposed" { "deposed master".to_owned() } else { word(&status["role"]) },
         word(&status["epoch"]),
         word(&status["durable_lsn"]),
         word(&status["applied_lsn"])
@@ -286,7 +307,7 @@ fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
     }
     let standbys = status["standbys"].as_array().cloned().unwrap_or_default();
     if standbys.is_empty() {
-        if status["role"] == "master" {
+        if status["role"] != "standby" {
             println!("it has no standby now");
         }
         return Ok(ExitCode::SUCCESS);
@@ -299,5 +320,8 @@ fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
         table.add_row(COLUMNS.map(|column| word(&standby[column])));
     }
     println!("{table}");
+    for standby in standbys.iter().filter(|standby| standby["connected"] == false) {
+        standby["reason"].as_str().filter(|reason| !reason.is_empty()).into_iter().for_each(|why| println!("{why}"));
+    }
     Ok(ExitCode::SUCCESS)
 }

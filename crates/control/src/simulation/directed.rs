@@ -47,6 +47,31 @@ impl World {
     }
 }
 
+impl World {
+    /// Lets `index` lead Raft: a node that leads instead is cut off until another one leads. A member draws the time after which
+    /// it elects at its start, so `index` starts again before each attempt.
+    async fn until_leads(&mut self, index: usize) {
+        let wanted = self.nodes[index].name;
+        loop {
+            let known = self.handle(index).leader();
+            let known_elsewhere = self.handle((index + 1) % 3).leader();
+            match known.filter(|_| known == known_elsewhere) {
+                Some(leader) if leader == wanted => return,
+                Some(leader) => {
+                    self.crash(index).await;
+                    self.start(index);
+                    sleep(Duration::from_secs(1)).await;
+                    self.isolate(leader);
+                    sleep(Duration::from_secs(3)).await;
+                    self.network.heal();
+                }
+                None => {}
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+    }
+}
+
 #[test]
 fn a_stopped_master_finds_its_lease_gone_when_it_goes_on() {
     let tell = |world: World| async {
@@ -212,6 +237,52 @@ fn who_may_lack_commits_is_not_promoted_unless_that_is_accepted() {
         let refused = promote(world.handle(B), node("b"), false).await.unwrap_err();
         assert!(refused.to_string().contains("sync set"), "{refused}");
         promote(world.handle(B), node("b"), true).await.unwrap();
+    };
+    story(tell, Sabotage::None);
+}
+
+/// The witness leads, and b reaches only a: b is promoted through a, holds its lease, and knows what was agreed.
+#[test]
+fn a_node_that_is_cut_off_from_the_leader_alone_is_promoted_through_the_third() {
+    let tell = |world: World| async {
+        let mut world = world.with_master().await;
+        world.until_leads(W).await;
+        let a = world.handle(A);
+        a.lease_held().wait_for(|held| *held).await.unwrap();
+        world.network.cut(node("b"), node("w"));
+        world.network.cut(node("w"), node("b"));
+        // Until b has noticed that it hears no leader.
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(world.handle(W).leader(), Some(node("w")));
+        let b = world.handle(B);
+        let epoch = promote(b.clone(), node("b"), false).await.unwrap();
+        let mut held = b.lease_held();
+        held.wait_for(|held| *held).await.unwrap();
+        b.grow(epoch, node("a")).await.unwrap();
+        for _ in 0..400 {
+            sleep(Duration::from_millis(50)).await;
+            assert!(b.lease().valid_now() && world.check().unwrap() == 1);
+        }
+        let (known, agreed) = (b.record().unwrap(), a.look().await.unwrap());
+        assert_eq!((known.epoch, known.master, &known.sync_set), (epoch, Some(node("b")), &agreed.sync_set));
+    };
+    story(tell, Sabotage::None);
+}
+
+/// The leader of Raft is cut off from the master alone, while the master serves: its lease goes on.
+#[test]
+fn a_master_that_is_cut_off_from_the_leader_alone_keeps_its_lease() {
+    let tell = |world: World| async {
+        let mut world = world.with_master().await;
+        world.until_leads(W).await;
+        let a = world.handle(A);
+        a.lease_held().wait_for(|held| *held).await.unwrap();
+        world.network.cut(node("a"), node("w"));
+        world.network.cut(node("w"), node("a"));
+        for _ in 0..400 {
+            sleep(Duration::from_millis(50)).await;
+            assert!(a.lease().valid_now() && world.check().unwrap() == 1);
+        }
     };
     story(tell, Sabotage::None);
 }

@@ -358,7 +358,7 @@ fn a_lease_that_counts_from_the_answer_is_found() {
 
 #[test]
 fn a_broken_sync_set_is_found() {
-    let table = [(Sabotage::AnySuccessor, 0), (Sabotage::AlonePremature, 25), (Sabotage::ReadsAtOnce, 40)];
+    let table = [(Sabotage::AnySuccessor, 0), (Sabotage::AlonePremature, 100), (Sabotage::ReadsAtOnce, 760)];
     table.iter().for_each(|(sabotage, first)| is_found(*sabotage, *first, "without acknowledged commits"));
 }
 
@@ -368,7 +368,7 @@ fn a_broken_quorum_is_found() {
         (Sabotage::NoAsking, 0),
         (Sabotage::AsksTooEarly, 0),
         (Sabotage::FallenStays, 0),
-        (Sabotage::NamesTooEarly, 60),
+        (Sabotage::NamesTooEarly, 170),
     ];
     for (sabotage, first) in table {
         is_found_in(run_quorum, sabotage, first, "without acknowledged commits");

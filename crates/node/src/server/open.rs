@@ -15,7 +15,8 @@ use holdfast_engine::{Engine, scratch_dir};
 use holdfast_replication::mirror::{self, Mirror};
 use holdfast_replication::{
     ArchiveSource, Archiver, Control, ControlSetupError, Following, IdentityFile, InSync, NodeService, Notify,
-    Promotion, ReplicationStatus, RoleEvent, StandbyFile, TrailComparison, follow_master, notify_standby_dropped,
+    Promotion, ReplicationStatus, RoleEvent, StandbyFile, TrailComparison, follow_master, follow_record,
+    notify_standby_dropped,
 };
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::{Governor, Hub, SyncSet, draw_instance};
@@ -143,8 +144,12 @@ impl Opening<'_> {
         let mut tasks = match following {
             Some(following) => {
                 let options = link_options(&self.context.config);
+                let record = self.context.control.clone();
+                let record = record.map(|control| follow_record(control, following.clone(), stopping.clone()));
                 let task = follow_master(following, options, draw_instance(), stopping, self.events.clone());
-                vec![self.links.spawn(task)]
+                let mut tasks = vec![self.links.spawn(task)];
+                tasks.extend(record.map(|task| self.links.spawn(task)));
+                tasks
             }
             None => {
                 set_delay(engine, &hub, mirror);

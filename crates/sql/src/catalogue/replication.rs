@@ -112,10 +112,10 @@ fn replication_row(s: &StandbyRow) -> Vec<Value> {
         moment(s.since_us),
         Value::Null,
         text(&*s.state),
-        lsn(s.sent_lsn),
-        lsn(s.received_lsn),
-        lsn(s.durable_lsn),
-        lsn(s.applied_lsn),
+        s.sent_lsn.map_or(Value::Null, lsn),
+        s.received_lsn.map_or(Value::Null, lsn),
+        s.durable_lsn.map_or(Value::Null, lsn),
+        s.applied_lsn.map_or(Value::Null, lsn),
         Value::Null,
         Value::Null,
         Value::Null,
@@ -146,17 +146,18 @@ pub const STANDBYS: CatalogTable = CatalogTable {
     always_empty: false,
     rows: |context| {
         let standing = context.live.standing();
+        let known = |value: Option<u64>| value.map_or(Value::Null, count);
         let row = |s: &StandbyRow| {
             vec![
                 text(&*s.name),
                 boolean(s.connected),
                 text(&*s.state),
                 boolean(s.synchronous),
-                count(s.sent_lsn),
-                count(s.received_lsn),
-                count(s.durable_lsn),
-                count(s.applied_lsn),
-                count(standing.durable_lsn.saturating_sub(s.applied_lsn)),
+                known(s.sent_lsn),
+                known(s.received_lsn),
+                known(s.durable_lsn),
+                known(s.applied_lsn),
+                known(s.applied_lsn.or(s.durable_lsn).map(|has| standing.durable_lsn.saturating_sub(has))),
                 count(s.apply_bytes_per_s),
                 count(s.delay_us),
                 text(&*s.reason),

@@ -46,10 +46,11 @@ pub struct StandbyRow {
     /// What its link is doing, in one word.
     pub state: String,
     pub since_us: Option<i64>,
-    pub sent_lsn: u64,
-    pub received_lsn: u64,
-    pub durable_lsn: u64,
-    pub applied_lsn: u64,
+    /// `None`, as for the next three: it has not reported that since this server started.
+    pub sent_lsn: Option<u64>,
+    pub received_lsn: Option<u64>,
+    pub durable_lsn: Option<u64>,
+    pub applied_lsn: Option<u64>,
     /// Commits wait for this standby.
     pub synchronous: bool,
     /// Its priority among the synchronous standbys, from 1; 0 if it is not one.

@@ -1,7 +1,7 @@
 //! The master is lost, stopped, or hangs: its standby takes its place, and no acknowledged commit is missing.
 
 use super::trio::{LOCAL, Trio, beside, until_said};
-use crate::node::{asked, assert_same, insert_until_it_is_gone, one, rows, run, until};
+use crate::node::{asked, assert_same, insert_until_it_is_gone, one, rows, run, succeeds, until};
 use tokio_postgres::error::SqlState;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -45,6 +45,9 @@ async fn a_master_that_was_stopped_and_goes_on_answers_nothing() {
     let answer = read.await.unwrap().unwrap_err();
     assert_eq!(answer.code(), Some(&SqlState::CANNOT_CONNECT_NOW), "{answer:?}");
     until_said(|| trio.a.log(), "a was deposed in epoch").await;
+    let status: serde_json::Value = serde_json::from_str(&trio.a.status()).unwrap();
+    assert_eq!((&status["role"], &status["deposed"]), (&"deposed".into(), &true.into()), "{status}");
+    assert!(succeeds(&["standby", "status", "--at", &trio.a.at()]).contains("a is a deposed master"));
     // Its client is not left waiting, and is not told that it was committed; the server stops in order.
     assert!(write.await.unwrap().is_err());
     assert!(trio.a.stop().success());

@@ -1,7 +1,7 @@
 //! Without a majority nobody is answered; with it everything goes on.
 
 use super::trio::{LOCAL, Trio, answers_reads, beside, until_reads_are, until_said};
-use crate::node::{one, run, succeeds};
+use crate::node::{one, run, succeeds, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_without_a_majority_answers_nothing_and_goes_on_when_it_is_back() {
@@ -73,4 +73,23 @@ async fn a_witness_stops_in_order() {
     let mut trio = Trio::start("").await;
     assert!(trio.w.stop().success());
     run(&trio.a.connect_with(LOCAL).await, "create table t(x int)").await;
+}
+
+#[tokio::test]
+async fn the_absence_of_a_member_is_logged_once_and_its_return() {
+    let mut trio = Trio::start("").await;
+    trio.b.kill();
+    // One of the other two leads, and calls it.
+    let both = |trio: &Trio| format!("{}{}", trio.a.log(), trio.w.log());
+    let said =
+        |log: &str, words: &str| log.lines().filter(|line| line.contains(words) && line.contains("member=b")).count();
+    until("its absence is logged", async || said(&both(&trio), "does not answer") > 0).await;
+    // Raft calls it five times a second.
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    trio.b.start();
+    until("its return is logged", async || said(&both(&trio), "answers again") > 0).await;
+    for log in [trio.a.log(), trio.w.log()] {
+        assert!(said(&log, "does not answer") <= 1, "{log}");
+        assert!(!log.contains("openraft::replication"), "{log}");
+    }
 }

@@ -1,10 +1,12 @@
 //! A master, its standby and a witness as their clients and their operator meet them: three real processes that agree on
 //! who is master, over loopback.
 
+mod cut;
 mod failover;
 mod hosts;
 mod majority;
 mod quorum;
 mod refused;
 mod switchover;
+mod third;
 pub mod trio;

@@ -11,16 +11,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
-struct Three {
-    a: Node,
-    b: Node,
-    c: Node,
+pub struct Three {
+    pub a: Node,
+    pub b: Node,
+    pub c: Node,
     _scratch: TempDir,
 }
 
 impl Three {
     /// All run, `b` and `c` follow the master `a`, whose commits wait for any one of them.
-    async fn start() -> Three {
+    pub async fn start() -> Three {
         let scratch = TempDir::new().unwrap();
         let [mut a, b, c] = ["a", "b", "c"].map(|name| Node::new(&scratch, name));
         a.configure("node_name = \"a\"");
@@ -71,7 +71,7 @@ impl Three {
     }
 }
 
-async fn until_quorum(master: &Node) {
+pub async fn until_quorum(master: &Node) {
     until("the quorum is named", async || {
         let status = master.status();
         status.contains("\"sync_set\":[\"a\",\"b\",\"c\"]") && status.contains("\"quorum\":1")
@@ -124,10 +124,15 @@ async fn the_one_that_is_ahead_is_promoted_though_the_other_was_there_first() {
     let mut three = Three::start().await;
     let acknowledged = three.lose_the_master_while_one_is_away("b").await;
     three.b.start();
+    // Otherwise it would follow the new master.
+    succeeds(&["standby", "stop", "--at", &three.b.at()]);
     assert!(succeeds(&["promote", "--at", &three.c.at()]).contains("promoted: epoch "));
     assert_nothing_is_missing(&three.c, &acknowledged).await;
     let said = refuses(&["promote", "--at", &three.b.at()]);
     assert!(said.contains("b may lack acknowledged commits"), "{said}");
+    succeeds(&["standby", "start", "--at", &three.b.at()]);
+    until_followed(&three.c, &three.b).await;
+    assert_same(&three.c, &three.b).await;
 }
 
 /// The old master is alive and says what it has; it is not waited for that it stops.

@@ -38,10 +38,11 @@ async fn a_standby_that_commits_did_not_wait_for_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_standby_outside_the_sync_set_is_refused() {
     let mut trio = Trio::stopped("");
-    // It follows nobody: nothing listens there.
+    // It follows no server: nothing listens there, and it may not look for the group's master.
     std::fs::write(trio.b.dir.join("standby.toml"), "from = \"127.0.0.1:1\"\nname = \"b\"\n").unwrap();
     trio.w.start();
     trio.b.start();
+    succeeds(&["standby", "stop", "--at", &trio.b.at()]);
     trio.a.start();
     run(&trio.a.connect_with(LOCAL).await, "create table t(x int)").await;
     trio.until_agreed("a", "{a}").await;

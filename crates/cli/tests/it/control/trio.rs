@@ -1,5 +1,6 @@
 //! The servers `a` and `b` and the witness `w`, whose control planes know each other.
 
+use super::cut::Switch;
 pub use crate::node::LOCAL;
 use crate::node::{Node, refuses, succeeds, until, until_followed, until_settled};
 use rustix::process::{Pid, Signal, kill_process};
@@ -7,6 +8,7 @@ use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
@@ -87,7 +89,11 @@ impl Trio {
     /// All three run, `a` is the master and `b` follows it and may be promoted. Both servers' holdfast.toml have these
     /// lines.
     pub async fn start(lines: &str) -> Trio {
-        let mut trio = Trio::stopped(lines);
+        Trio::stopped(lines).started().await
+    }
+
+    async fn started(self) -> Trio {
+        let mut trio = self;
         trio.w.start();
         trio.b.start();
         trio.a.start();
@@ -98,6 +104,21 @@ impl Trio {
 
     /// `a` has been a master without a control plane, `b` is a copy of it; the group has not been founded.
     pub fn stopped(lines: &str) -> Trio {
+        Trio::stopped_through(lines, |_, _, address| address.to_owned())
+    }
+
+    /// As [`Trio::start`], and `b` and `w` reach each other's control plane only while the switch is closed.
+    pub async fn start_with_switch(lines: &str) -> (Trio, Switch) {
+        let switch = Switch::default();
+        let seen_by = |node: &str, peer: &str, address: &str| match (node, peer) {
+            ("b", "w") | ("w", "b") => switch.proxy_to(address),
+            _ => address.to_owned(),
+        };
+        (Trio::stopped_through(lines, seen_by).started().await, switch)
+    }
+
+    /// `seen_by`: the address of a node's peer, as that node knows it.
+    fn stopped_through(lines: &str, seen_by: impl Fn(&str, &str, &str) -> String) -> Trio {
         let scratch = TempDir::new().unwrap();
         let (mut a, b) = (Node::new(&scratch, "a"), Node::new(&scratch, "b"));
         a.configure("node_name = \"a\"");
@@ -106,14 +127,48 @@ impl Trio {
         succeeds(&["standby", "create", "--from", &from, "--data", b.data(), "--name", "b"]);
         assert!(a.stop().success());
         let addresses = [free_address(), free_address(), free_address()];
-        let members = format!("a={}, b={}, w={}", addresses[0], addresses[1], addresses[2]);
+        let members_of = |node: &str| {
+            let peers = ["a", "b", "w"].into_iter().zip(&addresses);
+            peers
+                .map(|(peer, address)| format!("{peer}={}", seen_by(node, peer, address)))
+                .collect::<Vec<_>>()
+                .join(",")
+        };
         for node in [&a, &b] {
+            let members = members_of(node.name);
             node.configure(&format!("control_members = \"{members}\"\ncontrol_witness = \"w\"\n{lines}"));
         }
+        let members = members_of("w");
         let [_, _, listen] = addresses;
-        let members = members.replace(' ', "");
         let w = Witness { dir: scratch.path().join("w"), listen, members, child: None };
         Trio { a, b, w, scratch }
+    }
+
+    /// Lets the witness lead Raft: a server that leads instead is taken away until another member leads. A member draws the time
+    /// after which it elects at its start, so `b` and `w` start again before each attempt.
+    pub async fn until_witness_leads(&mut self) {
+        loop {
+            match self.a.status_word("leader").as_str() {
+                "w" => return,
+                "a" => {
+                    self.b.kill();
+                    self.b.start();
+                    self.w.kill();
+                    self.w.start();
+                    self.a.hang();
+                    until("another one leads", async || !["null", "a"].contains(&&*self.b.status_word("leader"))).await;
+                    self.a.resume();
+                    until("a follows it", async || !["null", "a"].contains(&&*self.a.status_word("leader"))).await;
+                }
+                "b" => {
+                    self.b.kill();
+                    until("another one leads", async || !["null", "b"].contains(&&*self.a.status_word("leader"))).await;
+                    self.b.start();
+                }
+                // None for now.
+                _ => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
     }
 
     /// The newest record that the witness knows: its log tells of every change.

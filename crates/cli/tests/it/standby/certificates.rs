@@ -86,6 +86,9 @@ async fn a_pair_lives_over_tls_and_strangers_are_turned_away() {
     // The same way back and forth.
     let b_at = node_port(&pair.b).await;
     pair.a.kill();
+    let ended = ["the other side closed the link", "close_notify"];
+    until("the end of the link is logged", async || ended.iter().any(|words| pair.b.log().contains(words))).await;
+    assert!(!pair.b.log().contains("close_notify"), "in words of our own: {}", pair.b.log());
     let said = succeeds(&["promote", "--at", &b_at, "--certificates", &tom]);
     assert!(said.contains("promoted"), "{said}");
     run(&pair.b.connect().await, "insert into t values (2)").await;

@@ -138,6 +138,8 @@ async fn an_interrupted_copy_is_not_served_and_goes_on() {
 #[tokio::test]
 async fn a_promoted_standby_keeps_its_name() {
     let mut pair = Pair::start("").await;
+    // Before that its base copy may be incomplete.
+    pair.until_equal().await;
     pair.a.kill();
     succeeds(&["promote", "--at", &pair.b.at()]);
     assert_eq!(pair.b.status_word("name"), "b");

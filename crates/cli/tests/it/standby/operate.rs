@@ -206,3 +206,43 @@ async fn a_size_of_segments_that_the_trail_does_not_have_is_told() {
     }
     assert!(!pair.b.log().contains("has no effect"), "it has its master's size and sets none: {}", pair.b.log());
 }
+
+#[tokio::test]
+async fn a_standby_does_not_follow_itself() {
+    let mut pair = Pair::start("").await;
+    let (a, b, data) = (pair.a.at(), pair.b.at(), pair.b.data().to_owned());
+    let configure = |from: &str| ["standby", "configure", "--data", &data, "--from", from].map(str::to_owned);
+    let configure = |from: &str| holdfast(&configure(from).iter().map(String::as_str).collect::<Vec<_>>());
+    // It runs, and answers by its name.
+    let running = configure(&b);
+    let said = String::from_utf8_lossy(&running.stderr).into_owned();
+    assert!(running.status.code() == Some(1) && said.contains("is the address of b itself"), "{said}");
+    // Its settings name the address.
+    pair.b.stop();
+    pair.b.configure(&format!("listen = \"{b}\""));
+    let said = String::from_utf8_lossy(&configure(&b).stderr).into_owned();
+    assert!(said.contains("is the address of b itself"), "{said}");
+    // Otherwise only the start can know.
+    let settings = std::fs::read_to_string(pair.b.dir.join("holdfast.toml")).unwrap();
+    std::fs::write(pair.b.dir.join("holdfast.toml"), settings.replace(&format!("listen = \"{b}\""), "")).unwrap();
+    assert!(configure(&b).status.success());
+    let said = pair.b.refuses_to_start();
+    assert!(said.contains("this server's own address") && said.contains("standby configure --data"), "{said}");
+    assert!(configure(&a).status.success());
+    pair.b.start();
+    pair.until_followed().await;
+}
+
+/// The old master listened where its command said.
+#[tokio::test]
+async fn the_command_after_a_rejoin_is_complete() {
+    let mut pair = Pair::start("").await;
+    pair.a.kill();
+    succeeds(&["promote", "--at", &pair.b.at()]);
+    let said = succeeds(&["rejoin", "--from", &pair.b.at(), "--data", pair.a.data(), "--name", "a"]);
+    let serve = format!("holdfast serve --data {} --listen HOST:PORT\n", pair.a.data());
+    assert!(said.contains(&serve), "{said}");
+    pair.a.configure(&format!("listen = \"{}\"", pair.a.at()));
+    let said = succeeds(&["rejoin", "--from", &pair.b.at(), "--data", pair.a.data(), "--name", "a"]);
+    assert!(said.contains(&format!("holdfast serve --data {}\n", pair.a.data())), "{said}");
+}

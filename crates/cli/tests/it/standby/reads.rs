@@ -1,6 +1,6 @@
 //! A standby as a server for readers, and what both tell about themselves.
 
-use crate::node::{Pair, holdfast, one, run, state, succeeds, until};
+use crate::node::{Node, Pair, holdfast, one, run, state, succeeds, until};
 use std::process::Command;
 use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
@@ -194,4 +194,72 @@ async fn libpq_finds_the_server_it_wants() {
     }
     let alone = format!("host=127.0.0.1 port={b} user=holdfast dbname=holdfast target_session_attrs=read-write");
     assert!(!psql(&alone, "select 1").unwrap().status.success(), "there is no master among them");
+}
+
+/// One number of the first standby in the status, and one of the server itself.
+fn positions(node: &Node, of_standby: &str, own: &str) -> (Option<u64>, u64) {
+    let status: serde_json::Value = serde_json::from_str(&node.status()).unwrap();
+    (status["standbys"][0][of_standby].as_u64(), status[own].as_u64().unwrap())
+}
+
+/// What is kept for a standby begins with a segment; what it has is what it has reported.
+#[tokio::test]
+async fn a_standby_that_is_away_is_shown_where_its_trail_ends() {
+    let mut pair = Pair::start("").await;
+    let master = pair.a.connect().await;
+    let rows = "with recursive r(i) as (select 1 union all select i + 1 from r where i < 5000)";
+    run(&master, &format!("create table t(v text); insert into t {rows} select repeat('x', 300) from r")).await;
+    pair.until_equal().await;
+    until("it has all", async || {
+        let (has, end) = positions(&pair.a, "durable_lsn", "durable_lsn");
+        has == Some(end)
+    })
+    .await;
+    let (had, _) = positions(&pair.a, "durable_lsn", "durable_lsn");
+    pair.b.kill();
+    until("it is away", async || pair.a.status_word("state") == "away").await;
+    run(&master, "insert into t values ('x')").await;
+    let (has, end) = positions(&pair.a, "durable_lsn", "durable_lsn");
+    assert!(has >= had && has < Some(end), "{has:?} {had:?} {end}");
+    until("the lag is what it lacks", async || {
+        let (has, end) = positions(&pair.a, "durable_lsn", "durable_lsn");
+        let (lag, still) = positions(&pair.a, "lag_bytes", "durable_lsn");
+        end == still && lag == has.map(|has| end - has)
+    })
+    .await;
+    let shown = "select durable_lsn - lag_bytes < durable_lsn and applied_lsn is null from holdfast_stat_standbys";
+    assert_eq!(one(&master, shown).await, "t");
+    // A master that has started since does not know, and says so.
+    assert!(pair.a.stop().success());
+    pair.a.start();
+    assert_eq!(positions(&pair.a, "durable_lsn", "durable_lsn").0, None);
+    assert_eq!(positions(&pair.a, "lag_bytes", "durable_lsn").0, None);
+    let people = succeeds(&["standby", "status", "--at", &pair.a.at()]);
+    assert!(people.contains("b has not been connected since this server started"), "{people}");
+}
+
+/// The master's directory is an older copy: what the standby has more is not shown as a lag.
+#[tokio::test]
+async fn a_standby_that_has_more_than_its_master_is_shown_ahead() {
+    let mut pair = Pair::start("").await;
+    run(&pair.a.connect().await, "create table t(v text)").await;
+    pair.until_equal().await;
+    assert!(pair.a.stop().success());
+    let copy = pair.beside("copy");
+    let copied = Command::new("cp").args(["-a", pair.a.data()]).arg(&copy).status().unwrap();
+    assert!(copied.success());
+    pair.a.start();
+    pair.until_followed().await;
+    let rows = "with recursive r(i) as (select 1 union all select i + 1 from r where i < 5000)";
+    run(&pair.a.connect().await, &format!("insert into t {rows} select repeat('x', 300) from r")).await;
+    pair.until_equal().await;
+    pair.a.kill();
+    std::fs::remove_dir_all(&pair.a.dir).unwrap();
+    std::fs::rename(&copy, &pair.a.dir).unwrap();
+    pair.a.start();
+    until("the master knows", async || pair.a.status().contains("\"state\":\"ahead\"")).await;
+    let (ahead, _) = positions(&pair.a, "ahead_bytes", "durable_lsn");
+    assert!(ahead > Some(1 << 20), "{ahead:?}");
+    let people = succeeds(&["standby", "status", "--at", &pair.a.at()]);
+    assert!(people.contains("bytes of trail that this server lacks"), "{people}");
 }

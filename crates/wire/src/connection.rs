@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// So that a client whose next request was under way knows its outcome.
-const NOTHING_MORE_WAS_RUN: &str = "Requests that were not answered were not run; a transaction that was open is rolled back.";
+const NOTHING_MORE_WAS_RUN: &str =
+    "Requests that were not answered were not run; a transaction that was open is rolled back.";
 
 /// How a connection ended.
 pub(crate) enum Closed {

@@ -68,9 +68,10 @@ fn shown(time: Duration) -> String {
 
 /// A row for each way to switch.
 pub fn table(all: &[Totals]) -> String {
-    let mut text = "\n| switchover | rounds | gap: median, longest | errors of transactions | in doubt | refused connections \
+    let mut text =
+        "\n| switchover | rounds | gap: median, longest | errors of transactions | in doubt | refused connections \
                     | acknowledged | lost | refused, yet there |\n|---|---|---|---|---|---|---|---|---|\n"
-        .to_owned();
+            .to_owned();
     for of in all {
         let mut gaps = of.gaps.clone();
         gaps.sort_unstable();

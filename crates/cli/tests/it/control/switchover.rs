@@ -113,7 +113,7 @@ async fn a_promotion_under_load_leaves_no_commit_in_doubt() {
     promoted.await.unwrap();
     assert_kept(&trio.b, &answers).await;
     // The old master keeps its links, and refuses clients.
-    assert_eq!(trio.a.status_word("role"), "master");
+    assert_eq!(trio.a.status_word("role"), "deposed");
     let config = format!("host=127.0.0.1 port={} user=holdfast dbname=holdfast", trio.a.port);
     let refused = tokio_postgres::connect(&config, NoTls).await.err().and_then(|e| e.code().cloned());
     assert_eq!(refused, Some(SqlState::CANNOT_CONNECT_NOW));

@@ -29,6 +29,9 @@ pub struct Arguments {
     /// holdfast.toml, else none]
     #[arg(long, value_name = "DIR")]
     mirror: Option<PathBuf>,
+    /// Serve as the master although the control plane knows that this directory lacks acknowledged commits: they are lost
+    #[arg(long)]
+    accept_divergence: bool,
     /// Write logs as JSON, one object per line
     #[arg(long)]
     log_json: bool,
@@ -60,6 +63,7 @@ fn serve(arguments: Arguments, is_ready: &Cell<bool>) -> anyhow::Result<()> {
     if let Some(mirror) = arguments.mirror {
         config.set_mirror(mirror)?;
     }
+    config.accept_divergence = arguments.accept_divergence;
     let ready = |address| {
         is_ready.set(true);
         println!("holdfast: ready on {address}");

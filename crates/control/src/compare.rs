@@ -32,13 +32,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::future::join_all;
+use holdfast_types::Epoch;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::core::Core;
 use crate::error::ControlError;
 use crate::id::NodeId;
-use crate::record::{Record, Role};
-use crate::trail_tip::Compared;
+use crate::record::{Position, Record, Role};
+use crate::trail_tip::{Compared, TrailTip};
 use crate::wire::{Reply, Request};
 
 /// The time for which the others are asked again: the candidate soon catches up with a standby that is ahead only by
@@ -74,6 +75,52 @@ impl Core {
         Ok(enough)
     }
 
+    /// Refuses a promotion of this node if its trail was put back from an older copy: if the group knows that it had more, or,
+    /// where it was the last master itself, if another node has what was durable here.
+    pub async fn check_not_rolled_back(
+        &self,
+        expected_epoch: Epoch,
+        trail_end: Option<Position>,
+    ) -> Result<(), ControlError> {
+        // Of another epoch: the group will say so.
+        let Some(record) = self.published.get().filter(|record| record.epoch == expected_epoch) else { return Ok(()) };
+        self.check_position(&record, trail_end)?;
+        let Some(end) = trail_end.filter(|_| record.master == Some(self.me)) else { return Ok(()) };
+        let is_asked = |node: &NodeId| *node != self.me && record.members.get(node) == Some(&Role::Data);
+        let others = record.members.keys().copied().filter(is_asked);
+        let asked = others.map(|node| async move { (node, self.tip_of(node).await) });
+        for (ahead, tip) in join_all(asked).await {
+            // A node that does not answer shows nothing.
+            if tip.as_ref().is_ok_and(|tip| tip.shows_loss_in(end)) {
+                let known = tip.map_or(end, |tip| Position { epoch: tip.epoch, lsn: tip.settled.unwrap_or(tip.lsn) });
+                return Err(ControlError::RolledBackMaster { node: self.me, end, ahead, known });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses this node if the group has seen more of its trail than there is.
+    pub fn check_position(&self, record: &Record, trail_end: Option<Position>) -> Result<(), ControlError> {
+        #[cfg(test)]
+        if self.sabotage == crate::simulation::Sabotage::AnyPosition {
+            return Ok(());
+        }
+        let Some(known) = record.missing_at(self.me, trail_end) else { return Ok(()) };
+        let end = trail_end.map_or_else(|| "it has no trail".to_owned(), |end| format!("its trail ends at {end}"));
+        let others = record.sync_set.members().iter().filter(|node| **node != self.me);
+        let others: Vec<String> = others.map(NodeId::to_string).collect();
+        Err(ControlError::RolledBackTrail { node: self.me, end, known, others: others.join(" or ") })
+    }
+
+    async fn tip_of(&self, other: NodeId) -> Result<TrailTip, String> {
+        let asked = timeout(2 * ANSWER_TIMEOUT, self.peers.ask(other, Request::Tip, ANSWER_TIMEOUT)).await;
+        match asked.map_err(std::io::Error::from).and_then(|asked| asked) {
+            Ok(Reply::Tip(tip)) => tip,
+            Ok(_) => Err("it sent an unexpected answer".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     async fn compare_with_others(&self, record: &Record, node: NodeId) -> Found {
         let is_asked = |other: &&NodeId| **other != node && record.members.get(other) == Some(&Role::Data);
         let others = record.sync_set.members().iter().filter(is_asked);
@@ -85,12 +132,7 @@ impl Core {
         if node != self.me {
             return Err(format!("only {node} itself can compare its trail"));
         }
-        let asked = timeout(2 * ANSWER_TIMEOUT, self.peers.ask(other, Request::Tip, ANSWER_TIMEOUT)).await;
-        let tip = match asked.map_err(std::io::Error::from).and_then(|asked| asked) {
-            Ok(Reply::Tip(tip)) => tip?,
-            Ok(_) => return Err("it sent an unexpected answer".to_owned()),
-            Err(error) => return Err(error.to_string()),
-        };
+        let tip = self.tip_of(other).await?;
         // The old master vouches for everything, so it has to be what it was when it was deposed.
         if record.master == Some(other) && tip.leads != Some(record.epoch.0) {
             return Err(format!("it is not open as the master of epoch {}", record.epoch));

@@ -155,12 +155,17 @@ impl Core {
     /// Deposes the old master, waits until its lease is over on every allowed clock, compares where the sync set is a
     /// quorum ([`crate::compare`]), and promotes.
     pub async fn promote(self: &Arc<Core>, promotion: Promotion) -> Result<Epoch, ControlError> {
-        let Promotion { node, expected_epoch, epoch_at_least, accept_loss } = promotion;
+        let Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end } = promotion;
         if !accept_loss {
+            self.check_not_rolled_back(expected_epoch, trail_end).await?;
             self.check_before(expected_epoch, node).await?;
         }
         let depose = Command::Depose { expected_epoch, successor: node, accept_loss };
         let deposed = self.propose(depose, PATIENCE).await?;
+        if !accept_loss && node == self.me {
+            // The record above may have been old.
+            self.check_position(&deposed, trail_end)?;
+        }
         let waited_ms = self.wait_out(&deposed).await;
         let compared = if accept_loss { BTreeSet::new() } else { self.compared(&deposed, node).await? };
         let attempt = (self.random)();
@@ -229,10 +234,11 @@ impl Core {
 
     /// Renews the lease until a renewal is refused. It continues to ask while the majority is unreachable.
     async fn renew(&self, lease: &Lease, terms: &LeaseTerms) {
-        let command = Command::RenewLease { epoch: lease.epoch(), by: self.me };
+        let epoch = lease.epoch();
         while !lease.is_given_up() {
             let asked_ns = self.clock.now_ns();
-            match self.propose(command.clone(), 2 * terms.renew_every()).await {
+            let command = Command::RenewLease { epoch, by: self.me, positions: self.trail.positions(epoch) };
+            match self.propose(command, 2 * terms.renew_every()).await {
                 Ok(_) => {
                     #[cfg(test)]
                     let asked_ns = self.sabotage.lease_from(asked_ns, &*self.clock);
@@ -249,6 +255,13 @@ impl Core {
             }
             sleep(terms.renew_every()).await;
         }
+    }
+
+    /// Tells the group what this master and its standbys have on their disks, before the first commit of its epoch is
+    /// acknowledged: from then on a copy of its directory from before can be told. Renewals repeat it.
+    pub async fn tell_positions(&self, epoch: Epoch) -> Result<(), ControlError> {
+        let command = Command::RenewLease { epoch, by: self.me, positions: self.trail.positions(epoch) };
+        self.propose(command, PATIENCE).await.map(drop)
     }
 
     async fn tell_held(&self, lease: &Lease) {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use holdfast_seams::ReplaceError;
 
 use crate::id::NodeId;
-use crate::record::Refusal;
+use crate::record::{Position, Refusal};
 
 /// Why the control plane does not start, or did not carry out a request.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,10 @@ pub enum ControlError {
     OtherNode { dir: PathBuf, found: NodeId, expected: NodeId },
     #[error("members: {0}")]
     Members(String),
-    #[error("no majority of the members answered in time; the change may still be made: check the status")]
+    #[error(
+        "no majority of the members answered in time; the change may still be made: start the members that do not run, and \
+         check the status"
+    )]
     NoQuorum,
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -43,6 +46,28 @@ pub enum ControlError {
          has all of them cannot be reached: {others}"
     )]
     NotCompared { node: NodeId, others: String },
+    #[error(
+        "the directory of this node is older than it was: {why}. It was put back from a copy: it has forgotten its votes, and its \
+         trail may lack acknowledged commits, so this node takes part in nothing. If it was the master, promote the server \
+         named above (holdfast promote --at HOST:PORT). To bring this node back, move {} away, which makes it a new member; \
+         then make a data node the standby of the master (holdfast rejoin --from HOST:PORT), or start the witness again",
+        dir.display()
+    )]
+    RolledBack { dir: PathBuf, why: String },
+    #[error(
+        "{node} lacks acknowledged commits: {end}, but it had everything up to {known}: its directory was put back from an older \
+         copy. Promote {} (holdfast promote --at HOST:PORT), then bring {node} back with: holdfast rejoin. If all that no \
+         other node has may be lost, {node} can serve what it has: --accept-divergence",
+        if others.is_empty() { "a node that has everything" } else { others }
+    )]
+    RolledBackTrail { node: NodeId, end: String, known: Position, others: String },
+    #[error(
+        "{node} lacks acknowledged commits: its trail ends at {end}, but {ahead} has what was durable here up to {known}: the \
+         directory of {node} was put back from an older copy. Promote {ahead} (holdfast promote --at HOST:PORT), then bring \
+         {node} back with: holdfast rejoin. If what only {ahead} has may be lost, {node} can serve what it has: \
+         --accept-divergence"
+    )]
+    RolledBackMaster { node: NodeId, end: Position, ahead: NodeId, known: Position },
     #[error("the control plane of this node has stopped: {0}")]
     Stopped(String),
 }
@@ -54,10 +79,12 @@ impl ControlError {
             ControlError::Refused(_)
             | ControlError::Behind { .. }
             | ControlError::Parted { .. }
-            | ControlError::NotCompared { .. } => "55000",
+            | ControlError::NotCompared { .. }
+            | ControlError::RolledBackTrail { .. }
+            | ControlError::RolledBackMaster { .. } => "55000",
             ControlError::NoQuorum => "57P03",
             ControlError::Members(_) => "F0000",
-            ControlError::Damage { .. } | ControlError::Newer { .. } => "XX001",
+            ControlError::Damage { .. } | ControlError::Newer { .. } | ControlError::RolledBack { .. } => "XX001",
             ControlError::InUse(_) | ControlError::OtherNode { .. } => "55006",
             ControlError::Io { .. } | ControlError::Stopped(_) => "58030",
         }

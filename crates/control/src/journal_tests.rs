@@ -17,7 +17,7 @@ fn position(term: u64, index: u64) -> LogId {
 }
 
 fn entry(term: u64, index: u64) -> Entry {
-    let command = Command::RenewLease { epoch: Epoch(index as u32), by: node("a") };
+    let command = Command::RenewLease { epoch: Epoch(index as u32), by: node("a"), positions: Default::default() };
     Entry { log_id: position(term, index), payload: EntryPayload::Normal(command) }
 }
 

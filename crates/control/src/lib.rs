@@ -19,7 +19,8 @@
 //! How it fails: without a majority nothing changes and the lease runs out. A failed disk ends the process; a damaged
 //! directory refuses to open; the other two nodes replace one that was lost. A clock that is wrong by more than agreed, or
 //! that stops while a virtual machine is frozen, breaks the lease; then only the epoch in every boxcar remains, which
-//! standbys check. Never restore an old copy of a control directory: it would vote twice.
+//! standbys check. A control directory that was put back from an older copy has forgotten its votes: the other members detect
+//! that and refuse it ([`ControlError::RolledBack`]).
 //!
 //! # Use
 //!
@@ -52,6 +53,7 @@
 //!         expected_epoch: record.epoch,
 //!         epoch_at_least: holdfast_types::Epoch(trail_epoch.0 + 1),
 //!         accept_loss: false,
+//!         trail_end: None, // or where this node's trail ends, so that an older copy is noticed
 //!     })
 //!     .await?;
 //! // Open the trail with exactly this epoch. Then, for every commit that is to be acknowledged and every current read:
@@ -88,6 +90,7 @@ mod record;
 mod server;
 #[cfg(test)]
 mod simulation;
+mod starts;
 mod storage;
 mod sync_members;
 mod trail_tip;
@@ -100,7 +103,7 @@ pub use id::{BadName, DiskId, NODE_NAME_BYTES_MAX, NodeId};
 pub use lease::{Lease, LeaseTerms};
 pub use node::{Config, ControlHandle, ControlNode, Machinery};
 pub use plane::{Change, ControlPlane, Promotion, Quorum};
-pub use record::{Mastership, Record, Refusal, Role};
+pub use record::{Mastership, Position, Record, Refusal, Role};
 pub use sync_members::SyncMembers;
 pub use trail_tip::{Compared, ComparedTrail, TrailTip, judge};
 pub use transport::{BoxStream, Incoming, Secure, Stream, TcpTransport, Transport};

@@ -32,6 +32,7 @@ use crate::plane::{Change, ControlPlane, Promotion, Quorum};
 use crate::raft::{Raft, Runtime, settings};
 use crate::record::{Command, Record, Role};
 use crate::server::Server;
+use crate::starts::Starts;
 use crate::storage::LogStore;
 use crate::trail_tip::{ComparedTrail, TrailSlot};
 use crate::transport::Transport;
@@ -82,9 +83,13 @@ pub struct Machinery {
 }
 
 impl Machinery {
-    /// This machine's clock and random numbers; a failure aborts the process.
+    /// This machine's clock and random numbers; a failure aborts the process. A directory that is older than it was is no
+    /// failure of this machine: the process then ends with exit code 1.
     pub fn real(disk: Arc<dyn Disk>, transport: Arc<dyn Transport>) -> Machinery {
-        let on_failure = Arc::new(|_: &ControlError| std::process::abort());
+        let on_failure = Arc::new(|error: &ControlError| match error {
+            ControlError::RolledBack { .. } => std::process::exit(1),
+            _ => std::process::abort(),
+        });
         Machinery { disk, transport, clock: Arc::new(BootClock), random: Arc::new(os_random), on_failure }
     }
 }
@@ -110,6 +115,7 @@ pub struct Member {
     journal: Journal,
     machine: Machine,
     published: Published,
+    starts: Arc<Starts>,
     holding: Arc<Holding>,
     trail: TrailSlot,
     jobs: mpsc::UnboundedReceiver<Job>,
@@ -128,6 +134,7 @@ impl Member {
         let lock = disk.lock(&lock_path).map_err(ControlError::io("lock", &lock_path))?;
         let lock = lock.ok_or(ControlError::InUse(lock_path))?;
         let journal = Journal::open(disk.clone(), dir, config.node, DiskId((machinery.random)()))?;
+        let starts = Starts::open(disk.clone(), dir, journal.disk_id(), (machinery.random)())?;
         let published = Published::new();
         let machine = Machine::open(disk.clone(), dir, published.clone())?;
         if journal.content.purged > machine.applied() {
@@ -155,6 +162,7 @@ impl Member {
             journal,
             machine,
             published,
+            starts: Arc::new(starts),
             holding,
             trail,
             jobs,
@@ -167,13 +175,15 @@ impl Member {
 
     /// Takes part until every handle is gone. An error: its disk has failed, or Raft.
     pub async fn run(self) -> Result<(), ControlError> {
-        let Member { config, machinery, journal, machine, published, holding, trail, mut jobs, _lock, .. } = self;
+        let Member { config, machinery, journal, machine, published, starts, holding, trail, mut jobs, _lock, .. } =
+            self;
         let disk = journal.disk_id();
         let peers = Peers::new(
             config.node,
             config.members.clone(),
             machinery.transport.clone(),
             published.clone(),
+            starts.clone(),
             #[cfg(test)]
             self.sabotage,
         );
@@ -192,9 +202,11 @@ impl Member {
             published: published.clone(),
             trail: trail.clone(),
             refused: Mutex::default(),
+            starts,
             #[cfg(test)]
             sabotage: self.sabotage,
         };
+        let greeting = peers.clone();
         let core = Arc::new(Core {
             me: config.node,
             disk,
@@ -219,6 +231,8 @@ impl Member {
             () = Arc::new(server).run(machinery.transport) => Ok(()),
             () = members::keep(core.clone()) => Ok(()),
             () = serve_jobs => Ok(()),
+            () = greeting.announce() => Ok(()),
+            why = greeting.rolled_back() => Err(ControlError::RolledBack { dir: config.dir, why }),
             why = raft_stops(&raft) => Err(ControlError::Stopped(why)),
         };
         if ended.is_ok() {
@@ -341,6 +355,11 @@ impl ControlHandle {
         command: impl FnOnce(NodeId, u64) -> Command + Send + 'static,
     ) -> Asked<'_> {
         self.ask(move |core| async move { core.propose(command(core.me, change), PATIENCE).await.map(drop) })
+    }
+
+    /// Tells the group where the trail that was set ends, as the master of `epoch`; before its first answer.
+    pub fn tell_positions(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), ControlError>> {
+        self.ask(move |core| async move { core.tell_positions(epoch).await })
     }
 
     /// The trail that is open on this node, while one is: others ask where it ends when one of them is to be promoted out of

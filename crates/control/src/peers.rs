@@ -13,18 +13,22 @@ use openraft::network::{Backoff, RPCOption};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse};
 use openraft::{OptionalSend, RaftNetwork, RaftNetworkFactory};
 use parking_lot::Mutex;
-use tokio::time::timeout;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
 use crate::id::{DiskId, NodeId};
 use crate::machine::Published;
 use crate::presence::Presence;
 use crate::raft::{Peer, Snapshot, Types, Vote};
 use crate::record::Role;
+use crate::starts::{NotMet, Start, Starts};
 use crate::transport::{BoxStream, Transport};
 use crate::wire::{Frame, Hello, Reply, Request, Welcome, receive, send};
 
 /// How long a connection may take to be made and welcomed.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// The pause between two rounds in which a start is shown to the other members.
+const ANNOUNCE_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// How long after a failure the next attempt is made.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
@@ -43,6 +47,9 @@ struct Shared {
     welcomes: Mutex<BTreeMap<NodeId, Welcome>>,
     /// One idle connection for such requests to each member.
     idle: Mutex<BTreeMap<NodeId, BoxStream>>,
+    starts: Arc<Starts>,
+    /// Why another member refuses this node for good: its directory is older than it was.
+    rolled_back: watch::Sender<Option<String>>,
     presence: Presence,
     #[cfg(test)]
     sabotage: crate::simulation::Sabotage,
@@ -61,6 +68,7 @@ impl Peers {
         members: BTreeMap<NodeId, Role>,
         transport: Arc<dyn Transport>,
         published: Published,
+        starts: Arc<Starts>,
         #[cfg(test)] sabotage: crate::simulation::Sabotage,
     ) -> Peers {
         let (welcomes, idle) = (Mutex::default(), Mutex::default());
@@ -71,6 +79,8 @@ impl Peers {
             published,
             welcomes,
             idle,
+            starts,
+            rolled_back: watch::Sender::new(None),
             presence: Presence::default(),
             #[cfg(test)]
             sabotage,
@@ -90,12 +100,17 @@ impl Peers {
 
     async fn connect(&self, to: NodeId, to_disk: Option<DiskId>) -> io::Result<(BoxStream, Welcome)> {
         let group = self.shared.published.get().map(|record| record.group);
-        let hello = Hello { from: self.shared.me, to, to_disk, group, members: self.shared.members.clone() };
+        let (members, start) = (self.shared.members.clone(), Some(self.shared.starts.own()));
+        let hello = Hello { from: self.shared.me, to, to_disk, group, members, start };
         let greet = async {
             let mut stream = self.shared.transport.connect(to).await?;
             send(&mut stream, &Frame::Hello(hello)).await?;
             match receive(&mut stream).await? {
                 Frame::Welcome(welcome) if welcome.node == to => Ok((stream, welcome)),
+                Frame::RolledBack(why) => {
+                    self.shared.rolled_back.send_replace(Some(why.clone()));
+                    Err(io::Error::new(io::ErrorKind::ConnectionRefused, why))
+                }
                 other => Err(unexpected(&other)),
             }
         };
@@ -104,11 +119,47 @@ impl Peers {
         if self.shared.sabotage == crate::simulation::Sabotage::AnyDisk {
             return Ok((stream, welcome));
         }
+        if let Err(error) = self.meets(to, welcome.start) {
+            return Err(io::Error::other(format!("{to} is not used: {error}")));
+        }
         self.shared.welcomes.lock().insert(to, welcome.clone());
         match to_disk.filter(|disk| *disk != welcome.disk) {
             Some(_) => Err(io::Error::new(io::ErrorKind::NotFound, format!("{to} has returned with another disk"))),
             None => Ok((stream, welcome)),
         }
+    }
+
+    /// See [`Starts::meet`].
+    fn meets(&self, node: NodeId, start: Option<Start>) -> Result<(), NotMet> {
+        #[cfg(test)]
+        if self.shared.sabotage == crate::simulation::Sabotage::AnyStart {
+            return Ok(());
+        }
+        self.shared.starts.meet(node, start)
+    }
+
+    /// Shows this start to every other member once, so that each of them knows it or refuses it soon. Never returns.
+    pub async fn announce(&self) {
+        let mut others: Vec<NodeId> = self.shared.members.keys().copied().filter(|n| *n != self.shared.me).collect();
+        while !others.is_empty() {
+            let mut missing = Vec::new();
+            for node in others {
+                if self.look(node).await.is_err() {
+                    missing.push(node);
+                }
+            }
+            others = missing;
+            sleep(ANNOUNCE_AGAIN_AFTER).await;
+        }
+        std::future::pending().await
+    }
+
+    /// Waits until another member says that this node's directory is older than it was; returns its words.
+    pub async fn rolled_back(&self) -> String {
+        let mut told = self.shared.rolled_back.subscribe();
+        // The sender lives as long as this.
+        let told = told.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
+        told.unwrap_or_default()
     }
 
     /// Sends a request that is none of Raft's. An error leaves open whether it was carried out.

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::error::ControlError;
 use crate::id::NodeId;
 use crate::lease::Lease;
-use crate::record::Record;
+use crate::record::{Position, Record};
 
 /// The node to promote, and the assumptions of the promotion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +22,8 @@ pub struct Promotion {
     pub epoch_at_least: Epoch,
     /// Promote a node that may lack acknowledged commits.
     pub accept_loss: bool,
+    /// The newest epoch that this node's trail knows and the end of what it has on its disk; `None`: it has no trail.
+    pub trail_end: Option<Position>,
 }
 
 /// The standbys that commits wait for, if it is not all of them.

@@ -10,12 +10,17 @@
 //! | Promote | Deposed, Free | by the successor, waited long enough, another was master; out of a quorum: compared with enough others | Serving in a higher epoch, sync set {master} |
 //! | Promote | Deposed, Free | as above, by the last master itself | Serving in a higher epoch, the sync set as it was |
 //! | Promote | any | the same attempt again | unchanged, done |
-//! | RenewLease | Serving | by the master of this epoch | renewals + 1 |
+//! | RenewLease | Serving | by the master of this epoch | renewals + 1; the positions it names replace those known |
 //! | Release | Serving, Deposed | by the master of this epoch | Free: no node holds a lease |
 //! | Release | Free | the same again | unchanged, done |
 //! | Look | any | a record | unchanged, done: the answer is the record at this position in the log |
 //! | ShrinkSyncSet, GrowSyncSet | Serving | by the master of this epoch; never the master itself; no older than the last | the set without, with it |
 //! | NameQuorum | Serving | as for ShrinkSyncSet; all are data members, and as many as needed are present | the master and these, of which each commit reaches the number given |
+//!
+//! The positions make a trail recognizable that was put back from an older copy: with each renewal the master names what it
+//! and its standbys have on their disks, and a node that has less than was named does not become master
+//! ([`Record::missing_at`]; the node itself checks, before the old master is deposed). A standby that loses what it had and is
+//! noticed by its master is out of the sync set before its position goes back.
 //!
 //! Everything else is refused and changes nothing. A command for another epoch than the record's is always refused
 //! as stale. A deposed master can no longer shrink the sync set: it could remove its successor from it. The master
@@ -35,6 +40,7 @@
 //! only: it does not know what the others have.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use holdfast_types::Epoch;
 use serde::{Deserialize, Serialize};
@@ -91,6 +97,24 @@ pub struct Record {
     pub attempt: u64,
     /// The number of the last change of the sync set in this epoch.
     pub sync_change: u64,
+    /// How much of the trail each data node has on its disk, as the master last said. A node that has less was put back
+    /// from an older copy, and is not promoted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub positions: BTreeMap<NodeId, Position>,
+}
+
+/// Everything below this position of the trail, as the master of this epoch wrote it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Position {
+    #[serde(with = "epoch")]
+    pub epoch: Epoch,
+    pub lsn: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LSN {} of epoch {}", self.lsn, self.epoch)
+    }
 }
 
 /// What a node asks the group to agree on.
@@ -127,6 +151,10 @@ pub enum Command {
         #[serde(with = "epoch")]
         epoch: Epoch,
         by: NodeId,
+        /// What data nodes have on their disks: the master, once its trail is open in this epoch, and each standby as far
+        /// as it has confirmed it.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        positions: BTreeMap<NodeId, u64>,
     },
     /// The master has stopped: its successor need not wait.
     Release {
@@ -254,6 +282,7 @@ fn found(command: &Command) -> Result<Record, Refusal> {
         lease: *lease,
         attempt: 0,
         sync_change: 0,
+        positions: BTreeMap::new(),
     })
 }
 
@@ -281,6 +310,11 @@ impl Record {
                 self.epoch = Epoch(next).max(*epoch_at_least);
                 if self.master != Some(*node) {
                     self.sync_set = SyncMembers::all([*node]);
+                    // What others have beyond the successor's trail is cut off there.
+                    self.positions.retain(|of, _| of == node);
+                }
+                if *accept_loss {
+                    self.positions.remove(node);
                 }
                 self.master = Some(*node);
                 self.mastership = Mastership::Serving { renewals: 0 };
@@ -288,8 +322,11 @@ impl Record {
                 self.sync_change = 0;
                 Ok(())
             }
-            Command::RenewLease { epoch, by } => {
+            Command::RenewLease { epoch, by, positions } => {
                 *self.serving(*epoch, *by)? += 1;
+                let of_data = |(node, _): &(&NodeId, &u64)| self.members.get(node) == Some(&Role::Data);
+                let known = positions.iter().filter(of_data);
+                self.positions.extend(known.map(|(node, lsn)| (*node, Position { epoch: *epoch, lsn: *lsn })));
                 Ok(())
             }
             Command::Release { epoch, by } => self.release(*epoch, *by),
@@ -399,6 +436,32 @@ impl Record {
         };
         self.mastership = Mastership::Free { successor };
         Ok(())
+    }
+
+    /// The position that `node` is known to have on its disk, if its trail (`None`: it has none) ends before that.
+    pub fn missing_at(&self, node: NodeId, end: Option<Position>) -> Option<Position> {
+        let known = self.positions.get(&node).copied()?;
+        // Its trail may know a newer epoch in which nothing has been written yet.
+        let has_it = end.is_some_and(|end| end.epoch >= known.epoch && end.lsn >= known.lsn);
+        (!has_it).then_some(known)
+    }
+
+    /// The known positions in words, to follow a sentence about a node that lacks something; empty if none is known.
+    pub fn told_positions(&self) -> String {
+        let one = |(node, position): (&NodeId, &Position)| format!("{node} had everything up to {position}");
+        let all: Vec<String> = self.positions.iter().map(one).collect();
+        if all.is_empty() { String::new() } else { format!("; as far as the group knows, {}", all.join(", ")) }
+    }
+
+    /// Who has what `node` may have lost, in words, to follow a sentence; empty before the first master.
+    pub fn told_others(&self, node: NodeId) -> String {
+        let others = self.sync_set.members().iter().filter(|other| **other != node);
+        let others: Vec<String> = others.map(NodeId::to_string).collect();
+        match self.master {
+            Some(master) if master != node => format!("; {master} is the master"),
+            Some(_) if !others.is_empty() => format!("; to be promoted in its place: {}", others.join(" or ")),
+            _ => String::new(),
+        }
     }
 
     /// Whether `node` is master of `epoch` and has not been deposed.

@@ -29,7 +29,7 @@ fn promote(epoch: u32, name: &str, waited_ms: u64) -> Command {
 }
 
 fn renew(epoch: u32, by: &str) -> Command {
-    Command::RenewLease { epoch: Epoch(epoch), by: node(by) }
+    Command::RenewLease { epoch: Epoch(epoch), by: node(by), positions: BTreeMap::new() }
 }
 
 fn release(epoch: u32, by: &str) -> Command {

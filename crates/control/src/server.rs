@@ -22,7 +22,8 @@ use crate::id::{DiskId, NodeId};
 use crate::machine::Published;
 use crate::peers::Peers;
 use crate::raft::{Raft, Runtime, Snapshot};
-use crate::record::{Command, Role};
+use crate::record::{Command, Record, Role};
+use crate::starts::{NotMet, Starts};
 use crate::trail_tip::TrailSlot;
 use crate::transport::{BoxStream, Incoming, Transport};
 use crate::wire::{Frame, Hello, Reply, Request, Welcome, receive, send};
@@ -50,6 +51,7 @@ pub struct Server {
     pub trail: TrailSlot,
     /// Why each member was refused last: it comes again five times a second.
     pub refused: Mutex<BTreeMap<NodeId, String>>,
+    pub starts: Arc<Starts>,
     #[cfg(test)]
     pub sabotage: crate::simulation::Sabotage,
 }
@@ -98,9 +100,37 @@ impl Server {
             send(stream, &Frame::Refusal(why.clone())).await?;
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
-        let welcome = Welcome { node: self.me, disk: self.disk, founded, link: self.link.clone() };
+        self.meet(stream, &hello).await?;
+        let (start, link) = (Some(self.starts.own()), self.link.clone());
+        let welcome = Welcome { node: self.me, disk: self.disk, founded, start, link };
         send(stream, &Frame::Welcome(welcome)).await?;
         Ok(hello)
+    }
+
+    /// Meets the start of the other member's directory ([`crate::starts`]).
+    async fn meet(&self, stream: &mut BoxStream, hello: &Hello) -> io::Result<()> {
+        #[cfg(test)]
+        if self.sabotage == crate::simulation::Sabotage::AnyStart {
+            return Ok(());
+        }
+        let (known, shown) = match self.starts.meet(hello.from, hello.start) {
+            Ok(()) => return Ok(()),
+            Err(NotMet::File(error)) => {
+                tracing::error!("control plane: {error}");
+                return Err(io::Error::other(error));
+            }
+            Err(NotMet::Older { known, shown }) => (known, shown),
+        };
+        let record = self.published.get();
+        let told = |record: &Record| record.told_positions() + &record.told_others(hello.from);
+        let had = record.as_deref().map(told).unwrap_or_default();
+        let why = format!(
+            "{} has met start {} of the control directory of {}, and this is start {} of it{had}",
+            self.me, known.number, hello.from, shown.number
+        );
+        self.tell_refusal(hello.from, &why);
+        send(stream, &Frame::RolledBack(why.clone())).await?;
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 
     /// Once for each reason, where a member may repeat it.
@@ -250,7 +280,7 @@ mod tests {
         let config = Config { node: a, dir: "/control".into(), members: own, lease: LeaseTerms::default(), link: None };
         let _running = ControlNode::start(config, machinery).unwrap();
         let mut stream = TcpStream::connect(address).await.unwrap();
-        let hello = Hello { from: a, to: a, to_disk: None, group: None, members };
+        let hello = Hello { from: a, to: a, to_disk: None, group: None, members, start: None };
         send(&mut stream, &Frame::Hello(hello)).await.unwrap();
         match receive(&mut stream).await.unwrap() {
             Frame::Refusal(why) => return Err(why),

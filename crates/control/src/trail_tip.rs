@@ -8,12 +8,16 @@
 //! | is older than what is kept, and the last boxcars are of one epoch | has all |
 //! | otherwise | they have diverged: unknown |
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use holdfast_types::Epoch;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+
+use crate::id::NodeId;
+use crate::record::Position;
 
 /// Where a trail ends on its node's disk. The control plane knows nothing else of trails.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -28,6 +32,18 @@ pub struct TrailTip {
     pub checksum: u32,
     /// It is open as the trail of the master of this epoch.
     pub leads: Option<u32>,
+    /// Everything below was durable at the master that wrote it. What a standby has beyond that may be cut off without
+    /// loss; what it has below that, the master must have, too. Older programs do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<u64>,
+}
+
+impl TrailTip {
+    /// Whether a trail that knows `own.epoch` and ends at `own.lsn`, and that was the master's, has lost what this one took
+    /// over from it. Where this trail's last boxcar is of an older epoch, the two may have parted without a loss.
+    pub fn shows_loss_in(&self, own: Position) -> bool {
+        self.epoch > own.epoch || (self.epoch == own.epoch && self.settled.is_some_and(|settled| settled > own.lsn))
+    }
 }
 
 /// What one trail has of another; see the table of the module.
@@ -59,6 +75,10 @@ pub trait ComparedTrail: Send + Sync {
 
     /// What it has, on its disk, of the trail that ends there.
     fn compare(&self, other: TrailTip) -> BoxFuture<'static, Result<Compared, String>>;
+
+    /// If it is open as the trail of the master of this epoch: what this node has on its disk, and what each other node
+    /// has confirmed to have of that. Everything below these positions is on the disks of both, for good.
+    fn positions(&self, epoch: Epoch) -> BTreeMap<NodeId, u64>;
 }
 
 /// The trail that is open on this node, if one is.
@@ -74,6 +94,11 @@ impl TrailSlot {
         self.0.lock().clone().ok_or_else(|| "it has no open trail".to_owned())
     }
 
+    /// See [`ComparedTrail::positions`]; empty while no trail is open.
+    pub fn positions(&self, epoch: Epoch) -> BTreeMap<NodeId, u64> {
+        self.get().map(|trail| trail.positions(epoch)).unwrap_or_default()
+    }
+
     pub async fn tip(&self) -> Result<TrailTip, String> {
         self.get()?.tip().await
     }
@@ -84,8 +109,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_standby_that_has_more_of_what_was_durable_shows_a_loss() {
+        let tip = |epoch, settled| TrailTip {
+            trail: "t".to_owned(),
+            epoch: Epoch(epoch),
+            lsn: 200,
+            checksum: 1,
+            leads: None,
+            settled,
+        };
+        let own = Position { epoch: Epoch(5), lsn: 100 };
+        assert!(tip(5, Some(101)).shows_loss_in(own) && tip(6, Some(90)).shows_loss_in(own));
+        // A tail that the master never made durable; a history that ended before this node was master; an older program.
+        let no_loss = [tip(5, Some(100)), tip(4, Some(150)), tip(5, None)];
+        assert!(no_loss.iter().all(|tip| !tip.shows_loss_in(own)));
+    }
+
+    #[test]
     fn the_decision_table() {
-        let tip = |epoch, lsn| TrailTip { trail: "t".to_owned(), epoch: Epoch(epoch), lsn, checksum: 1, leads: None };
+        let tip = |epoch, lsn| TrailTip {
+            trail: "t".to_owned(),
+            epoch: Epoch(epoch),
+            lsn,
+            checksum: 1,
+            leads: None,
+            settled: None,
+        };
         let own = tip(5, 100);
         let table = [
             (tip(5, 90), Some(true), Compared::HasAll),

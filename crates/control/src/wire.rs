@@ -4,11 +4,12 @@
 //! offset length
 //!      0      4  length of the text in bytes, little-endian, at most 1 MiB
 //!      4      1  version of the protocol, 1
-//!      5      1  kind: 1 hello, 2 welcome, 3 request, 4 reply, 5 refusal
+//!      5      1  kind: 1 hello, 2 welcome, 3 request, 4 reply, 5 refusal, 6 rolled back
 //!      6      n  the text, JSON
 //! ```
 //! The side that connected sends a hello and gets a welcome or a refusal; then it sends requests, each answered by one
-//! reply before the next is sent. Anything else ends the connection.
+//! reply before the next is sent. Anything else ends the connection. Kind 6 is a refusal, too: the side that connected has a
+//! control directory that is older than it was ([`crate::starts`]), and must stop.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::id::{DiskId, NodeId};
 use crate::raft::{SnapshotMeta, State, Types, Vote};
 use crate::record::{Answer, Command, Role};
+use crate::starts::Start;
 use crate::trail_tip::TrailTip;
 
 /// Version of the protocol that this program speaks.
@@ -41,6 +43,9 @@ pub struct Hello {
     pub group: Option<u64>,
     /// All members as `from` is configured; the other side has to have the same.
     pub members: BTreeMap<NodeId, Role>,
+    /// Which start of its directory `from` is; older programs do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Start>,
 }
 
 /// The answer to a hello.
@@ -50,6 +55,9 @@ pub struct Welcome {
     pub disk: DiskId,
     /// This node's directory belongs to a group already.
     pub founded: bool,
+    /// Which start of its directory this node is; older programs do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Start>,
     /// Where this node takes the links of other nodes, HOST:PORT. A release that does not know this field ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
@@ -103,6 +111,8 @@ pub enum Frame {
     Request(Request),
     Reply(Reply),
     Refusal(String),
+    /// As a refusal: the directory of the node that connected is older than it was.
+    RolledBack(String),
 }
 
 fn invalid(what: String) -> io::Error {
@@ -125,6 +135,7 @@ pub async fn send(to: &mut (impl AsyncWrite + Unpin), frame: &Frame) -> io::Resu
         Frame::Request(request) => (3, json(request)?),
         Frame::Reply(reply) => (4, json(reply)?),
         Frame::Refusal(why) => (5, json(why)?),
+        Frame::RolledBack(why) => (6, json(why)?),
     };
     if text.len() > TEXT_BYTES_MAX {
         return Err(invalid(format!("a frame of {} bytes; the limit is {TEXT_BYTES_MAX}", text.len())));
@@ -161,6 +172,7 @@ pub async fn receive(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Frame> {
         3 => parsed(&text).map(Frame::Request),
         4 => parsed(&text).map(Frame::Reply),
         5 => parsed(&text).map(Frame::Refusal),
+        6 => parsed(&text).map(Frame::RolledBack),
         other => Err(invalid(format!("received a frame of unknown kind {other}"))),
     }
 }
@@ -179,17 +191,22 @@ mod tests {
     async fn golden_hello() {
         let (from, to): (NodeId, NodeId) = ("a".parse().unwrap(), "w".parse().unwrap());
         let members = BTreeMap::from([(from, Role::Data), (to, Role::Witness)]);
-        let hello = Hello { from, to, to_disk: Some(DiskId(9)), group: None, members };
+        let hello = Hello { from, to, to_disk: Some(DiskId(9)), group: None, members, start: None };
         let bytes = bytes_of(&Frame::Hello(hello.clone())).await;
         let golden = b"\x53\0\0\0\x01\x01{\"from\":\"a\",\"to\":\"w\",\"to_disk\":9,\"group\":null,\"members\":{\"a\":\"data\",\"w\":\"witness\"}}";
         assert_eq!(bytes, golden);
         let Frame::Hello(read) = receive(&mut &bytes[..]).await.unwrap() else { panic!("no hello") };
         assert_eq!(read, hello);
+        let start = Start { disk: DiskId(1), number: 2, mark: 3 };
+        let bytes = bytes_of(&Frame::Hello(Hello { start: Some(start), ..hello })).await;
+        assert!(bytes.ends_with(b",\"start\":{\"disk\":1,\"number\":2,\"mark\":3}}"));
+        let Frame::Hello(read) = receive(&mut &bytes[..]).await.unwrap() else { panic!("no hello") };
+        assert_eq!(read.start, Some(start));
     }
 
     #[tokio::test]
     async fn golden_welcome_with_and_without_the_address_of_links() {
-        let welcome = |link| Welcome { node: "a".parse().unwrap(), disk: DiskId(9), founded: true, link };
+        let welcome = |link| Welcome { node: "a".parse().unwrap(), disk: DiskId(9), founded: true, start: None, link };
         let with = br#"{"node":"a","disk":9,"founded":true,"link":"h:1"}"#;
         let without = br#"{"node":"a","disk":9,"founded":true}"#;
         for (welcome, golden) in [(welcome(Some("h:1".to_owned())), &with[..]), (welcome(None), &without[..])] {
@@ -213,8 +230,14 @@ mod tests {
     async fn golden_tip() {
         let asked = bytes_of(&Frame::Request(Request::Tip)).await;
         assert_eq!(asked, b"\x05\0\0\0\x01\x03\"tip\"");
-        let tip =
-            TrailTip { trail: "t".to_owned(), epoch: holdfast_types::Epoch(3), lsn: 4096, checksum: 7, leads: None };
+        let tip = TrailTip {
+            trail: "t".to_owned(),
+            epoch: holdfast_types::Epoch(3),
+            lsn: 4096,
+            checksum: 7,
+            leads: None,
+            settled: None,
+        };
         let bytes = bytes_of(&Frame::Reply(Reply::Tip(Ok(tip.clone())))).await;
         let golden = b"\x4b\0\0\0\x01\x04{\"tip\":{\"Ok\":{\"trail\":\"t\",\"epoch\":3,\"lsn\":4096,\"checksum\":7,\"leads\":null}}}";
         assert_eq!(String::from_utf8_lossy(&bytes), String::from_utf8_lossy(golden));

@@ -67,6 +67,9 @@ impl From<SyncMethodName> for SyncMethod {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
+    /// Serve as the master although this directory is known to lack acknowledged commits. Of the command, not of the file.
+    #[serde(skip)]
+    pub accept_divergence: bool,
     pub listen: Listen,
     /// 0: one per processor.
     #[serde(deserialize_with = "values::count")]
@@ -245,6 +248,7 @@ const COMMIT_DELAY_MAX_US: u64 = 100_000;
 impl Default for Config {
     fn default() -> Config {
         Config {
+            accept_divergence: false,
             listen: SocketAddr::from(([127, 0, 0, 1], 5433)).into(),
             workers: 0,
             connections_max: 2_500,

@@ -22,7 +22,7 @@ use crate::role::RoleEvent;
 use crate::trail_comparison::TrailComparison;
 use holdfast_control::{
     Change, Config as ControlConfig, ControlError, ControlHandle, ControlNode, ControlPlane, LeaseTerms, Machinery,
-    Mastership, NodeId, Promotion, Quorum, Record, Refusal, Role, TcpTransport,
+    Mastership, NodeId, Position, Promotion, Quorum, Record, Refusal, Role, TcpTransport,
 };
 use holdfast_engine::Engine;
 use holdfast_seams::RealDisk;
@@ -147,11 +147,16 @@ impl Control {
     }
 
     /// Makes a starting server, which follows no master, the master of a new epoch, or finds that another node is the master.
-    /// The epoch is higher than `last`, the last one in its trail (`None`: it has no trail). Waits for a majority.
-    pub async fn start_as_master(self: Arc<Control>, last: Option<Epoch>) -> Result<Epoch, ControlSetupError> {
+    /// The epoch is higher than the last one in its trail (`None`: it has no trail). Waits for a majority. Refused if the trail
+    /// is known to lack acknowledged commits, unless `accept_loss`.
+    pub async fn start_as_master(
+        self: Arc<Control>,
+        trail_end: Option<Position>,
+        accept_loss: bool,
+    ) -> Result<Epoch, ControlSetupError> {
         let mut warned = false;
         loop {
-            match self.promote_unless_other(last).await {
+            match self.promote_unless_other(trail_end, accept_loss).await {
                 Err(ControlSetupError::Control(error)) if may_pass(&error) => {
                     if !std::mem::replace(&mut warned, true) {
                         tracing::warn!(
@@ -165,24 +170,34 @@ impl Control {
         }
     }
 
-    async fn promote_unless_other(&self, last: Option<Epoch>) -> Result<Epoch, ControlSetupError> {
+    async fn promote_unless_other(
+        &self,
+        trail_end: Option<Position>,
+        accept_loss: bool,
+    ) -> Result<Epoch, ControlSetupError> {
         let record = self.handle.look().await?;
         if let Some(master) = record.master.filter(|master| *master != self.me) {
             return Err(ControlSetupError::AnotherIsMaster { master, epoch: record.epoch });
         }
-        if last.is_none() && record.epoch > Epoch(0) {
+        if trail_end.is_none() && record.epoch > Epoch(0) {
             return Err(ControlSetupError::Empty { epoch: record.epoch });
         }
-        let epoch_at_least = Epoch(last.map_or(0, |last| last.0) + 1);
-        let promotion = Promotion { node: self.me, expected_epoch: record.epoch, epoch_at_least, accept_loss: false };
-        Ok(self.handle.promote(promotion).await?)
+        let epoch_at_least = Epoch(trail_end.map_or(0, |end| end.epoch.0) + 1);
+        let (node, expected_epoch) = (self.me, record.epoch);
+        Ok(self.handle.promote(Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end }).await?)
     }
 
     /// Makes this standby the master. Returns the new epoch.
-    pub async fn promote(&self, epoch_at_least: Epoch, accept_loss: bool) -> Result<Epoch, ControlError> {
+    pub async fn promote(&self, trail_end: Position, accept_loss: bool) -> Result<Epoch, ControlError> {
         let record = self.handle.look().await?;
-        let promotion = Promotion { node: self.me, expected_epoch: record.epoch, epoch_at_least, accept_loss };
-        self.handle.promote(promotion).await
+        let epoch_at_least = Epoch(trail_end.epoch.0 + 1);
+        let (node, expected_epoch, trail_end) = (self.me, record.epoch, Some(trail_end));
+        self.handle.promote(Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end }).await
+    }
+
+    /// See [`ControlHandle::tell_positions`].
+    pub async fn tell_positions(&self, epoch: Epoch) -> Result<(), ControlError> {
+        self.handle.tell_positions(epoch).await
     }
 
     /// Releases the lease of an epoch, in which this node acknowledges nothing any more.
@@ -196,6 +211,16 @@ impl Control {
     pub fn bind(&self, engine: &Engine) {
         let lease = self.handle.lease();
         engine.set_right(Arc::new(move || lease.valid_now()));
+    }
+
+    /// The epoch of the record as this node knows it; 0 before it knows one.
+    pub fn epoch(&self) -> Epoch {
+        self.handle.record().map_or(Epoch(0), |record| record.epoch)
+    }
+
+    /// Whether this node holds the lease of its last mastership now.
+    pub fn holds_lease(&self) -> bool {
+        self.handle.lease().valid_now()
     }
 
     /// Whether this standby may be promoted without loss, as far as this node knows the record.
@@ -295,6 +320,7 @@ impl Control {
             "deposed": being_deposed,
             "sync_set": record.sync_set.members().iter().map(text).collect::<Vec<_>>(),
             "quorum": (!record.sync_set.are_all_needed()).then_some(record.sync_set.needed()),
+            "positions": record.positions.iter().map(|(node, at)| (text(node), at.lsn)).collect::<BTreeMap<_, _>>(),
             "lease_held": lease_held,
             "leader": self.handle.leader().as_ref().map(text),
         })
@@ -349,6 +375,8 @@ impl Control {
             }
             if is_held && !deposed {
                 engine.look_at_gate();
+                // Shipping continues, too.
+                hub.look();
             }
             let record = records.borrow_and_update().clone();
             let other = record.filter(|r| {

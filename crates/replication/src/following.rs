@@ -13,6 +13,7 @@ use crate::standby_file::StandbyFile;
 use holdfast_engine::Engine;
 use holdfast_seams::{Disk, RealDisk};
 use holdfast_standby::identity::Tip;
+use holdfast_standby::message::Welcome;
 use holdfast_standby::receive::{Blocking, Follower};
 use holdfast_standby::{Ended, Hub, Identity, LinkOptions, Phase, Standby, follow};
 use holdfast_trail::{ReceiveError, Shipped, Trail};
@@ -25,6 +26,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender as Sender;
 use tokio::sync::watch;
+
+/// The newest epoch that the control plane has agreed on, as this node knows it: it may be newer than any link shows. 0 without
+/// a control plane.
+pub type AgreedEpoch = Arc<dyn Fn() -> Epoch + Send + Sync>;
 
 /// The engine of a standby as the link sees it.
 pub struct Following {
@@ -52,6 +57,7 @@ pub struct Following {
     unapplied: Mutex<VecDeque<(Lsn, u64)>>,
     notify: Notify,
     certificates: Option<Certificates>,
+    agreed_epoch: AgreedEpoch,
     /// Set by the operator.
     paused: watch::Sender<bool>,
     /// Ships to standbys of this standby, which may apply more when this one's master has more durable.
@@ -68,6 +74,7 @@ impl Following {
         file: StandbyFile,
         notify: Notify,
         certificates: Option<Certificates>,
+        agreed_epoch: AgreedEpoch,
     ) -> Arc<Following> {
         let (applied, _) = watch::channel(Lsn(0));
         let sender = applied.clone();
@@ -92,6 +99,7 @@ impl Following {
             unapplied: Mutex::default(),
             notify,
             certificates,
+            agreed_epoch,
             paused: watch::channel(false).0,
             hub: OnceLock::new(),
         })
@@ -159,6 +167,11 @@ impl Following {
     /// Whether the databases are consistent: the trail has reached the position at which the base copy was taken.
     pub fn is_whole(&self) -> bool {
         self.anchor().is_none()
+    }
+
+    /// Whether it has followed since this process took its role.
+    pub fn has_followed(&self) -> bool {
+        matches!(self.phase(), Phase::Following { .. }) || self.unlinked.lock().is_some()
     }
 
     /// Whether everything received is on the disk. Also true when following has ended: then the rest will never be.
@@ -238,6 +251,10 @@ impl Standby for Following {
         self.engine.trail()
     }
 
+    fn newest_epoch(&self) -> Epoch {
+        (self.agreed_epoch)().max(self.engine.trail().epoch())
+    }
+
     fn anchor(&self) -> Option<Tip> {
         (self.engine.trail().tip().0 < self.anchor.lsn).then_some(self.anchor)
     }
@@ -246,16 +263,23 @@ impl Standby for Following {
         self.engine.settled()
     }
 
-    fn learned(&self, follows: Option<&str>, grouped: bool) {
+    fn is_written_by(&self, greeting: &Welcome) -> bool {
+        // A member of a group compares before it becomes master, and its new epoch may follow from an accepted loss.
+        let same_node = !greeting.grouped && self.file.lock().master.as_ref() == Some(&greeting.name);
+        greeting.follows.is_none() && (same_node || greeting.identity.epoch == self.identity().epoch)
+    }
+
+    fn learned(&self, node: &str, follows: Option<&str>, grouped: bool) {
         let mut file = self.file.lock();
         // An address that is of no use here is as good as none.
         let root = follows.map(|root| seen_from_here(&file.from, root).unwrap_or_default());
         // A standby in between may not know its master's group.
         let grouped = grouped || (follows.is_some() && file.grouped);
-        if file.grouped == grouped && file.root == root {
+        let master = follows.is_none().then(|| node.to_owned());
+        let learned = StandbyFile { root, grouped, master, ..file.clone() };
+        if *file == learned {
             return;
         }
-        let learned = StandbyFile { root, grouped, ..file.clone() };
         if let Err(error) = learned.write(&self.dir) {
             // The next link reports it again; an unknown master is no proof for a promotion.
             tracing::warn!(target: "holdfast::receive", "cannot record which master {} follows: {error}", file.from);

@@ -28,7 +28,7 @@ use crate::notify::Notify;
 use crate::role::{Promotion, RoleEvent};
 use crate::status::ReplicationStatus;
 use crate::sync_watch::InSync;
-use holdfast_control::ControlError;
+use holdfast_control::{ControlError, Position};
 use holdfast_engine::Engine;
 use holdfast_standby::base_copy::BaseCopy;
 use holdfast_standby::message::Wants;
@@ -137,6 +137,10 @@ impl Master for NodeService {
         self.following.as_ref().map_or(durable, |following| following.master_durable().min(durable))
     }
 
+    fn may_ship(&self) -> bool {
+        self.following.is_some() || self.control.as_ref().is_none_or(|control| control.holds_lease())
+    }
+
     fn in_sync(&self, in_sync: bool) {
         self.in_sync.set(in_sync);
     }
@@ -155,6 +159,20 @@ impl Master for NodeService {
         self.notify.warn(&format!(
             "{} was deposed: another server is the master of epoch {by}. {0} acknowledges nothing from now on; stop it and \
              bring it back with: holdfast rejoin",
+            self.name
+        ));
+    }
+
+    fn rolled_back(&self, standby: &str, refusal: &Refusal) {
+        // The standby reports it again with each new link.
+        if self.following.is_some() || self.engine.is_deposed() {
+            return;
+        }
+        self.engine.depose(&format!("it lacks acknowledged commits that standby {standby} has"));
+        self.engine.stop_waiting();
+        self.notify.warn(&format!(
+            "{} acknowledges nothing and answers no reads from now on: standby {standby} has acknowledged commits that this \
+             server lacks. {standby} reports: {refusal}",
             self.name
         ));
     }
@@ -236,10 +254,10 @@ impl Master for NodeService {
         });
         let mut epoch = None;
         if let Some(control) = &self.control {
-            let at_least = Epoch(self.engine.trail().epoch().0 + 1);
-            let agreed = tokio::task::block_in_place(|| {
-                Handle::current().block_on(control.promote(at_least, accept_divergence))
-            });
+            let trail = self.engine.trail();
+            let end = Position { epoch: trail.epoch(), lsn: trail.durable().0 };
+            let agreed =
+                tokio::task::block_in_place(|| Handle::current().block_on(control.promote(end, accept_divergence)));
             epoch = Some(agreed.map_err(|error| Refusal::new(Reason::NotSafe, error.to_string(), advice_for(&error)))?);
         } else if !accept_divergence {
             if following.is_grouped() {
@@ -251,6 +269,7 @@ impl Master for NodeService {
                               it becomes a master that the group does not know: stop the group's master first";
                 return Err(Refusal::new(Reason::NotSafe, message, advice));
             }
+            self.has_followed(following)?;
             tokio::task::block_in_place(|| {
                 check_stopped(&following.master())?;
                 let root = following.root();
@@ -287,6 +306,23 @@ impl NodeService {
                 Err(Refusal::new(Reason::NotMaster, message, advice))
             }
         }
+    }
+
+    /// Without a control plane only the link to the master shows that this directory has what was acknowledged.
+    fn has_followed(&self, following: &Following) -> Result<(), Refusal> {
+        if following.has_followed() {
+            return Ok(());
+        }
+        let (name, from) = (&self.name, following.master());
+        let message = format!(
+            "{name} has not followed {from} since it started, so nothing shows that it has what was acknowledged: the master may \
+             have continued without it, or this directory may have been put back from an older copy"
+        );
+        let advice = format!(
+            "Start the server at {from} and let {name} catch up. If that server is lost for good, promote {name} with \
+             --accept-divergence: what it lacks is then lost"
+        );
+        Err(Refusal::new(Reason::NotSafe, message, advice))
     }
 
     /// Refuses a promotion that cannot succeed, before any node is deposed for it.

@@ -5,6 +5,7 @@
 //! name = "b"               # the standby's name at the master
 //! # The master at the end of the chain, if `from` is a standby: it must be stopped before a promotion.
 //! root = "10.0.0.3:5433"   # "": not known
+//! master = "a"              # the name of the master that wrote the end of this trail; none while `from` is a standby
 //! grouped = true            # the master belongs to a control plane: only its members are promoted
 //! # Until the trail reaches this position, the files are a base copy that is not consistent yet:
 //! anchor_lsn = 69632
@@ -34,6 +35,9 @@ pub struct StandbyFile {
     /// yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
+    /// The name of the master that was followed last, if `from` is one: it has to have what it wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub master: Option<String>,
     /// The master belongs to a control plane, which alone decides which node is promoted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub grouped: bool,
@@ -68,7 +72,7 @@ impl StandbyFile {
     /// A standby of the master at `from`.
     pub fn of(from: &str, name: &str) -> StandbyFile {
         let (from, name) = (from.to_owned(), name.to_owned());
-        StandbyFile { from, name, root: None, grouped: false, anchor_lsn: 0, anchor_checksum: 0 }
+        StandbyFile { from, name, root: None, master: None, grouped: false, anchor_lsn: 0, anchor_checksum: 0 }
     }
 
     /// Reads the file; `None`: the server is not a standby.

@@ -11,12 +11,14 @@
 //! Failure: a trail that cannot be read gives no answer; the asking member gets the cause.
 
 use crate::following::Following;
-use holdfast_control::{Compared, ComparedTrail, TrailTip, judge};
+use holdfast_control::{Compared, ComparedTrail, NodeId, TrailTip, judge};
 use holdfast_engine::Engine;
+use holdfast_standby::Hub;
 use holdfast_trail::{Match, Trail, TrailError};
-use holdfast_types::Lsn;
+use holdfast_types::{Epoch, Lsn};
+use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How often a standby checks whether it has written what it had received, and the pause between two checks.
@@ -31,6 +33,9 @@ pub struct TrailComparison {
     pub engine: Engine,
     /// Set on a standby.
     pub following: Option<Arc<Following>>,
+    /// Knows what the standbys of a master have confirmed.
+    pub hub: Weak<Hub>,
+    pub name: String,
 }
 
 impl ComparedTrail for TrailComparison {
@@ -41,7 +46,7 @@ impl ComparedTrail for TrailComparison {
                 wait_until_written(&following).await?;
             }
             let leads = (!engine.is_standby()).then(|| engine.trail().epoch().0);
-            Ok(TrailTip { leads, ..tip_of(engine.trail()) })
+            Ok(TrailTip { leads, settled: Some(engine.settled().0), ..tip_of(engine.trail()) })
         })
     }
 
@@ -53,6 +58,24 @@ impl ComparedTrail for TrailComparison {
             compared.map_err(|error| format!("this node's own trail: {error}"))
         })
     }
+
+    fn positions(&self, epoch: Epoch) -> BTreeMap<NodeId, u64> {
+        let trail = self.engine.trail();
+        if self.engine.is_standby() || trail.epoch() != epoch {
+            return BTreeMap::new();
+        }
+        let durable = trail.durable();
+        let own = self.name.parse().ok().map(|name: NodeId| (name, durable.0));
+        let standbys = self.hub.upgrade().into_iter().flat_map(|hub| confirmed(&hub, durable));
+        standbys.chain(own).collect()
+    }
+}
+
+/// The confirmed positions of nodes that may be members, by name. What a standby has beyond the master's own durable end may
+/// still be cut off.
+fn confirmed(hub: &Hub, durable: Lsn) -> impl Iterator<Item = (NodeId, u64)> + use<> {
+    let confirmed = hub.confirmed().into_iter();
+    confirmed.filter_map(move |(name, lsn)| Some((name.parse().ok()?, lsn.min(durable).0)))
 }
 
 async fn wait_until_written(following: &Following) -> Result<(), String> {
@@ -70,7 +93,7 @@ async fn wait_until_written(following: &Following) -> Result<(), String> {
 
 fn tip_of(trail: &Trail) -> TrailTip {
     let (lsn, checksum, epoch) = trail.end();
-    TrailTip { trail: trail.trail_id().to_string(), epoch, lsn: lsn.0, checksum, leads: None }
+    TrailTip { trail: trail.trail_id().to_string(), epoch, lsn: lsn.0, checksum, leads: None, settled: None }
 }
 
 /// Compares what is durable here with another trail's end.

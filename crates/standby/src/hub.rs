@@ -238,7 +238,13 @@ impl Hub {
     ) -> Result<(), LinkError> {
         let mut first = true;
         let start = loop {
-            match link.answer().await? {
+            let asked = link.answer().await;
+            if let Err(LinkError::Refused(refusal)) = &asked
+                && refusal.reason == Reason::RolledBack
+            {
+                self.master.rolled_back(&hello.name, refusal);
+            }
+            match asked? {
                 Message::Ask(tip) => {
                     // A standby asks about the end of its trail first.
                     if std::mem::take(&mut first) {
@@ -439,6 +445,11 @@ impl Hub {
     /// The positions that commits have reached on the standbys.
     pub fn reached(&self) -> Reached {
         self.state.lock().reached
+    }
+
+    /// What each standby, connected or not, has last confirmed to be on its disk.
+    pub fn confirmed(&self) -> BTreeMap<String, Lsn> {
+        self.state.lock().confirmed.clone()
     }
 
     /// Whether enough of the sync set is connected and acknowledges: commits above level local continue.

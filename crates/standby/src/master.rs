@@ -91,6 +91,13 @@ pub trait Master: Send + Sync + 'static {
         self.trail().durable()
     }
 
+    /// Whether boxcars may leave this node now. A master whose lease has expired may already be deposed: another node may
+    /// be master, and what this one ships would part its standbys from that node's history. While it is false, standbys
+    /// get heartbeats only. The caller has [`crate::Hub::look`] called when it becomes true.
+    fn may_ship(&self) -> bool {
+        true
+    }
+
     /// On a standby: the address of the master that it follows, directly or not; empty if unknown.
     fn follows(&self) -> Option<String> {
         None
@@ -111,6 +118,10 @@ pub trait Master: Send + Sync + 'static {
     /// Called when a node that may follow this one has seen a newer epoch, so that there is a newer master. The node
     /// was refused.
     fn deposed(&self, by: Epoch);
+
+    /// Called when a standby has more of this master's own epoch than the master: this directory was put back from an older
+    /// copy, and lacks acknowledged commits. The standby does not follow.
+    fn rolled_back(&self, standby: &str, refusal: &Refusal);
 
     /// Checks whether this peer may have what it requests under this name. Also refuses what this node cannot do in its
     /// role.

@@ -37,11 +37,13 @@ pub enum Reason {
     NotSafe,
     /// An operation failed on the side that refuses.
     Failed,
+    /// The master lacks what was durable there: its directory was put back from an older copy.
+    RolledBack,
     /// A reason of a newer program.
     Other(u8),
 }
 
-const CODES: [(Reason, u8); 14] = [
+const CODES: [(Reason, u8); 15] = [
     (Reason::Version, 1),
     (Reason::OtherTrail, 2),
     (Reason::Format, 3),
@@ -56,6 +58,7 @@ const CODES: [(Reason, u8); 14] = [
     (Reason::Protocol, 12),
     (Reason::NotSafe, 13),
     (Reason::Failed, 14),
+    (Reason::RolledBack, 15),
 ];
 
 impl From<Reason> for u8 {
@@ -77,7 +80,16 @@ impl Reason {
     /// Whether a later retry may succeed without an operator's action.
     pub fn may_pass(self) -> bool {
         // An address may soon lead to another node: from a deposed master to the new one.
-        matches!(self, Reason::Deposed | Reason::NotMaster | Reason::NameTaken | Reason::Stopped | Reason::Failed)
+        // A master that was put back has to hear it again after each of its starts.
+        matches!(
+            self,
+            Reason::Deposed
+                | Reason::NotMaster
+                | Reason::NameTaken
+                | Reason::Stopped
+                | Reason::Failed
+                | Reason::RolledBack
+        )
     }
 }
 

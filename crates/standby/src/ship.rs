@@ -14,6 +14,9 @@
 //! | Stop | the link ends in order |
 //! | anything else | the link ends |
 //!
+//! A master ships only under its lease ([`Master::may_ship`]): one that was stopped and continues after its successor was
+//! promoted sends nothing of what it still writes.
+//!
 //! Failure: whatever ends the link ends shipping; what the standby has acknowledged until then counts. It reconnects.
 
 use std::pin::pin;
@@ -31,6 +34,8 @@ use crate::frame::{FrameReader, FrameWriter};
 use crate::hub::{Order, Registered};
 use crate::identity::{Ack, Tip};
 use crate::link::{Link, Stream};
+#[cfg(doc)]
+use crate::master::Master;
 use crate::message::{Message, Position, Stop};
 use crate::packing::{Packer, Packing, pack};
 use crate::refusal::{Reason, Refusal};
@@ -126,7 +131,8 @@ async fn send<W: AsyncWrite + Unpin>(
         }
         stall.look(Lsn(shared.durable.load(Ordering::Acquire)), source.position())?;
         if stopping && source.position() <= registered.hub.master.trail().durable() {
-            let stop = Stop { orderly: true, why: "the master stops shipping".to_owned() };
+            let orderly = registered.hub.master.may_ship();
+            let stop = Stop { orderly, why: "the master stops shipping".to_owned() };
             return writer.send(&Message::Stop(stop)).await;
         }
         tokio::select! {
@@ -171,6 +177,7 @@ impl Stall {
 }
 
 /// Buffers what the trail has and the standby does not, up to a full buffer; then the durable position of this node.
+/// Nothing without the right to ship ([`Master::may_ship`]).
 fn gather<W: AsyncWrite + Unpin>(
     registered: &Registered,
     shared: &Shared,
@@ -179,6 +186,9 @@ fn gather<W: AsyncWrite + Unpin>(
     told: &mut Lsn,
     packs: bool,
 ) -> Result<(), LinkError> {
+    if !registered.hub.master.may_ship() {
+        return Ok(());
+    }
     let before = source.position();
     while !writer.is_full() {
         let Some(boxcar) = source.next()? else { break };

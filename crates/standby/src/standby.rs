@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use holdfast_trail::{ReceiveError, Shipped, Trail};
-use holdfast_types::Lsn;
+use holdfast_types::{Epoch, Lsn};
 use tokio::sync::watch;
 
 use crate::identity::{Identity, Tip};
+use crate::message::Welcome;
 
 /// What the link is doing, for the operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,6 +38,12 @@ pub trait Standby: Send + Sync + 'static {
 
     fn trail(&self) -> &Trail;
 
+    /// The newest epoch that this node has learned from any source: its trail, or the record of a control plane. A master of
+    /// an older epoch was deposed, and nothing more of it is taken.
+    fn newest_epoch(&self) -> Epoch {
+        self.trail().epoch()
+    }
+
     /// The end of the master's trail at which the base copy was taken, until this trail reaches it.
     fn anchor(&self) -> Option<Tip>;
 
@@ -44,7 +51,13 @@ pub trait Standby: Send + Sync + 'static {
     fn settled(&self) -> Lsn;
 
     /// Called with what the followed node reports about itself: see [`crate::message::Welcome`].
-    fn learned(&self, _follows: Option<&str>, _grouped: bool) {}
+    fn learned(&self, _node: &str, _follows: Option<&str>, _grouped: bool) {}
+
+    /// Whether the master that greets wrote the end of this node's trail itself: then it has to have it. By default the master
+    /// of the same epoch did. A master without a control plane begins a new epoch with each start, so there its name counts.
+    fn is_written_by(&self, greeting: &Welcome) -> bool {
+        greeting.follows.is_none() && greeting.identity.epoch == self.identity().epoch
+    }
 
     /// Called when everything below `end` has arrived; after this it is acknowledged to the master as received. It is
     /// made durable in any case, even if the link ends, unless this node fails.

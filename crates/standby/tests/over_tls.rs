@@ -48,6 +48,8 @@ struct MasterNode {
 }
 
 impl Master for MasterNode {
+    fn rolled_back(&self, _: &str, _: &Refusal) {}
+
     fn name(&self) -> &str {
         "a"
     }

@@ -38,18 +38,28 @@ pub struct Node {
     pub port: u16,
     /// Versions of the link protocol that it speaks from its next start on, in place of its own: "OLDEST-NEWEST".
     pub link_versions: Option<&'static str>,
+    /// Starts with `--accept-divergence`.
+    pub accept_divergence: bool,
     log: Option<PathBuf>,
     child: Option<Child>,
 }
 
 impl Node {
     pub fn new(scratch: &TempDir, name: &'static str) -> Node {
-        Node { name, dir: scratch.path().join(name), port: port(), link_versions: None, log: None, child: None }
+        Node {
+            name,
+            dir: scratch.path().join(name),
+            port: port(),
+            link_versions: None,
+            accept_divergence: false,
+            log: None,
+            child: None,
+        }
     }
 
     /// On a directory that is there.
     pub fn new_in(dir: PathBuf) -> Node {
-        Node { name: "node", dir, port: 0, link_versions: None, log: None, child: None }
+        Node { name: "node", dir, port: 0, link_versions: None, accept_divergence: false, log: None, child: None }
     }
 
     /// Adds lines to holdfast.toml; they hold from the next start on.
@@ -85,6 +95,9 @@ impl Node {
         let log = OpenOptions::new().create(true).append(true).open(self.log_path()).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
         command.args(["serve", "--listen", &listen, "--data"]).arg(&self.dir);
+        if self.accept_divergence {
+            command.arg("--accept-divergence");
+        }
         if let Some(versions) = self.link_versions {
             command.env("HOLDFAST_TEST_LINK_VERSIONS", versions);
         }

@@ -11,21 +11,21 @@ use crate::id::NodeId;
 use crate::plane::ControlPlane;
 use crate::record::Mastership;
 
-const A: usize = 0;
-const B: usize = 1;
-const W: usize = 2;
+pub const A: usize = 0;
+pub const B: usize = 1;
+pub const W: usize = 2;
 
-fn story<F: Future<Output = ()>>(tell: impl FnOnce(World) -> F, sabotage: Sabotage) {
+pub fn story<F: Future<Output = ()>>(tell: impl FnOnce(World) -> F, sabotage: Sabotage) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async { tell(World::new(7, sabotage)).await });
 }
 
 impl World {
-    fn handle(&self, index: usize) -> crate::ControlHandle {
+    pub fn handle(&self, index: usize) -> crate::ControlHandle {
         self.nodes[index].handle.clone().unwrap()
     }
 
-    fn isolate(&self, name: NodeId) {
+    pub fn isolate(&self, name: NodeId) {
         for peer in self.nodes.iter().map(|peer| peer.name).filter(|peer| *peer != name) {
             self.network.cut(name, peer);
             self.network.cut(peer, name);
@@ -33,7 +33,7 @@ impl World {
     }
 
     /// A founded group with master a, which holds its lease, and b in the sync set.
-    async fn with_master(self) -> World {
+    pub async fn with_master(self) -> World {
         let epoch = loop {
             match promote(self.handle(A), node("a"), false).await {
                 Ok(epoch) => break epoch,

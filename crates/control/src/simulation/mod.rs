@@ -12,6 +12,7 @@ mod histories;
 mod invariants;
 mod network;
 mod quorum;
+mod rolled_back;
 mod runtime;
 mod world;
 
@@ -49,6 +50,10 @@ pub enum Sabotage {
     FallenStays,
     /// A quorum is named before anything was written in the master's epoch.
     NamesTooEarly,
+    /// A control directory that was put back from a copy takes part.
+    AnyStart,
+    /// A node is promoted though the group has seen more of its trail.
+    AnyPosition,
 }
 
 impl Sabotage {

@@ -7,7 +7,7 @@
 //! agreed that nobody else may have that. Now and then a standby loses an end that it had confirmed, after the group has
 //! agreed that it counts no more. Whoever is promoted without accepting a loss must have all that was acknowledged.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -49,6 +49,7 @@ impl Trail {
             lsn: self.boxcars.len() as u64,
             checksum: number as u32,
             leads: self.leads,
+            settled: None,
         }
     }
 
@@ -75,6 +76,10 @@ impl ComparedTrail for SimTrail {
         let has_it = last.is_none_or(|boxcar| boxcar.is_some_and(|(number, _)| *number as u32 == other.checksum));
         let compared = judge(&own.tip(), &other, Some(has_it));
         async move { Ok(compared) }.boxed()
+    }
+
+    fn positions(&self, _: Epoch) -> BTreeMap<NodeId, u64> {
+        BTreeMap::new()
     }
 }
 

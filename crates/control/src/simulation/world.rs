@@ -21,7 +21,7 @@ use crate::id::NodeId;
 use crate::lease::LeaseTerms;
 use crate::node::{Config, ControlHandle, Machinery, Member};
 use crate::plane::{ControlPlane, Promotion};
-use crate::record::Role;
+use crate::record::{Position, Role};
 
 /// Nodes with data where there is a witness, which is the last.
 pub const DATA_NODES: usize = 2;
@@ -219,7 +219,17 @@ impl World {
 
 /// Looks, then promotes `me` by its own handle.
 pub async fn promote(handle: ControlHandle, me: NodeId, accept_loss: bool) -> Result<Epoch, ControlError> {
+    promote_from(handle, me, accept_loss, None).await
+}
+
+/// As [`promote`], with a trail that ends there.
+pub async fn promote_from(
+    handle: ControlHandle,
+    me: NodeId,
+    accept_loss: bool,
+    trail_end: Option<Position>,
+) -> Result<Epoch, ControlError> {
     let expected_epoch = handle.look().await?.epoch;
-    let promotion = Promotion { node: me, expected_epoch, epoch_at_least: Epoch(0), accept_loss };
+    let promotion = Promotion { node: me, expected_epoch, epoch_at_least: Epoch(0), accept_loss, trail_end };
     handle.promote(promotion).await
 }

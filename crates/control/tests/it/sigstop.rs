@@ -39,7 +39,7 @@ async fn promote(control: &ControlHandle, node: NodeId) -> Epoch {
     loop {
         if let Ok(record) = control.look().await {
             let (expected_epoch, epoch_at_least) = (record.epoch, Epoch(0));
-            let promotion = Promotion { node, expected_epoch, epoch_at_least, accept_loss: true };
+            let promotion = Promotion { node, expected_epoch, epoch_at_least, accept_loss: true, trail_end: None };
             if let Ok(epoch) = control.promote(promotion).await {
                 return epoch;
             }

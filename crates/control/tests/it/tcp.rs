@@ -60,7 +60,8 @@ async fn promote(control: &ControlHandle, me: &str) -> Epoch {
     let promote = async || {
         let record = control.look().await?;
         let epoch_at_least = Epoch(record.epoch.0 + 10);
-        let promotion = Promotion { node: node(me), expected_epoch: record.epoch, epoch_at_least, accept_loss: false };
+        let (node, expected_epoch) = (node(me), record.epoch);
+        let promotion = Promotion { node, expected_epoch, epoch_at_least, accept_loss: false, trail_end: None };
         match control.promote(promotion).await {
             Ok(epoch) => {
                 assert_eq!(epoch, epoch_at_least);

@@ -5,7 +5,7 @@ use super::refusing::{Refusing, Why};
 use super::signals::Signals;
 use crate::config::Config;
 use holdfast_engine::OpenError;
-use holdfast_replication::{Certificates, Control, Listener, Promotion, StandbyFile};
+use holdfast_replication::{Certificates, Control, Listener, Position, Promotion, StandbyFile};
 use holdfast_trail::{Inspection, Trail};
 use holdfast_types::Epoch;
 use std::io;
@@ -44,7 +44,8 @@ impl ServerContext {
             return Ok(Begin::At(None));
         }
         refusing.begin(Why::AsksControl)?;
-        let asking = links.spawn(control.clone().start_as_master(last_epoch(&self.dir)?));
+        let (end, accept_loss) = (trail_end(&self.dir)?, self.config.accept_divergence);
+        let asking = links.spawn(control.clone().start_as_master(end, accept_loss));
         clients.block_on(async {
             tokio::select! {
                 () = signals.come() => Ok(Begin::Stopped),
@@ -86,9 +87,14 @@ impl ServerContext {
 
 /// The last epoch in the directory's trail; `None`: there is no trail.
 pub(super) fn last_epoch(dir: &Path) -> Result<Option<Epoch>, NodeError> {
+    Ok(trail_end(dir)?.map(|end| end.epoch))
+}
+
+/// The last epoch in the directory's trail, and its end; `None`: there is no trail.
+fn trail_end(dir: &Path) -> Result<Option<Position>, NodeError> {
     if !dir.join("trail").is_dir() {
         return Ok(None);
     }
     let found = Inspection::of(&holdfast_seams::RealDisk::new(), &dir.join("trail")).map_err(OpenError::from)?;
-    Ok(found.map(|inspection| inspection.epoch))
+    Ok(found.map(|inspection| Position { epoch: inspection.epoch, lsn: inspection.end.0 }))
 }

@@ -82,8 +82,16 @@ impl Opening<'_> {
         let Links { hub, following, archiver, .. } = &links;
         views.status.set(name, &engine, hub, following.clone(), control.clone(), archiver.clone());
         mirror.iter().for_each(|mirror| views.status.set_mirror(mirror.status()));
-        let compared = TrailComparison { engine: engine.clone(), following: following.clone() };
+        let compared = TrailComparison {
+            engine: engine.clone(),
+            following: following.clone(),
+            hub: Arc::downgrade(hub),
+            name: name.clone(),
+        };
         control.iter().for_each(|control| control.set_trail(&compared));
+        if let (Some(control), Some(epoch)) = (control, self.epoch) {
+            self.links.block_on(control.tell_positions(epoch)).map_err(ControlSetupError::from)?;
+        }
         let hub = hub.clone();
         let (stop, stopping) = watch::channel(false);
         let tasks = self.spawn_tasks(&engine, links, mirror.as_ref(), stopping);
@@ -103,8 +111,12 @@ impl Opening<'_> {
     ) -> Result<Links, NodeError> {
         let ServerContext { dir, config, name, control, certificates, .. } = self.context;
         let identity_file = identity_file(self.context, standby.as_ref());
-        let following =
-            standby.map(|file| Following::new(engine.clone(), dir.clone(), file, notify.clone(), certificates.clone()));
+        let following = standby.map(|file| {
+            let (notify, certificates) = (notify.clone(), certificates.clone());
+            let control = control.clone();
+            let agreed_epoch = Arc::new(move || control.as_ref().map_or(Epoch(0), |control| control.epoch()));
+            Following::new(engine.clone(), dir.clone(), file, notify, certificates, agreed_epoch)
+        });
         let in_sync = Arc::new(InSync::default());
         let store = open_archive(config, name, engine)?;
         let service = NodeService {

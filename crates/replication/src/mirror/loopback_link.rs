@@ -93,6 +93,9 @@ impl Master for LoopbackMaster {
         self.end.lock().raise(MirrorRefused::Promoted { main, mirror, epoch: by }.into());
     }
 
+    /// The mirror's side of the link ends with the refusal, and then nothing is acknowledged.
+    fn rolled_back(&self, _: &str, _: &Refusal) {}
+
     fn admit(&self, _: &Peer, _: &str, _: &Wants) -> Result<(), Refusal> {
         Ok(())
     }

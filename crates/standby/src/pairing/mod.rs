@@ -19,8 +19,9 @@
 //! | a boxcar | has it | | start there |
 //! | a boxcar | has recycled it | | refused: gone |
 //! | a boxcar | does not have it; has the one that ends at C | nothing after C | cut back to C, then start there |
-//! | a boxcar | does not have it; has the one that ends at C | something after C | refused: diverged |
-//! | a boxcar | does not have it, nor any other that the standby has | | refused: diverged |
+//! | a boxcar | does not have it; has the one that ends at C; wrote the standby's end itself | something after C | refused: the master was rolled back |
+//! | a boxcar | does not have it; has the one that ends at C; another node wrote that end, or it is a standby | something after C | refused: diverged |
+//! | a boxcar | does not have it, nor any other that the standby has | | as if C were the beginning |
 //! | less than its base copy needs | has the end that the copy was taken at | | start there |
 //! | less than its base copy needs | does not have that end | | refused: diverged, the copy is of a history that no longer exists |
 //! | less than its base copy needs | has recycled that end | | refused: gone |
@@ -29,6 +30,10 @@
 //! written. No client has an answer that depends on such a tail, and it is not applied before the master reports that
 //! it is durable. So it is cut off; the trail saves it aside first. What was applied is never cut here: `holdfast
 //! rejoin` does that, and records it.
+//!
+//! An epoch has one master, and what is in a standby's databases was durable there. So a master that wrote it and lacks it has
+//! lost what it had: its directory was put back from an older copy, or its disk lied. The standby has the
+//! acknowledged commits; it tells the master, which acknowledges nothing any more ([`crate::Master::rolled_back`]).
 
 mod bisection;
 #[cfg(test)]
@@ -36,7 +41,7 @@ mod tests;
 
 pub use bisection::Bisection;
 
-use holdfast_types::Lsn;
+use holdfast_types::{Epoch, Lsn};
 
 use crate::identity::{Identity, Tip};
 use crate::message::Answer;
@@ -68,15 +73,20 @@ pub fn check(standby: &Identity, master: &Identity) -> Result<(), Refusal> {
         );
         return Err(Refusal::new(Reason::SegmentSize, message, NEW_COPY));
     }
-    if standby.epoch > master.epoch {
-        let message = format!(
-            "the standby has seen epoch {}, but the server to follow has epoch {}: that server was deposed",
-            standby.epoch, master.epoch
-        );
-        let advice = "Let the standby follow the new master; make the deposed server a standby with: holdfast rejoin";
-        return Err(Refusal::new(Reason::Deposed, message, advice));
+    superseded(master, standby.epoch).map_or(Ok(()), Err)
+}
+
+/// The refusal of a master that was deposed: the standby knows an epoch that is newer than the master's.
+pub fn superseded(master: &Identity, newest: Epoch) -> Option<Refusal> {
+    if newest <= master.epoch {
+        return None;
     }
-    Ok(())
+    let message = format!(
+        "the standby has seen epoch {newest}, but the server to follow has epoch {}: that server was deposed",
+        master.epoch
+    );
+    let advice = "Let the standby follow the new master; make the deposed server a standby with: holdfast rejoin";
+    Some(Refusal::new(Reason::Deposed, message, advice))
 }
 
 /// What the standby found out about the end of its trail.
@@ -102,8 +112,9 @@ pub enum Decision {
     Refused(Refusal),
 }
 
-/// Decides from a finding. Changes below `applied` may be in the standby's databases, or were durable at a master.
-pub fn decide(tip: Tip, applied: Lsn, finding: Finding) -> Decision {
+/// Decides from a finding. Changes below `applied` may be in the standby's databases, or were durable at a master. `wrote_it`: the
+/// node to follow is a master, and wrote the end of the standby's trail itself ([`crate::Standby::is_written_by`]).
+pub fn decide(tip: Tip, applied: Lsn, finding: Finding, wrote_it: bool) -> Decision {
     let diverged = |message: String, advice: &str| Decision::Refused(Refusal::new(Reason::Diverged, message, advice));
     match finding {
         Finding::Continues | Finding::Copied { answer: Answer::Yes, .. } => Decision::Start(tip),
@@ -114,20 +125,36 @@ pub fn decide(tip: Tip, applied: Lsn, finding: Finding) -> Decision {
             NEW_COPY,
         ),
         Finding::Gone | Finding::Copied { answer: Answer::Gone, .. } => Decision::Refused(gone(tip.lsn)),
+        Finding::Forked { common: Some(common) } if applied <= common.lsn => Decision::CutBack(common),
+        Finding::Forked { common } if wrote_it && applied > Lsn(0) => Decision::Refused(rolled_back(applied, common)),
         Finding::Forked { common: None } => diverged(
             format!("the standby's trail ends at {tip}; master and standby have no boxcar in common"),
             NEW_COPY,
         ),
-        Finding::Forked { common: Some(common) } if applied <= common.lsn => Decision::CutBack(common),
         Finding::Forked { common: Some(common) } => diverged(
             format!(
                 "the standby's trail ends at {tip} and its databases have changes up to LSN {applied}, but it agrees with \
                  the master only up to LSN {}",
                 common.lsn
             ),
-            "Set aside what the master does not have, and follow it, with: holdfast rejoin",
+            "The master is of a newer epoch. If it was promoted without --accept-divergence, it has every commit that was \
+             acknowledged above level local: set aside what only this standby has, and follow it, with: holdfast rejoin. \
+             Otherwise compare the two first: rejoin keeps this standby's commits in a file and takes them out of the database",
         ),
     }
+}
+
+/// The refusal of a master that lacks what it had made durable itself.
+fn rolled_back(applied: Lsn, common: Option<Tip>) -> Refusal {
+    let common =
+        common.map_or_else(|| "nothing of it".to_owned(), |tip| format!("the same only up to LSN {}", tip.lsn));
+    let message = format!(
+        "this standby has what was durable at the master up to LSN {applied}, and the master has {common}, of what it wrote itself: \
+         the master's directory was put back from an older copy, or its disk has lost what it had synced"
+    );
+    let advice = "This standby has the acknowledged commits: stop the master, promote this standby (holdfast promote --at \
+                  HOST:PORT), then bring the old master back with: holdfast rejoin. Do not rejoin this standby";
+    Refusal::new(Reason::RolledBack, message, advice)
 }
 
 /// The refusal when the master no longer keeps what follows `lsn`.

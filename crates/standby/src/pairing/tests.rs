@@ -57,15 +57,26 @@ fn reason(place: Decision) -> Reason {
 #[test]
 fn where_to_go_on() {
     let (end, nothing) = (tip(9000), Tip { lsn: Lsn(100), checksum: 0 });
-    assert_eq!(decide(end, Lsn(0), Finding::Continues), Decision::Start(end));
-    assert_eq!(reason(decide(end, Lsn(0), Finding::Gone)), Reason::Gone);
+    assert_eq!(decide(end, Lsn(0), Finding::Continues, false), Decision::Start(end));
+    assert_eq!(reason(decide(end, Lsn(0), Finding::Gone, false)), Reason::Gone);
     let forked = Finding::Forked { common: Some(tip(5000)) };
-    assert_eq!(decide(end, Lsn(4000), forked), Decision::CutBack(tip(5000)));
-    assert_eq!(decide(end, Lsn(5000), forked), Decision::CutBack(tip(5000)));
-    assert_eq!(reason(decide(end, Lsn(5001), forked)), Reason::Diverged, "what was applied is never cut");
-    assert_eq!(reason(decide(end, Lsn(0), Finding::Forked { common: None })), Reason::Diverged);
+    assert_eq!(decide(end, Lsn(4000), forked, false), Decision::CutBack(tip(5000)));
+    assert_eq!(decide(end, Lsn(5000), forked, false), Decision::CutBack(tip(5000)));
+    assert_eq!(reason(decide(end, Lsn(5001), forked, false)), Reason::Diverged, "what was applied is never cut");
+    assert_eq!(reason(decide(end, Lsn(0), Finding::Forked { common: None }, false)), Reason::Diverged);
     let empty = |answer| Finding::Copied { anchor: tip(300), answer };
-    assert_eq!(decide(nothing, Lsn(0), empty(Answer::Yes)), Decision::Start(nothing));
-    assert_eq!(reason(decide(nothing, Lsn(0), empty(Answer::No))), Reason::Diverged);
-    assert_eq!(reason(decide(nothing, Lsn(0), empty(Answer::Gone))), Reason::Gone);
+    assert_eq!(decide(nothing, Lsn(0), empty(Answer::Yes), false), Decision::Start(nothing));
+    assert_eq!(reason(decide(nothing, Lsn(0), empty(Answer::No), false)), Reason::Diverged);
+    assert_eq!(reason(decide(nothing, Lsn(0), empty(Answer::Gone), false)), Reason::Gone);
+    // The master of the standby's own epoch wrote what it lacks: it has lost it.
+    assert_eq!(reason(decide(end, Lsn(5001), forked, true)), Reason::RolledBack);
+    assert_eq!(reason(decide(end, Lsn(1), Finding::Forked { common: None }, true)), Reason::RolledBack);
+    assert_eq!(
+        decide(end, Lsn(5000), forked, true),
+        Decision::CutBack(tip(5000)),
+        "only a tail that was never durable"
+    );
+    assert_eq!(decide(end, Lsn(5000), Finding::Continues, true), Decision::Start(end));
+    let Decision::Refused(refusal) = decide(end, Lsn(5001), forked, true) else { panic!("not refused") };
+    assert!(refusal.advice.contains("promote this standby") && refusal.advice.contains("Do not rejoin"), "{refusal}");
 }

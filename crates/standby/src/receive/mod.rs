@@ -35,7 +35,7 @@ use crate::limits::LinkOptions;
 use crate::link::{Link, Stream, greet};
 use crate::message::{Message, Stop, Wants, Welcome};
 use crate::pairing::{self, Decision, Finding};
-use crate::refusal::Refusal;
+use crate::refusal::{Reason, Refusal};
 use crate::standby::{Phase, Standby};
 
 /// Connects to the master. It is called again after each end of a link; the address may have changed meanwhile.
@@ -123,6 +123,10 @@ pub async fn follow<C: Connect>(mut follower: Follower<C>) -> Ended {
             Ok(Over::StoppedHere) => return Ended::Stopped,
             Ok(Over::CutBack(tip)) => return Ended::CutBack(tip),
             Ok(Over::StoppedThere(why)) => why,
+            Err(LinkError::Refused(refusal)) if refusal.reason == Reason::RolledBack => {
+                tracing::warn!(target: "holdfast::receive", "{refusal}");
+                refusal.to_string()
+            }
             Err(error) if error.may_pass() => error.to_string(),
             Err(LinkError::Refused(refusal)) => return Ended::Refused(refusal),
             Err(error) => return Ended::Failed(error),
@@ -183,12 +187,15 @@ async fn pair<C: Connect>(follower: &Follower<C>) -> Result<(Link<C::Stream>, We
     let identity = standby.identity();
     let (mut link, welcome) = greet(stream, standby.name(), *instance, Wants::Follow(identity), options).await?;
     standby.changed(&Phase::Pairing { master: welcome.name.clone() });
-    if let Err(refusal) = pairing::check(&identity, &welcome.identity) {
+    let fits = pairing::check(&identity, &welcome.identity);
+    let newest = standby.newest_epoch();
+    if let Some(refusal) = fits.err().or_else(|| pairing::superseded(&welcome.identity, newest)) {
         return Ok((link, welcome, Decision::Refused(refusal)));
     }
     let tip = find_start::tip_of(standby.trail());
     let finding = find_start::find(&mut link, standby.trail(), standby.anchor()).await?;
-    Ok((link, welcome, pairing::decide(tip, standby.settled(), finding)))
+    let decision = pairing::decide(tip, standby.settled(), finding, standby.is_written_by(&welcome));
+    Ok((link, welcome, decision))
 }
 
 async fn one_link<C: Connect>(follower: &mut Follower<C>, was_following: &mut bool) -> Result<Over, LinkError> {
@@ -201,7 +208,7 @@ async fn one_link<C: Connect>(follower: &mut Follower<C>, was_following: &mut bo
     let outcome = match decision {
         Decision::Start(start) => {
             *was_following = true;
-            follower.standby.learned(welcome.follows.as_deref(), welcome.grouped);
+            follower.standby.learned(&welcome.name, welcome.follows.as_deref(), welcome.grouped);
             follower.standby.changed(&Phase::Following { master: welcome.name, from: start.lsn, to: welcome.tip.lsn });
             link.allow_boxcars(welcome.identity.segment_bytes);
             session::run(follower, &mut link, start, welcome.identity).await

@@ -28,6 +28,7 @@ use crate::identity::{Ack, Identity, Tip};
 use crate::limits::LinkOptions;
 use crate::link::{Link, Stream};
 use crate::message::{Message, Stop};
+use crate::pairing::superseded;
 use crate::receive::queue::Queue;
 use crate::receive::{Blocking, Connect, Follower, Over, asked_to_stop};
 use crate::standby::Standby;
@@ -141,12 +142,21 @@ impl Chain {
 }
 
 impl Incoming<'_> {
+    /// Checks that the master has not been deposed since the link began.
+    fn is_current(&self) -> Result<(), LinkError> {
+        match superseded(&self.master, self.standby.newest_epoch()) {
+            Some(refusal) => Err(LinkError::Refused(refusal)),
+            None => Ok(()),
+        }
+    }
+
     /// Receives boxcars until the master sends Stop; returns its reason.
     async fn read<R: AsyncRead + Unpin>(self, reader: &mut FrameReader<R>) -> Result<String, LinkError> {
         let mut chain = Chain { end: self.start.lsn, checksum: self.start.checksum, epoch: Epoch(0) };
         loop {
             match reader.next().await? {
                 Message::Boxcar(bytes) => {
+                    self.is_current()?;
                     let boxcar = chain.check(&bytes, &self.master)?;
                     // The master writes one boxcar at a time, so the one before is durable there.
                     self.standby.allow_apply(boxcar.lsn);
@@ -157,7 +167,10 @@ impl Incoming<'_> {
                 Message::Durable(durable) if durable.lsn > chain.end => {
                     return Err(LinkError::Order { found: durable.lsn, expected: chain.end });
                 }
-                Message::Durable(durable) => self.standby.allow_apply(durable.lsn),
+                Message::Durable(durable) => {
+                    self.is_current()?;
+                    self.standby.allow_apply(durable.lsn);
+                }
                 Message::Ping(number) => {
                     *self.progress.pong.lock() = Some(number);
                     self.progress.nudge.notify_one();

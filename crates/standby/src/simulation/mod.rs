@@ -2,6 +2,7 @@
 //! ends notice at different times; real trails on simulated disks that lose power. A seed decides what happens when, in
 //! paused time.
 
+mod deposed;
 mod histories;
 mod hub;
 mod net;

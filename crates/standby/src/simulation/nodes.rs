@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use holdfast_seams::testing::{FaultDisk, StepClock};
@@ -77,6 +77,9 @@ pub struct MasterNode {
     pub reached: Mutex<Reached>,
     pub held: Mutex<Lsn>,
     pub deposed_by: Mutex<Option<Epoch>>,
+    /// The standbys that reported that this master lacks what it had.
+    pub rolled_back: Mutex<Vec<String>>,
+    pub may_ship: AtomicBool,
     pub in_sync: Mutex<Vec<bool>>,
     /// Standbys that returned with less than they had confirmed.
     pub fell_back: Mutex<Vec<String>>,
@@ -90,6 +93,8 @@ impl MasterNode {
             reached: Mutex::default(),
             held: Mutex::default(),
             deposed_by: Mutex::default(),
+            rolled_back: Mutex::default(),
+            may_ship: AtomicBool::new(true),
             in_sync: Mutex::default(),
             fell_back: Mutex::default(),
         })
@@ -148,6 +153,14 @@ impl Master for MasterNode {
         *self.deposed_by.lock() = Some(by);
     }
 
+    fn rolled_back(&self, standby: &str, _: &Refusal) {
+        self.rolled_back.lock().push(standby.to_owned());
+    }
+
+    fn may_ship(&self) -> bool {
+        self.may_ship.load(Ordering::Relaxed)
+    }
+
     fn admit(&self, _: &Peer, name: &str, wants: &Wants) -> Result<(), Refusal> {
         let refused = name == "stranger" || matches!(wants, Wants::Promote { .. });
         if refused { Err(Refusal::new(Reason::NotAdmitted, "no", "no")) } else { Ok(()) }
@@ -193,6 +206,8 @@ pub struct StandbyNode {
     pub phases: Mutex<Vec<Phase>>,
     pub anchor: Option<Tip>,
     pub writes_take: Duration,
+    /// The newest epoch that it has learned from elsewhere than its trail.
+    pub newest_epoch: AtomicU32,
 }
 
 impl StandbyNode {
@@ -218,6 +233,7 @@ impl StandbyNode {
             phases: Mutex::default(),
             anchor: None,
             writes_take: Duration::from_millis(1),
+            newest_epoch: AtomicU32::new(0),
         }))
     }
 
@@ -272,6 +288,10 @@ impl Standby for StandbyNode {
 
     fn trail(&self) -> &Trail {
         &self.trail
+    }
+
+    fn newest_epoch(&self) -> Epoch {
+        Epoch(self.newest_epoch.load(Ordering::Relaxed)).max(self.trail.epoch())
     }
 
     fn anchor(&self) -> Option<Tip> {

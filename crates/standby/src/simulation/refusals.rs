@@ -23,7 +23,7 @@ use crate::standby::Standby;
 use crate::{ask, receive};
 
 /// A master with some boxcars over several segments.
-fn master() -> Arc<MasterNode> {
+pub fn master() -> Arc<MasterNode> {
     let master = MasterNode::open(&FaultDisk::new(1));
     (0..20).for_each(|_| {
         master.append(9000).unwrap();
@@ -31,7 +31,7 @@ fn master() -> Arc<MasterNode> {
     master
 }
 
-fn standby_of(master: &MasterNode) -> Arc<StandbyNode> {
+pub fn standby_of(master: &MasterNode) -> Arc<StandbyNode> {
     let disk = FaultDisk::new(2);
     StandbyNode::found(&disk, master.trail());
     StandbyNode::open(&disk, "b", Lsn(0)).unwrap()

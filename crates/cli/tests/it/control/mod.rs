@@ -7,6 +7,9 @@ mod hosts;
 mod majority;
 mod quorum;
 mod refused;
+pub mod rolled_back;
 mod switchover;
 mod third;
 pub mod trio;
+
+pub use trio::connect;

@@ -88,7 +88,7 @@ async fn assert_nothing_is_missing(master: &Node, acknowledged: &[i64]) {
 }
 
 /// Lets a standby of the old master follow the new one.
-async fn follow(standby: &mut Node, master: &Node) {
+pub async fn follow(standby: &mut Node, master: &Node) {
     assert!(standby.stop().success());
     succeeds(&["standby", "configure", "--data", standby.data(), "--from", &master.at()]);
     standby.start();

@@ -8,6 +8,7 @@ use crate::node::{Node, one, refuses, run, succeeds, until, until_equal, until_f
 async fn a_server_that_starts_beside_another_master_refuses() {
     let mut trio = Trio::start("").await;
     run(&trio.a.connect_with(LOCAL).await, "create table t(x int)").await;
+    until_equal(&trio.a, &trio.b).await;
     trio.a.kill();
     trio.promote_b();
     let said = trio.a.refuses_to_start();

@@ -209,14 +209,18 @@ impl Trio {
     }
 }
 
+/// A session, or why there is none.
+pub async fn connect(node: &Node) -> Result<Client, tokio_postgres::Error> {
+    let config = format!("host=127.0.0.1 port={} user=holdfast dbname=holdfast", node.port);
+    let (client, connection) = tokio_postgres::connect(&config, tokio_postgres::NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
 /// Whether a session that begins now gets answers to what it reads.
 pub async fn answers_reads(node: &Node) -> bool {
-    let config = format!("host=127.0.0.1 port={} user=holdfast dbname=holdfast", node.port);
-    let answer = match tokio_postgres::connect(&config, tokio_postgres::NoTls).await {
-        Ok((client, connection)) => {
-            tokio::spawn(connection);
-            client.simple_query("select 1").await.map(drop)
-        }
+    let answer = match connect(node).await {
+        Ok(client) => client.simple_query("select 1").await.map(drop),
         Err(error) => Err(error),
     };
     match answer {

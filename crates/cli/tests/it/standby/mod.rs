@@ -11,5 +11,6 @@ mod lost_directory;
 mod operate;
 mod reads;
 mod resumed_copy;
+mod rolled_back;
 pub mod schema;
 mod upgrade;

@@ -1,0 +1,187 @@
+//! Directories that were put back from an older copy: control directories that forgot their votes, and trails that lack what
+//! was acknowledged.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use holdfast_seams::Disk;
+use holdfast_seams::testing::FaultDisk;
+use holdfast_types::Epoch;
+use tokio::time::sleep;
+
+use super::Sabotage;
+use super::directed::{A, B, W, story};
+use super::world::{World, node, promote_from};
+use crate::error::ControlError;
+use crate::files;
+use crate::id::NodeId;
+use crate::plane::ControlPlane;
+use crate::record::Position;
+use crate::trail_tip::{Compared, ComparedTrail, TrailTip};
+
+/// A copy of a control directory, while its node is stopped.
+fn copy_of(disk: &FaultDisk) -> FaultDisk {
+    let (dir, copy) = (Path::new("/control"), FaultDisk::new(99));
+    copy.create_dir(dir).unwrap();
+    for name in ["journal", "snapshot", "starts"] {
+        if disk.metadata(&dir.join(name)).unwrap().is_some() {
+            files::replace(&copy, dir, name, &files::read(disk, &dir.join(name)).unwrap()).unwrap();
+        }
+    }
+    copy
+}
+
+/// What a and b have agreed on without w must not be forgotten when b is put back from a copy of before and a is away.
+async fn put_back(world: World) -> Result<(World, u64), String> {
+    let mut world = world.with_master().await;
+    world.crash(B).await;
+    let old = copy_of(&world.nodes[B].disk);
+    world.start(B);
+    sleep(Duration::from_secs(10)).await;
+    let (a, w) = (world.handle(A), world.handle(W));
+    world.isolate(node("w"));
+    sleep(Duration::from_secs(10)).await;
+    a.shrink(a.lease().epoch(), node("b")).await.unwrap();
+    let agreed = a.record().unwrap().revision;
+    world.network.heal();
+    world.isolate(node("a"));
+    world.crash(B).await;
+    world.nodes[B].disk = old;
+    world.start(B);
+    sleep(Duration::from_secs(20)).await;
+    match w.look().await {
+        Err(ControlError::NoQuorum) => Ok((world, agreed)),
+        Ok(record) if record.revision < agreed => Err(format!("forgotten: {agreed} became {}", record.revision)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_control_directory_that_was_put_back_is_refused_and_its_member_ends() {
+    let tell = |world: World| async {
+        let (mut world, agreed) = put_back(world).await.unwrap();
+        assert!(world.has_ended(B), "it is told, and stops");
+        world.network.heal();
+        sleep(Duration::from_secs(10)).await;
+        assert!(world.handle(W).look().await.unwrap().revision >= agreed, "a and w have everything");
+        // As a new member it is admitted again.
+        world.crash(B).await;
+        world.lose_disk(B);
+        world.start(B);
+        world.until_all_vote().await.unwrap();
+    };
+    story(tell, Sabotage::None);
+    let broken = |world: World| async {
+        let error = put_back(world).await.err().expect("the sabotage was not noticed");
+        assert!(error.contains("forgotten"), "{error}");
+    };
+    story(broken, Sabotage::AnyStart);
+}
+
+/// A trail of which only the positions count.
+struct Fixed {
+    tip: TrailTip,
+    positions: BTreeMap<NodeId, u64>,
+}
+
+impl ComparedTrail for Fixed {
+    fn tip(&self) -> BoxFuture<'static, Result<TrailTip, String>> {
+        let tip = self.tip.clone();
+        async move { Ok(tip) }.boxed()
+    }
+
+    fn compare(&self, _: TrailTip) -> BoxFuture<'static, Result<Compared, String>> {
+        async { Ok(Compared::HasAll) }.boxed()
+    }
+
+    fn positions(&self, _: Epoch) -> BTreeMap<NodeId, u64> {
+        self.positions.clone()
+    }
+}
+
+fn trail(epoch: Epoch, lsn: u64, settled: u64, positions: &[(&str, u64)]) -> Arc<Fixed> {
+    let positions = positions.iter().map(|(name, lsn)| (node(name), *lsn)).collect();
+    let tip = TrailTip { trail: String::new(), epoch, lsn, checksum: 1, leads: None, settled: Some(settled) };
+    Arc::new(Fixed { tip, positions })
+}
+
+/// Master a has everything up to 100 and b up to 90, and the group knows. Returns the epoch.
+async fn with_positions(world: &World) -> Epoch {
+    let epoch = world.handle(A).lease().epoch();
+    world.handle(A).set_trail(Some(trail(epoch, 100, 100, &[("a", 100), ("b", 90)])));
+    world.handle(A).tell_positions(epoch).await.unwrap();
+    epoch
+}
+
+async fn promoted(world: &World, index: usize, epoch: Epoch, lsn: u64) -> Result<Epoch, ControlError> {
+    let me = world.nodes[index].name;
+    promote_from(world.handle(index), me, false, Some(Position { epoch, lsn })).await
+}
+
+#[test]
+fn a_trail_that_lacks_what_the_group_has_seen_of_it_is_not_promoted() {
+    let tell = |world: World| async {
+        let mut world = world.with_master().await;
+        let epoch = with_positions(&world).await;
+        world.crash(A).await;
+        let refused = promoted(&world, B, epoch, 89).await.unwrap_err();
+        assert!(matches!(refused, ControlError::RolledBackTrail { .. }), "{refused}");
+        let said = refused.to_string();
+        assert!(said.contains("LSN 89") && said.contains("LSN 90") && said.contains("Promote a"), "{said}");
+        let older = promoted(&world, B, Epoch(epoch.0 - 1), 90).await.unwrap_err();
+        assert!(matches!(older, ControlError::RolledBackTrail { .. }), "{older}");
+        // The master itself, whose standby is away.
+        world.crash(B).await;
+        world.start(A);
+        sleep(Duration::from_secs(5)).await;
+        let refused = promoted(&world, A, epoch, 99).await.unwrap_err();
+        assert!(refused.to_string().contains("Promote b"), "{refused}");
+        promoted(&world, A, epoch, 100).await.unwrap();
+    };
+    story(tell, Sabotage::None);
+    let broken = |world: World| async {
+        let mut world = world.with_master().await;
+        let epoch = with_positions(&world).await;
+        world.crash(A).await;
+        promoted(&world, B, epoch, 89).await.expect("the sabotage lets it through");
+    };
+    story(broken, Sabotage::AnyPosition);
+}
+
+#[test]
+fn a_loss_that_is_accepted_is_not_held_against_a_node_again() {
+    let tell = |world: World| async {
+        let mut world = world.with_master().await;
+        let epoch = with_positions(&world).await;
+        world.crash(A).await;
+        let end = Some(Position { epoch, lsn: 50 });
+        let epoch = promote_from(world.handle(B), node("b"), true, end).await.unwrap();
+        world.crash(B).await;
+        world.start(B);
+        sleep(Duration::from_secs(5)).await;
+        promoted(&world, B, epoch, 50).await.unwrap();
+    };
+    story(tell, Sabotage::None);
+}
+
+#[test]
+fn a_master_that_lacks_what_its_standby_took_over_from_it_is_not_promoted() {
+    let tell = |world: World| async {
+        let mut world = world.with_master().await;
+        let epoch = world.handle(A).lease().epoch();
+        world.crash(A).await;
+        world.start(A);
+        sleep(Duration::from_secs(5)).await;
+        world.handle(B).set_trail(Some(trail(epoch, 130, 120, &[])));
+        let refused = promoted(&world, A, epoch, 119).await.unwrap_err();
+        assert!(matches!(refused, ControlError::RolledBackMaster { .. }), "{refused}");
+        assert!(refused.to_string().contains("b has what was durable here up to LSN 120"), "{refused}");
+        // Only a tail that it never made durable is missing.
+        promoted(&world, A, epoch, 120).await.unwrap();
+    };
+    story(tell, Sabotage::None);
+}

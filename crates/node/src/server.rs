@@ -6,6 +6,7 @@
 //! | event | then |
 //! |---|---|
 //! | SIGTERM, SIGINT | it stops: clients first, then standbys, then the engine |
+//! | this master is deposed while it holds its lease | the sessions end; links and role stay until it is stopped |
 //! | a standby is to be promoted | it opens as a master with a higher epoch; `standby.toml` is removed before the first client is admitted |
 //! | a standby's trail has an end that its master never made durable | that end is cut off and kept aside; it opens as a standby again |
 

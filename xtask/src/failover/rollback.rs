@@ -151,6 +151,10 @@ impl Bed {
         };
         let mut settled = match advice {
             Advice::Promote(node) => self.group.promote_as_told(node, Some(rolled_back))?,
+            Advice::Start(node) if node != self.group.master => {
+                self.group.spawn(node)?;
+                self.group.promote_as_told(node, Some(rolled_back))?
+            }
             Advice::Start(node) => {
                 self.group.spawn_master(node)?;
                 Settled { master: node, promotion: None, refusals: Vec::new() }

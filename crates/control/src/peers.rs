@@ -262,7 +262,7 @@ impl RaftNetwork<Types> for Link {
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         option: RPCOption,
     ) -> Result<SnapshotResponse<NodeId>, StreamingError<Types, Fatal<NodeId>>> {
-        let request = Request::Snapshot { vote, meta: snapshot.meta, record: *snapshot.snapshot };
+        let request = Request::Snapshot { vote, meta: snapshot.meta, record: snapshot.snapshot };
         let reply = tokio::select! {
             biased;
             closed = cancel => return Err(closed.into()),

@@ -222,7 +222,7 @@ impl Server {
             Request::Append(request) => Reply::Append(self.raft.append_entries(request).await),
             Request::Vote(request) => Reply::Vote(self.raft.vote(request).await),
             Request::Snapshot { vote, meta, record } => {
-                let snapshot = Snapshot { meta, snapshot: Box::new(record) };
+                let snapshot = Snapshot { meta, snapshot: record };
                 Reply::Snapshot(self.raft.install_full_snapshot(vote, snapshot).await)
             }
             Request::Propose(command) => self.propose(command).await,

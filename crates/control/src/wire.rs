@@ -72,7 +72,7 @@ pub enum Request {
     Snapshot {
         vote: Vote,
         meta: SnapshotMeta,
-        record: State,
+        record: Box<State>,
     },
     /// Put this into the log, if you lead.
     Propose(Command),

@@ -29,8 +29,8 @@ use holdfast_archive::{ArchiveError, ArchiveLocation, Store};
 use holdfast_engine::{CloseError, Engine, OpenError};
 use holdfast_replication::mirror::{Mirror, MirrorRefused};
 use holdfast_replication::{
-    AcceptedLoss, Certificates, Control, ControlSetupError, Listener, Promotion, ReplicationStatus, RoleEvent,
-    StandbyFile, StandbyFileError,
+    AcceptedLoss, Certificates, Control, ControlSetupError, KeptCopies, Listener, Promotion, ReplicationStatus,
+    RoleEvent, StandbyFile, StandbyFileError,
 };
 use holdfast_standby::Hub;
 use holdfast_standby::identity::Tip;
@@ -261,6 +261,7 @@ struct ActiveRole {
     workers: usize,
     control: Option<Arc<Control>>,
     mirror: Option<Mirror>,
+    copies: Arc<KeptCopies>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -331,6 +332,8 @@ impl ActiveRole {
         self.control.iter().for_each(|control| control.clear_trail());
         // Standbys receive what was written last, and commits that wait for them are answered.
         self.hub.stop(None);
+        // They hold the engine.
+        self.copies.stop();
         let until = Instant::now() + STANDBYS_STOP_MAX;
         while !self.hub.standbys().is_empty() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));

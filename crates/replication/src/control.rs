@@ -18,6 +18,7 @@
 use crate::certificates::{Certificates, secure_members};
 use crate::link_address::seen_from_here;
 use crate::notify::Notify;
+use crate::rejoin_command::rejoin_command;
 use crate::role::RoleEvent;
 use crate::trail_comparison::TrailComparison;
 use holdfast_control::{
@@ -29,7 +30,7 @@ use holdfast_seams::RealDisk;
 use holdfast_standby::{Hub, SyncSet};
 use holdfast_types::{Epoch, Lsn};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
@@ -44,10 +45,8 @@ pub enum ControlSetupError {
     Members(String),
     #[error("the node's name {name:?} is not among control_members; set node_name")]
     NotAMember { name: String },
-    #[error(
-        "{master} is the master of epoch {epoch}; bring this server back as its standby with: holdfast rejoin --from HOST:PORT"
-    )]
-    AnotherIsMaster { master: NodeId, epoch: Epoch },
+    #[error("{master} is the master of epoch {epoch}; bring this server back as its standby with: {command}")]
+    AnotherIsMaster { master: NodeId, epoch: Epoch, command: String },
     #[error(
         "this directory is empty, but the group has had masters up to epoch {epoch}: this server would begin without the data \
          that they acknowledged. Promote a server that has the data and make this one its standby with: holdfast standby \
@@ -74,6 +73,8 @@ pub struct Control {
     others: Vec<NodeId>,
     /// The control addresses of all members.
     addresses: BTreeMap<NodeId, String>,
+    /// The data directory.
+    dir: PathBuf,
 }
 
 impl Control {
@@ -109,7 +110,7 @@ impl Control {
         let transport = TcpTransport::bind(&mine, addresses.clone(), secure)?;
         let config = ControlConfig { node: me, dir: dir.join("control"), members, lease: LeaseTerms::default(), link };
         let handle = ControlNode::start(config, Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport)))?;
-        Ok(Some(Arc::new(Control { handle, me, others, addresses })))
+        Ok(Some(Arc::new(Control { handle, me, others, addresses, dir: dir.to_owned() })))
     }
 
     /// The sync set where none is configured: all other data nodes, so that any of them may be promoted.
@@ -177,7 +178,8 @@ impl Control {
     ) -> Result<Epoch, ControlSetupError> {
         let record = self.handle.look().await?;
         if let Some(master) = record.master.filter(|master| *master != self.me) {
-            return Err(ControlSetupError::AnotherIsMaster { master, epoch: record.epoch });
+            let command = self.rejoin_command(Some(master)).await;
+            return Err(ControlSetupError::AnotherIsMaster { master, epoch: record.epoch, command });
         }
         if trail_end.is_none() && record.epoch > Epoch(0) {
             return Err(ControlSetupError::Empty { epoch: record.epoch });
@@ -246,6 +248,17 @@ impl Control {
         let reported = self.handle.link_of(node).await?;
         let known = self.addresses.get(&node);
         Ok(reported.zip(known).and_then(|(reported, known)| seen_from_here(known, &reported)))
+    }
+
+    /// The command that brings this server back as the standby of `master`, with its address if it reports that soon.
+    async fn rejoin_command(&self, master: Option<NodeId>) -> String {
+        let address = match master {
+            Some(master) => {
+                tokio::time::timeout(ADDRESS_MAX, self.link_of(master)).await.ok().and_then(Result::ok).flatten()
+            }
+            None => None,
+        };
+        rejoin_command(address.as_deref(), &self.dir, &self.me.to_string())
     }
 
     /// Whether this quorum is the sync set, as far as this node knows the record.
@@ -326,28 +339,23 @@ impl Control {
         })
     }
 
-    /// Why this node was deposed: briefly, and in full for the operator.
-    fn why_deposed(&self, record: &Record, epoch: Epoch) -> (String, String) {
-        let me = self.me;
-        match record.mastership {
-            Mastership::Deposed { successor, .. } if record.epoch == epoch => (
-                format!("it was deposed so that {successor} can be promoted"),
-                format!(
-                    "{me} was deposed in epoch {epoch} so that {successor} can be promoted; it no longer acknowledges or \
-                     writes anything. When {successor} is the master, stop this server and bring it back with: holdfast \
-                     rejoin. If the promotion is refused, promote the server that the refusal names, or start this one again"
-                ),
+    /// Reports to the operator that this node was deposed, and what to do.
+    async fn report_deposed(&self, record: &Record, epoch: Epoch, notify: &Notify) {
+        let (me, successor) = (self.me, successor_in(record, epoch));
+        let command = self.rejoin_command(successor.or(record.master)).await;
+        notify.warn(&match successor {
+            Some(successor) => format!(
+                "{me} was deposed in epoch {epoch} so that {successor} can be promoted; it no longer acknowledges or \
+                 writes anything. If the promotion is refused, promote the server that the refusal names, or start this one \
+                 again. When {successor} is the master, stop this server and bring it back with: {command}"
             ),
-            _ => {
-                let master = record.master.map_or_else(String::new, |m| m.to_string());
-                let message = format!(
-                    "{me} was deposed in epoch {epoch} (the group is at epoch {}, master {master}); it no \
-                     longer acknowledges or writes anything. Stop it and bring it back with: holdfast rejoin",
-                    record.epoch
-                );
-                ("another node has become the master".to_owned(), message)
-            }
-        }
+            None => format!(
+                "{me} was deposed in epoch {epoch} (the group is at epoch {}, master {}); it no longer acknowledges or \
+                 writes anything. Stop it and bring it back with: {command}",
+                record.epoch,
+                record.master.map_or_else(String::new, |master| master.to_string())
+            ),
+        });
     }
 
     /// Watches lease and record for a master until `stop`.
@@ -385,16 +393,19 @@ impl Control {
             });
             if let Some(record) = other.filter(|_| !deposed) {
                 deposed = true;
-                let (reason, message) = self.why_deposed(&record, epoch);
                 if engine.has_right() {
                     end_sessions(&events).await;
                 }
-                engine.depose(&reason);
+                engine.depose(&match successor_in(&record, epoch) {
+                    Some(successor) => format!("it was deposed so that {successor} can be promoted"),
+                    None => "another node has become the master".to_owned(),
+                });
                 engine.stop_waiting();
-                notify.warn(&message);
                 wait_for_standbys(&engine, &hub).await;
                 // On an error the lease expires by itself.
                 drop(self.handle.release(epoch).await);
+                // Last: it asks for an address, and the promotion does not wait for that.
+                self.report_deposed(&record, epoch, &notify).await;
             }
             tokio::select! {
                 _ = held.changed() => {}
@@ -416,6 +427,17 @@ async fn end_sessions(events: &mpsc::UnboundedSender<RoleEvent>) {
     // An error means that the role ends already, or that it takes too long: what waits then is not answered.
     if events.send(RoleEvent::EndSessions(ended)).is_ok() {
         drop(tokio::time::timeout(SESSIONS_END_MAX, all_ended).await);
+    }
+}
+
+/// How long a message waits for the address of another node.
+const ADDRESS_MAX: Duration = Duration::from_secs(1);
+
+/// The node for which the master of this epoch is being deposed; `None`: there is a newer master.
+fn successor_in(record: &Record, epoch: Epoch) -> Option<NodeId> {
+    match record.mastership {
+        Mastership::Deposed { successor, .. } if record.epoch == epoch => Some(successor),
+        _ => None,
     }
 }
 

@@ -8,6 +8,7 @@ use crate::dialer::Dialer;
 use crate::identity::identity;
 use crate::link_address::seen_from_here;
 use crate::notify::Notify;
+use crate::rejoin_command::rejoin_command;
 use crate::role::RoleEvent;
 use crate::standby_file::StandbyFile;
 use holdfast_engine::Engine;
@@ -15,7 +16,7 @@ use holdfast_seams::{Disk, RealDisk};
 use holdfast_standby::identity::Tip;
 use holdfast_standby::message::Welcome;
 use holdfast_standby::receive::{Blocking, Follower};
-use holdfast_standby::{Ended, Hub, Identity, LinkOptions, Phase, Standby, follow};
+use holdfast_standby::{Ended, Hub, Identity, LinkOptions, Phase, Reason, Refusal, Standby, follow};
 use holdfast_trail::{ReceiveError, Shipped, Trail};
 use holdfast_types::{Epoch, Lsn};
 use parking_lot::Mutex;
@@ -178,6 +179,16 @@ impl Following {
     pub fn has_written(&self) -> bool {
         let is_over = matches!(self.phase(), Phase::Waiting { .. });
         is_over || self.engine.trail().durable().0 >= self.received.load(Ordering::Acquire)
+    }
+
+    /// What the master says, with the command for this directory where it advises to rejoin.
+    fn with_command(&self, refusal: &Refusal) -> String {
+        if refusal.reason != Reason::Diverged || !refusal.advice.contains("holdfast rejoin") {
+            return refusal.to_string();
+        }
+        let file = self.file.lock().clone();
+        let command = rejoin_command(Some(&file.from), &self.dir, &file.name);
+        format!("{refusal}. The command is: {command}")
     }
 
     pub fn phase(&self) -> Phase {
@@ -362,8 +373,9 @@ pub async fn follow_master(
                 return;
             }
             Ended::Refused(refusal) => {
-                following.notify.warn(&format!("standby {name}: {refusal}"));
-                refusal.to_string()
+                let said = following.with_command(&refusal);
+                following.notify.warn(&format!("standby {name}: {said}"));
+                said
             }
             Ended::Failed(error) => {
                 full = error.is_full();

@@ -20,6 +20,7 @@
 //! | [`status`], [`report`] | the state of replication, for views and commands |
 //! | [`node_service`] | the requests of other nodes and of commands, answered |
 //! | [`node_client`], [`rejoin`], [`pair_check`] | the commands: requests to a running server, a deposed master's return, a check before pairing |
+//! | [`rejoin_command`] | the command of a deposed master's return, for messages |
 //! | [`role`] | the events that end a role |
 //!
 //! A server has one role at a time. To change it the node takes the server down to its listening socket and opens it again:
@@ -49,6 +50,7 @@ mod node_service;
 mod notify;
 mod pair_check;
 mod rejoin;
+mod rejoin_command;
 mod report;
 mod role;
 pub mod settings;

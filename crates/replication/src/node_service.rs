@@ -25,6 +25,7 @@ use crate::identity::identity;
 use crate::identity_file::IdentityFile;
 use crate::kept_copies::KeptCopies;
 use crate::notify::Notify;
+use crate::rejoin_command::rejoin_command;
 use crate::role::{Promotion, RoleEvent};
 use crate::status::ReplicationStatus;
 use crate::sync_watch::InSync;
@@ -158,8 +159,9 @@ impl Master for NodeService {
         }
         self.notify.warn(&format!(
             "{} was deposed: another server is the master of epoch {by}. {0} acknowledges nothing from now on; stop it and \
-             bring it back with: holdfast rejoin",
-            self.name
+             bring it back with: {1}",
+            self.name,
+            rejoin_command(None, &self.dir, &self.name)
         ));
     }
 
@@ -222,10 +224,6 @@ impl Master for NodeService {
             let message = format!("a base copy cannot begin: {error}");
             Refusal::new(Reason::Failed, message, "See the master's log")
         })
-    }
-
-    fn stopping(&self) {
-        self.copies.stop();
     }
 
     fn status(&self) -> String {
@@ -302,7 +300,8 @@ impl NodeService {
             Some(why) => {
                 let message =
                     format!("{} was the master of epoch {epoch} and acknowledges nothing any more: {why}", self.name);
-                let advice = "Stop it and bring it back with: holdfast rejoin";
+                let command = rejoin_command(None, &self.dir, &self.name);
+                let advice = format!("Stop it and bring it back with: {command}");
                 Err(Refusal::new(Reason::NotMaster, message, advice))
             }
         }

@@ -324,10 +324,7 @@ impl Hub {
         let mut state = self.state.lock();
         match standby {
             Some(name) => _ = state.stopped.insert(name.to_owned()),
-            None => {
-                state.all_stopped = true;
-                self.master.stopping();
-            }
+            None => state.all_stopped = true,
         }
         let concerned = state.standbys.iter().filter(|(name, _)| standby.is_none_or(|standby| standby == *name));
         concerned.for_each(|(_, connected)| connected.orders.give(Order::Stop));

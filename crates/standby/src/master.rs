@@ -153,9 +153,6 @@ pub trait Master: Send + Sync + 'static {
     /// Starts an online copy of the current state of all databases.
     fn base_copy(&self, standby: &str) -> Result<Box<dyn BaseCopy>, Refusal>;
 
-    /// Called when all links are to end, because the server stops or changes its role.
-    fn stopping(&self) {}
-
     /// The status for `holdfast standby status`, as JSON.
     fn status(&self) -> String;
 

@@ -14,8 +14,8 @@ use holdfast_archive::{History, Store};
 use holdfast_engine::{Engine, scratch_dir};
 use holdfast_replication::mirror::{self, Mirror};
 use holdfast_replication::{
-    ArchiveSource, Archiver, Control, ControlSetupError, Following, IdentityFile, InSync, NodeService, Notify,
-    Promotion, ReplicationStatus, RoleEvent, StandbyFile, TrailComparison, follow_master, follow_record,
+    ArchiveSource, Archiver, Control, ControlSetupError, Following, IdentityFile, InSync, KeptCopies, NodeService,
+    Notify, Promotion, ReplicationStatus, RoleEvent, StandbyFile, TrailComparison, follow_master, follow_record,
     notify_standby_dropped,
 };
 use holdfast_standby::governor::GovernorOptions;
@@ -54,6 +54,7 @@ struct Links {
     archiver: Option<Arc<Archiver>>,
     in_sync: Arc<InSync>,
     notify: Notify,
+    copies: Arc<KeptCopies>,
 }
 
 impl Opening<'_> {
@@ -92,14 +93,14 @@ impl Opening<'_> {
         if let (Some(control), Some(epoch)) = (control, self.epoch) {
             self.links.block_on(control.tell_positions(epoch)).map_err(ControlSetupError::from)?;
         }
-        let hub = hub.clone();
+        let (hub, copies) = (hub.clone(), links.copies.clone());
         let (stop, stopping) = watch::channel(false);
         let tasks = self.spawn_tasks(&engine, links, mirror.as_ref(), stopping);
         listener.set_hub(Some(hub.clone()));
         let factory = views.factory(self.context, &engine, !is_master);
         let (control, listener, workers) = (control.clone(), listener.clone(), workers(config));
         let Views { slot, status, .. } = views;
-        Ok(ActiveRole { engine, hub, listener, factory, slot, status, workers, control, mirror, stop, tasks })
+        Ok(ActiveRole { engine, hub, listener, factory, slot, status, workers, control, mirror, copies, stop, tasks })
     }
 
     fn connect_links(
@@ -118,6 +119,7 @@ impl Opening<'_> {
             Following::new(engine.clone(), dir.clone(), file, notify, certificates, agreed_epoch)
         });
         let in_sync = Arc::new(InSync::default());
+        let copies = Arc::<KeptCopies>::default();
         let store = open_archive(config, name, engine)?;
         let service = NodeService {
             name: name.clone(),
@@ -131,7 +133,7 @@ impl Opening<'_> {
             archive: store.as_ref().map(|store| archive_source(store, engine)),
             dir: dir.clone(),
             identity_file,
-            copies: Arc::default(),
+            copies: copies.clone(),
         };
         service.keep_identity();
         let governor = GovernorOptions { lag_bytes_max: config.standby_lag_bytes_max, ..GovernorOptions::default() };
@@ -140,7 +142,7 @@ impl Opening<'_> {
         following.iter().for_each(|following| following.set_hub(&hub));
         let keep_bytes_max = config.archive_keep_bytes_max;
         let archiver = store.map(|store| Archiver::new(engine.clone(), store, notify.clone(), keep_bytes_max));
-        Ok(Links { hub, following, archiver, in_sync, notify })
+        Ok(Links { hub, following, archiver, in_sync, notify, copies })
     }
 
     /// Starts the tasks of the role; they end when `stopping` becomes true.
@@ -151,7 +153,7 @@ impl Opening<'_> {
         mirror: Option<&Mirror>,
         stopping: watch::Receiver<bool>,
     ) -> Vec<JoinHandle<()>> {
-        let Links { hub, following, archiver, in_sync, notify } = links;
+        let Links { hub, following, archiver, in_sync, notify, .. } = links;
         let archiving = archiver.map(|archiver| self.links.spawn(archiver.run(stopping.clone())));
         let mut tasks = match following {
             Some(following) => {

@@ -45,6 +45,8 @@ async fn a_master_that_was_stopped_and_goes_on_answers_nothing() {
     let answer = read.await.unwrap().unwrap_err();
     assert_eq!(answer.code(), Some(&SqlState::CANNOT_CONNECT_NOW), "{answer:?}");
     until_said(|| trio.a.log(), "a was deposed in epoch").await;
+    let command = format!("holdfast rejoin --from {} --data {} --name a", trio.b.at(), trio.a.data());
+    assert!(trio.a.log().contains(&command), "{}", trio.a.log());
     let status: serde_json::Value = serde_json::from_str(&trio.a.status()).unwrap();
     assert_eq!((&status["role"], &status["deposed"]), (&"deposed".into(), &true.into()), "{status}");
     assert!(succeeds(&["standby", "status", "--at", &trio.a.at()]).contains("a is a deposed master"));

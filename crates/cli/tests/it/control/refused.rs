@@ -13,6 +13,8 @@ async fn a_server_that_starts_beside_another_master_refuses() {
     trio.promote_b();
     let said = trio.a.refuses_to_start();
     assert!(said.contains("b is the master of epoch") && said.contains("holdfast rejoin"), "{said}");
+    let command = format!("holdfast rejoin --from {} --data {} --name a", trio.b.at(), trio.a.data());
+    assert!(said.contains(&command), "{said}");
     run(&trio.b.connect_with(LOCAL).await, "insert into t values (1)").await;
     trio.rejoin_a().await;
 }

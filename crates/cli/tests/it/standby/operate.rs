@@ -237,6 +237,7 @@ async fn a_standby_does_not_follow_itself() {
 #[tokio::test]
 async fn the_command_after_a_rejoin_is_complete() {
     let mut pair = Pair::start("").await;
+    pair.until_equal().await;
     pair.a.kill();
     succeeds(&["promote", "--at", &pair.b.at()]);
     let said = succeeds(&["rejoin", "--from", &pair.b.at(), "--data", pair.a.data(), "--name", "a"]);
@@ -245,4 +246,34 @@ async fn the_command_after_a_rejoin_is_complete() {
     pair.a.configure(&format!("listen = \"{}\"", pair.a.at()));
     let said = succeeds(&["rejoin", "--from", &pair.b.at(), "--data", pair.a.data(), "--name", "a"]);
     assert!(said.contains(&format!("holdfast serve --data {}\n", pair.a.data())), "{said}");
+}
+
+/// A third server has more than the new master: the message has the whole command, and it works.
+#[tokio::test]
+async fn the_advice_to_rejoin_names_address_and_directory() {
+    let mut pair = Pair::start("").await;
+    let mut c = pair.third("c");
+    succeeds(&["standby", "create", "--from", &pair.a.at(), "--data", c.data(), "--name", "c"]);
+    c.start();
+    until_followed(&pair.a, &c).await;
+    run(&pair.a.connect().await, "create table t(x int)").await;
+    pair.until_equal().await;
+    succeeds(&["standby", "stop", "--at", &pair.a.at(), "--name", "b"]);
+    run(&pair.a.connect().await, "insert into t values (1)").await;
+    crate::node::until_equal(&pair.a, &c).await;
+    pair.a.kill();
+    c.stop();
+    succeeds(&["promote", "--at", &pair.b.at()]);
+    run(&pair.b.connect().await, "insert into t values (2)").await;
+    succeeds(&["standby", "configure", "--data", c.data(), "--from", &pair.b.at()]);
+    c.start();
+    let (b, data) = (pair.b.at(), c.data().to_owned());
+    let command = ["rejoin", "--from", &b, "--data", &data, "--name", "c"];
+    let named = format!("holdfast {}", command.join(" "));
+    until("the command is in the log", async || c.log().contains(&named)).await;
+    c.stop();
+    succeeds(&command);
+    c.start();
+    until_followed(&pair.b, &c).await;
+    assert_same(&pair.b, &c).await;
 }

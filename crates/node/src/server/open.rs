@@ -170,7 +170,7 @@ impl Opening<'_> {
             }
             None => {
                 set_delay(engine, &hub, mirror);
-                spawn_master_tasks(self.context, self.links, engine, &hub, in_sync, notify, &stopping)
+                spawn_master_tasks(self, engine, &hub, in_sync, notify, &stopping)
             }
         };
         tasks.extend(archiving);

@@ -92,6 +92,8 @@ enum Command {
     PowerCut(power_cut::Arguments),
     /// Takes servers away from a loaded group, promotes another one, brings the lost one back, and looks for what was lost
     FailoverTest(failover::Arguments),
+    /// Switches over under load and measures the gap and what clients see
+    Switchover(switchover::Arguments),
     /// Feeds what reads files, messages and statements with seeded mutations of small corpora
     Fuzz(fuzz::Arguments),
     /// Checks that imports go down the floors of each crate and that no import circle is large
@@ -122,6 +124,7 @@ fn main() -> ExitCode {
         Command::KillTest { rounds, clients, seed, server } => kill_test::command(rounds, clients, seed, server),
         Command::PowerCut(arguments) => power_cut::command(arguments),
         Command::FailoverTest(arguments) => failover::command(arguments),
+        Command::Switchover(arguments) => switchover::command(arguments),
         Command::Fuzz(arguments) => fuzz::command(&arguments),
         Command::Layers(arguments) => layers::command(&arguments),
         Command::Rules(arguments) => rules::command(&arguments),

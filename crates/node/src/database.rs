@@ -203,11 +203,11 @@ impl Databases {
         if self.engine.has_right() {
             return Ok(());
         }
-        let message = match self.engine.gate().held.filter(|_| self.engine.is_deposed()) {
-            Some(why) => format!("this server was deposed: {why}"),
-            None => "this server cannot renew its lease as master; another one may have taken its place".to_owned(),
-        };
-        Err(SqlError::new(SqlState::CANNOT_CONNECT_NOW, message).with_hint("Connect again, to the master."))
+        if self.engine.is_deposed() {
+            return Err(deposed());
+        }
+        let message = "this server cannot renew its lease as master; another one may have taken its place";
+        Err(SqlError::new(SqlState::CANNOT_CONNECT_NOW, message).with_hint(TO_THE_MASTER))
     }
 
     /// CREATE DATABASE. Blocks until it has reached its level.
@@ -275,6 +275,14 @@ impl Databases {
         served.remove(name);
         Ok(())
     }
+}
+
+const TO_THE_MASTER: &str = "Connect again, to the master.";
+
+/// 57P03 of a server that is no longer the master, or that lacks what a standby has.
+pub fn deposed() -> SqlError {
+    let message = "this server was deposed: another one is the master, or has acknowledged commits that this one lacks";
+    SqlError::new(SqlState::CANNOT_CONNECT_NOW, message).with_hint(TO_THE_MASTER)
 }
 
 fn being_dropped(name: &str) -> SqlError {

@@ -6,6 +6,7 @@
 //! | event | then |
 //! |---|---|
 //! | SIGTERM, SIGINT | it stops: clients first, then standbys, then the engine |
+//! | this master is deposed while it holds its lease | the sessions end; links and role stay until it is stopped |
 //! | a standby is to be promoted | it opens as a master with a higher epoch; `standby.toml` is removed before the first client is admitted |
 //! | a standby's trail has an end that its master never made durable | that end is cut off and kept aside; it opens as a standby again |
 
@@ -45,7 +46,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// Why a server does not start, or did not stop cleanly.
@@ -284,7 +285,7 @@ impl ActiveRole {
         format!("{done}; {loss}")
     }
 
-    /// Serves clients until the role ends.
+    /// Serves clients until the role ends. A master that was deposed in order keeps its role without them, until it is stopped.
     fn run(
         &self,
         server: Server,
@@ -296,26 +297,27 @@ impl ActiveRole {
     ) -> Result<Next, NodeError> {
         clients.block_on(async {
             let (stop, stopped) = watch::channel(false);
-            let wait = async {
-                let next = tokio::select! {
-                    () = signals.come() => Next::Stop,
-                    next = role_ends(inbox) => next,
-                };
-                stop.send_replace(true);
-                let why = if matches!(next, Next::Stop) { Why::Stopping } else { Why::Opening };
-                refusing.begin(why).map(|()| next)
-            };
             let mut serving = std::pin::pin!(server.run(self.factory.clone(), self.workers, stopped, ready));
-            let next = tokio::select! {
+            let mut served_until = tokio::select! {
                 served = &mut serving => return served.map(|()| Next::Stop).map_err(NodeError::from),
-                next = wait => next?,
+                end = end_of_serving(signals, inbox) => end,
             };
+            stop.send_replace(true);
+            refusing.begin(served_until.why())?;
             let mut first = self.engine.gate().first;
             loop {
                 match tokio::time::timeout(COMMITS_STOP_MAX, &mut serving).await {
-                    Ok(served) => return served.map(|()| next).map_err(NodeError::from),
+                    Ok(served) => break served?,
                     Err(_) => first = self.end_waiting_commits(first),
                 }
+            }
+            loop {
+                match served_until {
+                    ServedUntil::RoleEnds(next) => return Ok(next),
+                    // An error means that the deposed master has not waited for it.
+                    ServedUntil::Deposed(ended) => drop(ended.send(())),
+                }
+                served_until = end_of_serving(signals, inbox).await;
             }
         })
     }
@@ -362,14 +364,37 @@ impl ActiveRole {
     }
 }
 
-/// Waits for an event that ends the role.
-async fn role_ends(inbox: &mut mpsc::UnboundedReceiver<RoleEvent>) -> Next {
-    loop {
+/// What ends the serving of clients.
+enum ServedUntil {
+    RoleEnds(Next),
+    /// Told when the sessions have ended.
+    Deposed(oneshot::Sender<()>),
+}
+
+impl ServedUntil {
+    /// Why clients are refused from then on.
+    fn why(&self) -> Why {
+        match self {
+            ServedUntil::RoleEnds(Next::Stop) => Why::Stopping,
+            ServedUntil::RoleEnds(_) => Why::Opening,
+            ServedUntil::Deposed(_) => Why::Deposed,
+        }
+    }
+}
+
+/// Waits for a signal, or an event that ends the role or its sessions.
+async fn end_of_serving(signals: &mut Signals, inbox: &mut mpsc::UnboundedReceiver<RoleEvent>) -> ServedUntil {
+    let event = async {
         match inbox.recv().await {
-            Some(RoleEvent::Promote(promotion)) => return Next::Promote(promotion),
-            Some(RoleEvent::CutBack(tip)) => return Next::CutBack(tip),
+            Some(RoleEvent::Promote(promotion)) => ServedUntil::RoleEnds(Next::Promote(promotion)),
+            Some(RoleEvent::CutBack(tip)) => ServedUntil::RoleEnds(Next::CutBack(tip)),
+            Some(RoleEvent::EndSessions(ended)) => ServedUntil::Deposed(ended),
             None => std::future::pending().await,
         }
+    };
+    tokio::select! {
+        () = signals.come() => ServedUntil::RoleEnds(Next::Stop),
+        end = event => end,
     }
 }
 

@@ -19,6 +19,7 @@ use crate::certificates::{Certificates, secure_members};
 use crate::link_address::seen_from_here;
 use crate::notify::Notify;
 use crate::rejoin_command::rejoin_command;
+use crate::role::RoleEvent;
 use crate::trail_comparison::TrailComparison;
 use holdfast_control::{
     Change, Config as ControlConfig, ControlError, ControlHandle, ControlNode, ControlPlane, LeaseTerms, Machinery,
@@ -33,7 +34,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// Pause between two attempts to reach a majority at the start.
 const RETRY: Duration = Duration::from_millis(500);
@@ -371,6 +372,7 @@ impl Control {
         engine: Engine,
         hub: Arc<Hub>,
         notify: Notify,
+        events: mpsc::UnboundedSender<RoleEvent>,
         mut stop: watch::Receiver<bool>,
     ) {
         let epoch = engine.trail().epoch();
@@ -399,6 +401,9 @@ impl Control {
             });
             if let Some(record) = other.filter(|_| !deposed) {
                 deposed = true;
+                if engine.has_right() {
+                    end_sessions(&events).await;
+                }
                 engine.depose(&match successor_in(&record, epoch) {
                     Some(successor) => format!("it was deposed so that {successor} can be promoted"),
                     None => "another node has become the master".to_owned(),
@@ -416,6 +421,20 @@ impl Control {
                 _ = stop.wait_for(|stop| *stop) => return,
             }
         }
+    }
+}
+
+/// How long a deposed master lets its sessions end while it holds its lease. It is released afterwards, so that a promotion
+/// need not wait for its end.
+const SESSIONS_END_MAX: Duration = Duration::from_millis(1500);
+
+/// Ends the sessions: what they have begun to commit is finished and answered, because standbys still receive it and the lease
+/// is still held.
+async fn end_sessions(events: &mpsc::UnboundedSender<RoleEvent>) {
+    let (ended, all_ended) = oneshot::channel();
+    // An error means that the role ends already, or that it takes too long: what waits then is not answered.
+    if events.send(RoleEvent::EndSessions(ended)).is_ok() {
+        drop(tokio::time::timeout(SESSIONS_END_MAX, all_ended).await);
     }
 }
 

@@ -143,6 +143,11 @@ impl Following {
         self.engine.trail().epoch()
     }
 
+    /// The name of the node at the address that it follows; `None`: no link has shown it since this server started.
+    pub fn node_there(&self) -> Option<String> {
+        self.node_there.lock().clone()
+    }
+
     /// Whether the node of this name is at the address that it follows. `None`: not known yet, and a link may show it; if an
     /// attempt has failed, it counts as another one.
     pub fn is_at(&self, node: &str) -> Option<bool> {
@@ -247,6 +252,8 @@ impl Following {
             tokio::time::sleep(look_every).await;
             // If the free space is unknown, the next attempt shows it.
             if RealDisk::new().free_bytes(&self.dir).map_or(true, |free| free >= wanted_bytes) {
+                // Otherwise the next boxcar is refused for the room that there was, and the next look is as far away.
+                self.engine.trail().look_for_room();
                 return;
             }
         }

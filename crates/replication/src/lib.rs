@@ -13,6 +13,7 @@
 //! | [`link_address`] | addresses that one node reports and another uses |
 //! | [`base_copy`], [`kept_copies`] | a base copy, sent and received; kept while its link is broken |
 //! | [`control`], [`trail_comparison`] | the lease, which node may be master, and which member of a quorum has all commits |
+//! | [`old_master`], [`replaced`] | without a control plane: the master that a promotion replaced is watched |
 //! | [`sync_watch`] | what commits do while their standbys are away |
 //! | [`level_raising`] | levels that rise while a standby lags |
 //! | [`archiver`], [`archive_source`] | finished segments go to the archive; standbys get from there what the trail has recycled |
@@ -48,9 +49,11 @@ pub mod mirror;
 mod node_client;
 mod node_service;
 mod notify;
+mod old_master;
 mod pair_check;
 mod rejoin;
 mod rejoin_command;
+mod replaced;
 mod report;
 mod role;
 pub mod settings;
@@ -76,8 +79,10 @@ pub use listener::Listener;
 pub use node_client::{NodeClient, NodeClientError};
 pub use node_service::NodeService;
 pub use notify::Notify;
+pub use old_master::{OldMaster, OldMasterWatch};
 pub use pair_check::{PairCheck, check_pair};
 pub use rejoin::{RejoinError, Rejoined, rejoin};
+pub use replaced::Replaced;
 pub use report::{ArchiveReport, LinkReport, ReplicationReport, StandbyState};
 pub use role::{Promotion, Reply, RoleEvent};
 pub use standby_file::{StandbyFile, StandbyFileError};

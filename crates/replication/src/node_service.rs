@@ -26,6 +26,7 @@ use crate::identity_file::IdentityFile;
 use crate::kept_copies::KeptCopies;
 use crate::notify::Notify;
 use crate::rejoin_command::rejoin_command;
+use crate::replaced::Replaced;
 use crate::role::{Promotion, RoleEvent};
 use crate::status::ReplicationStatus;
 use crate::sync_watch::InSync;
@@ -147,7 +148,7 @@ impl Master for NodeService {
     }
 
     fn deposed(&self, by: Epoch) {
-        if self.following.is_some() {
+        if self.following.is_some() || self.engine.is_deposed() {
             return;
         }
         self.engine.depose("another server has become the master");
@@ -277,7 +278,11 @@ impl Master for NodeService {
         let failed = |why: String| Refusal::new(Reason::Failed, why, "See the standby's log");
         let (reply, answer) = std::sync::mpsc::channel();
         let stopping = || failed("the server is stopping".to_owned());
-        let promotion = Promotion { epoch, accepted_loss, reply };
+        // In a chain, the node that it follows is not the master.
+        let is_replaced = self.control.is_none() && following.root() == following.master();
+        let name = following.node_there().unwrap_or_default();
+        let replaced = is_replaced.then(|| Replaced { address: following.master(), name });
+        let promotion = Promotion { epoch, accepted_loss, replaced, reply };
         self.events.send(RoleEvent::Promote(promotion)).map_err(|_| stopping())?;
         match tokio::task::block_in_place(|| answer.recv_timeout(PROMOTION_MAX)) {
             Ok(Ok(done)) => Ok(done),

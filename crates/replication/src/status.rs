@@ -6,6 +6,7 @@ use crate::archiver::Archiver;
 use crate::control::Control;
 use crate::following::Following;
 use crate::mirror;
+use crate::old_master::OldMaster;
 use crate::report::{ArchiveReport, LinkReport, ReplicationReport, StandbyState};
 use holdfast_engine::Engine;
 use holdfast_standby::{Hub, Phase};
@@ -28,6 +29,7 @@ struct Role {
     control: Option<Arc<Control>>,
     mirror: Option<mirror::Status>,
     archiving: Option<Arc<Archiver>>,
+    old_master: Option<Arc<OldMaster>>,
 }
 
 impl ReplicationStatus {
@@ -41,13 +43,19 @@ impl ReplicationStatus {
         archiving: Option<Arc<Archiver>>,
     ) {
         let (name, hub) = (name.to_owned(), Arc::downgrade(hub));
-        let role = Role { name, engine: engine.clone(), hub, following, control, mirror: None, archiving };
+        let role =
+            Role { name, engine: engine.clone(), hub, following, control, mirror: None, archiving, old_master: None };
         *self.role.write() = Some(role);
     }
 
     /// The mirror of a server whose role was set.
     pub fn set_mirror(&self, mirror: mirror::Status) {
         self.role.write().iter_mut().for_each(|role| role.mirror = Some(mirror.clone()));
+    }
+
+    /// The master that a server whose role was set has replaced.
+    pub fn set_old_master(&self, old_master: Arc<OldMaster>) {
+        self.role.write().iter_mut().for_each(|role| role.old_master = Some(old_master.clone()));
     }
 
     pub fn clear(&self) {
@@ -101,6 +109,8 @@ impl ReplicationStatus {
         let control = self.role.read().as_ref().and_then(|role| role.control.as_ref().map(|control| control.shown()));
         let mirror = self.role.read().as_ref().and_then(|role| role.mirror.as_ref().map(mirror::Status::json));
         let standbys: Vec<_> = s.standbys.iter().map(|standby| standby_json(standby, s.durable_lsn)).collect();
+        let old_master =
+            self.role.read().as_ref().and_then(|role| role.old_master.as_ref().and_then(|old| old.warning()));
         let deposed = self.role.read().as_ref().is_some_and(|role| role.engine.is_deposed());
         let role = match (s.in_recovery, deposed) {
             (true, _) => "standby",
@@ -124,6 +134,7 @@ impl ReplicationStatus {
             "applied_lsn": s.applied_lsn,
             "commits_waiting": gate.batches,
             "held": gate.held,
+            "old_master": old_master,
             "control": control,
             "databases_bytes": self.databases_bytes(),
             "missing_files": self.missing_files(),

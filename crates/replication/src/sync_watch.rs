@@ -5,6 +5,8 @@
 //! | wait | commits wait for acks | commits wait |
 //! | go_on | commits wait for acks | commits no longer wait, at any level, until enough standbys are back |
 //!
+//! The time runs from when the standby was heard last: one that falls silent is away as soon as one that is killed.
+//!
 //! Either way a change is reported to the operator. With a control plane its sync set is kept correct: a standby is added when
 //! commits wait for it and it has everything before; all are removed *before* commits continue without them. Where commits
 //! wait for any n of the standbys, these are named as a quorum as soon as n of them have everything; while n are connected
@@ -148,7 +150,7 @@ impl SyncWatch {
             self.notify.info("enough standbys are connected: commits wait for their acknowledgements");
             (state.times_seen, state.reported_away) = (times, false);
         }
-        let is_away = out && was_out && out_since.elapsed() >= self.after;
+        let is_away = out && was_out && out_since.elapsed() + self.hub.silent_before() >= self.after;
         if !is_away {
             (state.without_standbys, state.refused) = (false, false);
             return false;

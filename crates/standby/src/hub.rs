@@ -57,6 +57,8 @@ struct State {
     reached: Reached,
     /// Whether enough standbys of the sync set acknowledge.
     in_sync: bool,
+    /// How long the standby whose link ended last had been silent, if there have been too few since.
+    silent_before: Duration,
     ages: Ages,
     standbys: BTreeMap<String, Connected>,
     /// What each standby, connected or not, has confirmed to be on its disk; for at most [`CONFIRMED_MAX`] standbys.
@@ -83,6 +85,8 @@ struct Connected {
     counts: bool,
     sent: Lsn,
     rtt_us: Option<u64>,
+    /// Its link ends because nothing was heard from it for this long.
+    silent: Duration,
 }
 
 /// What the rest of the hub requests from a running link.
@@ -141,6 +145,7 @@ impl Hub {
             sync_set,
             reached: Reached::default(),
             in_sync: false,
+            silent_before: Duration::ZERO,
             ages: Ages::default(),
             standbys: BTreeMap::new(),
             confirmed: BTreeMap::new(),
@@ -270,6 +275,9 @@ impl Hub {
         }
         let packing = self.options.packing.with(&peer.address, hello.unpacks);
         let outcome = ship::ship(&registered, link, start, packing).await;
+        if let Err(LinkError::Silent { after }) = &outcome {
+            registered.update(|connected| connected.silent = *after);
+        }
         tracing::info!(target: "holdfast::ship", standby = %hello.name, orderly = outcome.is_ok(), "a standby no longer follows");
         outcome
     }
@@ -299,6 +307,7 @@ impl Hub {
             counts: false,
             sent: start.lsn,
             rtt_us: None,
+            silent: Duration::ZERO,
         };
         state.standbys.insert(hello.name.clone(), connected);
         Ok(Registered { hub: self.clone(), name: hello.name.clone(), link, orders, fell_back })
@@ -454,6 +463,12 @@ impl Hub {
         self.state.lock().in_sync
     }
 
+    /// How long before commits began to wait the standby that they wait for was heard last: what ended its link was its
+    /// silence. Zero where its link was closed.
+    pub fn silent_before(&self) -> Duration {
+        self.state.lock().silent_before
+    }
+
     pub fn standbys(&self) -> Vec<StandbyReport> {
         let (end, now) = (self.master.trail().durable(), Instant::now());
         let state = self.state.lock();
@@ -509,6 +524,9 @@ impl State {
         let now = self.sync_set.reached(acks);
         let in_sync = now.is_some();
         let reached = self.reached.max(now.unwrap_or_default());
+        if in_sync != self.in_sync {
+            self.silent_before = Duration::ZERO;
+        }
         News {
             in_sync: (in_sync != std::mem::replace(&mut self.in_sync, in_sync)).then_some(in_sync),
             reached: (reached != std::mem::replace(&mut self.reached, reached)).then_some(reached),
@@ -569,10 +587,14 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         let mut state = self.hub.state.lock();
-        if state.standbys.get(&self.name).is_some_and(|connected| connected.link == self.link) {
+        if let Some(connected) = state.standbys.get(&self.name).filter(|connected| connected.link == self.link) {
+            let silent = connected.silent;
             state.standbys.remove(&self.name);
             self.hub.governor.disconnected(&self.name);
             let news = state.recount();
+            if news.in_sync == Some(false) {
+                state.silent_before = silent;
+            }
             drop(state);
             self.hub.tell(news);
         }

@@ -40,6 +40,17 @@ impl Trail {
         }
     }
 
+    /// Prepares segments again after the disk was full. Until this is called, or a refused [`Trail::receive`] has had it done,
+    /// what needs a new segment is refused at once, also when there is room by now.
+    pub fn look_for_room(&self) {
+        let shared = self.shared();
+        let mut state = shared.state.lock();
+        if std::mem::take(&mut state.disk_full) {
+            state.retry = true;
+            shared.prepare.notify_one();
+        }
+    }
+
     /// Records that the other trail has this epoch, even if no boxcar of that epoch has arrived yet; a promotion then
     /// uses a higher one. The epoch is durable when this returns.
     pub fn know_epoch(&self, epoch: Epoch) -> Result<(), ReceiveError> {

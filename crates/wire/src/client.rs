@@ -11,6 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -38,6 +39,9 @@ pub enum CopyChunk {
     /// CopyFail, or a message that is not allowed during COPY; the text says which.
     Failed(String),
 }
+
+/// How long the server waits for a client to disconnect after a last message.
+const LINGER_MAX: Duration = Duration::from_millis(200);
 
 /// The number of bytes to read from the socket at once.
 const READ_BYTES: usize = 16 * 1024;
@@ -224,6 +228,28 @@ impl Client {
         reply.sent();
         self.return_reply(reply);
         sent
+    }
+
+    /// Waits until the client has disconnected after the last message, for at most [`LINGER_MAX`], and drops what it still
+    /// sends. If the socket were closed with a request unread, the client's system could report a reset connection in
+    /// place of the message, and the client would not know whether its request was run.
+    pub(crate) async fn linger(&mut self) {
+        let drain = async {
+            // An error means that the client has already gone.
+            let _ = self.stream.shutdown().await;
+            while self.stream.readable().await.is_ok() {
+                self.input.clear();
+                self.input.reserve(READ_BYTES);
+                match self.stream.try_read_buf(&mut self.input) {
+                    Ok(0) => return,
+                    Ok(_) => {}
+                    Err(e) if [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted].contains(&e.kind()) => {}
+                    Err(_) => return,
+                }
+            }
+        };
+        // A client that keeps the connection reads the message later.
+        let _ = tokio::time::timeout(LINGER_MAX, drain).await;
     }
 
     /// Asks the client for COPY data with this number of columns.

@@ -12,6 +12,10 @@ use holdfast_types::{SqlError, SqlState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// So that a client whose next request was under way knows its outcome.
+const NOTHING_MORE_WAS_RUN: &str =
+    "Requests that were not answered were not run; a transaction that was open is rolled back.";
+
 /// How a connection ended.
 pub(crate) enum Closed {
     /// The client sent Terminate or disconnected.
@@ -95,7 +99,9 @@ pub(crate) async fn say_goodbye(client: &mut Client, closed: Closed) {
     if let Closed::ByServer(error) = closed {
         backend::error(client.reply().out(), true, &error);
         // The client may be gone; then the error cannot be reported.
-        let _ = client.flush().await;
+        if client.flush().await.is_ok() {
+            client.linger().await;
+        }
     }
 }
 
@@ -253,7 +259,8 @@ impl<S: Session> Connection<'_, S> {
                 Wake::TimedOut => return Err(Closed::ByServer(self.session.idle_expired().await)),
                 Wake::Stop => {
                     let why = "terminating connection due to administrator command";
-                    return Err(Closed::ByServer(SqlError::new(SqlState::ADMIN_SHUTDOWN, why)));
+                    let error = SqlError::new(SqlState::ADMIN_SHUTDOWN, why);
+                    return Err(error.with_detail(NOTHING_MORE_WAS_RUN).into());
                 }
             }
         }

@@ -9,6 +9,9 @@ use anyhow::{Context as _, bail};
 use crate::paths;
 use crate::server::{Address, Holdfast};
 
+/// The database of the clients.
+pub const DATABASE: &str = "holdfast";
+
 /// Longer than a standby takes to connect and to catch up here; only one that never does meets it.
 const FOLLOWS_WAIT_MAX: Duration = Duration::from_secs(120);
 
@@ -47,15 +50,13 @@ impl Cluster {
         let (from, data) = (cluster.at(0), cluster.nodes[1].data.display().to_string());
         cluster.command(&["standby", "create", "--from", &from, "--data", &data, "--name", "b"])?;
         cluster.stop(0)?;
-        let mut lines = "level = \"hot\"\nsynchronous_standby_names = \"FIRST 1 (OTHER)\"\n".to_owned();
+        let mut lines = "level = \"hot\"\n".to_owned();
         if witness {
             let members = cluster.start_witness()?;
             lines.push_str(&format!("control_members = \"{members}\"\ncontrol_witness = \"w\"\n"));
         }
-        for (which, other) in [(0, "b"), (1, "a")] {
-            let own = if which == 0 { "node_name = \"a\"\n" } else { "node_name = \"b\"\n" };
-            cluster.configure(which, &format!("{own}{}", lines.replace("OTHER", other)))?;
-        }
+        cluster.configure(0, &format!("node_name = \"a\"\n{lines}"))?;
+        cluster.configure(1, &format!("node_name = \"b\"\n{lines}"))?;
         cluster.spawn(1)?;
         cluster.spawn(0)?;
         cluster.wait_until_ready(0)?;
@@ -111,6 +112,16 @@ impl Cluster {
         self.command(&["promote", "--at", &self.at(which)]).map(drop)
     }
 
+    /// Brings the stopped server back as the standby of the other one.
+    pub fn rejoin(&mut self, which: usize) -> anyhow::Result<()> {
+        let node = &self.nodes[which];
+        let (data, name, from) = (node.data.display().to_string(), node.name, self.at(1 - which));
+        self.command(&["rejoin", "--from", &from, "--data", &data, "--name", name])?;
+        self.spawn(which)?;
+        self.wait_until_ready(which)?;
+        self.wait_until_followed(1 - which)
+    }
+
     /// Waits until the standby has what the master waits for, and with a control plane until it may be promoted.
     fn wait_until_followed(&mut self, master: usize) -> anyhow::Result<()> {
         let started = Instant::now();
@@ -128,6 +139,10 @@ impl Cluster {
             }
             std::thread::sleep(LOOK);
         }
+    }
+
+    pub fn sql(&self, which: usize, sql: &str) -> anyhow::Result<String> {
+        self.nodes[which].address.sql(DATABASE, sql)
     }
 
     /// What `holdfast ...` prints; its error when it fails.

@@ -303,6 +303,9 @@ fn show(Status { at, json }: &Status) -> anyhow::Result<ExitCode> {
             link["error"].as_str().map(|e| format!("; {e}")).unwrap_or_default()
         );
     }
+    if let Some(warning) = status["old_master"].as_str() {
+        println!("WARNING: {warning}");
+    }
     for missing in status["missing_files"].as_array().into_iter().flatten() {
         println!(
             "database {} CANNOT BE OPENED: its file {} does not exist; restore it from a backup, or mount the file system \

@@ -4,6 +4,7 @@
 //! Failure: the tasks report what fails and continue; they end with the role.
 
 use super::context::ServerContext;
+use super::open::Opening;
 use crate::config::LevelName;
 use holdfast_engine::Engine;
 use holdfast_replication::mirror::Mirror;
@@ -26,18 +27,19 @@ pub(super) fn set_delay(engine: &Engine, hub: &Arc<Hub>, mirror: Option<&Mirror>
 
 /// Starts the tasks that watch the lease and the sync set, and raise levels.
 pub(super) fn spawn_master_tasks(
-    context: &ServerContext,
-    links: &tokio::runtime::Handle,
+    opening: &Opening<'_>,
     engine: &Engine,
     hub: &Arc<Hub>,
     in_sync: Arc<InSync>,
     notify: Notify,
     stopping: &watch::Receiver<bool>,
 ) -> Vec<JoinHandle<()>> {
-    let ServerContext { config, control, .. } = context;
+    let Opening { context: ServerContext { config, control, .. }, links, events, .. } = opening;
     let mut tasks = Vec::new();
     if let Some(control) = control {
-        tasks.push(links.spawn(control.clone().watch(engine.clone(), hub.clone(), notify.clone(), stopping.clone())));
+        let watch =
+            control.clone().watch(engine.clone(), hub.clone(), notify.clone(), events.clone(), stopping.clone());
+        tasks.push(links.spawn(watch));
     }
     let watch = SyncWatch {
         hub: hub.clone(),

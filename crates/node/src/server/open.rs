@@ -15,8 +15,8 @@ use holdfast_engine::{Engine, scratch_dir};
 use holdfast_replication::mirror::{self, Mirror};
 use holdfast_replication::{
     ArchiveSource, Archiver, Control, ControlSetupError, Following, IdentityFile, InSync, KeptCopies, NodeService,
-    Notify, Promotion, ReplicationStatus, RoleEvent, StandbyFile, TrailComparison, follow_master, follow_record,
-    notify_standby_dropped,
+    Notify, OldMaster, OldMasterWatch, Promotion, Replaced, ReplicationStatus, RoleEvent, StandbyFile, TrailComparison,
+    follow_master, follow_record, notify_standby_dropped,
 };
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::{Governor, Hub, SyncSet, draw_instance};
@@ -96,7 +96,10 @@ impl Opening<'_> {
         }
         let (hub, copies) = (hub.clone(), links.copies.clone());
         let (stop, stopping) = watch::channel(false);
-        let tasks = self.spawn_tasks(&engine, links, mirror.as_ref(), stopping);
+        let old_master =
+            (is_master && control.is_none()).then(|| self.watch_old_master(&engine, &links, &views.status));
+        let mut tasks = self.spawn_tasks(&engine, links, mirror.as_ref(), stopping.clone());
+        tasks.extend(old_master.flatten().map(|watch| self.links.spawn(watch.run(stopping))));
         listener.set_hub(Some(hub.clone()));
         let factory = views.factory(self.context, &engine, !is_master);
         let (control, listener, workers) = (control.clone(), listener.clone(), workers(config));
@@ -169,11 +172,34 @@ impl Opening<'_> {
             }
             None => {
                 set_delay(engine, &hub, mirror);
-                spawn_master_tasks(self.context, self.links, engine, &hub, in_sync, notify, &stopping)
+                spawn_master_tasks(self, engine, &hub, in_sync, notify, &stopping)
             }
         };
         tasks.extend(archiving);
         tasks
+    }
+
+    /// The watch of the master that this one replaced by a promotion without a control plane, if it did.
+    fn watch_old_master(
+        &self,
+        engine: &Engine,
+        links: &Links,
+        status: &Arc<ReplicationStatus>,
+    ) -> Option<OldMasterWatch> {
+        let ServerContext { dir, config, name, certificates, .. } = self.context;
+        let replaced = Replaced::read(dir)?;
+        let known = Arc::<OldMaster>::default();
+        status.set_old_master(known.clone());
+        Some(OldMasterWatch {
+            dir: dir.clone(),
+            replaced,
+            name: name.clone(),
+            engine: engine.clone(),
+            certificates: certificates.clone(),
+            options: link_options(config),
+            notify: links.notify.clone(),
+            known,
+        })
     }
 
     /// Opens the engine. A promotion has removed `standby.toml` when this returns.
@@ -194,7 +220,8 @@ impl Opening<'_> {
         if let Some(control) = control.as_ref().filter(|_| self.epoch.is_some()) {
             control.bind(&engine);
         }
-        if self.promotion.is_some() {
+        if let Some(promotion) = self.promotion {
+            promotion.replaced.iter().for_each(|replaced| replaced.write(dir));
             StandbyFile::remove(dir)?;
         }
         let recovered = engine.recovered();

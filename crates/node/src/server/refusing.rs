@@ -5,9 +5,11 @@
 //! | recovers its directory, or changes its role | the database system is starting up |
 //! | waits for the control plane to make it master | the same, with what it waits for |
 //! | stops | the database system is shutting down |
+//! | was deposed in order | this server was deposed: another one has become the master |
 //!
 //! Failure: if the socket cannot be used, that is logged, and clients wait in its queue as they do for a busy server.
 
+use crate::database::deposed;
 use holdfast_replication::Listener;
 use holdfast_types::{SqlError, SqlState};
 use holdfast_wire::{Refusal, Server, ServerError};
@@ -25,6 +27,8 @@ pub(super) enum Why {
     /// A node must be master, and a majority of the control plane has not agreed.
     AsksControl,
     Stopping,
+    /// It was deposed in order, and its sessions have ended.
+    Deposed,
 }
 
 impl Why {
@@ -36,6 +40,7 @@ impl Why {
                 .with_detail("This server waits until a majority of the control plane agrees that it is the master.")
                 .with_hint("Start the other nodes and the witness (control_members); see the server's log."),
             Why::Stopping => SqlError::shutting_down(),
+            Why::Deposed => deposed(),
         }
     }
 }

@@ -28,7 +28,7 @@ impl NodeSession {
     fn check_right(&self, position: ReplyMark, client: &mut Client) -> Result<(), Failure> {
         self.databases.check_right().map_err(|error| {
             client.reply().back_to(position);
-            fatal(error)
+            fatal(error.with_detail("What this request has committed may have taken effect."))
         })
     }
 

@@ -113,10 +113,11 @@ pub async fn follow<C: Connect>(mut follower: Follower<C>) -> Ended {
     let (mut pause, mut reported) = (follower.options.retry, false);
     loop {
         let mut was_following = false;
-        let began = tokio::time::Instant::now();
+        let (began, had) = (tokio::time::Instant::now(), follower.standby.trail().durable());
         let over = one_link(&mut follower, &mut was_following).await;
-        // A link that ends immediately will probably do so the next time, too.
-        if was_following && began.elapsed() > pause {
+        // A link that ends immediately, and has brought nothing, will probably do so the next time, too.
+        let brought = follower.standby.trail().durable() > had;
+        if was_following && (brought || began.elapsed() > pause.min(follower.options.silence_max)) {
             pause = follower.options.retry;
         }
         let why = match over {

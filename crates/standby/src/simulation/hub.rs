@@ -108,3 +108,22 @@ async fn a_standby_that_makes_nothing_durable_is_given_up() {
     };
     assert!(!hub.is_in_sync(), "{ended}");
 }
+
+/// How long a standby was silent before its link ended counts for how long it has been away.
+#[tokio::test(start_paused = true)]
+async fn the_silence_before_the_end_of_a_link_is_reported() {
+    let (net, master) = (Net::new(1), MasterNode::open(&FaultDisk::new(1)));
+    let first = master.append(5000).unwrap().end;
+    let (hub, _serving) = master.serve(&net);
+    let silent = acking(&net, &master, "b", first).await;
+    assert!(hub.is_in_sync() && hub.silent_before() == Duration::ZERO);
+    tokio::time::sleep(link_options().silence_max * 2).await;
+    assert!(!hub.is_in_sync());
+    assert_eq!(hub.silent_before(), link_options().silence_max);
+    drop(silent);
+    let closed = acking(&net, &master, "b", first).await;
+    assert!(hub.is_in_sync() && hub.silent_before() == Duration::ZERO);
+    drop(closed);
+    tokio::time::sleep(link_options().silence_max / 2).await;
+    assert!(!hub.is_in_sync() && hub.silent_before() == Duration::ZERO);
+}

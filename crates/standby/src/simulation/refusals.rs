@@ -14,12 +14,12 @@ use crate::error::LinkError;
 use crate::frame::PREAMBLE;
 use crate::identity::{Ack, Identity, Tip};
 use crate::link::{Link, greet, take_preamble};
-use crate::master::Master;
+use crate::master::{Master, Peer};
 use crate::message::{Answer, Hello, Message, Position, Wants, Welcome};
 use crate::pairing::Decision;
 use crate::receive::{Connect, Ended};
 use crate::refusal::Reason;
-use crate::standby::Standby;
+use crate::standby::{Phase, Standby};
 use crate::{ask, receive};
 
 /// A master with some boxcars over several segments.
@@ -293,4 +293,39 @@ async fn a_copy_of_a_lost_history_is_refused() {
     let ended = tokio::time::timeout(Duration::from_secs(60), following).await.expect("it ends").unwrap();
     assert!(matches!(ended, Ended::Refused(refusal) if refusal.reason == Reason::Diverged));
     assert_eq!(standby.trail().tip().1, 0, "nothing was received");
+}
+
+/// Pauses grow while links fail at once, and a link that has brought something ends that, however short it was.
+#[tokio::test(start_paused = true)]
+async fn after_a_link_that_worked_the_next_one_is_made_soon() {
+    let (net, master) = (Net::new(1), master());
+    let standby = standby_of(&master);
+    let (hub, serving) = master.serve(&net);
+    serving.abort();
+    let mut listener = net.listen();
+    let (stop, following) = standby.follow(&net, 1);
+    let last_pause = || {
+        let phases = standby.phases.lock();
+        phases.iter().rev().find_map(|phase| match phase {
+            Phase::Waiting { pause, .. } => Some(*pause),
+            _ => None,
+        })
+    };
+    while last_pause() != Some(link_options().retry_max) {
+        drop(listener.recv().await.unwrap());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    for _ in 0..3 {
+        let mut stream = listener.recv().await.unwrap();
+        master.append(5000).unwrap();
+        let peer = Peer { address: "simulated".to_owned(), certificate: None };
+        take_preamble(&mut stream).await.unwrap();
+        let served = tokio::time::timeout(Duration::from_secs(1), hub.serve(stream, peer)).await;
+        assert!(served.is_err(), "it follows for a second");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(last_pause(), Some(link_options().retry));
+    }
+    stop.send_replace(true);
+    drop(listener);
+    assert!(matches!(following.await.unwrap(), Ended::Stopped));
 }

@@ -8,6 +8,7 @@ mod majority;
 mod quorum;
 mod refused;
 pub mod rolled_back;
+mod switchover;
 mod third;
 pub mod trio;
 

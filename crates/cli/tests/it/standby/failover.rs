@@ -1,7 +1,7 @@
 //! The master is lost: its standby takes its place, and it comes back as the standby of that.
 
 use crate::node::{
-    Pair, assert_same, dump, holdfast, lost_files, one, refuses, rows, run, state, succeeds, until_equal,
+    Pair, assert_same, dump, holdfast, lost_files, one, refuses, rows, run, state, succeeds, until, until_equal,
     until_followed,
 };
 use tokio_postgres::error::SqlState;
@@ -272,10 +272,18 @@ async fn a_hung_master_that_goes_on_acknowledges_nothing_at_hot() {
     }
     assert!(pair.b.log().contains("accepted loss: "), "{}", pair.b.log());
     pair.a.resume();
+    until("it knows that it is deposed", async || pair.a.status_word("role") == "deposed").await;
+    assert!(client.batch_execute("insert into t values (4)").await.is_err());
+    // Started again, it does not know while the new master cannot reach it.
+    pair.a.kill();
+    pair.b.hang();
+    pair.a.start();
+    let client = pair.a.connect().await;
     let alone = tokio::spawn(async move { client.batch_execute("insert into t values (2)").await });
     pair.a.until_commits_wait(1).await;
     assert_eq!(one(&pair.a.connect().await, "select count(*) from t").await, "1");
     pair.a.kill();
+    pair.b.resume();
     assert!(alone.await.unwrap().is_err());
     run(&pair.b.connect().await, "set holdfast.level = 'local'; insert into t values (3)").await;
     let said = rejoin(&mut pair).await;
@@ -308,4 +316,37 @@ async fn wrong_directories_are_refused_with_the_way_out() {
     assert!(said.contains("trail"), "{said}");
     other.a.start();
     assert_eq!(one(&other.a.connect().await, "select count(*) from u").await, "0", "nothing was touched");
+}
+
+/// An operator starts the old master again instead of bringing it back: restarts raise its epoch as the promotion did.
+#[tokio::test]
+async fn an_old_master_that_is_started_again_acknowledges_nothing_and_both_warn() {
+    let mut pair = Pair::start("").await;
+    run(&pair.a.connect().await, "create table t(x int); insert into t values (1)").await;
+    pair.until_equal().await;
+    pair.a.kill();
+    promote(&pair);
+    for _ in 0..3 {
+        pair.a.start();
+        until("it is deposed", async || pair.a.status_word("role") == "deposed").await;
+        until("the new master warns", async || pair.b.status().contains("RUNS as a master")).await;
+        pair.a.kill();
+    }
+    assert!(pair.a.log().contains("a was deposed: another server is the master of epoch"), "{}", pair.a.log());
+    assert!(pair.b.log().contains("RUNS as a master"), "{}", pair.b.log());
+    // It survives a restart of the new master, and ends when the old one is back.
+    assert!(pair.b.stop().success());
+    pair.b.start();
+    pair.a.start();
+    until("it is deposed", async || pair.a.status_word("role") == "deposed").await;
+    let people = succeeds(&["standby", "status", "--at", &pair.b.at()]);
+    assert!(people.contains("WARNING: the old master at"), "{people}");
+    let people = succeeds(&["standby", "status", "--at", &pair.a.at()]);
+    assert!(people.contains("a is a deposed master") && people.contains("NOTHING is acknowledged"), "{people}");
+    pair.a.kill();
+    run(&pair.b.connect().await, "insert into t values (2)").await;
+    rejoin(&mut pair).await;
+    until("the watch has ended", async || !pair.b.dir.join("old_master").exists()).await;
+    assert!(!pair.b.status().contains("RUNS as a master"));
+    assert_same(&pair.b, &pair.a).await;
 }

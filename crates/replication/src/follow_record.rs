@@ -33,9 +33,17 @@ pub async fn follow_record(control: Arc<Control>, following: Arc<Following>, mut
     loop {
         records.borrow_and_update();
         let master = control.master_to_follow(following.epoch());
-        let pending = match master {
-            Some(master) => !follows(&control, &following, master, &mut reported).await,
-            None => false,
+        let asked = async {
+            match master {
+                Some(master) => !follows(&control, &following, master, &mut reported).await,
+                None => false,
+            }
+        };
+        // A role that ends does not wait for an answer.
+        let pending = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return,
+            pending = asked => pending,
         };
         tokio::select! {
             biased;

@@ -61,7 +61,7 @@ impl World {
     /// it elects at its start, so `index` starts again before each attempt.
     async fn until_leads(&mut self, index: usize) {
         let wanted = self.nodes[index].name;
-        loop {
+        for _ in 0..1000 {
             let known = self.handle(index).leader();
             let known_elsewhere = self.handle((index + 1) % 3).leader();
             match known.filter(|_| known == known_elsewhere) {
@@ -78,6 +78,7 @@ impl World {
             }
             sleep(Duration::from_secs(1)).await;
         }
+        panic!("{wanted} does not lead");
     }
 }
 

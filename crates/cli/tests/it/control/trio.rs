@@ -147,7 +147,8 @@ impl Trio {
     /// Lets the witness lead Raft: a server that leads instead is taken away until another member leads. A member draws the time
     /// after which it elects at its start, so `b` and `w` start again before each attempt.
     pub async fn until_witness_leads(&mut self) {
-        loop {
+        // Each attempt has a chance of one half or better.
+        for _ in 0..600 {
             match self.a.status_word("leader").as_str() {
                 "w" => return,
                 "a" => {
@@ -169,6 +170,7 @@ impl Trio {
                 _ => tokio::time::sleep(Duration::from_millis(100)).await,
             }
         }
+        panic!("the witness does not lead");
     }
 
     /// The newest record that the witness knows: its log tells of every change.

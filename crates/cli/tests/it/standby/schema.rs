@@ -68,7 +68,12 @@ async fn stops_no_reader(change: &str) {
         run(&old, "insert into t(x, v) values (2, 'two')").await;
         old
     });
-    assert!(!waiting.is_finished(), "{change}");
+    let new = answered("a new session reads again", async move {
+        assert_eq!(one(&new, "select count(*) from t").await, "1");
+        new
+    })
+    .await;
+    assert!(!waiting.is_finished() && !writer.is_finished(), "{change}");
 
     pair.b.start();
     waiting.await.unwrap();

@@ -465,7 +465,7 @@ impl Record {
         if all.is_empty() { String::new() } else { format!("; as far as the group knows, {}", all.join(", ")) }
     }
 
-    /// Who has what `node` may have lost, in words, to follow a sentence; empty before the first master.
+    /// The nodes that have what `node` may have lost, in words, to follow a sentence; empty before the first master.
     pub fn told_others(&self, node: NodeId) -> String {
         let others = self.sync_set.members().iter().filter(|other| **other != node);
         let others: Vec<String> = others.map(NodeId::to_string).collect();

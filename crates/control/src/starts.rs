@@ -13,7 +13,7 @@
 //! | a start of another disk than the known one | any | met; Raft does not count a new disk before the group admits it |
 //! | the known number with the known mark | | met |
 //! | a higher number, and the known mark at the known number | | met |
-//! | a higher number, and so many starts later that the known number is not shown any more | | met |
+//! | a higher number, more than 64 starts later: the known number is not shown any more | | met |
 //! | a higher number, and another mark at the known number | | refused: the directory is older than it was |
 //! | the known number with another mark, or a lower number | | refused: the directory is older than it was |
 //!

@@ -279,7 +279,7 @@ fn a_node_that_is_cut_off_from_the_leader_alone_is_promoted_through_the_third() 
     story(tell, Sabotage::None);
 }
 
-/// The leader of Raft is cut off from the master alone, while the master serves: its lease goes on.
+/// The leader of Raft is cut off from the master alone, while the master serves: its lease continues.
 #[test]
 fn a_master_that_is_cut_off_from_the_leader_alone_keeps_its_lease() {
     let tell = |world: World| async {

@@ -64,7 +64,7 @@ async fn put_back(world: World) -> Result<(World, u64), String> {
 fn a_control_directory_that_was_put_back_is_refused_and_its_member_ends() {
     let tell = |world: World| async {
         let (mut world, agreed) = put_back(world).await.unwrap();
-        assert!(world.has_ended(B), "it is told, and stops");
+        assert!(world.has_ended(B), "it gets the refusal, and stops");
         world.network.heal();
         sleep(Duration::from_secs(10)).await;
         assert!(world.handle(W).look().await.unwrap().revision >= agreed, "a and w have everything");

@@ -85,5 +85,5 @@ async fn a_master_that_was_put_back_is_reported_by_its_standby() {
     assert!(back.rolled_back.lock().len() > 1, "the master hears it, and again after a start");
     assert_eq!(standby.trail().durable(), end, "the standby keeps what it has");
     let refused = |phase: &Phase| matches!(phase, Phase::Waiting { why, .. } if why.contains("Do not rejoin"));
-    assert!(standby.phases.lock().iter().any(refused), "the phase says who has what was acknowledged");
+    assert!(standby.phases.lock().iter().any(refused), "the phase names the side that has the acknowledged commits");
 }

@@ -22,6 +22,9 @@
 //! The old master is also asked: while it is open in its epoch it has everything that it acknowledged, so it alone is
 //! enough.
 //!
+//! An answer from a trail that ends before the position that the record knows of that node does not count: its directory was
+//! put back from an older copy.
+//!
 //! All are also asked once before the master is deposed, so that it is not deposed for a promotion that cannot succeed.
 //! That answer alone is not enough: the master may acknowledge more until its lease expires.
 //!
@@ -90,8 +93,9 @@ impl Core {
         let others = record.members.keys().copied().filter(is_asked);
         let asked = others.map(|node| async move { (node, self.tip_of(node).await) });
         for (ahead, tip) in join_all(asked).await {
-            // A node that does not answer shows nothing.
-            if tip.as_ref().is_ok_and(|tip| tip.shows_loss_in(end)) {
+            // A node that does not answer shows nothing, and what is of an older epoch was written by another master.
+            let is_own = |tip: &TrailTip| tip.epoch >= record.master_since && tip.shows_loss_in(end);
+            if tip.as_ref().is_ok_and(is_own) {
                 let known = tip.map_or(end, |tip| Position { epoch: tip.epoch, lsn: tip.settled.unwrap_or(tip.lsn) });
                 return Err(ControlError::RolledBackMaster { node: self.me, end, ahead, known });
             }
@@ -133,6 +137,14 @@ impl Core {
             return Err(format!("only {node} itself can compare its trail"));
         }
         let tip = self.tip_of(other).await?;
+        // Its trail may know a newer epoch in which nothing was written, so the position alone counts.
+        let missing = record.missing_at(other, Some(Position { epoch: record.epoch, lsn: tip.lsn }));
+        #[cfg(test)]
+        let missing = missing.filter(|_| self.sabotage != crate::simulation::Sabotage::AnyPosition);
+        if let Some(known) = missing {
+            let why = "its directory was put back from an older copy";
+            return Err(format!("its trail ends at LSN {}, but it had everything up to {known}: {why}", tip.lsn));
+        }
         // The old master vouches for everything, so it has to be what it was when it was deposed.
         if record.master == Some(other) && tip.leads != Some(record.epoch.0) {
             return Err(format!("it is not open as the master of epoch {}", record.epoch));

@@ -108,6 +108,9 @@ impl Peers {
             match receive(&mut stream).await? {
                 Frame::Welcome(welcome) if welcome.node == to => Ok((stream, welcome)),
                 Frame::RolledBack(why) => {
+                    if let Err(error) = self.shared.starts.refused(&why) {
+                        tracing::error!("control plane: {error}");
+                    }
                     self.shared.rolled_back.send_replace(Some(why.clone()));
                     Err(io::Error::new(io::ErrorKind::ConnectionRefused, why))
                 }
@@ -119,7 +122,7 @@ impl Peers {
         if self.shared.sabotage == crate::simulation::Sabotage::AnyDisk {
             return Ok((stream, welcome));
         }
-        if let Err(error) = self.meets(to, welcome.start) {
+        if let Err(error) = self.meets(to, welcome.start.clone()) {
             return Err(io::Error::other(format!("{to} is not used: {error}")));
         }
         self.shared.welcomes.lock().insert(to, welcome.clone());

@@ -10,7 +10,7 @@
 //! | Promote | Deposed, Free | by the successor, waited long enough, another was master; out of a quorum: compared with enough others | Serving in a higher epoch, sync set {master} |
 //! | Promote | Deposed, Free | as above, by the last master itself | Serving in a higher epoch, the sync set as it was |
 //! | Promote | any | the same attempt again | unchanged, done |
-//! | RenewLease | Serving | by the master of this epoch | renewals + 1; the positions it names replace those known |
+//! | RenewLease | Serving | by the master of this epoch | renewals + 1; the positions it names are kept where they are newer, or of a node outside the sync set |
 //! | Release | Serving, Deposed | by the master of this epoch | Free: no node holds a lease |
 //! | Release | Free | the same again | unchanged, done |
 //! | Look | any | a record | unchanged, done: the answer is the record at this position in the log |
@@ -93,6 +93,9 @@ pub struct Record {
     pub sync_set: SyncMembers,
     pub members: BTreeMap<NodeId, Role>,
     pub lease: LeaseTerms,
+    /// The epoch in which this master became master after another one; it may have restarted since.
+    #[serde(default, with = "epoch")]
+    pub master_since: Epoch,
     /// The attempt that the last promotion was, so that one sent twice is one promotion.
     pub attempt: u64,
     /// The number of the last change of the sync set in this epoch.
@@ -280,6 +283,7 @@ fn found(command: &Command) -> Result<Record, Refusal> {
         sync_set: SyncMembers::default(),
         members: members.clone(),
         lease: *lease,
+        master_since: Epoch(0),
         attempt: 0,
         sync_change: 0,
         positions: BTreeMap::new(),
@@ -310,6 +314,7 @@ impl Record {
                 self.epoch = Epoch(next).max(*epoch_at_least);
                 if self.master != Some(*node) {
                     self.sync_set = SyncMembers::all([*node]);
+                    self.master_since = self.epoch;
                     // What others have beyond the successor's trail is cut off there.
                     self.positions.retain(|of, _| of == node);
                 }
@@ -324,9 +329,16 @@ impl Record {
             }
             Command::RenewLease { epoch, by, positions } => {
                 *self.serving(*epoch, *by)? += 1;
-                let of_data = |(node, _): &(&NodeId, &u64)| self.members.get(node) == Some(&Role::Data);
-                let known = positions.iter().filter(of_data);
-                self.positions.extend(known.map(|(node, lsn)| (*node, Position { epoch: *epoch, lsn: *lsn })));
+                let members = self.members.clone();
+                let of_data = |(node, _): &(&NodeId, &u64)| members.get(node) == Some(&Role::Data);
+                for (node, lsn) in positions.iter().filter(of_data) {
+                    let told = Position { epoch: *epoch, lsn: *lsn };
+                    // A renewal that hung may arrive late. A node that really lost something is out of the sync set.
+                    let is_newer = self.positions.get(node).is_none_or(|known| *known < told);
+                    if is_newer || !self.sync_set.contains(*node) {
+                        self.positions.insert(*node, told);
+                    }
+                }
                 Ok(())
             }
             Command::Release { epoch, by } => self.release(*epoch, *by),

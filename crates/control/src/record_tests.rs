@@ -308,7 +308,7 @@ fn golden_record() {
     let text = serde_json::to_string(&after(&with(serving(), &[depose(1, "b")])).unwrap()).unwrap();
     assert_eq!(
         text,
-        r#"{"version":1,"group":7,"revision":6,"epoch":1,"master":"a","mastership":{"deposed":{"successor":"b","wait":true}},"sync_set":["a","b"],"members":{"a":"data","b":"data","w":"witness"},"lease":{"lease_ms":3000,"drift_percent":10},"attempt":100,"sync_change":1}"#
+        r#"{"version":1,"group":7,"revision":6,"epoch":1,"master":"a","mastership":{"deposed":{"successor":"b","wait":true}},"sync_set":["a","b"],"members":{"a":"data","b":"data","w":"witness"},"lease":{"lease_ms":3000,"drift_percent":10},"master_since":1,"attempt":100,"sync_change":1}"#
     );
     let read: Record = serde_json::from_str(&text).unwrap();
     assert_eq!(serde_json::to_string(&read).unwrap(), text);
@@ -319,7 +319,7 @@ fn golden_record_of_a_quorum() {
     let text = serde_json::to_string(&after(&serving_with_quorum()).unwrap()).unwrap();
     assert_eq!(
         text,
-        r#"{"version":1,"group":7,"revision":5,"epoch":1,"master":"a","mastership":{"serving":{"renewals":1}},"sync_set":{"members":["a","b","c"],"needed":1},"members":{"a":"data","b":"data","c":"data"},"lease":{"lease_ms":3000,"drift_percent":10},"attempt":100,"sync_change":1}"#
+        r#"{"version":1,"group":7,"revision":5,"epoch":1,"master":"a","mastership":{"serving":{"renewals":1}},"sync_set":{"members":["a","b","c"],"needed":1},"members":{"a":"data","b":"data","c":"data"},"lease":{"lease_ms":3000,"drift_percent":10},"master_since":1,"attempt":100,"sync_change":1}"#
     );
     let read: Record = serde_json::from_str(&text).unwrap();
     assert_eq!(serde_json::to_string(&read).unwrap(), text);

@@ -113,7 +113,7 @@ impl Server {
         if self.sabotage == crate::simulation::Sabotage::AnyStart {
             return Ok(());
         }
-        let (known, shown) = match self.starts.meet(hello.from, hello.start) {
+        let (known, shown) = match self.starts.meet(hello.from, hello.start.clone()) {
             Ok(()) => return Ok(()),
             Err(NotMet::File(error)) => {
                 tracing::error!("control plane: {error}");

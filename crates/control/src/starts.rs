@@ -4,15 +4,20 @@
 //! Such a directory has forgotten its votes, and log entries that it had confirmed; Raft assumes that this never happens.
 //! So each start of a directory gets a number, one more than the start before, and a random mark. Both are durable before
 //! any other member sees them, and a member that meets a start writes it down, durably, before it exchanges anything else
-//! with that node. So whoever has a vote or a confirmation of a start also remembers the start:
+//! with that node. So a member that has a vote or a confirmation of a start also remembers that start. A start shows the marks
+//! of the starts before it as well, and the known one has to be among them:
 //!
 //! | the other member shows | known of it | result |
 //! |---|---|---|
 //! | no start: an older program | any | met |
 //! | a start of another disk than the known one | any | met; Raft does not count a new disk before the group admits it |
-//! | a higher number | any | met |
 //! | the known number with the known mark | | met |
+//! | a higher number, and the known mark at the known number | | met |
+//! | a higher number, and so many starts later that the known number is not shown any more | | met |
+//! | a higher number, and another mark at the known number | | refused: the directory is older than it was |
 //! | the known number with another mark, or a lower number | | refused: the directory is older than it was |
+//!
+//! A directory that was refused stays refused: that is written down in it, so that starting it again and again does not help.
 //!
 //! What it does not detect: a copy that is put back under a running start, before any later start of the same directory was
 //! met (a snapshot of a running machine). The positions in the record do that ([`crate::record::Record::positions`]).
@@ -20,7 +25,7 @@
 //! The file is one record of [`crate::frames`] with JSON:
 //!
 //! ```text
-//! {"version":1,"own":{"disk":7,"number":2,"mark":9},"met":{"b":{"disk":8,"number":1,"mark":5}}}
+//! {"version":1,"own":{"disk":7,"number":2,"mark":9,"before":[4]},"met":{"b":{"disk":8,"number":1,"mark":5}}}
 //! ```
 //!
 //! Failure: a damaged file refuses to open. If it cannot be written, the connection at hand fails; the next attempt writes
@@ -41,15 +46,41 @@ use crate::{files, frames};
 /// The file's name.
 const NAME: &str = "starts";
 const FORMAT_VERSION: u16 = 1;
+/// The largest number of marks of earlier starts that a start shows.
+const BEFORE_MAX: usize = 64;
 
 /// One start of one member's directory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Start {
     pub disk: DiskId,
     /// Counts the starts of this directory, from 1.
     pub number: u64,
     /// Random: tells this start from another one with its number.
     pub mark: u64,
+    /// The marks of the starts before this one, the latest first; at most [`BEFORE_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<u64>,
+}
+
+impl Start {
+    /// The start after this one.
+    fn next(mut self, mark: u64) -> Start {
+        self.before.insert(0, self.mark);
+        self.before.truncate(BEFORE_MAX);
+        Start { number: self.number + 1, mark, ..self }
+    }
+
+    /// Whether this may come after `known` of the same disk, by the table of the module.
+    fn may_follow(&self, known: &Start) -> bool {
+        match self.number.checked_sub(known.number) {
+            None => false,
+            Some(0) => self.mark == known.mark,
+            Some(later) => usize::try_from(later - 1)
+                .ok()
+                .and_then(|index| self.before.get(index))
+                .is_none_or(|mark| *mark == known.mark),
+        }
+    }
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -57,9 +88,12 @@ struct Saved {
     version: u16,
     own: Start,
     met: BTreeMap<NodeId, Start>,
+    /// Why another member has refused this directory, for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
 }
 
-/// The starts that this node knows. Shared by all who greet other members.
+/// The starts that this node knows. Shared by what greets other members.
 pub struct Starts {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
@@ -76,30 +110,42 @@ pub enum NotMet {
 }
 
 impl Starts {
-    /// Begins the next start of the directory, durably.
+    /// Begins the next start of the directory, durably. A directory that was refused is refused here.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, disk_id: DiskId, mark: u64) -> Result<Starts, ControlError> {
         let before = read(&*disk, dir)?;
-        let last = before.as_ref().filter(|saved| saved.own.disk == disk_id).map_or(0, |saved| saved.own.number);
-        let own = Start { disk: disk_id, number: last + 1, mark };
-        let met = before.map(|saved| saved.met).unwrap_or_default();
-        let saved = Saved { version: FORMAT_VERSION, own, met };
+        if let Some(why) = before.as_ref().and_then(|saved| saved.refused.clone()) {
+            return Err(ControlError::RolledBack { dir: dir.to_path_buf(), why });
+        }
+        let met = before.as_ref().map(|saved| saved.met.clone()).unwrap_or_default();
+        let own = match before.map(|saved| saved.own).filter(|own| own.disk == disk_id) {
+            Some(last) => last.next(mark),
+            None => Start { disk: disk_id, number: 1, mark, before: Vec::new() },
+        };
+        let saved = Saved { version: FORMAT_VERSION, own, met, refused: None };
         write(&*disk, dir, &saved)?;
         Ok(Starts { disk, dir: dir.to_path_buf(), saved: Mutex::new(saved) })
     }
 
     /// This node's start.
     pub fn own(&self) -> Start {
-        self.saved.lock().own
+        self.saved.lock().own.clone()
+    }
+
+    /// Records, durably, that another member has refused this directory.
+    pub fn refused(&self, why: &str) -> Result<(), ControlError> {
+        let mut saved = self.saved.lock();
+        saved.refused = Some(why.to_owned());
+        write(&*self.disk, &self.dir, &saved)
     }
 
     /// Meets the start of another member by the module's table; it is durable here when this returns `Ok`.
     pub fn meet(&self, node: NodeId, shown: Option<Start>) -> Result<(), NotMet> {
         let Some(shown) = shown else { return Ok(()) };
         let mut saved = self.saved.lock();
-        match saved.met.get(&node).copied() {
-            Some(known) if known == shown => return Ok(()),
-            Some(known) if known.disk == shown.disk && shown.number <= known.number => {
-                return Err(NotMet::Older { known, shown });
+        match saved.met.get(&node) {
+            Some(known) if *known == shown => return Ok(()),
+            Some(known) if known.disk == shown.disk && !shown.may_follow(known) => {
+                return Err(NotMet::Older { known: known.clone(), shown });
             }
             _ => {}
         }
@@ -152,7 +198,8 @@ mod tests {
     fn every_start_has_a_number_of_its_own_that_survives_a_power_cut() {
         let disk = FaultDisk::new(1);
         for number in 1..4 {
-            assert_eq!(open(&disk, number * 10).own(), Start { disk: DiskId(7), number, mark: number * 10 });
+            let before = (1..number).rev().map(|number| number * 10).collect();
+            assert_eq!(open(&disk, number * 10).own(), Start { disk: DiskId(7), number, mark: number * 10, before });
             disk.cut_power();
             disk.restore_power();
         }
@@ -162,12 +209,19 @@ mod tests {
     fn the_table_of_meetings() {
         let disk = FaultDisk::new(2);
         let starts = open(&disk, 1);
-        let shown = |disk, number, mark| Some(Start { disk: DiskId(disk), number, mark });
+        let after = |disk, number, mark, before: &[u64]| {
+            Some(Start { disk: DiskId(disk), number, mark, before: before.to_vec() })
+        };
+        let shown = |disk, number, mark| after(disk, number, mark, &[5, 5, 5]);
         let meets = |starts: &Starts, shown| starts.meet(node("b"), shown).is_ok();
         assert!(meets(&starts, None) && meets(&starts, shown(8, 3, 5)) && meets(&starts, shown(8, 3, 5)));
         assert!(!meets(&starts, shown(8, 3, 6)), "the same number, another start");
         assert!(!meets(&starts, shown(8, 2, 5)), "a lower number");
-        assert!(meets(&starts, shown(8, 4, 1)) && meets(&starts, shown(9, 1, 1)), "later, and on another disk");
+        assert!(!meets(&starts, after(8, 4, 7, &[6, 5])), "later, but not after the known one");
+        assert!(!meets(&starts, after(8, 6, 7, &[7, 7, 6, 5])), "however often it is started");
+        assert!(meets(&starts, after(8, 6, 7, &[7, 7, 5, 5])), "three starts later");
+        assert!(meets(&starts, after(8, 100, 7, &[7; BEFORE_MAX])), "so much later that it cannot be judged");
+        assert!(meets(&starts, shown(9, 1, 1)), "on another disk");
         // What was met is durable at once.
         disk.cut_power();
         disk.restore_power();
@@ -176,10 +230,21 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_that_was_refused_stays_refused() {
+        let disk = FaultDisk::new(4);
+        open(&disk, 1).refused("b has met start 2").unwrap();
+        disk.cut_power();
+        disk.restore_power();
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        let refused = Starts::open(disk, Path::new("/c"), DiskId(7), 2).err().unwrap();
+        assert!(matches!(&refused, ControlError::RolledBack { why, .. } if why == "b has met start 2"), "{refused}");
+    }
+
+    #[test]
     fn golden_file() {
         let disk = FaultDisk::new(3);
         let starts = open(&disk, 9);
-        starts.meet(node("b"), Some(Start { disk: DiskId(8), number: 1, mark: 5 })).unwrap();
+        starts.meet(node("b"), Some(Start { disk: DiskId(8), number: 1, mark: 5, before: Vec::new() })).unwrap();
         let bytes = files::read(&disk, Path::new("/c/starts")).unwrap();
         let text = r#"{"version":1,"own":{"disk":7,"number":1,"mark":9},"met":{"b":{"disk":8,"number":1,"mark":5}}}"#;
         assert_eq!(frames::get(&bytes, 0).unwrap().text, text.as_bytes());

@@ -197,9 +197,9 @@ mod tests {
         assert_eq!(bytes, golden);
         let Frame::Hello(read) = receive(&mut &bytes[..]).await.unwrap() else { panic!("no hello") };
         assert_eq!(read, hello);
-        let start = Start { disk: DiskId(1), number: 2, mark: 3 };
-        let bytes = bytes_of(&Frame::Hello(Hello { start: Some(start), ..hello })).await;
-        assert!(bytes.ends_with(b",\"start\":{\"disk\":1,\"number\":2,\"mark\":3}}"));
+        let start = Start { disk: DiskId(1), number: 2, mark: 3, before: vec![4] };
+        let bytes = bytes_of(&Frame::Hello(Hello { start: Some(start.clone()), ..hello })).await;
+        assert!(bytes.ends_with(b",\"start\":{\"disk\":1,\"number\":2,\"mark\":3,\"before\":[4]}}"));
         let Frame::Hello(read) = receive(&mut &bytes[..]).await.unwrap() else { panic!("no hello") };
         assert_eq!(read.start, Some(start));
     }

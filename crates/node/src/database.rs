@@ -279,9 +279,9 @@ impl Databases {
 
 const TO_THE_MASTER: &str = "Connect again, to the master.";
 
-/// 57P03 of a server that is no longer the master.
+/// 57P03 of a server that is no longer the master, or that lacks what a standby has.
 pub fn deposed() -> SqlError {
-    let message = "this server was deposed: another one has become the master";
+    let message = "this server was deposed: another one is the master, or has acknowledged commits that this one lacks";
     SqlError::new(SqlState::CANNOT_CONNECT_NOW, message).with_hint(TO_THE_MASTER)
 }
 

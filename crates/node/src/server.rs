@@ -29,8 +29,8 @@ use holdfast_archive::{ArchiveError, ArchiveLocation, Store};
 use holdfast_engine::{CloseError, Engine, OpenError};
 use holdfast_replication::mirror::{Mirror, MirrorRefused};
 use holdfast_replication::{
-    AcceptedLoss, Certificates, Control, ControlSetupError, KeptCopies, Listener, Promotion, ReplicationStatus,
-    RoleEvent, StandbyFile, StandbyFileError,
+    AcceptedLoss, Certificates, Control, ControlSetupError, Followed, KeptCopies, Listener, Promotion,
+    ReplicationStatus, RoleEvent, StandbyFile, StandbyFileError,
 };
 use holdfast_standby::Hub;
 use holdfast_standby::identity::Tip;
@@ -140,7 +140,15 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let listener = Arc::new(Listener::new(links.handle().clone()));
     listen_for_nodes(&config, &listener, certificates.as_ref())?;
     let refusing = Refusing::new(server.again()?, links.handle().clone(), listener.clone());
-    let context = ServerContext { dir: dir.to_owned(), config, name, certificates, control, listener };
+    let context = ServerContext {
+        dir: dir.to_owned(),
+        config,
+        name,
+        certificates,
+        control,
+        listener,
+        followed: Followed::default(),
+    };
     let mut promoted: Option<Promotion> = None;
     let mut first = true;
     loop {

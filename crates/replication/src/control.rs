@@ -199,7 +199,15 @@ impl Control {
 
     /// See [`ControlHandle::tell_positions`].
     pub async fn tell_positions(&self, epoch: Epoch) -> Result<(), ControlError> {
-        self.handle.tell_positions(epoch).await
+        loop {
+            match self.handle.tell_positions(epoch).await {
+                // Nothing is answered without the lease anyway.
+                Err(ControlError::NoQuorum) => {
+                    tracing::warn!("this master waits for a majority of the control plane before it answers");
+                }
+                told => return told,
+            }
+        }
     }
 
     /// Releases the lease of an epoch, in which this node acknowledges nothing any more.

@@ -32,6 +32,9 @@ use tokio::sync::watch;
 /// a control plane.
 pub type AgreedEpoch = Arc<dyn Fn() -> Epoch + Send + Sync>;
 
+/// The address of the server that this process has followed last; it outlives a role that is opened again.
+pub type Followed = Arc<Mutex<Option<String>>>;
+
 /// The engine of a standby as the link sees it.
 pub struct Following {
     engine: Engine,
@@ -59,6 +62,7 @@ pub struct Following {
     notify: Notify,
     certificates: Option<Certificates>,
     agreed_epoch: AgreedEpoch,
+    followed: Followed,
     /// Set by the operator.
     paused: watch::Sender<bool>,
     /// Ships to standbys of this standby, which may apply more when this one's master has more durable.
@@ -76,6 +80,7 @@ impl Following {
         notify: Notify,
         certificates: Option<Certificates>,
         agreed_epoch: AgreedEpoch,
+        followed: Followed,
     ) -> Arc<Following> {
         let (applied, _) = watch::channel(Lsn(0));
         let sender = applied.clone();
@@ -101,6 +106,7 @@ impl Following {
             notify,
             certificates,
             agreed_epoch,
+            followed,
             paused: watch::channel(false).0,
             hub: OnceLock::new(),
         })
@@ -175,9 +181,9 @@ impl Following {
         self.anchor().is_none()
     }
 
-    /// Whether it has followed since this process took its role.
+    /// Whether it has followed the server at this address since this process started.
     pub fn has_followed(&self) -> bool {
-        matches!(self.phase(), Phase::Following { .. }) || self.unlinked.lock().is_some()
+        self.followed.lock().as_ref() == Some(&self.file.lock().from)
     }
 
     /// Whether everything received is on the disk. Also true when following has ended: then the rest will never be.
@@ -217,6 +223,9 @@ impl Following {
             Phase::Pairing { master } => *self.node_there.lock() = Some(master.clone()),
             Phase::Waiting { .. } => self.has_failed.store(true, Ordering::Release),
             Phase::Connecting | Phase::Following { .. } => {}
+        }
+        if is_following {
+            *self.followed.lock() = Some(self.master());
         }
         let before = std::mem::replace(&mut *self.phase.lock(), phase);
         if matches!(before, Phase::Following { .. }) && !is_following {
@@ -282,9 +291,15 @@ impl Standby for Following {
     }
 
     fn is_written_by(&self, greeting: &Welcome) -> bool {
-        // A member of a group compares before it becomes master, and its new epoch may follow from an accepted loss.
-        let same_node = !greeting.grouped && self.file.lock().master.as_ref() == Some(&greeting.name);
-        greeting.follows.is_none() && (same_node || greeting.identity.epoch == self.identity().epoch)
+        let (own, its) = (self.identity().epoch, greeting.identity.epoch);
+        // A control plane gives each epoch to one master. Without one each start of a master begins the next epoch, and so does
+        // a promotion elsewhere. An older copy of the master that is started begins at most the epoch after the one that the
+        // standby knows; a node that became master again after another one is further.
+        let is_same = match greeting.grouped {
+            true => its == own,
+            false => its.0 <= own.0.saturating_add(1) && self.file.lock().master.as_ref() == Some(&greeting.name),
+        };
+        greeting.follows.is_none() && is_same
     }
 
     fn learned(&self, node: &str, follows: Option<&str>, grouped: bool) {

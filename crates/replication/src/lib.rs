@@ -69,7 +69,7 @@ pub use base_copy::{CopyError, CopyTo, check_target as check_copy_target, copy_f
 pub use certificates::{Certificates, FILES as CERTIFICATE_FILES, install as install_certificates, secure_members};
 pub use control::{Control, ControlSetupError};
 pub use follow_record::follow_record;
-pub use following::{AgreedEpoch, Following, follow_master};
+pub use following::{AgreedEpoch, Followed, Following, follow_master};
 pub use holdfast_control::Position;
 pub use holdfast_standby::base_copy::Progress;
 pub use identity_file::IdentityFile;

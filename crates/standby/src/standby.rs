@@ -54,7 +54,7 @@ pub trait Standby: Send + Sync + 'static {
     fn learned(&self, _node: &str, _follows: Option<&str>, _grouped: bool) {}
 
     /// Whether the master that greets wrote the end of this node's trail itself: then it has to have it. By default the master
-    /// of the same epoch did. A master without a control plane begins a new epoch with each start, so there its name counts.
+    /// of the same epoch did. Without a control plane a master begins a new epoch with each start, so there its name counts, too.
     fn is_written_by(&self, greeting: &Welcome) -> bool {
         greeting.follows.is_none() && greeting.identity.epoch == self.identity().epoch
     }

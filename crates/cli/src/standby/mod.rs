@@ -15,6 +15,7 @@ use holdfast_replication::{
     Certificates, CopyTo, NodeClient, StandbyFile, check_copy_target, copy_from, install_certificates,
 };
 use serde_json::Value;
+use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -225,7 +226,15 @@ fn check_is_another(data: &Path, from: &str, name: &str) -> anyhow::Result<()> {
     // A master that is away now can be named.
     let Ok(status) = at.status() else { return Ok(()) };
     let status: Value = serde_json::from_str(&status).unwrap_or_default();
-    if status["name"] == name { refuse() } else { Ok(()) }
+    // Two machines may have servers of the same name, but only one of them is a standby here.
+    let is_itself = status["name"] == name && status["role"] == "standby" && is_on_this_machine(from);
+    if is_itself { refuse() } else { Ok(()) }
+}
+
+/// Whether an address leads to this machine: a socket can be bound there.
+fn is_on_this_machine(address: &str) -> bool {
+    let Ok(mut found) = address.to_socket_addrs() else { return false };
+    found.all(|address| std::net::TcpListener::bind((address.ip(), 0)).is_ok())
 }
 
 /// Whether it may acknowledge commits, where anything limits that.

@@ -16,8 +16,17 @@ pub const B: usize = 1;
 pub const W: usize = 2;
 
 pub fn story<F: Future<Output = ()>>(tell: impl FnOnce(World) -> F, sabotage: Sabotage) {
+    story_of(World::new, tell, sabotage);
+}
+
+/// As [`story`], in the world that `world` makes.
+pub fn story_of<F: Future<Output = ()>>(
+    world: impl FnOnce(u64, Sabotage) -> World,
+    tell: impl FnOnce(World) -> F,
+    sabotage: Sabotage,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(async { tell(World::new(7, sabotage)).await });
+    runtime.block_on(async { tell(world(7, sabotage)).await });
 }
 
 impl World {

@@ -14,12 +14,12 @@ use holdfast_types::Epoch;
 use tokio::time::sleep;
 
 use super::Sabotage;
-use super::directed::{A, B, W, story};
+use super::directed::{A, B, W, story, story_of};
 use super::world::{World, node, promote_from};
 use crate::error::ControlError;
 use crate::files;
 use crate::id::NodeId;
-use crate::plane::ControlPlane;
+use crate::plane::{ControlPlane, Quorum};
 use crate::record::Position;
 use crate::trail_tip::{Compared, ComparedTrail, TrailTip};
 
@@ -182,6 +182,52 @@ fn a_master_that_lacks_what_its_standby_took_over_from_it_is_not_promoted() {
         assert!(refused.to_string().contains("b has what was durable here up to LSN 120"), "{refused}");
         // Only a tail that it never made durable is missing.
         promoted(&world, A, epoch, 120).await.unwrap();
+    };
+    story(tell, Sabotage::None);
+}
+
+/// Master a, and commits that wait for b or c. b had everything up to 100, and its trail was put back to 50; c has 80. a is lost.
+async fn promoted_beside_one_that_was_put_back(world: World) -> Result<Epoch, ControlError> {
+    const C: usize = 2;
+    let mut world = world.with_master().await;
+    let (a, epoch) = (world.handle(A), world.handle(A).lease().epoch());
+    let quorum = Quorum { standbys: [node("b"), node("c")].into(), needed: 1 };
+    a.name_quorum(epoch, quorum, a.next_change()).await.unwrap();
+    a.set_trail(Some(trail(epoch, 100, 100, &[("a", 100), ("b", 100), ("c", 80)])));
+    a.tell_positions(epoch).await.unwrap();
+    drop(a);
+    world.crash(A).await;
+    world.handle(B).set_trail(Some(trail(epoch, 50, 50, &[])));
+    world.handle(C).set_trail(Some(trail(epoch, 80, 80, &[])));
+    promoted(&world, C, epoch, 80).await
+}
+
+#[test]
+fn a_member_that_was_put_back_vouches_for_none() {
+    let tell = |world: World| async {
+        let refused = promoted_beside_one_that_was_put_back(world).await.unwrap_err();
+        assert!(refused.to_string().contains("its directory was put back"), "{refused}");
+    };
+    story_of(World::of_data_nodes, tell, Sabotage::None);
+    let broken = |world: World| async {
+        promoted_beside_one_that_was_put_back(world).await.expect("the sabotage lets it through");
+    };
+    story_of(World::of_data_nodes, broken, Sabotage::AnyPosition);
+}
+
+/// The group agreed on a, which did not open its trail in the new epoch. What others have of an older epoch shows no loss.
+#[test]
+fn a_promotion_that_was_cut_short_is_repeated() {
+    let tell = |world: World| async {
+        let mut world = world.with_master().await;
+        let epoch = world.handle(A).lease().epoch();
+        let promoted_b = promoted(&world, B, epoch, 90).await.unwrap();
+        world.crash(B).await;
+        // The old master, deposed, with an end that no other node has and that was never acknowledged.
+        world.handle(A).set_trail(Some(trail(epoch, 100, 100, &[])));
+        world.start(B);
+        sleep(Duration::from_secs(5)).await;
+        assert!(promoted(&world, B, epoch, 90).await.unwrap() > promoted_b);
     };
     story(tell, Sabotage::None);
 }

@@ -26,7 +26,8 @@ fn resolved(dir: &Path) -> Option<PathBuf> {
 fn unmounted(dir: &Path, fstab: &str, mounts: &str) -> Option<PathBuf> {
     let mounted: Vec<PathBuf> = mounts.lines().filter_map(|line| field(line, 4)).collect();
     let lines = fstab.lines().filter(|line| !line.trim_start().starts_with('#'));
-    let points = lines.filter_map(|line| field(line, 1)).filter(|point| dir.starts_with(point));
+    let points =
+        lines.filter_map(|line| field(line, 1)).filter(|point| point.parent().is_some() && dir.starts_with(point));
     let lowest = points.max_by_key(|point| point.components().count())?;
     (!mounted.contains(&lowest)).then_some(lowest)
 }

@@ -34,7 +34,7 @@ pub(super) fn refuse_to_follow_itself(dir: &Path, config: &Config, own: SocketAd
     let named: Vec<SocketAddr> = file.from.to_socket_addrs().map_or_else(|_| Vec::new(), Iterator::collect);
     let is_own = |own: SocketAddr| {
         let is_same = |ip: IpAddr| ip == own.ip() || (own.ip().is_unspecified() && ip.is_loopback());
-        named.iter().any(|address| address.port() == own.port() && is_same(address.ip()))
+        !named.is_empty() && named.iter().all(|address| address.port() == own.port() && is_same(address.ip()))
     };
     if is_own(own) || config.node_listen()?.is_some_and(is_own) {
         return Err(NodeError::FollowsItself { from: file.from, dir: dir.to_owned() });

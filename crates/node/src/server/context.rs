@@ -5,7 +5,7 @@ use super::refusing::{Refusing, Why};
 use super::signals::Signals;
 use crate::config::Config;
 use holdfast_engine::OpenError;
-use holdfast_replication::{Certificates, Control, Listener, Position, Promotion, StandbyFile};
+use holdfast_replication::{Certificates, Control, Followed, Listener, Position, Promotion, StandbyFile};
 use holdfast_trail::{Inspection, Trail};
 use holdfast_types::Epoch;
 use std::io;
@@ -20,6 +20,7 @@ pub(super) struct ServerContext {
     pub certificates: Option<Certificates>,
     pub control: Option<Arc<Control>>,
     pub listener: Arc<Listener>,
+    pub followed: Followed,
 }
 
 /// What a server begins with that is not a standby.
@@ -70,8 +71,10 @@ impl ServerContext {
         error: NodeError,
     ) -> Result<(), NodeError> {
         self.release_lease(links, epoch);
-        // Nothing was written in the new epoch. If it stayed, a running master would see it and regard itself as deposed.
+        // Without a control plane no other node knows the new epoch. If it stayed, a running master would see it and regard
+        // itself as deposed. An epoch that the group has agreed on stays: the group has deposed the old master already.
         let withdrawn = before
+            .filter(|_| epoch.is_none())
             .map(|before| Trail::withdraw_epoch(&holdfast_seams::RealDisk::new(), &self.dir.join("trail"), before));
         if let Some(Err(why)) = withdrawn {
             tracing::error!("the epoch of the failed promotion cannot be withdrawn: {why}");

@@ -91,7 +91,8 @@ impl Opening<'_> {
         };
         control.iter().for_each(|control| control.set_trail(&compared));
         if let (Some(control), Some(epoch)) = (control, self.epoch) {
-            self.links.block_on(control.tell_positions(epoch)).map_err(ControlSetupError::from)?;
+            let told = self.links.block_on(control.tell_positions(epoch));
+            told.inspect_err(|_| control.clear_trail()).map_err(ControlSetupError::from)?;
         }
         let (hub, copies) = (hub.clone(), links.copies.clone());
         let (stop, stopping) = watch::channel(false);
@@ -119,7 +120,8 @@ impl Opening<'_> {
             let (notify, certificates) = (notify.clone(), certificates.clone());
             let control = control.clone();
             let agreed_epoch = Arc::new(move || control.as_ref().map_or(Epoch(0), |control| control.epoch()));
-            Following::new(engine.clone(), dir.clone(), file, notify, certificates, agreed_epoch)
+            let followed = self.context.followed.clone();
+            Following::new(engine.clone(), dir.clone(), file, notify, certificates, agreed_epoch, followed)
         });
         let in_sync = Arc::new(InSync::default());
         let copies = Arc::<KeptCopies>::default();

@@ -5,7 +5,7 @@
 //! | recovers its directory, or changes its role | the database system is starting up |
 //! | waits for the control plane to make it master | the same, with what it waits for |
 //! | stops | the database system is shutting down |
-//! | was deposed in order | this server was deposed: another one has become the master |
+//! | was deposed in order | this server was deposed |
 //!
 //! Failure: if the socket cannot be used, that is logged, and clients wait in its queue as they do for a busy server.
 

@@ -31,7 +31,7 @@
 //! it is durable. So it is cut off; the trail saves it aside first. What was applied is never cut here: `holdfast
 //! rejoin` does that, and records it.
 //!
-//! An epoch has one master, and what is in a standby's databases was durable there. So a master that wrote it and lacks it has
+//! What is in a standby's databases was durable at the master that wrote it. So a master that wrote it and lacks it has
 //! lost what it had: its directory was put back from an older copy, or its disk lied. The standby has the
 //! acknowledged commits; it tells the master, which acknowledges nothing any more ([`crate::Master::rolled_back`]).
 

@@ -110,7 +110,7 @@ enum Over {
 
 /// Follows the master until it is stopped or cannot continue.
 pub async fn follow<C: Connect>(mut follower: Follower<C>) -> Ended {
-    let mut pause = follower.options.retry;
+    let (mut pause, mut reported) = (follower.options.retry, false);
     loop {
         let mut was_following = false;
         let (began, had) = (tokio::time::Instant::now(), follower.standby.trail().durable());
@@ -125,7 +125,10 @@ pub async fn follow<C: Connect>(mut follower: Follower<C>) -> Ended {
             Ok(Over::CutBack(tip)) => return Ended::CutBack(tip),
             Ok(Over::StoppedThere(why)) => why,
             Err(LinkError::Refused(refusal)) if refusal.reason == Reason::RolledBack => {
-                tracing::warn!(target: "holdfast::receive", "{refusal}");
+                // Once, although it is met again with each new link.
+                if !std::mem::replace(&mut reported, true) {
+                    tracing::warn!(target: "holdfast::receive", "{refusal}");
+                }
                 refusal.to_string()
             }
             Err(error) if error.may_pass() => error.to_string(),

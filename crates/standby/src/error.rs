@@ -103,6 +103,8 @@ impl LinkError {
         match self {
             LinkError::Io(_) | LinkError::Closed | LinkError::Silent { .. } | LinkError::TooSlow { .. } => true,
             LinkError::Refused(refusal) => refusal.reason.may_pass(),
+            // A server that changes its role, or waits for its control plane, answers nodes as it answers clients: 57P03.
+            LinkError::NoNode => true,
             // Bytes that were corrupted on the link.
             LinkError::Flaw { .. } => true,
             // This node's own trail has recycled what was searched in it.

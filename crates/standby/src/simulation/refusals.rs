@@ -329,3 +329,27 @@ async fn after_a_link_that_worked_the_next_one_is_made_soon() {
     drop(listener);
     assert!(matches!(following.await.unwrap(), Ended::Stopped));
 }
+
+/// A server that changes its role answers a node as it answers clients, with 57P03: the standby tries again.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_as_it_answers_clients_is_tried_again() {
+    let (net, master) = (Net::new(1), master());
+    let standby = standby_of(&master);
+    let (hub, serving) = master.serve(&net);
+    serving.abort();
+    let mut listener = net.listen();
+    let (stop, following) = standby.follow(&net, 1);
+    let mut stream = listener.recv().await.unwrap();
+    take_preamble(&mut stream).await.unwrap();
+    stream.write_all(b"E\0\0\0\x22SFATAL\0VFATAL\0C57P03\0Mstarting\0\0").await.unwrap();
+    drop(stream);
+    let mut stream = listener.recv().await.unwrap();
+    take_preamble(&mut stream).await.unwrap();
+    let peer = Peer { address: "simulated".to_owned(), certificate: None };
+    let served = tokio::time::timeout(Duration::from_secs(1), hub.serve(stream, peer)).await;
+    assert!(served.is_err(), "it follows");
+    assert_eq!(standby.trail().durable(), master.trail().durable());
+    stop.send_replace(true);
+    drop(listener);
+    assert!(matches!(following.await.unwrap(), Ended::Stopped));
+}

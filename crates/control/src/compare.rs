@@ -88,7 +88,7 @@ impl Core {
         // Of another epoch: the group will say so.
         let Some(record) = self.published.get().filter(|record| record.epoch == expected_epoch) else { return Ok(()) };
         self.check_position(&record, trail_end)?;
-        let Some(end) = trail_end.filter(|_| record.master == Some(self.me)) else { return Ok(()) };
+        let Some(end) = self.own_end(trail_end).filter(|_| record.master == Some(self.me)) else { return Ok(()) };
         let is_asked = |node: &NodeId| *node != self.me && record.members.get(node) == Some(&Role::Data);
         let others = record.members.keys().copied().filter(is_asked);
         let asked = others.map(|node| async move { (node, self.tip_of(node).await) });
@@ -105,6 +105,7 @@ impl Core {
 
     /// Refuses this node if the group has seen more of its trail than there is.
     pub fn check_position(&self, record: &Record, trail_end: Option<Position>) -> Result<(), ControlError> {
+        let trail_end = self.own_end(trail_end);
         #[cfg(test)]
         if self.sabotage == crate::simulation::Sabotage::AnyPosition {
             return Ok(());
@@ -114,6 +115,12 @@ impl Core {
         let others = record.sync_set.members().iter().filter(|node| **node != self.me);
         let others: Vec<String> = others.map(NodeId::to_string).collect();
         Err(ControlError::RolledBackTrail { node: self.me, end, known, others: others.join(" or ") })
+    }
+
+    /// The end of this node's trail: of the open one now, because it may have grown since the promotion was requested, and the
+    /// record with it; else what was found when it was not open.
+    fn own_end(&self, found: Option<Position>) -> Option<Position> {
+        self.trail.get().ok().map(|trail| trail.end()).or(found)
     }
 
     async fn tip_of(&self, other: NodeId) -> Result<TrailTip, String> {

@@ -76,6 +76,9 @@ pub trait ComparedTrail: Send + Sync {
     /// What it has, on its disk, of the trail that ends there.
     fn compare(&self, other: TrailTip) -> BoxFuture<'static, Result<Compared, String>>;
 
+    /// The newest epoch that it knows, and the end of what is on its disk, now.
+    fn end(&self) -> Position;
+
     /// If it is open as the trail of the master of this epoch: what this node has on its disk, and what each other node
     /// has confirmed to have of that. Everything below these positions is on the disks of both, for good.
     fn positions(&self, epoch: Epoch) -> BTreeMap<NodeId, u64>;

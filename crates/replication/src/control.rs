@@ -452,14 +452,21 @@ fn successor_in(record: &Record, epoch: Epoch) -> Option<NodeId> {
 /// How long a deposed master waits for its standbys to receive its last boxcars, before another server is promoted.
 const ARRIVE_MAX: Duration = Duration::from_millis(500);
 const ARRIVE_LOOK: Duration = Duration::from_millis(10);
+/// The number of looks for which nothing more is written.
+const ARRIVE_LOOKS: usize = 4;
 
 /// Waits until the connected standbys have everything that was written: then their trails do not diverge from the new
-/// master's.
+/// master's, and a candidate that compares itself with this node has all of it. The trail writes an empty boxcar shortly after
+/// its last one, and nothing is shipped once the lease is released: so the end has to stay the same for some looks.
 async fn wait_for_standbys(engine: &Engine, hub: &Hub) {
     let until = Instant::now() + ARRIVE_MAX;
     let has_all = |end: Lsn| hub.standbys().iter().all(|s| s.received_lsn.is_some_and(|received| received >= end.0));
-    while !has_all(engine.trail().durable()) && Instant::now() < until {
+    let (mut last, mut unchanged) = (engine.trail().durable(), 0);
+    while unchanged < ARRIVE_LOOKS && Instant::now() < until {
         tokio::time::sleep(ARRIVE_LOOK).await;
+        let end = engine.trail().durable();
+        unchanged = if end == last && has_all(end) { unchanged + 1 } else { 0 };
+        last = end;
     }
 }
 

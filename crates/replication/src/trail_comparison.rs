@@ -11,7 +11,7 @@
 //! Failure: a trail that cannot be read gives no answer; the asking member gets the cause.
 
 use crate::following::Following;
-use holdfast_control::{Compared, ComparedTrail, NodeId, TrailTip, judge};
+use holdfast_control::{Compared, ComparedTrail, NodeId, Position, TrailTip, judge};
 use holdfast_engine::Engine;
 use holdfast_standby::Hub;
 use holdfast_trail::{Match, Trail, TrailError};
@@ -57,6 +57,11 @@ impl ComparedTrail for TrailComparison {
             let compared = compared.map_err(|error| format!("a thread has failed: {error}"))?;
             compared.map_err(|error| format!("this node's own trail: {error}"))
         })
+    }
+
+    fn end(&self) -> Position {
+        let trail = self.engine.trail();
+        Position { epoch: trail.epoch(), lsn: trail.durable().0 }
     }
 
     fn positions(&self, epoch: Epoch) -> BTreeMap<NodeId, u64> {

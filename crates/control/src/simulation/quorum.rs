@@ -24,6 +24,7 @@ use crate::error::ControlError;
 use crate::id::NodeId;
 use crate::node::ControlHandle;
 use crate::plane::{ControlPlane, Quorum};
+use crate::record::Position;
 use crate::trail_tip::{Compared, ComparedTrail, TrailTip, judge};
 
 const NODES: usize = 3;
@@ -76,6 +77,11 @@ impl ComparedTrail for SimTrail {
         let has_it = last.is_none_or(|boxcar| boxcar.is_some_and(|(number, _)| *number as u32 == other.checksum));
         let compared = judge(&own.tip(), &other, Some(has_it));
         async move { Ok(compared) }.boxed()
+    }
+
+    fn end(&self) -> Position {
+        let own = self.0.lock();
+        Position { epoch: own.epoch, lsn: own.boxcars.len() as u64 }
     }
 
     fn positions(&self, _: Epoch) -> BTreeMap<NodeId, u64> {

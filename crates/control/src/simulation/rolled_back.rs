@@ -98,6 +98,10 @@ impl ComparedTrail for Fixed {
         async { Ok(Compared::HasAll) }.boxed()
     }
 
+    fn end(&self) -> Position {
+        Position { epoch: self.tip.epoch, lsn: self.tip.lsn }
+    }
+
     fn positions(&self, _: Epoch) -> BTreeMap<NodeId, u64> {
         self.positions.clone()
     }
@@ -228,6 +232,19 @@ fn a_promotion_that_was_cut_short_is_repeated() {
         world.start(B);
         sleep(Duration::from_secs(5)).await;
         assert!(promoted(&world, B, epoch, 90).await.unwrap() > promoted_b);
+    };
+    story(tell, Sabotage::None);
+}
+
+/// A standby receives more while its promotion is under way, and the group hears of it.
+#[test]
+fn what_arrives_while_a_promotion_is_under_way_is_not_missing() {
+    let tell = |world: World| async {
+        let world = world.with_master().await;
+        let epoch = with_positions(&world).await;
+        // When the promotion was requested it had less.
+        world.handle(B).set_trail(Some(trail(epoch, 90, 90, &[])));
+        promoted(&world, B, epoch, 70).await.unwrap();
     };
     story(tell, Sabotage::None);
 }

@@ -254,6 +254,25 @@ impl Group {
         if self.setup.has_control() { self.wait_until_in_sync_set() } else { Ok(()) }
     }
 
+    /// How often a member was admitted again, so that all three vote, as far as the logs say.
+    pub fn admissions(&self) -> usize {
+        let logs = self.nodes.iter().map(Node::log_text).chain(self.witness.iter().map(Witness::log_text));
+        let all_vote = |line: &&str| line.contains("voters have been changed") && line.matches(',').count() == 2;
+        logs.map(|log| log.lines().filter(all_vote).count()).sum()
+    }
+
+    /// Waits until a new member votes: before that the group cannot do without either of the other two.
+    pub fn wait_until_admitted(&self, admissions_before: usize) -> anyhow::Result<()> {
+        let started = Instant::now();
+        while self.admissions() <= admissions_before {
+            if started.elapsed() > FOLLOWS_WAIT_MAX {
+                bail!("the new member of the control plane does not vote again");
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
     fn wait_until_in_sync_set(&self) -> anyhow::Result<()> {
         let started = Instant::now();
         loop {

@@ -195,6 +195,11 @@ impl Node {
         Ok(found)
     }
 
+    /// What the log says of all its processes.
+    pub fn log_text(&self) -> String {
+        std::fs::read(&self.log).map(|log| String::from_utf8_lossy(&log).into_owned()).unwrap_or_default()
+    }
+
     /// What the log says of the process that runs, or ran last.
     pub fn log_since_start(&self) -> String {
         let log = std::fs::read(&self.log).unwrap_or_default();
@@ -228,10 +233,14 @@ impl Witness {
         Ok(Witness { child: command.spawn().context("starting the witness")?, log: path })
     }
 
+    pub fn log_text(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
     /// What shows that it has failed: panics in its log, or its end.
     pub fn trouble(&mut self) -> Vec<String> {
         let ended = !matches!(self.child.try_wait(), Ok(None));
-        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let log = self.log_text();
         let panicked = log.lines().filter(|line| line.contains("panicked at")).map(str::to_string);
         panicked.chain(ended.then(|| "the witness has ended".to_owned())).collect()
     }

@@ -157,7 +157,9 @@ impl Bed {
     fn bring_back(&mut self, fault: Fault, settled: &Settled) -> anyhow::Result<Rejoined> {
         let old = std::mem::replace(&mut self.group.master, settled.master);
         let mut rejoined = Rejoined { copied: false, lost: Vec::new() };
-        if let Some(node) = self.new_member.take() {
+        let admissions = self.group.admissions();
+        let new_member = self.new_member.take();
+        if let Some(node) = new_member {
             self.group.nodes[node].end();
             self.group.nodes[node].remove_control()?;
         }
@@ -179,6 +181,9 @@ impl Bed {
                 }
                 Err(error) => return Err(error),
             }
+        }
+        if new_member.is_some() {
+            self.group.wait_until_admitted(admissions)?;
         }
         Ok(rejoined)
     }

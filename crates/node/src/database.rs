@@ -4,6 +4,7 @@ use crate::plan::Extra;
 use crate::settings::REQUIRE_TRANSACTION;
 use holdfast_engine::{Database, Engine, Report};
 use holdfast_sql::{Context, Entry, Kind, Piece, StatementCache, Translated, translate};
+use holdfast_types::access::Roles;
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{Level, ParameterChange, ParametersOf, SqlError, SqlResult, SqlState};
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -213,6 +214,11 @@ impl Databases {
     /// CREATE DATABASE. Blocks until it has reached its level.
     pub fn create(&self, name: &str, dialect: Dialect, level: Level) -> SqlResult<()> {
         self.engine.create_database(name, dialect, level)
+    }
+
+    /// All roles.
+    pub fn roles(&self) -> Arc<Roles> {
+        self.engine.roles()
     }
 
     /// Whether a database of that name exists.

@@ -6,6 +6,7 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+pub mod access;
 pub mod calendar;
 pub mod desc;
 pub mod error;

@@ -4,11 +4,11 @@ use crate::backend;
 use crate::encode::Output;
 use crate::frontend::{self, HEADER_BYTES, Malformed};
 use crate::limits::{BUFFER_KEPT_BYTES_MAX, Limits};
+use crate::peer::{Peer, PeerAddress};
 use crate::reply::Reply;
 use bytes::{Buf, BytesMut};
 use std::collections::HashSet;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -82,9 +82,13 @@ impl Client {
         (self.stream, self.input)
     }
 
-    /// The client's address, while it is connected.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.stream.peer_addr().ok()
+    /// The other end of the connection.
+    pub(crate) fn peer(&self) -> Peer {
+        let address = match (self.stream.peer_addr(), self.stream.local_addr()) {
+            (Ok(client), Ok(server)) => Some(PeerAddress::Tcp { client, server }),
+            _ => None,
+        };
+        Peer { address, tls: None }
     }
 
     /// The reply, to which answers are appended. Panics while it is lent out by [`Client::lend_reply`], which is a bug

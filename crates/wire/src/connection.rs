@@ -74,7 +74,7 @@ pub(crate) async fn serve<F: SessionFactory>(
             .with_detail(format!("The limit is {connections_max} (connections_max)."));
         return say_goodbye(&mut client, error.into()).await;
     }
-    let startup = crate::session::Startup { pid: registration.pid, client: client.address(), ..startup };
+    let startup = crate::session::Startup { pid: registration.pid, peer: client.peer(), ..startup };
     let mut session = match factory.open(startup).await {
         Ok(session) => session,
         Err(error) => return say_goodbye(&mut client, error.into()).await,

@@ -4,12 +4,12 @@
 //! at a time and waits for its result.
 
 use crate::client::Client;
+use crate::peer::Peer;
 use crate::status::Status;
 use bytes::BytesMut;
 use holdfast_types::{SqlError, SqlResult, StatementDesc, Value};
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -61,8 +61,8 @@ pub struct Startup {
     /// All other parameters, mostly run-time parameters.
     pub parameters: BTreeMap<String, String>,
     pub pid: i32,
-    /// The client's address.
-    pub client: Option<SocketAddr>,
+    /// Where the client is, and what TLS has established.
+    pub peer: Peer,
 }
 
 /// Interrupts what a session is running, from any thread. Does nothing when it is idle.

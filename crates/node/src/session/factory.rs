@@ -16,6 +16,7 @@ use crate::settings::Settings;
 use bytes::BytesMut;
 use holdfast_engine::Completion;
 use holdfast_replication::Listener;
+use holdfast_types::access::predefined::BOOTSTRAP_OID;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use holdfast_wire::completions::Mailbox;
 use holdfast_wire::{SessionFactory, Startup};
@@ -82,20 +83,27 @@ impl SessionFactory for Factory {
                 blocking(move || databases.enter(&name)).await?
             }
         };
+        let role = self.databases.roles().by_name(&startup.user).map_or(BOOTSTRAP_OID, |role| role.oid);
         let locks = served.db.session(startup.pid);
         let activity = self.activities.enter(Who {
             pid: startup.pid,
             database: startup.database.clone(),
             database_oid: served.db.oid(),
             user: startup.user.clone(),
-            client: startup.client,
+            client: startup.peer.client(),
             application_name: settings.get("application_name").map(|(_, v)| v.to_owned()).unwrap_or_default(),
         });
         Ok(NodeSession {
             databases: self.databases.clone(),
             served,
             home: startup.database.clone(),
-            identity: Identity { user: startup.user, database: startup.database, pid: startup.pid },
+            identity: Identity {
+                user: startup.user,
+                database: startup.database,
+                pid: startup.pid,
+                session_role: role,
+                current_role: role,
+            },
             shown_settings: settings.changes(),
             settings,
             activity,

@@ -7,9 +7,14 @@ use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 
 /// The session's user, database and process number.
 pub struct Identity {
+    /// The role that the session was authenticated as.
     pub user: String,
     pub database: String,
     pub pid: i32,
+    /// Its OID, or that of SET SESSION AUTHORIZATION.
+    pub session_role: u32,
+    /// The role whose privileges statements have: the session's, or that of SET ROLE.
+    pub current_role: u32,
 }
 
 /// The parameter that USE sets.

@@ -12,6 +12,7 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod auth;
 pub mod backend;
 mod client;
 pub mod completions;
@@ -33,6 +34,7 @@ pub mod server;
 pub mod session;
 mod status;
 
+pub use auth::{Prover, Unproven, initial_response};
 pub use client::{Client, CopyChunk, Lost};
 pub use handshake::LINK_REQUEST;
 pub use limits::Limits;

@@ -10,6 +10,7 @@ mod values;
 
 pub use values::Listen;
 
+use crate::admission::AdmissionLimits;
 use crate::data_dir::{self, DataDirError};
 use crate::settings;
 use holdfast_archive::ArchiveLocation;
@@ -76,6 +77,13 @@ pub struct Config {
     pub workers: usize,
     #[serde(deserialize_with = "values::count")]
     pub connections_max: usize,
+    #[serde(deserialize_with = "values::count")]
+    pub superuser_reserved_connections: usize,
+    /// 0: no limit.
+    #[serde(deserialize_with = "values::count")]
+    pub connections_per_address_max: usize,
+    #[serde(deserialize_with = "values::ms")]
+    pub authentication_failure_delay_max_ms: u64,
     #[serde(deserialize_with = "values::ms")]
     pub startup_timeout_ms: u64,
     #[serde(deserialize_with = "values::bytes")]
@@ -242,6 +250,9 @@ const LOG_FILES_KEPT_MAX: u32 = 1000;
 /// Each network thread takes file descriptors and threads of its own; more threads than processors gain nothing.
 const WORKERS_MAX: usize = 512;
 
+/// A waiting connection holds a place among those that have not completed their start-up.
+const FAILURE_DELAY_MAX_MS: u64 = 30_000;
+
 /// PostgreSQL's largest.
 const COMMIT_DELAY_MAX_US: u64 = 100_000;
 
@@ -252,6 +263,9 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 5433)).into(),
             workers: 0,
             connections_max: 2_500,
+            superuser_reserved_connections: 3,
+            connections_per_address_max: 0,
+            authentication_failure_delay_max_ms: 5_000,
             startup_timeout_ms: 60_000,
             message_bytes_max: 256 << 20,
             prepared_statements_max: 10_000,
@@ -351,6 +365,11 @@ impl Config {
         let at_most = |name: &str, value: u64, max: u64| {
             if value > max { Err(format!("{name} = {value} is too large, the most is {max}")) } else { Ok(()) }
         };
+        at_most(
+            "authentication_failure_delay_max_ms",
+            self.authentication_failure_delay_max_ms,
+            FAILURE_DELAY_MAX_MS,
+        )?;
         at_most("workers", self.workers as u64, WORKERS_MAX as u64)?;
         at_most("log_files_kept", u64::from(self.log_files_kept), u64::from(LOG_FILES_KEPT_MAX))?;
         at_least("standby_timeout_ms", self.standby_timeout_ms, 100)?;
@@ -424,6 +443,16 @@ impl Config {
         }
     }
 
+    /// The limits of sessions.
+    pub fn admission_limits(&self) -> AdmissionLimits {
+        AdmissionLimits {
+            connections_max: self.connections_max,
+            reserved: self.superuser_reserved_connections,
+            per_address_max: self.connections_per_address_max,
+            failure_delay_max: Duration::from_millis(self.authentication_failure_delay_max_ms),
+        }
+    }
+
     /// The engine's options.
     pub fn options(&self) -> Options {
         Options {
@@ -492,6 +521,7 @@ impl Config {
             ("commit_delay", self.commit_delay_us.to_string()),
             ("commit_siblings", self.commit_siblings.to_string()),
             ("max_connections", self.connections_max.to_string()),
+            ("superuser_reserved_connections", self.superuser_reserved_connections.to_string()),
             ("holdfast.level", self.level.name().to_owned()),
             ("synchronous_standby_names", self.synchronous_standby_names.clone()),
         ]
@@ -542,7 +572,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 50, "one line for each key");
+        assert_eq!(all.len(), 53, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 

@@ -18,6 +18,7 @@ mod refusing;
 mod signals;
 
 use crate::activity::EngineSlot;
+use crate::admission::{self, Admission, RulesError};
 use crate::config::{Config, ConfigError, Listen};
 use crate::data_dir::{self, DataDirError};
 use crate::descriptors;
@@ -62,6 +63,8 @@ pub enum NodeError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Directory(#[from] DataDirError),
+    #[error(transparent)]
+    Rules(#[from] RulesError),
     #[error(transparent)]
     StandbyFile(#[from] StandbyFileError),
     #[error(transparent)]
@@ -125,11 +128,16 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let server = bind(&config)?;
     let address = server.address()?;
     refuse_to_follow_itself(dir, &config, address)?;
+    let admission = Arc::new(Admission::open(dir, config.admission_limits())?);
+    let beyond: Vec<String> =
+        [address].iter().filter(|a| !a.ip().is_loopback()).map(ToString::to_string).collect();
+    admission.files().refuse_trusting(&beyond)?;
     let links = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(LINK_THREADS)
         .thread_name("links")
         .enable_all()
         .build()?;
+    admission::watch_for_reload(admission.clone(), links.handle())?;
     let clients = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = clients.block_on(async { Signals::new() })?;
     let name = StandbyFile::read(dir)?.map_or_else(|| node_name(&config), |file| file.name);
@@ -148,6 +156,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
         control,
         listener,
         followed: Followed::default(),
+        admission,
     };
     let mut promoted: Option<Promotion> = None;
     let mut first = true;

@@ -81,6 +81,11 @@ async fn exchange(client: &mut Client) -> Result<Hello, Lost> {
     }
 }
 
+/// Reads the first packet of a connection and drops it: its length, once all of it has arrived. For the fuzzer.
+pub fn check_packet(input: &[u8]) -> Result<Option<usize>, Malformed> {
+    Ok(packet(input)?.map(|(_, bytes)| bytes))
+}
+
 /// The packet at the start of `input` and its length, once all of it has arrived.
 fn packet(input: &[u8]) -> Result<Option<(Packet, usize)>, Malformed> {
     let Some(length) = input.first_chunk::<4>() else { return Ok(None) };

@@ -36,7 +36,7 @@ mod status;
 
 pub use auth::{Prover, Unproven, initial_response};
 pub use client::{Client, CopyChunk, Lost};
-pub use handshake::LINK_REQUEST;
+pub use handshake::{LINK_REQUEST, check_packet};
 pub use limits::Limits;
 pub use peer::{ClientCertificate, Peer, PeerAddress, TlsSession};
 pub use refusing::Refusal;

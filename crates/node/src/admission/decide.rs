@@ -16,7 +16,7 @@
 
 use super::files::Rules;
 use super::hba::{Attempt, ClientCert, ClientName, Method, Rule};
-use super::{Admission, socket_owner, users};
+use super::{Admission, is_operator, socket_owner, users};
 use crate::clock::now_us;
 use holdfast_scram::Verifier;
 use holdfast_types::access::predefined::BOOTSTRAP_OID;
@@ -141,7 +141,7 @@ impl Admission {
     ) -> Result<(), Ended> {
         let role = roles.by_name(&startup.user);
         let Some(uid) = local_user(&startup.peer) else { return self.password(startup, roles, prover).await };
-        let is_operator = uid == 0 || uid == rustix::process::geteuid().as_raw();
+        let is_operator = is_operator(uid);
         if is_operator && rule.map.is_none() && role.is_some_and(|role| role.oid == BOOTSTRAP_OID) {
             return Ok(());
         }

@@ -57,6 +57,12 @@ impl Rules {
         self.rules.iter().find(|rule| rule.matches(attempt))
     }
 
+    /// Whether a rule other than `reject` would decide about the connection if it were encrypted.
+    pub fn find_encrypted(&self, attempt: &Attempt<'_>) -> bool {
+        let rule = self.rules.iter().find(|rule| rule.matches_as(attempt, true));
+        rule.is_some_and(|rule| rule.method != Method::Reject)
+    }
+
     /// Whether a map lets a user of the system, or of a certificate, connect as a role. Without a map the names must be equal.
     pub fn allows(&self, map: Option<&str>, system: &str, role: &str) -> bool {
         match map {

@@ -25,13 +25,12 @@ mod users;
 pub use files::{HBA_FILE, IDENT_FILE, RuleFiles, RulesError, SECRET_FILE};
 pub use reload::{request_reload, watch_for_reload};
 pub use sessions::Places;
-pub use socket_owner::owner;
 
 use failures::Failures;
-use holdfast_wire::Peer;
 use sessions::Sessions;
 use std::path::Path;
 use std::time::Duration;
+use tokio::net::TcpStream;
 
 /// The limits of the settings.
 #[derive(Clone, Copy, Debug)]
@@ -72,12 +71,21 @@ impl Admission {
     }
 }
 
-/// Whether the client's end belongs to the user that runs the server, or to root: it may link a node of this machine.
-pub fn is_operator(peer: &Peer) -> bool {
-    let uid = match peer.address {
-        Some(holdfast_wire::PeerAddress::Unix { uid, .. }) => Some(uid),
-        Some(holdfast_wire::PeerAddress::Tcp { client, server }) => owner(client, server),
-        None => None,
+/// Whether a link over the clients' port may be served: it comes from this machine, from the user that runs the server or from
+/// root. Other local users could otherwise copy every database.
+pub fn may_link(stream: &TcpStream) -> bool {
+    let uid = match (stream.peer_addr(), stream.local_addr()) {
+        (Ok(client), Ok(server)) => socket_owner::owner(client, server),
+        _ => None,
     };
-    uid.is_some_and(|uid| uid == 0 || uid == rustix::process::geteuid().as_raw())
+    let may = uid.is_some_and(is_operator);
+    if !may {
+        tracing::warn!(?uid, "refused a node's link: it does not come from the user that runs this server, nor from root");
+    }
+    may
+}
+
+/// Whether it is the user that runs the server, or root.
+fn is_operator(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
 }

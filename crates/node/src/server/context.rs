@@ -3,6 +3,7 @@
 use super::NodeError;
 use super::refusing::{Refusing, Why};
 use super::signals::Signals;
+use crate::admission::Admission;
 use crate::config::Config;
 use holdfast_engine::OpenError;
 use holdfast_replication::{Certificates, Control, Followed, Listener, Position, Promotion, StandbyFile};
@@ -21,6 +22,7 @@ pub(super) struct ServerContext {
     pub control: Option<Arc<Control>>,
     pub listener: Arc<Listener>,
     pub followed: Followed,
+    pub admission: Arc<Admission>,
 }
 
 /// What a server begins with that is not a standby.

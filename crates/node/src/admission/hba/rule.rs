@@ -121,13 +121,17 @@ pub struct Attempt<'a> {
 
 impl Rule {
     pub fn matches(&self, attempt: &Attempt<'_>) -> bool {
-        self.is_for_connection(attempt.peer)
+        self.matches_as(attempt, attempt.peer.tls.is_some())
+    }
+
+    /// Whether it would match the connection with or without encryption.
+    pub fn matches_as(&self, attempt: &Attempt<'_>, encrypted: bool) -> bool {
+        self.is_for_connection(attempt.peer, encrypted)
             && self.databases.iter().any(|name| name.is_for_database(attempt))
             && self.users.iter().any(|name| name.is_for_user(attempt))
     }
 
-    fn is_for_connection(&self, peer: &Peer) -> bool {
-        let encrypted = peer.tls.is_some();
+    fn is_for_connection(&self, peer: &Peer, encrypted: bool) -> bool {
         match (peer.address, self.connection) {
             (Some(PeerAddress::Unix { .. }), connection) => connection == Connection::Local,
             (Some(PeerAddress::Tcp { client, .. }), connection) => {

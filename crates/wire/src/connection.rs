@@ -111,7 +111,10 @@ pub(crate) fn link(client: Client) -> Option<(TcpStream, BytesMut)> {
         Some((Socket::Tcp(stream), input)) if peer.is_local() => Some((stream, input)),
         _ => {
             let from = peer.address.map(|address| address.to_string()).unwrap_or_default();
-            tracing::warn!(from, "refused a node's link: the port for clients takes links of this machine only (node_listen)");
+            tracing::warn!(
+                from,
+                "refused a node's link: the port for clients takes links of this machine only (node_listen)"
+            );
             None
         }
     }

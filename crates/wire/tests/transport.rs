@@ -6,8 +6,8 @@ mod fake;
 use fake::{Running, start, start_with};
 use holdfast_wire::{Limits, TlsConfig, TlsFiles, TlsSlot, TlsVersion};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -442,17 +442,31 @@ fn files_that_cannot_be_used_are_named() {
     let material = Material::new();
     let said = |files: &TlsFiles| TlsConfig::load(files).unwrap_err().to_string();
     let path = |name: &str| material.dir.path().join(name);
-    let with = |certificate: &str, key: &str| TlsFiles { certificate: path(certificate), key: path(key), ..material.files.clone() };
+    let with = |certificate: &str, key: &str| TlsFiles {
+        certificate: path(certificate),
+        key: path(key),
+        ..material.files.clone()
+    };
     assert!(said(&with("none", "server.key")).contains("cannot read a certificate"));
-    assert!(said(&with("server.key", "server.key")).contains("server.key is not a certificate in PEM: it contains none"));
-    assert!(said(&with("server.crt", "server.crt")).contains("server.crt"), "{}", said(&with("server.crt", "server.crt")));
+    assert!(
+        said(&with("server.key", "server.key")).contains("server.key is not a certificate in PEM: it contains none")
+    );
+    assert!(
+        said(&with("server.crt", "server.crt")).contains("server.crt"),
+        "{}",
+        said(&with("server.crt", "server.crt"))
+    );
     let other = KeyPair::generate().unwrap();
     std::fs::write(path("other.key"), other.serialize_pem()).unwrap();
     std::fs::set_permissions(path("other.key"), PermissionsExt::from_mode(0o600)).unwrap();
     assert!(said(&with("server.crt", "other.key")).contains("cannot be used for TLS"));
     std::fs::set_permissions(path("other.key"), PermissionsExt::from_mode(0o640)).unwrap();
     assert!(said(&with("server.crt", "other.key")).contains("has group or world access"));
-    std::fs::write(path("encrypted.key"), "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n").unwrap();
+    std::fs::write(
+        path("encrypted.key"),
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+    )
+    .unwrap();
     std::fs::set_permissions(path("encrypted.key"), PermissionsExt::from_mode(0o600)).unwrap();
     assert!(said(&with("server.crt", "encrypted.key")).contains("passphrase"));
     let ca = TlsFiles { client_ca: Some(path("server.key")), ..material.files.clone() };
@@ -492,11 +506,8 @@ fn half_open_connections_keep_no_client_out() {
 #[test]
 fn a_handshake_that_never_ends_is_cut_off() {
     let material = Material::new();
-    let server = start_with(
-        Limits { startup_timeout: Duration::from_millis(100), ..Limits::default() },
-        material.slot(),
-        None,
-    );
+    let server =
+        start_with(Limits { startup_timeout: Duration::from_millis(100), ..Limits::default() }, material.slot(), None);
     let mut stream = tcp(&server);
     stream.write_all(SSL_REQUEST).unwrap();
     assert_eq!(byte(&mut stream), Some(b'S'));

@@ -286,7 +286,8 @@ mod tests {
             |params| {
                 params.distinguished_name.push(DnType::OrganizationName, "a,b <c> \u{e9}\n");
                 params.distinguished_name.push(DnType::CustomDnType(vec![1, 2, 3, 4]), " x ");
-                params.serial_number = Some(SerialNumber::from_slice(&[0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]));
+                params.serial_number =
+                    Some(SerialNumber::from_slice(&[0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]));
                 params.subject_alt_names.push(SanType::IpAddress("10.1.2.3".parse().unwrap()));
                 params.subject_alt_names.push(SanType::IpAddress("::1".parse().unwrap()));
                 params.not_before = date_time_ymd(2020, 2, 29);

@@ -142,7 +142,8 @@ mod tests {
     fn lengths_are_checked() {
         let next = |bytes: &[u8]| Der(bytes).next().map(|(tag, contents)| (tag, contents.len()));
         assert_eq!(next(&[4, 1, 9]), Ok((4, 1)));
-        for wrong in [&[][..], &[4], &[4, 2, 9], &[4, 0x80, 9], &[4, 0x81, 1, 9], &[4, 0x85, 0, 0, 0, 0, 1, 9], &[0x1f, 0]]
+        for wrong in
+            [&[][..], &[4], &[4, 2, 9], &[4, 0x80, 9], &[4, 0x81, 1, 9], &[4, 0x85, 0, 0, 0, 0, 1, 9], &[0x1f, 0]]
         {
             assert!(next(wrong).is_err(), "{wrong:?}");
         }

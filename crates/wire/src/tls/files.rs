@@ -71,7 +71,11 @@ impl TlsFiles {
         check_key(path, &metadata)?;
         let text = read(KEY, path)?;
         PrivateKeyDer::from_pem_slice(&text).map_err(|error| match text.windows(9).any(|word| word == b"ENCRYPTED") {
-            true => content(KEY, path, "it is encrypted with a passphrase; write it without one: openssl pkey -in KEY -out NEW"),
+            true => content(
+                KEY,
+                path,
+                "it is encrypted with a passphrase; write it without one: openssl pkey -in KEY -out NEW",
+            ),
             false => content(KEY, path, pem_text(&error)),
         })
     }

@@ -19,8 +19,8 @@ use holdfast_types::desc::oid;
 use holdfast_types::{ColumnDesc, Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value, ValueRef};
 use holdfast_wire::copy::{CopyFormat, CopyReader};
 use holdfast_wire::{
-    Cancel, Client, CopyChunk, End, Failure, Limits, Server, Session, SessionFactory, Sockets, Startup, Status,
-    Step, TlsSlot,
+    Cancel, Client, CopyChunk, End, Failure, Limits, Server, Session, SessionFactory, Sockets, Startup, Status, Step,
+    TlsSlot,
 };
 use std::net::SocketAddr;
 use std::path::Path;

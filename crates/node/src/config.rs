@@ -365,11 +365,7 @@ impl Config {
         let at_most = |name: &str, value: u64, max: u64| {
             if value > max { Err(format!("{name} = {value} is too large, the most is {max}")) } else { Ok(()) }
         };
-        at_most(
-            "authentication_failure_delay_max_ms",
-            self.authentication_failure_delay_max_ms,
-            FAILURE_DELAY_MAX_MS,
-        )?;
+        at_most("authentication_failure_delay_max_ms", self.authentication_failure_delay_max_ms, FAILURE_DELAY_MAX_MS)?;
         at_most("workers", self.workers as u64, WORKERS_MAX as u64)?;
         at_most("log_files_kept", u64::from(self.log_files_kept), u64::from(LOG_FILES_KEPT_MAX))?;
         at_least("standby_timeout_ms", self.standby_timeout_ms, 100)?;
@@ -440,6 +436,7 @@ impl Config {
             portals_max: self.portals_max,
             batch_steps_max: self.batch_steps_max,
             buffered_rows_bytes_max: self.buffered_rows_bytes_max,
+            ..Limits::default()
         }
     }
 

@@ -126,11 +126,10 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     // The socket first: an address in use is noticed before a recovery that may take minutes.
     config.connections_max = descriptors::raise(config.connections_max);
     let server = bind(&config)?;
-    let address = server.address()?;
+    let address = *server.addresses().first().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
     refuse_to_follow_itself(dir, &config, address)?;
     let admission = Arc::new(Admission::open(dir, config.admission_limits())?);
-    let beyond: Vec<String> =
-        [address].iter().filter(|a| !a.ip().is_loopback()).map(ToString::to_string).collect();
+    let beyond: Vec<String> = [address].iter().filter(|a| !a.ip().is_loopback()).map(ToString::to_string).collect();
     admission.files().refuse_trusting(&beyond)?;
     let links = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(LINK_THREADS)

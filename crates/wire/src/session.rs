@@ -78,11 +78,7 @@ pub trait SessionFactory: Send + Sync + 'static {
     type Session: Session;
 
     /// Decides what the client must prove before a session is opened, and asks for it.
-    fn authenticate(
-        &self,
-        startup: &Startup,
-        prover: &mut Prover<'_>,
-    ) -> impl Future<Output = Result<(), Unproven>> {
+    fn authenticate(&self, startup: &Startup, prover: &mut Prover<'_>) -> impl Future<Output = Result<(), Unproven>> {
         let _ = (startup, prover);
         std::future::ready(Ok(()))
     }
@@ -151,6 +147,11 @@ pub trait Session: 'static {
 
     /// Called when that time has passed: rolls back, and returns the error to send before the connection is closed.
     fn idle_expired(&mut self) -> impl Future<Output = SqlError>;
+
+    /// How often to look, while a statement runs, whether its client is still there (`client_connection_check_interval`).
+    fn connection_check_interval(&self) -> Option<Duration> {
+        None
+    }
 
     /// The time after which the session must be woken while the client is silent or reads slowly.
     fn wake_after(&self) -> Option<Duration> {

@@ -106,7 +106,8 @@ async fn an_unknown_user_is_refused_like_a_wrong_password() {
         ("late", "expired (VALID UNTIL)"),
         ("ghost", "the role does not exist"),
     ] {
-        let is_it = |line: &&str| line.contains(&format!("{user:?}")) && line.contains(why) && line.contains("127.0.0.1");
+        let is_it =
+            |line: &&str| line.contains(&format!("{user:?}")) && line.contains(why) && line.contains("127.0.0.1");
         let line = log.lines().find(is_it).unwrap_or_else(|| panic!("{user}: {why}: {log}"));
         assert!(line.contains("line=3") && line.contains("scram-sha-256"), "{line}");
     }
@@ -193,7 +194,8 @@ async fn the_first_rule_that_matches_decides() {
                host shop \"guest\" 127.0.0.1/32 trust\n";
     let server = Running::start_in(directory("", Some(hba)));
     let client = server.connect().await;
-    run(&client, "CREATE ROLE app LOGIN; CREATE ROLE secure LOGIN; CREATE ROLE guest LOGIN; CREATE DATABASE shop").await;
+    run(&client, "CREATE ROLE app LOGIN; CREATE ROLE secure LOGIN; CREATE ROLE guest LOGIN; CREATE DATABASE shop")
+        .await;
     let on = |user: &str| format!("host \"127.0.0.1\", user \"{user}\", database \"holdfast\", no encryption");
     let rejected = format!("pg_hba.conf rejects connection for {}", on("app"));
     assert_eq!(refused(&server, "user=app").await, ("28000".into(), rejected));
@@ -272,5 +274,9 @@ async fn a_failure_is_answered_later_each_time() {
     }
     // Meanwhile, and afterwards, the right password is not delayed by any rule: it is admitted.
     assert!(try_to_connect(&server, "user=app password=secret").await.is_ok());
-    assert_eq!(server.log().lines().filter(|line| line.contains("authentication failed")).count(), 3, "a line for each");
+    assert_eq!(
+        server.log().lines().filter(|line| line.contains("authentication failed")).count(),
+        3,
+        "a line for each"
+    );
 }

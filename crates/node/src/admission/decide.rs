@@ -53,8 +53,7 @@ impl Admission {
         prover: &mut Prover<'_>,
     ) -> Result<(), Unproven> {
         let rules = self.files.current();
-        let attempt =
-            Attempt { peer: &startup.peer, database: &startup.database, user: &startup.user, roles };
+        let attempt = Attempt { peer: &startup.peer, database: &startup.database, user: &startup.user, roles };
         let rule = rules.find(&attempt);
         let ended = match rule {
             None => Err(no_entry(&rules, &attempt).into()),
@@ -101,7 +100,7 @@ impl Admission {
         if let (ClientCert::VerifyFull, Some(certificate)) = (rule.client_cert, certificate) {
             let name = match rule.client_name {
                 ClientName::CommonName => certificate.common_name.as_deref(),
-                ClientName::DistinguishedName => Some(certificate.subject.as_str()),
+                ClientName::DistinguishedName => Some(certificate.distinguished_name.as_str()),
             };
             let name = name.filter(|name| !name.is_empty());
             if !name.is_some_and(|name| rules.allows(rule.map.as_deref(), name, &startup.user)) {
@@ -158,7 +157,9 @@ impl Admission {
         if is_operator && stored(role).is_err() {
             let error = failure(Method::Peer, user)
                 .with_hint("Connect as holdfast, or give the role a password: ALTER ROLE ... PASSWORD '...'.");
-            return Err(Failed { error, why: format!("the role has no valid password; the client is user {uid}") }.into());
+            return Err(
+                Failed { error, why: format!("the role has no valid password; the client is user {uid}") }.into()
+            );
         }
         self.password(startup, roles, prover).await
     }

@@ -179,7 +179,10 @@ fn text(path: &Path) -> Result<String, RulesError> {
     let bytes = bytes.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
     String::from_utf8(bytes).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|b| *b == b'\n').count();
-        RulesError::Content { path: path.to_owned(), problems: vec![format!("line {line}: invalid byte sequence for encoding \"UTF8\"")] }
+        RulesError::Content {
+            path: path.to_owned(),
+            problems: vec![format!("line {line}: invalid byte sequence for encoding \"UTF8\"")],
+        }
     })
 }
 

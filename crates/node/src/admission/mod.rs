@@ -80,7 +80,10 @@ pub fn may_link(stream: &TcpStream) -> bool {
     };
     let may = uid.is_some_and(is_operator);
     if !may {
-        tracing::warn!(?uid, "refused a node's link: it does not come from the user that runs this server, nor from root");
+        tracing::warn!(
+            ?uid,
+            "refused a node's link: it does not come from the user that runs this server, nor from root"
+        );
     }
     may
 }

@@ -3,8 +3,8 @@
 use super::context::ServerContext;
 use super::master_tasks::{set_delay, spawn_master_tasks};
 use super::{ActiveRole, NodeError, open_archive};
-use crate::admission::{Admission, HBA_FILE, IDENT_FILE};
 use crate::activity::{Activities, EngineSlot, Watcher};
+use crate::admission::{Admission, HBA_FILE, IDENT_FILE};
 use crate::automatic_stats::AutomaticStats;
 use crate::config::Config;
 use crate::connect;

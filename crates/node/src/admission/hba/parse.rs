@@ -128,9 +128,11 @@ fn method(word: &str, connection: Connection) -> Result<Method, String> {
             ));
         }
         "ident" => {
-            return Err("invalid authentication method \"ident\": not supported by this server; use peer on loopback, or \
+            return Err(
+                "invalid authentication method \"ident\": not supported by this server; use peer on loopback, or \
                         scram-sha-256"
-                .into());
+                    .into(),
+            );
         }
         "gss" | "sspi" | "pam" | "bsd" | "ldap" | "radius" => {
             return Err(format!(
@@ -187,9 +189,7 @@ fn cidr_mask(address: IpAddr, bits: &str) -> Option<IpAddr> {
     }
     let bits: u32 = bits.parse().ok()?;
     match address {
-        IpAddr::V4(_) if bits <= 32 => {
-            Some(Ipv4Addr::from_bits(u32::MAX.checked_shl(32 - bits).unwrap_or(0)).into())
-        }
+        IpAddr::V4(_) if bits <= 32 => Some(Ipv4Addr::from_bits(u32::MAX.checked_shl(32 - bits).unwrap_or(0)).into()),
         IpAddr::V6(_) if bits <= 128 => {
             Some(Ipv6Addr::from_bits(u128::MAX.checked_shl(128 - bits).unwrap_or(0)).into())
         }

@@ -54,7 +54,10 @@ fn columns_are_read() {
     assert_eq!((rule.method, rule.map.as_deref()), (Method::Cert, Some("m")));
     assert_eq!(rule.client_cert, ClientCert::VerifyFull, "cert implies it");
     let rule = one("host all all 192.168.1.7 255.255.255.0 scram-sha-256");
-    assert_eq!((rule.shown.address.as_deref(), rule.shown.netmask.as_deref()), (Some("192.168.1.7"), Some("255.255.255.0")));
+    assert_eq!(
+        (rule.shown.address.as_deref(), rule.shown.netmask.as_deref()),
+        (Some("192.168.1.7"), Some("255.255.255.0"))
+    );
     assert_eq!(one("local all all ident").method, Method::Peer);
     assert_eq!(one("host all all ::1/128 peer").method, Method::Peer);
     let rule = one("local \"all\" \"+staff\" trust");
@@ -146,9 +149,8 @@ fn addresses() {
 #[test]
 fn databases_and_users() {
     let peer = unix();
-    let is = |database: &str, user: &str, d: &str, u: &str| {
-        matches(&format!("local {database} {user} trust"), &peer, d, u)
-    };
+    let is =
+        |database: &str, user: &str, d: &str, u: &str| matches(&format!("local {database} {user} trust"), &peer, d, u);
     assert!(is("all", "all", "shop", "ann") && is("shop,bank", "ann", "bank", "ann"));
     assert!(!is("shop", "ann", "Shop", "ann") && !is("shop", "ann", "shop", "Ann"), "case matters");
     assert!(is("sameuser", "all", "ann", "ann") && !is("sameuser", "all", "shop", "ann"));

@@ -129,8 +129,8 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let address = *server.addresses().first().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
     refuse_to_follow_itself(dir, &config, address)?;
     let admission = Arc::new(Admission::open(dir, config.admission_limits())?);
-    let beyond: Vec<String> = [address].iter().filter(|a| !a.ip().is_loopback()).map(ToString::to_string).collect();
-    admission.files().refuse_trusting(&beyond)?;
+    let beyond = server.addresses().into_iter().find(|address| !address.ip().to_canonical().is_loopback());
+    admission.files().refuse_trusting(beyond.map(|address| address.to_string()))?;
     let links = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(LINK_THREADS)
         .thread_name("links")

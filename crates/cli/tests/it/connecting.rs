@@ -1,5 +1,7 @@
 //! Who may connect: rules, passwords, local users, and the limits of sessions, with real clients.
 
+mod matrix;
+
 use crate::server::{Running, fails_to_start, one, run, until};
 use std::process::Command;
 use tempfile::TempDir;

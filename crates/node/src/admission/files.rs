@@ -124,12 +124,12 @@ impl RuleFiles {
         }
     }
 
-    /// Refuses rules that let clients of other machines in without a proof, for a server that they can reach. `listen`: its
-    /// addresses that are not loopback.
-    pub fn refuse_trusting(&self, listen: &[String]) -> Result<(), RulesError> {
-        match (listen.first(), self.current().trusting()) {
+    /// Refuses rules that let clients of other machines in without a proof, for a server that they can reach. `listen`: an
+    /// address of it that is not loopback.
+    pub fn refuse_trusting(&self, listen: Option<String>) -> Result<(), RulesError> {
+        match (listen, self.current().trusting()) {
             (Some(listen), Some(line)) => {
-                Err(RulesError::Trusting { path: self.dir.join(HBA_FILE), line, listen: listen.clone() })
+                Err(RulesError::Trusting { path: self.dir.join(HBA_FILE), line, listen })
             }
             _ => Ok(()),
         }
@@ -236,7 +236,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let files = RuleFiles::open(dir.path()).unwrap();
         assert_eq!(files.current().rules.len(), 4);
-        assert!(files.current().trusting().is_none() && files.refuse_trusting(&["10.0.0.1:5433".into()]).is_ok());
+        assert!(files.current().trusting().is_none() && files.refuse_trusting(Some("10.0.0.1:5433".into())).is_ok());
         let (first, again) = (secret(dir.path()).unwrap(), secret(dir.path()).unwrap());
         assert_eq!(first, again);
         std::fs::write(dir.path().join(SECRET_FILE), "zz").unwrap();

@@ -85,17 +85,17 @@ fn ask_kernel(client: SocketAddr, server: SocketAddr) -> io::Result<Option<u32>>
         Some(netlink::SOCK_DIAG),
     )?;
     let request = request(client, server);
-    let first = ask(&socket, &request)?;
-    let second = ask(&socket, &request)?;
+    let ask = || ask(&socket, &request, (client, server));
+    let (first, second) = (ask()?, ask()?);
     Ok(first.filter(|first| Some(*first) == second).map(|owned| owned.uid))
 }
 
-fn ask(socket: &OwnedFd, request: &[u8]) -> io::Result<Option<Owned>> {
+fn ask(socket: &OwnedFd, request: &[u8], ends: (SocketAddr, SocketAddr)) -> io::Result<Option<Owned>> {
     rustix::net::sendto(socket, request, SendFlags::empty(), &netlink::SocketAddrNetlink::new(0, 0))?;
     let mut buffer = [0u8; ANSWER_BYTES_MAX];
     // The kernel has answered before the send returns.
     let (_, bytes) = rustix::net::recv(socket, &mut buffer[..], RecvFlags::DONTWAIT)?;
-    answer(buffer.get(..bytes).unwrap_or(&buffer), request)
+    answer(buffer.get(..bytes).unwrap_or(&buffer), ends)
 }
 
 fn request(client: SocketAddr, server: SocketAddr) -> [u8; REQUEST_BYTES] {
@@ -128,7 +128,7 @@ fn address(ip: IpAddr) -> [u8; 16] {
 }
 
 /// Reads the kernel's answer; `None`: there is no such socket, or it is not established.
-fn answer(bytes: &[u8], request: &[u8]) -> io::Result<Option<Owned>> {
+fn answer(bytes: &[u8], ends: (SocketAddr, SocketAddr)) -> io::Result<Option<Owned>> {
     let short = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is too short");
     let at = |from: usize| bytes.get(from..from + 4).and_then(|b| b.first_chunk::<4>()).copied().ok_or_else(short);
     let kind = bytes.get(4..6).and_then(|b| b.first_chunk::<2>()).copied().map(u16::from_ne_bytes).ok_or_else(short)?;
@@ -140,13 +140,26 @@ fn answer(bytes: &[u8], request: &[u8]) -> io::Result<Option<Owned>> {
         SOCK_DIAG_BY_FAMILY => {
             let (uid, inode) = (u32::from_ne_bytes(at(80)?), u32::from_ne_bytes(at(84)?));
             let cookie = bytes.get(60..68).and_then(|b| b.first_chunk::<8>()).copied().ok_or_else(short)?;
-            // Ports and addresses are those of the request.
-            let is_it = bytes.get(20..56) == request.get(24..60);
-            let is_owned = bytes.get(17) == Some(&ESTABLISHED) && inode != 0 && is_it;
+            let is_owned = bytes.get(17) == Some(&ESTABLISHED) && inode != 0 && socket_of(bytes) == Some(ends);
             Ok(is_owned.then_some(Owned { uid, identity: u64::from_ne_bytes(cookie) }))
         }
         other => Err(io::Error::new(io::ErrorKind::InvalidData, format!("the kernel's answer has type {other}"))),
     }
+}
+
+/// The addresses of the socket in an answer. A socket of IPv6 may talk to one of IPv4.
+fn socket_of(bytes: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
+    let family = *bytes.get(16)?;
+    let end = |port: usize, ip: usize| {
+        let port = u16::from_be_bytes(*bytes.get(port..)?.first_chunk()?);
+        let ip = match family {
+            FAMILY_V4 => IpAddr::from(*bytes.get(ip..)?.first_chunk::<4>()?),
+            FAMILY_V6 => IpAddr::from(*bytes.get(ip..)?.first_chunk::<16>()?),
+            _ => return None,
+        };
+        Some(canonical(SocketAddr::new(ip, port)))
+    };
+    Some((end(20, 24)?, end(22, 40)?))
 }
 
 /// Looks the socket up in `/proc/net`. A socket of IPv6 may talk to one of IPv4.
@@ -245,24 +258,27 @@ mod tests {
     fn hostile_answers_are_refused() {
         let (client, server) = ("127.0.0.1:5".parse().unwrap(), "127.0.0.1:6".parse().unwrap());
         let request = request(client, server);
+        let ends = (client, server);
         let mut good = [0u8; 88];
+        good[16] = FAMILY_V4;
         good[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
         good[17] = ESTABLISHED;
         good[20..56].copy_from_slice(&request[24..60]);
         good[80..84].copy_from_slice(&7u32.to_ne_bytes());
         good[84] = 1;
-        assert_eq!(answer(&good, &request).unwrap().map(|o| o.uid), Some(7));
+        assert_eq!(answer(&good, ends).unwrap().map(|o| o.uid), Some(7));
         for cut in 0..88 {
-            assert!(answer(&good[..cut], &request).is_err(), "cut at {cut}");
+            assert!(answer(&good[..cut], ends).is_err(), "cut at {cut}");
         }
         let with = |at: usize, byte: u8| {
             let mut changed = good;
             changed[at] = byte;
-            answer(&changed, &request).ok().flatten()
+            answer(&changed, ends).ok().flatten()
         };
         assert_eq!(with(17, 6), None, "TIME_WAIT");
         assert_eq!(with(84, 0), None, "no inode");
         assert_eq!(with(21, 9), None, "another socket");
+        assert_eq!(with(16, 1), None, "another family");
         assert_eq!(with(4, 3), None, "another kind of message");
     }
 

@@ -48,7 +48,8 @@ pub use state::queue::{RowsRan, TxnRan};
 pub use state::retention::Slot;
 pub use state::submission::{Completion, OnCompletion, Submission, Ticket};
 pub use statement::collect::{Collect, Outcome};
-pub use statement::model::{Class, OriginColumn, Report, Statement, Step};
+pub use holdfast_store::sqlite::TouchKind;
+pub use statement::model::{Class, OriginColumn, Report, Statement, Step, Touch};
 pub use tools::{check, import, trail_dump};
 
 /// Temporary tables of a session.

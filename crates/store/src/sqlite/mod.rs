@@ -30,6 +30,7 @@ mod vfs;
 pub use commit_gate::CommitGate;
 pub use conn::{Conn, CurrentRow, OpenFlags, StmtId, StmtInfo};
 pub use error::SqliteError;
+pub use guard::{Touch, TouchKind};
 pub use file_lock::FileLock;
 pub use flags::{FlagMissing, check_flags, sqlite_version};
 #[cfg(test)]

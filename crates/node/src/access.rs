@@ -12,13 +12,14 @@
 //! | a trigger | the owner of the trigger's table |
 //! | a WITH query | every text among those three that defines one of this name |
 //!
-//! Where no column is read, SQLite may have merged a view into the query around it and name no view: then it counts for every
-//! text that mentions the table.
+//! SQLite names no view that it merges into the query around it and no column of which is read, and names tables that only
+//! foreign keys touch. So a table counts for a text only where the text mentions it, and a view that a text mentions
+//! counts as read.
 
 use crate::plan::Extra;
 use holdfast_engine::{Touch, TouchKind};
 use holdfast_sql::Entry;
-use holdfast_sql::sqlite::{mentions, with_names};
+use holdfast_sql::sqlite::TextWords;
 use holdfast_types::access::needs::{Need, TableNeed};
 use holdfast_types::access::{Access, Privileges};
 use holdfast_types::schema::{Schema, Table, TableKind};
@@ -28,27 +29,29 @@ use std::sync::Arc;
 struct Text<'a> {
     /// Its name as SQLite reports it; `None` for the statement.
     name: Option<&'a str>,
-    text: &'a str,
-    /// `None` for the statement, whose role is the current one.
+    /// The view or the trigger's table whose owner needs the privileges; `None` for the statement.
     owner_of: Option<u32>,
-    with_names: Vec<String>,
+    words: TextWords,
 }
 
 impl<'a> Text<'a> {
-    fn new(name: Option<&'a str>, text: &'a str, owner_of: Option<u32>) -> Text<'a> {
-        Text { name, text, owner_of, with_names: with_names(text) }
+    fn new(name: Option<&'a str>, text: &str, owner_of: Option<u32>) -> Text<'a> {
+        Text { name, owner_of, words: TextWords::new(text) }
     }
 
     fn touches(&self, touch: &Touch) -> bool {
-        if touch.column.is_empty() && touch.kind == TouchKind::Read {
-            return mentions(self.text, &touch.table);
+        if !self.words.mentions(&touch.table) {
+            return false;
         }
+        if touch.column.is_empty() && touch.kind == TouchKind::Read {
+            return true;
+        }
+        // Any other table that the statement itself changes is changed by a foreign key.
+        let foreign = touch.kind != TouchKind::Read && self.words.target().is_some_and(|t| !touch.table.eq_ignore_ascii_case(t));
         match (&touch.via, self.name) {
-            // RETURNING is a trigger of the statement itself.
-            (None, None) => true,
-            (Some(via), None) if via.starts_with("sqlite_returning") => true,
+            (None, None) => !foreign,
             (Some(via), Some(name)) if via.eq_ignore_ascii_case(name) => true,
-            (Some(via), _) => self.with_names.iter().any(|n| n.eq_ignore_ascii_case(via)),
+            (Some(via), _) => self.words.defines(via),
             (None, Some(_)) => false,
         }
     }
@@ -68,24 +71,47 @@ pub fn needs(entry: &Entry<Extra>, schema: &Schema) -> Vec<Need> {
 /// The needs of a statement by what it touches: those of views and triggers, with `own` also its own.
 pub fn of_touched(touched: &[Touch], sql: &str, access: &Access, own: bool, schema: &Schema) -> Vec<Need> {
     let mut needs = Vec::new();
-    if own {
-        needs.extend(of_text(&Text::new(None, sql, None), touched, Some(access), schema));
+    // Views in use, each with the text that mentions it.
+    let mut views: Vec<&Table> = Vec::new();
+    let mut texts = vec![Text::new(None, sql, None)];
+    let mut at = 0;
+    while let Some(text) = texts.get(at) {
+        if own || text.name.is_some() {
+            needs.extend(of_text(text, touched, (at == 0).then_some(access), schema));
+        }
+        let mut found = Vec::new();
+        for table in schema.tables.iter().filter(|t| !t.temp) {
+            if table.kind == TableKind::View && text.words.reads_from(&table.name) {
+                if own || text.name.is_some() {
+                    let need = TableNeed { privileges: Privileges::SELECT, owner_of: text.owner_of, ..need_of(table) };
+                    needs.push(Need::Table(need));
+                }
+                if !views.iter().any(|v| v.oid == table.oid) {
+                    views.push(table);
+                    found.push(Text::new(Some(&table.name), &table.sql, Some(table.oid)));
+                }
+            }
+        }
+        texts.extend(found);
+        at += 1;
     }
-    let names = |name: &str| {
-        let is_it = |other: &str| other.eq_ignore_ascii_case(name);
-        touched.iter().any(|t| is_it(&t.table) || t.via.as_deref().is_some_and(is_it))
-    };
+    let via = |name: &str| touched.iter().any(|t| t.via.as_deref().is_some_and(|via| via.eq_ignore_ascii_case(name)));
     for table in schema.tables.iter().filter(|t| !t.temp) {
-        if table.kind == TableKind::View && names(&table.name) {
-            let text = Text::new(Some(&table.name), &table.sql, Some(table.oid));
+        for trigger in table.triggers.iter().filter(|trigger| via(&trigger.name)) {
+            let text = Text::new(Some(&trigger.name), &trigger.sql, Some(table.oid));
             needs.extend(of_text(&text, touched, None, schema));
         }
-        for trigger in table.triggers.iter().filter(|trigger| names(&trigger.name)) {
-            let text = Text::new(Some(&trigger.name), &trigger.sql, Some(table.oid));
+        // A view that only a trigger reads.
+        if table.kind == TableKind::View && via(&table.name) && !views.iter().any(|v| v.oid == table.oid) {
+            let text = Text::new(Some(&table.name), &table.sql, Some(table.oid));
             needs.extend(of_text(&text, touched, None, schema));
         }
     }
     needs
+}
+
+fn need_of(table: &Table) -> TableNeed {
+    TableNeed { table: table.oid, ..TableNeed::default() }
 }
 
 fn of_text(text: &Text<'_>, touched: &[Touch], access: Option<&Access>, schema: &Schema) -> Vec<Need> {
@@ -101,7 +127,7 @@ fn of_text(text: &Text<'_>, touched: &[Touch], access: Option<&Access>, schema: 
             continue;
         }
         let at = needs.iter().position(|need| need.table == table.oid).unwrap_or_else(|| {
-            needs.push(TableNeed { table: table.oid, owner_of: text.owner_of, ..TableNeed::default() });
+            needs.push(TableNeed { owner_of: text.owner_of, ..need_of(table) });
             needs.len() - 1
         });
         let need = &mut needs[at];

@@ -21,7 +21,7 @@ use holdfast_types::desc::{ColumnDesc, StatementDesc, oid};
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use rewrite::Rewritten;
-pub use texts::{mentions, with_names};
+pub use texts::TextWords;
 use sqlparser::dialect::SQLiteDialect;
 use sqlparser::tokenizer::{Token, Tokenizer};
 use std::sync::Arc;

@@ -11,8 +11,7 @@ use crate::plan::Extra;
 use holdfast_engine::Statement;
 use holdfast_sql::Entry;
 use holdfast_types::SqlResult;
-use holdfast_types::access::predefined::BOOTSTRAP_OID;
-use holdfast_types::access::{Access, Checker, Need, Privileges, Roles};
+use holdfast_types::access::{Access, Checker, Need, Roles};
 use holdfast_types::schema::Schema;
 
 impl NodeSession {
@@ -46,11 +45,8 @@ impl NodeSession {
     }
 
     pub(super) fn checker<'a>(&self, roles: &'a Roles, schema: &'a Schema) -> Checker<'a> {
-        Checker {
-            schema,
-            roles,
-            database_owner: BOOTSTRAP_OID,
-            on_database: Privileges::CONNECT | Privileges::TEMPORARY,
-        }
+        let database = roles.database(self.served.db.oid());
+        let on_database = database.privileges(roles, self.identity.current_role);
+        Checker { schema, roles, database_owner: database.owner, on_database }
     }
 }

@@ -10,6 +10,7 @@ use holdfast_types::access::{Access, Need};
 use holdfast_types::schema::{Schema, Table};
 use sqlparser::dialect::SQLiteDialect;
 use sqlparser::tokenizer::{Token, Tokenizer};
+use std::collections::HashSet;
 
 /// A text's tokens without white space.
 struct Tokens(Vec<Token>);
@@ -56,25 +57,86 @@ impl Tokens {
     }
 }
 
-/// The names that a text may define by WITH. A function's name may be among them.
-pub fn with_names(text: &str) -> Vec<String> {
-    let Some(tokens) = Tokens::new(text) else { return Vec::new() };
-    if !tokens.has("with") {
-        return Vec::new();
-    }
-    let opens = |at: usize| tokens.0.get(at) == Some(&Token::LParen);
-    let defines = |at: usize| {
-        let behind = tokens.is(at, "as") && (opens(at + 1) || tokens.is(at + 1, "materialized") || tokens.is(at + 1, "not"));
-        behind || opens(at)
-    };
-    let names = (0..tokens.0.len()).filter(|at| defines(at + 1)).filter_map(|at| tokens.name(at));
-    names.map(str::to_owned).collect()
+/// The names in a text, as far as they say what the text touches.
+#[derive(Debug)]
+pub struct TextWords {
+    /// `None`: the text cannot be read.
+    names: Option<HashSet<String>>,
+    /// Names where a table may stand.
+    tables: HashSet<String>,
+    /// Names that the text may define by WITH; a function's name may be among them.
+    defined: HashSet<String>,
+    target: Option<String>,
 }
 
-/// Whether a table's name occurs in a text.
-pub fn mentions(text: &str, table: &str) -> bool {
-    let Some(tokens) = Tokens::new(text) else { return true };
-    (0..tokens.0.len()).any(|at| tokens.name(at).is_some_and(|name| name.eq_ignore_ascii_case(table)))
+impl TextWords {
+    pub fn new(text: &str) -> TextWords {
+        let Some(tokens) = Tokens::new(text) else {
+            return TextWords { names: None, tables: HashSet::new(), defined: HashSet::new(), target: None };
+        };
+        let (mut names, mut tables, mut defined) = (HashSet::new(), HashSet::new(), HashSet::new());
+        let opens = |at: usize| tokens.0.get(at) == Some(&Token::LParen);
+        let defines = |at: usize| {
+            let as_query = opens(at + 1) || tokens.is(at + 1, "materialized") || tokens.is(at + 1, "not");
+            (tokens.is(at, "as") && as_query) || opens(at)
+        };
+        let with = tokens.has("with");
+        for at in 0..tokens.0.len() {
+            let Some(name) = tokens.name(at).map(str::to_ascii_lowercase) else { continue };
+            let before = at.checked_sub(1).and_then(|at| tokens.0.get(at));
+            let after_sign = matches!(before, Some(Token::Comma | Token::LParen | Token::Period));
+            if after_sign || ["from", "join"].iter().any(|word| at > 0 && tokens.is(at - 1, word)) {
+                tables.insert(name.clone());
+            }
+            if with && defines(at + 1) {
+                defined.insert(name.clone());
+            }
+            names.insert(name);
+        }
+        TextWords { names: Some(names), tables, defined, target: target(&tokens) }
+    }
+
+    /// Whether a name occurs in the text.
+    pub fn mentions(&self, name: &str) -> bool {
+        self.names.as_ref().is_none_or(|names| names.contains(&name.to_ascii_lowercase()))
+    }
+
+    /// Whether a name occurs where a table may stand.
+    pub fn reads_from(&self, name: &str) -> bool {
+        self.names.is_none() || self.tables.contains(&name.to_ascii_lowercase())
+    }
+
+    /// Whether the text may define a WITH query of this name.
+    pub fn defines(&self, name: &str) -> bool {
+        self.names.is_none() || self.defined.contains(&name.to_ascii_lowercase())
+    }
+
+    /// The table that the text inserts into, updates or deletes from, if it is a statement of this kind.
+    pub fn target(&self) -> Option<&str> {
+        self.target.as_deref()
+    }
+}
+
+fn target(tokens: &Tokens) -> Option<String> {
+    let mut depth = 0;
+    for at in 0..tokens.0.len() {
+        match tokens.0.get(at)? {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            Token::Word(_) if depth == 0 => {
+                let behind = match () {
+                    () if tokens.is(at, "into") => at + 1,
+                    () if tokens.is(at, "delete") && tokens.is(at + 1, "from") => at + 2,
+                    () if tokens.is(at, "update") && tokens.is(at + 1, "or") => at + 3,
+                    () if tokens.is(at, "update") => at + 1,
+                    () => continue,
+                };
+                return tokens.object(behind).map(|(name, _)| name.to_owned());
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// What a statement needs in addition to what SQLite reports.
@@ -187,11 +249,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_a_text_defines() {
-        assert_eq!(with_names("select a as b from v as x"), Vec::<String>::new());
-        let names = with_names("WITH v AS (select 1), 'w'(a) as materialized (select 2), [x] as not materialized (select 3) select 1");
-        assert!(["v", "w", "x"].iter().all(|name| names.iter().any(|n| n == name)), "{names:?}");
-        assert!(mentions("select 1 from \"T\"", "t") && !mentions("select 't2' from u", "t"));
+    fn the_names_in_a_text() {
+        assert!(!TextWords::new("select a as b from v as x").defines("v"));
+        let with = "WITH v AS (select 1), 'w'(a) as materialized (select 2), [x] as not materialized (select 3) select 1";
+        let words = TextWords::new(with);
+        assert!(["V", "w", "x"].iter().all(|name| words.defines(name)), "{words:?}");
+        let words = TextWords::new("select b from \"T\", main.u join 'w' where c");
+        assert!(["t", "u", "W"].iter().all(|name| words.reads_from(name)) && !words.reads_from("c"), "{words:?}");
+        assert!(words.mentions("c") && !words.mentions("d") && !words.defines("t"));
+        let target = |text: &str| TextWords::new(text).target().map(str::to_owned);
+        assert_eq!(target("with c as (delete from x) insert or replace into main.t values(1)"), Some("t".into()));
+        assert_eq!(target("update or ignore t set a = 1"), Some("t".into()));
+        assert_eq!(target("delete from 't' where a in (select b from u)"), Some("t".into()));
+        assert_eq!(target("select a from t"), None);
+        let broken = TextWords::new("select 'x");
+        assert!(broken.mentions("t") && broken.reads_from("t") && broken.defines("t"));
     }
 
     #[test]

@@ -250,10 +250,15 @@ mod tests {
         assert_eq!(touched("select count(*) from t"), "Read t. -");
         assert_eq!(touched("select y from outside"), "Read outside.y -, Read t.a v, Read t.b v, Read v.a outside");
         assert_eq!(touched("update t set a = 1"), "Update t.a -");
-        assert_eq!(touched("with v as (select x from w) select x from v"), "Read v.x -, Read w.x v");
-        assert_eq!(touched("insert into u values(1)"), "");
-        assert_eq!(touched("delete from parent"), "");
-        assert_eq!(touched("select count(*) from v"), "");
-        assert_eq!(touched("select count(*) from plain"), "");
+        assert_eq!(touched("with v as (select x from w) select x from v"), "Read w.x v");
+        assert_eq!(touched("insert into u values(1) returning x"), "Read u.x -, Read u.x after_u, Insert u. -, Update t.a after_u");
+        // A view whose columns are not read is not named.
+        assert_eq!(touched("select count(*) from v"), "Read t.a v, Read t.b v");
+        assert_eq!(touched("select count(*) from plain"), "Read t. -");
+        // What a foreign key reads and deletes.
+        assert_eq!(
+            touched("delete from parent"),
+            "Read child.p -, Read parent.id -, Delete child. -, Delete parent. -"
+        );
     }
 }

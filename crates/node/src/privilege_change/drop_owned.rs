@@ -129,6 +129,7 @@ fn owned_children(schema: &Schema, name: &str) -> usize {
 }
 
 /// What in a database depends on a role, in PostgreSQL's words, for DROP ROLE: `owner of table t`, `privileges for table t`.
+#[cfg_attr(not(test), expect(dead_code, reason = "for DROP ROLE"))]
 pub fn dependents(schema: &Schema, role: u32) -> Vec<String> {
     let grants = &schema.grants;
     let in_acl = |acl: &Acl| acl.iter().any(|i| i.grantee == role || i.grantor == role);
@@ -172,3 +173,37 @@ pub fn dependents(schema: &Schema, role: u32) -> Vec<String> {
     found
 }
 
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_types::access::{AclItem, Grants, Privileges};
+
+    #[test]
+    fn what_depends_on_a_role_is_listed_as_postgresql_lists_it() {
+        let table = |oid, name: &str| {
+            Arc::new(Table {
+                oid,
+                name: name.into(),
+                kind: TableKind::Table,
+                without_rowid: false,
+                sql: String::new(),
+                columns: Vec::new(),
+                indexes: Vec::new(),
+                foreign_keys: Vec::new(),
+                triggers: Vec::new(),
+                temp: false,
+            })
+        };
+        let mut grants = Grants::default();
+        grants.of_mut(16384).owner = 20000;
+        let item = AclItem { grantee: 20000, grantor: 10, granted: Privileges::SELECT, grantable: Privileges::NONE };
+        grants.of_mut(16385).acl = Some(vec![item]);
+        grants.of_mut(16385).columns.insert("a".into(), vec![item]);
+        let tables = vec![table(16384, "t"), table(16385, "u")];
+        let schema = Schema { tables, grants: Arc::new(grants), ..Schema::default() };
+        let found = dependents(&schema, 20000);
+        assert_eq!(found, ["owner of table t", "privileges for table u", "privileges for column a of table u"]);
+        assert!(dependents(&schema, 20001).is_empty());
+    }
+}

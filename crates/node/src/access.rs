@@ -47,7 +47,8 @@ impl<'a> Text<'a> {
             return true;
         }
         // Any other table that the statement itself changes is changed by a foreign key.
-        let foreign = touch.kind != TouchKind::Read && self.words.target().is_some_and(|t| !touch.table.eq_ignore_ascii_case(t));
+        let foreign =
+            touch.kind != TouchKind::Read && self.words.target().is_some_and(|t| !touch.table.eq_ignore_ascii_case(t));
         match (&touch.via, self.name) {
             (None, None) => !foreign,
             (Some(via), Some(name)) if via.eq_ignore_ascii_case(name) => true,
@@ -131,9 +132,8 @@ fn of_text(text: &Text<'_>, touched: &[Touch], access: Option<&Access>, schema: 
             needs.len() - 1
         });
         let need = &mut needs[at];
-        let number = |name: &str| {
-            table.columns.iter().position(|c| c.name.eq_ignore_ascii_case(name)).map(|at| at as i16 + 1)
-        };
+        let number =
+            |name: &str| table.columns.iter().position(|c| c.name.eq_ignore_ascii_case(name)).map(|at| at as i16 + 1);
         match touch.kind {
             TouchKind::Read => {
                 need.privileges |= Privileges::SELECT;
@@ -177,7 +177,8 @@ fn meant<'s>(touch: &Touch, schema: &'s Schema) -> Option<&'s Arc<Table>> {
 fn of_internal(touch: &Touch, owner_of: Option<u32>) -> Option<Need> {
     let name = touch.table.to_ascii_lowercase();
     let is_internal = name.starts_with("sqlite_") || name.starts_with("holdfast_");
-    let is_open = ["sqlite_schema", "sqlite_master", "sqlite_temp_schema", "sqlite_temp_master"].contains(&name.as_str());
+    let is_open =
+        ["sqlite_schema", "sqlite_master", "sqlite_temp_schema", "sqlite_temp_master"].contains(&name.as_str());
     (is_internal && !is_open)
         .then(|| Need::Superuser { message: format!("permission denied for table {}", touch.table), owner_of })
 }

@@ -104,10 +104,11 @@ impl<'a> Draft<'a> {
             Key::Sequence(oid) => {
                 Row::Sequence { id: oid - FIRST_OID, acl: of(oid).and_then(|g| g.sequence.as_ref()) }.steps()
             }
-            Key::Schema => Row::Schema { owner: self.grants.schema.owner, acl: self.grants.schema.acl.as_ref() }.steps(),
+            Key::Schema => {
+                Row::Schema { owner: self.grants.schema.owner, acl: self.grants.schema.acl.as_ref() }.steps()
+            }
             Key::Default { role, in_schema, object } => {
-                let is_it =
-                    |d: &&_| defaults::is_of(d, *role, *in_schema, *object);
+                let is_it = |d: &&_| defaults::is_of(d, *role, *in_schema, *object);
                 let acl = self.grants.defaults.iter().find(is_it).map(|d| &d.acl);
                 Row::Default { role: *role, in_schema: *in_schema, object: *object, acl }.steps()
             }

@@ -113,7 +113,8 @@ impl<T> StatementCache<T> {
             .collect();
         let key = Key { skeleton: piece.skeleton().into(), dialect: piece.dialect(), epoch, fixed };
         let keep = translated.cacheable && key.bytes() <= ENTRY_BYTES_MAX;
-        let entry = Arc::new(Entry { translated, extra, key, used: AtomicBool::new(true), passed: AtomicU64::new(UNCHECKED) });
+        let entry =
+            Arc::new(Entry { translated, extra, key, used: AtomicBool::new(true), passed: AtomicU64::new(UNCHECKED) });
         if keep {
             self.keep(piece.hash(), entry.clone());
         }

@@ -53,10 +53,7 @@ fn expect(words: &mut Words<'_>, word: &str) -> SqlResult<()> {
     if words.accept(&[word]) { Ok(()) } else { Err(words.syntax()) }
 }
 
-fn comma_separated<T>(
-    words: &mut Words<'_>,
-    mut one: impl FnMut(&mut Words<'_>) -> SqlResult<T>,
-) -> SqlResult<Vec<T>> {
+fn comma_separated<T>(words: &mut Words<'_>, mut one: impl FnMut(&mut Words<'_>) -> SqlResult<T>) -> SqlResult<Vec<T>> {
     let mut all = vec![one(words)?];
     while words.take(&Token::Comma) {
         all.push(one(words)?);
@@ -271,9 +268,9 @@ mod tests {
 
     #[test]
     fn statements() {
-        let PrivilegeStatement::Change(grant) =
-            read("grant select (a, \"B\"), update on table T, public.u to Ann, public with grant option granted by current_user")
-        else {
+        let PrivilegeStatement::Change(grant) = read(
+            "grant select (a, \"B\"), update on table T, public.u to Ann, public with grant option granted by current_user",
+        ) else {
             panic!()
         };
         assert!(grant.grant && grant.option && !grant.cascade && grant.by == Some(RoleName::CurrentRole));

@@ -83,7 +83,9 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
         ("GRANT" | "REVOKE" | "REASSIGN", _) | ("DROP", ["OWNED", ..]) | ("ALTER", ["DEFAULT", ..]) => {
             return privileges::translate(text);
         }
-        ("ALTER", ["TABLE" | "VIEW" | "SEQUENCE" | "SCHEMA", .., "OWNER", "TO", _]) => return privileges::translate(text),
+        ("ALTER", ["TABLE" | "VIEW" | "SEQUENCE" | "SCHEMA", .., "OWNER", "TO", _]) => {
+            return privileges::translate(text);
+        }
         ("CREATE", ["DATABASE", ..]) => return create_database(text).map(Some),
         ("DROP", ["DATABASE", ..]) => return drop_database(text).map(Some),
         ("ALTER", ["DATABASE" | "ROLE" | "USER", ..]) => return start_parameters::translate(text).map(Some),

@@ -21,10 +21,10 @@ use holdfast_types::desc::{ColumnDesc, StatementDesc, oid};
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use rewrite::Rewritten;
-pub use texts::TextWords;
 use sqlparser::dialect::SQLiteDialect;
 use sqlparser::tokenizer::{Token, Tokenizer};
 use std::sync::Arc;
+pub use texts::TextWords;
 
 /// A result column as SQLite describes it.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -40,15 +40,43 @@ pub type ColumnsBefore = BTreeMap<i64, Vec<String>>;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Row<'a> {
     /// A table or view by its stable id.
-    Table { id: u32, owner: u32, acl: Option<&'a Acl> },
+    Table {
+        id: u32,
+        owner: u32,
+        acl: Option<&'a Acl>,
+    },
     /// A table or view that the statement before has created, by its name.
-    Created { name: &'a str, owner: u32, acl: Option<&'a Acl>, sequence: Option<&'a Acl> },
+    Created {
+        name: &'a str,
+        owner: u32,
+        acl: Option<&'a Acl>,
+        sequence: Option<&'a Acl>,
+    },
     /// A column of a table or view that the statement before has created, by its name.
-    CreatedColumn { of: &'a str, name: &'a str, acl: &'a Acl },
-    Column { id: u32, name: &'a str, acl: Option<&'a Acl> },
-    Sequence { id: u32, acl: Option<&'a Acl> },
-    Schema { owner: u32, acl: Option<&'a Acl> },
-    Default { role: u32, in_schema: bool, object: char, acl: Option<&'a Acl> },
+    CreatedColumn {
+        of: &'a str,
+        name: &'a str,
+        acl: &'a Acl,
+    },
+    Column {
+        id: u32,
+        name: &'a str,
+        acl: Option<&'a Acl>,
+    },
+    Sequence {
+        id: u32,
+        acl: Option<&'a Acl>,
+    },
+    Schema {
+        owner: u32,
+        acl: Option<&'a Acl>,
+    },
+    Default {
+        role: u32,
+        in_schema: bool,
+        object: char,
+        acl: Option<&'a Acl>,
+    },
 }
 
 fn literal(text: &str) -> String {
@@ -145,7 +173,11 @@ pub fn read(conn: &mut Conn, oid: impl Fn(u32) -> u32) -> Result<Grants, SqliteE
 }
 
 fn damaged(what: &str) -> SqliteError {
-    SqliteError { code: ffi::SQLITE_CORRUPT, message: format!("table {PRIVILEGES_TABLE} is damaged: {what}"), offset: None }
+    SqliteError {
+        code: ffi::SQLITE_CORRUPT,
+        message: format!("table {PRIVILEGES_TABLE} is damaged: {what}"),
+        offset: None,
+    }
 }
 
 /// Reads what [`follow_schema`] compares with.

@@ -66,8 +66,7 @@ impl Draft<'_> {
         if roles.is_empty() {
             roles.push(self.role);
         }
-        let change =
-            Change { grant: statement.grant, option: statement.option, cascade: statement.cascade, grantees };
+        let change = Change { grant: statement.grant, option: statement.option, cascade: statement.cascade, grantees };
         for role in roles {
             if !self.checker.roles.is_member_of(self.role, role) {
                 let message = format!("must be member of role \"{}\"", self.checker.roles.name_of(role));

@@ -2,10 +2,10 @@
 
 use super::{Draft, Key};
 use holdfast_sql::privilege_statement::RoleName;
+use holdfast_types::access::Acl;
 use holdfast_types::access::acl::{Change, changed};
 use holdfast_types::access::check::word_of;
 use holdfast_types::access::predefined::BOOTSTRAP_OID;
-use holdfast_types::access::Acl;
 use holdfast_types::schema::{Schema, Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::sync::Arc;
@@ -45,7 +45,9 @@ impl Draft<'_> {
                     .with_hint(format!("Drop table {} as well.", child.name)));
             }
             let message = "cannot drop desired object(s) because other objects depend on them";
-            return Err(SqlError::new(DEPENDENT, message).with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            return Err(
+                SqlError::new(DEPENDENT, message).with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
+            );
         }
         // Views first, then the tables that refer to others.
         owned.sort_by_key(|t| {
@@ -55,7 +57,9 @@ impl Draft<'_> {
         for table in owned {
             let verb = if table.kind == TableKind::View { "DROP VIEW" } else { "DROP TABLE" };
             self.before.push(format!("{verb} main.\"{}\"", table.name.replace('"', "\"\"")));
-            self.changed.retain(|key| !matches!(key, Key::Table(oid) | Key::Column(oid, _) | Key::Sequence(oid) if *oid == table.oid));
+            self.changed.retain(
+                |key| !matches!(key, Key::Table(oid) | Key::Column(oid, _) | Key::Sequence(oid) if *oid == table.oid),
+            );
         }
         Ok(())
     }
@@ -172,7 +176,6 @@ pub fn dependents(schema: &Schema, role: u32) -> Vec<String> {
     }
     found
 }
-
 
 #[cfg(test)]
 mod tests {

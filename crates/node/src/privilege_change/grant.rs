@@ -119,8 +119,7 @@ impl Draft<'_> {
             GrantOn::Future => return Err(SqlError::internal("a grant of no object")),
         }
         let grantees = statement.to.iter().map(|name| self.grantee(name)).collect::<SqlResult<Vec<u32>>>()?;
-        let change =
-            Change { grant: statement.grant, option: statement.option, cascade: statement.cascade, grantees };
+        let change = Change { grant: statement.grant, option: statement.option, cascade: statement.cascade, grantees };
         let wanted = wanted(statement, possible, kind)?;
         for relation in found {
             match relation {
@@ -202,7 +201,10 @@ impl Draft<'_> {
     fn grant_sequence(&mut self, table: &Arc<Table>, wanted: &Wanted, change: &Change) -> SqlResult<()> {
         let name = sequence_name(table).unwrap_or_default();
         if !wanted.columns.is_empty() {
-            return Err(SqlError::new(INVALID_GRANT, format!("sequence \"{name}\" only supports SELECT column privileges")));
+            return Err(SqlError::new(
+                INVALID_GRANT,
+                format!("sequence \"{name}\" only supports SELECT column privileges"),
+            ));
         }
         let whole = wanted.whole & Privileges::OF_SEQUENCE;
         if whole != wanted.whole && !wanted.all {
@@ -255,7 +257,9 @@ impl Draft<'_> {
         let of_column = shown.column.map(|c| format!("column \"{c}\" of relation \"{}\"", shown.name));
         if these.is_empty() && !has_any {
             return Err(match (&of_column, change.grant) {
-                (Some(what), _) => SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for {what}")),
+                (Some(what), _) => {
+                    SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for {what}"))
+                }
                 (None, _) => denied(shown.word, shown.name),
             });
         }

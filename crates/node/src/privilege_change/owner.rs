@@ -47,8 +47,7 @@ impl Draft<'_> {
         }
         self.may_give_to(new)?;
         let acting = self.acting(new);
-        if !self.checker.roles.is_superuser(self.role)
-            && !self.checker.on_schema(&acting).contains(Privileges::CREATE)
+        if !self.checker.roles.is_superuser(self.role) && !self.checker.on_schema(&acting).contains(Privileges::CREATE)
         {
             return Err(denied("schema", "public"));
         }

@@ -1,9 +1,9 @@
 //! CREATE TABLE and CREATE TABLE AS.
 
 use super::{check_free, ddl_of, free_name, skipping};
-use crate::bind::{Binder, need};
 use crate::bind::coerce::When;
 use crate::bind::scope::{self, Column, Relation, Scope, Source};
+use crate::bind::{Binder, need};
 use crate::command::Kind;
 use crate::context::Context;
 use crate::finish;

@@ -251,7 +251,8 @@ mod tests {
     #[test]
     fn the_names_in_a_text() {
         assert!(!TextWords::new("select a as b from v as x").defines("v"));
-        let with = "WITH v AS (select 1), 'w'(a) as materialized (select 2), [x] as not materialized (select 3) select 1";
+        let with =
+            "WITH v AS (select 1), 'w'(a) as materialized (select 2), [x] as not materialized (select 3) select 1";
         let words = TextWords::new(with);
         assert!(["V", "w", "x"].iter().all(|name| words.defines(name)), "{words:?}");
         let words = TextWords::new("select b from \"T\", main.u join 'w' where c");
@@ -269,7 +270,10 @@ mod tests {
     #[test]
     fn the_columns_of_an_insert() {
         let columns = |text: &str| insert_columns(&Tokens::new(text).unwrap());
-        assert_eq!(columns("insert or replace into main.t as x(a, \"B\") values(1, 2)"), Some(vec!["a".into(), "B".into()]));
+        assert_eq!(
+            columns("insert or replace into main.t as x(a, \"B\") values(1, 2)"),
+            Some(vec!["a".into(), "B".into()])
+        );
         assert_eq!(columns("insert into t values(1)"), None);
         assert_eq!(columns("insert into t default values"), None);
     }

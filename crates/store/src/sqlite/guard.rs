@@ -243,7 +243,8 @@ mod tests {
         c.install_guard().unwrap();
         let mut touched = |sql: &str| {
             let (_, touched) = c.guarded_touching(|c| c.prepare(sql)).unwrap();
-            let shown = |t: &Touch| format!("{:?} {}.{} {}", t.kind, t.table, t.column, t.via.as_deref().unwrap_or("-"));
+            let shown =
+                |t: &Touch| format!("{:?} {}.{} {}", t.kind, t.table, t.column, t.via.as_deref().unwrap_or("-"));
             touched.iter().map(shown).collect::<Vec<_>>().join(", ")
         };
         assert_eq!(touched("select a from t"), "Read t.a -");
@@ -251,7 +252,10 @@ mod tests {
         assert_eq!(touched("select y from outside"), "Read outside.y -, Read t.a v, Read t.b v, Read v.a outside");
         assert_eq!(touched("update t set a = 1"), "Update t.a -");
         assert_eq!(touched("with v as (select x from w) select x from v"), "Read w.x v");
-        assert_eq!(touched("insert into u values(1) returning x"), "Read u.x -, Read u.x after_u, Insert u. -, Update t.a after_u");
+        assert_eq!(
+            touched("insert into u values(1) returning x"),
+            "Read u.x -, Read u.x after_u, Insert u. -, Update t.a after_u"
+        );
         // A view whose columns are not read is not named.
         assert_eq!(touched("select count(*) from v"), "Read t.a v, Read t.b v");
         assert_eq!(touched("select count(*) from plain"), "Read t. -");

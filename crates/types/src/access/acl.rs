@@ -39,7 +39,13 @@ pub fn granted_to(acl: &[AclItem], roles: &[u32]) -> Privileges {
 }
 
 /// Chooses as whom `role` grants or revokes `privileges`, and which of them it may.
-pub fn best_grantor(roles: &Roles, role: u32, privileges: Privileges, acl: &[AclItem], owner: u32) -> (u32, Privileges) {
+pub fn best_grantor(
+    roles: &Roles,
+    role: u32,
+    privileges: Privileges,
+    acl: &[AclItem],
+    owner: u32,
+) -> (u32, Privileges) {
     if role == owner || roles.is_superuser(role) {
         return (owner, privileges);
     }
@@ -113,8 +119,9 @@ fn without_dependents(mut acl: Acl, grantee: u32, lost: Privileges, owner: u32, 
     }
     while let Some(next) = acl.iter().find(|i| i.grantor == grantee && !(i.granted & lost).is_empty()).copied() {
         if !cascade {
-            return Err(SqlError::new(DEPENDENT, "dependent privileges exist")
-                .with_hint("Use CASCADE to revoke them too."));
+            return Err(
+                SqlError::new(DEPENDENT, "dependent privileges exist").with_hint("Use CASCADE to revoke them too.")
+            );
         }
         let item = AclItem { grantee: next.grantee, grantor: grantee, granted: lost, grantable: lost };
         acl = removed(acl, &item, owner, true)?;

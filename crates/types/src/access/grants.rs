@@ -61,7 +61,8 @@ impl Default for Grants {
 
 /// Schema public as PostgreSQL 15 creates it.
 fn schema_public() -> ObjectGrants {
-    let item = |grantee, granted| AclItem { grantee, grantor: DATABASE_OWNER_OID, granted, grantable: Privileges::NONE };
+    let item =
+        |grantee, granted| AclItem { grantee, grantor: DATABASE_OWNER_OID, granted, grantable: Privileges::NONE };
     let acl = vec![item(DATABASE_OWNER_OID, Privileges::OF_SCHEMA), item(PUBLIC_OID, Privileges::USAGE)];
     ObjectGrants { owner: DATABASE_OWNER_OID, acl: Some(acl), ..ObjectGrants::default() }
 }

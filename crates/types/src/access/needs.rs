@@ -53,15 +53,26 @@ impl ObjectWord {
 pub enum Need {
     Table(TableNeed),
     /// The implied sequence of a table's serial column: one of these privileges.
-    Sequence { table: u32, privileges: Privileges },
+    Sequence {
+        table: u32,
+        privileges: Privileges,
+    },
     /// To be its owner, or with `or_schema` the owner of schema public. `name` is the object's (an index is named itself).
-    Owner { table: u32, word: ObjectWord, name: String, or_schema: bool },
+    Owner {
+        table: u32,
+        word: ObjectWord,
+        name: String,
+        or_schema: bool,
+    },
     /// CREATE on schema public.
     CreateInSchema,
     /// TEMPORARY on the database.
     Temporary,
     /// To be a superuser, or that the owner of a view or of a trigger's table is one; the message.
-    Superuser { message: String, owner_of: Option<u32> },
+    Superuser {
+        message: String,
+        owner_of: Option<u32>,
+    },
 }
 
 /// What a statement makes, for its owner.

@@ -6,6 +6,7 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod access;
 mod activity;
 pub mod admission;
 mod archive_report;
@@ -18,6 +19,7 @@ pub mod data_dir;
 mod database;
 mod descriptors;
 mod plan;
+mod privilege_change;
 mod replication_settings;
 mod server;
 mod session;

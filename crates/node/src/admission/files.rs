@@ -128,9 +128,7 @@ impl RuleFiles {
     /// address of it that is not loopback.
     pub fn refuse_trusting(&self, listen: Option<String>) -> Result<(), RulesError> {
         match (listen, self.current().trusting()) {
-            (Some(listen), Some(line)) => {
-                Err(RulesError::Trusting { path: self.dir.join(HBA_FILE), line, listen })
-            }
+            (Some(listen), Some(line)) => Err(RulesError::Trusting { path: self.dir.join(HBA_FILE), line, listen }),
             _ => Ok(()),
         }
     }

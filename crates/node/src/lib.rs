@@ -17,6 +17,7 @@ pub mod data_dir;
 mod database;
 mod descriptors;
 mod plan;
+mod reload;
 mod replication_settings;
 mod server;
 mod session;

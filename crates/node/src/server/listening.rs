@@ -14,7 +14,7 @@
 use super::NodeError;
 use crate::config::{Config, ListenAddress};
 use crate::reload::Reload;
-use holdfast_wire::{Server, Sockets, TlsConfig, TlsError, TlsSlot};
+use holdfast_wire::{Server, SocketUsers, Sockets, TlsConfig, TlsError, TlsSlot};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -83,7 +83,9 @@ fn listen_unix(sockets: &mut Sockets, dir: &Path, config: &Config, port: u16) ->
     let Some(directory) = config.unix_socket_directory(dir) else { return Ok(None) };
     // Clients are given this path; they may have another working directory.
     let directory = std::path::absolute(directory)?;
-    match sockets.unix(&directory, port) {
+    // Nothing in the data directory is for other users; another directory is chosen for them.
+    let users = if config.has_default_unix_socket() { SocketUsers::Own } else { SocketUsers::All };
+    match sockets.unix(&directory, port, users) {
         Ok(_) => Ok(Some(directory)),
         Err(error) if config.has_default_unix_socket() => {
             tracing::warn!("there is no Unix socket: {error}");

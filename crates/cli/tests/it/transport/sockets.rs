@@ -88,9 +88,10 @@ async fn limits_are_shown_and_a_lost_client_ends_its_statement() {
         assert_eq!(one(&session, &format!("show {name}")).await, value, "{name}");
     }
     let count = "select count(*) from pg_stat_activity where query like '%endless%' and pid <> pg_backend_pid()";
-    let endless = "set client_connection_check_interval = '20ms'; with recursive endless(n) as (select 1 union all select \
-                   n + 1 from endless) select count(*) from endless";
-    let mut client = Command::new("psql").args(["-X", "-q", &to(&server), "-c", endless]).spawn().unwrap();
+    let check = "set client_connection_check_interval = '20ms'";
+    let endless =
+        "with recursive endless(n) as (select 1 union all select n + 1 from endless) select count(*) from endless";
+    let mut client = Command::new("psql").args(["-X", "-q", &to(&server), "-c", check, "-c", endless]).spawn().unwrap();
     until("the statement runs", async || one(&session, count).await == "1").await;
     // SIGKILL: no message says goodbye.
     client.kill().unwrap();

@@ -20,7 +20,7 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,7 +45,8 @@ pub(crate) enum Listening {
 
 /// A Unix socket's file and its lock, removed when dropped.
 pub(crate) struct SocketFile {
-    path: PathBuf,
+    /// Once it is made.
+    path: Option<PathBuf>,
     lock_path: PathBuf,
     _lock: File,
 }
@@ -125,14 +126,17 @@ fn listen_unix(path: &Path, who: SocketUsers) -> Result<(UnixListener, SocketFil
     lock_path.push(".lock");
     let lock_path = PathBuf::from(lock_path);
     let lock = lock(&lock_path).map_err(failed)?.ok_or_else(|| ServerError::SocketInUse { path: path.to_owned() })?;
-    // The lock shows that no server uses it.
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
+    // The lock shows that no server uses the socket.
+    let mut file = SocketFile { path: None, lock_path, _lock: lock };
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path).map_err(failed)?,
+        Ok(_) => return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, "the file there is not a socket"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
     }
     let bound = || {
         let listener = UnixListener::bind(path)?;
-        let file = SocketFile { path: path.to_owned(), lock_path, _lock: lock };
+        file.path = Some(path.to_owned());
         let mode = if who == SocketUsers::All { 0o777 } else { 0o700 };
         std::fs::set_permissions(path, Permissions::from_mode(mode))?;
         rustix::net::listen(&listener, BACKLOG)?;
@@ -163,7 +167,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         // The socket first: while the lock is there, no other server makes one. What cannot be removed is replaced by the next
         // start.
-        let _ = std::fs::remove_file(&self.path);
+        let _ = self.path.as_ref().map(std::fs::remove_file);
         let _ = std::fs::remove_file(&self.lock_path);
     }
 }
@@ -242,6 +246,11 @@ mod tests {
         let refused = Sockets::default().unix(dir.path(), 5433, SocketUsers::Own).unwrap_err().to_string();
         assert!(refused.contains("another server uses") && refused.contains(".s.PGSQL.5433"), "{refused}");
         UnixStream::connect(&path).unwrap();
+        // Nothing else is ever removed.
+        std::fs::write(dir.path().join(".s.PGSQL.7"), "text").unwrap();
+        let refused = Sockets::default().unix(dir.path(), 7, SocketUsers::Own).unwrap_err().to_string();
+        assert!(refused.contains("is not a socket"), "{refused}");
+        std::fs::remove_file(dir.path().join(".s.PGSQL.7")).unwrap();
         // Another port is another socket.
         Sockets::default().unix(dir.path(), 5434, SocketUsers::Own).unwrap();
         let again = first.try_clone().unwrap();

@@ -44,7 +44,7 @@ pub use auth::{Prover, Unproven, initial_response};
 pub use client::{Client, CopyChunk, Lost};
 pub use handshake::{LINK_REQUEST, check_packet};
 pub use limits::{Keepalives, Limits};
-pub use listen::Sockets;
+pub use listen::{SocketUsers, Sockets};
 pub use peer::{ClientCertificate, Peer, PeerAddress, TlsSession};
 pub use refusing::Refusal;
 pub use reply::Reply;

@@ -114,14 +114,9 @@ impl RuleFiles {
     }
 
     /// Reads the files again; after a mistake the rules stay as they are.
-    pub fn reload(&self) {
-        match read(&self.dir) {
-            Ok(rules) => {
-                tracing::info!("{HBA_FILE} and {IDENT_FILE} were read again: {} rules", rules.rules.len());
-                *self.current.write() = Arc::new(rules);
-            }
-            Err(error) => tracing::error!("{HBA_FILE} was not reloaded, the rules stay as they are: {error}"),
-        }
+    pub fn reload(&self) -> Result<(), RulesError> {
+        *self.current.write() = Arc::new(read(&self.dir)?);
+        Ok(())
     }
 
     /// Refuses rules that let clients of other machines in without a proof, for a server that they can reach. `listen`: an
@@ -247,7 +242,7 @@ mod tests {
         let files = RuleFiles::open(dir.path()).unwrap();
         let hba = dir.path().join(HBA_FILE);
         std::fs::write(&hba, "local all all trust\nlocal all\nbad all all x\n").unwrap();
-        files.reload();
+        assert!(files.reload().is_err());
         assert_eq!(files.current().rules.len(), 4, "the old rules");
         let error = RuleFiles::open(dir.path()).unwrap_err().to_string();
         assert!(error.contains("line 2: end-of-line before role") && error.contains("line 3: invalid conn"), "{error}");
@@ -262,10 +257,10 @@ mod tests {
         }
         std::fs::write(&hba, "local all all trust").unwrap();
         std::fs::write(dir.path().join(IDENT_FILE), "m\n").unwrap();
-        files.reload();
+        assert!(files.reload().is_err());
         assert_eq!(files.current().rules.len(), 4, "neither takes effect");
         std::fs::write(dir.path().join(IDENT_FILE), "").unwrap();
-        files.reload();
+        files.reload().unwrap();
         assert_eq!(files.current().rules.len(), 1);
     }
 

@@ -23,7 +23,7 @@ mod socket_owner;
 mod users;
 
 pub use files::{HBA_FILE, IDENT_FILE, RuleFiles, RulesError, SECRET_FILE};
-pub use reload::{request_reload, watch_for_reload};
+pub use reload::request_reload;
 pub use sessions::Places;
 
 use failures::Failures;

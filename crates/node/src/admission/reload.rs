@@ -1,25 +1,8 @@
-//! Reads the rules again at SIGHUP, which `pg_reload_conf()` sends to its own process, so that everything else that heeds the
-//! signal reads its files as well.
+//! `pg_reload_conf()`: sends SIGHUP to its own process, so that everything that heeds the signal reads its files again.
 
-use super::Admission;
 use std::io;
-use std::sync::Arc;
-use tokio::runtime::Handle;
-use tokio::signal::unix::{SignalKind, signal};
 
-/// Reads the rules again at each SIGHUP, for the life of the runtime.
-pub fn watch_for_reload(admission: Arc<Admission>, runtime: &Handle) -> io::Result<()> {
-    let _entered = runtime.enter();
-    let mut hangup = signal(SignalKind::hangup())?;
-    runtime.spawn(async move {
-        while hangup.recv().await.is_some() {
-            admission.files().reload();
-        }
-    });
-    Ok(())
-}
-
-/// `pg_reload_conf()`.
+/// Has the server read its files again, soon after this has returned.
 pub fn request_reload() -> io::Result<()> {
     let own = rustix::process::getpid();
     Ok(rustix::process::kill_process(own, rustix::process::Signal::HUP)?)

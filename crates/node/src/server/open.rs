@@ -245,12 +245,13 @@ impl Views {
     }
 
     fn factory(&self, context: &ServerContext, engine: &Engine, standby: bool) -> Factory {
-        let ServerContext { dir, config, listener, .. } = context;
+        let ServerContext { dir, config, parameters, tls, listener, .. } = context;
         let file = |name| dir.join(name).display().to_string();
-        let files = [("hba_file", file(HBA_FILE)), ("ident_file", file(IDENT_FILE))];
+        let files = vec![("hba_file", file(HBA_FILE)), ("ident_file", file(IDENT_FILE))];
         Factory {
             databases: Arc::new(Databases::new(engine.clone())),
-            configured: config.parameters().into_iter().chain(files).collect(),
+            configured: [config.parameters(), parameters.clone(), files].concat(),
+            tls: tls.clone(),
             scratch: Arc::new(Scratch { dir: scratch_dir(dir), bytes_max: config.scratch_bytes_max }),
             stats: self.stats.clone(),
             activities: self.activities.clone(),

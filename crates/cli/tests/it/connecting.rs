@@ -8,7 +8,7 @@ use std::process::Command;
 use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls};
 
-/// What a refused client is told.
+/// What a refused client gets.
 #[derive(Debug, PartialEq, Eq)]
 struct Refused {
     state: String,

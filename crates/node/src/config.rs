@@ -7,13 +7,14 @@
 //! the server from starting after a power cut.
 
 mod listen;
+mod log_files;
 mod transport;
 mod values;
 
 pub use listen::{Listen, ListenAddress};
+pub use log_files::LogFiles;
 pub use transport::{TLS_CERTIFICATE, TLS_CLIENT_CA, TLS_KEY, TlsVersionName};
 
-use crate::admission::AdmissionLimits;
 use crate::data_dir::{self, DataDirError};
 use crate::settings;
 use holdfast_archive::ArchiveLocation;
@@ -21,7 +22,6 @@ use holdfast_engine::{ArchiveKeep, BeyondKeep, CommitDelay, Options};
 use holdfast_replication::settings::Away;
 use holdfast_seams::{Disk, RealDisk, SyncMethod, replace};
 use holdfast_standby::packing::Packing;
-use holdfast_wire::Limits;
 use serde::Deserialize;
 use std::io;
 use std::net::SocketAddr;
@@ -258,16 +258,6 @@ impl std::fmt::Display for DelayUs {
     }
 }
 
-/// Log files that rotate.
-#[derive(Clone, Debug)]
-pub struct LogFiles {
-    pub dir: PathBuf,
-    /// A file of this size is renamed.
-    pub file_bytes_max: u64,
-    /// How many renamed files of each log are kept.
-    pub files_kept: u32,
-}
-
 const LOG_FILES_KEPT_MAX: u32 = 1000;
 
 /// Each network thread takes file descriptors and threads of its own; more threads than processors gain nothing.
@@ -444,13 +434,6 @@ impl Config {
         if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(wrong) }
     }
 
-    /// The log files, unless logs go to stderr. A relative path is one in the data directory.
-    pub fn log_files(&self, data: &Path) -> Option<LogFiles> {
-        let (file_bytes_max, files_kept) = (self.log_file_bytes_max, self.log_files_kept);
-        let dir = Some(self.log_directory.trim()).filter(|dir| !dir.is_empty())?;
-        Some(LogFiles { dir: data.join(dir), file_bytes_max, files_kept })
-    }
-
     pub fn has_mirror(&self) -> bool {
         !self.mirror.as_os_str().is_empty()
     }
@@ -460,31 +443,6 @@ impl Config {
         self.mirror = mirror;
         let path = "--mirror".to_owned();
         self.check().map_err(|message| ConfigError::Content { path, message })
-    }
-
-    /// The limits of the protocol.
-    pub fn limits(&self) -> Limits {
-        Limits {
-            message_bytes_max: self.message_bytes_max,
-            connections_max: self.connections_max,
-            startup_timeout: Duration::from_millis(self.startup_timeout_ms),
-            prepared_statements_max: self.prepared_statements_max,
-            portals_max: self.portals_max,
-            batch_steps_max: self.batch_steps_max,
-            buffered_rows_bytes_max: self.buffered_rows_bytes_max,
-            half_open_max: self.half_open_max,
-            keepalives: self.keepalives(),
-        }
-    }
-
-    /// The limits of sessions.
-    pub fn admission_limits(&self) -> AdmissionLimits {
-        AdmissionLimits {
-            connections_max: self.connections_max,
-            reserved: self.superuser_reserved_connections,
-            per_address_max: self.connections_per_address_max,
-            failure_delay_max: Duration::from_millis(self.authentication_failure_delay_max_ms),
-        }
     }
 
     /// The engine's options.

@@ -6,6 +6,7 @@
 //!
 //! Failure: none. A value above the largest bound is counted as "more".
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Upper bounds of times in microseconds: six buckets for each power of ten, 20 us to 10 s.
@@ -87,6 +88,12 @@ impl Histogram {
             counts: (0..=self.bounds.len()).map(of).collect(),
             sum: self.copies.iter().map(|copy| copy.sum.load(Ordering::Relaxed)).sum(),
         }
+    }
+}
+
+impl fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.figures().fmt(f)
     }
 }
 

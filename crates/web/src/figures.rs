@@ -161,7 +161,7 @@ pub struct Figures {
     /// Of requests that waited for a commit: from their arrival to their answer.
     pub commits: HistogramFigures,
     /// Errors sent to clients, by the first two characters of the SQLSTATE.
-    pub errors: Vec<(&'static str, u64)>,
+    pub errors: Vec<(String, u64)>,
     pub authentication_failures: u64,
     pub slow_statements: u64,
     pub sessions: Vec<SessionCount>,

@@ -34,7 +34,7 @@ pub(super) fn server(page: &mut Page<'_>, of: &Figures) -> Result {
     let commits = ("holdfast_commit_duration", "As holdfast_request_duration_seconds, of requests that committed a change.");
     page.histogram(commits, Some(Seconds), &of.commits, US)?;
     let errors = ("holdfast_statement_errors", "Errors sent to clients, by the class of their SQLSTATE.");
-    page.counters(errors, of.errors.iter().map(|(class, count)| ([("class", *class)], *count)))?;
+    page.counters(errors, of.errors.iter().map(|(class, count)| ([("class", &**class)], *count)))?;
     let slow = ("holdfast_slow_statements", "Statements longer than log_min_duration_statement.");
     page.counter(slow, None, of.slow_statements)?;
     let refused = ("holdfast_authentication_failures", "Refused attempts to log in.");

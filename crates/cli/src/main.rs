@@ -5,6 +5,7 @@
 mod archive;
 mod cert;
 mod check;
+mod console;
 mod doctor;
 mod exit;
 mod import;
@@ -42,6 +43,7 @@ enum Command {
     Mirror(mirror::Arguments),
     Rejoin(rejoin::Arguments),
     Cert(cert::Arguments),
+    Console(console::Arguments),
     Archive(archive::Arguments),
     Import(import::Args),
     Check(check::Args),
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Mirror(arguments) => mirror::run(&arguments),
         Command::Rejoin(arguments) => rejoin::run(arguments),
         Command::Cert(arguments) => cert::run(arguments),
+        Command::Console(arguments) => console::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Archive(arguments) => archive::run(arguments),
         Command::Import(arguments) => import::run(arguments),
         Command::Check(arguments) => check::run(arguments),

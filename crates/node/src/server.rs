@@ -23,6 +23,7 @@ use crate::data_dir::{self, DataDirError};
 use crate::descriptors;
 use crate::replication_settings::node_name;
 use crate::session::Factory;
+use crate::web::{self, Standing, Why};
 use begin::{bind, refuse_to_follow_itself, warn_of_archive};
 use context::{Begin, ServerContext, last_epoch};
 use holdfast_archive::{ArchiveError, ArchiveLocation, Store};
@@ -37,9 +38,10 @@ use holdfast_standby::identity::Tip;
 use holdfast_standby::tls::TlsError;
 use holdfast_trail::{Trail, TrailError};
 use holdfast_types::{Epoch, Level, Lsn};
+use holdfast_web::WebError;
 use holdfast_wire::{Server, ServerError};
 use open::Opening;
-use refusing::{Refusing, Why};
+use refusing::Refusing;
 use signals::Signals;
 use std::io;
 use std::net::SocketAddr;
@@ -78,6 +80,8 @@ pub enum NodeError {
          configure --data {} --from HOST:PORT", dir.display()
     )]
     FollowsItself { from: String, dir: PathBuf },
+    #[error(transparent)]
+    Http(#[from] WebError),
     #[error(transparent)]
     Mirror(#[from] MirrorRefused),
     #[error(transparent)]
@@ -139,7 +143,10 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let control = Control::start(dir, members, witness, &name, certificates.as_ref(), link)?;
     let listener = Arc::new(Listener::new(links.handle().clone()));
     listen_for_nodes(&config, &listener, certificates.as_ref())?;
-    let refusing = Refusing::new(server.again()?, links.handle().clone(), listener.clone());
+    let standing = Arc::<Standing>::default();
+    // For the life of the process: load balancers ask it while the role changes.
+    let _http = web::start(dir, &config, &name, standing.clone(), None)?;
+    let refusing = Refusing::new(server.again()?, links.handle().clone(), listener.clone(), standing.clone());
     let context = ServerContext {
         dir: dir.to_owned(),
         config,
@@ -148,6 +155,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
         control,
         listener,
         followed: Followed::default(),
+        standing,
     };
     let mut promoted: Option<Promotion> = None;
     let mut first = true;
@@ -170,6 +178,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
         };
         refusing.end();
         let next = role.run(server.again()?, &refusing, &clients, &mut signals, &mut inbox, tell);
+        context.standing.closed();
         let down = role.down(links.handle());
         match next? {
             Next::Stop => {

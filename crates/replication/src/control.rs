@@ -327,11 +327,6 @@ impl Control {
         self.others.iter().any(|node| node.to_string() == name)
     }
 
-    /// Whether this node holds the lease now.
-    pub fn holds_lease(&self) -> bool {
-        self.handle.lease().valid_now()
-    }
-
     /// The agreed record as this node knows it, and whether it holds the lease, as JSON for the status.
     pub fn shown(&self) -> serde_json::Value {
         let lease_held = self.handle.lease().valid_now();

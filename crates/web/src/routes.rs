@@ -64,6 +64,9 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/console.css", get(assets::style))
         .route("/api/login", post(crate::console::login))
         .route("/api/logout", post(crate::console::logout))
+        // A browser asks for it by itself.
+        .route("/favicon.ico", get(|| async { StatusCode::NO_CONTENT }))
+        .route("/api/session", get(crate::console::session))
         .route("/api/state", get(crate::console::state))
         .route("/api/signal", post(crate::console::signal));
     for path in [

@@ -12,4 +12,4 @@ mod standing;
 
 pub use console_key::{ConsoleError, console_url};
 pub(crate) use source::start;
-pub(crate) use standing::Standing;
+pub(crate) use standing::{Standing, Why};

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | the page, its script and its style | nothing: they hold no data |
 //! | `POST /api/login` | role and password, or a one-time ticket |
+//! | `GET /api/session`: which role is logged in, if any | nothing |
 //! | `GET /api/state` | a console session |
 //! | `POST /api/signal`, `POST /api/logout` | a console session and its token (`x-csrf-token`) |
 //!
@@ -159,6 +160,12 @@ pub(crate) async fn logout(State(app): State<Arc<App>>, request: Request) -> Res
         app.console.sessions.close(cookie);
     }
     with_cookie(answer(StatusCode::OK, &json!({})), &app, "", "; Max-Age=0")
+}
+
+/// `GET /api/session`: the role that is logged in; null: none.
+pub(crate) async fn session(State(app): State<Arc<App>>, request: Request) -> Response {
+    let role = session_of(&app, request.method(), request.headers()).ok().map(|(role, ..)| role);
+    answer(StatusCode::OK, &json!({ "role": role }))
 }
 
 /// `GET /api/state?points=N&events=N`: what the page shows; of points and events those with higher numbers.

@@ -145,7 +145,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     listen_for_nodes(&config, &listener, certificates.as_ref())?;
     let standing = Arc::<Standing>::default();
     // For the life of the process: load balancers ask it while the role changes.
-    let _http = web::start(dir, &config, &name, standing.clone(), None)?;
+    let mut http = web::start(dir, &config, &name, standing.clone(), None)?;
     let refusing = Refusing::new(server.again()?, links.handle().clone(), listener.clone(), standing.clone());
     let context = ServerContext {
         dir: dir.to_owned(),
@@ -176,6 +176,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
                 ready(address)
             }
         };
+        http.iter_mut().for_each(|http| http.announce(dir));
         refusing.end();
         let next = role.run(server.again()?, &refusing, &clients, &mut signals, &mut inbox, tell);
         context.standing.closed();

@@ -223,7 +223,9 @@ impl Writer {
 
     fn account(&mut self, span: Span, charge: u64, commits: usize, time: Duration) {
         let bytes = span.end.0 - span.start.0;
-        self.shared.boxcar_commits.observe(commits as u64);
+        if commits > 0 {
+            self.shared.boxcar_commits.observe(commits as u64);
+        }
         let now = self.shared.clock.monotonic();
         let mut state = self.shared.state.lock();
         state.unproven_since = Some(now);

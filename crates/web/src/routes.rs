@@ -117,7 +117,13 @@ async fn metrics_page(State(app): State<Arc<App>>, request: Request) -> Response
     let figures = app.source.figures();
     let lags = app.history.lags(&figures);
     match metrics::page(figures, lags) {
-        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Ok(text) => {
+            let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
+            match accept.is_some_and(|accept| accept.contains("application/openmetrics-text")) {
+                true => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+                false => ([(header::CONTENT_TYPE, metrics::PLAIN_CONTENT_TYPE)], metrics::plain(&text)).into_response(),
+            }
+        }
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }

@@ -36,9 +36,9 @@ impl Activities {
 }
 
 impl Listed {
-    /// A request was answered after so many microseconds.
-    pub fn took(&self, us: i64) {
-        self.all.latencies.answered(us, self.own.take_committed());
+    /// A request was answered after so many microseconds, without an error or with one.
+    pub fn took(&self, us: i64, succeeded: bool) {
+        self.all.latencies.answered(us, self.own.take_committed() && succeeded);
     }
 
     /// Counts a transaction that could not be serialized.

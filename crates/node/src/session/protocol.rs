@@ -43,7 +43,7 @@ impl NodeSession {
             self.activity.set_application_name(name);
         }
         let at_us = self.show_state();
-        self.activity.took(at_us - self.statement_us);
+        self.activity.took(at_us - self.statement_us, outcome.is_ok());
     }
 
     /// Publishes the state between messages in `pg_stat_activity`. Returns when, in microseconds since 1970.

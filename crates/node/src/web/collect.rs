@@ -176,10 +176,3 @@ pub(super) fn sessions(now: &Now) -> Vec<SessionShown> {
     };
     watcher.sessions().into_iter().map(shown).collect()
 }
-
-/// Sessions by their process number, for [`super::source`].
-pub(super) fn session_of(now: &Now, pid: i32) -> Option<SessionRow> {
-    let Opened { watcher, .. } = now.open.as_ref()?;
-    watcher.sessions().into_iter().find(|row| row.pid == pid)
-}
-

@@ -38,12 +38,18 @@ pub enum ConsoleError {
 }
 
 /// The file of a running server; dropping it removes the file.
-pub(super) struct KeyFile(PathBuf);
+pub(super) struct KeyFile {
+    path: PathBuf,
+    text: String,
+}
 
 impl Drop for KeyFile {
     fn drop(&mut self) {
-        // The key is useless without the server.
-        drop(std::fs::remove_file(&self.0));
+        // The next server may run already, with a file of its own.
+        if std::fs::read_to_string(&self.path).is_ok_and(|text| text == self.text) {
+            // The key is useless without the server.
+            drop(std::fs::remove_file(&self.path));
+        }
     }
 }
 
@@ -63,7 +69,7 @@ pub(super) fn write(dir: &Path, url: &str, key: &[u8]) -> io::Result<KeyFile> {
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
     file.write_all(text.as_bytes())?;
-    Ok(KeyFile(path))
+    Ok(KeyFile { path, text })
 }
 
 /// The address of the console of the server that runs on `dir`, with a login that is good once, for one minute.

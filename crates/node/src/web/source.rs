@@ -20,8 +20,24 @@ use std::sync::Arc;
 
 /// The listener of a server, with the file that tells `holdfast console` where it is.
 pub(crate) struct Listening {
-    _web: Web,
-    _key: KeyFile,
+    web: Web,
+    scheme: &'static str,
+    key: Vec<u8>,
+    file: Option<KeyFile>,
+}
+
+impl Listening {
+    /// The directory is this server's: `holdfast console` may find the listener now.
+    pub fn announce(&mut self, dir: &Path) {
+        if self.file.is_some() {
+            return;
+        }
+        let url = format!("{}://{}/", self.scheme, self.web.address());
+        match console_key::write(dir, &url, &self.key) {
+            Ok(file) => self.file = Some(file),
+            Err(error) => tracing::warn!("`holdfast console` does not work: its key cannot be written: {error}"),
+        }
+    }
 }
 
 /// Starts the listener, if one is configured.
@@ -42,9 +58,7 @@ pub(crate) fn start(
     let secret = holdfast_scram::random().map_err(|error| io::Error::other(error.to_string()))?;
     let source = NodeSource { standing, setup: setup(dir, config, name), secret };
     let web = Web::start(settings, Arc::new(source))?;
-    let url = format!("{scheme}://{}/", web.address());
-    let key = console_key::write(dir, &url, &key)?;
-    Ok(Some(Listening { _web: web, _key: key }))
+    Ok(Some(Listening { web, scheme, key, file: None }))
 }
 
 /// The content of `http_token_file`.
@@ -145,6 +159,6 @@ impl Source for NodeSource {
 
     fn signal(&self, by: &str, pid: i32, kind: SignalKind) -> Result<(), Refused> {
         let _ = (by, pid, kind);
-        Err(unavailable())
+        Err(Refused("sessions can be cancelled with pg_cancel_backend only".to_owned()))
     }
 }

@@ -21,6 +21,26 @@ use std::fmt;
 /// Of the text that [`page`] returns.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// Of the text of [`plain`].
+pub const PLAIN_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The page in the older format, for programs that do not ask for OpenMetrics: there a counter's family has the name of its
+/// values.
+pub fn plain(page: &str) -> String {
+    let mut text = String::with_capacity(page.len());
+    let mut lines = page.lines().filter(|line| !line.starts_with("# UNIT ") && *line != "# EOF").peekable();
+    while let Some(line) = lines.next() {
+        let is_of_counter = |line: &str| line.starts_with("# TYPE ") && line.ends_with(" counter");
+        let counts = is_of_counter(line) || lines.peek().is_some_and(|next| line.starts_with("# HELP ") && is_of_counter(next));
+        match line.splitn(4, ' ').collect::<Vec<_>>()[..] {
+            [hash, kind, name, rest] if counts => text.extend([hash, " ", kind, " ", name, "_total ", rest]),
+            _ => text.push_str(line),
+        }
+        text.push('\n');
+    }
+    text
+}
+
 /// What the figures do not contain: what the history knows.
 #[derive(Debug, Default)]
 pub struct Lags {
@@ -122,5 +142,34 @@ impl Page<'_> {
         self.family(named, unit.as_ref(), MetricType::Histogram, |mut metric| {
             metric.encode_histogram::<NoLabelSet>(of.sum as f64 * scale, of.count(), &buckets, None)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::SessionCount;
+
+    #[test]
+    fn names_of_databases_cannot_break_the_page() {
+        let sessions = ["a\"b", "c\\d", "e\nholdfast_role{role=\"master\"} 1", "}"];
+        let row = |name: &str| SessionCount { database: name.to_owned(), state: "idle", count: 3 };
+        let figures = Figures { sessions: sessions.map(row).to_vec(), ..Figures::default() };
+        let text = page(figures, Lags::default()).unwrap();
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("holdfast_sessions{")).collect();
+        assert_eq!(lines.len(), sessions.len(), "{lines:?}");
+        assert!(lines.iter().all(|line| line.ends_with("} 3")), "{lines:?}");
+        assert!(!text.contains("\nholdfast_role{role=\"master\"} 1\n"));
+        assert!(lines[0].contains(r#"database="a\"b""#) && lines[1].contains(r#"database="c\\d""#), "{lines:?}");
+    }
+
+    #[test]
+    fn the_plain_page_names_counters_as_their_values() {
+        let text = page(Figures::default(), Lags::default()).unwrap();
+        assert!(text.contains("# TYPE holdfast_boxcars counter") && text.ends_with("# EOF\n"));
+        let plain = plain(&text);
+        assert!(plain.contains("# HELP holdfast_boxcars_total Group") && plain.contains("# TYPE holdfast_boxcars_total counter\n"));
+        assert!(plain.contains("# HELP holdfast_epoch Rises") && !plain.contains("# UNIT") && !plain.contains("# EOF"));
+        assert_eq!(plain.matches("\nholdfast_boxcars_total 0\n").count(), 1);
     }
 }

@@ -98,7 +98,9 @@ mod tests {
         for host in ["localhost", "LOCALHOST:8008", "127.0.0.1:8008", "[::1]:8008", "10.0.0.7"] {
             assert!(names_this_machine(&headers(&[("host", host)])), "{host}");
         }
-        for host in ["evil.example:8008", "localhost.evil.example", "127.0.0.1.nip.io", "", "a b", "[::1", "localhost@evil"] {
+        for host in
+            ["evil.example:8008", "localhost.evil.example", "127.0.0.1.nip.io", "", "a b", "[::1", "localhost@evil"]
+        {
             assert!(!names_this_machine(&headers(&[("host", host)])), "{host}");
         }
         assert!(!names_this_machine(&HeaderMap::new()));

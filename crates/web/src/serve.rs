@@ -13,9 +13,7 @@
 
 use crate::figures::Source;
 use crate::history::History;
-use crate::limits::{
-    CONNECTIONS_MAX, FIRST_TIME_MAX, HANDSHAKE_TIME_MAX, HEAD_BYTES_MAX, HEAD_TIME_MAX, HEADERS_MAX,
-};
+use crate::limits::{CONNECTIONS_MAX, FIRST_TIME_MAX, HANDSHAKE_TIME_MAX, HEAD_BYTES_MAX, HEAD_TIME_MAX, HEADERS_MAX};
 use crate::routes::{App, router};
 use axum::Router;
 use hyper::server::conn::http1;
@@ -124,12 +122,7 @@ impl Drop for Web {
     }
 }
 
-async fn serve(
-    listener: TcpListener,
-    settings: Settings,
-    source: Arc<dyn Source>,
-    mut stopped: watch::Receiver<bool>,
-) {
+async fn serve(listener: TcpListener, settings: Settings, source: Arc<dyn Source>, mut stopped: watch::Receiver<bool>) {
     let history = Arc::new(History::default());
     let tls = settings.tls.clone();
     let app = Arc::new(App::new(settings, source, history));
@@ -195,7 +188,9 @@ impl Connections {
         });
         let mut all = self.all.lock();
         while all.1.len() >= CONNECTIONS_MAX {
-            let Some(oldest) = all.1.iter().min_by_key(|(_, of)| *of.last.lock()).map(|(number, _)| *number) else { break };
+            let Some(oldest) = all.1.iter().min_by_key(|(_, of)| *of.last.lock()).map(|(number, _)| *number) else {
+                break;
+            };
             if let Some(oldest) = all.1.remove(&oldest) {
                 oldest.end.notify_one();
             }

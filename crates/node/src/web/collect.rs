@@ -7,7 +7,9 @@ use holdfast_engine::Engine;
 use holdfast_replication::mirror::SLOT;
 use holdfast_replication::{ReplicationReport, StandbyState};
 use holdfast_sql::catalogue::{Doing, Live, SessionRow};
-use holdfast_web::figures::{ArchiveFigures, DiskFigures, Figures, Health, Role, SessionCount, SessionShown, StandbyFigures};
+use holdfast_web::figures::{
+    ArchiveFigures, DiskFigures, Figures, Health, Role, SessionCount, SessionShown, StandbyFigures,
+};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

@@ -148,7 +148,8 @@ impl Source for NodeSource {
         let stored = role.and_then(|role| role.password.as_deref()).and_then(Verifier::parse);
         // Also for a role that does not exist, so that the answer takes the same time.
         let is_right = stored.unwrap_or_else(|| Verifier::mock(name, &self.secret)).accepts(password);
-        let good = role.filter(|role| is_right && role.login && role.valid_until_us.is_none_or(|until| now_us() < until));
+        let good =
+            role.filter(|role| is_right && role.login && role.valid_until_us.is_none_or(|until| now_us() < until));
         good.map(|role| rights(&roles, role)).ok_or_else(|| refused(name))
     }
 

@@ -73,7 +73,8 @@ pub(crate) async fn login(
 ) -> Response {
     let client = connection.client;
     if let Err(wait) = app.console.throttle.admits(client) {
-        let mut response = refuse(StatusCode::TOO_MANY_REQUESTS, &format!("too many failed attempts; wait {wait} seconds"));
+        let mut response =
+            refuse(StatusCode::TOO_MANY_REQUESTS, &format!("too many failed attempts; wait {wait} seconds"));
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait));
         return response;
     }
@@ -85,12 +86,17 @@ pub(crate) async fn login(
     let (role, password, ticket) = (text("role"), text("password"), text("ticket"));
     let rights = if ticket.is_empty() {
         let source = app.source.clone();
-        let (named, checked) = (role.clone(), tokio::task::spawn_blocking(move || source.login(&role, &password, client)));
-        checked.await.unwrap_or_else(|_| Err(Refused("the password cannot be checked".into()))).map(|rights| (named, rights))
+        let (named, checked) =
+            (role.clone(), tokio::task::spawn_blocking(move || source.login(&role, &password, client)));
+        checked
+            .await
+            .unwrap_or_else(|_| Err(Refused("the password cannot be checked".into())))
+            .map(|rights| (named, rights))
     } else if app.console.tickets.take(&ticket, unix_s()) {
-        app.source.rights(OWNER).map(|rights| (OWNER.to_owned(), rights)).ok_or_else(|| {
-            Refused(format!("the role {OWNER} does not exist, or may not log in"))
-        })
+        app.source
+            .rights(OWNER)
+            .map(|rights| (OWNER.to_owned(), rights))
+            .ok_or_else(|| Refused(format!("the role {OWNER} does not exist, or may not log in")))
     } else {
         Err(Refused("this login is used up or too old; make a new one with: holdfast console".to_owned()))
     };

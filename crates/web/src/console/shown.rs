@@ -23,9 +23,7 @@ pub(super) fn state(app: &App, figures: &Figures, points: u64, events: u64) -> M
     body.insert("sessions_all".to_owned(), all.into());
     body.insert("standbys".to_owned(), standbys(app, figures));
     body.insert("disks".to_owned(), disks(figures));
-    let event = |event: &crate::figures::Event| {
-        json!({ "n": event.number, "at": event.unix_us / 1000, "level": event.level, "target": event.target, "text": event.text })
-    };
+    let event = |event: &crate::figures::Event| json!({ "n": event.number, "at": event.unix_us / 1000, "level": event.level, "target": event.target, "text": event.text });
     body.insert("events".to_owned(), found.iter().skip(skipped).map(event).collect());
     body
 }
@@ -82,8 +80,6 @@ fn standbys(app: &App, figures: &Figures) -> Value {
 }
 
 fn disks(figures: &Figures) -> Value {
-    let row = |disk: &crate::figures::DiskFigures| {
-        json!({ "of": disk.of, "path": disk.path, "size_bytes": disk.size_bytes, "free_bytes": disk.free_bytes })
-    };
+    let row = |disk: &crate::figures::DiskFigures| json!({ "of": disk.of, "path": disk.path, "size_bytes": disk.size_bytes, "free_bytes": disk.free_bytes });
     figures.disks.iter().map(row).collect()
 }

@@ -31,7 +31,8 @@ pub(super) fn server(page: &mut Page<'_>, of: &Figures) -> Result {
     page.counter(("holdfast_transactions", "Transactions that wrote."), None, of.engine.transactions)?;
     let requests = ("holdfast_request_duration", "From the arrival of a request to its answer.");
     page.histogram(requests, Some(Seconds), &of.requests, US)?;
-    let commits = ("holdfast_commit_duration", "As holdfast_request_duration_seconds, of requests that committed a change.");
+    let commits =
+        ("holdfast_commit_duration", "As holdfast_request_duration_seconds, of requests that committed a change.");
     page.histogram(commits, Some(Seconds), &of.commits, US)?;
     let errors = ("holdfast_statement_errors", "Errors sent to clients, by the class of their SQLSTATE.");
     page.counters(errors, of.errors.iter().map(|(class, count)| ([("class", &**class)], *count)))?;
@@ -67,7 +68,8 @@ pub(super) fn trail(page: &mut Page<'_>, of: &Figures) -> Result {
     page.gauge(("holdfast_trail_segments", "Segments of the trail, prepared ones included."), None, e.segments)?;
     let size = ("holdfast_trail_disk", "Disk space of the trail's segments.");
     page.gauge(size, Some(Bytes), e.segments * e.segment_bytes)?;
-    let kept = ("holdfast_trail_retained", "Bytes of the trail that can be read: kept for recovery, standbys, the archive.");
+    let kept =
+        ("holdfast_trail_retained", "Bytes of the trail that can be read: kept for recovery, standbys, the archive.");
     page.gauge(kept, Some(Bytes), e.retained_bytes)?;
     let waits = ("holdfast_trail_segment_waits", "Times the trail waited for a new segment.");
     page.counter(waits, None, e.segment_waits)?;
@@ -81,7 +83,8 @@ pub(super) fn trail(page: &mut Page<'_>, of: &Figures) -> Result {
     let debt = ("holdfast_redo_debt", "Bytes of the trail that a recovery would replay.");
     page.gauge(debt, Some(Bytes), e.redo_bytes)?;
     page.gauge(("holdfast_pages_memory", "Page versions in memory."), Some(Bytes), e.memory_bytes)?;
-    let max = ("holdfast_pages_memory_max", "The limit of holdfast_pages_memory_bytes of each database: memory_bytes_max.");
+    let max =
+        ("holdfast_pages_memory_max", "The limit of holdfast_pages_memory_bytes of each database: memory_bytes_max.");
     page.gauge(max, Some(Bytes), e.memory_bytes_max)?;
     page.gauge(("holdfast_pages_scratch", "Page versions in scratch files."), Some(Bytes), e.scratch_bytes)?;
     page.gauge(("holdfast_open_databases", "Databases that are open."), None, e.open_databases)?;
@@ -116,14 +119,16 @@ pub(super) fn replication(page: &mut Page<'_>, of: &Figures, lags: &Lags) -> Res
     page.gauges(connected, None, of.standbys.iter().map(|s| ([("standby", &*s.name)], u64::from(s.connected))))?;
     let synchronous = ("holdfast_standby_synchronous", "1 for a standby that commits wait for.");
     page.gauges(synchronous, None, of.standbys.iter().map(|s| ([("standby", &*s.name)], u64::from(s.synchronous))))?;
-    let lag = ("holdfast_standby_lag", "How much the standby lacks, by level: received, on its disk, visible to readers.");
+    let lag =
+        ("holdfast_standby_lag", "How much the standby lacks, by level: received, on its disk, visible to readers.");
     let rows = of.standbys.iter().flat_map(|standby| {
         levels(standby).into_iter().filter_map(|(level, position)| {
             Some(([("standby", &*standby.name), ("level", level)], of.lag_bytes(position)?))
         })
     });
     page.gauges(lag, Some(Bytes), rows)?;
-    let age = ("holdfast_standby_lag", "How old the first change is that the standby lacks, as the last but for the unit.");
+    let age =
+        ("holdfast_standby_lag", "How old the first change is that the standby lacks, as the last but for the unit.");
     let rows = lags.seconds.iter().map(|((name, level), age)| ([("standby", &**name), ("level", *level)], *age));
     page.gauges(age, Some(Seconds), rows)?;
     let delay = ("holdfast_governor_delay", "What each boxcar waits because of this standby.");

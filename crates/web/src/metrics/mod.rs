@@ -31,7 +31,8 @@ pub fn plain(page: &str) -> String {
     let mut lines = page.lines().filter(|line| !line.starts_with("# UNIT ") && *line != "# EOF").peekable();
     while let Some(line) = lines.next() {
         let is_of_counter = |line: &str| line.starts_with("# TYPE ") && line.ends_with(" counter");
-        let counts = is_of_counter(line) || lines.peek().is_some_and(|next| line.starts_with("# HELP ") && is_of_counter(next));
+        let counts =
+            is_of_counter(line) || lines.peek().is_some_and(|next| line.starts_with("# HELP ") && is_of_counter(next));
         match line.splitn(4, ' ').collect::<Vec<_>>()[..] {
             [hash, kind, name, rest] if counts => text.extend([hash, " ", kind, " ", name, "_total ", rest]),
             _ => text.push_str(line),
@@ -168,7 +169,10 @@ mod tests {
         let text = page(Figures::default(), Lags::default()).unwrap();
         assert!(text.contains("# TYPE holdfast_boxcars counter") && text.ends_with("# EOF\n"));
         let plain = plain(&text);
-        assert!(plain.contains("# HELP holdfast_boxcars_total Group") && plain.contains("# TYPE holdfast_boxcars_total counter\n"));
+        assert!(
+            plain.contains("# HELP holdfast_boxcars_total Group")
+                && plain.contains("# TYPE holdfast_boxcars_total counter\n")
+        );
         assert!(plain.contains("# HELP holdfast_epoch Rises") && !plain.contains("# UNIT") && !plain.contains("# EOF"));
         assert_eq!(plain.matches("\nholdfast_boxcars_total 0\n").count(), 1);
     }

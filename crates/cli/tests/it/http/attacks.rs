@@ -48,7 +48,9 @@ fn what_is_no_request_is_refused_and_the_server_goes_on() {
         let text = String::from_utf8_lossy(&answer);
         assert!(text.is_empty() || text.starts_with("HTTP/1.1 4") || text.starts_with("HTTP/1.0 4"), "{bytes:?}: {text}");
     }
-    for path in ["/../holdfast.toml", "//etc/passwd", "/%2e%2e/holdfast.toml", "/console.js/..", "/api", "/metrics/", "/x%00"] {
+    for path in
+        ["/../holdfast.toml", "//etc/passwd", "/%2e%2e/holdfast.toml", "/console.js/..", "/api", "/metrics/", "/x%00"]
+    {
         assert_eq!(get(port, path).status, 404, "{path}");
     }
     assert_eq!(get(port, "/live").status, 200);
@@ -58,9 +60,8 @@ fn what_is_no_request_is_refused_and_the_server_goes_on() {
 fn a_page_of_another_name_gets_nothing_from_loopback() {
     let pair = Pair::master(ON);
     let port = port_of(&pair.a);
-    let with_host = |path: &str, host: &str| {
-        send(port, format!("GET {path} HTTP/1.1\r\n{host}\r\n").as_bytes()).unwrap().status
-    };
+    let with_host =
+        |path: &str, host: &str| send(port, format!("GET {path} HTTP/1.1\r\n{host}\r\n").as_bytes()).unwrap().status;
     for path in ["/", "/metrics", "/console.js", "/api/state", "/api/session"] {
         assert_eq!(with_host(path, "Host: evil.example\r\n"), 421, "{path}");
         assert!(with_host(path, &format!("Host: localhost:{port}\r\n")) != 421, "{path}");
@@ -82,7 +83,9 @@ async fn every_answer_forbids_frames_and_foreign_script() {
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
     }
     let page = get(port, "/").body;
-    assert!(!page.contains("style=") && !page.contains("onclick") && !page.contains("http:") && !page.contains("https:"));
+    assert!(
+        !page.contains("style=") && !page.contains("onclick") && !page.contains("http:") && !page.contains("https:")
+    );
     assert!(!page.contains("<script>") && !page.contains("<style>"), "nothing inline");
 }
 

@@ -5,8 +5,18 @@ use crate::control::trio::Trio;
 use crate::node::{Pair, run, until};
 
 const PATHS: [&str; 12] = [
-    "/live", "/ready", "/health", "/primary", "/master", "/leader", "/read-write", "/replica", "/standby", "/read-only",
-    "/liveness", "/readiness",
+    "/live",
+    "/ready",
+    "/health",
+    "/primary",
+    "/master",
+    "/leader",
+    "/read-write",
+    "/replica",
+    "/standby",
+    "/read-only",
+    "/liveness",
+    "/readiness",
 ];
 
 fn statuses(port: u16) -> [u16; 12] {
@@ -38,9 +48,12 @@ async fn a_load_balancer_finds_the_master_and_the_standby() {
     assert_eq!(get(a, "/read-only?lag=0").status, 200);
 
     // As HAProxy asks: HEAD and OPTIONS, without a Host, in HTTP/1.0.
-    for (method, path, port, status) in
-        [("OPTIONS", "/", a, 200), ("OPTIONS", "/", b, 503), ("HEAD", "/replica", b, 200), ("OPTIONS", "/master", b, 503)]
-    {
+    for (method, path, port, status) in [
+        ("OPTIONS", "/", a, 200),
+        ("OPTIONS", "/", b, 503),
+        ("HEAD", "/replica", b, 200),
+        ("OPTIONS", "/master", b, 503),
+    ] {
         assert_eq!(ask(port, method, path, "", "").status, status, "{method} {path}");
     }
     let old = send(a, b"OPTIONS /primary HTTP/1.0\r\n\r\n").unwrap();

@@ -57,7 +57,8 @@ async fn the_figures_are_what_happened() {
 fn both_formats_are_well_formed_and_every_metric_is_documented() {
     let pair = Pair::master(ON);
     let port = port_of(&pair.a);
-    let open = ask(port, "GET", "/metrics", "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n", "");
+    let open =
+        ask(port, "GET", "/metrics", "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n", "");
     assert!(open.header("content-type").unwrap().starts_with("application/openmetrics-text"), "{}", open.head);
     assert!(open.body.ends_with("# EOF\n"));
     let plain = get(port, "/metrics");

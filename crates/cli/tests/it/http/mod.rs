@@ -3,6 +3,7 @@
 mod attacks;
 mod health;
 mod metrics;
+mod prometheus;
 
 use crate::node::Node;
 use std::io::{Read, Write};
@@ -57,7 +58,8 @@ pub fn read(stream: &mut TcpStream) -> Option<Answer> {
     loop {
         if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
             let head = String::from_utf8(bytes[..at].to_vec()).unwrap();
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let lower = head.to_ascii_lowercase();
+            let length = lower.lines().find_map(|line| line.strip_prefix("content-length:")).map(str::trim);
             let length: usize = length.map_or(0, |text| text.parse().unwrap());
             let is_whole = bytes.len() >= at + 4 + length;
             let status = head.split(' ').nth(1).unwrap().parse().unwrap();

@@ -10,6 +10,7 @@ mod doctor;
 mod exit;
 mod import;
 mod lab;
+mod log_events;
 mod logs;
 mod mirror;
 mod promote;

@@ -33,8 +33,8 @@ use tokio::sync::{Notify, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
-/// Returns the certificate to use for the next connection.
-pub type TlsSource = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
+/// Returns the configuration for the next connection; `None`: there is none at the moment, and the connection is closed.
+pub type TlsSource = Arc<dyn Fn() -> Option<Arc<ServerConfig>> + Send + Sync>;
 
 /// Where and how it listens.
 #[derive(Clone)]
@@ -239,7 +239,8 @@ async fn connect(stream: TcpStream, tls: Option<TlsSource>, router: Router, ente
         match tls {
             None => answer(stream, router, &connection).await,
             Some(tls) => {
-                let handshake = TlsAcceptor::from(tls()).accept(stream);
+                let Some(config) = tls() else { return };
+                let handshake = TlsAcceptor::from(config).accept(stream);
                 match tokio::time::timeout(HANDSHAKE_TIME_MAX, handshake).await {
                     Ok(Ok(stream)) => answer(stream, router, &connection).await,
                     Ok(Err(error)) => tracing::debug!(client = %connection.client, %error, "HTTP: no TLS"),

@@ -79,24 +79,26 @@ const CHARTS = [
   { title: "Sync time of a boxcar", unit: ms, lines: [["p50", "sync50"], ["p99", "sync99"]] },
   { title: "Commits per boxcar", unit: count, lines: [["mean", "boxcar"]] },
   { title: "Boxcars", unit: rate, lines: [["boxcars", "boxcars"]] },
-  { title: "Standbys' lag", unit: bytes, standbys: 1 },
+  { title: "Standbys' lag", unit: bytes, inBytes: true, standbys: 1 },
   { title: "Governor's delay per second", unit: ms, lines: [["delay", "governor_ms"]] },
   { title: "Sessions", unit: count, lines: [["active", "active"], ["waiting for locks", "waiting"]] },
   { title: "Errors", unit: rate, lines: [["errors", "eps"]] },
-  { title: "Trail written", unit: (n) => bytes(n) + "/s", lines: [["written", "trail_bps"]] },
+  { title: "Trail written", unit: (n) => bytes(n) + "/s", inBytes: true, lines: [["written", "trail_bps"]] },
   { title: "CPU of the server", unit: percent, lines: [["of one core", "cpu"]] },
 ];
 const W = 400, H = 118, LEFT = 4, RIGHT = 4, TOP = 8, BOTTOM = 16;
 
-function niceMax(n) {
+// The top of an axis: a round number in the unit that it is shown in.
+function niceMax(n, inBytes) {
   if (!(n > 0)) return 1;
-  const power = Math.pow(10, Math.floor(Math.log10(n)));
-  return [1, 2, 5, 10].map((step) => step * power).find((max) => max >= n);
+  const unit = inBytes ? Math.pow(1024, Math.floor(Math.log(n) / Math.log(1024))) : 1;
+  const power = unit * Math.pow(10, Math.floor(Math.log10(n / unit)));
+  return [1, 2, 4, 10].map((step) => step * power).find((max) => max >= n);
 }
 
 function makeChart(spec) {
   const caption = element("figcaption", {}, element("b", {}, spec.title));
-  const keys = element("span");
+  const keys = element("span", { class: "keys" });
   caption.append(keys);
   const drawing = svg("svg", { viewBox: `0 0 ${W} ${H}`, preserveAspectRatio: "none", tabindex: "0", role: "img" });
   const figure = element("figure", { class: "chart" }, caption);
@@ -131,17 +133,19 @@ function linesOf(spec) {
 
 function draw(chart) {
   const { spec, drawing, keys } = chart;
-  const points = store.points;
   const lines = linesOf(spec);
-  const end = points.length ? points[points.length - 1].t : Date.now();
-  const begin = end - POINTS_MAX * 1000;
+  const all = store.points;
+  const end = all.length ? all[all.length - 1].t : Date.now();
+  const minutes = rangeMinutes();
+  const begin = end - minutes * 60000;
+  const points = all.filter((p) => p.t >= begin);
   // The drawing has the size that it is shown in, so that text is not stretched.
   const width = Math.max(200, Math.round(drawing.clientWidth || W));
   drawing.setAttribute("viewBox", `0 0 ${width} ${H}`);
   const x = (t) => LEFT + ((t - begin) / (end - begin)) * (width - LEFT - RIGHT);
   let max = 0;
   for (const p of points) for (const line of lines) { const v = line.of(p); if (isKnown(v) && v > max) max = v; }
-  max = niceMax(max);
+  max = niceMax(max * 1.05, spec.inBytes);
   const y = (v) => TOP + (1 - v / max) * (H - TOP - BOTTOM);
   const parts = [];
   for (const part of [0, 0.5, 1]) {
@@ -149,11 +153,11 @@ function draw(chart) {
     parts.push(svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: at, y2: at }));
     if (part > 0) parts.push(svg("text", { x: LEFT, y: at + 11 }, spec.unit(max * part)));
   }
-  for (const minutes of [15, 10, 5, 0]) {
-    const at = x(end - minutes * 60000);
-    const anchor = minutes === 15 ? "start" : minutes === 0 ? "end" : "middle";
-    parts.push(svg("text", { x: at, y: H - 4, "text-anchor": anchor }, minutes ? `${minutes} min ago` : "now"));
-  }
+  const ago = { 1: ["60 s", "40 s", "20 s"], 5: ["5 min", "3 min 20 s", "1 min 40 s"], 15: ["15 min", "10 min", "5 min"] }[minutes];
+  [...ago.map((text) => text + " ago"), "now"].forEach((text, number) => {
+    const anchor = ["start", "middle", "middle", "end"][number];
+    parts.push(svg("text", { x: x(begin + (number / 3) * (end - begin)), y: H - 4, "text-anchor": anchor }, text));
+  });
   lines.forEach((line, number) => {
     let path = "", before = null;
     for (const p of points) {
@@ -186,8 +190,29 @@ function draw(chart) {
   });
 }
 
+// The time that the charts show: as chosen, else the shortest that has all of the history.
+function rangeMinutes() {
+  if (store.minutes) return store.minutes;
+  const all = store.points;
+  const seconds = all.length ? (all[all.length - 1].t - all[0].t) / 1000 : 0;
+  return seconds > 300 ? 15 : seconds > 60 ? 5 : 1;
+}
+function showRange() {
+  const minutes = rangeMinutes();
+  for (const button of document.querySelectorAll(".range button")) {
+    button.setAttribute("aria-pressed", String(Number(button.dataset.minutes) === minutes));
+  }
+}
+
 const charts = [];
 function makeCharts() {
+  for (const button of document.querySelectorAll(".range button")) {
+    button.addEventListener("click", () => {
+      store.minutes = Number(button.dataset.minutes);
+      showRange();
+      charts.forEach(draw);
+    });
+  }
   for (const spec of CHARTS) {
     const [chart, figure] = makeChart(spec);
     charts.push(chart);
@@ -389,9 +414,13 @@ function showWaits(state) {
   const item = (pid, above) => {
     const one = known.get(pid);
     const text = one ? `${one.user}, ${one.state}: ${one.query}` : "not a client's session";
-    const below = waiting.filter((other) => other.waits_for.includes(pid) && !above.includes(other.pid));
+    // A session that another waiting one is only ahead of is shown below the one that both wait for.
+    const isAhead = (other) => one && one.waits_for.some((first) => other.waits_for.includes(first));
+    const below = waiting.filter((other) => other.waits_for.includes(pid) && !above.includes(other.pid) && !isAhead(other));
+    const queue = one ? one.waits_for.filter((first) => pids.has(first) && !above.slice(-1).includes(first)) : [];
     const line = element("li", { role: "treeitem", "aria-expanded": below.length ? "true" : undefined },
-      element("b", {}, `session ${pid}`), " ", element("span", { class: "muted mono" }, text.slice(0, 200)));
+      element("b", {}, `session ${pid}`), " ", element("span", { class: "muted mono" }, text.slice(0, 200)),
+      queue.length ? element("span", { class: "muted" }, ` (behind session ${queue.join(", ")})`) : null);
     if (below.length) line.append(element("ul", { role: "group" }, ...below.map((other) => item(other.pid, [...above, pid]))));
     return line;
   };
@@ -511,6 +540,7 @@ function take(state) {
   setText(byId("operator"), state.operator.role);
   showServer(state);
   showTiles(state);
+  showRange();
   charts.forEach(draw);
   showStandbys(state);
   showSessions(state);

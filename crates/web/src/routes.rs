@@ -162,9 +162,18 @@ pub(crate) fn answer(status: StatusCode, body: &Value) -> Response {
     response
 }
 
+/// Why a request is not served.
+pub(crate) struct Denied(pub StatusCode, pub &'static str);
+
+impl IntoResponse for Denied {
+    fn into_response(self) -> Response {
+        answer(self.0, &json!({ "error": self.1 }))
+    }
+}
+
 /// A request's body, which must say that it is JSON: a form of another page cannot.
-pub(crate) async fn json_of(request: Request) -> Result<Value, Response> {
-    let refuse = |status: StatusCode, why: &str| Err(answer(status, &json!({ "error": why })));
+pub(crate) async fn json_of(request: Request) -> Result<Value, Denied> {
+    let refuse = |status, why| Err(Denied(status, why));
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if kind.split(';').next().map(str::trim) != Some("application/json") {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json");

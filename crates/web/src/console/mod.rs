@@ -18,13 +18,13 @@ mod throttle;
 
 use crate::figures::{Refused, Rights, SignalKind, Source};
 use crate::one_time::Tickets;
-use crate::routes::{App, answer, json_of};
+use crate::routes::{App, Denied, answer, json_of};
 use crate::serve::Connection;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::http::{Method, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use sessions::{Opened, Sessions};
 use std::net::IpAddr;
@@ -80,7 +80,7 @@ pub(crate) async fn login(
     }
     let body = match json_of(request).await {
         Ok(body) => body,
-        Err(response) => return response,
+        Err(denied) => return denied.into_response(),
     };
     let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (role, password, ticket) = (text("role"), text("password"), text("ticket"));
@@ -140,8 +140,8 @@ fn cookie<'a>(app: &App, headers: &'a HeaderMap) -> Option<&'a str> {
 }
 
 /// The role of the session that the request belongs to, what it may do, and the session's token.
-fn session_of(app: &App, method: &Method, headers: &HeaderMap) -> Result<(String, Rights, String), Response> {
-    let expired = || refuse(StatusCode::UNAUTHORIZED, "log in");
+fn session_of(app: &App, method: &Method, headers: &HeaderMap) -> Result<(String, Rights, String), Denied> {
+    let expired = || Denied(StatusCode::UNAUTHORIZED, "log in");
     let cookie = cookie(app, headers).ok_or_else(expired)?;
     let (role, version, token) = app.console.sessions.find(cookie).ok_or_else(expired)?;
     let rights = app.source.rights(&role).filter(|rights| rights.monitors && rights.version == version);
@@ -152,15 +152,15 @@ fn session_of(app: &App, method: &Method, headers: &HeaderMap) -> Result<(String
     let given = headers.get("x-csrf-token").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_token = || crate::guard::Secret::new(&token).is_some_and(|secret| secret.is(given));
     if method != Method::GET && !is_token() {
-        return Err(refuse(StatusCode::FORBIDDEN, "the request does not come from the console's page"));
+        return Err(Denied(StatusCode::FORBIDDEN, "the request does not come from the console's page"));
     }
     Ok((role, rights, token))
 }
 
 /// `POST /api/logout`.
 pub(crate) async fn logout(State(app): State<Arc<App>>, request: Request) -> Response {
-    if let Err(response) = session_of(&app, request.method(), request.headers()) {
-        return response;
+    if let Err(denied) = session_of(&app, request.method(), request.headers()) {
+        return denied.into_response();
     }
     if let Some(cookie) = cookie(&app, request.headers()) {
         app.console.sessions.close(cookie);
@@ -178,7 +178,7 @@ pub(crate) async fn session(State(app): State<Arc<App>>, request: Request) -> Re
 pub(crate) async fn state(State(app): State<Arc<App>>, request: Request) -> Response {
     let (role, rights, token) = match session_of(&app, request.method(), request.headers()) {
         Ok(session) => session,
-        Err(response) => return response,
+        Err(denied) => return denied.into_response(),
     };
     let after = |name: &str| {
         let pairs = request.uri().query().unwrap_or_default().split('&');
@@ -195,11 +195,11 @@ pub(crate) async fn state(State(app): State<Arc<App>>, request: Request) -> Resp
 pub(crate) async fn signal(State(app): State<Arc<App>>, request: Request) -> Response {
     let role = match session_of(&app, request.method(), request.headers()) {
         Ok((role, ..)) => role,
-        Err(response) => return response,
+        Err(denied) => return denied.into_response(),
     };
     let body = match json_of(request).await {
         Ok(body) => body,
-        Err(response) => return response,
+        Err(denied) => return denied.into_response(),
     };
     let pid = body.get("pid").and_then(Value::as_i64).and_then(|pid| i32::try_from(pid).ok());
     let kind = match body.get("kind").and_then(Value::as_str) {

@@ -57,7 +57,7 @@ pub enum WebError {
     )]
     Listen { address: SocketAddr, source: io::Error },
     #[error(
-        "http_listen = {0} is not an address of this machine only (127.0.0.1, ::1), and so needs TLS and http_token_file: {1}"
+        "cannot listen on http_listen = {0}: addresses other than this machine's (127.0.0.1, ::1) need TLS and a token: {1}"
     )]
     Unprotected(SocketAddr, &'static str),
     #[error("cannot start the HTTP listener: {0}")]
@@ -84,8 +84,8 @@ impl Web {
         if !address.ip().is_loopback() {
             let lacks = |what| Err(WebError::Unprotected(address, what));
             match (&settings.tls, &settings.token) {
-                (None, _) => return lacks("TLS is not configured"),
-                (_, None) => return lacks("http_token_file is not set"),
+                (None, _) => return lacks("make certificates with: holdfast cert server --data DIR --host NAME"),
+                (_, None) => return lacks("write a token into a file and name it in http_token_file"),
                 _ => {}
             }
         }

@@ -12,6 +12,7 @@ use holdfast_types::access::predefined::{MONITOR_OID, SIGNAL_BACKEND_OID};
 use holdfast_types::access::{Role, Roles};
 use holdfast_web::figures::{Event, Figures, Health, Refused, Rights, SessionShown, SignalKind, Source};
 use holdfast_web::{Settings, TlsSource, Web, WebError};
+use holdfast_wire::TlsSlot;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::net::IpAddr;
@@ -46,11 +47,16 @@ pub(crate) fn start(
     config: &Config,
     name: &str,
     standing: Arc<Standing>,
-    tls: Option<TlsSource>,
+    tls: &TlsSlot,
 ) -> Result<Option<Listening>, WebError> {
     let Some(address) = config.http_listen().map_err(|error| io::Error::other(error.to_string()))? else {
         return Ok(None);
     };
+    // On this machine nothing leaves it, and Prometheus and browsers need no CA.
+    let needs_tls = !address.ip().to_canonical().is_loopback();
+    let slot = tls.clone();
+    let tls = (needs_tls && tls.get().is_some())
+        .then(|| -> TlsSource { Arc::new(move || slot.get().map(|config| config.http.clone())) });
     let key = console_key::draw()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let token = token(dir, config)?;

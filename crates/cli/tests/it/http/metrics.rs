@@ -118,7 +118,31 @@ fn off_this_machine_it_needs_tls_and_a_token() {
     assert!(pair.a.stop().success());
     pair.a.configure("http_listen = \"0.0.0.0:0\"");
     let said = pair.a.refuses_to_start();
-    assert!(said.contains("http_listen") && said.contains("TLS"), "{said}");
+    assert!(said.contains("http_listen") && said.contains("holdfast cert server"), "{said}");
+    succeeds(&["cert", "server", "--data", pair.a.data(), "--host", "127.0.0.1"]);
+    let said = pair.a.refuses_to_start();
+    assert!(said.contains("http_token_file"), "{said}");
+    pair.a.configure("http_token_file = \"token\"");
+    std::fs::write(pair.a.dir.join("token"), "t0ken").unwrap();
+    pair.a.start();
+
+    let (_, rest) = pair.a.log().rsplit_once("address=0.0.0.0:").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let port: u16 = rest.split_whitespace().next().unwrap().parse().unwrap();
+    assert!(super::send(port, b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n").is_none(), "without TLS");
+    let ca = pair.a.dir.join("tls/ca.crt");
+    let curl = |path: &str, more: &[&str]| {
+        let url = format!("https://127.0.0.1:{port}{path}");
+        let output =
+            Command::new("curl").args(["-s", "-w", "%{http_code}", "--cacert"]).arg(&ca).args(more).arg(url).output();
+        let output = output.expect("curl runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(curl("/primary", &[]).ends_with("200"), "the certificate is the server's");
+    assert!(curl("/metrics", &[]).ends_with("401"));
+    assert!(curl("/metrics", &["-H", "Authorization: Bearer t0ken"]).contains("holdfast_build_info"));
+    let plain =
+        Command::new("curl").args(["-s", "--cacert", "/dev/null", &format!("https://127.0.0.1:{port}/live")]).status();
+    assert!(!plain.unwrap().success(), "not a certificate that everyone trusts");
 }
 
 #[test]

@@ -20,7 +20,6 @@ use holdfast_engine::{ArchiveKeep, BeyondKeep, CommitDelay, Options};
 use holdfast_replication::settings::Away;
 use holdfast_seams::{Disk, RealDisk, SyncMethod, replace};
 use holdfast_standby::packing::Packing;
-use holdfast_wire::Limits;
 use serde::Deserialize;
 use std::io;
 use std::net::SocketAddr;
@@ -464,21 +463,6 @@ impl Config {
         self.mirror = mirror;
         let path = "--mirror".to_owned();
         self.check().map_err(|message| ConfigError::Content { path, message })
-    }
-
-    /// The limits of the protocol.
-    pub fn limits(&self) -> Limits {
-        Limits {
-            message_bytes_max: self.message_bytes_max,
-            connections_max: self.connections_max,
-            startup_timeout: Duration::from_millis(self.startup_timeout_ms),
-            prepared_statements_max: self.prepared_statements_max,
-            portals_max: self.portals_max,
-            batch_steps_max: self.batch_steps_max,
-            buffered_rows_bytes_max: self.buffered_rows_bytes_max,
-            half_open_max: self.half_open_max,
-            keepalives: self.keepalives(),
-        }
     }
 
     /// The engine's options.

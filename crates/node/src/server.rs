@@ -130,7 +130,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
         data_dir::protect(&config.mirror)?;
     }
     // The socket first: an address in use is noticed before a recovery that may take minutes.
-    descriptors::raise(&mut config);
+    (config.connections_max, config.half_open_max) = descriptors::raise(config.connections_max, config.half_open_max);
     let Listening { server, tls, parameters } = listen(dir, &config)?;
     let addresses = server.addresses();
     let address = *addresses.first().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;

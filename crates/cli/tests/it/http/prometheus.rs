@@ -161,10 +161,12 @@ async fn every_query_of_the_dashboard_and_every_alert_is_answered_by_prometheus(
         }
     }
     assert!(lacks.is_empty(), "without data:\n{}", lacks.join("\n"));
-    assert!(
-        prometheus.has("histogram_quantile(0.99, sum by (le) (rate(holdfast_commit_duration_seconds_bucket[1m]))) > 0")
-    );
-    assert!(prometheus.has("sum(holdfast_writable) == 1") && prometheus.has("holdfast_following == 1"));
+    let p99 = "histogram_quantile(0.99, sum by (le) (rate(holdfast_commit_duration_seconds_bucket[1m]))) > 0";
+    until("commits are seen", async || prometheus.has(p99)).await;
+    until("one is the master", async || {
+        prometheus.has("sum(holdfast_writable) == 1") && prometheus.has("holdfast_following == 1")
+    })
+    .await;
 
     let metrics = super::ask(port_of(&pair.a), "GET", "/metrics", "Accept: application/openmetrics-text\r\n", "").body;
     for (name, query) in alerts() {

@@ -18,6 +18,7 @@ mod database;
 mod descriptors;
 mod plan;
 mod replication_settings;
+mod roles;
 mod server;
 mod session;
 mod settings;

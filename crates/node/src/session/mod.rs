@@ -37,6 +37,7 @@ mod outside_block;
 mod protocol;
 mod reading;
 mod reply_sink;
+mod role_statements;
 mod single_message;
 mod source;
 mod state;

@@ -25,13 +25,80 @@ pub const NAME_BYTES_MAX: usize = 63;
 
 /// Words that PostgreSQL reserves: unquoted they are no names of roles.
 const RESERVED: &[&str] = &[
-    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "both", "case", "cast", "check",
-    "collate", "column", "constraint", "create", "current_catalog", "current_date", "current_time",
-    "current_timestamp", "default", "deferrable", "desc", "distinct", "do", "else", "end", "except", "false", "fetch",
-    "for", "foreign", "from", "grant", "group", "having", "in", "initially", "intersect", "into", "lateral", "leading",
-    "limit", "localtime", "localtimestamp", "not", "null", "offset", "on", "only", "or", "order", "placing", "primary",
-    "references", "returning", "select", "some", "symmetric", "table", "then", "to", "trailing", "true", "union",
-    "unique", "user", "using", "variadic", "when", "where", "window", "with",
+    "all",
+    "analyse",
+    "analyze",
+    "and",
+    "any",
+    "array",
+    "as",
+    "asc",
+    "asymmetric",
+    "both",
+    "case",
+    "cast",
+    "check",
+    "collate",
+    "column",
+    "constraint",
+    "create",
+    "current_catalog",
+    "current_date",
+    "current_time",
+    "current_timestamp",
+    "default",
+    "deferrable",
+    "desc",
+    "distinct",
+    "do",
+    "else",
+    "end",
+    "except",
+    "false",
+    "fetch",
+    "for",
+    "foreign",
+    "from",
+    "grant",
+    "group",
+    "having",
+    "in",
+    "initially",
+    "intersect",
+    "into",
+    "lateral",
+    "leading",
+    "limit",
+    "localtime",
+    "localtimestamp",
+    "not",
+    "null",
+    "offset",
+    "on",
+    "only",
+    "or",
+    "order",
+    "placing",
+    "primary",
+    "references",
+    "returning",
+    "select",
+    "some",
+    "symmetric",
+    "table",
+    "then",
+    "to",
+    "trailing",
+    "true",
+    "union",
+    "unique",
+    "user",
+    "using",
+    "variadic",
+    "when",
+    "where",
+    "window",
+    "with",
 ];
 
 /// Reads a statement, and the notices about its names.
@@ -68,13 +135,17 @@ pub fn set(text: &str) -> SqlResult<Translated> {
     reader.expect("SET")?;
     let local = reader.accept("LOCAL");
     let authorization = |reader: &mut Reader<'_>| reader.words.accept(&["SESSION", "AUTHORIZATION"]);
-    let is_authorization = authorization(&mut reader) || (!local && reader.accept("SESSION") && authorization(&mut reader));
+    let is_authorization =
+        authorization(&mut reader) || (!local && reader.accept("SESSION") && authorization(&mut reader));
     let (name, value) = if is_authorization {
         let default = reader.accept("DEFAULT");
         ("session_authorization", if default { None } else { Some(reader.value()?) })
     } else {
+        reader.accept("SESSION");
         reader.expect("ROLE")?;
-        ("role", Some(reader.value()?))
+        let assigned = reader.accept("TO") || reader.words.take(&Token::Eq);
+        let default = assigned && reader.accept("DEFAULT");
+        ("role", if default { None } else { Some(reader.value()?) })
     };
     reader.words.take(&Token::SemiColon);
     reader.end()?;
@@ -481,9 +552,18 @@ mod tests {
             panic!("not on a database")
         };
         assert_eq!((of.grant, of.option, of.cascade, of.by), (false, true, true, Some(name("z"))));
-        assert_eq!((of.privileges.len(), of.databases, of.grantees), (0, vec!["x".to_owned(), "Y".into()], vec![RoleSpec::Public]));
-        for text in ["grant select on t to a", "grant select(x), update(y) on t to a", "revoke all on schema s from a",
-            "grant all on all tables in schema s to a", "create table role(x int)", "alter table t owner to a"] {
+        assert_eq!(
+            (of.privileges.len(), of.databases, of.grantees),
+            (0, vec!["x".to_owned(), "Y".into()], vec![RoleSpec::Public])
+        );
+        for text in [
+            "grant select on t to a",
+            "grant select(x), update(y) on t to a",
+            "revoke all on schema s from a",
+            "grant all on all tables in schema s to a",
+            "create table role(x int)",
+            "alter table t owner to a",
+        ] {
             assert_eq!(translate(text).map(|t| t.is_some()), Ok(false), "{text}");
         }
     }
@@ -492,7 +572,10 @@ mod tests {
     fn a_password_is_hidden_and_other_texts_are_left_alone() {
         for (text, shown) in [
             ("create role a password 'x'", Some("create role a password <hidden>")),
-            ("select 1; ALTER USER a ENCRYPTED PASSWORD 'x", Some("select 1; ALTER USER a ENCRYPTED PASSWORD <hidden>")),
+            (
+                "select 1; ALTER USER a ENCRYPTED PASSWORD 'x",
+                Some("select 1; ALTER USER a ENCRYPTED PASSWORD <hidden>"),
+            ),
             ("select password from t", None),
             ("create role a login", None),
         ] {
@@ -511,6 +594,8 @@ mod tests {
             ("set local role \"My Role\"", set("role", Some("My Role"), true)),
             ("set session role 'Ann'", set("role", Some("Ann"), false)),
             ("SET ROLE NONE", set("role", Some("none"), false)),
+            ("set role to Ann", set("role", Some("ann"), false)),
+            ("set local role = default", set("role", None, true)),
             ("set session authorization ann", set("session_authorization", Some("ann"), false)),
             ("set session session authorization default", set("session_authorization", None, false)),
             ("set local session authorization 'x'", set("session_authorization", Some("x"), true)),

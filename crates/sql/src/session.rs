@@ -69,9 +69,7 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
             let modes = if modes.first() == Some(&"WORK") { &modes[1..] } else { modes };
             Translated::command(Kind::Begin(text_modes(modes)?), "BEGIN")
         }
-        ("SET", ["ROLE", value, ..] | ["SESSION" | "LOCAL", "ROLE", value, ..]) if !is_assignment(value) => {
-            return roles::set(text).map(Some);
-        }
+        ("SET", ["ROLE", ..] | ["SESSION" | "LOCAL", "ROLE", ..]) => return roles::set(text).map(Some),
         ("SET", ["SESSION", "AUTHORIZATION", ..] | ["SESSION" | "LOCAL", "SESSION", "AUTHORIZATION", ..]) => {
             return roles::set(text).map(Some);
         }
@@ -97,10 +95,6 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
         }
         _ => return Ok(None),
     }))
-}
-
-fn is_assignment(word: &str) -> bool {
-    word == "TO" || word.starts_with('=')
 }
 
 /// A statement without the comments before it.
@@ -186,7 +180,8 @@ fn create_database(text: &str) -> SqlResult<Translated> {
         }
         if option == "CONNECTION" && words.peek().is_some_and(|w| w.eq_ignore_ascii_case("limit")) {
             let limit = words.nth(1).and_then(|n| n.parse().ok());
-            let limit: i32 = limit.ok_or_else(|| SqlError::new(SqlState::SYNTAX_ERROR, "CONNECTION LIMIT needs a number"))?;
+            let limit: i32 =
+                limit.ok_or_else(|| SqlError::new(SqlState::SYNTAX_ERROR, "CONNECTION LIMIT needs a number"))?;
             connection_limit = Some(limit);
             continue;
         }
@@ -290,7 +285,9 @@ pub fn translate(statement: &Statement) -> SqlResult<Option<Translated>> {
             Translated::command(Kind::Discard(what), verb)
         }
         Statement::Deallocate { name, .. } => Translated::command(Kind::Deallocate(Some(fold(name))), "DEALLOCATE"),
-        Statement::Grant(_) | Statement::Revoke(_) => return Err(SqlError::unsupported("this form of GRANT and REVOKE")),
+        Statement::Grant(_) | Statement::Revoke(_) => {
+            return Err(SqlError::unsupported("this form of GRANT and REVOKE"));
+        }
         _ => return Ok(None),
     }))
 }

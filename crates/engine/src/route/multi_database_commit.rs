@@ -12,10 +12,10 @@
 //! and no client was answered.
 
 use crate::route::transaction::WriteTxn;
-use crate::state::engine::EngineState;
-use crate::state::role_changes::CheckedChanges;
 use crate::state::database::{DatabaseState, closed};
+use crate::state::engine::EngineState;
 use crate::state::queue::{Command, Participant, Published, Vote};
+use crate::state::role_changes::CheckedChanges;
 use crate::state::submission::{Completion, OnCompletion, Ticket};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use holdfast_trail::{Reservation, Span};
@@ -182,7 +182,8 @@ fn join(txn: WriteTxn) -> SqlResult<Option<Joined>> {
 
 fn fits(joined: &[Joined], of_roles: u64) -> SqlResult<()> {
     let Some(one) = joined.first() else { return Ok(()) };
-    let (bytes, bytes_max) = (joined.iter().map(|s| s.bytes).sum::<u64>() + of_roles, one.database.engine.trail.body_bytes_max());
+    let (bytes, bytes_max) =
+        (joined.iter().map(|s| s.bytes).sum::<u64>() + of_roles, one.database.engine.trail.body_bytes_max());
     if bytes <= bytes_max {
         return Ok(());
     }

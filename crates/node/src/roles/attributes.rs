@@ -171,7 +171,8 @@ pub(super) fn check_not_reserved(spec: &RoleSpec) -> SqlResult<()> {
 }
 
 fn check_limit(options: &[RoleOption]) -> SqlResult<()> {
-    let limit = options.iter().find_map(|o| if let RoleOption::ConnectionLimit(limit) = o { Some(*limit) } else { None });
+    let limit =
+        options.iter().find_map(|o| if let RoleOption::ConnectionLimit(limit) = o { Some(*limit) } else { None });
     limit.map_or(Ok(()), check_connection_limit)
 }
 

@@ -1,8 +1,10 @@
 //! Owner, limit and grants of databases, and the rights that CREATE, DROP and ALTER DATABASE need.
 
 use super::attributes::check_connection_limit;
-use super::{Listed, Scope, Work, denied, role_of};
+use super::{INVALID_GRANT, Listed, Scope, Work, denied, role_of};
 use holdfast_sql::{DatabaseGrant, RoleSpec};
+use holdfast_types::access::acl::{self, Change};
+use holdfast_types::access::predefined::PUBLIC_OID;
 use holdfast_types::access::{DatabaseAccess, Privileges, Roles};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 
@@ -78,12 +80,61 @@ impl Work<'_> {
         if !current.is_some_and(|role| role.superuser || role.create_db) {
             return Err(denied("permission denied to change owner of database"));
         }
-        self.set_access(database.oid, DatabaseAccess { owner: owner.oid, ..access });
+        let acl = access.acl.as_ref().map(|acl| acl::with_new_owner(acl, access.owner, owner.oid));
+        self.set_access(database.oid, DatabaseAccess { owner: owner.oid, acl, ..access });
         Ok(())
     }
 
+    /// GRANT and REVOKE ON DATABASE.
     pub(super) fn grant_on_databases(&mut self, of: &DatabaseGrant) -> SqlResult<()> {
-        let verb = if of.grant { "GRANT" } else { "REVOKE" };
-        Err(SqlError::unsupported(format!("{verb} ON DATABASE")))
+        if let Some(by) = &of.by
+            && self.role(by)?.oid != self.scope.current
+        {
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "grantor must be current user"));
+        }
+        let databases = of.databases.iter().map(|name| self.database(name)).collect::<SqlResult<Vec<_>>>()?;
+        let grantee = |spec: &RoleSpec| match spec {
+            RoleSpec::Public => Ok(PUBLIC_OID),
+            other => self.role(other).map(|role| role.oid),
+        };
+        let grantees = of.grantees.iter().map(grantee).collect::<SqlResult<Vec<u32>>>()?;
+        let privileges = privileges_of(&of.privileges)?;
+        let change = Change { grant: of.grant, option: of.option, cascade: of.cascade, grantees };
+        databases.iter().try_for_each(|database| self.grant_on(database, &change, privileges, of.privileges.is_empty()))
     }
+
+    fn grant_on(&mut self, database: &Listed, change: &Change, asked: Privileges, all: bool) -> SqlResult<()> {
+        let access = self.roles.database(database.oid);
+        let (acl, current) = (access.grants(), self.scope.current);
+        let (grantor, may) = acl::best_grantor(&self.roles, current, asked, &acl, access.owner);
+        if may.is_empty() && access.privileges(&self.roles, grantor).is_empty() {
+            return Err(denied(format!("permission denied for database {}", database.name)));
+        }
+        let (state, verb) = if change.grant { ("01007", "were granted") } else { ("01006", "could be revoked") };
+        if may.is_empty() {
+            self.notice("WARNING", state, format!("no privileges {verb} for \"{}\"", database.name));
+        } else if !all && may != asked {
+            self.notice("WARNING", state, format!("not all privileges {verb} for \"{}\"", database.name));
+        }
+        let after = acl::changed(&acl, change, may, grantor, access.owner)?;
+        if after != acl || access.acl.is_some() {
+            self.set_access(database.oid, DatabaseAccess { acl: Some(after), ..access });
+        }
+        Ok(())
+    }
+}
+
+/// The privileges that words name; all of a database's where there is no word.
+fn privileges_of(words: &[String]) -> SqlResult<Privileges> {
+    let mut sum = Privileges::NONE;
+    for word in words {
+        let unknown = || SqlError::new(SqlState::SYNTAX_ERROR, format!("unrecognized privilege type \"{word}\""));
+        let one = Privileges::by_word(word).ok_or_else(unknown)?;
+        if !Privileges::OF_DATABASE.contains(one) {
+            let message = format!("invalid privilege type {} for database", word.to_uppercase());
+            return Err(SqlError::new(INVALID_GRANT, message));
+        }
+        sum |= one;
+    }
+    Ok(if words.is_empty() { Privileges::OF_DATABASE } else { sum })
 }

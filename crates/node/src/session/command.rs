@@ -10,8 +10,7 @@ use holdfast_engine::{Collect, Step as EngineStep};
 use holdfast_sql::{Entry, Kind, Translated};
 use holdfast_types::access::DatabaseAccess;
 use holdfast_types::{
-    ParameterChange, Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, TableLockMode, Tag, Value,
-    ValueRef,
+    ParameterChange, Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, TableLockMode, Tag, Value, ValueRef,
 };
 use holdfast_wire::{Client, Failure, Session};
 use std::path::PathBuf;
@@ -109,7 +108,9 @@ impl NodeSession {
             Kind::Deallocate(name) => self.deallocate(name.as_deref(), client)?,
             Kind::Discard(what) => self.discard(number, what, client).await?,
             Kind::NoOp if verb == "CHECKPOINT" => {
-                self.superuser_only(|| "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT".into())?;
+                self.superuser_only(|| {
+                    "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT".into()
+                })?;
             }
             Kind::NoOp => {}
             other => return Err(SqlError::internal(format!("no command runs {other:?}"))),

@@ -16,6 +16,7 @@ mod like;
 mod lock;
 mod operator;
 mod query;
+mod role_call;
 pub mod scope;
 mod select;
 mod special;

@@ -4,6 +4,7 @@
 //!
 //! Anchor: PostgreSQL 15, chapters 22 (Database Roles) and 5.7 (Privileges).
 
+pub mod acl;
 pub mod change;
 pub mod database;
 pub mod predefined;

@@ -1,6 +1,7 @@
 //! The databases being served, each with its cache of translated statements, shared by all sessions.
 
 use crate::plan::Extra;
+use crate::privilege_change::dependents;
 use crate::roles::Listed;
 use crate::settings::REQUIRE_TRANSACTION;
 use holdfast_engine::{Database, Engine, Report};
@@ -141,6 +142,7 @@ pub fn report(translated: &Translated) -> Report {
         write: translated.locks,
         row_locks: translated.row_locks.clone().into(),
         advisory: translated.advisory,
+        internal: false,
     }
 }
 
@@ -223,14 +225,31 @@ impl Databases {
         self.engine.databases().into_iter().map(listed).collect()
     }
 
-    /// What a role owns or is granted in the databases, as lines of DETAIL. Opens those that are not open.
-    pub fn objects_of(&self, _role: u32) -> Vec<String> {
-        Vec::new()
+    /// What a role owns or is granted in the databases, as lines of DETAIL: object by object in the database `here`, whose
+    /// schema is given, and how many there are in each other one. Opens those that are not open.
+    pub fn objects_of(&self, role: u32, here: &str, schema: &Schema) -> Vec<String> {
+        let mut lines = dependents(schema, role);
+        for info in self.engine.databases().into_iter().filter(|d| d.name != here) {
+            let name = info.name;
+            match self.engine.database(&name).map(|db| dependents(&db.schema(), role).len()) {
+                Ok(0) => {}
+                Ok(1) => lines.push(format!("1 object in database {name}")),
+                Ok(count) => lines.push(format!("{count} objects in database {name}")),
+                // It may own something there, and its OID must keep a name.
+                Err(_) => lines.push(format!("unknown objects in database {name}, which cannot be opened")),
+            }
+        }
+        lines
     }
 
     /// An OID for a new role.
     pub fn reserve_role_oid(&self) -> SqlResult<u32> {
         self.engine.reserve_role_oid()
+    }
+
+    /// Rises with every change of a role.
+    pub fn roles_version(&self) -> u64 {
+        self.engine.roles_version()
     }
 
     /// All roles.

@@ -1,5 +1,6 @@
 //! What a statement does, for the session that runs it: [`Kind`] and the types of its fields.
 
+use crate::privilege_statement::PrivilegeStatement;
 use crate::role_statement::{RoleSpec, RoleStatement};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{ParameterChange, TableLockMode, Value};
@@ -104,6 +105,8 @@ pub enum Kind {
     },
     /// Changes roles, or the access to a database.
     Role(Box<RoleStatement>),
+    /// Owners and privileges.
+    Privileges(Box<PrivilegeStatement>),
     /// Accepted without effect; the session only answers.
     #[allow(clippy::enum_variant_names)]
     NoOp,

@@ -32,6 +32,8 @@ mod locks;
 mod names;
 mod params;
 mod parse;
+pub mod privilege_statement;
+mod privileges;
 mod relations;
 mod role_statement;
 mod roles;
@@ -53,6 +55,7 @@ pub use command::{CopyColumn, CopyFormat, CopyIn, FetchCount, FetchDirection, Is
 pub use context::Context;
 pub use functions::{Function, functions};
 pub use ids::NEXT_ID_FUNCTION;
+pub use names::Among;
 pub use params::{Coerce, Param, ParamSource, SessionValue, SessionValues};
 pub use role_statement::{DatabaseGrant, RoleOption, RoleSpec, RoleStatement};
 pub use roles::without_secrets;

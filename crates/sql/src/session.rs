@@ -3,6 +3,7 @@
 use crate::command::{Isolation, Kind, TransactionModes};
 use crate::cursor;
 use crate::names::fold;
+use crate::privileges;
 use crate::role_statement::RoleSpec;
 use crate::roles;
 use crate::start_parameters;
@@ -85,10 +86,17 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
             let value = Some(database_name(words.get(1).map(String::as_str))?);
             Translated::command(Kind::Set { name: "database".into(), value, local: false }, "USE")
         }
+        ("GRANT" | "REVOKE", _) => {
+            let of_roles = roles::translate(text)?;
+            return of_roles.map_or_else(|| privileges::translate(text), |t| Ok(Some(t)));
+        }
+        ("REASSIGN", _) | ("DROP", ["OWNED", ..]) | ("ALTER", ["DEFAULT", ..]) => return privileges::translate(text),
+        ("ALTER", ["TABLE" | "VIEW" | "SEQUENCE" | "SCHEMA", .., "OWNER", "TO", _]) => {
+            return privileges::translate(text);
+        }
         ("CREATE", ["DATABASE", ..]) => return create_database(text).map(Some),
         ("DROP", ["DATABASE", ..]) => return drop_database(text).map(Some),
         ("CREATE" | "DROP" | "ALTER", ["ROLE" | "USER" | "GROUP", ..]) => return roles::translate(text),
-        ("GRANT" | "REVOKE", _) => return roles::translate(text),
         ("ALTER", ["DATABASE", ..]) => {
             let of_access = roles::translate(text)?;
             return of_access.map_or_else(|| start_parameters::translate(text), Ok).map(Some);

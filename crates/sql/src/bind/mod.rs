@@ -14,6 +14,7 @@ mod expr;
 mod from;
 mod like;
 mod lock;
+pub mod need;
 mod operator;
 mod query;
 mod role_call;
@@ -64,6 +65,10 @@ pub struct Binder<'a> {
     pub temporary: bool,
     /// The SELECT bound next is the statement itself: its regclass columns are shown as names.
     outermost: bool,
+    /// The tables and views that the statement names, with what it needs of them.
+    used: Vec<need::Used>,
+    /// Tables of the catalogue that only superusers may read, with the word for each.
+    secrets: Vec<(&'static str, &'static str)>,
 }
 
 /// The largest number of parameters in a statement, as in the protocol.
@@ -87,6 +92,8 @@ impl<'a> Binder<'a> {
             advisory: false,
             temporary: false,
             outermost: false,
+            used: Vec::new(),
+            secrets: Vec::new(),
         }
     }
 

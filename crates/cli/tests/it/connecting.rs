@@ -58,7 +58,7 @@ fn psql_as(os_user: &str, port: u16, role: &str, password: Option<&str>) -> Opti
     let mut command = Command::new("setpriv");
     command.args(["--reuid", os_user, "--clear-groups", "psql", "-X", "-A", "-t", "-w", "-h", "127.0.0.1", "-p"]);
     command.arg(port.to_string()).args(["-U", role, "-c", "select current_user", "holdfast"]);
-    command.env_clear().env("PATH", "/usr/bin:/bin:/usr/local/bin").env("PGPASSFILE", "/dev/null").current_dir("/");
+    command.env_clear().env("PATH", "/usr/bin:/bin:/usr/local/bin").env("PGPASSFILE", "/nonexistent").current_dir("/");
     command.envs(password.map(|password| ("PGPASSWORD", password)));
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
@@ -198,8 +198,8 @@ async fn the_first_rule_that_matches_decides() {
                host shop \"guest\" 127.0.0.1/32 trust\n";
     let server = Running::start_in(directory("", Some(hba)));
     let client = server.connect().await;
-    run(&client, "CREATE ROLE app LOGIN; CREATE ROLE secure LOGIN; CREATE ROLE guest LOGIN; CREATE DATABASE shop")
-        .await;
+    run(&client, "CREATE ROLE app LOGIN; CREATE ROLE secure LOGIN; CREATE ROLE guest LOGIN").await;
+    run(&client, "CREATE DATABASE shop").await;
     let on = |user: &str| format!("host \"127.0.0.1\", user \"{user}\", database \"holdfast\", no encryption");
     let rejected = format!("pg_hba.conf rejects connection for {}", on("app"));
     assert_eq!(refused(&server, "user=app").await, ("28000".into(), rejected));

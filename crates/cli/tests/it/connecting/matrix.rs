@@ -133,6 +133,14 @@ const RULES: &[&str] = &[
     "host\tshop\tann\t127.0.0.1/32\ttrust",
 ];
 
+/// User, database and password of each client: every user in every database, and two with a wrong password.
+fn attempts() -> Vec<(&'static str, &'static str, &'static str)> {
+    let users = ["ann", "bob", "late", "staff", "boss", "ghost"];
+    let databases = ["shop", "ann", "staff", "closed", "nowhere"];
+    let each = users.iter().flat_map(|user| databases.iter().map(move |database| (*user, *database, "secret")));
+    each.chain([("ann", "shop", "guess"), ("boss", "shop", "guess")]).collect()
+}
+
 /// Sets the rules of a server after one for the test's own superuser, and waits until they are in force.
 async fn set_rules(file: &Path, port: u16, rules: &str, number: usize) {
     let own = "local all all trust\nhost all holdfast 127.0.0.1/32 trust\n";
@@ -161,16 +169,12 @@ async fn the_same_rules_decide_as_in_postgresql() {
     for (number, rules) in RULES.iter().enumerate() {
         set_rules(&files[0], postgres.port, rules, number).await;
         set_rules(&files[1], server.port, rules, number).await;
-        for user in ["ann", "bob", "late", "staff", "boss", "ghost"] {
-            for database in ["shop", "ann", "staff", "closed", "nowhere"] {
-                for password in ["secret", "guess"] {
-                    let theirs = answer(postgres.port, user, database, password).await;
-                    let ours = answer(server.port, user, database, password).await;
-                    assert_eq!(ours, theirs, "{rules:?}: {user} {database} {password}");
-                    compared += 1;
-                }
-            }
+        for (user, database, password) in attempts() {
+            let theirs = answer(postgres.port, user, database, password).await;
+            let ours = answer(server.port, user, database, password).await;
+            assert_eq!(ours, theirs, "{rules:?}: {user} {database} {password}");
+            compared += 1;
         }
     }
-    assert_eq!(compared, RULES.len() * 60);
+    assert_eq!(compared, RULES.len() * 32);
 }

@@ -6,9 +6,14 @@
 //! The file is written under another name, synced and renamed, as is every file that a start needs: a torn file would keep
 //! the server from starting after a power cut.
 
+mod listen;
+mod log_files;
+mod transport;
 mod values;
 
-pub use values::Listen;
+pub use listen::{Listen, ListenAddress};
+pub use log_files::LogFiles;
+pub use transport::{TLS_CERTIFICATE, TLS_CLIENT_CA, TLS_KEY, TlsVersionName};
 
 use crate::data_dir::{self, DataDirError};
 use crate::settings;
@@ -17,7 +22,6 @@ use holdfast_engine::{ArchiveKeep, BeyondKeep, CommitDelay, Options};
 use holdfast_replication::settings::Away;
 use holdfast_seams::{Disk, RealDisk, SyncMethod, replace};
 use holdfast_standby::packing::Packing;
-use holdfast_wire::Limits;
 use serde::Deserialize;
 use std::io;
 use std::net::SocketAddr;
@@ -71,13 +75,40 @@ pub struct Config {
     #[serde(skip)]
     pub accept_divergence: bool,
     pub listen: Listen,
+    /// Empty: none.
+    pub unix_socket_directory: PathBuf,
+    /// Empty: no TLS.
+    pub tls_certificate: PathBuf,
+    pub tls_key: PathBuf,
+    /// Empty: clients are not asked for certificates.
+    pub tls_client_ca: PathBuf,
+    /// Empty: none.
+    pub tls_crl: PathBuf,
+    pub tls_min_version: TlsVersionName,
     /// 0: one per processor.
     #[serde(deserialize_with = "values::count")]
     pub workers: usize,
     #[serde(deserialize_with = "values::count")]
     pub connections_max: usize,
+    #[serde(deserialize_with = "values::count")]
+    pub superuser_reserved_connections: usize,
+    /// 0: no limit.
+    #[serde(deserialize_with = "values::count")]
+    pub connections_per_address_max: usize,
     #[serde(deserialize_with = "values::ms")]
+    pub authentication_failure_delay_max_ms: u64,
+    #[serde(deserialize_with = "values::count")]
+    pub half_open_max: usize,
+    #[serde(deserialize_with = "values::ms", alias = "authentication_timeout_ms")]
     pub startup_timeout_ms: u64,
+    #[serde(deserialize_with = "values::ms")]
+    pub tcp_keepalives_idle_ms: u64,
+    #[serde(deserialize_with = "values::ms")]
+    pub tcp_keepalives_interval_ms: u64,
+    #[serde(deserialize_with = "values::count")]
+    pub tcp_keepalives_count: u32,
+    #[serde(deserialize_with = "values::ms")]
+    pub client_connection_check_interval_ms: u64,
     #[serde(deserialize_with = "values::bytes")]
     pub message_bytes_max: usize,
     #[serde(deserialize_with = "values::count")]
@@ -227,20 +258,13 @@ impl std::fmt::Display for DelayUs {
     }
 }
 
-/// Log files that rotate.
-#[derive(Clone, Debug)]
-pub struct LogFiles {
-    pub dir: PathBuf,
-    /// A file of this size is renamed.
-    pub file_bytes_max: u64,
-    /// How many renamed files of each log are kept.
-    pub files_kept: u32,
-}
-
 const LOG_FILES_KEPT_MAX: u32 = 1000;
 
 /// Each network thread takes file descriptors and threads of its own; more threads than processors gain nothing.
 const WORKERS_MAX: usize = 512;
+
+/// A waiting connection holds a place among those that have not completed their start-up.
+const FAILURE_DELAY_MAX_MS: u64 = 30_000;
 
 /// PostgreSQL's largest.
 const COMMIT_DELAY_MAX_US: u64 = 100_000;
@@ -250,9 +274,23 @@ impl Default for Config {
         Config {
             accept_divergence: false,
             listen: SocketAddr::from(([127, 0, 0, 1], 5433)).into(),
+            unix_socket_directory: transport::UNIX_SOCKET_DIRECTORY.into(),
+            tls_certificate: TLS_CERTIFICATE.into(),
+            tls_key: TLS_KEY.into(),
+            tls_client_ca: TLS_CLIENT_CA.into(),
+            tls_crl: PathBuf::new(),
+            tls_min_version: TlsVersionName::V12,
             workers: 0,
             connections_max: 2_500,
+            superuser_reserved_connections: 3,
+            connections_per_address_max: 0,
+            authentication_failure_delay_max_ms: 5_000,
+            half_open_max: 1_000,
             startup_timeout_ms: 60_000,
+            tcp_keepalives_idle_ms: 60_000,
+            tcp_keepalives_interval_ms: 10_000,
+            tcp_keepalives_count: 6,
+            client_connection_check_interval_ms: 0,
             message_bytes_max: 256 << 20,
             prepared_statements_max: 10_000,
             portals_max: 1_000,
@@ -338,7 +376,9 @@ impl Config {
             if value < min { Err(format!("{name} = {value} is too small, the least is {min}")) } else { Ok(()) }
         };
         at_least("connections_max", self.connections_max as u64, 1)?;
+        at_least("half_open_max", self.half_open_max as u64, 10)?;
         at_least("startup_timeout_ms", self.startup_timeout_ms, 100)?;
+        self.check_transport()?;
         at_least("message_bytes_max", self.message_bytes_max as u64, 1 << 16)?;
         at_least("batch_steps_max", self.batch_steps_max as u64, 1)?;
         at_least("segment_bytes", self.segment_bytes, 1 << 20)?;
@@ -351,6 +391,7 @@ impl Config {
         let at_most = |name: &str, value: u64, max: u64| {
             if value > max { Err(format!("{name} = {value} is too large, the most is {max}")) } else { Ok(()) }
         };
+        at_most("authentication_failure_delay_max_ms", self.authentication_failure_delay_max_ms, FAILURE_DELAY_MAX_MS)?;
         at_most("workers", self.workers as u64, WORKERS_MAX as u64)?;
         at_most("log_files_kept", u64::from(self.log_files_kept), u64::from(LOG_FILES_KEPT_MAX))?;
         at_least("standby_timeout_ms", self.standby_timeout_ms, 100)?;
@@ -393,13 +434,6 @@ impl Config {
         if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(wrong) }
     }
 
-    /// The log files, unless logs go to stderr. A relative path is one in the data directory.
-    pub fn log_files(&self, data: &Path) -> Option<LogFiles> {
-        let (file_bytes_max, files_kept) = (self.log_file_bytes_max, self.log_files_kept);
-        let dir = Some(self.log_directory.trim()).filter(|dir| !dir.is_empty())?;
-        Some(LogFiles { dir: data.join(dir), file_bytes_max, files_kept })
-    }
-
     pub fn has_mirror(&self) -> bool {
         !self.mirror.as_os_str().is_empty()
     }
@@ -409,20 +443,6 @@ impl Config {
         self.mirror = mirror;
         let path = "--mirror".to_owned();
         self.check().map_err(|message| ConfigError::Content { path, message })
-    }
-
-    /// The limits of the protocol.
-    pub fn limits(&self) -> Limits {
-        Limits {
-            message_bytes_max: self.message_bytes_max,
-            connections_max: self.connections_max,
-            startup_timeout: Duration::from_millis(self.startup_timeout_ms),
-            prepared_statements_max: self.prepared_statements_max,
-            portals_max: self.portals_max,
-            batch_steps_max: self.batch_steps_max,
-            buffered_rows_bytes_max: self.buffered_rows_bytes_max,
-            ..Limits::default()
-        }
     }
 
     /// The engine's options.
@@ -493,6 +513,12 @@ impl Config {
             ("commit_delay", self.commit_delay_us.to_string()),
             ("commit_siblings", self.commit_siblings.to_string()),
             ("max_connections", self.connections_max.to_string()),
+            ("superuser_reserved_connections", self.superuser_reserved_connections.to_string()),
+            ("authentication_timeout", settings::shown_time(self.startup_timeout_ms)),
+            ("tcp_keepalives_idle", (self.tcp_keepalives_idle_ms / 1000).to_string()),
+            ("tcp_keepalives_interval", (self.tcp_keepalives_interval_ms / 1000).to_string()),
+            ("tcp_keepalives_count", self.tcp_keepalives_count.to_string()),
+            ("client_connection_check_interval", settings::shown_time(self.client_connection_check_interval_ms)),
             ("holdfast.level", self.level.name().to_owned()),
             ("synchronous_standby_names", self.synchronous_standby_names.clone()),
         ]
@@ -543,7 +569,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 50, "one line for each key");
+        assert_eq!(all.len(), 64, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 

@@ -16,6 +16,7 @@
 
 mod unmounted;
 
+use crate::admission::{HBA_FILE, IDENT_FILE, SECRET_FILE};
 use crate::config::FILE_NAME;
 use holdfast_replication::{CERTIFICATE_FILES, IdentityFile};
 use rustix::fs::Mode;
@@ -29,12 +30,24 @@ const FILE_MODE: u32 = 0o600;
 /// What other users could do with a file.
 const OTHERS: u32 = 0o077;
 
+/// Where `holdfast cert server` writes the server's certificate.
+pub const TLS_CERTIFICATE: &str = "tls/server.crt";
+
 /// A new file system has it.
 const LOST_FOUND: &str = "lost+found";
 
 /// What a failed start removes. Nothing else: another server may have been started on the directory meanwhile and have
 /// acknowledged commits, and a control plane's directory holds votes.
-const REMOVABLE: [&str; 2] = [FILE_NAME, "holdfast.toml.new"];
+const REMOVABLE: [&str; 8] = [
+    FILE_NAME,
+    "holdfast.toml.new",
+    HBA_FILE,
+    "pg_hba.conf.new",
+    IDENT_FILE,
+    "pg_ident.conf.new",
+    SECRET_FILE,
+    "authentication_secret.new",
+];
 
 /// Why a directory is not used.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +94,9 @@ pub fn private_umask() {
 
 /// Refuses a directory that holds something else than a data directory.
 pub fn refuse_foreign(dir: &Path) -> Result<(), DataDirError> {
-    let names = names(dir).map_err(|source| DataDirError::Io { path: dir.to_owned(), source })?;
+    let mut names = names(dir).map_err(|source| DataDirError::Io { path: dir.to_owned(), source })?;
+    // `holdfast cert server` may come before the first start.
+    names.retain(|name| name != "tls" || !dir.join(TLS_CERTIFICATE).exists());
     match names.into_iter().next() {
         Some(found) if !is_data_directory(dir) => Err(DataDirError::Foreign { path: dir.to_owned(), found }),
         _ => Ok(()),

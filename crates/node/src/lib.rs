@@ -6,7 +6,9 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod access;
 mod activity;
+pub mod admission;
 mod archive_report;
 mod automatic_stats;
 mod cancel;
@@ -17,6 +19,8 @@ pub mod data_dir;
 mod database;
 mod descriptors;
 mod plan;
+mod privilege_change;
+mod reload;
 mod replication_settings;
 mod server;
 mod session;

@@ -3,11 +3,13 @@
 use super::NodeError;
 use super::refusing::{Refusing, Why};
 use super::signals::Signals;
+use crate::admission::Admission;
 use crate::config::Config;
 use holdfast_engine::OpenError;
 use holdfast_replication::{Certificates, Control, Followed, Listener, Position, Promotion, StandbyFile};
 use holdfast_trail::{Inspection, Trail};
 use holdfast_types::Epoch;
+use holdfast_wire::TlsSlot;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,11 +18,15 @@ use std::sync::Arc;
 pub(super) struct ServerContext {
     pub dir: PathBuf,
     pub config: Config,
+    /// What SHOW has of the sockets that the server listens on.
+    pub parameters: Vec<(&'static str, String)>,
+    pub tls: TlsSlot,
     pub name: String,
     pub certificates: Option<Certificates>,
     pub control: Option<Arc<Control>>,
     pub listener: Arc<Listener>,
     pub followed: Followed,
+    pub admission: Arc<Admission>,
 }
 
 /// What a server begins with that is not a standby.

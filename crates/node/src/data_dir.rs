@@ -16,7 +16,7 @@
 
 mod unmounted;
 
-use crate::admission::{HBA_FILE, IDENT_FILE, SECRET_FILE};
+use crate::admission::{HBA_FILE, IDENT_FILE, SECRET_FILE, SHARED_FILE};
 use crate::config::FILE_NAME;
 use holdfast_replication::{CERTIFICATE_FILES, IdentityFile};
 use rustix::fs::Mode;
@@ -46,6 +46,7 @@ const REMOVABLE: [&str; 8] = [
     IDENT_FILE,
     "pg_ident.conf.new",
     SECRET_FILE,
+    SHARED_FILE,
     "authentication_secret.new",
 ];
 

@@ -6,6 +6,7 @@ mod archive;
 mod cert;
 mod check;
 mod doctor;
+mod dump;
 mod exit;
 mod import;
 mod lab;
@@ -13,6 +14,7 @@ mod logs;
 mod mirror;
 mod promote;
 mod rejoin;
+mod restore;
 mod serve;
 mod standby;
 mod trail_dump;
@@ -43,6 +45,8 @@ enum Command {
     Rejoin(rejoin::Arguments),
     Cert(cert::Arguments),
     Archive(archive::Arguments),
+    Dump(dump::Arguments),
+    Restore(restore::Arguments),
     Import(import::Args),
     Check(check::Args),
     Trail(trail_dump::Args),
@@ -75,6 +79,8 @@ fn main() -> ExitCode {
         Command::Rejoin(arguments) => rejoin::run(arguments),
         Command::Cert(arguments) => cert::run(arguments),
         Command::Archive(arguments) => archive::run(arguments),
+        Command::Dump(arguments) => dump::run(arguments),
+        Command::Restore(arguments) => restore::run(&arguments),
         Command::Import(arguments) => import::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Trail(arguments) => trail_dump::run(arguments),

@@ -12,6 +12,7 @@ pub mod databases;
 pub mod engine;
 pub mod following;
 pub mod levels;
+pub mod new_history;
 pub mod opening;
 pub mod parameters;
 pub mod prepared;

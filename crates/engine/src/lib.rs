@@ -32,8 +32,9 @@ pub use api::engine::{DatabaseInfo, Engine};
 pub use api::new_history::{NewHistoryError, RESTORING, begin_new_history};
 pub use api::prepared::PreparedInfo;
 pub use background::archiving::Waiting;
+pub use holdfast_store::sqlite::TouchKind;
 pub use holdfast_trail::CommitDelay;
-pub use holdfast_types::{LockStrength, LockWait, OnCommit, ParameterChange, ParametersOf, RowLock, TableLockMode};
+pub use holdfast_types::{LockStrength, LockWait, OnCommit, ParameterChange, RowLock, TableLockMode};
 pub use route::multi_database_commit::multi_database_commit;
 pub use route::reader::Reader;
 pub use route::transaction::{WholeTransaction, WriteIsolation, WriteOptions, WriteTxn};
@@ -49,7 +50,7 @@ pub use state::queue::{RowsRan, TxnRan};
 pub use state::retention::Slot;
 pub use state::submission::{Completion, OnCompletion, Submission, Ticket};
 pub use statement::collect::{Collect, Outcome};
-pub use statement::model::{Class, OriginColumn, Report, Statement, Step};
+pub use statement::model::{Class, OriginColumn, Report, Statement, Step, Touch};
 pub use tools::{check, import, trail_dump};
 
 /// Temporary tables of a session.

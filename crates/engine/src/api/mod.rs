@@ -16,6 +16,7 @@ pub mod new_history;
 pub mod opening;
 pub mod parameters;
 pub mod prepared;
+pub mod roles;
 pub mod vacuum;
 pub mod vacuum_into;
 

@@ -199,9 +199,7 @@ impl Store for FileStore {
 
     fn remove<'a>(&'a self, name: &'a str) -> Pending<'a, ()> {
         let (store, owned) = (self.clone(), name.to_owned());
-        Box::pin(blocking(move || {
-            store.remove_blocking(&owned).map_err(|error| store.failed("remove", owned, error))
-        }))
+        Box::pin(blocking(move || store.remove_blocking(&owned).map_err(|error| store.failed("remove", owned, error))))
     }
 
     fn list<'a>(&'a self, directory: &'a str) -> Pending<'a, Vec<Listed>> {

@@ -187,7 +187,8 @@ fn make(Create { at, to, rate_mb, threads, json }: &Create) -> anyhow::Result<Ex
     };
     let bar = Bar::new("dumping")?;
     let show = |p: Progress| {
-        let broken = if p.interruptions > 0 { format!(", the link broke {} times", p.interruptions) } else { String::new() };
+        let broken =
+            if p.interruptions > 0 { format!(", the link broke {} times", p.interruptions) } else { String::new() };
         bar.show(p.done_bytes, p.total_bytes, &format!("{} stored{broken}", BinaryBytes(p.stored_bytes)));
     };
     let created = create(&repository, &options, &show);
@@ -197,7 +198,8 @@ fn make(Create { at, to, rate_mb, threads, json }: &Create) -> anyhow::Result<Ex
         println!("{}", serde_json::to_string_pretty(&created)?);
         return Ok(ExitCode::SUCCESS);
     }
-    let Created { name, node, lsn, clock_unix_ms, databases, bytes, stored_bytes, stored_chunks, found_chunks, .. } = &created;
+    let Created { name, node, lsn, clock_unix_ms, databases, bytes, stored_bytes, stored_chunks, found_chunks, .. } =
+        &created;
     println!("holdfast: {}: {name}", repository.place());
     println!("  {databases} databases of {node} at LSN {lsn}, last commit {}", show_moment(*clock_unix_ms));
     println!(
@@ -224,7 +226,15 @@ fn list(look: &Look) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(["dump", "node", "lsn", "last commit", "databases", "bytes", "stored"]);
+    table.load_preset(presets::NOTHING).set_header([
+        "dump",
+        "node",
+        "lsn",
+        "last commit",
+        "databases",
+        "bytes",
+        "stored",
+    ]);
     for dump in &dumps {
         match &dump.head {
             Ok(head) => table.add_row([

@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn pages_come_back() {
-        let noise: Vec<u8> = (0..PAGE_BYTES).flat_map(|i| blake3::hash(&i.to_le_bytes()).as_bytes()[..8].to_vec()).collect();
+        let noise: Vec<u8> =
+            (0..PAGE_BYTES).flat_map(|i| blake3::hash(&i.to_le_bytes()).as_bytes()[..8].to_vec()).collect();
         for pages in [pages(1), pages(CHUNK_PAGES as usize), noise] {
             let (id, object) = encode(&pages).unwrap();
             assert!(object.len() as u64 <= OBJECT_BYTES_MAX);

@@ -281,7 +281,8 @@ impl Sink<'_> {
         let threads = (0..self.threads).map(spawn).collect();
         let volumes = plan.plan.volumes.clone();
         let to_threads = Some(to_threads);
-        self.attempt = Some(Attempt { plan, base, volumes, to_threads, threads, place: 0, next_page: 0, pages: Vec::new() });
+        self.attempt =
+            Some(Attempt { plan, base, volumes, to_threads, threads, place: 0, next_page: 0, pages: Vec::new() });
         Ok(())
     }
 

@@ -42,7 +42,8 @@ fn parse(text: &str) -> Option<u64> {
     let (time, offset_minutes) = split_offset(rest.trim())?;
     let mut date = date.split('-').map(|part| number(part, 4));
     let (year, month, day) = (date.next()??, date.next()??, date.next()??);
-    let valid = (1970..=9999).contains(&year) && (1..=12).contains(&month) && (1..=days_in_month(year, month)).contains(&day);
+    let valid =
+        (1970..=9999).contains(&year) && (1..=12).contains(&month) && (1..=days_in_month(year, month)).contains(&day);
     if date.next().is_some() || !valid {
         return None;
     }
@@ -92,7 +93,15 @@ mod tests {
         assert_eq!(at("2026-11-23 01:04:05+02:00"), "2026-11-22 23:04:05.000Z");
         assert_eq!(at("2026-11-23 15:04:05.5 -05"), "2026-11-23 20:04:05.500Z");
         assert_eq!(at("2026-11-23 15:04:05.123456"), "2026-11-23 15:04:05.123Z");
-        for bad in ["", "yesterday", "2026-11-23", "2026-02-30 00:00", "2026-11-23 24:00", "2026-11-23 1:2:3:4", "1969-12-31 23:00"] {
+        for bad in [
+            "",
+            "yesterday",
+            "2026-11-23",
+            "2026-02-30 00:00",
+            "2026-11-23 24:00",
+            "2026-11-23 1:2:3:4",
+            "1969-12-31 23:00",
+        ] {
             assert!(parse_moment(bad).is_err(), "{bad}");
         }
         assert_eq!(compact(parse_moment("2026-11-23 15:04:05.678").unwrap()), "20261123T150405678Z");

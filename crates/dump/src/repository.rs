@@ -50,7 +50,11 @@ impl Repository {
         let location = ArchiveLocation::parse(&whole).map_err(|error| DumpError::of_store(place, error))?;
         let location = location.ok_or_else(|| refuse("no place is given".to_owned()))?;
         // Part of the names of files that are not complete.
-        let node = format!("{}-{:08x}", std::process::id(), crate::running::random().map_err(|e| refuse(e.to_string()))? as u32);
+        let node = format!(
+            "{}-{:08x}",
+            std::process::id(),
+            crate::running::random().map_err(|e| refuse(e.to_string()))? as u32
+        );
         let store = location.open(Arc::new(RealDisk::new()), &node);
         Repository::over(store.map_err(|error| DumpError::of_store(place, error))?)
     }

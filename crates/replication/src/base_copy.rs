@@ -53,11 +53,7 @@ fn failed(why: String) -> SqlError {
 }
 
 /// A copy to be sent, with what its receiver needs to know of it.
-pub fn send_copy(
-    engine: &Engine,
-    copy: holdfast_engine::BaseCopy,
-    manifest: String,
-) -> SqlResult<Box<dyn BaseCopy>> {
+pub fn send_copy(engine: &Engine, copy: holdfast_engine::BaseCopy, manifest: String) -> SqlResult<Box<dyn BaseCopy>> {
     let plan = copy.plan();
     // Everything in the copy is below this end of the trail; wait until the end is durable.
     let (lsn, checksum) = engine.trail().tip();

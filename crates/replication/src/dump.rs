@@ -70,7 +70,10 @@ fn settings(dir: &Path) -> io::Result<BTreeMap<String, String>> {
         match std::fs::metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Ok(found) if found.len() > FILE_BYTES_MAX => {
-                return Err(io::Error::other(format!("{name} has {} bytes; the limit is {FILE_BYTES_MAX}", found.len())));
+                return Err(io::Error::other(format!(
+                    "{name} has {} bytes; the limit is {FILE_BYTES_MAX}",
+                    found.len()
+                )));
             }
             found => found?,
         };

@@ -20,8 +20,8 @@
 use crate::accepted_loss::AcceptedLoss;
 use crate::archive_source::ArchiveSource;
 use crate::base_copy::begin_copy;
-use crate::dump::begin_dump;
 use crate::control::Control;
+use crate::dump::begin_dump;
 use crate::following::Following;
 use crate::identity::identity;
 use crate::identity_file::IdentityFile;

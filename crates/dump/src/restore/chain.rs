@@ -89,7 +89,8 @@ pub fn find(
     let plan = &head.plan;
     let mut found = headers(&runtime, store, TrailId(plan.trail_id), plan.first_segment, options.threads)?;
     let own = (plan.shown / plan.segment_bytes) as u32;
-    let Some(last) = found.readable.keys().chain(found.damaged.keys()).max().copied().filter(|last| *last >= own) else {
+    let Some(last) = found.readable.keys().chain(found.damaged.keys()).max().copied().filter(|last| *last >= own)
+    else {
         return Ok(None);
     };
     let gap = |segment: u32, before: Option<u32>, reached: u64, unix_ms: u64| RestoreError::Gap {
@@ -110,7 +111,10 @@ pub fn find(
         let before = objects.last().map_or(0, |object| object.previous_checksum);
         let earlier = found.readable.get(&segment).into_iter().flatten().find(|object| object.last_checksum == before);
         let Some(earlier) = earlier else {
-            return Err(found.damaged.remove(&segment).map_or_else(|| at_dump(segment, Some(before)).into(), DumpError::from));
+            return Err(found
+                .damaged
+                .remove(&segment)
+                .map_or_else(|| at_dump(segment, Some(before)).into(), DumpError::from));
         };
         objects.push(*earlier);
     }

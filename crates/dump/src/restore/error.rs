@@ -35,7 +35,9 @@ pub enum RestoreError {
          was taken from a server that was replaced by another; use a dump of that one"
     )]
     OtherHistory { dump: String, place: String, object: String, lsn: u64 },
-    #[error("{what}. The directory is not complete; what was reached is LSN {reached}, {moment}: --to-lsn {reached} ends there")]
+    #[error(
+        "{what}. The directory is not complete; what was reached is LSN {reached}, {moment}: --to-lsn {reached} ends there"
+    )]
     Stopped { what: String, reached: u64, moment: String },
     #[error("the trail cannot be applied: {0}")]
     Apply(String),

@@ -34,6 +34,7 @@ use crate::moment::show_moment;
 use crate::repository::Repository;
 use crate::running::random;
 use chain::Chain;
+pub use error::RestoreError;
 use holdfast_archive::{ArchiveLocation, Store};
 use holdfast_engine::{BaseReceiver, Options, RESTORING, begin_new_history};
 use holdfast_seams::{Disk, RealDisk, replace};
@@ -43,7 +44,6 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
-pub use error::RestoreError;
 pub use target::Target;
 
 /// What is restored, and where to.
@@ -63,9 +63,16 @@ pub struct RestoreOptions<'a> {
 /// How far a restore is.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    Pages { done_bytes: u64, total_bytes: u64 },
+    Pages {
+        done_bytes: u64,
+        total_bytes: u64,
+    },
     /// Everything below `lsn` is applied; the newest commit so far is of `unix_ms`.
-    Trail { lsn: u64, end: u64, unix_ms: u64 },
+    Trail {
+        lsn: u64,
+        end: u64,
+        unix_ms: u64,
+    },
 }
 
 /// A directory that is restored.
@@ -113,7 +120,8 @@ pub fn restore(
     let mut reached =
         roll::Reached { lsn: manifest.head.lsn(), clock_unix_ms: manifest.head.clock_unix_ms(), bytes: 0 };
     if let (Some(chain), Some(store)) = (&chain, &choice.archive) {
-        reached = roll::roll_forward(&**store, chain, (&choice.dump, &manifest.head), options, &engine_options, progress)?;
+        reached =
+            roll::roll_forward(&**store, chain, (&choice.dump, &manifest.head), options, &engine_options, progress)?;
     }
     let trail_seconds = began.elapsed().as_secs_f64();
     let (new_trail, new_lsn) = begin_new_history(options.dir, engine_options, new_trail_id(options.dir)?)?;
@@ -200,7 +208,8 @@ fn choose(repository: &Repository, options: &RestoreOptions<'_>) -> Result<Choic
             Some(store) => {
                 let trail_id = dumps[0].1.plan.trail_id;
                 let found = chain::find_transaction(&**store, TrailId(trail_id), id, options.threads)?;
-                let missing = || RestoreError::NoTransaction { place: store.place().to_owned(), target: options.target };
+                let missing =
+                    || RestoreError::NoTransaction { place: store.place().to_owned(), target: options.target };
                 Target::Lsn(found.ok_or_else(missing)?.0)
             }
         },

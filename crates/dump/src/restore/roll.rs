@@ -173,7 +173,8 @@ impl Roll<'_> {
             Extent::Last => (Some(Some(boxcar.clone())), boxcar.end),
             Extent::Part(body) => {
                 let part = boxcar.with_body(&body, self.head.plan.segment_bytes);
-                let part = part.ok_or_else(|| RestoreError::Apply(format!("the boxcar at {} cannot be cut", boxcar.lsn)))?;
+                let part =
+                    part.ok_or_else(|| RestoreError::Apply(format!("the boxcar at {} cannot be cut", boxcar.lsn)))?;
                 (Some(Some(part)), boxcar.lsn)
             }
             Extent::Nothing => (Some(None), boxcar.lsn),
@@ -212,7 +213,11 @@ impl Roll<'_> {
     fn wait(&self, lsn: Lsn, reached: &Reached) -> Result<(), DumpError> {
         loop {
             let is_applied = self.engine.wait_applied(lsn, LOOK_EVERY);
-            (self.progress)(Step::Trail { lsn: self.engine.applied().0, end: self.end, unix_ms: reached.clock_unix_ms });
+            (self.progress)(Step::Trail {
+                lsn: self.engine.applied().0,
+                end: self.end,
+                unix_ms: reached.clock_unix_ms,
+            });
             if let Some(why) = self.engine.apply_failure() {
                 return Err(RestoreError::Apply(why).into());
             }

@@ -59,7 +59,9 @@ pub enum OpenError {
     #[error("the trail at LSN {lsn} cannot be read: {source}")]
     Record { lsn: Lsn, source: DecodeError },
     /// Redo and store contradict each other.
-    #[error("database {name}: {message}; restore it from a backup (`holdfast restore`), or run `holdfast check` for a full report")]
+    #[error(
+        "database {name}: {message}; restore it from a backup (`holdfast restore`), or run `holdfast check` for a full report"
+    )]
     Redo { name: String, message: String },
     /// RULE 6: an older copy of a volume was put in place.
     #[error(

@@ -13,7 +13,8 @@ async fn a_dump_comes_back_with_everything_and_begins_a_history_of_its_own() {
     fill(&client, 2).await;
     run(&client, "create database shop").await;
     run(&client, "alter database shop set holdfast.level = 'local'").await;
-    run(&bed.node.connect_with("user=holdfast dbname=shop").await, "create table orders(id int primary key, v text)").await;
+    run(&bed.node.connect_with("user=holdfast dbname=shop").await, "create table orders(id int primary key, v text)")
+        .await;
     run(&bed.node.connect_with("user=holdfast dbname=shop").await, "insert into orders values (7, 'x')").await;
     let created = bed.dump();
     assert_eq!(created["databases"], 3, "{created}");
@@ -73,7 +74,10 @@ async fn the_second_dump_stores_what_has_changed() {
     };
     let touched = differing_pages(&restored("first", &first), &restored("second", &second));
     let (bytes, stored) = (second["bytes"].as_u64().unwrap(), second["stored_bytes"].as_u64().unwrap());
-    assert!(touched > 0 && stored <= bytes / 50 + touched * 4096, "{stored} of {bytes}, {touched} pages touched: {second}");
+    assert!(
+        touched > 0 && stored <= bytes / 50 + touched * 4096,
+        "{stored} of {bytes}, {touched} pages touched: {second}"
+    );
     assert!(nothing["stored_bytes"].as_u64().unwrap() <= bytes / 50, "{nothing}");
 }
 
@@ -108,7 +112,9 @@ async fn dumps_under_load_vacuum_and_databases_that_come_and_go_are_of_one_momen
         work.push(tokio::spawn(async move {
             let mut k = writer;
             while !stop.load(Ordering::Relaxed) {
-                let both = format!("begin; insert into n values ({k}); use postgres; insert into n values ({k}); commit; use holdfast");
+                let both = format!(
+                    "begin; insert into n values ({k}); use postgres; insert into n values ({k}); commit; use holdfast"
+                );
                 run(&client, &both).await;
                 k += 2;
             }

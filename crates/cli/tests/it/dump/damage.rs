@@ -47,7 +47,10 @@ async fn objects_of_a_dump_that_are_not_what_they_must_be_are_named() {
     assert!(chunks.len() >= 2, "{chunks:?}");
     damage_each_way(&chunks[0], &chunks[1], |what| {
         let (sound, report) = bed.verify();
-        assert!(!sound && report["problems"][0]["object"].as_str().unwrap().ends_with(&name(&chunks[0])), "{what}: {report}");
+        assert!(
+            !sound && report["problems"][0]["object"].as_str().unwrap().ends_with(&name(&chunks[0])),
+            "{what}: {report}"
+        );
         assert_eq!(report["problems"][0]["dumps"][0], created["name"], "{what}");
         let error = bed.restore_fails("restored", &["--to-lsn", &lsn]);
         assert!(error.contains(&name(&chunks[0])), "{what}: {error}");

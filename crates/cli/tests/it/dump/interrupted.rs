@@ -46,8 +46,13 @@ async fn a_killed_dump_is_no_dump_and_the_next_one_uses_its_chunks() {
     assert_eq!(dump(&node).await, dump(&bed.node).await);
     // No mark of a process that has ended is left, and no chunk without a dump.
     let forgotten: Value =
-        serde_json::from_str(&succeeds(&["dump", "forget", "--from", bed.place(), "--keep-last", "1", "--json"])).unwrap();
-    assert_eq!((&forgotten["chunks_left"], &forgotten["removed"]), (&Value::Null, &Value::Array(vec![])), "{forgotten}");
+        serde_json::from_str(&succeeds(&["dump", "forget", "--from", bed.place(), "--keep-last", "1", "--json"]))
+            .unwrap();
+    assert_eq!(
+        (&forgotten["chunks_left"], &forgotten["removed"]),
+        (&Value::Null, &Value::Array(vec![])),
+        "{forgotten}"
+    );
     assert_eq!(std::fs::read_dir(bed.dumps.join("running")).unwrap().count(), 0);
     assert!(bed.verify().0);
 }

@@ -26,7 +26,8 @@ fn time(unix_ms: u64) -> String {
 }
 
 fn succeeds_date(seconds: u64) -> String {
-    let output = std::process::Command::new("date").args(["-u", "-d", &format!("@{seconds}"), "+%Y-%m-%d %H:%M:%S"]).output();
+    let output =
+        std::process::Command::new("date").args(["-u", "-d", &format!("@{seconds}"), "+%Y-%m-%d %H:%M:%S"]).output();
     String::from_utf8(output.unwrap().stdout).unwrap().trim().to_owned()
 }
 
@@ -34,7 +35,8 @@ fn succeeds_date(seconds: u64) -> String {
 async fn load(bed: &Bed, commits: u64) -> Vec<Moment> {
     let client = bed.node.connect().await;
     for database in ["holdfast", "postgres"] {
-        let tables = "create table if not exists m(k int primary key, v text); create table if not exists n(k int primary key)";
+        let tables =
+            "create table if not exists m(k int primary key, v text); create table if not exists n(k int primary key)";
         run(&client, &format!("use {database}; {tables}; use holdfast")).await;
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -44,7 +46,9 @@ async fn load(bed: &Bed, commits: u64) -> Vec<Moment> {
         noise.push(tokio::spawn(async move {
             let mut k = writer;
             while !stop.load(Ordering::Relaxed) {
-                let both = format!("begin; insert into n values ({k}); use postgres; insert into n values ({k}); commit; use holdfast");
+                let both = format!(
+                    "begin; insert into n values ({k}); use postgres; insert into n values ({k}); commit; use holdfast"
+                );
                 run(&client, &both).await;
                 k += 3;
             }
@@ -74,7 +78,11 @@ async fn load(bed: &Bed, commits: u64) -> Vec<Moment> {
 
 async fn keys(client: &Client, database: &str, table: &str) -> Vec<u64> {
     let sql = format!("use {database}; select k from {table}");
-    let mut keys: Vec<u64> = rows(client, &sql).await.iter().map(|row| row.replace(|c: char| !c.is_ascii_digit(), "").parse().unwrap()).collect();
+    let mut keys: Vec<u64> = rows(client, &sql)
+        .await
+        .iter()
+        .map(|row| row.replace(|c: char| !c.is_ascii_digit(), "").parse().unwrap())
+        .collect();
     run(client, "use holdfast").await;
     keys.sort_unstable();
     keys

@@ -7,8 +7,9 @@
 //!
 //! Only headers are read, and the one object with the dump's LSN.
 
+use super::error::RestoreError;
+use super::options::RestoreOptions;
 use super::target::{Target, contains};
-use super::{RestoreError, RestoreOptions};
 use crate::error::DumpError;
 use crate::manifest::Head;
 use crate::moment::show_moment;

@@ -4,7 +4,8 @@
 //! Failure: a chunk that is missing or damaged ends it, by name. At the end every page is read back and its own checksum
 //! checked ([`BaseReceiver::adopt`]).
 
-use super::{RestoreError, RestoreOptions, Step, io_error};
+use super::error::RestoreError;
+use super::options::{RestoreOptions, Step, io_error};
 use crate::error::DumpError;
 use crate::manifest::Manifest;
 use crate::parallel::for_each;

@@ -25,6 +25,7 @@
 mod chain;
 mod error;
 mod lay;
+mod options;
 mod roll;
 mod target;
 
@@ -39,41 +40,14 @@ use holdfast_archive::{ArchiveLocation, Store};
 use holdfast_engine::{BaseReceiver, Options, RESTORING, begin_new_history};
 use holdfast_seams::{Disk, RealDisk, replace};
 use holdfast_trail::TrailId;
+use options::io_error;
+pub use options::{RestoreOptions, Step};
 use serde::Serialize;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 pub use target::Target;
-
-/// What is restored, and where to.
-pub struct RestoreOptions<'a> {
-    pub dir: &'a Path,
-    pub target: Target,
-    /// The archive's URL; `None`: the one in the dump's settings.
-    pub archive: Option<&'a str>,
-    /// A dump by its name; `None`: the newest one that the target allows.
-    pub dump: Option<&'a str>,
-    /// A trail, where the place has dumps of several.
-    pub trail: Option<&'a str>,
-    /// Threads that fetch.
-    pub threads: usize,
-}
-
-/// How far a restore is.
-#[derive(Clone, Copy, Debug)]
-pub enum Step {
-    Pages {
-        done_bytes: u64,
-        total_bytes: u64,
-    },
-    /// Everything below `lsn` is applied; the newest commit so far is of `unix_ms`.
-    Trail {
-        lsn: u64,
-        end: u64,
-        unix_ms: u64,
-    },
-}
 
 /// A directory that is restored.
 #[derive(Serialize, Debug)]
@@ -266,10 +240,6 @@ fn check_empty(dir: &Path) -> Result<(), RestoreError> {
         others += u32::from(name != "lost+found");
     }
     if others == 0 { Ok(()) } else { Err(RestoreError::NotEmpty { dir: dir.display().to_string() }) }
-}
-
-fn io_error<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> RestoreError + 'a {
-    move |source| RestoreError::Io { what, path: path.display().to_string(), source }
 }
 
 /// Marks the directory, and removes what an interrupted restore has left.

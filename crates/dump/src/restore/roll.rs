@@ -6,8 +6,9 @@
 //! Failure: an object that is missing or damaged ends it, by name, with what was reached before.
 
 use super::chain::{Chain, bound, read, runtime};
+use super::error::RestoreError;
+use super::options::{RestoreOptions, Step};
 use super::target::{Clock, Extent, Target, extent};
-use super::{RestoreError, RestoreOptions, Step};
 use crate::error::DumpError;
 use crate::manifest::Head;
 use crate::moment::show_moment;

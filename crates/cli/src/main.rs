@@ -5,11 +5,13 @@
 mod archive;
 mod cert;
 mod check;
+mod console;
 mod doctor;
 mod dump;
 mod exit;
 mod import;
 mod lab;
+mod log_events;
 mod logs;
 mod mirror;
 mod promote;
@@ -44,6 +46,7 @@ enum Command {
     Mirror(mirror::Arguments),
     Rejoin(rejoin::Arguments),
     Cert(cert::Arguments),
+    Console(console::Arguments),
     Archive(archive::Arguments),
     Dump(dump::Arguments),
     Restore(restore::Arguments),
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Mirror(arguments) => mirror::run(&arguments),
         Command::Rejoin(arguments) => rejoin::run(arguments),
         Command::Cert(arguments) => cert::run(arguments),
+        Command::Console(arguments) => console::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Archive(arguments) => archive::run(arguments),
         Command::Dump(arguments) => dump::run(arguments),
         Command::Restore(arguments) => restore::run(&arguments),

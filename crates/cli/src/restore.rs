@@ -69,7 +69,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let (pages, trail) = (Bar::new("restoring")?, Bar::new("applying the trail")?);
     let restored = restore(&repository, &options, &|step| match step {
         Step::Pages { done_bytes, total_bytes } => pages.show(done_bytes, total_bytes, ""),
-        Step::Trail { lsn, end, unix_ms } => trail.show(lsn, end, &format!("up to {}", show_moment(unix_ms))),
+        Step::Trail { from, lsn, end, unix_ms } => {
+            trail.show(lsn.saturating_sub(from), end - from, &format!("up to {}", show_moment(unix_ms)))
+        }
     });
     pages.end();
     trail.end();

@@ -6,9 +6,12 @@
 //! The file is written under another name, synced and renamed, as is every file that a start needs: a torn file would keep
 //! the server from starting after a power cut.
 
+mod listen;
+mod transport;
 mod values;
 
-pub use values::Listen;
+pub use listen::{Listen, ListenAddress};
+pub use transport::{TLS_CERTIFICATE, TLS_CLIENT_CA, TLS_KEY, TlsVersionName};
 
 use crate::data_dir::{self, DataDirError};
 use crate::settings;
@@ -17,7 +20,6 @@ use holdfast_engine::{ArchiveKeep, BeyondKeep, CommitDelay, Options};
 use holdfast_replication::settings::Away;
 use holdfast_seams::{Disk, RealDisk, SyncMethod, replace};
 use holdfast_standby::packing::Packing;
-use holdfast_wire::Limits;
 use serde::Deserialize;
 use std::io;
 use std::net::SocketAddr;
@@ -38,6 +40,8 @@ pub enum ConfigError {
     Content { path: String, message: String },
     #[error("node_listen = {0:?} is not ADDRESS:PORT")]
     NodeListen(String),
+    #[error("http_listen = {0:?} is not ADDRESS:PORT")]
+    HttpListen(String),
     #[error(transparent)]
     Directory(#[from] DataDirError),
 }
@@ -71,13 +75,33 @@ pub struct Config {
     #[serde(skip)]
     pub accept_divergence: bool,
     pub listen: Listen,
+    /// Empty: none.
+    pub unix_socket_directory: PathBuf,
+    /// Empty: no TLS.
+    pub tls_certificate: PathBuf,
+    pub tls_key: PathBuf,
+    /// Empty: clients are not asked for certificates.
+    pub tls_client_ca: PathBuf,
+    /// Empty: none.
+    pub tls_crl: PathBuf,
+    pub tls_min_version: TlsVersionName,
     /// 0: one per processor.
     #[serde(deserialize_with = "values::count")]
     pub workers: usize,
     #[serde(deserialize_with = "values::count")]
     pub connections_max: usize,
-    #[serde(deserialize_with = "values::ms")]
+    #[serde(deserialize_with = "values::count")]
+    pub half_open_max: usize,
+    #[serde(deserialize_with = "values::ms", alias = "authentication_timeout_ms")]
     pub startup_timeout_ms: u64,
+    #[serde(deserialize_with = "values::ms")]
+    pub tcp_keepalives_idle_ms: u64,
+    #[serde(deserialize_with = "values::ms")]
+    pub tcp_keepalives_interval_ms: u64,
+    #[serde(deserialize_with = "values::count")]
+    pub tcp_keepalives_count: u32,
+    #[serde(deserialize_with = "values::ms")]
+    pub client_connection_check_interval_ms: u64,
     #[serde(deserialize_with = "values::bytes")]
     pub message_bytes_max: usize,
     #[serde(deserialize_with = "values::count")]
@@ -139,6 +163,9 @@ pub struct Config {
     pub archive_keep_beyond: KeepBeyond,
     pub node_name: String,
     pub node_listen: String,
+    /// Empty: none.
+    pub http_listen: String,
+    pub http_token_file: PathBuf,
     pub notify_command: String,
     pub level_raising: bool,
     pub standby_packing: PackingName,
@@ -250,9 +277,20 @@ impl Default for Config {
         Config {
             accept_divergence: false,
             listen: SocketAddr::from(([127, 0, 0, 1], 5433)).into(),
+            unix_socket_directory: transport::UNIX_SOCKET_DIRECTORY.into(),
+            tls_certificate: TLS_CERTIFICATE.into(),
+            tls_key: TLS_KEY.into(),
+            tls_client_ca: TLS_CLIENT_CA.into(),
+            tls_crl: PathBuf::new(),
+            tls_min_version: TlsVersionName::V12,
             workers: 0,
             connections_max: 2_500,
+            half_open_max: 1_000,
             startup_timeout_ms: 60_000,
+            tcp_keepalives_idle_ms: 60_000,
+            tcp_keepalives_interval_ms: 10_000,
+            tcp_keepalives_count: 6,
+            client_connection_check_interval_ms: 0,
             message_bytes_max: 256 << 20,
             prepared_statements_max: 10_000,
             portals_max: 1_000,
@@ -288,6 +326,8 @@ impl Default for Config {
             archive_keep_beyond: KeepBeyond::Warn,
             node_name: String::new(),
             node_listen: String::new(),
+            http_listen: String::new(),
+            http_token_file: PathBuf::new(),
             notify_command: String::new(),
             level_raising: false,
             standby_packing: PackingName::Auto,
@@ -338,7 +378,9 @@ impl Config {
             if value < min { Err(format!("{name} = {value} is too small, the least is {min}")) } else { Ok(()) }
         };
         at_least("connections_max", self.connections_max as u64, 1)?;
+        at_least("half_open_max", self.half_open_max as u64, 10)?;
         at_least("startup_timeout_ms", self.startup_timeout_ms, 100)?;
+        self.check_transport()?;
         at_least("message_bytes_max", self.message_bytes_max as u64, 1 << 16)?;
         at_least("batch_steps_max", self.batch_steps_max as u64, 1)?;
         at_least("segment_bytes", self.segment_bytes, 1 << 20)?;
@@ -383,7 +425,19 @@ impl Config {
         if !self.segment_bytes.is_multiple_of(4096) {
             return Err(format!("segment_bytes = {} is not a multiple of 4096", self.segment_bytes));
         }
+        self.http_listen().map_err(|e| e.to_string())?;
         self.node_listen().map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    /// Where metrics, health and the console are served; `None`: nowhere.
+    pub fn http_listen(&self) -> Result<Option<SocketAddr>, ConfigError> {
+        let text = self.http_listen.trim();
+        let wrong = |_| ConfigError::HttpListen(text.to_owned());
+        let address = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+        match text {
+            "" => Ok(None),
+            _ => address.as_deref().unwrap_or(text).parse().map(Some).map_err(wrong),
+        }
     }
 
     /// The address for links of other nodes, where it is not the clients' port.
@@ -409,20 +463,6 @@ impl Config {
         self.mirror = mirror;
         let path = "--mirror".to_owned();
         self.check().map_err(|message| ConfigError::Content { path, message })
-    }
-
-    /// The limits of the protocol.
-    pub fn limits(&self) -> Limits {
-        Limits {
-            message_bytes_max: self.message_bytes_max,
-            connections_max: self.connections_max,
-            startup_timeout: Duration::from_millis(self.startup_timeout_ms),
-            prepared_statements_max: self.prepared_statements_max,
-            portals_max: self.portals_max,
-            batch_steps_max: self.batch_steps_max,
-            buffered_rows_bytes_max: self.buffered_rows_bytes_max,
-            ..Limits::default()
-        }
     }
 
     /// The engine's options.
@@ -493,6 +533,11 @@ impl Config {
             ("commit_delay", self.commit_delay_us.to_string()),
             ("commit_siblings", self.commit_siblings.to_string()),
             ("max_connections", self.connections_max.to_string()),
+            ("authentication_timeout", settings::shown_time(self.startup_timeout_ms)),
+            ("tcp_keepalives_idle", (self.tcp_keepalives_idle_ms / 1000).to_string()),
+            ("tcp_keepalives_interval", (self.tcp_keepalives_interval_ms / 1000).to_string()),
+            ("tcp_keepalives_count", self.tcp_keepalives_count.to_string()),
+            ("client_connection_check_interval", settings::shown_time(self.client_connection_check_interval_ms)),
             ("holdfast.level", self.level.name().to_owned()),
             ("synchronous_standby_names", self.synchronous_standby_names.clone()),
         ]
@@ -543,7 +588,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 50, "one line for each key");
+        assert_eq!(all.len(), 63, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 
@@ -567,6 +612,9 @@ mod tests {
         assert!(delay("commit_delay_us = \"soon\"").unwrap_err().contains("or \"auto\""));
         let message = Config::parse("archive = \"ftp://x/y\"").unwrap_err();
         assert!(message.contains("ftp") && message.contains("archive"), "{message}");
+        assert!(Config::parse("http_listen = \"8008\"").unwrap_err().contains("not ADDRESS:PORT"));
+        let local = Config::parse("http_listen = \"localhost:8008\"").unwrap().http_listen().unwrap();
+        assert_eq!(local, Some(SocketAddr::from(([127, 0, 0, 1], 8008))));
         assert!(Config::parse("connections_max = 0").unwrap_err().contains("connections_max"));
     }
 }

@@ -28,6 +28,8 @@ pub enum Step {
     },
     /// Everything below `lsn` is applied; the newest commit so far is of `unix_ms`.
     Trail {
+        /// Where the trail that is applied begins.
+        from: u64,
         lsn: u64,
         end: u64,
         unix_ms: u64,

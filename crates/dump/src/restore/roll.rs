@@ -56,8 +56,9 @@ pub fn roll_forward(
             scope.spawn(|| ahead.fetch(&runtime, store, &chain.objects));
         }
         let end = chain.objects.last().map_or(0, |object| object.end.0);
+        let from = chain.objects.first().map_or(0, |object| object.first.0);
         let (group, clock) = (Vec::new(), Clock::default());
-        let mut roll = Roll { engine: &engine, dump, head, options, progress, end, group, group_bytes: 0, clock };
+        let mut roll = Roll { engine: &engine, dump, head, options, progress, from, end, group, group_bytes: 0, clock };
         let outcome = roll.all(&ahead);
         ahead.stop();
         outcome
@@ -131,6 +132,8 @@ struct Roll<'a> {
     head: &'a Head,
     options: &'a RestoreOptions<'a>,
     progress: &'a (dyn Fn(Step) + Sync),
+    /// First and last position of the chain.
+    from: u64,
     end: u64,
     group: Vec<Shipped>,
     group_bytes: usize,
@@ -217,6 +220,7 @@ impl Roll<'_> {
             (self.progress)(Step::Trail {
                 lsn: self.engine.applied().0,
                 end: self.end,
+                from: self.from,
                 unix_ms: reached.clock_unix_ms,
             });
             if let Some(why) = self.engine.apply_failure() {

@@ -1,13 +1,15 @@
 //! What a server keeps when it changes its role: its settings, its name, its part in the control plane, its listener.
 
 use super::NodeError;
-use super::refusing::{Refusing, Why};
+use super::refusing::Refusing;
 use super::signals::Signals;
 use crate::config::Config;
+use crate::web::{Standing, Why};
 use holdfast_engine::OpenError;
 use holdfast_replication::{Certificates, Control, Followed, Listener, Position, Promotion, StandbyFile};
 use holdfast_trail::{Inspection, Trail};
 use holdfast_types::Epoch;
+use holdfast_wire::TlsSlot;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,11 +18,15 @@ use std::sync::Arc;
 pub(super) struct ServerContext {
     pub dir: PathBuf,
     pub config: Config,
+    /// What SHOW has of the sockets that the server listens on.
+    pub parameters: Vec<(&'static str, String)>,
+    pub tls: TlsSlot,
     pub name: String,
     pub certificates: Option<Certificates>,
     pub control: Option<Arc<Control>>,
     pub listener: Arc<Listener>,
     pub followed: Followed,
+    pub standing: Arc<Standing>,
 }
 
 /// What a server begins with that is not a standby.

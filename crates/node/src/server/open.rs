@@ -103,6 +103,7 @@ impl Opening<'_> {
         listener.set_hub(Some(hub.clone()));
         let factory = views.factory(self.context, &engine, !is_master);
         let (control, listener, workers) = (control.clone(), listener.clone(), workers(config));
+        self.context.standing.opened(views.watcher(), control.clone());
         let Views { slot, status, .. } = views;
         Ok(ActiveRole { engine, hub, listener, factory, slot, status, workers, control, mirror, copies, stop, tasks })
     }
@@ -241,10 +242,11 @@ impl Views {
     }
 
     fn factory(&self, context: &ServerContext, engine: &Engine, standby: bool) -> Factory {
-        let ServerContext { dir, config, listener, .. } = context;
+        let ServerContext { dir, config, parameters, tls, listener, .. } = context;
         Factory {
             databases: Arc::new(Databases::new(engine.clone())),
-            configured: config.parameters(),
+            configured: [config.parameters(), parameters.clone()].concat(),
+            tls: tls.clone(),
             scratch: Arc::new(Scratch { dir: scratch_dir(dir), bytes_max: config.scratch_bytes_max }),
             stats: self.stats.clone(),
             activities: self.activities.clone(),

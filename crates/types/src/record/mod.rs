@@ -285,6 +285,13 @@ impl<'a> RecordReader<'a> {
     }
 }
 
+impl<'a> RecordReader<'a> {
+    /// How many bytes were read: behind a record, the offset of its end.
+    pub fn offset(&self) -> usize {
+        self.cursor.at()
+    }
+}
+
 impl<'a> Iterator for RecordReader<'a> {
     type Item = Result<Record<'a>, DecodeError>;
 

@@ -39,7 +39,7 @@ const LOST_FOUND: &str = "lost+found";
 
 /// What a failed start removes. Nothing else: another server may have been started on the directory meanwhile and have
 /// acknowledged commits, and a control plane's directory holds votes.
-const REMOVABLE: [&str; 8] = [
+const REMOVABLE: [&str; 9] = [
     FILE_NAME,
     "holdfast.toml.new",
     HBA_FILE,

@@ -91,7 +91,7 @@ fn compare(engine: &Engine, files: &RuleFiles, standby: bool) -> Result<(), Stri
 }
 
 fn step(standby: bool, own: &RuleTexts, shared: &RuleTexts, noted: Option<u64>) -> Step {
-    let edited = noted.map_or_else(|| !RuleFiles::are_initial(own), |noted| noted != checksum(own));
+    let edited = noted.map_or_else(|| *own != RuleFiles::initial(), |noted| noted != checksum(own));
     match (standby, shared.is_empty()) {
         _ if own == shared => Step::Note,
         (true, true) => Step::Nothing,

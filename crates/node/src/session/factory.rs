@@ -110,7 +110,7 @@ impl SessionFactory for Factory {
             databases: self.databases.clone(),
             served,
             home: startup.database.clone(),
-            identity: Identity::new(startup.user, role, startup.database, startup.pid),
+            identity: Identity::new(startup.user, role.oid, startup.database, startup.pid),
             shown_settings: settings.changes(),
             settings,
             activity,

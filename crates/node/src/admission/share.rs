@@ -103,7 +103,8 @@ fn step(standby: bool, own: &RuleTexts, shared: &RuleTexts, noted: Option<u64>) 
 }
 
 fn checksum(texts: &RuleTexts) -> u64 {
-    let all: Vec<u8> = texts.iter().flat_map(|(name, text)| [name.as_bytes(), b"\0", text.as_bytes(), b"\0"].concat()).collect();
+    let all: Vec<u8> =
+        texts.iter().flat_map(|(name, text)| [name.as_bytes(), b"\0", text.as_bytes(), b"\0"].concat()).collect();
     xxh3_64(&all)
 }
 

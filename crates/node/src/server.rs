@@ -162,7 +162,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     listen_for_nodes(&config, &listener, certificates.as_ref())?;
     let standing = Arc::<Standing>::default();
     // For the life of the process: load balancers ask it while the role changes.
-    let mut http = web::start(dir, &config, &name, standing.clone(), &tls)?;
+    let mut http = web::start(dir, &config, &name, standing.clone(), &tls, admission.clone())?;
     let refusing = Refusing::new(server.again()?, links.handle().clone(), listener.clone(), standing.clone());
     let context = ServerContext {
         dir: dir.to_owned(),

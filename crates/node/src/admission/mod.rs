@@ -67,6 +67,11 @@ impl Admission {
         Ok(Admission { files, limits, secret, failures, sessions: Sessions::default() })
     }
 
+    /// Refused attempts to log in since the server started.
+    pub fn failures(&self) -> u64 {
+        self.failures.total()
+    }
+
     /// The files of rules.
     pub fn files(&self) -> &RuleFiles {
         &self.files

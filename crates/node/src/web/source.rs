@@ -4,6 +4,7 @@ use super::collect::{self, Setup};
 use super::console_key::{self, KeyFile};
 use super::events;
 use super::standing::{Now, Standing};
+use crate::admission::Admission;
 use crate::clock::now_us;
 use crate::config::{Config, FILE_NAME};
 use holdfast_archive::ArchiveLocation;
@@ -48,6 +49,7 @@ pub(crate) fn start(
     name: &str,
     standing: Arc<Standing>,
     tls: &TlsSlot,
+    admission: Arc<Admission>,
 ) -> Result<Option<Listening>, WebError> {
     let Some(address) = config.http_listen().map_err(|error| io::Error::other(error.to_string()))? else {
         return Ok(None);
@@ -62,7 +64,7 @@ pub(crate) fn start(
     let token = token(dir, config)?;
     let settings = Settings { address, tls, token, key: key.clone(), version: env!("CARGO_PKG_VERSION") };
     let secret = holdfast_scram::random().map_err(|error| io::Error::other(error.to_string()))?;
-    let source = NodeSource { standing, setup: setup(dir, config, name), secret };
+    let source = NodeSource { standing, setup: setup(dir, config, name), secret, admission };
     let web = Web::start(settings, Arc::new(source))?;
     Ok(Some(Listening { web, scheme, key, file: None }))
 }
@@ -105,6 +107,7 @@ struct NodeSource {
     setup: Setup,
     /// Of the verifiers of roles that do not exist, so that they take the same time.
     secret: [u8; 32],
+    admission: Arc<Admission>,
 }
 
 /// The same for an unknown role, a wrong password and one that has expired.
@@ -137,7 +140,8 @@ impl Source for NodeSource {
     }
 
     fn figures(&self) -> Figures {
-        collect::figures(&self.setup, &self.standing.now())
+        let figures = collect::figures(&self.setup, &self.standing.now());
+        Figures { authentication_failures: self.admission.failures(), ..figures }
     }
 
     fn sessions(&self) -> Vec<SessionShown> {

@@ -17,7 +17,7 @@
 
 mod unmounted;
 
-use crate::admission::{HBA_FILE, IDENT_FILE, SECRET_FILE};
+use crate::admission::{HBA_FILE, IDENT_FILE, SECRET_FILE, SHARED_FILE};
 use crate::config::FILE_NAME;
 use holdfast_replication::{CERTIFICATE_FILES, IdentityFile};
 use rustix::fs::Mode;
@@ -39,7 +39,7 @@ const LOST_FOUND: &str = "lost+found";
 
 /// What a failed start removes. Nothing else: another server may have been started on the directory meanwhile and have
 /// acknowledged commits, and a control plane's directory holds votes.
-const REMOVABLE: [&str; 8] = [
+const REMOVABLE: [&str; 9] = [
     FILE_NAME,
     "holdfast.toml.new",
     HBA_FILE,
@@ -47,6 +47,7 @@ const REMOVABLE: [&str; 8] = [
     IDENT_FILE,
     "pg_ident.conf.new",
     SECRET_FILE,
+    SHARED_FILE,
     "authentication_secret.new",
 ];
 

@@ -22,6 +22,7 @@ mod plan;
 mod privilege_change;
 mod reload;
 mod replication_settings;
+mod roles;
 mod server;
 mod session;
 mod settings;

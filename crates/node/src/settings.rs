@@ -117,7 +117,7 @@ static PARAMETERS: &[Parameter] = &[
     r("server_encoding", "UTF8", Fixed),
     r("server_version", SERVER_VERSION, Fixed),
     p("server_version_num", "150000", Fixed),
-    r("session_authorization", "holdfast", Fixed),
+    r("session_authorization", "", Any),
     p("ssl", "off", Fixed),
     p("ssl_ca_file", "", Fixed),
     p("ssl_cert_file", "", Fixed),
@@ -204,6 +204,11 @@ fn check_own(parameter: &Parameter, value: &str) -> SqlResult<String> {
 fn for_databases_only(parameter: &Parameter) -> SqlError {
     let message = format!("parameter \"{}\" can only be set for a database", parameter.name);
     SqlError::new(SqlState("55P02"), message).with_hint(format!("ALTER DATABASE ... SET {} = ...", parameter.name))
+}
+
+/// Whether only superusers may set the parameter (PostgreSQL's context `superuser`).
+pub fn is_superusers(name: &str) -> bool {
+    ["deadlock_timeout", "lc_messages"].iter().any(|p| p.eq_ignore_ascii_case(name))
 }
 
 /// The spelling of a parameter's name.
@@ -393,7 +398,8 @@ impl Settings {
 
     /// RESET ALL.
     pub fn reset_all(&mut self) {
-        self.changed.clear();
+        // As in PostgreSQL it does not change the session's roles.
+        self.changed.retain(|name, _| ["role", "session_authorization"].contains(&name.as_str()));
         self.refresh();
     }
 

@@ -50,6 +50,9 @@ pub use table::{CatalogContext, CatalogTable, DatabaseRow};
 use crate::names::is_temp_schema;
 use holdfast_types::schema::Schema;
 
+/// What only superusers may read, because verifiers of passwords are in it: its kind and name.
+pub const SECRETS: [(&str, &str); 2] = [("table", "pg_authid"), ("view", "pg_shadow")];
+
 /// All tables, in no particular order.
 pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
     const PRESENT: &[&CatalogTable] = &[
@@ -76,7 +79,13 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_namespace::TABLE,
         &pg_prepared_xacts::TABLE,
         &pg_roles::TABLE,
+        &pg_roles::GROUPS,
+        &pg_roles::MEMBERS,
+        &pg_roles::REACH,
+        &pg_roles::SETTINGS,
+        &pg_roles::SHADOW,
         &pg_roles::USERS,
+        &pg_roles::WITH_PASSWORDS,
         &pg_settings::TABLE,
         &pg_stat_activity::TABLE,
         &pg_stat_activity::BLOCKING,
@@ -213,6 +222,7 @@ mod tests {
             database_oid: 5,
             user: "u",
             databases: Vec::new(),
+            roles: &holdfast_types::access::Roles::default(),
             settings: Vec::new(),
             counters: vec![("syncs", 7)],
             prepared: Vec::new(),

@@ -7,10 +7,13 @@
 //! the server from starting after a power cut.
 
 mod listen;
+mod log_files;
+mod parameters;
 mod transport;
 mod values;
 
 pub use listen::{Listen, ListenAddress};
+pub use log_files::LogFiles;
 pub use transport::{TLS_CERTIFICATE, TLS_CLIENT_CA, TLS_KEY, TlsVersionName};
 
 use crate::data_dir::{self, DataDirError};
@@ -40,6 +43,8 @@ pub enum ConfigError {
     Content { path: String, message: String },
     #[error("node_listen = {0:?} is not ADDRESS:PORT")]
     NodeListen(String),
+    #[error("http_listen = {0:?} is not ADDRESS:PORT")]
+    HttpListen(String),
     #[error(transparent)]
     Directory(#[from] DataDirError),
 }
@@ -88,6 +93,13 @@ pub struct Config {
     pub workers: usize,
     #[serde(deserialize_with = "values::count")]
     pub connections_max: usize,
+    #[serde(deserialize_with = "values::count")]
+    pub superuser_reserved_connections: usize,
+    /// 0: no limit.
+    #[serde(deserialize_with = "values::count")]
+    pub connections_per_address_max: usize,
+    #[serde(deserialize_with = "values::ms")]
+    pub authentication_failure_delay_max_ms: u64,
     #[serde(deserialize_with = "values::count")]
     pub half_open_max: usize,
     #[serde(deserialize_with = "values::ms", alias = "authentication_timeout_ms")]
@@ -161,6 +173,9 @@ pub struct Config {
     pub archive_keep_beyond: KeepBeyond,
     pub node_name: String,
     pub node_listen: String,
+    /// Empty: none.
+    pub http_listen: String,
+    pub http_token_file: PathBuf,
     pub notify_command: String,
     pub level_raising: bool,
     pub standby_packing: PackingName,
@@ -249,20 +264,13 @@ impl std::fmt::Display for DelayUs {
     }
 }
 
-/// Log files that rotate.
-#[derive(Clone, Debug)]
-pub struct LogFiles {
-    pub dir: PathBuf,
-    /// A file of this size is renamed.
-    pub file_bytes_max: u64,
-    /// How many renamed files of each log are kept.
-    pub files_kept: u32,
-}
-
 const LOG_FILES_KEPT_MAX: u32 = 1000;
 
 /// Each network thread takes file descriptors and threads of its own; more threads than processors gain nothing.
 const WORKERS_MAX: usize = 512;
+
+/// A waiting connection holds a place among those that have not completed their start-up.
+const FAILURE_DELAY_MAX_MS: u64 = 30_000;
 
 /// PostgreSQL's largest.
 const COMMIT_DELAY_MAX_US: u64 = 100_000;
@@ -280,6 +288,9 @@ impl Default for Config {
             tls_min_version: TlsVersionName::V12,
             workers: 0,
             connections_max: 2_500,
+            superuser_reserved_connections: 3,
+            connections_per_address_max: 0,
+            authentication_failure_delay_max_ms: 5_000,
             half_open_max: 1_000,
             startup_timeout_ms: 60_000,
             tcp_keepalives_idle_ms: 60_000,
@@ -321,6 +332,8 @@ impl Default for Config {
             archive_keep_beyond: KeepBeyond::Warn,
             node_name: String::new(),
             node_listen: String::new(),
+            http_listen: String::new(),
+            http_token_file: PathBuf::new(),
             notify_command: String::new(),
             level_raising: false,
             standby_packing: PackingName::Auto,
@@ -386,6 +399,7 @@ impl Config {
         let at_most = |name: &str, value: u64, max: u64| {
             if value > max { Err(format!("{name} = {value} is too large, the most is {max}")) } else { Ok(()) }
         };
+        at_most("authentication_failure_delay_max_ms", self.authentication_failure_delay_max_ms, FAILURE_DELAY_MAX_MS)?;
         at_most("workers", self.workers as u64, WORKERS_MAX as u64)?;
         at_most("log_files_kept", u64::from(self.log_files_kept), u64::from(LOG_FILES_KEPT_MAX))?;
         at_least("standby_timeout_ms", self.standby_timeout_ms, 100)?;
@@ -418,7 +432,19 @@ impl Config {
         if !self.segment_bytes.is_multiple_of(4096) {
             return Err(format!("segment_bytes = {} is not a multiple of 4096", self.segment_bytes));
         }
+        self.http_listen().map_err(|e| e.to_string())?;
         self.node_listen().map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    /// Where metrics, health and the console are served; `None`: nowhere.
+    pub fn http_listen(&self) -> Result<Option<SocketAddr>, ConfigError> {
+        let text = self.http_listen.trim();
+        let wrong = |_| ConfigError::HttpListen(text.to_owned());
+        let address = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+        match text {
+            "" => Ok(None),
+            _ => address.as_deref().unwrap_or(text).parse().map(Some).map_err(wrong),
+        }
     }
 
     /// The address for links of other nodes, where it is not the clients' port.
@@ -426,13 +452,6 @@ impl Config {
         let text = self.node_listen.trim();
         let wrong = |_| ConfigError::NodeListen(text.to_owned());
         if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(wrong) }
-    }
-
-    /// The log files, unless logs go to stderr. A relative path is one in the data directory.
-    pub fn log_files(&self, data: &Path) -> Option<LogFiles> {
-        let (file_bytes_max, files_kept) = (self.log_file_bytes_max, self.log_files_kept);
-        let dir = Some(self.log_directory.trim()).filter(|dir| !dir.is_empty())?;
-        Some(LogFiles { dir: data.join(dir), file_bytes_max, files_kept })
     }
 
     pub fn has_mirror(&self) -> bool {
@@ -500,29 +519,6 @@ impl Config {
             }
         }
     }
-
-    /// Run-time parameters that sessions start with.
-    pub fn parameters(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("statement_timeout", self.statement_timeout_ms.to_string()),
-            ("lock_timeout", self.lock_timeout_ms.to_string()),
-            ("idle_in_transaction_session_timeout", self.idle_in_transaction_session_timeout_ms.to_string()),
-            ("auto_transaction", if self.auto_transaction { "on" } else { "off" }.to_owned()),
-            ("auto_transaction_time_max_ms", self.auto_transaction_time_max_ms.to_string()),
-            ("auto_transaction_rows_max", self.auto_transaction_rows_max.to_string()),
-            ("auto_transaction_idle_ms", self.auto_transaction_idle_ms.to_string()),
-            ("commit_delay", self.commit_delay_us.to_string()),
-            ("commit_siblings", self.commit_siblings.to_string()),
-            ("max_connections", self.connections_max.to_string()),
-            ("authentication_timeout", settings::shown_time(self.startup_timeout_ms)),
-            ("tcp_keepalives_idle", (self.tcp_keepalives_idle_ms / 1000).to_string()),
-            ("tcp_keepalives_interval", (self.tcp_keepalives_interval_ms / 1000).to_string()),
-            ("tcp_keepalives_count", self.tcp_keepalives_count.to_string()),
-            ("client_connection_check_interval", settings::shown_time(self.client_connection_check_interval_ms)),
-            ("holdfast.level", self.level.name().to_owned()),
-            ("synchronous_standby_names", self.synchronous_standby_names.clone()),
-        ]
-    }
 }
 
 /// Writes the file of a directory that has none yet, for a node of that name: a standby keeps it when it is promoted.
@@ -569,7 +565,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 61, "one line for each key");
+        assert_eq!(all.len(), 66, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 
@@ -593,6 +589,9 @@ mod tests {
         assert!(delay("commit_delay_us = \"soon\"").unwrap_err().contains("or \"auto\""));
         let message = Config::parse("archive = \"ftp://x/y\"").unwrap_err();
         assert!(message.contains("ftp") && message.contains("archive"), "{message}");
+        assert!(Config::parse("http_listen = \"8008\"").unwrap_err().contains("not ADDRESS:PORT"));
+        let local = Config::parse("http_listen = \"localhost:8008\"").unwrap().http_listen().unwrap();
+        assert_eq!(local, Some(SocketAddr::from(([127, 0, 0, 1], 8008))));
         assert!(Config::parse("connections_max = 0").unwrap_err().contains("connections_max"));
     }
 }

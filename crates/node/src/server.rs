@@ -19,12 +19,14 @@ mod refusing;
 mod signals;
 
 use crate::activity::EngineSlot;
+use crate::admission::{Admission, HBA_FILE, RulesError};
 use crate::config::{Config, ConfigError};
 use crate::data_dir::{self, DataDirError};
 use crate::descriptors;
 use crate::reload::Reload;
 use crate::replication_settings::node_name;
 use crate::session::Factory;
+use crate::web::{self, Standing, Why};
 use begin::{refuse_to_follow_itself, warn_of_archive};
 use context::{Begin, ServerContext, last_epoch};
 use holdfast_archive::{ArchiveError, ArchiveLocation, Store};
@@ -39,10 +41,11 @@ use holdfast_standby::identity::Tip;
 use holdfast_standby::tls::TlsError;
 use holdfast_trail::{Trail, TrailError};
 use holdfast_types::{Epoch, Level, Lsn};
+use holdfast_web::WebError;
 use holdfast_wire::{Server, ServerError};
 use listening::{Listening, listen, reload_tls};
 use open::Opening;
-use refusing::{Refusing, Why};
+use refusing::Refusing;
 use signals::Signals;
 use std::io;
 use std::net::SocketAddr;
@@ -66,6 +69,8 @@ pub enum NodeError {
     #[error(transparent)]
     Directory(#[from] DataDirError),
     #[error(transparent)]
+    Rules(#[from] RulesError),
+    #[error(transparent)]
     StandbyFile(#[from] StandbyFileError),
     #[error(transparent)]
     Control(#[from] ControlSetupError),
@@ -83,6 +88,8 @@ pub enum NodeError {
          configure --data {} --from HOST:PORT", dir.display()
     )]
     FollowsItself { from: String, dir: PathBuf },
+    #[error(transparent)]
+    Http(#[from] WebError),
     #[error(transparent)]
     Mirror(#[from] MirrorRefused),
     #[error(transparent)]
@@ -131,6 +138,9 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let addresses = server.addresses();
     let address = *addresses.first().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
     refuse_to_follow_itself(dir, &config, &addresses)?;
+    let admission = Arc::new(Admission::open(dir, config.admission_limits())?);
+    let beyond = addresses.iter().find(|address| !address.ip().to_canonical().is_loopback());
+    admission.files().refuse_trusting(beyond.map(ToString::to_string))?;
     let links = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(LINK_THREADS)
         .thread_name("links")
@@ -140,6 +150,8 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let mut signals = clients.block_on(async { Signals::new() })?;
     let reload = Reload::default();
     reload_tls(&reload, dir, &tls, &addresses);
+    let rules = admission.clone();
+    reload.add(HBA_FILE, move || rules.files().reload().map_err(|error| error.to_string()));
     links.block_on(async { signals::reload_at_hangup(reload) })?;
     let name = StandbyFile::read(dir)?.map_or_else(|| node_name(&config), |file| file.name);
     let certificates = Certificates::of(dir)?;
@@ -148,7 +160,10 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let control = Control::start(dir, members, witness, &name, certificates.as_ref(), link)?;
     let listener = Arc::new(Listener::new(links.handle().clone()));
     listen_for_nodes(&config, &listener, certificates.as_ref())?;
-    let refusing = Refusing::new(server.again()?, links.handle().clone(), listener.clone());
+    let standing = Arc::<Standing>::default();
+    // For the life of the process: load balancers ask it while the role changes.
+    let mut http = web::start(dir, &config, &name, standing.clone(), &tls)?;
+    let refusing = Refusing::new(server.again()?, links.handle().clone(), listener.clone(), standing.clone());
     let context = ServerContext {
         dir: dir.to_owned(),
         config,
@@ -159,6 +174,8 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
         control,
         listener,
         followed: Followed::default(),
+        admission,
+        standing,
     };
     let mut promoted: Option<Promotion> = None;
     let mut first = true;
@@ -179,8 +196,10 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
                 ready(address)
             }
         };
+        http.iter_mut().for_each(|http| http.announce(dir));
         refusing.end();
         let next = role.run(server.again()?, &refusing, &clients, &mut signals, &mut inbox, tell);
+        context.standing.closed();
         let down = role.down(links.handle());
         match next? {
             Next::Stop => {

@@ -89,6 +89,8 @@ static PARAMETERS: &[Parameter] = &[
     p("escape_string_warning", "on", Bool),
     p("extra_float_digits", "1", Int(-15, 3)),
     p("holdfast.level", "local", OneOf(&["local", "cold", "warm", "hot", "commit"])),
+    p("hba_file", "", Fixed),
+    p("ident_file", "", Fixed),
     p("idle_in_transaction_session_timeout", "0", Time),
     p("idle_session_timeout", "0", Time),
     r("in_hot_standby", "off", Fixed),
@@ -126,6 +128,7 @@ static PARAMETERS: &[Parameter] = &[
     p("ssl_min_protocol_version", "TLSv1.2", Fixed),
     r("standard_conforming_strings", "on", OneOf(&["on", "true", "1", "yes"])),
     p("statement_timeout", "0", Time),
+    p("superuser_reserved_connections", "3", Fixed),
     p("synchronize_seqscans", "on", Bool),
     p("synchronous_standby_names", "", Fixed),
     p(

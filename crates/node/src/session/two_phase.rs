@@ -62,7 +62,7 @@ impl NodeSession {
         }
         // A transaction that has only read is prepared as well, and finished like any other.
         self.become_writer(false).await?;
-        let user = self.identity.user.clone();
+        let user = self.roles().name_of(self.identity.current_role);
         let Some(block) = self.state.block() else { return Err(SqlError::internal("no transaction is open")) };
         let elsewhere = block.parked.iter().any(|p| matches!(p.phase, Phase::Writing(_)));
         let mut writers = block.take_writers();
@@ -84,7 +84,23 @@ impl NodeSession {
             let message = format!("{command} cannot run inside a transaction block");
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
+        self.check_may_finish(gid)?;
         self.activity.until_durable(ended(self.served.db.finish_prepared(gid, commit, self.settings.level())?)).await
+    }
+}
+
+impl NodeSession {
+    /// 42501 unless the current role has prepared the transaction, or is a superuser.
+    fn check_may_finish(&self, gid: &str) -> SqlResult<()> {
+        let roles = self.roles();
+        let current = self.identity.current_role;
+        let owner = self.databases.prepared_owner(self.served.db.name(), gid);
+        if roles.is_superuser(current) || owner.is_none_or(|owner| owner == roles.name_of(current)) {
+            return Ok(());
+        }
+        let message = "permission denied to finish prepared transaction";
+        Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
+            .with_hint("Must be superuser or the user that prepared the transaction."))
     }
 }
 

@@ -22,6 +22,8 @@ mod server;
 mod session;
 mod settings;
 
+pub use clock::settings_were_read;
+pub use activity::Totals;
 pub use archive_report::{ArchiveReport, ArchiveReportError, Part, TrailReport, archive_report};
 pub use config::{Config, ConfigError};
 pub use replication_settings::HoldfastToml;

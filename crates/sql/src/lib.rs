@@ -45,7 +45,7 @@ mod vacuum;
 mod words;
 
 pub use advisory::{ADVISORY_FUNCTION, AdvisoryOp};
-pub use bind::catalogue_call::WAIT_SLICE_FUNCTION;
+pub use bind::catalogue_call::{SIGNAL_FUNCTION, SignalOp, WAIT_SLICE_FUNCTION};
 pub use cache::{Entry, StatementCache};
 pub use command::{CopyColumn, CopyFormat, CopyIn, FetchCount, FetchDirection, Isolation, Kind, TransactionModes};
 pub use context::Context;

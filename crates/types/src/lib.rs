@@ -11,6 +11,7 @@ pub mod calendar;
 pub mod desc;
 pub mod error;
 pub mod ids;
+pub mod inet;
 pub mod level;
 pub mod record;
 pub mod schema;

@@ -8,6 +8,7 @@ use crate::pipeline::{Pipeline, Refused};
 use crate::registry::Registry;
 use crate::session::{Session, SessionFactory};
 use crate::status::Status;
+use crate::termination::Termination;
 use holdfast_types::{SqlError, SqlState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -80,6 +81,7 @@ pub(crate) async fn serve<F: SessionFactory>(
         Err(error) => return say_goodbye(&mut client, error.into()).await,
     };
     registration.set_cancel(session.canceller());
+    client.set_termination(session.termination());
     let out = client.reply().out();
     backend::authentication_ok(out);
     for (name, value) in session.parameters() {
@@ -128,6 +130,9 @@ impl<S: Session> Connection<'_, S> {
 
     /// Handles one message, or waits for one.
     async fn turn(&mut self) -> Result<(), Closed> {
+        if self.client.is_terminated() {
+            return Err(Termination::error().into());
+        }
         let Some((kind, bytes)) = self.client.next_message()? else { return self.wait().await };
         match kind {
             b'X' => return Err(Closed::ByClient),
@@ -239,6 +244,10 @@ impl<S: Session> Connection<'_, S> {
 
     fn report(&mut self, refused: Refused) -> Result<(), Closed> {
         match refused {
+            // What was cancelled to end the session has no answer of its own.
+            Refused::Error(error) if error.state() == SqlState::QUERY_CANCELED && self.client.is_terminated() => {
+                Err(Termination::error().into())
+            }
             Refused::Error(error) => {
                 backend::error(self.client.reply().out(), false, &error);
                 Ok(())
@@ -257,6 +266,7 @@ impl<S: Session> Connection<'_, S> {
                 Wake::Input => return Ok(()),
                 Wake::TimedOut if soon.is_some() => self.session.woken().await,
                 Wake::TimedOut => return Err(Closed::ByServer(self.session.idle_expired().await)),
+                Wake::Terminate => return Err(Termination::error().into()),
                 Wake::Stop => {
                     let why = "terminating connection due to administrator command";
                     let error = SqlError::new(SqlState::ADMIN_SHUTDOWN, why);

@@ -32,6 +32,7 @@ pub mod reply;
 pub mod server;
 pub mod session;
 mod status;
+mod termination;
 
 pub use client::{Client, CopyChunk, Lost};
 pub use handshake::LINK_REQUEST;
@@ -42,3 +43,4 @@ pub use reply::Reply;
 pub use server::{Server, ServerError};
 pub use session::{Cancel, End, Failure, Session, SessionFactory, Startup, Step};
 pub use status::Status;
+pub use termination::Termination;

@@ -10,6 +10,7 @@ mod lab;
 mod mirror;
 mod no_sabotage;
 mod node;
+mod observing;
 mod schema_changes;
 mod serve;
 mod server;

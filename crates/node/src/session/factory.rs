@@ -10,6 +10,7 @@ use super::temporary::TemporaryTables;
 use super::values::Identity;
 use crate::activity::{Activities, Who};
 use crate::automatic_stats::AutomaticStats;
+use crate::cancel::Canceller;
 use crate::clock::now_us;
 use crate::database::Databases;
 use crate::settings::Settings;
@@ -85,14 +86,17 @@ impl SessionFactory for Factory {
         };
         let role = self.databases.roles().by_name(&startup.user).map_or(BOOTSTRAP_OID, |role| role.oid);
         let locks = served.db.session(startup.pid);
-        let activity = self.activities.enter(Who {
+        let who = Who {
             pid: startup.pid,
             database: startup.database.clone(),
             database_oid: served.db.oid(),
             user: startup.user.clone(),
-            client: startup.peer.client(),
+            role,
+            peer: startup.peer.clone(),
             application_name: settings.get("application_name").map(|(_, v)| v.to_owned()).unwrap_or_default(),
-        });
+        };
+        let canceller = Arc::<Canceller>::default();
+        let activity = self.activities.enter(who, canceller.clone());
         Ok(NodeSession {
             databases: self.databases.clone(),
             served,
@@ -101,6 +105,7 @@ impl SessionFactory for Factory {
                 user: startup.user,
                 database: startup.database,
                 pid: startup.pid,
+                peer: startup.peer,
                 session_role: role,
                 current_role: role,
             },
@@ -113,7 +118,7 @@ impl SessionFactory for Factory {
             cursors: Cursors::default(),
             scratch: self.scratch.clone(),
             temporary: TemporaryTables::default(),
-            canceller: Arc::default(),
+            canceller,
             mailbox: mailbox(),
             locks,
             transaction_us: now_us(),

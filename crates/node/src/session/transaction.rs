@@ -1,8 +1,10 @@
 //! BEGIN, COMMIT, ROLLBACK, savepoints, and the end of implicit transactions.
 
+use super::failure::fatal;
 use super::multi_database::{commit_writers, roll_back_writers};
 use super::node_session::NodeSession;
 use super::state::{Block, Left, Phase, Savepoint, State};
+use crate::cancel::terminated_in_commit;
 use holdfast_sql::{Isolation, TransactionModes};
 use holdfast_types::{SqlError, SqlResult, SqlState, Tag};
 use holdfast_wire::{Client, Failure};
@@ -141,7 +143,13 @@ impl NodeSession {
         let Block { parked, began_in, undo, .. } = block;
         let temporary = if failed { Ok(()) } else { self.temporary.before_commit().await };
         let committed = match temporary {
-            Ok(()) if !failed => self.activity.until_durable(commit_writers(writers)).await,
+            Ok(()) if !failed => {
+                let commit = self.activity.until_durable(self.settings.level(), commit_writers(writers));
+                match self.canceller.until_committed(commit).await {
+                    Some(committed) => committed,
+                    None => return Err(fatal(terminated_in_commit())),
+                }
+            }
             other => {
                 roll_back_writers(writers).await;
                 other

@@ -1,9 +1,12 @@
 //! The values that translated statements take from the session: the time, the user, `lastval()`, settings.
 
-use crate::clock::now_us;
+use crate::clock::{now_us, server_start_us, settings_read_us};
 use crate::settings::{REQUIRE_TRANSACTION, Settings};
 use holdfast_sql::{SessionValue, SessionValues};
+use holdfast_types::inet::Inet;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
+use holdfast_wire::{Peer, PeerAddress};
+use std::net::SocketAddr;
 
 /// The session's user, database and process number.
 pub struct Identity {
@@ -11,6 +14,8 @@ pub struct Identity {
     pub user: String,
     pub database: String,
     pub pid: i32,
+    /// The ends of its connection.
+    pub peer: Peer,
     /// Its OID, or that of SET SESSION AUTHORIZATION.
     pub session_role: u32,
     /// The role whose privileges statements have: the session's, or that of SET ROLE.
@@ -42,6 +47,12 @@ impl SessionValues for Values<'_> {
             SessionValue::User | SessionValue::SessionUser => Value::Text(self.identity.user.clone()),
             SessionValue::Database => Value::Text(self.identity.database.clone()),
             SessionValue::BackendPid => Value::Int(self.identity.pid.into()),
+            SessionValue::ClientAddress => self.end(|client, _| Value::Text(Inet::from(client.ip()).to_string())),
+            SessionValue::ClientPort => self.end(|client, _| Value::Int(client.port().into())),
+            SessionValue::ServerAddress => self.end(|_, server| Value::Text(Inet::from(server.ip()).to_string())),
+            SessionValue::ServerPort => self.end(|_, server| Value::Int(server.port().into())),
+            SessionValue::ServerStart => Value::Int(server_start_us()),
+            SessionValue::SettingsRead => Value::Int(settings_read_us()),
             SessionValue::LastInsertId => match self.last_id {
                 Some(id) => Value::Int(id),
                 None => {
@@ -63,6 +74,14 @@ fn on_or_off(on: bool) -> &'static str {
 }
 
 impl Values<'_> {
+    /// What the ends of a TCP connection say, client first; NULL for any other.
+    fn end(&self, of: impl Fn(SocketAddr, SocketAddr) -> Value) -> Value {
+        match self.identity.peer.address {
+            Some(PeerAddress::Tcp { client, server }) => of(client, server),
+            _ => Value::Null,
+        }
+    }
+
     /// The value that SHOW returns for a parameter.
     pub fn setting(&self, name: &str) -> SqlResult<&str> {
         let (name, value) = self.settings.get(name)?;

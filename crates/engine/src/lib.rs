@@ -32,7 +32,7 @@ pub use api::engine::{DatabaseInfo, Engine};
 pub use api::prepared::PreparedInfo;
 pub use background::archiving::Waiting;
 pub use holdfast_trail::CommitDelay;
-pub use holdfast_types::{LockStrength, LockWait, OnCommit, ParameterChange, ParametersOf, RowLock, TableLockMode};
+pub use holdfast_types::{LockStrength, LockWait, OnCommit, ParameterChange, RowLock, TableLockMode};
 pub use route::multi_database_commit::multi_database_commit;
 pub use route::reader::Reader;
 pub use route::transaction::{WholeTransaction, WriteIsolation, WriteOptions, WriteTxn};

@@ -421,6 +421,7 @@ impl Config {
             portals_max: self.portals_max,
             batch_steps_max: self.batch_steps_max,
             buffered_rows_bytes_max: self.buffered_rows_bytes_max,
+            ..Limits::default()
         }
     }
 

@@ -4,8 +4,8 @@
 use crate::activity::{Signal, Watcher};
 use holdfast_engine::{Connect, ConnectedDatabase, Engine, LockInfo, PreparedInfo};
 use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow, LockRow, PreparedRow, Viewer};
-use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
 use holdfast_sql::{SIGNAL_FUNCTION, SignalOp};
+use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,10 +92,7 @@ fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> 
         database: db.name(),
         database_oid: db.oid(),
         user: "holdfast",
-        viewer: Viewer {
-            roles: watcher.roles(),
-            role: holdfast_engine::viewer(),
-        },
+        viewer: Viewer { roles: watcher.roles(), role: holdfast_engine::viewer() },
         databases: databases
             .into_iter()
             .map(|d| DatabaseRow { oid: d.oid, name: d.name, dialect: d.dialect })

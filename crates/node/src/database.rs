@@ -4,9 +4,9 @@ use crate::plan::Extra;
 use crate::settings::REQUIRE_TRANSACTION;
 use holdfast_engine::{Database, Engine, Report};
 use holdfast_sql::{Context, Entry, Kind, Piece, StatementCache, Translated, translate};
-use holdfast_types::access::Roles;
+use holdfast_types::access::{RoleChanges, Roles};
 use holdfast_types::schema::{Dialect, Schema};
-use holdfast_types::{Level, ParameterChange, ParametersOf, SqlError, SqlResult, SqlState};
+use holdfast_types::{Level, ParameterChange, SqlError, SqlResult, SqlState};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -226,23 +226,26 @@ impl Databases {
         self.engine.databases().iter().any(|d| d.name == name)
     }
 
-    /// ALTER DATABASE and ALTER ROLE ... SET and RESET. Blocks until it has reached its level.
-    pub fn change_parameters(&self, of: &ParametersOf, change: ParameterChange, level: Level) -> SqlResult<()> {
-        self.engine.change_parameters(of, change, level)?;
+    /// ALTER DATABASE ... SET and RESET. Blocks until it has reached its level.
+    pub fn change_parameters(&self, database: &str, change: ParameterChange, level: Level) -> SqlResult<()> {
+        self.engine.change_parameters(database, change, level)?;
         // The last change is read last.
         let served = self.served.lock();
-        if let ParametersOf::Database(name) = of
-            && let Some(served) = served.get(name)
-        {
-            served.take_parameters(&self.engine.database_parameters(name));
+        if let Some(served) = served.get(database) {
+            served.take_parameters(&self.engine.database_parameters(database));
         }
         Ok(())
+    }
+
+    /// Changes roles, and owners and grants of databases. Blocks until it has reached its level.
+    pub fn change_roles(&self, changes: RoleChanges, level: Level) -> SqlResult<()> {
+        self.engine.change_roles(changes, level)
     }
 
     /// The stored parameters that a session starts with, in the order in which they are set.
     pub fn start_parameters(&self, database: &str, user: &str) -> Vec<(String, String)> {
         let mut parameters = self.engine.database_parameters(database);
-        parameters.extend(self.engine.role_parameters(user));
+        parameters.extend(self.engine.role_parameters(user, database));
         parameters
     }
 

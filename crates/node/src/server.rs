@@ -125,7 +125,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     // The socket first: an address in use is noticed before a recovery that may take minutes.
     config.connections_max = descriptors::raise(config.connections_max);
     let server = bind(&config)?;
-    let address = server.address()?;
+    let address = *server.addresses().first().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
     refuse_to_follow_itself(dir, &config, address)?;
     let links = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(LINK_THREADS)

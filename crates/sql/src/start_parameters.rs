@@ -28,7 +28,7 @@ pub fn translate(text: &str) -> SqlResult<Translated> {
         Kind::Reset(None) => ParameterChange::ResetAll,
         _ => return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error in {verb} ... SET"))),
     };
-    let of = if database { ParametersOf::Database(name) } else { ParametersOf::Role(name) };
+    let of = if database { ParametersOf::Database(name) } else { ParametersOf::Role { role: name, database: None } };
     Ok(Translated { cacheable: false, ..Translated::command(Kind::AlterParameters { of, change }, verb) })
 }
 
@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn set_and_reset_are_read_as_in_a_session() {
-        let (shop, clerk) = (ParametersOf::Database("shop".into()), ParametersOf::Role("My Clerk".into()));
+        let (shop, clerk) =
+            (ParametersOf::Database("shop".into()), ParametersOf::Role { role: "My Clerk".into(), database: None });
         let set = |name: &str, value: &str| ParameterChange::Set { name: name.to_owned(), value: value.to_owned() };
         let reset = || ParameterChange::Reset("lock_timeout".to_owned());
         for (text, change) in [

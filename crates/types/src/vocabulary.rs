@@ -78,11 +78,15 @@ pub enum OnCommit {
     Drop,
 }
 
-/// Whose sessions start with a parameter: ALTER DATABASE and ALTER ROLE ... SET.
+/// The sessions that start with a parameter: ALTER DATABASE and ALTER ROLE ... SET.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParametersOf {
     Database(String),
-    Role(String),
+    /// Of a role, in one database or in all.
+    Role {
+        role: String,
+        database: Option<String>,
+    },
 }
 
 /// A change of the parameters that sessions start with.

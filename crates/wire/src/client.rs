@@ -4,16 +4,16 @@ use crate::backend;
 use crate::encode::Output;
 use crate::frontend::{self, HEADER_BYTES, Malformed};
 use crate::limits::{BUFFER_KEPT_BYTES_MAX, Limits};
-use crate::peer::{Peer, PeerAddress};
+use crate::peer::{Peer, TlsSession};
 use crate::reply::Reply;
+use crate::stream::{Socket, Stream};
 use crate::termination::Termination;
+use crate::tls::{ALPN, TlsConfig, TlsSlot};
 use bytes::{Buf, BytesMut};
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 /// The connection to the client was lost.
@@ -50,7 +50,10 @@ const LINGER_MAX: Duration = Duration::from_millis(200);
 const READ_BYTES: usize = 16 * 1024;
 
 pub struct Client {
-    stream: TcpStream,
+    stream: Stream,
+    tls: TlsSlot,
+    /// What TLS has established, once it has.
+    tls_session: Option<Arc<TlsSession>>,
     input: BytesMut,
     reply: Option<Box<Reply>>,
     limits: Arc<Limits>,
@@ -65,10 +68,18 @@ pub struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(stream: TcpStream, output: Output, limits: Arc<Limits>, stop: watch::Receiver<bool>) -> Client {
+    pub(crate) fn new(
+        socket: Socket,
+        tls: TlsSlot,
+        output: Output,
+        limits: Arc<Limits>,
+        stop: watch::Receiver<bool>,
+    ) -> Client {
         let reply = Some(Box::new(Reply::new(output, limits.buffered_rows_bytes_max)));
         Client {
-            stream,
+            stream: Stream::new(socket),
+            tls,
+            tls_session: None,
             input: BytesMut::with_capacity(READ_BYTES),
             reply,
             limits,
@@ -82,18 +93,58 @@ impl Client {
         }
     }
 
-    /// The socket, and the input that was received and not read.
-    pub(crate) fn into_parts(self) -> (TcpStream, BytesMut) {
-        (self.stream, self.input)
+    /// The socket, and the input that was received and not read. `None` when TLS is on it.
+    pub(crate) fn into_parts(self) -> Option<(Socket, BytesMut)> {
+        Some((self.stream.into_socket()?, self.input))
     }
 
     /// The other end of the connection.
     pub(crate) fn peer(&self) -> Peer {
-        let address = match (self.stream.peer_addr(), self.stream.local_addr()) {
-            (Ok(client), Ok(server)) => Some(PeerAddress::Tcp { client, server }),
-            _ => None,
+        Peer { address: self.stream.socket().peer(), tls: self.tls_session.clone() }
+    }
+
+    /// The socket below the connection.
+    pub(crate) fn socket(&self) -> Arc<Socket> {
+        self.stream.socket().clone()
+    }
+
+    /// The TLS configuration for this connection. There is none for a Unix socket, as in PostgreSQL, nor below TLS.
+    pub(crate) fn tls_offer(&self) -> Option<Arc<TlsConfig>> {
+        let is_possible = matches!(**self.stream.socket(), Socket::Tcp(_)) && self.tls_session.is_none();
+        if is_possible { self.tls.get() } else { None }
+    }
+
+    /// Runs the handshake of TLS. `begun`: the client's bytes of it that are in the input. `direct`: the client began with TLS,
+    /// and so must name the protocol.
+    pub(crate) async fn start_tls(&mut self, config: &TlsConfig, direct: bool) -> Result<(), Lost> {
+        let begun = self.input.split();
+        let started = tokio::select! {
+            biased;
+            started = self.stream.start_tls(config.rustls.clone(), begun) => Some(started),
+            _ = self.stop.wait_for(|stopping| *stopping) => None,
         };
-        Peer { address, tls: None }
+        if let Some(Err(error)) = &started {
+            let client = self.stream.socket().peer().map(|peer| peer.to_string()).unwrap_or_default();
+            tracing::info!(client, "could not accept SSL connection: {error}");
+        }
+        if !matches!(started, Some(Ok(()))) {
+            return self.lose();
+        }
+        let Some(connection) = self.stream.tls() else { return self.lose() };
+        if direct && connection.alpn_protocol() != Some(ALPN) {
+            tracing::info!("received direct SSL connection request without ALPN protocol negotiation extension");
+            return self.lose();
+        }
+        match config.session(connection) {
+            Ok(session) => {
+                self.tls_session = Some(Arc::new(session));
+                Ok(())
+            }
+            Err(error) => {
+                tracing::info!("could not accept SSL connection: the client's certificate: {error}");
+                self.lose()
+            }
+        }
     }
 
     /// The session's order to end, which wakes every wait for the client.
@@ -206,7 +257,7 @@ impl Client {
             }
             tokio::select! {
                 biased;
-                ready = self.stream.readable() => if ready.is_err() { return self.lose() },
+                ready = self.stream.socket().readable() => if ready.is_err() { return self.lose() },
                 _ = self.stop.changed() => return Ok(Wake::Stop),
                 () = self.termination.ordered() => return Ok(Wake::Terminate),
                 () = sleep(timeout) => return Ok(Wake::TimedOut),
@@ -221,12 +272,12 @@ impl Client {
 
     /// Writes bytes without buffering.
     pub async fn send(&mut self, mut bytes: &[u8]) -> Result<(), Lost> {
-        while !bytes.is_empty() {
-            match self.stream.try_write(bytes) {
-                Ok(n) => bytes = &bytes[n..],
+        loop {
+            match self.stream.try_send(&mut bytes) {
+                Ok(()) => return Ok(()),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     tokio::select! {
-                        ready = self.stream.writable() => if ready.is_err() { return self.lose() },
+                        ready = self.stream.socket().writable() => if ready.is_err() { return self.lose() },
                         () = stopped_for(&mut self.stop, STOP_GRACE) => return self.lose(),
                         () = self.termination.ordered_for(STOP_GRACE) => return self.lose(),
                     }
@@ -235,7 +286,6 @@ impl Client {
                 Err(_) => return self.lose(),
             }
         }
-        Ok(())
     }
 
     /// Sends all buffered answers.
@@ -255,12 +305,12 @@ impl Client {
     /// place of the message, and the client would not know whether its request was run.
     pub(crate) async fn linger(&mut self) {
         let drain = async {
-            // An error means that the client has already gone.
-            let _ = self.stream.shutdown().await;
-            while self.stream.readable().await.is_ok() {
+            self.stream.end_of_output();
+            let socket = self.stream.socket();
+            while socket.readable().await.is_ok() {
                 self.input.clear();
                 self.input.reserve(READ_BYTES);
-                match self.stream.try_read_buf(&mut self.input) {
+                match socket.try_read_buf(&mut self.input) {
                     Ok(0) => return,
                     Ok(_) => {}
                     Err(e) if [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted].contains(&e.kind()) => {}

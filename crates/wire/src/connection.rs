@@ -4,14 +4,19 @@ use crate::backend;
 use crate::client::{Client, Lost, Wake};
 use crate::frontend::{self, Malformed};
 use crate::handshake::{self, Hello};
+use crate::newcomers::Newcomer;
 use crate::pipeline::{Pipeline, Refused};
 use crate::registry::Registry;
-use crate::session::{Session, SessionFactory};
+use crate::session::{Cancel, Session, SessionFactory};
 use crate::status::Status;
+use crate::stream::Socket;
 use crate::termination::Termination;
+use bytes::BytesMut;
 use holdfast_types::{SqlError, SqlState};
+use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 
 /// So that a client whose next request was under way knows its outcome.
 const NOTHING_MORE_WAS_RUN: &str =
@@ -46,15 +51,15 @@ impl From<Malformed> for Closed {
 /// Runs start-up, then the session until either side ends it.
 pub(crate) async fn serve<F: SessionFactory>(
     mut client: Client,
+    newcomer: Newcomer,
     factory: &F,
     registry: &Arc<Registry>,
     connections_max: usize,
-    startup_timeout: Duration,
 ) {
-    let hello = match tokio::time::timeout(startup_timeout, handshake::hello(&mut client)).await {
+    let hello = match newcomer.within(handshake::hello(&mut client)).await {
         Ok(hello) => hello,
-        Err(_) => {
-            tracing::debug!("a client did not complete its start-up in time");
+        Err(why) => {
+            tracing::debug!(?why, "a client did not complete its start-up");
             return;
         }
     };
@@ -62,8 +67,11 @@ pub(crate) async fn serve<F: SessionFactory>(
         Hello::Start(startup) => startup,
         Hello::Cancel { pid, key } => return registry.cancel(pid, key),
         Hello::Link => {
-            let (stream, input) = client.into_parts();
-            return factory.link(stream, input).await;
+            drop(newcomer);
+            if let Some((stream, input)) = link(client) {
+                factory.link(stream, input).await;
+            }
+            return;
         }
         Hello::Gone => return,
         Hello::Stopping => return say_goodbye(&mut client, SqlError::shutting_down().into()).await,
@@ -80,6 +88,7 @@ pub(crate) async fn serve<F: SessionFactory>(
         Ok(session) => session,
         Err(error) => return say_goodbye(&mut client, error.into()).await,
     };
+    drop(newcomer);
     registration.set_cancel(session.canceller());
     client.set_termination(session.termination());
     let out = client.reply().out();
@@ -90,9 +99,27 @@ pub(crate) async fn serve<F: SessionFactory>(
     backend::backend_key_data(out, registration.pid, registration.key);
     backend::ready_for_query(out, session.status());
     let pipeline = Pipeline::new(client.limits().clone());
-    let closed = Connection { client: &mut client, session: &mut session, pipeline }.run().await;
+    let watch = Watch { socket: client.socket(), cancel: session.canceller() };
+    let closed = Connection { client: &mut client, session: &mut session, pipeline, watch }.run().await;
     session.close().await;
     say_goodbye(&mut client, closed).await;
+}
+
+/// The socket of another node on this machine. A link over the clients' port has no certificate, so it must not come from
+/// another machine.
+pub(crate) fn link(client: Client) -> Option<(TcpStream, BytesMut)> {
+    let peer = client.peer();
+    match client.into_parts() {
+        Some((Socket::Tcp(stream), input)) if peer.is_local() => Some((stream, input)),
+        _ => {
+            let from = peer.address.map(|address| address.to_string()).unwrap_or_default();
+            tracing::warn!(
+                from,
+                "refused a node's link: the port for clients takes links of this machine only (node_listen)"
+            );
+            None
+        }
+    }
 }
 
 /// Sends the error that ends the connection, where there is one.
@@ -107,10 +134,39 @@ pub(crate) async fn say_goodbye(client: &mut Client, closed: Closed) {
     }
 }
 
+/// What a check of a client's connection needs while a statement runs.
+#[derive(Clone)]
+struct Watch {
+    socket: Arc<Socket>,
+    cancel: Arc<dyn Cancel>,
+}
+
+impl Watch {
+    /// Runs `work`; looks each `interval` whether the client is still there, and interrupts `work` when it is not. Also returns
+    /// whether the client has gone.
+    async fn during<T>(self, interval: Duration, work: impl Future<Output = T>) -> (T, bool) {
+        let mut work = std::pin::pin!(work);
+        let mut is_gone = false;
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return (done, is_gone),
+                () = tokio::time::sleep(interval) => {
+                    is_gone |= self.socket.is_closed();
+                    if is_gone {
+                        self.cancel.cancel();
+                    }
+                }
+            }
+        }
+    }
+}
+
 struct Connection<'a, S: Session> {
     client: &'a mut Client,
     session: &'a mut S,
     pipeline: Pipeline<S>,
+    watch: Watch,
 }
 
 impl<S: Session> Connection<'_, S> {
@@ -119,10 +175,14 @@ impl<S: Session> Connection<'_, S> {
             return Closed::ByClient;
         }
         loop {
-            if let Err(closed) = self.turn().await {
+            let (done, is_gone) = match self.session.connection_check_interval() {
+                None => (self.turn().await, false),
+                Some(interval) => self.watch.clone().during(interval, self.turn()).await,
+            };
+            if let Err(closed) = done {
                 return closed;
             }
-            if self.client.is_lost() {
+            if is_gone || self.client.is_lost() {
                 return Closed::ByClient;
             }
         }

@@ -62,7 +62,9 @@ fn binary_param(n: usize, type_oid: u32, bytes: &[u8]) -> SqlResult<Value> {
             array(bytes).and_then(|b| datetime::us_to_timestamp(i64::from_be_bytes(b), "+00")).map(Value::Text)
         }
         oid::UUID => array(bytes).map(|b| Value::Text(uuid(&b))),
-        oid::PG_LSN => array(bytes).map(u64::from_be_bytes).map(|n| Value::Text(format!("{:X}/{:X}", n >> 32, n as u32))),
+        oid::PG_LSN => {
+            array(bytes).map(u64::from_be_bytes).map(|n| Value::Text(format!("{:X}/{:X}", n >> 32, n as u32)))
+        }
         oid::INET => Inet::from_binary(bytes).map(|address| Value::Text(address.to_string())),
         oid::NUMERIC => numeric::from_binary(bytes).map(Value::Text),
         oid::JSONB => match bytes {

@@ -1,12 +1,17 @@
-//! Start-up: refuses TLS, handles cancel requests, and reads version and parameters.
+//! Start-up: begins TLS, handles cancel requests, and reads version and parameters.
 //!
 //! | request code | what |
 //! |---|---|
-//! | 80877103 | SSLRequest: answered `N` |
+//! | 80877103 | SSLRequest: answered `S` and followed by TLS, or `N` where there is none |
 //! | 80877104 | GSSENCRequest: answered `N` |
 //! | 80877102 | CancelRequest: pid, key |
 //! | 0x48464c4b ("HFLK") | another Holdfast node: the socket is handed over with the bytes that follow this packet |
 //! | 3 << 16 + minor | StartupMessage: names and values, each ended by a zero byte, then a zero byte |
+//!
+//! A connection whose first byte is 0x16, a record of TLS, begins with TLS (`sslnegotiation=direct`) and must name the protocol
+//! `postgresql` by ALPN, so that no other protocol's client can be led here. Each request for encryption is answered once.
+//! Bytes that follow an SSLRequest before its answer may come from an attacker between the two ends, and end the connection
+//! (CVE-2021-23214).
 
 use crate::backend;
 use crate::client::{Client, Lost, Wake};
@@ -25,7 +30,8 @@ pub const LINK_REQUEST: u32 = 0x4846_4c4b;
 /// The request in the first packet of a connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Packet {
-    Encryption,
+    Tls,
+    Gss,
     Cancel { pid: i32, key: i32 },
     Link,
     Start { startup: Startup, minor: u16, unknown_options: Vec<String> },
@@ -55,8 +61,27 @@ pub(crate) async fn hello(client: &mut Client) -> Hello {
     }
 }
 
+/// The first byte of a record of TLS's handshake. No start-up packet is so long that it begins with it.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// What was asked for already.
+#[derive(Default)]
+struct Asked {
+    tls: bool,
+    gss: bool,
+}
+
 async fn exchange(client: &mut Client) -> Result<Hello, Lost> {
+    let mut asked = Asked::default();
     loop {
+        if client.raw_input().first() == Some(&TLS_HANDSHAKE) && !asked.tls && !asked.gss {
+            let Some(config) = client.tls_offer() else {
+                tracing::info!("a client began with TLS, and this server has none for it (tls_certificate)");
+                return Ok(Hello::Gone);
+            };
+            asked.tls = true;
+            client.start_tls(&config, true).await?;
+        }
         match packet(client.raw_input()) {
             Err(malformed) => return Ok(Hello::Malformed(malformed)),
             Ok(None) => match client.fill(None).await? {
@@ -66,7 +91,18 @@ async fn exchange(client: &mut Client) -> Result<Hello, Lost> {
             Ok(Some((packet, bytes))) => {
                 client.raw_input().advance(bytes);
                 match packet {
-                    Packet::Encryption => client.send(b"N").await?,
+                    Packet::Tls if !asked.tls => {
+                        asked.tls = true;
+                        if let Some(refused) = answer_tls(client).await? {
+                            return Ok(refused);
+                        }
+                    }
+                    Packet::Gss if !asked.gss => {
+                        asked.gss = true;
+                        client.send(b"N").await?;
+                    }
+                    Packet::Tls => return Ok(Hello::Malformed(unsupported(SSL_REQUEST))),
+                    Packet::Gss => return Ok(Hello::Malformed(unsupported(GSSENC_REQUEST))),
                     Packet::Cancel { pid, key } => return Ok(Hello::Cancel { pid, key }),
                     Packet::Link => return Ok(Hello::Link),
                     Packet::Start { startup, minor, unknown_options } => {
@@ -81,6 +117,20 @@ async fn exchange(client: &mut Client) -> Result<Hello, Lost> {
     }
 }
 
+/// Answers an SSLRequest, and runs the handshake if the answer is yes. Returns the outcome where that is the end.
+async fn answer_tls(client: &mut Client) -> Result<Option<Hello>, Lost> {
+    let Some(config) = client.tls_offer() else {
+        client.send(b"N").await?;
+        return Ok(None);
+    };
+    if !client.raw_input().is_empty() {
+        return Ok(Some(Hello::Malformed(Malformed("received unencrypted data after SSL request".into()))));
+    }
+    client.send(b"S").await?;
+    client.start_tls(&config, false).await?;
+    Ok(None)
+}
+
 /// The packet at the start of `input` and its length, once all of it has arrived.
 fn packet(input: &[u8]) -> Result<Option<(Packet, usize)>, Malformed> {
     let Some(length) = input.first_chunk::<4>() else { return Ok(None) };
@@ -91,19 +141,19 @@ fn packet(input: &[u8]) -> Result<Option<(Packet, usize)>, Malformed> {
     let Some(body) = input.get(4..bytes) else { return Ok(None) };
     let mut fields = Fields::new(body);
     let packet = match fields.u32()? {
-        SSL_REQUEST | GSSENC_REQUEST => Packet::Encryption,
+        SSL_REQUEST => Packet::Tls,
+        GSSENC_REQUEST => Packet::Gss,
         LINK_REQUEST => Packet::Link,
         CANCEL_REQUEST => Packet::Cancel { pid: fields.i32()?, key: fields.i32()? },
         version if version >> 16 == 3 => start(fields, version as u16)?,
-        version => {
-            return Err(Malformed(format!(
-                "unsupported frontend protocol {}.{}: server supports 3.0",
-                version >> 16,
-                version & 0xffff
-            )));
-        }
+        version => return Err(unsupported(version)),
     };
     Ok(Some((packet, bytes)))
+}
+
+fn unsupported(version: u32) -> Malformed {
+    let (major, minor) = (version >> 16, version & 0xffff);
+    Malformed(format!("unsupported frontend protocol {major}.{minor}: server supports 3.0"))
 }
 
 fn start(mut fields: Fields<'_>, minor: u16) -> Result<Packet, Malformed> {
@@ -160,7 +210,7 @@ mod tests {
         assert!(packet(&framed(b"\0\x03\0\0\0")).is_err(), "no user");
         assert!(packet(&framed(b"\0\x03\0\0user\0ann\0")).is_err(), "no end");
         assert!(packet(&framed(b"\x04\xd2\x16\x2e\0\0\0\x01")).is_err(), "cancel without a key");
-        assert_eq!(packet(&framed(b"\x04\xd2\x16\x2f")).unwrap().unwrap().0, Packet::Encryption);
+        assert_eq!(packet(&framed(b"\x04\xd2\x16\x2f")).unwrap().unwrap().0, Packet::Tls);
         assert_eq!(packet(&framed(b"HFLK")).unwrap().unwrap().0, Packet::Link);
     }
 }

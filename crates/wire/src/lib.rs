@@ -7,6 +7,8 @@
 //! pgwire crate's decoders panic on truncated bodies and allocate per message. The session loop flushes only on Sync,
 //! Flush and a full buffer: one write for all answers of a batch.
 //!
+//! Clients come over TCP, with or without TLS, and over a Unix socket (`listen`, `stream`, [`tls`]).
+//!
 //! How it fails: a malformed message ends the connection with SQLSTATE 08P01. A client that disconnects ends its
 //! session, which rolls back open transactions. No length that a client sends is trusted before its bytes have arrived.
 
@@ -23,6 +25,8 @@ pub mod encode;
 pub mod frontend;
 mod handshake;
 pub mod limits;
+mod listen;
+mod newcomers;
 mod numeric;
 pub mod peer;
 mod pipeline;
@@ -32,11 +36,14 @@ pub mod reply;
 pub mod server;
 pub mod session;
 mod status;
+mod stream;
 mod termination;
+pub mod tls;
 
 pub use client::{Client, CopyChunk, Lost};
 pub use handshake::LINK_REQUEST;
-pub use limits::Limits;
+pub use limits::{Keepalives, Limits};
+pub use listen::Sockets;
 pub use peer::{ClientCertificate, Peer, PeerAddress, TlsSession};
 pub use refusing::Refusal;
 pub use reply::Reply;
@@ -44,3 +51,4 @@ pub use server::{Server, ServerError};
 pub use session::{Cancel, End, Failure, Session, SessionFactory, Startup, Step};
 pub use status::Status;
 pub use termination::Termination;
+pub use tls::{TlsConfig, TlsError, TlsFiles, TlsSlot, TlsVersion};

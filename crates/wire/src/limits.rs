@@ -16,12 +16,22 @@ pub const FLUSH_BYTES: usize = 64 * 1024;
 /// A buffer that grew beyond this for one large message or result is freed afterwards.
 pub const BUFFER_KEPT_BYTES_MAX: usize = 256 * 1024;
 
-/// Connections above `connections_max` that are still answered with an error; further connections are closed without an
-/// answer.
+/// Clients at a time that are answered with an error while the server serves none.
 pub const REFUSALS_MAX: usize = 100;
 
 /// The pause before the next accept when the process has run out of file descriptors.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How TCP notices that a silent client has gone; 0 is the system's default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keepalives {
+    /// Silence before the first probe, in seconds.
+    pub idle_s: u32,
+    /// Time between two probes, in seconds.
+    pub interval_s: u32,
+    /// Probes without an answer after which the connection is lost.
+    pub count: u32,
+}
 
 /// Limits that the operator sets.
 #[derive(Clone, Debug)]
@@ -30,8 +40,11 @@ pub struct Limits {
     pub message_bytes_max: usize,
     /// Largest number of sessions at one time.
     pub connections_max: usize,
-    /// Largest time from accept to the end of the start-up exchange.
+    /// Largest time from accept to the end of the start-up exchange, TLS and authentication included.
     pub startup_timeout: Duration,
+    /// Largest number of connections that have not completed their start-up.
+    pub half_open_max: usize,
+    pub keepalives: Keepalives,
     /// Largest number of named prepared statements of one session.
     pub prepared_statements_max: usize,
     /// Largest number of open named portals of one session.
@@ -48,6 +61,8 @@ impl Default for Limits {
             message_bytes_max: 256 * 1024 * 1024,
             connections_max: 2_500,
             startup_timeout: Duration::from_secs(60),
+            half_open_max: 1_000,
+            keepalives: Keepalives::default(),
             prepared_statements_max: 10_000,
             portals_max: 1_000,
             batch_steps_max: 100_000,

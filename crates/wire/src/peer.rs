@@ -1,5 +1,6 @@
 //! The other end of a connection: where the client is, and what TLS has established.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -51,7 +52,25 @@ pub struct ClientCertificate {
     pub serial: String,
 }
 
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PeerAddress::Unix { uid, .. } => write!(f, "the Unix socket (uid {uid})"),
+            PeerAddress::Tcp { client, .. } => client.fmt(f),
+        }
+    }
+}
+
 impl Peer {
+    /// Whether the connection cannot have left this machine.
+    pub fn is_local(&self) -> bool {
+        match self.address {
+            Some(PeerAddress::Tcp { client, server }) => client.ip().is_loopback() && server.ip().is_loopback(),
+            Some(PeerAddress::Unix { .. }) => true,
+            None => false,
+        }
+    }
+
     /// The client's address and port; `None` for a Unix socket.
     pub fn client(&self) -> Option<SocketAddr> {
         match self.address {

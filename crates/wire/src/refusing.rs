@@ -4,19 +4,21 @@
 //! majority is away. It gets FATAL 57P03 in place of AuthenticationOk, so that libpq, JDBC and pgx try the next of their
 //! hosts. Links of other nodes are passed on.
 //!
-//! Failure: a client that does not complete its start-up packet is dropped after the limit for that; beyond
-//! [`REFUSALS_MAX`] connections at a time further ones are closed without an answer.
+//! Failure: a client that does not complete its start-up packet is dropped after the limit for that, and earlier when there are
+//! more than [`REFUSALS_MAX`] connections at a time.
 
 use crate::client::Client;
-use crate::connection::say_goodbye;
+use crate::connection::{link, say_goodbye};
 use crate::handshake::{self, Hello};
 use crate::limits::{ACCEPT_PAUSE, REFUSALS_MAX};
+use crate::listen::Acceptor;
+use crate::newcomers::{Newcomer, Newcomers};
 use crate::server::{Server, ServerError};
 use bytes::BytesMut;
 use holdfast_types::SqlError;
 use std::sync::Arc;
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 /// What clients and other nodes meet while the server does not serve.
 pub trait Refusal: Send + Sync + 'static {
@@ -33,40 +35,43 @@ impl Server {
         // A client whose start-up packet is under way when `stop` comes is still answered.
         let (alive, never) = watch::channel(false);
         let alive = Arc::new(alive);
-        let permits = Arc::new(Semaphore::new(REFUSALS_MAX));
-        let (listener, limits, output) = self.into_parts();
-        let listener = tokio::net::TcpListener::from_std(listener).map_err(ServerError::Thread)?;
+        let newcomers = Newcomers::new(REFUSALS_MAX);
+        let Server { sockets, limits, tls, output } = self;
+        let mut acceptor = Acceptor::new(sockets).map_err(ServerError::Thread)?;
         loop {
-            let accepted = tokio::select! {
+            let admitted = async {
+                let socket = acceptor.accept().await?.register()?;
+                let newcomer = newcomers.admit(socket.peer(), limits.startup_timeout).await;
+                Ok::<_, std::io::Error>((socket, newcomer))
+            };
+            let admitted = tokio::select! {
                 biased;
                 _ = stop.wait_for(|stopping| *stopping) => return Ok(()),
-                accepted = listener.accept() => accepted,
+                admitted = admitted => admitted,
             };
-            let Ok((stream, _)) = accepted else {
+            let Ok((socket, newcomer)) = admitted else {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let Ok(permit) = permits.clone().try_acquire_owned() else { continue };
-            // An error means that the client has already gone.
-            let _ = stream.set_nodelay(true);
-            let client = Client::new(stream, output, limits.clone(), never.clone());
-            let (refusal, timeout, alive) = (refusal.clone(), limits.startup_timeout, alive.clone());
+            let client = Client::new(socket, tls.clone(), output, limits.clone(), never.clone());
+            let (refusal, alive) = (refusal.clone(), alive.clone());
             tokio::spawn(async move {
-                let (_permit, _alive) = (permit, alive);
-                drop(tokio::time::timeout(timeout, answer(client, &*refusal)).await);
+                let _alive = alive;
+                answer(client, newcomer, &*refusal).await;
             });
         }
     }
 }
 
-async fn answer(mut client: Client, refusal: &dyn Refusal) {
-    match handshake::hello(&mut client).await {
-        Hello::Start(_) => say_goodbye(&mut client, refusal.error().into()).await,
-        Hello::Malformed(malformed) => say_goodbye(&mut client, malformed.into()).await,
-        Hello::Link => {
-            let (stream, input) = client.into_parts();
-            refusal.link(stream, input);
+async fn answer(mut client: Client, newcomer: Newcomer, refusal: &dyn Refusal) {
+    match newcomer.within(handshake::hello(&mut client)).await {
+        Ok(Hello::Start(_)) => say_goodbye(&mut client, refusal.error().into()).await,
+        Ok(Hello::Malformed(malformed)) => say_goodbye(&mut client, malformed.into()).await,
+        Ok(Hello::Link) => {
+            if let Some((stream, input)) = link(client) {
+                refusal.link(stream, input);
+            }
         }
-        Hello::Cancel { .. } | Hello::Gone | Hello::Stopping => {}
+        Ok(Hello::Cancel { .. } | Hello::Gone | Hello::Stopping) | Err(_) => {}
     }
 }

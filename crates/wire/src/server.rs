@@ -1,4 +1,4 @@
-//! The listener and its workers.
+//! The listening sockets and the workers.
 //!
 //! Each worker is a thread with a single-threaded runtime. A connection is given to the worker with the fewest
 //! connections and stays there, so a session's state needs no locks and a batch is not moved between threads.
@@ -6,11 +6,16 @@
 use crate::client::Client;
 use crate::connection;
 use crate::encode::Output;
-use crate::limits::{ACCEPT_PAUSE, Limits, REFUSALS_MAX};
+use crate::limits::{ACCEPT_PAUSE, Limits};
+use crate::listen::{Acceptor, SOCKET_PATH_BYTES_MAX, Sockets};
+use crate::newcomers::{Newcomer, Newcomers};
 use crate::registry::Registry;
 use crate::session::SessionFactory;
+use crate::stream::AnySocket;
+use crate::tls::TlsSlot;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -22,10 +27,25 @@ pub enum ServerError {
     #[error("cannot listen on {address}: {source}; {}", advice(*address, source.kind()))]
     Listen { address: SocketAddr, source: io::Error },
     #[error(
-        "cannot listen on {0}: only addresses of this machine (127.0.0.1, ::1) are allowed, because passwords and TLS \
-         are not there yet; use --listen 127.0.0.1:PORT"
+        "cannot listen on {address} without TLS: clients on other machines would send passwords and data in plain text. \
+         Make certificates with: holdfast cert server --data DIR --host NAME; set a password from this machine with: psql -h \
+         127.0.0.1 -p {} -U holdfast -c '\\password'. Or listen on this machine only: --listen 127.0.0.1:{}",
+        address.port(), address.port()
     )]
-    NotLoopback(SocketAddr),
+    NoTls { address: SocketAddr },
+    #[error("cannot listen on the Unix socket {}: {source}; name another directory with unix_socket_directory", path.display())]
+    ListenUnix { path: PathBuf, source: io::Error },
+    #[error(
+        "cannot listen on the Unix socket {}: another server uses it; stop it, or choose another port or unix_socket_directory",
+        path.display()
+    )]
+    SocketInUse { path: PathBuf },
+    #[error(
+        "cannot listen on the Unix socket {}: its path has {bytes} bytes; the limit is {SOCKET_PATH_BYTES_MAX} bytes; name a \
+         shorter directory with unix_socket_directory",
+        path.display()
+    )]
+    SocketPath { path: PathBuf, bytes: usize },
     #[error("cannot start a worker thread: {0}")]
     Thread(io::Error),
 }
@@ -48,22 +68,26 @@ fn advice(address: SocketAddr, why: io::ErrorKind) -> String {
     }
 }
 
-/// Connections that may wait to be accepted; the system may have a lower limit (net.core.somaxconn).
-const BACKLOG: i32 = 4096;
-
 /// Threads that each worker has for slow work: scans, DDL on databases. Requests wait when all threads are busy.
 const BLOCKING_THREADS_MAX: usize = 16;
 
-/// A listening socket, not yet serving.
+/// Listening sockets, not yet serving.
 pub struct Server {
-    listener: TcpListener,
-    limits: Arc<Limits>,
-    output: Output,
+    pub(crate) sockets: Sockets,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) tls: TlsSlot,
+    pub(crate) output: Output,
+}
+
+/// A connection on its way to a worker.
+struct Arrived {
+    socket: AnySocket,
+    newcomer: Newcomer,
 }
 
 struct Worker {
     connections: Arc<AtomicUsize>,
-    queue: mpsc::UnboundedSender<TcpStream>,
+    queue: mpsc::UnboundedSender<Arrived>,
     thread: JoinHandle<()>,
 }
 
@@ -72,40 +96,33 @@ struct Shared<F> {
     factory: F,
     registry: Arc<Registry>,
     limits: Arc<Limits>,
+    tls: TlsSlot,
     output: Output,
     stop: watch::Receiver<bool>,
 }
 
 impl Server {
-    /// Binds the address, which must be a loopback address.
-    pub fn bind(address: SocketAddr, limits: Limits, output: Output) -> Result<Server, ServerError> {
-        if !address.ip().is_loopback() {
-            return Err(ServerError::NotLoopback(address));
+    /// A server on these sockets. Without TLS they must all be of this machine.
+    pub fn new(sockets: Sockets, limits: Limits, tls: TlsSlot, output: Output) -> Result<Server, ServerError> {
+        let is_exposed = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
+        if tls.get().is_none()
+            && let Some(address) = sockets.addresses().into_iter().find(is_exposed)
+        {
+            return Err(ServerError::NoTls { address });
         }
-        let listener = TcpListener::bind(address).map_err(|source| ServerError::Listen { address, source })?;
-        // The standard library's queue is short: clients that connect all at once would wait a second for TCP to try
-        // again.
-        let longer = rustix::net::listen(&listener, BACKLOG).map_err(io::Error::from);
-        longer
-            .and_then(|()| listener.set_nonblocking(true))
-            .map_err(|source| ServerError::Listen { address, source })?;
-        Ok(Server { listener, limits: Arc::new(limits), output })
+        Ok(Server { sockets, limits: Arc::new(limits), tls, output })
     }
 
-    /// Creates another server on the same socket, to run after this one has stopped: clients that connect in between
+    /// Creates another server on the same sockets, to run after this one has stopped: clients that connect in between
     /// wait, or are refused by [`Server::refuse`].
     pub fn again(&self) -> Result<Server, ServerError> {
-        let listener = self.listener.try_clone().map_err(ServerError::Thread)?;
-        Ok(Server { listener, limits: self.limits.clone(), output: self.output })
+        let sockets = self.sockets.try_clone().map_err(ServerError::Thread)?;
+        Ok(Server { sockets, limits: self.limits.clone(), tls: self.tls.clone(), output: self.output })
     }
 
-    pub(crate) fn into_parts(self) -> (TcpListener, Arc<Limits>, Output) {
-        (self.listener, self.limits, self.output)
-    }
-
-    /// The bound address, with the actual port if port 0 was requested.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+    /// The TCP addresses.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.sockets.addresses()
     }
 
     /// Accepts connections until `stop` becomes true, then ends every session and joins the workers. `ready` is called when
@@ -122,17 +139,25 @@ impl Server {
             factory,
             registry: registry.clone(),
             limits: self.limits.clone(),
+            tls: self.tls,
             output: self.output,
             stop: stop.clone(),
         });
         let workers: Vec<Worker> =
             (0..workers.max(1)).map(|i| start_worker(i, shared.clone())).collect::<Result<_, _>>()?;
-        let listener = tokio::net::TcpListener::from_std(self.listener).map_err(ServerError::Thread)?;
+        let newcomers = Newcomers::new(self.limits.half_open_max);
+        let mut acceptor = Acceptor::new(self.sockets).map_err(ServerError::Thread)?;
         ready();
         loop {
+            let arrived = async {
+                let socket = acceptor.accept().await?;
+                socket.keep_alive(self.limits.keepalives);
+                let newcomer = newcomers.admit(socket.peer(), self.limits.startup_timeout).await;
+                Ok::<_, io::Error>(Arrived { socket, newcomer })
+            };
             tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => hand_over(stream, &workers, &self.limits),
+                arrived = arrived => match arrived {
+                    Ok(arrived) => hand_over(arrived, &workers),
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a connection");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -141,7 +166,7 @@ impl Server {
                 _ = stop.wait_for(|stopping| *stopping) => break,
             }
         }
-        drop(listener);
+        drop(acceptor);
         registry.cancel_all();
         for worker in workers {
             drop(worker.queue);
@@ -153,18 +178,11 @@ impl Server {
 }
 
 /// Gives a new connection to the worker with the fewest.
-fn hand_over(stream: tokio::net::TcpStream, workers: &[Worker], limits: &Limits) {
-    let total: usize = workers.iter().map(|w| w.connections.load(Ordering::Relaxed)).sum();
-    if total >= limits.connections_max + REFUSALS_MAX {
-        return;
-    }
+fn hand_over(arrived: Arrived, workers: &[Worker]) {
     let Some(worker) = workers.iter().min_by_key(|w| w.connections.load(Ordering::Relaxed)) else { return };
-    // Errors mean that the client has already gone.
-    let _ = stream.set_nodelay(true);
-    if let Ok(stream) = stream.into_std() {
-        worker.connections.fetch_add(1, Ordering::Relaxed);
-        let _ = worker.queue.send(stream);
-    }
+    worker.connections.fetch_add(1, Ordering::Relaxed);
+    // An error means that the worker has ended.
+    let _ = worker.queue.send(arrived);
 }
 
 fn start_worker<F: SessionFactory>(number: usize, shared: Arc<Shared<F>>) -> Result<Worker, ServerError> {
@@ -194,18 +212,18 @@ impl Drop for Counted {
 
 async fn work<F: SessionFactory>(
     shared: Arc<Shared<F>>,
-    mut incoming: mpsc::UnboundedReceiver<TcpStream>,
+    mut incoming: mpsc::UnboundedReceiver<Arrived>,
     connections: Arc<AtomicUsize>,
 ) {
     let mut tasks = JoinSet::new();
     loop {
         tokio::select! {
-            stream = incoming.recv() => match stream {
-                Some(stream) => {
+            arrived = incoming.recv() => match arrived {
+                Some(arrived) => {
                     let (shared, counted) = (shared.clone(), Counted(connections.clone()));
                     tasks.spawn_local(async move {
                         let _counted = counted;
-                        serve(stream, &shared).await;
+                        serve(arrived, &shared).await;
                     });
                 }
                 None => break,
@@ -225,17 +243,18 @@ fn report_panic(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-async fn serve<F: SessionFactory>(stream: TcpStream, shared: &Shared<F>) {
-    let stream = match tokio::net::TcpStream::from_std(stream) {
-        Ok(stream) => stream,
+async fn serve<F: SessionFactory>(arrived: Arrived, shared: &Shared<F>) {
+    let Arrived { socket, newcomer } = arrived;
+    let socket = match socket.register() {
+        Ok(socket) => socket,
         Err(error) => {
             tracing::warn!(%error, "cannot register a connection");
             return;
         }
     };
     let limits = &shared.limits;
-    let client = Client::new(stream, shared.output, limits.clone(), shared.stop.clone());
-    connection::serve(client, &shared.factory, &shared.registry, limits.connections_max, limits.startup_timeout).await;
+    let client = Client::new(socket, shared.tls.clone(), shared.output, limits.clone(), shared.stop.clone());
+    connection::serve(client, newcomer, &shared.factory, &shared.registry, limits.connections_max).await;
 }
 
 #[cfg(test)]

@@ -144,6 +144,11 @@ pub trait Session: 'static {
     /// Called when that time has passed: rolls back, and returns the error to send before the connection is closed.
     fn idle_expired(&mut self) -> impl Future<Output = SqlError>;
 
+    /// How often to look, while a statement runs, whether its client is still there (`client_connection_check_interval`).
+    fn connection_check_interval(&self) -> Option<Duration> {
+        None
+    }
+
     /// The time after which the session must be woken while the client is silent or reads slowly.
     fn wake_after(&self) -> Option<Duration> {
         None

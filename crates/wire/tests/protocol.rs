@@ -378,10 +378,13 @@ fn a_start_up_that_never_ends_is_cut_off() {
 }
 
 #[test]
-fn only_loopback_is_listened_on() {
-    let refused = holdfast_wire::Server::bind("0.0.0.0:0".parse().unwrap(), Limits::default(), |_, _, _, _| {});
+fn without_tls_only_loopback_is_listened_on() {
+    let mut sockets = holdfast_wire::Sockets::default();
+    sockets.tcp("0.0.0.0:0".parse().unwrap()).unwrap();
+    let none = holdfast_wire::TlsSlot::none();
+    let refused = holdfast_wire::Server::new(sockets, Limits::default(), none, |_, _, _, _| {});
     let message = refused.err().unwrap().to_string();
-    assert!(message.contains("TLS"), "{message}");
+    assert!(message.contains("without TLS") && message.contains("holdfast cert server"), "{message}");
 }
 
 #[test]

@@ -375,6 +375,8 @@ async fn databases_and_roles_have_parameters_of_their_own() {
     assert_eq!(one(&a, "select setting from pg_settings where name = 'auto_transaction_rows_max'").await, "1000");
     run(&a, "alter database holdfast set auto_transaction to on").await;
     run(&a, "alter database holdfast set auto_transaction_rows_max = 7").await;
+    fails(&a, "alter role clerk set auto_transaction_rows_max = 8", &SqlState::UNDEFINED_OBJECT).await;
+    run(&a, "create role clerk login").await;
     run(&a, "alter role clerk set auto_transaction_rows_max = 8").await;
     fails(&a, "alter database nowhere set auto_transaction = on", &SqlState::INVALID_CATALOG_NAME).await;
     fails(&a, "alter database holdfast set nothing = on", &SqlState::UNDEFINED_OBJECT).await;

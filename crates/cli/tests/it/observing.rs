@@ -13,13 +13,21 @@ async fn a_session_is_shown_with_its_address() {
     // In binary, as the driver asks for it.
     let address: IpAddr = client.query_one(&format!("select client_addr {own}"), &[]).await.unwrap().get(0);
     assert_eq!(address.to_string(), "127.0.0.1");
-    assert_eq!(one(&client, &format!("select client_addr || ' ' || host(client_addr) {own}")).await, "127.0.0.1/32 127.0.0.1");
+    assert_eq!(
+        one(&client, &format!("select client_addr || ' ' || host(client_addr) {own}")).await,
+        "127.0.0.1/32 127.0.0.1"
+    );
     assert_eq!(one(&client, &format!("select count(*) {own} and client_addr = '127.0.0.1'")).await, "1");
-    assert_eq!(one(&client, &format!("select client_addr = inet_client_addr() and client_port = inet_client_port() {own}")).await, "t");
+    assert_eq!(
+        one(&client, &format!("select client_addr = inet_client_addr() and client_port = inet_client_port() {own}"))
+            .await,
+        "t"
+    );
     assert_eq!(one(&client, "select inet_server_addr()").await, "127.0.0.1");
     assert_eq!(one(&client, "select inet_server_port()").await, server.port.to_string());
     assert_eq!(one(&client, "select ssl from pg_stat_ssl where pid = pg_backend_pid()").await, "f");
-    let begun = "select pg_postmaster_start_time() <= backend_start and pg_conf_load_time() >= pg_postmaster_start_time()";
+    let begun =
+        "select pg_postmaster_start_time() <= backend_start and pg_conf_load_time() >= pg_postmaster_start_time()";
     assert_eq!(one(&client, &format!("{begun} {own}")).await, "t");
     let start = one(&client, "select pg_postmaster_start_time()").await;
     assert_eq!(one(&client, "select pg_postmaster_start_time()").await, start);

@@ -253,7 +253,8 @@ fn what_keeps_a_server_from_starting_is_said() {
     assert_eq!(status.code(), Some(1));
     assert!(message.contains("cannot listen") && message.contains("--listen"), "{message}");
     let (_, message) = fails_to_start(dir.path(), "0.0.0.0:0");
-    assert!(message.contains("only addresses of this machine"), "{message}");
+    assert!(message.contains("without TLS") && message.contains("holdfast cert server"), "{message}");
+    assert!(message.contains("'\\password'"), "{message}");
     let (_, message) = fails_to_start(server.dir.path(), "127.0.0.1:0");
     assert!(message.contains("in use") || message.contains("another"), "{message}");
     std::fs::write(dir.path().join("holdfast.toml"), "\nconnection_max = 3\n").unwrap();

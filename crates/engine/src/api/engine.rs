@@ -13,7 +13,6 @@ use crate::state::manifest::Entry;
 use crate::state::registry::Registry;
 use holdfast_store::volume::VolumeError;
 use holdfast_trail::{Recovered, Trail, TrailStats};
-use holdfast_types::access::Roles;
 use holdfast_types::schema::Dialect;
 use holdfast_types::{SqlError, SqlResult, SqlState, VolumeId};
 use parking_lot::Mutex;
@@ -58,11 +57,6 @@ impl Engine {
     pub fn missing_files(&self) -> Vec<DatabaseInfo> {
         let is_missing = |of: &DatabaseInfo| matches!(self.0.engine.options.disk.metadata(&of.path), Ok(None));
         self.databases().into_iter().filter(is_missing).collect()
-    }
-
-    /// All roles.
-    pub fn roles(&self) -> Arc<Roles> {
-        Arc::default()
     }
 
     /// All databases.

@@ -15,6 +15,7 @@ pub mod levels;
 pub mod opening;
 pub mod parameters;
 pub mod prepared;
+pub mod roles;
 pub mod vacuum;
 pub mod vacuum_into;
 

@@ -183,8 +183,8 @@ impl Engine {
         self.finish_cataloguing(&found, aside)
     }
 
-    /// What a crash interrupted between the trail and the list of databases. The trail is right about what ends and
-    /// about parameters; a database that is only in the trail was never there, and its standbys learn that.
+    /// What a crash interrupted between the trail and the list of databases. The trail is right about what ends,
+    /// about parameters and about roles; a database that is only in the trail was never there, and its standbys learn that.
     fn finish_cataloguing(&self, found: &Survey, aside: Option<VolumeId>) -> Result<(), OpenError> {
         let engine = &self.0.engine;
         let mut body = Vec::new();
@@ -194,6 +194,13 @@ impl Engine {
         for (of, parameters) in &found.parameters {
             manifest.set_parameters(of, parameters.clone());
         }
+        for (oid, role) in &found.roles {
+            match role {
+                Some(role) => manifest.set_role(role),
+                None => manifest.remove_role(*oid),
+            }
+        }
+        found.access.iter().for_each(|(id, access)| manifest.set_access(*id, access));
         for id in &found.unlisted {
             manifest.next_id = manifest.next_id.max(id.0 + 1);
             put_volume_drop(&mut body, *id);

@@ -1,13 +1,13 @@
-//! Run-time parameters that sessions of a database or of a user start with: ALTER DATABASE ... SET and ALTER ROLE ...
+//! Run-time parameters that sessions of a database or of a role start with: ALTER DATABASE ... SET and ALTER ROLE ...
 //! SET. They stand in the list of databases, which is replaced as a whole and synced before the command is answered, and
-//! in the trail, which carries them to standbys.
+//! in the trail, which carries them to standbys. Those of a role are part of the role ([`crate::Engine::change_roles`]).
 //!
 //! The engine keeps them and does not know what they mean. A change holds for the sessions that begin after it.
 
 use crate::api::engine::{Engine, no_such_database, stopped};
 use crate::state::manifest::{Manifest, ParameterOwner, Parameters};
 use holdfast_types::{Level, SqlResult};
-use holdfast_types::{ParameterChange, ParametersOf, record};
+use holdfast_types::{ParameterChange, VolumeId, record};
 
 fn apply(change: ParameterChange, parameters: &mut Parameters) {
     match change {
@@ -24,28 +24,18 @@ impl Engine {
         list.databases.iter().find(|e| e.name == name).map(|e| pairs(&e.parameters)).unwrap_or_default()
     }
 
-    /// Those of a user.
-    pub fn role_parameters(&self, name: &str) -> Vec<(String, String)> {
-        let list = self.0.engine.visible.list();
-        list.roles.iter().find(|r| r.name == name).map(|r| pairs(&r.parameters)).unwrap_or_default()
-    }
-
-    /// Changes them. Sessions get them, and this returns, when they have reached `level`; blocks.
-    pub fn change_parameters(&self, of: &ParametersOf, change: ParameterChange, level: Level) -> SqlResult<()> {
+    /// Changes those of a database. Sessions get them, and this returns, when they have reached `level`; blocks.
+    pub fn change_parameters(&self, database: &str, change: ParameterChange, level: Level) -> SqlResult<()> {
         let engine = &self.0.engine;
         engine.refuse_on_standby("ALTER")?;
         let passed = {
             let _one_at_a_time = engine.cataloguing.lock();
-            let (owner, mut parameters) = self.parameters_of(of)?;
+            let (id, mut parameters) = self.parameters_of(database)?;
             apply(change, &mut parameters);
             let mut body = Vec::new();
             let pairs = parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-            let record_of = match &owner {
-                ParameterOwner::Database(id) => record::ParametersOf::Database(*id),
-                ParameterOwner::Role(name) => record::ParametersOf::Role(name),
-            };
-            record::put_parameters(&mut body, record_of, pairs);
-            let set = move |manifest: &mut Manifest| manifest.set_parameters(&owner, parameters);
+            record::put_parameters(&mut body, record::ParametersOf::Database(id), pairs);
+            let set = move |manifest: &mut Manifest| manifest.set_parameters(&ParameterOwner::Database(id), parameters);
             let change = engine.visible.change(set.clone());
             let passed = self.log_change(body, level, &change)?;
             self.change_list(set)?;
@@ -55,19 +45,11 @@ impl Engine {
         passed.recv().map_err(|_| stopped())
     }
 
-    fn parameters_of(&self, of: &ParametersOf) -> SqlResult<(ParameterOwner, Parameters)> {
+    fn parameters_of(&self, database: &str) -> SqlResult<(VolumeId, Parameters)> {
         let manifest = &self.0.engine.catalog.lock().manifest;
-        match of {
-            ParametersOf::Database(name) => {
-                let entry = manifest.databases.iter().find(|e| e.name == *name);
-                let entry = entry.ok_or_else(|| no_such_database(name))?;
-                Ok((ParameterOwner::Database(entry.volume()), entry.parameters.clone()))
-            }
-            ParametersOf::Role(name) => {
-                let role = manifest.roles.iter().find(|r| r.name == *name);
-                Ok((ParameterOwner::Role(name.clone()), role.map(|r| r.parameters.clone()).unwrap_or_default()))
-            }
-        }
+        let entry = manifest.databases.iter().find(|e| e.name == database);
+        let entry = entry.ok_or_else(|| no_such_database(database))?;
+        Ok((entry.volume(), entry.parameters.clone()))
     }
 }
 

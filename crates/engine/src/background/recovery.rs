@@ -29,7 +29,8 @@ use crate::state::registry::Registry;
 use holdfast_store::schema_map::read_position;
 use holdfast_store::volume::{Stamp, Volume, VolumeError, stamp_of};
 use holdfast_trail::{Boxcar, Trail, TrailError};
-use holdfast_types::record::{Batch, Checkpoint, Record, RecordReader};
+use holdfast_types::access::{DatabaseAccess, Role};
+use holdfast_types::record::{Batch, Checkpoint, DecodeError, Record, RecordReader};
 use holdfast_types::{Epoch, Hlc, Lsn, TxnId, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -55,6 +56,10 @@ pub struct Survey {
     pub unlisted: BTreeSet<VolumeId>,
     /// Parameters, as last set.
     pub parameters: BTreeMap<ParameterOwner, Parameters>,
+    /// Roles as last set, or `None` if last dropped.
+    pub roles: BTreeMap<u32, Option<Role>>,
+    /// Owners and grants of databases, as last set.
+    pub access: BTreeMap<VolumeId, DatabaseAccess>,
     /// The latest clock reading seen.
     pub clock: Hlc,
 }
@@ -75,6 +80,8 @@ impl Survey {
             dropped: BTreeSet::new(),
             unlisted: BTreeSet::new(),
             parameters: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            access: BTreeMap::new(),
             clock: Hlc::default(),
         }
     }
@@ -99,6 +106,23 @@ impl Survey {
     /// Volumes whose end is in the trail for good: what comes behind it followed it at the master.
     pub fn ended(&self) -> BTreeSet<VolumeId> {
         self.ended.iter().filter(|(_, lsn)| **lsn < self.last_boxcar).map(|(id, _)| *id).collect()
+    }
+
+    /// Notes what a record says about the list of databases. Each one holds all of what it is about.
+    fn listed(&mut self, record: &Record<'_>) -> Result<(), DecodeError> {
+        match record {
+            Record::Parameters { of, pairs } => _ = self.parameters.insert((*of).into(), owned(*pairs)),
+            Record::Role(body) => {
+                let role = body.role()?;
+                // It has taken over what an older program stored for its name.
+                self.parameters.remove(&ParameterOwner::Role(role.name.clone()));
+                self.roles.insert(role.oid, Some(role));
+            }
+            Record::RoleDrop { oid } => _ = self.roles.insert(*oid, None),
+            Record::DatabaseAccess { volume, access } => _ = self.access.insert(*volume, access.access()?),
+            _ => {}
+        }
+        Ok(())
     }
 
     fn batch(&mut self, boxcar: &Boxcar, b: &Batch<'_>) -> Result<(), OpenError> {
@@ -187,7 +211,12 @@ pub fn survey(
                 Record::VolumeCreate { volume, .. } if !known(volume) => _ = s.unlisted.insert(volume),
                 Record::VolumeDrop { volume } if known(volume) => _ = s.dropped.insert(volume),
                 Record::VolumeDrop { volume } => _ = s.unlisted.remove(&volume),
-                Record::Parameters { of, pairs } => _ = s.parameters.insert(of.into(), owned(pairs)),
+                Record::Parameters { .. }
+                | Record::Role(_)
+                | Record::RoleDrop { .. }
+                | Record::DatabaseAccess { .. } => {
+                    s.listed(&record).map_err(|source| OpenError::Record { lsn, source })?;
+                }
                 _ => {}
             }
         }

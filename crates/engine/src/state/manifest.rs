@@ -10,24 +10,34 @@
 //! dialect = "postgres"
 //! file = "volumes/000001-holdfast.db"
 //! prepares = true     # has had prepared transactions: opened at every start; absent where false
+//! owner = 16384       # absent: the bootstrap superuser
+//! connection_limit = 5                # absent: none
+//! acl = ["=Tc/16384", "16385=c/16384"]  # grants, with OIDs for names; absent: the initial ones
 //! [database.parameters]  # ALTER DATABASE ... SET; absent where there are none
 //! auto_transaction = "on"
-//! [[role]]            # ALTER ROLE ... SET; absent where there are none
+//! [[role]]            # a role ([`super::stored_role`]); absent where there are none
 //! name = "terminals"
-//! [role.parameters]
+//! oid = 16384         # absent in format 2, see below
+//! [role.parameters]   # ALTER ROLE ... SET; absent where there are none
 //! auto_transaction = "on"
 //! ```
 //!
-//! Format 2 is format 1 with parameters or `prepares`; a list without either is written as format 1, which earlier
+//! Format 2 is format 1 with parameters or `prepares`; format 3 has roles, and owners and grants of databases, and
+//! `next_role`, the OID that the next role gets. A list is written in the oldest format that can express it, which earlier
 //! releases read.
+//!
+//! Format 2 has parameters for names of users, and no roles. CREATE ROLE of such a name takes its parameters over.
 //!
 //! It is replaced as a whole: written next to it, synced, renamed, directory synced. CREATE DATABASE writes it after the
 //! volume's file is complete, DROP DATABASE before the file is removed; a file that no list names is removed at the
 //! next open.
 
 use crate::state::error::OpenError;
+use crate::state::stored_role::StoredRole;
 use holdfast_seams::{Disk, OpenHow, replace};
 use holdfast_types::VolumeId;
+use holdfast_types::access::predefined::{BOOTSTRAP_OID, FIRST_ROLE_OID};
+use holdfast_types::access::{AclItem, DatabaseAccess, Role};
 use holdfast_types::record::{Pairs, ParametersOf};
 use holdfast_types::schema::Dialect;
 use serde::{Deserialize, Serialize};
@@ -36,7 +46,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The newest format that this program reads.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
+/// A list without roles, owners and grants.
+const FORMAT_PARAMETERS: u32 = 2;
 /// A list without parameters and prepared transactions.
 const FORMAT_PLAIN: u32 = 1;
 /// Longest manifest that is read: a million databases would not fit, and a damaged length does no harm.
@@ -50,10 +62,22 @@ pub struct Manifest {
     /// The first start is still creating the databases of a new directory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
+    /// The OID that the next role gets: OIDs of roles are never reused, because objects in the databases name their
+    /// owners by OID.
+    #[serde(default = "first_role", skip_serializing_if = "is_first_role")]
+    pub next_role: u32,
     #[serde(default, rename = "database")]
     pub databases: Vec<Entry>,
     #[serde(default, rename = "role", skip_serializing_if = "Vec::is_empty")]
-    pub roles: Vec<Role>,
+    pub roles: Vec<StoredRole>,
+}
+
+fn first_role() -> u32 {
+    FIRST_ROLE_OID
+}
+
+fn is_first_role(oid: &u32) -> bool {
+    *oid == FIRST_ROLE_OID
 }
 
 /// Run-time parameters by name.
@@ -71,6 +95,15 @@ pub struct Entry {
     /// their locks and are listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub prepares: bool,
+    /// OID of the owner; `None`: the bootstrap superuser.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<u32>,
+    /// The largest number of sessions; `None`: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection_limit: Option<i32>,
+    /// The grants; `None`: the initial ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acl: Option<Vec<String>>,
     /// Parameters that its sessions start with.
     #[serde(default, skip_serializing_if = "Parameters::is_empty")]
     pub parameters: Parameters,
@@ -95,14 +128,6 @@ impl From<ParametersOf<'_>> for ParameterOwner {
 /// The parameters in a record.
 pub fn owned(pairs: Pairs<'_>) -> Parameters {
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
-}
-
-/// A user whose sessions start with their own parameters.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
-#[serde(deny_unknown_fields)]
-pub struct Role {
-    pub name: String,
-    pub parameters: Parameters,
 }
 
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq)]
@@ -144,6 +169,23 @@ impl Entry {
         VolumeId(self.id)
     }
 
+    /// Owner and grants. A grant that cannot be read gives nothing.
+    pub fn access(&self) -> DatabaseAccess {
+        let item = |text: &String| AclItem::parse(text, |oid| oid.parse().ok());
+        DatabaseAccess {
+            owner: self.owner.unwrap_or(BOOTSTRAP_OID),
+            connection_limit: self.connection_limit.unwrap_or(-1),
+            acl: self.acl.as_ref().map(|acl| acl.iter().filter_map(item).collect()),
+        }
+    }
+
+    fn set_access(&mut self, access: &DatabaseAccess) {
+        self.owner = Some(access.owner).filter(|oid| *oid != BOOTSTRAP_OID);
+        self.connection_limit = Some(access.connection_limit).filter(|limit| *limit >= 0);
+        let text = |item: &AclItem| item.text(|oid| oid.to_string());
+        self.acl = access.acl.as_ref().map(|acl| acl.iter().map(text).collect());
+    }
+
     /// Name and file, for messages about the file.
     pub fn shown(&self) -> String {
         format!("{} ({})", self.name, self.file)
@@ -157,7 +199,14 @@ pub fn path(dir: &Path) -> PathBuf {
 
 impl Manifest {
     pub fn empty() -> Manifest {
-        Manifest { format: FORMAT_PLAIN, next_id: 1, unfinished: false, databases: Vec::new(), roles: Vec::new() }
+        Manifest {
+            format: FORMAT_PLAIN,
+            next_id: 1,
+            unfinished: false,
+            next_role: FIRST_ROLE_OID,
+            databases: Vec::new(),
+            roles: Vec::new(),
+        }
     }
 
     /// The manifest of a first start.
@@ -167,8 +216,13 @@ impl Manifest {
 
     /// The oldest format that can express this manifest.
     fn format_needed(&self) -> u32 {
+        let has_access = |d: &Entry| d.owner.is_some() || d.connection_limit.is_some() || d.acl.is_some();
+        let has_roles = self.next_role != FIRST_ROLE_OID || self.roles.iter().any(|r| r.oid.is_some());
+        if has_roles || self.databases.iter().any(has_access) {
+            return FORMAT;
+        }
         let plain = self.roles.is_empty() && self.databases.iter().all(|d| d.parameters.is_empty() && !d.prepares);
-        if plain { FORMAT_PLAIN } else { FORMAT }
+        if plain { FORMAT_PLAIN } else { FORMAT_PARAMETERS }
     }
 
     /// Adds a database under a new id; its file gets a readable name.
@@ -184,13 +238,15 @@ impl Manifest {
         let plain: String = plain.chars().take(60).collect();
         let file = format!("volumes/{id:06}-{plain}.db");
         let (name, dialect) = (name.to_owned(), dialect.into());
-        let entry = Entry { id, name, dialect, file, prepares: false, parameters: Parameters::new() };
+        let (owner, connection_limit, acl) = (None, None, None);
+        let parameters = Parameters::new();
+        let entry = Entry { id, name, dialect, file, prepares: false, owner, connection_limit, acl, parameters };
         self.databases.push(entry.clone());
         entry
     }
 
-    /// Replaces the parameters that sessions of a database or a role start with. A user without parameters is not
-    /// listed; a database that is not listed has none.
+    /// Replaces the parameters that sessions of a database, or of a user in a list of format 2, start with. A database that
+    /// is not listed has none; those of a role that is stored are part of it.
     pub fn set_parameters(&mut self, of: &ParameterOwner, parameters: Parameters) {
         match of {
             ParameterOwner::Database(id) => {
@@ -198,12 +254,41 @@ impl Manifest {
                 entry.into_iter().for_each(|e| e.parameters = parameters.clone());
             }
             ParameterOwner::Role(name) => match self.roles.iter().position(|r| r.name == *name) {
+                Some(at) if self.roles[at].oid.is_some() => {}
                 Some(at) if parameters.is_empty() => _ = self.roles.remove(at),
                 Some(at) => self.roles[at].parameters = parameters,
                 None if parameters.is_empty() => {}
-                None => self.roles.push(Role { name: name.clone(), parameters }),
+                None => self.roles.push(StoredRole::of_format_2(name, parameters)),
             },
         }
+    }
+
+    /// The roles that are stored; the others are as they are initially.
+    pub fn stored_roles(&self) -> impl Iterator<Item = Role> {
+        self.roles.iter().filter_map(StoredRole::role)
+    }
+
+    /// Sets a role, all of it. Its OID is not given to another one.
+    pub fn set_role(&mut self, role: &Role) {
+        self.next_role = self.next_role.max(role.oid.saturating_add(1));
+        let stored = StoredRole::from(role);
+        self.roles.retain(|r| r.oid.is_some() || r.name != role.name);
+        match self.roles.iter_mut().find(|r| r.oid == Some(role.oid)) {
+            Some(found) => *found = stored,
+            None => self.roles.push(stored),
+        }
+    }
+
+    /// Removes a role, and its parts in other roles' memberships are the caller's.
+    pub fn remove_role(&mut self, oid: u32) {
+        self.next_role = self.next_role.max(oid.saturating_add(1));
+        self.roles.retain(|r| r.oid != Some(oid));
+    }
+
+    /// Sets owner and grants of a database.
+    pub fn set_access(&mut self, id: VolumeId, access: &DatabaseAccess) {
+        let entry = self.databases.iter_mut().find(|e| e.volume() == id);
+        entry.into_iter().for_each(|e| e.set_access(access));
     }
 
     /// The owner of a file in the directory `volumes`, by its name.
@@ -302,6 +387,34 @@ mod tests {
     }
 
     #[test]
+    fn roles_and_grants_need_format_3() {
+        let mut m = Manifest::empty();
+        m.add("shop", Dialect::Postgres);
+        m.set_parameters(&ParameterOwner::Role("clerk".into()), [("lock_timeout".into(), "1s".into())].into());
+        assert_eq!(m.format_needed(), 2);
+        let access = DatabaseAccess {
+            owner: 16384,
+            connection_limit: 7,
+            acl: Some(vec![AclItem::parse("=c/10", |n| n.parse().ok()).unwrap()]),
+        };
+        m.set_access(VolumeId(1), &access);
+        assert_eq!((m.format_needed(), m.databases[0].access()), (3, access));
+        m.set_access(VolumeId(1), &DatabaseAccess::default());
+        assert_eq!(m.format_needed(), 2);
+        let clerk = Role { login: true, password: Some("SCRAM-SHA-256$x".into()), ..Role::new(16384, "clerk") };
+        m.set_role(&clerk);
+        assert_eq!((m.format_needed(), m.next_role, m.roles.len()), (3, 16385, 1));
+        let text = m.text().unwrap();
+        assert_eq!(
+            text,
+            "format = 3\nnext_id = 2\nnext_role = 16385\n\n[[database]]\nid = 1\nname = \"shop\"\ndialect = \"postgres\"\nfile = \"volumes/000001-shop.db\"\n\n[[role]]\nname = \"clerk\"\noid = 16384\nattributes = [\"inherit\", \"login\"]\npassword = \"SCRAM-SHA-256$x\"\n"
+        );
+        assert_eq!(Manifest::parse(&text).unwrap().stored_roles().collect::<Vec<_>>(), [clerk]);
+        m.remove_role(16384);
+        assert_eq!((m.format_needed(), m.next_role), (3, 16385), "its OID is not used again");
+    }
+
+    #[test]
     fn parameters_and_prepared_transactions_need_format_2() {
         let mut m = Manifest::empty();
         m.add("shop", Dialect::Postgres);
@@ -309,12 +422,12 @@ mod tests {
         m.databases[0].parameters.insert("auto_transaction".into(), "on".into());
         assert_eq!(m.format_needed(), 2);
         m.databases[0].parameters.clear();
-        m.roles.push(Role { name: "clerk".into(), parameters: [("lock_timeout".into(), "1s".into())].into() });
+        m.roles.push(StoredRole::of_format_2("clerk", [("lock_timeout".into(), "1s".into())].into()));
         assert_eq!(m.format_needed(), 2);
         m.roles.clear();
         m.databases[0].prepares = true;
         assert_eq!(m.format_needed(), 2);
-        m.roles.push(Role { name: "clerk".into(), parameters: [("lock_timeout".into(), "1s".into())].into() });
+        m.roles.push(StoredRole::of_format_2("clerk", [("lock_timeout".into(), "1s".into())].into()));
         assert_eq!(toml::from_str::<Manifest>(&toml::to_string(&m).unwrap()).unwrap(), m);
     }
 }

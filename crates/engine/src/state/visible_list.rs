@@ -1,20 +1,34 @@
 //! The list of databases as sessions see it: the list on disk, as far as it has passed the gate.
 //!
-//! A database that comes or goes, and parameters, are written to the trail and `databases.toml` first. No session sees the change
-//! before its record has reached its level (guarantee 2): until then the master could lose it.
+//! A database that comes or goes, parameters and roles are written to the trail and `databases.toml` first. No session sees the
+//! change before its record has reached its level (guarantee 2): until then the master could lose it.
+//!
+//! The roles in it are kept as one shared state ([`Roles`]) with a number that rises with each change of the list.
 //!
 //! Failure: none here. A change that never passes is never seen; the next start begins with the list on disk.
 
+use crate::state::database::database_oid;
 use crate::state::manifest::Manifest;
 use holdfast_types::VolumeId;
+use holdfast_types::access::Roles;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// See the module.
 pub struct VisibleList {
     list: Mutex<Manifest>,
     changed: Condvar,
+    /// Replaced while `list` is locked.
+    roles: Mutex<Arc<Roles>>,
+    roles_version: AtomicU64,
+}
+
+/// The roles of a list.
+fn roles_of(list: &Manifest, version: u64) -> Arc<Roles> {
+    let mut roles = Roles::new(version, list.stored_roles());
+    list.databases.iter().for_each(|e| roles.put_database(database_oid(e.volume()), e.access()));
+    Arc::new(roles)
 }
 
 type Make = Box<dyn FnOnce(&mut Manifest) + Send>;
@@ -27,7 +41,9 @@ pub struct Change {
 
 impl VisibleList {
     pub fn new(list: Manifest) -> Arc<VisibleList> {
-        Arc::new(VisibleList { list: Mutex::new(list), changed: Condvar::new() })
+        let roles = Mutex::new(roles_of(&list, 1));
+        let roles_version = AtomicU64::new(1);
+        Arc::new(VisibleList { list: Mutex::new(list), changed: Condvar::new(), roles, roles_version })
     }
 
     pub fn list(&self) -> MutexGuard<'_, Manifest> {
@@ -36,7 +52,26 @@ impl VisibleList {
 
     /// The list as a start or a standby finds it.
     pub fn replace(&self, list: Manifest) {
-        *self.list.lock() = list;
+        self.update(|visible| *visible = list);
+    }
+
+    /// All roles, and who may use which database.
+    pub fn roles(&self) -> Arc<Roles> {
+        self.roles.lock().clone()
+    }
+
+    /// The version of [`VisibleList::roles`], without a lock.
+    pub fn roles_version(&self) -> u64 {
+        self.roles_version.load(Ordering::Acquire)
+    }
+
+    fn update(&self, make: impl FnOnce(&mut Manifest)) {
+        let mut list = self.list.lock();
+        make(&mut list);
+        let mut roles = self.roles.lock();
+        *roles = roles_of(&list, roles.version + 1);
+        self.roles_version.store(roles.version, Ordering::Release);
+        drop((roles, list));
         self.changed.notify_all();
     }
 
@@ -82,8 +117,7 @@ impl Change {
             if std::mem::replace(&mut state.0, true) { state.1.take() } else { None }
         };
         if let Some(make) = make {
-            make(&mut self.of.list.lock());
-            self.of.changed.notify_all();
+            self.of.update(make);
         }
     }
 }

@@ -6,7 +6,7 @@
 use super::NodeError;
 use crate::config::{Config, KeepBeyond};
 use holdfast_replication::StandbyFile;
-use holdfast_wire::Server;
+use holdfast_wire::{Server, Sockets, TlsSlot};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -16,8 +16,12 @@ pub(super) fn bind(config: &Config) -> Result<Server, NodeError> {
     let unknown = |source| NodeError::Host { listen: config.listen.clone(), source };
     let mut refused = unknown(io::ErrorKind::NotFound.into());
     for address in config.listen.addresses().map_err(unknown)? {
-        match Server::bind(address, config.limits(), holdfast_sql::types::output) {
-            Ok(server) => return Ok(server),
+        let mut sockets = Sockets::default();
+        match sockets.tcp(address) {
+            Ok(_) => {
+                let server = Server::new(sockets, config.limits(), TlsSlot::none(), holdfast_sql::types::output);
+                return Ok(server?);
+            }
             Err(error) => refused = error.into(),
         }
     }

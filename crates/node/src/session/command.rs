@@ -8,9 +8,10 @@ use crate::plan::{Extra, Plan};
 use crate::settings;
 use holdfast_engine::{Collect, Step as EngineStep};
 use holdfast_sql::{Entry, Kind, Translated};
+use holdfast_types::access::{Role, RoleChanges, RoleParameter, Roles};
 use holdfast_types::{
     ParameterChange, ParametersOf, Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, TableLockMode, Tag, Value,
-    ValueRef,
+    ValueRef, VolumeId,
 };
 use holdfast_wire::{Client, Failure, Session};
 use std::path::PathBuf;
@@ -166,7 +167,7 @@ impl NodeSession {
     async fn alter_parameters(&mut self, of: &ParametersOf, change: &ParameterChange) -> SqlResult<()> {
         let (for_database, command) = match of {
             ParametersOf::Database(_) => (true, "ALTER DATABASE"),
-            ParametersOf::Role(_) => (false, "ALTER ROLE"),
+            ParametersOf::Role { .. } => (false, "ALTER ROLE"),
         };
         let change = match change {
             ParameterChange::ResetAll => ParameterChange::ResetAll,
@@ -176,10 +177,18 @@ impl NodeSession {
                 ParameterChange::Set { name: name.to_owned(), value }
             }
         };
-        let of = of.clone();
         let (databases, level) = (self.databases.clone(), self.settings.level());
         // Unlike in PostgreSQL it is not part of a transaction, and is not undone with one.
-        self.outside_transactions(command, move || databases.change_parameters(&of, change, level)).await
+        match of {
+            ParametersOf::Database(name) => {
+                let name = name.clone();
+                self.outside_transactions(command, move || databases.change_parameters(&name, change, level)).await
+            }
+            ParametersOf::Role { role, .. } => {
+                let changes = change_of_parameters(&databases.roles(), role, &change)?;
+                self.outside_transactions(command, move || databases.change_roles(changes, level)).await
+            }
+        }
     }
 
     /// VACUUM INTO: a copy of the newest durable snapshot, as a reader sees it.
@@ -320,6 +329,27 @@ impl NodeSession {
         let rows = lines.outcomes().pop().map(|o| o.rows).unwrap_or_default();
         answer(client, number, &entry.translated.desc, &plan_tree(&rows), "EXPLAIN").map_err(at)
     }
+}
+
+/// ALTER ROLE ... SET and RESET.
+fn change_of_parameters(roles: &Roles, name: &str, change: &ParameterChange) -> SqlResult<RoleChanges> {
+    let missing = || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"));
+    let before = roles.by_name(name).ok_or_else(missing)?;
+    let mut after = Role::clone(before);
+    let everywhere = VolumeId(0);
+    let named = match change {
+        ParameterChange::Set { name, .. } | ParameterChange::Reset(name) => Some(name),
+        ParameterChange::ResetAll => None,
+    };
+    after.parameters.retain(|p| p.database != everywhere || named.is_some_and(|name| p.name != *name));
+    if let ParameterChange::Set { name, value } = change {
+        let (name, value) = (name.clone(), value.clone());
+        after.parameters.push(RoleParameter { database: everywhere, name, value });
+        after.parameters.sort();
+    }
+    let mut changes = RoleChanges::default();
+    changes.set_role(before.oid, Some(Role::clone(before)), Some(after));
+    Ok(changes)
 }
 
 /// Formats rows of EXPLAIN QUERY PLAN (id, parent, unused, detail) as indented lines.

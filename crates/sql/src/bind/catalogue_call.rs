@@ -172,9 +172,7 @@ impl Binder<'_> {
             ("pg_postmaster_start_time", 0) => {
                 Some(self.session(SessionValue::ServerStart, Type::new(oid::TIMESTAMPTZ))?)
             }
-            ("pg_conf_load_time", 0) => {
-                Some(self.session(SessionValue::SettingsRead, Type::new(oid::TIMESTAMPTZ))?)
-            }
+            ("pg_conf_load_time", 0) => Some(self.session(SessionValue::SettingsRead, Type::new(oid::TIMESTAMPTZ))?),
             ("inet_client_addr", 0) => self.of_peer(SessionValue::ClientAddress, oid::INET)?,
             ("inet_client_port", 0) => self.of_peer(SessionValue::ClientPort, oid::INT4)?,
             ("inet_server_addr", 0) => self.of_peer(SessionValue::ServerAddress, oid::INET)?,
@@ -220,14 +218,17 @@ impl Binder<'_> {
         let pid = self.coerce(pid.clone(), Type::INT4, When::Implicit)?.sql;
         let timeout = self.coerce(timeout.clone(), Type::INT8, When::Implicit)?.sql;
         let (terminate, wait) = (SignalOp::Terminate as i64, SignalOp::Wait as i64);
-        let begin = format!("CASE WHEN {SIGNAL_FUNCTION}({terminate}, {pid}, {timeout}) THEN CAST({timeout} AS INTEGER) ELSE -2 END");
+        let begin = format!(
+            "CASE WHEN {SIGNAL_FUNCTION}({terminate}, {pid}, {timeout}) THEN CAST({timeout} AS INTEGER) ELSE -2 END"
+        );
         let step = format!("CASE WHEN remaining = 0 THEN -3 ELSE {SIGNAL_FUNCTION}({wait}, {pid}, remaining) END");
         let wait = format!(
             "WITH RECURSIVE nap(remaining, asked) AS (SELECT {begin}, {timeout} > 0 UNION ALL \
              SELECT {step}, asked FROM nap WHERE remaining >= 0 AND asked)"
         );
         // -1: it has ended; -2: there was no such session; -3: it did not end in time.
-        let sql = format!("({wait} SELECT CASE WHEN asked THEN min(remaining) = -1 ELSE min(remaining) >= 0 END FROM nap)");
+        let sql =
+            format!("({wait} SELECT CASE WHEN asked THEN min(remaining) = -1 ELSE min(remaining) >= 0 END FROM nap)");
         Ok(Typed::new(format!("(CASE WHEN {pid} IS NOT NULL AND {timeout} IS NOT NULL THEN {sql} END)"), Type::BOOL))
     }
 

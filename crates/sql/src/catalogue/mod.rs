@@ -40,9 +40,9 @@ mod table;
 
 pub use crate::keys::index_name;
 pub use crate::names::TEMP_NAMESPACE;
+pub use crate::types::{lsn_text, parse_lsn};
 pub use live::{Doing, EncryptionRow, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, TransactionsRow};
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
-pub use crate::types::{lsn_text, parse_lsn};
 pub use standing::{ArchiveRow, LinkRow, StandbyRow, Standing};
 pub use table::{CatalogContext, CatalogTable, DatabaseRow, Viewer};
 

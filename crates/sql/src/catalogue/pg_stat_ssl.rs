@@ -26,7 +26,12 @@ pub const TABLE: CatalogTable = CatalogTable {
 pub const GSSAPI: CatalogTable = CatalogTable {
     schema: "pg_catalog",
     name: "pg_stat_gssapi",
-    columns: &[("pid", oid::INT4), ("gss_authenticated", oid::BOOL), ("principal", oid::TEXT), ("encrypted", oid::BOOL)],
+    columns: &[
+        ("pid", oid::INT4),
+        ("gss_authenticated", oid::BOOL),
+        ("principal", oid::TEXT),
+        ("encrypted", oid::BOOL),
+    ],
     always_empty: false,
     rows: |context| visible(context, |s| vec![int(s.pid), boolean(false), Value::Null, boolean(false)]),
 };

@@ -2,8 +2,8 @@
 
 use super::datetime::{self, DAY_US};
 use super::decimal::Decimal;
-use super::names::{ARRAY_OF, by_name};
 use super::lsn::{lsn_text, parse_lsn};
+use super::names::{ARRAY_OF, by_name};
 use super::sql_type::{Type, numeric_modifier};
 use holdfast_types::desc::oid;
 use holdfast_types::inet::Inet;
@@ -51,7 +51,9 @@ pub fn input(type_oid: u32, typmod: i32, text: &str) -> SqlResult<Value> {
         oid::BYTEA => Value::Blob(bytes(text)?),
         oid::DATE | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ => Value::Text(moment(text, ty)?),
         oid::UUID => Value::Text(uuid(text)?),
-        oid::PG_LSN => Value::Text(lsn_text(parse_lsn(text).filter(|_| text.contains('/')).ok_or_else(|| invalid(text, ty))?)),
+        oid::PG_LSN => {
+            Value::Text(lsn_text(parse_lsn(text).filter(|_| text.contains('/')).ok_or_else(|| invalid(text, ty))?))
+        }
         oid::INET => Value::Text(Inet::parse(text).ok_or_else(|| invalid(text, ty))?.to_string()),
         oid::JSON | oid::JSONB => json(text, ty)?,
         oid::TEXT | oid::UNKNOWN => Value::Text(text.to_owned()),

@@ -126,6 +126,25 @@ impl AclItem {
             .collect();
         format!("{grantee}={letters}/{}", name(self.grantor))
     }
+
+    /// Reads [`AclItem::text`]. `oid` gives the OID of a name; without a name it is PUBLIC.
+    pub fn parse(text: &str, oid: impl Fn(&str) -> Option<u32>) -> Option<AclItem> {
+        let (grantee, rest) = text.split_once('=')?;
+        let (letters, grantor) = rest.split_once('/')?;
+        let grantee = if grantee.is_empty() { super::predefined::PUBLIC_OID } else { oid(grantee)? };
+        let mut item =
+            AclItem { grantee, grantor: oid(grantor)?, granted: Privileges::NONE, grantable: Privileges::NONE };
+        let mut last = Privileges::NONE;
+        for letter in letters.chars() {
+            if letter == '*' {
+                item.grantable |= last;
+                continue;
+            }
+            last = Privileges::ALL.iter().find(|(_, l, _)| *l == letter)?.0;
+            item.granted |= last;
+        }
+        Some(item)
+    }
 }
 
 /// The grants of one object, in the order in which they were made.
@@ -141,6 +160,13 @@ mod tests {
         let (granted, grantable) = (Privileges::SELECT | Privileges::INSERT | Privileges::UPDATE, Privileges::UPDATE);
         let item = AclItem { grantee: 16384, grantor: 10, granted, grantable };
         assert_eq!(item.text(name), "ann=arw*/holdfast");
+        let numbered = |item: AclItem| AclItem::parse(&item.text(|oid| oid.to_string()), |n| n.parse().ok());
+        assert_eq!(numbered(item), Some(item));
+        let of_public = AclItem { grantee: 0, ..item };
+        assert_eq!(numbered(of_public), Some(of_public));
+        for text in ["", "1=r", "1=?/10", "r/10", "x=r/10"] {
+            assert_eq!(AclItem::parse(text, |n| n.parse().ok()), None, "{text}");
+        }
         assert_eq!(AclItem { grantee: 0, granted: Privileges::USAGE, ..item }.text(name), "=U/holdfast");
         assert_eq!(Privileges::by_word("temp"), Some(Privileges::TEMPORARY));
     }

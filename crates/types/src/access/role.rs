@@ -3,7 +3,9 @@
 //! [`Roles`] is one state of all roles; a change makes another one. Failure: a name or OID that is not there is `None`,
 //! and a role that was dropped has no rights.
 
+use super::database::DatabaseAccess;
 use super::predefined::{BOOTSTRAP_NAME, BOOTSTRAP_OID, PREDEFINED};
+use crate::ids::VolumeId;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -28,6 +30,17 @@ pub struct Role {
     pub valid_until_us: Option<i64>,
     /// The roles that it is a member of.
     pub member_of: Vec<Membership>,
+    /// What its sessions start with: ALTER ROLE ... SET.
+    pub parameters: Vec<RoleParameter>,
+}
+
+/// A run-time parameter that a role's sessions start with.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RoleParameter {
+    /// Only in this database; 0: in every database.
+    pub database: VolumeId,
+    pub name: String,
+    pub value: String,
 }
 
 /// A role's membership in another role.
@@ -56,6 +69,7 @@ impl Role {
             password: None,
             valid_until_us: None,
             member_of: Vec::new(),
+            parameters: Vec::new(),
         }
     }
 
@@ -85,6 +99,7 @@ pub struct Roles {
     pub version: u64,
     by_oid: HashMap<u32, Arc<Role>>,
     by_name: HashMap<String, u32>,
+    databases: HashMap<u32, DatabaseAccess>,
 }
 
 impl Default for Roles {
@@ -105,15 +120,41 @@ impl Roles {
             }
             role
         });
-        let mut roles = Roles { version, by_oid: HashMap::new(), by_name: HashMap::new() };
-        for role in std::iter::once(Role::bootstrap()).chain(initial).chain(stored) {
-            if let Some(before) = roles.by_oid.get(&role.oid) {
-                roles.by_name.remove(&before.name);
-            }
-            roles.by_name.insert(role.name.clone(), role.oid);
-            roles.by_oid.insert(role.oid, Arc::new(role));
-        }
+        let (by_oid, by_name, databases) = Default::default();
+        let mut roles = Roles { version, by_oid, by_name, databases };
+        std::iter::once(Role::bootstrap()).chain(initial).chain(stored).for_each(|role| roles.put(role));
         roles
+    }
+
+    /// Adds a role, or replaces the one of this OID.
+    pub fn put(&mut self, role: Role) {
+        self.remove(role.oid);
+        self.by_name.insert(role.name.clone(), role.oid);
+        self.by_oid.insert(role.oid, Arc::new(role));
+    }
+
+    /// Removes a role.
+    pub fn remove(&mut self, oid: u32) {
+        let Some(before) = self.by_oid.remove(&oid) else { return };
+        // Another role may have this name by now.
+        if self.by_name.get(&before.name) == Some(&oid) {
+            self.by_name.remove(&before.name);
+        }
+    }
+
+    /// Sets the owner and the grants of a database, by its OID.
+    pub fn put_database(&mut self, oid: u32, access: DatabaseAccess) {
+        self.databases.insert(oid, access);
+    }
+
+    /// Owner and grants of a database, by its OID.
+    pub fn database(&self, oid: u32) -> DatabaseAccess {
+        self.databases.get(&oid).cloned().unwrap_or_default()
+    }
+
+    /// The databases whose owner or grants were set, by OID.
+    pub fn databases(&self) -> impl Iterator<Item = (u32, &DatabaseAccess)> {
+        self.databases.iter().map(|(oid, access)| (*oid, access))
     }
 
     pub fn by_name(&self, name: &str) -> Option<&Arc<Role>> {

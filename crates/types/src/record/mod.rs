@@ -20,6 +20,12 @@
 //! | 5, 1 | volume created | volume u32, dialect u8 (0 sqlite, 1 postgres), name string |
 //! | 6, 1 | volume dropped | volume u32 |
 //! | 7, 1 | parameters of a database or a role, all of them | volume u32 (0: a role's), role's name string (empty: a database's), count u32, then each a name string and a value string |
+//! | 8, 1 | role, all of it ([`access`]) | OID u32, then the role |
+//! | 9, 1 | role dropped | OID u32 |
+//! | 10, 1 | owner and grants of a database ([`access`]) | volume u32, then its access |
+//!
+//! Kind 7 of a role is written by programs before roles were stored, and read by all; now a role's parameters are part of its
+//! record.
 //!
 //! Writing appends to a `Vec<u8>` and patches lengths, so that a boxcar is built where the row images were captured
 //! ([`BatchBuilder`]). Reading borrows from the boxcar ([`RecordReader`]).
@@ -27,14 +33,17 @@
 //! Failure: the boxcar's checksum detects damage, so a [`DecodeError`] means that a newer program wrote the boxcar, or
 //! a defect. Reading never panics, whatever the bytes are.
 
+pub mod access;
 mod batch;
 pub mod bytes;
 pub mod op;
 
+pub use access::{AccessBody, RoleBody};
 pub use batch::{Batch, BatchBuilder, Transaction, TxnHead};
 pub use bytes::{Cells, put_cell, take_cell};
 pub use op::{Ddl, Key, Mask, Op, Ops, Sequences};
 
+use crate::access::{DatabaseAccess, Role};
 use crate::ids::{Lsn, TxnId, VolumeId};
 use crate::schema::Dialect;
 use bytes::{Cursor, put_bytes};
@@ -46,6 +55,9 @@ const KIND_CHECKPOINT: u8 = 4;
 const KIND_VOLUME_CREATE: u8 = 5;
 const KIND_VOLUME_DROP: u8 = 6;
 const KIND_PARAMETERS: u8 = 7;
+const KIND_ROLE: u8 = 8;
+const KIND_ROLE_DROP: u8 = 9;
+const KIND_DATABASE_ACCESS: u8 = 10;
 /// All kinds are at their first version.
 const VERSION: u8 = 1;
 
@@ -96,6 +108,16 @@ pub enum Record<'a> {
     Parameters {
         of: ParametersOf<'a>,
         pairs: Pairs<'a>,
+    },
+    /// A role as it is from now on.
+    Role(RoleBody<'a>),
+    RoleDrop {
+        oid: u32,
+    },
+    /// Owner and grants of a database from now on.
+    DatabaseAccess {
+        volume: VolumeId,
+        access: AccessBody<'a>,
     },
 }
 
@@ -205,6 +227,29 @@ pub fn put_parameters<'a>(
     end(buf, start);
 }
 
+/// Appends a role, all of it.
+pub fn put_role(buf: &mut Vec<u8>, role: &Role) {
+    let start = begin(buf, KIND_ROLE);
+    buf.extend_from_slice(&role.oid.to_le_bytes());
+    access::put_role_body(buf, role);
+    end(buf, start);
+}
+
+/// Appends the end of a role.
+pub fn put_role_drop(buf: &mut Vec<u8>, oid: u32) {
+    let start = begin(buf, KIND_ROLE_DROP);
+    buf.extend_from_slice(&oid.to_le_bytes());
+    end(buf, start);
+}
+
+/// Appends the owner and grants of a database.
+pub fn put_database_access(buf: &mut Vec<u8>, volume: VolumeId, access: &DatabaseAccess) {
+    let start = begin(buf, KIND_DATABASE_ACCESS);
+    buf.extend_from_slice(&volume.0.to_le_bytes());
+    access::put_access_body(buf, access);
+    end(buf, start);
+}
+
 /// Begins a record and returns the offset of its length field.
 fn begin(buf: &mut Vec<u8>, kind: u8) -> usize {
     let start = buf.len();
@@ -253,7 +298,7 @@ impl<'a> Iterator for RecordReader<'a> {
 fn read_record(content: &[u8]) -> Result<Record<'_>, DecodeError> {
     let mut c = Cursor::new(content);
     let (kind, version) = (c.u8()?, c.u8()?);
-    if version != VERSION || !(KIND_BATCH..=KIND_PARAMETERS).contains(&kind) {
+    if version != VERSION || !(KIND_BATCH..=KIND_DATABASE_ACCESS).contains(&kind) {
         return Err(DecodeError::Version { kind, version });
     }
     let volume = VolumeId(c.u32()?);
@@ -281,7 +326,10 @@ fn read_record(content: &[u8]) -> Result<Record<'_>, DecodeError> {
             Record::VolumeCreate { volume, dialect, name: c.string()? }
         }
         KIND_VOLUME_DROP => Record::VolumeDrop { volume },
-        _ => read_parameters(volume, &mut c)?,
+        KIND_PARAMETERS => read_parameters(volume, &mut c)?,
+        KIND_ROLE => Record::Role(RoleBody::take(volume.0, &mut c)?),
+        KIND_ROLE_DROP => Record::RoleDrop { oid: volume.0 },
+        _ => Record::DatabaseAccess { volume, access: AccessBody::take(&mut c)? },
     };
     match content.len() - c.at() {
         0 => Ok(record),

@@ -1,6 +1,7 @@
 //! Tests of the trail's records: golden bytes, round trips, and bytes that are not a record.
 
 use super::*;
+use crate::access::{AclItem, Membership, Privileges, RoleParameter};
 use crate::ids::{Hlc, SiteId, TableId};
 use crate::value::ValueRef;
 use op::*;
@@ -51,7 +52,51 @@ fn sample() -> Vec<u8> {
     put_volume_drop(&mut buf, VolumeId(8));
     put_parameters(&mut buf, ParametersOf::Database(VolumeId(8)), [("a", "on")].into_iter());
     put_parameters(&mut buf, ParametersOf::Role("tom"), [].into_iter());
+    put_role(&mut buf, &role());
+    put_role_drop(&mut buf, 16384);
+    put_database_access(&mut buf, VolumeId(8), &database());
     buf
+}
+
+fn role() -> Role {
+    Role {
+        login: true,
+        connection_limit: 5,
+        password: Some("SCRAM-SHA-256$".into()),
+        valid_until_us: Some(-1),
+        member_of: vec![Membership { role: 16385, grantor: 10, admin: true }],
+        parameters: vec![RoleParameter { database: VolumeId(8), name: "a".into(), value: "on".into() }],
+        ..Role::new(16384, "tom")
+    }
+}
+
+fn database() -> DatabaseAccess {
+    let granted = Privileges::CONNECT | Privileges::CREATE;
+    let item = AclItem { grantee: 0, grantor: 10, granted, grantable: Privileges::CREATE };
+    DatabaseAccess { owner: 16384, connection_limit: -1, acl: Some(vec![item]) }
+}
+
+#[test]
+fn roles_and_access_are_read_as_they_were_written() {
+    let all = [role(), Role::bootstrap(), Role::new(16385, "")];
+    for role in all {
+        let mut buf = Vec::new();
+        put_role(&mut buf, &role);
+        match RecordReader::new(&buf).next() {
+            Some(Ok(Record::Role(body))) => assert_eq!(body.role(), Ok(role)),
+            other => panic!("{other:?}"),
+        }
+    }
+    for access in [database(), DatabaseAccess::default(), DatabaseAccess { acl: Some(Vec::new()), ..database() }] {
+        let mut buf = Vec::new();
+        put_database_access(&mut buf, VolumeId(8), &access);
+        match RecordReader::new(&buf).next() {
+            Some(Ok(Record::DatabaseAccess { volume: VolumeId(8), access: body })) => {
+                assert_eq!(body.access(), Ok(access));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 /// The bytes of [`sample`], record by record. They change only together with a version byte.
@@ -67,6 +112,10 @@ bc0000000101070000002c0100000000000002000000020000004200000009000000000000000100
 06000000060108000000
 1000000007010800000000010000000161026f6e
 0e00000007010000000003746f6d00000000
+4300000008010040000003746f6d120005000000010e534352414d2d5348412d3235362401ffffffffffffffff0100000001
+4000000a0000000101000000080000000161026f6e
+06000000090100400000
+1f0000000a010800000000400000ffffffff0101000000000000000a000000000a0002
 ";
 
 fn hex(bytes: &[u8]) -> String {
@@ -82,7 +131,7 @@ fn the_format_has_not_changed() {
 fn what_was_written_is_read() {
     let body = sample();
     let shown: Vec<String> = RecordReader::new(&body).map(|record| format!("{:?}", show(record.unwrap()))).collect();
-    assert_eq!(shown.len(), 8);
+    assert_eq!(shown.len(), 11);
     assert_eq!(
         shown[0],
         concat!(
@@ -164,7 +213,7 @@ fn no_damage_panics_or_passes_a_cut() {
     for cut in 0..body.len() {
         whole_cuts += usize::from(read_all(&body[..cut]));
     }
-    assert_eq!(whole_cuts, 8, "only cuts between the eight records leave whole records");
+    assert_eq!(whole_cuts, 11, "only cuts between the eleven records leave whole records");
     for i in 0..body.len() {
         for flip in [1, 0x80, 0xff] {
             let mut damaged = body.clone();

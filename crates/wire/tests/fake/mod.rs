@@ -10,16 +10,20 @@
 //! | `wait` | waits for a cancel request |
 //! | `need`, `make` | `need` can only be prepared after `make` has run |
 //! | `log` | what the session did so far, one row each, text |
+//! | `peer` | the session's [`holdfast_wire::Peer`], text |
 //!
-//! In the database `hasty` a transaction may be idle for at most 300 ms, in any other database indefinitely.
+//! In the database `hasty` a transaction may be idle for at most 300 ms, in any other database indefinitely. In the database
+//! `watched` the connection is checked each 10 ms while a statement runs.
 
 use holdfast_types::desc::oid;
 use holdfast_types::{ColumnDesc, Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value, ValueRef};
 use holdfast_wire::copy::{CopyFormat, CopyReader};
 use holdfast_wire::{
-    Cancel, Client, CopyChunk, End, Failure, Limits, Server, Session, SessionFactory, Startup, Status, Step,
+    Cancel, Client, CopyChunk, End, Failure, Limits, Server, Session, SessionFactory, Sockets, Startup, Status, Step,
+    TlsSlot,
 };
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -43,6 +47,7 @@ pub struct FakeSession {
     log: Vec<String>,
     canceller: Arc<Canceller>,
     hasty: bool,
+    startup: Startup,
 }
 
 struct Cells(Vec<Value>);
@@ -64,7 +69,7 @@ fn statement(text: &str) -> Arc<Statement> {
             desc.columns = vec![ColumnDesc::new("echo", oid::INT4)];
         }
         "rows" => desc.columns = vec![ColumnDesc::new("n", oid::INT4)],
-        "log" => desc.columns = vec![ColumnDesc::new("statement", oid::TEXT)],
+        "log" | "peer" => desc.columns = vec![ColumnDesc::new("statement", oid::TEXT)],
         _ => {}
     }
     Arc::new(Statement { text: text.to_owned(), desc: Arc::new(desc) })
@@ -78,6 +83,7 @@ impl FakeSession {
             "echo" => vec![params[0].clone()],
             "rows" => (1..=rest.parse().unwrap()).map(Value::Int).collect(),
             "log" => self.log.iter().cloned().map(Value::Text).collect(),
+            "peer" => vec![Value::Text(format!("{:?}", self.startup.peer))],
             "fail" => return Err(SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")),
             "begin" => {
                 self.status = Status::InTransaction;
@@ -229,6 +235,10 @@ impl Session for FakeSession {
         (self.hasty && self.status != Status::Idle).then_some(Duration::from_millis(300))
     }
 
+    fn connection_check_interval(&self) -> Option<Duration> {
+        (self.startup.database == "watched").then_some(Duration::from_millis(10))
+    }
+
     async fn idle_expired(&mut self) -> SqlError {
         SqlError::new(SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, "idle too long")
     }
@@ -245,7 +255,7 @@ impl SessionFactory for FakeFactory {
             return Err(SqlError::new(SqlState::INVALID_CATALOG_NAME, "database \"nowhere\" does not exist"));
         }
         let hasty = startup.database == "hasty";
-        Ok(FakeSession { status: Status::Idle, log: Vec::new(), canceller: Arc::default(), hasty })
+        Ok(FakeSession { status: Status::Idle, log: Vec::new(), canceller: Arc::default(), hasty, startup })
     }
 }
 
@@ -276,8 +286,15 @@ impl Drop for Running {
 }
 
 pub fn start(limits: Limits) -> Running {
-    let server = Server::bind("127.0.0.1:0".parse().unwrap(), limits, output).unwrap();
-    let address = server.address().unwrap();
+    start_with(limits, TlsSlot::none(), None)
+}
+
+/// Starts a server with TLS, or with a Unix socket for port 1 in this directory.
+pub fn start_with(limits: Limits, tls: TlsSlot, unix: Option<&Path>) -> Running {
+    let mut sockets = Sockets::default();
+    let address = sockets.tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+    unix.map(|directory| sockets.unix(directory, 1).unwrap());
+    let server = Server::new(sockets, limits, tls, output).unwrap();
     let (stop, stopped) = watch::channel(false);
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -213,7 +213,12 @@ impl Apply {
                 }
                 Ok(())
             }
-            Record::VolumeCreate { .. } | Record::VolumeDrop { .. } | Record::Parameters { .. } => {
+            Record::VolumeCreate { .. }
+            | Record::VolumeDrop { .. }
+            | Record::Parameters { .. }
+            | Record::Role(_)
+            | Record::RoleDrop { .. }
+            | Record::DatabaseAccess { .. } => {
                 let engine = self.engine.clone();
                 if let Some(follow) = &engine.follow {
                     self.commit(follow)?;

@@ -1,4 +1,4 @@
-//! Creates and drops databases and changes parameters on a standby, as the trail's records say.
+//! Creates and drops databases and changes parameters and roles on a standby, as the trail's records say.
 //!
 //! Each step leaves a durable result and can be repeated: files, then the list of databases, then the position up to
 //! which that was done.
@@ -44,8 +44,22 @@ pub fn apply(
             manifest.set_parameters(&ParameterOwner::from(of), owned(pairs));
             list(engine, manifest)
         }
+        Record::Role(_) | Record::RoleDrop { .. } | Record::DatabaseAccess { .. } => access(engine, lsn, record),
         _ => Ok(()),
     }
+}
+
+/// Roles, and owners and grants of databases.
+fn access(engine: &EngineState, lsn: Lsn, record: &Record<'_>) -> Result<(), OpenError> {
+    let damaged = |source| OpenError::Record { lsn, source };
+    let mut manifest = engine.catalog.lock().manifest.clone();
+    match record {
+        Record::Role(body) => manifest.set_role(&body.role().map_err(damaged)?),
+        Record::RoleDrop { oid } => manifest.remove_role(*oid),
+        Record::DatabaseAccess { volume, access } => manifest.set_access(*volume, &access.access().map_err(damaged)?),
+        _ => {}
+    }
+    list(engine, manifest)
 }
 
 /// Applies the records from `from` on: the promotion of a standby that has received more than it has applied.

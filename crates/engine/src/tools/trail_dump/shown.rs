@@ -1,6 +1,7 @@
 //! Everything that can stand in a trail, decoded and named; what `--json` prints.
 
 use super::names::Names;
+use holdfast_types::access::{Membership, Role, RoleParameter};
 use holdfast_types::record::{self, Batch, DecodeError, Key, Op, Ops, ParametersOf, Record};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{TableId, Value, ValueRef, VolumeId};
@@ -84,9 +85,45 @@ pub enum RecordItem {
         role: Option<String>,
         parameters: Vec<(String, String)>,
     },
+    /// The verifier of its password is not shown.
+    Role {
+        oid: u32,
+        name: String,
+        attributes: Vec<&'static str>,
+        connection_limit: i32,
+        has_password: bool,
+        valid_until_us: Option<i64>,
+        member_of: Vec<MembershipItem>,
+        parameters: Vec<RoleParameterItem>,
+    },
+    RoleDrop {
+        oid: u32,
+    },
+    DatabaseAccess {
+        volume: u32,
+        owner: u32,
+        connection_limit: i32,
+        /// `None`: the initial grants. OIDs stand for names.
+        acl: Option<Vec<String>>,
+    },
     Unreadable {
         error: String,
     },
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct MembershipItem {
+    pub role: u32,
+    pub grantor: u32,
+    pub admin: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct RoleParameterItem {
+    /// 0: in every database.
+    pub volume: u32,
+    pub name: String,
+    pub value: String,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -166,15 +203,16 @@ pub fn volume_of(record: &Record<'_>) -> VolumeId {
         | Record::FragmentDrop { volume, .. }
         | Record::VolumeCreate { volume, .. }
         | Record::VolumeDrop { volume }
+        | Record::DatabaseAccess { volume, .. }
         | Record::Parameters { of: ParametersOf::Database(volume), .. } => *volume,
-        Record::Parameters { of: ParametersOf::Role(_), .. } => VolumeId(0),
+        Record::Parameters { of: ParametersOf::Role(_), .. } | Record::Role(_) | Record::RoleDrop { .. } => VolumeId(0),
     }
 }
 
 pub fn record(record: Result<Record<'_>, DecodeError>, names: &Names) -> RecordItem {
     let record = match record {
         Ok(record) => record,
-        Err(e) => return RecordItem::Unreadable { error: e.to_string() },
+        Err(e) => return unreadable(e),
     };
     let id = volume_of(&record);
     let (volume, database) = (id.0, names.database(id));
@@ -209,6 +247,45 @@ pub fn record(record: Result<Record<'_>, DecodeError>, names: &Names) -> RecordI
             };
             RecordItem::Parameters { volume, role, parameters }
         }
+        Record::Role(body) => body.role().map_or_else(unreadable, role),
+        Record::RoleDrop { oid } => RecordItem::RoleDrop { oid },
+        Record::DatabaseAccess { access, .. } => match access.access() {
+            Ok(access) => RecordItem::DatabaseAccess {
+                volume,
+                owner: access.owner,
+                connection_limit: access.connection_limit,
+                acl: access.acl.map(|acl| acl.iter().map(|item| item.text(|oid| oid.to_string())).collect()),
+            },
+            Err(e) => unreadable(e),
+        },
+    }
+}
+
+fn unreadable(error: DecodeError) -> RecordItem {
+    RecordItem::Unreadable { error: error.to_string() }
+}
+
+fn role(role: Role) -> RecordItem {
+    let attributes = [
+        (role.superuser, "superuser"),
+        (role.inherit, "inherit"),
+        (role.create_role, "create_role"),
+        (role.create_db, "create_db"),
+        (role.login, "login"),
+        (role.replication, "replication"),
+        (role.bypass_rls, "bypass_rls"),
+    ];
+    let membership = |m: Membership| MembershipItem { role: m.role, grantor: m.grantor, admin: m.admin };
+    let parameter = |p: RoleParameter| RoleParameterItem { volume: p.database.0, name: p.name, value: p.value };
+    RecordItem::Role {
+        oid: role.oid,
+        name: role.name,
+        attributes: attributes.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect(),
+        connection_limit: role.connection_limit,
+        has_password: role.password.is_some(),
+        valid_until_us: role.valid_until_us,
+        member_of: role.member_of.into_iter().map(membership).collect(),
+        parameters: role.parameters.into_iter().map(parameter).collect(),
     }
 }
 

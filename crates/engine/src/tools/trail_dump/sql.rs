@@ -24,7 +24,7 @@ pub struct Script<'a> {
     database: Option<String>,
     /// How many transactions were written.
     pub transactions: u64,
-    /// Whether something was changed besides rows: tables, databases, their parameters.
+    /// Whether something was changed besides rows: tables, databases, parameters, roles.
     pub reshapes: bool,
 }
 
@@ -55,7 +55,10 @@ impl<'a> Script<'a> {
                 self.reshapes = true;
                 self.comment(&format!("database of volume {volume} dropped"));
             }
-            RecordItem::Parameters { .. } => {
+            RecordItem::Parameters { .. }
+            | RecordItem::Role { .. }
+            | RecordItem::RoleDrop { .. }
+            | RecordItem::DatabaseAccess { .. } => {
                 self.reshapes = true;
                 self.comment(&record.to_string());
             }

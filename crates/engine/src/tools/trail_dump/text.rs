@@ -64,9 +64,47 @@ impl Display for RecordItem {
                 }
                 parameters.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
             }
+            RecordItem::Role { .. } => role(self, f),
+            RecordItem::RoleDrop { oid } => write!(f, "role {oid} dropped"),
+            RecordItem::DatabaseAccess { volume, owner, connection_limit, acl } => {
+                write!(f, "access to volume {volume}: owner {owner}, connection limit {connection_limit}, grants ")?;
+                match acl {
+                    None => write!(f, "initial"),
+                    Some(acl) => write!(f, "{{{}}}", acl.join(",")),
+                }
+            }
             RecordItem::Unreadable { error } => write!(f, "unreadable: {error}"),
         }
     }
+}
+
+/// A role on one line; not the verifier of its password.
+fn role(item: &RecordItem, f: &mut Formatter<'_>) -> Result {
+    let RecordItem::Role {
+        oid,
+        name,
+        attributes,
+        connection_limit,
+        has_password,
+        valid_until_us,
+        member_of,
+        parameters,
+    } = item
+    else {
+        return Ok(());
+    };
+    write!(f, "role {oid} {name:?}: {}, connection limit {connection_limit}", attributes.join(" "))?;
+    write!(f, ", {}", if *has_password { "with a password" } else { "no password" })?;
+    valid_until_us.iter().try_for_each(|us| write!(f, ", valid until {us} µs after 1970"))?;
+    for m in member_of {
+        let admin = if m.admin { " with admin option" } else { "" };
+        write!(f, ", member of {} by {}{admin}", m.role, m.grantor)?;
+    }
+    for p in parameters {
+        let place = if p.volume == 0 { String::new() } else { format!(" in volume {}", p.volume) };
+        write!(f, ", {}={}{place}", p.name, p.value)?;
+    }
+    Ok(())
 }
 
 impl Display for TxnItem {

@@ -4,9 +4,10 @@ use super::levels::{logged, options, submit};
 use super::pair::{assert_same, assert_sound, catch_up, copy, missing, open_standby, settle};
 use crate::support::client::{query, step};
 use holdfast_engine::import::{Import, import};
-use holdfast_engine::{Collect, Engine, OpenError, Options, ParameterChange, ParametersOf, Submission};
+use holdfast_engine::{Collect, Engine, OpenError, Options, ParameterChange, Submission};
 use holdfast_seams::RealDisk;
 use holdfast_trail::{Inspection, Trail};
+use holdfast_types::access::{Role, RoleChanges};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{Epoch, Level, SqlResult, SqlState, Value};
 use std::path::Path;
@@ -28,6 +29,13 @@ pub fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 
     let (sender, receiver) = channel();
     std::thread::spawn(move || sender.send(work()));
     receiver.recv_timeout(HANGS).unwrap_or_else(|_| panic!("{what} hangs"))
+}
+
+fn new_role(engine: &Engine, name: &str) -> RoleChanges {
+    let mut changes = RoleChanges::default();
+    let oid = engine.reserve_role_oid().unwrap();
+    changes.set_role(oid, None, Some(Role::new(oid, name)));
+    changes
 }
 
 fn still_waits<T>(what: &str, thread: &JoinHandle<T>) {
@@ -67,15 +75,26 @@ fn what_changes_the_list_of_databases_is_seen_when_it_has_reached_its_level() {
     assert_eq!(ended(again).unwrap_err().state(), SqlState::DUPLICATE_DATABASE);
     assert_eq!(names(&engine), ["one", "two"]);
 
-    let of = ParametersOf::Database("two".to_owned());
     let set = ParameterChange::Set { name: "lock_timeout".to_owned(), value: "1s".to_owned() };
-    let changing = beside(&engine, move |e| e.change_parameters(&of, set, Level::Hot));
+    let changing = beside(&engine, move |e| e.change_parameters("two", set, Level::Hot));
     logged(&engine, 1);
     still_waits("ALTER DATABASE", &changing);
     assert!(engine.database_parameters("two").is_empty());
     acknowledge(&engine);
     ended(changing).unwrap();
     assert_eq!(engine.database_parameters("two"), [("lock_timeout".to_owned(), "1s".to_owned())]);
+
+    let version = engine.roles_version();
+    let making = beside(&engine, |e| e.change_roles(new_role(e, "ann"), Level::Hot));
+    logged(&engine, 1);
+    still_waits("CREATE ROLE", &making);
+    assert!(engine.roles().by_name("ann").is_none());
+    // Its name is taken where it counts: in the trail.
+    let again = engine.change_roles(new_role(&engine, "ann"), Level::Local);
+    assert_eq!(again.unwrap_err().state(), SqlState::DUPLICATE_OBJECT);
+    acknowledge(&engine);
+    ended(making).unwrap();
+    assert!(engine.roles().by_name("ann").is_some() && engine.roles_version() > version);
 
     let dropping = beside(&engine, |e| e.drop_database("two", Level::Hot));
     logged(&engine, 1);

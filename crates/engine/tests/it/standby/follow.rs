@@ -4,11 +4,12 @@ use super::pair::{WAIT_MAX, assert_same, catch_up, copy, hand_over, open_standby
 use super::workload::{begin, options};
 use crate::support::client::{query, step};
 use holdfast_engine::{
-    BaseReceiver, Collect, CopyError, Engine, OpenError, Options, PageBytes, ParameterChange, ParametersOf, Report,
-    Submission, VolumePlan, WriteOptions,
+    BaseReceiver, Collect, CopyError, Engine, OpenError, Options, PageBytes, ParameterChange, Report, Submission,
+    VolumePlan, WriteOptions,
 };
 use holdfast_seams::Disk;
 use holdfast_seams::testing::FaultDisk;
+use holdfast_types::access::RoleChanges;
 use holdfast_types::schema::Dialect;
 use holdfast_types::{Epoch, Level, SqlState, Value};
 use std::sync::Arc;
@@ -38,9 +39,8 @@ fn every_kind_of_write_is_refused_and_reads_work() {
         standby.create_database("x", Dialect::Sqlite, Level::Local).unwrap_err(),
         standby.drop_database("one", Level::Local).unwrap_err(),
         db.finish_prepared("g", true, Level::Local).err().unwrap(),
-        standby
-            .change_parameters(&ParametersOf::Role("tom".into()), ParameterChange::Reset("x".into()), Level::Local)
-            .unwrap_err(),
+        standby.change_parameters("one", ParameterChange::Reset("x".into()), Level::Local).unwrap_err(),
+        standby.change_roles(RoleChanges::default(), Level::Local).unwrap_err(),
     ];
     assert!(refused.iter().all(|e| e.state() == READ_ONLY), "{refused:?}");
     // A message that changes nothing runs, and so do advisory locks, which are this server's own.

@@ -114,6 +114,8 @@ pub fn dump_of(db: &Database) -> String {
 pub fn assert_same(master: &Engine, standby: &Engine, when: &str) {
     let list = |e: &Engine| e.databases().into_iter().map(|d| (d.name, d.oid, d.dialect)).collect::<Vec<_>>();
     assert_eq!(list(master), list(standby), "{when}");
+    let roles = |e: &Engine| e.roles().list();
+    assert_eq!(roles(master), roles(standby), "{when}");
     for info in master.databases() {
         let [a, b] = [master, standby].map(|e| dump_of(&e.database(&info.name).unwrap()));
         if a != b {
@@ -122,6 +124,8 @@ pub fn assert_same(master: &Engine, standby: &Engine, when: &str) {
             panic!("{when}, database {}:\n master  {}\n standby {}", info.name, line(&a), line(&b));
         }
         assert_eq!(master.database_parameters(&info.name), standby.database_parameters(&info.name), "{when}");
+        let [a, b] = [master, standby].map(|e| e.roles().database(info.oid));
+        assert_eq!(a, b, "{when}, database {}", info.name);
     }
 }
 

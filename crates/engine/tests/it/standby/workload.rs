@@ -5,12 +5,14 @@ use crate::support::client::{query, send, step};
 use crate::support::model::seeds;
 use crate::support::workload::{SCHEMA, Transaction, transaction};
 use holdfast_engine::{
-    Collect, Database, Engine, Options, ParameterChange, ParametersOf, Report, Step, Submission, WriteOptions,
-    WriteTxn, multi_database_commit,
+    Collect, Database, Engine, Options, ParameterChange, Report, Step, Submission, WriteOptions, WriteTxn,
+    multi_database_commit,
 };
 use holdfast_seams::testing::Seeded;
+use holdfast_types::access::predefined::{BOOTSTRAP_OID, FIRST_ROLE_OID, MONITOR_OID};
+use holdfast_types::access::{DatabaseAccess, Membership, Role, RoleChanges, RoleParameter};
 use holdfast_types::schema::Dialect;
-use holdfast_types::{Level, Value};
+use holdfast_types::{Level, Value, VolumeId};
 
 const SEEDS: u64 = 4;
 const ROUNDS: u64 = 150;
@@ -62,7 +64,7 @@ fn prepare(db: &Database, round: u64) {
 /// Something that is no transaction of one database.
 fn other(master: &Engine, r: &mut Seeded, round: u64) {
     let [one, two] = NAMES.map(|name| master.database(name).unwrap());
-    match r.below(7) {
+    match r.below(8) {
         0 => {
             let sql = format!("insert into both values({round}, {})", r.below(100));
             let parts = [&one, &two].into_iter().filter_map(|db| changing(db, &sql)).collect::<Vec<_>>();
@@ -86,16 +88,49 @@ fn other(master: &Engine, r: &mut Seeded, round: u64) {
             ended.wait().unwrap().result.unwrap();
         }
         5 => one.checkpoint().unwrap(),
+        6 => change_roles(master, r, round),
         _ => {
-            let of = match r.one_in(2) {
-                true => ParametersOf::Database("one".to_owned()),
-                false => ParametersOf::Role("clerk".to_owned()),
-            };
             let set = ParameterChange::Set { name: "lock_timeout".to_owned(), value: format!("{round}s") };
             let change = if r.one_in(4) { ParameterChange::ResetAll } else { set };
-            master.change_parameters(&of, change, Level::Local).unwrap();
+            master.change_parameters("one", change, Level::Local).unwrap();
         }
     }
+}
+
+/// A new role, the end of one, or another name, password and membership for one; and the owner of a database.
+fn change_roles(master: &Engine, r: &mut Seeded, round: u64) {
+    let roles = master.roles();
+    let own: Vec<_> = roles.list().into_iter().filter(|role| role.oid >= FIRST_ROLE_OID).collect();
+    let mut changes = RoleChanges::default();
+    let access = |owner| DatabaseAccess { owner, connection_limit: round as i32, acl: Some(Vec::new()) };
+    let one = master.databases().into_iter().find(|d| d.name == "one").unwrap().oid;
+    let owned = roles.database(one).owner;
+    match own.last().filter(|_| !r.one_in(3)) {
+        None => {
+            let oid = master.reserve_role_oid().unwrap();
+            let parameter = RoleParameter { database: VolumeId(0), name: "a".into(), value: format!("{round}") };
+            let made = Role { parameters: vec![parameter], ..Role::new(oid, &format!("role{round}")) };
+            changes.set_role(oid, None, Some(made));
+        }
+        Some(last) if r.one_in(3) => {
+            changes.set_role(last.oid, Some(Role::clone(last)), None);
+            if owned == last.oid {
+                changes.set_database(one, roles.database(one), access(BOOTSTRAP_OID));
+            }
+        }
+        Some(last) => {
+            let membership = Membership { role: MONITOR_OID, grantor: BOOTSTRAP_OID, admin: r.one_in(2) };
+            let after = Role {
+                name: format!("renamed{round}"),
+                password: Some(format!("SCRAM-SHA-256${round}")),
+                member_of: vec![membership],
+                ..Role::clone(last)
+            };
+            changes.set_role(last.oid, Some(Role::clone(last)), Some(after));
+            changes.set_database(one, roles.database(one), access(last.oid));
+        }
+    }
+    master.change_roles(changes, Level::Local).unwrap();
 }
 
 /// Work of all kinds, one piece after the other.

@@ -1,0 +1,148 @@
+//! The sockets that clients use.
+
+use crate::limits::Keepalives;
+use crate::peer::PeerAddress;
+use bytes::BytesMut;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::sockopt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+use tokio::net::{TcpStream, UnixStream};
+
+/// A connected socket on a worker's runtime.
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A connected socket on the way from one runtime to another.
+pub(crate) enum AnySocket {
+    Tcp(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl AnySocket {
+    /// Where the client is; `None` when the connection is closed already.
+    pub fn peer(&self) -> Option<PeerAddress> {
+        match self {
+            AnySocket::Tcp(stream) => {
+                Some(PeerAddress::Tcp { client: stream.peer_addr().ok()?, server: stream.local_addr().ok()? })
+            }
+            AnySocket::Unix(stream) => {
+                let of = sockopt::socket_peercred(stream).ok()?;
+                let pid = Some(of.pid.as_raw_nonzero().get());
+                Some(PeerAddress::Unix { uid: of.uid.as_raw(), gid: of.gid.as_raw(), pid })
+            }
+        }
+    }
+
+    /// Lets TCP notice that a silent client has gone.
+    pub fn keep_alive(&self, how: Keepalives) {
+        let AnySocket::Tcp(stream) = self else { return };
+        let seconds = |s: u32| Duration::from_secs(s.into());
+        let set = || {
+            sockopt::set_socket_keepalive(stream, true)?;
+            if how.idle_s > 0 {
+                sockopt::set_tcp_keepidle(stream, seconds(how.idle_s))?;
+            }
+            if how.interval_s > 0 {
+                sockopt::set_tcp_keepintvl(stream, seconds(how.interval_s))?;
+            }
+            if how.count > 0 { sockopt::set_tcp_keepcnt(stream, how.count) } else { Ok(()) }
+        };
+        // The connection works without them.
+        if let Err(error) = set() {
+            tracing::debug!(%error, "cannot set keepalives");
+        }
+    }
+
+    /// Registers the socket with the current runtime.
+    pub fn register(self) -> io::Result<Socket> {
+        Ok(match self {
+            AnySocket::Tcp(stream) => Socket::Tcp(TcpStream::from_std(stream)?),
+            AnySocket::Unix(stream) => Socket::Unix(UnixStream::from_std(stream)?),
+        })
+    }
+}
+
+impl Socket {
+    pub fn try_read_buf(&self, input: &mut BytesMut) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.try_read_buf(input),
+            Socket::Unix(stream) => stream.try_read_buf(input),
+        }
+    }
+
+    pub fn try_read(&self, input: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.try_read(input),
+            Socket::Unix(stream) => stream.try_read(input),
+        }
+    }
+
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.try_write(bytes),
+            Socket::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+
+    pub fn try_write_vectored(&self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.try_write_vectored(pieces),
+            Socket::Unix(stream) => stream.try_write_vectored(pieces),
+        }
+    }
+
+    pub async fn readable(&self) -> io::Result<()> {
+        match self {
+            Socket::Tcp(stream) => stream.readable().await,
+            Socket::Unix(stream) => stream.readable().await,
+        }
+    }
+
+    pub async fn writable(&self) -> io::Result<()> {
+        match self {
+            Socket::Tcp(stream) => stream.writable().await,
+            Socket::Unix(stream) => stream.writable().await,
+        }
+    }
+
+    /// Where the client is; `None` when the connection is closed already.
+    pub fn peer(&self) -> Option<PeerAddress> {
+        match self {
+            Socket::Tcp(stream) => {
+                let (client, server) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
+                Some(PeerAddress::Tcp { client, server })
+            }
+            Socket::Unix(stream) => {
+                let of = stream.peer_cred().ok()?;
+                Some(PeerAddress::Unix { uid: of.uid(), gid: of.gid(), pid: of.pid() })
+            }
+        }
+    }
+
+    /// Whether the client has closed its end, even where bytes that it sent before were not read yet.
+    pub fn is_closed(&self) -> bool {
+        let mut polled = [PollFd::from_borrowed_fd(self.as_fd(), PollFlags::RDHUP)];
+        let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        // An error of poll says nothing about the connection.
+        rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok()
+            && polled.iter().any(|fd| fd.revents().intersects(closed))
+    }
+
+    pub fn end_of_output(&self) {
+        // An error means that the client has already gone.
+        let _ = rustix::net::shutdown(self, rustix::net::Shutdown::Write);
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Tcp(stream) => stream.as_fd(),
+            Socket::Unix(stream) => stream.as_fd(),
+        }
+    }
+}

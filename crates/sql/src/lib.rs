@@ -32,6 +32,8 @@ mod locks;
 mod names;
 mod params;
 mod parse;
+pub mod privilege_statement;
+mod privileges;
 mod relations;
 mod scan;
 mod session;
@@ -51,6 +53,7 @@ pub use command::{CopyColumn, CopyFormat, CopyIn, FetchCount, FetchDirection, Is
 pub use context::Context;
 pub use functions::{Function, functions};
 pub use ids::NEXT_ID_FUNCTION;
+pub use names::Among;
 pub use params::{Coerce, Param, ParamSource, SessionValue, SessionValues};
 pub use scan::{Class, Literal, Piece, Scan};
 pub use translate::translate;

@@ -1,5 +1,6 @@
 //! All sessions of the server.
 
+use super::latencies::Latencies;
 use super::session::{SessionActivity, Who};
 use super::totals::Totals;
 use crate::cancel::Canceller;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 pub struct Activities {
     pub(super) sessions: Mutex<BTreeMap<i32, Arc<SessionActivity>>>,
     pub totals: Totals,
+    pub latencies: Latencies,
 }
 
 /// A session's entry in the list; dropping it removes the entry.
@@ -37,6 +39,11 @@ impl Listed {
     /// The counters of the whole server.
     pub fn totals(&self) -> &Totals {
         &self.all.totals
+    }
+
+    /// A request was answered after so many microseconds, without an error or with one.
+    pub fn took(&self, us: i64, succeeded: bool) {
+        self.all.latencies.answered(us, self.own.take_committed() && succeeded);
     }
 }
 

@@ -89,6 +89,8 @@ static PARAMETERS: &[Parameter] = &[
     p("escape_string_warning", "on", Bool),
     p("extra_float_digits", "1", Int(-15, 3)),
     p("holdfast.level", "local", OneOf(&["local", "cold", "warm", "hot", "commit"])),
+    p("hba_file", "", Fixed),
+    p("ident_file", "", Fixed),
     p("idle_in_transaction_session_timeout", "0", Time),
     p("idle_session_timeout", "0", Time),
     r("in_hot_standby", "off", Fixed),
@@ -115,7 +117,7 @@ static PARAMETERS: &[Parameter] = &[
     r("server_encoding", "UTF8", Fixed),
     r("server_version", SERVER_VERSION, Fixed),
     p("server_version_num", "150000", Fixed),
-    r("session_authorization", "holdfast", Fixed),
+    r("session_authorization", "", Any),
     p("ssl", "off", Fixed),
     p("ssl_ca_file", "", Fixed),
     p("ssl_cert_file", "", Fixed),
@@ -126,6 +128,7 @@ static PARAMETERS: &[Parameter] = &[
     p("ssl_min_protocol_version", "TLSv1.2", Fixed),
     r("standard_conforming_strings", "on", OneOf(&["on", "true", "1", "yes"])),
     p("statement_timeout", "0", Time),
+    p("superuser_reserved_connections", "3", Fixed),
     p("synchronize_seqscans", "on", Bool),
     p("synchronous_standby_names", "", Fixed),
     p(
@@ -201,6 +204,11 @@ fn check_own(parameter: &Parameter, value: &str) -> SqlResult<String> {
 fn for_databases_only(parameter: &Parameter) -> SqlError {
     let message = format!("parameter \"{}\" can only be set for a database", parameter.name);
     SqlError::new(SqlState("55P02"), message).with_hint(format!("ALTER DATABASE ... SET {} = ...", parameter.name))
+}
+
+/// Whether only superusers may set the parameter (PostgreSQL's context `superuser`).
+pub fn is_superusers(name: &str) -> bool {
+    ["deadlock_timeout", "lc_messages"].iter().any(|p| p.eq_ignore_ascii_case(name))
 }
 
 /// The spelling of a parameter's name.
@@ -390,7 +398,8 @@ impl Settings {
 
     /// RESET ALL.
     pub fn reset_all(&mut self) {
-        self.changed.clear();
+        // As in PostgreSQL it does not change the session's roles.
+        self.changed.retain(|name, _| ["role", "session_authorization"].contains(&name.as_str()));
         self.refresh();
     }
 

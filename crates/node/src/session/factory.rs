@@ -9,6 +9,7 @@ use super::state::State;
 use super::temporary::TemporaryTables;
 use super::values::Identity;
 use crate::activity::{Activities, Who};
+use crate::admission::{Admission, may_link};
 use crate::automatic_stats::AutomaticStats;
 use crate::cancel::Canceller;
 use crate::clock::now_us;
@@ -17,10 +18,9 @@ use crate::settings::Settings;
 use bytes::BytesMut;
 use holdfast_engine::Completion;
 use holdfast_replication::Listener;
-use holdfast_types::access::predefined::BOOTSTRAP_OID;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use holdfast_wire::completions::Mailbox;
-use holdfast_wire::{SessionFactory, Startup, TlsSlot};
+use holdfast_wire::{Prover, SessionFactory, Startup, TlsSlot, Unproven};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -40,6 +40,8 @@ pub struct Factory {
     pub activities: Arc<Activities>,
     /// Takes the connections of other nodes.
     pub listener: Arc<Listener>,
+    /// Decides who may connect.
+    pub admission: Arc<Admission>,
     /// The server is a standby: sessions are read-only.
     pub standby: bool,
 }
@@ -56,12 +58,21 @@ impl SessionFactory for Factory {
     type Session = NodeSession;
 
     async fn link(&self, stream: TcpStream, input: BytesMut) {
-        self.listener.serve(stream, input);
+        if may_link(&stream) {
+            self.listener.serve(stream, input);
+        }
+    }
+
+    async fn authenticate(&self, startup: &Startup, prover: &mut Prover<'_>) -> Result<(), Unproven> {
+        // First: then the client tries the next of its hosts.
+        self.databases.check_right()?;
+        self.admission.authenticate(startup, &self.databases.roles(), prover).await
     }
 
     async fn open(&self, startup: Startup) -> SqlResult<NodeSession> {
-        // Before the client is authenticated: then it tries the next of its hosts.
         self.databases.check_right()?;
+        let roles = self.databases.roles();
+        let (role, mut places) = self.admission.log_in(&startup, &roles)?;
         let mut settings = Settings::new(&self.configured);
         if self.standby {
             settings.start_fixed("in_hot_standby", "on");
@@ -86,14 +97,14 @@ impl SessionFactory for Factory {
                 blocking(move || databases.enter(&name)).await?
             }
         };
-        let role = self.databases.roles().by_name(&startup.user).map_or(BOOTSTRAP_OID, |role| role.oid);
+        self.admission.enter_database(&mut places, &roles, &role, (served.db.oid(), &startup.database))?;
         let locks = served.db.session(startup.pid);
         let who = Who {
             pid: startup.pid,
             database: startup.database.clone(),
             database_oid: served.db.oid(),
             user: startup.user.clone(),
-            role,
+            role: role.oid,
             peer: startup.peer.clone(),
             application_name: settings.get("application_name").map(|(_, v)| v.to_owned()).unwrap_or_default(),
         };
@@ -103,14 +114,7 @@ impl SessionFactory for Factory {
             databases: self.databases.clone(),
             served,
             home: startup.database.clone(),
-            identity: Identity {
-                user: startup.user,
-                database: startup.database,
-                pid: startup.pid,
-                peer: startup.peer,
-                session_role: role,
-                current_role: role,
-            },
+            identity: Identity::new(startup.user, role.oid, startup.database, startup.pid, startup.peer),
             shown_settings: settings.changes(),
             settings,
             activity,
@@ -127,6 +131,7 @@ impl SessionFactory for Factory {
             statement_us: 0,
             last_id: None,
             standby: self.standby,
+            _places: places,
         })
     }
 }

@@ -20,6 +20,7 @@ mod signals;
 
 use crate::activity::EngineSlot;
 use crate::admission::{Admission, HBA_FILE, RulesError};
+use crate::clock;
 use crate::config::{Config, ConfigError};
 use crate::data_dir::{self, DataDirError};
 use crate::descriptors;
@@ -123,6 +124,7 @@ enum Next {
 
 /// Serves the directory until SIGTERM or SIGINT, then stops cleanly. Blocks.
 pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), NodeError> {
+    clock::server_starts();
     tracing::info!("holdfast {} starts on {}", env!("CARGO_PKG_VERSION"), dir.display());
     if config.control_members.trim().is_empty() {
         // With a control plane its record decides whether an empty directory may become a master's.

@@ -49,7 +49,7 @@ mod vacuum;
 mod words;
 
 pub use advisory::{ADVISORY_FUNCTION, AdvisoryOp};
-pub use bind::catalogue_call::{RELOAD_FUNCTION, WAIT_SLICE_FUNCTION};
+pub use bind::catalogue_call::{RELOAD_FUNCTION, SIGNAL_FUNCTION, SignalOp, WAIT_SLICE_FUNCTION};
 pub use cache::{Entry, StatementCache};
 pub use command::{CopyColumn, CopyFormat, CopyIn, FetchCount, FetchDirection, Isolation, Kind, TransactionModes};
 pub use context::Context;

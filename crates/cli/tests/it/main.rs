@@ -12,6 +12,7 @@ mod lab;
 mod mirror;
 mod no_sabotage;
 mod node;
+mod observing;
 mod roles;
 mod schema_changes;
 mod serve;

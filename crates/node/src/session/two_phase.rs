@@ -13,6 +13,7 @@ use super::node_session::NodeSession;
 use super::state::{Phase, State};
 use super::temporary_statements::not_prepared;
 use super::transaction::no_transaction;
+use crate::cancel::terminated_in_commit;
 use holdfast_engine::{Completion, Ticket};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use holdfast_wire::Client;
@@ -74,7 +75,8 @@ impl NodeSession {
         }
         let Some(mut txn) = writers.pop() else { return Err(SqlError::internal("the transaction is not the writer")) };
         txn.set_level(self.settings.level());
-        self.activity.until_durable(ended(txn.prepare_transaction(gid, &user)?)).await
+        let ticket = txn.prepare_transaction(gid, &user)?;
+        self.until_ended(ticket).await
     }
 
     /// Runs COMMIT PREPARED and ROLLBACK PREPARED.
@@ -85,7 +87,13 @@ impl NodeSession {
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
         self.check_may_finish(gid)?;
-        self.activity.until_durable(ended(self.served.db.finish_prepared(gid, commit, self.settings.level())?)).await
+        let ticket = self.served.db.finish_prepared(gid, commit, self.settings.level())?;
+        self.until_ended(ticket).await
+    }
+
+    async fn until_ended(&self, ticket: Ticket) -> SqlResult<()> {
+        let work = self.activity.until_durable(self.settings.level(), ended(ticket));
+        self.canceller.until_committed(work).await.unwrap_or_else(|| Err(terminated_in_commit()))
     }
 }
 

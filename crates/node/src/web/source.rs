@@ -4,6 +4,7 @@ use super::collect::{self, Setup};
 use super::console_key::{self, KeyFile};
 use super::events;
 use super::standing::{Now, Standing};
+use crate::activity::Signal;
 use crate::admission::Admission;
 use crate::clock::now_us;
 use crate::config::{Config, FILE_NAME};
@@ -169,7 +170,18 @@ impl Source for NodeSource {
     }
 
     fn signal(&self, by: &str, pid: i32, kind: SignalKind) -> Result<(), Refused> {
-        let _ = (by, pid, kind);
-        Err(Refused("sessions can be cancelled with pg_cancel_backend only".to_owned()))
+        let now = self.standing.now();
+        let roles = roles(&now).ok_or_else(unavailable)?;
+        let by = roles.by_name(by).filter(|role| role.login).ok_or_else(|| refused(by))?;
+        let Some(open) = now.open.as_ref() else { return Err(unavailable()) };
+        let signal = match kind {
+            SignalKind::Cancel => Signal::Cancel,
+            SignalKind::Terminate => Signal::Terminate,
+        };
+        match open.watcher.activities.signal(&roles, Some(by.oid), signal, pid) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Refused(format!("no session has the process number {pid}"))),
+            Err(error) => Err(Refused(error.message().to_owned())),
+        }
     }
 }

@@ -34,7 +34,7 @@ pub use background::archiving::Waiting;
 pub use holdfast_store::sqlite::TouchKind;
 pub use holdfast_trail::CommitDelay;
 pub use holdfast_types::{LockStrength, LockWait, OnCommit, ParameterChange, RowLock, TableLockMode};
-pub use route::multi_database_commit::multi_database_commit;
+pub use route::multi_database_commit::{commit_with_roles, multi_database_commit};
 pub use route::reader::Reader;
 pub use route::transaction::{WholeTransaction, WriteIsolation, WriteOptions, WriteTxn};
 pub use state::advisory::Session;

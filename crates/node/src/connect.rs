@@ -57,6 +57,7 @@ fn wait_for_lsn(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> Value {
 fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> Vec<Vec<Value>> {
     let schema = holdfast_engine::temp::session_schema().unwrap_or_else(|| db.schema());
     let engine = watcher.engine.read().clone();
+    let roles = engine.as_ref().map(Engine::roles).unwrap_or_default();
     let databases = engine.as_ref().map(Engine::databases).unwrap_or_default();
     let context = CatalogContext {
         schema: &schema,
@@ -66,8 +67,15 @@ fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> 
         user: "holdfast",
         databases: databases
             .into_iter()
-            .map(|d| DatabaseRow { oid: d.oid, name: d.name, dialect: d.dialect })
+            .map(|d| DatabaseRow {
+                parameters: engine.as_ref().map(|e| e.database_parameters(&d.name)).unwrap_or_default(),
+                oid: d.oid,
+                name: d.name,
+                dialect: d.dialect,
+                volume: d.volume,
+            })
             .collect(),
+        roles: &roles,
         settings: crate::settings::defaults(),
         counters: engine.as_ref().map(Engine::stats).unwrap_or_default(),
         automatic: watcher.automatic.list(),

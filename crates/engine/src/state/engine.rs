@@ -231,6 +231,18 @@ impl EngineState {
         self.catalog.lock().checkpoints.get(&id).map(|(c, _)| *c)
     }
 
+    /// Changes the list of databases, here and on disk.
+    pub fn change_list(&self, change: impl FnOnce(&mut Manifest)) -> SqlResult<()> {
+        let mut state = self.catalog.lock();
+        let mut manifest = state.manifest.clone();
+        change(&mut manifest);
+        manifest
+            .write(&*self.options.disk, &self.dir)
+            .map_err(|e| SqlError::new(SqlState::IO_ERROR, format!("cannot write the list of databases: {e}")))?;
+        state.manifest = manifest;
+        Ok(())
+    }
+
     /// Records that transactions are prepared in this volume: from now on every start opens it.
     pub fn list_as_preparing(&self, id: VolumeId) -> SqlResult<()> {
         let mut state = self.catalog.lock();

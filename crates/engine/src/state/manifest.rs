@@ -179,7 +179,7 @@ impl Entry {
         }
     }
 
-    fn set_access(&mut self, access: &DatabaseAccess) {
+    pub fn set_access(&mut self, access: &DatabaseAccess) {
         self.owner = Some(access.owner).filter(|oid| *oid != BOOTSTRAP_OID);
         self.connection_limit = Some(access.connection_limit).filter(|limit| *limit >= 0);
         let text = |item: &AclItem| item.text(|oid| oid.to_string());

@@ -4,6 +4,7 @@ use crate::clock::now_us;
 use crate::plan::Plan;
 use holdfast_sql::catalogue::{Doing, SessionRow};
 use parking_lot::Mutex;
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -58,11 +59,13 @@ enum Query {
 }
 
 impl Query {
-    fn text(&self) -> &str {
-        match self {
+    /// The text without a password in it.
+    fn text(&self) -> Cow<'_, str> {
+        let text = match self {
             Query::Text(text) => text,
             Query::Prepared(plan) => shown(&plan.text),
-        }
+        };
+        holdfast_sql::without_secrets(text).map_or(Cow::Borrowed(text), Cow::Owned)
     }
 }
 
@@ -181,7 +184,7 @@ impl SessionActivity {
             doing: now.doing,
             wait_event,
             transaction: (transaction != 0).then_some(transaction),
-            query: now.query.text().to_owned(),
+            query: now.query.text().into_owned(),
         }
     }
 }

@@ -39,6 +39,7 @@ mod privileges;
 mod protocol;
 mod reading;
 mod reply_sink;
+mod role_statements;
 mod single_message;
 mod source;
 mod state;

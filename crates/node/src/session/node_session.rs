@@ -62,6 +62,8 @@ impl NodeSession {
         Values {
             identity: &self.identity,
             settings: &self.settings,
+            databases: &self.databases,
+            role_changes: self.state.block_ref().map(|block| &block.role_changes),
             transaction_us: self.transaction_us,
             statement_us: self.statement_us,
             last_id: self.last_id,

@@ -55,6 +55,7 @@ impl Binder<'_> {
                 let of = self.first_oid(args)?;
                 text(self.helper("hf_format_type", &[&of, &typmod])?)
             }
+            ("pg_has_role", 2 | 3) => Some(self.has_role(args)?),
             ("pg_get_expr", 2 | 3) => text(args[0].sql.clone()),
             ("pg_get_indexdef", 1 | 3) => {
                 let index = self.first_oid(args)?;
@@ -280,7 +281,10 @@ impl Binder<'_> {
                 .ok_or_else(|| (SqlState::UNDEFINED_TABLE, format!("relation \"{unquoted}\" does not exist"))),
             more::REGNAMESPACE => catalogue::namespace_oid(&bare)
                 .ok_or_else(|| (SqlState::INVALID_SCHEMA_NAME, format!("schema \"{unquoted}\" does not exist"))),
-            more::REGROLE => Ok(catalogue::OWNER_OID),
+            more::REGROLE if !unquoted.starts_with('"') && unquoted.contains(char::is_whitespace) => {
+                return Err(SqlError::new(SqlState("42602"), "invalid name syntax"));
+            }
+            more::REGROLE => return self.regrole(&bare),
             oid::REGPROC | more::REGPROCEDURE => return Ok(Typed::sure("0", to)),
             _ => {
                 let message = format!("invalid input syntax for type oid: \"{name}\"");
@@ -334,9 +338,7 @@ fn call_of_nothing(name: &str, args: usize) -> Option<Typed> {
         ("pg_is_wal_replay_paused", 0) => Some(Typed::sure("0", Type::BOOL)),
         ("pg_is_other_temp_schema" | "pg_relation_is_publishable", 1) => Some(Typed::sure("0", Type::BOOL)),
         (_, 2 | 3) if name.starts_with("has_") && name.ends_with("_privilege") => yes(),
-        ("pg_has_role", 2 | 3) | ("row_security_active", 1) => {
-            Some(Typed::sure(if name == "pg_has_role" { "1" } else { "0" }, Type::BOOL))
-        }
+        ("row_security_active", 1) => Some(Typed::sure("0", Type::BOOL)),
         ("obj_description" | "col_description" | "shobj_description", 1 | 2) => text("NULL".into()),
         // A table that is not a partition has no ancestors; for IN, a NULL has the same effect as no row.
         ("pg_partition_ancestors", 1) => Some(Typed::new("NULL", Type::new(oid::REGCLASS))),

@@ -17,6 +17,7 @@ mod lock;
 pub mod need;
 mod operator;
 mod query;
+mod role_call;
 pub mod scope;
 mod select;
 mod special;

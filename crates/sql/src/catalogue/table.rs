@@ -1,8 +1,9 @@
 //! A table of the catalogue, what its rows are computed from, and the cells of a row.
 
 use super::live::{Live, LockRow, PreparedRow};
-use holdfast_types::Value;
+use holdfast_types::access::Roles;
 use holdfast_types::schema::{Dialect, Schema};
+use holdfast_types::{Value, VolumeId};
 
 /// A table of the catalogue.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub struct CatalogContext<'a> {
     pub database_oid: u32,
     pub user: &'a str,
     pub databases: Vec<DatabaseRow>,
+    /// All roles, and owners and grants of databases.
+    pub roles: &'a Roles,
     /// Name and value of every setting of the session.
     pub settings: Vec<(String, String)>,
     /// Name and value of the engine's counters.
@@ -44,6 +47,9 @@ pub struct DatabaseRow {
     pub oid: u32,
     pub name: String,
     pub dialect: Dialect,
+    pub volume: VolumeId,
+    /// Parameters that its sessions start with.
+    pub parameters: Vec<(String, String)>,
 }
 
 /// A text cell.

@@ -20,6 +20,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
         Ok(types::by_name(&text(a, 0)?).map_or(Value::Null, |o| Value::Int(i64::from(o))))
     }),
     Function::strict("hf_size_pretty", 1, size_pretty),
+    // Called where a role was not found.
+    Function::strict("hf_no_role", 1, |a| {
+        let message = format!("role \"{}\" does not exist", text(a, 0)?);
+        Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
+    }),
     Function::strict("hf_lsn", 1, |a| {
         let given = text(a, 0)?;
         let invalid = || {

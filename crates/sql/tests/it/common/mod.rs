@@ -9,8 +9,9 @@ use holdfast_sql::{
     ADVISORY_FUNCTION, AdvisoryOp, Context, Function, Kind, NEXT_ID_FUNCTION, Scan, SessionValue, SessionValues,
     Translated, error, functions, sqlite, translate, types,
 };
+use holdfast_types::access::Roles;
 use holdfast_types::schema::{Column, Dialect, ForeignKey, Index, Schema, Table, TableKind, Trigger};
-use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
+use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef, VolumeId};
 use rusqlite::Connection;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::{Value as Lite, ValueRef as LiteRef};
@@ -188,7 +189,14 @@ impl Db {
             database: "postgres",
             database_oid: 5,
             user: "holdfast",
-            databases: vec![DatabaseRow { oid: 5, name: "postgres".into(), dialect: self.dialect }],
+            databases: vec![DatabaseRow {
+                oid: 5,
+                name: "postgres".into(),
+                dialect: self.dialect,
+                volume: VolumeId(1),
+                parameters: Vec::new(),
+            }],
+            roles: &Roles::default(),
             settings: vec![("server_version".into(), "15.0".into())],
             live: &Quiet,
         };

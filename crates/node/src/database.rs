@@ -1,6 +1,7 @@
 //! The databases being served, each with its cache of translated statements, shared by all sessions.
 
 use crate::plan::Extra;
+use crate::privilege_change::dependents;
 use crate::roles::Listed;
 use crate::settings::REQUIRE_TRANSACTION;
 use holdfast_engine::{Database, Engine, Report};
@@ -225,8 +226,26 @@ impl Databases {
     }
 
     /// What a role owns or is granted in the databases, as lines of DETAIL. Opens those that are not open.
-    pub fn objects_of(&self, _role: u32) -> Vec<String> {
-        Vec::new()
+    /// `current`: the session's database, whose objects are listed; those of others are counted.
+    pub fn objects_of(&self, role: u32, current: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        for database in self.engine.databases() {
+            // A database that cannot be opened is reported by its own statements.
+            let Ok(served) = self.enter(&database.name) else { continue };
+            let of_it = dependents(&served.db.schema(), role);
+            match of_it.len() {
+                _ if database.name == current => lines.extend(of_it),
+                0 => {}
+                1 => lines.push(format!("1 object in database {}", database.name)),
+                count => lines.push(format!("{count} objects in database {}", database.name)),
+            }
+        }
+        lines
+    }
+
+    /// The role that has prepared a transaction.
+    pub fn prepared_owner(&self, gid: &str) -> Option<String> {
+        self.engine.prepared().into_iter().find(|p| p.gid == gid).map(|p| p.owner)
     }
 
     /// An OID for a new role.

@@ -19,6 +19,7 @@ mod database;
 mod descriptors;
 mod plan;
 mod privilege_change;
+mod privilege_functions;
 mod replication_settings;
 mod roles;
 mod server;

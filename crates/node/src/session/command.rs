@@ -9,6 +9,7 @@ use crate::settings;
 use holdfast_engine::{Collect, Step as EngineStep};
 use holdfast_sql::{Entry, Kind, Translated};
 use holdfast_types::access::DatabaseAccess;
+use holdfast_types::access::Need;
 use holdfast_types::{
     ParameterChange, Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, TableLockMode, Tag, Value, ValueRef,
 };
@@ -102,7 +103,11 @@ impl NodeSession {
                 self.superuser_only(|| "must be superuser to write a file on the server".to_owned())?;
                 self.vacuum_into(file).await?;
             }
-            Kind::Vacuum { tables, into: None } => self.vacuum(tables, translated).await?,
+            Kind::Vacuum { tables, into: None } => {
+                if self.may_maintain(number, tables, "vacuum", client) {
+                    self.vacuum(tables, translated).await?;
+                }
+            }
             Kind::LockTable { tables, mode, no_wait } => self.lock_table(tables, *mode, *no_wait).await?,
             Kind::Prepare { name, statement, param_types } => self.prepare_sql(name, statement, param_types).await?,
             Kind::Deallocate(name) => self.deallocate(name.as_deref(), client)?,
@@ -226,6 +231,8 @@ impl NodeSession {
 
     /// VACUUM INTO: a copy of the newest durable snapshot, as a reader sees it.
     async fn vacuum_into(&mut self, file: &str) -> SqlResult<()> {
+        let message = "must be superuser to write a file of the server".to_owned();
+        self.check_needs(&[Need::Superuser { message, owner_of: None }], &self.schema())?;
         let (db, file) = (self.served.db.clone(), PathBuf::from(file));
         self.outside_transactions("VACUUM", move || db.vacuum_into(&file)).await
     }

@@ -6,11 +6,13 @@
 //! Failure: 42501 in PostgreSQL's words; nothing has run then.
 
 use super::node_session::NodeSession;
+use super::state::State;
 use crate::access;
 use crate::plan::Extra;
 use holdfast_engine::Statement;
 use holdfast_sql::Entry;
-use holdfast_types::SqlResult;
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use holdfast_wire::Client;
 use holdfast_types::access::{Access, Checker, Need, Roles};
 use holdfast_types::schema::Schema;
 
@@ -18,6 +20,10 @@ impl NodeSession {
     /// 42501 unless the current role has what the statement needs. `schema`: the one that it was translated under.
     pub(super) fn check_access(&self, entry: &Entry<Extra>, schema: &Schema) -> SqlResult<()> {
         let role = self.identity.current_role;
+        if self.changes_roles() {
+            // Only this session sees these roles.
+            return self.check_needs(&access::needs(entry, schema), schema);
+        }
         let version = self.databases.roles_version();
         if entry.has_passed(role, version) {
             return Ok(());
@@ -28,12 +34,17 @@ impl NodeSession {
         Ok(())
     }
 
+    /// The open transaction has changed roles.
+    fn changes_roles(&self) -> bool {
+        matches!(&self.state, State::Block(block) if !block.role_changes.is_empty())
+    }
+
     /// 42501 unless the current role has all of `needs`.
     pub(super) fn check_needs(&self, needs: &[Need], schema: &Schema) -> SqlResult<()> {
         if needs.is_empty() {
             return Ok(());
         }
-        let roles = self.databases.roles();
+        let roles = self.roles();
         self.checker(&roles, schema).check(self.identity.current_role, needs)
     }
 
@@ -42,6 +53,28 @@ impl NodeSession {
         let schema = self.schema();
         let needs = access::of_touched(&statement.touched, &statement.sql, &Access::default(), own, &schema);
         self.check_needs(&needs, &schema)
+    }
+
+    /// Whether the current role may vacuum or analyze; the whole database is done, also for the owner of one table that
+    /// the statement names. It is warned of each table that it does not own, as by PostgreSQL.
+    pub(super) fn may_maintain(&self, number: usize, named: &[String], verb: &str, client: &mut Client) -> bool {
+        let (roles, schema) = (self.roles(), self.schema());
+        let checker = self.checker(&roles, &schema);
+        let acting = checker.acting(self.identity.current_role);
+        if checker.owns(&acting, checker.database_owner) {
+            return true;
+        }
+        let is_named = |name: &str| named.is_empty() || named.iter().any(|n| n.eq_ignore_ascii_case(name));
+        let mut owns = !named.is_empty();
+        for table in schema.tables.iter().filter(|t| !t.temp && is_named(&t.name)) {
+            if !checker.owns(&acting, schema.grants.owner(table.oid)) {
+                owns = false;
+                let message = format!("skipping \"{}\" --- only table or database owner can {verb} it", table.name);
+                client.reply().script_until(number);
+                client.reply().notice("WARNING", &SqlError::new(SqlState("01000"), message));
+            }
+        }
+        owns
     }
 
     pub(super) fn checker<'a>(&self, roles: &'a Roles, schema: &'a Schema) -> Checker<'a> {

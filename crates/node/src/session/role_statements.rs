@@ -46,12 +46,13 @@ impl NodeSession {
     pub(super) fn scope(&self) -> Scope {
         let databases = self.databases.clone();
         let (new_oid, objects_of) = (databases.clone(), databases.clone());
+        let current = self.served.db.name().to_owned();
         Scope {
             roles: self.roles(),
             current: self.identity.current_role,
             session: self.identity.session_role,
             databases: databases.listed(),
-            objects_of: Box::new(move |oid| Databases::objects_of(&objects_of, oid)),
+            objects_of: Box::new(move |oid| Databases::objects_of(&objects_of, oid, &current)),
             new_oid: Box::new(move || new_oid.reserve_role_oid()),
         }
     }

@@ -62,7 +62,7 @@ impl NodeSession {
         }
         // A transaction that has only read is prepared as well, and finished like any other.
         self.become_writer(false).await?;
-        let user = self.identity.user.clone();
+        let user = self.roles().name_of(self.identity.current_role);
         let Some(block) = self.state.block() else { return Err(SqlError::internal("no transaction is open")) };
         let elsewhere = block.parked.iter().any(|p| matches!(p.phase, Phase::Writing(_)));
         let mut writers = block.take_writers();
@@ -83,6 +83,13 @@ impl NodeSession {
             let command = if commit { "COMMIT PREPARED" } else { "ROLLBACK PREPARED" };
             let message = format!("{command} cannot run inside a transaction block");
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+        }
+        let roles = self.roles();
+        let owner = self.databases.prepared_owner(gid).filter(|_| !roles.is_superuser(self.identity.current_role));
+        if owner.is_some_and(|owner| owner != roles.name_of(self.identity.current_role)) {
+            let message = "permission denied to finish prepared transaction";
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
+                .with_hint("Must be superuser or the user that prepared the transaction."));
         }
         self.activity.until_durable(ended(self.served.db.finish_prepared(gid, commit, self.settings.level())?)).await
     }

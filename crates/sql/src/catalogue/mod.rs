@@ -6,6 +6,7 @@
 mod archive;
 mod empty;
 mod generated;
+mod granted;
 mod holdfast_stat;
 mod information_schema;
 mod live;
@@ -17,6 +18,7 @@ mod pg_class;
 mod pg_collation;
 mod pg_constraint;
 mod pg_database;
+mod pg_default_acl;
 mod pg_extension;
 mod pg_index;
 mod pg_indexes;
@@ -40,6 +42,7 @@ mod table;
 pub use crate::keys::index_name;
 pub use crate::names::TEMP_NAMESPACE;
 pub use live::{Doing, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, TransactionsRow};
+pub use pg_database::grants as acl_value;
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
 pub use replication::{lsn_text, parse_lsn};
 pub use standing::{ArchiveRow, LinkRow, StandbyRow, Standing};
@@ -63,6 +66,7 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_collation::TABLE,
         &pg_constraint::TABLE,
         &pg_database::TABLE,
+        &pg_default_acl::TABLE,
         &pg_extension::TABLE,
         &pg_index::TABLE,
         &pg_index::DEFINITIONS,
@@ -91,7 +95,7 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_views::TABLE,
         &pg_views::DEFINITIONS,
     ];
-    PRESENT.iter().copied().chain(empty::TABLES).chain(information_schema::TABLES)
+    PRESENT.iter().copied().chain(empty::TABLES).chain(information_schema::TABLES).chain(granted::TABLES)
 }
 
 /// The catalogue table of this name. A name without a schema is looked up in `pg_catalog` only.

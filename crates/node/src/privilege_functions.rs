@@ -190,7 +190,9 @@ impl Asked {
         let wanted = wanted(words, possible)?;
         let table = match relation {
             Relation::Catalogue => {
-                return Ok(Some(acting.superuser || wanted.iter().any(|w| w.privilege == Privileges::SELECT && !w.option)));
+                return Ok(Some(
+                    acting.superuser || wanted.iter().any(|w| w.privilege == Privileges::SELECT && !w.option),
+                ));
             }
             Relation::Sequence(table) => {
                 let owner = self.schema.grants.owner(table.oid);
@@ -227,8 +229,7 @@ impl Asked {
                     Some(name) => match table.columns.iter().position(|c| c.name == name) {
                         Some(at) => at as i16 + 1,
                         None => {
-                            let message =
-                                format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
+                            let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
                             return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message));
                         }
                     },
@@ -248,9 +249,8 @@ impl Asked {
         let checker = self.checker();
         let acting = checker.acting(self.role(user)?.unwrap_or_default());
         if view.ends_with("privileges") || view.ends_with("grants") {
-            let enabled = |name: &str| {
-                name == "PUBLIC" || self.roles.by_name(name).is_some_and(|r| checker.owns(&acting, r.oid))
-            };
+            let enabled =
+                |name: &str| name == "PUBLIC" || self.roles.by_name(name).is_some_and(|r| checker.owns(&acting, r.oid));
             return Ok(Value::Int(i64::from(enabled(&b) || enabled(&c))));
         }
         if acting.superuser || a != "public" {
@@ -263,7 +263,9 @@ impl Asked {
         let count = table.columns.len() as i16;
         let changes = !Privileges::SELECT;
         let sees = match view.as_str() {
-            "table_constraints" => !(on_table & changes).is_empty() || (1..=count).any(|n| !(on(n) & changes).is_empty()),
+            "table_constraints" => {
+                !(on_table & changes).is_empty() || (1..=count).any(|n| !(on(n) & changes).is_empty())
+            }
             "columns" | "key_column_usage" => {
                 let at = table.columns.iter().position(|column| column.name == c);
                 !(on_table & Privileges::OF_COLUMN).is_empty() || at.is_some_and(|at| !on(at as i16 + 1).is_empty())

@@ -3,11 +3,11 @@
 use super::grant::Wanted;
 use super::{Draft, Key};
 use holdfast_sql::privilege_statement::RoleName;
-use holdfast_types::access::grants::DefaultGrants;
-use holdfast_types::access::{Acl, Privileges};
 use holdfast_types::access::acl::{Change, changed};
 use holdfast_types::access::check::word_of;
+use holdfast_types::access::grants::DefaultGrants;
 use holdfast_types::access::predefined::BOOTSTRAP_OID;
+use holdfast_types::access::{Acl, Privileges};
 use holdfast_types::schema::{Schema, Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::sync::Arc;

@@ -11,10 +11,10 @@ use crate::access;
 use crate::plan::Extra;
 use holdfast_engine::Statement;
 use holdfast_sql::Entry;
-use holdfast_types::{SqlError, SqlResult, SqlState};
-use holdfast_wire::Client;
 use holdfast_types::access::{Access, Checker, Need, Roles};
 use holdfast_types::schema::Schema;
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use holdfast_wire::Client;
 
 impl NodeSession {
     /// 42501 unless the current role has what the statement needs. `schema`: the one that it was translated under.

@@ -176,12 +176,12 @@ impl NodeSession {
             _ => {}
         }
         match &translated.kind {
-            Kind::Query | Kind::Insert | Kind::Update | Kind::Delete | Kind::CopyOut(_) | Kind::Ddl | Kind::Analyze => {
-                self.data(number, source, entry, is_sole, client).await
-            }
             Kind::Analyze if !self.may_maintain(number, &[], "analyze", client) => {
                 client.reply().complete(number, &Tag { verb: translated.verb, rows: None });
                 Ok(())
+            }
+            Kind::Query | Kind::Insert | Kind::Update | Kind::Delete | Kind::CopyOut(_) | Kind::Ddl | Kind::Analyze => {
+                self.data(number, source, entry, is_sole, client).await
             }
             Kind::Privileges(statement) => self.change_privileges(number, statement, translated.verb, client).await,
             Kind::CopyIn(_) => self.copy_in(number, &entry, client).await,

@@ -1,8 +1,8 @@
 //! `pg_attribute`: columns of tables, views, indexes and of the catalogue itself.
 
 use super::pg_attrdef::default_of;
-use super::shapes;
 use super::pg_database::grants;
+use super::shapes;
 use super::table::{CatalogContext, CatalogTable, boolean, int, text};
 use crate::keys::primary_key;
 use crate::types::{self, Category, Type, more};
@@ -140,7 +140,16 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
         for (i, (name, type_oid)) in table.columns.iter().enumerate() {
             let ty = Type::new(*type_oid);
             let (not_null, has_default, generated) = (*name == "oid", false, "");
-            rows.push(row(Attribute { relation, name, ty, number: i + 1, not_null, has_default, generated, acl: Value::Null }));
+            rows.push(row(Attribute {
+                relation,
+                name,
+                ty,
+                number: i + 1,
+                not_null,
+                has_default,
+                generated,
+                acl: Value::Null,
+            }));
         }
     }
     rows

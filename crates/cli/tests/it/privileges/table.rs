@@ -2,8 +2,8 @@
 
 use super::oracle::Postgres;
 use crate::server::{Running, run};
-use std::collections::BTreeMap;
 use futures::TryStreamExt;
+use std::collections::BTreeMap;
 use tokio_postgres::Client;
 
 /// Objects, roles and grants, made by a superuser.
@@ -40,8 +40,24 @@ const SET_UP: &str = "
 ";
 
 const ROLES: [&str; 19] = [
-    "owner_r", "all_r", "nothing_r", "select_r", "insert_r", "update_r", "delete_r", "truncate_r", "refs_r",
-    "column_r", "revoked_r", "member_r", "noinherit_r", "reader_r", "writer_r", "creator_r", "option_r", "weak_r",
+    "owner_r",
+    "all_r",
+    "nothing_r",
+    "select_r",
+    "insert_r",
+    "update_r",
+    "delete_r",
+    "truncate_r",
+    "refs_r",
+    "column_r",
+    "revoked_r",
+    "member_r",
+    "noinherit_r",
+    "reader_r",
+    "writer_r",
+    "creator_r",
+    "option_r",
+    "weak_r",
     "super_r",
 ];
 
@@ -281,6 +297,10 @@ fn accepted(statement: &str, theirs: &str, ours: &str) -> Option<&'static str> {
             Some("CREATE on the schema is checked before what a view reads")
         }
         () if (is("DROP OWNED")) && theirs.starts_with("2BP01") => Some("views do not hold what they read"),
+        () if theirs == "42809 cannot copy from view \"strong\"" => Some("COPY of a view"),
+        () if theirs.ends_with("column \"tableoid\" of relation \"s_id_seq\"") => {
+            Some("PostgreSQL looks for columns of a sequence in DROP OWNED")
+        }
         () if is("DROP VIEW") && theirs.starts_with("2BP01") => Some("views do not hold what they read"),
         () if is("DROP TABLE") && theirs.starts_with("2BP01") => Some("views do not hold what they read"),
         () if is("DROP COLUMN") && theirs.starts_with("2BP01") => Some("views do not hold what they read"),
@@ -302,7 +322,9 @@ async fn every_statement_by_every_role_has_postgresqls_answer() {
         }
         match accepted(statement, theirs, ours) {
             Some(why) => *named.entry(why).or_default() += 1,
-            None => wrong.push(format!("{} | {statement}\n    PostgreSQL: {theirs}\n    Holdfast:   {ours}", ROLES[*r])),
+            None => {
+                wrong.push(format!("{} | {statement}\n    PostgreSQL: {theirs}\n    Holdfast:   {ours}", ROLES[*r]))
+            }
         }
     }
     println!("{} answers compared, accepted differences: {named:?}", theirs.len());

@@ -16,7 +16,7 @@
 
 mod unmounted;
 
-use crate::config::FILE_NAME;
+use crate::config::{FILE_NAME, TLS_CERTIFICATE};
 use holdfast_replication::{CERTIFICATE_FILES, IdentityFile};
 use rustix::fs::Mode;
 use std::fs::{self, Permissions};
@@ -81,7 +81,9 @@ pub fn private_umask() {
 
 /// Refuses a directory that holds something else than a data directory.
 pub fn refuse_foreign(dir: &Path) -> Result<(), DataDirError> {
-    let names = names(dir).map_err(|source| DataDirError::Io { path: dir.to_owned(), source })?;
+    let mut names = names(dir).map_err(|source| DataDirError::Io { path: dir.to_owned(), source })?;
+    // `holdfast cert server` may come before the first start.
+    names.retain(|name| name != "tls" || !dir.join(TLS_CERTIFICATE).exists());
     match names.into_iter().next() {
         Some(found) if !is_data_directory(dir) => Err(DataDirError::Foreign { path: dir.to_owned(), found }),
         _ => Ok(()),

@@ -20,6 +20,7 @@ mod descriptors;
 mod plan;
 mod privilege_change;
 mod privilege_functions;
+mod reload;
 mod replication_settings;
 mod roles;
 mod server;

@@ -113,7 +113,9 @@ impl Work<'_> {
         let (state, verb) = if change.grant { ("01007", "were granted") } else { ("01006", "could be revoked") };
         if may.is_empty() {
             self.notice("WARNING", state, format!("no privileges {verb} for \"{}\"", database.name));
-        } else if !all && may != asked {
+            return Ok(());
+        }
+        if !all && may != asked {
             self.notice("WARNING", state, format!("not all privileges {verb} for \"{}\"", database.name));
         }
         let after = acl::changed(&acl, change, may, grantor, access.owner)?;

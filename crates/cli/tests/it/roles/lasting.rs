@@ -89,12 +89,13 @@ async fn a_transaction_has_its_roles_and_its_data_or_neither() {
 
 #[tokio::test]
 async fn a_promoted_standby_has_the_roles_of_its_master() {
-    let mut pair = Pair::master("level = \"hot\"");
+    let mut pair = Pair::master("");
     let master = pair.a.connect().await;
     run(&master, "create role before_the_copy password 'x'").await;
     pair.create_standby();
     pair.b.start();
     pair.until_followed().await;
+    run(&master, "set holdfast.level = hot").await;
     make(&master).await;
     run(&master, "create role late; drop role before_the_copy; alter role late rename to later").await;
     pair.until_equal().await;

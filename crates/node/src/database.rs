@@ -225,19 +225,18 @@ impl Databases {
         self.engine.databases().into_iter().map(listed).collect()
     }
 
-    /// What a role owns or is granted in the databases, as lines of DETAIL. Opens those that are not open.
-    /// `current`: the session's database, whose objects are listed; those of others are counted.
-    pub fn objects_of(&self, role: u32, current: &str) -> Vec<String> {
-        let mut lines = Vec::new();
-        for database in self.engine.databases() {
-            // A database that cannot be opened is reported by its own statements.
-            let Ok(served) = self.enter(&database.name) else { continue };
-            let of_it = dependents(&served.db.schema(), role);
-            match of_it.len() {
-                _ if database.name == current => lines.extend(of_it),
-                0 => {}
-                1 => lines.push(format!("1 object in database {}", database.name)),
-                count => lines.push(format!("{count} objects in database {}", database.name)),
+    /// What a role owns or is granted in the databases, as lines of DETAIL: object by object in the database `here`, whose
+    /// schema is given, and how many there are in each other one. Opens those that are not open.
+    pub fn objects_of(&self, role: u32, here: &str, schema: &Schema) -> Vec<String> {
+        let mut lines = dependents(schema, role);
+        for info in self.engine.databases().into_iter().filter(|d| d.name != here) {
+            let name = info.name;
+            match self.engine.database(&name).map(|db| dependents(&db.schema(), role).len()) {
+                Ok(0) => {}
+                Ok(1) => lines.push(format!("1 object in database {name}")),
+                Ok(count) => lines.push(format!("{count} objects in database {name}")),
+                // It may own something there, and its OID must keep a name.
+                Err(_) => lines.push(format!("unknown objects in database {name}, which cannot be opened")),
             }
         }
         lines

@@ -11,7 +11,6 @@ mod grant;
 mod owner;
 
 pub use drop_owned::dependents;
-
 use holdfast_sql::privilege_statement::{PrivilegeStatement, RelationName, RoleName};
 use holdfast_sql::{Among, Notice};
 use holdfast_store::privileges::{CREATE, Row};

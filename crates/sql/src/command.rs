@@ -103,10 +103,10 @@ pub enum Kind {
         database: String,
         change: ParameterChange,
     },
-    /// Owners and privileges.
-    Privileges(Box<PrivilegeStatement>),
     /// Changes roles, or the access to a database.
     Role(Box<RoleStatement>),
+    /// Owners and privileges.
+    Privileges(Box<PrivilegeStatement>),
     /// Accepted without effect; the session only answers.
     #[allow(clippy::enum_variant_names)]
     NoOp,

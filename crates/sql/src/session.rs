@@ -92,8 +92,8 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
             Translated::command(Kind::Set { name: "database".into(), value, local: false }, "USE")
         }
         ("GRANT" | "REVOKE", _) => {
-            let of_objects = privileges::translate(text)?;
-            return of_objects.map_or_else(|| roles::translate(text), |found| Ok(Some(found)));
+            let of_roles = roles::translate(text)?;
+            return of_roles.map_or_else(|| privileges::translate(text), |t| Ok(Some(t)));
         }
         ("REASSIGN", _) | ("DROP", ["OWNED", ..]) | ("ALTER", ["DEFAULT", ..]) => return privileges::translate(text),
         ("ALTER", ["TABLE" | "VIEW" | "SEQUENCE" | "SCHEMA", .., "OWNER", "TO", _]) => {

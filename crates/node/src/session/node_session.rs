@@ -13,14 +13,19 @@ use crate::plan::Plan;
 use crate::settings::Settings;
 use holdfast_engine::Completion;
 use holdfast_sql::Isolation;
+use holdfast_types::access::Roles;
 use holdfast_types::schema::Schema;
 use holdfast_wire::completions::Mailbox;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Statements prepared by SQL's PREPARE in one session.
 pub(super) const SQL_STATEMENTS_MAX: usize = 10_000;
+
+/// Distinguishes the roles that a block sees from those that all sessions see.
+const OF_A_BLOCK: u64 = 1 << 63;
 
 pub struct NodeSession {
     pub(super) databases: Arc<Databases>,
@@ -69,6 +74,29 @@ impl NodeSession {
             last_id: self.last_id,
             transaction,
             requires_transaction: self.served.requires_transaction(),
+        }
+    }
+
+    /// All roles as the session's next statement sees them: with the changes of its open transaction.
+    pub(super) fn roles(&self) -> Arc<Roles> {
+        let changes = match &self.state {
+            State::Block(block) if !block.role_changes.is_empty() => &block.role_changes,
+            _ => return self.databases.roles(),
+        };
+        let mut seen = Roles::clone(&self.databases.roles());
+        changes.apply_to(&mut seen);
+        seen.version = self.roles_version();
+        Arc::new(seen)
+    }
+
+    /// The version of [`NodeSession::roles`]; a new one each time while the open transaction has changed roles.
+    pub(super) fn roles_version(&self) -> u64 {
+        static OF_BLOCKS: AtomicU64 = AtomicU64::new(0);
+        match &self.state {
+            State::Block(block) if !block.role_changes.is_empty() => {
+                OF_A_BLOCK | OF_BLOCKS.fetch_add(1, Ordering::Relaxed)
+            }
+            _ => self.databases.roles_version(),
         }
     }
 

@@ -6,7 +6,6 @@
 //! Failure: 42501 in PostgreSQL's words; nothing has run then.
 
 use super::node_session::NodeSession;
-use super::state::State;
 use crate::access;
 use crate::plan::Extra;
 use holdfast_engine::Statement;
@@ -20,11 +19,7 @@ impl NodeSession {
     /// 42501 unless the current role has what the statement needs. `schema`: the one that it was translated under.
     pub(super) fn check_access(&self, entry: &Entry<Extra>, schema: &Schema) -> SqlResult<()> {
         let role = self.identity.current_role;
-        if self.changes_roles() {
-            // Only this session sees these roles.
-            return self.check_needs(&access::needs(entry, schema), schema);
-        }
-        let version = self.databases.roles_version();
+        let version = self.roles_version();
         if entry.has_passed(role, version) {
             return Ok(());
         }
@@ -32,11 +27,6 @@ impl NodeSession {
         self.check_needs(&needs, schema)?;
         entry.pass(role, version);
         Ok(())
-    }
-
-    /// The open transaction has changed roles.
-    fn changes_roles(&self) -> bool {
-        matches!(&self.state, State::Block(block) if !block.role_changes.is_empty())
     }
 
     /// 42501 unless the current role has all of `needs`.

@@ -14,45 +14,25 @@
 
 use super::blocking::blocking;
 use super::node_session::NodeSession;
-use super::state::State;
 use super::values::{ROLE_PARAMETER, SESSION_PARAMETER};
-use crate::database::Databases;
 use crate::roles::{self, Outcome, Scope};
 use holdfast_sql::{Notice, RoleStatement};
 use holdfast_types::access::{RoleChanges, Roles};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use holdfast_wire::Client;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Distinguishes the roles that a block sees from those that all sessions see.
-const OF_A_BLOCK: u64 = 1 << 63;
 
 impl NodeSession {
-    /// All roles as the session's next statement sees them: with the changes of its open transaction.
-    pub(super) fn roles(&self) -> Arc<Roles> {
-        let changes = match &self.state {
-            State::Block(block) if !block.role_changes.is_empty() => &block.role_changes,
-            _ => return self.databases.roles(),
-        };
-        let mut seen = Roles::clone(&self.databases.roles());
-        changes.apply_to(&mut seen);
-        static VERSIONS: AtomicU64 = AtomicU64::new(0);
-        seen.version = OF_A_BLOCK | VERSIONS.fetch_add(1, Ordering::Relaxed);
-        Arc::new(seen)
-    }
-
     /// What a statement about roles is run against.
     pub(super) fn scope(&self) -> Scope {
         let databases = self.databases.clone();
         let (new_oid, objects_of) = (databases.clone(), databases.clone());
-        let current = self.served.db.name().to_owned();
+        let (here, schema) = (self.identity.database.clone(), self.schema());
         Scope {
             roles: self.roles(),
             current: self.identity.current_role,
             session: self.identity.session_role,
             databases: databases.listed(),
-            objects_of: Box::new(move |oid| Databases::objects_of(&objects_of, oid, &current)),
+            objects_of: Box::new(move |oid| objects_of.objects_of(oid, &here, &schema)),
             new_oid: Box::new(move || new_oid.reserve_role_oid()),
         }
     }

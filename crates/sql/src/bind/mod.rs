@@ -70,6 +70,8 @@ pub struct Binder<'a> {
     used: Vec<need::Used>,
     /// Tables whose serial column chooses a value.
     sequences: BTreeSet<u32>,
+    /// Tables of the catalogue that only superusers may read, with the word for each.
+    secrets: Vec<(&'static str, &'static str)>,
 }
 
 /// The largest number of parameters in a statement, as in the protocol.
@@ -95,6 +97,7 @@ impl<'a> Binder<'a> {
             outermost: false,
             used: Vec::new(),
             sequences: BTreeSet::new(),
+            secrets: Vec::new(),
         }
     }
 

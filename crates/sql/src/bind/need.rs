@@ -69,7 +69,11 @@ impl Binder<'_> {
         // PostgreSQL calls nextval() for the row, after it has checked the tables.
         let privileges = Privileges::USAGE | Privileges::UPDATE;
         let sequences = self.sequences.iter().map(|table| Need::Sequence { table: *table, privileges });
-        Access::of(tables.chain(sequences).collect())
+        let secret = |(word, name): &(&str, &str)| Need::Superuser {
+            message: format!("permission denied for {word} {name}"),
+            owner_of: None,
+        };
+        Access::of(tables.chain(sequences).chain(self.secrets.iter().map(secret)).collect())
     }
 }
 

@@ -51,6 +51,9 @@ pub use table::{CatalogContext, CatalogTable, DatabaseRow};
 use crate::names::is_temp_schema;
 use holdfast_types::schema::Schema;
 
+/// What only superusers may read, because verifiers of passwords are in it: its kind and name.
+pub const SECRETS: [(&str, &str); 2] = [("table", "pg_authid"), ("view", "pg_shadow")];
+
 /// All tables, in no particular order.
 pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
     const PRESENT: &[&CatalogTable] = &[
@@ -80,7 +83,9 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_roles::MEMBERS,
         &pg_roles::REACH,
         &pg_roles::SETTINGS,
+        &pg_roles::SHADOW,
         &pg_roles::USERS,
+        &pg_roles::WITH_PASSWORDS,
         &pg_settings::TABLE,
         &pg_stat_activity::TABLE,
         &pg_stat_activity::BLOCKING,

@@ -100,6 +100,57 @@ pub const USERS: CatalogTable = CatalogTable {
     },
 };
 
+/// `pg_authid`: [`TABLE`] with the verifiers. The session admits superusers only.
+pub const WITH_PASSWORDS: CatalogTable = CatalogTable {
+    schema: "pg_catalog",
+    name: "pg_authid",
+    columns: &[
+        ("oid", oid::OID),
+        ("rolname", oid::NAME),
+        ("rolsuper", oid::BOOL),
+        ("rolinherit", oid::BOOL),
+        ("rolcreaterole", oid::BOOL),
+        ("rolcreatedb", oid::BOOL),
+        ("rolcanlogin", oid::BOOL),
+        ("rolreplication", oid::BOOL),
+        ("rolbypassrls", oid::BOOL),
+        ("rolconnlimit", oid::INT4),
+        ("rolpassword", oid::TEXT),
+        ("rolvaliduntil", oid::TIMESTAMPTZ),
+    ],
+    always_empty: false,
+    rows: |context| {
+        let row = |role: Arc<Role>| {
+            let mut row = vec![int(role.oid), text(role.name.as_str())];
+            let switches =
+                [role.superuser, role.inherit, role.create_role, role.create_db, role.login, role.replication];
+            row.extend(switches.map(boolean));
+            row.extend([boolean(role.bypass_rls), int(role.connection_limit), password(&role), valid_until(&role)]);
+            row
+        };
+        context.roles.list().into_iter().map(row).collect()
+    },
+};
+
+/// `pg_shadow`: [`USERS`] with the verifiers. The session admits superusers only.
+pub const SHADOW: CatalogTable = CatalogTable {
+    name: "pg_shadow",
+    rows: |context| {
+        let row = |role: Arc<Role>| {
+            let mut row = vec![text(role.name.as_str()), int(role.oid)];
+            row.extend([role.create_db, role.superuser, role.replication, role.bypass_rls].map(boolean));
+            row.extend([password(&role), valid_until(&role), config(&role)]);
+            row
+        };
+        context.roles.list().into_iter().filter(|role| role.login).map(row).collect()
+    },
+    ..USERS
+};
+
+fn password(role: &Role) -> Value {
+    role.password.as_deref().map_or(Value::Null, text)
+}
+
 pub const GROUPS: CatalogTable = CatalogTable {
     schema: "pg_catalog",
     name: "pg_group",

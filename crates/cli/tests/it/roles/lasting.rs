@@ -2,6 +2,7 @@
 
 use crate::node::{Pair, succeeds};
 use crate::server::{Running, one, run, state};
+use tempfile::TempDir;
 use tokio_postgres::Client;
 
 /// A role with everything that a role has.
@@ -118,4 +119,57 @@ async fn a_promoted_standby_has_the_roles_of_its_master() {
     run(&client, "create role newest").await;
     assert_eq!(one(&client, "select count(*) from pg_roles where oid = (select max(oid) from pg_roles)").await, "1");
     assert_eq!(one(&client, "select rolname from pg_roles order by oid desc limit 1").await, "newest");
+}
+
+#[tokio::test]
+async fn a_password_is_nowhere() {
+    const PASSWORD: &str = "topsecret-7391";
+    let server = Running::start_logging_in(TempDir::new().unwrap());
+    let client = server.connect().await;
+    let watcher = server.connect().await;
+    let shown = async || one(&watcher, "select string_agg(query, '|') from pg_stat_activity").await;
+    run(&client, &format!("create role app login password '{PASSWORD}'")).await;
+    assert!(shown().await.contains("create role app login password <hidden>"), "{}", shown().await);
+    let statement = client.prepare(&format!("alter role app encrypted password '{PASSWORD}'")).await.unwrap();
+    client.execute(&statement, &[]).await.unwrap();
+    assert!(!shown().await.contains(PASSWORD), "{}", shown().await);
+    for sql in [
+        format!("create role app password '{PASSWORD}'"),
+        format!("create role other password '{PASSWORD}' flies"),
+        format!("create role other password 'x' '{PASSWORD}'"),
+        format!("alter role nobody password '{PASSWORD}'"),
+        format!("begin; alter role app password '{PASSWORD}'; rollback"),
+    ] {
+        if let Err(error) = client.batch_execute(&sql).await {
+            assert!(!format!("{error:?}").contains(PASSWORD), "{error:?}");
+        }
+        assert!(!shown().await.contains(PASSWORD), "{}", shown().await);
+        run(&client, "rollback").await;
+    }
+    let verifier = one(&client, "select rolpassword from pg_authid where rolname = 'app'").await;
+    assert!(verifier.starts_with("SCRAM-SHA-256$4096:"), "{verifier}");
+    // One that is carried over is stored as it is.
+    run(&client, &format!("create role copied password '{verifier}'")).await;
+    assert_eq!(one(&client, "select rolpassword from pg_authid where rolname = 'copied'").await, verifier);
+    assert_eq!(
+        state(&client, "create role old password 'md5a3556571e93b0d20722ba62be61e8c2d'").await.unwrap().code(),
+        "0A000"
+    );
+    assert!(!server.log().contains(PASSWORD));
+    let (status, dir) = server.stop();
+    assert!(status.success());
+    let mut files = vec![dir.path().to_owned()];
+    let mut looked_at = 0;
+    while let Some(path) = files.pop() {
+        if path.is_dir() {
+            files.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(memchr::memmem::find(&bytes, PASSWORD.as_bytes()).is_none(), "{}", path.display());
+        looked_at += 1;
+    }
+    assert!(looked_at > 4);
+    let dump = succeeds(&["trail", "dump", "--data", dir.path().to_str().unwrap()]);
+    assert!(dump.contains("\"app\": inherit login") && !dump.contains("SCRAM-SHA-256"), "{dump}");
 }

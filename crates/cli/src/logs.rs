@@ -17,6 +17,7 @@
 //! Failure: a line that cannot be written into a file goes to stderr, with the reason; the server continues. A `log` that
 //! cannot be read at SIGHUP is a warning, and the one before it stays.
 
+use crate::log_events::LogEvents;
 use anyhow::{Context, bail};
 use holdfast_node::Config;
 use holdfast_node::config::{FILE_NAME, LogFiles};
@@ -32,6 +33,8 @@ use tracing::Metadata;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// What a role's log target begins with; the role is the file's name.
 const TARGET: &str = "holdfast::";
@@ -101,12 +104,12 @@ where
     if json {
         let logs = logs.json().with_filter_reloading();
         let handle = logs.reload_handle();
-        logs.init();
+        logs.finish().with(LogEvents).init();
         Box::new(move |filter| handle.reload(filter))
     } else {
         let logs = logs.with_filter_reloading();
         let handle = logs.reload_handle();
-        logs.init();
+        logs.finish().with(LogEvents).init();
         Box::new(move |filter| handle.reload(filter))
     }
 }

@@ -16,7 +16,7 @@
 
 mod unmounted;
 
-use crate::config::{FILE_NAME, TLS_CERTIFICATE};
+use crate::config::FILE_NAME;
 use holdfast_replication::{CERTIFICATE_FILES, IdentityFile};
 use rustix::fs::Mode;
 use std::fs::{self, Permissions};
@@ -28,6 +28,9 @@ const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 /// What other users could do with a file.
 const OTHERS: u32 = 0o077;
+
+/// Where `holdfast cert server` writes the server's certificate.
+pub const TLS_CERTIFICATE: &str = "tls/server.crt";
 
 /// A new file system has it.
 const LOST_FOUND: &str = "lost+found";

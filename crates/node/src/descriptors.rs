@@ -1,6 +1,5 @@
 //! File descriptors: each connection takes one; without a free one the trail would fail as well as a client.
 
-use crate::config::Config;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Reserved for databases, trail segments, scratch files, threads.
@@ -9,15 +8,14 @@ const RESERVED: u64 = 500;
 /// The least that is left of `half_open_max`.
 const HALF_OPEN_LEAST: u64 = 20;
 
-/// Raises the soft limit to what the settings need, as far as allowed, and lowers `half_open_max` and then `connections_max` to
-/// what fits.
-pub fn raise(config: &mut Config) {
-    let (sessions, half_open) = (config.connections_max as u64, config.half_open_max as u64);
+/// Raises the soft limit to what `connections_max` and `half_open_max` need, as far as allowed. Returns what fits of them.
+pub fn raise(connections_max: usize, half_open_max: usize) -> (usize, usize) {
+    let (sessions, half_open) = (connections_max as u64, half_open_max as u64);
     let wanted = sessions + half_open + RESERVED;
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);
     if current >= wanted {
-        return;
+        return (connections_max, half_open_max);
     }
     let reachable = limit.maximum.map_or(wanted, |max| max.min(wanted));
     let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(reachable), maximum: limit.maximum });
@@ -31,7 +29,7 @@ pub fn raise(config: &mut Config) {
         );
     }
     let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-    (config.connections_max, config.half_open_max) = (number(fit), number(open));
+    (number(fit), number(open))
 }
 
 /// How many sessions and connections without one fit into `room`.

@@ -26,8 +26,10 @@ mod roles;
 mod server;
 mod session;
 mod settings;
+mod web;
 
 pub use archive_report::{ArchiveReport, ArchiveReportError, Part, TrailReport, archive_report};
 pub use config::{Config, ConfigError};
 pub use replication_settings::HoldfastToml;
 pub use server::{NodeError, Ready, serve};
+pub use web::{ConsoleError, console_url, events};

@@ -1,5 +1,6 @@
 //! All sessions of the server.
 
+use super::latencies::Latencies;
 use super::session::{SessionActivity, Who};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ pub struct Activities {
     pub(super) sessions: Mutex<BTreeMap<i32, Arc<SessionActivity>>>,
     /// Statements and commits that ended with 40001.
     pub(super) serialization_conflicts: AtomicU64,
+    pub latencies: Latencies,
 }
 
 /// A session's entry in the list; dropping it removes the entry.
@@ -34,6 +36,11 @@ impl Activities {
 }
 
 impl Listed {
+    /// A request was answered after so many microseconds, without an error or with one.
+    pub fn took(&self, us: i64, succeeded: bool) {
+        self.all.latencies.answered(us, self.own.take_committed() && succeeded);
+    }
+
     /// Counts a transaction that could not be serialized.
     pub fn conflict(&self) {
         self.all.serialization_conflicts.fetch_add(1, Ordering::Relaxed);

@@ -35,6 +35,8 @@ pub struct SessionActivity {
     syncing: AtomicBool,
     /// Number of the transaction that has begun to write; 0 for none.
     transaction: AtomicU64,
+    /// The present request has waited for a commit.
+    committed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -98,6 +100,7 @@ impl SessionActivity {
             who,
             syncing: AtomicBool::new(false),
             transaction: AtomicU64::new(0),
+            committed: AtomicBool::new(false),
         }
     }
 
@@ -125,8 +128,8 @@ impl SessionActivity {
         now.begin(at_us, transaction_us);
     }
 
-    /// The message has been answered.
-    pub fn end(&self, doing: Doing) {
+    /// The message has been answered. Returns when, in microseconds since 1970.
+    pub fn end(&self, doing: Doing) -> i64 {
         let at_us = now_us();
         let mut now = self.now.lock();
         now.doing = doing;
@@ -135,6 +138,7 @@ impl SessionActivity {
         if matches!(doing, Doing::Idle | Doing::IdleInFailed) {
             now.transaction_start_us = None;
         }
+        at_us
     }
 
     /// The open transaction begins to write, under this number; 0: it has ended.
@@ -158,7 +162,17 @@ impl SessionActivity {
         self.syncing.store(true, Ordering::Relaxed);
         let done = work.await;
         self.syncing.store(false, Ordering::Relaxed);
+        self.committed.store(true, Ordering::Relaxed);
         done
+    }
+
+    /// Whether the request that ends now has waited for a commit. Only the session itself asks.
+    pub fn take_committed(&self) -> bool {
+        let committed = self.committed.load(Ordering::Relaxed);
+        if committed {
+            self.committed.store(false, Ordering::Relaxed);
+        }
+        committed
     }
 
     /// The session's row in the view. `lock`: what it waits for, as the lock manager knows.

@@ -1,14 +1,15 @@
-//! The settings of the transport: the Unix socket, TLS, keepalives.
+//! The settings of the transport: limits, the Unix socket, TLS, keepalives.
 //!
 //! Paths are relative to the data directory.
 
 use super::Config;
-use holdfast_wire::{Keepalives, TlsFiles, TlsVersion};
+use holdfast_wire::{Keepalives, Limits, TlsFiles, TlsVersion};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Where `holdfast cert server` writes; used when they exist.
-pub const TLS_CERTIFICATE: &str = "tls/server.crt";
+pub use crate::data_dir::TLS_CERTIFICATE;
 pub const TLS_KEY: &str = "tls/server.key";
 pub const TLS_CLIENT_CA: &str = "tls/ca.crt";
 
@@ -34,6 +35,21 @@ impl From<TlsVersionName> for TlsVersion {
 }
 
 impl Config {
+    /// The limits of the protocol.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            message_bytes_max: self.message_bytes_max,
+            connections_max: self.connections_max,
+            startup_timeout: Duration::from_millis(self.startup_timeout_ms),
+            prepared_statements_max: self.prepared_statements_max,
+            portals_max: self.portals_max,
+            batch_steps_max: self.batch_steps_max,
+            buffered_rows_bytes_max: self.buffered_rows_bytes_max,
+            half_open_max: self.half_open_max,
+            keepalives: self.keepalives(),
+        }
+    }
+
     /// The directory of the Unix socket; `None`: there is none.
     pub fn unix_socket_directory(&self, data: &Path) -> Option<PathBuf> {
         match self.unix_socket_directory.as_os_str().is_empty() {

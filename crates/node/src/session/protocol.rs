@@ -42,11 +42,12 @@ impl NodeSession {
             let name = self.settings.get("application_name").map_or("", |(_, v)| v);
             self.activity.set_application_name(name);
         }
-        self.show_state();
+        let at_us = self.show_state();
+        self.activity.took(at_us - self.statement_us, outcome.is_ok());
     }
 
-    /// Publishes the state between messages in `pg_stat_activity`.
-    fn show_state(&mut self) {
+    /// Publishes the state between messages in `pg_stat_activity`. Returns when, in microseconds since 1970.
+    fn show_state(&mut self) -> i64 {
         let doing = match (self.state.status(), &self.state) {
             (Status::Failed, _) => Doing::IdleInFailed,
             (Status::InTransaction, _) => Doing::IdleInTransaction,
@@ -57,7 +58,7 @@ impl NodeSession {
         if !self.state.is_writing() {
             self.activity.set_transaction(0);
         }
-        self.activity.end(doing);
+        self.activity.end(doing)
     }
 
     /// Runs a pipeline as a whole, or step by step.

@@ -2,11 +2,12 @@
 //! tables in attached in-memory schemas.
 
 use crate::activity::Watcher;
+use crate::admission::request_reload;
 use crate::privilege_functions::Asked;
 use holdfast_engine::{Connect, ConnectedDatabase, Engine, LockInfo, PreparedInfo};
 use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow, LockRow, PreparedRow};
 use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
-use holdfast_types::{SqlError, SqlResult, Value, ValueRef};
+use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,9 @@ fn register(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher)
     let wait = move |arguments: &[ValueRef<'_>]| Ok(wait_for_lsn(&of, arguments));
     conn.register_function(holdfast_sql::WAIT_SLICE_FUNCTION, 2, false, wait).map_err(internal)?;
     register_privileges(conn, db, watcher)?;
+    let of = watcher.clone();
+    let reload = move |arguments: &[ValueRef<'_>]| reload(&of, arguments);
+    conn.register_function(holdfast_sql::RELOAD_FUNCTION, 1, false, reload).map_err(internal)?;
     for schema in ["pg_catalog", "information_schema"] {
         conn.exec(&format!("ATTACH ':memory:' AS {schema}")).map_err(internal)?;
     }
@@ -78,6 +82,28 @@ fn wait_for_lsn(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> Value {
     let slice = WAIT_SLICE_MS.min(*remaining_ms);
     std::thread::sleep(Duration::from_millis(slice.max(0).unsigned_abs()));
     Value::Int(remaining_ms - slice)
+}
+
+/// See [`holdfast_sql::RELOAD_FUNCTION`].
+fn reload(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
+    let roles = watcher.engine.read().as_ref().map(Engine::roles).unwrap_or_default();
+    let is_superuser = match arguments {
+        [ValueRef::Text(user)] => {
+            std::str::from_utf8(user).ok().and_then(|user| roles.by_name(user)).is_some_and(|role| role.superuser)
+        }
+        _ => false,
+    };
+    if !is_superuser {
+        let message = "permission denied for function pg_reload_conf";
+        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+    }
+    match request_reload() {
+        Ok(()) => Ok(Value::Int(1)),
+        Err(error) => {
+            tracing::warn!("the server cannot send SIGHUP to itself: {error}");
+            Ok(Value::Int(0))
+        }
+    }
 }
 
 fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> Vec<Vec<Value>> {

@@ -16,6 +16,7 @@
 
 mod unmounted;
 
+use crate::admission::{HBA_FILE, IDENT_FILE, SECRET_FILE};
 use crate::config::FILE_NAME;
 use holdfast_replication::{CERTIFICATE_FILES, IdentityFile};
 use rustix::fs::Mode;
@@ -37,7 +38,16 @@ const LOST_FOUND: &str = "lost+found";
 
 /// What a failed start removes. Nothing else: another server may have been started on the directory meanwhile and have
 /// acknowledged commits, and a control plane's directory holds votes.
-const REMOVABLE: [&str; 2] = [FILE_NAME, "holdfast.toml.new"];
+const REMOVABLE: [&str; 8] = [
+    FILE_NAME,
+    "holdfast.toml.new",
+    HBA_FILE,
+    "pg_hba.conf.new",
+    IDENT_FILE,
+    "pg_ident.conf.new",
+    SECRET_FILE,
+    "authentication_secret.new",
+];
 
 /// Why a directory is not used.
 #[derive(Debug, thiserror::Error)]

@@ -242,9 +242,10 @@ impl Databases {
         lines
     }
 
-    /// The role that has prepared a transaction.
-    pub fn prepared_owner(&self, gid: &str) -> Option<String> {
-        self.engine.prepared().into_iter().find(|p| p.gid == gid).map(|p| p.owner)
+    /// The name of the role that has prepared a transaction.
+    pub fn prepared_owner(&self, database: &str, gid: &str) -> Option<String> {
+        let of = |p: &holdfast_engine::PreparedInfo| p.database == database && p.gid == gid;
+        self.engine.prepared().into_iter().find(of).map(|p| p.owner)
     }
 
     /// An OID for a new role.

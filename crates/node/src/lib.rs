@@ -8,6 +8,7 @@
 
 mod access;
 mod activity;
+pub mod admission;
 mod archive_report;
 mod automatic_stats;
 mod cancel;

@@ -88,7 +88,7 @@ impl<'t> Words<'t> {
     pub fn name(&mut self) -> SqlResult<String> {
         let Some(Token::Word(word)) = self.token() else { return Err(self.syntax()) };
         if word.value.is_empty() {
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "zero-length delimited identifier"));
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "zero-length delimited identifier at or near \"\"\"\""));
         }
         self.at += 1;
         Ok(fold(&Ident { value: word.value.clone(), quote_style: word.quote_style, span: Span::empty() }))

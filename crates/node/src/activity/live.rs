@@ -1,11 +1,12 @@
 //! What the catalogue shows of the running server: the sessions' own records, combined with what the engine knows.
 
 use super::list::Activities;
+use crate::admission::Admission;
 use crate::automatic_stats::AutomaticStats;
 use holdfast_engine::{Blocked, Engine};
 use holdfast_replication::{ArchiveReport, LinkReport, ReplicationStatus, StandbyState};
 use holdfast_sql::catalogue::{
-    ArchiveRow, LinkRow, Live, OldestSnapshot, SessionRow, StandbyRow, Standing, TransactionsRow,
+    ArchiveRow, HbaRow, IdentRow, LinkRow, Live, OldestSnapshot, SessionRow, StandbyRow, Standing, TransactionsRow,
 };
 use parking_lot::RwLock;
 use std::fmt;
@@ -22,6 +23,7 @@ pub struct Watcher {
     pub activities: Arc<Activities>,
     pub engine: EngineSlot,
     pub replication: Arc<ReplicationStatus>,
+    pub admission: Arc<Admission>,
 }
 
 impl fmt::Debug for Watcher {
@@ -72,6 +74,14 @@ impl Live for Watcher {
             standbys: report.standbys.into_iter().map(standby_row).collect(),
             archive: report.archive.map(archive_row),
         }
+    }
+
+    fn hba_file(&self) -> Vec<HbaRow> {
+        self.admission.hba_rows()
+    }
+
+    fn ident_file(&self) -> Vec<IdentRow> {
+        self.admission.ident_rows()
     }
 
     fn transactions(&self) -> TransactionsRow {

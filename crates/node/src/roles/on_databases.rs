@@ -113,6 +113,8 @@ impl Work<'_> {
         let (state, verb) = if change.grant { ("01007", "were granted") } else { ("01006", "could be revoked") };
         if may.is_empty() {
             self.notice("WARNING", state, format!("no privileges {verb} for \"{}\"", database.name));
+            // As in PostgreSQL the initial grants are stored then.
+            self.set_access(database.oid, DatabaseAccess { acl: Some(acl), ..access });
             return Ok(());
         }
         if !all && may != asked {

@@ -4,6 +4,7 @@ use super::context::ServerContext;
 use super::master_tasks::{set_delay, spawn_master_tasks};
 use super::{ActiveRole, NodeError, open_archive};
 use crate::activity::{Activities, EngineSlot, Watcher};
+use crate::admission::{Admission, HBA_FILE, IDENT_FILE};
 use crate::automatic_stats::AutomaticStats;
 use crate::config::Config;
 use crate::connect;
@@ -41,6 +42,7 @@ pub(super) struct Opening<'a> {
 
 /// What sessions and views see of the server.
 struct Views {
+    admission: Arc<Admission>,
     stats: Arc<AutomaticStats>,
     activities: Arc<Activities>,
     slot: EngineSlot,
@@ -66,6 +68,7 @@ impl Opening<'_> {
         let is_master = standby.is_none();
         mirror::check(dir, config.has_mirror().then_some(&*config.mirror), is_master)?;
         let views = Views {
+            admission: self.context.admission.clone(),
             stats: Arc::default(),
             activities: Arc::default(),
             slot: EngineSlot::default(),
@@ -238,19 +241,23 @@ impl Views {
             engine: self.slot.clone(),
             automatic: self.stats.clone(),
             replication: self.status.clone(),
+            admission: self.admission.clone(),
         }
     }
 
     fn factory(&self, context: &ServerContext, engine: &Engine, standby: bool) -> Factory {
         let ServerContext { dir, config, parameters, tls, listener, .. } = context;
+        let file = |name| dir.join(name).display().to_string();
+        let files = vec![("hba_file", file(HBA_FILE)), ("ident_file", file(IDENT_FILE))];
         Factory {
             databases: Arc::new(Databases::new(engine.clone())),
-            configured: [config.parameters(), parameters.clone()].concat(),
+            configured: [config.parameters(), parameters.clone(), files].concat(),
             tls: tls.clone(),
             scratch: Arc::new(Scratch { dir: scratch_dir(dir), bytes_max: config.scratch_bytes_max }),
             stats: self.stats.clone(),
             activities: self.activities.clone(),
             listener: listener.clone(),
+            admission: self.admission.clone(),
             standby,
         }
     }

@@ -9,6 +9,7 @@ use super::state::State;
 use super::temporary::TemporaryTables;
 use super::values::Identity;
 use crate::activity::{Activities, Who};
+use crate::admission::{Admission, may_link};
 use crate::automatic_stats::AutomaticStats;
 use crate::clock::now_us;
 use crate::database::Databases;
@@ -16,10 +17,9 @@ use crate::settings::Settings;
 use bytes::BytesMut;
 use holdfast_engine::Completion;
 use holdfast_replication::Listener;
-use holdfast_types::access::predefined::BOOTSTRAP_OID;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use holdfast_wire::completions::Mailbox;
-use holdfast_wire::{SessionFactory, Startup, TlsSlot};
+use holdfast_wire::{Prover, SessionFactory, Startup, TlsSlot, Unproven};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -39,6 +39,8 @@ pub struct Factory {
     pub activities: Arc<Activities>,
     /// Takes the connections of other nodes.
     pub listener: Arc<Listener>,
+    /// Decides who may connect.
+    pub admission: Arc<Admission>,
     /// The server is a standby: sessions are read-only.
     pub standby: bool,
 }
@@ -55,12 +57,21 @@ impl SessionFactory for Factory {
     type Session = NodeSession;
 
     async fn link(&self, stream: TcpStream, input: BytesMut) {
-        self.listener.serve(stream, input);
+        if may_link(&stream) {
+            self.listener.serve(stream, input);
+        }
+    }
+
+    async fn authenticate(&self, startup: &Startup, prover: &mut Prover<'_>) -> Result<(), Unproven> {
+        // First: then the client tries the next of its hosts.
+        self.databases.check_right()?;
+        self.admission.authenticate(startup, &self.databases.roles(), prover).await
     }
 
     async fn open(&self, startup: Startup) -> SqlResult<NodeSession> {
-        // Before the client is authenticated: then it tries the next of its hosts.
         self.databases.check_right()?;
+        let roles = self.databases.roles();
+        let (role, mut places) = self.admission.log_in(&startup, &roles)?;
         let mut settings = Settings::new(&self.configured);
         if self.standby {
             settings.start_fixed("in_hot_standby", "on");
@@ -85,7 +96,7 @@ impl SessionFactory for Factory {
                 blocking(move || databases.enter(&name)).await?
             }
         };
-        let role = self.databases.roles().by_name(&startup.user).map_or(BOOTSTRAP_OID, |role| role.oid);
+        self.admission.enter_database(&mut places, &roles, &role, (served.db.oid(), &startup.database))?;
         let locks = served.db.session(startup.pid);
         let activity = self.activities.enter(Who {
             pid: startup.pid,
@@ -99,7 +110,7 @@ impl SessionFactory for Factory {
             databases: self.databases.clone(),
             served,
             home: startup.database.clone(),
-            identity: Identity::new(startup.user, role, startup.database, startup.pid),
+            identity: Identity::new(startup.user, role.oid, startup.database, startup.pid),
             shown_settings: settings.changes(),
             settings,
             activity,
@@ -116,6 +127,7 @@ impl SessionFactory for Factory {
             statement_us: 0,
             last_id: None,
             standby: self.standby,
+            _places: places,
         })
     }
 }

@@ -7,6 +7,7 @@ use super::state::{Phase, State};
 use super::temporary::TemporaryTables;
 use super::values::{Identity, Values};
 use crate::activity::Listed;
+use crate::admission::Places;
 use crate::cancel::Canceller;
 use crate::database::{Databases, InUse};
 use crate::plan::Plan;
@@ -56,6 +57,8 @@ pub struct NodeSession {
     pub(super) last_id: Option<i64>,
     /// The server is a standby.
     pub(super) standby: bool,
+    /// The session's places among those of its role, database and address.
+    pub(super) _places: Places,
 }
 
 impl NodeSession {

@@ -84,14 +84,23 @@ impl NodeSession {
             let message = format!("{command} cannot run inside a transaction block");
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
-        let roles = self.roles();
-        let owner = self.databases.prepared_owner(gid).filter(|_| !roles.is_superuser(self.identity.current_role));
-        if owner.is_some_and(|owner| owner != roles.name_of(self.identity.current_role)) {
-            let message = "permission denied to finish prepared transaction";
-            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
-                .with_hint("Must be superuser or the user that prepared the transaction."));
-        }
+        self.check_may_finish(gid)?;
         self.activity.until_durable(ended(self.served.db.finish_prepared(gid, commit, self.settings.level())?)).await
+    }
+}
+
+impl NodeSession {
+    /// 42501 unless the current role has prepared the transaction, or is a superuser.
+    fn check_may_finish(&self, gid: &str) -> SqlResult<()> {
+        let roles = self.roles();
+        let current = self.identity.current_role;
+        let owner = self.databases.prepared_owner(self.served.db.name(), gid);
+        if roles.is_superuser(current) || owner.is_none_or(|owner| owner == roles.name_of(current)) {
+            return Ok(());
+        }
+        let message = "permission denied to finish prepared transaction";
+        Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
+            .with_hint("Must be superuser or the user that prepared the transaction."))
     }
 }
 

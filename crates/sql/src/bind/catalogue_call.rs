@@ -17,6 +17,9 @@ use holdfast_types::{SqlError, SqlResult, SqlState};
 /// readers see everything below the position; otherwise it sleeps briefly and returns the milliseconds that remain.
 pub const WAIT_SLICE_FUNCTION: &str = "hf_wait_for_lsn";
 
+/// `hf_reload_conf(user)` reads the files of rules again, if the user is a superuser.
+pub const RELOAD_FUNCTION: &str = "hf_reload_conf";
+
 /// A column of the one row with the server's role and positions.
 fn standing(column: &str) -> String {
     format!("(SELECT \"{column}\" FROM pg_catalog.\"hf_standing\")")
@@ -154,6 +157,10 @@ impl Binder<'_> {
             ("current_setting", 1 | 2) => return self.current_setting(args).map(Some),
             ("pg_postmaster_start_time", 0) => {
                 Some(self.session(SessionValue::TransactionTime, Type::new(oid::TIMESTAMPTZ))?)
+            }
+            ("pg_reload_conf", 0) => {
+                let user = self.session(SessionValue::User, Type::NAME)?;
+                Some(Typed::sure(format!("{RELOAD_FUNCTION}({})", user.sql), Type::BOOL))
             }
             ("pg_size_pretty", 1) => {
                 let size = self.coerce(args[0].clone(), Type::INT8, When::Assignment)?;

@@ -20,6 +20,7 @@ mod pg_constraint;
 mod pg_database;
 mod pg_default_acl;
 mod pg_extension;
+mod pg_hba;
 mod pg_index;
 mod pg_indexes;
 mod pg_language;
@@ -44,6 +45,7 @@ pub use crate::names::TEMP_NAMESPACE;
 pub use live::{Doing, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, TransactionsRow};
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
 pub use pg_database::grants as acl_value;
+pub use pg_hba::{HbaRow, HbaRule, IdentRow};
 pub use replication::{lsn_text, parse_lsn};
 pub use standing::{ArchiveRow, LinkRow, StandbyRow, Standing};
 pub use table::{CatalogContext, CatalogTable, DatabaseRow};
@@ -71,6 +73,8 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_database::TABLE,
         &pg_default_acl::TABLE,
         &pg_extension::TABLE,
+        &pg_hba::RULES,
+        &pg_hba::MAPPINGS,
         &pg_index::TABLE,
         &pg_index::DEFINITIONS,
         &pg_indexes::TABLE,
@@ -200,6 +204,15 @@ mod tests {
             let standbys = vec![StandbyRow { name: "s".into(), connected: true, ..StandbyRow::default() }];
             let archive = Some(ArchiveRow::default());
             Standing { standbys, link: Some(LinkRow::default()), archive, ..Standing::default() }
+        }
+
+        fn hba_file(&self) -> Vec<HbaRow> {
+            let wrong = HbaRow { line: 2, rule: None, error: Some("end-of-line".into()) };
+            vec![HbaRow { line: 1, rule: Some(HbaRule::default()), error: None }, wrong]
+        }
+
+        fn ident_file(&self) -> Vec<IdentRow> {
+            vec![IdentRow { line: 1, mapping: Some(("m".into(), "ann".into(), "bob".into())), error: None }]
         }
     }
 

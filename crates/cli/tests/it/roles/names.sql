@@ -26,7 +26,7 @@ select current_user = 'x''; drop table kept; --', session_user;
 set role "1";
 select current_user;
 reset session authorization;
-alter role "x""; drop table kept; --" set search_path = 'a"; drop table kept; --';
+alter role "x""; drop table kept; --" set application_name = 'a"; drop table kept; --';
 alter role "x""; drop table kept; --" rename to "y'';drop table kept;";
 select rolname, rolconfig from pg_roles where rolname like '%drop%' order by 1;
 select pg_has_role('x''; drop table kept; --', 'A', 'member'), pg_has_role('x''; drop table kept; --', 'null', 'member');

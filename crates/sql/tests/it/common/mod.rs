@@ -4,7 +4,9 @@
 
 pub mod postgres;
 
-use holdfast_sql::catalogue::{self, CatalogContext, DatabaseRow, Live, SessionRow, Standing, TransactionsRow};
+use holdfast_sql::catalogue::{
+    self, CatalogContext, DatabaseRow, HbaRow, IdentRow, Live, SessionRow, Standing, TransactionsRow,
+};
 use holdfast_sql::{
     ADVISORY_FUNCTION, AdvisoryOp, Context, Function, Kind, NEXT_ID_FUNCTION, Scan, SessionValue, SessionValues,
     Translated, error, functions, sqlite, translate, types,
@@ -48,6 +50,14 @@ impl Live for Quiet {
 
     fn standing(&self) -> Standing {
         Standing::default()
+    }
+
+    fn hba_file(&self) -> Vec<HbaRow> {
+        Vec::new()
+    }
+
+    fn ident_file(&self) -> Vec<IdentRow> {
+        Vec::new()
     }
 }
 

@@ -29,6 +29,7 @@ pub use api::activity::{SnapshotHeld, TransactionStats};
 pub use api::base_copy::{BaseCopy, BaseReceiver, CopyError, CopyPlan, PageBytes, VolumePlan};
 pub use api::database::Database;
 pub use api::engine::{DatabaseInfo, Engine};
+pub use api::new_history::{NewHistoryError, RESTORING, begin_new_history};
 pub use api::prepared::PreparedInfo;
 pub use background::archiving::Waiting;
 pub use holdfast_store::sqlite::TouchKind;

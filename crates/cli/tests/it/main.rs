@@ -5,6 +5,7 @@ mod control;
 mod copies;
 mod damage;
 mod doctor;
+mod dump;
 mod first_run;
 mod http;
 mod lab;

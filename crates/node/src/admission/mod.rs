@@ -19,12 +19,14 @@ mod login;
 mod reload;
 mod rows;
 mod sessions;
+mod share;
 mod socket_owner;
 mod users;
 
-pub use files::{HBA_FILE, IDENT_FILE, RuleFiles, RulesError, SECRET_FILE};
+pub use files::{HBA_FILE, IDENT_FILE, RuleFiles, RulesError, SECRET_FILE, SHARED_FILE};
 pub use reload::request_reload;
 pub use sessions::Places;
+pub use share::{share_rules, take_rules};
 
 use failures::Failures;
 use sessions::Sessions;

@@ -3,6 +3,7 @@
 
 use crate::activity::{Signal, Watcher};
 use crate::admission::request_reload;
+use crate::privilege_functions::Asked;
 use holdfast_engine::{Connect, ConnectedDatabase, Engine, LockInfo, PreparedInfo};
 use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow, LockRow, PreparedRow, Viewer};
 use holdfast_sql::{SIGNAL_FUNCTION, SignalOp};
@@ -28,6 +29,7 @@ fn register(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher)
     let of = watcher.clone();
     let wait = move |arguments: &[ValueRef<'_>]| Ok(wait_for_lsn(&of, arguments));
     conn.register_function(holdfast_sql::WAIT_SLICE_FUNCTION, 2, false, wait).map_err(internal)?;
+    register_privileges(conn, db, watcher)?;
     let of = watcher.clone();
     let signal = move |arguments: &[ValueRef<'_>]| signal(&of, arguments);
     conn.register_function(SIGNAL_FUNCTION, -1, false, signal).map_err(internal)?;
@@ -44,6 +46,30 @@ fn register(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher)
         let module = format!("{}.{}", table.schema, table.name);
         conn.register_rows_table(&module, RowsTable { columns, rows }).map_err(internal)?;
         conn.create_rows_table(table.schema, table.name, &module).map_err(internal)?;
+    }
+    Ok(())
+}
+
+/// Registers the functions that ask for privileges.
+fn register_privileges(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher) -> SqlResult<()> {
+    type Ask = fn(&Asked, &[ValueRef<'_>]) -> SqlResult<Value>;
+    let functions: [(&str, i32, Ask); 3] = [
+        (holdfast_sql::HAS_PRIVILEGE_FUNCTION, 5, Asked::has),
+        (holdfast_sql::MAY_SEE_FUNCTION, 5, Asked::may_see),
+        (holdfast_sql::ACL_DEFAULT_FUNCTION, 2, Asked::acl_default),
+    ];
+    for (name, arguments, ask) in functions {
+        let (db, watcher) = (db.clone(), watcher.clone());
+        let call = move |arguments: &[ValueRef<'_>]| {
+            let schema = holdfast_engine::temp::session_schema().unwrap_or_else(|| db.schema());
+            let engine = watcher.engine.read().clone();
+            let roles = engine.as_ref().map(Engine::roles).unwrap_or_default();
+            let databases = engine.as_ref().map(Engine::databases).unwrap_or_default();
+            let databases = databases.into_iter().map(|d| (d.name, d.oid)).collect();
+            let asked = Asked { schema, roles, database_oid: db.oid(), databases };
+            ask(&asked, arguments)
+        };
+        conn.register_function(name, arguments, false, call).map_err(internal)?;
     }
     Ok(())
 }

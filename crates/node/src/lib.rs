@@ -20,6 +20,7 @@ mod database;
 mod descriptors;
 mod plan;
 mod privilege_change;
+mod privilege_functions;
 mod reload;
 mod replication_settings;
 mod roles;

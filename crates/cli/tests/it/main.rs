@@ -13,6 +13,7 @@ mod mirror;
 mod no_sabotage;
 mod node;
 mod observing;
+mod privileges;
 mod roles;
 mod schema_changes;
 mod serve;

@@ -184,6 +184,10 @@ impl NodeSession {
             _ => {}
         }
         match &translated.kind {
+            Kind::Analyze if !self.may_maintain(number, &[], "analyze", client) => {
+                client.reply().complete(number, &Tag { verb: translated.verb, rows: None });
+                Ok(())
+            }
             Kind::Query | Kind::Insert | Kind::Update | Kind::Delete | Kind::CopyOut(_) | Kind::Ddl | Kind::Analyze => {
                 self.data(number, source, entry, is_sole, client).await
             }

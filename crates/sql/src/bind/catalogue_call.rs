@@ -54,6 +54,9 @@ impl Binder<'_> {
         if self.stored {
             return Ok(None);
         }
+        if let Some(found) = self.privilege_call(name, args)? {
+            return Ok(Some(found));
+        }
         if let Some(found) = call_of_nothing(name, args.len()) {
             return Ok(Some(found));
         }

@@ -6,6 +6,7 @@
 mod archive;
 mod empty;
 mod generated;
+mod granted;
 mod holdfast_stat;
 mod information_schema;
 mod live;
@@ -17,6 +18,7 @@ mod pg_class;
 mod pg_collation;
 mod pg_constraint;
 mod pg_database;
+mod pg_default_acl;
 mod pg_extension;
 mod pg_hba;
 mod pg_index;
@@ -44,6 +46,7 @@ pub use crate::names::TEMP_NAMESPACE;
 pub use crate::types::{lsn_text, parse_lsn};
 pub use live::{Doing, EncryptionRow, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, TransactionsRow};
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
+pub use pg_database::grants as acl_value;
 pub use pg_hba::{HbaRow, HbaRule, IdentRow};
 pub use standing::{ArchiveRow, LinkRow, StandbyRow, Standing};
 pub use table::{CatalogContext, CatalogTable, DatabaseRow, Viewer};
@@ -69,6 +72,7 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_collation::TABLE,
         &pg_constraint::TABLE,
         &pg_database::TABLE,
+        &pg_default_acl::TABLE,
         &pg_extension::TABLE,
         &pg_hba::RULES,
         &pg_hba::MAPPINGS,
@@ -103,7 +107,7 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_views::TABLE,
         &pg_views::DEFINITIONS,
     ];
-    PRESENT.iter().copied().chain(empty::TABLES).chain(information_schema::TABLES)
+    PRESENT.iter().copied().chain(empty::TABLES).chain(information_schema::TABLES).chain(granted::TABLES)
 }
 
 /// The catalogue table of this name. A name without a schema is looked up in `pg_catalog` only.

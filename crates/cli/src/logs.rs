@@ -130,7 +130,10 @@ fn heed_hangup(files: Option<Files>, reload: Reload, config: PathBuf) -> anyhow:
                 tracing::info!("SIGHUP: log files are opened again");
             }
             match read() {
-                Ok(log) => tracing::info!("SIGHUP: {FILE_NAME} was read again: log = \"{log}\""),
+                Ok(log) => {
+                    holdfast_node::settings_were_read();
+                    tracing::info!("SIGHUP: {FILE_NAME} was read again: log = \"{log}\"");
+                }
                 Err(error) => tracing::warn!("SIGHUP: {FILE_NAME}: {error:#}; the log levels stay as they are"),
             }
         }

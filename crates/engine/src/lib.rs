@@ -29,6 +29,7 @@ pub use api::activity::{SnapshotHeld, TransactionStats};
 pub use api::base_copy::{BaseCopy, BaseReceiver, CopyError, CopyPlan, PageBytes, VolumePlan};
 pub use api::database::Database;
 pub use api::engine::{DatabaseInfo, Engine};
+pub use api::new_history::{NewHistoryError, RESTORING, begin_new_history};
 pub use api::prepared::PreparedInfo;
 pub use background::archiving::Waiting;
 pub use holdfast_store::sqlite::TouchKind;
@@ -50,6 +51,7 @@ pub use state::retention::Slot;
 pub use state::submission::{Completion, OnCompletion, Submission, Ticket};
 pub use statement::collect::{Collect, Outcome};
 pub use statement::model::{Class, OriginColumn, Report, Statement, Step, Touch};
+pub use statement::viewer::viewer;
 pub use tools::{check, import, trail_dump};
 
 /// Temporary tables of a session.

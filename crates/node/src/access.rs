@@ -63,6 +63,11 @@ impl<'a> Text<'a> {
 pub fn needs(entry: &Entry<Extra>, schema: &Schema) -> Vec<Need> {
     let access = &entry.translated.access;
     let mut needs = access.needs.clone();
+    // PostgreSQL checks the views that a query names before its tables.
+    needs.sort_by_key(|need| match need {
+        Need::Table(need) => need.privileges != Privileges::SELECT || !is_view(schema, need.table),
+        _ => true,
+    });
     if let Some(statement) = &entry.extra {
         let after = entry.translated.access_after_prepare;
         needs.extend(of_touched(&statement.touched, &statement.sql, access, after, schema));
@@ -110,6 +115,10 @@ pub fn of_touched(touched: &[Touch], sql: &str, access: &Access, own: bool, sche
         }
     }
     needs
+}
+
+fn is_view(schema: &Schema, oid: u32) -> bool {
+    schema.by_oid(oid).is_some_and(|table| table.kind == TableKind::View)
 }
 
 fn need_of(table: &Table) -> TableNeed {

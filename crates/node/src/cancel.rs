@@ -3,8 +3,9 @@
 use holdfast_engine::Database;
 use holdfast_store::sqlite::InterruptHandle;
 use holdfast_types::{SqlError, SqlState};
-use holdfast_wire::Cancel;
+use holdfast_wire::{Cancel, Termination};
 use parking_lot::Mutex;
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,16 +36,70 @@ pub struct Canceller {
     target: Mutex<Target>,
     /// Wakes [`Canceller::during`].
     asked: Notify,
+    /// The session runs a message.
+    is_active: AtomicBool,
+    /// A cancel has arrived while it runs this message: it ends the next wait or scan, if it came between two.
+    is_pending: AtomicBool,
+    termination: Arc<Termination>,
 }
 
 impl Cancel for Canceller {
     fn cancel(&self) {
+        if self.is_active.load(Ordering::Acquire) {
+            self.is_pending.store(true, Ordering::Release);
+        }
         self.interrupt();
         self.asked.notify_waiters();
     }
 }
 
+/// How long a session that was ordered to end still waits for a commit that cannot be interrupted.
+const COMMIT_GRACE: Duration = Duration::from_secs(1);
+
+impl fmt::Debug for Canceller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.termination.fmt(f)
+    }
+}
+
 impl Canceller {
+    /// A message begins: cancels count from here on.
+    pub fn begin(&self) {
+        self.is_pending.store(false, Ordering::Relaxed);
+        self.is_active.store(true, Ordering::Release);
+    }
+
+    /// The message has been answered: a cancel that comes later has nothing to end.
+    pub fn end(&self) {
+        self.is_active.store(false, Ordering::Release);
+        self.is_pending.store(false, Ordering::Relaxed);
+    }
+
+    /// A cancel has arrived while the session runs this message.
+    pub fn is_asked(&self) -> bool {
+        self.is_pending.load(Ordering::Acquire)
+    }
+
+    /// Cancels what the session runs and orders it to end.
+    pub fn terminate(&self) {
+        self.termination.order();
+        self.cancel();
+    }
+
+    pub fn termination(&self) -> &Arc<Termination> {
+        &self.termination
+    }
+
+    /// Waits for a commit, which is never interrupted; `None` when the session is to end and the commit still waits, for a
+    /// standby or in the writer: whether it takes effect is not known then.
+    pub async fn until_committed<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.termination.ordered_for(COMMIT_GRACE) => None,
+        }
+    }
+
     fn interrupt(&self) {
         match &*self.target.lock() {
             Target::Nothing => {}
@@ -71,7 +126,7 @@ impl Canceller {
                 *self.target.lock() = Target::Nothing;
                 return (done, false);
             }
-            () = asked => false,
+            () = self.asked_before(asked) => false,
             () = after(timeout) => true,
         };
         let done = loop {
@@ -86,10 +141,22 @@ impl Canceller {
         (done, by_timeout)
     }
 
+    /// Ends when a cancel arrives, or has arrived in this message.
+    async fn asked_before(&self, asked: impl Future<Output = ()>) {
+        if !self.is_asked() {
+            asked.await;
+        }
+    }
+
     /// Waits for `work`, giving up on a cancel request or after `timeout`.
     pub async fn wait<T>(&self, timeout: Duration, work: impl Future<Output = T>) -> Result<T, SqlError> {
         let notify = Arc::new(Notify::new());
         *self.target.lock() = Target::Wait(notify.clone());
+        // After the target is set: a cancel comes before this look, or finds the target.
+        if self.is_asked() {
+            *self.target.lock() = Target::Nothing;
+            return Err(canceled(false));
+        }
         let outcome = tokio::select! {
             biased;
             done = work => Ok(done),
@@ -109,6 +176,11 @@ async fn after(timeout: Duration) {
 pub fn canceled(by_timeout: bool) -> SqlError {
     let why = if by_timeout { "statement timeout" } else { "user request" };
     SqlError::new(SqlState::QUERY_CANCELED, format!("canceling statement due to {why}"))
+}
+
+/// 57P01 of a session that ended while a commit of its waited.
+pub fn terminated_in_commit() -> SqlError {
+    Termination::error().with_detail("What this request has committed may have taken effect.")
 }
 
 /// Gives the error of an interrupted statement its true reason.

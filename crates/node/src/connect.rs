@@ -1,10 +1,12 @@
 //! Prepares every SQLite connection: registers the functions that translated statements call, and the catalogue as virtual
 //! tables in attached in-memory schemas.
 
-use crate::activity::Watcher;
+use crate::activity::{Signal, Watcher};
 use crate::admission::request_reload;
+use crate::privilege_functions::Asked;
 use holdfast_engine::{Connect, ConnectedDatabase, Engine, LockInfo, PreparedInfo};
-use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow, LockRow, PreparedRow};
+use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow, LockRow, PreparedRow, Viewer};
+use holdfast_sql::{SIGNAL_FUNCTION, SignalOp};
 use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::sync::Arc;
@@ -27,6 +29,10 @@ fn register(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher)
     let of = watcher.clone();
     let wait = move |arguments: &[ValueRef<'_>]| Ok(wait_for_lsn(&of, arguments));
     conn.register_function(holdfast_sql::WAIT_SLICE_FUNCTION, 2, false, wait).map_err(internal)?;
+    register_privileges(conn, db, watcher)?;
+    let of = watcher.clone();
+    let signal = move |arguments: &[ValueRef<'_>]| signal(&of, arguments);
+    conn.register_function(SIGNAL_FUNCTION, -1, false, signal).map_err(internal)?;
     let of = watcher.clone();
     let reload = move |arguments: &[ValueRef<'_>]| reload(&of, arguments);
     conn.register_function(holdfast_sql::RELOAD_FUNCTION, 1, false, reload).map_err(internal)?;
@@ -44,6 +50,30 @@ fn register(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher)
     Ok(())
 }
 
+/// Registers the functions that ask for privileges.
+fn register_privileges(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher) -> SqlResult<()> {
+    type Ask = fn(&Asked, &[ValueRef<'_>]) -> SqlResult<Value>;
+    let functions: [(&str, i32, Ask); 3] = [
+        (holdfast_sql::HAS_PRIVILEGE_FUNCTION, 5, Asked::has),
+        (holdfast_sql::MAY_SEE_FUNCTION, 5, Asked::may_see),
+        (holdfast_sql::ACL_DEFAULT_FUNCTION, 2, Asked::acl_default),
+    ];
+    for (name, arguments, ask) in functions {
+        let (db, watcher) = (db.clone(), watcher.clone());
+        let call = move |arguments: &[ValueRef<'_>]| {
+            let schema = holdfast_engine::temp::session_schema().unwrap_or_else(|| db.schema());
+            let engine = watcher.engine.read().clone();
+            let roles = engine.as_ref().map(Engine::roles).unwrap_or_default();
+            let databases = engine.as_ref().map(Engine::databases).unwrap_or_default();
+            let databases = databases.into_iter().map(|d| (d.name, d.oid)).collect();
+            let asked = Asked { schema, roles, database_oid: db.oid(), databases };
+            ask(&asked, arguments)
+        };
+        conn.register_function(name, arguments, false, call).map_err(internal)?;
+    }
+    Ok(())
+}
+
 /// How long `holdfast_wait_for_lsn` sleeps at a time: after each sleep SQLite checks whether it was interrupted.
 const WAIT_SLICE_MS: i64 = 2;
 
@@ -56,6 +86,30 @@ fn wait_for_lsn(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> Value {
     let slice = WAIT_SLICE_MS.min(*remaining_ms);
     std::thread::sleep(Duration::from_millis(slice.max(0).unsigned_abs()));
     Value::Int(remaining_ms - slice)
+}
+
+/// See [`SIGNAL_FUNCTION`].
+fn signal(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
+    let [ValueRef::Int(op), ValueRef::Int(pid), rest @ ..] = arguments else { return Ok(Value::Null) };
+    let (Some(op), Ok(pid)) = (SignalOp::from_i64(*op), i32::try_from(*pid)) else { return Ok(Value::Null) };
+    let time = if let [ValueRef::Int(ms)] = rest { *ms } else { 0 };
+    if time < 0 {
+        return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "\"timeout\" must not be negative"));
+    }
+    let kind = match op {
+        SignalOp::Cancel => Signal::Cancel,
+        SignalOp::Terminate => Signal::Terminate,
+        SignalOp::Wait => {
+            if !watcher.activities.is_connected(pid) {
+                return Ok(Value::Int(-1));
+            }
+            let slice = WAIT_SLICE_MS.min(time);
+            std::thread::sleep(Duration::from_millis(slice.unsigned_abs()));
+            return Ok(Value::Int(time - slice));
+        }
+    };
+    let found = watcher.activities.signal(&watcher.roles(), holdfast_engine::viewer(), kind, pid)?;
+    Ok(Value::Int(found.into()))
 }
 
 /// See [`holdfast_sql::RELOAD_FUNCTION`].
@@ -91,6 +145,7 @@ fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> 
         database: db.name(),
         database_oid: db.oid(),
         user: "holdfast",
+        viewer: Viewer { roles: watcher.roles(), role: holdfast_engine::viewer() },
         databases: databases
             .into_iter()
             .map(|d| DatabaseRow {

@@ -242,6 +242,12 @@ impl Databases {
         lines
     }
 
+    /// The name of the role that has prepared a transaction.
+    pub fn prepared_owner(&self, database: &str, gid: &str) -> Option<String> {
+        let of = |p: &holdfast_engine::PreparedInfo| p.database == database && p.gid == gid;
+        self.engine.prepared().into_iter().find(of).map(|p| p.owner)
+    }
+
     /// An OID for a new role.
     pub fn reserve_role_oid(&self) -> SqlResult<u32> {
         self.engine.reserve_role_oid()

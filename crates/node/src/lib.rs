@@ -20,6 +20,7 @@ mod database;
 mod descriptors;
 mod plan;
 mod privilege_change;
+mod privilege_functions;
 mod reload;
 mod replication_settings;
 mod roles;
@@ -28,7 +29,9 @@ mod session;
 mod settings;
 mod web;
 
+pub use activity::Totals;
 pub use archive_report::{ArchiveReport, ArchiveReportError, Part, TrailReport, archive_report};
+pub use clock::settings_were_read;
 pub use config::{Config, ConfigError};
 pub use replication_settings::HoldfastToml;
 pub use server::{NodeError, Ready, serve};

@@ -20,6 +20,7 @@ mod signals;
 
 use crate::activity::EngineSlot;
 use crate::admission::{Admission, HBA_FILE, RulesError};
+use crate::clock;
 use crate::config::{Config, ConfigError};
 use crate::data_dir::{self, DataDirError};
 use crate::descriptors;
@@ -123,6 +124,7 @@ enum Next {
 
 /// Serves the directory until SIGTERM or SIGINT, then stops cleanly. Blocks.
 pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), NodeError> {
+    clock::server_starts();
     tracing::info!("holdfast {} starts on {}", env!("CARGO_PKG_VERSION"), dir.display());
     if config.control_members.trim().is_empty() {
         // With a control plane its record decides whether an empty directory may become a master's.
@@ -162,7 +164,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     listen_for_nodes(&config, &listener, certificates.as_ref())?;
     let standing = Arc::<Standing>::default();
     // For the life of the process: load balancers ask it while the role changes.
-    let mut http = web::start(dir, &config, &name, standing.clone(), &tls)?;
+    let mut http = web::start(dir, &config, &name, standing.clone(), &tls, admission.clone())?;
     let refusing = Refusing::new(server.again()?, links.handle().clone(), listener.clone(), standing.clone());
     let context = ServerContext {
         dir: dir.to_owned(),

@@ -216,12 +216,22 @@ pub fn known(name: &str) -> SqlResult<&'static str> {
     find(name).map(|p| p.name).ok_or_else(|| unknown(name))
 }
 
+/// 0A000 for the role of a session: no session begins in another role than it has logged in as.
+fn check_is_stored(parameter: &Parameter) -> SqlResult<()> {
+    if ["role", "session_authorization"].contains(&parameter.name) {
+        return Err(SqlError::unsupported(format!("a start value of the parameter \"{}\"", parameter.name))
+            .with_hint("SET ROLE in the session."));
+    }
+    Ok(())
+}
+
 /// The longest value that ALTER DATABASE and ALTER ROLE ... SET take.
 const STORED_BYTES_MAX: usize = 8192;
 
 /// Checks a name and value that later sessions of a database or of a user start with.
 pub fn check_stored(name: &str, value: &str, for_database: bool) -> SqlResult<(&'static str, String)> {
     let parameter = find(name).ok_or_else(|| unknown(name))?;
+    check_is_stored(parameter)?;
     if value.len() > STORED_BYTES_MAX {
         let message = format!("a stored parameter has at most {STORED_BYTES_MAX} bytes, not {}", value.len());
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
@@ -328,6 +338,7 @@ impl Settings {
     /// not an error: ParameterStatus reports the value in force.
     pub fn start(&mut self, name: &str, value: &str) -> SqlResult<()> {
         let parameter = find(name).ok_or_else(|| unknown(name))?;
+        check_is_stored(parameter)?;
         match check_own(parameter, value) {
             Ok(value) => {
                 self.initial.insert(parameter.name, value);

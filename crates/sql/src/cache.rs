@@ -32,20 +32,23 @@ pub struct Entry<T> {
 
 const UNCHECKED: u64 = u64::MAX;
 
-/// A role and the low half of the roles' version.
-fn role_key(role: u32, version: u64) -> u64 {
-    u64::from(role) << 32 | version & u64::from(u32::MAX)
+/// A role and the roles' version. `None` for a version that is not kept: that of a transaction that has changed roles, which
+/// only its session sees.
+fn role_key(role: u32, version: u64) -> Option<u64> {
+    Some(u64::from(role) << 32 | u64::from(u32::try_from(version).ok()?))
 }
 
 impl<T> Entry<T> {
     /// Whether the role had the privileges that it needs, with the roles at this version.
     pub fn has_passed(&self, role: u32, version: u64) -> bool {
-        self.passed.load(Ordering::Relaxed) == role_key(role, version)
+        role_key(role, version).is_some_and(|key| self.passed.load(Ordering::Relaxed) == key)
     }
 
     /// The role has the privileges that it needs.
     pub fn pass(&self, role: u32, version: u64) {
-        self.passed.store(role_key(role, version), Ordering::Relaxed);
+        if let Some(key) = role_key(role, version) {
+            self.passed.store(key, Ordering::Relaxed);
+        }
     }
 
     /// The epoch of the schema it was translated under.

@@ -5,6 +5,14 @@ use holdfast_types::schema::{Index, Table};
 /// Marks an index as a constraint. It follows the index's name, where SQLite keeps the comment.
 pub const CONSTRAINT_MARK: &str = "/*constraint*/";
 
+/// In a table's definition: its serial column was declared as an identity column.
+pub const IDENTITY_MARK: &str = "/*identity*/";
+
+/// Whether the table's ids are those of an identity column, not of a serial one.
+pub fn is_identity(table: &Table) -> bool {
+    table.sql.contains(IDENTITY_MARK)
+}
+
 /// An index that PostgreSQL would show as the primary key: SQLite's own, or the unique index made by ALTER TABLE
 /// ADD PRIMARY KEY, which is known by its name.
 pub fn is_primary_index(table: &Table, index: &Index) -> bool {

@@ -49,7 +49,8 @@ mod vacuum;
 mod words;
 
 pub use advisory::{ADVISORY_FUNCTION, AdvisoryOp};
-pub use bind::catalogue_call::{RELOAD_FUNCTION, WAIT_SLICE_FUNCTION};
+pub use bind::catalogue_call::{RELOAD_FUNCTION, SIGNAL_FUNCTION, SignalOp, WAIT_SLICE_FUNCTION};
+pub use bind::privilege_call::{ACL_DEFAULT_FUNCTION, HAS_PRIVILEGE_FUNCTION, MAY_SEE_FUNCTION};
 pub use cache::{Entry, StatementCache};
 pub use command::{CopyColumn, CopyFormat, CopyIn, FetchCount, FetchDirection, Isolation, Kind, TransactionModes};
 pub use context::Context;

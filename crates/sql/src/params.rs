@@ -41,6 +41,15 @@ pub enum SessionValue {
     SessionUser,
     Database,
     BackendPid,
+    /// Address of the client's end of the connection, as `inet`; NULL for a Unix socket, as in the next three.
+    ClientAddress,
+    ClientPort,
+    ServerAddress,
+    ServerPort,
+    /// Microseconds since 1970 UTC at which the server started.
+    ServerStart,
+    /// Microseconds since 1970 UTC at which the settings were read last.
+    SettingsRead,
     /// The value of `lastval()`.
     LastInsertId,
     Setting {

@@ -10,6 +10,7 @@ use crate::start_parameters;
 use crate::translated::Translated;
 use crate::types;
 use crate::vacuum;
+use holdfast_types::access::{Access, Need};
 use holdfast_types::desc::{ColumnDesc, StatementDesc, oid};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
@@ -40,7 +41,11 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
         ("ANALYZE" | "ANALYSE", _) => {
             Translated { steps: vec!["ANALYZE".into()], ..Translated::command(Kind::Analyze, "ANALYZE") }
         }
-        ("CHECKPOINT", []) => Translated::command(Kind::NoOp, "CHECKPOINT"),
+        ("CHECKPOINT", []) => {
+            let message = "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT".to_owned();
+            let access = Access::of(vec![Need::Superuser { message, owner_of: None }]);
+            Translated { access, ..Translated::command(Kind::NoOp, "CHECKPOINT") }
+        }
         ("DEALLOCATE", ["ALL"] | ["PREPARE", "ALL"]) => Translated::command(Kind::Deallocate(None), "DEALLOCATE ALL"),
         ("DECLARE" | "FETCH" | "MOVE" | "CLOSE", _) => return cursor::translate(text).map(Some),
         ("LISTEN" | "NOTIFY" | "UNLISTEN", rest) if first != "UNLISTEN" || rest != ["*"] => {

@@ -16,6 +16,7 @@ pub mod oid {
     pub const FLOAT4: u32 = 700;
     pub const FLOAT8: u32 = 701;
     pub const UNKNOWN: u32 = 705;
+    pub const INET: u32 = 869;
     pub const BPCHAR: u32 = 1042;
     pub const VARCHAR: u32 = 1043;
     pub const DATE: u32 = 1082;
@@ -28,6 +29,7 @@ pub mod oid {
     pub const VOID: u32 = 2278;
     pub const REGCLASS: u32 = 2205;
     pub const UUID: u32 = 2950;
+    pub const PG_LSN: u32 = 3220;
     pub const JSONB: u32 = 3802;
 }
 

@@ -13,6 +13,7 @@ pub mod error;
 pub mod figures;
 pub mod histogram;
 pub mod ids;
+pub mod inet;
 pub mod level;
 pub mod record;
 pub mod schema;

@@ -42,4 +42,9 @@ pub trait Sink: Send + Any {
     /// Discards everything received since the last [`Sink::keep`], or everything, because it is about to run again.
     /// Called only on sinks from which nothing has been sent yet.
     fn reset(&mut self);
+    /// The role that receives the results: tables that show what sessions do hide from it what it may not see. `None`: not
+    /// known, so that everything is hidden which some role may not see.
+    fn viewer(&self) -> Option<u32> {
+        None
+    }
 }

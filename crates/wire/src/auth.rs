@@ -101,7 +101,7 @@ impl<'a> Prover<'a> {
             }
             match self.client.fill(None).await? {
                 Wake::Input => {}
-                Wake::Stop | Wake::TimedOut => return Err(SqlError::shutting_down().into()),
+                Wake::Stop | Wake::TimedOut | Wake::Terminate => return Err(SqlError::shutting_down().into()),
             }
         }
     }

@@ -7,6 +7,7 @@ use crate::limits::{BUFFER_KEPT_BYTES_MAX, Limits};
 use crate::peer::{Peer, TlsSession};
 use crate::reply::Reply;
 use crate::stream::{Socket, Stream};
+use crate::termination::Termination;
 use crate::tls::{ALPN, TlsConfig, TlsSlot};
 use bytes::{Buf, BytesMut};
 use std::collections::HashSet;
@@ -28,6 +29,8 @@ pub(crate) enum Wake {
     Stop,
     /// The time-out has passed.
     TimedOut,
+    /// The session has been ordered to end.
+    Terminate,
 }
 
 /// What the client sent during COPY FROM STDIN.
@@ -61,6 +64,7 @@ pub struct Client {
     deallocated: Vec<String>,
     lost: bool,
     malformed: Option<Malformed>,
+    termination: Arc<Termination>,
 }
 
 impl Client {
@@ -85,6 +89,7 @@ impl Client {
             deallocated: Vec::new(),
             lost: false,
             malformed: None,
+            termination: Arc::default(),
         }
     }
 
@@ -140,6 +145,15 @@ impl Client {
                 self.lose()
             }
         }
+    }
+
+    /// The session's order to end, which wakes every wait for the client.
+    pub(crate) fn set_termination(&mut self, termination: Arc<Termination>) {
+        self.termination = termination;
+    }
+
+    pub(crate) fn is_terminated(&self) -> bool {
+        self.termination.is_ordered()
     }
 
     /// The reply, to which answers are appended. Panics while it is lent out by [`Client::lend_reply`], which is a bug
@@ -245,6 +259,7 @@ impl Client {
                 biased;
                 ready = self.stream.socket().readable() => if ready.is_err() { return self.lose() },
                 _ = self.stop.changed() => return Ok(Wake::Stop),
+                () = self.termination.ordered() => return Ok(Wake::Terminate),
                 () = sleep(timeout) => return Ok(Wake::TimedOut),
             }
         }
@@ -264,6 +279,7 @@ impl Client {
                     tokio::select! {
                         ready = self.stream.socket().writable() => if ready.is_err() { return self.lose() },
                         () = stopped_for(&mut self.stop, STOP_GRACE) => return self.lose(),
+                        () = self.termination.ordered_for(STOP_GRACE) => return self.lose(),
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -344,6 +360,7 @@ impl Client {
                 Ok(None) => match self.fill(None).await? {
                     Wake::Input => {}
                     Wake::Stop | Wake::TimedOut => return Ok(CopyChunk::Failed("the server is stopping".into())),
+                    Wake::Terminate => return Ok(CopyChunk::Failed("the session is terminated".into())),
                 },
                 Err(malformed) => {
                     self.malformed = Some(malformed);
@@ -354,7 +371,7 @@ impl Client {
     }
 }
 
-/// The time that a stopping server waits for a client that does not read.
+/// The time that a stopping server, or a session that was ordered to end, waits for a client that does not read.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// Ends when the server has been stopping for `grace`.

@@ -11,6 +11,7 @@ use crate::registry::Registry;
 use crate::session::{Cancel, Session, SessionFactory, Startup};
 use crate::status::Status;
 use crate::stream::Socket;
+use crate::termination::Termination;
 use bytes::BytesMut;
 use holdfast_types::{SqlError, SqlState};
 use std::future::Future;
@@ -103,6 +104,7 @@ pub(crate) async fn serve<F: SessionFactory>(
     };
     drop(newcomer);
     registration.set_cancel(session.canceller());
+    client.set_termination(session.termination());
     let out = client.reply().out();
     backend::authentication_ok(out);
     for (name, value) in session.parameters() {
@@ -202,6 +204,9 @@ impl<S: Session> Connection<'_, S> {
 
     /// Handles one message, or waits for one.
     async fn turn(&mut self) -> Result<(), Closed> {
+        if self.client.is_terminated() {
+            return Err(Termination::error().into());
+        }
         let Some((kind, bytes)) = self.client.next_message()? else { return self.wait().await };
         match kind {
             b'X' => return Err(Closed::ByClient),
@@ -313,6 +318,10 @@ impl<S: Session> Connection<'_, S> {
 
     fn report(&mut self, refused: Refused) -> Result<(), Closed> {
         match refused {
+            // What was cancelled to end the session has no answer of its own.
+            Refused::Error(error) if error.state() == SqlState::QUERY_CANCELED && self.client.is_terminated() => {
+                Err(Termination::error().into())
+            }
             Refused::Error(error) => {
                 backend::error(self.client.reply().out(), false, &error);
                 Ok(())
@@ -331,6 +340,7 @@ impl<S: Session> Connection<'_, S> {
                 Wake::Input => return Ok(()),
                 Wake::TimedOut if soon.is_some() => self.session.woken().await,
                 Wake::TimedOut => return Err(Closed::ByServer(self.session.idle_expired().await)),
+                Wake::Terminate => return Err(Termination::error().into()),
                 Wake::Stop => {
                     let why = "terminating connection due to administrator command";
                     let error = SqlError::new(SqlState::ADMIN_SHUTDOWN, why);

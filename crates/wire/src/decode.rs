@@ -3,6 +3,7 @@
 use crate::datetime;
 use crate::numeric;
 use holdfast_types::desc::oid;
+use holdfast_types::inet::Inet;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 
 /// A type's input function: type OID and text to a value. Supplied by the dialect.
@@ -61,6 +62,10 @@ fn binary_param(n: usize, type_oid: u32, bytes: &[u8]) -> SqlResult<Value> {
             array(bytes).and_then(|b| datetime::us_to_timestamp(i64::from_be_bytes(b), "+00")).map(Value::Text)
         }
         oid::UUID => array(bytes).map(|b| Value::Text(uuid(&b))),
+        oid::PG_LSN => {
+            array(bytes).map(u64::from_be_bytes).map(|n| Value::Text(format!("{:X}/{:X}", n >> 32, n as u32)))
+        }
+        oid::INET => Inet::from_binary(bytes).map(|address| Value::Text(address.to_string())),
         oid::NUMERIC => numeric::from_binary(bytes).map(Value::Text),
         oid::JSONB => match bytes {
             [1, json @ ..] => return utf8(n, json).map(|t| Value::Text(t.to_owned())),

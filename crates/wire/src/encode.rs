@@ -6,6 +6,7 @@
 use crate::datetime;
 use crate::numeric;
 use holdfast_types::desc::oid;
+use holdfast_types::inet::Inet;
 use holdfast_types::{ColumnDesc, SqlError, SqlResult, SqlState, ValueRef};
 
 /// The text form of a value of a type, appended: type OID, type modifier, value. Supplied by the dialect.
@@ -17,7 +18,7 @@ pub fn type_len(type_oid: u32) -> i16 {
         oid::BOOL | oid::CHAR => 1,
         oid::INT2 => 2,
         oid::INT4 | oid::OID | oid::FLOAT4 | oid::DATE | oid::REGCLASS | oid::REGPROC | oid::VOID => 4,
-        oid::INT8 | oid::FLOAT8 | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ => 8,
+        oid::INT8 | oid::FLOAT8 | oid::PG_LSN | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ => 8,
         oid::TIMETZ => 12,
         oid::UUID | oid::INTERVAL => 16,
         oid::NAME => 64,
@@ -111,6 +112,8 @@ fn binary_value(out: &mut Vec<u8>, value: ValueRef<'_>, column: &ColumnDesc, out
             out.extend_from_slice(&text(value).and_then(datetime::timestamp_to_us).ok_or_else(misfit)?.to_be_bytes())
         }
         oid::UUID => out.extend_from_slice(&text(value).and_then(uuid).ok_or_else(misfit)?),
+        oid::PG_LSN => out.extend_from_slice(&text(value).and_then(lsn).ok_or_else(misfit)?.to_be_bytes()),
+        oid::INET => text(value).and_then(Inet::parse).ok_or_else(misfit)?.to_binary(out),
         oid::NUMERIC => {
             let mut decimal = Vec::new();
             text_value(&mut decimal, value, column, output);
@@ -165,6 +168,13 @@ fn boolean(value: ValueRef<'_>) -> Option<bool> {
             _ => None,
         },
     }
+}
+
+/// Reads a position's text, `16/B374D848`.
+fn lsn(text: &str) -> Option<u64> {
+    let (high, low) = text.split_once('/')?;
+    let part = |digits| u32::from_str_radix(digits, 16).ok().map(u64::from);
+    Some(part(high)? << 32 | part(low)?)
 }
 
 /// Reads a uuid's text as 16 bytes; dashes are ignored.

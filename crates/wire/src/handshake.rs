@@ -86,7 +86,7 @@ async fn exchange(client: &mut Client) -> Result<Hello, Lost> {
             Err(malformed) => return Ok(Hello::Malformed(malformed)),
             Ok(None) => match client.fill(None).await? {
                 Wake::Input => {}
-                Wake::Stop | Wake::TimedOut => return Ok(Hello::Stopping),
+                Wake::Stop | Wake::TimedOut | Wake::Terminate => return Ok(Hello::Stopping),
             },
             Ok(Some((packet, bytes))) => {
                 client.raw_input().advance(bytes);

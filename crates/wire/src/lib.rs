@@ -38,6 +38,7 @@ pub mod server;
 pub mod session;
 mod status;
 mod stream;
+mod termination;
 pub mod tls;
 
 pub use auth::{Prover, Unproven, initial_response};
@@ -51,4 +52,5 @@ pub use reply::Reply;
 pub use server::{Server, ServerError};
 pub use session::{Cancel, End, Failure, Session, SessionFactory, Startup, Step};
 pub use status::Status;
+pub use termination::Termination;
 pub use tls::{TlsConfig, TlsError, TlsFiles, TlsSlot, TlsVersion};

@@ -92,6 +92,8 @@ pub struct Reply {
     suspended: Vec<(usize, Held)>,
     copy: Option<CopyWriter>,
     stream: Option<Stream>,
+    /// The role that the answers are for.
+    viewer: Option<u32>,
 }
 
 impl Reply {
@@ -110,7 +112,13 @@ impl Reply {
             suspended: Vec::new(),
             copy: None,
             stream: None,
+            viewer: None,
         }
+    }
+
+    /// The answers from now on are for this role.
+    pub fn set_viewer(&mut self, role: u32) {
+        self.viewer = Some(role);
     }
 
     /// The bytes that are ready to be sent.
@@ -332,5 +340,9 @@ impl Sink for Reply {
         self.script_done = script_done;
         self.suspended.truncate(suspended);
         self.current = Current::default();
+    }
+
+    fn viewer(&self) -> Option<u32> {
+        self.viewer
     }
 }

@@ -7,6 +7,7 @@ use crate::auth::{Prover, Unproven};
 use crate::client::Client;
 use crate::peer::Peer;
 use crate::status::Status;
+use crate::termination::Termination;
 use bytes::BytesMut;
 use holdfast_types::{SqlError, SqlResult, StatementDesc, Value};
 use std::collections::BTreeMap;
@@ -141,6 +142,11 @@ pub trait Session: 'static {
 
     /// A handle that interrupts the session from another thread.
     fn canceller(&self) -> Arc<dyn Cancel>;
+
+    /// The session's order to end. Whatever gives it also cancels what the session runs.
+    fn termination(&self) -> Arc<Termination> {
+        Arc::default()
+    }
 
     /// The longest wait for the client's next message in the session's current state.
     fn idle_timeout(&self) -> Option<Duration>;

@@ -5,6 +5,7 @@ import basics  # noqa: F401
 import copying  # noqa: F401
 import cursors  # noqa: F401
 import errors  # noqa: F401
+import signals  # noqa: F401
 import temporary  # noqa: F401
 import transactions  # noqa: F401
 import two_phase  # noqa: F401

@@ -230,14 +230,16 @@ impl Engine {
         let (sender, durable) = crossbeam_channel::bounded(1);
         let (passes, passed) = crossbeam_channel::bounded(1);
         let engine = self.0.engine.clone();
-        let pass = move || {
+        let shown_by = engine.clone();
+        let pass = move |end| {
             then();
+            shown_by.show(end, || {});
             passes.send(()).unwrap_or_default();
         };
         let on_durable = move |span: Span| {
             sender.send(()).unwrap_or_default();
             engine.redo.tell(span.start);
-            engine.pass(span.end, level, pass);
+            engine.pass(span.end, level, move || pass(span.end));
         };
         self.0
             .engine

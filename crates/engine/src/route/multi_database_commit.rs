@@ -194,8 +194,11 @@ fn fits(joined: &[Joined], of_roles: u64) -> SqlResult<()> {
 /// Lets all of them publish. An error means that none has.
 fn publish(joined: Vec<Joined>) -> SqlResult<Vec<Out>> {
     let mut out: Vec<Out> = Vec::new();
+    // Read when all writers are stopped, so that it goes back in none of them. All records of the commit have it: a restore
+    // that ends inside a boxcar takes all of them or none.
+    let Some(clock) = joined.first().map(|one| one.database.engine.now()) else { return Ok(out) };
     for one in joined {
-        let ordered = one.commands.send(Command::Commit).is_ok();
+        let ordered = one.commands.send(Command::Commit(clock)).is_ok();
         let report = if ordered { one.votes.recv().ok() } else { None };
         let error = match report {
             Some(Vote::Published(published)) => {
@@ -255,9 +258,12 @@ fn log(
         }
         durable.iter().for_each(|tell| tell.send(()).unwrap_or_default());
         gate.redo.tell(span.start);
+        let shown_by = gate.clone();
         gate.pass(span.end, level, move || {
             // All of it becomes visible before any session that waited for a part of it continues.
-            later.iter().for_each(|(Joined { database, .. }, p, _)| database.show_readers(p.number));
+            shown_by.show(span.end, || {
+                later.iter().for_each(|(Joined { database, .. }, p, _)| database.show_readers(p.number));
+            });
             later.iter_mut().for_each(|(_, p, _)| p.lock_owner = None);
             later.iter().for_each(|(Joined { database, .. }, p, _)| database.durable_reached(p.number));
             then();

@@ -12,3 +12,4 @@ pub mod model;
 pub mod row_locks;
 pub mod run;
 pub mod temp;
+pub mod viewer;

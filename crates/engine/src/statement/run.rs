@@ -2,6 +2,7 @@
 
 use crate::statement::cache::StatementCache;
 use crate::statement::model::{Statement, Step};
+use crate::statement::viewer::Viewing;
 use holdfast_store::pages::ReadError;
 use holdfast_store::schema_map::SchemaError;
 use holdfast_store::sqlite::{Conn, SqliteError, StmtId, sqlstate, take_cause};
@@ -52,6 +53,7 @@ pub fn run_step_visiting(
     }
     conn.bind_all(id, &step.params).map_err(sqlite)?;
     sink.begin(number, &step.stmt.report.desc);
+    let _viewing = Viewing::by(sink.viewer());
     let rows = step_to_end(conn, id, &step.stmt, schema, sink, visit);
     conn.reset(id);
     let rows = rows?;

@@ -2,17 +2,17 @@
 
 use super::latencies::Latencies;
 use super::session::{SessionActivity, Who};
+use super::totals::Totals;
+use crate::cancel::Canceller;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// All sessions of the server, by process number.
+/// All sessions of the server, by process number, and what sessions have done since the server started.
 #[derive(Debug, Default)]
 pub struct Activities {
     pub(super) sessions: Mutex<BTreeMap<i32, Arc<SessionActivity>>>,
-    /// Statements and commits that ended with 40001.
-    pub(super) serialization_conflicts: AtomicU64,
+    pub totals: Totals,
     pub latencies: Latencies,
 }
 
@@ -24,8 +24,8 @@ pub struct Listed {
 
 impl Activities {
     /// A session begins.
-    pub fn enter(self: &Arc<Self>, who: Who) -> Listed {
-        let own = Arc::new(SessionActivity::new(who));
+    pub fn enter(self: &Arc<Self>, who: Who, canceller: Arc<Canceller>) -> Listed {
+        let own = Arc::new(SessionActivity::new(who, canceller));
         self.sessions.lock().insert(own.who.pid, own.clone());
         Listed { all: self.clone(), own }
     }
@@ -36,14 +36,14 @@ impl Activities {
 }
 
 impl Listed {
+    /// The counters of the whole server.
+    pub fn totals(&self) -> &Totals {
+        &self.all.totals
+    }
+
     /// A request was answered after so many microseconds, without an error or with one.
     pub fn took(&self, us: i64, succeeded: bool) {
         self.all.latencies.answered(us, self.own.take_committed() && succeeded);
-    }
-
-    /// Counts a transaction that could not be serialized.
-    pub fn conflict(&self) {
-        self.all.serialization_conflicts.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -8,10 +8,10 @@ use holdfast_replication::{ArchiveReport, LinkReport, ReplicationStatus, Standby
 use holdfast_sql::catalogue::{
     ArchiveRow, HbaRow, IdentRow, LinkRow, Live, OldestSnapshot, SessionRow, StandbyRow, Standing, TransactionsRow,
 };
+use holdfast_types::access::Roles;
 use parking_lot::RwLock;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The engine, once it is open: connections are opened while it is still opening.
 pub type EngineSlot = Arc<RwLock<Option<Engine>>>;
@@ -90,7 +90,7 @@ impl Live for Watcher {
         let oldest = engine.and_then(|e| e.oldest_snapshot());
         TransactionsRow {
             statement_restarts: stats.statement_restarts,
-            serialization_conflicts: self.activities.serialization_conflicts.load(Ordering::Relaxed),
+            serialization_conflicts: self.activities.totals.serialization_conflicts(),
             deadlocks: stats.deadlocks,
             lock_waits: stats.lock_waits,
             lock_timeouts: stats.lock_timeouts,
@@ -113,10 +113,15 @@ impl Watcher {
         self.replication.visible().0
     }
 
+    /// The roles; before the engine is open those of a new server.
+    pub fn roles(&self) -> Arc<Roles> {
+        self.engine().map(|engine| engine.roles()).unwrap_or_default()
+    }
+
     /// Address and port of a session's client.
     fn client(&self, pid: i32) -> Option<String> {
         let session = self.activities.sessions.lock().get(&pid)?.clone();
-        session.who.client.map(|c| c.to_string())
+        session.who.peer.client().map(|c| c.to_string())
     }
 }
 

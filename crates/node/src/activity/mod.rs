@@ -8,7 +8,11 @@ mod latencies;
 mod list;
 mod live;
 mod session;
+mod signal;
+mod totals;
 
 pub use list::{Activities, Listed};
 pub use live::{EngineSlot, Watcher};
 pub use session::Who;
+pub use signal::Signal;
+pub use totals::Totals;

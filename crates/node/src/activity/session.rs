@@ -1,15 +1,18 @@
 //! One session's activity: written by the session, read by the views.
 
+use crate::cancel::Canceller;
 use crate::clock::now_us;
 use crate::plan::Plan;
-use holdfast_sql::catalogue::{Doing, SessionRow};
+use holdfast_sql::catalogue::{Doing, EncryptionRow, SessionRow};
+use holdfast_types::Level;
+use holdfast_types::inet::Inet;
+use holdfast_wire::{Peer, PeerAddress};
 use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// Bytes of a query that are shown (PostgreSQL's default of track_activity_query_size).
 const QUERY_BYTES_MAX: usize = 1023;
@@ -21,7 +24,9 @@ pub struct Who {
     pub database: String,
     pub database_oid: u32,
     pub user: String,
-    pub client: Option<SocketAddr>,
+    /// The OID of the role that was authenticated.
+    pub role: u32,
+    pub peer: Peer,
     pub application_name: String,
 }
 
@@ -29,15 +34,23 @@ pub struct Who {
 #[derive(Debug)]
 pub struct SessionActivity {
     pub(super) who: Who,
+    pub(super) canceller: Arc<Canceller>,
     backend_start_us: i64,
     now: Mutex<Now>,
-    /// It waits until its commit is durable.
-    syncing: AtomicBool,
+    /// What it waits for, apart from locks: one of the constants below.
+    waits: AtomicU8,
     /// Number of the transaction that has begun to write; 0 for none.
     transaction: AtomicU64,
     /// The present request has waited for a commit.
     committed: AtomicBool,
 }
+
+const NOT_WAITING: u8 = 0;
+const SYNCING: u8 = 1;
+/// Also on a standby.
+const SYNCING_STANDBYS: u8 = 2;
+/// It waits for its client in the middle of a statement.
+const READING: u8 = 3;
 
 #[derive(Debug)]
 struct Now {
@@ -83,7 +96,7 @@ fn shown(text: &str) -> &str {
 }
 
 impl SessionActivity {
-    pub fn new(who: Who) -> SessionActivity {
+    pub fn new(who: Who, canceller: Arc<Canceller>) -> SessionActivity {
         let now = now_us();
         SessionActivity {
             backend_start_us: now,
@@ -98,7 +111,8 @@ impl SessionActivity {
                 query: Query::Text(String::new()),
             }),
             who,
-            syncing: AtomicBool::new(false),
+            canceller,
+            waits: AtomicU8::new(NOT_WAITING),
             transaction: AtomicU64::new(0),
             committed: AtomicBool::new(false),
         }
@@ -157,12 +171,21 @@ impl SessionActivity {
         name.clone_into(&mut self.now.lock().application_name);
     }
 
-    /// Runs a wait for a durable commit, which the view shows as such.
-    pub async fn until_durable<T>(&self, work: impl Future<Output = T>) -> T {
-        self.syncing.store(true, Ordering::Relaxed);
+    /// Runs a wait until a commit has reached its level, which the view shows as such.
+    pub async fn until_durable<T>(&self, level: Level, work: impl Future<Output = T>) -> T {
+        let state = if level == Level::Local { SYNCING } else { SYNCING_STANDBYS };
+        self.waits.store(state, Ordering::Relaxed);
         let done = work.await;
-        self.syncing.store(false, Ordering::Relaxed);
+        self.waits.store(NOT_WAITING, Ordering::Relaxed);
         self.committed.store(true, Ordering::Relaxed);
+        done
+    }
+
+    /// Runs a wait for the client's COPY data, which the view shows as such.
+    pub async fn until_client<T>(&self, work: impl Future<Output = T>) -> T {
+        self.waits.store(READING, Ordering::Relaxed);
+        let done = work.await;
+        self.waits.store(NOT_WAITING, Ordering::Relaxed);
         done
     }
 
@@ -180,7 +203,12 @@ impl SessionActivity {
         let now = self.now.lock();
         let wait_event = match (now.doing, lock) {
             (Doing::Active, Some(lock)) => Some(("Lock", lock)),
-            (Doing::Active, None) => self.syncing.load(Ordering::Relaxed).then_some(("IO", "WALSync")),
+            (Doing::Active, None) => match self.waits.load(Ordering::Relaxed) {
+                SYNCING => Some(("IO", "WALSync")),
+                SYNCING_STANDBYS => Some(("IPC", "SyncRep")),
+                READING => Some(("Client", "ClientRead")),
+                _ => None,
+            },
             _ => Some(("Client", "ClientRead")),
         };
         let transaction = self.transaction.load(Ordering::Relaxed);
@@ -189,8 +217,11 @@ impl SessionActivity {
             database_oid: now.database_oid,
             database: now.database.clone(),
             user: self.who.user.clone(),
+            role: self.who.role,
             application_name: now.application_name.clone(),
-            client: self.who.client.map(|c| (c.ip().to_string(), c.port())),
+            client: self.who.peer.client().map(|c| Inet::from(c.ip()).to_string()),
+            client_port: port(&self.who.peer),
+            encryption: encryption(&self.who.peer),
             backend_start_us: self.backend_start_us,
             transaction_start_us: now.transaction_start_us,
             query_start_us: now.query_start_us,
@@ -199,8 +230,27 @@ impl SessionActivity {
             wait_event,
             transaction: (transaction != 0).then_some(transaction),
             query: now.query.text().into_owned(),
+            query_id: None,
         }
     }
+}
+
+fn port(peer: &Peer) -> Option<i32> {
+    peer.address.map(|address| match address {
+        PeerAddress::Unix { .. } => -1,
+        PeerAddress::Tcp { client, .. } => client.port().into(),
+    })
+}
+
+fn encryption(peer: &Peer) -> Option<EncryptionRow> {
+    let tls = peer.tls.as_ref()?;
+    let certificate = tls.client_certificate.as_ref();
+    Some(EncryptionRow {
+        version: tls.version.to_owned(),
+        cipher: tls.cipher.to_owned(),
+        bits: tls.bits,
+        client_certificate: certificate.map(|c| (c.subject.clone(), c.serial.clone(), c.issuer.clone())),
+    })
 }
 
 impl Now {
@@ -217,14 +267,22 @@ mod tests {
     use super::*;
 
     fn session() -> SessionActivity {
-        SessionActivity::new(Who {
+        let who = Who {
             pid: 7,
             database: "d".into(),
             database_oid: 5,
             user: "u".into(),
-            client: Some(([127, 0, 0, 1], 4711).into()),
+            role: 10,
+            peer: Peer {
+                address: Some(PeerAddress::Tcp {
+                    client: ([127, 0, 0, 1], 4711).into(),
+                    server: ([127, 0, 0, 1], 5433).into(),
+                }),
+                tls: None,
+            },
             application_name: "app".into(),
-        })
+        };
+        SessionActivity::new(who, Arc::default())
     }
 
     #[test]
@@ -247,7 +305,7 @@ mod tests {
     fn a_commit_waits_for_its_sync() {
         let s = session();
         s.begin_text("insert", 1, 1);
-        let mut commit = std::pin::pin!(s.until_durable(std::future::pending::<()>()));
+        let mut commit = std::pin::pin!(s.until_durable(Level::Local, std::future::pending::<()>()));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(commit.as_mut().poll(&mut context).is_pending());
         assert_eq!(s.row(None).wait_event, Some(("IO", "WALSync")));

@@ -10,6 +10,7 @@ use holdfast_wire::PeerAddress;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long the answer to the first failure waits.
@@ -54,15 +55,23 @@ struct Failed {
 pub struct Failures {
     delay_max: Duration,
     by_origin: Mutex<HashMap<Origin, Failed>>,
+    /// Failures since the start.
+    total: AtomicU64,
 }
 
 impl Failures {
     pub fn new(delay_max: Duration) -> Failures {
-        Failures { delay_max, by_origin: Mutex::default() }
+        Failures { delay_max, by_origin: Mutex::default(), total: AtomicU64::new(0) }
+    }
+
+    /// How many were recorded.
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
     }
 
     /// Records a failure; returns how long its answer waits.
     pub fn record(&self, origin: Origin, now: Instant) -> Duration {
+        self.total.fetch_add(1, Ordering::Relaxed);
         let mut failures = self.by_origin.lock();
         let is_recent = |failed: &Failed| now.saturating_duration_since(failed.last) < FORGET_AFTER;
         let before = failures.get(&origin).filter(|failed| is_recent(failed)).map_or(0, |failed| failed.times);

@@ -4,6 +4,8 @@
 //! names each line. At a reload (SIGHUP, `pg_reload_conf()`) both files are read before either takes effect: with a mistake in
 //! one, the rules stay as they are, and the log names each line.
 //!
+//! What the rules in force were read from is kept, because a master writes it to the trail ([`super::share`]).
+//!
 //! The secret (`authentication_secret`, 64 hexadecimal digits) makes the salts that are sent for roles that do not exist. If it
 //! is lost, another one is made; a client that has recorded salts before can then tell such roles from others.
 
@@ -15,11 +17,13 @@ use parking_lot::RwLock;
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub const HBA_FILE: &str = "pg_hba.conf";
 pub const IDENT_FILE: &str = "pg_ident.conf";
 pub const SECRET_FILE: &str = "authentication_secret";
+/// The checksum of the rules when they were last equal to those in the trail.
+pub const SHARED_FILE: &str = "shared_rules";
 
 /// The largest file of rules.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -44,11 +48,16 @@ pub enum RulesError {
     Trusting { path: PathBuf, line: u32, listen: String },
 }
 
+/// Names of the files of rules, and what is in them.
+pub type RuleTexts = Vec<(String, String)>;
+
 /// The rules in force.
 #[derive(Debug, Default)]
 pub struct Rules {
     rules: Vec<Rule>,
     mappings: Vec<Mapping>,
+    /// What they were read from.
+    texts: RuleTexts,
 }
 
 impl Rules {
@@ -85,7 +94,7 @@ impl Rules {
     pub fn of(hba: &str, ident: &str) -> Rules {
         let rules = hba::parse(hba).into_iter().map(|entry| entry.rule.unwrap()).collect();
         let mappings = ident::parse(ident).into_iter().map(|entry| entry.mapping.unwrap()).collect();
-        Rules { rules, mappings }
+        Rules { rules, mappings, texts: RuleTexts::new() }
     }
 }
 
@@ -94,6 +103,8 @@ impl Rules {
 pub struct RuleFiles {
     dir: PathBuf,
     current: RwLock<Arc<Rules>>,
+    /// An address of the server that other machines reach.
+    beyond: OnceLock<String>,
 }
 
 impl RuleFiles {
@@ -106,7 +117,7 @@ impl RuleFiles {
             }
         }
         let current = RwLock::new(Arc::new(read(dir)?));
-        Ok(RuleFiles { dir: dir.to_owned(), current })
+        Ok(RuleFiles { dir: dir.to_owned(), current, beyond: OnceLock::new() })
     }
 
     pub fn current(&self) -> Arc<Rules> {
@@ -115,15 +126,55 @@ impl RuleFiles {
 
     /// Reads the files again; after a mistake the rules stay as they are.
     pub fn reload(&self) -> Result<(), RulesError> {
-        *self.current.write() = Arc::new(read(&self.dir)?);
+        let rules = read(&self.dir)?;
+        self.check_trust(&rules, self.beyond.get())?;
+        *self.current.write() = Arc::new(rules);
         Ok(())
+    }
+
+    /// What the rules in force were read from.
+    pub fn in_force(&self) -> RuleTexts {
+        self.current().texts.clone()
+    }
+
+    /// What the first start writes.
+    pub fn initial() -> RuleTexts {
+        vec![(HBA_FILE.into(), HBA_TEMPLATE.into()), (IDENT_FILE.into(), IDENT_TEMPLATE.into())]
+    }
+
+    /// Replaces the files, and puts the rules in force. With a mistake in one everything stays as it is.
+    pub fn take(&self, texts: &RuleTexts) -> Result<(), RulesError> {
+        let of = |name: &str| texts.iter().find(|(n, _)| n == name).map(|(_, text)| text.clone()).unwrap_or_default();
+        let rules = parse(&self.dir, of(HBA_FILE), of(IDENT_FILE))?;
+        self.check_trust(&rules, self.beyond.get())?;
+        rules.texts.iter().try_for_each(|(name, text)| write(&self.dir.join(name), text))?;
+        *self.current.write() = Arc::new(rules);
+        Ok(())
+    }
+
+    /// The checksum of the rules when they were last equal to those in the trail, if it is known.
+    pub fn noted(&self) -> Option<u64> {
+        let text = text(&self.dir.join(SHARED_FILE)).ok()?;
+        u64::from_str_radix(text.trim_end(), 16).ok()
+    }
+
+    pub fn note(&self, checksum: u64) -> Result<(), RulesError> {
+        write(&self.dir.join(SHARED_FILE), &format!("{checksum:016x}\n"))
     }
 
     /// Refuses rules that let clients of other machines in without a proof, for a server that they can reach. `listen`: an
     /// address of it that is not loopback.
     pub fn refuse_trusting(&self, listen: Option<String>) -> Result<(), RulesError> {
-        match (listen, self.current().trusting()) {
-            (Some(listen), Some(line)) => Err(RulesError::Trusting { path: self.dir.join(HBA_FILE), line, listen }),
+        self.check_trust(&self.current(), listen.as_ref())?;
+        listen.into_iter().for_each(|listen| _ = self.beyond.set(listen));
+        Ok(())
+    }
+
+    fn check_trust(&self, rules: &Rules, listen: Option<&String>) -> Result<(), RulesError> {
+        match (listen, rules.trusting()) {
+            (Some(listen), Some(line)) => {
+                Err(RulesError::Trusting { path: self.dir.join(HBA_FILE), line, listen: listen.clone() })
+            }
             _ => Ok(()),
         }
     }
@@ -140,8 +191,13 @@ impl RuleFiles {
 }
 
 fn read(dir: &Path) -> Result<Rules, RulesError> {
+    parse(dir, text(&dir.join(HBA_FILE))?, text(&dir.join(IDENT_FILE))?)
+}
+
+/// The rules in these texts, which are, or will be, the files in `dir`.
+fn parse(dir: &Path, hba: String, ident: String) -> Result<Rules, RulesError> {
     let (path, mut problems, mut rules) = (dir.join(HBA_FILE), Vec::new(), Vec::new());
-    for hba::Entry { line, rule } in hba::parse(&text(&path)?) {
+    for hba::Entry { line, rule } in hba::parse(&hba) {
         match rule {
             Ok(rule) => rules.push(rule),
             Err(error) => problems.push(format!("line {line}: {error}")),
@@ -154,7 +210,7 @@ fn read(dir: &Path) -> Result<Rules, RulesError> {
         return Err(RulesError::Content { path, problems });
     }
     let (path, mut mappings) = (dir.join(IDENT_FILE), Vec::new());
-    for ident::Entry { line, mapping } in ident::parse(&text(&path)?) {
+    for ident::Entry { line, mapping } in ident::parse(&ident) {
         match mapping {
             Ok(mapping) => mappings.push(mapping),
             Err(error) => problems.push(format!("line {line}: {error}")),
@@ -163,7 +219,7 @@ fn read(dir: &Path) -> Result<Rules, RulesError> {
     if !problems.is_empty() {
         return Err(RulesError::Content { path, problems });
     }
-    Ok(Rules { rules, mappings })
+    Ok(Rules { rules, mappings, texts: vec![(HBA_FILE.into(), hba), (IDENT_FILE.into(), ident)] })
 }
 
 fn text(path: &Path) -> Result<String, RulesError> {

@@ -19,12 +19,14 @@ mod login;
 mod reload;
 mod rows;
 mod sessions;
+mod share;
 mod socket_owner;
 mod users;
 
-pub use files::{HBA_FILE, IDENT_FILE, RuleFiles, RulesError, SECRET_FILE};
+pub use files::{HBA_FILE, IDENT_FILE, RuleFiles, RulesError, SECRET_FILE, SHARED_FILE};
 pub use reload::request_reload;
 pub use sessions::Places;
+pub use share::{share_rules, take_rules};
 
 use failures::Failures;
 use sessions::Sessions;
@@ -63,6 +65,11 @@ impl Admission {
         let reserved = limits.reserved.min(limits.connections_max.saturating_sub(1));
         let limits = AdmissionLimits { reserved, ..limits };
         Ok(Admission { files, limits, secret, failures, sessions: Sessions::default() })
+    }
+
+    /// Refused attempts to log in since the server started.
+    pub fn failures(&self) -> u64 {
+        self.failures.total()
     }
 
     /// The files of rules.

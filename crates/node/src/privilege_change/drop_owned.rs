@@ -1,11 +1,13 @@
 //! DROP OWNED, and the list of what depends on a role.
 
+use super::grant::Wanted;
 use super::{Draft, Key};
 use holdfast_sql::privilege_statement::RoleName;
-use holdfast_types::access::Acl;
 use holdfast_types::access::acl::{Change, changed};
 use holdfast_types::access::check::word_of;
+use holdfast_types::access::grants::DefaultGrants;
 use holdfast_types::access::predefined::BOOTSTRAP_OID;
+use holdfast_types::access::{Acl, Privileges};
 use holdfast_types::schema::{Schema, Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::sync::Arc;
@@ -64,64 +66,35 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Revokes what was granted to a role on the objects that remain, and forgets its default privileges.
+    /// Revokes what was granted to a role on the objects that remain, and forgets its default privileges. As in
+    /// PostgreSQL it is a REVOKE by the current role: what that role may not revoke stays.
     fn revoke_everything(&mut self, role: u32) -> SqlResult<()> {
         let schema = self.checker.schema;
-        let without = |acl: &Acl, owner: u32| -> SqlResult<Acl> {
-            let mut acl = acl.clone();
-            while let Some(item) = acl.iter().find(|item| item.grantee == role && role != owner).copied() {
-                let change = Change { grant: false, option: false, cascade: true, grantees: vec![role] };
-                acl = changed(&acl, &change, item.granted | item.grantable, item.grantor, owner)?;
+        let change = Change { grant: false, option: false, cascade: true, grantees: vec![role] };
+        let holds = |acl: &Acl| acl.iter().any(|item| item.grantee == role);
+        for table in schema.tables.iter().filter(|t| !t.temp && schema.grants.owner(t.oid) != role) {
+            let Some(of) = schema.grants.of(table.oid) else { continue };
+            if of.acl.as_ref().is_some_and(holds) || of.columns.values().any(holds) {
+                self.grant_table(table, &Wanted::all(Privileges::OF_TABLE), &change)?;
             }
-            Ok(acl)
-        };
-        let remains = |oid: u32| schema.by_oid(oid).is_some_and(|_| schema.grants.owner(oid) != role);
-        let tables: Vec<u32> = self.grants.tables().map(|(oid, _)| oid).filter(|oid| remains(*oid)).collect();
-        for oid in tables {
-            let grants = self.grants.of_mut(oid);
-            let owner = grants.owner;
-            if let Some(acl) = &grants.acl
-                && *acl != without(acl, owner)?
-            {
-                grants.acl = Some(without(acl, owner)?);
-                self.changed.insert(Key::Table(oid));
-            }
-            if let Some(acl) = &grants.sequence
-                && *acl != without(acl, owner)?
-            {
-                grants.sequence = Some(without(acl, owner)?);
-                self.changed.insert(Key::Sequence(oid));
-            }
-            for (name, acl) in grants.columns.clone() {
-                let left = without(&acl, owner)?;
-                if left == acl {
-                    continue;
-                }
-                match left.is_empty() {
-                    true => grants.columns.remove(&name),
-                    false => grants.columns.insert(name.clone(), left),
-                };
-                self.changed.insert(Key::Column(oid, name));
+            if of.sequence.as_ref().is_some_and(holds) {
+                self.grant_sequence(table, &Wanted::all(Privileges::OF_SEQUENCE), &change)?;
             }
         }
-        if let Some(acl) = self.grants.schema.acl.clone() {
-            let left = without(&acl, self.grants.schema.owner)?;
-            if left != acl {
-                self.grants.schema.acl = Some(left);
-                self.changed.insert(Key::Schema);
-            }
+        if schema.grants.schema.owner != role && schema.grants.schema.acl.as_ref().is_some_and(holds) {
+            self.grant_schema(&Wanted::all(Privileges::OF_SCHEMA), &change)?;
         }
         for entry in std::mem::take(&mut self.grants.defaults) {
             let key = Key::Default { role: entry.role, in_schema: entry.in_schema, object: entry.object };
-            let left = without(&entry.acl, entry.role)?;
             if entry.role == role {
                 self.changed.insert(key);
                 continue;
             }
-            if left != entry.acl {
+            let acl = changed(&entry.acl, &change, Privileges(u16::MAX), entry.role, entry.role)?;
+            if acl != entry.acl {
                 self.changed.insert(key);
             }
-            self.grants.defaults.push(holdfast_types::access::grants::DefaultGrants { acl: left, ..entry });
+            self.grants.defaults.push(DefaultGrants { acl, ..entry });
         }
         Ok(())
     }
@@ -179,7 +152,7 @@ pub fn dependents(schema: &Schema, role: u32) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_types::access::{AclItem, Grants, Privileges};
+    use holdfast_types::access::{AclItem, Grants};
 
     #[test]
     fn what_depends_on_a_role_is_listed_as_postgresql_lists_it() {

@@ -3,7 +3,7 @@
 use super::{Draft, Found, Key, refused};
 use holdfast_sql::privilege_statement::{GrantOn, GrantStatement};
 use holdfast_types::access::acl::{Change, INVALID_GRANT, best_grantor, changed};
-use holdfast_types::access::check::{denied, sequence_name, word_of};
+use holdfast_types::access::check::{denied, sequence_name};
 use holdfast_types::access::grants::default_acl;
 use holdfast_types::access::{Acl, Privileges};
 use holdfast_types::schema::{Table, TableKind};
@@ -15,12 +15,19 @@ const NOT_GRANTED: SqlState = SqlState("01007");
 const NOT_REVOKED: SqlState = SqlState("01006");
 
 /// The privileges that a statement names.
-struct Wanted {
+pub(super) struct Wanted {
     /// ALL PRIVILEGES, without columns.
     all: bool,
     whole: Privileges,
     /// By column.
     columns: Vec<(Privileges, Vec<String>)>,
+}
+
+impl Wanted {
+    /// ALL PRIVILEGES.
+    pub(super) fn all(possible: Privileges) -> Wanted {
+        Wanted { all: true, whole: possible, columns: Vec::new() }
+    }
 }
 
 /// What the messages of one object say.
@@ -107,7 +114,10 @@ impl Draft<'_> {
                 names.iter().try_for_each(|name| known_schema(name))?;
                 let permanent = schema.tables.iter().filter(|t| !t.temp);
                 match letter {
-                    'r' => found.extend(permanent.map(Found::Table)),
+                    'r' => {
+                        let (views, tables): (Vec<_>, Vec<_>) = permanent.partition(|t| is_view(t));
+                        found.extend(tables.into_iter().chain(views).map(Found::Table));
+                    }
                     'S' => found.extend(permanent.filter(|t| super::has_sequence(t)).map(Found::Sequence)),
                     _ => {}
                 }
@@ -130,7 +140,7 @@ impl Draft<'_> {
         (0..schemas).try_for_each(|_| self.grant_schema(&wanted, &change))
     }
 
-    fn grant_table(&mut self, table: &Arc<Table>, wanted: &Wanted, change: &Change) -> SqlResult<()> {
+    pub(super) fn grant_table(&mut self, table: &Arc<Table>, wanted: &Wanted, change: &Change) -> SqlResult<()> {
         let whole = if wanted.all { wanted.whole & Privileges::OF_TABLE } else { wanted.whole };
         if !Privileges::OF_TABLE.contains(whole) {
             return Err(invalid(whole & !Privileges::OF_TABLE, "table"));
@@ -149,7 +159,8 @@ impl Draft<'_> {
             }
         }
         if !whole.is_empty() {
-            let shown = Shown { word: word_of(table).word(), name: &table.name, column: None };
+            // PostgreSQL names a view a table here.
+            let shown = Shown { word: "table", name: &table.name, column: None };
             let has_any = !self.checker.on_table(&self.acting(self.role), table.oid).is_empty();
             let (grantor, these) = self.may(whole, wanted.all, &before, owner, has_any, change, &shown)?;
             let acl = changed(&before, change, these, grantor, owner)?;
@@ -164,7 +175,8 @@ impl Draft<'_> {
         // In the order of the table.
         for (at, column) in table.columns.iter().enumerate() {
             let Some(privileges) = by_column.get(&column.name) else { continue };
-            self.grant_column(table, (at as i16 + 1, &column.name), *privileges, &before, change)?;
+            let named = wanted.columns.iter().any(|(_, names)| names.contains(&column.name));
+            self.grant_column(table, (at as i16 + 1, &column.name, named), *privileges, &before, change)?;
         }
         Ok(())
     }
@@ -172,7 +184,7 @@ impl Draft<'_> {
     fn grant_column(
         &mut self,
         table: &Table,
-        (number, name): (i16, &str),
+        (number, name, named): (i16, &str, bool),
         privileges: Privileges,
         table_acl: &Acl,
         change: &Change,
@@ -182,9 +194,11 @@ impl Draft<'_> {
         let merged: Acl = table_acl.iter().chain(&before).copied().collect();
         let acting = self.acting(self.role);
         let on_column = self.checker.on_table(&acting, table.oid) | self.checker.on_column(&acting, table, number);
-        let shown = Shown { word: word_of(table).word(), name: &table.name, column: Some(name) };
+        // Of the columns that a REVOKE does not name, PostgreSQL begins with those of the system.
+        let shown = Shown { word: "table", name: &table.name, column: Some(if named { name } else { "tableoid" }) };
         let all = privileges == Privileges::OF_COLUMN;
-        let (grantor, these) = self.may(privileges, all, &merged, owner, !on_column.is_empty(), change, &shown)?;
+        let has_any = !(on_column & Privileges::OF_COLUMN).is_empty();
+        let (grantor, these) = self.may(privileges, all, &merged, owner, has_any, change, &shown)?;
         let acl = changed(&before, change, these, grantor, owner)?;
         if acl == before {
             return Ok(());
@@ -198,7 +212,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn grant_sequence(&mut self, table: &Arc<Table>, wanted: &Wanted, change: &Change) -> SqlResult<()> {
+    pub(super) fn grant_sequence(&mut self, table: &Arc<Table>, wanted: &Wanted, change: &Change) -> SqlResult<()> {
         let name = sequence_name(table).unwrap_or_default();
         if !wanted.columns.is_empty() {
             return Err(SqlError::new(
@@ -223,7 +237,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn grant_schema(&mut self, wanted: &Wanted, change: &Change) -> SqlResult<()> {
+    pub(super) fn grant_schema(&mut self, wanted: &Wanted, change: &Change) -> SqlResult<()> {
         let owner = self.grants.schema.owner;
         let before = self.grants.schema.acl.clone();
         let before = before.unwrap_or_else(|| default_acl(Privileges::OF_SCHEMA, owner));

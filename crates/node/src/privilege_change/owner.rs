@@ -29,6 +29,13 @@ impl Draft<'_> {
         let (Found::Table(table) | Found::Sequence(table)) = found;
         if matches!(found, Found::Sequence(_)) {
             let sequence = sequence_name(table).unwrap_or_default();
+            let owner = self.grants.owner(table.oid);
+            if !self.owns(owner) {
+                return Err(not_owner("sequence", &sequence));
+            }
+            if self.role_named(to)? == owner {
+                return Ok(());
+            }
             return Err(refused(format!("cannot change owner of sequence \"{sequence}\""))
                 .with_detail(format!("Sequence \"{sequence}\" is linked to table \"{}\".", table.name)));
         }

@@ -21,12 +21,12 @@ impl Work<'_> {
         } else if !self.may_create_roles() && role.oid != self.scope.current {
             return Err(denied("permission denied"));
         }
+        if let Some(name) = named_in(change).filter(|name| settings::is_superusers(name)) {
+            self.superuser_only(&format!("permission denied to set parameter \"{name}\""))?;
+        }
         let database = database.map_or(Ok(VolumeId(0)), |name| self.database(name).map(|found| found.volume))?;
         let mut after = Role::clone(&role);
-        let named = match change {
-            ParameterChange::Set { name, .. } | ParameterChange::Reset(name) => Some(settings::known(name)?),
-            ParameterChange::ResetAll => None,
-        };
+        let named = named_in(change).map(settings::known).transpose()?;
         after.parameters.retain(|p| p.database != database || named.is_some_and(|name| p.name != name));
         if let ParameterChange::Set { name, value } = change {
             let (name, value) = settings::check_stored(name, value, false)?;
@@ -35,5 +35,12 @@ impl Work<'_> {
         }
         self.set(role.oid, Some(after));
         Ok(())
+    }
+}
+
+fn named_in(change: &ParameterChange) -> Option<&str> {
+    match change {
+        ParameterChange::Set { name, .. } | ParameterChange::Reset(name) => Some(name),
+        ParameterChange::ResetAll => None,
     }
 }

@@ -4,7 +4,7 @@ use super::context::ServerContext;
 use super::master_tasks::{set_delay, spawn_master_tasks};
 use super::{ActiveRole, NodeError, open_archive};
 use crate::activity::{Activities, EngineSlot, Watcher};
-use crate::admission::{Admission, HBA_FILE, IDENT_FILE};
+use crate::admission::{Admission, HBA_FILE, IDENT_FILE, share_rules, take_rules};
 use crate::automatic_stats::AutomaticStats;
 use crate::config::Config;
 use crate::connect;
@@ -75,6 +75,9 @@ impl Opening<'_> {
             status: Arc::default(),
         };
         let engine = self.open_engine(!is_master, views.watcher())?;
+        if is_master && let Err(error) = take_rules(&engine, &self.context.admission) {
+            tracing::error!("the rules of access in the trail cannot be used, those of this node stay: {error}");
+        }
         if let (Some(control), Some(epoch)) = (control, self.epoch) {
             // Its readers see all of its trail from now on. Standbys that have all of it are added to the set again at once.
             self.links.block_on(control.shrink_to_this(epoch)).map_err(ControlSetupError::from)?;
@@ -102,6 +105,8 @@ impl Opening<'_> {
         let old_master =
             (is_master && control.is_none()).then(|| self.watch_old_master(&engine, &links, &views.status));
         let mut tasks = self.spawn_tasks(&engine, links, mirror.as_ref(), stopping.clone());
+        let sharing = share_rules(engine.clone(), self.context.admission.clone(), !is_master, stopping.clone());
+        tasks.push(self.links.spawn(sharing));
         tasks.extend(old_master.flatten().map(|watch| self.links.spawn(watch.run(stopping))));
         listener.set_hub(Some(hub.clone()));
         let factory = views.factory(self.context, &engine, !is_master);

@@ -102,7 +102,7 @@ impl NodeSession {
                 self.superuser_only(|| "must be superuser to write a file on the server".to_owned())?;
                 self.vacuum_into(file).await?;
             }
-            Kind::Vacuum { tables, into: None } => self.vacuum(tables, translated).await?,
+            Kind::Vacuum { tables, into: None } => self.vacuum(number, tables, translated, client).await?,
             Kind::LockTable { tables, mode, no_wait } => self.lock_table(tables, *mode, *no_wait).await?,
             Kind::Prepare { name, statement, param_types } => self.prepare_sql(name, statement, param_types).await?,
             Kind::Deallocate(name) => self.deallocate(name.as_deref(), client)?,
@@ -230,7 +230,13 @@ impl NodeSession {
         self.outside_transactions("VACUUM", move || db.vacuum_into(&file)).await
     }
 
-    async fn vacuum(&mut self, tables: &[String], translated: &Translated) -> SqlResult<()> {
+    async fn vacuum(
+        &mut self,
+        number: usize,
+        tables: &[String],
+        translated: &Translated,
+        client: &mut Client,
+    ) -> SqlResult<()> {
         let schema = self.schema();
         let is_there = |name: &str| {
             let in_catalogue = holdfast_sql::catalogue::tables().any(|table| table.name == name);
@@ -240,6 +246,17 @@ impl NodeSession {
             return Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")));
         }
         let db = self.served.db.clone();
+        let (name, current) = (db.name().to_owned(), self.identity.current_role);
+        if crate::roles::check_database_owner(&self.roles(), current, db.oid(), &name).is_err() {
+            // It rewrites the whole database, whatever table is named.
+            client.reply().script_until(number);
+            let all = [name];
+            for name in if tables.is_empty() { &all } else { tables } {
+                let message = format!("permission denied to vacuum \"{name}\", skipping it");
+                client.reply().notice("WARNING", &SqlError::new(SqlState("01000"), message));
+            }
+            return Ok(());
+        }
         self.outside_transactions("VACUUM", move || db.vacuum()).await?;
         if translated.steps.is_empty() {
             return Ok(());

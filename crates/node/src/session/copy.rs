@@ -9,6 +9,7 @@ use holdfast_types::{SqlError, SqlResult, SqlState, Tag, Value};
 use holdfast_wire::copy::{CopyFormat, CopyReader};
 use holdfast_wire::{Client, CopyChunk, Failure, Lost};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Rows submitted to the writer in one request.
 const ROWS_MAX: usize = 1000;
@@ -81,7 +82,8 @@ impl NodeSession {
         let mut data = Vec::new();
         loop {
             data.clear();
-            let chunk = client.copy_chunk(&mut data).await.map_err(lost)?;
+            let chunk = self.activity.until_client(client.copy_chunk(&mut data));
+            let chunk = self.canceller.wait(Duration::ZERO, chunk).await?.map_err(lost)?;
             match &chunk {
                 CopyChunk::Data => load.reader.feed(&data),
                 CopyChunk::Done => load.reader.finish(),

@@ -11,6 +11,7 @@ use super::values::Identity;
 use crate::activity::{Activities, Who};
 use crate::admission::{Admission, may_link};
 use crate::automatic_stats::AutomaticStats;
+use crate::cancel::Canceller;
 use crate::clock::now_us;
 use crate::database::Databases;
 use crate::settings::Settings;
@@ -98,19 +99,22 @@ impl SessionFactory for Factory {
         };
         self.admission.enter_database(&mut places, &roles, &role, (served.db.oid(), &startup.database))?;
         let locks = served.db.session(startup.pid);
-        let activity = self.activities.enter(Who {
+        let who = Who {
             pid: startup.pid,
             database: startup.database.clone(),
             database_oid: served.db.oid(),
             user: startup.user.clone(),
-            client: startup.peer.client(),
+            role: role.oid,
+            peer: startup.peer.clone(),
             application_name: settings.get("application_name").map(|(_, v)| v.to_owned()).unwrap_or_default(),
-        });
+        };
+        let canceller = Arc::<Canceller>::default();
+        let activity = self.activities.enter(who, canceller.clone());
         Ok(NodeSession {
             databases: self.databases.clone(),
             served,
             home: startup.database.clone(),
-            identity: Identity::new(startup.user, role.oid, startup.database, startup.pid),
+            identity: Identity::new(startup.user, role.oid, startup.database, startup.pid, startup.peer),
             shown_settings: settings.changes(),
             settings,
             activity,
@@ -120,7 +124,7 @@ impl SessionFactory for Factory {
             cursors: Cursors::default(),
             scratch: self.scratch.clone(),
             temporary: TemporaryTables::default(),
-            canceller: Arc::default(),
+            canceller,
             mailbox: mailbox(),
             locks,
             transaction_us: now_us(),

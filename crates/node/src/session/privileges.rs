@@ -10,9 +10,10 @@ use crate::access;
 use crate::plan::Extra;
 use holdfast_engine::Statement;
 use holdfast_sql::Entry;
-use holdfast_types::SqlResult;
 use holdfast_types::access::{Access, Checker, Need, Roles};
 use holdfast_types::schema::Schema;
+use holdfast_types::{SqlError, SqlResult, SqlState};
+use holdfast_wire::Client;
 
 impl NodeSession {
     /// 42501 unless the current role has what the statement needs. `schema`: the one that it was translated under.
@@ -42,6 +43,28 @@ impl NodeSession {
         let schema = self.schema();
         let needs = access::of_touched(&statement.touched, &statement.sql, &Access::default(), own, &schema);
         self.check_needs(&needs, &schema)
+    }
+
+    /// Whether the current role may vacuum or analyze; the whole database is done, also for the owner of one table that
+    /// the statement names. It is warned of each table that it does not own, as by PostgreSQL.
+    pub(super) fn may_maintain(&self, number: usize, named: &[String], verb: &str, client: &mut Client) -> bool {
+        let (roles, schema) = (self.roles(), self.schema());
+        let checker = self.checker(&roles, &schema);
+        let acting = checker.acting(self.identity.current_role);
+        if checker.owns(&acting, checker.database_owner) {
+            return true;
+        }
+        let is_named = |name: &str| named.is_empty() || named.iter().any(|n| n.eq_ignore_ascii_case(name));
+        let mut owns = !named.is_empty();
+        for table in schema.tables.iter().filter(|t| !t.temp && is_named(&t.name)) {
+            if !checker.owns(&acting, schema.grants.owner(table.oid)) {
+                owns = false;
+                let message = format!("skipping \"{}\" --- only table or database owner can {verb} it", table.name);
+                client.reply().script_until(number);
+                client.reply().notice("WARNING", &SqlError::new(SqlState("01000"), message));
+            }
+        }
+        owns
     }
 
     pub(super) fn checker<'a>(&self, roles: &'a Roles, schema: &'a Schema) -> Checker<'a> {

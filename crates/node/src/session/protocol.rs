@@ -10,7 +10,7 @@ use holdfast_sql::catalogue::Doing;
 use holdfast_sql::{Kind, Scan};
 use holdfast_types::{SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
 use holdfast_wire::reply::ReplyMark;
-use holdfast_wire::{Cancel, Client, End, Failure, Session, Status, Step};
+use holdfast_wire::{Cancel, Client, End, Failure, Session, Status, Step, Termination};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ impl NodeSession {
     /// A new message has arrived.
     fn tick(&mut self) {
         self.statement_us = now_us();
+        self.canceller.begin();
         if self.state.is_idle() {
             self.transaction_us = self.statement_us;
         }
@@ -34,8 +35,8 @@ impl NodeSession {
 
     /// After a message: updates what other sessions see of this one.
     fn answered(&mut self, outcome: &Result<(), Failure>) {
-        if matches!(outcome, Err(f) if f.error.state() == SqlState::SERIALIZATION_FAILURE) {
-            self.activity.conflict();
+        if let Err(failure) = outcome {
+            self.activity.totals().error(failure.error.state());
         }
         if self.shown_settings != self.settings.changes() {
             self.shown_settings = self.settings.changes();
@@ -58,6 +59,7 @@ impl NodeSession {
         if !self.state.is_writing() {
             self.activity.set_transaction(0);
         }
+        self.canceller.end();
         self.activity.end(doing)
     }
 
@@ -165,6 +167,7 @@ impl Session for NodeSession {
         self.tick();
         let last = steps.last().map(|s| &s.prepared);
         self.activity.begin_prepared(last, self.statement_us, self.transaction_us);
+        client.reply().set_viewer(self.identity.current_role);
         let position = client.reply().position();
         let outcome = self.run_in_turn(steps, end, client).await;
         let outcome = outcome.and_then(|()| self.check_right(position, client));
@@ -175,6 +178,7 @@ impl Session for NodeSession {
     async fn simple(&mut self, text: &str, client: &mut Client) -> Result<(), Failure> {
         self.tick();
         self.activity.begin_text(text, self.statement_us, self.transaction_us);
+        client.reply().set_viewer(self.identity.current_role);
         let position = client.reply().position();
         let outcome = self.simple_in_turn(text, client).await;
         let outcome = outcome.and_then(|()| self.check_right(position, client));
@@ -203,6 +207,10 @@ impl Session for NodeSession {
 
     fn canceller(&self) -> Arc<dyn Cancel> {
         self.canceller.clone()
+    }
+
+    fn termination(&self) -> Arc<Termination> {
+        self.canceller.termination().clone()
     }
 
     fn idle_timeout(&self) -> Option<Duration> {

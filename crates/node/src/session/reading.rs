@@ -2,7 +2,7 @@
 //! stream to the client.
 
 use super::node_session::NodeSession;
-use crate::cancel::{Target, with_reason};
+use crate::cancel::{Target, canceled, with_reason};
 use holdfast_engine::{Class, Reader, Step as EngineStep};
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState};
 use holdfast_wire::{Client, Failure, Reply};
@@ -32,7 +32,13 @@ impl NodeSession {
     ) -> (Option<Reader>, Result<(), Failure>) {
         client.reply().start_at(first);
         if steps.iter().all(|s| s.stmt.class == Class::Read) {
+            let position = client.reply().position();
             let ran = run(&mut reader, &steps, client.reply());
+            if ran.is_ok() && self.canceller.is_asked() {
+                // By the statement itself, or by another thread just now.
+                client.reply().back_to(position);
+                return (Some(reader), Err(Failure::at(first, canceled(false))));
+            }
             return (Some(reader), ran.map_err(|(i, e)| Failure::at(first + i, e)));
         }
         self.scan(reader, first, steps, client).await

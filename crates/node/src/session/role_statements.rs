@@ -70,7 +70,7 @@ impl NodeSession {
     /// Makes changes; returns when they have reached their level.
     pub(super) async fn change_roles(&mut self, changes: RoleChanges) -> SqlResult<()> {
         let (databases, level) = (self.databases.clone(), self.settings.level());
-        self.activity.until_durable(blocking(move || databases.change_roles(changes, level))).await
+        self.activity.until_durable(level, blocking(move || databases.change_roles(changes, level))).await
     }
 
     /// SET ROLE and SET SESSION AUTHORIZATION, and their RESET (without a name).

@@ -35,7 +35,7 @@ impl NodeSession {
         param_types: &[u32],
     ) -> SqlResult<Arc<Entry<Extra>>> {
         if self.writes_in_block() {
-            self.served.db.schema_settled().await?;
+            self.schema_settled().await?;
         }
         if schema.has_temporary() {
             return self.resolve_with_temporary(piece, schema, param_types).await;
@@ -70,7 +70,7 @@ impl NodeSession {
             let entry = self.entry_under(source, &schema).await;
             match entry {
                 Err(error) if self.misses_a_new_name(&error, &schema) => {}
-                Ok(Some(entry)) if self.must_wait_for_schema(&entry) => self.served.db.schema_settled().await?,
+                Ok(Some(entry)) if self.must_wait_for_schema(&entry) => self.schema_settled().await?,
                 Ok(Some(entry)) => {
                     self.check_access(&entry, &schema)?;
                     return Ok(Some(entry));
@@ -78,6 +78,12 @@ impl NodeSession {
                 entry => return entry,
             }
         }
+    }
+
+    /// Waits until the newest schema is in force for readers; a cancel or `statement_timeout` ends the wait.
+    async fn schema_settled(&self) -> SqlResult<()> {
+        let timeout = self.settings.timeouts().statement;
+        self.canceller.wait(timeout, self.served.db.schema_settled()).await?
     }
 
     /// Whether a name is unknown under `schema`, which is no longer the one in force.
@@ -146,6 +152,8 @@ impl NodeSession {
     ) -> Result<(), Failure> {
         let at = |e| Failure::at(number, e);
         let failed = self.state.has_failed();
+        // An earlier statement of the message may have been SET ROLE.
+        client.reply().set_viewer(self.identity.current_role);
         let entry = match self.entry(&source).await {
             Ok(Some(entry)) => entry,
             Ok(None) => {
@@ -176,6 +184,10 @@ impl NodeSession {
             _ => {}
         }
         match &translated.kind {
+            Kind::Analyze if !self.may_maintain(number, &[], "analyze", client) => {
+                client.reply().complete(number, &Tag { verb: translated.verb, rows: None });
+                Ok(())
+            }
             Kind::Query | Kind::Insert | Kind::Update | Kind::Delete | Kind::CopyOut(_) | Kind::Ddl | Kind::Analyze => {
                 self.data(number, source, entry, is_sole, client).await
             }

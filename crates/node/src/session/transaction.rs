@@ -3,6 +3,7 @@
 use super::multi_database::{commit_writers, roll_back_writers};
 use super::node_session::NodeSession;
 use super::state::{Block, Left, Phase, Savepoint, State};
+use crate::cancel::terminated_in_commit;
 use crate::settings::Undo;
 use holdfast_engine::WriteTxn;
 use holdfast_sql::{Isolation, TransactionModes};
@@ -163,7 +164,11 @@ impl NodeSession {
     async fn commit_all(&mut self, writers: Vec<WriteTxn>, role_changes: RoleChanges) -> SqlResult<()> {
         match writers.is_empty() {
             true if !role_changes.is_empty() => self.change_roles(role_changes).await,
-            _ => self.activity.until_durable(commit_writers(writers, role_changes)).await,
+            _ => {
+                let commit = commit_writers(writers, role_changes);
+                let commit = self.activity.until_durable(self.settings.level(), commit);
+                self.canceller.until_committed(commit).await.unwrap_or_else(|| Err(terminated_in_commit()))
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use super::node_session::NodeSession;
 use super::state::{Phase, State};
 use super::temporary_statements::not_prepared;
 use super::transaction::no_transaction;
+use crate::cancel::terminated_in_commit;
 use holdfast_engine::{Completion, Ticket};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use holdfast_wire::Client;
@@ -62,7 +63,7 @@ impl NodeSession {
         }
         // A transaction that has only read is prepared as well, and finished like any other.
         self.become_writer(false).await?;
-        let user = self.identity.user.clone();
+        let user = self.roles().name_of(self.identity.current_role);
         let Some(block) = self.state.block() else { return Err(SqlError::internal("no transaction is open")) };
         let elsewhere = block.parked.iter().any(|p| matches!(p.phase, Phase::Writing(_)));
         let mut writers = block.take_writers();
@@ -74,7 +75,8 @@ impl NodeSession {
         }
         let Some(mut txn) = writers.pop() else { return Err(SqlError::internal("the transaction is not the writer")) };
         txn.set_level(self.settings.level());
-        self.activity.until_durable(ended(txn.prepare_transaction(gid, &user)?)).await
+        let ticket = txn.prepare_transaction(gid, &user)?;
+        self.until_ended(ticket).await
     }
 
     /// Runs COMMIT PREPARED and ROLLBACK PREPARED.
@@ -84,7 +86,29 @@ impl NodeSession {
             let message = format!("{command} cannot run inside a transaction block");
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
-        self.activity.until_durable(ended(self.served.db.finish_prepared(gid, commit, self.settings.level())?)).await
+        self.check_may_finish(gid)?;
+        let ticket = self.served.db.finish_prepared(gid, commit, self.settings.level())?;
+        self.until_ended(ticket).await
+    }
+
+    async fn until_ended(&self, ticket: Ticket) -> SqlResult<()> {
+        let work = self.activity.until_durable(self.settings.level(), ended(ticket));
+        self.canceller.until_committed(work).await.unwrap_or_else(|| Err(terminated_in_commit()))
+    }
+}
+
+impl NodeSession {
+    /// 42501 unless the current role has prepared the transaction, or is a superuser.
+    fn check_may_finish(&self, gid: &str) -> SqlResult<()> {
+        let roles = self.roles();
+        let current = self.identity.current_role;
+        let owner = self.databases.prepared_owner(self.served.db.name(), gid);
+        if roles.is_superuser(current) || owner.is_none_or(|owner| owner == roles.name_of(current)) {
+            return Ok(());
+        }
+        let message = "permission denied to finish prepared transaction";
+        Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
+            .with_hint("Must be superuser or the user that prepared the transaction."))
     }
 }
 

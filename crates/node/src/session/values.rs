@@ -1,14 +1,17 @@
 //! The values that translated statements take from the session: the time, the user, `lastval()`, settings.
 
-use crate::clock::now_us;
+use crate::clock::{now_us, server_start_us, settings_read_us};
 use crate::database::Databases;
 use crate::settings::{REQUIRE_TRANSACTION, Settings};
 use holdfast_sql::{SessionValue, SessionValues};
 use holdfast_types::access::RoleChanges;
 use holdfast_types::access::predefined::BOOTSTRAP_OID;
+use holdfast_types::inet::Inet;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
+use holdfast_wire::{Peer, PeerAddress};
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 
 /// The session's user, database and process number.
 pub struct Identity {
@@ -16,6 +19,8 @@ pub struct Identity {
     pub user: String,
     pub database: String,
     pub pid: i32,
+    /// The ends of its connection.
+    pub peer: Peer,
     /// Its OID, or that of SET SESSION AUTHORIZATION.
     pub session_role: u32,
     /// The role whose privileges statements have: the session's, or that of SET ROLE.
@@ -27,9 +32,9 @@ pub struct Identity {
 }
 
 impl Identity {
-    pub fn new(user: String, role: u32, database: String, pid: i32) -> Identity {
+    pub fn new(user: String, role: u32, database: String, pid: i32, peer: Peer) -> Identity {
         let (session_role, current_role, authenticated_role) = (role, role, role);
-        Identity { user, database, pid, session_role, current_role, authenticated_role, named: HashMap::new() }
+        Identity { user, database, pid, peer, session_role, current_role, authenticated_role, named: HashMap::new() }
     }
 
     /// Takes the roles that the settings name, after these have changed.
@@ -76,6 +81,12 @@ impl SessionValues for Values<'_> {
             SessionValue::SessionUser => Value::Text(self.role_name(self.identity.session_role)),
             SessionValue::Database => Value::Text(self.identity.database.clone()),
             SessionValue::BackendPid => Value::Int(self.identity.pid.into()),
+            SessionValue::ClientAddress => self.end(|client, _| Value::Text(Inet::from(client.ip()).to_string())),
+            SessionValue::ClientPort => self.end(|client, _| Value::Int(client.port().into())),
+            SessionValue::ServerAddress => self.end(|_, server| Value::Text(Inet::from(server.ip()).to_string())),
+            SessionValue::ServerPort => self.end(|_, server| Value::Int(server.port().into())),
+            SessionValue::ServerStart => Value::Int(server_start_us()),
+            SessionValue::SettingsRead => Value::Int(settings_read_us()),
             SessionValue::LastInsertId => match self.last_id {
                 Some(id) => Value::Int(id),
                 None => {
@@ -97,6 +108,14 @@ fn on_or_off(on: bool) -> &'static str {
 }
 
 impl Values<'_> {
+    /// What the ends of a TCP connection say, client first; NULL for any other.
+    fn end(&self, of: impl Fn(SocketAddr, SocketAddr) -> Value) -> Value {
+        match self.identity.peer.address {
+            Some(PeerAddress::Tcp { client, server }) => of(client, server),
+            _ => Value::Null,
+        }
+    }
+
     /// The name of a role as the session sees it.
     fn role_name(&self, oid: u32) -> String {
         let changed = self.role_changes.into_iter().flat_map(|c| &c.roles).find(|c| c.oid == oid);

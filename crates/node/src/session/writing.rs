@@ -4,7 +4,7 @@ use super::failure::{fatal, stopping};
 use super::node_session::NodeSession;
 use super::reply_sink::reclaim;
 use super::state::{Phase, State};
-use crate::cancel::{Target, with_reason};
+use crate::cancel::{Target, terminated_in_commit, with_reason};
 use crate::database::report;
 use crate::plan::Extra;
 use holdfast_engine::{
@@ -48,7 +48,11 @@ impl NodeSession {
         // On MAIN it is never interrupted, but it may meet a lock and wait for that.
         let timeout = self.settings.timeouts().statement;
         let work = self.canceller.during(Target::Main(db, id), timeout, arrival);
-        let (done, timed_out) = self.activity.until_durable(work).await;
+        let work = self.activity.until_durable(self.settings.level(), work);
+        let Some((done, timed_out)) = self.canceller.until_committed(work).await else {
+            client.replace_reply();
+            return Err(fatal(terminated_in_commit()));
+        };
         let Some(Completion { sink, result, failed_step, last_insert_rowid, .. }) = done else {
             client.replace_reply();
             return Err(fatal(stopping()));

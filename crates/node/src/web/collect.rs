@@ -164,7 +164,11 @@ pub(super) fn sessions(now: &Now) -> Vec<SessionShown> {
         pid: row.pid,
         state: state(row.doing),
         wait: row.wait_event.filter(|_| row.doing == Doing::Active).map(|(kind, name)| format!("{kind}: {name}")),
-        client: row.client.map(|(address, port)| format!("{address}:{port}")).unwrap_or_default(),
+        client: match (row.client, row.client_port) {
+            (Some(address), Some(port)) => format!("{address}:{port}"),
+            (None, Some(_)) => "Unix socket".to_owned(),
+            _ => String::new(),
+        },
         waits_for: waits.get(&row.pid).cloned().unwrap_or_default(),
         locks_held: held.get(&row.pid).copied().unwrap_or_default(),
         database: row.database,

@@ -4,6 +4,8 @@ use super::collect::{self, Setup};
 use super::console_key::{self, KeyFile};
 use super::events;
 use super::standing::{Now, Standing};
+use crate::activity::Signal;
+use crate::admission::Admission;
 use crate::clock::now_us;
 use crate::config::{Config, FILE_NAME};
 use holdfast_archive::ArchiveLocation;
@@ -48,6 +50,7 @@ pub(crate) fn start(
     name: &str,
     standing: Arc<Standing>,
     tls: &TlsSlot,
+    admission: Arc<Admission>,
 ) -> Result<Option<Listening>, WebError> {
     let Some(address) = config.http_listen().map_err(|error| io::Error::other(error.to_string()))? else {
         return Ok(None);
@@ -62,7 +65,7 @@ pub(crate) fn start(
     let token = token(dir, config)?;
     let settings = Settings { address, tls, token, key: key.clone(), version: env!("CARGO_PKG_VERSION") };
     let secret = holdfast_scram::random().map_err(|error| io::Error::other(error.to_string()))?;
-    let source = NodeSource { standing, setup: setup(dir, config, name), secret };
+    let source = NodeSource { standing, setup: setup(dir, config, name), secret, admission };
     let web = Web::start(settings, Arc::new(source))?;
     Ok(Some(Listening { web, scheme, key, file: None }))
 }
@@ -105,6 +108,7 @@ struct NodeSource {
     setup: Setup,
     /// Of the verifiers of roles that do not exist, so that they take the same time.
     secret: [u8; 32],
+    admission: Arc<Admission>,
 }
 
 /// The same for an unknown role, a wrong password and one that has expired.
@@ -137,7 +141,8 @@ impl Source for NodeSource {
     }
 
     fn figures(&self) -> Figures {
-        collect::figures(&self.setup, &self.standing.now())
+        let figures = collect::figures(&self.setup, &self.standing.now());
+        Figures { authentication_failures: self.admission.failures(), ..figures }
     }
 
     fn sessions(&self) -> Vec<SessionShown> {
@@ -165,7 +170,18 @@ impl Source for NodeSource {
     }
 
     fn signal(&self, by: &str, pid: i32, kind: SignalKind) -> Result<(), Refused> {
-        let _ = (by, pid, kind);
-        Err(Refused("sessions can be cancelled with pg_cancel_backend only".to_owned()))
+        let now = self.standing.now();
+        let roles = roles(&now).ok_or_else(unavailable)?;
+        let by = roles.by_name(by).filter(|role| role.login).ok_or_else(|| refused(by))?;
+        let Some(open) = now.open.as_ref() else { return Err(unavailable()) };
+        let signal = match kind {
+            SignalKind::Cancel => Signal::Cancel,
+            SignalKind::Terminate => Signal::Terminate,
+        };
+        match open.watcher.activities.signal(&roles, Some(by.oid), signal, pid) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Refused(format!("no session has the process number {pid}"))),
+            Err(error) => Err(Refused(error.message().to_owned())),
+        }
     }
 }

@@ -17,6 +17,27 @@ use holdfast_types::{SqlError, SqlResult, SqlState};
 /// readers see everything below the position; otherwise it sleeps briefly and returns the milliseconds that remain.
 pub const WAIT_SLICE_FUNCTION: &str = "hf_wait_for_lsn";
 
+/// The server's function behind `pg_cancel_backend` and `pg_terminate_backend`: an operation, a process number, and
+/// milliseconds where there is a time. Cancel and Terminate return whether there is such a session. Wait returns -1 when
+/// there is none, otherwise it sleeps briefly and returns the milliseconds that remain.
+pub const SIGNAL_FUNCTION: &str = "hf_signal";
+
+/// What [`SIGNAL_FUNCTION`] does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i64)]
+pub enum SignalOp {
+    Cancel = 1,
+    Terminate = 2,
+    Wait = 3,
+}
+
+impl SignalOp {
+    /// The operation of this number.
+    pub fn from_i64(number: i64) -> Option<SignalOp> {
+        [SignalOp::Cancel, SignalOp::Terminate, SignalOp::Wait].into_iter().find(|op| *op as i64 == number)
+    }
+}
+
 /// `hf_reload_conf(user)` reads the files of rules again, if the user is a superuser.
 pub const RELOAD_FUNCTION: &str = "hf_reload_conf";
 
@@ -32,6 +53,9 @@ impl Binder<'_> {
     pub(super) fn catalogue_call(&mut self, name: &str, args: &[Typed]) -> SqlResult<Option<Typed>> {
         if self.stored {
             return Ok(None);
+        }
+        if let Some(found) = self.privilege_call(name, args)? {
+            return Ok(Some(found));
         }
         if let Some(found) = call_of_nothing(name, args.len()) {
             return Ok(Some(found));
@@ -123,13 +147,13 @@ impl Binder<'_> {
     fn trail_call(&mut self, name: &str, args: &[Typed]) -> SqlResult<Option<Typed>> {
         Ok(match (name, args.len()) {
             ("pg_wal_lsn_diff", 2) => {
-                let one = self.coerce(args[0].clone(), Type::TEXT, When::Implicit)?;
-                let other = self.coerce(args[1].clone(), Type::TEXT, When::Implicit)?;
+                let one = self.coerce(args[0].clone(), Type::new(oid::PG_LSN), When::Implicit)?;
+                let other = self.coerce(args[1].clone(), Type::new(oid::PG_LSN), When::Implicit)?;
                 let (one, other) = (self.helper("hf_lsn", &[&one.sql])?, self.helper("hf_lsn", &[&other.sql])?);
-                Some(Typed::new(format!("({one} - {other})"), Type::INT8))
+                Some(Typed::new(format!("CAST(({one} - {other}) AS TEXT)"), Type::NUMERIC))
             }
             ("holdfast_wait_for_lsn", 1 | 2) => {
-                let lsn = self.coerce(args[0].clone(), Type::TEXT, When::Implicit)?;
+                let lsn = self.coerce(args[0].clone(), Type::TEXT, When::Assignment)?;
                 let lsn = self.helper("hf_lsn", &[&lsn.sql])?;
                 let wait_ms = match args.get(1) {
                     Some(wait) => self.coerce(wait.clone(), Type::INT8, When::Implicit)?.sql,
@@ -153,8 +177,13 @@ impl Binder<'_> {
         Ok(match (name, args.len()) {
             ("current_setting", 1 | 2) => return self.current_setting(args).map(Some),
             ("pg_postmaster_start_time", 0) => {
-                Some(self.session(SessionValue::TransactionTime, Type::new(oid::TIMESTAMPTZ))?)
+                Some(self.session(SessionValue::ServerStart, Type::new(oid::TIMESTAMPTZ))?)
             }
+            ("pg_conf_load_time", 0) => Some(self.session(SessionValue::SettingsRead, Type::new(oid::TIMESTAMPTZ))?),
+            ("inet_client_addr", 0) => self.of_peer(SessionValue::ClientAddress, oid::INET)?,
+            ("inet_client_port", 0) => self.of_peer(SessionValue::ClientPort, oid::INT4)?,
+            ("inet_server_addr", 0) => self.of_peer(SessionValue::ServerAddress, oid::INET)?,
+            ("inet_server_port", 0) => self.of_peer(SessionValue::ServerPort, oid::INT4)?,
             ("pg_reload_conf", 0) => {
                 let user = self.session(SessionValue::User, Type::NAME)?;
                 Some(Typed::sure(format!("{RELOAD_FUNCTION}({})", user.sql), Type::BOOL))
@@ -171,9 +200,9 @@ impl Binder<'_> {
                     Type::INT8,
                 ))
             }
-            ("pg_cancel_backend" | "pg_terminate_backend", _) => {
-                return Err(SqlError::unsupported(format!("the function {name}")));
-            }
+            ("pg_cancel_backend", 1) => Some(self.signal(SignalOp::Cancel, &args[0])?),
+            ("pg_terminate_backend", 1) => Some(self.signal(SignalOp::Terminate, &args[0])?),
+            ("pg_terminate_backend", 2) => Some(self.terminate_and_wait(&args[0], &args[1])?),
             ("pg_sleep", 1) => {
                 let seconds = self.coerce(args[0].clone(), Type::FLOAT8, When::Implicit)?;
                 let slice = self.helper("hf_sleep_slice", &["remaining"])?;
@@ -186,6 +215,38 @@ impl Binder<'_> {
 
             _ => None,
         })
+    }
+
+    /// A call of the server's function that cancels or ends another session.
+    fn signal(&mut self, op: SignalOp, pid: &Typed) -> SqlResult<Typed> {
+        let pid = self.coerce(pid.clone(), Type::INT4, When::Implicit)?.sql;
+        Ok(Typed::new(format!("{SIGNAL_FUNCTION}({}, {pid})", op as i64), Type::BOOL))
+    }
+
+    /// `pg_terminate_backend` with a time: between two looks SQLite checks whether the statement was interrupted, as in
+    /// `pg_sleep`.
+    fn terminate_and_wait(&mut self, pid: &Typed, timeout: &Typed) -> SqlResult<Typed> {
+        let pid = self.coerce(pid.clone(), Type::INT4, When::Implicit)?.sql;
+        let timeout = self.coerce(timeout.clone(), Type::INT8, When::Implicit)?.sql;
+        let (terminate, wait) = (SignalOp::Terminate as i64, SignalOp::Wait as i64);
+        let begin = format!(
+            "CASE WHEN {SIGNAL_FUNCTION}({terminate}, {pid}, {timeout}) THEN CAST({timeout} AS INTEGER) ELSE -2 END"
+        );
+        let step = format!("CASE WHEN remaining = 0 THEN -3 ELSE {SIGNAL_FUNCTION}({wait}, {pid}, remaining) END");
+        let wait = format!(
+            "WITH RECURSIVE nap(remaining, asked) AS (SELECT {begin}, {timeout} > 0 UNION ALL \
+             SELECT {step}, asked FROM nap WHERE remaining >= 0 AND asked)"
+        );
+        // -1: it has ended; -2: there was no such session; -3: it did not end in time.
+        let sql =
+            format!("({wait} SELECT CASE WHEN asked THEN min(remaining) = -1 ELSE min(remaining) >= 0 END FROM nap)");
+        Ok(Typed::new(format!("(CASE WHEN {pid} IS NOT NULL AND {timeout} IS NOT NULL THEN {sql} END)"), Type::BOOL))
+    }
+
+    /// A value of the session's connection, which a Unix socket does not have.
+    fn of_peer(&mut self, which: SessionValue, type_oid: u32) -> SqlResult<Option<Typed>> {
+        let typed = self.session(which, Type::new(type_oid))?;
+        Ok(Some(Typed { not_null: false, ..typed }))
     }
 
     /// Functions on arrays, and functions that find an OID by name.
@@ -337,10 +398,10 @@ fn call_of_nothing(name: &str, args: usize) -> Option<Typed> {
         ) => yes(),
         ("pg_is_in_recovery", 0) => Some(Typed::sure(standing("in_recovery"), Type::BOOL)),
         ("pg_current_wal_lsn" | "pg_current_wal_insert_lsn" | "pg_current_wal_flush_lsn", 0) => {
-            text(standing("current_lsn"))
+            position(standing("current_lsn"))
         }
-        ("pg_last_wal_receive_lsn", 0) => text(standing("receive_lsn")),
-        ("pg_last_wal_replay_lsn", 0) => text(standing("replay_lsn")),
+        ("pg_last_wal_receive_lsn", 0) => position(standing("receive_lsn")),
+        ("pg_last_wal_replay_lsn", 0) => position(standing("replay_lsn")),
         ("holdfast_epoch", 0) => Some(Typed::new(standing("epoch"), Type::INT8)),
         ("pg_is_wal_replay_paused", 0) => Some(Typed::sure("0", Type::BOOL)),
         ("pg_is_other_temp_schema" | "pg_relation_is_publishable", 1) => Some(Typed::sure("0", Type::BOOL)),
@@ -361,14 +422,16 @@ fn call_of_nothing(name: &str, args: usize) -> Option<Typed> {
             | "pg_tablespace_location",
             _,
         ) => text("NULL".into()),
-        ("inet_server_addr" | "inet_client_addr", 0) => text("NULL".into()),
-        ("inet_server_port" | "inet_client_port", 0) => Some(Typed::new("NULL", Type::INT4)),
         _ => None,
     }
 }
 
 fn text(sql: String) -> Option<Typed> {
     Some(Typed::new(sql, Type::TEXT))
+}
+
+fn position(sql: String) -> Option<Typed> {
+    Some(Typed::new(sql, Type::new(oid::PG_LSN)))
 }
 
 fn yes() -> Option<Typed> {

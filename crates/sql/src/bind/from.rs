@@ -293,7 +293,12 @@ impl Binder<'_> {
             let stored: Vec<String> = table.columns.iter().map(|(n, _)| (*n).to_owned()).collect();
             let columns = with_stored_names(&columns, &names, &shown, &stored)?;
             add(scope, Relation::new(shown.as_str(), columns, Source::Catalogue))?;
-            let sql = format!("{}.{} AS {}", table.schema, quote(table.name), quote(&shown));
+            let all = format!("{}.{}", table.schema, quote(table.name));
+            let seen = if table.schema == "information_schema" { self.seen_rows(table.name)? } else { None };
+            let sql = match seen {
+                Some(condition) => format!("(SELECT * FROM {all} WHERE {condition}) AS {}", quote(&shown)),
+                None => format!("{all} AS {}", quote(&shown)),
+            };
             return Ok((sql, table.always_empty));
         }
         if schema.as_deref().is_some_and(|s| s != "public" && !is_temp_schema(s)) {

@@ -16,6 +16,7 @@ mod like;
 mod lock;
 pub mod need;
 mod operator;
+pub mod privilege_call;
 mod query;
 mod role_call;
 pub mod scope;
@@ -36,7 +37,7 @@ use lock::Locking;
 use scope::Columns;
 use sqlparser::ast::{Expr, Spanned};
 use sqlparser::tokenizer::Location;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use typed::{Shape, Typed};
 
 /// The state of one statement's translation.
@@ -67,6 +68,8 @@ pub struct Binder<'a> {
     outermost: bool,
     /// The tables and views that the statement names, with what it needs of them.
     used: Vec<need::Used>,
+    /// Tables whose serial column chooses a value.
+    sequences: BTreeSet<u32>,
     /// Tables of the catalogue that only superusers may read, with the word for each.
     secrets: Vec<(&'static str, &'static str)>,
 }
@@ -93,6 +96,7 @@ impl<'a> Binder<'a> {
             temporary: false,
             outermost: false,
             used: Vec::new(),
+            sequences: BTreeSet::new(),
             secrets: Vec::new(),
         }
     }

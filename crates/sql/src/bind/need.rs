@@ -6,7 +6,7 @@
 use super::Binder;
 use holdfast_types::access::needs::{Access, Need, TableNeed};
 use holdfast_types::access::{Privileges, needs};
-use holdfast_types::schema::Table;
+use holdfast_types::schema::{Dialect, Table};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -56,14 +56,24 @@ impl Binder<'_> {
         Some(used)
     }
 
+    /// A row gets its id from the implied sequence of a serial column. That of an identity column needs no privilege.
+    pub(super) fn takes_id(&mut self, table: &Table) {
+        if self.ctx.dialect == Dialect::Postgres && !table.temp && !crate::keys::is_identity(table) {
+            self.sequences.insert(table.oid);
+        }
+    }
+
     /// What the statement needs, as far as it was bound.
     pub fn access(&self) -> Access {
         let tables = self.used.iter().map(|used| Need::Table(used.0.borrow().clone()));
+        // PostgreSQL calls nextval() for the row, after it has checked the tables.
+        let privileges = Privileges::USAGE | Privileges::UPDATE;
+        let sequences = self.sequences.iter().map(|table| Need::Sequence { table: *table, privileges });
         let secret = |(word, name): &(&str, &str)| Need::Superuser {
             message: format!("permission denied for {word} {name}"),
             owner_of: None,
         };
-        Access::of(tables.chain(self.secrets.iter().map(secret)).collect())
+        Access::of(tables.chain(sequences).chain(self.secrets.iter().map(secret)).collect())
     }
 }
 

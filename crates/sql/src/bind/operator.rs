@@ -205,10 +205,23 @@ impl Binder<'_> {
             format!("(CAST({} AS NUMERIC) {symbol} CAST({} AS NUMERIC))", left.sql, right.sql)
         } else if left.ty.oid == oid::NUMERIC {
             format!("({} {symbol} 0)", self.helper("hf_num_cmp", &[&left.sql, &right.sql])?)
+        } else if matches!(left.ty.oid, oid::INET | oid::PG_LSN) && !matches!(op, Op::Eq | Op::NotEq) {
+            let (left, right) = (self.sort_form(&left)?, self.sort_form(&right)?);
+            format!("({left} {symbol} {right})")
         } else {
             format!("({} {symbol} {})", left.sql, right.sql)
         };
         Ok(Typed { not_null, ..Typed::new(sql, Type::BOOL) })
+    }
+
+    /// What SQLite sorts in PostgreSQL's order.
+    pub(super) fn sort_form(&mut self, of: &Typed) -> SqlResult<String> {
+        match of.ty.oid {
+            oid::NUMERIC => self.helper("hf_num_key", &[&of.sql]),
+            oid::INET => self.helper("hf_inet_key", &[&of.sql]),
+            oid::PG_LSN => self.helper("hf_lsn", &[&of.sql]),
+            _ => Ok(of.sql.clone()),
+        }
     }
 
     fn arithmetic(&mut self, left: Typed, op: &Op, right: Typed) -> SqlResult<Typed> {
@@ -235,6 +248,10 @@ impl Binder<'_> {
         let undefined = || undefined_operator(Type::new(l.oid), &op.to_string(), Type::new(r.oid));
         if l.category() == Category::DateTime || r.category() == Category::DateTime {
             return self.moment_arithmetic(left, op, right)?.ok_or_else(undefined);
+        }
+        if *op == Op::Minus && l.oid == oid::PG_LSN && r.oid == oid::PG_LSN {
+            let (left, right) = (self.sort_form(&left)?, self.sort_form(&right)?);
+            return Ok(Typed::new(format!("CAST(({left} - {right}) AS TEXT)"), Type::NUMERIC));
         }
         let number = |t: Type| t.is_integer() || t.is_float() || t.oid == oid::NUMERIC;
         if !number(l) || !number(r) {

@@ -279,14 +279,14 @@ impl Binder<'_> {
                 return Err(SqlError::unsupported("WITH FILL"));
             }
             let key = match output_position(&item.expr, items)? {
-                Some(i) if items[i].typed.ty.oid == oid::NUMERIC => items[i].typed.clone(),
+                Some(i) if items[i].typed.ty.has_sort_form() => items[i].typed.clone(),
                 Some(i) => Typed { sql: (i + 1).to_string(), ..items[i].typed.clone() },
                 None => {
                     let bound = self.grouped(&item.expr, groups, scope, |b, e, s| b.expr(e, s));
                     let typed = self.never(bound, Type::TEXT)?;
                     let typed = self.coerce_output(typed)?;
                     match items.iter().position(|i| i.typed.sql == typed.sql) {
-                        Some(i) if typed.ty.oid != oid::NUMERIC => Typed { sql: (i + 1).to_string(), ..typed },
+                        Some(i) if !typed.ty.has_sort_form() => Typed { sql: (i + 1).to_string(), ..typed },
                         None if distinct => {
                             let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
                             let error = SqlError::new(SqlState("42P10"), message);

@@ -71,6 +71,7 @@ impl Binder<'_> {
             if self.ctx.dialect == Dialect::Postgres && !RowidKind::of(table).serial() {
                 return Err(missing(table, column));
             }
+            self.takes_id(table);
             return Ok(ids::next_id(table).map(|next| Typed::sure(next, column.ty)));
         }
         match stored.default.as_deref().and_then(default::clock) {

@@ -26,16 +26,6 @@ pub const TABLES: &[CatalogTable] = &[
     ),
     empty("pg_conversion", &[("oid", O), ("conname", N), ("connamespace", O), ("condefault", B)]),
     empty(
-        "pg_default_acl",
-        &[
-            ("oid", O),
-            ("defaclrole", O),
-            ("defaclnamespace", O),
-            ("defaclobjtype", C),
-            ("defaclacl", more::ACLITEM_ARRAY),
-        ],
-    ),
-    empty(
         "pg_depend",
         &[
             ("classid", O),

@@ -26,7 +26,13 @@ pub const TABLES: &[CatalogTable] = &[
     view(
         "schemata",
         &[("catalog_name", N), ("schema_name", N), ("schema_owner", N), ("default_character_set_name", N)],
-        |c| oids::NAMESPACES.iter().map(|(_, n)| vec![text(c.database), text(*n), text(c.user), Value::Null]).collect(),
+        |c| {
+            let owner = |oid: u32| if oid == oids::PUBLIC_OID { c.schema.grants.schema.owner } else { oids::OWNER_OID };
+            let row = |(oid, name): &(u32, &str)| {
+                vec![text(c.database), text(*name), text(c.roles.name_of(owner(*oid))), Value::Null]
+            };
+            oids::NAMESPACES.iter().map(row).collect()
+        },
     ),
     view(
         "tables",

@@ -37,9 +37,15 @@ pub struct SessionRow {
     pub database_oid: u32,
     pub database: String,
     pub user: String,
+    /// The OID of the role that was authenticated.
+    pub role: u32,
     pub application_name: String,
-    /// Address and port.
-    pub client: Option<(String, u16)>,
+    /// The client's address, as `inet`; `None` for a Unix socket, and where it is not known.
+    pub client: Option<String>,
+    /// -1 for a Unix socket; `None` where it is not known.
+    pub client_port: Option<i32>,
+    /// What TLS has established; `None`: the connection is not encrypted.
+    pub encryption: Option<EncryptionRow>,
     /// Microseconds since 1970, here and below.
     pub backend_start_us: i64,
     pub transaction_start_us: Option<i64>,
@@ -51,6 +57,18 @@ pub struct SessionRow {
     /// The number of the transaction, once it has begun to write.
     pub transaction: Option<u64>,
     pub query: String,
+    /// The statement's number in `pg_stat_statements`.
+    pub query_id: Option<i64>,
+}
+
+/// The row of `pg_stat_ssl` of an encrypted connection.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EncryptionRow {
+    pub version: String,
+    pub cipher: String,
+    pub bits: u16,
+    /// Subject, serial number in decimal, and issuer of the client's certificate.
+    pub client_certificate: Option<(String, String, String)>,
 }
 
 /// The row of `holdfast_stat_transactions`.

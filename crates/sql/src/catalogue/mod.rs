@@ -6,6 +6,7 @@
 mod archive;
 mod empty;
 mod generated;
+mod granted;
 mod holdfast_stat;
 mod information_schema;
 mod live;
@@ -17,6 +18,7 @@ mod pg_class;
 mod pg_collation;
 mod pg_constraint;
 mod pg_database;
+mod pg_default_acl;
 mod pg_extension;
 mod pg_hba;
 mod pg_index;
@@ -28,6 +30,7 @@ mod pg_prepared_xacts;
 mod pg_roles;
 mod pg_settings;
 mod pg_stat_activity;
+mod pg_stat_ssl;
 mod pg_tables;
 mod pg_tablespace;
 mod pg_trigger;
@@ -40,12 +43,13 @@ mod table;
 
 pub use crate::keys::index_name;
 pub use crate::names::TEMP_NAMESPACE;
-pub use live::{Doing, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, TransactionsRow};
+pub use crate::types::{lsn_text, parse_lsn};
+pub use live::{Doing, EncryptionRow, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, TransactionsRow};
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
+pub use pg_database::grants as acl_value;
 pub use pg_hba::{HbaRow, HbaRule, IdentRow};
-pub use replication::{lsn_text, parse_lsn};
 pub use standing::{ArchiveRow, LinkRow, StandbyRow, Standing};
-pub use table::{CatalogContext, CatalogTable, DatabaseRow};
+pub use table::{CatalogContext, CatalogTable, DatabaseRow, Viewer};
 
 use crate::names::is_temp_schema;
 use holdfast_types::schema::Schema;
@@ -68,6 +72,7 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_collation::TABLE,
         &pg_constraint::TABLE,
         &pg_database::TABLE,
+        &pg_default_acl::TABLE,
         &pg_extension::TABLE,
         &pg_hba::RULES,
         &pg_hba::MAPPINGS,
@@ -89,6 +94,8 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_settings::TABLE,
         &pg_stat_activity::TABLE,
         &pg_stat_activity::BLOCKING,
+        &pg_stat_ssl::TABLE,
+        &pg_stat_ssl::GSSAPI,
         &replication::PG_STAT_REPLICATION,
         &replication::STANDBY,
         &replication::STANDBYS,
@@ -100,7 +107,7 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_views::TABLE,
         &pg_views::DEFINITIONS,
     ];
-    PRESENT.iter().copied().chain(empty::TABLES).chain(information_schema::TABLES)
+    PRESENT.iter().copied().chain(empty::TABLES).chain(information_schema::TABLES).chain(granted::TABLES)
 }
 
 /// The catalogue table of this name. A name without a schema is looked up in `pg_catalog` only.
@@ -173,8 +180,11 @@ mod tests {
                 database_oid: 5,
                 database: "d".into(),
                 user: "u".into(),
+                role: 10,
                 application_name: "psql".into(),
-                client: Some(("127.0.0.1".into(), 4711)),
+                client: Some("127.0.0.1".into()),
+                client_port: Some(4711),
+                encryption: Some(EncryptionRow::default()),
                 backend_start_us: 0,
                 transaction_start_us: Some(1),
                 query_start_us: None,
@@ -183,6 +193,7 @@ mod tests {
                 wait_event: Some(("Lock", "relation")),
                 transaction: Some(u64::MAX),
                 query: "SELECT 1".into(),
+                query_id: Some(-1),
             }]
         }
 
@@ -221,6 +232,7 @@ mod tests {
             database: "d",
             database_oid: 5,
             user: "u",
+            viewer: Viewer { role: Some(10), ..Viewer::default() },
             databases: Vec::new(),
             roles: &holdfast_types::access::Roles::default(),
             settings: Vec::new(),

@@ -1,6 +1,7 @@
 //! `pg_attribute`: columns of tables, views, indexes and of the catalogue itself.
 
 use super::pg_attrdef::default_of;
+use super::pg_database::grants;
 use super::shapes;
 use super::table::{CatalogContext, CatalogTable, boolean, int, text};
 use crate::keys::primary_key;
@@ -52,6 +53,7 @@ struct Attribute<'a> {
     has_default: bool,
     /// As `attgenerated` shows it: "v" is PostgreSQL 18's, psql before that shows the expression as a default.
     generated: &'static str,
+    acl: Value,
 }
 
 fn row(a: Attribute<'_>) -> Vec<Value> {
@@ -80,7 +82,7 @@ fn row(a: Attribute<'_>) -> Vec<Value> {
         boolean(true),
         int(0),
         int(collation),
-        Value::Null,
+        a.acl,
         Value::Null,
         Value::Null,
     ]
@@ -98,6 +100,7 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for table in context.schema.tables.iter().filter(|t| shapes::visible(t)) {
         let key = primary_key(table);
+        let own = context.schema.grants.of(table.oid).filter(|_| !table.temp);
         for (i, column) in table.columns.iter().enumerate() {
             rows.push(row(Attribute {
                 relation: table.oid,
@@ -107,6 +110,10 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
                 not_null: column.not_null || column.rowid_alias || key.contains(&column.name),
                 has_default: default_of(table, i, column, context.dialect).is_some(),
                 generated: generated(column),
+                acl: match own.and_then(|own| own.columns.get(&column.name)) {
+                    Some(acl) => grants(context.roles, Some(acl.clone())),
+                    None => Value::Null,
+                },
             }));
         }
         for index in shapes::indexes(table) {
@@ -123,6 +130,7 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
                     not_null,
                     has_default,
                     generated,
+                    acl: Value::Null,
                 }));
             }
         }
@@ -132,7 +140,16 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
         for (i, (name, type_oid)) in table.columns.iter().enumerate() {
             let ty = Type::new(*type_oid);
             let (not_null, has_default, generated) = (*name == "oid", false, "");
-            rows.push(row(Attribute { relation, name, ty, number: i + 1, not_null, has_default, generated }));
+            rows.push(row(Attribute {
+                relation,
+                name,
+                ty,
+                number: i + 1,
+                not_null,
+                has_default,
+                generated,
+                acl: Value::Null,
+            }));
         }
     }
     rows

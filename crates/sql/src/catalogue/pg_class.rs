@@ -1,6 +1,7 @@
 //! `pg_class`: tables, views and indexes, and the catalogue itself.
 
 use super::oids::{BTREE_OID, HEAP_OID, INFORMATION_SCHEMA_OID, OWNER_OID, PG_CATALOG_OID, PUBLIC_OID, TEMP_OID};
+use super::pg_database::grants;
 use super::table::{CatalogContext, CatalogTable, boolean, int, text};
 use super::{oids, shapes};
 use crate::types::more;
@@ -61,6 +62,8 @@ struct Relation<'a> {
     has_index: bool,
     has_triggers: bool,
     temp: bool,
+    owner: u32,
+    acl: Value,
 }
 
 fn row(r: Relation<'_>) -> Vec<Value> {
@@ -70,7 +73,7 @@ fn row(r: Relation<'_>) -> Vec<Value> {
         int(r.namespace),
         int(r.row_type),
         int(0),
-        int(OWNER_OID),
+        int(r.owner),
         int(r.method),
         int(r.oid),
         int(0),
@@ -95,7 +98,7 @@ fn row(r: Relation<'_>) -> Vec<Value> {
         int(0),
         int(0),
         int(0),
-        Value::Null,
+        r.acl,
         Value::Null,
         Value::Null,
     ]
@@ -108,6 +111,8 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
         let indexes = shapes::indexes(table);
         let (namespace, _) = oids::namespace(table);
         let kind = shapes::relkind(table);
+        let own = context.schema.grants.of(table.oid).filter(|_| !table.temp);
+        let (owner, acl) = own.map_or((OWNER_OID, None), |own| (own.owner, own.acl.clone()));
         let mut others = context.schema.tables.iter().filter(|t| t.temp == table.temp);
         let referenced = others.any(|t| t.foreign_keys.iter().any(|k| k.parent == table.name));
         rows.push(row(Relation {
@@ -122,6 +127,8 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
             has_index: !indexes.is_empty(),
             has_triggers: !table.triggers.is_empty() || !table.foreign_keys.is_empty() || referenced,
             temp: table.temp,
+            owner,
+            acl: grants(context.roles, acl),
         }));
         for index in &indexes {
             rows.push(row(Relation {
@@ -136,6 +143,8 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
                 has_index: false,
                 has_triggers: false,
                 temp: table.temp,
+                owner,
+                acl: Value::Null,
             }));
         }
     }
@@ -154,6 +163,8 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
             has_index: false,
             has_triggers: false,
             temp: false,
+            owner: OWNER_OID,
+            acl: Value::Null,
         }));
     }
     rows

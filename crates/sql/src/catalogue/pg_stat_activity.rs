@@ -7,10 +7,13 @@
 //! | Lock | transactionid | it waits for a row or a key that another transaction has changed or locked |
 //! | Lock | relation, advisory | it waits for LOCK TABLE's or an advisory lock |
 //! | Lock | object | it waits to be the only writer, or for the only writer to end |
-//! | IO | WALSync | it waits until its commit is durable |
+//! | IO | WALSync | it waits until its commit is durable here |
+//! | IPC | SyncRep | it waits until a standby has its commit |
+//!
+//! As in PostgreSQL, a role sees what its own sessions do and those of roles whose privileges it has; of others it sees
+//! database, process number, user and application, unless it has the privileges of `pg_read_all_stats`.
 
 use super::live::{Doing, SessionRow};
-use super::oids::OWNER_OID;
 use super::table::{CatalogTable, array, int, text};
 use crate::types::{datetime, more};
 use holdfast_types::Value;
@@ -27,7 +30,7 @@ pub const TABLE: CatalogTable = CatalogTable {
         ("usesysid", oid::OID),
         ("usename", oid::NAME),
         ("application_name", oid::TEXT),
-        ("client_addr", oid::TEXT),
+        ("client_addr", oid::INET),
         ("client_hostname", oid::TEXT),
         ("client_port", oid::INT4),
         ("backend_start", oid::TIMESTAMPTZ),
@@ -44,7 +47,10 @@ pub const TABLE: CatalogTable = CatalogTable {
         ("backend_type", oid::TEXT),
     ],
     always_empty: false,
-    rows: |context| context.live.sessions().iter().map(row).collect(),
+    rows: |context| {
+        let sees = |s: &SessionRow| context.viewer.sees_statistics_of(s.role);
+        context.live.sessions().iter().map(|s| if sees(s) { row(s) } else { hidden(s) }).collect()
+    },
 };
 
 /// One row for each waiting session; `pg_blocking_pids` reads it.
@@ -59,6 +65,15 @@ pub const BLOCKING: CatalogTable = CatalogTable {
     },
 };
 
+/// What every role may see of a session: the rest is NULL.
+fn hidden(s: &SessionRow) -> Vec<Value> {
+    let mut row = vec![int(s.database_oid), text(&s.database), int(s.pid), Value::Null, int(s.role), text(&s.user)];
+    row.push(text(&s.application_name));
+    row.extend(std::iter::repeat_n(Value::Null, 10));
+    row.extend([transaction(s), Value::Null, Value::Null, text("<insufficient privilege>"), Value::Null]);
+    row
+}
+
 fn row(s: &SessionRow) -> Vec<Value> {
     let optional = |t: Option<&str>| t.map_or(Value::Null, text);
     vec![
@@ -66,12 +81,12 @@ fn row(s: &SessionRow) -> Vec<Value> {
         text(&s.database),
         int(s.pid),
         Value::Null,
-        int(OWNER_OID),
+        int(s.role),
         text(&s.user),
         text(&s.application_name),
-        optional(s.client.as_ref().map(|c| c.0.as_str())),
+        optional(s.client.as_deref()),
         Value::Null,
-        s.client.as_ref().map_or(Value::Null, |c| int(c.1)),
+        s.client_port.map_or(Value::Null, int),
         moment(Some(s.backend_start_us)),
         moment(s.transaction_start_us),
         moment(s.query_start_us),
@@ -79,13 +94,17 @@ fn row(s: &SessionRow) -> Vec<Value> {
         optional(s.wait_event.map(|w| w.0)),
         optional(s.wait_event.map(|w| w.1)),
         text(state(s.doing)),
-        // For PostgreSQL's clients a transaction's number has 32 bits.
-        s.transaction.map_or(Value::Null, |id| int(id as u32)),
+        transaction(s),
         Value::Null,
-        Value::Null,
+        s.query_id.map_or(Value::Null, Value::Int),
         text(&s.query),
         text("client backend"),
     ]
+}
+
+/// For PostgreSQL's clients a transaction's number has 32 bits.
+fn transaction(s: &SessionRow) -> Value {
+    s.transaction.map_or(Value::Null, |id| int(id as u32))
 }
 
 fn state(doing: Doing) -> &'static str {

@@ -12,7 +12,8 @@ pub const TABLE: CatalogTable = CatalogTable {
     always_empty: false,
     rows: |context| {
         let views = context.schema.tables.iter().filter(|t| shapes::relkind(t) == "v");
-        views.map(|v| vec![text("public"), text(v.name.as_str()), text(context.user), text(definition(v))]).collect()
+        let owner = |v: &Table| text(context.roles.name_of(context.schema.grants.owner(v.oid)));
+        views.map(|v| vec![text("public"), text(v.name.as_str()), owner(v), text(definition(v))]).collect()
     },
 };
 

@@ -8,29 +8,9 @@ use super::oids::OWNER_OID;
 use super::standing::{LinkRow, StandbyRow};
 use super::table::{CatalogTable, boolean, int, text};
 use crate::types::datetime::format_timestamp;
-use crate::types::more;
+use crate::types::{lsn_text, more};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
-
-/// Writes a position as PostgreSQL does.
-pub fn lsn_text(lsn: u64) -> String {
-    format!("{:X}/{:X}", lsn >> 32, lsn as u32)
-}
-
-/// Reads a position in PostgreSQL's form, or as a plain number.
-pub fn parse_lsn(text: &str) -> Option<u64> {
-    match text.trim().split_once('/') {
-        Some((high, low)) if high.len() <= 8 && low.len() <= 8 => {
-            let part = |digits: &str| {
-                let hex = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
-                if hex { u64::from_str_radix(digits, 16).ok() } else { None }
-            };
-            Some(part(high)? << 32 | part(low)?)
-        }
-        Some(_) => None,
-        None => text.trim().parse().ok(),
-    }
-}
 
 fn lsn(value: u64) -> Value {
     text(lsn_text(value))
@@ -50,9 +30,9 @@ pub const STANDING: CatalogTable = CatalogTable {
     name: "hf_standing",
     columns: &[
         ("in_recovery", oid::BOOL),
-        ("current_lsn", oid::TEXT),
-        ("receive_lsn", oid::TEXT),
-        ("replay_lsn", oid::TEXT),
+        ("current_lsn", oid::PG_LSN),
+        ("receive_lsn", oid::PG_LSN),
+        ("replay_lsn", oid::PG_LSN),
         ("epoch", oid::INT8),
     ],
     always_empty: false,
@@ -78,16 +58,16 @@ pub const PG_STAT_REPLICATION: CatalogTable = CatalogTable {
         ("usesysid", oid::OID),
         ("usename", oid::NAME),
         ("application_name", oid::TEXT),
-        ("client_addr", oid::TEXT),
+        ("client_addr", oid::INET),
         ("client_hostname", oid::TEXT),
         ("client_port", oid::INT4),
         ("backend_start", oid::TIMESTAMPTZ),
         ("backend_xmin", more::XID),
         ("state", oid::TEXT),
-        ("sent_lsn", oid::TEXT),
-        ("write_lsn", oid::TEXT),
-        ("flush_lsn", oid::TEXT),
-        ("replay_lsn", oid::TEXT),
+        ("sent_lsn", oid::PG_LSN),
+        ("write_lsn", oid::PG_LSN),
+        ("flush_lsn", oid::PG_LSN),
+        ("replay_lsn", oid::PG_LSN),
         ("write_lag", oid::INTERVAL),
         ("flush_lag", oid::INTERVAL),
         ("replay_lag", oid::INTERVAL),
@@ -202,19 +182,3 @@ pub const STANDBY: CatalogTable = CatalogTable {
         s.link.iter().map(row).collect()
     },
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn positions_go_there_and_back() {
-        assert_eq!(lsn_text(0x16_B374_D848), "16/B374D848");
-        assert_eq!(parse_lsn("16/B374D848"), Some(0x16_B374_D848));
-        assert_eq!(parse_lsn("0/0"), Some(0));
-        assert_eq!(parse_lsn(" 4096 "), Some(4096));
-        for bad in ["", "/", "1/", "x/1", "123456789/0", "1/+1", "-1"] {
-            assert_eq!(parse_lsn(bad), None, "{bad}");
-        }
-    }
-}

@@ -2,8 +2,10 @@
 
 use super::live::{Live, LockRow, PreparedRow};
 use holdfast_types::access::Roles;
+use holdfast_types::access::predefined::READ_ALL_STATS_OID;
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{Value, VolumeId};
+use std::sync::Arc;
 
 /// A table of the catalogue.
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub struct CatalogContext<'a> {
     pub database: &'a str,
     pub database_oid: u32,
     pub user: &'a str,
+    /// Whose eyes see the rows.
+    pub viewer: Viewer,
     pub databases: Vec<DatabaseRow>,
     /// All roles, and owners and grants of databases.
     pub roles: &'a Roles,
@@ -39,6 +43,23 @@ pub struct CatalogContext<'a> {
     pub prepared: Vec<PreparedRow>,
     /// What the server is doing now.
     pub live: &'a dyn Live,
+}
+
+/// The role that reads a table of the catalogue.
+#[derive(Clone, Debug, Default)]
+pub struct Viewer {
+    pub roles: Arc<Roles>,
+    /// `None`: not known; it may see what every role may see.
+    pub role: Option<u32>,
+}
+
+impl Viewer {
+    /// Whether the role may see what a session or a statement of `owner` does: as in PostgreSQL, its own, those of roles
+    /// whose privileges it has, and everything with the privileges of `pg_read_all_stats`.
+    pub fn sees_statistics_of(&self, owner: u32) -> bool {
+        let has = |of| self.role.is_some_and(|role| self.roles.has_privileges_of(role, of));
+        has(READ_ALL_STATS_OID) || has(owner)
+    }
 }
 
 /// A database of the server.

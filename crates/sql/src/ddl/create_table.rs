@@ -7,7 +7,7 @@ use crate::bind::{Binder, need};
 use crate::command::Kind;
 use crate::context::Context;
 use crate::finish;
-use crate::keys::CONSTRAINT_MARK;
+use crate::keys::{CONSTRAINT_MARK, IDENTITY_MARK};
 use crate::names::{Among, fold, quote, quote_in, relation_name};
 use crate::scan::Piece;
 use crate::translated::{TempDdl, Translated};
@@ -55,9 +55,10 @@ pub fn translate(create: &CreateTable, piece: &Piece<'_>, context: &Context<'_>)
         other => other?,
     }
     if create.query.is_some() {
-        let done = create_as(create, temp, &name, piece, context)?;
-        let mut needs = vec![if temp { Need::Temporary } else { Need::CreateInSchema }];
-        needs.extend(done.access.needs);
+        let mut done = create_as(create, temp, &name, piece, context)?;
+        // PostgreSQL checks what the query reads first.
+        let mut needs = std::mem::take(&mut done.access.needs);
+        needs.push(if temp { Need::Temporary } else { Need::CreateInSchema });
         let access = Access { needs, creates: made(temp, &name, false), ..Access::default() };
         return Ok(with_on_commit(create, temp, Translated { access, ..done }));
     }
@@ -320,6 +321,7 @@ pub(super) fn draft(b: &mut Binder<'_>, of: &Of<'_>, column: &ColumnDef, scope: 
             } => {
                 draft.serial = true;
                 draft.not_null = true;
+                let _ = write!(draft.clauses, " {IDENTITY_MARK}");
             }
             ColumnOption::Generated {
                 generated_as: GeneratedAs::ExpStored | GeneratedAs::Always,

@@ -1,8 +1,7 @@
 //! Functions over the catalogue that need no table.
 
 use super::function::{Function, int, text};
-use crate::catalogue::parse_lsn;
-use crate::types;
+use crate::types::{self, parse_lsn};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 
 pub(super) const FUNCTIONS: &[Function] = &[

@@ -9,6 +9,7 @@ mod catalogue;
 pub mod datetime;
 mod digest;
 mod function;
+mod inet;
 pub mod interval;
 pub mod json;
 mod number;
@@ -31,6 +32,7 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         array::FUNCTIONS,
         digest::FUNCTIONS,
         catalogue::FUNCTIONS,
+        inet::FUNCTIONS,
     ];
     ALL.iter().copied().flatten()
 }

@@ -7,6 +7,7 @@ use super::input::{input, out_of_range, string};
 use super::output::text_of;
 use super::sql_type::{Category, Type, numeric_modifier};
 use holdfast_types::desc::oid;
+use holdfast_types::inet::Inet;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 
 /// Casts a stored value of type `from` to `to`. `explicit` casts to varchar(n) truncate instead of failing. Errors are
@@ -42,10 +43,14 @@ fn stripped(from: Type) -> Type {
     if from.oid == oid::BPCHAR { Type::TEXT } else { from }
 }
 
-/// Casts to text: like the output function, but a boolean is spelled out.
+/// Casts to text: like the output function, but a boolean is spelled out, and an address has its length.
 fn cast_text(value: ValueRef<'_>, from: Type) -> String {
     match (from.oid, value) {
         (oid::BOOL, ValueRef::Int(b)) => if b != 0 { "true" } else { "false" }.to_owned(),
+        (oid::INET, ValueRef::Text(_)) => {
+            let text = text_of(from, value);
+            Inet::parse(&text).map_or(text, |address| address.with_length())
+        }
         _ => text_of(stripped(from), value),
     }
 }

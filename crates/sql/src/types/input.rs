@@ -2,9 +2,11 @@
 
 use super::datetime::{self, DAY_US};
 use super::decimal::Decimal;
+use super::lsn::{lsn_text, parse_lsn};
 use super::names::{ARRAY_OF, by_name};
 use super::sql_type::{Type, numeric_modifier};
 use holdfast_types::desc::oid;
+use holdfast_types::inet::Inet;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 
 /// Reads `text` as a value of the type and returns its stored form.
@@ -15,7 +17,7 @@ use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 /// | int2, int4, int8, oid and its aliases | integer |
 /// | float4, float8 | real |
 /// | numeric | text with its scale |
-/// | text, varchar, json, jsonb, uuid (lower case), arrays | text |
+/// | text, varchar, json, jsonb, uuid (lower case), inet, pg_lsn, arrays | text |
 /// | char(n) | text without its trailing blanks |
 /// | bytea | blob |
 /// | date | text `YYYY-MM-DD` |
@@ -49,6 +51,10 @@ pub fn input(type_oid: u32, typmod: i32, text: &str) -> SqlResult<Value> {
         oid::BYTEA => Value::Blob(bytes(text)?),
         oid::DATE | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ => Value::Text(moment(text, ty)?),
         oid::UUID => Value::Text(uuid(text)?),
+        oid::PG_LSN => {
+            Value::Text(lsn_text(parse_lsn(text).filter(|_| text.contains('/')).ok_or_else(|| invalid(text, ty))?))
+        }
+        oid::INET => Value::Text(Inet::parse(text).ok_or_else(|| invalid(text, ty))?.to_string()),
         oid::JSON | oid::JSONB => json(text, ty)?,
         oid::TEXT | oid::UNKNOWN => Value::Text(text.to_owned()),
         o if ARRAY_OF.iter().any(|(a, _)| *a == o) => Value::Text(text.to_owned()),
@@ -56,7 +62,8 @@ pub fn input(type_oid: u32, typmod: i32, text: &str) -> SqlResult<Value> {
     })
 }
 
-pub(super) fn invalid(text: &str, ty: Type) -> SqlError {
+/// 22P02 of a text that is not a value of the type.
+pub fn invalid(text: &str, ty: Type) -> SqlError {
     let name = super::format_type(ty.oid, -1);
     SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, format!("invalid input syntax for type {name}: \"{text}\""))
 }

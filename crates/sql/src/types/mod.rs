@@ -9,13 +9,15 @@ pub mod datetime;
 pub mod decimal;
 mod decl;
 mod input;
+mod lsn;
 mod names;
 mod output;
 mod sql_type;
 
 pub use cast::cast;
 pub use decl::{RowidKind, declare, of_column, of_decl, view_column_types};
-pub use input::{input, instant_text, instant_us};
+pub use input::{input, instant_text, instant_us, invalid as invalid_input};
+pub use lsn::{lsn_text, parse_lsn};
 pub use names::{ARRAY_OF, PG_TYPES, PgType, by_name, by_oid, format_type, from_ast, type_name};
 pub use output::{output, text_of};
 pub use sql_type::{Category, Type, more, numeric_modifier};

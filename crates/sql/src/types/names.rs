@@ -66,8 +66,10 @@ pub const PG_TYPES: &[PgType] = &[
     t(more::REGTYPE, "regtype", "regtype", 4, true, 'N', 2211),
     t(more::REGNAMESPACE, "regnamespace", "regnamespace", 4, true, 'N', 4090),
     t(more::REGROLE, "regrole", "regrole", 4, true, 'N', 4097),
+    t(oid::INET, "inet", "inet", -1, false, 'I', 1041),
     t(oid::VOID, "void", "void", 4, true, 'P', 0),
     t(oid::UUID, "uuid", "uuid", 16, false, 'U', 2951),
+    t(oid::PG_LSN, "pg_lsn", "pg_lsn", 8, true, 'U', 3221),
     t(oid::JSONB, "jsonb", "jsonb", -1, false, 'U', 3807),
 ];
 
@@ -90,6 +92,7 @@ pub const ARRAY_OF: &[(u32, u32)] = &[
     (1022, oid::FLOAT8),
     (more::OID_ARRAY, oid::OID),
     (more::ACLITEM_ARRAY, oid::TEXT),
+    (1041, oid::INET),
     (1115, oid::TIMESTAMP),
     (1182, oid::DATE),
     (1183, oid::TIME),
@@ -100,6 +103,7 @@ pub const ARRAY_OF: &[(u32, u32)] = &[
     (2210, oid::REGCLASS),
     (2211, more::REGTYPE),
     (2951, oid::UUID),
+    (3221, oid::PG_LSN),
     (3807, oid::JSONB),
 ];
 
@@ -262,7 +266,7 @@ fn custom(name: &ObjectName, modifiers: &[String], whole: &DataType) -> SqlResul
 
 fn unknown_type(name: &DataType) -> SqlError {
     let name = name.to_string().to_ascii_lowercase();
-    const KNOWN_ELSEWHERE: &[&str] = &["money", "inet", "cidr", "macaddr", "xml", "bit", "point", "hstore", "tsvector"];
+    const KNOWN_ELSEWHERE: &[&str] = &["money", "cidr", "macaddr", "xml", "bit", "point", "hstore", "tsvector"];
     if KNOWN_ELSEWHERE.iter().any(|k| name.starts_with(k)) {
         return SqlError::unsupported(format!("the type {name}"));
     }

@@ -101,6 +101,11 @@ impl Type {
         self.category() == Category::String
     }
 
+    /// Whether SQLite would sort its stored form in another order than PostgreSQL.
+    pub fn has_sort_form(self) -> bool {
+        matches!(self.oid, oid::NUMERIC | oid::INET | oid::PG_LSN)
+    }
+
     /// The name that PostgreSQL prints in messages: `character varying(20)`.
     pub fn name(self) -> String {
         format_type(self.oid, self.typmod)

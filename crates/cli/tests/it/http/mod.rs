@@ -1,7 +1,10 @@
 //! What operators see over HTTP: metrics, health, the console. Requests are written as bytes, answers read as bytes.
 
 mod attacks;
+mod browser;
+mod console;
 mod health;
+mod login;
 mod metrics;
 mod prometheus;
 

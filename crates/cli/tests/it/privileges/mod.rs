@@ -1,4 +1,5 @@
 //! Owners and privileges, against PostgreSQL 15 and against attacks.
 
+mod attacks;
 mod oracle;
 mod table;

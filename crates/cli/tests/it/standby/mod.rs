@@ -1,5 +1,6 @@
 //! A master and its standby as their clients and their operator meet them: real processes over loopback.
 
+mod access;
 mod archive;
 mod certificates;
 mod door;

@@ -48,4 +48,8 @@ impl Sink for CountedReply {
         self.rows = 0;
         self.reply.reset();
     }
+
+    fn viewer(&self) -> Option<u32> {
+        self.reply.viewer()
+    }
 }

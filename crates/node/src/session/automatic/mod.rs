@@ -23,7 +23,7 @@ mod attempt;
 mod counted_reply;
 
 use crate::automatic_stats::{AutomaticStats, EndedBy};
-use crate::cancel::Canceller;
+use crate::cancel::{Canceller, terminated_in_commit};
 use crate::plan::Extra;
 use crate::session::failure::stopping;
 use crate::session::values::DATABASE_PARAMETER;
@@ -220,10 +220,11 @@ impl AutomaticTransaction {
     /// Waits until a transaction that is ending has ended.
     async fn ended(&mut self, host: &Host<'_>) {
         let State::Ending(ticket) = &mut self.state else { return };
-        let result = ticket.await.map_or_else(|| Err(stopping()), |done| done.result);
-        self.state = match result {
-            Ok(()) => State::Closed,
-            Err(error) => State::Failed(self.not_committed(error, host)),
+        let result = host.canceller.until_committed(ticket).await;
+        self.state = match result.map(|done| done.map_or_else(|| Err(stopping()), |done| done.result)) {
+            Some(Ok(())) => State::Closed,
+            Some(Err(error)) => State::Failed(self.not_committed(error, host)),
+            None => State::Failed(terminated_in_commit()),
         };
     }
 

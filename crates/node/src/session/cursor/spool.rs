@@ -94,6 +94,8 @@ pub struct SpoolWriter {
     memory_bytes_max: usize,
     /// Rows and bytes that `reset` keeps.
     kept: (u64, u64),
+    /// The role that the rows are for.
+    viewer: Option<u32>,
 }
 
 impl SpoolWriter {
@@ -111,7 +113,14 @@ impl SpoolWriter {
             index: Index::new(index_entries_max),
             memory_bytes_max,
             kept: (0, 0),
+            viewer: None,
         }
+    }
+
+    /// The rows are for this role.
+    pub fn seen_by(mut self, role: u32) -> SpoolWriter {
+        self.viewer = Some(role);
+        self
     }
 
     fn bytes(&self) -> u64 {
@@ -185,6 +194,10 @@ impl Sink for SpoolWriter {
         self.file_bytes = in_file;
         self.rows = rows;
         self.index.truncate(rows);
+    }
+
+    fn viewer(&self) -> Option<u32> {
+        self.viewer
     }
 }
 

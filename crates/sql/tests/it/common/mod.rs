@@ -5,7 +5,7 @@
 pub mod postgres;
 
 use holdfast_sql::catalogue::{
-    self, CatalogContext, DatabaseRow, HbaRow, IdentRow, Live, SessionRow, Standing, TransactionsRow,
+    self, CatalogContext, DatabaseRow, HbaRow, IdentRow, Live, SessionRow, Standing, TransactionsRow, Viewer,
 };
 use holdfast_sql::{
     ADVISORY_FUNCTION, AdvisoryOp, Context, Function, Kind, NEXT_ID_FUNCTION, Scan, SessionValue, SessionValues,
@@ -82,6 +82,9 @@ pub struct Session;
 impl SessionValues for Session {
     fn session_value(&self, which: &SessionValue) -> SqlResult<Value> {
         Ok(match which {
+            SessionValue::ClientAddress | SessionValue::ServerAddress => Value::Null,
+            SessionValue::ClientPort | SessionValue::ServerPort => Value::Null,
+            SessionValue::ServerStart | SessionValue::SettingsRead => Value::Int(1),
             SessionValue::TransactionTime | SessionValue::StatementTime | SessionValue::ClockTime => {
                 Value::Int(1_795_000_000_123_456)
             }
@@ -199,6 +202,7 @@ impl Db {
             database: "postgres",
             database_oid: 5,
             user: "holdfast",
+            viewer: Viewer { role: Some(10), ..Viewer::default() },
             databases: vec![DatabaseRow {
                 oid: 5,
                 name: "postgres".into(),

@@ -83,6 +83,8 @@ pub(super) fn figures(setup: &Setup, now: &Now) -> Figures {
         requests: activities.latencies.requests.figures(),
         commits: activities.latencies.commits.figures(),
         sessions: counted(&watcher.sessions()),
+        errors: activities.totals.errors().into_iter().collect(),
+        slow_statements: activities.totals.slow_statements(),
         locks_waiting: watcher.blocked().len() as u64,
         lock_waits: transactions.lock_waits,
         lock_timeouts: transactions.lock_timeouts,

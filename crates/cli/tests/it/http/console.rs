@@ -80,7 +80,8 @@ async fn an_operator_sees_load_and_standby_cancels_and_terminates() {
     // One session sleeps, one holds a lock, two wait for it; their names would be script if the page did not escape them.
     let (sleeper, holder) = (pair.a.connect().await, pair.a.connect().await);
     run(&holder, "set application_name = '<img src=x onerror=window.hacked=1>'").await;
-    run(&holder, "create table held(id int primary key); begin; insert into held values (1)").await;
+    run(&holder, "create table held(id int primary key)").await;
+    run(&holder, "begin; insert into held values (1)").await;
     let (slept, held) = (pid(&sleeper).await, pid(&holder).await);
     let sleeping = tokio::spawn(async move { sleeper.batch_execute("select pg_sleep(3600)").await });
     let mut waiting = Vec::new();

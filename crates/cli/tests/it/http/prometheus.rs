@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
 /// Queries of the dashboard that have nothing to show here, and why.
-const EMPTY: [(&str, &str); 4] = [
-    ("holdfast_statement_errors_total", "errors are not counted by class yet"),
+const EMPTY: [(&str, &str); 3] = [
     ("holdfast_mirror_behind_bytes", "there is no mirror"),
     ("holdfast_lease_held", "there is no control plane"),
     ("holdfast_gate_wait_seconds_bucket", "no commit waits at level local, so that the quantile is of nothing"),

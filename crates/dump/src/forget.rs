@@ -39,8 +39,9 @@ pub struct Forgotten {
 fn kept<'a>(dumps: &[(&'a str, u64)], keep: Keep) -> BTreeSet<&'a str> {
     let newest_first = || dumps.iter().rev();
     let mut kept: BTreeSet<&str> = newest_first().take(keep.last.max(1)).map(|(name, _)| *name).collect();
-    let rules: [(usize, fn((i64, i64, i64)) -> i64); 3] =
-        [(keep.daily, |of| of.0), (keep.weekly, |of| of.1), (keep.monthly, |of| of.2)];
+    /// The number of a period, of those of a day, a week and a month.
+    type Period = fn((i64, i64, i64)) -> i64;
+    let rules: [(usize, Period); 3] = [(keep.daily, |of| of.0), (keep.weekly, |of| of.1), (keep.monthly, |of| of.2)];
     for (count, period) in rules {
         let mut seen = BTreeSet::new();
         for (name, taken) in newest_first() {

@@ -203,7 +203,7 @@ mod tests {
             changed.iter().for_each(|at| pages[*at] = 10_000 * round + *at as u32);
             pages.extend((0..5).map(|n| 900_000 + 10 * round + n));
             let (next, new) = dump(&Base::of(&manifest, |_| true), &pages, &mut objects);
-            assert!(new >= 45 && new < 45 + 400, "{new} in round {round}");
+            assert!((45..45 + 400).contains(&new), "{new} in round {round}");
             all.push((pages.clone(), next.clone()));
             manifest = next;
         }

@@ -68,12 +68,12 @@ impl<'t> Words<'t> {
     /// The part of the statement's text that begins with the current token.
     pub fn rest_of<'x>(&self, text: &'x str) -> &'x str {
         let Some(start) = self.whole().map(|t| t.span.start) else { return "" };
-        let line = text.split_inclusive('\n').scan(0, |at, line| {
+        let mut lines = text.split_inclusive('\n').scan(0, |at, line| {
             let begins = *at;
             *at += line.len();
             Some(begins)
         });
-        let begins = line.skip(start.line.saturating_sub(1) as usize).next().unwrap_or(text.len());
+        let begins = lines.nth(start.line.saturating_sub(1) as usize).unwrap_or(text.len());
         let column = start.column.saturating_sub(1) as usize;
         let within = text[begins..].char_indices().nth(column).map_or(text.len() - begins, |(at, _)| at);
         &text[begins + within..]

@@ -181,8 +181,10 @@ fn own_object(
 
 /// The objects behind `start`, on the way to the last one with the highest epoch.
 fn best_onwards(start: &Manifest, readable: &BTreeMap<u32, Vec<Manifest>>) -> Vec<Manifest> {
-    // From the last segment back: for each object where its best way ends, and the next object of it.
-    let mut ways: BTreeMap<(u32, u32), ((u32, u32), Option<Manifest>)> = BTreeMap::new();
+    /// Where the best way of an object ends, and the next object of it.
+    type Way = ((u32, u32), Option<Manifest>);
+    // From the last segment back.
+    let mut ways: BTreeMap<(u32, u32), Way> = BTreeMap::new();
     for object in readable.range(start.segment..).rev().flat_map(|(_, objects)| objects) {
         let next = readable.get(&(object.segment + 1)).into_iter().flatten();
         let next = next.filter(|next| next.previous_checksum == object.last_checksum);

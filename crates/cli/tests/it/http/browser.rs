@@ -102,11 +102,6 @@ impl Browser {
         self.call("POST", &format!("/element/{id}/click"), &json!({}));
     }
 
-    pub fn type_into(&self, selector: &str, text: &str) {
-        let id = self.find(selector);
-        self.call("POST", &format!("/element/{id}/value"), &json!({ "text": text }));
-    }
-
     fn find(&self, selector: &str) -> String {
         let found = self.call("POST", "/element", &json!({ "using": "css selector", "value": selector }));
         found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned()

@@ -12,8 +12,8 @@
 //!
 //! Anything else is `None`.
 
+use core::net::IpAddr;
 use std::fmt;
-use std::net::IpAddr;
 
 /// A host, and the length of its network's prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use super::function::{Function, text};
 use crate::types::Type;
+use core::net::IpAddr;
 use holdfast_types::desc::oid;
 use holdfast_types::inet::Inet;
 use holdfast_types::{SqlResult, Value, ValueRef};
-use std::net::IpAddr;
 
 type Args<'a> = &'a [ValueRef<'a>];
 

@@ -90,7 +90,7 @@ fn psql(address: Address, files: &Certificates) -> anyhow::Result<Findings> {
     let verified = format!("sslmode=verify-full sslrootcert={}", files.file("ca.crt").display());
     let cases = [
         ("verify_full", format!("{verified} channel_binding=require"), "open sesame", r"\conninfo"),
-        ("denied", verified.clone(), "open sesame", "TABLE secrets"),
+        ("denied", verified.clone(), "open sesame", "SELECT * FROM secrets"),
         ("wrong_password", verified, "open barley", "SELECT 1"),
         ("no_tls", "sslmode=disable".to_owned(), "open sesame", "SELECT 1"),
     ];

@@ -297,6 +297,8 @@ function table(body, columns, rows, keyOf, empty, label) {
     body.replaceChildren(element("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": label }, whole));
     body.rows = new Map();
   }
+  // A row that moves to another place loses the focus.
+  const focused = body.contains(document.activeElement) ? document.activeElement : null;
   const seen = new Set();
   rows.forEach((row, number) => {
     const key = keyOf(row);
@@ -314,6 +316,7 @@ function table(body, columns, rows, keyOf, empty, label) {
     if (body.tbody.children[number] !== line) body.tbody.insertBefore(line, body.tbody.children[number] || null);
   });
   for (const [key, line] of body.rows) if (!seen.has(key)) { line.remove(); body.rows.delete(key); }
+  if (focused && focused !== document.activeElement && body.contains(focused)) focused.focus({ preventScroll: true });
 }
 
 function lagText(lag) {

@@ -68,8 +68,9 @@ async fn lines_for_tls_do_not_match_without_it() {
     let refused = psql(&server, "user=app password=secret sslmode=disable").unwrap_err();
     let no_entry = "no pg_hba.conf entry for host \"127.0.0.1\", user \"app\", database \"holdfast\", no encryption";
     assert!(refused.contains(no_entry) && refused.contains("Connect with TLS"), "{refused}");
+    // The rules decide before the client asks for the binding.
     let required = psql(&server, "user=app password=secret sslmode=disable channel_binding=require").unwrap_err();
-    assert!(required.contains("channel binding"), "the client notices as well: {required}");
+    assert!(required.contains(no_entry), "{required}");
 }
 
 #[tokio::test]
@@ -89,7 +90,7 @@ async fn certificates_of_clients() {
     assert!(none.contains("connection requires a valid client certificate"), "{none}");
     let other = with("ann", &bob).unwrap_err();
     assert!(other.contains("certificate authentication failed for user \"ann\""), "{other}");
-    assert!(server.log().contains("the certificate's name \\\"bob\\\" may not be this role"), "{}", server.log());
+    assert!(server.log().contains("the certificate's name \"bob\" may not be this role"), "{}", server.log());
     // Both: the password, and a certificate with the role's name.
     let both = |certificate: &str| with("staff", &format!("password=secret {certificate}"));
     assert_eq!(both(&staff).as_deref(), Ok("staff"));

@@ -8,8 +8,8 @@ use holdfast_sql::catalogue::{
     self, CatalogContext, DatabaseRow, HbaRow, IdentRow, Live, SessionRow, Standing, TransactionsRow, Viewer,
 };
 use holdfast_sql::{
-    ADVISORY_FUNCTION, AdvisoryOp, Context, Function, Kind, NEXT_ID_FUNCTION, Scan, SessionValue, SessionValues,
-    Translated, error, functions, sqlite, translate, types,
+    ADVISORY_FUNCTION, AdvisoryOp, Context, Function, HAS_PRIVILEGE_FUNCTION, Kind, MAY_SEE_FUNCTION, NEXT_ID_FUNCTION,
+    Scan, SessionValue, SessionValues, Translated, error, functions, sqlite, translate, types,
 };
 use holdfast_types::access::Roles;
 use holdfast_types::schema::{Column, Dialect, ForeignKey, Index, Schema, Table, TableKind, Trigger};
@@ -165,6 +165,13 @@ fn register_advisory(conn: &Connection) -> Arc<Mutex<Vec<(AdvisoryOp, i64, i64)>
     calls
 }
 
+/// The functions of the server that ask for privileges, as a superuser sees them.
+fn register_privileges(conn: &Connection) {
+    for name in [HAS_PRIVILEGE_FUNCTION, MAY_SEE_FUNCTION] {
+        conn.create_scalar_function(name, -1, FunctionFlags::SQLITE_UTF8, |_| Ok(true)).unwrap();
+    }
+}
+
 impl Db {
     pub fn new(dialect: Dialect) -> Db {
         let conn = Connection::open_in_memory().unwrap();
@@ -173,6 +180,7 @@ impl Db {
         )
         .unwrap();
         functions().for_each(|f| register(&conn, f));
+        register_privileges(&conn);
         for table in catalogue::tables() {
             let columns: Vec<String> = table.columns.iter().map(|(n, _)| format!("\"{n}\"")).collect();
             conn.execute_batch(&format!("CREATE TABLE {}.\"{}\" ({})", table.schema, table.name, columns.join(", ")))

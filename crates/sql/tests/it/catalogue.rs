@@ -54,7 +54,7 @@ fn psql_lists() {
     );
     assert_eq!(answers(&mut db, "\\dv", "")[0], ["public|v|view|holdfast"]);
     assert_eq!(answers(&mut db, "\\dn", "")[0], ["public|pg_database_owner"]);
-    assert_eq!(answers(&mut db, "\\du", "")[0], ["holdfast|t|t|f|t|t|-1|NULL|{}|f|f"]);
+    assert_eq!(answers(&mut db, "\\du", "")[0], ["holdfast|t|t|t|t|t|-1|NULL|{}|t|t"]);
     assert!(answers(&mut db, "\\dt+", "")[0][0].starts_with("public|a|table|holdfast|permanent|heap|"));
     assert_eq!(answers(&mut db, "\\df", "")[0], [""; 0]);
 }

@@ -179,7 +179,8 @@ function draw(chart) {
   const said = lines.map((line) => `${line.name} ${shown ? spec.unit(line.of(shown)) : "–"}`);
   drawing.replaceChildren(...parts);
   drawing.setAttribute("aria-label", `${spec.title}: ${said.join(", ") || "no standby"}. Arrow keys move through time.`);
-  if (keys.childElementCount !== lines.length || !lines.length) {
+  // The words "no standby" are one child as well, so the figures are counted.
+  if (keys.querySelectorAll("em").length !== lines.length || !lines.length) {
     keys.replaceChildren(...lines.map((line, number) =>
       element("span", { class: "key" }, element("i", { class: `c${number}` }), " ", line.name + " ", element("em"), " ")));
     if (!lines.length) keys.append(element("span", { class: "key" }, "no standby"));

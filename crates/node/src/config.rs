@@ -91,6 +91,16 @@ pub struct Config {
     #[serde(deserialize_with = "values::ms")]
     pub statement_timeout_ms: u64,
     #[serde(deserialize_with = "values::ms")]
+    pub idle_session_timeout_ms: u64,
+    pub log_connections: bool,
+    pub log_disconnections: bool,
+    /// As PostgreSQL writes it: `-1` for off, `250ms`.
+    pub log_min_duration_statement: String,
+    pub log_min_error_statement: String,
+    pub log_statement: String,
+    #[serde(deserialize_with = "values::count")]
+    pub statements_kept: usize,
+    #[serde(deserialize_with = "values::ms")]
     pub lock_timeout_ms: u64,
     #[serde(deserialize_with = "values::ms")]
     pub idle_in_transaction_session_timeout_ms: u64,
@@ -259,6 +269,13 @@ impl Default for Config {
             batch_steps_max: 100_000,
             buffered_rows_bytes_max: 256 << 20,
             statement_timeout_ms: 0,
+            idle_session_timeout_ms: 0,
+            log_connections: false,
+            log_disconnections: false,
+            log_min_duration_statement: "-1".into(),
+            log_min_error_statement: "panic".into(),
+            log_statement: "none".into(),
+            statements_kept: 5000,
             lock_timeout_ms: 0,
             idle_in_transaction_session_timeout_ms: 0,
             only_writer_idle_timeout_ms: 5_000,
@@ -337,6 +354,7 @@ impl Config {
         let at_least = |name: &str, value: u64, min: u64| {
             if value < min { Err(format!("{name} = {value} is too small, the least is {min}")) } else { Ok(()) }
         };
+        settings::check_logging(&self.parameters())?;
         at_least("connections_max", self.connections_max as u64, 1)?;
         at_least("startup_timeout_ms", self.startup_timeout_ms, 100)?;
         at_least("message_bytes_max", self.message_bytes_max as u64, 1 << 16)?;
@@ -484,6 +502,13 @@ impl Config {
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
         vec![
             ("statement_timeout", self.statement_timeout_ms.to_string()),
+            ("idle_session_timeout", self.idle_session_timeout_ms.to_string()),
+            ("log_connections", on_or_off(self.log_connections)),
+            ("log_disconnections", on_or_off(self.log_disconnections)),
+            ("log_min_duration_statement", self.log_min_duration_statement.clone()),
+            ("log_min_error_statement", self.log_min_error_statement.clone()),
+            ("log_statement", self.log_statement.clone()),
+            ("pg_stat_statements.max", self.statements_kept.to_string()),
             ("lock_timeout", self.lock_timeout_ms.to_string()),
             ("idle_in_transaction_session_timeout", self.idle_in_transaction_session_timeout_ms.to_string()),
             ("auto_transaction", if self.auto_transaction { "on" } else { "off" }.to_owned()),
@@ -497,6 +522,10 @@ impl Config {
             ("synchronous_standby_names", self.synchronous_standby_names.clone()),
         ]
     }
+}
+
+fn on_or_off(on: bool) -> String {
+    if on { "on" } else { "off" }.to_owned()
 }
 
 /// Writes the file of a directory that has none yet, for a node of that name: a standby keeps it when it is promoted.

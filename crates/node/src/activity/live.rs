@@ -1,11 +1,14 @@
 //! What the catalogue shows of the running server: the sessions' own records, combined with what the engine knows.
 
 use super::list::Activities;
+use super::statements::{Counts, Key};
 use crate::automatic_stats::AutomaticStats;
+use crate::clock::server_start_us;
 use holdfast_engine::{Blocked, Engine};
 use holdfast_replication::{ArchiveReport, LinkReport, ReplicationStatus, StandbyState};
 use holdfast_sql::catalogue::{
-    ArchiveRow, LinkRow, Live, OldestSnapshot, SessionRow, StandbyRow, Standing, TransactionsRow,
+    ArchiveRow, DatabaseActivityRow, LinkRow, Live, OldestSnapshot, SessionRow, StandbyRow, Standing, StatementRow,
+    TransactionsRow,
 };
 use holdfast_types::access::Roles;
 use parking_lot::RwLock;
@@ -74,6 +77,19 @@ impl Live for Watcher {
         }
     }
 
+    fn database_activity(&self) -> Vec<DatabaseActivityRow> {
+        let all = self.activities.by_database();
+        all.into_iter().map(|(oid, (tally, now))| tally.row(oid, now, server_start_us())).collect()
+    }
+
+    fn statements(&self) -> Vec<StatementRow> {
+        self.activities.statements.list().into_iter().map(statement_row).collect()
+    }
+
+    fn statements_info(&self) -> (u64, i64) {
+        self.activities.statements.info()
+    }
+
     fn transactions(&self) -> TransactionsRow {
         let engine = self.engine();
         let stats = engine.as_ref().map(Engine::transaction_stats).unwrap_or_default();
@@ -112,6 +128,22 @@ impl Watcher {
     fn client(&self, pid: i32) -> Option<String> {
         let session = self.activities.sessions.lock().get(&pid)?.clone();
         session.who.peer.client().map(|c| c.to_string())
+    }
+}
+
+fn statement_row((key, text, counts): (Key, Arc<str>, Counts)) -> StatementRow {
+    StatementRow {
+        role: key.role,
+        database_oid: key.database,
+        query_id: key.query,
+        query: text.to_string(),
+        calls: counts.calls,
+        rows: counts.rows,
+        total_ms: counts.total_ms,
+        min_ms: counts.min_ms,
+        max_ms: counts.max_ms,
+        mean_ms: counts.mean_ms,
+        stddev_ms: counts.stddev_ms(),
     }
 }
 

@@ -242,6 +242,7 @@ impl Views {
 
     fn factory(&self, context: &ServerContext, engine: &Engine, standby: bool) -> Factory {
         let ServerContext { dir, config, listener, .. } = context;
+        self.activities.statements.set_max(config.statements_kept);
         Factory {
             databases: Arc::new(Databases::new(engine.clone())),
             configured: config.parameters(),

@@ -109,6 +109,7 @@ impl NodeSession {
         local: bool,
         client: &mut Client,
     ) -> SqlResult<()> {
+        settings::check_setter(name, self.databases.roles().is_superuser(self.identity.current_role))?;
         if local && self.state.is_idle() {
             client.reply().script_until(number);
             let message = "SET LOCAL can only be used in transaction blocks";

@@ -8,12 +8,12 @@ use super::node_session::NodeSession;
 use super::state::State;
 use super::temporary::TemporaryTables;
 use super::values::Identity;
-use crate::activity::{Activities, Who};
+use crate::activity::{Activities, Done, Who};
 use crate::automatic_stats::AutomaticStats;
 use crate::cancel::Canceller;
 use crate::clock::now_us;
 use crate::database::Databases;
-use crate::settings::Settings;
+use crate::settings::{Settings, check_setter};
 use bytes::BytesMut;
 use holdfast_engine::Completion;
 use holdfast_replication::Listener;
@@ -70,11 +70,17 @@ impl SessionFactory for Factory {
                 tracing::warn!(name, value, %error, "ignoring a stored parameter that this version does not know");
             }
         }
+        let roles = self.databases.roles();
+        let role = roles.by_name(&startup.user).map_or(BOOTSTRAP_OID, |role| role.oid);
+        let set = |settings: &mut Settings, name: &str, value: &str| {
+            check_setter(name, roles.is_superuser(role))?;
+            settings.start(name, value)
+        };
         for (name, value) in &startup.parameters {
             match name.as_str() {
-                "options" => set_options(&mut settings, value)?,
+                "options" => set_options(&mut settings, value, set)?,
                 "replication" => return Err(SqlError::unsupported("the replication protocol")),
-                _ => settings.start(name, value)?,
+                _ => set(&mut settings, name, value)?,
             }
         }
         let served = match self.databases.enter_open(&startup.database) {
@@ -84,7 +90,6 @@ impl SessionFactory for Factory {
                 blocking(move || databases.enter(&name)).await?
             }
         };
-        let role = self.databases.roles().by_name(&startup.user).map_or(BOOTSTRAP_OID, |role| role.oid);
         let locks = served.db.session(startup.pid);
         let who = Who {
             pid: startup.pid,
@@ -97,7 +102,7 @@ impl SessionFactory for Factory {
         };
         let canceller = Arc::<Canceller>::default();
         let activity = self.activities.enter(who, canceller.clone());
-        Ok(NodeSession {
+        let session = NodeSession {
             databases: self.databases.clone(),
             served,
             home: startup.database.clone(),
@@ -124,13 +129,24 @@ impl SessionFactory for Factory {
             transaction_us: now_us(),
             statement_us: 0,
             last_id: None,
+            done: Done::default(),
+            last_query_id: 0,
             standby: self.standby,
-        })
+        };
+        if session.settings.logging().connections {
+            let Identity { user, database, .. } = &session.identity;
+            session.log_line("LOG", "00000", &format!("connection authorized: user={user} database={database}"), None, None);
+        }
+        Ok(session)
     }
 }
 
 /// The start-up packet's `options`: `-c name=value` and `--name=value`, blanks escaped by a backslash.
-fn set_options(settings: &mut Settings, options: &str) -> SqlResult<()> {
+fn set_options(
+    settings: &mut Settings,
+    options: &str,
+    set: impl Fn(&mut Settings, &str, &str) -> SqlResult<()>,
+) -> SqlResult<()> {
     let bad = |what: &str| {
         SqlError::new(SqlState::SYNTAX_ERROR, format!("invalid command-line argument in options: \"{what}\""))
     };
@@ -143,7 +159,7 @@ fn set_options(settings: &mut Settings, options: &str) -> SqlResult<()> {
             None => word.strip_prefix("--").ok_or_else(|| bad(word))?,
         };
         let (name, value) = pair.split_once('=').ok_or_else(|| bad(word))?;
-        settings.start(name, &value.replace('\u{0}', " "))?;
+        set(settings, name, &value.replace('\u{0}', " "))?;
     }
     Ok(())
 }

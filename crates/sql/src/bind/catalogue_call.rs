@@ -22,6 +22,9 @@ pub const WAIT_SLICE_FUNCTION: &str = "hf_wait_for_lsn";
 /// there is none, otherwise it sleeps briefly and returns the milliseconds that remain.
 pub const SIGNAL_FUNCTION: &str = "hf_signal";
 
+/// The server's function behind `pg_stat_statements_reset`: role, database and number, 0 for all.
+pub const RESET_STATEMENTS_FUNCTION: &str = "hf_reset_statements";
+
 /// What [`SIGNAL_FUNCTION`] does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i64)]
@@ -189,6 +192,7 @@ impl Binder<'_> {
                     Type::INT8,
                 ))
             }
+            ("pg_stat_statements_reset", 0..=3) => Some(self.reset_statements(args)?),
             ("pg_cancel_backend", 1) => Some(self.signal(SignalOp::Cancel, &args[0])?),
             ("pg_terminate_backend", 1) => Some(self.signal(SignalOp::Terminate, &args[0])?),
             ("pg_terminate_backend", 2) => Some(self.terminate_and_wait(&args[0], &args[1])?),
@@ -204,6 +208,15 @@ impl Binder<'_> {
 
             _ => None,
         })
+    }
+
+    fn reset_statements(&mut self, args: &[Typed]) -> SqlResult<Typed> {
+        let mut given = vec!["0".to_owned(); 3];
+        for (i, arg) in args.iter().enumerate() {
+            let to = if i == 2 { Type::INT8 } else { Type::OID };
+            given[i] = self.coerce(arg.clone(), to, When::Implicit)?.sql;
+        }
+        Ok(Typed::new(format!("{RESET_STATEMENTS_FUNCTION}({})", given.join(", ")), Type::new(oid::VOID)))
     }
 
     /// A call of the server's function that cancels or ends another session.

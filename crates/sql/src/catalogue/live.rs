@@ -1,6 +1,8 @@
 //! What the server is doing now, for the tables that show it. It is asked for only when one of them is read, because
 //! the answer takes locks that the work itself needs.
 
+use super::pg_stat_database::DatabaseActivityRow;
+use super::pg_stat_statements::StatementRow;
 use super::standing::Standing;
 use std::fmt::Debug;
 
@@ -12,6 +14,18 @@ pub trait Live: Debug {
     /// for.
     fn blocked(&self) -> Vec<(i32, Vec<i32>)>;
     fn transactions(&self) -> TransactionsRow;
+    /// What was done in each database.
+    fn database_activity(&self) -> Vec<DatabaseActivityRow> {
+        Vec::new()
+    }
+    /// What each statement has cost.
+    fn statements(&self) -> Vec<StatementRow> {
+        Vec::new()
+    }
+    /// How often statements were forgotten, and when all were reset, in microseconds since 1970.
+    fn statements_info(&self) -> (u64, i64) {
+        (0, 0)
+    }
     /// The positions of the trail here, on standbys and in the archive.
     fn standing(&self) -> Standing;
 }

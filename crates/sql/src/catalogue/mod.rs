@@ -27,7 +27,9 @@ mod pg_prepared_xacts;
 mod pg_roles;
 mod pg_settings;
 mod pg_stat_activity;
+mod pg_stat_database;
 mod pg_stat_ssl;
+mod pg_stat_statements;
 mod pg_tables;
 mod pg_tablespace;
 mod pg_trigger;
@@ -43,6 +45,8 @@ pub use crate::names::TEMP_NAMESPACE;
 pub use crate::types::{lsn_text, parse_lsn};
 pub use live::{Doing, EncryptionRow, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, TransactionsRow};
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
+pub use pg_stat_database::DatabaseActivityRow;
+pub use pg_stat_statements::StatementRow;
 pub use standing::{ArchiveRow, LinkRow, StandbyRow, Standing};
 pub use table::{CatalogContext, CatalogTable, DatabaseRow, Viewer};
 
@@ -77,8 +81,11 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_settings::TABLE,
         &pg_stat_activity::TABLE,
         &pg_stat_activity::BLOCKING,
+        &pg_stat_database::TABLE,
         &pg_stat_ssl::TABLE,
         &pg_stat_ssl::GSSAPI,
+        &pg_stat_statements::INFO,
+        &pg_stat_statements::TABLE,
         &replication::PG_STAT_REPLICATION,
         &replication::STANDBY,
         &replication::STANDBYS,

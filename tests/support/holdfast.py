@@ -61,11 +61,11 @@ def free_port() -> int:
 class Server:
     """A `holdfast serve` on a directory. As a context it is killed at the end if it still runs."""
 
-    def __init__(self, data: Path, port: int | None = None, **options):
+    def __init__(self, data: Path, port: int | None = None, listen: str | None = None, **options):
         self.data, self.port = data, port or free_port()
         self.log_path = SCRATCH / f"server-{self.port}.log"
         with open(self.log_path, "ab") as log:
-            words = [BINARY, "serve", "--data", data, "--listen", f"127.0.0.1:{self.port}"]
+            words = [BINARY, "serve", "--data", data, "--listen", listen or f"127.0.0.1:{self.port}"]
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **options)
 
     def __enter__(self):

@@ -17,12 +17,14 @@ Example:
 
 The directory is made when it does not exist, with the databases holdfast and postgres and a commented holdfast.toml; only
 its owner can read it. When clients can connect, `holdfast: ready on HOST:PORT` is printed. Logs go to stderr, or into
-log_directory; `log` in holdfast.toml sets what is logged, and SIGHUP reads it again. SIGTERM stops cleanly.")]
+log_directory; `log` in holdfast.toml sets what is logged. SIGHUP reads it and the files of TLS again. SIGTERM stops cleanly.
+Addresses that other machines reach need TLS: see `holdfast cert server --help`.")]
 pub struct Arguments {
     /// Data directory
     #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
     data: PathBuf,
-    /// Host and port for clients; port 0 takes any free one [default: from holdfast.toml, else 127.0.0.1:5433]
+    /// Hosts and ports for clients, separated by commas; *:PORT is every address, port 0 any free one [default: from
+    /// holdfast.toml, else 127.0.0.1:5433]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<Listen>,
     /// A second data directory on another disk, kept equal: no commit is acknowledged before both have it [default: from

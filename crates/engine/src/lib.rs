@@ -31,6 +31,7 @@ pub use api::database::Database;
 pub use api::engine::{DatabaseInfo, Engine};
 pub use api::prepared::PreparedInfo;
 pub use background::archiving::Waiting;
+pub use holdfast_store::sqlite::TouchKind;
 pub use holdfast_trail::CommitDelay;
 pub use holdfast_types::{LockStrength, LockWait, OnCommit, ParameterChange, RowLock, TableLockMode};
 pub use route::multi_database_commit::multi_database_commit;
@@ -48,7 +49,7 @@ pub use state::queue::{RowsRan, TxnRan};
 pub use state::retention::Slot;
 pub use state::submission::{Completion, OnCompletion, Submission, Ticket};
 pub use statement::collect::{Collect, Outcome};
-pub use statement::model::{Class, OriginColumn, Report, Statement, Step};
+pub use statement::model::{Class, OriginColumn, Report, Statement, Step, Touch};
 pub use statement::viewer::viewer;
 pub use tools::{check, import, trail_dump};
 

@@ -6,9 +6,12 @@
 //! The file is written under another name, synced and renamed, as is every file that a start needs: a torn file would keep
 //! the server from starting after a power cut.
 
+mod listen;
+mod transport;
 mod values;
 
-pub use values::Listen;
+pub use listen::{Listen, ListenAddress};
+pub use transport::{TLS_CERTIFICATE, TLS_CLIENT_CA, TLS_KEY, TlsVersionName};
 
 use crate::data_dir::{self, DataDirError};
 use crate::settings;
@@ -17,7 +20,6 @@ use holdfast_engine::{ArchiveKeep, BeyondKeep, CommitDelay, Options};
 use holdfast_replication::settings::Away;
 use holdfast_seams::{Disk, RealDisk, SyncMethod, replace};
 use holdfast_standby::packing::Packing;
-use holdfast_wire::Limits;
 use serde::Deserialize;
 use std::io;
 use std::net::SocketAddr;
@@ -71,13 +73,33 @@ pub struct Config {
     #[serde(skip)]
     pub accept_divergence: bool,
     pub listen: Listen,
+    /// Empty: none.
+    pub unix_socket_directory: PathBuf,
+    /// Empty: no TLS.
+    pub tls_certificate: PathBuf,
+    pub tls_key: PathBuf,
+    /// Empty: clients are not asked for certificates.
+    pub tls_client_ca: PathBuf,
+    /// Empty: none.
+    pub tls_crl: PathBuf,
+    pub tls_min_version: TlsVersionName,
     /// 0: one per processor.
     #[serde(deserialize_with = "values::count")]
     pub workers: usize,
     #[serde(deserialize_with = "values::count")]
     pub connections_max: usize,
-    #[serde(deserialize_with = "values::ms")]
+    #[serde(deserialize_with = "values::count")]
+    pub half_open_max: usize,
+    #[serde(deserialize_with = "values::ms", alias = "authentication_timeout_ms")]
     pub startup_timeout_ms: u64,
+    #[serde(deserialize_with = "values::ms")]
+    pub tcp_keepalives_idle_ms: u64,
+    #[serde(deserialize_with = "values::ms")]
+    pub tcp_keepalives_interval_ms: u64,
+    #[serde(deserialize_with = "values::count")]
+    pub tcp_keepalives_count: u32,
+    #[serde(deserialize_with = "values::ms")]
+    pub client_connection_check_interval_ms: u64,
     #[serde(deserialize_with = "values::bytes")]
     pub message_bytes_max: usize,
     #[serde(deserialize_with = "values::count")]
@@ -260,9 +282,20 @@ impl Default for Config {
         Config {
             accept_divergence: false,
             listen: SocketAddr::from(([127, 0, 0, 1], 5433)).into(),
+            unix_socket_directory: transport::UNIX_SOCKET_DIRECTORY.into(),
+            tls_certificate: TLS_CERTIFICATE.into(),
+            tls_key: TLS_KEY.into(),
+            tls_client_ca: TLS_CLIENT_CA.into(),
+            tls_crl: PathBuf::new(),
+            tls_min_version: TlsVersionName::V12,
             workers: 0,
             connections_max: 2_500,
+            half_open_max: 1_000,
             startup_timeout_ms: 60_000,
+            tcp_keepalives_idle_ms: 60_000,
+            tcp_keepalives_interval_ms: 10_000,
+            tcp_keepalives_count: 6,
+            client_connection_check_interval_ms: 0,
             message_bytes_max: 256 << 20,
             prepared_statements_max: 10_000,
             portals_max: 1_000,
@@ -356,7 +389,9 @@ impl Config {
         };
         settings::check_logging(&self.parameters())?;
         at_least("connections_max", self.connections_max as u64, 1)?;
+        at_least("half_open_max", self.half_open_max as u64, 10)?;
         at_least("startup_timeout_ms", self.startup_timeout_ms, 100)?;
+        self.check_transport()?;
         at_least("message_bytes_max", self.message_bytes_max as u64, 1 << 16)?;
         at_least("batch_steps_max", self.batch_steps_max as u64, 1)?;
         at_least("segment_bytes", self.segment_bytes, 1 << 20)?;
@@ -427,20 +462,6 @@ impl Config {
         self.mirror = mirror;
         let path = "--mirror".to_owned();
         self.check().map_err(|message| ConfigError::Content { path, message })
-    }
-
-    /// The limits of the protocol.
-    pub fn limits(&self) -> Limits {
-        Limits {
-            message_bytes_max: self.message_bytes_max,
-            connections_max: self.connections_max,
-            startup_timeout: Duration::from_millis(self.startup_timeout_ms),
-            prepared_statements_max: self.prepared_statements_max,
-            portals_max: self.portals_max,
-            batch_steps_max: self.batch_steps_max,
-            buffered_rows_bytes_max: self.buffered_rows_bytes_max,
-            ..Limits::default()
-        }
     }
 
     /// The engine's options.
@@ -518,6 +539,11 @@ impl Config {
             ("commit_delay", self.commit_delay_us.to_string()),
             ("commit_siblings", self.commit_siblings.to_string()),
             ("max_connections", self.connections_max.to_string()),
+            ("authentication_timeout", settings::shown_time(self.startup_timeout_ms)),
+            ("tcp_keepalives_idle", (self.tcp_keepalives_idle_ms / 1000).to_string()),
+            ("tcp_keepalives_interval", (self.tcp_keepalives_interval_ms / 1000).to_string()),
+            ("tcp_keepalives_count", self.tcp_keepalives_count.to_string()),
+            ("client_connection_check_interval", settings::shown_time(self.client_connection_check_interval_ms)),
             ("holdfast.level", self.level.name().to_owned()),
             ("synchronous_standby_names", self.synchronous_standby_names.clone()),
         ]
@@ -572,7 +598,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 50, "one line for each key");
+        assert_eq!(all.len(), 61, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 

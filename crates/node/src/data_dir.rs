@@ -29,6 +29,9 @@ const FILE_MODE: u32 = 0o600;
 /// What other users could do with a file.
 const OTHERS: u32 = 0o077;
 
+/// Where `holdfast cert server` writes the server's certificate.
+pub const TLS_CERTIFICATE: &str = "tls/server.crt";
+
 /// A new file system has it.
 const LOST_FOUND: &str = "lost+found";
 
@@ -81,7 +84,9 @@ pub fn private_umask() {
 
 /// Refuses a directory that holds something else than a data directory.
 pub fn refuse_foreign(dir: &Path) -> Result<(), DataDirError> {
-    let names = names(dir).map_err(|source| DataDirError::Io { path: dir.to_owned(), source })?;
+    let mut names = names(dir).map_err(|source| DataDirError::Io { path: dir.to_owned(), source })?;
+    // `holdfast cert server` may come before the first start.
+    names.retain(|name| name != "tls" || !dir.join(TLS_CERTIFICATE).exists());
     match names.into_iter().next() {
         Some(found) if !is_data_directory(dir) => Err(DataDirError::Foreign { path: dir.to_owned(), found }),
         _ => Ok(()),

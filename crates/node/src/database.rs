@@ -140,6 +140,7 @@ pub fn report(translated: &Translated) -> Report {
         write: translated.locks,
         row_locks: translated.row_locks.clone().into(),
         advisory: translated.advisory,
+        internal: false,
     }
 }
 
@@ -214,6 +215,11 @@ impl Databases {
     /// CREATE DATABASE. Blocks until it has reached its level.
     pub fn create(&self, name: &str, dialect: Dialect, level: Level) -> SqlResult<()> {
         self.engine.create_database(name, dialect, level)
+    }
+
+    /// Rises with every change of a role.
+    pub fn roles_version(&self) -> u64 {
+        self.engine.roles_version()
     }
 
     /// All roles.

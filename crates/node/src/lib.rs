@@ -6,6 +6,7 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod access;
 mod activity;
 mod archive_report;
 mod automatic_stats;
@@ -17,6 +18,8 @@ pub mod data_dir;
 mod database;
 mod descriptors;
 mod plan;
+mod privilege_change;
+mod reload;
 mod replication_settings;
 mod server;
 mod session;

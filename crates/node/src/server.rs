@@ -12,6 +12,7 @@
 
 mod begin;
 mod context;
+mod listening;
 mod master_tasks;
 mod open;
 mod refusing;
@@ -19,12 +20,13 @@ mod signals;
 
 use crate::activity::EngineSlot;
 use crate::clock;
-use crate::config::{Config, ConfigError, Listen};
+use crate::config::{Config, ConfigError};
 use crate::data_dir::{self, DataDirError};
 use crate::descriptors;
+use crate::reload::Reload;
 use crate::replication_settings::node_name;
 use crate::session::Factory;
-use begin::{bind, refuse_to_follow_itself, warn_of_archive};
+use begin::{refuse_to_follow_itself, warn_of_archive};
 use context::{Begin, ServerContext, last_epoch};
 use holdfast_archive::{ArchiveError, ArchiveLocation, Store};
 use holdfast_engine::{CloseError, Engine, OpenError};
@@ -39,6 +41,7 @@ use holdfast_standby::tls::TlsError;
 use holdfast_trail::{Trail, TrailError};
 use holdfast_types::{Epoch, Level, Lsn};
 use holdfast_wire::{Server, ServerError};
+use listening::{Listening, listen, reload_tls};
 use open::Opening;
 use refusing::{Refusing, Why};
 use signals::Signals;
@@ -58,7 +61,7 @@ pub enum NodeError {
     #[error(transparent)]
     Server(#[from] ServerError),
     #[error("cannot listen on {listen}: the host name has no address: {source}")]
-    Host { listen: Listen, source: io::Error },
+    Host { listen: String, source: io::Error },
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
@@ -69,6 +72,8 @@ pub enum NodeError {
     Control(#[from] ControlSetupError),
     #[error(transparent)]
     Certificates(#[from] TlsError),
+    #[error(transparent)]
+    Tls(#[from] holdfast_wire::TlsError),
     #[error(
         "node_listen = {0}: links of other nodes need certificates; make them with holdfast cert, and put this node's into \
          the data directory's certificates/"
@@ -123,10 +128,11 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
         data_dir::protect(&config.mirror)?;
     }
     // The socket first: an address in use is noticed before a recovery that may take minutes.
-    config.connections_max = descriptors::raise(config.connections_max);
-    let server = bind(&config)?;
-    let address = *server.addresses().first().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
-    refuse_to_follow_itself(dir, &config, address)?;
+    (config.connections_max, config.half_open_max) = descriptors::raise(config.connections_max, config.half_open_max);
+    let Listening { server, tls, parameters } = listen(dir, &config)?;
+    let addresses = server.addresses();
+    let address = *addresses.first().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
+    refuse_to_follow_itself(dir, &config, &addresses)?;
     let links = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(LINK_THREADS)
         .thread_name("links")
@@ -134,6 +140,9 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
         .build()?;
     let clients = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = clients.block_on(async { Signals::new() })?;
+    let reload = Reload::default();
+    reload_tls(&reload, dir, &tls, &addresses);
+    links.block_on(async { signals::reload_at_hangup(reload) })?;
     let name = StandbyFile::read(dir)?.map_or_else(|| node_name(&config), |file| file.name);
     let certificates = Certificates::of(dir)?;
     let (members, witness) = (&config.control_members, &config.control_witness);
@@ -145,6 +154,8 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let context = ServerContext {
         dir: dir.to_owned(),
         config,
+        parameters,
+        tls,
         name,
         certificates,
         control,

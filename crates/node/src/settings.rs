@@ -66,12 +66,14 @@ pub const REQUIRE_TRANSACTION: &str = "require_transaction";
 
 static PARAMETERS: &[Parameter] = &[
     r("application_name", "", Any),
+    p("authentication_timeout", "1min", Fixed),
     p("auto_transaction", "off", Bool),
     p("auto_transaction_idle_ms", "10", Int(AUTO_IDLE_MS.0, AUTO_IDLE_MS.1)),
     p("auto_transaction_rows_max", "1000", Int(AUTO_ROWS.0, AUTO_ROWS.1)),
     p("auto_transaction_time_max_ms", "100", Int(AUTO_TIME_MS.0, AUTO_TIME_MS.1)),
     p("bytea_output", "hex", OneOf(&["hex"])),
     p("check_function_bodies", "on", Bool),
+    p("client_connection_check_interval", "0", Time),
     p("commit_delay", "auto", Fixed),
     p("commit_siblings", "5", Fixed),
     r("client_encoding", "UTF8", OneOf(&["UTF8", "UTF-8", "unicode", "SQL_ASCII"])),
@@ -105,6 +107,7 @@ static PARAMETERS: &[Parameter] = &[
     p("lc_monetary", "C", OneOf(&["C", "POSIX"])),
     p("lc_numeric", "C", OneOf(&["C", "POSIX"])),
     p("lc_time", "C", OneOf(&["C", "POSIX"])),
+    p("listen_addresses", "127.0.0.1", Fixed),
     p("lock_timeout", "0", Time),
     p("log_connections", "off", Bool),
     p("log_disconnections", "off", Bool),
@@ -114,6 +117,7 @@ static PARAMETERS: &[Parameter] = &[
     p("max_connections", "2500", Fixed),
     p("max_identifier_length", "63", Fixed),
     p("pg_stat_statements.max", "5000", Fixed),
+    p("port", "5433", Fixed),
     p("quote_all_identifiers", "off", Bool),
     p(REQUIRE_TRANSACTION, "off", DatabaseBool),
     p("role", "none", Any),
@@ -123,6 +127,14 @@ static PARAMETERS: &[Parameter] = &[
     r("server_version", SERVER_VERSION, Fixed),
     p("server_version_num", "150000", Fixed),
     r("session_authorization", "holdfast", Fixed),
+    p("ssl", "off", Fixed),
+    p("ssl_ca_file", "", Fixed),
+    p("ssl_cert_file", "", Fixed),
+    p("ssl_crl_file", "", Fixed),
+    p("ssl_key_file", "", Fixed),
+    p("ssl_library", "rustls", Fixed),
+    p("ssl_max_protocol_version", "", Fixed),
+    p("ssl_min_protocol_version", "TLSv1.2", Fixed),
     r("standard_conforming_strings", "on", OneOf(&["on", "true", "1", "yes"])),
     p("statement_timeout", "0", Time),
     p("synchronize_seqscans", "on", Bool),
@@ -132,10 +144,14 @@ static PARAMETERS: &[Parameter] = &[
         "on",
         OneOf(&["off", "local", "remote_write", "on", "remote_apply", "true", "false", "yes", "no", "1", "0"]),
     ),
+    p("tcp_keepalives_count", "6", Fixed),
+    p("tcp_keepalives_idle", "60", Fixed),
+    p("tcp_keepalives_interval", "10", Fixed),
     r("TimeZone", "UTC", OneOf(UTC)),
     p("transaction_isolation", "read committed", Fixed),
     p("transaction_read_only", "off", Fixed),
     p("transaction_timeout", "0", OneOf(&["0"])),
+    p("unix_socket_directories", "", Fixed),
     p("work_mem", "4MB", Any),
     p("xmloption", "content", Any),
 ];
@@ -268,6 +284,16 @@ pub fn duration(text: &str) -> Option<Duration> {
     Some(Duration::from_micros(number.checked_mul(us)?))
 }
 
+/// Milliseconds as PostgreSQL shows them: in the largest unit that gives a whole number.
+pub fn shown_time(ms: u64) -> String {
+    let units = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)];
+    match units.iter().find(|(_, unit)| ms > 0 && ms.is_multiple_of(*unit)) {
+        Some((name, unit)) => format!("{}{name}", ms / unit),
+        None if ms == 0 => "0".to_owned(),
+        None => format!("{ms}ms"),
+    }
+}
+
 /// The level that a value of `synchronous_commit` promises, or a higher one: no level is below durable on this node.
 fn level_of(synchronous_commit: &str) -> Level {
     match synchronous_commit {
@@ -284,6 +310,8 @@ pub struct Timeouts {
     pub lock: Duration,
     pub idle_in_transaction: Duration,
     pub idle: Duration,
+    /// How often to look, while a statement runs, whether its client is still there; 0 is never.
+    pub connection_check: Duration,
 }
 
 /// Which statements are logged before they run.
@@ -447,6 +475,7 @@ impl Settings {
             lock: time("lock_timeout"),
             idle_in_transaction: time("idle_in_transaction_session_timeout"),
             idle: time("idle_session_timeout"),
+            connection_check: time("client_connection_check_interval"),
         };
         let number = |name| self.get(name).ok().and_then(|(_, v)| v.parse().ok()).unwrap_or_default();
         let automatic = AutomaticSettings {
@@ -517,6 +546,12 @@ mod tests {
         assert_eq!(s.timeouts().statement, Duration::from_millis(100));
         s.end_transaction(vec![a], false);
         assert_eq!(s.get("statement_timeout").unwrap().1, "30s");
+    }
+
+    #[test]
+    fn times_are_shown_in_their_largest_unit() {
+        let shown = [0, 100, 1_000, 1_500, 60_000, 90_000, 3_600_000].map(shown_time);
+        assert_eq!(shown, ["0", "100ms", "1s", "1500ms", "1min", "90s", "1h"]);
     }
 
     #[test]

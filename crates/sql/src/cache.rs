@@ -12,7 +12,7 @@ use crate::scan::Piece;
 use crate::translated::Translated;
 use holdfast_types::schema::Dialect;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The largest skeleton plus fixed literals that is kept, in bytes.
@@ -29,9 +29,28 @@ pub struct Entry<T> {
     pub query_id: i64,
     key: Key,
     used: AtomicBool,
+    /// Role and version of the roles for which its privileges were last checked; [`UNCHECKED`] before.
+    passed: AtomicU64,
+}
+
+const UNCHECKED: u64 = u64::MAX;
+
+/// A role and the low half of the roles' version.
+fn role_key(role: u32, version: u64) -> u64 {
+    u64::from(role) << 32 | version & u64::from(u32::MAX)
 }
 
 impl<T> Entry<T> {
+    /// Whether the role had the privileges that it needs, with the roles at this version.
+    pub fn has_passed(&self, role: u32, version: u64) -> bool {
+        self.passed.load(Ordering::Relaxed) == role_key(role, version)
+    }
+
+    /// The role has the privileges that it needs.
+    pub fn pass(&self, role: u32, version: u64) {
+        self.passed.store(role_key(role, version), Ordering::Relaxed);
+    }
+
     /// The epoch of the schema it was translated under.
     pub fn epoch(&self) -> u32 {
         self.key.epoch
@@ -98,7 +117,8 @@ impl<T> StatementCache<T> {
         let key = Key { skeleton: piece.skeleton().into(), dialect: piece.dialect(), epoch, fixed };
         let query_id = if translated.kind.is_planned() { query_id(piece) } else { text_id(piece.text()) };
         let keep = translated.cacheable && key.bytes() <= ENTRY_BYTES_MAX;
-        let entry = Arc::new(Entry { translated, extra, query_id, key, used: AtomicBool::new(true) });
+        let (used, passed) = (AtomicBool::new(true), AtomicU64::new(UNCHECKED));
+        let entry = Arc::new(Entry { translated, extra, query_id, key, used, passed });
         if keep {
             self.keep(piece.hash(), entry.clone());
         }

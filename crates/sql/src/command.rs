@@ -1,5 +1,6 @@
 //! What a statement does, for the session that runs it: [`Kind`] and the types of its fields.
 
+use crate::privilege_statement::PrivilegeStatement;
 use holdfast_types::schema::Dialect;
 use holdfast_types::{ParameterChange, ParametersOf, TableLockMode, Value};
 
@@ -97,6 +98,8 @@ pub enum Kind {
         of: ParametersOf,
         change: ParameterChange,
     },
+    /// Owners and privileges.
+    Privileges(Box<PrivilegeStatement>),
     /// Accepted without effect; the session only answers.
     #[allow(clippy::enum_variant_names)]
     NoOp,

@@ -1,11 +1,12 @@
 //! COPY to and from the client.
 
-use crate::bind::{Binder, scope, write};
+use crate::bind::{Binder, need, scope, write};
 use crate::command::{CopyColumn, CopyFormat, CopyIn, Kind};
 use crate::finish::{describe, finish};
 use crate::names::{TEMP_SCHEMA, fold, quote, quote_table};
 use crate::params::{Param, ParamSource};
 use crate::translated::Translated;
+use holdfast_types::access::{Access, Privileges};
 use holdfast_types::desc::StatementDesc;
 use holdfast_types::schema::Table;
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -74,6 +75,7 @@ fn copy_in(mut binder: Binder<'_>, table: &Table, names: &[Ident], format: CopyF
         return Err(SqlError::internal("COPY made no INSERT"));
     };
     let bound = write::insert(&mut binder, &insert)?;
+    let access = binder.access();
     let params: Vec<Param> = std::mem::take(&mut binder.params);
     // The length limits were checked when the fields were read.
     let params = params
@@ -87,6 +89,7 @@ fn copy_in(mut binder: Binder<'_>, table: &Table, names: &[Ident], format: CopyF
         steps: vec![bound.sql],
         params,
         counts: true,
+        access,
         cacheable: false,
         ..Translated::command(kind, "COPY")
     })
@@ -98,6 +101,7 @@ fn copy_table_out(binder: Binder<'_>, table: &Table, names: &[Ident], format: Co
     let sql = format!("SELECT {} FROM {}", listed.join(", "), quote_table(table));
     Ok(Translated {
         steps: vec![sql],
+        access: Access::of(need::of_columns(table, Privileges::SELECT, columns.iter().map(|c| c.name.as_str()))),
         desc: Arc::new(StatementDesc { params: Vec::new(), columns: describe(&columns) }),
         counts: true,
         cacheable: false,

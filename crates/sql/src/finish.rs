@@ -26,6 +26,7 @@ pub fn describe(columns: &[Column]) -> Vec<ColumnDesc> {
 /// Puts a bound statement together. A parameter without a type is text.
 pub fn finish(binder: Binder<'_>, sql: String, columns: &[Column], kind: Kind, verb: &'static str) -> Translated {
     let types = binder.client_types.iter().map(|t| if *t == 0 { oid::TEXT } else { *t }).collect();
+    let access = binder.access();
     let (sql, params) = used_params(sql, binder.params);
     Translated {
         kind,
@@ -38,6 +39,7 @@ pub fn finish(binder: Binder<'_>, sql: String, columns: &[Column], kind: Kind, v
         advisory: binder.advisory,
         temporary: binder.temporary,
         row_locks: binder.row_locks,
+        access,
         cacheable: true,
         ..Translated::default()
     }

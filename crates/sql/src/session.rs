@@ -3,6 +3,7 @@
 use crate::command::{Isolation, Kind, TransactionModes};
 use crate::cursor;
 use crate::names::fold;
+use crate::privileges;
 use crate::start_parameters;
 use crate::translated::Translated;
 use crate::types;
@@ -78,6 +79,12 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
             let words = words_of(text)?;
             let value = Some(database_name(words.get(1).map(String::as_str))?);
             Translated::command(Kind::Set { name: "database".into(), value, local: false }, "USE")
+        }
+        ("GRANT" | "REVOKE" | "REASSIGN", _) | ("DROP", ["OWNED", ..]) | ("ALTER", ["DEFAULT", ..]) => {
+            return privileges::translate(text);
+        }
+        ("ALTER", ["TABLE" | "VIEW" | "SEQUENCE" | "SCHEMA", .., "OWNER", "TO", _]) => {
+            return privileges::translate(text);
         }
         ("CREATE", ["DATABASE", ..]) => return create_database(text).map(Some),
         ("DROP", ["DATABASE", ..]) => return drop_database(text).map(Some),

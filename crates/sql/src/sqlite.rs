@@ -8,6 +8,7 @@
 mod insert;
 mod rewrite;
 mod temporary;
+mod texts;
 
 use crate::command::Kind;
 use crate::context::Context;
@@ -23,6 +24,7 @@ use rewrite::Rewritten;
 use sqlparser::dialect::SQLiteDialect;
 use sqlparser::tokenizer::{Token, Tokenizer};
 use std::sync::Arc;
+pub use texts::TextWords;
 
 /// A result column as SQLite describes it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -221,6 +223,9 @@ fn pass_through(piece: &Piece<'_>, context: &Context<'_>, first: &str) -> SqlRes
         desc: Arc::new(StatementDesc { params: types.collect(), columns: Vec::new() }),
         counts,
         describe_after_prepare: data,
+        access: texts::access(text, &kind, context.schema),
+        // CREATE TABLE AS reads.
+        access_after_prepare: data || verb == "CREATE TABLE",
         cacheable: data,
         ..Translated::command(kind, verb)
     })

@@ -3,6 +3,7 @@
 use crate::command::Kind;
 use crate::params::{Param, ParamSource, SessionValues};
 use crate::scan::Literal;
+use holdfast_types::access::Access;
 use holdfast_types::{OnCommit, RowLock, SqlResult, SqlState, StatementDesc, Value};
 use std::sync::Arc;
 
@@ -35,6 +36,11 @@ pub struct Translated {
     /// The text is SQLite's own: result columns are described with [`crate::sqlite::describe`] after it has been
     /// prepared.
     pub describe_after_prepare: bool,
+    /// The privileges that it needs. What views and triggers touch comes on top, and where the text is SQLite's own,
+    /// everything: SQLite reports that when it prepares the statement.
+    pub access: Access,
+    /// What the statement touches itself is known only after it has been prepared.
+    pub access_after_prepare: bool,
     pub(crate) cacheable: bool,
 }
 

@@ -12,6 +12,7 @@ mod names;
 pub mod pages;
 mod pending_wal;
 pub mod position;
+pub mod privileges;
 pub mod schema_map;
 pub mod schema_read;
 pub mod sequences;

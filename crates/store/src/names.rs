@@ -6,6 +6,9 @@ const INTERNAL_PREFIX: &[u8] = b"holdfast_";
 /// Holds prepared transactions.
 pub const PREPARED_TABLE: &str = "holdfast_prepared";
 
+/// Holds owners and privileges of tables, views and columns. It is written by schema changes, whose text the trail carries.
+pub const PRIVILEGES_TABLE: &str = "holdfast_privileges";
+
 /// Whether the trail carries what is changed in a table of this name.
 pub fn is_audited(name: &[u8]) -> bool {
     !is_internal(name) || name == PREPARED_TABLE.as_bytes()

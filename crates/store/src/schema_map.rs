@@ -7,7 +7,9 @@
 //! | `holdfast_meta` | the only one, id 1: format, volume, number of the last boxcar applied, its epoch, schema epoch, next table id |
 //! | `holdfast_tables` | for each table, view and virtual table: its id and current name |
 //!
-//! A third one, `holdfast_prepared`, is created by the first PREPARE TRANSACTION. It is internal too, but it has an id,
+//! `holdfast_privileges` is created by the first GRANT or by the first object of another owner: see [`crate::privileges`].
+//!
+//! Another one, `holdfast_prepared`, is created by the first PREPARE TRANSACTION. It is internal too, but it has an id,
 //! and the trail carries its rows like those of a user's table.
 //!
 //! Ids depend only on the statements, never on the positions of pages, so redo of the same statements on another copy
@@ -26,7 +28,8 @@
 //! rolls the statement back.
 
 use crate::locking::{self, Locking};
-pub use crate::names::{PREPARED_TABLE, is_audited, is_internal, quote};
+pub use crate::names::{PREPARED_TABLE, PRIVILEGES_TABLE, is_audited, is_internal, quote};
+use crate::privileges::{self, ColumnsBefore};
 use crate::sqlite::{Conn, SqliteError};
 use holdfast_types::{Epoch, TableId, Value, ValueRef, VolumeId};
 use std::collections::{BTreeMap, HashMap};
@@ -34,7 +37,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Version of the internal tables' layout.
 pub const VOLUME_FORMAT: i64 = 1;
 
-const INTERNAL_TABLES: [&str; 2] = ["holdfast_meta", "holdfast_tables"];
+const INTERNAL_TABLES: [&str; 3] = ["holdfast_meta", "holdfast_tables", PRIVILEGES_TABLE];
 
 /// Why a schema cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -178,11 +181,14 @@ pub fn read_position(conn: &mut Conn) -> Result<Position, SchemaError> {
 
 /// Tables, views and virtual tables with their root pages, before a schema change.
 #[derive(Clone, Debug, Default)]
-pub struct ObjectsBefore(BTreeMap<String, i64>);
+pub struct ObjectsBefore {
+    objects: BTreeMap<String, i64>,
+    columns: ColumnsBefore,
+}
 
 /// Must be called before a statement that changes the schema.
 pub fn begin_ddl(conn: &mut Conn) -> Result<ObjectsBefore, SqliteError> {
-    read_objects(conn).map(ObjectsBefore)
+    Ok(ObjectsBefore { objects: read_objects(conn)?, columns: privileges::columns_before(conn)? })
 }
 
 /// Must be called after a statement that changed the schema: raises the schema epoch, gives ids to new objects, and
@@ -190,7 +196,8 @@ pub fn begin_ddl(conn: &mut Conn) -> Result<ObjectsBefore, SqliteError> {
 pub fn end_ddl(conn: &mut Conn, before: &ObjectsBefore) -> Result<TableMap, SchemaError> {
     refuse_attachments(conn)?;
     let now = read_objects(conn)?;
-    reconcile(conn, &before.0, &now)?;
+    reconcile(conn, &before.objects, &now)?;
+    privileges::follow_schema(conn, &before.columns)?;
     conn.exec("UPDATE main.holdfast_meta SET schema_epoch = schema_epoch + 1 WHERE id = 1")?;
     read_map(conn)
 }

@@ -9,6 +9,7 @@
 //!
 //! Failure: a view over an object that no longer exists has no columns; the rest is read all the same.
 
+use crate::privileges;
 use crate::schema_map::{RowKey, TableMap, is_internal, quote};
 use crate::sqlite::{Conn, SqliteError};
 use holdfast_types::schema::{Column, ForeignKey, Index, Schema, Table, TableKind, Trigger};
@@ -57,6 +58,7 @@ pub fn read_schema(conn: &mut Conn, map: &TableMap) -> Result<Schema, SqliteErro
         };
         schema.tables.push(Arc::new(table));
     }
+    schema.grants = Arc::new(privileges::read(conn, |id| FIRST_OID + id)?);
     schema.tables.sort_by_key(|table| table.oid);
     schema.by_name = schema.tables.iter().enumerate().map(|(i, t)| (t.name.to_ascii_lowercase(), i)).collect();
     Ok(schema)

@@ -1,6 +1,7 @@
 //! A volume's schema as the dialect and the catalogue need it. The engine reads it from `sqlite_schema` after each
 //! change; it is immutable and shared.
 
+use crate::access::grants::Grants;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ pub struct Schema {
     pub tables: Vec<Arc<Table>>,
     /// Lower-cased name to position in `tables` (tables, views and virtual tables).
     pub by_name: HashMap<String, usize>,
+    /// Owners and privileges.
+    pub grants: Arc<Grants>,
 }
 
 impl Schema {
@@ -41,6 +44,16 @@ impl Schema {
             Some(found) if found.temp == temp => Some(found).filter(|t| t.name == name),
             // A temporary table hides a permanent one.
             _ => self.tables.iter().find(|t| t.temp == temp && t.name == name),
+        }
+    }
+
+    /// A table or view by its OID.
+    pub fn by_oid(&self, oid: u32) -> Option<&Arc<Table>> {
+        // Permanent tables come first, in the order of their OIDs.
+        let permanent = self.tables.partition_point(|t| !t.temp);
+        match self.tables[..permanent].binary_search_by_key(&oid, |t| t.oid) {
+            Ok(at) => self.tables.get(at),
+            Err(_) => self.tables[permanent..].iter().find(|t| t.oid == oid),
         }
     }
 

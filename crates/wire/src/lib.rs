@@ -43,7 +43,7 @@ pub mod tls;
 pub use client::{Client, CopyChunk, Lost};
 pub use handshake::LINK_REQUEST;
 pub use limits::{Keepalives, Limits};
-pub use listen::Sockets;
+pub use listen::{SocketUsers, Sockets};
 pub use peer::{ClientCertificate, Peer, PeerAddress, TlsSession};
 pub use refusing::Refusal;
 pub use reply::Reply;

@@ -7,8 +7,8 @@
 //! | a server holds the lock file next to it | refused |
 //!
 //! The lock file, as in PostgreSQL `.s.PGSQL.PORT.lock`, is locked (flock) for as long as the server runs, so that a socket is
-//! removed only when no server uses it. Both are removed at a clean stop. The socket may be used by every user that can reach its
-//! directory, as in PostgreSQL: the directory's permissions and the rules for connecting decide.
+//! removed only when no server uses it. Both are removed at a clean stop. What mode the socket has is the caller's choice
+//! ([`SocketUsers`]).
 //!
 //! How it fails: an address that cannot be listened on ends the start, and the error says what to do.
 
@@ -20,7 +20,7 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,9 +45,19 @@ pub(crate) enum Listening {
 
 /// A Unix socket's file and its lock, removed when dropped.
 pub(crate) struct SocketFile {
-    path: PathBuf,
+    /// Once it is made.
+    path: Option<PathBuf>,
     lock_path: PathBuf,
     _lock: File,
+}
+
+/// The users whose clients may connect to a Unix socket, as far as its directory lets them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketUsers {
+    /// Mode 0700: the server's user and root.
+    Own,
+    /// Mode 0777, PostgreSQL's default: the rules for connecting decide.
+    All,
 }
 
 impl Sockets {
@@ -63,13 +73,13 @@ impl Sockets {
     }
 
     /// Listens on a Unix socket for this port in a directory. Returns its path.
-    pub fn unix(&mut self, directory: &Path, port: u16) -> Result<PathBuf, ServerError> {
+    pub fn unix(&mut self, directory: &Path, port: u16, who: SocketUsers) -> Result<PathBuf, ServerError> {
         let path = directory.join(format!(".s.PGSQL.{port}"));
         let bytes = path.as_os_str().len();
         if bytes > SOCKET_PATH_BYTES_MAX {
             return Err(ServerError::SocketPath { path, bytes });
         }
-        let (listener, file) = listen_unix(&path)?;
+        let (listener, file) = listen_unix(&path, who)?;
         self.all.push(Listening::Unix(listener, Arc::new(file)));
         Ok(path)
     }
@@ -110,21 +120,25 @@ fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-fn listen_unix(path: &Path) -> Result<(UnixListener, SocketFile), ServerError> {
+fn listen_unix(path: &Path, who: SocketUsers) -> Result<(UnixListener, SocketFile), ServerError> {
     let failed = |source| ServerError::ListenUnix { path: path.to_owned(), source };
     let mut lock_path = path.as_os_str().to_owned();
     lock_path.push(".lock");
     let lock_path = PathBuf::from(lock_path);
     let lock = lock(&lock_path).map_err(failed)?.ok_or_else(|| ServerError::SocketInUse { path: path.to_owned() })?;
-    // The lock shows that no server uses it.
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
+    // The lock shows that no server uses the socket.
+    let mut file = SocketFile { path: None, lock_path, _lock: lock };
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path).map_err(failed)?,
+        Ok(_) => return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, "the file there is not a socket"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
     }
     let bound = || {
         let listener = UnixListener::bind(path)?;
-        let file = SocketFile { path: path.to_owned(), lock_path, _lock: lock };
-        std::fs::set_permissions(path, Permissions::from_mode(0o777))?;
+        file.path = Some(path.to_owned());
+        let mode = if who == SocketUsers::All { 0o777 } else { 0o700 };
+        std::fs::set_permissions(path, Permissions::from_mode(mode))?;
         rustix::net::listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
         Ok((listener, file))
@@ -153,7 +167,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         // The socket first: while the lock is there, no other server makes one. What cannot be removed is replaced by the next
         // start.
-        let _ = std::fs::remove_file(&self.path);
+        let _ = self.path.as_ref().map(std::fs::remove_file);
         let _ = std::fs::remove_file(&self.lock_path);
     }
 }
@@ -227,13 +241,18 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         std::fs::write(dir.path().join(".s.PGSQL.5433.lock"), "").unwrap();
         let mut first = Sockets::default();
-        assert_eq!(first.unix(dir.path(), 5433).unwrap(), path);
+        assert_eq!(first.unix(dir.path(), 5433, SocketUsers::Own).unwrap(), path);
         UnixStream::connect(&path).unwrap();
-        let refused = Sockets::default().unix(dir.path(), 5433).unwrap_err().to_string();
+        let refused = Sockets::default().unix(dir.path(), 5433, SocketUsers::Own).unwrap_err().to_string();
         assert!(refused.contains("another server uses") && refused.contains(".s.PGSQL.5433"), "{refused}");
         UnixStream::connect(&path).unwrap();
+        // Nothing else is ever removed.
+        std::fs::write(dir.path().join(".s.PGSQL.7"), "text").unwrap();
+        let refused = Sockets::default().unix(dir.path(), 7, SocketUsers::Own).unwrap_err().to_string();
+        assert!(refused.contains("is not a socket"), "{refused}");
+        std::fs::remove_file(dir.path().join(".s.PGSQL.7")).unwrap();
         // Another port is another socket.
-        Sockets::default().unix(dir.path(), 5434).unwrap();
+        Sockets::default().unix(dir.path(), 5434, SocketUsers::Own).unwrap();
         let again = first.try_clone().unwrap();
         drop(first);
         assert!(path.exists(), "it is still listened on");
@@ -244,9 +263,9 @@ mod tests {
     #[test]
     fn a_path_has_a_limit() {
         let long = std::env::temp_dir().join("x".repeat(100));
-        let refused = Sockets::default().unix(&long, 5433).unwrap_err().to_string();
+        let refused = Sockets::default().unix(&long, 5433, SocketUsers::All).unwrap_err().to_string();
         assert!(refused.contains("the limit is 107 bytes"), "{refused}");
-        let missing = Sockets::default().unix("/nowhere".as_ref(), 5433).unwrap_err().to_string();
+        let missing = Sockets::default().unix("/nowhere".as_ref(), 5433, SocketUsers::All).unwrap_err().to_string();
         assert!(missing.contains("/nowhere/.s.PGSQL.5433") && missing.contains("unix_socket_directory"), "{missing}");
     }
 

@@ -116,6 +116,13 @@ const SUITES: &[Suite] = &[
         run: own::shell,
     },
     Suite {
+        name: "outside",
+        about: "clients in another network namespace, every packet captured",
+        needs: &["psql", "python3", "ip"],
+        row: Row::OwnServers,
+        run: own::outside,
+    },
+    Suite {
         name: "histories",
         about: "recorded histories, the server killed, judged by porcupine",
         needs: &["go"],

@@ -18,6 +18,10 @@ pub fn shell(bench: &mut Bench) -> anyhow::Result<()> {
     run(bench, "shell", Command::new("python3").arg(paths::root().join("tests/shell/main.py")), &[])
 }
 
+pub fn outside(bench: &mut Bench) -> anyhow::Result<()> {
+    run(bench, "outside", Command::new("python3").arg(paths::root().join("tests/outside/main.py")), &[])
+}
+
 /// The histories stay in the target directory, to be looked at and judged again.
 pub fn histories(bench: &mut Bench) -> anyhow::Result<()> {
     let Some(program) = programs::prepared(bench, "histories", tools::histories_judge()) else { return Ok(()) };

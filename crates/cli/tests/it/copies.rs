@@ -189,7 +189,7 @@ async fn a_generated_column_is_shown_as_it_is() {
 async fn privileges_are_refused_with_the_reason() {
     let server = Running::start();
     let client = server.connect().await;
-    for sql in ["create role reader", "grant select on t to reader", "drop role reader"] {
+    for sql in ["create role reader", "drop role reader"] {
         let error = client.batch_execute(sql).await.unwrap_err();
         let told = error.as_db_error().unwrap();
         assert_eq!((told.code().code(), told.message()), ("0A000", "roles and privileges are not supported"), "{sql}");

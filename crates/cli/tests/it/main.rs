@@ -17,4 +17,5 @@ mod server;
 mod several;
 mod standby;
 mod temp_tables;
+mod transport;
 mod unsafe_disk;

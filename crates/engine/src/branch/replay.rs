@@ -93,6 +93,7 @@ fn describe(stmt: &Statement) -> Statement {
         class: stmt.class,
         names_its_rows: false,
         columns: stmt.columns.clone(),
+        touched: Box::default(),
         report: stmt.report.clone(),
         temp: stmt.temp.clone(),
     }

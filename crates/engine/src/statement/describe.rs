@@ -21,7 +21,10 @@ fn names_its_rows(sql: &str) -> bool {
 /// Prepares the statement on `conn` and describes it.
 pub fn describe(conn: &mut Conn, sql: &str, report: Report) -> Result<Statement, SqliteError> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    let id = conn.guarded(|conn| conn.prepare(sql))?;
+    let (id, touched) = match report.internal {
+        true => (conn.prepare(sql)?, Vec::new()),
+        false => conn.guarded_touching(|conn| conn.prepare(sql))?,
+    };
     let described = classify(conn, id, sql).map(|class| Statement {
         id: NEXT.fetch_add(1, Ordering::Relaxed),
         sql: sql.to_owned(),
@@ -35,6 +38,7 @@ pub fn describe(conn: &mut Conn, sql: &str, report: Report) -> Result<Statement,
         names_its_rows: class == Class::Write && names_its_rows(sql),
         columns: conn.columns(id),
         report,
+        touched: touched.into(),
         temp: None,
     });
     conn.finalize(id);

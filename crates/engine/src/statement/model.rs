@@ -1,6 +1,7 @@
 //! A prepared statement as all connections share it: its text, what it does, and where it may run.
 
 use crate::statement::temp::tables::TempUse;
+pub use holdfast_store::sqlite::Touch;
 use holdfast_types::{RowLock, StatementDesc};
 use std::sync::Arc;
 
@@ -50,6 +51,8 @@ pub struct Report {
     pub row_locks: Arc<[RowLock]>,
     /// It takes or releases advisory locks.
     pub advisory: bool,
+    /// It is the server's own, and may change internal tables.
+    pub internal: bool,
     /// The epoch of the schema it was translated under, if it must not run under another.
     pub epoch: Option<u32>,
 }
@@ -67,6 +70,8 @@ pub struct Statement {
     pub names_its_rows: bool,
     pub columns: Vec<OriginColumn>,
     pub report: Report,
+    /// The tables and views that it touches, through which views and triggers.
+    pub touched: Box<[Touch]>,
     /// It uses temporary tables, and belongs to its session.
     pub temp: Option<TempUse>,
 }

@@ -7,8 +7,6 @@ use crate::settings::duration;
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::str::FromStr;
 
 /// Units of sizes. Each is a power of 1024, as in PostgreSQL; upper and lower case are the same.
 const SIZE_UNITS: [(&str, u32); 10] = [
@@ -118,63 +116,6 @@ impl Visitor<'_> for Delay {
 
 pub fn delay_us<'de, D: Deserializer<'de>>(from: D) -> Result<DelayUs, D::Error> {
     from.deserialize_any(Delay)
-}
-
-/// `listen`: where clients connect, HOST:PORT.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(try_from = "String")]
-pub struct Listen(String);
-
-impl Listen {
-    /// The addresses of this machine that the host name stands for, IPv4 first: most clients try it first. An address that
-    /// is not this machine's is kept where there is no other, to be refused by name.
-    pub fn addresses(&self) -> std::io::Result<Vec<SocketAddr>> {
-        let mut all: Vec<SocketAddr> = self.0.to_socket_addrs()?.collect();
-        if all.iter().any(|address| address.ip().is_loopback()) {
-            all.retain(|address| address.ip().is_loopback());
-        }
-        all.sort_by_key(SocketAddr::is_ipv6);
-        all.dedup();
-        Ok(all)
-    }
-}
-
-impl fmt::Display for Listen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl From<SocketAddr> for Listen {
-    fn from(address: SocketAddr) -> Listen {
-        Listen(address.to_string())
-    }
-}
-
-impl TryFrom<String> for Listen {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Listen, String> {
-        text.parse()
-    }
-}
-
-impl FromStr for Listen {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Listen, String> {
-        let text = text.trim();
-        let refuse = |why: &str| format!("\"{text}\" is not HOST:PORT: {why}");
-        let (host, port) = text.rsplit_once(':').ok_or_else(|| refuse("the port is missing"))?;
-        if host.is_empty() {
-            return Err(refuse("the host is missing"));
-        }
-        if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
-            return Err(refuse("an IPv6 address is written in brackets, as in [::1]:5433"));
-        }
-        port.parse::<u16>().map_err(|_| refuse("the port is a number from 0 to 65535"))?;
-        Ok(Listen(text.to_owned()))
-    }
 }
 
 /// The parser's error as one line: where, which setting, what is wrong with its value.
@@ -294,17 +235,5 @@ mod tests {
         );
         assert_eq!(message("listen = \"5433\""), "line 1: listen: \"5433\" is not HOST:PORT: the port is missing");
         assert!(message("workers = ").starts_with("line 1: "));
-    }
-
-    #[test]
-    fn a_host_name_is_an_address_of_this_machine() {
-        let addresses = |text: &str| text.parse::<Listen>().unwrap().addresses().unwrap();
-        let local = addresses("localhost:5433");
-        assert!(!local.is_empty() && local.iter().all(|a| a.ip().is_loopback() && a.port() == 5433), "{local:?}");
-        assert_eq!(addresses("[::1]:1"), ["[::1]:1".parse().unwrap()]);
-        assert_eq!(addresses("10.1.2.3:1"), ["10.1.2.3:1".parse().unwrap()], "kept, to be refused by name");
-        for wrong in ["localhost", ":5433", "::1:5433", "localhost:http", "localhost:70000"] {
-            assert!(wrong.parse::<Listen>().unwrap_err().contains("is not HOST:PORT"), "{wrong}");
-        }
     }
 }

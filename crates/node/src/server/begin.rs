@@ -1,46 +1,28 @@
-//! What a start looks at first: the address for clients, whether a standby's master is another server, the archive's directory.
+//! What a start looks at first: whether a standby's master is another server, the archive's directory.
 //!
-//! Failure: an address that cannot be listened on ends the start; an archive that is not there is a warning, because it may
+//! Failure: a server that would follow itself does not start; an archive that is not there is a warning, because it may
 //! be mounted later.
 
 use super::NodeError;
 use crate::config::{Config, KeepBeyond};
 use holdfast_replication::StandbyFile;
-use holdfast_wire::{Server, Sockets, TlsSlot};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
-/// Listens on the first of the configured host's addresses that can be listened on.
-pub(super) fn bind(config: &Config) -> Result<Server, NodeError> {
-    let unknown = |source| NodeError::Host { listen: config.listen.clone(), source };
-    let mut refused = unknown(io::ErrorKind::NotFound.into());
-    for address in config.listen.addresses().map_err(unknown)? {
-        let mut sockets = Sockets::default();
-        match sockets.tcp(address) {
-            Ok(_) => {
-                let server = Server::new(sockets, config.limits(), TlsSlot::none(), holdfast_sql::types::output);
-                return Ok(server?);
-            }
-            Err(error) => refused = error.into(),
-        }
-    }
-    Err(refused)
-}
-
 /// Refuses to follow this server's own address, at which it would wait for itself. With a control plane the master is found by
 /// its record.
-pub(super) fn refuse_to_follow_itself(dir: &Path, config: &Config, own: SocketAddr) -> Result<(), NodeError> {
+pub(super) fn refuse_to_follow_itself(dir: &Path, config: &Config, own: &[SocketAddr]) -> Result<(), NodeError> {
     let Some(file) = StandbyFile::read(dir)?.filter(|_| config.control_members.trim().is_empty()) else {
         return Ok(());
     };
     // A host name that cannot be resolved now may be the master's.
     let named: Vec<SocketAddr> = file.from.to_socket_addrs().map_or_else(|_| Vec::new(), Iterator::collect);
-    let is_own = |own: SocketAddr| {
+    let is_own = |own: &SocketAddr| {
         let is_same = |ip: IpAddr| ip == own.ip() || (own.ip().is_unspecified() && ip.is_loopback());
         !named.is_empty() && named.iter().all(|address| address.port() == own.port() && is_same(address.ip()))
     };
-    if is_own(own) || config.node_listen()?.is_some_and(is_own) {
+    if own.iter().any(is_own) || config.node_listen()?.is_some_and(|own| is_own(&own)) {
         return Err(NodeError::FollowsItself { from: file.from, dir: dir.to_owned() });
     }
     Ok(())

@@ -8,6 +8,7 @@ use holdfast_engine::OpenError;
 use holdfast_replication::{Certificates, Control, Followed, Listener, Position, Promotion, StandbyFile};
 use holdfast_trail::{Inspection, Trail};
 use holdfast_types::Epoch;
+use holdfast_wire::TlsSlot;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +17,9 @@ use std::sync::Arc;
 pub(super) struct ServerContext {
     pub dir: PathBuf,
     pub config: Config,
+    /// What SHOW has of the sockets that the server listens on.
+    pub parameters: Vec<(&'static str, String)>,
+    pub tls: TlsSlot,
     pub name: String,
     pub certificates: Option<Certificates>,
     pub control: Option<Arc<Control>>,

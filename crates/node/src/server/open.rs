@@ -241,11 +241,12 @@ impl Views {
     }
 
     fn factory(&self, context: &ServerContext, engine: &Engine, standby: bool) -> Factory {
-        let ServerContext { dir, config, listener, .. } = context;
+        let ServerContext { dir, config, parameters, tls, listener, .. } = context;
         self.activities.statements.set_max(config.statements_kept);
         Factory {
             databases: Arc::new(Databases::new(engine.clone())),
-            configured: config.parameters(),
+            configured: [config.parameters(), parameters.clone()].concat(),
+            tls: tls.clone(),
             scratch: Arc::new(Scratch { dir: scratch_dir(dir), bytes_max: config.scratch_bytes_max }),
             stats: self.stats.clone(),
             activities: self.activities.clone(),

@@ -1,5 +1,6 @@
-//! The signals that stop the server.
+//! The signals that stop the server, and the one at which it reads its files again.
 
+use crate::reload::Reload;
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -21,4 +22,18 @@ impl Signals {
             _ = self.interrupt.recv() => tracing::info!("SIGINT: stopping"),
         }
     }
+}
+
+/// Reads files again at each SIGHUP, for as long as the process lives. Must be called in the context of a runtime.
+pub(super) fn reload_at_hangup(reload: Reload) -> io::Result<()> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            tracing::info!("SIGHUP: reading configuration files");
+            let reload = reload.clone();
+            // A panic is a bug, and has been logged.
+            drop(tokio::task::spawn_blocking(move || reload.now()).await);
+        }
+    });
+    Ok(())
 }

@@ -20,7 +20,7 @@ use holdfast_replication::Listener;
 use holdfast_types::access::predefined::BOOTSTRAP_OID;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use holdfast_wire::completions::Mailbox;
-use holdfast_wire::{SessionFactory, Startup};
+use holdfast_wire::{SessionFactory, Startup, TlsSlot};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -33,6 +33,7 @@ pub struct Factory {
     pub databases: Arc<Databases>,
     /// Parameters that the server's configuration sets.
     pub configured: Vec<(&'static str, String)>,
+    pub tls: TlsSlot,
     /// Where the rows of large cursors are stored.
     pub scratch: Arc<Scratch>,
     pub stats: Arc<AutomaticStats>,
@@ -65,6 +66,7 @@ impl SessionFactory for Factory {
         if self.standby {
             settings.start_fixed("in_hot_standby", "on");
         }
+        settings.start_fixed("ssl", if self.tls.get().is_some() { "on" } else { "off" });
         for (name, value) in self.databases.start_parameters(&startup.database, &startup.user) {
             if let Err(error) = settings.start_stored(&name, &value) {
                 tracing::warn!(name, value, %error, "ignoring a stored parameter that this version does not know");

@@ -17,7 +17,7 @@
 //! | floor | files |
 //! |---|---|
 //! | values without a session | [`failure`], [`blocking`], [`reply_sink`], [`state`], [`temporary`], [`values`], [`cursor`]'s `set`, `movement`, `spool`, [`automatic`] |
-//! | the session's fields | [`node_session`], [`source`] |
+//! | the session's fields, and whether its role may run a statement | [`node_session`], [`source`], [`privileges`] |
 //! | what it does | all others |
 //! | what the protocol calls | [`protocol`], [`factory`] |
 //!
@@ -35,6 +35,8 @@ mod measuring;
 mod multi_database;
 mod node_session;
 mod outside_block;
+mod privilege_statements;
+mod privileges;
 mod protocol;
 mod reading;
 mod reply_sink;

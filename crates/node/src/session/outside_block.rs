@@ -91,7 +91,10 @@ impl NodeSession {
 
     /// 25P01 for a change outside a transaction where the database refuses those.
     pub(super) fn check_required(&mut self, kind: &Kind, verb: &str) -> SqlResult<()> {
-        let changes = matches!(kind, Kind::Insert | Kind::Update | Kind::Delete | Kind::CopyIn(_) | Kind::Ddl);
+        let changes = matches!(
+            kind,
+            Kind::Insert | Kind::Update | Kind::Delete | Kind::CopyIn(_) | Kind::Ddl | Kind::Privileges(_)
+        );
         if !changes || !self.requires_block() || self.state.block().is_some_and(|b| b.explicit) {
             return Ok(());
         }

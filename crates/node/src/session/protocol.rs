@@ -225,6 +225,11 @@ impl Session for NodeSession {
         (!timeout.is_zero()).then_some(timeout)
     }
 
+    fn connection_check_interval(&self) -> Option<Duration> {
+        let interval = self.settings.timeouts().connection_check;
+        (!interval.is_zero()).then_some(interval)
+    }
+
     async fn idle_expired(&mut self) -> SqlError {
         if self.state.is_idle() {
             return SqlError::new(SqlState("57P05"), "terminating connection due to idle-session timeout");

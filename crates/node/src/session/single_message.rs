@@ -66,6 +66,10 @@ impl NodeSession {
         if body.len() == steps.len() && self.requires_block() {
             return None;
         }
+        // What is refused is reported statement by statement.
+        if steps.iter().any(|s| self.check_access(entry(s), &schema).is_err()) {
+            return None;
+        }
         let verb = entry(&steps[0]).translated.verb;
         let mut bound = Vec::with_capacity(body.len());
         for step in &steps[body.clone()] {
@@ -98,6 +102,9 @@ impl NodeSession {
             return None;
         }
         if body.len() == entries.len() && self.requires_block() {
+            return None;
+        }
+        if entries.iter().any(|e| self.check_access(e, &schema).is_err()) {
             return None;
         }
         let mut bound = Vec::with_capacity(body.len());

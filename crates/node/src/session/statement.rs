@@ -62,7 +62,8 @@ impl NodeSession {
         }
     }
 
-    /// The statement's translation under the schema in force now; `None` for an empty statement. A statement that may write
+    /// The statement's translation under the schema in force now; `None` for an empty statement. The current role has the
+    /// privileges that it needs. A statement that may write
     /// waits until the newest schema is in force for readers.
     pub(super) async fn entry(&mut self, source: &Source<'_>) -> SqlResult<Option<Arc<Entry<Extra>>>> {
         loop {
@@ -71,6 +72,10 @@ impl NodeSession {
             match entry {
                 Err(error) if self.misses_a_new_name(&error, &schema) => {}
                 Ok(Some(entry)) if self.must_wait_for_schema(&entry) => self.schema_settled().await?,
+                Ok(Some(entry)) => {
+                    self.check_access(&entry, &schema)?;
+                    return Ok(Some(entry));
+                }
                 entry => return entry,
             }
         }
@@ -106,6 +111,7 @@ impl NodeSession {
     pub(super) fn must_wait_for_schema(&self, entry: &Entry<Extra>) -> bool {
         let writes = match &entry.translated.kind {
             Kind::Insert | Kind::Update | Kind::Delete | Kind::Ddl | Kind::CopyIn(_) | Kind::Analyze => true,
+            Kind::Privileges(_) => true,
             Kind::LockTable { .. } | Kind::Vacuum { into: None, .. } => true,
             _ => entry.extra.as_ref().is_some_and(|s| !s.class.is_read()),
         };
@@ -205,6 +211,7 @@ impl NodeSession {
             Kind::Query | Kind::Insert | Kind::Update | Kind::Delete | Kind::CopyOut(_) | Kind::Ddl | Kind::Analyze => {
                 self.data(number, source, entry, is_sole, client).await
             }
+            Kind::Privileges(statement) => self.change_privileges(number, statement, translated.verb, client).await,
             Kind::CopyIn(_) => self.copy_in(number, &entry, client).await,
             Kind::Explain => {
                 self.explain(number, &entry, source.bind(&entry, &self.values()).map_err(at)?, client).await
@@ -316,7 +323,16 @@ impl NodeSession {
                 self.keep_reader(reader);
                 outcome
             }
-            _ => self.run_as_writer(number, entry, params, client).await,
+            _ => {
+                let position = client.reply().position();
+                self.run_as_writer(number, entry, params, client).await?;
+                let Some(creates) = &entry.translated.access.creates else { return Ok(()) };
+                let stored = self.store_owner(creates).await;
+                stored.map_err(|e| {
+                    client.reply().back_to(position);
+                    at(e)
+                })
+            }
         }
     }
 

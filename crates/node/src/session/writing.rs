@@ -169,12 +169,19 @@ impl NodeSession {
         let mut epoch = Some(schema.permanent_epoch());
         for sql in before {
             let stmt = self.writer()?.prepare(sql, Report { epoch: epoch.take(), ..Report::default() }).await?;
+            self.check_prepared_late(&stmt, false)?;
             self.execute(EngineStep { stmt, params: Vec::new() }, Box::new(Collect::new())).await?.0?;
         }
         match &entry.extra {
             Some(stmt) => Ok(stmt.clone()),
-            None if translated.temporary => self.prepare_temporary(last, report(translated)).await,
-            None => self.writer()?.prepare(last, Report { epoch, ..report(translated) }).await,
+            None => {
+                let stmt = match translated.temporary {
+                    true => self.prepare_temporary(last, report(translated)).await?,
+                    false => self.writer()?.prepare(last, Report { epoch, ..report(translated) }).await?,
+                };
+                self.check_prepared_late(&stmt, translated.access_after_prepare)?;
+                Ok(stmt)
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use super::typed::Typed;
 use crate::catalogue;
 use crate::names::{fold, is_temp_schema, object_name, quote};
 use crate::types::Type;
+use holdfast_types::access::Privileges;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query,
@@ -137,6 +138,7 @@ impl Binder<'_> {
                 None => only(scope, first..boundary, name, "left")?,
             };
             let right = only(scope, boundary..scope.relations.len(), name, "right")?;
+            left.2.iter().chain(&right.2).for_each(|(r, c)| scope.reads(*r, *c));
             let (l, r) = (Typed::new(left.0.clone(), left.1.ty), Typed::new(right.0.clone(), right.1.ty));
             tests.push(self.fixed(|b| b.compare(l, &BinaryOperator::Eq, r))?.sql);
             let sql = match side {
@@ -306,8 +308,9 @@ impl Binder<'_> {
         let key = crate::keys::primary_key(table);
         self.temporary |= table.temp;
         let source = if table.temp { Source::Temporary } else { Source::Table(bare.clone()) };
+        let used = self.uses(table, Privileges::SELECT);
         let relation = Relation::new(shown.as_str(), columns, source);
-        add(scope, Relation { key, ..relation })?;
+        add(scope, Relation { key, used, ..relation })?;
         let stands = self.stands(table);
         let sql = if shown == bare { stands } else { format!("{stands} AS {}", quote(&shown)) };
         Ok((sql, false))

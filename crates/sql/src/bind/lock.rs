@@ -12,6 +12,7 @@ use super::scope::{Scope, Source};
 use crate::ids;
 use crate::locks::Clause;
 use crate::names::quote;
+use holdfast_types::access::Privileges;
 use holdfast_types::schema::TableKind;
 use holdfast_types::{LockStrength, LockWait, RowLock, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{GroupByExpr, Query, Select, SetExpr};
@@ -86,6 +87,9 @@ impl Binder<'_> {
         let mut hidden = Vec::new();
         let mut row_locks = Vec::new();
         for (relation, strength, wait) in chosen(&locking.clauses, select, scope)? {
+            if let Some(used) = &scope.relations[relation].used {
+                used.needs(Privileges::UPDATE);
+            }
             let Some((table, key)) = self.key_of(scope, relation, strength)? else { continue };
             let at = visible + hidden.len();
             let key_at = (at..at + key.len()).collect();

@@ -14,6 +14,7 @@ mod expr;
 mod from;
 mod like;
 mod lock;
+pub mod need;
 mod operator;
 mod query;
 pub mod scope;
@@ -63,6 +64,8 @@ pub struct Binder<'a> {
     pub temporary: bool,
     /// The SELECT bound next is the statement itself: its regclass columns are shown as names.
     outermost: bool,
+    /// The tables and views that the statement names, with what it needs of them.
+    used: Vec<need::Used>,
 }
 
 /// The largest number of parameters in a statement, as in the protocol.
@@ -86,6 +89,7 @@ impl<'a> Binder<'a> {
             advisory: false,
             temporary: false,
             outermost: false,
+            used: Vec::new(),
         }
     }
 

@@ -291,7 +291,7 @@ impl Binder<'_> {
             let message = "could not identify an ordering operator for type json";
             return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message));
         }
-        let sql = self.sort_form(&key)?;
+        let sql = self.sort_form(key)?;
         let direction = if descending { " DESC" } else { "" };
         let nulls_first = options.nulls_first.unwrap_or(descending);
         let nulls = match (key.not_null, nulls_first) {

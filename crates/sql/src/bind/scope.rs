@@ -1,5 +1,6 @@
 //! The meaning of names in a query: the tables of a FROM clause and their columns.
 
+use super::need::Used;
 use super::typed::{Shape, Typed};
 use crate::names::{Among, quote, relation_name};
 use crate::types::{self, Type};
@@ -36,6 +37,8 @@ pub struct Relation {
     pub source: Source,
     /// An outer join may put NULLs in place of its rows.
     pub nullable: bool,
+    /// Notes the columns that are read, where that needs a privilege.
+    pub used: Option<Used>,
 }
 
 /// Where the rows of a relation come from.
@@ -58,7 +61,7 @@ pub enum Source {
 impl Relation {
     /// A relation without a key that identifies its rows.
     pub fn new(alias: impl Into<String>, columns: Columns, source: Source) -> Relation {
-        Relation { alias: alias.into(), columns, key: Vec::new(), scalar: false, source, nullable: false }
+        Relation { alias: alias.into(), columns, key: Vec::new(), scalar: false, source, nullable: false, used: None }
     }
 }
 
@@ -101,11 +104,19 @@ impl<'p> Scope<'p> {
     fn typed(&self, relation: usize, column: usize) -> Typed {
         let c = &self.relations[relation].columns[column];
         self.note(c, relation);
+        self.reads(relation, column);
         Typed {
             sql: self.column_sql(relation, column),
             ty: c.ty,
             shape: Shape::Column { table_oid: c.table_oid, attnum: c.attnum, lifts: c.lifts },
             not_null: c.not_null,
+        }
+    }
+
+    /// The statement reads a column.
+    pub fn reads(&self, relation: usize, column: usize) {
+        if let Some(used) = self.relations.get(relation).and_then(|r| r.used.as_ref()) {
+            used.selects(column);
         }
     }
 
@@ -122,8 +133,9 @@ impl<'p> Scope<'p> {
 
     /// Finds a column by its bare name.
     pub fn find(&self, name: &str) -> SqlResult<Option<Typed>> {
-        if let Some((column, _)) = self.merged.iter().find(|(c, _)| c.name == name) {
+        if let Some((column, of)) = self.merged.iter().find(|(c, _)| c.name == name) {
             self.note(column, usize::MAX);
+            of.iter().for_each(|(r, c)| self.reads(*r, *c));
             let sql = column.sql.clone().unwrap_or_default();
             let shape = Shape::Column { table_oid: column.table_oid, attnum: column.attnum, lifts: column.lifts };
             return Ok(Some(Typed { sql, ty: column.ty, shape, not_null: column.not_null }));
@@ -168,9 +180,10 @@ impl<'p> Scope<'p> {
     /// The columns of `*`: merged ones first, then the others in order.
     pub fn star(&self) -> Vec<Named> {
         let mut out: Vec<Named> = Vec::new();
-        for (column, _) in &self.merged {
+        for (column, of) in &self.merged {
             let sql = column.sql.clone().unwrap_or_default();
             self.note(column, usize::MAX);
+            of.iter().for_each(|(r, c)| self.reads(*r, *c));
             out.push(Named { name: column.name.clone(), typed: shaped(column, sql) });
         }
         for r in 0..self.relations.len() {

@@ -7,6 +7,7 @@
 
 use super::Binder;
 use super::coerce::When;
+use super::need::Used;
 use super::query::Bound;
 use super::scope::{self, Column, Relation, Scope, Source};
 use super::typed::Typed;
@@ -15,6 +16,7 @@ use crate::ids::{self, OverRows};
 use crate::keys::{self, primary_key};
 use crate::names::{fold, quote, quote_text};
 use crate::types::{RowidKind, Type};
+use holdfast_types::access::Privileges;
 use holdfast_types::schema::{Dialect, Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{
@@ -98,6 +100,7 @@ pub fn insert(b: &mut Binder<'_>, insert: &Insert) -> SqlResult<Bound> {
         .with_hint("Use ON CONFLICT."));
     }
     let table = writable(b, name)?;
+    let used = b.uses(table, Privileges::INSERT);
     let all = scope::columns_of(table, b.ctx.dialect);
     let mut columns = target_columns(b, insert, table, &all)?;
     let rows = match &insert.source {
@@ -107,6 +110,9 @@ pub fn insert(b: &mut Binder<'_>, insert: &Insert) -> SqlResult<Bound> {
         }
         Some(source) => Some(source),
     };
+    if let Some(used) = &used {
+        used.changes(table, Privileges::INSERT, columns.iter().map(|c| c.name.as_str()));
+    }
     let mut defaults = Vec::new();
     for column in all.iter().filter(|c| !columns.iter().any(|t| t.name == c.name)) {
         if let Some(value) = b.default_value(table, column)? {
@@ -137,9 +143,10 @@ pub fn insert(b: &mut Binder<'_>, insert: &Insert) -> SqlResult<Bound> {
     let listed = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
     let mut sql = format!("INSERT INTO {}{shown}{listed} {source}", b.stands(table));
     if let Some(on) = &insert.on {
-        sql.push_str(&on_conflict(b, table, alias.as_deref().unwrap_or(&table.name), on)?);
+        sql.push_str(&on_conflict(b, table, alias.as_deref().unwrap_or(&table.name), used.as_ref(), on)?);
     }
-    returning(b, table, alias.as_deref().unwrap_or(&table.name), insert.returning.as_deref(), sql)
+    let alias = alias.as_deref().unwrap_or(&table.name);
+    returning(b, (table, alias, used), insert.returning.as_deref(), sql)
 }
 
 fn target_columns(b: &Binder<'_>, insert: &Insert, table: &Table, all: &[Column]) -> SqlResult<Vec<Column>> {
@@ -291,7 +298,13 @@ fn insert_query(
     Ok(format!("{}{}{}", over.before, bound.sql, over.after))
 }
 
-fn on_conflict(b: &mut Binder<'_>, table: &Table, alias: &str, on: &OnInsert) -> SqlResult<String> {
+fn on_conflict(
+    b: &mut Binder<'_>,
+    table: &Table,
+    alias: &str,
+    used: Option<&Used>,
+    on: &OnInsert,
+) -> SqlResult<String> {
     let OnInsert::OnConflict(on) = on else {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"DUPLICATE\""));
     };
@@ -300,6 +313,9 @@ fn on_conflict(b: &mut Binder<'_>, table: &Table, alias: &str, on: &OnInsert) ->
         Some(ConflictTarget::Columns(columns)) => {
             let names: Vec<String> = columns.iter().map(fold).collect();
             check_arbiter(table, &names)?;
+            if let Some(used) = used {
+                used.reads(table, names.iter().map(String::as_str));
+            }
             format!(" ({})", names.iter().map(|n| quote(n)).collect::<Vec<_>>().join(", "))
         }
         Some(ConflictTarget::OnConstraint(name)) => {
@@ -308,6 +324,9 @@ fn on_conflict(b: &mut Binder<'_>, table: &Table, alias: &str, on: &OnInsert) ->
                 let message = format!("constraint \"{bare}\" for table \"{}\" does not exist", table.name);
                 SqlError::new(SqlState::UNDEFINED_OBJECT, message)
             })?;
+            if let Some(used) = used {
+                used.reads(table, columns.iter().map(String::as_str));
+            }
             format!(" ({})", columns.iter().map(|n| quote(n)).collect::<Vec<_>>().join(", "))
         }
     };
@@ -326,6 +345,8 @@ fn on_conflict(b: &mut Binder<'_>, table: &Table, alias: &str, on: &OnInsert) ->
             for name in [alias, "excluded"] {
                 scope.relations.push(Relation::new(name, columns.clone(), Source::Table(table.name.clone())));
             }
+            // What the new row would have been needs no privilege.
+            scope.relations[0].used = used.cloned();
             // A bare name means a column of the target table.
             let target_only = Scope {
                 relations: vec![scope.relations[0].clone()],
@@ -333,7 +354,7 @@ fn on_conflict(b: &mut Binder<'_>, table: &Table, alias: &str, on: &OnInsert) ->
                 parent: Some(&scope),
                 grouping: Default::default(),
             };
-            let set = assignments(b, table, &update.assignments, &target_only)?;
+            let set = assignments(b, table, used, &update.assignments, &target_only)?;
             let filter = match &update.selection {
                 Some(e) => format!(" WHERE {}", b.fixed(|b| b.condition(e, "WHERE", &target_only))?.sql),
                 None => String::new(),
@@ -367,7 +388,13 @@ fn constraint_columns(table: &Table, name: &str) -> Option<Vec<String>> {
     index.columns.iter().cloned().collect()
 }
 
-fn assignments(b: &mut Binder<'_>, table: &Table, list: &[Assignment], scope: &Scope<'_>) -> SqlResult<String> {
+fn assignments(
+    b: &mut Binder<'_>,
+    table: &Table,
+    used: Option<&Used>,
+    list: &[Assignment],
+    scope: &Scope<'_>,
+) -> SqlResult<String> {
     let columns = own_columns(table, b.ctx.dialect);
     let mut parts = Vec::new();
     let mut seen: Vec<String> = Vec::new();
@@ -403,29 +430,32 @@ fn assignments(b: &mut Binder<'_>, table: &Table, list: &[Assignment], scope: &S
             seen.push(bare);
         }
     }
+    if let Some(used) = used {
+        used.changes(table, Privileges::UPDATE, seen.iter().map(String::as_str));
+    }
     Ok(parts.join(", "))
 }
 
 /// Binds an UPDATE.
 pub fn update(b: &mut Binder<'_>, update: &Update) -> SqlResult<Bound> {
-    let (table, alias) = target(b, &update.table)?;
+    let (table, alias, used) = target(b, &update.table, Privileges::UPDATE)?;
     if !update.order_by.is_empty() || update.limit.is_some() || update.or.is_some() {
         return Err(SqlError::new(
             SqlState::SYNTAX_ERROR,
             "syntax error: PostgreSQL does not have this form of UPDATE",
         ));
     }
-    let mut scope = target_scope(b, table, &alias);
+    let mut scope = target_scope(b, table, &alias, used.clone());
     let from = match &update.from {
         None => String::new(),
         Some(UpdateTableFromKind::AfterSet(tables) | UpdateTableFromKind::BeforeSet(tables)) => {
             b.fixed(|b| b.from(tables, &mut scope))?.0
         }
     };
-    let set = assignments(b, table, &update.assignments, &scope)?;
+    let set = assignments(b, table, used.as_ref(), &update.assignments, &scope)?;
     let filter = filter(b, update.selection.as_ref(), &scope)?;
     let sql = format!("UPDATE {} SET {set}{from}{filter}", named(b, table, &alias));
-    returning(b, table, &alias, update.returning.as_deref(), sql)
+    returning(b, (table, &alias, used), update.returning.as_deref(), sql)
 }
 
 /// Binds a DELETE.
@@ -443,8 +473,8 @@ pub fn delete(b: &mut Binder<'_>, delete: &Delete) -> SqlResult<Bound> {
             "syntax error: PostgreSQL does not have this form of DELETE",
         ));
     }
-    let (table, alias) = target(b, only)?;
-    let mut scope = target_scope(b, table, &alias);
+    let (table, alias, used) = target(b, only, Privileges::DELETE)?;
+    let mut scope = target_scope(b, table, &alias, used.clone());
     let sql = match &delete.using {
         None => {
             let filter = filter(b, delete.selection.as_ref(), &scope)?;
@@ -462,7 +492,7 @@ pub fn delete(b: &mut Binder<'_>, delete: &Delete) -> SqlResult<Bound> {
             )
         }
     };
-    returning(b, table, &alias, delete.returning.as_deref(), sql)
+    returning(b, (table, &alias, used), delete.returning.as_deref(), sql)
 }
 
 fn named(b: &Binder<'_>, table: &Table, alias: &str) -> String {
@@ -470,21 +500,26 @@ fn named(b: &Binder<'_>, table: &Table, alias: &str) -> String {
     if alias == table.name { stands } else { format!("{stands} AS {}", quote(alias)) }
 }
 
-fn target<'s>(b: &mut Binder<'s>, table: &TableWithJoins) -> SqlResult<(&'s Table, String)> {
+fn target<'s>(
+    b: &mut Binder<'s>,
+    table: &TableWithJoins,
+    privilege: Privileges,
+) -> SqlResult<(&'s Table, String, Option<Used>)> {
     match &table.relation {
         TableFactor::Table { name, alias, args: None, .. } if table.joins.is_empty() => {
             let found = writable(b, name)?;
             let alias = alias.as_ref().map_or_else(|| found.name.clone(), |a| fold(&a.name));
-            Ok((found, alias))
+            let used = b.uses(found, privilege);
+            Ok((found, alias, used))
         }
         other => Err(SqlError::unsupported(format!("changing {other}"))),
     }
 }
 
-fn target_scope<'p>(b: &Binder<'_>, table: &Table, alias: &str) -> Scope<'p> {
+fn target_scope<'p>(b: &Binder<'_>, table: &Table, alias: &str, used: Option<Used>) -> Scope<'p> {
     let mut scope = Scope::new(None);
     let columns = scope::columns_of(table, b.ctx.dialect);
-    scope.relations.push(Relation::new(alias, columns, Source::Table(table.name.clone())));
+    scope.relations.push(Relation { used, ..Relation::new(alias, columns, Source::Table(table.name.clone())) });
     scope
 }
 
@@ -500,15 +535,14 @@ fn filter(b: &mut Binder<'_>, e: Option<&Expr>, scope: &Scope<'_>) -> SqlResult<
 /// Adds RETURNING to a statement. SQLite knows its columns by their bare names.
 fn returning(
     b: &mut Binder<'_>,
-    table: &Table,
-    alias: &str,
+    (table, alias, used): (&Table, &str, Option<Used>),
     items: Option<&[sqlparser::ast::SelectItem]>,
     sql: String,
 ) -> SqlResult<Bound> {
     let Some(items) = items else { return Ok(Bound { sql, columns: Vec::new() }) };
     let mut scope = Scope::new(None);
     let columns = own_columns(table, b.ctx.dialect);
-    scope.relations.push(Relation::new(alias, columns, Source::Table(table.name.clone())));
+    scope.relations.push(Relation { used, ..Relation::new(alias, columns, Source::Table(table.name.clone())) });
     let (text, columns) = b.returning(items, &scope)?;
     Ok(Bound { sql: sql + &text, columns })
 }

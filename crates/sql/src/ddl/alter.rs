@@ -2,13 +2,14 @@
 
 use super::create_table::{Of, columns_of, draft, own_scope, refuse_nulls_not_distinct, unique_index};
 use super::{check_free, ddl_of, skipping};
-use crate::bind::{Binder, scope};
+use crate::bind::{Binder, need, scope};
 use crate::command::Kind;
 use crate::context::Context;
 use crate::names::{exact_name, fold, quote, quote_in, quote_table, relation_name};
 use crate::scan::Piece;
 use crate::translated::Translated;
 use crate::types;
+use holdfast_types::access::{Access, Need};
 use holdfast_types::schema::Table;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{AlterTable, AlterTableOperation as Op, ColumnDef, RenameTableNameKind, TableConstraint};
@@ -24,14 +25,25 @@ pub fn translate(alter: &AlterTable, piece: &Piece<'_>, context: &Context<'_>) -
         }
         other => other?,
     };
+    let access = access(alter, table);
     let mut steps = Vec::new();
     for operation in &alter.operations {
         steps.extend(change(operation, table, piece, context)?);
     }
     if steps.is_empty() {
-        return Ok(Translated { cacheable: false, ..Translated::command(Kind::NoOp, VERB) });
+        return Ok(Translated { access, cacheable: false, ..Translated::command(Kind::NoOp, VERB) });
     }
-    Ok(ddl_of(table.temp, steps, VERB))
+    Ok(Translated { access, ..ddl_of(table.temp, steps, VERB) })
+}
+
+/// To be the owner; a new name of the table, or an index with its constraint, also needs CREATE on the schema.
+fn access(alter: &AlterTable, table: &Table) -> Access {
+    let mut needs = need::owner(table);
+    let renames = |op: &Op| matches!(op, Op::RenameTable { .. });
+    if !table.temp && alter.operations.iter().any(renames) {
+        needs.push(Need::CreateInSchema);
+    }
+    Access::of(needs)
 }
 
 fn change(operation: &Op, table: &Table, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Vec<String>> {

@@ -1,9 +1,9 @@
 //! CREATE TABLE and CREATE TABLE AS.
 
 use super::{check_free, ddl_of, free_name, skipping};
-use crate::bind::Binder;
 use crate::bind::coerce::When;
 use crate::bind::scope::{self, Column, Relation, Scope, Source};
+use crate::bind::{Binder, need};
 use crate::command::Kind;
 use crate::context::Context;
 use crate::finish;
@@ -12,6 +12,8 @@ use crate::names::{Among, fold, quote, quote_in, relation_name};
 use crate::scan::Piece;
 use crate::translated::{TempDdl, Translated};
 use crate::types::{self, RowidKind, Type};
+use holdfast_types::access::needs::Creates;
+use holdfast_types::access::{Access, Need, Privileges};
 use holdfast_types::desc::oid;
 use holdfast_types::{OnCommit, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{
@@ -53,7 +55,11 @@ pub fn translate(create: &CreateTable, piece: &Piece<'_>, context: &Context<'_>)
         other => other?,
     }
     if create.query.is_some() {
-        return Ok(with_on_commit(create, temp, create_as(create, temp, &name, piece, context)?));
+        let done = create_as(create, temp, &name, piece, context)?;
+        let mut needs = vec![if temp { Need::Temporary } else { Need::CreateInSchema }];
+        needs.extend(done.access.needs);
+        let access = Access { needs, creates: made(temp, &name, false), ..Access::default() };
+        return Ok(with_on_commit(create, temp, Translated { access, ..done }));
     }
     let mut binder = Binder::new(piece, context);
     binder.stored = true;
@@ -96,7 +102,43 @@ pub fn translate(create: &CreateTable, piece: &Piece<'_>, context: &Context<'_>)
         refuse_numeric_key(&drafts, &columns)?;
         steps.push(unique_index(&of, wanted, &columns, &mut taken));
     }
-    Ok(with_on_commit(create, temp, ddl_of(temp, steps, "CREATE TABLE")))
+    let mut needs = vec![if temp { Need::Temporary } else { Need::CreateInSchema }];
+    needs.extend(parents(create, &of)?);
+    let creates = made(temp, &name, drafts.iter().any(|d| d.serial));
+    let access = Access { needs, creates, ..Access::default() };
+    Ok(with_on_commit(create, temp, Translated { access, ..ddl_of(temp, steps, "CREATE TABLE") }))
+}
+
+/// A session owns its temporary tables without a record of it.
+fn made(temp: bool, name: &str, sequence: bool) -> Option<Creates> {
+    (!temp).then(|| Creates { name: name.to_owned(), sequence, replaces: None })
+}
+
+/// REFERENCES on the tables that foreign keys refer to.
+fn parents(create: &CreateTable, of: &Of<'_>) -> SqlResult<Vec<Need>> {
+    let of_table = create.constraints.iter().filter_map(|c| match c {
+        TableConstraint::ForeignKey(key) => Some(key),
+        _ => None,
+    });
+    let options = create.columns.iter().flat_map(|c| &c.options);
+    let of_columns = options.filter_map(|option| match &option.option {
+        ColumnOption::ForeignKey(key) => Some(key),
+        _ => None,
+    });
+    let mut needs = Vec::new();
+    for key in of_columns.chain(of_table) {
+        let (among, parent) = relation_name(&key.foreign_table)?;
+        if parent == of.table {
+            continue;
+        }
+        let parent = scope::table(of.context.schema, among, &parent)?;
+        let named: Vec<String> = match key.referred_columns.is_empty() {
+            true => crate::keys::primary_key(parent),
+            false => key.referred_columns.iter().map(fold).collect(),
+        };
+        needs.extend(need::of_columns(parent, Privileges::REFERENCES, named.iter().map(String::as_str)));
+    }
+    Ok(needs)
 }
 
 /// The table that a definition belongs to.

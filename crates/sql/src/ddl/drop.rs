@@ -1,11 +1,14 @@
 //! DROP and TRUNCATE.
 
 use super::{ddl_of, skipping};
-use crate::bind::scope;
+use crate::bind::{need, scope};
 use crate::command::Kind;
 use crate::context::Context;
 use crate::names::{Among, quote_in, quote_table, relation_name};
 use crate::translated::{TempDdl, Translated};
+use holdfast_types::access::check::word_of;
+use holdfast_types::access::needs::ObjectWord;
+use holdfast_types::access::{Access, Need, Privileges};
 use holdfast_types::schema::{Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{ObjectType, Statement, Truncate};
@@ -21,11 +24,14 @@ pub fn translate(statement: &Statement, context: &Context<'_>) -> SqlResult<Tran
         ObjectType::Index => ("DROP INDEX", "index"),
         other => return Err(SqlError::unsupported(format!("DROP {other}"))),
     };
-    let mut found = Vec::new();
+    let (mut found, mut needs) = (Vec::new(), Vec::new());
     let mut skipped = None;
     for (among, name) in &names {
         match find(context, *among, name, object_type)? {
-            Some(temp) => found.push((temp, name.clone())),
+            Some(temp) => {
+                needs.extend(owner_of(context, *among, name, object_type));
+                found.push((temp, name.clone()));
+            }
             None if *if_exists => skipped = Some(format!("{word} \"{name}\" does not exist")),
             None => {
                 let state = if *object_type == ObjectType::Index {
@@ -45,9 +51,22 @@ pub fn translate(statement: &Statement, context: &Context<'_>) -> SqlResult<Tran
     match skipped {
         Some(what) if steps.is_empty() => Ok(skipping(verb, &what, SqlState("00000"))),
         Some(what) => {
-            Ok(Translated { notices: skipping(verb, &what, SqlState("00000")).notices, ..ddl_of(temp, steps, verb) })
+            let notices = skipping(verb, &what, SqlState("00000")).notices;
+            Ok(Translated { notices, access: Access::of(needs), ..ddl_of(temp, steps, verb) })
         }
-        None => Ok(ddl_of(temp, steps, verb)),
+        None => Ok(Translated { access: Access::of(needs), ..ddl_of(temp, steps, verb) }),
+    }
+}
+
+/// To be the owner of what is dropped.
+fn owner_of(context: &Context<'_>, among: Among, name: &str, kind: &ObjectType) -> Vec<Need> {
+    if *kind == ObjectType::Index {
+        let table = context.schema.tables.iter().rev().find(|t| t.indexes.iter().any(|i| i.name == name));
+        return table.map(|t| need::owner_to_drop(t, ObjectWord::Index, name)).unwrap_or_default();
+    }
+    match scope::table(context.schema, among, name) {
+        Ok(table) => need::owner_to_drop(table, word_of(table), name),
+        Err(_) => Vec::new(),
     }
 }
 
@@ -125,9 +144,12 @@ pub fn truncate(truncate: &Truncate, context: &Context<'_>) -> SqlResult<Transla
         return Err(SqlError::unsupported("truncating a table referenced in a foreign key constraint")
             .with_hint(format!("Truncate table \"{}\" at the same time.", child.name)));
     }
+    let named = tables.clone();
     // Children before parents, so that no step violates a foreign key.
     tables.sort_by_key(|t| std::cmp::Reverse(t.foreign_keys.iter().filter(|k| names.contains(&k.parent)).count()));
     let steps = tables.iter().map(|t| format!("DELETE FROM {}", quote_table(t))).collect();
     let temp = temp.then(TempDdl::default);
-    Ok(Translated { steps, temp, counts: false, ..Translated::command(Kind::Delete, "TRUNCATE TABLE") })
+    let need = |t: &&Table| need::of_columns(t, Privileges::TRUNCATE, std::iter::empty());
+    let access = Access::of(named.iter().flat_map(need).collect());
+    Ok(Translated { steps, temp, access, counts: false, ..Translated::command(Kind::Delete, "TRUNCATE TABLE") })
 }

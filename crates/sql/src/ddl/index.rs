@@ -2,11 +2,12 @@
 
 use super::create_table::own_scope;
 use super::{check_free, ddl_of, free_name, skipping};
-use crate::bind::{Binder, scope};
+use crate::bind::{Binder, need, scope};
 use crate::context::Context;
 use crate::names::{exact_name, fold, quote, quote_in};
 use crate::scan::Piece;
 use crate::translated::Translated;
+use holdfast_types::access::{Access, Need};
 use holdfast_types::desc::oid;
 use holdfast_types::schema::TableKind;
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -18,6 +19,8 @@ pub fn translate(create: &CreateIndex, piece: &Piece<'_>, context: &Context<'_>)
         let message = format!("cannot create index on relation \"{}\"", table.name);
         return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
     }
+    let mut needs = need::owner(table);
+    needs.extend((!table.temp).then_some(Need::CreateInSchema));
     match &create.using {
         None | Some(IndexType::BTree | IndexType::Hash) => {}
         Some(other) => return Err(SqlError::unsupported(format!("an index of type {other}"))),
@@ -64,5 +67,5 @@ pub fn translate(create: &CreateIndex, piece: &Piece<'_>, context: &Context<'_>)
     let unique = if create.unique { "UNIQUE " } else { "" };
     let (index, on) = (quote_in(table.temp, &name), quote(&table.name));
     let sql = format!("CREATE {unique}INDEX {index} ON {on} ({}){filter}", keys.join(", "));
-    Ok(ddl_of(table.temp, vec![sql], "CREATE INDEX"))
+    Ok(Translated { access: Access::of(needs), ..ddl_of(table.temp, vec![sql], "CREATE INDEX") })
 }

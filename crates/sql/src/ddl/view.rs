@@ -4,12 +4,14 @@
 //! VIEW "v" /*bigint; text*/ ("n", "name") AS SELECT ...`.
 
 use super::{check_free, ddl};
-use crate::bind::Binder;
+use crate::bind::{Binder, need};
 use crate::context::Context;
 use crate::names::{exact_name, fold, quote};
 use crate::scan::Piece;
 use crate::translated::Translated;
 use crate::types::{Type, view_column_types};
+use holdfast_types::access::needs::Creates;
+use holdfast_types::access::{Access, Need};
 use holdfast_types::schema::{Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::CreateView;
@@ -23,8 +25,11 @@ pub fn translate(create: &CreateView, piece: &Piece<'_>, context: &Context<'_>) 
     }
     let name = exact_name(&create.name)?;
     let mut steps = Vec::new();
+    let (mut needs, mut replaces) = (vec![Need::CreateInSchema], None);
     match context.schema.table_among(false, &name) {
         Some(old) if create.or_replace && old.kind == TableKind::View => {
+            needs.extend(need::owner(old));
+            replaces = Some(old.oid);
             steps.push(format!("DROP VIEW {}", quote(&name)));
         }
         _ => check_free(context, false, &name)?,
@@ -56,7 +61,8 @@ pub fn translate(create: &CreateView, piece: &Piece<'_>, context: &Context<'_>) 
         listed.join(", "),
         bound.sql
     ));
-    Ok(ddl(steps, "CREATE VIEW"))
+    let creates = Some(Creates { name, sequence: false, replaces });
+    Ok(Translated { access: Access { needs, creates, ..Access::default() }, ..ddl(steps, "CREATE VIEW") })
 }
 
 /// 42P16 where the new view lacks or changes a column of the old one.

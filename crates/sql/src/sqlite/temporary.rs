@@ -307,7 +307,8 @@ mod tests {
     fn schema() -> Schema {
         let tables = vec![table("t", false), table("p", false)];
         let by_name = [("t".to_owned(), 0), ("p".to_owned(), 1)].into();
-        Schema { epoch: 1, permanent: None, tables, by_name }.with_temporary(2, &[table("t", true), table("x", true)])
+        Schema { epoch: 1, permanent: None, tables, by_name, ..Schema::default() }
+            .with_temporary(2, &[table("t", true), table("x", true)])
     }
 
     #[test]

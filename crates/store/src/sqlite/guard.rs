@@ -17,6 +17,7 @@ use super::error::SqliteError;
 use crate::names::is_internal;
 use parking_lot::Mutex;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// PRAGMAs that only read, even with an argument.
@@ -59,10 +60,31 @@ const READING_WITHOUT_ARGUMENT: [&str; 10] = [
 /// PRAGMAs that may set a value: the trail carries their text.
 const SETTING: [&str; 2] = ["user_version", "application_id"];
 
+/// What a statement does with a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TouchKind {
+    Read,
+    Insert,
+    Update,
+    Delete,
+}
+
+/// A table or view that a statement touches, as SQLite reports it while it compiles the statement.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Touch {
+    pub kind: TouchKind,
+    pub table: String,
+    /// Empty where no column is read, and for inserts and deletes.
+    pub column: String,
+    /// The innermost view, trigger or WITH query in which the statement touches it.
+    pub via: Option<String>,
+}
+
 #[derive(Default)]
 pub(super) struct State {
     on: bool,
     refused: Option<String>,
+    touched: BTreeSet<Touch>,
 }
 
 /// Switches the guard of one connection.
@@ -80,7 +102,10 @@ impl Conn {
                 return Authorization::Allow;
             }
             match refusal(&context.action) {
-                None => Authorization::Allow,
+                None => {
+                    state.touched.extend(touch(&context));
+                    Authorization::Allow
+                }
                 Some(why) => {
                     state.refused = Some(why);
                     Authorization::Deny
@@ -93,15 +118,42 @@ impl Conn {
     /// Runs `prepare`, in which a client's text is compiled, under the guard. The error message names the construct
     /// that was refused.
     pub fn guarded<T>(&mut self, prepare: impl FnOnce(&mut Conn) -> Result<T, SqliteError>) -> Result<T, SqliteError> {
-        let Some(guard) = self.guard.clone() else { return prepare(self) };
-        *guard.0.lock() = State { on: true, refused: None };
-        let result = prepare(self);
-        let refused = std::mem::take(&mut *guard.0.lock()).refused;
-        result.map_err(|e| match refused {
-            Some(message) => SqliteError { message, ..e },
-            None => e,
-        })
+        self.guarded_touching(prepare).map(|(result, _)| result)
     }
+
+    /// [`Conn::guarded`], also returning what the statement touches in the main database.
+    pub fn guarded_touching<T>(
+        &mut self,
+        prepare: impl FnOnce(&mut Conn) -> Result<T, SqliteError>,
+    ) -> Result<(T, Vec<Touch>), SqliteError> {
+        let Some(guard) = self.guard.clone() else { return prepare(self).map(|result| (result, Vec::new())) };
+        *guard.0.lock() = State { on: true, ..State::default() };
+        let result = prepare(self);
+        let State { refused, touched, .. } = std::mem::take(&mut *guard.0.lock());
+        match (result, refused) {
+            (Ok(result), _) => Ok((result, touched.into_iter().collect())),
+            (Err(e), Some(message)) => Err(SqliteError { message, ..e }),
+            (Err(e), None) => Err(e),
+        }
+    }
+}
+
+fn touch(context: &AuthContext<'_>) -> Option<Touch> {
+    let (kind, table, column) = match context.action {
+        AuthAction::Read { table_name, column_name } => (TouchKind::Read, table_name, column_name),
+        AuthAction::Insert { table_name } => (TouchKind::Insert, table_name, ""),
+        AuthAction::Update { table_name, column_name } => (TouchKind::Update, table_name, column_name),
+        AuthAction::Delete { table_name } => (TouchKind::Delete, table_name, ""),
+        _ => return None,
+    };
+    // No name: a table-valued function or a subquery.
+    let is_main = context.database_name.is_none_or(|name| name == "main");
+    is_main.then(|| Touch {
+        kind,
+        table: table.to_owned(),
+        column: column.to_owned(),
+        via: context.accessor.map(str::to_owned),
+    })
 }
 
 fn refusal(action: &AuthAction<'_>) -> Option<String> {
@@ -175,5 +227,42 @@ mod tests {
         ] {
             c.guarded(|c| c.prepare(sql)).unwrap();
         }
+    }
+
+    #[test]
+    fn what_a_statement_touches_is_reported_with_the_view_that_touches_it() {
+        let mut c = Conn::open(":memory:", OpenFlags { write: true, create: true }, None).unwrap();
+        c.exec(
+            "create table t(a, b); create table u(x); create table w(x); create view v as select a from t where b > 0;
+             create view outside as select a as y from v; create view plain as select 1 from t;
+             create trigger after_u after insert on u begin update t set a = new.x; end;
+             create table parent(id integer primary key);
+             create table child(p references parent on delete cascade); pragma foreign_keys = on",
+        )
+        .unwrap();
+        c.install_guard().unwrap();
+        let mut touched = |sql: &str| {
+            let (_, touched) = c.guarded_touching(|c| c.prepare(sql)).unwrap();
+            let shown =
+                |t: &Touch| format!("{:?} {}.{} {}", t.kind, t.table, t.column, t.via.as_deref().unwrap_or("-"));
+            touched.iter().map(shown).collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(touched("select a from t"), "Read t.a -");
+        assert_eq!(touched("select count(*) from t"), "Read t. -");
+        assert_eq!(touched("select y from outside"), "Read outside.y -, Read t.a v, Read t.b v, Read v.a outside");
+        assert_eq!(touched("update t set a = 1"), "Update t.a -");
+        assert_eq!(touched("with v as (select x from w) select x from v"), "Read w.x v");
+        assert_eq!(
+            touched("insert into u values(1) returning x"),
+            "Read u.x -, Read u.x after_u, Insert u. -, Update t.a after_u"
+        );
+        // A view whose columns are not read is not named.
+        assert_eq!(touched("select count(*) from v"), "Read t.a v, Read t.b v");
+        assert_eq!(touched("select count(*) from plain"), "Read t. -");
+        // What a foreign key reads and deletes.
+        assert_eq!(
+            touched("delete from parent"),
+            "Read child.p -, Read parent.id -, Delete child. -, Delete parent. -"
+        );
     }
 }

@@ -100,6 +100,11 @@ impl TlsFiles {
     }
 }
 
+/// The certificates in a file, in DER.
+pub fn certificates_in(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    certificates(path, CERTIFICATE)
+}
+
 /// PostgreSQL's rule: the key is the server's own or root's, and no other user can read it.
 fn check_key(path: &Path, metadata: &std::fs::Metadata) -> Result<(), TlsError> {
     let path = path.to_owned();

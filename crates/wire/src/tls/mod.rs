@@ -13,6 +13,7 @@
 //! How it fails: a file that is missing, wrong or readable by others is an error that names it; a reload that fails leaves
 //! the configuration in force.
 
+pub mod authority;
 mod certificate;
 mod cipher;
 mod der;
@@ -20,7 +21,7 @@ mod files;
 
 pub use certificate::CertificateText;
 pub use der::DerError;
-pub use files::{TlsError, TlsFiles};
+pub use files::{TlsError, TlsFiles, certificates_in};
 
 use crate::peer::TlsSession;
 use certificate::{client_certificate, end_point_hash};

@@ -19,8 +19,8 @@ use holdfast_types::desc::oid;
 use holdfast_types::{ColumnDesc, Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value, ValueRef};
 use holdfast_wire::copy::{CopyFormat, CopyReader};
 use holdfast_wire::{
-    Cancel, Client, CopyChunk, End, Failure, Limits, Server, Session, SessionFactory, Sockets, Startup, Status, Step,
-    TlsSlot,
+    Cancel, Client, CopyChunk, End, Failure, Limits, Server, Session, SessionFactory, SocketUsers, Sockets, Startup,
+    Status, Step, TlsSlot,
 };
 use std::net::SocketAddr;
 use std::path::Path;
@@ -293,7 +293,7 @@ pub fn start(limits: Limits) -> Running {
 pub fn start_with(limits: Limits, tls: TlsSlot, unix: Option<&Path>) -> Running {
     let mut sockets = Sockets::default();
     let address = sockets.tcp("127.0.0.1:0".parse().unwrap()).unwrap();
-    unix.map(|directory| sockets.unix(directory, 1).unwrap());
+    unix.map(|directory| sockets.unix(directory, 1, SocketUsers::All).unwrap());
     let server = Server::new(sockets, limits, tls, output).unwrap();
     let (stop, stopped) = watch::channel(false);
     let thread = std::thread::spawn(move || {

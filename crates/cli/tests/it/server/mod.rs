@@ -103,6 +103,13 @@ impl Running {
         Running::start_command(server, dir, Some(log))
     }
 
+    /// On these addresses, of which the first is 127.0.0.1, with a log.
+    pub fn start_listening(dir: TempDir, listen: &str) -> Running {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let server = command(dir.path(), listen);
+        Running::start_command(server, dir, Some(log))
+    }
+
     fn start_command(mut command: Command, dir: TempDir, log: Option<tempfile::NamedTempFile>) -> Running {
         let stderr = log.as_ref().map_or_else(Stdio::null, |log| log.reopen().unwrap().into());
         let mut child = command.stderr(stderr).spawn().unwrap();
@@ -114,6 +121,10 @@ impl Running {
 
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.log.as_ref().expect("started with a log").path()).unwrap()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// SIGHUP.

@@ -1,18 +1,25 @@
-//! `holdfast cert`: a certificate authority of the operator's own, and certificates for nodes and people.
+//! `holdfast cert`: authorities of the operator's own; certificates for nodes and people, and for clients' connections.
 
-use anyhow::{Context, bail};
+mod clients;
+mod files;
+mod show;
+
+use anyhow::Context;
 use clap::Subcommand;
+use files::{make_dir, write};
 use holdfast_replication::CERTIFICATE_FILES;
 use holdfast_standby::cert::{Authority, CertificateRole};
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Make the certificates by which nodes on several machines authenticate each other
+/// Make certificates: TLS for clients, and by which nodes on several machines authenticate each other
 #[derive(clap::Args)]
 #[command(after_help = "\
+Example, for clients' connections:
+  holdfast cert server --data ./holdfast-data --host db.example.com --host 10.0.0.5
+  holdfast cert client app --data ./holdfast-data --out ./app-certificate
+  holdfast cert show ./holdfast-data/tls
+
 Example, for nodes a and b and their operator:
   holdfast cert authority --out ./authority
   holdfast cert node --authority ./authority --name a --host 10.0.0.1 --out ./a-certificates
@@ -29,7 +36,15 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make an authority: authority.crt, which every node gets, and authority.key, which only you keep
+    /// Make a server's certificate for clients' connections, and at the first call the authority that signs it
+    Server(clients::Server),
+    /// Make a client's certificate for a role
+    Client(clients::Client),
+    /// Replace a server's or client's certificate by a new one
+    Renew(clients::Renew),
+    /// Show certificates and when they expire
+    Show(show::Show),
+    /// Make an authority of nodes: authority.crt, which every node gets, and authority.key, which only you keep
     #[command(after_help = "Example:\n  holdfast cert authority --out ./authority")]
     Authority {
         /// Directory to make
@@ -73,6 +88,10 @@ struct Whose {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
+        Command::Server(arguments) => clients::server(&arguments)?,
+        Command::Client(arguments) => clients::client(&arguments)?,
+        Command::Renew(arguments) => clients::renew(&arguments)?,
+        Command::Show(arguments) => return show::run(&arguments),
         Command::Authority { out } => authority(&out)?,
         Command::Node { whose, host } => issue(&whose, CertificateRole::Node, &host)?,
         Command::Operator { whose } => issue(&whose, CertificateRole::Operator, &[])?,
@@ -108,27 +127,4 @@ fn issue(whose: &Whose, role: CertificateRole, hosts: &[String]) -> anyhow::Resu
     };
     println!("holdfast: {} holds the certificate of {what} {}", whose.out.display(), whose.name);
     Ok(())
-}
-
-fn make_dir(path: &Path) -> anyhow::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .with_context(|| format!("cannot make {}", path.display()))
-}
-
-/// Overwrites nothing: a lost key cannot be made again.
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-        Ok(mut file) => file.write_all(text.as_bytes()).and_then(|()| file.sync_all()),
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-            bail!("{} exists and is not overwritten; name another directory", path.display())
-        }
-        Err(e) => Err(e),
-    }
-    .with_context(|| format!("cannot write {}", path.display()))
 }

@@ -1,0 +1,89 @@
+//! The privileges that a statement needs: one entry for each table or view that it names, in the order of PostgreSQL's
+//! range table. Resolving a column adds it to the entry of its relation, as `markVarForSelectPriv` does in PostgreSQL.
+//!
+//! What a view's query touches is not recorded here: its owner needs those privileges, not the current role.
+
+use super::Binder;
+use holdfast_types::access::needs::{Access, Need, TableNeed};
+use holdfast_types::access::{Privileges, needs};
+use holdfast_types::schema::Table;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What is needed of one table; shared by the relations that mean it.
+#[derive(Clone, Debug, Default)]
+pub struct Used(Rc<RefCell<TableNeed>>);
+
+impl Used {
+    /// A column is read.
+    pub fn selects(&self, column: usize) {
+        let mut need = self.0.borrow_mut();
+        need.privileges |= Privileges::SELECT;
+        need.select.insert(column as i16 + 1);
+    }
+
+    /// A privilege on the table is needed, and on no column of its own.
+    pub fn needs(&self, privileges: Privileges) {
+        self.0.borrow_mut().privileges |= privileges;
+    }
+
+    /// These columns of the table, by name, are changed.
+    pub fn changes<'n>(&self, table: &Table, privilege: Privileges, names: impl Iterator<Item = &'n str>) {
+        let mut need = self.0.borrow_mut();
+        need.privileges |= privilege;
+        for name in names {
+            let Some(at) = table.columns.iter().position(|c| c.name == name) else { continue };
+            let columns = if privilege == Privileges::UPDATE { &mut need.update } else { &mut need.insert };
+            columns.insert(at as i16 + 1);
+        }
+    }
+
+    /// These columns of the table, by name, are read.
+    pub fn reads<'n>(&self, table: &Table, names: impl Iterator<Item = &'n str>) {
+        names.filter_map(|name| table.columns.iter().position(|c| c.name == name)).for_each(|at| self.selects(at));
+    }
+}
+
+impl Binder<'_> {
+    /// Adds a table that the statement names. A session owns its temporary tables.
+    pub(super) fn uses(&mut self, table: &Table, privileges: Privileges) -> Option<Used> {
+        if table.temp {
+            return None;
+        }
+        let used = Used::default();
+        *used.0.borrow_mut() = TableNeed { table: table.oid, privileges, ..TableNeed::default() };
+        self.used.push(used.clone());
+        Some(used)
+    }
+
+    /// What the statement needs, as far as it was bound.
+    pub fn access(&self) -> Access {
+        Access::of(self.used.iter().map(|used| Need::Table(used.0.borrow().clone())).collect())
+    }
+}
+
+/// A need of a whole table, or of some of its columns by name.
+pub fn of_columns<'n>(table: &Table, privileges: Privileges, names: impl Iterator<Item = &'n str>) -> Vec<Need> {
+    if table.temp {
+        return Vec::new();
+    }
+    let numbers = names.filter_map(|name| table.columns.iter().position(|c| c.name == name)).map(|at| at as i16 + 1);
+    vec![Need::Table(TableNeed { table: table.oid, privileges, select: numbers.collect(), ..TableNeed::default() })]
+}
+
+/// To be the owner of a table or view.
+pub fn owner(table: &Table) -> Vec<Need> {
+    if table.temp {
+        return Vec::new();
+    }
+    let word = holdfast_types::access::check::word_of(table);
+    vec![Need::Owner { table: table.oid, word, name: table.name.clone(), or_schema: false }]
+}
+
+/// To be the owner of an object that is dropped, or of its schema.
+pub fn owner_to_drop(table: &Table, word: needs::ObjectWord, name: &str) -> Vec<Need> {
+    if table.temp {
+        return Vec::new();
+    }
+    vec![Need::Owner { table: table.oid, word, name: name.to_owned(), or_schema: true }]
+}

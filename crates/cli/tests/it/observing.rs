@@ -182,3 +182,31 @@ async fn sessions_and_slow_statements_are_logged_without_passwords() {
     }
     assert!(!log.contains("hush"), "{log}");
 }
+
+/// Sizes are those of the b-trees in the file, with overflow pages: all of them, free pages and the schema make the file.
+#[tokio::test]
+async fn sizes_are_true_to_the_page() {
+    let server = Running::start();
+    let client = server.connect().await;
+    run(&client, "create table small(id int primary key, v text); create table large(id int primary key, v text)").await;
+    run(&client, "create index large_v on large(v)").await;
+    run(&client, "insert into small values (1, 'x')").await;
+    let number = async |sql: &str| one(&client, sql).await.parse::<u64>().unwrap();
+    assert_eq!(number("select pg_relation_size('small')").await, 4096);
+    // 100 rows of 100,000 bytes: 25 overflow pages each, in the table and in the index.
+    run(&client, "insert into large select i, repeat(chr(65 + i % 20), 100000) || i from generate_series(1, 100) g(i)").await;
+    let (table, indexes) = (number("select pg_table_size('large')").await, number("select pg_indexes_size('large')").await);
+    assert!((100 * 100_000..100 * 100_000 * 11 / 10).contains(&table), "{table}");
+    assert!((100 * 100_000..100 * 100_000 * 11 / 10).contains(&indexes), "{indexes}");
+    assert_eq!(number("select pg_total_relation_size('large')").await, table + indexes);
+    assert_eq!(number("select pg_relation_size('large_v')").await, indexes - number("select pg_relation_size('large_pkey')").await);
+    let database = number("select pg_database_size(current_database())").await;
+    assert_eq!(number("select pg_database_size(oid) from pg_database where datname = current_database()").await, database);
+    let all = number("select sum(pg_total_relation_size(oid)) from pg_class where relkind = 'r' and relnamespace = 2200").await;
+    // The schema and the server's own tables take the rest.
+    assert!(database > all && database - all < 64 * 4096, "{database} {all}");
+    assert_eq!(state(&client, "select pg_database_size('none')").await, Some(SqlState::INVALID_CATALOG_NAME));
+    let before = table;
+    run(&client, "delete from large where id > 50").await;
+    until("the smaller size", async || number("select pg_table_size('large')").await < before * 6 / 10).await;
+}

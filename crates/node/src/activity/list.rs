@@ -6,7 +6,7 @@ use super::tally::Tally;
 use super::totals::Totals;
 use crate::cancel::Canceller;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// All sessions of the server, by process number, and what sessions have done since the server started.
@@ -17,6 +17,8 @@ pub struct Activities {
     pub statements: Statements,
     /// What sessions have done that have ended, by database.
     pub(super) ended: Mutex<BTreeMap<u32, Tally>>,
+    /// The sizes of a database's tables at a snapshot, by database.
+    pub(super) sizes: Mutex<BTreeMap<String, (u64, Arc<HashMap<String, u64>>)>>,
 }
 
 /// A session's entry in the list; dropping it removes the entry.

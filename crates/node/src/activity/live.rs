@@ -12,6 +12,7 @@ use holdfast_sql::catalogue::{
 };
 use holdfast_types::access::Roles;
 use parking_lot::RwLock;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -80,6 +81,30 @@ impl Live for Watcher {
     fn database_activity(&self) -> Vec<DatabaseActivityRow> {
         let all = self.activities.by_database();
         all.into_iter().map(|(oid, (tally, now))| tally.row(oid, now, server_start_us())).collect()
+    }
+
+    /// Counted once for each change of the database.
+    fn object_sizes(&self, database: &str) -> Arc<HashMap<String, u64>> {
+        let Some(Ok(db)) = self.engine().map(|engine| engine.database(database)) else { return Arc::default() };
+        let now = db.durable_snapshot();
+        if let Some((snapshot, sizes)) = self.activities.sizes.lock().get(database)
+            && *snapshot == now
+        {
+            return sizes.clone();
+        }
+        let (snapshot, sizes) = match db.object_sizes() {
+            Ok((snapshot, sizes)) => (snapshot, Arc::new(sizes)),
+            Err(error) => {
+                tracing::warn!(database, %error, "the sizes of tables cannot be counted");
+                return Arc::default();
+            }
+        };
+        self.activities.sizes.lock().insert(database.to_owned(), (snapshot, sizes.clone()));
+        sizes
+    }
+
+    fn database_bytes(&self, oid: u32) -> Option<u64> {
+        self.engine()?.database_bytes(oid)
     }
 
     fn statements(&self) -> Vec<StatementRow> {

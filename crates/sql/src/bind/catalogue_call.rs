@@ -184,11 +184,23 @@ impl Binder<'_> {
                 let size = self.coerce(args[0].clone(), Type::INT8, When::Assignment)?;
                 text(self.helper("hf_size_pretty", &[&size.sql])?)
             }
-            ("pg_database_size", 1) => Some(Typed::new(self.page_bytes()?, Type::INT8)),
+            ("pg_database_size", 1) => Some(self.database_size(&args[0])?),
+            // All databases are in one place.
+            ("pg_tablespace_size", 1) => {
+                Some(Typed::new("(SELECT sum(\"bytes\") FROM pg_catalog.\"hf_database_size\")", Type::INT8))
+            }
             ("pg_table_size" | "pg_relation_size" | "pg_total_relation_size" | "pg_indexes_size", 1 | 2) => {
                 let id = self.first_oid(args)?;
+                let what = match name {
+                    "pg_indexes_size" => "\"index_bytes\"",
+                    "pg_total_relation_size" => "\"bytes\" + \"index_bytes\"",
+                    _ => "\"bytes\"",
+                };
                 Some(Typed::new(
-                    format!("(SELECT \"relpages\" * 4096 FROM pg_catalog.\"pg_class\" WHERE \"oid\" = {id})"),
+                    format!(
+                        "(SELECT {what} FROM pg_catalog.\"hf_relation_size\" WHERE \"oid\" = {id} UNION ALL \
+                         SELECT 0 FROM pg_catalog.\"pg_class\" WHERE \"oid\" = {id} LIMIT 1)"
+                    ),
                     Type::INT8,
                 ))
             }
@@ -280,11 +292,17 @@ impl Binder<'_> {
         })
     }
 
-    fn page_bytes(&self) -> SqlResult<String> {
-        if self.stored {
-            return Err(SqlError::unsupported("pg_database_size in a stored definition"));
-        }
-        Ok("(SELECT sum(\"relpages\") * 4096 FROM pg_catalog.\"pg_class\")".into())
+    /// `pg_database_size` of an OID or a name; a name that no database has is 3D000.
+    fn database_size(&mut self, of: &Typed) -> SqlResult<Typed> {
+        let from = "SELECT \"bytes\" FROM pg_catalog.\"hf_database_size\" WHERE";
+        let sql = match of.ty.is_integer() || of.ty.is_oid() {
+            true => format!("({from} \"oid\" = {})", self.coerce(of.clone(), Type::OID, When::Assignment)?.sql),
+            false => {
+                let name = self.coerce(of.clone(), Type::TEXT, When::Assignment)?.sql;
+                format!("coalesce(({from} \"name\" = {name}), hf_no_database({name}))")
+            }
+        };
+        Ok(Typed::new(sql, Type::INT8))
     }
 
     fn current_setting(&mut self, args: &[Typed]) -> SqlResult<Typed> {

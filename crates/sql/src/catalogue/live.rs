@@ -4,7 +4,9 @@
 use super::pg_stat_database::DatabaseActivityRow;
 use super::pg_stat_statements::StatementRow;
 use super::standing::Standing;
+use std::collections::HashMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 /// The server's answers about its current state.
 pub trait Live: Debug {
@@ -17,6 +19,14 @@ pub trait Live: Debug {
     /// What was done in each database.
     fn database_activity(&self) -> Vec<DatabaseActivityRow> {
         Vec::new()
+    }
+    /// Bytes of each table and index of a database, by its name in SQLite.
+    fn object_sizes(&self, _database: &str) -> Arc<HashMap<String, u64>> {
+        Arc::default()
+    }
+    /// Bytes of a database.
+    fn database_bytes(&self, _oid: u32) -> Option<u64> {
+        None
     }
     /// What each statement has cost.
     fn statements(&self) -> Vec<StatementRow> {

@@ -37,6 +37,7 @@ mod pg_type;
 mod pg_views;
 mod replication;
 mod shapes;
+mod sizes;
 mod standing;
 mod table;
 
@@ -82,6 +83,8 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_stat_activity::TABLE,
         &pg_stat_activity::BLOCKING,
         &pg_stat_database::TABLE,
+        &sizes::DATABASES,
+        &sizes::RELATIONS,
         &pg_stat_ssl::TABLE,
         &pg_stat_ssl::GSSAPI,
         &pg_stat_statements::INFO,

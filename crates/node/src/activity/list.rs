@@ -9,6 +9,9 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+/// Bytes of each table and index of a database.
+type Sizes = Arc<HashMap<String, u64>>;
+
 /// All sessions of the server, by process number, and what sessions have done since the server started.
 #[derive(Debug, Default)]
 pub struct Activities {
@@ -18,7 +21,7 @@ pub struct Activities {
     /// What sessions have done that have ended, by database.
     pub(super) ended: Mutex<BTreeMap<u32, Tally>>,
     /// The sizes of a database's tables at a snapshot, by database.
-    pub(super) sizes: Mutex<BTreeMap<String, (u64, Arc<HashMap<String, u64>>)>>,
+    pub(super) sizes: Mutex<BTreeMap<String, (u64, Sizes)>>,
 }
 
 /// A session's entry in the list; dropping it removes the entry.

@@ -16,6 +16,6 @@ pub use list::{Activities, Listed};
 pub use live::{EngineSlot, Watcher};
 pub use session::Who;
 pub use signal::Signal;
-pub use statements::{Key, Statements};
+pub use statements::Key;
 pub use tally::Done;
 pub use totals::Totals;

@@ -17,6 +17,7 @@
 //! Failure: a line that cannot be written into a file goes to stderr, with the reason; the server continues. A `log` that
 //! cannot be read at SIGHUP is a warning, and the one before it stays.
 
+use crate::log_events::LogEvents;
 use anyhow::{Context, bail};
 use holdfast_node::Config;
 use holdfast_node::config::{FILE_NAME, LogFiles};
@@ -32,6 +33,8 @@ use tracing::Metadata;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// What a role's log target begins with; the role is the file's name.
 const TARGET: &str = "holdfast::";
@@ -102,12 +105,12 @@ where
         // The fields of a session's line have the names of PostgreSQL's JSON log; they are at the top, as there.
         let logs = logs.json().flatten_event(true).with_filter_reloading();
         let handle = logs.reload_handle();
-        logs.init();
+        logs.finish().with(LogEvents).init();
         Box::new(move |filter| handle.reload(filter))
     } else {
         let logs = logs.with_filter_reloading();
         let handle = logs.reload_handle();
-        logs.init();
+        logs.finish().with(LogEvents).init();
         Box::new(move |filter| handle.reload(filter))
     }
 }

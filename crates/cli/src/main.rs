@@ -5,10 +5,12 @@
 mod archive;
 mod cert;
 mod check;
+mod console;
 mod doctor;
 mod exit;
 mod import;
 mod lab;
+mod log_events;
 mod logs;
 mod mirror;
 mod promote;
@@ -42,6 +44,7 @@ enum Command {
     Mirror(mirror::Arguments),
     Rejoin(rejoin::Arguments),
     Cert(cert::Arguments),
+    Console(console::Arguments),
     Archive(archive::Arguments),
     Import(import::Args),
     Check(check::Args),
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::Mirror(arguments) => mirror::run(&arguments),
         Command::Rejoin(arguments) => rejoin::run(arguments),
         Command::Cert(arguments) => cert::run(arguments),
+        Command::Console(arguments) => console::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Archive(arguments) => archive::run(arguments),
         Command::Import(arguments) => import::run(arguments),
         Command::Check(arguments) => check::run(arguments),

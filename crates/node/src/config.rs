@@ -40,6 +40,8 @@ pub enum ConfigError {
     Content { path: String, message: String },
     #[error("node_listen = {0:?} is not ADDRESS:PORT")]
     NodeListen(String),
+    #[error("http_listen = {0:?} is not ADDRESS:PORT")]
+    HttpListen(String),
     #[error(transparent)]
     Directory(#[from] DataDirError),
 }
@@ -171,6 +173,9 @@ pub struct Config {
     pub archive_keep_beyond: KeepBeyond,
     pub node_name: String,
     pub node_listen: String,
+    /// Empty: none.
+    pub http_listen: String,
+    pub http_token_file: PathBuf,
     pub notify_command: String,
     pub level_raising: bool,
     pub standby_packing: PackingName,
@@ -338,6 +343,8 @@ impl Default for Config {
             archive_keep_beyond: KeepBeyond::Warn,
             node_name: String::new(),
             node_listen: String::new(),
+            http_listen: String::new(),
+            http_token_file: PathBuf::new(),
             notify_command: String::new(),
             level_raising: false,
             standby_packing: PackingName::Auto,
@@ -436,7 +443,19 @@ impl Config {
         if !self.segment_bytes.is_multiple_of(4096) {
             return Err(format!("segment_bytes = {} is not a multiple of 4096", self.segment_bytes));
         }
+        self.http_listen().map_err(|e| e.to_string())?;
         self.node_listen().map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    /// Where metrics, health and the console are served; `None`: nowhere.
+    pub fn http_listen(&self) -> Result<Option<SocketAddr>, ConfigError> {
+        let text = self.http_listen.trim();
+        let wrong = |_| ConfigError::HttpListen(text.to_owned());
+        let address = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+        match text {
+            "" => Ok(None),
+            _ => address.as_deref().unwrap_or(text).parse().map(Some).map_err(wrong),
+        }
     }
 
     /// The address for links of other nodes, where it is not the clients' port.
@@ -598,7 +617,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 61, "one line for each key");
+        assert_eq!(all.len(), 63, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 
@@ -622,6 +641,9 @@ mod tests {
         assert!(delay("commit_delay_us = \"soon\"").unwrap_err().contains("or \"auto\""));
         let message = Config::parse("archive = \"ftp://x/y\"").unwrap_err();
         assert!(message.contains("ftp") && message.contains("archive"), "{message}");
+        assert!(Config::parse("http_listen = \"8008\"").unwrap_err().contains("not ADDRESS:PORT"));
+        let local = Config::parse("http_listen = \"localhost:8008\"").unwrap().http_listen().unwrap();
+        assert_eq!(local, Some(SocketAddr::from(([127, 0, 0, 1], 8008))));
         assert!(Config::parse("connections_max = 0").unwrap_err().contains("connections_max"));
     }
 }

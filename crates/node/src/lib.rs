@@ -24,6 +24,7 @@ mod replication_settings;
 mod server;
 mod session;
 mod settings;
+mod web;
 
 pub use activity::Totals;
 pub use archive_report::{ArchiveReport, ArchiveReportError, Part, TrailReport, archive_report};
@@ -31,3 +32,4 @@ pub use clock::settings_were_read;
 pub use config::{Config, ConfigError};
 pub use replication_settings::HoldfastToml;
 pub use server::{NodeError, Ready, serve};
+pub use web::{ConsoleError, console_url, events};

@@ -26,6 +26,7 @@ use crate::descriptors;
 use crate::reload::Reload;
 use crate::replication_settings::node_name;
 use crate::session::Factory;
+use crate::web::{self, Standing, Why};
 use begin::{refuse_to_follow_itself, warn_of_archive};
 use context::{Begin, ServerContext, last_epoch};
 use holdfast_archive::{ArchiveError, ArchiveLocation, Store};
@@ -40,10 +41,11 @@ use holdfast_standby::identity::Tip;
 use holdfast_standby::tls::TlsError;
 use holdfast_trail::{Trail, TrailError};
 use holdfast_types::{Epoch, Level, Lsn};
+use holdfast_web::WebError;
 use holdfast_wire::{Server, ServerError};
 use listening::{Listening, listen, reload_tls};
 use open::Opening;
-use refusing::{Refusing, Why};
+use refusing::Refusing;
 use signals::Signals;
 use std::io;
 use std::net::SocketAddr;
@@ -84,6 +86,8 @@ pub enum NodeError {
          configure --data {} --from HOST:PORT", dir.display()
     )]
     FollowsItself { from: String, dir: PathBuf },
+    #[error(transparent)]
+    Http(#[from] WebError),
     #[error(transparent)]
     Mirror(#[from] MirrorRefused),
     #[error(transparent)]
@@ -150,7 +154,10 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let control = Control::start(dir, members, witness, &name, certificates.as_ref(), link)?;
     let listener = Arc::new(Listener::new(links.handle().clone()));
     listen_for_nodes(&config, &listener, certificates.as_ref())?;
-    let refusing = Refusing::new(server.again()?, links.handle().clone(), listener.clone());
+    let standing = Arc::<Standing>::default();
+    // For the life of the process: load balancers ask it while the role changes.
+    let mut http = web::start(dir, &config, &name, standing.clone(), &tls)?;
+    let refusing = Refusing::new(server.again()?, links.handle().clone(), listener.clone(), standing.clone());
     let context = ServerContext {
         dir: dir.to_owned(),
         config,
@@ -161,6 +168,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
         control,
         listener,
         followed: Followed::default(),
+        standing,
     };
     let mut promoted: Option<Promotion> = None;
     let mut first = true;
@@ -181,8 +189,10 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
                 ready(address)
             }
         };
+        http.iter_mut().for_each(|http| http.announce(dir));
         refusing.end();
         let next = role.run(server.again()?, &refusing, &clients, &mut signals, &mut inbox, tell);
+        context.standing.closed();
         let down = role.down(links.handle());
         match next? {
             Next::Stop => {

@@ -59,4 +59,4 @@ pub use reader::{Boxcar, Reader, ShippedReader};
 pub use shared::{OnDurable, Span, TrailStats};
 pub use shipped::{Shipped, ShippedFlaw};
 pub use tap::{Match, Tap};
-pub use trail::{Recovered, Reservation, Trail};
+pub use trail::{Recovered, Reservation, SegmentCount, Trail};

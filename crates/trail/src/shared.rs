@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use holdfast_seams::{Clock, Disk, DiskFile};
+use holdfast_types::histogram::Histogram;
 use holdfast_types::{Epoch, Lsn};
 use parking_lot::{Condvar, Mutex};
 
@@ -119,6 +120,10 @@ pub struct Shared {
     /// Signals that a segment is ready.
     pub segment_ready: Condvar,
     pub control: Mutex<Control>,
+    /// The time of each boxcar's write and sync, in microseconds.
+    pub sync_times: Histogram,
+    /// Number of transactions that waited for each boxcar; a trail that follows another one counts none.
+    pub boxcar_commits: Histogram,
     /// The newest boxcars, for followers of the trail.
     pub live: Live,
     durable: AtomicU64,
@@ -139,6 +144,8 @@ impl Shared {
         Shared {
             disk,
             clock,
+            sync_times: Histogram::of_times(),
+            boxcar_commits: Histogram::of_counts(),
             live: Live::new(options.tap_bytes_max),
             options,
             layout: Layout { segment_bytes: control.segment_bytes },

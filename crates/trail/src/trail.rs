@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use holdfast_seams::{Clock, Disk, DiskLock};
+use holdfast_types::histogram::HistogramFigures;
 use holdfast_types::{Epoch, Lsn};
 use parking_lot::Mutex;
 
@@ -324,6 +325,22 @@ impl Trail {
         self.inner.shared.state.lock().stats
     }
 
+    /// The time of each write and sync since the trail was opened, in microseconds.
+    pub fn sync_times(&self) -> HistogramFigures {
+        self.inner.shared.sync_times.figures()
+    }
+
+    /// Number of transactions that waited for each boxcar since the trail was opened.
+    pub fn boxcar_commits(&self) -> HistogramFigures {
+        self.inner.shared.boxcar_commits.figures()
+    }
+
+    /// Number of segments on disk: those with records, and those that are prepared.
+    pub fn segments(&self) -> SegmentCount {
+        let state = self.inner.shared.state.lock();
+        SegmentCount { all: state.segments.len(), ready: state.ready.len() }
+    }
+
     /// Writes the queued appends, proves them durable and stops. Further appends are refused. Closing twice is not an
     /// error.
     pub fn close(&self) -> Result<(), TrailError> {
@@ -383,6 +400,14 @@ impl Drop for Inner {
             tracing::error!(%error, "the trail was not closed cleanly; the next open recovers it");
         }
     }
+}
+
+/// The segments of a trail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentCount {
+    pub all: usize,
+    /// Prepared, and not written yet.
+    pub ready: usize,
 }
 
 /// Room set aside for one append; returned when dropped unused.

@@ -223,6 +223,9 @@ impl Writer {
 
     fn account(&mut self, span: Span, charge: u64, commits: usize, time: Duration) {
         let bytes = span.end.0 - span.start.0;
+        if commits > 0 {
+            self.shared.boxcar_commits.observe(commits as u64);
+        }
         let now = self.shared.clock.monotonic();
         let mut state = self.shared.state.lock();
         state.unproven_since = Some(now);
@@ -311,9 +314,11 @@ impl Writer {
             shared.live.hand(Shipped::new(&head, whole, shared.layout), self.position);
             shared.live.progress();
         }
+        let started = Instant::now();
         let written = self.current.file.write_at(&[IoSlice::new(blocks)], offset);
         self.check("write", offset, written)?;
         self.check("sync", offset, self.shared.options.sync_method.sync(&*self.current.file))?;
+        shared.sync_times.observe(started.elapsed().as_micros() as u64);
         self.previous_checksum = checksum;
         self.position = span.end;
         if kind != Kind::SegmentEnd {

@@ -10,6 +10,8 @@ pub mod access;
 pub mod calendar;
 pub mod desc;
 pub mod error;
+pub mod figures;
+pub mod histogram;
 pub mod ids;
 pub mod inet;
 pub mod level;

@@ -518,6 +518,21 @@ fn a_handshake_that_never_ends_is_cut_off() {
 }
 
 #[test]
+fn a_start_up_that_comes_byte_by_byte_is_cut_off() {
+    let server = start(Limits { startup_timeout: Duration::from_millis(300), ..Limits::default() });
+    let mut stream = tcp(&server);
+    // A start-up packet of 10,000 bytes: it would take minutes.
+    stream.write_all(&[0, 0, 0x27, 0x10, 0, 3, 0, 0]).unwrap();
+    let mut sent = 0;
+    while stream.write_all(b"x").is_ok() {
+        sent += 1;
+        assert!(sent < 10_000, "it was never cut off");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(Raw(stream).is_closed());
+}
+
+#[test]
 fn a_unix_socket_gives_the_clients_credentials() {
     let dir = tempfile::tempdir().unwrap();
     let material = Material::new();

@@ -6,6 +6,7 @@ mod copies;
 mod damage;
 mod doctor;
 mod first_run;
+mod http;
 mod lab;
 mod mirror;
 mod no_sabotage;

@@ -305,6 +305,7 @@ impl DatabaseState {
         // does not ask.
         while !delay.is_zero() && self.queue.read().is_some() {
             std::thread::sleep(delay);
+            self.engine.stats.governed(delay);
             delay = governor(0);
         }
     }

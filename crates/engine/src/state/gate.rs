@@ -16,11 +16,13 @@
 //!
 //! Failure: there is none here. A standby that never reaches a level keeps commits waiting until the gate is closed.
 
+use holdfast_types::histogram::{Histogram, HistogramFigures};
 use holdfast_types::{Level, Lsn};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 /// What a batch does when it passes.
 type Then = Box<dyn FnOnce() + Send>;
@@ -35,6 +37,8 @@ pub struct Gate {
     /// Called at the moment of use: whether anything may be acknowledged (the lease of a control plane).
     right: OnceLock<Right>,
     state: Mutex<State>,
+    /// How long batches waited that did not pass at once, in microseconds.
+    waits: Histogram,
 }
 
 /// See [`Gate::set_right`].
@@ -65,6 +69,7 @@ enum Phase {
 struct Waiting {
     end: Lsn,
     level: Level,
+    since: Instant,
     then: Then,
 }
 
@@ -93,13 +98,15 @@ impl State {
     }
 
     /// The next batch that may pass.
-    fn next(&mut self) -> Option<Then> {
+    fn next(&mut self, waits: &Histogram) -> Option<Then> {
         if self.held.is_some() || self.phase == Phase::Closed {
             return None;
         }
         let first = self.waiting.front()?;
         let passes = self.has_reached(first.level, first.end);
-        if passes { self.waiting.pop_front().map(|w| w.then) } else { None }
+        let passing = if passes { self.waiting.pop_front() } else { None }?;
+        waits.observe(passing.since.elapsed().as_micros() as u64);
+        Some(passing.then)
     }
 }
 
@@ -138,7 +145,7 @@ impl Gate {
                 return false;
             }
             self.shut.store(true, Ordering::Release);
-            state.waiting.push_back(Waiting { end, level, then: Box::new(then) });
+            state.waiting.push_back(Waiting { end, level, since: Instant::now(), then: Box::new(then) });
         }
         self.let_through()
     }
@@ -217,6 +224,11 @@ impl Gate {
         self.let_through()
     }
 
+    /// How long batches waited that did not pass at once, in microseconds.
+    pub fn waits(&self) -> HistogramFigures {
+        self.waits.figures()
+    }
+
     pub fn info(&self) -> GateInfo {
         let state = self.state.lock();
         let first = state.waiting.front().map(|w| (w.level, w.end));
@@ -230,7 +242,7 @@ impl Gate {
         }
         state.busy = true;
         while self.has_right()
-            && let Some(then) = state.next()
+            && let Some(then) = state.next(&self.waits)
         {
             MutexGuard::unlocked(&mut state, then);
         }

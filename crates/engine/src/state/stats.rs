@@ -1,6 +1,7 @@
 //! Counters of an engine, for `holdfast_stat_*` and the lab.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 #[derive(Default)]
 pub struct Stats {
@@ -11,6 +12,7 @@ pub struct Stats {
     pub restarts: AtomicU64,
     pub lock_waits: AtomicU64,
     pub sent_to_branches: AtomicU64,
+    pub governed_us: AtomicU64,
 }
 
 impl Stats {
@@ -33,6 +35,11 @@ impl Stats {
     /// A request met a lock on MAIN and runs again on a branch.
     pub fn sent_to_branch(&self) {
         self.sent_to_branches.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The writer waited because the governor required it.
+    pub fn governed(&self, delay: Duration) {
+        self.governed_us.fetch_add(delay.as_micros() as u64, Ordering::Relaxed);
     }
 
     pub fn checkpoint(&self, pages: u64) {

@@ -1,5 +1,6 @@
 //! All sessions of the server.
 
+use super::latencies::Latencies;
 use super::session::{SessionActivity, Who};
 use super::statements::Statements;
 use super::tally::Tally;
@@ -22,6 +23,7 @@ pub struct Activities {
     pub(super) ended: Mutex<BTreeMap<u32, Tally>>,
     /// The sizes of a database's tables at a snapshot, by database.
     pub(super) sizes: Mutex<BTreeMap<String, (u64, Sizes)>>,
+    pub latencies: Latencies,
 }
 
 /// A session's entry in the list; dropping it removes the entry.
@@ -73,6 +75,11 @@ impl Listed {
     /// The counters of the whole server.
     pub fn totals(&self) -> &Totals {
         &self.all.totals
+    }
+
+    /// A request was answered after so many microseconds, without an error or with one.
+    pub fn took(&self, us: i64, succeeded: bool) {
+        self.all.latencies.answered(us, self.own.take_committed() && succeeded);
     }
 }
 

@@ -4,6 +4,7 @@
 //! What it waits for is not recorded: the lock manager is asked when the view is read, and a session that is not active
 //! waits for its client.
 
+mod latencies;
 mod list;
 mod live;
 mod session;

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// Bytes of a query that are shown (PostgreSQL's default of track_activity_query_size).
 const QUERY_BYTES_MAX: usize = 1023;
@@ -42,6 +42,8 @@ pub struct SessionActivity {
     waits: AtomicU8,
     /// Number of the transaction that has begun to write; 0 for none.
     transaction: AtomicU64,
+    /// The present request has waited for a commit.
+    committed: AtomicBool,
 }
 
 const NOT_WAITING: u8 = 0;
@@ -119,6 +121,7 @@ impl SessionActivity {
             canceller,
             waits: AtomicU8::new(NOT_WAITING),
             transaction: AtomicU64::new(0),
+            committed: AtomicBool::new(false),
         }
     }
 
@@ -146,8 +149,9 @@ impl SessionActivity {
         now.begin(at_us, transaction_us);
     }
 
-    /// The message has been answered, and has done this; `query_id` is its last statement's.
-    pub fn end(&self, doing: Doing, done: &Done, query_id: i64) {
+    /// The message has been answered, and has done this; `query_id` is its last statement's. Returns when, in microseconds
+    /// since 1970.
+    pub fn end(&self, doing: Doing, done: &Done, query_id: i64) -> i64 {
         let at_us = now_us();
         let mut now = self.now.lock();
         now.pass_time(at_us);
@@ -161,6 +165,7 @@ impl SessionActivity {
         if matches!(doing, Doing::Idle | Doing::IdleInFailed) {
             now.transaction_start_us = None;
         }
+        at_us
     }
 
     /// The open transaction begins to write, under this number; 0: it has ended.
@@ -208,6 +213,7 @@ impl SessionActivity {
         self.waits.store(state, Ordering::Relaxed);
         let done = work.await;
         self.waits.store(NOT_WAITING, Ordering::Relaxed);
+        self.committed.store(true, Ordering::Relaxed);
         done
     }
 
@@ -217,6 +223,15 @@ impl SessionActivity {
         let done = work.await;
         self.waits.store(NOT_WAITING, Ordering::Relaxed);
         done
+    }
+
+    /// Whether the request that ends now has waited for a commit. Only the session itself asks.
+    pub fn take_committed(&self) -> bool {
+        let committed = self.committed.load(Ordering::Relaxed);
+        if committed {
+            self.committed.store(false, Ordering::Relaxed);
+        }
+        committed
     }
 
     /// The session's row in the view. `lock`: what it waits for, as the lock manager knows.

@@ -1,9 +1,10 @@
 //! What a server keeps when it changes its role: its settings, its name, its part in the control plane, its listener.
 
 use super::NodeError;
-use super::refusing::{Refusing, Why};
+use super::refusing::Refusing;
 use super::signals::Signals;
 use crate::config::Config;
+use crate::web::{Standing, Why};
 use holdfast_engine::OpenError;
 use holdfast_replication::{Certificates, Control, Followed, Listener, Position, Promotion, StandbyFile};
 use holdfast_trail::{Inspection, Trail};
@@ -25,6 +26,7 @@ pub(super) struct ServerContext {
     pub control: Option<Arc<Control>>,
     pub listener: Arc<Listener>,
     pub followed: Followed,
+    pub standing: Arc<Standing>,
 }
 
 /// What a server begins with that is not a standby.

@@ -47,6 +47,8 @@ pub(super) fn listen(dir: &Path, config: &Config) -> Result<Listening, NodeError
     let port = addresses.first().map_or(0, SocketAddr::port);
     let directory = listen_unix(&mut sockets, dir, config, port)?;
     let server = Server::new(sockets, config.limits(), tls.clone(), holdfast_sql::types::output)?;
+    let (unix, encrypted) = (directory.as_ref().map(|path| path.display().to_string()), tls.get().is_some());
+    tracing::info!(?addresses, unix_socket_directory = unix, tls = encrypted, "listening for clients");
     let hosts: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
     let mut parameters = vec![
         ("listen_addresses", hosts.join(",")),

@@ -103,6 +103,7 @@ impl Opening<'_> {
         listener.set_hub(Some(hub.clone()));
         let factory = views.factory(self.context, &engine, !is_master);
         let (control, listener, workers) = (control.clone(), listener.clone(), workers(config));
+        self.context.standing.opened(views.watcher(), control.clone());
         let Views { slot, status, .. } = views;
         Ok(ActiveRole { engine, hub, listener, factory, slot, status, workers, control, mirror, copies, stop, tasks })
     }

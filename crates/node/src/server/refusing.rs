@@ -10,6 +10,7 @@
 //! Failure: if the socket cannot be used, that is logged, and clients wait in its queue as they do for a busy server.
 
 use crate::database::deposed;
+use crate::web::{Standing, Why};
 use holdfast_replication::Listener;
 use holdfast_types::{SqlError, SqlState};
 use holdfast_wire::{Refusal, Server, ServerError};
@@ -20,28 +21,16 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Why clients are refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
-    Opening,
-    /// A node must be master, and a majority of the control plane has not agreed.
-    AsksControl,
-    Stopping,
-    /// It was deposed in order, and its sessions have ended.
-    Deposed,
-}
-
-impl Why {
-    fn error(self) -> SqlError {
-        let starting = SqlError::new(SqlState::CANNOT_CONNECT_NOW, "the database system is starting up");
-        match self {
-            Why::Opening => starting,
-            Why::AsksControl => starting
-                .with_detail("This server waits until a majority of the control plane agrees that it is the master.")
-                .with_hint("Start the other nodes and the witness (control_members); see the server's log."),
-            Why::Stopping => SqlError::shutting_down(),
-            Why::Deposed => deposed(),
-        }
+/// What a client gets.
+fn error(why: Why) -> SqlError {
+    let starting = SqlError::new(SqlState::CANNOT_CONNECT_NOW, "the database system is starting up");
+    match why {
+        Why::Opening => starting,
+        Why::AsksControl => starting
+            .with_detail("This server waits until a majority of the control plane agrees that it is the master.")
+            .with_hint("Start the other nodes and the witness (control_members); see the server's log."),
+        Why::Stopping => SqlError::shutting_down(),
+        Why::Deposed => deposed(),
     }
 }
 
@@ -50,6 +39,7 @@ pub(super) struct Refusing {
     server: Server,
     links: Handle,
     clients: Arc<Refused>,
+    standing: Arc<Standing>,
     task: Mutex<Option<(watch::Sender<bool>, JoinHandle<()>)>>,
 }
 
@@ -61,7 +51,7 @@ struct Refused {
 
 impl Refusal for Refused {
     fn error(&self) -> SqlError {
-        self.why.lock().error()
+        error(*self.why.lock())
     }
 
     fn link(&self, stream: TcpStream, input: bytes::BytesMut) {
@@ -70,14 +60,15 @@ impl Refusal for Refused {
 }
 
 impl Refusing {
-    pub fn new(server: Server, links: Handle, listener: Arc<Listener>) -> Refusing {
+    pub fn new(server: Server, links: Handle, listener: Arc<Listener>, standing: Arc<Standing>) -> Refusing {
         let clients = Arc::new(Refused { why: Mutex::new(Why::Opening), listener });
-        Refusing { server, links, clients, task: Mutex::default() }
+        Refusing { server, links, clients, standing, task: Mutex::default() }
     }
 
     /// From now on clients are refused, for this reason.
     pub fn begin(&self, why: Why) -> Result<(), ServerError> {
         *self.clients.why.lock() = why;
+        self.standing.refuses(Some(why));
         let mut task = self.task.lock();
         if task.is_some() {
             return Ok(());
@@ -100,5 +91,6 @@ impl Refusing {
         if let Err(error) = self.links.block_on(refusing) {
             tracing::error!("the task that refuses clients panicked: {error}");
         }
+        self.standing.refuses(None);
     }
 }

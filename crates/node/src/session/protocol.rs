@@ -43,11 +43,12 @@ impl NodeSession {
             let name = self.settings.get("application_name").map_or("", |(_, v)| v);
             self.activity.set_application_name(name);
         }
-        self.show_state();
+        let at_us = self.show_state();
+        self.activity.took(at_us - self.statement_us, outcome.is_ok());
     }
 
-    /// Publishes the state between messages in `pg_stat_activity`.
-    fn show_state(&mut self) {
+    /// Publishes the state between messages in `pg_stat_activity`. Returns when, in microseconds since 1970.
+    fn show_state(&mut self) -> i64 {
         let doing = match (self.state.status(), &self.state) {
             (Status::Failed, _) => Doing::IdleInFailed,
             (Status::InTransaction, _) => Doing::IdleInTransaction,
@@ -59,7 +60,7 @@ impl NodeSession {
             self.activity.set_transaction(0);
         }
         self.canceller.end();
-        self.activity.end(doing, &std::mem::take(&mut self.done), self.last_query_id);
+        self.activity.end(doing, &std::mem::take(&mut self.done), self.last_query_id)
     }
 
     /// Runs a pipeline as a whole, or step by step.

@@ -26,8 +26,9 @@ pub use files::{TlsError, TlsFiles, certificates_in};
 use crate::peer::TlsSession;
 use certificate::{client_certificate, end_point_hash};
 use parking_lot::RwLock;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{ServerConfig, ServerConnection};
+use rustls::{ConfigBuilder, ServerConfig, ServerConnection, WantsVerifier};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -56,6 +57,8 @@ impl TlsVersion {
 #[derive(Debug)]
 pub struct TlsConfig {
     pub(crate) rustls: Arc<ServerConfig>,
+    /// For HTTP with the same certificate: browsers are not asked for certificates.
+    pub http: Arc<ServerConfig>,
     /// The certificate's hash for channel binding; empty where its signature has none.
     server_end_point: Vec<u8>,
     /// What the server's certificate says.
@@ -80,6 +83,8 @@ impl TlsConfig {
         let builder = builder.map_err(|error| files.do_not_fit(&error))?;
         let roots = files.client_roots()?;
         let asks_for_certificates = roots.is_some();
+        let http = http_config(builder.clone(), certificates.clone(), files.key()?);
+        let http = Arc::new(http.map_err(|error| files.do_not_fit(&error))?);
         let builder = match roots {
             None => builder.with_no_client_auth(),
             Some(roots) => {
@@ -97,7 +102,7 @@ impl TlsConfig {
         rustls.alpn_protocols = vec![ALPN.to_vec()];
         rustls.session_storage = Arc::new(NoServerSessionStorage {});
         rustls.send_tls13_tickets = 0;
-        Ok(TlsConfig { rustls: Arc::new(rustls), server_end_point, certificate, asks_for_certificates })
+        Ok(TlsConfig { rustls: Arc::new(rustls), http, server_end_point, certificate, asks_for_certificates })
     }
 
     /// The time until the certificate expires; zero when it has.
@@ -115,6 +120,16 @@ impl TlsConfig {
         let server_end_point = self.server_end_point.clone();
         Ok(TlsSession { version, cipher, bits, server_end_point, client_certificate })
     }
+}
+
+fn http_config(
+    builder: ConfigBuilder<ServerConfig, WantsVerifier>,
+    certificates: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<ServerConfig, rustls::Error> {
+    let mut config = builder.with_no_client_auth().with_single_cert(certificates, key)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
 }
 
 /// The TLS configuration in force, shared by every connection that begins. Cheap to clone.

@@ -36,15 +36,15 @@ impl NodeSession {
     /// After a message: updates what other sessions see of this one.
     fn answered(&mut self, outcome: &Result<(), Failure>) {
         self.count_message(outcome);
-        let time = u64::try_from(now_us() - self.statement_us).unwrap_or(0);
-        self.log_end(Duration::from_micros(time), outcome);
         if self.shown_settings != self.settings.changes() {
             self.shown_settings = self.settings.changes();
             let name = self.settings.get("application_name").map_or("", |(_, v)| v);
             self.activity.set_application_name(name);
         }
         let at_us = self.show_state();
-        self.activity.took(at_us - self.statement_us, outcome.is_ok());
+        let us = at_us - self.statement_us;
+        self.activity.took(us, outcome.is_ok());
+        self.log_end(Duration::from_micros(u64::try_from(us).unwrap_or(0)), outcome);
     }
 
     /// Publishes the state between messages in `pg_stat_activity`. Returns when, in microseconds since 1970.

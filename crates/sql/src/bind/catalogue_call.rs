@@ -190,7 +190,8 @@ impl Binder<'_> {
                 Some(Typed::new("(SELECT sum(\"bytes\") FROM pg_catalog.\"hf_database_size\")", Type::INT8))
             }
             ("pg_table_size" | "pg_relation_size" | "pg_total_relation_size" | "pg_indexes_size", 1 | 2) => {
-                let id = self.first_oid(args)?;
+                let relation = args.first().cloned().unwrap_or_else(Typed::null);
+                let id = self.coerce(relation, Type::new(oid::REGCLASS), When::Assignment)?.sql;
                 let what = match name {
                     "pg_indexes_size" => "\"index_bytes\"",
                     "pg_total_relation_size" => "\"bytes\" + \"index_bytes\"",

@@ -7,10 +7,13 @@
 
 pub mod checkpoint;
 pub mod config;
+pub mod hba;
 pub mod link;
 pub mod mutate;
 pub mod record;
+pub mod sasl;
 pub mod sql;
+pub mod startup;
 pub mod trail;
 pub mod wire;
 
@@ -22,12 +25,15 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 10] = [
     Target { name: "checkpoint", run: checkpoint::run },
     Target { name: "config", run: config::run },
+    Target { name: "hba", run: hba::run },
     Target { name: "link", run: link::run },
     Target { name: "record", run: record::run },
+    Target { name: "sasl", run: sasl::run },
     Target { name: "sql", run: sql::run },
+    Target { name: "startup", run: startup::run },
     Target { name: "trail", run: trail::run },
     Target { name: "wire", run: wire::run },
 ];

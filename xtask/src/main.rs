@@ -10,6 +10,7 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod connections;
 mod coverage;
 mod failover;
 mod findings;
@@ -104,6 +105,8 @@ enum Command {
     PeerFaults(peer_faults::Arguments),
     /// Compares the speed of two server binaries in alternating runs
     Paired(paired::Arguments),
+    /// Compares what connections, TLS and idle sessions cost with PostgreSQL
+    Connections(connections::Arguments),
     /// Uses SQLite for `power-cut --peer sqlite`
     #[command(hide = true)]
     PowerCutSqlite(power_cut::SqliteChild),
@@ -130,6 +133,7 @@ fn main() -> ExitCode {
         Command::Rules(arguments) => rules::command(&arguments),
         Command::PeerFaults(arguments) => peer_faults::command(&arguments),
         Command::Paired(arguments) => paired::command(&arguments),
+        Command::Connections(arguments) => connections::command(&arguments),
         Command::PowerCutSqlite(child) => power_cut::sqlite_child::run(&child),
     };
     match outcome {

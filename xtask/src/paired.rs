@@ -97,7 +97,7 @@ pub fn command(arguments: &Arguments) -> anyhow::Result<bool> {
 }
 
 /// Creates and fills the tables.
-fn load(address: Address) -> anyhow::Result<()> {
+pub fn load(address: Address) -> anyhow::Result<()> {
     let output = Command::new("psql")
         .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", "authorization/tables.sql"])
         .current_dir(paths::client("pgbench"))
@@ -127,7 +127,7 @@ fn rate(address: Address, mode: &str, script: &str, arguments: &Arguments) -> an
 }
 
 /// `tps = 12345.6 (without initial connection time)`
-fn rate_printed(text: &str) -> Option<f64> {
+pub fn rate_printed(text: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix("tps = ")?.split_whitespace().next()?.parse().ok())
 }
 

@@ -57,6 +57,20 @@ pub fn jdbc_class_path() -> anyhow::Result<String> {
     Ok(class_path)
 }
 
+/// The directory with the Node.js client and its packages, pinned by package-lock.json.
+pub fn node_client() -> anyhow::Result<PathBuf> {
+    require(&["node", "npm"])?;
+    let (directory, source) = (paths::tools().join("node"), paths::client("node"));
+    once(&directory, &source.join("package-lock.json"), || {
+        for file in ["package.json", "package-lock.json"] {
+            std::fs::copy(source.join(file), directory.join(file))?;
+        }
+        run(Command::new("npm").args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&directory))
+    })?;
+    std::fs::copy(source.join("access.js"), directory.join("access.js"))?;
+    Ok(directory)
+}
+
 /// The compiled Go client.
 pub fn pgx_client() -> anyhow::Result<PathBuf> {
     go_program("pgx")

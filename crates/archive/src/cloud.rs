@@ -15,7 +15,9 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::path::Path;
-use object_store::{ClientConfigKey, Error, GetOptions, GetRange, ObjectStore, PutMode, PutOptions, RetryConfig};
+use object_store::{
+    ClientConfigKey, Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig,
+};
 use url::Url;
 
 use crate::error::ArchiveError;
@@ -144,6 +146,15 @@ impl Store for CloudStore {
             let options = GetOptions { range: Some(GetRange::Bounded(0..bytes)), ..GetOptions::default() };
             let read = self.read(name, options, None).await;
             read.map_err(|error| ArchiveError::store("read", name, error))
+        })
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> Pending<'a, ()> {
+        Box::pin(async move {
+            match self.store.delete(&self.path(name)).await {
+                Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+                Err(error) => Err(ArchiveError::store("remove", name, error)),
+            }
         })
     }
 

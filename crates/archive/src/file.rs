@@ -140,6 +140,15 @@ impl FileStore {
         Ok(Some(object.into()))
     }
 
+    fn remove_blocking(&self, name: &str) -> io::Result<()> {
+        self.check_root()?;
+        let path = self.root.join(name);
+        match self.disk.remove(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed.and_then(|()| self.disk.sync_dir(path.parent().unwrap_or(&self.root))),
+        }
+    }
+
     fn list_blocking(&self, directory: &str) -> io::Result<Vec<Listed>> {
         self.check_root()?;
         if directory.is_empty() {
@@ -186,6 +195,11 @@ impl Store for FileStore {
     fn get_head<'a>(&'a self, name: &'a str, bytes: u64) -> Pending<'a, Option<Bytes>> {
         let (store, owned) = (self.clone(), name.to_owned());
         Box::pin(blocking(move || store.read_regular(owned, bytes, false)))
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> Pending<'a, ()> {
+        let (store, owned) = (self.clone(), name.to_owned());
+        Box::pin(blocking(move || store.remove_blocking(&owned).map_err(|error| store.failed("remove", owned, error))))
     }
 
     fn list<'a>(&'a self, directory: &'a str) -> Pending<'a, Vec<Listed>> {

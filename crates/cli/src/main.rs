@@ -7,6 +7,7 @@ mod cert;
 mod check;
 mod console;
 mod doctor;
+mod dump;
 mod exit;
 mod import;
 mod lab;
@@ -15,6 +16,7 @@ mod logs;
 mod mirror;
 mod promote;
 mod rejoin;
+mod restore;
 mod serve;
 mod standby;
 mod trail_dump;
@@ -46,6 +48,8 @@ enum Command {
     Cert(cert::Arguments),
     Console(console::Arguments),
     Archive(archive::Arguments),
+    Dump(dump::Arguments),
+    Restore(restore::Arguments),
     Import(import::Args),
     Check(check::Args),
     Trail(trail_dump::Args),
@@ -79,6 +83,8 @@ fn main() -> ExitCode {
         Command::Cert(arguments) => cert::run(arguments),
         Command::Console(arguments) => console::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Archive(arguments) => archive::run(arguments),
+        Command::Dump(arguments) => dump::run(arguments),
+        Command::Restore(arguments) => restore::run(&arguments),
         Command::Import(arguments) => import::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Trail(arguments) => trail_dump::run(arguments),

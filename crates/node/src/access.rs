@@ -19,6 +19,7 @@
 use crate::plan::Extra;
 use holdfast_engine::{Touch, TouchKind};
 use holdfast_sql::Entry;
+use holdfast_sql::catalogue::SECRETS;
 use holdfast_sql::sqlite::TextWords;
 use holdfast_types::access::needs::{Need, TableNeed};
 use holdfast_types::access::{Access, Privileges};
@@ -119,6 +120,8 @@ fn of_text(text: &Text<'_>, touched: &[Touch], access: Option<&Access>, schema: 
     let mut needs: Vec<TableNeed> = Vec::new();
     let mut others = Vec::new();
     for touch in touched.iter().filter(|touch| text.touches(touch)) {
+        // Whatever table of the database has this name: the catalogue's may be the one that is read.
+        others.extend(of_secret(touch, text.owner_of));
         let Some(table) = meant(touch, schema) else {
             others.extend(of_internal(touch, text.owner_of));
             continue;
@@ -170,6 +173,12 @@ fn meant<'s>(touch: &Touch, schema: &'s Schema) -> Option<&'s Arc<Table>> {
         t.kind == TableKind::Virtual && head.strip_suffix('_').is_some_and(|head| head.eq_ignore_ascii_case(&t.name))
     };
     permanent().find(is_it).or_else(|| permanent().find(keeps))
+}
+
+/// Verifiers of passwords are read by superusers only.
+fn of_secret(touch: &Touch, owner_of: Option<u32>) -> Option<Need> {
+    let (word, name) = SECRETS.iter().find(|(_, name)| touch.table.eq_ignore_ascii_case(name))?;
+    Some(Need::Superuser { message: format!("permission denied for {word} {name}"), owner_of })
 }
 
 /// The schema can be read by all, as the catalogue; other tables of SQLite's and of Holdfast only by superusers: statistics

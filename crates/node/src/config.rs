@@ -7,10 +7,13 @@
 //! the server from starting after a power cut.
 
 mod listen;
+mod log_files;
+mod parameters;
 mod transport;
 mod values;
 
 pub use listen::{Listen, ListenAddress};
+pub use log_files::LogFiles;
 pub use transport::{TLS_CERTIFICATE, TLS_CLIENT_CA, TLS_KEY, TlsVersionName};
 
 use crate::data_dir::{self, DataDirError};
@@ -90,6 +93,13 @@ pub struct Config {
     pub workers: usize,
     #[serde(deserialize_with = "values::count")]
     pub connections_max: usize,
+    #[serde(deserialize_with = "values::count")]
+    pub superuser_reserved_connections: usize,
+    /// 0: no limit.
+    #[serde(deserialize_with = "values::count")]
+    pub connections_per_address_max: usize,
+    #[serde(deserialize_with = "values::ms")]
+    pub authentication_failure_delay_max_ms: u64,
     #[serde(deserialize_with = "values::count")]
     pub half_open_max: usize,
     #[serde(deserialize_with = "values::ms", alias = "authentication_timeout_ms")]
@@ -264,20 +274,13 @@ impl std::fmt::Display for DelayUs {
     }
 }
 
-/// Log files that rotate.
-#[derive(Clone, Debug)]
-pub struct LogFiles {
-    pub dir: PathBuf,
-    /// A file of this size is renamed.
-    pub file_bytes_max: u64,
-    /// How many renamed files of each log are kept.
-    pub files_kept: u32,
-}
-
 const LOG_FILES_KEPT_MAX: u32 = 1000;
 
 /// Each network thread takes file descriptors and threads of its own; more threads than processors gain nothing.
 const WORKERS_MAX: usize = 512;
+
+/// A waiting connection holds a place among those that have not completed their start-up.
+const FAILURE_DELAY_MAX_MS: u64 = 30_000;
 
 /// PostgreSQL's largest.
 const COMMIT_DELAY_MAX_US: u64 = 100_000;
@@ -295,6 +298,9 @@ impl Default for Config {
             tls_min_version: TlsVersionName::V12,
             workers: 0,
             connections_max: 2_500,
+            superuser_reserved_connections: 3,
+            connections_per_address_max: 0,
+            authentication_failure_delay_max_ms: 5_000,
             half_open_max: 1_000,
             startup_timeout_ms: 60_000,
             tcp_keepalives_idle_ms: 60_000,
@@ -411,6 +417,7 @@ impl Config {
         let at_most = |name: &str, value: u64, max: u64| {
             if value > max { Err(format!("{name} = {value} is too large, the most is {max}")) } else { Ok(()) }
         };
+        at_most("authentication_failure_delay_max_ms", self.authentication_failure_delay_max_ms, FAILURE_DELAY_MAX_MS)?;
         at_most("workers", self.workers as u64, WORKERS_MAX as u64)?;
         at_most("log_files_kept", u64::from(self.log_files_kept), u64::from(LOG_FILES_KEPT_MAX))?;
         at_least("standby_timeout_ms", self.standby_timeout_ms, 100)?;
@@ -463,13 +470,6 @@ impl Config {
         let text = self.node_listen.trim();
         let wrong = |_| ConfigError::NodeListen(text.to_owned());
         if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(wrong) }
-    }
-
-    /// The log files, unless logs go to stderr. A relative path is one in the data directory.
-    pub fn log_files(&self, data: &Path) -> Option<LogFiles> {
-        let (file_bytes_max, files_kept) = (self.log_file_bytes_max, self.log_files_kept);
-        let dir = Some(self.log_directory.trim()).filter(|dir| !dir.is_empty())?;
-        Some(LogFiles { dir: data.join(dir), file_bytes_max, files_kept })
     }
 
     pub fn has_mirror(&self) -> bool {
@@ -537,40 +537,6 @@ impl Config {
             }
         }
     }
-
-    /// Run-time parameters that sessions start with.
-    pub fn parameters(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("statement_timeout", self.statement_timeout_ms.to_string()),
-            ("idle_session_timeout", self.idle_session_timeout_ms.to_string()),
-            ("log_connections", on_or_off(self.log_connections)),
-            ("log_disconnections", on_or_off(self.log_disconnections)),
-            ("log_min_duration_statement", self.log_min_duration_statement.clone()),
-            ("log_min_error_statement", self.log_min_error_statement.clone()),
-            ("log_statement", self.log_statement.clone()),
-            ("pg_stat_statements.max", self.statements_kept.to_string()),
-            ("lock_timeout", self.lock_timeout_ms.to_string()),
-            ("idle_in_transaction_session_timeout", self.idle_in_transaction_session_timeout_ms.to_string()),
-            ("auto_transaction", if self.auto_transaction { "on" } else { "off" }.to_owned()),
-            ("auto_transaction_time_max_ms", self.auto_transaction_time_max_ms.to_string()),
-            ("auto_transaction_rows_max", self.auto_transaction_rows_max.to_string()),
-            ("auto_transaction_idle_ms", self.auto_transaction_idle_ms.to_string()),
-            ("commit_delay", self.commit_delay_us.to_string()),
-            ("commit_siblings", self.commit_siblings.to_string()),
-            ("max_connections", self.connections_max.to_string()),
-            ("authentication_timeout", settings::shown_time(self.startup_timeout_ms)),
-            ("tcp_keepalives_idle", (self.tcp_keepalives_idle_ms / 1000).to_string()),
-            ("tcp_keepalives_interval", (self.tcp_keepalives_interval_ms / 1000).to_string()),
-            ("tcp_keepalives_count", self.tcp_keepalives_count.to_string()),
-            ("client_connection_check_interval", settings::shown_time(self.client_connection_check_interval_ms)),
-            ("holdfast.level", self.level.name().to_owned()),
-            ("synchronous_standby_names", self.synchronous_standby_names.clone()),
-        ]
-    }
-}
-
-fn on_or_off(on: bool) -> String {
-    if on { "on" } else { "off" }.to_owned()
 }
 
 /// Writes the file of a directory that has none yet, for a node of that name: a standby keeps it when it is promoted.
@@ -617,7 +583,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 63, "one line for each key");
+        assert_eq!(all.len(), 66, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 

@@ -2,6 +2,7 @@
 //! tables in attached in-memory schemas.
 
 use crate::activity::{Signal, Watcher};
+use crate::admission::request_reload;
 use holdfast_engine::{Connect, ConnectedDatabase, Engine, LockInfo, PreparedInfo};
 use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow, LockRow, PreparedRow, Viewer};
 use holdfast_sql::{RESET_STATEMENTS_FUNCTION, SIGNAL_FUNCTION, SignalOp};
@@ -33,6 +34,9 @@ fn register(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher)
     let of = watcher.clone();
     let reset = move |arguments: &[ValueRef<'_>]| reset_statements(&of, arguments);
     conn.register_function(RESET_STATEMENTS_FUNCTION, 3, false, reset).map_err(internal)?;
+    let of = watcher.clone();
+    let reload = move |arguments: &[ValueRef<'_>]| reload(&of, arguments);
+    conn.register_function(holdfast_sql::RELOAD_FUNCTION, 1, false, reload).map_err(internal)?;
     for schema in ["pg_catalog", "information_schema"] {
         conn.exec(&format!("ATTACH ':memory:' AS {schema}")).map_err(internal)?;
     }
@@ -98,9 +102,32 @@ fn reset_statements(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<
     Ok(Value::Text(String::new()))
 }
 
+/// See [`holdfast_sql::RELOAD_FUNCTION`].
+fn reload(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
+    let roles = watcher.engine.read().as_ref().map(Engine::roles).unwrap_or_default();
+    let is_superuser = match arguments {
+        [ValueRef::Text(user)] => {
+            std::str::from_utf8(user).ok().and_then(|user| roles.by_name(user)).is_some_and(|role| role.superuser)
+        }
+        _ => false,
+    };
+    if !is_superuser {
+        let message = "permission denied for function pg_reload_conf";
+        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+    }
+    match request_reload() {
+        Ok(()) => Ok(Value::Int(1)),
+        Err(error) => {
+            tracing::warn!("the server cannot send SIGHUP to itself: {error}");
+            Ok(Value::Int(0))
+        }
+    }
+}
+
 fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> Vec<Vec<Value>> {
     let schema = holdfast_engine::temp::session_schema().unwrap_or_else(|| db.schema());
     let engine = watcher.engine.read().clone();
+    let roles = engine.as_ref().map(Engine::roles).unwrap_or_default();
     let databases = engine.as_ref().map(Engine::databases).unwrap_or_default();
     let context = CatalogContext {
         schema: &schema,
@@ -111,8 +138,15 @@ fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> 
         viewer: Viewer { roles: watcher.roles(), role: holdfast_engine::viewer() },
         databases: databases
             .into_iter()
-            .map(|d| DatabaseRow { oid: d.oid, name: d.name, dialect: d.dialect })
+            .map(|d| DatabaseRow {
+                parameters: engine.as_ref().map(|e| e.database_parameters(&d.name)).unwrap_or_default(),
+                oid: d.oid,
+                name: d.name,
+                dialect: d.dialect,
+                volume: d.volume,
+            })
             .collect(),
+        roles: &roles,
         settings: crate::settings::defaults(),
         counters: engine.as_ref().map(Engine::stats).unwrap_or_default(),
         automatic: watcher.automatic.list(),

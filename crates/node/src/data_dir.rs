@@ -10,12 +10,14 @@
 //! | does not exist or is empty, on a disk of /etc/fstab that is not mounted | refuses |
 //! | holds certificates only | refuses: an interrupted `holdfast standby create` leaves them, or an operator before it |
 //! | belongs to another user | refuses, as PostgreSQL does |
+//! | holds a restore that did not complete | refuses |
 //! | holds other files | refuses, and changes nothing |
 //!
 //! Failure: a file that belongs to another user cannot be tightened; it is named in a warning.
 
 mod unmounted;
 
+use crate::admission::{HBA_FILE, IDENT_FILE, SECRET_FILE, SHARED_FILE};
 use crate::config::FILE_NAME;
 use holdfast_replication::{CERTIFICATE_FILES, IdentityFile};
 use rustix::fs::Mode;
@@ -37,7 +39,17 @@ const LOST_FOUND: &str = "lost+found";
 
 /// What a failed start removes. Nothing else: another server may have been started on the directory meanwhile and have
 /// acknowledged commits, and a control plane's directory holds votes.
-const REMOVABLE: [&str; 2] = [FILE_NAME, "holdfast.toml.new"];
+const REMOVABLE: [&str; 9] = [
+    FILE_NAME,
+    "holdfast.toml.new",
+    HBA_FILE,
+    "pg_hba.conf.new",
+    IDENT_FILE,
+    "pg_ident.conf.new",
+    SECRET_FILE,
+    SHARED_FILE,
+    "authentication_secret.new",
+];
 
 /// Why a directory is not used.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +62,12 @@ pub enum DataDirError {
         path.display()
     )]
     Foreign { path: PathBuf, found: String },
+    #[error(
+        "the directory {} holds a restore that did not complete. Run `holdfast restore` again, or remove the directory and \
+         restore into another one",
+        path.display()
+    )]
+    Restoring { path: PathBuf },
     #[error(
         "the data directory {} belongs to another user (uid {owner}). Start the server as that user, or give the directory \
          and its files to this one (uid {own}) with chown",
@@ -84,6 +102,9 @@ pub fn private_umask() {
 
 /// Refuses a directory that holds something else than a data directory.
 pub fn refuse_foreign(dir: &Path) -> Result<(), DataDirError> {
+    if dir.join(holdfast_engine::RESTORING).exists() {
+        return Err(DataDirError::Restoring { path: dir.to_owned() });
+    }
     let mut names = names(dir).map_err(|source| DataDirError::Io { path: dir.to_owned(), source })?;
     // `holdfast cert server` may come before the first start.
     names.retain(|name| name != "tls" || !dir.join(TLS_CERTIFICATE).exists());

@@ -1,10 +1,12 @@
 //! The databases being served, each with its cache of translated statements, shared by all sessions.
 
 use crate::plan::Extra;
+use crate::privilege_change::dependents;
+use crate::roles::Listed;
 use crate::settings::REQUIRE_TRANSACTION;
 use holdfast_engine::{Database, Engine, Report};
 use holdfast_sql::{Context, Entry, Kind, Piece, StatementCache, Translated, translate};
-use holdfast_types::access::{RoleChanges, Roles};
+use holdfast_types::access::{DatabaseAccess, RoleChanges, Roles};
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{Level, ParameterChange, SqlError, SqlResult, SqlState};
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -213,8 +215,36 @@ impl Databases {
     }
 
     /// CREATE DATABASE. Blocks until it has reached its level.
-    pub fn create(&self, name: &str, dialect: Dialect, level: Level) -> SqlResult<()> {
-        self.engine.create_database(name, dialect, level)
+    pub fn create(&self, name: &str, dialect: Dialect, access: DatabaseAccess, level: Level) -> SqlResult<()> {
+        self.engine.create_database_for(name, dialect, access, level)
+    }
+
+    /// All databases by their names and numbers.
+    pub fn listed(&self) -> Vec<Listed> {
+        let listed = |d: holdfast_engine::DatabaseInfo| Listed { name: d.name, oid: d.oid, volume: d.volume };
+        self.engine.databases().into_iter().map(listed).collect()
+    }
+
+    /// What a role owns or is granted in the databases, as lines of DETAIL: object by object in the database `here`, whose
+    /// schema is given, and how many there are in each other one. Opens those that are not open.
+    pub fn objects_of(&self, role: u32, here: &str, schema: &Schema) -> Vec<String> {
+        let mut lines = dependents(schema, role);
+        for info in self.engine.databases().into_iter().filter(|d| d.name != here) {
+            let name = info.name;
+            match self.engine.database(&name).map(|db| dependents(&db.schema(), role).len()) {
+                Ok(0) => {}
+                Ok(1) => lines.push(format!("1 object in database {name}")),
+                Ok(count) => lines.push(format!("{count} objects in database {name}")),
+                // It may own something there, and its OID must keep a name.
+                Err(_) => lines.push(format!("unknown objects in database {name}, which cannot be opened")),
+            }
+        }
+        lines
+    }
+
+    /// An OID for a new role.
+    pub fn reserve_role_oid(&self) -> SqlResult<u32> {
+        self.engine.reserve_role_oid()
     }
 
     /// Rises with every change of a role.

@@ -8,6 +8,7 @@
 
 mod access;
 mod activity;
+pub mod admission;
 mod archive_report;
 mod automatic_stats;
 mod cancel;
@@ -21,6 +22,7 @@ mod plan;
 mod privilege_change;
 mod reload;
 mod replication_settings;
+mod roles;
 mod server;
 mod session;
 mod settings;

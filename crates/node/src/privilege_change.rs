@@ -10,6 +10,7 @@ mod drop_owned;
 mod grant;
 mod owner;
 
+pub use drop_owned::dependents;
 use holdfast_sql::privilege_statement::{PrivilegeStatement, RelationName, RoleName};
 use holdfast_sql::{Among, Notice};
 use holdfast_store::privileges::{CREATE, Row};

@@ -19,6 +19,7 @@ mod refusing;
 mod signals;
 
 use crate::activity::EngineSlot;
+use crate::admission::{Admission, HBA_FILE, RulesError};
 use crate::clock;
 use crate::config::{Config, ConfigError};
 use crate::data_dir::{self, DataDirError};
@@ -68,6 +69,8 @@ pub enum NodeError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Directory(#[from] DataDirError),
+    #[error(transparent)]
+    Rules(#[from] RulesError),
     #[error(transparent)]
     StandbyFile(#[from] StandbyFileError),
     #[error(transparent)]
@@ -137,6 +140,9 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let addresses = server.addresses();
     let address = *addresses.first().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
     refuse_to_follow_itself(dir, &config, &addresses)?;
+    let admission = Arc::new(Admission::open(dir, config.admission_limits())?);
+    let beyond = addresses.iter().find(|address| !address.ip().to_canonical().is_loopback());
+    admission.files().refuse_trusting(beyond.map(ToString::to_string))?;
     let links = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(LINK_THREADS)
         .thread_name("links")
@@ -146,6 +152,8 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let mut signals = clients.block_on(async { Signals::new() })?;
     let reload = Reload::default();
     reload_tls(&reload, dir, &tls, &addresses);
+    let rules = admission.clone();
+    reload.add(HBA_FILE, move || rules.files().reload().map_err(|error| error.to_string()));
     links.block_on(async { signals::reload_at_hangup(reload) })?;
     let name = StandbyFile::read(dir)?.map_or_else(|| node_name(&config), |file| file.name);
     let certificates = Certificates::of(dir)?;
@@ -168,6 +176,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
         control,
         listener,
         followed: Followed::default(),
+        admission,
         standing,
     };
     let mut promoted: Option<Promotion> = None;

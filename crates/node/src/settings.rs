@@ -94,6 +94,8 @@ static PARAMETERS: &[Parameter] = &[
     p("escape_string_warning", "on", Bool),
     p("extra_float_digits", "1", Int(-15, 3)),
     p("holdfast.level", "local", OneOf(&["local", "cold", "warm", "hot", "commit"])),
+    p("hba_file", "", Fixed),
+    p("ident_file", "", Fixed),
     p("idle_in_transaction_session_timeout", "0", Time),
     p("idle_session_timeout", "0", Time),
     r("in_hot_standby", "off", Fixed),
@@ -126,7 +128,7 @@ static PARAMETERS: &[Parameter] = &[
     r("server_encoding", "UTF8", Fixed),
     r("server_version", SERVER_VERSION, Fixed),
     p("server_version_num", "150000", Fixed),
-    r("session_authorization", "holdfast", Fixed),
+    r("session_authorization", "", Any),
     p("ssl", "off", Fixed),
     p("ssl_ca_file", "", Fixed),
     p("ssl_cert_file", "", Fixed),
@@ -137,6 +139,7 @@ static PARAMETERS: &[Parameter] = &[
     p("ssl_min_protocol_version", "TLSv1.2", Fixed),
     r("standard_conforming_strings", "on", OneOf(&["on", "true", "1", "yes"])),
     p("statement_timeout", "0", Time),
+    p("superuser_reserved_connections", "3", Fixed),
     p("synchronize_seqscans", "on", Bool),
     p("synchronous_standby_names", "", Fixed),
     p(
@@ -215,28 +218,24 @@ fn for_databases_only(parameter: &Parameter) -> SqlError {
     SqlError::new(SqlState("55P02"), message).with_hint(format!("ALTER DATABASE ... SET {} = ...", parameter.name))
 }
 
-/// What begins the name of a parameter that only superusers set: what is logged of them is not for sessions to decide.
-const FOR_SUPERUSERS: &str = "log_";
-
-/// 42501 for a parameter that only superusers set.
-pub fn check_setter(name: &str, is_superuser: bool) -> SqlResult<()> {
-    let refused = !is_superuser && find(name).is_some_and(|p| p.name.starts_with(FOR_SUPERUSERS));
-    if !refused {
-        return Ok(());
-    }
-    let message = format!("permission denied to set parameter \"{}\"", known(name)?);
-    Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message))
-}
-
 /// Checks the values that the configuration has of what is logged.
 pub fn check_logging(parameters: &[(&'static str, String)]) -> Result<(), String> {
-    for (name, value) in parameters.iter().filter(|(name, _)| name.starts_with(FOR_SUPERUSERS)) {
+    for (name, value) in parameters.iter().filter(|(name, _)| name.starts_with(LOGGING)) {
         let known = find(name).map(|parameter| check(parameter, value));
         if let Some(Err(error)) = known {
             return Err(error.message().to_owned());
         }
     }
     Ok(())
+}
+
+/// What begins the name of a parameter of what is logged: that is not for other roles than superusers to decide.
+const LOGGING: &str = "log_";
+
+/// Whether only superusers may set the parameter (PostgreSQL's context `superuser`).
+pub fn is_superusers(name: &str) -> bool {
+    let known = find(name).map_or(name, |parameter| parameter.name);
+    known.starts_with(LOGGING) || ["deadlock_timeout", "lc_messages"].iter().any(|p| p.eq_ignore_ascii_case(name))
 }
 
 /// The spelling of a parameter's name.
@@ -449,7 +448,8 @@ impl Settings {
 
     /// RESET ALL.
     pub fn reset_all(&mut self) {
-        self.changed.clear();
+        // As in PostgreSQL it does not change the session's roles.
+        self.changed.retain(|name, _| ["role", "session_authorization"].contains(&name.as_str()));
         self.refresh();
     }
 

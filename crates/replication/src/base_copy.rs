@@ -44,14 +44,22 @@ struct Outgoing {
 /// Begins to send a copy of all databases.
 pub fn begin_copy(engine: &Engine) -> SqlResult<Box<dyn BaseCopy>> {
     let copy = engine.base_copy()?;
-    let failed = |why: String| SqlError::new(SqlState::IO_ERROR, why);
+    let manifest = serde_json::to_string(copy.plan()).map_err(|e| failed(e.to_string()))?;
+    send_copy(engine, copy, manifest)
+}
+
+fn failed(why: String) -> SqlError {
+    SqlError::new(SqlState::IO_ERROR, why)
+}
+
+/// A copy to be sent, with what its receiver needs to know of it.
+pub fn send_copy(engine: &Engine, copy: holdfast_engine::BaseCopy, manifest: String) -> SqlResult<Box<dyn BaseCopy>> {
     let plan = copy.plan();
     // Everything in the copy is below this end of the trail; wait until the end is durable.
     let (lsn, checksum) = engine.trail().tip();
     while engine.trail().durable() < lsn {
         std::thread::sleep(DURABLE_PAUSE);
     }
-    let manifest = serde_json::to_string(plan).map_err(|e| failed(e.to_string()))?;
     let file = |place: usize| {
         let name = copy.file(place).and_then(|file| Path::new(file).file_name());
         name.map(|name| name.to_string_lossy().into_owned()).ok_or_else(|| failed(format!("place {place} has no file")))

@@ -12,6 +12,7 @@
 //! | [`following`], [`follow_record`] | a standby follows its master; with a control plane the one that the group agrees on |
 //! | [`link_address`] | addresses that one node reports and another uses |
 //! | [`base_copy`], [`kept_copies`] | a base copy, sent and received; kept while its link is broken |
+//! | [`dump`] | a dump's copy, sent and fetched |
 //! | [`control`], [`trail_comparison`] | the lease, which node may be master, and which member of a quorum has all commits |
 //! | [`old_master`], [`replaced`] | without a control plane: the master that a promotion replaced is watched |
 //! | [`sync_watch`] | what commits do while their standbys are away |
@@ -37,6 +38,7 @@ mod certificates;
 mod clear;
 mod control;
 mod dialer;
+mod dump;
 mod follow_record;
 mod following;
 mod identity;
@@ -68,6 +70,7 @@ pub use archiver::Archiver;
 pub use base_copy::{CopyError, CopyTo, check_target as check_copy_target, copy_from};
 pub use certificates::{Certificates, FILES as CERTIFICATE_FILES, install as install_certificates, secure_members};
 pub use control::{Control, ControlSetupError};
+pub use dump::{DumpError, DumpPlan, fetch_dump};
 pub use follow_record::follow_record;
 pub use following::{AgreedEpoch, Followed, Following, follow_master};
 pub use holdfast_control::Position;

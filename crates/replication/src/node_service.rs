@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | the trail | sent; what is recycled, from the archive | sent, as far as it is durable at its own master |
 //! | a base copy | sent | refused, naming its master |
+//! | a dump | sent | sent: what its readers see |
 //! | the status | sent | sent |
 //! | a promotion | answered: it is the master already | done, where it is safe |
 //! | to stop, to start | shipping stops, for one standby or all | following stops |
@@ -20,6 +21,7 @@ use crate::accepted_loss::AcceptedLoss;
 use crate::archive_source::ArchiveSource;
 use crate::base_copy::begin_copy;
 use crate::control::Control;
+use crate::dump::begin_dump;
 use crate::following::Following;
 use crate::identity::identity;
 use crate::identity_file::IdentityFile;
@@ -106,7 +108,8 @@ impl Master for NodeService {
             | Wants::Promote { .. }
             | Wants::Stop { .. }
             | Wants::Start { .. }
-            | Wants::Forget { .. } => Ok(()),
+            | Wants::Forget { .. }
+            | Wants::Dump => Ok(()),
         }
     }
 
@@ -224,6 +227,19 @@ impl Master for NodeService {
         self.copies.take(standby, begin).map_err(|error| {
             let message = format!("a base copy cannot begin: {error}");
             Refusal::new(Reason::Failed, message, "See the master's log")
+        })
+    }
+
+    fn dump(&self, name: &str) -> Result<Box<dyn BaseCopy>, Refusal> {
+        // A deposed master may show what its successor does not have.
+        if let Some(why) = self.engine.gate().held.filter(|_| self.following.is_none()) {
+            let message = format!("{} acknowledges nothing: {why}", self.name);
+            return Err(Refusal::new(Reason::NotMaster, message, "Take the dump from the master, or from a standby"));
+        }
+        let begin = || tokio::task::block_in_place(|| begin_dump(&self.engine, &self.name, &self.dir));
+        self.copies.take(name, begin).map_err(|error| {
+            let message = format!("a dump cannot begin: {error}");
+            Refusal::new(Reason::Failed, message, "See the server's log")
         })
     }
 

@@ -8,7 +8,7 @@
 //! as bytes.
 //!
 //! How it fails: a text that is not a verifier is `None`; a message that violates the protocol is an error with
-//! PostgreSQL's SQLSTATE and text; a wrong proof is [`Outcome::Refused`], and nothing tells it from an unknown role.
+//! PostgreSQL's SQLSTATE and text; a wrong proof is [`Outcome::Refused`], and an unknown role has the same outcome.
 //!
 //! Sources: RFC 5802 (SCRAM), RFC 7677 (SHA-256), RFC 5929 (`tls-server-end-point`), RFC 4013 (SASLprep), PostgreSQL 15,
 //! section 55.3.

@@ -1,8 +1,9 @@
 //! What a statement does, for the session that runs it: [`Kind`] and the types of its fields.
 
 use crate::privilege_statement::PrivilegeStatement;
+use crate::role_statement::{RoleSpec, RoleStatement};
 use holdfast_types::schema::Dialect;
-use holdfast_types::{ParameterChange, ParametersOf, TableLockMode, Value};
+use holdfast_types::{ParameterChange, TableLockMode, Value};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Kind {
@@ -39,6 +40,10 @@ pub enum Kind {
         name: String,
         dialect: Dialect,
         if_not_exists: bool,
+        /// OWNER.
+        owner: Option<RoleSpec>,
+        /// CONNECTION LIMIT.
+        connection_limit: Option<i32>,
     },
     DropDatabase {
         name: String,
@@ -93,11 +98,13 @@ pub enum Kind {
     },
     /// `None` is CLOSE ALL.
     CloseCursor(Option<String>),
-    /// Changes what later sessions of a database or of a user start with.
+    /// Changes what later sessions of a database start with.
     AlterParameters {
-        of: ParametersOf,
+        database: String,
         change: ParameterChange,
     },
+    /// Changes roles, or the access to a database.
+    Role(Box<RoleStatement>),
     /// Owners and privileges.
     Privileges(Box<PrivilegeStatement>),
     /// Accepted without effect; the session only answers.

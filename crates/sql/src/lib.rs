@@ -36,6 +36,8 @@ mod parse;
 pub mod privilege_statement;
 mod privileges;
 mod relations;
+mod role_statement;
+mod roles;
 mod scan;
 mod session;
 pub mod sqlite;
@@ -49,7 +51,9 @@ mod vacuum;
 mod words;
 
 pub use advisory::{ADVISORY_FUNCTION, AdvisoryOp};
-pub use bind::catalogue_call::{RESET_STATEMENTS_FUNCTION, SIGNAL_FUNCTION, SignalOp, WAIT_SLICE_FUNCTION};
+pub use bind::catalogue_call::{
+    RELOAD_FUNCTION, RESET_STATEMENTS_FUNCTION, SIGNAL_FUNCTION, SignalOp, WAIT_SLICE_FUNCTION,
+};
 pub use cache::{Entry, StatementCache};
 pub use command::{CopyColumn, CopyFormat, CopyIn, FetchCount, FetchDirection, Isolation, Kind, TransactionModes};
 pub use context::Context;
@@ -58,6 +62,8 @@ pub use functions::{Function, functions};
 pub use ids::NEXT_ID_FUNCTION;
 pub use names::Among;
 pub use params::{Coerce, Param, ParamSource, SessionValue, SessionValues};
+pub use role_statement::{DatabaseGrant, RoleOption, RoleSpec, RoleStatement};
+pub use roles::without_secrets;
 pub use scan::{Class, Literal, Piece, Scan};
 pub use translate::translate;
 pub use translated::{Notice, TempDdl, Translated};

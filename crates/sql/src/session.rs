@@ -4,6 +4,8 @@ use crate::command::{Isolation, Kind, TransactionModes};
 use crate::cursor;
 use crate::names::fold;
 use crate::privileges;
+use crate::role_statement::RoleSpec;
+use crate::roles;
 use crate::start_parameters;
 use crate::translated::Translated;
 use crate::types;
@@ -12,7 +14,7 @@ use holdfast_types::desc::{ColumnDesc, StatementDesc, oid};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 use sqlparser::ast::{
-    DataType, DiscardObject, Expr, Ident, ObjectName, ObjectType, Reset, Set, Statement, TransactionAccessMode,
+    DataType, DiscardObject, Expr, Ident, ObjectName, Reset, Set, Statement, TransactionAccessMode,
     TransactionIsolationLevel, TransactionMode,
 };
 use std::sync::Arc;
@@ -68,6 +70,10 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
             let modes = if modes.first() == Some(&"WORK") { &modes[1..] } else { modes };
             Translated::command(Kind::Begin(text_modes(modes)?), "BEGIN")
         }
+        ("SET", ["ROLE", ..] | ["SESSION" | "LOCAL", "ROLE", ..]) => return roles::set(text).map(Some),
+        ("SET", ["SESSION", "AUTHORIZATION", ..] | ["SESSION" | "LOCAL", "SESSION", "AUTHORIZATION", ..]) => {
+            return roles::set(text).map(Some);
+        }
         ("SET", ["TRANSACTION", "SNAPSHOT", ..]) => return Err(SqlError::unsupported("SET TRANSACTION SNAPSHOT")),
         ("SET", ["TRANSACTION", modes @ ..]) | ("SET", ["LOCAL", "TRANSACTION", modes @ ..]) => {
             Translated::command(Kind::SetTransaction(text_modes(modes)?), "SET")
@@ -80,15 +86,21 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
             let value = Some(database_name(words.get(1).map(String::as_str))?);
             Translated::command(Kind::Set { name: "database".into(), value, local: false }, "USE")
         }
-        ("GRANT" | "REVOKE" | "REASSIGN", _) | ("DROP", ["OWNED", ..]) | ("ALTER", ["DEFAULT", ..]) => {
-            return privileges::translate(text);
+        ("GRANT" | "REVOKE", _) => {
+            let of_roles = roles::translate(text)?;
+            return of_roles.map_or_else(|| privileges::translate(text), |t| Ok(Some(t)));
         }
+        ("REASSIGN", _) | ("DROP", ["OWNED", ..]) | ("ALTER", ["DEFAULT", ..]) => return privileges::translate(text),
         ("ALTER", ["TABLE" | "VIEW" | "SEQUENCE" | "SCHEMA", .., "OWNER", "TO", _]) => {
             return privileges::translate(text);
         }
         ("CREATE", ["DATABASE", ..]) => return create_database(text).map(Some),
         ("DROP", ["DATABASE", ..]) => return drop_database(text).map(Some),
-        ("ALTER", ["DATABASE" | "ROLE" | "USER", ..]) => return start_parameters::translate(text).map(Some),
+        ("CREATE" | "DROP" | "ALTER", ["ROLE" | "USER" | "GROUP", ..]) => return roles::translate(text),
+        ("ALTER", ["DATABASE", ..]) => {
+            let of_access = roles::translate(text)?;
+            return of_access.map_or_else(|| start_parameters::translate(text), Ok).map(Some);
+        }
         _ => return Ok(None),
     }))
 }
@@ -164,9 +176,21 @@ fn create_database(text: &str) -> SqlResult<Translated> {
     }
     let name = database_name(words.next())?;
     let mut dialect = Dialect::Postgres;
+    let (mut owner, mut connection_limit) = (None, None);
     while let Some(option) = words.next() {
         let option = option.to_ascii_uppercase();
         if option == "WITH" {
+            continue;
+        }
+        if option == "OWNER" {
+            owner = Some(owner_name(words.next())?);
+            continue;
+        }
+        if option == "CONNECTION" && words.peek().is_some_and(|w| w.eq_ignore_ascii_case("limit")) {
+            let limit = words.nth(1).and_then(|n| n.parse().ok());
+            let limit: i32 =
+                limit.ok_or_else(|| SqlError::new(SqlState::SYNTAX_ERROR, "CONNECTION LIMIT needs a number"))?;
+            connection_limit = Some(limit);
             continue;
         }
         let value = words.next().unwrap_or("").trim_matches('\'').to_ascii_lowercase();
@@ -174,12 +198,23 @@ fn create_database(text: &str) -> SqlResult<Translated> {
             ("DIALECT", "sqlite") => dialect = Dialect::Sqlite,
             ("DIALECT", "postgres" | "postgresql") => dialect = Dialect::Postgres,
             ("ENCODING", "utf8" | "utf-8" | "unicode" | "default") => {}
-            ("OWNER" | "TEMPLATE" | "STRATEGY", _) => {}
+            ("TEMPLATE" | "STRATEGY", _) => {}
             ("LC_COLLATE" | "LC_CTYPE" | "LOCALE", "c" | "posix" | "c.utf-8" | "c.utf8" | "default") => {}
             _ => return Err(SqlError::unsupported(format!("CREATE DATABASE with {option} = {value}"))),
         }
     }
-    Ok(Translated::command(Kind::CreateDatabase { name, dialect, if_not_exists }, "CREATE DATABASE"))
+    let kind = Kind::CreateDatabase { name, dialect, if_not_exists, owner, connection_limit };
+    Ok(Translated::command(kind, "CREATE DATABASE"))
+}
+
+/// OWNER of CREATE DATABASE; DEFAULT is the current role.
+fn owner_name(word: Option<&str>) -> SqlResult<RoleSpec> {
+    let word = word.unwrap_or_default();
+    Ok(match word.to_ascii_lowercase().as_str() {
+        "default" | "current_user" | "current_role" => RoleSpec::CurrentRole,
+        "session_user" => RoleSpec::SessionUser,
+        _ => RoleSpec::Name(database_name(Some(word.trim_matches('\'')))?),
+    })
 }
 
 fn drop_database(text: &str) -> SqlResult<Translated> {
@@ -258,15 +293,11 @@ pub fn translate(statement: &Statement) -> SqlResult<Option<Translated>> {
             Translated::command(Kind::Discard(what), verb)
         }
         Statement::Deallocate { name, .. } => Translated::command(Kind::Deallocate(Some(fold(name))), "DEALLOCATE"),
-        Statement::Grant(_) | Statement::Revoke(_) | Statement::CreateRole(_) => return Err(roles()),
-        Statement::Drop { object_type: ObjectType::Role | ObjectType::User, .. } => return Err(roles()),
+        Statement::Grant(_) | Statement::Revoke(_) => {
+            return Err(SqlError::unsupported("this form of GRANT and REVOKE"));
+        }
         _ => return Ok(None),
     }))
-}
-
-fn roles() -> SqlError {
-    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "roles and privileges are not supported")
-        .with_hint("Every user has every right; the server takes connections of its own machine only.")
 }
 
 fn modes_of(modes: &[TransactionMode]) -> SqlResult<TransactionModes> {
@@ -302,7 +333,13 @@ fn set(set: &Set) -> SqlResult<Translated> {
     Ok(match set {
         Set::SingleAssignment { scope, hivevar: false, variable, values } => {
             let local = matches!(scope, Some(ContextModifier::Local));
-            let texts: Vec<String> = values.iter().map(setting_value).collect::<SqlResult<_>>()?;
+            let of_role = ["role", "session_authorization"].contains(&&*setting_name(variable));
+            let value = |e: &Expr| match e {
+                // A name of a role, which is folded.
+                Expr::Identifier(name) if of_role => Ok(fold(name)),
+                other => setting_value(other),
+            };
+            let texts: Vec<String> = values.iter().map(value).collect::<SqlResult<_>>()?;
             let default = matches!(values.as_slice(), [Expr::Identifier(i)] if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default"));
             command(setting_name(variable), (!default).then(|| texts.join(", ")), local)
         }
@@ -318,7 +355,6 @@ fn set(set: &Set) -> SqlResult<Translated> {
         Set::SetTransaction { modes, snapshot: None, session: false } => {
             Translated::command(Kind::SetTransaction(modes_of(modes)?), "SET")
         }
-        Set::SetRole { role_name, .. } => command("role".into(), role_name.as_ref().map(|r| r.value.clone()), false),
         other => return Err(SqlError::unsupported(format!("{other}"))),
     })
 }

@@ -1,35 +1,37 @@
-//! `ALTER DATABASE name SET ...`, `ALTER ROLE name SET ...` and their RESET: what later sessions start with.
+//! `ALTER DATABASE name SET ...` and its RESET: what later sessions start with. [`change`] reads the same of a role.
 //!
-//! What follows the name is read as the SET or RESET of a session. All other changes of databases and roles are 0A000.
+//! What follows the name is read as the SET or RESET of a session. All other changes of databases are 0A000.
 
 use crate::command::Kind;
 use crate::parse;
 use crate::session;
 use crate::translated::Translated;
-use holdfast_types::{ParameterChange, ParametersOf, SqlError, SqlResult, SqlState};
+use holdfast_types::{ParameterChange, SqlError, SqlResult, SqlState};
 
-/// Translates the statement, which begins with ALTER DATABASE, ALTER ROLE or ALTER USER.
+/// Translates the statement, which begins with ALTER DATABASE.
 pub fn translate(text: &str) -> SqlResult<Translated> {
     let (_, rest) = cut_word(text)?;
-    let (what, rest) = cut_word(rest)?;
+    let (_, rest) = cut_word(rest)?;
     let (name, rest) = cut_word(rest)?;
-    let name = session::database_name(Some(name).filter(|n| !n.is_empty()))?;
-    let database = what.eq_ignore_ascii_case("database");
-    let verb = if database { "ALTER DATABASE" } else { "ALTER ROLE" };
+    let database = session::database_name(Some(name).filter(|n| !n.is_empty()))?;
+    let change = change(rest, "ALTER DATABASE")?;
+    let kind = Kind::AlterParameters { database, change };
+    Ok(Translated { cacheable: false, ..Translated::command(kind, "ALTER DATABASE") })
+}
+
+/// The change that `SET ...` or `RESET ...` after the name makes.
+pub fn change(rest: &str, verb: &str) -> SqlResult<ParameterChange> {
     let (command, _) = cut_word(rest)?;
-    let known = command.eq_ignore_ascii_case("set") || command.eq_ignore_ascii_case("reset");
-    if !known || (!database && name == "all") {
-        return Err(SqlError::unsupported(format!("{verb} other than {verb} NAME SET or RESET")));
+    if !command.eq_ignore_ascii_case("set") && !command.eq_ignore_ascii_case("reset") {
+        return Err(SqlError::unsupported(format!("this form of {verb}")));
     }
-    let change = match setting(rest)? {
+    Ok(match setting(rest)? {
         Kind::Set { name, value: Some(value), local: false } => ParameterChange::Set { name, value },
         Kind::Set { name, value: None, local: false } => ParameterChange::Reset(name),
         Kind::Reset(Some(name)) => ParameterChange::Reset(name),
         Kind::Reset(None) => ParameterChange::ResetAll,
         _ => return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error in {verb} ... SET"))),
-    };
-    let of = if database { ParametersOf::Database(name) } else { ParametersOf::Role { role: name, database: None } };
-    Ok(Translated { cacheable: false, ..Translated::command(Kind::AlterParameters { of, change }, verb) })
+    })
 }
 
 /// Reads a SET or RESET without what precedes it.
@@ -58,17 +60,15 @@ fn cut_word(text: &str) -> SqlResult<(&str, &str)> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> (ParametersOf, ParameterChange) {
+    fn read(text: &str) -> (String, ParameterChange) {
         match translate(text).unwrap().kind {
-            Kind::AlterParameters { of, change } => (of, change),
+            Kind::AlterParameters { database, change } => (database, change),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn set_and_reset_are_read_as_in_a_session() {
-        let (shop, clerk) =
-            (ParametersOf::Database("shop".into()), ParametersOf::Role { role: "My Clerk".into(), database: None });
         let set = |name: &str, value: &str| ParameterChange::Set { name: name.to_owned(), value: value.to_owned() };
         let reset = || ParameterChange::Reset("lock_timeout".to_owned());
         for (text, change) in [
@@ -78,22 +78,17 @@ mod tests {
             ("ALTER DATABASE shop RESET lock_timeout", reset()),
             ("ALTER DATABASE shop RESET ALL", ParameterChange::ResetAll),
         ] {
-            assert_eq!(read(text), (shop.clone(), change), "{text}");
+            assert_eq!(read(text), ("shop".to_owned(), change), "{text}");
         }
-        let change = set("auto_transaction", "on");
-        assert_eq!(read("ALTER ROLE \"My Clerk\" SET auto_transaction TO on"), (clerk, change));
+        assert_eq!(change("SET auto_transaction TO on", "ALTER ROLE"), Ok(set("auto_transaction", "on")));
     }
 
     #[test]
     fn everything_else_is_refused() {
         for text in [
             "ALTER DATABASE shop RENAME TO other",
-            "ALTER DATABASE shop OWNER TO me",
             "ALTER DATABASE shop SET LOCAL lock_timeout = 1",
             "ALTER DATABASE shop SET TRANSACTION READ ONLY",
-            "ALTER ROLE ALL SET lock_timeout = 1",
-            "ALTER ROLE clerk IN DATABASE shop SET lock_timeout = 1",
-            "ALTER USER clerk SUPERUSER",
             "ALTER DATABASE",
         ] {
             assert!(translate(text).is_err(), "{text}");

@@ -60,11 +60,35 @@ impl<'t> Words<'t> {
         found
     }
 
+    /// Whether this token comes next.
+    pub fn at_token(&self, token: &Token) -> bool {
+        self.token() == Some(token)
+    }
+
+    /// The part of the statement's text that begins with the current token.
+    pub fn rest_of<'x>(&self, text: &'x str) -> &'x str {
+        let Some(start) = self.whole().map(|t| t.span.start) else { return "" };
+        let line = text.split_inclusive('\n').scan(0, |at, line| {
+            let begins = *at;
+            *at += line.len();
+            Some(begins)
+        });
+        let begins = line.skip(start.line.saturating_sub(1) as usize).next().unwrap_or(text.len());
+        let column = start.column.saturating_sub(1) as usize;
+        let within = text[begins..].char_indices().nth(column).map_or(text.len() - begins, |(at, _)| at);
+        &text[begins + within..]
+    }
+
+    /// Steps over all that is left.
+    pub fn skip_all(&mut self) {
+        self.at = self.solid.len();
+    }
+
     /// Steps over a name.
     pub fn name(&mut self) -> SqlResult<String> {
         let Some(Token::Word(word)) = self.token() else { return Err(self.syntax()) };
         if word.value.is_empty() {
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "zero-length delimited identifier"));
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "zero-length delimited identifier at or near \"\"\"\""));
         }
         self.at += 1;
         Ok(fold(&Ident { value: word.value.clone(), quote_style: word.quote_style, span: Span::empty() }))

@@ -213,6 +213,10 @@ impl Hub {
                 self.master.hold(&hello.name, copy.plan().start, true)?;
                 base_copy::send(link, copy.as_mut()).await
             }
+            Wants::Dump => {
+                let mut copy = self.master.dump(&hello.name)?;
+                base_copy::send(link, copy.as_mut()).await
+            }
             Wants::Status => link.writer.send(&Message::Status(self.master.status())).await,
             Wants::Promote { accept_divergence } => {
                 let done = self.master.promote(accept_divergence)?;

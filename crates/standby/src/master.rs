@@ -38,7 +38,12 @@ impl Peer {
         let refuse = |message: String, advice: &str| Err(Refusal::new(Reason::NotAdmitted, message, advice));
         match (wants, holder.role) {
             (
-                Wants::Status | Wants::Promote { .. } | Wants::Stop { .. } | Wants::Start { .. } | Wants::Forget { .. },
+                Wants::Status
+                | Wants::Promote { .. }
+                | Wants::Stop { .. }
+                | Wants::Start { .. }
+                | Wants::Forget { .. }
+                | Wants::Dump,
                 _,
             ) => Ok(()),
             (Wants::Follow(_) | Wants::BaseCopy, CertificateRole::Operator) => refuse(
@@ -152,6 +157,11 @@ pub trait Master: Send + Sync + 'static {
 
     /// Starts an online copy of the current state of all databases.
     fn base_copy(&self, standby: &str) -> Result<Box<dyn BaseCopy>, Refusal>;
+
+    /// Starts an online copy of what readers see in all databases, for a dump.
+    fn dump(&self, _name: &str) -> Result<Box<dyn BaseCopy>, Refusal> {
+        Err(Refusal::new(Reason::NotAdmitted, "dumps are not taken from this node", "Take it from the master"))
+    }
 
     /// The status for `holdfast standby status`, as JSON.
     fn status(&self) -> String;

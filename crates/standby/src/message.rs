@@ -5,7 +5,8 @@
 //! ```text
 //! to follow     Hello -> Welcome, then (Ask -> Answer)*, then Start -> (Boxcar | Durable | Ping)* with (Ack | Pong)*
 //!               coming back; Stop from either side ends it
-//! a base copy   Hello -> Welcome, CopyPlan, CopyVolume*; then (CopyAsk -> CopyChunk)*, CopyDone
+//! a base copy, a dump
+//!               Hello -> Welcome, CopyPlan, CopyVolume*; then (CopyAsk -> CopyChunk)*, CopyDone
 //! the status    Hello -> Welcome, Status
 //! a promotion   Hello -> Welcome, Done
 //! to stop or start shipping or following   Hello -> Welcome, Done
@@ -90,6 +91,8 @@ pub enum Wants {
     Forget {
         standby: String,
     },
+    /// A copy of the databases that no standby begins with: nothing is kept for the receiver afterwards.
+    Dump,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -29,7 +29,9 @@ use std::sync::Arc;
 pub enum VolumeError {
     #[error("cannot {what} {path}: {source}")]
     Io { what: &'static str, path: String, source: io::Error },
-    #[error("the file {path} does not exist: restore it from a backup, or mount the file system that it is on")]
+    #[error(
+        "the file {path} does not exist: restore it from a backup (`holdfast restore`), or mount the file system that it is on"
+    )]
     Missing { path: String },
     #[error("{path} is in use by another program; close it there and start the server again")]
     InUse { path: String },

@@ -19,8 +19,8 @@ pub enum TrailError {
     /// Damage below the proven durable position: opening would lose acknowledged commits.
     #[error(
         "the trail is damaged: {file} at byte {offset} (LSN {lsn}): {what}. Commits acknowledged up to LSN {proven} \
-         need this boxcar. Nothing was changed. Restore this file from a copy of the trail (standby or archive), or roll \
-         forward from a dump",
+         need this boxcar. Nothing was changed. Restore this file from a copy of the trail (standby or archive), or restore \
+         from a dump with `holdfast restore`",
         file = .file.display()
     )]
     Damaged { file: PathBuf, offset: u64, lsn: Lsn, proven: Lsn, what: String },

@@ -138,6 +138,17 @@ impl Shipped {
         }
     }
 
+    /// The same boxcar with another body and a checksum that matches it: for a restore that ends inside a boxcar. Only a trail
+    /// that ends with it can hold it. `None` if the body does not fit there.
+    pub fn with_body(&self, body: &[u8], segment_bytes: u64) -> Option<Shipped> {
+        let mut bytes = [self.bytes.get(..SHIPPED_HEAD_BYTES)?, body].concat();
+        bytes[52..56].copy_from_slice(&u32::try_from(body.len()).ok()?.to_le_bytes());
+        let checksum = shipped_checksum(&bytes);
+        bytes[60..64].copy_from_slice(&checksum.to_le_bytes());
+        let trail_id = TrailId(array(&bytes, 16));
+        Shipped::parse(bytes.into(), trail_id, segment_bytes).ok()
+    }
+
     /// Whole records; empty unless the kind is `Data`.
     pub fn body(&self) -> &[u8] {
         self.bytes.get(SHIPPED_HEAD_BYTES..).unwrap_or_default()
@@ -220,6 +231,16 @@ mod tests {
         assert_eq!((shipped.lsn, shipped.end, shipped.epoch), (Lsn(0x11000), Lsn(0x12000), Epoch(7)));
         assert_eq!((shipped.kind, shipped.previous_checksum, shipped.body()), (Kind::Data, 0xdead_beef, &b"hello"[..]));
         assert_eq!(shipped.written_unix_ms(), 1_700_000_000_000);
+    }
+
+    #[test]
+    fn with_another_body_it_is_still_a_boxcar() {
+        let whole = parse(&built(Kind::Data, 1, 0x1000, &[7; 9000])).unwrap();
+        let cut = whole.with_body(b"he", SEGMENT_BYTES).unwrap();
+        assert_eq!((cut.lsn, cut.end, cut.body()), (whole.lsn, Lsn(0x12000), &b"he"[..]));
+        assert_eq!((cut.previous_checksum, cut.epoch, cut.kind), (whole.previous_checksum, whole.epoch, whole.kind));
+        assert_eq!(parse(&cut.bytes), Ok(cut));
+        assert_eq!(whole.with_body(&vec![0; SEGMENT_BYTES as usize], SEGMENT_BYTES), None);
     }
 
     #[test]

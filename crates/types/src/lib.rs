@@ -27,4 +27,4 @@ pub use ids::{Epoch, Hlc, Lsn, SiteId, TableId, TxnId, VolumeId};
 pub use level::{Level, NoSuchLevel};
 pub use sink::{Row, Sink, Tag};
 pub use value::{Value, ValueRef};
-pub use vocabulary::{LockStrength, LockWait, OnCommit, ParameterChange, ParametersOf, RowLock, TableLockMode};
+pub use vocabulary::{LockStrength, LockWait, OnCommit, ParameterChange, RowLock, TableLockMode};

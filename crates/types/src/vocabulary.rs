@@ -78,17 +78,6 @@ pub enum OnCommit {
     Drop,
 }
 
-/// The sessions that start with a parameter: ALTER DATABASE and ALTER ROLE ... SET.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ParametersOf {
-    Database(String),
-    /// Of a role, in one database or in all.
-    Role {
-        role: String,
-        database: Option<String>,
-    },
-}
-
 /// A change of the parameters that sessions start with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParameterChange {

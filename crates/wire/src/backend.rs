@@ -158,6 +158,19 @@ pub fn authentication_ok(out: &mut Vec<u8>) {
     put(out, &Authentication::Ok);
 }
 
+/// Appends an AuthenticationSASL with the names of the mechanisms.
+pub fn authentication_sasl(out: &mut Vec<u8>, mechanisms: &[&str]) {
+    put(out, &Authentication::SASL(mechanisms.iter().map(|name| (*name).to_owned()).collect()));
+}
+
+pub fn authentication_sasl_continue(out: &mut Vec<u8>, message: Vec<u8>) {
+    put(out, &Authentication::SASLContinue(message.into()));
+}
+
+pub fn authentication_sasl_final(out: &mut Vec<u8>, message: Vec<u8>) {
+    put(out, &Authentication::SASLFinal(message.into()));
+}
+
 pub fn parameter_status(out: &mut Vec<u8>, name: &str, value: &str) {
     put(out, &ParameterStatus::new(name.to_owned(), value.replace('\0', "?")));
 }

@@ -1,5 +1,6 @@
 //! One connection from accept to close.
 
+use crate::auth::{Prover, Unproven};
 use crate::backend;
 use crate::client::{Client, Lost, Wake};
 use crate::frontend::{self, Malformed};
@@ -7,7 +8,7 @@ use crate::handshake::{self, Hello};
 use crate::newcomers::Newcomer;
 use crate::pipeline::{Pipeline, Refused};
 use crate::registry::Registry;
-use crate::session::{Cancel, Session, SessionFactory};
+use crate::session::{Cancel, Session, SessionFactory, Startup};
 use crate::status::Status;
 use crate::stream::Socket;
 use crate::termination::Termination;
@@ -77,13 +78,26 @@ pub(crate) async fn serve<F: SessionFactory>(
         Hello::Stopping => return say_goodbye(&mut client, SqlError::shutting_down().into()).await,
         Hello::Malformed(malformed) => return say_goodbye(&mut client, malformed.into()).await,
     };
+    let startup = Startup { peer: client.peer(), ..startup };
+    let mut prover = Prover::new(&mut client, startup.peer.tls.clone());
+    match newcomer.within(factory.authenticate(&startup, &mut prover)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(Unproven::Lost)) => return,
+        Ok(Err(Unproven::Refused(error))) => return say_goodbye(&mut client, error.into()).await,
+        Err(why) => {
+            tracing::debug!(?why, "a client did not prove its identity");
+            return;
+        }
+    }
+    // Only now: clients that prove nothing take no place of a session.
     let registration = registry.register();
-    if registry.len() > connections_max {
+    let sessions = registry.len();
+    if sessions > connections_max {
         let error = SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
             .with_detail(format!("The limit is {connections_max} (connections_max)."));
         return say_goodbye(&mut client, error.into()).await;
     }
-    let startup = crate::session::Startup { pid: registration.pid, peer: client.peer(), ..startup };
+    let startup = Startup { pid: registration.pid, sessions, ..startup };
     let mut session = match factory.open(startup).await {
         Ok(session) => session,
         Err(error) => return say_goodbye(&mut client, error.into()).await,

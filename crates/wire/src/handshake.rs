@@ -117,6 +117,11 @@ async fn exchange(client: &mut Client) -> Result<Hello, Lost> {
     }
 }
 
+/// Reads the first packet of a connection and drops it: its length, once all of it has arrived. For the fuzzer.
+pub fn check_packet(input: &[u8]) -> Result<Option<usize>, Malformed> {
+    Ok(packet(input)?.map(|(_, bytes)| bytes))
+}
+
 /// Answers an SSLRequest, and runs the handshake if the answer is yes. Returns the outcome where that is the end.
 async fn answer_tls(client: &mut Client) -> Result<Option<Hello>, Lost> {
     let Some(config) = client.tls_offer() else {

@@ -14,6 +14,7 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod auth;
 pub mod backend;
 mod client;
 pub mod completions;
@@ -40,8 +41,9 @@ mod stream;
 mod termination;
 pub mod tls;
 
+pub use auth::{Prover, Unproven, initial_response};
 pub use client::{Client, CopyChunk, Lost};
-pub use handshake::LINK_REQUEST;
+pub use handshake::{LINK_REQUEST, check_packet};
 pub use limits::{Keepalives, Limits};
 pub use listen::{SocketUsers, Sockets};
 pub use peer::{ClientCertificate, Peer, PeerAddress, TlsSession};

@@ -47,6 +47,8 @@ pub struct ClientCertificate {
     pub common_name: Option<String>,
     /// The subject, in the form in which PostgreSQL shows it: `/CN=ann/O=shop`.
     pub subject: String,
+    /// The subject as RFC 2253 writes it, which PostgreSQL compares for `clientname=DN`: `O=shop,CN=ann`.
+    pub distinguished_name: String,
     pub issuer: String,
     /// In decimal.
     pub serial: String,

@@ -3,6 +3,7 @@
 //! A session lives on one worker thread and never moves; its futures need not be `Send`. The protocol calls one method
 //! at a time and waits for its result.
 
+use crate::auth::{Prover, Unproven};
 use crate::client::Client;
 use crate::peer::Peer;
 use crate::status::Status;
@@ -62,6 +63,8 @@ pub struct Startup {
     /// All other parameters, mostly run-time parameters.
     pub parameters: BTreeMap<String, String>,
     pub pid: i32,
+    /// Sessions at that moment, this one included.
+    pub sessions: usize,
     /// Where the client is, and what TLS has established.
     pub peer: Peer,
 }
@@ -74,6 +77,13 @@ pub trait Cancel: Send + Sync {
 /// Creates sessions; all workers share one instance.
 pub trait SessionFactory: Send + Sync + 'static {
     type Session: Session;
+
+    /// Decides what the client must prove before a session is opened, and asks for it.
+    fn authenticate(&self, startup: &Startup, prover: &mut Prover<'_>) -> impl Future<Output = Result<(), Unproven>> {
+        let _ = (startup, prover);
+        std::future::ready(Ok(()))
+    }
+
     /// Opens a session. The error is reported as FATAL.
     fn open(&self, startup: Startup) -> impl Future<Output = SqlResult<Self::Session>>;
 

@@ -36,6 +36,10 @@ func main() {
 		hosts(os.Args[2:])
 		return
 	}
+	if len(os.Args) == 5 && os.Args[1] == "access" {
+		access(os.Args[2], os.Args[3], os.Args[4])
+		return
+	}
 	for _, mode := range modeNames {
 		for _, c := range modeCases {
 			report(c.name+"_"+mode, modes[mode], func(ctx context.Context, conn *pgx.Conn) (any, error) {

@@ -3,6 +3,7 @@
 mod holdfast;
 mod postgres;
 mod probe;
+pub mod with_tls;
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::{Context as _, bail};
 
 pub use holdfast::{Holdfast, build, build_sabotaged};
-pub use postgres::{Postgres, account, as_account, initialise};
+pub use postgres::{Account, Postgres, account, as_account, initialise};
 pub use probe::is_ready;
 
 /// The user both servers know.

@@ -16,6 +16,9 @@ use crate::tools;
 
 const READY_WAIT_MAX: Duration = Duration::from_secs(60);
 
+/// User and group to run as; `None`: those of this process.
+pub type Account = Option<(u32, u32)>;
+
 /// The running oracle. Dropping it stops it and removes its data.
 pub struct Postgres {
     child: Child,
@@ -25,6 +28,15 @@ pub struct Postgres {
 
 impl Postgres {
     pub fn start() -> anyhow::Result<Self> {
+        Self::start_with(&[], |_, _| Ok(()))
+    }
+
+    /// Starts it with more options; `prepare` may write into the data directory before, and gets the account to which its
+    /// files must belong.
+    pub fn start_with(
+        options: &[&str],
+        prepare: impl FnOnce(&Path, Account) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Self> {
         let initdb = tools::find("initdb").context("PostgreSQL's server is not installed (initdb not found)")?;
         let postgres = tools::find("postgres").context("PostgreSQL's server is not installed (postgres not found)")?;
         let directory = tempfile::Builder::new().prefix("holdfast-oracle-").tempdir()?;
@@ -34,6 +46,7 @@ impl Postgres {
         }
         let data = directory.path().join("data");
         initialise(&initdb, &data, account, &[])?;
+        prepare(&data, account)?;
         let address = Address::free()?;
         let child = as_account(&postgres, account, directory.path())
             .arg("-D")
@@ -43,6 +56,7 @@ impl Postgres {
             .args(["-c", "fsync=off", "-c", "timezone=UTC", "-c", "max_prepared_transactions=10"])
             .arg("-c")
             .arg(format!("unix_socket_directories={}", directory.path().display()))
+            .args(options.iter().flat_map(|option| ["-c", option]))
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(directory.path().join("log"))?)
             .spawn()
@@ -78,7 +92,7 @@ impl Drop for Postgres {
 }
 
 /// Makes a data directory, unsynced.
-pub fn initialise(initdb: &Path, data: &Path, account: Option<(u32, u32)>, options: &[&str]) -> anyhow::Result<()> {
+pub fn initialise(initdb: &Path, data: &Path, account: Account, options: &[&str]) -> anyhow::Result<()> {
     let output = as_account(initdb, account, data.parent().expect("the data directory lies in one of ours"))
         .arg("-D")
         .arg(data)
@@ -93,7 +107,7 @@ pub fn initialise(initdb: &Path, data: &Path, account: Option<(u32, u32)>, optio
 }
 
 /// A program to be run as that user, in `directory`.
-pub fn as_account(program: &Path, account: Option<(u32, u32)>, directory: &Path) -> Command {
+pub fn as_account(program: &Path, account: Account, directory: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(directory).stdin(Stdio::null());
     if let Some((user, group)) = account {
@@ -103,7 +117,7 @@ pub fn as_account(program: &Path, account: Option<(u32, u32)>, directory: &Path)
 }
 
 /// The user and group to run as; none unless this process is root.
-pub fn account() -> anyhow::Result<Option<(u32, u32)>> {
+pub fn account() -> anyhow::Result<Account> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }

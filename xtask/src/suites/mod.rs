@@ -4,6 +4,8 @@
 //! because most of them wait: the client programs share a server and an oracle and run one after another; the suites that
 //! start, kill and damage servers of their own do the same.
 
+mod access;
+mod access_tokio;
 mod bench_load;
 mod crates;
 mod hosts;
@@ -93,6 +95,13 @@ const SUITES: &[Suite] = &[
         needs: &["psql", "python3", "java", "javac", "mvn", "go"],
         row: Row::OwnServers,
         run: hosts::run,
+    },
+    Suite {
+        name: "access",
+        about: "TLS, SCRAM and privileges through six drivers, and in psql",
+        needs: &["psql", "python3", "java", "javac", "mvn", "go", "node", "npm"],
+        row: Row::OwnServers,
+        run: access::run,
     },
     Suite {
         name: "protocol",

@@ -376,7 +376,7 @@ async fn databases_and_roles_have_parameters_of_their_own() {
     run(&a, "alter database holdfast set auto_transaction to on").await;
     run(&a, "alter database holdfast set auto_transaction_rows_max = 7").await;
     fails(&a, "alter role clerk set auto_transaction_rows_max = 8", &SqlState::UNDEFINED_OBJECT).await;
-    run(&a, "create role clerk login").await;
+    run(&a, "create role clerk login password 'counting'").await;
     run(&a, "alter role clerk set auto_transaction_rows_max = 8").await;
     fails(&a, "alter database nowhere set auto_transaction = on", &SqlState::INVALID_CATALOG_NAME).await;
     fails(&a, "alter database holdfast set nothing = on", &SqlState::UNDEFINED_OBJECT).await;
@@ -389,11 +389,11 @@ async fn databases_and_roles_have_parameters_of_their_own() {
     let plain = server.connect().await;
     assert_eq!(one(&plain, "show auto_transaction").await, "on");
     assert_eq!(one(&plain, "show auto_transaction_rows_max").await, "7");
-    let clerk = server.connect_with("user=clerk dbname=holdfast").await;
+    let clerk = server.connect_with("user=clerk password=counting dbname=holdfast").await;
     assert_eq!(one(&clerk, "show auto_transaction_rows_max").await, "8");
-    let options = "user=clerk dbname=holdfast options='-c auto_transaction_rows_max=9'";
+    let options = "user=clerk password=counting dbname=holdfast options='-c auto_transaction_rows_max=9'";
     assert_eq!(one(&server.connect_with(options).await, "show auto_transaction_rows_max").await, "9");
     run(&plain, "alter role clerk reset all").await;
-    let clerk = server.connect_with("user=clerk dbname=holdfast").await;
+    let clerk = server.connect_with("user=clerk password=counting dbname=holdfast").await;
     assert_eq!(one(&clerk, "show auto_transaction_rows_max").await, "7");
 }

@@ -184,15 +184,3 @@ async fn a_generated_column_is_shown_as_it_is() {
         "select generation_expression from information_schema.columns where table_name = 't' and column_name = 'v'";
     assert_eq!(one(&client, sql).await, "a * 2");
 }
-
-#[tokio::test]
-async fn privileges_are_refused_with_the_reason() {
-    let server = Running::start();
-    let client = server.connect().await;
-    for sql in ["create role reader", "drop role reader"] {
-        let error = client.batch_execute(sql).await.unwrap_err();
-        let told = error.as_db_error().unwrap();
-        assert_eq!((told.code().code(), told.message()), ("0A000", "roles and privileges are not supported"), "{sql}");
-        assert!(told.hint().is_some_and(|hint| hint.contains("every right")), "{sql}");
-    }
-}

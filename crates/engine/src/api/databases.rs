@@ -10,7 +10,8 @@ use crate::state::visible_list::Change;
 use crossbeam_channel::Receiver;
 use holdfast_store::volume::{Stamp, stamp_of};
 use holdfast_trail::Span;
-use holdfast_types::record::{Checkpoint, put_volume_create, put_volume_drop};
+use holdfast_types::access::{DatabaseAccess, Roles};
+use holdfast_types::record::{Checkpoint, put_database_access, put_volume_create, put_volume_drop};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{Level, SqlError, SqlResult, SqlState, VolumeId};
 use std::path::Path;
@@ -20,7 +21,18 @@ use std::sync::atomic::Ordering;
 impl Engine {
     /// Makes an empty database. It is seen, and this returns, when it has reached `level`.
     pub fn create_database(&self, name: &str, dialect: Dialect, level: Level) -> SqlResult<()> {
-        self.adopt(name, dialect, level, None, |path, id| {
+        self.create_database_for(name, dialect, DatabaseAccess::default(), level)
+    }
+
+    /// [`Engine::create_database`] with an owner and a limit of sessions.
+    pub fn create_database_for(
+        &self,
+        name: &str,
+        dialect: Dialect,
+        access: DatabaseAccess,
+        level: Level,
+    ) -> SqlResult<()> {
+        self.adopt(name, dialect, access, level, None, |path, id| {
             create_empty(&*self.0.engine.options.disk, path, id).map_err(|e| e.to_string())
         })
     }
@@ -31,6 +43,7 @@ impl Engine {
         &self,
         name: &str,
         dialect: Dialect,
+        access: DatabaseAccess,
         level: Level,
         replaced: Option<VolumeId>,
         build: impl FnOnce(&Path, VolumeId) -> Result<(), String>,
@@ -42,8 +55,9 @@ impl Engine {
         // A reserved id is lost when the build fails: ids are never reused.
         let entry = {
             let mut state = engine.catalog.lock();
-            let entry = state.manifest.add(name, dialect);
+            let mut entry = state.manifest.add(name, dialect);
             state.manifest.databases.pop();
+            entry.set_access(&access);
             entry
         };
         let path = engine.dir.join(&entry.file);
@@ -88,8 +102,15 @@ impl Engine {
         replaced: Option<VolumeId>,
     ) -> SqlResult<Receiver<()>> {
         let engine = &self.0.engine;
+        let access = entry.access();
+        if Roles::new(0, engine.catalog.lock().manifest.stored_roles()).by_oid(access.owner).is_none() {
+            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, "the owner of the new database does not exist"));
+        }
         let mut body = Vec::new();
         put_volume_create(&mut body, entry.volume(), entry.dialect.into(), &entry.name);
+        if access != DatabaseAccess::default() {
+            put_database_access(&mut body, entry.volume(), &access);
+        }
         let put = {
             let entry = entry.clone();
             move |manifest: &mut Manifest| {
@@ -122,15 +143,7 @@ impl Engine {
 
     /// Changes the list of databases, here and on disk.
     pub(crate) fn change_list(&self, change: impl FnOnce(&mut Manifest)) -> SqlResult<()> {
-        let engine = &self.0.engine;
-        let mut state = engine.catalog.lock();
-        let mut manifest = state.manifest.clone();
-        change(&mut manifest);
-        manifest
-            .write(&*engine.options.disk, &engine.dir)
-            .map_err(|e| SqlError::new(SqlState::IO_ERROR, format!("cannot write the list of databases: {e}")))?;
-        state.manifest = manifest;
-        Ok(())
+        self.0.engine.change_list(change)
     }
 
     /// Removes a database and its file. The caller makes sure that no session uses it. It is gone, and this returns, when
@@ -217,14 +230,16 @@ impl Engine {
         let (sender, durable) = crossbeam_channel::bounded(1);
         let (passes, passed) = crossbeam_channel::bounded(1);
         let engine = self.0.engine.clone();
-        let pass = move || {
+        let shown_by = engine.clone();
+        let pass = move |end| {
             then();
+            shown_by.show(end, || {});
             passes.send(()).unwrap_or_default();
         };
         let on_durable = move |span: Span| {
             sender.send(()).unwrap_or_default();
             engine.redo.tell(span.start);
-            engine.pass(span.end, level, pass);
+            engine.pass(span.end, level, move || pass(span.end));
         };
         self.0
             .engine

@@ -45,6 +45,7 @@ pub struct DatabaseInfo {
     pub name: String,
     pub dialect: Dialect,
     pub oid: u32,
+    pub volume: VolumeId,
     /// Where its file is.
     pub path: PathBuf,
 }
@@ -158,6 +159,7 @@ fn info(dir: &Path, entry: &Entry) -> DatabaseInfo {
         name: entry.name.clone(),
         dialect: entry.dialect.into(),
         oid: database_oid(entry.volume()),
+        volume: entry.volume(),
         path: dir.join(&entry.file),
     }
 }

@@ -13,6 +13,7 @@ pub mod engine;
 pub mod figures;
 pub mod following;
 pub mod levels;
+pub mod new_history;
 pub mod opening;
 pub mod parameters;
 pub mod prepared;

@@ -11,6 +11,7 @@
 
 use crate::api::database::Database;
 use crate::api::engine::{Engine, EngineInner};
+use crate::api::new_history::RESTORING;
 use crate::background::checkpointer;
 use crate::background::follow::start;
 use crate::background::recovery::{self, Redone, Survey};
@@ -55,6 +56,14 @@ fn refuse_role(options: &Options, local: Option<&CheckpointFile>, dir: &Path) ->
     }
 }
 
+/// Whether the directory holds a restore that did not complete.
+fn is_restoring(disk: &dyn holdfast_seams::Disk, dir: &Path) -> Result<bool, OpenError> {
+    let path = dir.join(RESTORING);
+    let found = disk.metadata(&path);
+    let io = |source| OpenError::Io { what: "look at", path: path.display().to_string(), source };
+    Ok(found.map_err(io)?.is_some())
+}
+
 /// What can be known before a promotion raises the epoch, which deposes the master; returns the epoch so far.
 fn refuse_promotion(disk: &dyn holdfast_seams::Disk, dir: &Path, standby: &CheckpointFile) -> Result<Epoch, OpenError> {
     let trail = dir.join("trail");
@@ -79,6 +88,9 @@ impl Engine {
     ) -> Result<Engine, OpenError> {
         check_flags()?;
         let disk = options.disk.clone();
+        if !options.restoring && is_restoring(&*disk, dir)? {
+            return Err(OpenError::Restoring { path: dir.display().to_string() });
+        }
         let local = CheckpointFile::read(&*disk, dir)?;
         refuse_role(&options, local.as_ref(), dir)?;
         let Some(standby) = local.as_ref().filter(|local| local.is_standby() && !options.standby) else {

@@ -26,16 +26,39 @@ impl Engine {
 
     /// Changes those of a database. Sessions get them, and this returns, when they have reached `level`; blocks.
     pub fn change_parameters(&self, database: &str, change: ParameterChange, level: Level) -> SqlResult<()> {
-        let engine = &self.0.engine;
-        engine.refuse_on_standby("ALTER")?;
-        let passed = {
-            let _one_at_a_time = engine.cataloguing.lock();
+        self.0.engine.refuse_on_standby("ALTER")?;
+        self.replace_parameters(level, || {
             let (id, mut parameters) = self.parameters_of(database)?;
             apply(change, &mut parameters);
+            Ok((ParameterOwner::Database(id), parameters))
+        })
+    }
+
+    /// What every node of the server shares, by name.
+    pub fn server_parameters(&self) -> Vec<(String, String)> {
+        pairs(&self.0.engine.visible.list().server)
+    }
+
+    /// Replaces what every node of the server shares. Returns when it has reached `level`; blocks.
+    pub fn set_server_parameters(&self, shared: Vec<(String, String)>, level: Level) -> SqlResult<()> {
+        self.0.engine.refuse_on_standby("a change of what all nodes share")?;
+        self.replace_parameters(level, || Ok((ParameterOwner::Server, shared.into_iter().collect())))
+    }
+
+    /// Writes parameters to the trail and to the list; `of` finds out which, while no other change is under way.
+    fn replace_parameters(
+        &self,
+        level: Level,
+        of: impl FnOnce() -> SqlResult<(ParameterOwner, Parameters)>,
+    ) -> SqlResult<()> {
+        let engine = &self.0.engine;
+        let passed = {
+            let _one_at_a_time = engine.cataloguing.lock();
+            let (owner, parameters) = of()?;
             let mut body = Vec::new();
             let pairs = parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-            record::put_parameters(&mut body, record::ParametersOf::Database(id), pairs);
-            let set = move |manifest: &mut Manifest| manifest.set_parameters(&ParameterOwner::Database(id), parameters);
+            record::put_parameters(&mut body, owner.in_record(), pairs);
+            let set = move |manifest: &mut Manifest| manifest.set_parameters(&owner, parameters);
             let change = engine.visible.change(set.clone());
             let passed = self.log_change(body, level, &change)?;
             self.change_list(set)?;

@@ -10,7 +10,7 @@
 
 use crate::api::engine::{Engine, stopped};
 use crate::state::manifest::Manifest;
-use holdfast_types::access::{RoleChanges, Roles};
+use holdfast_types::access::{DatabaseAccess, RoleChanges, Roles};
 use holdfast_types::{Level, SqlError, SqlResult, SqlState, VolumeId};
 use std::sync::Arc;
 
@@ -29,6 +29,12 @@ impl Engine {
     pub fn volume_of(&self, database: &str) -> Option<VolumeId> {
         let list = self.0.engine.visible.list();
         list.databases.iter().find(|e| e.name == database).map(|e| e.volume())
+    }
+
+    /// Owner and grants of a database, by its name.
+    pub(crate) fn access_of(&self, database: &str) -> DatabaseAccess {
+        let list = self.0.engine.visible.list();
+        list.databases.iter().find(|e| e.name == database).map(|e| e.access()).unwrap_or_default()
     }
 
     /// The parameters that sessions of a role start with, in this database or in all; later ones win.

@@ -90,6 +90,8 @@ pub struct EngineState {
     pub clock: Mutex<Hlc>,
     /// The list of databases that sessions see. Never locked while something is written.
     pub visible: Arc<VisibleList>,
+    /// Held while what readers see moves on in any database: everything below this LSN is seen, in all of them.
+    pub shown: Mutex<Lsn>,
     pub catalog: Mutex<Catalog>,
     /// Set at the start: drops pending answers of the open databases.
     pub on_abandoned: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -152,6 +154,7 @@ impl EngineState {
             failed: AtomicBool::new(false),
             clock: Mutex::default(),
             visible,
+            shown: Mutex::default(),
             catalog: Mutex::new(catalog),
             on_abandoned: OnceLock::new(),
         }
@@ -175,6 +178,13 @@ impl EngineState {
         if !self.gate.pass(end, level, then) {
             self.abandon();
         }
+    }
+
+    /// Lets readers see what ends at `end` in the trail. Called in the trail's order; `show` must not block.
+    pub fn show(&self, end: Lsn, show: impl FnOnce()) {
+        let mut shown = self.shown.lock();
+        show();
+        *shown = shown.max(end);
     }
 
     /// No commit waits for a standby from now on.
@@ -229,6 +239,18 @@ impl EngineState {
 
     pub fn last_checkpoint(&self, id: VolumeId) -> Option<Checkpoint> {
         self.catalog.lock().checkpoints.get(&id).map(|(c, _)| *c)
+    }
+
+    /// Changes the list of databases, here and on disk.
+    pub fn change_list(&self, change: impl FnOnce(&mut Manifest)) -> SqlResult<()> {
+        let mut state = self.catalog.lock();
+        let mut manifest = state.manifest.clone();
+        change(&mut manifest);
+        manifest
+            .write(&*self.options.disk, &self.dir)
+            .map_err(|e| SqlError::new(SqlState::IO_ERROR, format!("cannot write the list of databases: {e}")))?;
+        state.manifest = manifest;
+        Ok(())
     }
 
     /// Records that transactions are prepared in this volume: from now on every start opens it.

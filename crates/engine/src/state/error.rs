@@ -33,6 +33,11 @@ pub enum OpenError {
     )]
     Standby { path: String },
     #[error(
+        "{path} holds a restore that did not complete; run `holdfast restore` again, or remove the directory and restore into \
+         another one"
+    )]
+    Restoring { path: String },
+    #[error(
         "{path}: {what} holds what stood in the trail up to LSN {holds}, and the trail ends at {trail}: what lies between \
          was cut off; take a new base copy of the master"
     )]
@@ -54,7 +59,9 @@ pub enum OpenError {
     #[error("the trail at LSN {lsn} cannot be read: {source}")]
     Record { lsn: Lsn, source: DecodeError },
     /// Redo and store contradict each other.
-    #[error("database {name}: {message}; restore it from a backup, or run `holdfast check` for a full report")]
+    #[error(
+        "database {name}: {message}; restore it from a backup (`holdfast restore`), or run `holdfast check` for a full report"
+    )]
     Redo { name: String, message: String },
     /// RULE 6: an older copy of a volume was put in place.
     #[error(

@@ -20,9 +20,11 @@
 //! oid = 16384         # absent in format 2, see below
 //! [role.parameters]   # ALTER ROLE ... SET; absent where there are none
 //! auto_transaction = "on"
+//! [server]            # what every node of the server shares; absent where there is nothing
+//! "pg_hba.conf" = "local all all peer"
 //! ```
 //!
-//! Format 2 is format 1 with parameters or `prepares`; format 3 has roles, and owners and grants of databases, and
+//! Format 2 is format 1 with parameters or `prepares`; format 3 has roles, owners and grants of databases, `server`, and
 //! `next_role`, the OID that the next role gets. A list is written in the oldest format that can express it, which earlier
 //! releases read.
 //!
@@ -70,6 +72,9 @@ pub struct Manifest {
     pub databases: Vec<Entry>,
     #[serde(default, rename = "role", skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<StoredRole>,
+    /// What every node of the server shares, by name.
+    #[serde(default, skip_serializing_if = "Parameters::is_empty")]
+    pub server: Parameters,
 }
 
 fn first_role() -> u32 {
@@ -114,6 +119,7 @@ pub struct Entry {
 pub enum ParameterOwner {
     Database(VolumeId),
     Role(String),
+    Server,
 }
 
 impl From<ParametersOf<'_>> for ParameterOwner {
@@ -121,6 +127,18 @@ impl From<ParametersOf<'_>> for ParameterOwner {
         match of {
             ParametersOf::Database(id) => ParameterOwner::Database(id),
             ParametersOf::Role(name) => ParameterOwner::Role(name.to_owned()),
+            ParametersOf::Server => ParameterOwner::Server,
+        }
+    }
+}
+
+impl ParameterOwner {
+    /// As a record names it.
+    pub fn in_record(&self) -> ParametersOf<'_> {
+        match self {
+            ParameterOwner::Database(id) => ParametersOf::Database(*id),
+            ParameterOwner::Role(name) => ParametersOf::Role(name),
+            ParameterOwner::Server => ParametersOf::Server,
         }
     }
 }
@@ -179,7 +197,7 @@ impl Entry {
         }
     }
 
-    fn set_access(&mut self, access: &DatabaseAccess) {
+    pub fn set_access(&mut self, access: &DatabaseAccess) {
         self.owner = Some(access.owner).filter(|oid| *oid != BOOTSTRAP_OID);
         self.connection_limit = Some(access.connection_limit).filter(|limit| *limit >= 0);
         let text = |item: &AclItem| item.text(|oid| oid.to_string());
@@ -206,6 +224,7 @@ impl Manifest {
             next_role: FIRST_ROLE_OID,
             databases: Vec::new(),
             roles: Vec::new(),
+            server: Parameters::new(),
         }
     }
 
@@ -218,7 +237,7 @@ impl Manifest {
     fn format_needed(&self) -> u32 {
         let has_access = |d: &Entry| d.owner.is_some() || d.connection_limit.is_some() || d.acl.is_some();
         let has_roles = self.next_role != FIRST_ROLE_OID || self.roles.iter().any(|r| r.oid.is_some());
-        if has_roles || self.databases.iter().any(has_access) {
+        if has_roles || !self.server.is_empty() || self.databases.iter().any(has_access) {
             return FORMAT;
         }
         let plain = self.roles.is_empty() && self.databases.iter().all(|d| d.parameters.is_empty() && !d.prepares);
@@ -260,6 +279,7 @@ impl Manifest {
                 None if parameters.is_empty() => {}
                 None => self.roles.push(StoredRole::of_format_2(name, parameters)),
             },
+            ParameterOwner::Server => self.server = parameters,
         }
     }
 
@@ -412,6 +432,21 @@ mod tests {
         assert_eq!(Manifest::parse(&text).unwrap().stored_roles().collect::<Vec<_>>(), [clerk]);
         m.remove_role(16384);
         assert_eq!((m.format_needed(), m.next_role), (3, 16385), "its OID is not used again");
+    }
+
+    #[test]
+    fn what_nodes_share_needs_format_3() {
+        let mut m = Manifest::empty();
+        m.add("shop", Dialect::Postgres);
+        m.set_parameters(
+            &ParameterOwner::Server,
+            [("pg_hba.conf".into(), "# rules\nlocal all all peer\n".into())].into(),
+        );
+        let text = m.text().unwrap();
+        assert!(text.starts_with("format = 3\n") && text.contains("[server]\n\"pg_hba.conf\" = "), "{text}");
+        assert_eq!(Manifest::parse(&text).unwrap().server, m.server);
+        m.set_parameters(&ParameterOwner::Server, Parameters::new());
+        assert_eq!(m.format_needed(), 1);
     }
 
     #[test]

@@ -81,6 +81,8 @@ pub struct Options {
     /// The directory belongs to a standby: it follows a master's trail ([`crate::Engine::receive`]) and changes nothing
     /// itself.
     pub standby: bool,
+    /// The caller restores the directory, which nothing else may open before it is complete.
+    pub restoring: bool,
     /// The epoch will be higher than this. A standby's directory is opened as a master's, which promotes it, only where
     /// this is not 0: the caller that sets it knows that there is no other master.
     pub epoch_min: Epoch,
@@ -118,6 +120,7 @@ impl Default for Options {
             idle_in_transaction_timeout: Duration::from_secs(5),
             site: SiteId(1),
             standby: false,
+            restoring: false,
             epoch_min: Epoch(0),
             standby_keep_bytes_max: 16 << 30,
             on_given_up: Arc::new(|standby| tracing::warn!(standby, "the trail is no longer kept for this standby")),

@@ -9,7 +9,7 @@ use crate::statement::model::{Report, Statement, Step};
 use crossbeam_channel::{Receiver, Sender};
 use holdfast_trail::Reservation;
 use holdfast_types::schema::Schema;
-use holdfast_types::{Level, Sink, SqlError, SqlResult, Value};
+use holdfast_types::{Hlc, Level, Sink, SqlError, SqlResult, Value};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -165,7 +165,8 @@ pub struct Participant {
 /// What the coordinator orders. No command at all, as the sender is gone, means to give up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    Commit,
+    /// Publish; the commit has this time in every database.
+    Commit(Hlc),
     Continue,
 }
 

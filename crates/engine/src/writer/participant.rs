@@ -32,9 +32,8 @@ impl Writer {
             }
         };
         tell(Vote::Ready(self.conn.capture().len() as u64));
-        if commands.recv() != Ok(Command::Commit) {
-            return self.back_out();
-        }
+        let Ok(Command::Commit(clock)) = commands.recv() else { return self.back_out() };
+        record.set_clock(self.conn.capture().buffer(), clock);
         let number = self.number();
         let body = match self.publish(record) {
             Ok(body) => body,

@@ -127,6 +127,7 @@ impl Writer {
             database.engine.redo.tell(span.start);
             let engine = database.engine.clone();
             engine.pass(span.end, level, move || {
+                database.engine.show(span.end, || database.show_readers(number));
                 database.durable_reached(number);
                 answers.into_iter().for_each(Answer::send);
             });

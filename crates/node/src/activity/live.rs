@@ -2,13 +2,14 @@
 
 use super::list::Activities;
 use super::statements::{Counts, Key};
+use crate::admission::Admission;
 use crate::automatic_stats::AutomaticStats;
 use crate::clock::server_start_us;
 use holdfast_engine::{Blocked, Engine};
 use holdfast_replication::{ArchiveReport, LinkReport, ReplicationStatus, StandbyState};
 use holdfast_sql::catalogue::{
-    ArchiveRow, DatabaseActivityRow, LinkRow, Live, OldestSnapshot, SessionRow, StandbyRow, Standing, StatementRow,
-    TransactionsRow,
+    ArchiveRow, DatabaseActivityRow, HbaRow, IdentRow, LinkRow, Live, OldestSnapshot, SessionRow, StandbyRow, Standing,
+    StatementRow, TransactionsRow,
 };
 use holdfast_types::access::Roles;
 use parking_lot::RwLock;
@@ -26,6 +27,7 @@ pub struct Watcher {
     pub activities: Arc<Activities>,
     pub engine: EngineSlot,
     pub replication: Arc<ReplicationStatus>,
+    pub admission: Arc<Admission>,
 }
 
 impl fmt::Debug for Watcher {
@@ -113,6 +115,14 @@ impl Live for Watcher {
 
     fn statements_info(&self) -> (u64, i64) {
         self.activities.statements.info()
+    }
+
+    fn hba_file(&self) -> Vec<HbaRow> {
+        self.admission.hba_rows()
+    }
+
+    fn ident_file(&self) -> Vec<IdentRow> {
+        self.admission.ident_rows()
     }
 
     fn transactions(&self) -> TransactionsRow {

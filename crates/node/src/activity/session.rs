@@ -10,6 +10,7 @@ use holdfast_types::Level;
 use holdfast_types::inet::Inet;
 use holdfast_wire::{Peer, PeerAddress};
 use parking_lot::Mutex;
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -80,11 +81,13 @@ enum Query {
 }
 
 impl Query {
-    fn text(&self) -> &str {
-        match self {
+    /// The text without a password in it.
+    fn text(&self) -> Cow<'_, str> {
+        let text = match self {
             Query::Text(text) => text,
             Query::Prepared(plan) => shown(&plan.text),
-        }
+        };
+        holdfast_sql::without_secrets(text).map_or(Cow::Borrowed(text), Cow::Owned)
     }
 }
 
@@ -265,7 +268,7 @@ impl SessionActivity {
             doing: now.doing,
             wait_event,
             transaction: (transaction != 0).then_some(transaction),
-            query: mask_passwords(now.query.text()).into_owned(),
+            query: now.query.text().into_owned(),
             query_id: (now.query_id != 0).then_some(now.query_id),
         }
     }

@@ -3,6 +3,7 @@
 //! Paths are relative to the data directory.
 
 use super::Config;
+use crate::admission::AdmissionLimits;
 use holdfast_wire::{Keepalives, Limits, TlsFiles, TlsVersion};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,16 @@ impl From<TlsVersionName> for TlsVersion {
 }
 
 impl Config {
+    /// The limits of sessions.
+    pub fn admission_limits(&self) -> AdmissionLimits {
+        AdmissionLimits {
+            connections_max: self.connections_max,
+            reserved: self.superuser_reserved_connections,
+            per_address_max: self.connections_per_address_max,
+            failure_delay_max: Duration::from_millis(self.authentication_failure_delay_max_ms),
+        }
+    }
+
     /// The limits of the protocol.
     pub fn limits(&self) -> Limits {
         Limits {

@@ -133,7 +133,6 @@ fn owned_children(schema: &Schema, name: &str) -> usize {
 }
 
 /// What in a database depends on a role, in PostgreSQL's words, for DROP ROLE: `owner of table t`, `privileges for table t`.
-#[cfg_attr(not(test), expect(dead_code, reason = "for DROP ROLE"))]
 pub fn dependents(schema: &Schema, role: u32) -> Vec<String> {
     let grants = &schema.grants;
     let in_acl = |acl: &Acl| acl.iter().any(|i| i.grantee == role || i.grantor == role);

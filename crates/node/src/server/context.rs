@@ -3,6 +3,7 @@
 use super::NodeError;
 use super::refusing::Refusing;
 use super::signals::Signals;
+use crate::admission::Admission;
 use crate::config::Config;
 use crate::web::{Standing, Why};
 use holdfast_engine::OpenError;
@@ -26,6 +27,7 @@ pub(super) struct ServerContext {
     pub control: Option<Arc<Control>>,
     pub listener: Arc<Listener>,
     pub followed: Followed,
+    pub admission: Arc<Admission>,
     pub standing: Arc<Standing>,
 }
 

@@ -12,7 +12,7 @@
 //! default: where the file system has none, or the path is too long, the log says so and the server starts.
 
 use super::NodeError;
-use crate::config::{Config, ListenAddress};
+use crate::config::{Config, FILE_NAME, ListenAddress};
 use crate::reload::Reload;
 use holdfast_wire::{Server, SocketUsers, Sockets, TlsConfig, TlsError, TlsSlot};
 use std::io;
@@ -119,7 +119,12 @@ pub(super) fn reload_tls(reload: &Reload, dir: &Path, tls: &TlsSlot, addresses: 
     let (dir, slot) = (dir.to_owned(), tls.clone());
     let is_exposed = addresses.iter().any(|address| !address.ip().to_canonical().is_loopback());
     reload.add("TLS", move || {
-        let config = Config::load(&dir).map_err(|error| error.to_string())?;
+        // Not by Config::load, which makes a directory that is not there.
+        let text = match std::fs::read_to_string(dir.join(FILE_NAME)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            read => read.map_err(|error| format!("cannot read {FILE_NAME}: {error}"))?,
+        };
+        let config = Config::parse(&text).map_err(|error| format!("{FILE_NAME}: {error}"))?;
         let tls = load_tls(&dir, &config).map_err(|error| error.to_string())?;
         if tls.is_none() && is_exposed {
             return Err("the server listens for other machines, which needs a certificate (tls_certificate)".to_owned());

@@ -4,6 +4,7 @@ use super::context::ServerContext;
 use super::master_tasks::{set_delay, spawn_master_tasks};
 use super::{ActiveRole, NodeError, open_archive};
 use crate::activity::{Activities, EngineSlot, Watcher};
+use crate::admission::{Admission, HBA_FILE, IDENT_FILE, share_rules, take_rules};
 use crate::automatic_stats::AutomaticStats;
 use crate::config::Config;
 use crate::connect;
@@ -41,6 +42,7 @@ pub(super) struct Opening<'a> {
 
 /// What sessions and views see of the server.
 struct Views {
+    admission: Arc<Admission>,
     stats: Arc<AutomaticStats>,
     activities: Arc<Activities>,
     slot: EngineSlot,
@@ -66,12 +68,16 @@ impl Opening<'_> {
         let is_master = standby.is_none();
         mirror::check(dir, config.has_mirror().then_some(&*config.mirror), is_master)?;
         let views = Views {
+            admission: self.context.admission.clone(),
             stats: Arc::default(),
             activities: Arc::default(),
             slot: EngineSlot::default(),
             status: Arc::default(),
         };
         let engine = self.open_engine(!is_master, views.watcher())?;
+        if is_master && let Err(error) = take_rules(&engine, &self.context.admission) {
+            tracing::error!("the rules of access in the trail cannot be used, those of this node stay: {error}");
+        }
         if let (Some(control), Some(epoch)) = (control, self.epoch) {
             // Its readers see all of its trail from now on. Standbys that have all of it are added to the set again at once.
             self.links.block_on(control.shrink_to_this(epoch)).map_err(ControlSetupError::from)?;
@@ -99,6 +105,8 @@ impl Opening<'_> {
         let old_master =
             (is_master && control.is_none()).then(|| self.watch_old_master(&engine, &links, &views.status));
         let mut tasks = self.spawn_tasks(&engine, links, mirror.as_ref(), stopping.clone());
+        let sharing = share_rules(engine.clone(), self.context.admission.clone(), !is_master, stopping.clone());
+        tasks.push(self.links.spawn(sharing));
         tasks.extend(old_master.flatten().map(|watch| self.links.spawn(watch.run(stopping))));
         listener.set_hub(Some(hub.clone()));
         let factory = views.factory(self.context, &engine, !is_master);
@@ -238,20 +246,24 @@ impl Views {
             engine: self.slot.clone(),
             automatic: self.stats.clone(),
             replication: self.status.clone(),
+            admission: self.admission.clone(),
         }
     }
 
     fn factory(&self, context: &ServerContext, engine: &Engine, standby: bool) -> Factory {
         let ServerContext { dir, config, parameters, tls, listener, .. } = context;
         self.activities.statements.set_max(config.statements_kept);
+        let file = |name| dir.join(name).display().to_string();
+        let files = vec![("hba_file", file(HBA_FILE)), ("ident_file", file(IDENT_FILE))];
         Factory {
             databases: Arc::new(Databases::new(engine.clone())),
-            configured: [config.parameters(), parameters.clone()].concat(),
+            configured: [config.parameters(), parameters.clone(), files].concat(),
             tls: tls.clone(),
             scratch: Arc::new(Scratch { dir: scratch_dir(dir), bytes_max: config.scratch_bytes_max }),
             stats: self.stats.clone(),
             activities: self.activities.clone(),
             listener: listener.clone(),
+            admission: self.admission.clone(),
             standby,
         }
     }

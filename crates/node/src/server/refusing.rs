@@ -9,6 +9,7 @@
 //!
 //! Failure: if the socket cannot be used, that is logged, and clients wait in its queue as they do for a busy server.
 
+use crate::admission::may_link;
 use crate::database::deposed;
 use crate::web::{Standing, Why};
 use holdfast_replication::Listener;
@@ -55,7 +56,9 @@ impl Refusal for Refused {
     }
 
     fn link(&self, stream: TcpStream, input: bytes::BytesMut) {
-        self.listener.serve(stream, input);
+        if may_link(&stream) {
+            self.listener.serve(stream, input);
+        }
     }
 }
 

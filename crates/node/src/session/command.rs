@@ -2,16 +2,15 @@
 
 use super::node_session::{NodeSession, SQL_STATEMENTS_MAX};
 use super::state::{Phase, State};
-use super::values::DATABASE_PARAMETER;
+use super::values::{DATABASE_PARAMETER, ROLE_PARAMETER, SESSION_PARAMETER};
 use crate::cancel::{Target, with_reason};
 use crate::plan::{Extra, Plan};
 use crate::settings;
 use holdfast_engine::{Collect, Step as EngineStep};
 use holdfast_sql::{Entry, Kind, Translated};
-use holdfast_types::access::{Role, RoleChanges, RoleParameter, Roles};
+use holdfast_types::access::DatabaseAccess;
 use holdfast_types::{
-    ParameterChange, ParametersOf, Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, TableLockMode, Tag, Value,
-    ValueRef, VolumeId,
+    ParameterChange, Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, TableLockMode, Tag, Value, ValueRef,
 };
 use holdfast_wire::{Client, Failure, Session};
 use std::path::PathBuf;
@@ -76,6 +75,15 @@ impl NodeSession {
             Kind::RollbackTo(name) => self.rollback_to(name).await?,
             Kind::Set { name, value, .. } if name == DATABASE_PARAMETER => self.use_database(value.as_deref()).await?,
             Kind::Reset(Some(name)) if name == DATABASE_PARAMETER => self.use_database(None).await?,
+            Kind::Set { name, value, local } if name == ROLE_PARAMETER || name == SESSION_PARAMETER => {
+                match *local && self.state.is_idle() {
+                    true => self.set(number, name, value.as_deref(), *local, client)?,
+                    false => self.set_role(number, name, value.as_deref(), *local, client)?,
+                }
+            }
+            Kind::Reset(Some(name)) if name == ROLE_PARAMETER || name == SESSION_PARAMETER => {
+                self.set_role(number, name, None, false, client)?;
+            }
             Kind::Set { name, value, local } => self.set(number, name, value.as_deref(), *local, client)?,
             Kind::Reset(Some(name)) => self.set(number, name, None, false, client)?,
             Kind::Reset(None) => {
@@ -83,17 +91,27 @@ impl NodeSession {
                 self.use_database(None).await?;
             }
             Kind::Show(name) => return self.show(number, name, translated, client),
-            Kind::CreateDatabase { name, dialect, if_not_exists } => {
-                self.create_database(name, *dialect, *if_not_exists).await?
+            Kind::CreateDatabase { name, dialect, if_not_exists, owner, connection_limit } => {
+                let access = crate::roles::new_database(&self.scope(), owner.as_ref(), *connection_limit)?;
+                self.create_database(name, *dialect, *if_not_exists, access).await?
             }
-            Kind::DropDatabase { name, if_exists } => self.drop_database(name, *if_exists).await?,
-            Kind::AlterParameters { of, change } => self.alter_parameters(of, change).await?,
-            Kind::Vacuum { tables: _, into: Some(file) } => self.vacuum_into(file).await?,
+            Kind::DropDatabase { name, if_exists } => self.drop_database(number, name, *if_exists, client).await?,
+            Kind::AlterParameters { database, change } => self.alter_parameters(database, change).await?,
+            Kind::Role(statement) => self.role_statement(number, statement, verb, client).await?,
+            Kind::Vacuum { tables: _, into: Some(file) } => {
+                self.superuser_only(|| "must be superuser to write a file on the server".to_owned())?;
+                self.vacuum_into(file).await?;
+            }
             Kind::Vacuum { tables, into: None } => self.vacuum(tables, translated).await?,
             Kind::LockTable { tables, mode, no_wait } => self.lock_table(tables, *mode, *no_wait).await?,
             Kind::Prepare { name, statement, param_types } => self.prepare_sql(name, statement, param_types).await?,
             Kind::Deallocate(name) => self.deallocate(name.as_deref(), client)?,
-            Kind::Discard(what) => self.discard(what, client).await?,
+            Kind::Discard(what) => self.discard(number, what, client).await?,
+            Kind::NoOp if verb == "CHECKPOINT" => {
+                self.superuser_only(|| {
+                    "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT".into()
+                })?;
+            }
             Kind::NoOp => {}
             other => return Err(SqlError::internal(format!("no command runs {other:?}"))),
         }
@@ -109,12 +127,14 @@ impl NodeSession {
         local: bool,
         client: &mut Client,
     ) -> SqlResult<()> {
-        settings::check_setter(name, self.databases.roles().is_superuser(self.identity.current_role))?;
         if local && self.state.is_idle() {
             client.reply().script_until(number);
             let message = "SET LOCAL can only be used in transaction blocks";
             client.reply().notice("WARNING", &SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
             return Ok(());
+        }
+        if settings::is_superusers(name) {
+            self.superuser_only(|| format!("permission denied to set parameter \"{name}\""))?;
         }
         let (undo, reported) = self.settings.set(name, value, local)?;
         if let Some(block) = self.state.block() {
@@ -132,10 +152,10 @@ impl NodeSession {
         let values = self.values();
         let text = |t: &str| Value::Text(t.to_owned());
         let rows: Vec<Vec<Value>> = if name.eq_ignore_ascii_case("all") {
-            let one = |(n, v)| vec![text(n), text(values.setting(n).unwrap_or(v)), text("")];
+            let one = |(n, v): (&str, &str)| vec![text(n), text(&values.setting(n).unwrap_or(v.into())), text("")];
             self.settings.all().map(one).collect()
         } else {
-            vec![vec![text(values.setting(name)?)]]
+            vec![vec![text(&values.setting(name)?)]]
         };
         answer(client, number, &translated.desc, &rows, "SHOW")
     }
@@ -145,16 +165,31 @@ impl NodeSession {
         name: &str,
         dialect: holdfast_types::schema::Dialect,
         if_not_exists: bool,
+        access: DatabaseAccess,
     ) -> SqlResult<()> {
         let (databases, name, level) = (self.databases.clone(), name.to_owned(), self.settings.level());
-        self.outside_transactions("CREATE DATABASE", move || match databases.create(&name, dialect, level) {
+        self.outside_transactions("CREATE DATABASE", move || match databases.create(&name, dialect, access, level) {
             Err(e) if if_not_exists && e.state() == SqlState::DUPLICATE_DATABASE => Ok(()),
             outcome => outcome,
         })
         .await
     }
 
-    async fn drop_database(&mut self, name: &str, if_exists: bool) -> SqlResult<()> {
+    async fn drop_database(
+        &mut self,
+        number: usize,
+        name: &str,
+        if_exists: bool,
+        client: &mut Client,
+    ) -> SqlResult<()> {
+        if let Some(database) = self.databases.listed().into_iter().find(|d| d.name == name) {
+            let current = self.identity.current_role;
+            crate::roles::check_database_owner(&self.roles(), current, database.oid, name)?;
+        } else if if_exists {
+            client.reply().script_until(number);
+            let message = format!("database \"{name}\" does not exist, skipping");
+            client.reply().notice("NOTICE", &SqlError::new(SqlState("00000"), message));
+        }
         if name == self.home || name == self.identity.database {
             return Err(SqlError::new(SqlState::OBJECT_IN_USE, "cannot drop the currently open database"));
         }
@@ -165,31 +200,28 @@ impl NodeSession {
         .await
     }
 
-    async fn alter_parameters(&mut self, of: &ParametersOf, change: &ParameterChange) -> SqlResult<()> {
-        let (for_database, command) = match of {
-            ParametersOf::Database(_) => (true, "ALTER DATABASE"),
-            ParametersOf::Role { .. } => (false, "ALTER ROLE"),
-        };
+    async fn alter_parameters(&mut self, database: &str, change: &ParameterChange) -> SqlResult<()> {
+        let listed = self.databases.listed().into_iter().find(|d| d.name == database);
+        if let Some(listed) = listed {
+            crate::roles::check_database_owner(&self.roles(), self.identity.current_role, listed.oid, database)?;
+        }
+        if let ParameterChange::Set { name, .. } | ParameterChange::Reset(name) = change
+            && settings::is_superusers(name)
+        {
+            self.superuser_only(|| format!("permission denied to set parameter \"{name}\""))?;
+        }
         let change = match change {
             ParameterChange::ResetAll => ParameterChange::ResetAll,
             ParameterChange::Reset(name) => ParameterChange::Reset(settings::known(name)?.to_owned()),
             ParameterChange::Set { name, value } => {
-                let (name, value) = settings::check_stored(name, value, for_database)?;
+                let (name, value) = settings::check_stored(name, value, true)?;
                 ParameterChange::Set { name: name.to_owned(), value }
             }
         };
-        let (databases, level) = (self.databases.clone(), self.settings.level());
+        let (databases, level, name) = (self.databases.clone(), self.settings.level(), database.to_owned());
         // Unlike in PostgreSQL it is not part of a transaction, and is not undone with one.
-        match of {
-            ParametersOf::Database(name) => {
-                let name = name.clone();
-                self.outside_transactions(command, move || databases.change_parameters(&name, change, level)).await
-            }
-            ParametersOf::Role { role, .. } => {
-                let changes = change_of_parameters(&databases.roles(), role, &change)?;
-                self.outside_transactions(command, move || databases.change_roles(changes, level)).await
-            }
-        }
+        let work = move || databases.change_parameters(&name, change, level);
+        self.outside_transactions("ALTER DATABASE", work).await
     }
 
     /// VACUUM INTO: a copy of the newest durable snapshot, as a reader sees it.
@@ -284,7 +316,7 @@ impl NodeSession {
         }
     }
 
-    async fn discard(&mut self, what: &str, client: &mut Client) -> SqlResult<()> {
+    async fn discard(&mut self, number: usize, what: &str, client: &mut Client) -> SqlResult<()> {
         if what == "TEMP" {
             return self.discard_temporary().await;
         }
@@ -296,6 +328,7 @@ impl NodeSession {
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
         self.settings.reset_all();
+        self.set_role(number, SESSION_PARAMETER, None, false, client)?;
         self.use_database(None).await?;
         self.cursors.close(None)?;
         self.locks.unlock_all();
@@ -330,27 +363,6 @@ impl NodeSession {
         let rows = lines.outcomes().pop().map(|o| o.rows).unwrap_or_default();
         answer(client, number, &entry.translated.desc, &plan_tree(&rows), "EXPLAIN").map_err(at)
     }
-}
-
-/// ALTER ROLE ... SET and RESET.
-fn change_of_parameters(roles: &Roles, name: &str, change: &ParameterChange) -> SqlResult<RoleChanges> {
-    let missing = || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"));
-    let before = roles.by_name(name).ok_or_else(missing)?;
-    let mut after = Role::clone(before);
-    let everywhere = VolumeId(0);
-    let named = match change {
-        ParameterChange::Set { name, .. } | ParameterChange::Reset(name) => Some(name),
-        ParameterChange::ResetAll => None,
-    };
-    after.parameters.retain(|p| p.database != everywhere || named.is_some_and(|name| p.name != *name));
-    if let ParameterChange::Set { name, value } = change {
-        let (name, value) = (name.clone(), value.clone());
-        after.parameters.push(RoleParameter { database: everywhere, name, value });
-        after.parameters.sort();
-    }
-    let mut changes = RoleChanges::default();
-    changes.set_role(before.oid, Some(Role::clone(before)), Some(after));
-    Ok(changes)
 }
 
 /// Formats rows of EXPLAIN QUERY PLAN (id, parent, unused, detail) as indented lines.

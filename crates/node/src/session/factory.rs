@@ -9,18 +9,18 @@ use super::state::State;
 use super::temporary::TemporaryTables;
 use super::values::Identity;
 use crate::activity::{Activities, Done, Who};
+use crate::admission::{Admission, may_link};
 use crate::automatic_stats::AutomaticStats;
 use crate::cancel::Canceller;
 use crate::clock::now_us;
 use crate::database::Databases;
-use crate::settings::{Settings, check_setter};
+use crate::settings::{self, Settings};
 use bytes::BytesMut;
 use holdfast_engine::Completion;
 use holdfast_replication::Listener;
-use holdfast_types::access::predefined::BOOTSTRAP_OID;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use holdfast_wire::completions::Mailbox;
-use holdfast_wire::{SessionFactory, Startup, TlsSlot};
+use holdfast_wire::{Prover, SessionFactory, Startup, TlsSlot, Unproven};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -40,6 +40,8 @@ pub struct Factory {
     pub activities: Arc<Activities>,
     /// Takes the connections of other nodes.
     pub listener: Arc<Listener>,
+    /// Decides who may connect.
+    pub admission: Arc<Admission>,
     /// The server is a standby: sessions are read-only.
     pub standby: bool,
 }
@@ -56,12 +58,21 @@ impl SessionFactory for Factory {
     type Session = NodeSession;
 
     async fn link(&self, stream: TcpStream, input: BytesMut) {
-        self.listener.serve(stream, input);
+        if may_link(&stream) {
+            self.listener.serve(stream, input);
+        }
+    }
+
+    async fn authenticate(&self, startup: &Startup, prover: &mut Prover<'_>) -> Result<(), Unproven> {
+        // First: then the client tries the next of its hosts.
+        self.databases.check_right()?;
+        self.admission.authenticate(startup, &self.databases.roles(), prover).await
     }
 
     async fn open(&self, startup: Startup) -> SqlResult<NodeSession> {
-        // Before the client is authenticated: then it tries the next of its hosts.
         self.databases.check_right()?;
+        let roles = self.databases.roles();
+        let (role, mut places) = self.admission.log_in(&startup, &roles)?;
         let mut settings = Settings::new(&self.configured);
         if self.standby {
             settings.start_fixed("in_hot_standby", "on");
@@ -72,10 +83,11 @@ impl SessionFactory for Factory {
                 tracing::warn!(name, value, %error, "ignoring a stored parameter that this version does not know");
             }
         }
-        let roles = self.databases.roles();
-        let role = roles.by_name(&startup.user).map_or(BOOTSTRAP_OID, |role| role.oid);
         let set = |settings: &mut Settings, name: &str, value: &str| {
-            check_setter(name, roles.is_superuser(role))?;
+            if settings::is_superusers(name) && !role.superuser {
+                let message = format!("permission denied to set parameter \"{name}\"");
+                return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+            }
             settings.start(name, value)
         };
         for (name, value) in &startup.parameters {
@@ -92,13 +104,14 @@ impl SessionFactory for Factory {
                 blocking(move || databases.enter(&name)).await?
             }
         };
+        self.admission.enter_database(&mut places, &roles, &role, (served.db.oid(), &startup.database))?;
         let locks = served.db.session(startup.pid);
         let who = Who {
             pid: startup.pid,
             database: startup.database.clone(),
             database_oid: served.db.oid(),
             user: startup.user.clone(),
-            role,
+            role: role.oid,
             peer: startup.peer.clone(),
             application_name: settings.get("application_name").map(|(_, v)| v.to_owned()).unwrap_or_default(),
         };
@@ -108,14 +121,7 @@ impl SessionFactory for Factory {
             databases: self.databases.clone(),
             served,
             home: startup.database.clone(),
-            identity: Identity {
-                user: startup.user,
-                database: startup.database,
-                pid: startup.pid,
-                peer: startup.peer,
-                session_role: role,
-                current_role: role,
-            },
+            identity: Identity::new(startup.user, role.oid, startup.database, startup.pid, startup.peer),
             shown_settings: settings.changes(),
             settings,
             activity,
@@ -134,6 +140,7 @@ impl SessionFactory for Factory {
             done: Done::default(),
             last_query_id: 0,
             standby: self.standby,
+            _places: places,
         };
         if session.settings.logging().connections {
             let Identity { user, database, .. } = &session.identity;

@@ -40,6 +40,7 @@ mod privileges;
 mod protocol;
 mod reading;
 mod reply_sink;
+mod role_statements;
 mod single_message;
 mod source;
 mod state;

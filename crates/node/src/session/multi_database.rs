@@ -14,7 +14,9 @@
 use super::blocking::blocking;
 use super::node_session::NodeSession;
 use super::state::{Parked, Phase, State};
-use holdfast_engine::{Collect, WriteTxn, multi_database_commit};
+use crate::roles::check_connect;
+use holdfast_engine::{Collect, WriteTxn, commit_with_roles, multi_database_commit};
+use holdfast_types::access::RoleChanges;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 
 impl NodeSession {
@@ -27,6 +29,9 @@ impl NodeSession {
         if let Some(parked) = self.take_parked(&name) {
             self.go_to(parked);
             return Ok(());
+        }
+        if let Some(listed) = self.databases.listed().into_iter().find(|d| d.name == name) {
+            check_connect(&self.roles(), self.identity.session_role, listed.oid, &name)?;
         }
         let served = match self.databases.enter_open(&name) {
             Some(served) => served,
@@ -68,10 +73,11 @@ impl NodeSession {
 }
 
 /// Commits all parts atomically and waits until that is durable.
-pub(super) async fn commit_writers(mut txns: Vec<WriteTxn>) -> SqlResult<()> {
+pub(super) async fn commit_writers(mut txns: Vec<WriteTxn>, role_changes: RoleChanges) -> SqlResult<()> {
     let sink = Box::new(Collect::new());
     let ticket = match txns.len() {
         0 => return Ok(()),
+        _ if !role_changes.is_empty() => commit_with_roles(txns, role_changes, sink)?,
         1 => txns.remove(0).commit(sink)?,
         _ => multi_database_commit(txns, sink)?,
     };

@@ -7,20 +7,26 @@ use super::state::{Phase, State};
 use super::temporary::TemporaryTables;
 use super::values::{Identity, Values};
 use crate::activity::{Done, Listed};
+use crate::admission::Places;
 use crate::cancel::Canceller;
 use crate::database::{Databases, InUse};
 use crate::plan::Plan;
 use crate::settings::Settings;
 use holdfast_engine::Completion;
 use holdfast_sql::Isolation;
+use holdfast_types::access::Roles;
 use holdfast_types::schema::Schema;
 use holdfast_wire::completions::Mailbox;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Statements prepared by SQL's PREPARE in one session.
 pub(super) const SQL_STATEMENTS_MAX: usize = 10_000;
+
+/// Distinguishes the roles that a block sees from those that all sessions see.
+const OF_A_BLOCK: u64 = 1 << 63;
 
 pub struct NodeSession {
     pub(super) databases: Arc<Databases>,
@@ -55,6 +61,8 @@ pub struct NodeSession {
     pub(super) last_query_id: i64,
     /// The server is a standby.
     pub(super) standby: bool,
+    /// The session's places among those of its role, database and address.
+    pub(super) _places: Places,
 }
 
 impl NodeSession {
@@ -66,11 +74,36 @@ impl NodeSession {
         Values {
             identity: &self.identity,
             settings: &self.settings,
+            databases: &self.databases,
+            role_changes: self.state.block_ref().map(|block| &block.role_changes),
             transaction_us: self.transaction_us,
             statement_us: self.statement_us,
             last_id: self.last_id,
             transaction,
             requires_transaction: self.served.requires_transaction(),
+        }
+    }
+
+    /// All roles as the session's next statement sees them: with the changes of its open transaction.
+    pub(super) fn roles(&self) -> Arc<Roles> {
+        let changes = match &self.state {
+            State::Block(block) if !block.role_changes.is_empty() => &block.role_changes,
+            _ => return self.databases.roles(),
+        };
+        let mut seen = Roles::clone(&self.databases.roles());
+        changes.apply_to(&mut seen);
+        seen.version = self.roles_version();
+        Arc::new(seen)
+    }
+
+    /// The version of [`NodeSession::roles`]; a new one each time while the open transaction has changed roles.
+    pub(super) fn roles_version(&self) -> u64 {
+        static OF_BLOCKS: AtomicU64 = AtomicU64::new(0);
+        match &self.state {
+            State::Block(block) if !block.role_changes.is_empty() => {
+                OF_A_BLOCK | OF_BLOCKS.fetch_add(1, Ordering::Relaxed)
+            }
+            _ => self.databases.roles_version(),
         }
     }
 

@@ -44,7 +44,7 @@ impl NodeSession {
         let mut tries = 1;
         loop {
             let schema = self.schema();
-            let roles = self.databases.roles();
+            let roles = self.roles();
             let draft =
                 Draft::new(self.checker(&roles, &schema), self.identity.current_role, self.identity.session_role);
             let changes = draft.work_out(statement)?;
@@ -57,7 +57,7 @@ impl NodeSession {
 
     /// Stores owner and grants of what a statement of the open transaction has created.
     pub(super) async fn store_owner(&mut self, creates: &Creates) -> SqlResult<()> {
-        let (schema, roles) = (self.schema(), self.databases.roles());
+        let (schema, roles) = (self.schema(), self.roles());
         let steps = of_created(&self.checker(&roles, &schema), self.identity.current_role, creates);
         self.run_internal(&steps, None).await
     }

@@ -18,7 +18,7 @@ impl NodeSession {
     /// 42501 unless the current role has what the statement needs. `schema`: the one that it was translated under.
     pub(super) fn check_access(&self, entry: &Entry<Extra>, schema: &Schema) -> SqlResult<()> {
         let role = self.identity.current_role;
-        let version = self.databases.roles_version();
+        let version = self.roles_version();
         if entry.has_passed(role, version) {
             return Ok(());
         }
@@ -33,7 +33,7 @@ impl NodeSession {
         if needs.is_empty() {
             return Ok(());
         }
-        let roles = self.databases.roles();
+        let roles = self.roles();
         self.checker(&roles, schema).check(self.identity.current_role, needs)
     }
 

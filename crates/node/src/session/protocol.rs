@@ -209,7 +209,7 @@ impl Session for NodeSession {
     fn parameters(&self) -> Vec<(String, String)> {
         let values = self.values();
         let reported = self.settings.reported();
-        reported.map(|(n, v)| (n.to_owned(), values.setting(n).unwrap_or(v).to_owned())).collect()
+        reported.map(|(n, v)| (n.to_owned(), values.setting(n).map_or_else(|_| v.to_owned(), Into::into))).collect()
     }
 
     fn canceller(&self) -> Arc<dyn Cancel> {

@@ -23,6 +23,7 @@ use crate::database::InUse;
 use crate::settings::Undo;
 use holdfast_engine::{Reader, WriteIsolation, WriteTxn};
 use holdfast_sql::Isolation;
+use holdfast_types::access::RoleChanges;
 use holdfast_wire::Status;
 
 #[derive(Default)]
@@ -47,6 +48,8 @@ pub struct Block {
     pub began_in: Option<String>,
     pub savepoints: Vec<Savepoint>,
     pub undo: Vec<Undo>,
+    /// What it has changed of roles and of access to databases.
+    pub role_changes: RoleChanges,
 }
 
 /// A transaction's part in a database that the session is not using at present.
@@ -59,6 +62,8 @@ pub struct Savepoint {
     pub name: String,
     /// How many settings had been changed when it was set.
     pub undo_len: usize,
+    /// What had been changed of roles.
+    pub role_changes: RoleChanges,
 }
 
 pub enum Phase {
@@ -99,6 +104,7 @@ impl Block {
             began_in: None,
             savepoints: Vec::new(),
             undo: Vec::new(),
+            role_changes: RoleChanges::default(),
         }
     }
 

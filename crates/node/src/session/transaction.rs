@@ -1,11 +1,13 @@
 //! BEGIN, COMMIT, ROLLBACK, savepoints, and the end of implicit transactions.
 
-use super::failure::fatal;
 use super::multi_database::{commit_writers, roll_back_writers};
 use super::node_session::NodeSession;
 use super::state::{Block, Left, Phase, Savepoint, State};
 use crate::cancel::terminated_in_commit;
+use crate::settings::Undo;
+use holdfast_engine::WriteTxn;
 use holdfast_sql::{Isolation, TransactionModes};
+use holdfast_types::access::RoleChanges;
 use holdfast_types::{SqlError, SqlResult, SqlState, Tag};
 use holdfast_wire::{Client, Failure};
 
@@ -140,16 +142,10 @@ impl NodeSession {
         let failed = matches!(block.phase, Phase::Failed(_));
         let mut writers = block.take_writers();
         writers.iter_mut().for_each(|txn| txn.set_level(self.settings.level()));
-        let Block { parked, began_in, undo, .. } = block;
+        let Block { parked, began_in, undo, role_changes, .. } = block;
         let temporary = if failed { Ok(()) } else { self.temporary.before_commit().await };
         let committed = match temporary {
-            Ok(()) if !failed => {
-                let commit = self.activity.until_durable(self.settings.level(), commit_writers(writers));
-                match self.canceller.until_committed(commit).await {
-                    Some(committed) => committed,
-                    None => return Err(fatal(terminated_in_commit())),
-                }
-            }
+            Ok(()) if !failed => self.commit_all(writers, role_changes).await,
             other => {
                 roll_back_writers(writers).await;
                 other
@@ -163,9 +159,29 @@ impl NodeSession {
         if committed.is_err() {
             self.go_back(began_in, parked);
         }
-        self.settings.end_transaction(undo, committed.is_ok());
+        self.end_settings(undo, committed.is_ok());
         self.cursors.end_transaction(committed.is_ok());
         committed.map_err(Failure::from)
+    }
+
+    /// Commits what a transaction has changed, in one append to the trail: data, roles, access to databases.
+    async fn commit_all(&mut self, writers: Vec<WriteTxn>, role_changes: RoleChanges) -> SqlResult<()> {
+        match writers.is_empty() {
+            true if !role_changes.is_empty() => self.change_roles(role_changes).await,
+            _ => {
+                let commit = commit_writers(writers, role_changes);
+                let commit = self.activity.until_durable(self.settings.level(), commit);
+                self.canceller.until_committed(commit).await.unwrap_or_else(|| Err(terminated_in_commit()))
+            }
+        }
+    }
+
+    /// The settings after a transaction, and the roles that they name.
+    pub(super) fn end_settings(&mut self, undo: Vec<Undo>, committed: bool) {
+        if !undo.is_empty() {
+            self.settings.end_transaction(undo, committed);
+            self.identity.follow(&self.settings);
+        }
     }
 
     /// Rolls back the open transaction, if any.
@@ -177,7 +193,7 @@ impl NodeSession {
         self.temporary.end_transaction(false).await;
         let Block { parked, began_in, undo, .. } = block;
         self.go_back(began_in, parked);
-        self.settings.end_transaction(undo, false);
+        self.end_settings(undo, false);
         self.cursors.end_transaction(false);
     }
 
@@ -206,7 +222,11 @@ impl NodeSession {
         for txn in block.writers() {
             txn.savepoint(name).await?;
         }
-        block.savepoints.push(Savepoint { name: name.to_owned(), undo_len: block.undo.len() });
+        block.savepoints.push(Savepoint {
+            name: name.to_owned(),
+            undo_len: block.undo.len(),
+            role_changes: block.role_changes.clone(),
+        });
         self.temporary.savepoint();
         Ok(())
     }
@@ -237,7 +257,8 @@ impl NodeSession {
         }
         block.savepoints.truncate(at + 1);
         let undone = block.undo.split_off(block.savepoints[at].undo_len);
-        self.settings.end_transaction(undone, false);
+        block.role_changes = block.savepoints[at].role_changes.clone();
+        self.end_settings(undone, false);
         self.temporary.roll_back_to(at).await;
         self.cursors.roll_back_to(at);
         Ok(())

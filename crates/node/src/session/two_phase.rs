@@ -42,7 +42,7 @@ impl NodeSession {
                 self.go_back(block.began_in.take(), std::mem::take(&mut block.parked));
             }
             self.temporary.end_transaction(prepared.is_ok()).await;
-            self.settings.end_transaction(block.undo, prepared.is_ok());
+            self.end_settings(std::mem::take(&mut block.undo), prepared.is_ok());
             self.cursors.end_transaction(prepared.is_ok());
         }
         prepared.map(|()| "PREPARE TRANSACTION")
@@ -56,6 +56,10 @@ impl NodeSession {
         }
         if self.temporary.touched {
             return Err(not_prepared());
+        }
+        if self.state.block_ref().is_some_and(|block| !block.role_changes.is_empty()) {
+            let message = "cannot PREPARE a transaction that has changed roles or access to databases";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }
         // A transaction that has only read is prepared as well, and finished like any other.
         self.become_writer(false).await?;

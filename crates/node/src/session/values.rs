@@ -1,11 +1,16 @@
 //! The values that translated statements take from the session: the time, the user, `lastval()`, settings.
 
 use crate::clock::{now_us, server_start_us, settings_read_us};
+use crate::database::Databases;
 use crate::settings::{REQUIRE_TRANSACTION, Settings};
 use holdfast_sql::{SessionValue, SessionValues};
+use holdfast_types::access::RoleChanges;
+use holdfast_types::access::predefined::BOOTSTRAP_OID;
 use holdfast_types::inet::Inet;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 use holdfast_wire::{Peer, PeerAddress};
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
 /// The session's user, database and process number.
@@ -20,7 +25,32 @@ pub struct Identity {
     pub session_role: u32,
     /// The role whose privileges statements have: the session's, or that of SET ROLE.
     pub current_role: u32,
+    /// The OID of the role that it was authenticated as.
+    pub authenticated_role: u32,
+    /// The OIDs of the names that the session has set: a role that is renamed keeps its sessions.
+    pub named: HashMap<String, u32>,
 }
+
+impl Identity {
+    pub fn new(user: String, role: u32, database: String, pid: i32, peer: Peer) -> Identity {
+        let (session_role, current_role, authenticated_role) = (role, role, role);
+        Identity { user, database, pid, peer, session_role, current_role, authenticated_role, named: HashMap::new() }
+    }
+
+    /// Takes the roles that the settings name, after these have changed.
+    pub fn follow(&mut self, settings: &Settings) {
+        let named = |parameter: &str| {
+            let value = settings.get(parameter).map_or("", |(_, value)| value);
+            self.named.get(value).copied()
+        };
+        self.session_role = named(SESSION_PARAMETER).unwrap_or(self.authenticated_role);
+        self.current_role = named(ROLE_PARAMETER).unwrap_or(self.session_role);
+    }
+}
+
+/// The parameters behind SET ROLE and SET SESSION AUTHORIZATION.
+pub const ROLE_PARAMETER: &str = "role";
+pub const SESSION_PARAMETER: &str = "session_authorization";
 
 /// The parameter that USE sets.
 pub const DATABASE_PARAMETER: &str = "database";
@@ -29,6 +59,9 @@ pub const DATABASE_PARAMETER: &str = "database";
 pub struct Values<'a> {
     pub identity: &'a Identity,
     pub settings: &'a Settings,
+    pub databases: &'a Databases,
+    /// What the open transaction has changed.
+    pub role_changes: Option<&'a RoleChanges>,
     pub transaction_us: i64,
     pub statement_us: i64,
     pub last_id: Option<i64>,
@@ -44,7 +77,8 @@ impl SessionValues for Values<'_> {
             SessionValue::TransactionTime => Value::Int(self.transaction_us),
             SessionValue::StatementTime => Value::Int(self.statement_us),
             SessionValue::ClockTime => Value::Int(now_us()),
-            SessionValue::User | SessionValue::SessionUser => Value::Text(self.identity.user.clone()),
+            SessionValue::User => Value::Text(self.role_name(self.identity.current_role)),
+            SessionValue::SessionUser => Value::Text(self.role_name(self.identity.session_role)),
             SessionValue::Database => Value::Text(self.identity.database.clone()),
             SessionValue::BackendPid => Value::Int(self.identity.pid.into()),
             SessionValue::ClientAddress => self.end(|client, _| Value::Text(Inet::from(client.ip()).to_string())),
@@ -61,7 +95,7 @@ impl SessionValues for Values<'_> {
                 }
             },
             SessionValue::Setting { name, missing_ok } => match self.setting(name) {
-                Ok(value) => Value::Text(value.to_owned()),
+                Ok(value) => Value::Text(value.into_owned()),
                 Err(_) if *missing_ok => Value::Null,
                 Err(error) => return Err(error),
             },
@@ -82,16 +116,37 @@ impl Values<'_> {
         }
     }
 
+    /// The name of a role as the session sees it.
+    fn role_name(&self, oid: u32) -> String {
+        let changed = self.role_changes.into_iter().flat_map(|c| &c.roles).find(|c| c.oid == oid);
+        match changed.and_then(|c| c.after.as_ref()) {
+            Some(role) => role.name.clone(),
+            None => self.databases.roles().name_of(oid),
+        }
+    }
+
+    fn is_superuser(&self) -> bool {
+        let oid = self.identity.current_role;
+        let changed = self.role_changes.into_iter().flat_map(|c| &c.roles).find(|c| c.oid == oid);
+        match changed {
+            Some(change) => change.after.as_ref().is_some_and(|role| role.superuser),
+            None => oid == BOOTSTRAP_OID || self.databases.roles().is_superuser(oid),
+        }
+    }
+
     /// The value that SHOW returns for a parameter.
-    pub fn setting(&self, name: &str) -> SqlResult<&str> {
+    pub fn setting(&self, name: &str) -> SqlResult<Cow<'_, str>> {
         let (name, value) = self.settings.get(name)?;
-        Ok(match name {
+        if name == SESSION_PARAMETER {
+            return Ok(Cow::Owned(self.role_name(self.identity.session_role)));
+        }
+        Ok(Cow::Borrowed(match name {
+            "is_superuser" => on_or_off(self.is_superuser()),
             "transaction_isolation" => self.transaction.0,
             "transaction_read_only" => on_or_off(self.transaction.1),
             REQUIRE_TRANSACTION => on_or_off(self.requires_transaction),
-            "session_authorization" => &self.identity.user,
             DATABASE_PARAMETER => &self.identity.database,
             _ => value,
-        })
+        }))
     }
 }

@@ -41,6 +41,9 @@ impl SignalOp {
     }
 }
 
+/// `hf_reload_conf(user)` reads the files of rules again, if the user is a superuser.
+pub const RELOAD_FUNCTION: &str = "hf_reload_conf";
+
 /// A column of the one row with the server's role and positions.
 fn standing(column: &str) -> String {
     format!("(SELECT \"{column}\" FROM pg_catalog.\"hf_standing\")")
@@ -79,6 +82,7 @@ impl Binder<'_> {
                 let of = self.first_oid(args)?;
                 text(self.helper("hf_format_type", &[&of, &typmod])?)
             }
+            ("pg_has_role", 2 | 3) => Some(self.has_role(args)?),
             ("pg_get_expr", 2 | 3) => text(args[0].sql.clone()),
             ("pg_get_indexdef", 1 | 3) => {
                 let index = self.first_oid(args)?;
@@ -180,6 +184,10 @@ impl Binder<'_> {
             ("inet_client_port", 0) => self.of_peer(SessionValue::ClientPort, oid::INT4)?,
             ("inet_server_addr", 0) => self.of_peer(SessionValue::ServerAddress, oid::INET)?,
             ("inet_server_port", 0) => self.of_peer(SessionValue::ServerPort, oid::INT4)?,
+            ("pg_reload_conf", 0) => {
+                let user = self.session(SessionValue::User, Type::NAME)?;
+                Some(Typed::sure(format!("{RELOAD_FUNCTION}({})", user.sql), Type::BOOL))
+            }
             ("pg_size_pretty", 1) => {
                 let size = self.coerce(args[0].clone(), Type::INT8, When::Assignment)?;
                 text(self.helper("hf_size_pretty", &[&size.sql])?)
@@ -370,7 +378,10 @@ impl Binder<'_> {
                 .ok_or_else(|| (SqlState::UNDEFINED_TABLE, format!("relation \"{unquoted}\" does not exist"))),
             more::REGNAMESPACE => catalogue::namespace_oid(&bare)
                 .ok_or_else(|| (SqlState::INVALID_SCHEMA_NAME, format!("schema \"{unquoted}\" does not exist"))),
-            more::REGROLE => Ok(catalogue::OWNER_OID),
+            more::REGROLE if !unquoted.starts_with('"') && unquoted.contains(char::is_whitespace) => {
+                return Err(SqlError::new(SqlState("42602"), "invalid name syntax"));
+            }
+            more::REGROLE => return self.regrole(&bare),
             oid::REGPROC | more::REGPROCEDURE => return Ok(Typed::sure("0", to)),
             _ => {
                 let message = format!("invalid input syntax for type oid: \"{name}\"");
@@ -424,9 +435,7 @@ fn call_of_nothing(name: &str, args: usize) -> Option<Typed> {
         ("pg_is_wal_replay_paused", 0) => Some(Typed::sure("0", Type::BOOL)),
         ("pg_is_other_temp_schema" | "pg_relation_is_publishable", 1) => Some(Typed::sure("0", Type::BOOL)),
         (_, 2 | 3) if name.starts_with("has_") && name.ends_with("_privilege") => yes(),
-        ("pg_has_role", 2 | 3) | ("row_security_active", 1) => {
-            Some(Typed::sure(if name == "pg_has_role" { "1" } else { "0" }, Type::BOOL))
-        }
+        ("row_security_active", 1) => Some(Typed::sure("0", Type::BOOL)),
         ("obj_description" | "col_description" | "shobj_description", 1 | 2) => text("NULL".into()),
         // A table that is not a partition has no ancestors; for IN, a NULL has the same effect as no row.
         ("pg_partition_ancestors", 1) => Some(Typed::new("NULL", Type::new(oid::REGCLASS))),

@@ -288,6 +288,7 @@ impl Binder<'_> {
             if self.stored {
                 return Err(SqlError::unsupported("a stored definition that reads the catalogue"));
             }
+            self.secrets.extend(catalogue::SECRETS.iter().filter(|(_, name)| *name == table.name));
             let columns: Columns = table.columns.iter().map(|(n, o)| derived(n, Type::new(*o))).collect();
             let stored: Vec<String> = table.columns.iter().map(|(n, _)| (*n).to_owned()).collect();
             let columns = with_stored_names(&columns, &names, &shown, &stored)?;

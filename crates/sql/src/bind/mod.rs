@@ -17,6 +17,7 @@ mod lock;
 pub mod need;
 mod operator;
 mod query;
+mod role_call;
 pub mod scope;
 mod select;
 mod special;
@@ -66,6 +67,8 @@ pub struct Binder<'a> {
     outermost: bool,
     /// The tables and views that the statement names, with what it needs of them.
     used: Vec<need::Used>,
+    /// Tables of the catalogue that only superusers may read, with the word for each.
+    secrets: Vec<(&'static str, &'static str)>,
 }
 
 /// The largest number of parameters in a statement, as in the protocol.
@@ -90,6 +93,7 @@ impl<'a> Binder<'a> {
             temporary: false,
             outermost: false,
             used: Vec::new(),
+            secrets: Vec::new(),
         }
     }
 

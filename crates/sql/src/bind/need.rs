@@ -58,7 +58,12 @@ impl Binder<'_> {
 
     /// What the statement needs, as far as it was bound.
     pub fn access(&self) -> Access {
-        Access::of(self.used.iter().map(|used| Need::Table(used.0.borrow().clone())).collect())
+        let tables = self.used.iter().map(|used| Need::Table(used.0.borrow().clone()));
+        let secret = |(word, name): &(&str, &str)| Need::Superuser {
+            message: format!("permission denied for {word} {name}"),
+            owner_of: None,
+        };
+        Access::of(tables.chain(self.secrets.iter().map(secret)).collect())
     }
 }
 

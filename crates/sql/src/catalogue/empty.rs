@@ -20,13 +20,11 @@ const NODE: u32 = more::PG_NODE_TREE;
 const TA: u32 = more::TEXT_ARRAY;
 
 pub const TABLES: &[CatalogTable] = &[
-    empty("pg_auth_members", &[("roleid", O), ("member", O), ("grantor", O), ("admin_option", B)]),
     empty(
         "pg_cast",
         &[("oid", O), ("castsource", O), ("casttarget", O), ("castfunc", O), ("castcontext", C), ("castmethod", C)],
     ),
     empty("pg_conversion", &[("oid", O), ("conname", N), ("connamespace", O), ("condefault", B)]),
-    empty("pg_db_role_setting", &[("setdatabase", O), ("setrole", O), ("setconfig", TA)]),
     empty(
         "pg_default_acl",
         &[

@@ -1,6 +1,7 @@
 //! What the server is doing now, for the tables that show it. It is asked for only when one of them is read, because
 //! the answer takes locks that the work itself needs.
 
+use super::pg_hba::{HbaRow, IdentRow};
 use super::pg_stat_database::DatabaseActivityRow;
 use super::pg_stat_statements::StatementRow;
 use super::standing::Standing;
@@ -38,6 +39,10 @@ pub trait Live: Debug {
     }
     /// The positions of the trail here, on standbys and in the archive.
     fn standing(&self) -> Standing;
+    /// The lines of `pg_hba.conf`.
+    fn hba_file(&self) -> Vec<HbaRow>;
+    /// The lines of `pg_ident.conf`.
+    fn ident_file(&self) -> Vec<IdentRow>;
 }
 
 /// What a session is doing.

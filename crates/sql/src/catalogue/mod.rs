@@ -18,6 +18,7 @@ mod pg_collation;
 mod pg_constraint;
 mod pg_database;
 mod pg_extension;
+mod pg_hba;
 mod pg_index;
 mod pg_indexes;
 mod pg_language;
@@ -46,6 +47,7 @@ pub use crate::names::TEMP_NAMESPACE;
 pub use crate::types::{lsn_text, parse_lsn};
 pub use live::{Doing, EncryptionRow, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, TransactionsRow};
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
+pub use pg_hba::{HbaRow, HbaRule, IdentRow};
 pub use pg_stat_database::DatabaseActivityRow;
 pub use pg_stat_statements::StatementRow;
 pub use standing::{ArchiveRow, LinkRow, StandbyRow, Standing};
@@ -53,6 +55,9 @@ pub use table::{CatalogContext, CatalogTable, DatabaseRow, Viewer};
 
 use crate::names::is_temp_schema;
 use holdfast_types::schema::Schema;
+
+/// What only superusers may read, because verifiers of passwords are in it: its kind and name.
+pub const SECRETS: [(&str, &str); 2] = [("table", "pg_authid"), ("view", "pg_shadow")];
 
 /// All tables, in no particular order.
 pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
@@ -70,6 +75,8 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_constraint::TABLE,
         &pg_database::TABLE,
         &pg_extension::TABLE,
+        &pg_hba::RULES,
+        &pg_hba::MAPPINGS,
         &pg_index::TABLE,
         &pg_index::DEFINITIONS,
         &pg_indexes::TABLE,
@@ -78,7 +85,13 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_namespace::TABLE,
         &pg_prepared_xacts::TABLE,
         &pg_roles::TABLE,
+        &pg_roles::GROUPS,
+        &pg_roles::MEMBERS,
+        &pg_roles::REACH,
+        &pg_roles::SETTINGS,
+        &pg_roles::SHADOW,
         &pg_roles::USERS,
+        &pg_roles::WITH_PASSWORDS,
         &pg_settings::TABLE,
         &pg_stat_activity::TABLE,
         &pg_stat_activity::BLOCKING,
@@ -205,6 +218,15 @@ mod tests {
             let archive = Some(ArchiveRow::default());
             Standing { standbys, link: Some(LinkRow::default()), archive, ..Standing::default() }
         }
+
+        fn hba_file(&self) -> Vec<HbaRow> {
+            let wrong = HbaRow { line: 2, rule: None, error: Some("end-of-line".into()) };
+            vec![HbaRow { line: 1, rule: Some(HbaRule::default()), error: None }, wrong]
+        }
+
+        fn ident_file(&self) -> Vec<IdentRow> {
+            vec![IdentRow { line: 1, mapping: Some(("m".into(), "ann".into(), "bob".into())), error: None }]
+        }
     }
 
     #[test]
@@ -218,6 +240,7 @@ mod tests {
             user: "u",
             viewer: Viewer { role: Some(10), ..Viewer::default() },
             databases: Vec::new(),
+            roles: &holdfast_types::access::Roles::default(),
             settings: Vec::new(),
             counters: vec![("syncs", 7)],
             prepared: Vec::new(),

@@ -1,9 +1,9 @@
 //! `pg_database`: the databases of the server. PostgreSQL does not have the column `datdialect`.
 
-use super::oids::OWNER_OID;
 use super::table::{CatalogTable, boolean, int, text};
 use crate::types::more;
 use holdfast_types::Value;
+use holdfast_types::access::{Acl, Roles};
 use holdfast_types::desc::oid;
 use holdfast_types::schema::Dialect;
 
@@ -31,16 +31,17 @@ pub const TABLE: CatalogTable = CatalogTable {
     ],
     always_empty: false,
     rows: |context| {
+        let access = |d: &super::DatabaseRow| context.roles.database(d.oid);
         let row = |d: &super::DatabaseRow| {
             vec![
                 int(d.oid),
                 text(d.name.as_str()),
-                int(OWNER_OID),
+                int(access(d).owner),
                 int(6),
                 text("c"),
                 boolean(false),
                 boolean(true),
-                int(-1),
+                int(access(d).connection_limit),
                 int(0),
                 int(0),
                 int(1663),
@@ -48,7 +49,7 @@ pub const TABLE: CatalogTable = CatalogTable {
                 text("C"),
                 Value::Null,
                 Value::Null,
-                Value::Null,
+                grants(context.roles, access(d).acl),
                 text(match d.dialect {
                     Dialect::Postgres => "postgres",
                     Dialect::Sqlite => "sqlite",
@@ -58,3 +59,16 @@ pub const TABLE: CatalogTable = CatalogTable {
         context.databases.iter().map(row).collect()
     },
 };
+
+/// A list of grants as PostgreSQL's `aclitem[]`; NULL where nothing was granted or revoked.
+pub fn grants(roles: &Roles, acl: Option<Acl>) -> Value {
+    let Some(acl) = acl else { return Value::Null };
+    let items: Vec<String> = acl.iter().map(|item| item.text(|oid| item_name(&roles.name_of(oid)))).collect();
+    text(format!("{{{}}}", items.iter().map(|item| super::pg_roles::element(item)).collect::<Vec<_>>().join(",")))
+}
+
+/// A role's name in an item: quoted where it is not plain.
+fn item_name(name: &str) -> String {
+    let plain = name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}

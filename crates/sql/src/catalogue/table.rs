@@ -1,10 +1,10 @@
 //! A table of the catalogue, what its rows are computed from, and the cells of a row.
 
 use super::live::{Live, LockRow, PreparedRow};
-use holdfast_types::Value;
 use holdfast_types::access::Roles;
 use holdfast_types::access::predefined::READ_ALL_STATS_OID;
 use holdfast_types::schema::{Dialect, Schema};
+use holdfast_types::{Value, VolumeId};
 use std::sync::Arc;
 
 /// A table of the catalogue.
@@ -31,6 +31,8 @@ pub struct CatalogContext<'a> {
     /// Whose eyes see the rows.
     pub viewer: Viewer,
     pub databases: Vec<DatabaseRow>,
+    /// All roles, and owners and grants of databases.
+    pub roles: &'a Roles,
     /// Name and value of every setting of the session.
     pub settings: Vec<(String, String)>,
     /// Name and value of the engine's counters.
@@ -66,6 +68,9 @@ pub struct DatabaseRow {
     pub oid: u32,
     pub name: String,
     pub dialect: Dialect,
+    pub volume: VolumeId,
+    /// Parameters that its sessions start with.
+    pub parameters: Vec<(String, String)>,
 }
 
 /// A text cell.

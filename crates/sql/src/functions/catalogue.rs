@@ -23,6 +23,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
         let message = format!("database \"{}\" does not exist", text(a, 0)?);
         Err(SqlError::new(SqlState::INVALID_CATALOG_NAME, message))
     }),
+    // Called where a role was not found.
+    Function::strict("hf_no_role", 1, |a| {
+        let message = format!("role \"{}\" does not exist", text(a, 0)?);
+        Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
+    }),
     Function::strict("hf_lsn", 1, |a| {
         let given = text(a, 0)?;
         let invalid = || {

@@ -192,6 +192,32 @@ fn moment(text: &str, ty: Type) -> SqlResult<String> {
     }
 }
 
+/// Reads a timestamp with time zone as microseconds since 1970-01-01 UTC; `infinity` is the largest number.
+pub fn instant_us(text: &str) -> SqlResult<i64> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "infinity" => return Ok(i64::MAX),
+        "-infinity" => return Ok(i64::MIN),
+        _ => {}
+    }
+    let name = super::format_type(oid::TIMESTAMPTZ, -1);
+    let parsed = datetime::parse(text, &name)?;
+    let bad = || {
+        let message = format!("invalid input syntax for type {name}: \"{text}\"");
+        SqlError::new(SqlState::INVALID_DATETIME_FORMAT, message)
+    };
+    let local = parsed.days.ok_or_else(bad)? * DAY_US + parsed.time_us.unwrap_or(0);
+    Ok(local - parsed.offset_s.unwrap_or(0) * 1_000_000)
+}
+
+/// The text of [`instant_us`].
+pub fn instant_text(us: i64) -> String {
+    match us {
+        i64::MAX => "infinity".to_owned(),
+        i64::MIN => "-infinity".to_owned(),
+        us => datetime::format_timestamp(us).map_or_else(|_| us.to_string(), |text| text + "+00"),
+    }
+}
+
 fn uuid(text: &str) -> SqlResult<String> {
     let bad = || invalid(text, Type::new(oid::UUID));
     let inner = text.trim().strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or(text.trim());

@@ -16,7 +16,7 @@ mod sql_type;
 
 pub use cast::cast;
 pub use decl::{RowidKind, declare, of_column, of_decl, view_column_types};
-pub use input::{input, invalid as invalid_input};
+pub use input::{input, instant_text, instant_us, invalid as invalid_input};
 pub use lsn::{lsn_text, parse_lsn};
 pub use names::{ARRAY_OF, PG_TYPES, PgType, by_name, by_oid, format_type, from_ast, type_name};
 pub use output::{output, text_of};

@@ -24,7 +24,7 @@ use crate::identity::Identity;
 use crate::limits::{CHUNK_PAGES, PAGE_BYTES};
 use crate::message::{CopyPlan, CopyVolume};
 
-pub use receive::{Copied, copy};
+pub use receive::{Copied, copy, dump};
 pub(crate) use send::send;
 
 /// One state of the master's databases; it is kept until this is dropped.

@@ -40,12 +40,35 @@ pub async fn copy<C: Connect>(
     into: &mut dyn CopyInto,
     options: &LinkOptions,
 ) -> Result<Copied, LinkError> {
+    fetch(connect, (name, instance, Wants::BaseCopy), into, options).await
+}
+
+/// Fetches a copy for a dump under a name that only this dump has. As [`copy`], but in one round: a dump reads back what it
+/// has written by itself.
+pub async fn dump<C: Connect>(
+    connect: &C,
+    name: &str,
+    into: &mut dyn CopyInto,
+    options: &LinkOptions,
+) -> Result<Copied, LinkError> {
+    fetch(connect, (name, 0, Wants::Dump), into, options).await
+}
+
+/// The receiver's name and instance, and whether it wants a base copy or a dump.
+type Greeting<'a> = (&'a str, u64, Wants);
+
+async fn fetch<C: Connect>(
+    connect: &C,
+    greeting: Greeting<'_>,
+    into: &mut dyn CopyInto,
+    options: &LinkOptions,
+) -> Result<Copied, LinkError> {
     let mut pause = options.retry;
     let mut at = Position::default();
     let mut progressed = Instant::now();
     loop {
         let before = at.steps;
-        let attempt = attempt(connect, name, instance, into, options, &mut at).await;
+        let attempt = attempt(connect, &greeting, into, options, &mut at).await;
         match attempt {
             // The operator must see the master's refusal at once.
             Err(error @ LinkError::Refused(_)) => return Err(error),
@@ -111,20 +134,23 @@ impl Position {
 
 async fn attempt<C: Connect>(
     connect: &C,
-    name: &str,
-    instance: u64,
+    (name, instance, wants): &Greeting<'_>,
     into: &mut dyn CopyInto,
     options: &LinkOptions,
     at: &mut Position,
 ) -> Result<Copied, LinkError> {
     let connected = tokio::time::timeout(options.greeting_max, connect.connect()).await;
     let stream = connected.map_err(|_| LinkError::TooSlow { what: "connect" })?.map_err(LinkError::Io)?;
-    let (mut link, welcome) = greet(stream, name, instance, Wants::BaseCopy, options).await?;
+    let (mut link, welcome) = greet(stream, name, *instance, wants.clone(), options).await?;
     let (plan, volumes) = take_plan(&mut link).await?;
     at.begin(welcome.identity, plan.clone(), volumes.clone(), into)?;
     while at.round <= ROUNDS_MAX {
         Fetch { link: &mut link, into, volumes: &volumes, at }.all().await?;
-        if at.differing == 0 && at.round > 0 {
+        let is_verified = at.differing == 0 && at.round > 0;
+        if *wants == Wants::Dump {
+            into.sync().map_err(disk)?;
+        }
+        if is_verified || *wants == Wants::Dump {
             link.writer.send(&Message::CopyDone).await?;
             into.finish().map_err(disk)?;
             return Ok(Copied { master: welcome.identity, plan, sent_bytes: at.sent_bytes });
@@ -138,7 +164,7 @@ async fn attempt<C: Connect>(
 
 /// Converts an error of this node's disk.
 fn disk(error: io::Error) -> LinkError {
-    LinkError::Node(format!("cannot write the base copy: {error}"))
+    LinkError::Node(format!("cannot write the copy: {error}"))
 }
 
 async fn take_plan<S: Stream>(link: &mut Link<S>) -> Result<(CopyPlan, Vec<CopyVolume>), LinkError> {

@@ -32,7 +32,7 @@ pub enum ReadError {
     SnapshotTooOld(u64),
     #[error(
         "page {page} at offset {offset} of {path} has a wrong checksum: it was damaged, or another program changed it; \
-         run `holdfast check` to list all damaged pages, then restore it from a backup"
+         run `holdfast check` to list all damaged pages, then restore it from a backup (`holdfast restore`)"
     )]
     Checksum { page: u32, offset: u64, path: String },
     #[error("cannot read page {page} at offset {offset} of {path}: {source}")]

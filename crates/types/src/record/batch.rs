@@ -12,6 +12,9 @@ use crate::ids::{Hlc, SiteId, TxnId, VolumeId};
 /// Offset of the number of transactions from the record's start.
 const COUNT_OFFSET: usize = 22;
 
+/// Offset of a transaction's clock from its start: behind length, id and site.
+const HLC_OFFSET: usize = 4 + 8 + 2;
+
 /// Identity and origin of a transaction, and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxnHead {
@@ -51,6 +54,12 @@ impl BatchBuilder {
     /// Buffer length before the open transaction: truncate to it to roll the transaction back.
     pub fn transaction_start(&self) -> usize {
         self.open
+    }
+
+    /// Sets the time of the transaction begun last.
+    pub fn set_clock(&self, buf: &mut [u8], hlc: Hlc) {
+        let at = self.open + HLC_OFFSET;
+        buf[at..at + 8].copy_from_slice(&hlc.0.to_le_bytes());
     }
 
     /// Ends the transaction begun last.
@@ -96,6 +105,19 @@ impl<'a> Batch<'a> {
     pub(super) fn read(volume: VolumeId, c: &mut Cursor<'a>, content: &'a [u8]) -> Result<Batch<'a>, DecodeError> {
         let (number, schema_epoch, count) = (c.u64()?, c.u32()?, c.u32()?);
         Ok(Batch { volume, number, schema_epoch, count, rest: Cursor::new(&content[c.at()..]) })
+    }
+
+    /// Appends this record with its first `count` transactions only.
+    pub fn put_first(&self, buf: &mut Vec<u8>, count: u32) -> Result<(), DecodeError> {
+        let mut record = BatchBuilder::begin(buf, self.volume, self.number, self.schema_epoch);
+        for transaction in self.transactions().take(count as usize) {
+            let transaction = transaction?;
+            record.begin_transaction(buf, transaction.head);
+            buf.extend_from_slice(transaction.ops.bytes());
+            record.end_transaction(buf);
+        }
+        record.finish(buf);
+        Ok(())
     }
 
     /// The transactions in order; ends after the first error.

@@ -19,7 +19,7 @@
 //! | 4, 1 | checkpoint of a volume | volume u32, number u64, redo start LSN u64, file size u64 bytes, file mtime i64 ns |
 //! | 5, 1 | volume created | volume u32, dialect u8 (0 sqlite, 1 postgres), name string |
 //! | 6, 1 | volume dropped | volume u32 |
-//! | 7, 1 | parameters of a database or a role, all of them | volume u32 (0: a role's), role's name string (empty: a database's), count u32, then each a name string and a value string |
+//! | 7, 1 | parameters of a database, a role or the server, all of them | volume u32 (0: not a database's), role's name string (empty: not a role's), count u32, then each a name string and a value string |
 //! | 8, 1 | role, all of it ([`access`]) | OID u32, then the role |
 //! | 9, 1 | role dropped | OID u32 |
 //! | 10, 1 | owner and grants of a database ([`access`]) | volume u32, then its access |
@@ -126,6 +126,8 @@ pub enum Record<'a> {
 pub enum ParametersOf<'a> {
     Database(VolumeId),
     Role(&'a str),
+    /// All sessions of the server: today the files that say which clients may connect.
+    Server,
 }
 
 /// Names and values, in the order they were written.
@@ -216,6 +218,7 @@ pub fn put_parameters<'a>(
     let (volume, role) = match of {
         ParametersOf::Database(volume) => (volume, ""),
         ParametersOf::Role(role) => (VolumeId(0), role),
+        ParametersOf::Server => (VolumeId(0), ""),
     };
     buf.extend_from_slice(&volume.0.to_le_bytes());
     put_bytes(buf, role.as_bytes());
@@ -282,6 +285,13 @@ impl<'a> RecordReader<'a> {
     }
 }
 
+impl<'a> RecordReader<'a> {
+    /// How many bytes were read: behind a record, the offset of its end.
+    pub fn offset(&self) -> usize {
+        self.cursor.at()
+    }
+}
+
 impl<'a> Iterator for RecordReader<'a> {
     type Item = Result<Record<'a>, DecodeError>;
 
@@ -339,7 +349,11 @@ fn read_record(content: &[u8]) -> Result<Record<'_>, DecodeError> {
 
 fn read_parameters<'a>(volume: VolumeId, c: &mut Cursor<'a>) -> Result<Record<'a>, DecodeError> {
     let role = c.string()?;
-    let of = if volume.0 == 0 { ParametersOf::Role(role) } else { ParametersOf::Database(volume) };
+    let of = match (volume, role) {
+        (VolumeId(0), "") => ParametersOf::Server,
+        (VolumeId(0), role) => ParametersOf::Role(role),
+        (volume, _) => ParametersOf::Database(volume),
+    };
     let count = c.u32()?;
     let pairs = Pairs { rest: *c, count };
     for _ in 0..count {

@@ -77,6 +77,19 @@ fn database() -> DatabaseAccess {
 }
 
 #[test]
+fn what_nodes_share_is_neither_a_roles_nor_a_databases() {
+    let mut buf = Vec::new();
+    put_parameters(&mut buf, ParametersOf::Server, [("a", "x")].into_iter());
+    assert_eq!(buf, b"\x0f\0\0\0\x07\x01\0\0\0\0\0\x01\0\0\0\x01a\x01x");
+    match RecordReader::new(&buf).next() {
+        Some(Ok(Record::Parameters { of: ParametersOf::Server, mut pairs })) => {
+            assert_eq!((pairs.next(), pairs.next()), (Some(("a", "x")), None));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn roles_and_access_are_read_as_they_were_written() {
     let all = [role(), Role::bootstrap(), Role::new(16385, "")];
     for role in all {

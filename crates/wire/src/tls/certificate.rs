@@ -24,6 +24,8 @@ pub struct CertificateText {
     /// The first common name of the subject; `None` also where it contains a zero byte.
     pub common_name: Option<String>,
     pub subject: String,
+    /// The subject as RFC 2253 writes it.
+    pub distinguished_name: String,
     pub issuer: String,
     /// In decimal.
     pub serial: String,
@@ -53,15 +55,24 @@ impl CertificateText {
                 hosts = alternative_names(extensions)?;
             }
         }
-        let (common_name, subject, issuer) = (subject.common_name, subject.text, issuer.text);
-        Ok(CertificateText { common_name, subject, issuer, serial, not_before_unix_s, not_after_unix_s, hosts })
+        Ok(CertificateText {
+            common_name: subject.common_name,
+            subject: subject.text,
+            distinguished_name: subject.distinguished,
+            issuer: issuer.text,
+            serial,
+            not_before_unix_s,
+            not_after_unix_s,
+            hosts,
+        })
     }
 }
 
 /// What a verified certificate says of its holder.
 pub(super) fn client_certificate(certificate: &[u8]) -> Result<ClientCertificate, DerError> {
-    let CertificateText { common_name, subject, issuer, serial, .. } = CertificateText::parse(certificate)?;
-    Ok(ClientCertificate { common_name, subject, issuer, serial })
+    let CertificateText { common_name, subject, distinguished_name, issuer, serial, .. } =
+        CertificateText::parse(certificate)?;
+    Ok(ClientCertificate { common_name, subject, distinguished_name, issuer, serial })
 }
 
 /// The signed part of a certificate, and the algorithm of its signature.
@@ -116,15 +127,18 @@ fn pss_hash(mut algorithm: Der<'_>) -> Result<Option<&'static digest::Algorithm>
 
 struct Name {
     text: String,
+    /// As RFC 2253 writes it: the last part first, separated by commas.
+    distinguished: String,
     common_name: Option<String>,
 }
 
 /// A distinguished name, in the order of the certificate, as PostgreSQL writes it.
 fn name(contents: &[u8]) -> Result<Name, DerError> {
-    let (mut text, mut common_names) = (String::new(), Vec::new());
+    let (mut text, mut common_names, mut distinguished) = (String::new(), Vec::new(), String::new());
     let mut sets = Der(contents);
     while !sets.is_empty() {
         let mut attributes = Der(sets.expect(tag::SET)?);
+        let mut part = String::new();
         while !attributes.is_empty() {
             let mut attribute = Der(attributes.expect(tag::SEQUENCE)?);
             let oid = oid_text(attribute.expect(tag::OID)?);
@@ -137,11 +151,33 @@ fn name(contents: &[u8]) -> Result<Name, DerError> {
             text.push_str(short.unwrap_or(&oid));
             text.push('=');
             escape(&value, &mut text);
+            if !part.is_empty() {
+                part.push('+');
+            }
+            part.push_str(short.unwrap_or(&oid));
+            part.push('=');
+            escape_2253(&value, &mut part);
         }
+        let before = if distinguished.is_empty() { String::new() } else { format!(",{distinguished}") };
+        distinguished = part + &before;
     }
     // A zero byte could end the name early for another program.
     let common_name = common_names.into_iter().next().filter(|name| !name.contains('\0'));
-    Ok(Name { text, common_name })
+    Ok(Name { text, distinguished, common_name })
+}
+
+/// A value as RFC 2253 and OpenSSL write it in a distinguished name; bytes that are not ASCII in hexadecimal.
+fn escape_2253(value: &str, out: &mut String) {
+    let last = value.len().saturating_sub(1);
+    for (at, byte) in value.bytes().enumerate() {
+        let is_edge = (at == 0 && matches!(byte, b'#' | b' ')) || (at == last && byte == b' ');
+        match byte {
+            b',' | b'+' | b'"' | b'\\' | b'<' | b'>' | b';' => out.extend(['\\', char::from(byte)]),
+            _ if is_edge => out.extend(['\\', char::from(byte)]),
+            b' '..=b'~' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("\\{byte:02X}")),
+        }
+    }
 }
 
 /// OpenSSL's short names.

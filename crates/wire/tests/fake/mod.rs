@@ -12,15 +12,17 @@
 //! | `log` | what the session did so far, one row each, text |
 //! | `peer` | the session's [`holdfast_wire::Peer`], text |
 //!
+//! The users `carl`, whose password is `pencil`, and `ghost`, who has none, are asked for a password, other users are not.
 //! In the database `hasty` a transaction may be idle for at most 300 ms, in any other database indefinitely. In the database
 //! `watched` the connection is checked each 10 ms while a statement runs.
 
+use holdfast_scram::Verifier;
 use holdfast_types::desc::oid;
 use holdfast_types::{ColumnDesc, Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value, ValueRef};
 use holdfast_wire::copy::{CopyFormat, CopyReader};
 use holdfast_wire::{
-    Cancel, Client, CopyChunk, End, Failure, Limits, Server, Session, SessionFactory, SocketUsers, Sockets, Startup,
-    Status, Step, TlsSlot,
+    Cancel, Client, CopyChunk, End, Failure, Limits, Prover, Server, Session, SessionFactory, SocketUsers, Sockets,
+    Startup, Status, Step, TlsSlot, Unproven,
 };
 use std::net::SocketAddr;
 use std::path::Path;
@@ -250,6 +252,19 @@ pub struct FakeFactory;
 
 impl SessionFactory for FakeFactory {
     type Session = FakeSession;
+
+    async fn authenticate(&self, startup: &Startup, prover: &mut Prover<'_>) -> Result<(), Unproven> {
+        let verifier = match startup.user.as_str() {
+            "carl" => Verifier::of("pencil", b"salt of carl", 4096),
+            "ghost" => Verifier::mock("ghost", &[7; 32]),
+            _ => return Ok(()),
+        };
+        if prover.scram(verifier, startup.user == "ghost").await? {
+            return Ok(());
+        }
+        Err(SqlError::new(SqlState::INVALID_PASSWORD, "password authentication failed").into())
+    }
+
     async fn open(&self, startup: Startup) -> SqlResult<FakeSession> {
         if startup.database == "nowhere" {
             return Err(SqlError::new(SqlState::INVALID_CATALOG_NAME, "database \"nowhere\" does not exist"));

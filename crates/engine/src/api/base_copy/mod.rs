@@ -9,8 +9,12 @@
 //! | 5 | | founds the trail: from here on the directory is a standby's |
 //! | 6 | lets go | follows the trail from its first segment on |
 //!
-//! The snapshots are not of one moment: the copy is whole when the trail is applied up to [`CopyPlan::whole_from`]. Until
-//! then the standby lets no reader in, and cannot be promoted.
+//! The snapshots are of one moment, [`CopyPlan::shown`]: what readers see moves on in all volumes under one lock, in the
+//! trail's order, and the snapshots are taken under that lock. The list of databases may be newer, so a standby's copy is
+//! whole when the trail is applied up to [`CopyPlan::whole_from`]. Until then the standby lets no reader in, and cannot be
+//! promoted.
+//!
+//! A dump is taken from a standby, too; a standby's base copy is not.
 //!
 //! Failure: before step 5 the directory is nothing ([`BaseReceiver::is_in_use`]): an interrupted copy is begun again there.
 
@@ -49,6 +53,13 @@ pub struct CopyPlan {
     /// The copy is one moment's when everything below is applied.
     pub whole_from: u64,
     pub volumes: Vec<VolumePlan>,
+    /// The snapshots show everything below this LSN, and nothing else. 0: of an earlier release, which took them one after
+    /// the other.
+    #[serde(default)]
+    pub shown: u64,
+    /// No commit in the snapshots has a later clock reading.
+    #[serde(default)]
+    pub clock: u64,
 }
 
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,47 +128,83 @@ impl BaseCopy {
 impl Engine {
     /// Begins a base copy. Opens every database.
     pub fn base_copy(&self) -> SqlResult<BaseCopy> {
-        let engine = self.engine().clone();
-        if engine.follow.is_some() {
+        if self.is_standby() {
             return Err(SqlError::unsupported("a base copy of a standby").with_hint("Take it from its master."));
         }
-        let (held, from) = hold(&engine, &*self.0.registry);
-        let mut copy = BaseCopy { engine: engine.clone(), held, plan: empty_plan(&engine), snapshots: Vec::new() };
-        let (manifest, listed_to, open) = self.list_for_copy()?;
-        let text = manifest.text().map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))?;
-        for (database, entry) in open.iter().zip(&manifest.databases) {
-            let (snapshot, plan) = take_snapshot(database, entry.file.clone());
-            copy.plan.volumes.push(plan);
-            copy.snapshots.push(snapshot);
-        }
-        copy.plan.manifest = text;
-        copy.plan.listed_to = listed_to.0;
-        // Whatever a snapshot has is durable by now.
-        copy.plan.whole_from = engine.trail.durable().0;
-        let starts = copy.plan.volumes.iter().map(|v| v.redo_start);
-        let start = starts.chain([listed_to.0, from.0]).min().unwrap_or(from.0);
-        copy.plan.first_segment = (start / copy.plan.segment_bytes) as u32;
-        Ok(copy)
+        self.copy_of_all()
     }
 
-    /// The list of databases, the LSN up to which it is what the trail says, and all of them opened.
-    fn list_for_copy(&self) -> SqlResult<(Manifest, Lsn, Vec<Arc<DatabaseState>>)> {
-        let engine = self.engine();
+    /// Begins a copy for a dump: also on a standby, of what its readers see.
+    pub fn dump_copy(&self) -> SqlResult<BaseCopy> {
+        if let Some(follow) = &self.engine().follow {
+            follow.refuse_before_whole()?;
+        }
+        self.copy_of_all()
+    }
+
+    fn copy_of_all(&self) -> SqlResult<BaseCopy> {
+        let engine = self.engine().clone();
+        let (held, from) = hold(&engine, &*self.0.registry);
+        let mut copy = BaseCopy { engine: engine.clone(), held, plan: empty_plan(&engine), snapshots: Vec::new() };
         loop {
             for entry in engine.manifest().databases {
                 // One that was dropped since is not missed.
                 self.database_by_id(entry.volume())?;
             }
             let _nothing_changes = engine.cataloguing();
-            let (manifest, listed_to) = (engine.manifest(), engine.trail.durable());
-            let open = self.open_databases();
-            let find = |id| open.iter().find(|database: &&Arc<DatabaseState>| database.id == id).cloned();
-            // One may have come since it was looked for.
-            let all: Option<Vec<_>> = manifest.databases.iter().map(|e| find(e.volume())).collect();
-            if let Some(all) = all {
-                return Ok((manifest, listed_to, all));
+            let (manifest, durable) = (engine.manifest(), engine.trail.durable());
+            let Some(open) = self.all_open(&manifest) else { continue };
+            if self.take_snapshots(&mut copy, &manifest, &open, durable)? {
+                break;
             }
         }
+        let plan = &mut copy.plan;
+        let starts = plan.volumes.iter().map(|v| v.redo_start);
+        let start = starts.chain([plan.listed_to, from.0]).min().unwrap_or(from.0);
+        plan.first_segment = (start / plan.segment_bytes) as u32;
+        Ok(copy)
+    }
+
+    /// The databases of the list; `None` if one that has come since is not open.
+    fn all_open(&self, manifest: &Manifest) -> Option<Vec<Arc<DatabaseState>>> {
+        let open = self.open_databases();
+        let find = |id| open.iter().find(|database: &&Arc<DatabaseState>| database.id == id).cloned();
+        manifest.databases.iter().map(|e| find(e.volume())).collect()
+    }
+
+    /// Takes the snapshots of all databases at one moment. False: a standby's list of databases has changed meanwhile.
+    fn take_snapshots(
+        &self,
+        copy: &mut BaseCopy,
+        manifest: &Manifest,
+        open: &[Arc<DatabaseState>],
+        durable: Lsn,
+    ) -> SqlResult<bool> {
+        let engine = self.engine();
+        let text = manifest.text().map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))?;
+        // A checkpoint that went on meanwhile would take away the debt behind a snapshot.
+        let _no_checkpoints: Vec<_> = open.iter().map(|database| database.checkpointing.lock()).collect();
+        let shown = engine.shown.lock();
+        if engine.manifest() != *manifest {
+            return Ok(false);
+        }
+        for (database, entry) in open.iter().zip(&manifest.databases) {
+            let (snapshot, plan) = take_snapshot(database, entry.file.clone());
+            copy.plan.volumes.push(plan);
+            copy.snapshots.push(snapshot);
+        }
+        // Nothing was shown since the start: what was found then.
+        let (shown, clock) = (shown.max(self.0.recovered.end), *engine.clock.lock());
+        let plan = &mut copy.plan;
+        plan.manifest = text;
+        (plan.shown, plan.clock) = (shown.0, clock.0);
+        (plan.listed_to, plan.whole_from) = match engine.follow {
+            // A change of the list at this position is repeated, which changes nothing.
+            Some(_) => (shown.0, shown.0),
+            // What is logged is on the list. Whatever a snapshot has is durable by now.
+            None => (durable.0, engine.trail.durable().0),
+        };
+        Ok(true)
     }
 
     /// Keeps the trail for a standby that has everything below `lsn`; it stays registered under that name, over restarts,
@@ -197,6 +244,8 @@ fn empty_plan(engine: &EngineState) -> CopyPlan {
         listed_to: 0,
         whole_from: 0,
         volumes: Vec::new(),
+        shown: 0,
+        clock: 0,
     }
 }
 
@@ -207,9 +256,8 @@ fn hold(engine: &EngineState, databases: &dyn Peers) -> (u64, Lsn) {
     (floor.begin_copy(from), from)
 }
 
+/// The caller holds the lock of checkpoints.
 fn take_snapshot(database: &Arc<DatabaseState>, file: String) -> (Snapshot, VolumePlan) {
-    // A checkpoint that went on meanwhile would take away the debt behind the snapshot.
-    let _no_checkpoint = database.checkpointing.lock();
     let volume = database.volume();
     let store = volume.store().clone();
     let (number, pages) = store.acquire();

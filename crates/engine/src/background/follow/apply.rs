@@ -305,7 +305,11 @@ impl Apply {
                 changed.push(*volume);
             }
         }
+        // Held until the position is known, too: a dump is taken at one position of all volumes.
+        let mut shown = self.engine.shown.lock();
         published.iter().for_each(|p| p.database.show_readers(p.number));
+        *shown = shown.max(self.position);
+        drop(shown);
         published.iter().for_each(|p| p.database.durable_reached(p.number));
         for id in changed {
             let Some(Following { database, redo, end }) = self.volumes.remove(&id) else { continue };

@@ -155,7 +155,9 @@ fn copy_in(
     }
     source.check_content(progress)?;
     let mut failed = None;
-    let made = engine.adopt(name, Dialect::Sqlite, Level::Local, replaced, |path, id| {
+    // The new content has the owner and the grants of the old one.
+    let access = engine.access_of(name);
+    let made = engine.adopt(name, Dialect::Sqlite, access, Level::Local, replaced, |path, id| {
         copy::build(&mut source, path, id, disk, needed_bytes, progress).map_err(|e| {
             let message = e.to_string();
             failed = Some(e);

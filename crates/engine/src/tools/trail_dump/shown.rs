@@ -205,7 +205,9 @@ pub fn volume_of(record: &Record<'_>) -> VolumeId {
         | Record::VolumeDrop { volume }
         | Record::DatabaseAccess { volume, .. }
         | Record::Parameters { of: ParametersOf::Database(volume), .. } => *volume,
-        Record::Parameters { of: ParametersOf::Role(_), .. } | Record::Role(_) | Record::RoleDrop { .. } => VolumeId(0),
+        Record::Parameters { of: ParametersOf::Role(_) | ParametersOf::Server, .. }
+        | Record::Role(_)
+        | Record::RoleDrop { .. } => VolumeId(0),
     }
 }
 
@@ -244,6 +246,7 @@ pub fn record(record: Result<Record<'_>, DecodeError>, names: &Names) -> RecordI
             let (volume, role) = match of {
                 ParametersOf::Database(_) => (Some(volume), None),
                 ParametersOf::Role(role) => (None, Some(role.to_owned())),
+                ParametersOf::Server => (None, None),
             };
             RecordItem::Parameters { volume, role, parameters }
         }

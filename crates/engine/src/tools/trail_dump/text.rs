@@ -60,7 +60,9 @@ impl Display for RecordItem {
             RecordItem::Parameters { volume, role, parameters } => {
                 match (volume, role) {
                     (Some(volume), _) => write!(f, "parameters of volume {volume}:")?,
-                    (None, role) => write!(f, "parameters of role {}:", role.as_deref().unwrap_or_default())?,
+                    (None, Some(role)) => write!(f, "parameters of role {role}:")?,
+                    // Whole files.
+                    (None, None) => return server(parameters, f),
                 }
                 parameters.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
             }
@@ -76,6 +78,12 @@ impl Display for RecordItem {
             RecordItem::Unreadable { error } => write!(f, "unreadable: {error}"),
         }
     }
+}
+
+/// What all nodes share: names and sizes.
+fn server(parameters: &[(String, String)], f: &mut Formatter<'_>) -> Result {
+    write!(f, "shared by all nodes:")?;
+    parameters.iter().try_for_each(|(name, value)| write!(f, " {name} ({} bytes)", value.len()))
 }
 
 /// A role on one line; not the verifier of its password.

@@ -4,13 +4,16 @@
 
 pub mod postgres;
 
-use holdfast_sql::catalogue::{self, CatalogContext, DatabaseRow, Live, SessionRow, Standing, TransactionsRow, Viewer};
+use holdfast_sql::catalogue::{
+    self, CatalogContext, DatabaseRow, HbaRow, IdentRow, Live, SessionRow, Standing, TransactionsRow, Viewer,
+};
 use holdfast_sql::{
     ADVISORY_FUNCTION, AdvisoryOp, Context, Function, Kind, NEXT_ID_FUNCTION, Scan, SessionValue, SessionValues,
     Translated, error, functions, sqlite, translate, types,
 };
+use holdfast_types::access::Roles;
 use holdfast_types::schema::{Column, Dialect, ForeignKey, Index, Schema, Table, TableKind, Trigger};
-use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
+use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef, VolumeId};
 use rusqlite::Connection;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::{Value as Lite, ValueRef as LiteRef};
@@ -47,6 +50,14 @@ impl Live for Quiet {
 
     fn standing(&self) -> Standing {
         Standing::default()
+    }
+
+    fn hba_file(&self) -> Vec<HbaRow> {
+        Vec::new()
+    }
+
+    fn ident_file(&self) -> Vec<IdentRow> {
+        Vec::new()
     }
 }
 
@@ -192,7 +203,14 @@ impl Db {
             database_oid: 5,
             user: "holdfast",
             viewer: Viewer { role: Some(10), ..Viewer::default() },
-            databases: vec![DatabaseRow { oid: 5, name: "postgres".into(), dialect: self.dialect }],
+            databases: vec![DatabaseRow {
+                oid: 5,
+                name: "postgres".into(),
+                dialect: self.dialect,
+                volume: VolumeId(1),
+                parameters: Vec::new(),
+            }],
+            roles: &Roles::default(),
             settings: vec![("server_version".into(), "15.0".into())],
             live: &Quiet,
         };

@@ -1,0 +1,326 @@
+//! `holdfast dump`: makes, lists, verifies and forgets dumps.
+
+use crate::standby::At;
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use comfy_table::{Table, presets};
+use holdfast_dump::{CreateOptions, Created, Keep, Listing, Progress, Repository, create, forget, show_moment, verify};
+use holdfast_node::data_dir::private_umask;
+use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
+use serde_json::json;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Back up a running server, and keep the backups
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  holdfast dump create --at 127.0.0.1:5433 --to /mnt/dumps
+  holdfast dump list --from /mnt/dumps
+  holdfast dump verify --from /mnt/dumps
+  holdfast dump forget --from /mnt/dumps --keep-daily 7 --keep-weekly 4
+  holdfast restore --from /mnt/dumps --data ./restored")]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Copy all databases of a running server, at one LSN, while it serves
+    Create(Create),
+    /// Show the dumps in a place
+    List(Look),
+    /// Read every dump and check every byte; the exit code is 0 when all is well
+    Verify(Verify),
+    /// Remove old dumps, and what only they need; the last one always stays
+    Forget(Forget),
+}
+
+/// Threads that compress, store or fetch.
+#[derive(clap::Args)]
+pub struct Threads {
+    /// How many chunks are worked on at a time [default: the number of processors, at most 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: Option<u16>,
+}
+
+impl Threads {
+    pub fn count(&self) -> usize {
+        let processors = std::thread::available_parallelism().map_or(1, |n| n.get().min(8));
+        self.threads.map_or(processors, usize::from)
+    }
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  holdfast dump create --at 127.0.0.1:5433 --to /mnt/dumps
+  AWS_REGION=eu-central-1 holdfast dump create --at 127.0.0.1:5434 --to s3://bucket/prefix --rate-mb 50
+
+The server may be a master or a standby; no writer waits. The directory must exist. Only what the dump before lacks is stored. Run
+the command again after an interruption: chunks that are there are not stored again.")]
+struct Create {
+    #[command(flatten)]
+    at: At,
+    /// The directory or object store: /path, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix
+    #[arg(long, value_name = "URL")]
+    to: String,
+    /// Take at most this many megabytes of pages a second from the server
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    rate_mb: Option<u64>,
+    #[command(flatten)]
+    threads: Threads,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  holdfast dump list --from /mnt/dumps")]
+struct Look {
+    /// The directory or object store
+    #[arg(long, value_name = "URL")]
+    from: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  holdfast dump verify --from /mnt/dumps")]
+struct Verify {
+    #[command(flatten)]
+    look: Look,
+    /// Only this dump, by its name in the list
+    #[arg(long, value_name = "NAME")]
+    dump: Option<String>,
+    #[command(flatten)]
+    threads: Threads,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  holdfast dump forget --from /mnt/dumps --keep-last 3 --keep-daily 7 --keep-weekly 4 --keep-monthly 12
+
+A dump stays if any of the rules keeps it. The archive is not changed: it must reach back to the oldest dump that is to be
+rolled forward.")]
+struct Forget {
+    #[command(flatten)]
+    look: Look,
+    /// Keep the last N dumps
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    keep_last: usize,
+    /// Keep the last dump of each of the last N days that have one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    keep_daily: usize,
+    /// Keep the last dump of each of the last N weeks that have one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    keep_weekly: usize,
+    /// Keep the last dump of each of the last N months that have one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    keep_monthly: usize,
+    /// Show what would be removed, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    private_umask();
+    match arguments.command {
+        Command::Create(create) => make(&create),
+        Command::List(look) => list(&look),
+        Command::Verify(verify) => check(&verify),
+        Command::Forget(forget) => remove(&forget),
+    }
+}
+
+/// A bar on a terminal, else a line for each tenth.
+pub struct Bar {
+    bar: ProgressBar,
+    is_terminal: bool,
+    what: &'static str,
+    tenths: AtomicU64,
+}
+
+impl Bar {
+    pub fn new(what: &'static str) -> anyhow::Result<Bar> {
+        let bar = ProgressBar::new(0);
+        let template = "{msg} [{bar:40}] {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+        bar.set_style(ProgressStyle::with_template(template)?.progress_chars("=> "));
+        bar.set_message(what);
+        Ok(Bar { bar, is_terminal: std::io::stderr().is_terminal(), what, tenths: AtomicU64::new(0) })
+    }
+
+    pub fn show(&self, done: u64, total: u64, more: &str) {
+        if self.is_terminal {
+            self.bar.set_length(total);
+            self.bar.set_position(done);
+            if !more.is_empty() {
+                self.bar.set_message(format!("{}, {more}", self.what));
+            }
+            return;
+        }
+        let tenths = done * 10 / total.max(1);
+        if tenths > self.tenths.fetch_max(tenths, Ordering::Relaxed) {
+            let more = if more.is_empty() { String::new() } else { format!(", {more}") };
+            let (percent, done, total) = (tenths * 10, BinaryBytes(done), BinaryBytes(total));
+            eprintln!("holdfast: {}: {percent} % ({done} of {total}){more}", self.what);
+        }
+    }
+
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn make(Create { at, to, rate_mb, threads, json }: &Create) -> anyhow::Result<ExitCode> {
+    let repository = Arc::new(Repository::open(to)?);
+    let options = CreateOptions {
+        at: at.at.clone(),
+        certificates: at.client()?.certificates,
+        rate_bytes: rate_mb.map(|mb| mb * 1_000_000),
+        threads: threads.count(),
+    };
+    let bar = Bar::new("dumping")?;
+    let show = |p: Progress| {
+        let broken =
+            if p.interruptions > 0 { format!(", the link broke {} times", p.interruptions) } else { String::new() };
+        bar.show(p.done_bytes, p.total_bytes, &format!("{} stored{broken}", BinaryBytes(p.stored_bytes)));
+    };
+    let created = create(&repository, &options, &show);
+    bar.end();
+    let created = created?;
+    if *json {
+        println!("{}", serde_json::to_string_pretty(&created)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Created { name, node, lsn, clock_unix_ms, databases, bytes, stored_bytes, stored_chunks, found_chunks, .. } =
+        &created;
+    println!("holdfast: {}: {name}", repository.place());
+    println!("  {databases} databases of {node} at LSN {lsn}, last commit {}", show_moment(*clock_unix_ms));
+    println!(
+        "  {} of databases; stored {} in {stored_chunks} chunks{}, in {:.1} s ({}/s)",
+        BinaryBytes(*bytes),
+        BinaryBytes(*stored_bytes),
+        if *found_chunks > 0 { format!(" ({found_chunks} were there)") } else { String::new() },
+        created.seconds,
+        BinaryBytes((*bytes as f64 / created.seconds.max(0.001)) as u64)
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(look: &Look) -> anyhow::Result<ExitCode> {
+    let repository = Repository::open(&look.from)?;
+    let dumps = repository.dumps()?;
+    if look.json {
+        let shown: Vec<_> = dumps.iter().map(shown).collect();
+        println!("{}", serde_json::to_string_pretty(&shown)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if dumps.is_empty() {
+        println!("{}: no dumps", repository.place());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header([
+        "dump",
+        "node",
+        "lsn",
+        "last commit",
+        "databases",
+        "bytes",
+        "stored",
+    ]);
+    for dump in &dumps {
+        match &dump.head {
+            Ok(head) => table.add_row([
+                dump.name.clone(),
+                head.node.clone(),
+                head.lsn().to_string(),
+                show_moment(head.clock_unix_ms()),
+                head.plan.volumes.len().to_string(),
+                BinaryBytes(head.bytes).to_string(),
+                BinaryBytes(head.stored_bytes + dump.bytes).to_string(),
+            ]),
+            Err(error) => table.add_row([dump.name.clone(), format!("problem: {error}")]),
+        };
+    }
+    println!("{table}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shown(dump: &Listing) -> serde_json::Value {
+    match &dump.head {
+        Ok(head) => json!({
+            "name": dump.name,
+            "node": head.node,
+            "trail": head.trail_id(),
+            "lsn": head.lsn(),
+            "taken_unix_ms": head.taken_unix_ms,
+            "clock_unix_ms": head.clock_unix_ms(),
+            "databases": head.plan.volumes.len(),
+            "bytes": head.bytes,
+            "stored_bytes": head.stored_bytes + dump.bytes,
+            "first_segment": head.plan.first_segment,
+            "program": head.program,
+        }),
+        Err(error) => json!({ "name": dump.name, "problem": error.to_string() }),
+    }
+}
+
+fn check(Verify { look, dump, threads }: &Verify) -> anyhow::Result<ExitCode> {
+    let repository = Repository::open(&look.from)?;
+    let bar = Bar::new("verifying")?;
+    let verified = verify(&repository, dump.as_deref(), threads.count(), &|done, total| bar.show(done, total, ""));
+    bar.end();
+    let verified = verified?;
+    let is_sound = verified.problems.is_empty();
+    if look.json {
+        println!("{}", serde_json::to_string_pretty(&verified)?);
+    } else {
+        for problem in &verified.problems {
+            println!("problem: {}: {}; needed by {}", problem.object, problem.what, problem.dumps.join(", "));
+        }
+        println!(
+            "{}: {} dumps, read {} chunks, {} of pages: {}",
+            verified.place,
+            verified.dumps,
+            verified.chunks,
+            BinaryBytes(verified.bytes),
+            if is_sound { "sound" } else { "NOT SOUND" }
+        );
+    }
+    Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn remove(arguments: &Forget) -> anyhow::Result<ExitCode> {
+    let Forget { look, keep_last, keep_daily, keep_weekly, keep_monthly, dry_run } = arguments;
+    let keep = Keep { last: *keep_last, daily: *keep_daily, weekly: *keep_weekly, monthly: *keep_monthly };
+    if keep == Keep::default() {
+        bail!("which dumps stay is not given; use --keep-last, --keep-daily, --keep-weekly or --keep-monthly");
+    }
+    let repository = Repository::open(&look.from)?;
+    let forgotten = forget(&repository, keep, *dry_run).context("not everything was removed; run the command again")?;
+    if look.json {
+        println!("{}", serde_json::to_string_pretty(&forgotten)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let removed = if *dry_run { "would be removed" } else { "removed" };
+    forgotten.removed.iter().for_each(|name| println!("{removed}: {name}"));
+    println!(
+        "{}: {} dumps stay, {} {removed}; {} chunks removed, {}",
+        repository.place(),
+        forgotten.kept.len(),
+        forgotten.removed.len(),
+        forgotten.removed_chunks,
+        BinaryBytes(forgotten.removed_bytes)
+    );
+    if let Some(why) = &forgotten.chunks_left {
+        println!("chunks that no dump needs were left: {why}");
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,124 @@
+//! kill -9 while a dump or a restore is under way, and chunks that are removed meanwhile.
+
+use super::bed::{Bed, fill, launch, sum};
+use crate::node::{dump, holdfast, run, succeeds, until};
+use serde_json::Value;
+use std::process::Child;
+use std::time::Duration;
+
+fn chunks(bed: &Bed) -> usize {
+    let is_chunk = |name: &str| name.ends_with(".hfc");
+    let entries = std::fs::read_dir(bed.dumps.join("chunks")).into_iter().flatten();
+    entries.filter(|entry| is_chunk(&entry.as_ref().unwrap().file_name().to_string_lossy())).count()
+}
+
+/// A slow dump that has stored some chunks.
+async fn begun(bed: &Bed, at: &str) -> Child {
+    let before = chunks(bed);
+    let slow = [bed.create_arguments(at), vec!["--rate-mb", "8"]].concat();
+    let mut dump = launch(&slow);
+    until("some chunks are stored", async || {
+        if let Some(status) = dump.try_wait().unwrap() {
+            panic!("the dump has ended: {status}");
+        }
+        chunks(bed) > before + 1
+    })
+    .await;
+    dump
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_dump_is_no_dump_and_the_next_one_uses_its_chunks() {
+    let bed = Bed::start();
+    fill(&bed.node.connect().await, 40).await;
+    let at = bed.node.at();
+    for _ in 0..2 {
+        let mut killed = begun(&bed, &at).await;
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+    }
+    assert_eq!(succeeds(&["dump", "list", "--from", bed.place(), "--json"]).trim(), "[]");
+    let created = bed.dump();
+    assert!(created["found_chunks"].as_u64().unwrap() >= 2, "{created}");
+    assert!(bed.verify().0);
+    let (_, mut node) = bed.restore("restored", &["--to-lsn", &created["lsn"].to_string()]);
+    node.start();
+    assert_eq!(dump(&node).await, dump(&bed.node).await);
+    // No mark of a process that has ended is left, and no chunk without a dump.
+    let forgotten: Value =
+        serde_json::from_str(&succeeds(&["dump", "forget", "--from", bed.place(), "--keep-last", "1", "--json"]))
+            .unwrap();
+    assert_eq!(
+        (&forgotten["chunks_left"], &forgotten["removed"]),
+        (&Value::Null, &Value::Array(vec![])),
+        "{forgotten}"
+    );
+    assert_eq!(std::fs::read_dir(bed.dumps.join("running")).unwrap().count(), 0);
+    assert!(bed.verify().0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_restore_is_not_served_and_begins_again() {
+    let bed = Bed::start();
+    let client = bed.node.connect().await;
+    fill(&client, 8).await;
+    bed.dump();
+    fill(&client, 8).await;
+    let expected = sum(&bed.node).await;
+    bed.until_archived(&client).await;
+    let arguments = bed.restore_arguments("restored", &[]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mark = bed.path("restored").join("restoring");
+    let mut killed = 0;
+    for round in 0..12u64 {
+        let mut restore = launch(&arguments);
+        until("it has begun, or is done", async || mark.exists() || restore.try_wait().unwrap().is_some()).await;
+        tokio::time::sleep(Duration::from_millis(round * 60)).await;
+        restore.kill().unwrap();
+        restore.wait().unwrap();
+        if !mark.exists() {
+            break;
+        }
+        killed += 1;
+        let serve = holdfast(&["serve", "--data", bed.path("restored").to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+        let said = String::from_utf8_lossy(&serve.stderr);
+        assert!(!serve.status.success() && said.contains("a restore that did not complete"), "{said}");
+    }
+    assert!(killed > 0);
+    if mark.exists() {
+        succeeds(&arguments);
+    }
+    let mut node = crate::node::Node::new_in(bed.path("restored"));
+    node.start();
+    assert_eq!(sum(&node).await, expected);
+    assert!(bed.restore_fails("restored", &[]).contains("is not empty"));
+}
+
+/// Chunks of a dump that is under way are not removed, although no manifest names them yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dump_under_way_keeps_its_chunks() {
+    let bed = Bed::start();
+    let client = bed.node.connect().await;
+    fill(&client, 24).await;
+    let first = bed.dump();
+    run(&client, "delete from t").await;
+    run(&client, "vacuum").await;
+    fill(&client, 32).await;
+    let mut slow = begun(&bed, &bed.node.at()).await;
+    let forget = ["dump", "forget", "--from", bed.place(), "--keep-last", "1", "--json"];
+    let forgotten: Value = serde_json::from_str(&succeeds(&forget)).unwrap();
+    assert!(forgotten["chunks_left"].as_str().is_some_and(|why| why.contains("a dump is being made")), "{forgotten}");
+    assert_eq!(forgotten["removed"], Value::Array(vec![]), "the last one stays");
+    let ended = slow.wait().unwrap();
+    assert!(ended.success());
+    assert!(bed.verify().0);
+    // Now the first one goes, with what only it needed.
+    let before = chunks(&bed);
+    let forgotten: Value = serde_json::from_str(&succeeds(&forget)).unwrap();
+    assert_eq!(forgotten["removed"][0], first["name"], "{forgotten}");
+    assert!(forgotten["removed_chunks"].as_u64().unwrap() > 0 && chunks(&bed) < before, "{forgotten}");
+    assert!(bed.verify().0);
+    let (_, mut node) = bed.restore("restored", &[]);
+    node.start();
+    assert_eq!(sum(&node).await, sum(&bed.node).await);
+}

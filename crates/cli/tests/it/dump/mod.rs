@@ -1,0 +1,8 @@
+//! Dumps and restores as the operator meets them: real processes, directories.
+
+mod bed;
+mod create;
+mod damage;
+mod interrupted;
+mod moments;
+mod places;

@@ -1,0 +1,70 @@
+//! Errors of dumps and restores, worded for the operator; each names the object or the file.
+
+use holdfast_archive::ArchiveError;
+use holdfast_engine::{CloseError, CopyError, NewHistoryError, OpenError};
+use holdfast_trail::ReceiveError;
+use std::io;
+
+#[derive(Debug, thiserror::Error)]
+pub enum DumpError {
+    #[error("{place}: {what}")]
+    Place { place: String, what: String },
+    #[error("cannot {what} {name} in {place}: {source}")]
+    Store { what: &'static str, name: String, place: String, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error(
+        "{name} is damaged: {what}. Nothing was changed. Put back a copy of that object; `holdfast dump verify` lists the \
+         dumps that need it"
+    )]
+    Damaged { name: String, what: String },
+    #[error("{name} has format {found}; this program reads formats up to {known}. Use a newer program")]
+    Newer { name: String, found: u16, known: u16 },
+    #[error("{name} is missing in {place}; {needed_by} needs it. Put back a copy of that object, or use another dump")]
+    Missing { name: String, place: String, needed_by: String },
+    #[error("{name} is in {place} with other content than this dump stores under its name: {what}")]
+    Differs { name: String, place: String, what: String },
+    #[error("{place} has no dump{which}; `holdfast dump list` shows what it has")]
+    NoDump { place: String, which: String },
+    #[error("{0}")]
+    Running(String),
+    #[error("cannot {what} {path}: {source}")]
+    Io { what: &'static str, path: String, source: io::Error },
+    #[error("the server's plan of the dump cannot be read: {0}")]
+    Plan(String),
+    #[error("a manifest cannot be written: {0}")]
+    Encode(String),
+    #[error(transparent)]
+    Fetch(#[from] holdfast_replication::DumpError),
+    #[error("archive: {0}")]
+    Archive(#[from] ArchiveError),
+    #[error(transparent)]
+    Restore(#[from] crate::restore::RestoreError),
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Close(#[from] CloseError),
+    #[error(transparent)]
+    NewHistory(#[from] NewHistoryError),
+    #[error("the trail cannot be received: {0}")]
+    Receive(#[from] ReceiveError),
+    #[error("a thread of the dump has failed: {0}")]
+    Thread(String),
+}
+
+impl DumpError {
+    /// An error of a store that holds dumps.
+    pub(crate) fn of_store(place: &str, error: ArchiveError) -> DumpError {
+        match error {
+            ArchiveError::Store { what, name, source } => {
+                DumpError::Store { what, name, place: place.to_owned(), source }
+            }
+            ArchiveError::NoDirectory { place } => DumpError::Place {
+                place,
+                what: "the directory does not exist; make it, or mount the file system that it is on".to_owned(),
+            },
+            ArchiveError::Setting { text, what } => DumpError::Place { place: text, what },
+            other => DumpError::Archive(other),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Removes old dumps, by the rules that the operator gives, and then the chunks that no dump uses.
+//!
+//! A dump stays if any rule keeps it: the last N, or the last of each of the last N days, weeks (from Monday on) or months, in
+//! UTC, that have a dump. Each trail is counted for itself. The last dump of a trail always stays.
+//!
+//! A manifest that cannot be read stays, and then all chunks stay: what it uses is not known.
+//!
+//! Failure: after an interruption manifests are gone and chunks are left; the next run removes those. While a dump is being
+//! made no chunk is removed ([`crate::running`]).
+
+use crate::error::DumpError;
+use crate::moment::calendar_numbers;
+use crate::repository::Repository;
+use crate::running::begin_forget;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// How many dumps stay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Keep {
+    pub last: usize,
+    pub daily: usize,
+    pub weekly: usize,
+    pub monthly: usize,
+}
+
+/// What was removed.
+#[derive(Serialize, Debug, Default)]
+pub struct Forgotten {
+    pub kept: Vec<String>,
+    pub removed: Vec<String>,
+    pub removed_chunks: u64,
+    pub removed_bytes: u64,
+    /// Why chunks that no dump uses were left.
+    pub chunks_left: Option<String>,
+}
+
+/// The dumps of one trail that stay, of names and times in the order of time.
+fn kept<'a>(dumps: &[(&'a str, u64)], keep: Keep) -> BTreeSet<&'a str> {
+    let newest_first = || dumps.iter().rev();
+    let mut kept: BTreeSet<&str> = newest_first().take(keep.last.max(1)).map(|(name, _)| *name).collect();
+    let rules: [(usize, fn((i64, i64, i64)) -> i64); 3] =
+        [(keep.daily, |of| of.0), (keep.weekly, |of| of.1), (keep.monthly, |of| of.2)];
+    for (count, period) in rules {
+        let mut seen = BTreeSet::new();
+        for (name, taken) in newest_first() {
+            if seen.len() < count && seen.insert(period(calendar_numbers(*taken))) {
+                kept.insert(name);
+            }
+        }
+    }
+    kept
+}
+
+/// Removes what no rule keeps. With `only_shows` nothing is removed.
+pub fn forget(repository: &Repository, keep: Keep, only_shows: bool) -> Result<Forgotten, DumpError> {
+    let listed = repository.dumps()?;
+    let mut trails: BTreeMap<[u8; 16], Vec<(&str, u64)>> = BTreeMap::new();
+    let mut forgotten = Forgotten::default();
+    for dump in &listed {
+        match &dump.head {
+            Ok(head) => trails.entry(head.plan.trail_id).or_default().push((&dump.name, head.taken_unix_ms)),
+            Err(_) => forgotten.kept.push(dump.name.clone()),
+        }
+    }
+    for dumps in trails.values_mut() {
+        dumps.sort_by_key(|(name, taken)| (*taken, *name));
+        let kept = kept(dumps, keep);
+        for (name, _) in dumps {
+            let list = if kept.contains(name) { &mut forgotten.kept } else { &mut forgotten.removed };
+            list.push((*name).to_owned());
+        }
+    }
+    if only_shows {
+        return Ok(forgotten);
+    }
+    forgotten.removed.iter().try_for_each(|name| repository.remove(name))?;
+    remove_chunks(repository, &mut forgotten)?;
+    Ok(forgotten)
+}
+
+fn remove_chunks(repository: &Repository, forgotten: &mut Forgotten) -> Result<(), DumpError> {
+    let _running = match begin_forget(repository)? {
+        Ok(running) => running,
+        Err(why) => {
+            forgotten.chunks_left = Some(why);
+            return Ok(());
+        }
+    };
+    // Read with the mark in place: a dump that ends after this has put its own mark before, and was seen.
+    let mut used = HashSet::new();
+    for dump in repository.dumps()? {
+        match repository.manifest(&dump.name) {
+            Ok(manifest) => used.extend(manifest.chunks.iter().map(|chunk| chunk.id)),
+            Err(error @ (DumpError::Damaged { .. } | DumpError::Newer { .. })) => {
+                forgotten.chunks_left = Some(format!("which chunks a dump uses is not known: {error}"));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    for (id, bytes) in repository.chunks()?.into_iter().filter(|(id, _)| !used.contains(id)) {
+        repository.remove(&id.name())?;
+        forgotten.removed_chunks += 1;
+        forgotten.removed_bytes += bytes;
+    }
+    // What a killed command had begun to write to a directory.
+    for listed in repository.list(crate::chunk::DIRECTORY)?.into_iter().filter(|listed| listed.name.ends_with(".new")) {
+        repository.remove(&listed.name)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::moment::parse_moment;
+
+    fn names(dumps: &[&'static str], keep: Keep) -> Vec<String> {
+        let dumps: Vec<(&str, u64)> = dumps.iter().map(|text| (*text, parse_moment(text).unwrap())).collect();
+        kept(&dumps, keep).into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_last_of_each_period_stays_and_always_the_last_of_all() {
+        let dumps = [
+            "2026-09-30 23:00",
+            "2026-10-31 01:00",
+            "2026-10-31 23:00",
+            "2026-11-15 12:00",
+            "2026-11-21 12:00",
+            "2026-11-22 12:00",
+            "2026-11-23 01:00",
+            "2026-11-23 02:00",
+        ];
+        assert_eq!(names(&dumps, Keep::default()), ["2026-11-23 02:00"]);
+        assert_eq!(names(&dumps, Keep { last: 2, ..Keep::default() }), ["2026-11-23 01:00", "2026-11-23 02:00"]);
+        let daily = Keep { daily: 3, ..Keep::default() };
+        assert_eq!(names(&dumps, daily), ["2026-11-21 12:00", "2026-11-22 12:00", "2026-11-23 02:00"]);
+        let weekly = Keep { weekly: 3, ..Keep::default() };
+        assert_eq!(names(&dumps, weekly), ["2026-11-15 12:00", "2026-11-22 12:00", "2026-11-23 02:00"]);
+        let monthly = Keep { monthly: 9, ..Keep::default() };
+        assert_eq!(names(&dumps, monthly), ["2026-09-30 23:00", "2026-10-31 23:00", "2026-11-23 02:00"]);
+        assert_eq!(names(&[], monthly), [""; 0]);
+    }
+}

@@ -1,0 +1,42 @@
+//! Dumps: copies of all databases of a running server in a directory or an object store, and the way back, to any moment
+//! that the archive has.
+//!
+//! A dump is one state of all databases: its pages lie in chunks ([`chunk`]) that are named by their hash, and a manifest
+//! ([`manifest`]) says which page is where. The next dump stores only pages that the one before it does not have. Chunks are
+//! put, read back and compared one by one, the manifest last: a dump whose manifest is there is whole.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`chunk`], [`manifest`] | the two formats, with their byte tables |
+//! | [`repository`] | a place with dumps, in any [`holdfast_archive::Store`] |
+//! | [`running`] | marks of commands at work, so that no chunk is removed that a dump under way uses |
+//! | [`create`] | makes a dump of a running server |
+//! | [`verify`], [`forget`] | reads everything; removes old dumps and what only they need |
+//! | [`restore`] | a data directory from a dump, and the archive's trail applied to it |
+//! | [`moment`] | times as people write them |
+//!
+//! How it fails: an error names the object or the file. Nothing is repaired and nothing is overwritten. An interrupted dump
+//! leaves chunks, which the next one uses; an interrupted restore leaves a directory that no server opens.
+
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+mod chunk;
+mod create;
+mod error;
+mod forget;
+mod manifest;
+mod moment;
+mod pages;
+mod parallel;
+mod repository;
+pub mod restore;
+mod running;
+mod verify;
+
+pub use create::{CreateOptions, Created, Progress, create};
+pub use error::DumpError;
+pub use forget::{Forgotten, Keep, forget};
+pub use manifest::Head;
+pub use moment::{parse_moment, show_moment};
+pub use repository::{Listing, Repository};
+pub use verify::{Problem, Verified, verify};

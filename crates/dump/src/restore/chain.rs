@@ -1,0 +1,228 @@
+//! Which of the archive's objects lead from a dump to the target.
+//!
+//! A segment may have several objects, where the histories of nodes diverged. The dump names the checksum of the boxcar that
+//! ends at its LSN, so the object of that segment that contains it is the dump's own. From there objects lead back by the
+//! checksum before their first boxcar, and on in the same way; where several lead on, the history whose last object has the
+//! highest epoch is the one that went on, as a later master's epoch is higher.
+//!
+//! Only headers are read, and the one object with the dump's LSN.
+
+use super::error::RestoreError;
+use super::options::RestoreOptions;
+use super::target::{Target, contains};
+use crate::error::DumpError;
+use crate::manifest::Head;
+use crate::moment::show_moment;
+use crate::parallel::for_each;
+use holdfast_archive::object::{HEADER_BYTES, SEGMENT_BYTES_MAX, bytes_max};
+use holdfast_archive::{ArchiveError, Holdings, Manifest, ObjectName, Segment, Store};
+use holdfast_trail::TrailId;
+use holdfast_types::Lsn;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::runtime::Runtime;
+
+/// The objects from the dump's first segment on, in order.
+pub struct Chain {
+    pub objects: Vec<Manifest>,
+}
+
+/// Restores end at or behind this: the dump contains everything before.
+pub fn bound(head: &Head) -> Lsn {
+    Lsn(head.plan.shown.max(head.plan.whole_from))
+}
+
+/// A runtime for requests to the archive.
+pub fn runtime() -> Result<Runtime, DumpError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.map_err(|e| DumpError::Thread(format!("it cannot start: {e}")))
+}
+
+/// An object, whole and checked.
+pub fn read(runtime: &Runtime, store: &dyn Store, name: ObjectName) -> Result<Segment, ArchiveError> {
+    let text = name.to_string();
+    let object = runtime.block_on(store.get(&text, bytes_max(SEGMENT_BYTES_MAX)))?;
+    Segment::decode(&name, &object.ok_or(ArchiveError::Vanished { name: text })?)
+}
+
+/// Headers by segment: readable ones, and the error of one that is not.
+#[derive(Default)]
+struct Headers {
+    readable: BTreeMap<u32, Vec<Manifest>>,
+    damaged: BTreeMap<u32, ArchiveError>,
+}
+
+fn headers(
+    runtime: &Runtime,
+    store: &dyn Store,
+    trail_id: TrailId,
+    from: u32,
+    threads: usize,
+) -> Result<Headers, DumpError> {
+    let holdings = runtime.block_on(Holdings::of(store, trail_id))?;
+    let names: Vec<ObjectName> =
+        holdings.objects().map(|holding| holding.name).filter(|name| name.segment >= from).collect();
+    let found = Mutex::new(Headers::default());
+    // Small requests: more of them at a time than of whole objects.
+    for_each(threads * 4, names, |name| {
+        let text = name.to_string();
+        let head = runtime.block_on(store.get_head(&text, HEADER_BYTES as u64))?;
+        let read = head.ok_or(ArchiveError::Vanished { name: text }).and_then(|head| Manifest::decode(&name, &head));
+        let mut found = found.lock();
+        match read {
+            Ok(manifest) => found.readable.entry(name.segment).or_default().push(manifest),
+            Err(error) => _ = found.damaged.insert(name.segment, error),
+        }
+        Ok(())
+    })?;
+    Ok(found.into_inner())
+}
+
+/// The objects that lead to the target. `None`: the archive has nothing behind the dump.
+pub fn find(
+    store: &dyn Store,
+    head: &Head,
+    dump: &str,
+    options: &RestoreOptions<'_>,
+) -> Result<Option<Chain>, DumpError> {
+    let runtime = runtime()?;
+    let plan = &head.plan;
+    let mut found = headers(&runtime, store, TrailId(plan.trail_id), plan.first_segment, options.threads)?;
+    let own = (plan.shown / plan.segment_bytes) as u32;
+    let Some(last) = found.readable.keys().chain(found.damaged.keys()).max().copied().filter(|last| *last >= own)
+    else {
+        return Ok(None);
+    };
+    let gap = |segment: u32, before: Option<u32>, reached: u64, unix_ms: u64| RestoreError::Gap {
+        place: store.place().to_owned(),
+        trail: TrailId(plan.trail_id).to_string(),
+        segment,
+        before: before.map_or_else(|| "*.hfa".to_owned(), |checksum| format!("{checksum:08x}.hfa")),
+        reached,
+        moment: show_moment(unix_ms),
+    };
+    let at_dump = |segment, before| gap(segment, before, head.lsn(), head.clock_unix_ms());
+    let Some(start) = own_object(&runtime, store, head, dump, &found)? else {
+        return Err(found.damaged.remove(&own).map_or_else(|| at_dump(own, None).into(), DumpError::from));
+    };
+    // Back to the segment that redo of the dump begins in.
+    let mut objects = vec![start];
+    for segment in (plan.first_segment..own).rev() {
+        let before = objects.last().map_or(0, |object| object.previous_checksum);
+        let earlier = found.readable.get(&segment).into_iter().flatten().find(|object| object.last_checksum == before);
+        let Some(earlier) = earlier else {
+            return Err(found
+                .damaged
+                .remove(&segment)
+                .map_or_else(|| at_dump(segment, Some(before)).into(), DumpError::from));
+        };
+        objects.push(*earlier);
+    }
+    objects.reverse();
+    objects.extend(best_onwards(&start, &found.readable));
+    let end = objects.last().copied().unwrap_or(start);
+    let target = options.target;
+    let is_reached = match target {
+        Target::End => end.segment == last,
+        Target::Lsn(lsn) => end.end.0 >= lsn,
+        Target::Time(unix_ms) => end.last_written_unix_ms >= unix_ms,
+        // It was found in an object; whether that one is in this history shows when it is applied.
+        Target::Transaction { .. } => true,
+    };
+    if is_reached {
+        return Ok(Some(Chain { objects }));
+    }
+    let (reached, unix_ms) = (end.end.0, end.last_written_unix_ms);
+    if end.segment < last {
+        let next = end.segment + 1;
+        let missing = gap(next, None, reached, unix_ms);
+        return Err(found.damaged.remove(&next).map_or_else(|| missing.into(), DumpError::from));
+    }
+    let place = store.place().to_owned();
+    Err(RestoreError::Beyond { place, target, reached, moment: show_moment(unix_ms) }.into())
+}
+
+/// The object with the dump's own LSN.
+fn own_object(
+    runtime: &Runtime,
+    store: &dyn Store,
+    head: &Head,
+    dump: &str,
+    found: &Headers,
+) -> Result<Option<Manifest>, DumpError> {
+    let (shown, checksum) = (Lsn(head.plan.shown), head.shown_checksum);
+    let own = (shown.0 / head.plan.segment_bytes) as u32;
+    let mut other = None;
+    for candidate in found.readable.get(&own).into_iter().flatten() {
+        let fits = match candidate.first == shown {
+            true => candidate.previous_checksum == checksum,
+            false => {
+                let segment = read(runtime, store, candidate.name())?;
+                let next = segment.boxcars_from(shown).next().transpose();
+                let name = candidate.name().to_string();
+                let next = next.map_err(|what| DumpError::Archive(ArchiveError::Damaged { name, what }))?;
+                next.is_some_and(|boxcar| boxcar.lsn == shown && boxcar.previous_checksum == checksum)
+            }
+        };
+        if fits {
+            return Ok(Some(*candidate));
+        }
+        other = Some(candidate.name().to_string());
+    }
+    match other {
+        None => Ok(None),
+        Some(object) => {
+            let (dump, place) = (dump.to_owned(), store.place().to_owned());
+            Err(RestoreError::OtherHistory { dump, place, object, lsn: shown.0 }.into())
+        }
+    }
+}
+
+/// The objects behind `start`, on the way to the last one with the highest epoch.
+fn best_onwards(start: &Manifest, readable: &BTreeMap<u32, Vec<Manifest>>) -> Vec<Manifest> {
+    // From the last segment back: for each object where its best way ends, and the next object of it.
+    let mut ways: BTreeMap<(u32, u32), ((u32, u32), Option<Manifest>)> = BTreeMap::new();
+    for object in readable.range(start.segment..).rev().flat_map(|(_, objects)| objects) {
+        let next = readable.get(&(object.segment + 1)).into_iter().flatten();
+        let next = next.filter(|next| next.previous_checksum == object.last_checksum);
+        let best = next.max_by_key(|next| ways.get(&(next.segment, next.last_checksum)).map(|way| way.0));
+        let end = best.and_then(|next| ways.get(&(next.segment, next.last_checksum)).map(|way| way.0));
+        let end = end.unwrap_or((object.last_epoch.0, object.segment));
+        ways.insert((object.segment, object.last_checksum), (end, best.copied()));
+    }
+    let next = |of: &Manifest| ways.get(&(of.segment, of.last_checksum)).and_then(|way| way.1);
+    std::iter::successors(next(start), next).collect()
+}
+
+/// Where the boxcar with a transaction is, in any object of a trail.
+pub fn find_transaction(
+    store: &dyn Store,
+    trail_id: TrailId,
+    id: u64,
+    threads: usize,
+) -> Result<Option<Lsn>, DumpError> {
+    let runtime = runtime()?;
+    // A transaction's number begins with its epoch.
+    let epoch = (id >> 32) as u32;
+    let found = headers(&runtime, store, trail_id, 0, threads)?;
+    let may_have = |object: &Manifest| (object.first_epoch.0..=object.last_epoch.0).contains(&epoch);
+    let objects: Vec<Manifest> = found.readable.into_values().flatten().filter(may_have).collect();
+    let lsn = AtomicU64::new(0);
+    for_each(threads, objects, |object| {
+        if lsn.load(Ordering::Acquire) > 0 {
+            return Ok(());
+        }
+        let name = object.name();
+        let damaged = |what: String| DumpError::Archive(ArchiveError::Damaged { name: name.to_string(), what });
+        let segment = read(&runtime, store, name)?;
+        for boxcar in segment.boxcars_from(Lsn(0)) {
+            let boxcar = boxcar.map_err(damaged)?;
+            if contains(&boxcar, id).map_err(|e| damaged(e.to_string()))? {
+                lsn.store(boxcar.lsn.0, Ordering::Release);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Some(Lsn(lsn.into_inner())).filter(|lsn| lsn.0 > 0))
+}

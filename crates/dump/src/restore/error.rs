@@ -1,0 +1,46 @@
+//! Errors of a restore; each names the next step.
+
+use super::target::Target;
+use std::io;
+
+/// Why there is no restore.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    #[error("{dir} is not empty; restore into a new directory")]
+    NotEmpty { dir: String },
+    #[error("cannot {what} {path}: {source}")]
+    Io { what: &'static str, path: String, source: io::Error },
+    #[error("{place} has dumps of {count} trails; choose one with --dump or --trail: {trails}")]
+    SeveralTrails { place: String, count: usize, trails: String },
+    #[error("{place} has no dump that ends at or before {target}; the oldest one shows LSN {oldest_lsn}, {oldest}")]
+    BeforeAllDumps { place: String, target: Target, oldest_lsn: u64, oldest: String },
+    #[error("the dump {dump} shows LSN {lsn}, which is later than {target}; choose an older dump")]
+    BeforeDump { dump: String, lsn: u64, target: Target },
+    #[error("{target} needs the archive: name it with --archive")]
+    NoArchive { target: Target },
+    #[error(
+        "segment {segment} is missing in {place}: there is no object {trail}/*-{segment:08x}-{before} for this history. What can \
+         be reached is LSN {reached}, {moment}: restore that with --to-lsn {reached}, or put the object back"
+    )]
+    Gap { place: String, trail: String, segment: u32, before: String, reached: u64, moment: String },
+    #[error(
+        "{target} is not in {place}, which ends at LSN {reached}, {moment}. What was not archived is not there: restore what is \
+         there with --to-lsn {reached}"
+    )]
+    Beyond { place: String, target: Target, reached: u64, moment: String },
+    #[error("{target} is not in the archive {place}")]
+    NoTransaction { place: String, target: Target },
+    #[error(
+        "the dump {dump} does not belong to the history in {place}: the object {object} continues another one at LSN {lsn}. It \
+         was taken from a server that was replaced by another; use a dump of that one"
+    )]
+    OtherHistory { dump: String, place: String, object: String, lsn: u64 },
+    #[error(
+        "{what}. The directory is not complete; what was reached is LSN {reached}, {moment}: --to-lsn {reached} ends there"
+    )]
+    Stopped { what: String, reached: u64, moment: String },
+    #[error("the trail cannot be applied: {0}")]
+    Apply(String),
+    #[error("the settings in the dump cannot be read: {0}")]
+    Settings(String),
+}

@@ -1,0 +1,108 @@
+//! A dump's copy of a running server: sent by a master or a standby, fetched by `holdfast dump create`.
+//!
+//! It goes over the link as a base copy does, but nothing is kept for the receiver afterwards. The plan has, in addition to a
+//! base copy's, the server's settings, and the checksum of the boxcar that ends where the copy is taken: it shows which
+//! history the dump belongs to.
+//!
+//! Failure: as of a base copy: after a broken link the fetch continues with the same copy, which the server keeps for a while.
+
+use crate::base_copy::send_copy;
+use crate::certificates::Certificates;
+use crate::dialer::Dialer;
+use holdfast_engine::{CopyPlan, Engine};
+use holdfast_standby::base_copy::{BaseCopy, Copied, CopyInto, dump};
+use holdfast_standby::{Connect, LinkError, LinkOptions};
+use holdfast_types::{Lsn, SqlError, SqlResult, SqlState};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+/// The files of a data directory that a dump contains, apart from the databases and their list. Keys are not among them.
+const FILES: [&str; 3] = [crate::settings::FILE_NAME, "pg_hba.conf", "pg_ident.conf"];
+
+/// The longest of them.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What a dump's copy is taken of.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+pub struct DumpPlan {
+    /// The server's name.
+    pub node: String,
+    pub plan: CopyPlan,
+    /// Of the boxcar that ends where the copy is taken; 0 in front of the trail's first.
+    pub shown_checksum: u32,
+    /// Settings, by name of the file.
+    pub files: BTreeMap<String, String>,
+}
+
+/// Begins to send a dump's copy of all databases.
+pub fn begin_dump(engine: &Engine, node: &str, dir: &Path) -> SqlResult<Box<dyn BaseCopy>> {
+    let copy = engine.dump_copy()?;
+    let plan = copy.plan().clone();
+    let failed = |why: String| SqlError::new(SqlState::IO_ERROR, why);
+    let shown_checksum = checksum_before(engine, Lsn(plan.shown)).map_err(failed)?;
+    let files = settings(dir).map_err(|e| failed(format!("cannot read the settings in {}: {e}", dir.display())))?;
+    let plan = DumpPlan { node: node.to_owned(), plan, shown_checksum, files };
+    let text = serde_json::to_string(&plan).map_err(|e| failed(e.to_string()))?;
+    send_copy(engine, copy, text)
+}
+
+/// The checksum of the boxcar that ends at `lsn`.
+fn checksum_before(engine: &Engine, lsn: Lsn) -> Result<u32, String> {
+    let trail = engine.trail();
+    let (end, checksum) = trail.tip();
+    if end == lsn {
+        return Ok(checksum);
+    }
+    let next = trail.read_shipped(lsn).map_err(|e| e.to_string())?.next();
+    match next {
+        Some(Ok(boxcar)) => Ok(boxcar.previous_checksum),
+        Some(Err(error)) => Err(error.to_string()),
+        None => Ok(trail.tip().1),
+    }
+}
+
+fn settings(dir: &Path) -> io::Result<BTreeMap<String, String>> {
+    let mut files = BTreeMap::new();
+    for name in FILES {
+        let path = dir.join(name);
+        match std::fs::metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Ok(found) if found.len() > FILE_BYTES_MAX => {
+                return Err(io::Error::other(format!(
+                    "{name} has {} bytes; the limit is {FILE_BYTES_MAX}",
+                    found.len()
+                )));
+            }
+            found => found?,
+        };
+        files.insert(name.to_owned(), std::fs::read_to_string(&path)?);
+    }
+    Ok(files)
+}
+
+/// Why a dump's copy could not be fetched.
+#[derive(Debug, thiserror::Error)]
+pub enum DumpError {
+    #[error("cannot start: {0}")]
+    Runtime(#[source] io::Error),
+    #[error("the copy from {from} failed: {error}")]
+    Link { from: String, error: LinkError },
+}
+
+/// Fetches a copy of the server at HOST:PORT. Blocks. `name` is this dump's own: while its link is broken, the server keeps the
+/// copy under that name.
+pub fn fetch_dump(
+    from: &str,
+    name: &str,
+    certificates: Option<Certificates>,
+    into: &mut dyn CopyInto,
+) -> Result<Copied, DumpError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(DumpError::Runtime)?;
+    let connect = Dialer { address: from.to_owned(), certificates };
+    let failed = |error| DumpError::Link { from: from.to_owned(), error };
+    // A server that is not there is reported at once.
+    runtime.block_on(connect.connect()).map_err(|error| failed(LinkError::Io(error)))?;
+    runtime.block_on(dump(&connect, name, into, &LinkOptions::default())).map_err(failed)
+}

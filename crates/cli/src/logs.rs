@@ -102,7 +102,8 @@ where
 {
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(ansi);
     if json {
-        let logs = logs.json().with_filter_reloading();
+        // The fields of a session's line have the names of PostgreSQL's JSON log; they are at the top, as there.
+        let logs = logs.json().flatten_event(true).with_filter_reloading();
         let handle = logs.reload_handle();
         logs.finish().with(LogEvents).init();
         Box::new(move |filter| handle.reload(filter))

@@ -125,6 +125,16 @@ pub struct Config {
     #[serde(deserialize_with = "values::ms")]
     pub statement_timeout_ms: u64,
     #[serde(deserialize_with = "values::ms")]
+    pub idle_session_timeout_ms: u64,
+    pub log_connections: bool,
+    pub log_disconnections: bool,
+    /// As PostgreSQL writes it: `-1` for off, `250ms`.
+    pub log_min_duration_statement: String,
+    pub log_min_error_statement: String,
+    pub log_statement: String,
+    #[serde(deserialize_with = "values::count")]
+    pub statements_kept: usize,
+    #[serde(deserialize_with = "values::ms")]
     pub lock_timeout_ms: u64,
     #[serde(deserialize_with = "values::ms")]
     pub idle_in_transaction_session_timeout_ms: u64,
@@ -303,6 +313,13 @@ impl Default for Config {
             batch_steps_max: 100_000,
             buffered_rows_bytes_max: 256 << 20,
             statement_timeout_ms: 0,
+            idle_session_timeout_ms: 0,
+            log_connections: false,
+            log_disconnections: false,
+            log_min_duration_statement: "-1".into(),
+            log_min_error_statement: "panic".into(),
+            log_statement: "none".into(),
+            statements_kept: 5000,
             lock_timeout_ms: 0,
             idle_in_transaction_session_timeout_ms: 0,
             only_writer_idle_timeout_ms: 5_000,
@@ -383,6 +400,7 @@ impl Config {
         let at_least = |name: &str, value: u64, min: u64| {
             if value < min { Err(format!("{name} = {value} is too small, the least is {min}")) } else { Ok(()) }
         };
+        settings::check_logging(&self.parameters())?;
         at_least("connections_max", self.connections_max as u64, 1)?;
         at_least("half_open_max", self.half_open_max as u64, 10)?;
         at_least("startup_timeout_ms", self.startup_timeout_ms, 100)?;

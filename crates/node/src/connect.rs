@@ -6,7 +6,7 @@ use crate::admission::request_reload;
 use crate::privilege_functions::Asked;
 use holdfast_engine::{Connect, ConnectedDatabase, Engine, LockInfo, PreparedInfo};
 use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow, LockRow, PreparedRow, Viewer};
-use holdfast_sql::{SIGNAL_FUNCTION, SignalOp};
+use holdfast_sql::{RESET_STATEMENTS_FUNCTION, SIGNAL_FUNCTION, SignalOp};
 use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::sync::Arc;
@@ -33,6 +33,9 @@ fn register(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher)
     let of = watcher.clone();
     let signal = move |arguments: &[ValueRef<'_>]| signal(&of, arguments);
     conn.register_function(SIGNAL_FUNCTION, -1, false, signal).map_err(internal)?;
+    let of = watcher.clone();
+    let reset = move |arguments: &[ValueRef<'_>]| reset_statements(&of, arguments);
+    conn.register_function(RESET_STATEMENTS_FUNCTION, 3, false, reset).map_err(internal)?;
     let of = watcher.clone();
     let reload = move |arguments: &[ValueRef<'_>]| reload(&of, arguments);
     conn.register_function(holdfast_sql::RELOAD_FUNCTION, 1, false, reload).map_err(internal)?;
@@ -110,6 +113,19 @@ fn signal(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
     };
     let found = watcher.activities.signal(&watcher.roles(), holdfast_engine::viewer(), kind, pid)?;
     Ok(Value::Int(found.into()))
+}
+
+/// See [`RESET_STATEMENTS_FUNCTION`]. PostgreSQL lets superusers call it, unless it is granted.
+fn reset_statements(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
+    let roles = watcher.roles();
+    if !holdfast_engine::viewer().is_some_and(|role| roles.is_superuser(role)) {
+        let message = "permission denied for function pg_stat_statements_reset";
+        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+    }
+    let [ValueRef::Int(role), ValueRef::Int(database), ValueRef::Int(query)] = arguments else { return Ok(Value::Null) };
+    let oid = |value: i64| u32::try_from(value).unwrap_or(u32::MAX);
+    watcher.activities.statements.reset(oid(*role), oid(*database), *query);
+    Ok(Value::Text(String::new()))
 }
 
 /// See [`holdfast_sql::RELOAD_FUNCTION`].

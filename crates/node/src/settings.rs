@@ -16,6 +16,8 @@ enum Takes {
     Int(i64, i64),
     /// A duration: milliseconds, or a number with `us`, `ms`, `s`, `min`, `h`, `d`. 0 switches it off.
     Time,
+    /// As [`Takes::Time`], with -1 for off.
+    TimeOrOff,
     /// One of these, ASCII case ignored.
     OneOf(&'static [&'static str]),
     /// On or off for a database, by ALTER DATABASE: it holds for all its sessions at once, and none can change it.
@@ -40,7 +42,7 @@ const fn r(name: &'static str, default: &'static str, takes: Takes) -> Parameter
     Parameter { name, default, takes, reported: true }
 }
 
-use Takes::{Any, Bool, DatabaseBool, Fixed, Int, OneOf, Time};
+use Takes::{Any, Bool, DatabaseBool, Fixed, Int, OneOf, Time, TimeOrOff};
 
 /// The smallest and largest values of the bounds of automatic transactions.
 pub const AUTO_TIME_MS: (i64, i64) = (1, 3_600_000);
@@ -48,6 +50,9 @@ pub const AUTO_ROWS: (i64, i64) = (1, 1_000_000_000);
 pub const AUTO_IDLE_MS: (i64, i64) = (0, 3_600_000);
 
 const UTC: &[&str] = &["UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z", "0", "+00", "00:00", "+00:00", "Zulu", "Universal"];
+const SEVERITIES: &[&str] = &[
+    "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log", "fatal", "panic",
+];
 const ISOLATION: &[&str] = &["read committed", "read uncommitted", "repeatable read", "serializable"];
 
 /// Parameters with a dot in their name that a session may set.
@@ -106,8 +111,14 @@ static PARAMETERS: &[Parameter] = &[
     p("lc_time", "C", OneOf(&["C", "POSIX"])),
     p("listen_addresses", "127.0.0.1", Fixed),
     p("lock_timeout", "0", Time),
+    p("log_connections", "off", Bool),
+    p("log_disconnections", "off", Bool),
+    p("log_min_duration_statement", "-1", TimeOrOff),
+    p("log_min_error_statement", "panic", OneOf(SEVERITIES)),
+    p("log_statement", "none", OneOf(&["none", "ddl", "mod", "all"])),
     p("max_connections", "2500", Fixed),
     p("max_identifier_length", "63", Fixed),
+    p("pg_stat_statements.max", "5000", Fixed),
     p("port", "5433", Fixed),
     p("quote_all_identifiers", "off", Bool),
     p(REQUIRE_TRANSACTION, "off", DatabaseBool),
@@ -181,7 +192,8 @@ fn check(parameter: &Parameter, value: &str) -> SqlResult<String> {
             Ok(n) if (min..=max).contains(&n) => Ok(n.to_string()),
             _ => Err(refused()),
         },
-        Time => duration(value).map(|_| value.to_owned()).ok_or_else(refused),
+        TimeOrOff if value.trim() == "-1" => Ok("-1".into()),
+        Time | TimeOrOff => duration(value).map(|_| value.to_owned()).ok_or_else(refused),
         OneOf(values) => match values.iter().find(|v| v.eq_ignore_ascii_case(value.trim())) {
             Some(_) if parameter.name == "TimeZone" => Ok("UTC".into()),
             Some(_) if parameter.name == "client_encoding" => Ok("UTF8".into()),
@@ -206,9 +218,24 @@ fn for_databases_only(parameter: &Parameter) -> SqlError {
     SqlError::new(SqlState("55P02"), message).with_hint(format!("ALTER DATABASE ... SET {} = ...", parameter.name))
 }
 
+/// Checks the values that the configuration has of what is logged.
+pub fn check_logging(parameters: &[(&'static str, String)]) -> Result<(), String> {
+    for (name, value) in parameters.iter().filter(|(name, _)| name.starts_with(LOGGING)) {
+        let known = find(name).map(|parameter| check(parameter, value));
+        if let Some(Err(error)) = known {
+            return Err(error.message().to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// What begins the name of a parameter of what is logged: that is not for other roles than superusers to decide.
+const LOGGING: &str = "log_";
+
 /// Whether only superusers may set the parameter (PostgreSQL's context `superuser`).
 pub fn is_superusers(name: &str) -> bool {
-    ["deadlock_timeout", "lc_messages"].iter().any(|p| p.eq_ignore_ascii_case(name))
+    let known = find(name).map_or(name, |parameter| parameter.name);
+    known.starts_with(LOGGING) || ["deadlock_timeout", "lc_messages"].iter().any(|p| p.eq_ignore_ascii_case(name))
 }
 
 /// The spelling of a parameter's name.
@@ -296,6 +323,28 @@ pub struct Timeouts {
     pub connection_check: Duration,
 }
 
+/// Which statements are logged before they run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogStatements {
+    #[default]
+    None,
+    Ddl,
+    Mod,
+    All,
+}
+
+/// What of a session is logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogSettings {
+    pub connections: bool,
+    pub disconnections: bool,
+    /// Messages that take at least this long; `None`: none.
+    pub min_duration: Option<Duration>,
+    pub statements: LogStatements,
+    /// Errors that the client gets.
+    pub errors: bool,
+}
+
 /// The settings of automatic transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AutomaticSettings {
@@ -322,6 +371,7 @@ pub struct Settings {
     timeouts: Timeouts,
     automatic: AutomaticSettings,
     level: Level,
+    logging: LogSettings,
     /// Counts the changes.
     changes: u32,
 }
@@ -447,17 +497,35 @@ impl Settings {
         };
         self.automatic = automatic;
         let setting = |name| self.get(name).map_or("", |(_, value)| value);
+        let logging = LogSettings {
+            connections: setting("log_connections") == "on",
+            disconnections: setting("log_disconnections") == "on",
+            min_duration: duration(setting("log_min_duration_statement")),
+            statements: match setting("log_statement") {
+                "ddl" => LogStatements::Ddl,
+                "mod" => LogStatements::Mod,
+                "all" => LogStatements::All,
+                _ => LogStatements::None,
+            },
+            errors: !matches!(setting("log_min_error_statement"), "log" | "fatal" | "panic"),
+        };
         // PostgreSQL's parameter asks for something only where it is said whose acknowledgement counts.
         let asked = match setting("synchronous_standby_names") {
             "" => Level::Local,
             _ => level_of(setting("synchronous_commit")),
         };
         self.level = setting("holdfast.level").parse::<Level>().unwrap_or_default().max(asked);
+        self.logging = logging;
     }
 
     /// What the answer to a commit waits for: the stronger of what `holdfast.level` and `synchronous_commit` ask for.
     pub fn level(&self) -> Level {
         self.level
+    }
+
+    /// What of the session is logged.
+    pub fn logging(&self) -> LogSettings {
+        self.logging
     }
 
     pub fn automatic(&self) -> AutomaticSettings {

@@ -7,6 +7,7 @@
 //! last sweep are dropped first. The cache holds at most `entries_max` entries with at most [`ENTRY_BYTES_MAX`] bytes
 //! of text each; a larger statement is translated every time.
 
+use crate::fingerprint::{query_id, text_id};
 use crate::scan::Piece;
 use crate::translated::Translated;
 use holdfast_types::schema::Dialect;
@@ -24,6 +25,8 @@ const VARIANTS_MAX: usize = 32;
 pub struct Entry<T> {
     pub translated: Translated,
     pub extra: T,
+    /// The statement's number in `pg_stat_statements`.
+    pub query_id: i64,
     key: Key,
     used: AtomicBool,
     /// Role and version of the roles for which its privileges were last checked; [`UNCHECKED`] before.
@@ -115,9 +118,10 @@ impl<T> StatementCache<T> {
             .filter_map(|i| piece.literal(i).map(|l| (i, l.raw.into())))
             .collect();
         let key = Key { skeleton: piece.skeleton().into(), dialect: piece.dialect(), epoch, fixed };
+        let query_id = if translated.kind.is_planned() { query_id(piece) } else { text_id(piece.text()) };
         let keep = translated.cacheable && key.bytes() <= ENTRY_BYTES_MAX;
-        let entry =
-            Arc::new(Entry { translated, extra, key, used: AtomicBool::new(true), passed: AtomicU64::new(UNCHECKED) });
+        let (used, passed) = (AtomicBool::new(true), AtomicU64::new(UNCHECKED));
+        let entry = Arc::new(Entry { translated, extra, query_id, key, used, passed });
         if keep {
             self.keep(piece.hash(), entry.clone());
         }

@@ -112,6 +112,13 @@ pub enum Kind {
     NoOp,
 }
 
+impl Kind {
+    /// A query or a change of rows, which differs from others in more than its constants; anything else is a command.
+    pub fn is_planned(&self) -> bool {
+        matches!(self, Kind::Query | Kind::Insert | Kind::Update | Kind::Delete)
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TransactionModes {
     pub isolation: Option<Isolation>,

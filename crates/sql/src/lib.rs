@@ -23,6 +23,7 @@ mod cursor;
 mod ddl;
 mod default;
 pub mod error;
+mod fingerprint;
 mod finish;
 pub mod functions;
 mod ids;
@@ -42,6 +43,7 @@ mod session;
 pub mod sqlite;
 mod start_parameters;
 mod statement;
+mod tokens;
 mod translate;
 mod translated;
 pub mod types;
@@ -49,11 +51,14 @@ mod vacuum;
 mod words;
 
 pub use advisory::{ADVISORY_FUNCTION, AdvisoryOp};
-pub use bind::catalogue_call::{RELOAD_FUNCTION, SIGNAL_FUNCTION, SignalOp, WAIT_SLICE_FUNCTION};
+pub use bind::catalogue_call::{
+    RELOAD_FUNCTION, RESET_STATEMENTS_FUNCTION, SIGNAL_FUNCTION, SignalOp, WAIT_SLICE_FUNCTION,
+};
 pub use bind::privilege_call::{ACL_DEFAULT_FUNCTION, HAS_PRIVILEGE_FUNCTION, MAY_SEE_FUNCTION};
 pub use cache::{Entry, StatementCache};
 pub use command::{CopyColumn, CopyFormat, CopyIn, FetchCount, FetchDirection, Isolation, Kind, TransactionModes};
 pub use context::Context;
+pub use fingerprint::{mask_passwords, normalized};
 pub use functions::{Function, functions};
 pub use ids::NEXT_ID_FUNCTION;
 pub use names::Among;

@@ -20,6 +20,7 @@ use crate::limits::{BUFFER_KEPT_BYTES_MAX, FLUSH_BYTES};
 use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// How to answer one Execute.
 struct StepReply {
@@ -94,6 +95,22 @@ pub struct Reply {
     stream: Option<Stream>,
     /// The role that the answers are for.
     viewer: Option<u32>,
+    /// What the statements of the message have taken, if that is measured.
+    measured: Option<Vec<Measured>>,
+}
+
+/// What a statement has taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    pub step: usize,
+    /// When it began to run, for the first time if it had to begin again.
+    begun: Instant,
+    /// From then to its end; `None`: it has not ended, or it was answered without the engine.
+    pub time: Option<Duration>,
+    /// Rows returned or changed; 0 where the command tag has no number.
+    pub rows: u64,
+    pub verb: &'static str,
+    ended: bool,
 }
 
 impl Reply {
@@ -113,6 +130,39 @@ impl Reply {
             copy: None,
             stream: None,
             viewer: None,
+            measured: None,
+        }
+    }
+
+    /// From now on it is measured what each statement takes, or not. Forgets what was measured before.
+    pub fn measure(&mut self, on: bool) {
+        match &mut self.measured {
+            Some(measured) if on => measured.clear(),
+            measured => *measured = on.then(Vec::new),
+        }
+    }
+
+    /// What a statement has taken that has ended.
+    pub fn measured(&self, step: usize) -> Option<Measured> {
+        self.measured.as_ref()?.iter().rev().find(|m| m.step == step && m.ended).copied()
+    }
+
+    fn measure_begin(&mut self, step: usize) {
+        let Some(measured) = &mut self.measured else { return };
+        if !measured.iter().any(|m| m.step == step && !m.ended) {
+            measured.push(Measured { step, begun: Instant::now(), time: None, rows: 0, verb: "", ended: false });
+        }
+    }
+
+    fn measure_end(&mut self, step: usize, tag: &Tag, with_time: bool) {
+        let Some(measured) = &mut self.measured else { return };
+        let (rows, verb) = (tag.rows.unwrap_or(0), tag.verb);
+        match measured.iter_mut().rev().find(|m| m.step == step && !m.ended) {
+            Some(m) => {
+                let time = with_time.then(|| m.begun.elapsed());
+                *m = Measured { time, rows, verb, ended: true, ..*m };
+            }
+            None => measured.push(Measured { step, begun: Instant::now(), time: None, rows, verb, ended: true }),
         }
     }
 
@@ -181,6 +231,7 @@ impl Reply {
     /// Answers a statement that returns no rows and did not go through the engine.
     pub fn complete(&mut self, step: usize, tag: &Tag) {
         self.script_until(step);
+        self.measure_end(step, tag, false);
         finish_command(&mut self.out, tag);
     }
 
@@ -292,6 +343,7 @@ impl Sink for Reply {
     fn begin(&mut self, step: usize, desc: &Arc<StatementDesc>) {
         let step = self.first_step + step;
         self.script_until(step);
+        self.measure_begin(step);
         self.current = Current { step, desc: Some(desc.clone()), rows: 0, held: None };
         match &mut self.copy {
             Some(copy) => copy.begin(&mut self.out, &desc.columns),
@@ -314,6 +366,7 @@ impl Sink for Reply {
     }
 
     fn end(&mut self, tag: &Tag) {
+        self.measure_end(self.current.step, tag, true);
         if self.copy.take().is_some() {
             backend::copy_done(&mut self.out);
             backend::command_complete(&mut self.out, &Tag { verb: "COPY", rows: Some(self.current.rows) });
@@ -335,6 +388,10 @@ impl Sink for Reply {
     }
 
     fn reset(&mut self) {
+        if let Some(measured) = &mut self.measured {
+            // They run again; one that was still running has begun before.
+            measured.retain(|m| !m.ended || m.step < self.first_step);
+        }
         let (out, script_done, suspended) = self.mark;
         self.out.truncate(out);
         self.script_done = script_done;

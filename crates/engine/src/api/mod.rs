@@ -18,6 +18,7 @@ pub mod opening;
 pub mod parameters;
 pub mod prepared;
 pub mod roles;
+pub mod sizes;
 pub mod vacuum;
 pub mod vacuum_into;
 

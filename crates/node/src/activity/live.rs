@@ -1,15 +1,19 @@
 //! What the catalogue shows of the running server: the sessions' own records, combined with what the engine knows.
 
 use super::list::Activities;
+use super::statements::{Counts, Key};
 use crate::admission::Admission;
 use crate::automatic_stats::AutomaticStats;
+use crate::clock::server_start_us;
 use holdfast_engine::{Blocked, Engine};
 use holdfast_replication::{ArchiveReport, LinkReport, ReplicationStatus, StandbyState};
 use holdfast_sql::catalogue::{
-    ArchiveRow, HbaRow, IdentRow, LinkRow, Live, OldestSnapshot, SessionRow, StandbyRow, Standing, TransactionsRow,
+    ArchiveRow, DatabaseActivityRow, HbaRow, IdentRow, LinkRow, Live, OldestSnapshot, SessionRow, StandbyRow, Standing,
+    StatementRow, TransactionsRow,
 };
 use holdfast_types::access::Roles;
 use parking_lot::RwLock;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -76,6 +80,43 @@ impl Live for Watcher {
         }
     }
 
+    fn database_activity(&self) -> Vec<DatabaseActivityRow> {
+        let all = self.activities.by_database();
+        all.into_iter().map(|(oid, (tally, now))| tally.row(oid, now, server_start_us())).collect()
+    }
+
+    /// Counted once for each change of the database.
+    fn object_sizes(&self, database: &str) -> Arc<HashMap<String, u64>> {
+        let Some(Ok(db)) = self.engine().map(|engine| engine.database(database)) else { return Arc::default() };
+        let now = db.durable_snapshot();
+        if let Some((snapshot, sizes)) = self.activities.sizes.lock().get(database)
+            && *snapshot == now
+        {
+            return sizes.clone();
+        }
+        let (snapshot, sizes) = match db.object_sizes() {
+            Ok((snapshot, sizes)) => (snapshot, Arc::new(sizes)),
+            Err(error) => {
+                tracing::warn!(database, %error, "the sizes of tables cannot be counted");
+                return Arc::default();
+            }
+        };
+        self.activities.sizes.lock().insert(database.to_owned(), (snapshot, sizes.clone()));
+        sizes
+    }
+
+    fn database_bytes(&self, oid: u32) -> Option<u64> {
+        self.engine()?.database_bytes(oid)
+    }
+
+    fn statements(&self) -> Vec<StatementRow> {
+        self.activities.statements.list().into_iter().map(statement_row).collect()
+    }
+
+    fn statements_info(&self) -> (u64, i64) {
+        self.activities.statements.info()
+    }
+
     fn hba_file(&self) -> Vec<HbaRow> {
         self.admission.hba_rows()
     }
@@ -122,6 +163,22 @@ impl Watcher {
     fn client(&self, pid: i32) -> Option<String> {
         let session = self.activities.sessions.lock().get(&pid)?.clone();
         session.who.peer.client().map(|c| c.to_string())
+    }
+}
+
+fn statement_row((key, text, counts): (Key, Arc<str>, Counts)) -> StatementRow {
+    StatementRow {
+        role: key.role,
+        database_oid: key.database,
+        query_id: key.query,
+        query: text.to_string(),
+        calls: counts.calls,
+        rows: counts.rows,
+        total_ms: counts.total_ms,
+        min_ms: counts.min_ms,
+        max_ms: counts.max_ms,
+        mean_ms: counts.mean_ms,
+        stddev_ms: counts.stddev_ms(),
     }
 }
 

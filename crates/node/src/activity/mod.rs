@@ -9,10 +9,14 @@ mod list;
 mod live;
 mod session;
 mod signal;
+mod statements;
+mod tally;
 mod totals;
 
 pub use list::{Activities, Listed};
 pub use live::{EngineSlot, Watcher};
 pub use session::Who;
 pub use signal::Signal;
+pub use statements::Key;
+pub use tally::Done;
 pub use totals::Totals;

@@ -1,9 +1,11 @@
 //! One session's activity: written by the session, read by the views.
 
+use super::tally::{Done, Tally};
 use crate::cancel::Canceller;
 use crate::clock::now_us;
 use crate::plan::Plan;
 use holdfast_sql::catalogue::{Doing, EncryptionRow, SessionRow};
+use holdfast_sql::mask_passwords;
 use holdfast_types::Level;
 use holdfast_types::inet::Inet;
 use holdfast_wire::{Peer, PeerAddress};
@@ -63,6 +65,11 @@ struct Now {
     query_start_us: Option<i64>,
     state_change_us: i64,
     query: Query,
+    /// The last statement's number in `pg_stat_statements`; 0: none.
+    query_id: i64,
+    /// What it has done in the present database, and since when it has been there.
+    tally: Tally,
+    entered_us: i64,
 }
 
 /// The last query's text.
@@ -109,6 +116,9 @@ impl SessionActivity {
                 query_start_us: None,
                 state_change_us: now,
                 query: Query::Text(String::new()),
+                query_id: 0,
+                tally: Tally { sessions: 1, ..Tally::default() },
+                entered_us: now,
             }),
             who,
             canceller,
@@ -124,9 +134,9 @@ impl SessionActivity {
         match &mut now.query {
             Query::Text(last) => {
                 last.clear();
-                last.push_str(shown(text));
+                last.push_str(shown(&mask_passwords(text)));
             }
-            query => *query = Query::Text(shown(text).to_owned()),
+            query => *query = Query::Text(shown(&mask_passwords(text)).to_owned()),
         }
         now.begin(at_us, transaction_us);
     }
@@ -142,10 +152,16 @@ impl SessionActivity {
         now.begin(at_us, transaction_us);
     }
 
-    /// The message has been answered. Returns when, in microseconds since 1970.
-    pub fn end(&self, doing: Doing) -> i64 {
+    /// The message has been answered, and has done this; `query_id` is its last statement's. Returns when, in microseconds
+    /// since 1970.
+    pub fn end(&self, doing: Doing, done: &Done, query_id: i64) -> i64 {
         let at_us = now_us();
         let mut now = self.now.lock();
+        now.pass_time(at_us);
+        now.tally.did(done);
+        if query_id != 0 {
+            now.query_id = query_id;
+        }
         now.doing = doing;
         now.state_change_us = at_us;
         // PostgreSQL forgets it as soon as a transaction has failed.
@@ -160,11 +176,34 @@ impl SessionActivity {
         self.transaction.store(number, Ordering::Relaxed);
     }
 
-    /// The session has switched to another database.
-    pub fn set_database(&self, name: &str, oid: u32) {
+    /// The session has switched to another database: returns the one before, and what was done there.
+    pub(super) fn set_database(&self, name: &str, oid: u32) -> (u32, Tally) {
+        let at_us = now_us();
         let mut now = self.now.lock();
+        let mut tally = std::mem::take(&mut now.tally);
+        tally.session_us += elapsed(now.entered_us, at_us);
+        now.entered_us = at_us;
         name.clone_into(&mut now.database);
-        now.database_oid = oid;
+        (std::mem::replace(&mut now.database_oid, oid), tally)
+    }
+
+    /// The present database, and what the session has done there.
+    pub(super) fn tally(&self) -> (u32, Tally) {
+        let at_us = now_us();
+        let now = self.now.lock();
+        let mut tally = now.tally;
+        tally.session_us += elapsed(now.entered_us, at_us);
+        (now.database_oid, tally)
+    }
+
+    /// The text of the last message, without passwords.
+    pub fn query_text(&self) -> String {
+        mask_passwords(self.now.lock().query.text()).into_owned()
+    }
+
+    /// As PostgreSQL's logs name a session: the second of its start and its process number, in hexadecimal.
+    pub fn session_id(&self) -> String {
+        format!("{:x}.{:x}", self.backend_start_us / 1_000_000, self.who.pid)
     }
 
     pub fn set_application_name(&self, name: &str) {
@@ -230,7 +269,7 @@ impl SessionActivity {
             wait_event,
             transaction: (transaction != 0).then_some(transaction),
             query: now.query.text().into_owned(),
-            query_id: None,
+            query_id: (now.query_id != 0).then_some(now.query_id),
         }
     }
 }
@@ -253,8 +292,23 @@ fn encryption(peer: &Peer) -> Option<EncryptionRow> {
     })
 }
 
+fn elapsed(from_us: i64, to_us: i64) -> u64 {
+    u64::try_from(to_us - from_us).unwrap_or(0)
+}
+
 impl Now {
+    /// Counts the time since the last change of state.
+    fn pass_time(&mut self, at_us: i64) {
+        let passed = elapsed(self.state_change_us, at_us);
+        match self.doing {
+            Doing::Active => self.tally.active_us += passed,
+            Doing::IdleInTransaction | Doing::IdleInFailed => self.tally.idle_in_transaction_us += passed,
+            Doing::Idle => {}
+        }
+    }
+
     fn begin(&mut self, at_us: i64, transaction_us: i64) {
+        self.pass_time(at_us);
         self.doing = Doing::Active;
         self.transaction_start_us = Some(transaction_us);
         self.query_start_us = Some(at_us);
@@ -291,13 +345,13 @@ mod tests {
         s.begin_text("begin", 10, 10);
         assert_eq!((s.row(None).doing, s.row(None).wait_event), (Doing::Active, None));
         assert_eq!(s.row(Some("relation")).wait_event, Some(("Lock", "relation")));
-        s.end(Doing::IdleInTransaction);
+        s.end(Doing::IdleInTransaction, &Done::default(), 0);
         s.set_transaction(3);
         let row = s.row(None);
         assert_eq!((row.transaction_start_us, row.query_start_us, row.transaction), (Some(10), Some(10), Some(3)));
         assert_eq!(row.wait_event, Some(("Client", "ClientRead")));
         s.begin_text("commit", 20, 10);
-        s.end(Doing::Idle);
+        s.end(Doing::Idle, &Done::default(), 0);
         assert_eq!((s.row(None).transaction_start_us, s.row(None).query), (None, "commit".to_string()));
     }
 

@@ -8,6 +8,13 @@ impl Config {
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
         vec![
             ("statement_timeout", self.statement_timeout_ms.to_string()),
+            ("idle_session_timeout", self.idle_session_timeout_ms.to_string()),
+            ("log_connections", on_or_off(self.log_connections)),
+            ("log_disconnections", on_or_off(self.log_disconnections)),
+            ("log_min_duration_statement", self.log_min_duration_statement.clone()),
+            ("log_min_error_statement", self.log_min_error_statement.clone()),
+            ("log_statement", self.log_statement.clone()),
+            ("pg_stat_statements.max", self.statements_kept.to_string()),
             ("lock_timeout", self.lock_timeout_ms.to_string()),
             ("idle_in_transaction_session_timeout", self.idle_in_transaction_session_timeout_ms.to_string()),
             ("auto_transaction", if self.auto_transaction { "on" } else { "off" }.to_owned()),
@@ -27,4 +34,8 @@ impl Config {
             ("synchronous_standby_names", self.synchronous_standby_names.clone()),
         ]
     }
+}
+
+fn on_or_off(on: bool) -> String {
+    if on { "on" } else { "off" }.to_owned()
 }

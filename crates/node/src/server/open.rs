@@ -252,6 +252,7 @@ impl Views {
 
     fn factory(&self, context: &ServerContext, engine: &Engine, standby: bool) -> Factory {
         let ServerContext { dir, config, parameters, tls, listener, .. } = context;
+        self.activities.statements.set_max(config.statements_kept);
         let file = |name| dir.join(name).display().to_string();
         let files = vec![("hba_file", file(HBA_FILE)), ("ident_file", file(IDENT_FILE))];
         Factory {

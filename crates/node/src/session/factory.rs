@@ -8,13 +8,13 @@ use super::node_session::NodeSession;
 use super::state::State;
 use super::temporary::TemporaryTables;
 use super::values::Identity;
-use crate::activity::{Activities, Who};
+use crate::activity::{Activities, Done, Who};
 use crate::admission::{Admission, may_link};
 use crate::automatic_stats::AutomaticStats;
 use crate::cancel::Canceller;
 use crate::clock::now_us;
 use crate::database::Databases;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 use bytes::BytesMut;
 use holdfast_engine::Completion;
 use holdfast_replication::Listener;
@@ -83,11 +83,18 @@ impl SessionFactory for Factory {
                 tracing::warn!(name, value, %error, "ignoring a stored parameter that this version does not know");
             }
         }
+        let set = |settings: &mut Settings, name: &str, value: &str| {
+            if settings::is_superusers(name) && !role.superuser {
+                let message = format!("permission denied to set parameter \"{name}\"");
+                return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+            }
+            settings.start(name, value)
+        };
         for (name, value) in &startup.parameters {
             match name.as_str() {
-                "options" => set_options(&mut settings, value)?,
+                "options" => set_options(&mut settings, value, set)?,
                 "replication" => return Err(SqlError::unsupported("the replication protocol")),
-                _ => settings.start(name, value)?,
+                _ => set(&mut settings, name, value)?,
             }
         }
         let served = match self.databases.enter_open(&startup.database) {
@@ -110,7 +117,7 @@ impl SessionFactory for Factory {
         };
         let canceller = Arc::<Canceller>::default();
         let activity = self.activities.enter(who, canceller.clone());
-        Ok(NodeSession {
+        let session = NodeSession {
             databases: self.databases.clone(),
             served,
             home: startup.database.clone(),
@@ -130,14 +137,25 @@ impl SessionFactory for Factory {
             transaction_us: now_us(),
             statement_us: 0,
             last_id: None,
+            done: Done::default(),
+            last_query_id: 0,
             standby: self.standby,
             _places: places,
-        })
+        };
+        if session.settings.logging().connections {
+            let Identity { user, database, .. } = &session.identity;
+            session.log_line("LOG", "00000", &format!("connection authorized: user={user} database={database}"), None, None);
+        }
+        Ok(session)
     }
 }
 
 /// The start-up packet's `options`: `-c name=value` and `--name=value`, blanks escaped by a backslash.
-fn set_options(settings: &mut Settings, options: &str) -> SqlResult<()> {
+fn set_options(
+    settings: &mut Settings,
+    options: &str,
+    set: impl Fn(&mut Settings, &str, &str) -> SqlResult<()>,
+) -> SqlResult<()> {
     let bad = |what: &str| {
         SqlError::new(SqlState::SYNTAX_ERROR, format!("invalid command-line argument in options: \"{what}\""))
     };
@@ -150,7 +168,7 @@ fn set_options(settings: &mut Settings, options: &str) -> SqlResult<()> {
             None => word.strip_prefix("--").ok_or_else(|| bad(word))?,
         };
         let (name, value) = pair.split_once('=').ok_or_else(|| bad(word))?;
-        settings.start(name, &value.replace('\u{0}', " "))?;
+        set(settings, name, &value.replace('\u{0}', " "))?;
     }
     Ok(())
 }

@@ -31,6 +31,7 @@ mod copy;
 mod cursor;
 mod factory;
 mod failure;
+mod measuring;
 mod multi_database;
 mod node_session;
 mod outside_block;

@@ -52,7 +52,7 @@ impl NodeSession {
 
     fn go_to(&mut self, to: Parked) {
         self.identity.database = to.served.db.name().to_owned();
-        self.activity.set_database(to.served.db.name(), to.served.db.oid());
+        self.activity.move_to(to.served.db.name(), to.served.db.oid());
         let served = std::mem::replace(&mut self.served, to.served);
         if let State::Block(block) = &mut self.state {
             block.began_in.get_or_insert_with(|| served.db.name().to_owned());
@@ -66,7 +66,7 @@ impl NodeSession {
         let back = |p: &Parked| Some(p.served.db.name()) == began_in.as_deref();
         if let Some(p) = parked.into_iter().find(back) {
             self.identity.database = p.served.db.name().to_owned();
-            self.activity.set_database(p.served.db.name(), p.served.db.oid());
+            self.activity.move_to(p.served.db.name(), p.served.db.oid());
             self.served = p.served;
         }
     }

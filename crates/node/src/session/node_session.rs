@@ -6,7 +6,7 @@ use super::cursor::spool::Scratch;
 use super::state::{Phase, State};
 use super::temporary::TemporaryTables;
 use super::values::{Identity, Values};
-use crate::activity::Listed;
+use crate::activity::{Done, Listed};
 use crate::admission::Places;
 use crate::cancel::Canceller;
 use crate::database::{Databases, InUse};
@@ -55,6 +55,10 @@ pub struct NodeSession {
     pub(super) transaction_us: i64,
     pub(super) statement_us: i64,
     pub(super) last_id: Option<i64>,
+    /// What the present message has done so far.
+    pub(super) done: Done,
+    /// The last counted statement's number; 0: none.
+    pub(super) last_query_id: i64,
     /// The server is a standby.
     pub(super) standby: bool,
     /// The session's places among those of its role, database and address.

@@ -35,16 +35,16 @@ impl NodeSession {
 
     /// After a message: updates what other sessions see of this one.
     fn answered(&mut self, outcome: &Result<(), Failure>) {
-        if let Err(failure) = outcome {
-            self.activity.totals().error(failure.error.state());
-        }
+        self.count_message(outcome);
         if self.shown_settings != self.settings.changes() {
             self.shown_settings = self.settings.changes();
             let name = self.settings.get("application_name").map_or("", |(_, v)| v);
             self.activity.set_application_name(name);
         }
         let at_us = self.show_state();
-        self.activity.took(at_us - self.statement_us, outcome.is_ok());
+        let us = at_us - self.statement_us;
+        self.activity.took(us, outcome.is_ok());
+        self.log_end(Duration::from_micros(u64::try_from(us).unwrap_or(0)), outcome);
     }
 
     /// Publishes the state between messages in `pg_stat_activity`. Returns when, in microseconds since 1970.
@@ -60,7 +60,7 @@ impl NodeSession {
             self.activity.set_transaction(0);
         }
         self.canceller.end();
-        self.activity.end(doing)
+        self.activity.end(doing, &std::mem::take(&mut self.done), self.last_query_id)
     }
 
     /// Runs a pipeline as a whole, or step by step.
@@ -167,7 +167,9 @@ impl Session for NodeSession {
         self.tick();
         let last = steps.last().map(|s| &s.prepared);
         self.activity.begin_prepared(last, self.statement_us, self.transaction_us);
+        steps.iter().for_each(|step| self.log_begin(&step.prepared.text));
         client.reply().set_viewer(self.identity.current_role);
+        client.reply().measure(true);
         let position = client.reply().position();
         let outcome = self.run_in_turn(steps, end, client).await;
         let outcome = outcome.and_then(|()| self.check_right(position, client));
@@ -178,7 +180,9 @@ impl Session for NodeSession {
     async fn simple(&mut self, text: &str, client: &mut Client) -> Result<(), Failure> {
         self.tick();
         self.activity.begin_text(text, self.statement_us, self.transaction_us);
+        self.log_begin(text);
         client.reply().set_viewer(self.identity.current_role);
+        client.reply().measure(true);
         let position = client.reply().position();
         let outcome = self.simple_in_turn(text, client).await;
         let outcome = outcome.and_then(|()| self.check_right(position, client));
@@ -188,6 +192,9 @@ impl Session for NodeSession {
 
     async fn fail(&mut self) {
         self.fail_statement().await;
+        if self.state.is_idle() && self.done.rollbacks == 0 {
+            self.done.rollbacks += 1;
+        }
         self.show_state();
     }
 
@@ -248,5 +255,9 @@ impl Session for NodeSession {
         self.roll_back().await;
         let (automatic, host) = self.automatic();
         automatic.close(&host).await;
+        if self.settings.logging().disconnections {
+            let message = format!("disconnection: user={} database={}", self.identity.user, self.identity.database);
+            self.log_line("LOG", "00000", &message, None, None);
+        }
     }
 }

@@ -9,6 +9,7 @@ use holdfast_types::{SqlResult, Tag};
 use holdfast_wire::{Client, Failure, Step};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 type Outcome = Result<(), Failure>;
 
@@ -77,7 +78,12 @@ impl NodeSession {
             bound.push(EngineStep { stmt: entry(step).extra.clone()?, params });
         }
         let wrapped = body.len() < steps.len();
+        let begun = Instant::now();
         let outcome = self.run_single_message(bound, wrapped, verb, schema.epoch, client).await?;
+        for (i, step) in steps.iter().enumerate() {
+            let commit = if wrapped && i > 0 { begun.elapsed() } else { Duration::ZERO };
+            self.count_statement(i, entry(step), &step.prepared.text, commit, client);
+        }
         steps.clear();
         Some(outcome)
     }
@@ -107,7 +113,14 @@ impl NodeSession {
             bound.push(EngineStep { stmt: entry.extra.clone()?, params });
         }
         let wrapped = body.len() < entries.len();
-        self.run_single_message(bound, wrapped, entries[0].translated.verb, schema.epoch, client).await
+        let begun = Instant::now();
+        let outcome =
+            self.run_single_message(bound, wrapped, entries[0].translated.verb, schema.epoch, client).await?;
+        for (i, (piece, entry)) in scan.pieces().zip(&entries).enumerate() {
+            let commit = if wrapped && i > 0 { begun.elapsed() } else { Duration::ZERO };
+            self.count_statement(i, entry, piece.text(), commit, client);
+        }
+        Some(outcome)
     }
 
     /// Submits the steps. `None` when another session has changed the schema since they were translated under that of `epoch`:

@@ -16,6 +16,7 @@ use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, SqlState, Tag};
 use holdfast_wire::{Client, Failure};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// How often a statement is translated again because other sessions change the schema.
 const TRANSLATIONS_MAX: usize = 10;
@@ -164,6 +165,29 @@ impl NodeSession {
                 return Err(at(if failed && error.state() != SqlState::SYNTAX_ERROR { in_failed() } else { error }));
             }
         };
+        let (begun, counted) = (Instant::now(), entry.clone());
+        let outcome = self.dispatch(number, source, entry, failed, is_sole, client).await;
+        if outcome.is_ok() {
+            let text = match &source {
+                Source::Plan(plan, _) => plan.text.as_str(),
+                Source::Piece(piece) => piece.text(),
+            };
+            self.count_statement(number, &counted, text, begun.elapsed(), client);
+        }
+        outcome
+    }
+
+    /// Runs one statement by its kind. `failed`: the transaction has failed.
+    async fn dispatch(
+        &mut self,
+        number: usize,
+        source: Source<'_>,
+        entry: Arc<Entry<Extra>>,
+        failed: bool,
+        is_sole: bool,
+        client: &mut Client,
+    ) -> Result<(), Failure> {
+        let at = |e| Failure::at(number, e);
         let translated = &entry.translated;
         if failed && !ends_a_failed_block(&translated.kind) {
             return Err(at(in_failed()));

@@ -151,6 +151,10 @@ impl NodeSession {
                 other
             }
         };
+        match committed {
+            Ok(()) if !failed => self.done.commits += 1,
+            _ => self.done.rollbacks += 1,
+        }
         self.temporary.end_transaction(committed.is_ok() && !failed).await;
         if committed.is_err() {
             self.go_back(began_in, parked);
@@ -185,6 +189,7 @@ impl NodeSession {
         let State::Block(block) = std::mem::take(&mut self.state) else { return };
         let mut block = *block;
         roll_back_writers(block.take_writers()).await;
+        self.done.rollbacks += 1;
         self.temporary.end_transaction(false).await;
         let Block { parked, began_in, undo, .. } = block;
         self.go_back(began_in, parked);

@@ -22,6 +22,9 @@ pub const WAIT_SLICE_FUNCTION: &str = "hf_wait_for_lsn";
 /// there is none, otherwise it sleeps briefly and returns the milliseconds that remain.
 pub const SIGNAL_FUNCTION: &str = "hf_signal";
 
+/// The server's function behind `pg_stat_statements_reset`: role, database and number, 0 for all.
+pub const RESET_STATEMENTS_FUNCTION: &str = "hf_reset_statements";
+
 /// What [`SIGNAL_FUNCTION`] does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i64)]
@@ -192,14 +195,28 @@ impl Binder<'_> {
                 let size = self.coerce(args[0].clone(), Type::INT8, When::Assignment)?;
                 text(self.helper("hf_size_pretty", &[&size.sql])?)
             }
-            ("pg_database_size", 1) => Some(Typed::new(self.page_bytes()?, Type::INT8)),
+            ("pg_database_size", 1) => Some(self.database_size(&args[0])?),
+            // All databases are in one place.
+            ("pg_tablespace_size", 1) => {
+                Some(Typed::new("(SELECT sum(\"bytes\") FROM pg_catalog.\"hf_database_size\")", Type::INT8))
+            }
             ("pg_table_size" | "pg_relation_size" | "pg_total_relation_size" | "pg_indexes_size", 1 | 2) => {
-                let id = self.first_oid(args)?;
+                let relation = args.first().cloned().unwrap_or_else(Typed::null);
+                let id = self.coerce(relation, Type::new(oid::REGCLASS), When::Assignment)?.sql;
+                let what = match name {
+                    "pg_indexes_size" => "\"index_bytes\"",
+                    "pg_total_relation_size" => "\"bytes\" + \"index_bytes\"",
+                    _ => "\"bytes\"",
+                };
                 Some(Typed::new(
-                    format!("(SELECT \"relpages\" * 4096 FROM pg_catalog.\"pg_class\" WHERE \"oid\" = {id})"),
+                    format!(
+                        "(SELECT {what} FROM pg_catalog.\"hf_relation_size\" WHERE \"oid\" = {id} UNION ALL \
+                         SELECT 0 FROM pg_catalog.\"pg_class\" WHERE \"oid\" = {id} LIMIT 1)"
+                    ),
                     Type::INT8,
                 ))
             }
+            ("pg_stat_statements_reset", 0..=3) => Some(self.reset_statements(args)?),
             ("pg_cancel_backend", 1) => Some(self.signal(SignalOp::Cancel, &args[0])?),
             ("pg_terminate_backend", 1) => Some(self.signal(SignalOp::Terminate, &args[0])?),
             ("pg_terminate_backend", 2) => Some(self.terminate_and_wait(&args[0], &args[1])?),
@@ -215,6 +232,15 @@ impl Binder<'_> {
 
             _ => None,
         })
+    }
+
+    fn reset_statements(&mut self, args: &[Typed]) -> SqlResult<Typed> {
+        let mut given = vec!["0".to_owned(); 3];
+        for (i, arg) in args.iter().enumerate() {
+            let to = if i == 2 { Type::INT8 } else { Type::OID };
+            given[i] = self.coerce(arg.clone(), to, When::Implicit)?.sql;
+        }
+        Ok(Typed::new(format!("{RESET_STATEMENTS_FUNCTION}({})", given.join(", ")), Type::new(oid::VOID)))
     }
 
     /// A call of the server's function that cancels or ends another session.
@@ -278,11 +304,17 @@ impl Binder<'_> {
         })
     }
 
-    fn page_bytes(&self) -> SqlResult<String> {
-        if self.stored {
-            return Err(SqlError::unsupported("pg_database_size in a stored definition"));
-        }
-        Ok("(SELECT sum(\"relpages\") * 4096 FROM pg_catalog.\"pg_class\")".into())
+    /// `pg_database_size` of an OID or a name; a name that no database has is 3D000.
+    fn database_size(&mut self, of: &Typed) -> SqlResult<Typed> {
+        let from = "SELECT \"bytes\" FROM pg_catalog.\"hf_database_size\" WHERE";
+        let sql = match of.ty.is_integer() || of.ty.is_oid() {
+            true => format!("({from} \"oid\" = {})", self.coerce(of.clone(), Type::OID, When::Assignment)?.sql),
+            false => {
+                let name = self.coerce(of.clone(), Type::TEXT, When::Assignment)?.sql;
+                format!("coalesce(({from} \"name\" = {name}), hf_no_database({name}))")
+            }
+        };
+        Ok(Typed::new(sql, Type::INT8))
     }
 
     fn current_setting(&mut self, args: &[Typed]) -> SqlResult<Typed> {

@@ -2,8 +2,12 @@
 //! the answer takes locks that the work itself needs.
 
 use super::pg_hba::{HbaRow, IdentRow};
+use super::pg_stat_database::DatabaseActivityRow;
+use super::pg_stat_statements::StatementRow;
 use super::standing::Standing;
+use std::collections::HashMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 /// The server's answers about its current state.
 pub trait Live: Debug {
@@ -13,6 +17,26 @@ pub trait Live: Debug {
     /// for.
     fn blocked(&self) -> Vec<(i32, Vec<i32>)>;
     fn transactions(&self) -> TransactionsRow;
+    /// What was done in each database.
+    fn database_activity(&self) -> Vec<DatabaseActivityRow> {
+        Vec::new()
+    }
+    /// Bytes of each table and index of a database, by its name in SQLite.
+    fn object_sizes(&self, _database: &str) -> Arc<HashMap<String, u64>> {
+        Arc::default()
+    }
+    /// Bytes of a database.
+    fn database_bytes(&self, _oid: u32) -> Option<u64> {
+        None
+    }
+    /// What each statement has cost.
+    fn statements(&self) -> Vec<StatementRow> {
+        Vec::new()
+    }
+    /// How often statements were forgotten, and when all were reset, in microseconds since 1970.
+    fn statements_info(&self) -> (u64, i64) {
+        (0, 0)
+    }
     /// The positions of the trail here, on standbys and in the archive.
     fn standing(&self) -> Standing;
     /// The lines of `pg_hba.conf`.

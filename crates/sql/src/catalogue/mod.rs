@@ -30,7 +30,9 @@ mod pg_prepared_xacts;
 mod pg_roles;
 mod pg_settings;
 mod pg_stat_activity;
+mod pg_stat_database;
 mod pg_stat_ssl;
+mod pg_stat_statements;
 mod pg_tables;
 mod pg_tablespace;
 mod pg_trigger;
@@ -38,6 +40,7 @@ mod pg_type;
 mod pg_views;
 mod replication;
 mod shapes;
+mod sizes;
 mod standing;
 mod table;
 
@@ -48,6 +51,8 @@ pub use live::{Doing, EncryptionRow, Live, LockRow, OldestSnapshot, PreparedRow,
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
 pub use pg_database::grants as acl_value;
 pub use pg_hba::{HbaRow, HbaRule, IdentRow};
+pub use pg_stat_database::DatabaseActivityRow;
+pub use pg_stat_statements::StatementRow;
 pub use standing::{ArchiveRow, LinkRow, StandbyRow, Standing};
 pub use table::{CatalogContext, CatalogTable, DatabaseRow, Viewer};
 
@@ -94,8 +99,13 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_settings::TABLE,
         &pg_stat_activity::TABLE,
         &pg_stat_activity::BLOCKING,
+        &pg_stat_database::TABLE,
+        &sizes::DATABASES,
+        &sizes::RELATIONS,
         &pg_stat_ssl::TABLE,
         &pg_stat_ssl::GSSAPI,
+        &pg_stat_statements::INFO,
+        &pg_stat_statements::TABLE,
         &replication::PG_STAT_REPLICATION,
         &replication::STANDBY,
         &replication::STANDBYS,

@@ -48,6 +48,12 @@ pub fn translate(statement: &Statement, piece: &Piece<'_>, context: &Context<'_>
             "plpgsql" => {
                 Ok(skipping("CREATE EXTENSION", "extension \"plpgsql\" already exists", SqlState::DUPLICATE_OBJECT))
             }
+            // Its views are always there.
+            "pg_stat_statements" => Ok(skipping(
+                "CREATE EXTENSION",
+                "extension \"pg_stat_statements\" already exists",
+                SqlState::DUPLICATE_OBJECT,
+            )),
             name => Err(SqlError::unsupported(format!("the extension {name}"))),
         },
         Statement::CreateSequence { .. } => {

@@ -19,6 +19,10 @@ pub(super) const FUNCTIONS: &[Function] = &[
         Ok(types::by_name(&text(a, 0)?).map_or(Value::Null, |o| Value::Int(i64::from(o))))
     }),
     Function::strict("hf_size_pretty", 1, size_pretty),
+    Function::strict("hf_no_database", 1, |a| {
+        let message = format!("database \"{}\" does not exist", text(a, 0)?);
+        Err(SqlError::new(SqlState::INVALID_CATALOG_NAME, message))
+    }),
     // Called where a role was not found.
     Function::strict("hf_no_role", 1, |a| {
         let message = format!("role \"{}\" does not exist", text(a, 0)?);

@@ -32,3 +32,6 @@ select 'x/0'::pg_lsn
 -- Addresses of a Unix socket, and functions on the server itself.
 select inet_client_port() is null, inet_server_addr() is null
 select pg_postmaster_start_time() <= clock_timestamp(), pg_conf_load_time() <= clock_timestamp()
+-- Statistics.
+select * from pg_stat_database where false
+create extension if not exists pg_stat_statements

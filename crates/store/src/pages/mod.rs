@@ -19,8 +19,10 @@ mod chain;
 pub mod checksum;
 mod page;
 pub mod scratch;
+mod sizes;
 mod snapshots;
 mod store;
 
 pub use page::{PAGE_BYTES, Page, RESERVED_BYTES, offset_of};
+pub use sizes::{Sizes, sizes};
 pub use store::{CheckpointSet, Limits, PageStats, PageStore, ReadError, Staged};

@@ -1,0 +1,166 @@
+//! What a session's statements have taken: counted for `pg_stat_statements` and `pg_stat_database`, and logged.
+//!
+//! The reply measures each statement that the engine runs, from its first begin to its end, with its waits for locks; a command
+//! takes the time of the session. Statements that fail are not counted, as in PostgreSQL.
+
+use super::node_session::NodeSession;
+use crate::activity::Key;
+use crate::plan::Extra;
+use crate::settings::LogStatements;
+use holdfast_sql::{Entry, Kind, Scan, mask_passwords, normalized};
+use holdfast_types::schema::Dialect;
+use holdfast_types::{SqlError, SqlState};
+use holdfast_wire::{Client, Failure};
+use std::time::Duration;
+
+/// The text under which a statement is counted: without constants, or a command's without passwords.
+fn counted_text(text: &str, dialect: Dialect, kind: &Kind) -> String {
+    if kind.is_planned()
+        && let Ok(scan) = Scan::new(text, dialect)
+        && let Some(piece) = scan.pieces().next()
+    {
+        return normalized(&piece);
+    }
+    mask_passwords(text).into_owned()
+}
+
+/// Whether a statement with this first word is logged.
+fn is_logged(which: LogStatements, text: &str) -> bool {
+    let word: String = text.trim_start().chars().take_while(char::is_ascii_alphabetic).collect();
+    let is = |words: &[&str]| words.iter().any(|w| w.eq_ignore_ascii_case(&word));
+    let ddl = || is(&["create", "alter", "drop", "comment", "grant", "revoke", "reassign", "reindex", "analyze", "vacuum"]);
+    let changes = || is(&["insert", "update", "delete", "truncate", "copy", "prepare", "execute", "explain", "with"]);
+    match which {
+        LogStatements::None => false,
+        LogStatements::Ddl => ddl(),
+        LogStatements::Mod => ddl() || changes(),
+        LogStatements::All => true,
+    }
+}
+
+impl NodeSession {
+    /// Counts statement `step` of the message, if it has ended. `command_time` is used where the engine has not measured it.
+    pub(super) fn count_statement(
+        &mut self,
+        step: usize,
+        entry: &Entry<Extra>,
+        text: &str,
+        command_time: Duration,
+        client: &mut Client,
+    ) {
+        let Some(measured) = client.reply().measured(step) else { return };
+        let kind = &entry.translated.kind;
+        if kind.is_planned() || measured.verb == "COPY" {
+            self.done.statement(measured.verb, measured.rows);
+        }
+        let statements = self.activity.statements();
+        if !statements.is_on() || matches!(kind, Kind::Execute { .. } | Kind::Prepare { .. } | Kind::Deallocate(_)) {
+            return;
+        }
+        self.last_query_id = entry.query_id;
+        let key = Key { role: self.identity.current_role, database: self.served.db.oid(), query: entry.query_id };
+        let time = measured.time.filter(|_| kind.is_planned()).unwrap_or(command_time);
+        let dialect = self.served.db.dialect();
+        statements.count(key, time, measured.rows, || counted_text(text, dialect, kind));
+    }
+
+    /// A message has ended with this outcome: a transaction of its own is counted.
+    pub(super) fn count_message(&mut self, outcome: &Result<(), Failure>) {
+        if let Err(failure) = outcome {
+            self.activity.totals().error(failure.error.state());
+            self.done.deadlocks += u64::from(failure.error.state() == SqlState::DEADLOCK_DETECTED);
+        }
+        if self.state.is_idle() && self.done.commits + self.done.rollbacks == 0 {
+            match outcome {
+                Ok(()) => self.done.commits += 1,
+                Err(_) => self.done.rollbacks += 1,
+            }
+        }
+    }
+
+    /// Logs the message's statements before they run, where `log_statement` says so.
+    pub(super) fn log_begin(&self, text: &str) {
+        let which = self.settings.logging().statements;
+        if which == LogStatements::None {
+            return;
+        }
+        let scan = Scan::new(text, self.served.db.dialect());
+        let logged = scan.is_ok_and(|scan| scan.pieces().any(|piece| is_logged(which, piece.text())));
+        if logged || which == LogStatements::All {
+            self.log_line("LOG", "00000", "statement", Some(text), None);
+        }
+    }
+
+    /// Logs a message that took long, or failed, where the settings say so.
+    pub(super) fn log_end(&self, time: Duration, outcome: &Result<(), Failure>) {
+        let logging = self.settings.logging();
+        if let Err(failure) = outcome
+            && logging.errors
+        {
+            let severity = if failure.fatal { "FATAL" } else { "ERROR" };
+            self.log_error(severity, &failure.error);
+        }
+        if logging.min_duration.is_some_and(|min| time >= min) {
+            self.activity.totals().slow_statement();
+            let message = format!("duration: {:.3} ms", time.as_secs_f64() * 1e3);
+            self.log_line("LOG", "00000", &message, Some(&self.activity.query_text()), None);
+        }
+    }
+
+    fn log_error(&self, severity: &str, error: &SqlError) {
+        let detail = error.parts().detail.as_deref();
+        self.log_line(severity, error.state().0, error.message(), Some(&self.activity.query_text()), detail);
+    }
+
+    /// Writes a line about this session, with the names of PostgreSQL's JSON log as fields. Passwords are masked.
+    pub(super) fn log_line(
+        &self,
+        severity: &str,
+        state: &str,
+        message: &str,
+        statement: Option<&str>,
+        detail: Option<&str>,
+    ) {
+        let client = self.identity.peer.client();
+        let statement = statement.map(mask_passwords);
+        tracing::info!(
+            target: "holdfast::session",
+            user = self.identity.user,
+            dbname = self.identity.database,
+            pid = self.identity.pid,
+            remote_host = client.map_or_else(|| "[local]".to_owned(), |c| c.ip().to_string()),
+            remote_port = client.map(|c| c.port()),
+            session_id = self.activity.session_id(),
+            error_severity = severity,
+            state_code = state,
+            detail,
+            query_id = self.last_query_id,
+            statement = statement.as_deref(),
+            application_name = self.settings.get("application_name").map_or("", |(_, v)| v),
+            backend_type = "client backend",
+            "{message}"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_logged_follows_the_first_word() {
+        let logged = |text: &str| {
+            [LogStatements::None, LogStatements::Ddl, LogStatements::Mod, LogStatements::All].map(|w| is_logged(w, text))
+        };
+        assert_eq!(logged(" CREATE table t(x int)"), [false, true, true, true]);
+        assert_eq!(logged("insert into t values (1)"), [false, false, true, true]);
+        assert_eq!(logged("select 1"), [false, false, false, true]);
+    }
+
+    #[test]
+    fn a_counted_text_has_no_constants_and_no_passwords() {
+        assert_eq!(counted_text("select 1, 'a'", Dialect::Postgres, &Kind::Query), "select $1, $2");
+        let text = counted_text("alter role a password 'x'", Dialect::Postgres, &Kind::Ddl);
+        assert_eq!(text, "alter role a password '********'");
+    }
+}

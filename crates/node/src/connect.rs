@@ -122,7 +122,9 @@ fn reset_statements(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<
         let message = "permission denied for function pg_stat_statements_reset";
         return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
     }
-    let [ValueRef::Int(role), ValueRef::Int(database), ValueRef::Int(query)] = arguments else { return Ok(Value::Null) };
+    let [ValueRef::Int(role), ValueRef::Int(database), ValueRef::Int(query)] = arguments else {
+        return Ok(Value::Null);
+    };
     let oid = |value: i64| u32::try_from(value).unwrap_or(u32::MAX);
     watcher.activities.statements.reset(oid(*role), oid(*database), *query);
     Ok(Value::Text(String::new()))

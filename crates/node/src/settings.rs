@@ -50,9 +50,8 @@ pub const AUTO_ROWS: (i64, i64) = (1, 1_000_000_000);
 pub const AUTO_IDLE_MS: (i64, i64) = (0, 3_600_000);
 
 const UTC: &[&str] = &["UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z", "0", "+00", "00:00", "+00:00", "Zulu", "Universal"];
-const SEVERITIES: &[&str] = &[
-    "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log", "fatal", "panic",
-];
+const SEVERITIES: &[&str] =
+    &["debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log", "fatal", "panic"];
 const ISOLATION: &[&str] = &["read committed", "read uncommitted", "repeatable read", "serializable"];
 
 /// Parameters with a dot in their name that a session may set.

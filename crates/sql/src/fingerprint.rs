@@ -13,30 +13,83 @@
 //! | word, quoted word | as written | without quotes, an unquoted one in lower case |
 //! | blank, comment | as written | nothing |
 //!
-//! A command that is no query (SET, CREATE ...) keeps its text, as in PostgreSQL; passwords in it are masked
-//! ([`mask_passwords`]).
+//! A command that is not a query (SET, CREATE ...) keeps its text, as in PostgreSQL, without the password of a role
+//! ([`without_secrets`](crate::without_secrets)).
 
 use crate::scan::Piece;
 use crate::tokens::{TokenKind, tokens};
-use std::borrow::Cow;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Words after which a minus sign has no left operand.
 const BEFORE_OPERANDS: &[&str] = &[
-    "select", "where", "and", "or", "not", "then", "else", "when", "between", "in", "values", "return", "returning",
-    "limit", "offset", "set", "by", "on", "having", "like", "ilike", "case", "distinct", "all", "using", "from", "for",
-    "as", "default", "is", "any", "some", "if", "with",
+    "select",
+    "where",
+    "and",
+    "or",
+    "not",
+    "then",
+    "else",
+    "when",
+    "between",
+    "in",
+    "values",
+    "return",
+    "returning",
+    "limit",
+    "offset",
+    "set",
+    "by",
+    "on",
+    "having",
+    "like",
+    "ilike",
+    "case",
+    "distinct",
+    "all",
+    "using",
+    "from",
+    "for",
+    "as",
+    "default",
+    "is",
+    "any",
+    "some",
+    "if",
+    "with",
 ];
 
 /// Types whose modifier in parentheses is a part of the type.
 const MODIFIED_TYPES: &[&str] = &[
-    "numeric", "decimal", "dec", "varchar", "char", "character", "varying", "bpchar", "bit", "float", "time",
-    "timestamp", "timestamptz", "timetz",
+    "numeric",
+    "decimal",
+    "dec",
+    "varchar",
+    "char",
+    "character",
+    "varying",
+    "bpchar",
+    "bit",
+    "float",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "timetz",
 ];
 
 /// Words that end a list of ORDER BY or GROUP BY.
 const AFTER_BY_LISTS: &[&str] = &[
-    "having", "limit", "offset", "fetch", "for", "window", "union", "intersect", "except", "where", "order", "select",
+    "having",
+    "limit",
+    "offset",
+    "fetch",
+    "for",
+    "window",
+    "union",
+    "intersect",
+    "except",
+    "where",
+    "order",
+    "select",
 ];
 
 /// A statement's token with what the text is searched for.
@@ -197,42 +250,6 @@ fn has_sign(tokens: &[Token<'_>], i: usize) -> bool {
     }
 }
 
-/// What stands for a password.
-const MASK: &str = "'********'";
-
-/// The text with every string after the word PASSWORD masked, with `=` or a comment between them or not: for views and logs.
-pub fn mask_passwords(text: &str) -> Cow<'_, str> {
-    if !names_a_password(text) {
-        return Cow::Borrowed(text);
-    }
-    // The dialect matters for quotes only: PostgreSQL's rules find every string that SQLite's do.
-    let tokens = tokens(text, holdfast_types::schema::Dialect::Postgres);
-    let (mut out, mut from) = (String::with_capacity(text.len()), 0);
-    for (i, (kind, start, end)) in tokens.iter().enumerate() {
-        let word = |j: usize| tokens.get(j).map_or("", |(_, s, e)| &text[*s..*e]);
-        let follows = i >= 1 && is_password(word(i - 1)) || i >= 2 && word(i - 1) == "=" && is_password(word(i - 2));
-        if follows && matches!(kind, TokenKind::String | TokenKind::Unclosed) {
-            out.push_str(&text[from..*start]);
-            out.push_str(MASK);
-            from = *end;
-        }
-    }
-    out.push_str(&text[from..]);
-    Cow::Owned(out)
-}
-
-fn is_password(word: &str) -> bool {
-    word.trim_matches('"').eq_ignore_ascii_case("password")
-}
-
-/// A quick look: most texts do not name one.
-fn names_a_password(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    memchr::memchr2_iter(b'w', b'W', bytes).any(|w| {
-        w >= 4 && bytes.get(w - 4..w + 4).is_some_and(|around| around.eq_ignore_ascii_case(b"password"))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,21 +301,5 @@ mod tests {
         assert_ne!(id("select $1"), id("select 1"));
         assert_ne!(id("select a from t"), id("select a from u"));
         assert_ne!(id("select ab"), id("select a b"));
-    }
-
-    #[test]
-    fn passwords_are_masked() {
-        for (sql, masked) in [
-            ("create role a password 'secret'", "create role a password '********'"),
-            ("ALTER ROLE a PASSWORD /* 'x' */ E'se\\'cret' login", "ALTER ROLE a PASSWORD /* 'x' */ '********' login"),
-            ("alter user a with encrypted password $x$se'cret$x$;", "alter user a with encrypted password '********';"),
-            ("update u set passWord = 'secret', b = 'c'", "update u set passWord = '********', b = 'c'"),
-            ("alter role a password 'secret", "alter role a password '********'"),
-            ("select 'password', 'b'", "select 'password', 'b'"),
-            ("alter role a password null", "alter role a password null"),
-        ] {
-            assert_eq!(mask_passwords(sql), masked);
-        }
-        assert!(matches!(mask_passwords("select * from w where x = 'password-less'"), Cow::Borrowed(_) | Cow::Owned(_)));
     }
 }

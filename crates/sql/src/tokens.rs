@@ -60,11 +60,15 @@ fn next(bytes: &[u8], at: usize, dialect: Dialect) -> (Option<TokenKind>, usize)
         b'[' if dialect == Dialect::Sqlite => quoted(bytes, at, b']'),
         b'$' if byte(at + 1).is_ascii_digit() => (Some(Param), run(bytes, at + 1, |b| b.is_ascii_digit())),
         b'$' if dialect == Dialect::Postgres => dollar(bytes, at),
-        b if b.is_ascii_digit() || (b == b'.' && byte(at + 1).is_ascii_digit()) => (Some(Number), number_end(bytes, at)),
+        b if b.is_ascii_digit() || (b == b'.' && byte(at + 1).is_ascii_digit()) => {
+            (Some(Number), number_end(bytes, at))
+        }
         b if is_word_start(b) => {
             let end = run(bytes, at, is_word);
             match byte(end) {
-                b'\'' if end == at + 1 && b"eE".contains(&b) && dialect == Dialect::Postgres => string(bytes, end, true),
+                b'\'' if end == at + 1 && b"eE".contains(&b) && dialect == Dialect::Postgres => {
+                    string(bytes, end, true)
+                }
                 b'\'' if end == at + 1 && b"bBxXnN".contains(&b) => string(bytes, end, false),
                 b'&' if end == at + 1 && b"uU".contains(&b) && byte(end + 1) == b'\'' => string(bytes, end + 1, false),
                 _ => (Some(Word), end),

@@ -5,7 +5,6 @@ use crate::cancel::Canceller;
 use crate::clock::now_us;
 use crate::plan::Plan;
 use holdfast_sql::catalogue::{Doing, EncryptionRow, SessionRow};
-use holdfast_sql::mask_passwords;
 use holdfast_types::Level;
 use holdfast_types::inet::Inet;
 use holdfast_wire::{Peer, PeerAddress};
@@ -87,7 +86,7 @@ impl Query {
             Query::Text(text) => text,
             Query::Prepared(plan) => shown(&plan.text),
         };
-        holdfast_sql::without_secrets(text).map_or(Cow::Borrowed(text), Cow::Owned)
+        holdfast_sql::without_secrets(text)
     }
 }
 
@@ -134,9 +133,9 @@ impl SessionActivity {
         match &mut now.query {
             Query::Text(last) => {
                 last.clear();
-                last.push_str(shown(&mask_passwords(text)));
+                last.push_str(shown(text));
             }
-            query => *query = Query::Text(shown(&mask_passwords(text)).to_owned()),
+            query => *query = Query::Text(shown(text).to_owned()),
         }
         now.begin(at_us, transaction_us);
     }
@@ -198,7 +197,7 @@ impl SessionActivity {
 
     /// The text of the last message, without passwords.
     pub fn query_text(&self) -> String {
-        mask_passwords(self.now.lock().query.text()).into_owned()
+        self.now.lock().query.text().into_owned()
     }
 
     /// As PostgreSQL's logs name a session: the second of its start and its process number, in hexadecimal.

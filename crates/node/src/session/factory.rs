@@ -144,7 +144,13 @@ impl SessionFactory for Factory {
         };
         if session.settings.logging().connections {
             let Identity { user, database, .. } = &session.identity;
-            session.log_line("LOG", "00000", &format!("connection authorized: user={user} database={database}"), None, None);
+            session.log_line(
+                "LOG",
+                "00000",
+                &format!("connection authorized: user={user} database={database}"),
+                None,
+                None,
+            );
         }
         Ok(session)
     }

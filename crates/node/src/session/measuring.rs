@@ -7,7 +7,7 @@ use super::node_session::NodeSession;
 use crate::activity::Key;
 use crate::plan::Extra;
 use crate::settings::LogStatements;
-use holdfast_sql::{Entry, Kind, Scan, mask_passwords, normalized};
+use holdfast_sql::{Entry, Kind, Scan, normalized, without_secrets};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{SqlError, SqlState};
 use holdfast_wire::{Client, Failure};
@@ -21,14 +21,15 @@ fn counted_text(text: &str, dialect: Dialect, kind: &Kind) -> String {
     {
         return normalized(&piece);
     }
-    mask_passwords(text).into_owned()
+    without_secrets(text).into_owned()
 }
 
 /// Whether a statement with this first word is logged.
 fn is_logged(which: LogStatements, text: &str) -> bool {
     let word: String = text.trim_start().chars().take_while(char::is_ascii_alphabetic).collect();
     let is = |words: &[&str]| words.iter().any(|w| w.eq_ignore_ascii_case(&word));
-    let ddl = || is(&["create", "alter", "drop", "comment", "grant", "revoke", "reassign", "reindex", "analyze", "vacuum"]);
+    let ddl =
+        || is(&["create", "alter", "drop", "comment", "grant", "revoke", "reassign", "reindex", "analyze", "vacuum"]);
     let changes = || is(&["insert", "update", "delete", "truncate", "copy", "prepare", "execute", "explain", "with"]);
     match which {
         LogStatements::None => false,
@@ -122,7 +123,7 @@ impl NodeSession {
         detail: Option<&str>,
     ) {
         let client = self.identity.peer.client();
-        let statement = statement.map(mask_passwords);
+        let statement = statement.map(without_secrets);
         tracing::info!(
             target: "holdfast::session",
             user = self.identity.user,
@@ -150,7 +151,8 @@ mod tests {
     #[test]
     fn what_is_logged_follows_the_first_word() {
         let logged = |text: &str| {
-            [LogStatements::None, LogStatements::Ddl, LogStatements::Mod, LogStatements::All].map(|w| is_logged(w, text))
+            [LogStatements::None, LogStatements::Ddl, LogStatements::Mod, LogStatements::All]
+                .map(|w| is_logged(w, text))
         };
         assert_eq!(logged(" CREATE table t(x int)"), [false, true, true, true]);
         assert_eq!(logged("insert into t values (1)"), [false, false, true, true]);
@@ -161,6 +163,6 @@ mod tests {
     fn a_counted_text_has_no_constants_and_no_passwords() {
         assert_eq!(counted_text("select 1, 'a'", Dialect::Postgres, &Kind::Query), "select $1, $2");
         let text = counted_text("alter role a password 'x'", Dialect::Postgres, &Kind::Ddl);
-        assert_eq!(text, "alter role a password '********'");
+        assert_eq!(text, "alter role a password <hidden>");
     }
 }

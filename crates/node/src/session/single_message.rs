@@ -114,8 +114,7 @@ impl NodeSession {
         }
         let wrapped = body.len() < entries.len();
         let begun = Instant::now();
-        let outcome =
-            self.run_single_message(bound, wrapped, entries[0].translated.verb, schema.epoch, client).await?;
+        let outcome = self.run_single_message(bound, wrapped, entries[0].translated.verb, schema.epoch, client).await?;
         for (i, (piece, entry)) in scan.pieces().zip(&entries).enumerate() {
             let commit = if wrapped && i > 0 { begun.elapsed() } else { Duration::ZERO };
             self.count_statement(i, entry, piece.text(), commit, client);

@@ -124,9 +124,8 @@ impl Node {
     }
 
     fn overflow_pages(&self) -> u64 {
-        let of = |cell| {
-            self.payload(cell).map_or(0, |(bytes, _)| (bytes - self.local(bytes)).div_ceil(USABLE as u64 - 4))
-        };
+        let of =
+            |cell| self.payload(cell).map_or(0, |(bytes, _)| (bytes - self.local(bytes)).div_ceil(USABLE as u64 - 4));
         self.cells().map(of).sum()
     }
 }

@@ -18,6 +18,7 @@ mod fuzz;
 mod kill_test;
 mod layers;
 mod lint;
+mod observed;
 mod paired;
 mod paths;
 mod peer_faults;
@@ -105,6 +106,8 @@ enum Command {
     PeerFaults(peer_faults::Arguments),
     /// Compares the speed of two server binaries in alternating runs
     Paired(paired::Arguments),
+    /// Measures what statistics, privileges, /metrics and the console cost
+    Observed(observed::Arguments),
     /// Compares what connections, TLS and idle sessions cost with PostgreSQL
     Connections(connections::Arguments),
     /// Uses SQLite for `power-cut --peer sqlite`
@@ -133,6 +136,7 @@ fn main() -> ExitCode {
         Command::Rules(arguments) => rules::command(&arguments),
         Command::PeerFaults(arguments) => peer_faults::command(&arguments),
         Command::Paired(arguments) => paired::command(&arguments),
+        Command::Observed(arguments) => observed::command(&arguments),
         Command::Connections(arguments) => connections::command(&arguments),
         Command::PowerCutSqlite(child) => power_cut::sqlite_child::run(&child),
     };

@@ -1,6 +1,6 @@
 //! `holdfast rejoin`: a deposed master comes back as a standby.
 
-use crate::standby::{CopyProgress, default_name, install, serve_command};
+use crate::standby::{CopyProgress, install, own_name, serve_command};
 use holdfast_node::HoldfastToml;
 use holdfast_node::data_dir::private_umask;
 use holdfast_replication::{CopyTo, RejoinError, rejoin};
@@ -23,7 +23,7 @@ pub struct Arguments {
     /// Data directory of the stopped server
     #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
     data: PathBuf,
-    /// The standby's name at its master [default: node_name of its holdfast.toml, else the last part of DIR]
+    /// The standby's name at its master [default: the name that it has had: node_name of its holdfast.toml, else the machine's]
     #[arg(long)]
     name: Option<String>,
     /// The node's files made by `holdfast cert`, where the master is on another machine; they are copied into DIR
@@ -33,7 +33,7 @@ pub struct Arguments {
 
 pub fn run(Arguments { from, data, name, certificates }: Arguments) -> anyhow::Result<ExitCode> {
     private_umask();
-    let name = name.map_or_else(|| default_name(&data), Ok)?;
+    let name = name.map_or_else(|| own_name(&data), Ok)?;
     if !data.is_dir() {
         return Err(RejoinError::NoDirectory(data).into());
     }

@@ -3,7 +3,7 @@
 use crate::logs;
 use anyhow::Context;
 use holdfast_node::Config;
-use holdfast_node::config::Listen;
+use holdfast_node::config::{FILE_NAME, Listen};
 use holdfast_node::data_dir::{FirstStart, private_umask};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -57,8 +57,13 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 
 fn serve(arguments: Arguments, is_ready: &Cell<bool>) -> anyhow::Result<()> {
     let data: &Path = &arguments.data;
+    let is_new = !data.join(FILE_NAME).exists() && !data.join("trail").exists();
     let mut config = Config::load(data)?;
     logs::start(arguments.log_json, Some((data, &config)))?;
+    if is_new {
+        let dir = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
+        println!("holdfast: made a new, empty data directory: {} (--data names another)", dir.display());
+    }
     if let Some(listen) = arguments.listen {
         config.listen = listen;
     }

@@ -33,6 +33,6 @@ pub use activity::Totals;
 pub use archive_report::{ArchiveReport, ArchiveReportError, Part, TrailReport, archive_report};
 pub use clock::settings_were_read;
 pub use config::{Config, ConfigError};
-pub use replication_settings::HoldfastToml;
+pub use replication_settings::{HoldfastToml, node_name};
 pub use server::{NodeError, Ready, serve};
 pub use web::{ConsoleError, console_url, events};

@@ -1,15 +1,16 @@
 //! A master that was promoted without a control plane watches the address of the master before it: an operator may start that
 //! one again, and then two servers take writes.
 //!
-//! Every [`LOOK_EVERY`] this server asks there to follow, in an epoch that is newer than that server's:
+//! Every [`LOOK_EVERY`] this server asks there which role that server has:
 //!
 //! | at the address | what is done |
 //! |---|---|
 //! | no answer, another program, another trail | nothing, asked again |
-//! | a master of the same trail with the old master's name, or in an older epoch | it is deposed by that: it acknowledges nothing from then on. Both servers warn, in their logs and their status |
+//! | a master of the same trail with the old master's name, or in an older epoch | it is asked again in a newer epoch and is deposed by that: it acknowledges nothing from then on. Both servers warn, in their logs and their status |
 //! | another master of the same trail | this server warns: a later master may have the address by now |
 //! | this server itself, at an address that moved | nothing |
-//! | a standby of the same trail | it was brought back: the watch ends |
+//! | a standby of the same trail with the old master's name | it was brought back: the watch ends |
+//! | another standby of the same trail | nothing, asked again |
 //!
 //! Epochs alone do not order the two, because each restart raises the epoch as a promotion does. What counts is the promotion:
 //! the operator has vouched that the old master is stopped, or has accepted that what only it has is lost.
@@ -126,23 +127,22 @@ impl OldMasterWatch {
 
     async fn look(&self) -> Found {
         let own = identity(&self.engine);
-        let welcome = match self.ask(own).await {
-            Ok(welcome) => welcome,
-            Err(error) if is_deposed(&error) => return Found::Master { deposed: true },
-            Err(_) => return Found::Nothing,
-        };
+        // In an epoch that deposes no server: a standby that was brought back has not seen this server's newest epoch when
+        // this server has just started, and would refuse as a deposed master does.
+        let Ok(welcome) = self.ask(Identity { epoch: Epoch(0), ..own }).await else { return Found::Nothing };
         let is_replaced = welcome.name == self.replaced.name;
         match welcome.follows {
             // An address that moved here.
             _ if welcome.name == self.name => Found::Nothing,
             Some(_) if is_replaced => Found::Standby,
             Some(_) => Found::Nothing,
-            None if !is_replaced => Found::Master { deposed: false },
-            None => {
+            None if is_replaced || welcome.identity.epoch < own.epoch => {
                 // Restarts have raised its epoch.
-                let newer = Identity { epoch: Epoch(welcome.identity.epoch.0.saturating_add(1)), ..own };
-                Found::Master { deposed: self.ask(newer).await.is_err_and(|error| is_deposed(&error)) }
+                let newer = Epoch(welcome.identity.epoch.0.saturating_add(1)).max(own.epoch);
+                let asked = self.ask(Identity { epoch: newer, ..own }).await;
+                Found::Master { deposed: asked.is_err_and(|error| is_deposed(&error)) }
             }
+            None => Found::Master { deposed: false },
         }
     }
 

@@ -118,13 +118,14 @@ impl Client {
     /// and so must name the protocol.
     pub(crate) async fn start_tls(&mut self, config: &TlsConfig, direct: bool) -> Result<(), Lost> {
         let begun = self.input.split();
+        // Known only as long as the client is connected.
+        let client = self.stream.socket().peer().map(|peer| peer.to_string()).unwrap_or_default();
         let started = tokio::select! {
             biased;
             started = self.stream.start_tls(config.rustls.clone(), begun) => Some(started),
             _ = self.stop.wait_for(|stopping| *stopping) => None,
         };
         if let Some(Err(error)) = &started {
-            let client = self.stream.socket().peer().map(|peer| peer.to_string()).unwrap_or_default();
             tracing::info!(client, "could not accept SSL connection: {error}");
         }
         if !matches!(started, Some(Ok(()))) {
@@ -132,7 +133,7 @@ impl Client {
         }
         let Some(connection) = self.stream.tls() else { return self.lose() };
         if direct && connection.alpn_protocol() != Some(ALPN) {
-            tracing::info!("received direct SSL connection request without ALPN protocol negotiation extension");
+            tracing::info!(client, "received direct SSL connection request without ALPN protocol negotiation extension");
             return self.lose();
         }
         match config.session(connection) {
@@ -141,7 +142,7 @@ impl Client {
                 Ok(())
             }
             Err(error) => {
-                tracing::info!("could not accept SSL connection: the client's certificate: {error}");
+                tracing::info!(client, "could not accept SSL connection: the client's certificate: {error}");
                 self.lose()
             }
         }

@@ -28,8 +28,9 @@ pub enum ServerError {
     Listen { address: SocketAddr, source: io::Error },
     #[error(
         "cannot listen on {address} without TLS: clients on other machines would send passwords and data in plain text. \
-         Make certificates with: holdfast cert server --data DIR --host NAME; set a password from this machine with: psql -h \
-         127.0.0.1 -p {} -U holdfast -c '\\password'. Or listen on this machine only: --listen 127.0.0.1:{}",
+         Make certificates with: holdfast cert server --data DIR --host NAME (for a standby add --authority and the directory \
+         with the master's ca.crt and ca.key); make a role with a password from this machine with: psql -h 127.0.0.1 -p {} -U \
+         holdfast -d holdfast -c 'CREATE ROLE app LOGIN' -c '\\password app'. Or listen on this machine only: --listen 127.0.0.1:{}",
         address.port(), address.port()
     )]
     NoTls { address: SocketAddr },
@@ -55,7 +56,10 @@ fn advice(address: SocketAddr, why: io::ErrorKind) -> String {
     let port = address.port();
     match why {
         io::ErrorKind::AddrInUse => {
-            format!("another program uses port {port}: stop it, or choose another port with --listen")
+            format!(
+                "another program uses port {port}, perhaps the server that you want to replace: stop it, or choose another \
+                 port with --listen"
+            )
         }
         io::ErrorKind::PermissionDenied if port < 1024 => format!(
             "port {port} is below 1024 and needs root or the capability CAP_NET_BIND_SERVICE: choose another port with \

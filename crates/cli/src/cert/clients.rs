@@ -62,13 +62,17 @@ pub struct Client {
 #[command(after_help = "\
 Example:
   holdfast cert renew ./holdfast-data/tls
-  kill -HUP $(pidof holdfast)
+  psql -h 127.0.0.1 -p 5433 -U holdfast -d holdfast -c 'SELECT pg_reload_conf()'
 
-Replaces server.crt and server.key, or client.crt and client.key, by new ones for the same names. Sessions stay.")]
+Replaces server.crt and server.key, or client.crt and client.key, by new ones for the same names; --host gives a server other
+names. A running server reads them with the second command, or on SIGHUP. Sessions stay.")]
 pub struct Renew {
     /// A directory that `cert server` or `cert client` has made
     #[arg(value_name = "DIR", default_value = "./holdfast-data/tls")]
     dir: PathBuf,
+    /// A host name or address of the server, in place of those in its certificate; may be given several times
+    #[arg(long, value_name = "HOST")]
+    host: Vec<String>,
     #[command(flatten)]
     by: SignedBy,
 }
@@ -86,12 +90,22 @@ struct SignedBy {
 /// The directory in a data directory.
 const TLS: &str = "tls";
 
+/// The file that makes a data directory a standby's.
+const STANDBY_FILE: &str = "standby.toml";
+
 pub fn server(arguments: &Server) -> anyhow::Result<()> {
     let Server { data, host, by } = arguments;
     let tls = data.join(TLS);
     refuse_existing(&tls, "server")?;
     make_dir(&tls)?;
     let at = by.authority.as_ref().unwrap_or(&tls);
+    if by.authority.is_none() && !at.join("ca.key").exists() && data.join(STANDBY_FILE).exists() {
+        bail!(
+            "{} is a standby: clients must accept its certificate as they accept the master's; name the directory that has \
+             the master's ca.crt and ca.key with --authority",
+            data.display()
+        );
+    }
     let authority =
         if at.join("ca.key").exists() || at.join("ca.crt").exists() { open(at)? } else { make(at, by.days)? };
     let issued = authority.issue(Purpose::Server(host), by.days)?;
@@ -124,7 +138,7 @@ pub fn client(arguments: &Client) -> anyhow::Result<()> {
 }
 
 pub fn renew(arguments: &Renew) -> anyhow::Result<()> {
-    let Renew { dir, by } = arguments;
+    let Renew { dir, host, by } = arguments;
     let Some(kind) = ["server", "client"].into_iter().find(|kind| dir.join(format!("{kind}.crt")).exists()) else {
         bail!("{} has neither server.crt nor client.crt; make one with: holdfast cert server", dir.display());
     };
@@ -133,7 +147,9 @@ pub fn renew(arguments: &Renew) -> anyhow::Result<()> {
     let old = CertificateText::parse(old.first().context("no certificate")?)?;
     let authority = open(by.authority.as_ref().unwrap_or(dir))?;
     let issued = match (kind, &old.common_name) {
-        ("server", _) => authority.issue(Purpose::Server(&old.hosts), by.days)?,
+        ("server", _) if host.is_empty() => authority.issue(Purpose::Server(&old.hosts), by.days)?,
+        ("server", _) => authority.issue(Purpose::Server(host), by.days)?,
+        _ if !host.is_empty() => bail!("{} is a client's certificate, which names a role: leave out --host", path.display()),
         (_, Some(role)) => authority.issue(Purpose::Client(role), by.days)?,
         (_, None) => bail!("{} names no role", path.display()),
     };

@@ -10,7 +10,7 @@ use clap::Subcommand;
 use comfy_table::{Table, presets};
 use holdfast_node::config::FILE_NAME;
 use holdfast_node::data_dir::private_umask;
-use holdfast_node::{Config, HoldfastToml};
+use holdfast_node::{Config, HoldfastToml, node_name};
 use holdfast_replication::{
     Certificates, CopyTo, NodeClient, StandbyFile, check_copy_target, copy_from, install_certificates,
 };
@@ -191,7 +191,7 @@ pub fn serve_command(data: &Path) -> anyhow::Result<String> {
 }
 
 /// The name that the directory's holdfast.toml gives the node, else the last part of the directory's path.
-pub fn default_name(data: &Path) -> anyhow::Result<String> {
+fn default_name(data: &Path) -> anyhow::Result<String> {
     if data.join(FILE_NAME).exists() {
         let configured = Config::load(data)?.node_name;
         if !configured.is_empty() {
@@ -199,6 +199,15 @@ pub fn default_name(data: &Path) -> anyhow::Result<String> {
         }
     }
     Ok(data.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default())
+}
+
+/// The name that the server of an existing directory has had: a master that it has replaced watches for this name.
+pub fn own_name(data: &Path) -> anyhow::Result<String> {
+    if let Some(file) = StandbyFile::read(data)? {
+        return Ok(file.name);
+    }
+    let config = if data.join(FILE_NAME).exists() { Config::load(data)? } else { Config::default() };
+    Ok(node_name(&config))
 }
 
 fn name_master(Configure { data, from }: &Configure) -> anyhow::Result<ExitCode> {

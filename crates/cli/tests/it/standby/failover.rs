@@ -318,6 +318,34 @@ async fn wrong_directories_are_refused_with_the_way_out() {
     assert_eq!(one(&other.a.connect().await, "select count(*) from u").await, "0", "nothing was touched");
 }
 
+/// Without `--name` the old master keeps the name that it had, so that the new master knows it again; a restart of the new
+/// master, whose epoch its standby has not seen yet, is no reason to call that standby a master.
+#[tokio::test]
+async fn a_rejoined_master_is_known_by_its_name_and_never_called_a_master() {
+    let mut pair = Pair::start("").await;
+    run(&pair.a.connect().await, "create table t(x int); insert into t values (1)").await;
+    pair.until_equal().await;
+    pair.a.kill();
+    promote(&pair);
+    // The standby is named otherwise: the watch stays, and must not warn.
+    let (from, data) = (pair.b.at(), pair.a.data().to_owned());
+    succeeds(&["rejoin", "--from", &from, "--data", &data, "--name", "other"]);
+    pair.a.start();
+    until_followed(&pair.b, &pair.a).await;
+    for _ in 0..3 {
+        assert!(pair.b.stop().success());
+        pair.b.start();
+        until_followed(&pair.b, &pair.a).await;
+    }
+    assert!(!pair.b.log().contains("RUNS as a master"), "{}", pair.b.log());
+    pair.a.kill();
+    std::fs::remove_file(pair.a.dir.join("standby.toml")).unwrap();
+    let said = succeeds(&["rejoin", "--from", &from, "--data", &data]);
+    assert!(said.contains("as the standby a with"), "{said}");
+    pair.a.start();
+    until("the watch has ended", async || !pair.b.dir.join("old_master").exists()).await;
+}
+
 /// An operator starts the old master again instead of bringing it back: restarts raise its epoch as the promotion did.
 #[tokio::test]
 async fn an_old_master_that_is_started_again_acknowledges_nothing_and_both_warn() {

@@ -144,6 +144,17 @@ fn certificates_are_made_shown_and_renewed() {
         serde_json::from_str(&holdfast(&["cert", "show", "--json", path(&tls.join("server.crt"))])).unwrap();
     assert_ne!(renewed[0]["serial"], server["serial"]);
     assert_eq!(renewed[0]["hosts"], server["hosts"]);
+    // The server has got another name.
+    holdfast(&["cert", "renew", path(&tls), "--host", "localhost", "--host", "db2.example.com"]);
+    let renewed: serde_json::Value =
+        serde_json::from_str(&holdfast(&["cert", "show", "--json", path(&tls.join("server.crt"))])).unwrap();
+    assert_eq!(renewed[0]["hosts"], serde_json::json!(["localhost", "db2.example.com"]));
+    // Clients of the master could not verify a standby's certificate by an authority of its own.
+    let standby = tempfile::tempdir().unwrap();
+    std::fs::write(standby.path().join("standby.toml"), "").unwrap();
+    let refused = refuses(&["cert", "server", "--data", path(standby.path()), "--host", "localhost"]);
+    assert!(refused.contains("--authority"), "{refused}");
+    holdfast(&["cert", "server", "--data", path(standby.path()), "--host", "localhost", "--authority", path(&tls)]);
     // An authority kept elsewhere.
     let safe = dir.path().join("safe");
     std::fs::create_dir(&safe).unwrap();

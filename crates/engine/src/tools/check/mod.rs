@@ -82,6 +82,8 @@ impl CheckReport {
 pub enum CheckError {
     #[error("not a data directory: {dir} (it has neither databases.toml nor a trail)")]
     NotADirectory { dir: String },
+    #[error("the directory {dir} does not exist; name a data directory with --data")]
+    NoDirectory { dir: String },
     #[error("cannot {what} {path}: {source}")]
     Io { what: &'static str, path: String, source: std::io::Error },
     #[error(transparent)]
@@ -111,7 +113,15 @@ pub fn check(dir: &Path, options: &Options) -> Result<CheckReport, CheckError> {
     let disk = &*options.disk;
     let mut report = CheckReport { dir: dir.display().to_string(), ..CheckReport::default() };
     let trail_dir = dir.join("trail");
-    let has_manifest = disk.metadata(&manifest::path(dir)).is_ok_and(|m| m.is_some());
+    let path = manifest::path(dir);
+    // A directory that this user may not read is not an empty one.
+    let has_manifest = match disk.metadata(&path) {
+        Ok(found) => found.is_some(),
+        Err(source) => return Err(CheckError::Io { what: "read", path: path.display().to_string(), source }),
+    };
+    if !dir.exists() {
+        return Err(CheckError::NoDirectory { dir: report.dir });
+    }
     if !trail_dir.is_dir() && !has_manifest {
         return Err(CheckError::NotADirectory { dir: report.dir });
     }

@@ -421,7 +421,14 @@ impl Reader<'_> {
             Some(Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text)) => text.clone(),
             Some(Token::UnicodeStringLiteral(text)) => text.clone(),
             Some(Token::DollarQuotedString(text)) => text.value.clone(),
-            _ => return Err(self.syntax()),
+            // A password without quotation marks is not repeated.
+            Some(_) => {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    "syntax error: a text in quotation marks is expected",
+                ));
+            }
+            None => return Err(self.syntax()),
         };
         self.words.at += 1;
         Ok(text)

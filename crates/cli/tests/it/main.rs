@@ -8,6 +8,7 @@ mod damage;
 mod doctor;
 mod dump;
 mod first_run;
+mod heavy;
 mod http;
 mod lab;
 mod mirror;

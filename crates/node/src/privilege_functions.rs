@@ -88,7 +88,7 @@ impl Asked {
     }
 
     fn relation(&self, value: &ValueRef<'_>) -> SqlResult<Option<Relation<'_>>> {
-        let sequences = || self.schema.tables.iter().filter(|t| !t.temp && crate::privilege_change::has_sequence(t));
+        let sequences = || self.schema.tables.iter().filter(|t| !t.temp && catalogue::has_sequence(t));
         if let Some(oid) = number(value) {
             let found = self.schema.by_oid(oid).map(|t| Relation::Table(t));
             let of_catalogue = || {
@@ -248,9 +248,14 @@ impl Asked {
         };
         let checker = self.checker();
         let acting = checker.acting(self.role(user)?.unwrap_or_default());
-        if view.ends_with("privileges") || view.ends_with("grants") {
-            let enabled =
-                |name: &str| name == "PUBLIC" || self.roles.by_name(name).is_some_and(|r| checker.owns(&acting, r.oid));
+        let of_roles = ["_privileges", "_grants", "_roles", "_authorizations"];
+        if of_roles.iter().any(|end| view.ends_with(end)) {
+            // PUBLIC is no enabled role, but what it has, every role has.
+            let public = view.ends_with("_privileges");
+            let enabled = |name: &str| match name {
+                "PUBLIC" => public,
+                name => self.roles.by_name(name).is_some_and(|r| checker.owns(&acting, r.oid)),
+            };
             return Ok(Value::Int(i64::from(enabled(&b) || enabled(&c))));
         }
         if acting.superuser || a != "public" {

@@ -17,6 +17,7 @@ use crate::copy::{CopyFormat, CopyWriter};
 use crate::encode::{self, Output};
 use crate::frontend::Formats;
 use crate::limits::{BUFFER_KEPT_BYTES_MAX, FLUSH_BYTES};
+use crate::result_limits::ResultLimits;
 use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -69,6 +70,8 @@ struct Current {
     step: usize,
     desc: Option<Arc<StatementDesc>>,
     rows: u64,
+    /// Bytes of the messages of these rows.
+    bytes: u64,
     held: Option<Held>,
 }
 
@@ -95,6 +98,8 @@ pub struct Reply {
     stream: Option<Stream>,
     /// The role that the answers are for.
     viewer: Option<u32>,
+    /// The limits of each result.
+    result_limits: ResultLimits,
     /// What the statements of the message have taken, if that is measured.
     measured: Option<Vec<Measured>>,
 }
@@ -130,6 +135,7 @@ impl Reply {
             copy: None,
             stream: None,
             viewer: None,
+            result_limits: ResultLimits::default(),
             measured: None,
         }
     }
@@ -169,6 +175,11 @@ impl Reply {
     /// The answers from now on are for this role.
     pub fn set_viewer(&mut self, role: u32) {
         self.viewer = Some(role);
+    }
+
+    /// No result from now on may be larger.
+    pub fn set_result_limits(&mut self, limits: ResultLimits) {
+        self.result_limits = limits;
     }
 
     /// The bytes that are ready to be sent.
@@ -309,6 +320,7 @@ impl Reply {
         }
         backend::close(&mut self.out, at);
         self.current.rows += 1;
+        self.current.bytes += (self.out.len() - start) as u64;
         if rows_max != 0 && self.current.rows > rows_max as u64 {
             let held = self.current.held.get_or_insert_default();
             held.rows.extend(self.out.drain(start..));
@@ -344,7 +356,7 @@ impl Sink for Reply {
         let step = self.first_step + step;
         self.script_until(step);
         self.measure_begin(step);
-        self.current = Current { step, desc: Some(desc.clone()), rows: 0, held: None };
+        self.current = Current { step, desc: Some(desc.clone()), ..Current::default() };
         match &mut self.copy {
             Some(copy) => copy.begin(&mut self.out, &desc.columns),
             None if self.simple && !desc.columns.is_empty() => {
@@ -357,11 +369,14 @@ impl Sink for Reply {
     fn row(&mut self, row: &dyn Row) -> SqlResult<()> {
         match (&mut self.copy, &self.current.desc) {
             (Some(copy), Some(desc)) => {
+                let start = self.out.len();
                 copy.row(&mut self.out, row, &desc.columns, self.output);
                 self.current.rows += 1;
+                self.current.bytes += (self.out.len() - start) as u64;
             }
             _ => self.data_row(row)?,
         }
+        self.result_limits.check(self.current.rows, self.current.bytes)?;
         self.flush_to_stream()
     }
 

@@ -14,6 +14,7 @@ mod mirror;
 mod no_sabotage;
 mod node;
 mod observing;
+mod operators;
 mod privileges;
 mod roles;
 mod schema_changes;

@@ -10,6 +10,7 @@ mod live;
 mod session;
 mod signal;
 mod statements;
+mod tables;
 mod tally;
 mod totals;
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// Tables that threads share by turns: more than there are workers on most machines.
-const SHARDS: usize = 32;
+pub(super) const SHARDS: usize = 32;
 
 /// Use is multiplied by this each time statements are forgotten, as in PostgreSQL.
 const USE_KEPT: f64 = 0.99;
@@ -144,7 +144,7 @@ impl Default for Statements {
 }
 
 /// This thread's table.
-fn shard() -> usize {
+pub(super) fn shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;

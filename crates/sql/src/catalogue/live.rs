@@ -4,6 +4,7 @@
 use super::pg_hba::{HbaRow, IdentRow};
 use super::pg_stat_database::DatabaseActivityRow;
 use super::pg_stat_statements::StatementRow;
+use super::pg_stat_tables::TableActivityRow;
 use super::standing::Standing;
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -20,6 +21,14 @@ pub trait Live: Debug {
     /// What was done in each database.
     fn database_activity(&self) -> Vec<DatabaseActivityRow> {
         Vec::new()
+    }
+    /// What was done to the tables of a database.
+    fn table_activity(&self, _database_oid: u32) -> Vec<TableActivityRow> {
+        Vec::new()
+    }
+    /// When the server started, in microseconds since 1970; 0 where it is not known.
+    fn started_us(&self) -> i64 {
+        0
     }
     /// Bytes of each table and index of a database, by its name in SQLite.
     fn object_sizes(&self, _database: &str) -> Arc<HashMap<String, u64>> {

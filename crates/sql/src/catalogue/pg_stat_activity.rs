@@ -1,5 +1,5 @@
-//! `pg_stat_activity`: the connected sessions and what each is doing or waiting for; and what `pg_blocking_pids`
-//! returns.
+//! `pg_stat_activity`: the connected sessions and what each is doing or waiting for, and the server's background work; and what
+//! `pg_blocking_pids` returns.
 //!
 //! | wait_event_type | wait_event | while |
 //! |---|---|---|
@@ -14,6 +14,7 @@
 //! database, process number, user and application, unless it has the privileges of `pg_read_all_stats`.
 
 use super::live::{Doing, SessionRow};
+use super::processes;
 use super::table::{CatalogTable, array, int, text};
 use crate::types::{datetime, more};
 use holdfast_types::Value;
@@ -49,7 +50,9 @@ pub const TABLE: CatalogTable = CatalogTable {
     always_empty: false,
     rows: |context| {
         let sees = |s: &SessionRow| context.viewer.sees_statistics_of(s.role);
-        context.live.sessions().iter().map(|s| if sees(s) { row(s) } else { hidden(s) }).collect()
+        let sessions = context.live.sessions();
+        let sessions = sessions.iter().map(|s| if sees(s) { row(s) } else { hidden(s) });
+        sessions.chain(processes::rows(context)).collect()
     },
 };
 

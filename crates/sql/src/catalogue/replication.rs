@@ -5,6 +5,7 @@
 //! A position is written as PostgreSQL writes one, `16/B374D848`: the high and the low 32 bits in hexadecimal.
 
 use super::oids::OWNER_OID;
+use super::processes::walsenders;
 use super::standing::{LinkRow, StandbyRow};
 use super::table::{CatalogTable, boolean, int, text};
 use crate::types::datetime::format_timestamp;
@@ -76,13 +77,13 @@ pub const PG_STAT_REPLICATION: CatalogTable = CatalogTable {
         ("reply_time", oid::TIMESTAMPTZ),
     ],
     always_empty: false,
-    rows: |context| context.live.standing().standbys.iter().filter(|s| s.connected).map(replication_row).collect(),
+    rows: |context| walsenders(&context.live.standing().standbys).map(|(pid, s)| replication_row(pid, s)).collect(),
 };
 
-fn replication_row(s: &StandbyRow) -> Vec<Value> {
+fn replication_row(pid: i64, s: &StandbyRow) -> Vec<Value> {
     let optional = |t: Option<&str>| t.map_or(Value::Null, text);
     vec![
-        int(0),
+        Value::Int(pid),
         int(OWNER_OID),
         text("holdfast"),
         text(&*s.name),

@@ -108,7 +108,7 @@ fn by_statement(lines: &[String]) -> Vec<Vec<String>> {
 #[test]
 fn statements_about_roles_answer_as_postgresqls() {
     let Some(postgres) = Postgres::start() else { return };
-    let scripts: Vec<PathBuf> = ["attributes", "membership", "identity", "databases", "names"]
+    let scripts: Vec<PathBuf> = ["attributes", "membership", "identity", "databases", "names", "views"]
         .map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/roles/{name}.sql")))
         .to_vec();
     let mut different = Vec::new();

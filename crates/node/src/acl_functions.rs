@@ -61,9 +61,9 @@ fn item(written: &str, roles: &Roles) -> SqlResult<AclItem> {
     let oid = |name: &str| match roles.by_name(name) {
         Some(role) => Ok(role.oid),
         // A role that was dropped is shown by its number.
-        None => name.parse::<u32>().map_err(|_| {
-            SqlError::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))
-        }),
+        None => name
+            .parse::<u32>()
+            .map_err(|_| SqlError::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))),
     };
     let item = AclItem::parse(&format!("={letters}/x"), |_| Some(PUBLIC_OID)).ok_or_else(invalid)?;
     let grantee = if grantee.is_empty() { PUBLIC_OID } else { oid(&grantee)? };
@@ -72,7 +72,8 @@ fn item(written: &str, roles: &Roles) -> SqlResult<AclItem> {
 
 impl Asked {
     fn items(&self, list: &str) -> SqlResult<Vec<AclItem>> {
-        let invalid = || SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, format!("malformed array literal: \"{list}\""));
+        let invalid =
+            || SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, format!("malformed array literal: \"{list}\""));
         elements(list).ok_or_else(invalid)?.iter().map(|written| item(written, &self.roles)).collect()
     }
 

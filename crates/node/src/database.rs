@@ -4,7 +4,7 @@ use crate::plan::Extra;
 use crate::privilege_change::dependents;
 use crate::roles::Listed;
 use crate::settings::REQUIRE_TRANSACTION;
-use holdfast_engine::{Database, Engine, WaitInfo, Report};
+use holdfast_engine::{Database, Engine, Report, WaitInfo};
 use holdfast_sql::{Context, Entry, Kind, Piece, StatementCache, Translated, translate};
 use holdfast_types::access::{DatabaseAccess, RoleChanges, Roles};
 use holdfast_types::schema::{Dialect, Schema};

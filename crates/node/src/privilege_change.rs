@@ -174,7 +174,9 @@ impl<'a> Draft<'a> {
             return Ok(Found::Table(table));
         }
         let permanent = || schema.tables.iter().filter(|t| !t.temp);
-        if let Some(table) = permanent().find(|t| holdfast_sql::catalogue::has_sequence(t) && sequence_name(t).is_some_and(|n| n == *name)) {
+        if let Some(table) = permanent()
+            .find(|t| holdfast_sql::catalogue::has_sequence(t) && sequence_name(t).is_some_and(|n| n == *name))
+        {
             return Ok(Found::Sequence(table));
         }
         if permanent().any(|t| t.indexes.iter().any(|i| i.name == *name)) {

@@ -7,8 +7,8 @@ mod units;
 mod values;
 
 pub use parameters::{
-    AUTO_IDLE_MS, AUTO_ROWS, AUTO_TIME_MS, REQUIRE_TRANSACTION, check_logging, check_stored, defaults,
-    is_superusers, known,
+    AUTO_IDLE_MS, AUTO_ROWS, AUTO_TIME_MS, REQUIRE_TRANSACTION, check_logging, check_stored, defaults, is_superusers,
+    known,
 };
 pub use units::{bytes, duration, shown_time};
 pub use values::{AutomaticSettings, LogSettings, LogStatements, Timeouts};
@@ -82,7 +82,11 @@ impl Settings {
 
     /// Sets a parameter that was stored for the database or the user, unless it applies to the database as a whole.
     pub fn start_stored(&mut self, name: &str, value: &str) -> SqlResult<()> {
-        if find(name).is_some_and(|p| matches!(p.takes, Takes::DatabaseBool)) { Ok(()) } else { self.start(name, value) }
+        if find(name).is_some_and(|p| matches!(p.takes, Takes::DatabaseBool)) {
+            Ok(())
+        } else {
+            self.start(name, value)
+        }
     }
 
     fn value(&self, parameter: &Parameter) -> &str {

@@ -169,7 +169,9 @@ fn with_tables_as_queries(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             continue;
         }
         if solid {
-            if first.is_none() && let Token::Word(w) = &token.token {
+            if first.is_none()
+                && let Token::Word(w) = &token.token
+            {
                 first = Some(w.keyword);
             }
             before = Some(token.token.clone());

@@ -115,7 +115,15 @@ pub struct Measured {
     /// Rows returned or changed; 0 where the command tag has no number.
     pub rows: u64,
     pub verb: &'static str,
+    /// Bytes and number of the row images that it has put into the trail, as far as the engine reports them.
+    pub recorded: (u64, u64),
     ended: bool,
+}
+
+impl Measured {
+    fn begun(step: usize) -> Measured {
+        Measured { step, begun: Instant::now(), time: None, rows: 0, verb: "", recorded: (0, 0), ended: false }
+    }
 }
 
 impl Reply {
@@ -156,7 +164,7 @@ impl Reply {
     fn measure_begin(&mut self, step: usize) {
         let Some(measured) = &mut self.measured else { return };
         if !measured.iter().any(|m| m.step == step && !m.ended) {
-            measured.push(Measured { step, begun: Instant::now(), time: None, rows: 0, verb: "", ended: false });
+            measured.push(Measured::begun(step));
         }
     }
 
@@ -168,7 +176,7 @@ impl Reply {
                 let time = with_time.then(|| m.begun.elapsed());
                 *m = Measured { time, rows, verb, ended: true, ..*m };
             }
-            None => measured.push(Measured { step, begun: Instant::now(), time: None, rows, verb, ended: true }),
+            None => measured.push(Measured { rows, verb, ended: true, ..Measured::begun(step) }),
         }
     }
 
@@ -395,6 +403,13 @@ impl Sink for Reply {
             self.suspended.push((self.current.step, held));
         } else {
             finish_command(&mut self.out, tag);
+        }
+    }
+
+    fn recorded(&mut self, bytes: u64, images: u64) {
+        let ended = self.measured.as_mut().and_then(|all| all.iter_mut().rev().find(|m| m.ended));
+        if let Some(measured) = ended {
+            measured.recorded = (bytes, images);
         }
     }
 

@@ -39,6 +39,8 @@ impl ResultLimits {
         };
         SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("the result has {what}"))
             .with_detail(format!("{name} is {limit} in this session."))
-            .with_hint(format!("Narrow the query, fetch it in parts through a cursor, or SET {name} to a larger number."))
+            .with_hint(format!(
+                "Narrow the query, fetch it in parts through a cursor, or SET {name} to a larger number."
+            ))
     }
 }

@@ -16,7 +16,10 @@ async fn a_result_that_passes_a_limit_ends_with_an_error() {
     run(&client, "select * from t limit 100").await;
     let error = client.batch_execute("select * from t limit 101").await.unwrap_err();
     let error = error.as_db_error().unwrap();
-    assert_eq!((error.code(), error.message()), (&SqlState::PROGRAM_LIMIT_EXCEEDED, "the result has more than 100 rows"));
+    assert_eq!(
+        (error.code(), error.message()),
+        (&SqlState::PROGRAM_LIMIT_EXCEEDED, "the result has more than 100 rows")
+    );
     assert_eq!(error.detail(), Some("result_rows_max is 100 in this session."));
     assert!(error.hint().unwrap().contains("SET result_rows_max"));
     assert_eq!(state(&client, "select * from t").await, limit, "a scan on a thread of its own");
@@ -49,7 +52,8 @@ async fn limits_of_results_belong_to_servers_databases_and_roles() {
     assert_eq!(one(&client, "show result_rows_max").await, "50");
     run(&client, "set result_rows_max = 0; create table t(id int)").await;
     run(&client, "insert into t select i from generate_series(1, 60) g(i)").await;
-    run(&client, "alter database holdfast set result_rows_max = 55; alter role holdfast set result_rows_max = 20").await;
+    run(&client, "alter database holdfast set result_rows_max = 55; alter role holdfast set result_rows_max = 20")
+        .await;
     let limited = server.connect().await;
     assert_eq!(one(&limited, "show result_rows_max").await, "20");
     assert_eq!(state(&limited, "select * from t limit 21").await, Some(SqlState::PROGRAM_LIMIT_EXCEEDED));
@@ -161,7 +165,8 @@ async fn changes_are_counted_by_table() {
     let other = server.connect_to("other").await;
     run(&other, "create table t(id int)").await;
     assert_eq!(one(&other, "select n_tup_ins from pg_stat_user_tables").await, "0");
-    let wal = "select wal_bytes > 0 and wal_write > 0 and wal_records is null and stats_reset <= now() from pg_stat_wal";
+    let wal =
+        "select wal_bytes > 0 and wal_write > 0 and wal_records is null and stats_reset <= now() from pg_stat_wal";
     assert_eq!(one(&client, wal).await, "t");
     run(&client, "checkpoint").await;
     let checkpoints = "select checkpoints_timed >= 0 and stats_reset is not null from pg_stat_bgwriter";
@@ -184,4 +189,31 @@ async fn background_work_is_listed_as_postgresql_names_it() {
     assert_eq!(one(&client, kinds).await, "");
     run(&client, "reset role; grant pg_monitor to plain; set role plain").await;
     assert_eq!(one(&client, kinds).await, "checkpointer client backend walwriter");
+}
+
+/// In a transaction of one message, in a block, with an error in between, and as the only writer.
+#[tokio::test]
+async fn statements_count_what_they_put_into_the_trail() {
+    let server = Running::start();
+    let client = server.connect().await;
+    run(&client, "create table t(id int primary key, v text)").await;
+    run(&client, "select pg_stat_statements_reset()").await;
+    let recorded = async |query: &str| {
+        let sql = "select wal_records || ' ' || (wal_bytes > 0) from pg_stat_statements where query = ";
+        one(&client, &format!("{sql}'{query}'")).await
+    };
+    run(&client, "insert into t values (1, 'a'), (2, 'b')").await;
+    assert_eq!(recorded("insert into t values ($1, $2), ($3, $4)").await, "2 true");
+    run(&client, "begin; update t set v = 'c' where id = 1").await;
+    run(&client, "update t set v = 'd' where id = 2; commit").await;
+    assert_eq!(recorded("update t set v = $1 where id = $2").await, "2 true");
+    run(&client, "begin isolation level serializable; delete from t where id = 1").await;
+    run(&client, "commit").await;
+    assert_eq!(recorded("delete from t where id = $1").await, "1 true");
+    run(&client, "select count(*) from t").await;
+    assert_eq!(recorded("select count(*) from t").await, "0 false");
+    client.execute("insert into t values ($1, $2)", &[&9, &"x".repeat(1000)]).await.unwrap();
+    let large =
+        "select wal_bytes between 1000 and 1200 from pg_stat_statements where query = 'insert into t values ($1, $2)'";
+    assert_eq!(one(&client, large).await, "t");
 }

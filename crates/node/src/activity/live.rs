@@ -194,6 +194,8 @@ fn statement_row((key, text, counts): (Key, Arc<str>, Counts)) -> StatementRow {
         max_ms: counts.max_ms,
         mean_ms: counts.mean_ms,
         stddev_ms: counts.stddev_ms(),
+        wal_records: counts.wal_records,
+        wal_bytes: counts.wal_bytes,
     }
 }
 

@@ -84,11 +84,13 @@ impl Draft<'_> {
         if schema.grants.schema.owner != role && schema.grants.schema.acl.as_ref().is_some_and(holds) {
             self.grant_schema(&Wanted::all(Privileges::OF_SCHEMA), &change)?;
         }
-        for (oid, before) in self.checker.roles.databases().filter(|(_, access)| access.acl.as_ref().is_some_and(holds)) {
+        for (oid, before) in self.checker.roles.databases().filter(|(_, access)| access.acl.as_ref().is_some_and(holds))
+        {
             let acl = before.grants();
             let (grantor, may) =
                 best_grantor(self.checker.roles, self.role, Privileges::OF_DATABASE, &acl, before.owner);
-            let after = DatabaseAccess { acl: Some(changed(&acl, &change, may, grantor, before.owner)?), ..before.clone() };
+            let after =
+                DatabaseAccess { acl: Some(changed(&acl, &change, may, grantor, before.owner)?), ..before.clone() };
             self.on_databases.set_database(oid, before.clone(), after);
         }
         for entry in std::mem::take(&mut self.grants.defaults) {

@@ -3,10 +3,10 @@
 use super::grant::{is_view, known_schema};
 use super::{Draft, Found, Key, refused};
 use holdfast_sql::privilege_statement::{Owned, RoleName};
-use holdfast_types::access::{DatabaseAccess, Privileges};
 use holdfast_types::access::acl::with_new_owner;
 use holdfast_types::access::check::{denied, not_owner, sequence_name, word_of};
 use holdfast_types::access::predefined::BOOTSTRAP_OID;
+use holdfast_types::access::{DatabaseAccess, Privileges};
 use holdfast_types::schema::Table;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 

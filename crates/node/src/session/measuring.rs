@@ -6,7 +6,7 @@
 use super::lock_waits::LockWatch;
 use super::log_line::LogAuthor;
 use super::node_session::NodeSession;
-use crate::activity::{Done, Key};
+use crate::activity::{Cost, Done, Key};
 use crate::plan::Extra;
 use crate::settings::LogStatements;
 use holdfast_sql::{Entry, Kind, Scan, normalized, without_secrets};
@@ -67,7 +67,9 @@ impl NodeSession {
         let key = Key { role: self.identity.current_role, database: self.served.db.oid(), query: entry.query_id };
         let time = measured.time.filter(|_| kind.is_planned()).unwrap_or(command_time);
         let dialect = self.served.db.dialect();
-        statements.count(key, time, measured.rows, || counted_text(text, dialect, kind));
+        let (wal_bytes, wal_records) = measured.recorded;
+        let cost = Cost { rows: measured.rows, wal_records, wal_bytes };
+        statements.count(key, time, &cost, || counted_text(text, dialect, kind));
     }
 
     /// Counts rows that a statement has changed for the table that it names first for that.

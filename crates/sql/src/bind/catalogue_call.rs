@@ -165,9 +165,7 @@ impl Binder<'_> {
             }
             None => String::new(),
         };
-        Ok(format!(
-            "(SELECT \"description\" FROM pg_catalog.\"{table}\" WHERE \"objoid\" = {id}{also}{class} LIMIT 1)"
-        ))
+        Ok(format!("(SELECT \"description\" FROM pg_catalog.\"{table}\" WHERE \"objoid\" = {id}{also}{class} LIMIT 1)"))
     }
 
     /// `pg_get_serial_sequence`: the sequence of a column; both are given by name.
@@ -357,9 +355,8 @@ impl Binder<'_> {
     fn current_setting(&mut self, args: &[Typed]) -> SqlResult<Typed> {
         let Shape::Text { value, .. } = &args[0].shape else {
             let name = self.coerce(args[0].clone(), Type::TEXT, When::Implicit)?.sql;
-            let found = format!(
-                "(SELECT \"setting\" FROM pg_catalog.\"pg_settings\" WHERE lower(\"name\") = lower({name}))"
-            );
+            let found =
+                format!("(SELECT \"setting\" FROM pg_catalog.\"pg_settings\" WHERE lower(\"name\") = lower({name}))");
             let sql = match args.get(1) {
                 Some(missing_ok) if missing_ok.sql == "1" => found,
                 _ => format!("coalesce({found}, {})", self.helper("hf_no_setting", &[&name])?),

@@ -1,10 +1,10 @@
 //! `pg_description` and `pg_shdescription`: the comments that PostgreSQL's own objects have in a new cluster. COMMENT ON is not
 //! supported.
 
+use super::of_catalogue_table;
 use super::oids::{PG_CATALOG_OID, PUBLIC_OID};
 use super::pg_extension::PLPGSQL_OID;
 use super::table::{CatalogTable, int, text};
-use super::of_catalogue_table;
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 

@@ -4,7 +4,6 @@
 use super::pg_hba::{HbaRow, IdentRow};
 use super::pg_stat_database::DatabaseActivityRow;
 use super::pg_stat_statements::StatementRow;
-use super::pg_stat_tables::TableActivityRow;
 use super::standing::Standing;
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -52,6 +51,16 @@ pub trait Live: Debug {
     fn hba_file(&self) -> Vec<HbaRow>;
     /// The lines of `pg_ident.conf`.
     fn ident_file(&self) -> Vec<IdentRow>;
+}
+
+/// What statements have done to a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableActivityRow {
+    /// Its OID in the database that is asked about.
+    pub table: u32,
+    pub rows_inserted: u64,
+    pub rows_updated: u64,
+    pub rows_deleted: u64,
 }
 
 /// What a session is doing.

@@ -30,9 +30,9 @@ mod pg_locks;
 mod pg_namespace;
 mod pg_prepared_xacts;
 mod pg_roles;
+mod pg_sequence;
 mod pg_settings;
 mod pg_stat_activity;
-mod pg_sequence;
 mod pg_stat_database;
 mod pg_stat_server;
 mod pg_stat_ssl;
@@ -53,13 +53,14 @@ mod table;
 pub use crate::keys::index_name;
 pub use crate::names::TEMP_NAMESPACE;
 pub use crate::types::{lsn_text, parse_lsn};
-pub use live::{Doing, EncryptionRow, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, TransactionsRow};
+pub use live::{
+    Doing, EncryptionRow, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, TableActivityRow, TransactionsRow,
+};
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
 pub use pg_database::{acl_item_text, grants as acl_value};
 pub use pg_hba::{HbaRow, HbaRule, IdentRow};
 pub use pg_stat_database::DatabaseActivityRow;
 pub use pg_stat_statements::StatementRow;
-pub use pg_stat_tables::TableActivityRow;
 pub use shapes::has_sequence;
 pub use standing::{ArchiveRow, LinkRow, StandbyRow, Standing};
 pub use table::{CatalogContext, CatalogTable, DatabaseRow, Viewer};

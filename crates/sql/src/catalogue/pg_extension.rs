@@ -24,6 +24,15 @@ pub const TABLE: CatalogTable = CatalogTable {
     always_empty: false,
     rows: |_| {
         let (owner, space) = (int(OWNER_OID), int(PG_CATALOG_OID));
-        vec![vec![int(PLPGSQL_OID), text("plpgsql"), owner, space, boolean(false), text("1.0"), Value::Null, Value::Null]]
+        vec![vec![
+            int(PLPGSQL_OID),
+            text("plpgsql"),
+            owner,
+            space,
+            boolean(false),
+            text("1.0"),
+            Value::Null,
+            Value::Null,
+        ]]
     },
 };

@@ -5,6 +5,7 @@
 //! are neither dead rows nor HOT updates. `pg_stat_sys_tables` and the other views of system tables are empty: the catalogue is
 //! computed when it is read.
 
+use super::live::TableActivityRow;
 use super::oids;
 use super::replication::count;
 use super::shapes;
@@ -12,16 +13,6 @@ use super::table::{CatalogContext, CatalogTable, int, text};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 use holdfast_types::schema::{Table, TableKind};
-
-/// What statements have done to a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TableActivityRow {
-    /// Its OID in the database that is asked about.
-    pub table: u32,
-    pub rows_inserted: u64,
-    pub rows_updated: u64,
-    pub rows_deleted: u64,
-}
 
 const O: u32 = oid::OID;
 const N: u32 = oid::NAME;

@@ -2,30 +2,14 @@
 //! walsender for each connected standby, and on a standby walreceiver and startup.
 //!
 //! They are threads and tasks of one process, so they have no process numbers of their own. They are numbered from
-//! [`FIRST_PID`], far above the numbers of sessions, and no function signals them.
+//! `FIRST_PID`, far above the numbers of sessions, and no function signals them.
 
 use super::live::Live;
-use super::replication::{count, moment};
-use super::standing::StandbyRow;
-use super::table::{CatalogContext, int, text};
 use super::oids::OWNER_OID;
+use super::replication::{count, moment};
+use super::standing::{FIRST_PID, walsenders};
+use super::table::{CatalogContext, int, text};
 use holdfast_types::Value;
-
-/// The number of the first of them.
-const FIRST_PID: i64 = 2_147_480_000;
-
-/// How many there are apart from walsenders, at most.
-const OTHERS_MAX: i64 = 100;
-
-/// The number of the walsender of the standby in this place of the list.
-pub fn walsender_pid(place: usize) -> i64 {
-    FIRST_PID + OTHERS_MAX + i64::try_from(place).unwrap_or_default()
-}
-
-/// The connected standbys, each with its walsender's number.
-pub fn walsenders(standbys: &[StandbyRow]) -> impl Iterator<Item = (i64, &StandbyRow)> {
-    standbys.iter().filter(|s| s.connected).enumerate().map(|(place, standby)| (walsender_pid(place), standby))
-}
 
 /// Rows of `pg_stat_activity`.
 pub fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {

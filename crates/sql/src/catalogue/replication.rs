@@ -5,8 +5,7 @@
 //! A position is written as PostgreSQL writes one, `16/B374D848`: the high and the low 32 bits in hexadecimal.
 
 use super::oids::OWNER_OID;
-use super::processes::walsenders;
-use super::standing::{LinkRow, StandbyRow};
+use super::standing::{LinkRow, StandbyRow, walsenders};
 use super::table::{CatalogTable, boolean, int, text};
 use crate::types::datetime::format_timestamp;
 use crate::types::{lsn_text, more};

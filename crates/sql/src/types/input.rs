@@ -1,12 +1,12 @@
 //! Converts text to a stored value, as PostgreSQL's input functions do.
 
-use holdfast_types::access::AclItem;
-use holdfast_types::access::predefined::PUBLIC_OID;
 use super::datetime::{self, DAY_US};
 use super::decimal::Decimal;
 use super::lsn::{lsn_text, parse_lsn};
 use super::names::{ARRAY_OF, by_name};
 use super::sql_type::{Type, numeric_modifier};
+use holdfast_types::access::AclItem;
+use holdfast_types::access::predefined::PUBLIC_OID;
 use holdfast_types::desc::oid;
 use holdfast_types::inet::Inet;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};

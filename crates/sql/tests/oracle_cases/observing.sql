@@ -93,7 +93,7 @@ insert into numbered_copy table numbered
 select count(*) from numbered_copy
 table
 table numbered where id = 1
-select obj_description(2200, 'pg_namespace'), obj_description('pg_catalog'::regnamespace, 'pg_namespace')
+select obj_description('pg_catalog'::regnamespace, 'pg_namespace'), obj_description('pg_class'::regclass, 'pg_class')
 select getdatabaseencoding()
 select pg_table_is_visible('pg_class'::regclass), pg_table_is_visible('information_schema.tables'::regclass)
 select '{}'::text is null, pg_typeof('=r/holdfast'::aclitem)

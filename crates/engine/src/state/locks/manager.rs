@@ -539,7 +539,8 @@ impl LockManager {
     pub fn wait_of(&self, pid: i32) -> Option<WaitInfo> {
         let s = self.0.lock();
         let of_client = s.owners.values().filter(|owner| owner.pid == pid);
-        let (id, mode, since) = of_client.filter_map(|o| Some((o.waits_for?, o.waits_since?))).map(|((i, m), s)| (i, m, s)).next()?;
+        let (id, mode, since) =
+            of_client.filter_map(|o| Some((o.waits_for?, o.waits_since?))).map(|((i, m), s)| (i, m, s)).next()?;
         let lock = s.locks.get(&id)?;
         let pid_of = |owner: &OwnerId| s.owners.get(owner).map_or(0, |o| o.pid);
         let holders = lock.holders.iter().map(|(owner, _)| pid_of(owner)).filter(|holder| *holder != pid).collect();

@@ -139,6 +139,28 @@ fn copy_switches(tokens: &mut [TokenWithSpan]) {
     }
 }
 
+/// Whether a relation's name comes first, and then what can follow a whole query.
+fn is_alone(tokens: &[TokenWithSpan]) -> bool {
+    let mut solid = tokens.iter().map(|t| &t.token).filter(|t| !matches!(t, Token::Whitespace(_))).peekable();
+    solid.next_if(|t| matches!(t, Token::Word(w) if w.keyword == Keyword::ONLY && w.quote_style.is_none()));
+    loop {
+        if !matches!(solid.next(), Some(Token::Word(_))) {
+            return false;
+        }
+        if solid.next_if(|t| **t == Token::Period).is_none() {
+            break;
+        }
+    }
+    match solid.next() {
+        None | Some(Token::RParen | Token::SemiColon | Token::EOF) => true,
+        Some(Token::Word(w)) => {
+            use Keyword::{EXCEPT, FETCH, FOR, INTERSECT, LIMIT, OFFSET, ON, ORDER, RETURNING, UNION, WITH};
+            [EXCEPT, FETCH, FOR, INTERSECT, LIMIT, OFFSET, ON, ORDER, RETURNING, UNION, WITH].contains(&w.keyword)
+        }
+        Some(_) => false,
+    }
+}
+
 /// Rewrites `TABLE t` as `SELECT * FROM t` wherever a query can begin: at the start, after EXPLAIN, AS, FOR and a parenthesis, between
 /// the parts of a UNION, and as the source of an INSERT.
 fn with_tables_as_queries(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
@@ -146,8 +168,11 @@ fn with_tables_as_queries(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if !tokens.iter().any(is_table) {
         return tokens;
     }
+    let ends_well: Vec<bool> =
+        (0..tokens.len()).map(|at| is_table(&tokens[at]) && is_alone(&tokens[at + 1..])).collect();
     let (mut out, mut before, mut first) = (Vec::with_capacity(tokens.len() + 6), None, None);
-    for token in tokens {
+    let mut skips_only = false;
+    for (token, ends_well) in tokens.into_iter().zip(ends_well) {
         let solid = !matches!(token.token, Token::Whitespace(_));
         let begins_a_query = match &before {
             None => true,
@@ -160,7 +185,13 @@ fn with_tables_as_queries(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             Some(Token::RParen) => first == Some(Keyword::INSERT),
             Some(_) => false,
         };
-        if is_table(&token) && begins_a_query {
+        if skips_only && matches!(&token.token, Token::Word(w) if w.keyword == Keyword::ONLY) {
+            skips_only = false;
+            continue;
+        }
+        skips_only &= !solid;
+        if ends_well && begins_a_query {
+            skips_only = true;
             let place = token.span;
             let space = || Token::Whitespace(Whitespace::Space);
             let words = [Token::make_keyword("SELECT"), space(), Token::Mul, space(), Token::make_keyword("FROM")];
@@ -239,6 +270,8 @@ mod tests {
         same("select 1 union all table t", "select 1 union all select * from t");
         same("select * from (table public.t) x", "select * from (select * from public.t) x");
         same("explain table t", "explain select * from t");
+        same("table only t", "select * from t");
+        assert!(super::parse("table t where a = 1").is_err() && super::parse("table t, u").is_err());
         assert!(super::parse("create table t (a int)").is_ok() && super::parse("drop table t").is_ok());
         assert!(super::parse("insert into table t values (1)").is_ok_and(|s| !s.to_string().contains("SELECT")));
     }

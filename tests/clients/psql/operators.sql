@@ -33,8 +33,8 @@ ALTER DEFAULT PRIVILEGES REVOKE USAGE ON SEQUENCES FROM op_readers;
 \echo ## schemas
 \dn+ public
 \echo ## settings_of_roles
-ALTER ROLE op_app SET statement_timeout = '5s';
 ALTER ROLE op_app SET search_path = 'public';
+ALTER ROLE op_app SET statement_timeout = '5s';
 \drds op_app
 \echo ## settings
 \dconfig statement_timeout

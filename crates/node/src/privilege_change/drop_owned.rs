@@ -84,8 +84,9 @@ impl Draft<'_> {
         if schema.grants.schema.owner != role && schema.grants.schema.acl.as_ref().is_some_and(holds) {
             self.grant_schema(&Wanted::all(Privileges::OF_SCHEMA), &change)?;
         }
-        for (oid, before) in self.checker.roles.databases().filter(|(_, access)| access.acl.as_ref().is_some_and(holds))
-        {
+        // Databases are never dropped, and an owner keeps its privileges.
+        let granted = |access: &DatabaseAccess| access.owner != role && access.acl.as_ref().is_some_and(holds);
+        for (oid, before) in self.checker.roles.databases().filter(|(_, access)| granted(access)) {
             let acl = before.grants();
             let (grantor, may) =
                 best_grantor(self.checker.roles, self.role, Privileges::OF_DATABASE, &acl, before.owner);

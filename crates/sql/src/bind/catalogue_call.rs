@@ -396,10 +396,10 @@ impl Binder<'_> {
         ))
     }
 
-    /// The displayed form of a value whose type shows OIDs as names. The output function writes the names of types.
+    /// The displayed form of a value whose type shows OIDs as names.
     pub(super) fn shown_oid(&mut self, typed: &Typed) -> SqlResult<String> {
         match typed.ty.oid {
-            oid::REGCLASS | more::REGNAMESPACE | more::REGROLE => {
+            oid::REGCLASS | more::REGNAMESPACE | more::REGROLE | more::REGTYPE => {
                 let name = self.oid_name(&typed.sql, typed.ty)?;
                 Ok(format!("(CASE {} WHEN 0 THEN '-' ELSE {name} END)", typed.sql))
             }

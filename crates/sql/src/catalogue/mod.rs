@@ -56,7 +56,7 @@ pub use crate::types::{lsn_text, parse_lsn};
 pub use live::{
     Doing, EncryptionRow, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, TableActivityRow, TransactionsRow,
 };
-pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
+pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID, sequence as sequence_oid};
 pub use pg_database::{acl_item_text, grants as acl_value};
 pub use pg_hba::{HbaRow, HbaRule, IdentRow};
 pub use pg_stat_database::DatabaseActivityRow;

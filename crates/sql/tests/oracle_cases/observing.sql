@@ -89,8 +89,12 @@ select * from (table numbered) x where id = 1
 select big from numbered union all (table numbered_none)
 table numbered union all table numbered order by 1, 2
 create table numbered_copy as table numbered
-insert into numbered_copy table numbered
 select count(*) from numbered_copy
+create table numbered_too(id int primary key, big bigint)
+insert into numbered_too table numbered
+insert into numbered_too (big, id) (table numbered)
+table numbered_too order by 1
+explain table none
 table
 table numbered where id = 1
 select obj_description('pg_catalog'::regnamespace, 'pg_namespace'), obj_description('pg_class'::regclass, 'pg_class')

@@ -2,6 +2,7 @@
 //! of `crates/cli`.
 
 use std::io::Write;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,9 +11,11 @@ pub struct Postgres {
     dir: PathBuf,
     bin: PathBuf,
     as_postgres: bool,
+    /// It listens there on 127.0.0.1 if it was started so; it is also in the name of the socket.
+    pub port: u16,
 }
 
-/// The port in the name of the socket.
+/// The port of one that listens on its socket only.
 pub const PORT: u16 = 6544;
 
 /// PostgreSQL's answer to one statement.
@@ -27,6 +30,16 @@ pub struct Said {
 
 impl Postgres {
     pub fn start() -> Option<Postgres> {
+        Postgres::start_at(PORT, "")
+    }
+
+    /// As [`Postgres::start`], but on 127.0.0.1 as well.
+    pub fn start_listening() -> Option<Postgres> {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Postgres::start_at(port, "127.0.0.1")
+    }
+
+    fn start_at(port: u16, listen: &str) -> Option<Postgres> {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let bin = PathBuf::from("/usr/lib/postgresql/15/bin");
         if !bin.join("initdb").exists() {
@@ -38,13 +51,13 @@ impl Postgres {
         let dir = PathBuf::from(format!("/tmp/hf-oracle-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout.starts_with(b"0\n"));
-        let postgres = Postgres { dir, bin, as_postgres: root };
+        let postgres = Postgres { dir, bin, as_postgres: root, port };
         if root {
             assert!(Command::new("chown").arg("postgres").arg(&postgres.dir).status().unwrap().success());
         }
-        let (data, log) = (postgres.dir.join("data"), postgres.dir.join("log"));
-        let options =
-            format!("-k {} -p {PORT} -c listen_addresses='' -c fsync=off -c timezone=UTC", path(&postgres.dir));
+        let (data, log) = (postgres.data(), postgres.dir.join("log"));
+        let listen = format!("-p {port} -c listen_addresses='{listen}'");
+        let options = format!("-k {} {listen} -c fsync=off -c timezone=UTC", path(&postgres.dir));
         let started = postgres.run("initdb", &["-D", path(&data), "-U", "holdfast", "--locale=C", "-E", "UTF8"])
             && postgres.run("pg_ctl", &["-D", path(&data), "-o", &options, "-l", path(&log), "-w", "start"]);
         assert!(started, "PostgreSQL does not start");
@@ -54,6 +67,11 @@ impl Postgres {
     /// The directory of its socket.
     pub fn socket(&self) -> &Path {
         &self.dir
+    }
+
+    /// Its data directory.
+    pub fn data(&self) -> PathBuf {
+        self.dir.join("data")
     }
 
     fn run(&self, program: &str, args: &[&str]) -> bool {
@@ -66,7 +84,13 @@ impl Postgres {
             }
             false => Command::new(program),
         };
-        command.args(args).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+        command
+            .args(args)
+            .current_dir("/")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|s| s.success())
     }
 
     /// Runs statements one after another in one session.
@@ -90,7 +114,7 @@ impl Postgres {
                 "-h",
                 path(&self.dir),
                 "-p",
-                &PORT.to_string(),
+                &self.port.to_string(),
                 "-U",
                 "holdfast",
                 "postgres",
@@ -143,7 +167,7 @@ fn path(path: &Path) -> &str {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        self.run("pg_ctl", &["-D", path(&self.dir.join("data")), "-m", "immediate", "stop"]);
+        self.run("pg_ctl", &["-D", path(&self.data()), "-m", "immediate", "stop"]);
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }

@@ -165,8 +165,11 @@ impl NodeSession {
 
     /// What logs the waits for locks of the message that begins; `None` where they are not logged.
     pub(super) fn lock_watch(&self) -> Option<LockWatch> {
+        if !self.settings.logging().lock_waits {
+            return None;
+        }
         let after = self.settings.timeouts().deadlock;
-        (self.settings.logging().lock_waits && !after.is_zero()).then(|| LockWatch {
+        (!after.is_zero()).then(|| LockWatch {
             databases: self.databases.clone(),
             author: self.log_author(),
             statement: self.activity.query_text(),

@@ -62,6 +62,7 @@ select pg_typeof(makeaclitem(0, 10, 'usage', false));
 select aclcontains(relacl, 'vw_app=r/holdfast'), aclcontains(relacl, 'vw_app=r*/holdfast'), aclcontains(relacl, '=a/holdfast') from pg_class where relname = 'vw_t';
 select aclcontains('{vw_app=rw/holdfast}'::aclitem[], 'vw_app=w/holdfast'::aclitem), aclcontains(null, 'vw_app=w/holdfast');
 select sequencename, data_type, start_value, min_value, max_value, increment_by, cycle, cache_size from pg_sequences where sequencename like 'vw!_%' escape '!' order by 1;
+select relname, has_sequence_privilege('vw_app', oid, 'usage'), has_sequence_privilege('vw_app', oid, 'update') from pg_class where relkind = 'S' and relname like 'vw!_%' escape '!' order by 1;
 select pg_get_serial_sequence('vw_t', 'id'), pg_get_serial_sequence('vw_t', 'note');
 select relname, relkind, relacl from pg_class where relkind = 'S' and relname like 'vw!_%' escape '!' order by 1;
 \dp vw_*

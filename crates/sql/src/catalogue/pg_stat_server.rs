@@ -18,7 +18,8 @@ fn counter(context: &CatalogContext<'_>, name: &str) -> u64 {
     context.counters.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value)
 }
 
-fn since_start(context: &CatalogContext<'_>) -> Value {
+/// When the server started: the counters begin there.
+pub(super) fn since_start(context: &CatalogContext<'_>) -> Value {
     moment(Some(context.live.started_us()).filter(|us| *us != 0))
 }
 

@@ -5,9 +5,8 @@
 //! directory.
 
 use super::pg_stat_server::since_start;
-use super::replication::{count, moment};
 use super::standing::ArchiveRow;
-use super::table::{CatalogTable, boolean, text};
+use super::table::{CatalogTable, boolean, count, moment, text};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 

@@ -15,8 +15,8 @@
 
 use super::live::{Doing, SessionRow};
 use super::processes;
-use super::table::{CatalogTable, array, int, text};
-use crate::types::{datetime, more};
+use super::table::{CatalogTable, array, int, moment, text};
+use crate::types::more;
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 
@@ -117,9 +117,4 @@ fn state(doing: Doing) -> &'static str {
         Doing::IdleInTransaction => "idle in transaction",
         Doing::IdleInFailed => "idle in transaction (aborted)",
     }
-}
-
-fn moment(us: Option<i64>) -> Value {
-    // A clock outside the years 1 to 9999 has no text.
-    us.and_then(|us| datetime::format_timestamp(us).ok()).map_or(Value::Null, |t| text(t + "+00"))
 }

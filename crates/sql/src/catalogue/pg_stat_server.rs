@@ -3,9 +3,8 @@
 //!
 //! `pg_stat_wal` shows the trail: each boxcar is one write and one sync. Its records are not counted, and it has no images of pages.
 
-use super::replication::{count, moment};
 use super::standing::LinkRow;
-use super::table::{CatalogContext, CatalogTable, int, text};
+use super::table::{CatalogContext, CatalogTable, count, int, moment, text};
 use crate::types::lsn_text;
 use holdfast_types::Value;
 use holdfast_types::desc::oid;

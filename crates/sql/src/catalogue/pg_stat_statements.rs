@@ -5,8 +5,7 @@
 //! transaction as a whole, and COPY FROM, is not in them. Columns of blocks, of planning and of the just-in-time compiler are 0. As
 //! in PostgreSQL text and number of other roles' statements are hidden.
 
-use super::replication::{count, moment};
-use super::table::{CatalogContext, CatalogTable, boolean, int, text};
+use super::table::{CatalogContext, CatalogTable, boolean, count, int, moment, text};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 

@@ -7,9 +7,8 @@
 
 use super::live::TableActivityRow;
 use super::oids;
-use super::replication::count;
 use super::shapes;
-use super::table::{CatalogContext, CatalogTable, int, text};
+use super::table::{CatalogContext, CatalogTable, count, int, text};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 use holdfast_types::schema::{Table, TableKind};

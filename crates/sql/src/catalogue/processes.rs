@@ -6,9 +6,8 @@
 
 use super::live::Live;
 use super::oids::OWNER_OID;
-use super::replication::{count, moment};
 use super::standing::{FIRST_PID, walsenders};
-use super::table::{CatalogContext, int, text};
+use super::table::{CatalogContext, count, int, moment, text};
 use holdfast_types::Value;
 
 /// Rows of `pg_stat_activity`.

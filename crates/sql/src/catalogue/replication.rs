@@ -6,22 +6,13 @@
 
 use super::oids::OWNER_OID;
 use super::standing::{LinkRow, StandbyRow, walsenders};
-use super::table::{CatalogTable, boolean, int, text};
-use crate::types::datetime::format_timestamp;
+use super::table::{CatalogTable, boolean, count, int, moment, text};
 use crate::types::{lsn_text, more};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 
 fn lsn(value: u64) -> Value {
     text(lsn_text(value))
-}
-
-pub(super) fn moment(us: Option<i64>) -> Value {
-    us.and_then(|us| format_timestamp(us).ok()).map_or(Value::Null, |t| text(t + "+00"))
-}
-
-pub(super) fn count(value: u64) -> Value {
-    int(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
 /// The one row that functions such as `pg_is_in_recovery` read.

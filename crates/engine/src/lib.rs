@@ -43,7 +43,7 @@ pub use state::engine::{Delay, scratch_dir};
 pub use state::error::{CloseError, OpenError};
 pub use state::follow::OnApplied;
 pub use state::gate::GateInfo;
-pub use state::locks::{Blocked, LockInfo};
+pub use state::locks::{Blocked, LockInfo, WaitInfo};
 pub use state::manifest::{DialectName, Entry, Manifest};
 pub use state::options::{ArchiveKeep, BeyondKeep, Connect, ConnectedDatabase, OnFailure, OnGivenUp, Options};
 pub use state::queue::{RowsRan, TxnRan};

@@ -56,10 +56,13 @@ fn register(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher)
 /// Registers the functions that ask for privileges.
 fn register_privileges(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher) -> SqlResult<()> {
     type Ask = fn(&Asked, &[ValueRef<'_>]) -> SqlResult<Value>;
-    let functions: [(&str, i32, Ask); 3] = [
+    let functions: [(&str, i32, Ask); 6] = [
         (holdfast_sql::HAS_PRIVILEGE_FUNCTION, 5, Asked::has),
         (holdfast_sql::MAY_SEE_FUNCTION, 5, Asked::may_see),
         (holdfast_sql::ACL_DEFAULT_FUNCTION, 2, Asked::acl_default),
+        (holdfast_sql::ACL_ITEMS_FUNCTION, 1, Asked::acl_items),
+        (holdfast_sql::ACL_CONTAINS_FUNCTION, 2, Asked::acl_contains),
+        (holdfast_sql::MAKE_ACL_ITEM_FUNCTION, 4, Asked::make_acl_item),
     ];
     for (name, arguments, ask) in functions {
         let (db, watcher) = (db.clone(), watcher.clone());

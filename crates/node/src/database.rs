@@ -4,7 +4,7 @@ use crate::plan::Extra;
 use crate::privilege_change::dependents;
 use crate::roles::Listed;
 use crate::settings::REQUIRE_TRANSACTION;
-use holdfast_engine::{Database, Engine, Report};
+use holdfast_engine::{Database, Engine, Report, WaitInfo};
 use holdfast_sql::{Context, Entry, Kind, Piece, StatementCache, Translated, translate};
 use holdfast_types::access::{DatabaseAccess, RoleChanges, Roles};
 use holdfast_types::schema::{Dialect, Schema};
@@ -277,6 +277,11 @@ impl Databases {
             served.take_parameters(&self.engine.database_parameters(database));
         }
         Ok(())
+    }
+
+    /// The lock that the session with this process number waits for.
+    pub fn lock_wait_of(&self, pid: i32) -> Option<WaitInfo> {
+        self.engine.lock_wait_of(pid)
     }
 
     /// Changes roles, and owners and grants of databases. Blocks until it has reached its level.

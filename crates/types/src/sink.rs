@@ -37,6 +37,10 @@ pub trait Sink: Send + Any {
     fn row(&mut self, row: &dyn Row) -> Result<(), SqlError>;
     /// The statement has ended without an error.
     fn end(&mut self, tag: &Tag);
+    /// The statement that has ended last changed so many rows in the trail, with so many bytes of row images.
+    fn recorded(&mut self, bytes: u64, images: u64) {
+        let _ = (bytes, images);
+    }
     /// Makes everything received so far final: [`Sink::reset`] will not discard it.
     fn keep(&mut self);
     /// Discards everything received since the last [`Sink::keep`], or everything, because it is about to run again.

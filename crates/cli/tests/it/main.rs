@@ -15,6 +15,10 @@ mod mirror;
 mod no_sabotage;
 mod node;
 mod observing;
+mod operators;
+#[allow(dead_code)]
+#[path = "../../../sql/tests/it/common/postgres.rs"]
+mod postgres;
 mod privileges;
 mod roles;
 mod schema_changes;

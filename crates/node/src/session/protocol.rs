@@ -168,10 +168,13 @@ impl Session for NodeSession {
         let last = steps.last().map(|s| &s.prepared);
         self.activity.begin_prepared(last, self.statement_us, self.transaction_us);
         steps.iter().for_each(|step| self.log_begin(&step.prepared.text));
-        client.reply().set_viewer(self.identity.current_role);
+        self.set_reply(client);
         client.reply().measure(true);
         let position = client.reply().position();
-        let outcome = self.run_in_turn(steps, end, client).await;
+        let outcome = match self.lock_watch() {
+            None => self.run_in_turn(steps, end, client).await,
+            Some(watch) => watch.during(Box::pin(self.run_in_turn(steps, end, client))).await,
+        };
         let outcome = outcome.and_then(|()| self.check_right(position, client));
         self.answered(&outcome);
         outcome
@@ -181,10 +184,13 @@ impl Session for NodeSession {
         self.tick();
         self.activity.begin_text(text, self.statement_us, self.transaction_us);
         self.log_begin(text);
-        client.reply().set_viewer(self.identity.current_role);
+        self.set_reply(client);
         client.reply().measure(true);
         let position = client.reply().position();
-        let outcome = self.simple_in_turn(text, client).await;
+        let outcome = match self.lock_watch() {
+            None => self.simple_in_turn(text, client).await,
+            Some(watch) => watch.during(Box::pin(self.simple_in_turn(text, client))).await,
+        };
         let outcome = outcome.and_then(|()| self.check_right(position, client));
         self.answered(&outcome);
         outcome

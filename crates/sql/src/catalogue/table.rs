@@ -1,6 +1,7 @@
 //! A table of the catalogue, what its rows are computed from, and the cells of a row.
 
 use super::live::{Live, LockRow, PreparedRow};
+use crate::types::datetime::format_timestamp;
 use holdfast_types::access::Roles;
 use holdfast_types::access::predefined::READ_ALL_STATS_OID;
 use holdfast_types::schema::{Dialect, Schema};
@@ -85,6 +86,16 @@ pub fn int(value: impl Into<i64>) -> Value {
 
 pub fn boolean(value: bool) -> Value {
     Value::Int(i64::from(value))
+}
+
+/// A counter.
+pub fn count(value: u64) -> Value {
+    int(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+/// A time in microseconds since 1970. One outside the years 1 to 9999 has no text.
+pub fn moment(us: Option<i64>) -> Value {
+    us.and_then(|us| format_timestamp(us).ok()).map_or(Value::Null, |t| text(t + "+00"))
 }
 
 /// Numbers between blanks, as int2vector and oidvector print.

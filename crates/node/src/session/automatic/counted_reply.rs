@@ -40,6 +40,10 @@ impl Sink for CountedReply {
         self.reply.end(tag);
     }
 
+    fn recorded(&mut self, bytes: u64, images: u64) {
+        self.reply.recorded(bytes, images);
+    }
+
     fn keep(&mut self) {
         self.reply.keep();
     }

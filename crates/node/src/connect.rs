@@ -8,6 +8,7 @@ use holdfast_engine::{Connect, ConnectedDatabase, Engine, LockInfo, PreparedInfo
 use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow, LockRow, PreparedRow, Viewer};
 use holdfast_sql::{RESET_STATEMENTS_FUNCTION, SIGNAL_FUNCTION, SignalOp};
 use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
+use holdfast_types::access::Roles;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +67,7 @@ fn register_privileges(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher
         let call = move |arguments: &[ValueRef<'_>]| {
             let schema = holdfast_engine::temp::session_schema().unwrap_or_else(|| db.schema());
             let engine = watcher.engine.read().clone();
-            let roles = engine.as_ref().map(Engine::roles).unwrap_or_default();
+            let roles = seen_roles(&watcher);
             let databases = engine.as_ref().map(Engine::databases).unwrap_or_default();
             let databases = databases.into_iter().map(|d| (d.name, d.oid)).collect();
             let asked = Asked { schema, roles, database_oid: db.oid(), databases };
@@ -111,13 +112,13 @@ fn signal(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
             return Ok(Value::Int(time - slice));
         }
     };
-    let found = watcher.activities.signal(&watcher.roles(), holdfast_engine::viewer(), kind, pid)?;
+    let found = watcher.activities.signal(&seen_roles(watcher), holdfast_engine::viewer(), kind, pid)?;
     Ok(Value::Int(found.into()))
 }
 
 /// See [`RESET_STATEMENTS_FUNCTION`]. PostgreSQL lets superusers call it, unless it is granted.
 fn reset_statements(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
-    let roles = watcher.roles();
+    let roles = seen_roles(watcher);
     if !holdfast_engine::viewer().is_some_and(|role| roles.is_superuser(role)) {
         let message = "permission denied for function pg_stat_statements_reset";
         return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
@@ -132,7 +133,7 @@ fn reset_statements(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<
 
 /// See [`holdfast_sql::RELOAD_FUNCTION`].
 fn reload(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
-    let roles = watcher.engine.read().as_ref().map(Engine::roles).unwrap_or_default();
+    let roles = seen_roles(watcher);
     let is_superuser = match arguments {
         [ValueRef::Text(user)] => {
             std::str::from_utf8(user).ok().and_then(|user| roles.by_name(user)).is_some_and(|role| role.superuser)
@@ -152,10 +153,15 @@ fn reload(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
     }
 }
 
+/// All roles as the running statement sees them: with what its own transaction has changed.
+fn seen_roles(watcher: &Watcher) -> Arc<Roles> {
+    holdfast_engine::own_roles().unwrap_or_else(|| watcher.roles())
+}
+
 fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> Vec<Vec<Value>> {
     let schema = holdfast_engine::temp::session_schema().unwrap_or_else(|| db.schema());
     let engine = watcher.engine.read().clone();
-    let roles = engine.as_ref().map(Engine::roles).unwrap_or_default();
+    let roles = seen_roles(watcher);
     let databases = engine.as_ref().map(Engine::databases).unwrap_or_default();
     let context = CatalogContext {
         schema: &schema,
@@ -163,7 +169,7 @@ fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> 
         database: db.name(),
         database_oid: db.oid(),
         user: "holdfast",
-        viewer: Viewer { roles: watcher.roles(), role: holdfast_engine::viewer() },
+        viewer: Viewer { roles: roles.clone(), role: holdfast_engine::viewer() },
         databases: databases
             .into_iter()
             .map(|d| DatabaseRow {
@@ -174,6 +180,7 @@ fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> 
                 volume: d.volume,
             })
             .collect(),
+        parameters_of_all: engine.as_ref().map(Engine::parameters_of_all).unwrap_or_default(),
         roles: &roles,
         settings: crate::settings::defaults(),
         counters: engine.as_ref().map(Engine::stats).unwrap_or_default(),

@@ -17,6 +17,7 @@ use crate::copy::{CopyFormat, CopyWriter};
 use crate::encode::{self, Output};
 use crate::frontend::Formats;
 use crate::limits::{BUFFER_KEPT_BYTES_MAX, FLUSH_BYTES};
+use holdfast_types::access::Roles;
 use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -95,6 +96,7 @@ pub struct Reply {
     stream: Option<Stream>,
     /// The role that the answers are for.
     viewer: Option<u32>,
+    own_roles: Option<Arc<Roles>>,
     /// What the statements of the message have taken, if that is measured.
     measured: Option<Vec<Measured>>,
 }
@@ -130,6 +132,7 @@ impl Reply {
             copy: None,
             stream: None,
             viewer: None,
+            own_roles: None,
             measured: None,
         }
     }
@@ -166,9 +169,10 @@ impl Reply {
         }
     }
 
-    /// The answers from now on are for this role.
-    pub fn set_viewer(&mut self, role: u32) {
+    /// The answers from now on are for this role, which sees these roles where its transaction has changed some.
+    pub fn set_viewer(&mut self, role: u32, own_roles: Option<Arc<Roles>>) {
         self.viewer = Some(role);
+        self.own_roles = own_roles;
     }
 
     /// The bytes that are ready to be sent.
@@ -221,11 +225,6 @@ impl Reply {
     /// Adds a NoticeResponse here.
     pub fn notice(&mut self, severity: &str, notice: &SqlError) {
         backend::notice(&mut self.out, severity, notice);
-    }
-
-    /// Adds a ParameterStatus here.
-    pub fn parameter_status(&mut self, name: &str, value: &str) {
-        backend::parameter_status(&mut self.out, name, value);
     }
 
     /// Answers a statement that returns no rows and did not go through the engine.
@@ -401,5 +400,9 @@ impl Sink for Reply {
 
     fn viewer(&self) -> Option<u32> {
         self.viewer
+    }
+
+    fn own_roles(&self) -> Option<Arc<Roles>> {
+        self.own_roles.clone()
     }
 }

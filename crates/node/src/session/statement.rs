@@ -154,7 +154,7 @@ impl NodeSession {
         let at = |e| Failure::at(number, e);
         let failed = self.state.has_failed();
         // An earlier statement of the message may have been SET ROLE.
-        client.reply().set_viewer(self.identity.current_role);
+        client.reply().set_viewer(self.identity.current_role, self.own_roles());
         let entry = match self.entry(&source).await {
             Ok(Some(entry)) => entry,
             Ok(None) => {

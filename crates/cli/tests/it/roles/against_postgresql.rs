@@ -9,16 +9,16 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// A private PostgreSQL on a socket of its own.
-struct Postgres {
+pub struct Postgres {
     dir: TempDir,
     bin: PathBuf,
     as_postgres: bool,
 }
 
-const PORT: &str = "6545";
+pub const PORT: &str = "6545";
 
 impl Postgres {
-    fn start() -> Option<Postgres> {
+    pub fn start() -> Option<Postgres> {
         let bin = PathBuf::from("/usr/lib/postgresql/15/bin");
         if !bin.join("initdb").exists() {
             eprintln!("skipped: no PostgreSQL 15 found under /usr/lib/postgresql");
@@ -39,7 +39,7 @@ impl Postgres {
         Some(postgres)
     }
 
-    fn path(&self, name: &str) -> String {
+    pub fn path(&self, name: &str) -> String {
         self.dir.path().join(name).display().to_string()
     }
 
@@ -52,7 +52,7 @@ impl Postgres {
         assert!(status.success(), "{program} {args:?}");
     }
 
-    fn psql(&self, database: &str, script: &str) -> Vec<String> {
+    pub fn psql(&self, database: &str, script: &str) -> Vec<String> {
         psql(&self.path(""), PORT, database, script)
     }
 }
@@ -108,7 +108,7 @@ fn by_statement(lines: &[String]) -> Vec<Vec<String>> {
 #[test]
 fn statements_about_roles_answer_as_postgresqls() {
     let Some(postgres) = Postgres::start() else { return };
-    let scripts: Vec<PathBuf> = ["attributes", "membership", "identity", "databases", "names"]
+    let scripts: Vec<PathBuf> = ["attributes", "membership", "identity", "databases", "names", "own_changes"]
         .map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/roles/{name}.sql")))
         .to_vec();
     let mut different = Vec::new();

@@ -232,9 +232,9 @@ mod tests {
     /// Another user listens where a member that does not run would.
     #[tokio::test]
     async fn another_user_does_not_answer_as_a_member() {
-        let script = "import socket,sys\ns=socket.create_server(('127.0.0.1',0))\nprint(s.getsockname()[1],flush=True)\n\
-                      c,_=s.accept()\nc.sendall(b'hello')\nsys.stdin.read()";
-        let Some(mut other) = as_nobody(&["python3", "-c", script]) else { return };
+        let script = "$| = 1; my $s = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1:0') or die; \
+                      print $s->sockport, qq(\n); my $c = $s->accept; $c->autoflush(1); print $c 'hello'; <STDIN>";
+        let Some(mut other) = as_nobody(&["perl", "-MIO::Socket::INET", "-e", script]) else { return };
         let mut port = String::new();
         let said = other.0.stdout.take().unwrap();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut port).unwrap();

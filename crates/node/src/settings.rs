@@ -12,13 +12,13 @@ pub use table::{
     is_superusers, known, shown_time,
 };
 
-use holdfast_types::{Level, SqlError, SqlResult, SqlState};
+use holdfast_types::{Level, SqlResult};
 use holdfast_wire::Keepalives;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use table::{
-    OWN_PARAMETERS_MAX, PARAMETERS, Takes::DatabaseBool, check_is_stored, check_own, find, is_applications,
+    OWN_PARAMETERS_MAX, PARAMETERS, Parameter, Takes::DatabaseBool, check_is_stored, check_own, find, is_applications,
     too_many_own, unknown,
 };
 

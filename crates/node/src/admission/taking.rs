@@ -16,7 +16,7 @@
 
 use super::files::{HBA_FILE, IDENT_FILE, RuleTexts, RulesError, SHARED_FILE, checksum, text, write};
 use holdfast_seams::Disk;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The checksum of the files that are being put in place.
 pub const TAKING_FILE: &str = "rules_being_taken";
@@ -76,8 +76,8 @@ fn remove(disk: &dyn Disk, dir: &Path, names: &[&str]) -> Result<(), RulesError>
     if removed { disk.sync_dir(dir).map_err(failed(dir)) } else { Ok(()) }
 }
 
-fn exists(disk: &dyn Disk, path: &PathBuf) -> Result<bool, RulesError> {
-    let found = disk.metadata(path).map_err(|source| RulesError::Io { what: "read", path: path.clone(), source })?;
+fn exists(disk: &dyn Disk, path: &Path) -> Result<bool, RulesError> {
+    let found = disk.metadata(path).map_err(|source| RulesError::Io { what: "read", path: path.to_owned(), source })?;
     Ok(found.is_some())
 }
 
@@ -129,6 +129,25 @@ mod tests {
             }
         }
         assert!(found.iter().all(|times| *times > 100), "{found:?}");
+    }
+
+    /// What the steps prevent: two files that are replaced one after the other can become a mixture. So the test above can fail.
+    #[test]
+    fn without_the_steps_a_power_cut_leaves_a_mixture() {
+        let (old, new) = (texts("old"), texts("new"));
+        let mixtures = (0..20).filter(|operation| {
+            let disk = Arc::new(FaultDisk::new(1));
+            put(&disk, &old);
+            disk.cut_power_after(*operation);
+            let written = new.iter().try_for_each(|(name, content)| write(&*disk, &Path::new(DIR).join(name), content));
+            disk.do_not_cut();
+            if disk.power_is_off() {
+                disk.restore_power();
+            }
+            let own = RuleFiles::open_on(disk, Path::new(DIR)).unwrap().in_force();
+            written.is_err() && own != old && own != new
+        });
+        assert!(mixtures.count() > 0);
     }
 
     /// A write between the two files fails and the server lives on: a reload does not read the mixture.

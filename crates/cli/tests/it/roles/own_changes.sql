@@ -48,7 +48,7 @@ set session authorization dd;
 select count(*) from pg_hba_file_rules;
 select count(*) from pg_catalog.pg_hba_file_rules;
 select count(*) from pg_ident_file_mappings;
-select 1 where exists (select from pg_hba_file_rules);
+select 1 where exists (select 1 from pg_hba_file_rules);
 copy (select * from pg_hba_file_rules) to stdout;
 prepare p as select count(*) from pg_ident_file_mappings;
 execute p;

@@ -74,6 +74,7 @@ const ROLES: &str = "create role ann login; create role bob login superuser; cre
 /// Every local client is whom it says.
 fn trusting() -> Running {
     let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("holdfast.toml"), "").unwrap();
     std::fs::write(dir.path().join("pg_hba.conf"), "host all all 127.0.0.1/32 trust\n").unwrap();
     Running::start_in(dir)
 }
@@ -106,6 +107,22 @@ async fn changed_parameters_are_reported_as_by_postgresql() {
         "select 1/0",
         "rollback to a",
         "commit",
+        "begin",
+        "set application_name = 'q'",
+        "set session authorization ann",
+        "select 1/0",
+        "rollback",
+        "begin",
+        "set application_name = 'q'",
+        "savepoint a",
+        "set application_name = 'r'",
+        "set role team",
+        "select 1/0",
+        "rollback to a",
+        "set role bob",
+        "commit",
+        "reset role",
+        "reset application_name",
         "set role team",
         "set role bob",
         "reset session authorization",

@@ -9,6 +9,7 @@ use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow, L
 use holdfast_sql::{RESET_STATEMENTS_FUNCTION, SIGNAL_FUNCTION, SignalOp};
 use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
 use holdfast_types::access::Roles;
+use holdfast_types::access::predefined::READ_ALL_SETTINGS_OID;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::sync::Arc;
 use std::time::Duration;
@@ -182,7 +183,7 @@ fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> 
             .collect(),
         parameters_of_all: engine.as_ref().map(Engine::parameters_of_all).unwrap_or_default(),
         roles: &roles,
-        settings: crate::settings::defaults(),
+        settings: visible_settings(&roles),
         counters: engine.as_ref().map(Engine::stats).unwrap_or_default(),
         automatic: watcher.automatic.list(),
         locks: engine.as_ref().map(Engine::locks).unwrap_or_default().into_iter().map(lock_row).collect(),
@@ -190,6 +191,14 @@ fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> 
         live: watcher,
     };
     (table.rows)(&context)
+}
+
+/// The settings that the running statement's role may see.
+fn visible_settings(roles: &Roles) -> Vec<(String, String)> {
+    let sees_all = holdfast_engine::viewer().is_some_and(|role| roles.has_privileges_of(role, READ_ALL_SETTINGS_OID));
+    let mut settings = crate::settings::defaults();
+    settings.retain(|(name, _)| sees_all || !crate::settings::is_hidden(name));
+    settings
 }
 
 fn prepared_row(of: PreparedInfo) -> PreparedRow {

@@ -9,7 +9,7 @@ mod tests;
 
 pub use table::{
     AUTO_IDLE_MS, AUTO_ROWS, AUTO_TIME_MS, REQUIRE_TRANSACTION, check_logging, check_stored, defaults, duration,
-    is_superusers, known, shown_time,
+    is_hidden, is_superusers, known, shown_time,
 };
 
 use holdfast_types::{Level, SqlResult};

@@ -151,7 +151,7 @@ impl NodeSession {
         let text = |t: &str| Value::Text(t.to_owned());
         let rows: Vec<Vec<Value>> = if name.eq_ignore_ascii_case("all") {
             let one = |(n, v): (&str, &str)| vec![text(n), text(&values.setting(n).unwrap_or(v.into())), text("")];
-            self.settings.all().map(one).collect()
+            self.settings.all().filter(|(name, _)| values.may_see(name)).map(one).collect()
         } else {
             vec![vec![text(&values.setting(name)?)]]
         };

@@ -276,6 +276,12 @@ pub fn is_superusers(name: &str) -> bool {
     known.starts_with(LOGGING) || ["deadlock_timeout", "lc_messages"].iter().any(|p| p.eq_ignore_ascii_case(name))
 }
 
+/// Whether only superusers and roles with the privileges of `pg_read_all_settings` may see the parameter, as in PostgreSQL:
+/// it names files and directories.
+pub fn is_hidden(name: &str) -> bool {
+    ["hba_file", "ident_file", "unix_socket_directories"].iter().any(|hidden| hidden.eq_ignore_ascii_case(name))
+}
+
 /// The spelling of a parameter's name.
 pub fn known(name: &str) -> SqlResult<&'static str> {
     find(name).map(|p| p.name).ok_or_else(|| unknown(name))

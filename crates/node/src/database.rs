@@ -268,6 +268,11 @@ impl Databases {
         self.engine.databases().iter().any(|d| d.name == name)
     }
 
+    /// ALTER ROLE ALL SET and RESET. Blocks until it has reached its level.
+    pub fn change_parameters_of_all(&self, change: ParameterChange, level: Level) -> SqlResult<()> {
+        self.engine.change_parameters_of_all(change, level)
+    }
+
     /// ALTER DATABASE ... SET and RESET. Blocks until it has reached its level.
     pub fn change_parameters(&self, database: &str, change: ParameterChange, level: Level) -> SqlResult<()> {
         self.engine.change_parameters(database, change, level)?;
@@ -291,7 +296,8 @@ impl Databases {
 
     /// The stored parameters that a session starts with, in the order in which they are set.
     pub fn start_parameters(&self, database: &str, user: &str) -> Vec<(String, String)> {
-        let mut parameters = self.engine.database_parameters(database);
+        let mut parameters = self.engine.parameters_of_all();
+        parameters.extend(self.engine.database_parameters(database));
         parameters.extend(self.engine.role_parameters(user, database));
         parameters
     }

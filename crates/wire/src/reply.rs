@@ -18,6 +18,7 @@ use crate::encode::{self, Output};
 use crate::frontend::Formats;
 use crate::limits::{BUFFER_KEPT_BYTES_MAX, FLUSH_BYTES};
 use crate::result_limits::ResultLimits;
+use holdfast_types::access::Roles;
 use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -100,6 +101,7 @@ pub struct Reply {
     viewer: Option<u32>,
     /// The limits of each result.
     result_limits: ResultLimits,
+    own_roles: Option<Arc<Roles>>,
     /// What the statements of the message have taken, if that is measured.
     measured: Option<Vec<Measured>>,
     /// Steps of the message run again: a step that has not ended is anywhere in `measured`, else at its end.
@@ -146,6 +148,7 @@ impl Reply {
             stream: None,
             viewer: None,
             result_limits: ResultLimits::default(),
+            own_roles: None,
             measured: None,
             runs_again: false,
         }
@@ -189,9 +192,10 @@ impl Reply {
         }
     }
 
-    /// The answers from now on are for this role.
-    pub fn set_viewer(&mut self, role: u32) {
+    /// The answers from now on are for this role, which sees these roles where its transaction has changed some.
+    pub fn set_viewer(&mut self, role: u32, own_roles: Option<Arc<Roles>>) {
         self.viewer = Some(role);
+        self.own_roles = own_roles;
     }
 
     /// No result from now on may be larger.
@@ -249,11 +253,6 @@ impl Reply {
     /// Adds a NoticeResponse here.
     pub fn notice(&mut self, severity: &str, notice: &SqlError) {
         backend::notice(&mut self.out, severity, notice);
-    }
-
-    /// Adds a ParameterStatus here.
-    pub fn parameter_status(&mut self, name: &str, value: &str) {
-        backend::parameter_status(&mut self.out, name, value);
     }
 
     /// Answers a statement that returns no rows and did not go through the engine.
@@ -441,5 +440,9 @@ impl Sink for Reply {
 
     fn viewer(&self) -> Option<u32> {
         self.viewer
+    }
+
+    fn own_roles(&self) -> Option<Arc<Roles>> {
+        self.own_roles.clone()
     }
 }

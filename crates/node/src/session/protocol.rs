@@ -10,7 +10,7 @@ use holdfast_sql::catalogue::Doing;
 use holdfast_sql::{Kind, Scan};
 use holdfast_types::{SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
 use holdfast_wire::reply::ReplyMark;
-use holdfast_wire::{Cancel, Client, End, Failure, Session, Status, Step, Termination};
+use holdfast_wire::{Cancel, Client, End, Failure, Keepalives, Session, Status, Step, Termination};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +61,13 @@ impl NodeSession {
         }
         self.canceller.end();
         self.activity.end(doing, &std::mem::take(&mut self.done), self.last_query_id)
+    }
+
+    /// The parameters that are reported to the client, as the session sees them now.
+    fn shown_parameters(&self) -> Vec<(String, String)> {
+        let values = self.values();
+        let reported = self.settings.reported();
+        reported.map(|(n, v)| (n.to_owned(), values.setting(n).map_or_else(|_| v.to_owned(), Into::into))).collect()
     }
 
     /// Runs a pipeline as a whole, or step by step.
@@ -212,10 +219,30 @@ impl Session for NodeSession {
         self.cursors.desc(name).cloned()
     }
 
-    fn parameters(&self) -> Vec<(String, String)> {
-        let values = self.values();
-        let reported = self.settings.reported();
-        reported.map(|(n, v)| (n.to_owned(), values.setting(n).map_or_else(|_| v.to_owned(), Into::into))).collect()
+    fn parameters(&mut self) -> Vec<(String, String)> {
+        self.reported_at = self.settings.changes();
+        self.reported = self.shown_parameters();
+        self.reported.clone()
+    }
+
+    fn changed_parameters(&mut self) -> Vec<(String, String)> {
+        if self.reported_at == self.settings.changes() {
+            return Vec::new();
+        }
+        let before = std::mem::take(&mut self.reported);
+        let mut now = self.parameters();
+        now.retain(|parameter| !before.contains(parameter));
+        now
+    }
+
+    fn changed_keepalives(&mut self) -> Option<(Keepalives, Keepalives)> {
+        let changes = self.settings.changes();
+        if std::mem::replace(&mut self.kept_alive_at, changes) == changes {
+            return None;
+        }
+        let now = self.settings.keepalives();
+        let before = std::mem::replace(&mut self.keepalives, now);
+        (before != now).then_some((before, now))
     }
 
     fn canceller(&self) -> Arc<dyn Cancel> {

@@ -145,7 +145,7 @@ impl NodeSession {
     /// Gives the reply what it needs of the session: the role that sees the answers, and how large they may be.
     pub(super) fn set_reply(&self, client: &mut Client) {
         let reply = client.reply();
-        reply.set_viewer(self.identity.current_role);
+        reply.set_viewer(self.identity.current_role, self.own_roles());
         reply.set_result_limits(self.settings.result_limits());
     }
 

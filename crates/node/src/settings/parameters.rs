@@ -18,6 +18,10 @@ pub(super) enum Takes {
     Time,
     /// As [`Takes::Time`], with -1 for off.
     TimeOrOff,
+    /// A whole number of seconds, from 0 to this, or with a unit. 0 is the system's default.
+    Seconds(i64),
+    /// As [`Takes::Seconds`], of milliseconds.
+    Milliseconds(i64),
     /// A size: bytes, or a number with `kB`, `MB`, `GB`, `TB`. 0 switches it off.
     Size,
     /// One of these, ASCII case ignored.
@@ -44,12 +48,16 @@ const fn r(name: &'static str, default: &'static str, takes: Takes) -> Parameter
     Parameter { name, default, takes, reported: true }
 }
 
-use Takes::{Any, Bool, DatabaseBool, Fixed, Int, OneOf, Size, Time, TimeOrOff};
+use Takes::{Any, Bool, DatabaseBool, Fixed, Int, Milliseconds, OneOf, Seconds, Size, Time, TimeOrOff};
 
 /// The smallest and largest values of the bounds of automatic transactions.
 pub const AUTO_TIME_MS: (i64, i64) = (1, 3_600_000);
 pub const AUTO_ROWS: (i64, i64) = (1, 1_000_000_000);
 pub const AUTO_IDLE_MS: (i64, i64) = (0, 3_600_000);
+
+/// The kernel's limits of keepalives: probes, and seconds.
+const KEEPALIVES_MAX: i64 = 127;
+const KEEPALIVE_S_MAX: i64 = 32_767;
 
 const UTC: &[&str] = &["UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z", "0", "+00", "00:00", "+00:00", "Zulu", "Universal"];
 const SEVERITIES: &[&str] =
@@ -120,6 +128,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     p("log_statement", "none", OneOf(&["none", "ddl", "mod", "all"])),
     p("max_connections", "2500", Fixed),
     p("max_identifier_length", "63", Fixed),
+    p("password_encryption", "scram-sha-256", OneOf(&["scram-sha-256"])),
     p("pg_stat_statements.max", "5000", Fixed),
     p("port", "5433", Fixed),
     p("quote_all_identifiers", "off", Bool),
@@ -151,9 +160,10 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "on",
         OneOf(&["off", "local", "remote_write", "on", "remote_apply", "true", "false", "yes", "no", "1", "0"]),
     ),
-    p("tcp_keepalives_count", "6", Fixed),
-    p("tcp_keepalives_idle", "60", Fixed),
-    p("tcp_keepalives_interval", "10", Fixed),
+    p("tcp_keepalives_count", "6", Int(0, KEEPALIVES_MAX)),
+    p("tcp_keepalives_idle", "60", Seconds(KEEPALIVE_S_MAX)),
+    p("tcp_keepalives_interval", "10", Seconds(KEEPALIVE_S_MAX)),
+    p("tcp_user_timeout", "0", Milliseconds(i32::MAX as i64)),
     r("TimeZone", "UTC", OneOf(UTC)),
     p("transaction_isolation", "read committed", Fixed),
     p("transaction_read_only", "off", Fixed),
@@ -170,6 +180,17 @@ pub(super) fn find(name: &str) -> Option<&'static Parameter> {
 
 pub(super) fn unknown(name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+}
+
+/// Whether a name that is not the server's may be an application's own: as in PostgreSQL it has a dot, and its prefix is not
+/// the server's.
+pub(super) fn is_applications(name: &str) -> bool {
+    name.contains('.') && find(name).is_none() && !name.to_ascii_lowercase().starts_with("holdfast.")
+}
+
+pub(super) fn too_many_own() -> SqlError {
+    let message = format!("a session has at most {OWN_PARAMETERS_MAX} parameters of its own");
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
 }
 
 /// Every parameter with its value at start, for `pg_settings`.
@@ -196,6 +217,8 @@ fn check(parameter: &Parameter, value: &str) -> SqlResult<String> {
             Ok(n) if (min..=max).contains(&n) => Ok(n.to_string()),
             _ => Err(refused()),
         },
+        Seconds(max) => whole(parameter, value, 1_000_000, "s", max),
+        Milliseconds(max) => whole(parameter, value, 1_000, "ms", max),
         TimeOrOff if value.trim() == "-1" => Ok("-1".into()),
         Time | TimeOrOff => duration(value).map(|_| value.to_owned()).ok_or_else(refused),
         Size => bytes(value).map(|_| value.trim().to_owned()).ok_or_else(refused),
@@ -208,6 +231,24 @@ fn check(parameter: &Parameter, value: &str) -> SqlResult<String> {
         },
         Fixed => Err(SqlError::new(SqlState("55P02"), format!("parameter \"{}\" cannot be changed", parameter.name))),
     }
+}
+
+/// A time in whole units of `us` microseconds, shown as a number, as PostgreSQL shows what the socket has.
+fn whole(parameter: &Parameter, value: &str, us: u128, unit: &str, max: i64) -> SqlResult<String> {
+    let refused = |message: String| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    let name = parameter.name;
+    let number = match value.trim().parse::<i64>() {
+        Ok(number) => number,
+        Err(_) => match duration(value) {
+            // Rounded to the nearest.
+            Some(time) => i64::try_from((time.as_micros() + us / 2) / us).unwrap_or(i64::MAX),
+            None => return refused(format!("invalid value for parameter \"{name}\": \"{value}\"")),
+        },
+    };
+    if !(0..=max).contains(&number) {
+        return refused(format!("{number} {unit} is outside the valid range for parameter \"{name}\" (0 .. {max})"));
+    }
+    Ok(number.to_string())
 }
 
 /// As [`check`], for a value that a session or its client sets.
@@ -241,6 +282,12 @@ const LOGGING: &str = "log_";
 pub fn is_superusers(name: &str) -> bool {
     let known = find(name).map_or(name, |parameter| parameter.name);
     known.starts_with(LOGGING) || ["deadlock_timeout", "lc_messages"].iter().any(|p| p.eq_ignore_ascii_case(name))
+}
+
+/// Whether only superusers and roles with the privileges of `pg_read_all_settings` may see the parameter, as in PostgreSQL:
+/// it names files and directories.
+pub fn is_hidden(name: &str) -> bool {
+    ["hba_file", "ident_file", "unix_socket_directories"].iter().any(|hidden| hidden.eq_ignore_ascii_case(name))
 }
 
 /// The spelling of a parameter's name.

@@ -70,8 +70,9 @@ use holdfast_types::access::check::sequence_name;
 use holdfast_types::schema::{Schema, Table};
 use std::sync::Arc;
 
-/// What only superusers may read, because verifiers of passwords are in it: its kind and name.
-pub const SECRETS: [(&str, &str); 2] = [("table", "pg_authid"), ("view", "pg_shadow")];
+/// What only superusers may read, because verifiers of passwords or the rules of access are in it: its kind and name.
+pub const SECRETS: [(&str, &str); 4] =
+    [("table", "pg_authid"), ("view", "pg_shadow"), ("view", "pg_hba_file_rules"), ("view", "pg_ident_file_mappings")];
 
 /// All tables, in no particular order.
 pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
@@ -267,6 +268,7 @@ mod tests {
             user: "u",
             viewer: Viewer { role: Some(10), ..Viewer::default() },
             databases: Vec::new(),
+            parameters_of_all: Vec::new(),
             roles: &holdfast_types::access::Roles::default(),
             settings: Vec::new(),
             counters: vec![("syncs", 7)],

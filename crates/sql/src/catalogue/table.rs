@@ -32,6 +32,8 @@ pub struct CatalogContext<'a> {
     /// Whose eyes see the rows.
     pub viewer: Viewer,
     pub databases: Vec<DatabaseRow>,
+    /// Parameters that sessions of all roles start with.
+    pub parameters_of_all: Vec<(String, String)>,
     /// All roles, and owners and grants of databases.
     pub roles: &'a Roles,
     /// Name and value of every setting of the session.

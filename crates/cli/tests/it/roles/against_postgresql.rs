@@ -29,6 +29,18 @@ fn psql(host: &str, port: &str, database: &str, script: &str) -> Vec<String> {
     text.lines().filter(|line| !place(line)).map(shown).collect()
 }
 
+/// A PostgreSQL with a database holdfast.
+pub fn postgresql() -> Option<Postgres> {
+    let postgres = Postgres::start()?;
+    on(&postgres, "postgres", "create database holdfast template template0;\n");
+    Some(postgres)
+}
+
+/// What psql writes of a script on PostgreSQL.
+pub fn on(postgres: &Postgres, database: &str, script: &str) -> Vec<String> {
+    psql(&postgres.socket().display().to_string(), &PORT.to_string(), database, script)
+}
+
 /// The script with each statement shown before its answer, and its SQLSTATE after.
 fn announced(script: &str) -> String {
     let mut out = String::from("\\pset null NULL\n\\pset format unaligned\n");
@@ -53,18 +65,15 @@ fn by_statement(lines: &[String]) -> Vec<Vec<String>> {
 
 #[test]
 fn statements_about_roles_answer_as_postgresqls() {
-    let Some(postgres) = Postgres::start() else { return };
-    let socket = postgres.socket().display().to_string();
-    let theirs = |database: &str, script: &str| psql(&socket, &PORT.to_string(), database, script);
-    theirs("postgres", "create database holdfast template template0;\n");
-    let scripts: Vec<PathBuf> = ["attributes", "membership", "identity", "databases", "names", "views"]
+    let Some(postgres) = postgresql() else { return };
+    let scripts: Vec<PathBuf> = ["attributes", "membership", "identity", "databases", "names", "views", "own_changes"]
         .map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/roles/{name}.sql")))
         .to_vec();
     let mut different = Vec::new();
     for script in scripts {
         let text = announced(&std::fs::read_to_string(&script).unwrap());
         let server = Running::start();
-        let answers = by_statement(&theirs("holdfast", &text));
+        let answers = by_statement(&on(&postgres, "holdfast", &text));
         let ours = by_statement(&psql("127.0.0.1", &server.port.to_string(), "holdfast", &text));
         assert_eq!(answers.len(), ours.len(), "{}: {ours:#?}", script.display());
         assert!(answers.len() > 30, "{}", script.display());

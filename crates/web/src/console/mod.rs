@@ -102,14 +102,15 @@ pub(crate) async fn login(
         Err(without_password(&app, client, why))
     };
     match rights {
-        Ok((role, rights)) if rights.monitors => opened(&app, &role, rights, client),
+        Ok((role, rights)) if rights.monitors => {
+            app.console.throttle.succeeded(client);
+            opened(&app, &role, rights, client)
+        }
         Ok((role, _)) => {
+            app.console.throttle.succeeded(client);
             refuse(StatusCode::FORBIDDEN, &format!("role \"{role}\" may not see this: GRANT pg_monitor TO it"))
         }
-        Err(why) => {
-            app.console.throttle.failed(client);
-            refuse(StatusCode::UNAUTHORIZED, &why.0)
-        }
+        Err(why) => refuse(StatusCode::UNAUTHORIZED, &why.0),
     }
 }
 

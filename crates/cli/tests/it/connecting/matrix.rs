@@ -86,12 +86,15 @@ fn attempts() -> Vec<(&'static str, &'static str, &'static str)> {
 /// Sets the rules of a server after one for the test's own superuser, and waits until they are in force.
 async fn set_rules(file: &Path, port: u16, rules: &str, number: usize) {
     let own = "local all all trust\nhost all holdfast 127.0.0.1/32 trust\n";
-    let text = format!("{own}host all marker_{number} 127.0.0.1/32 reject\n{rules}\n");
+    // Rules before these may reject every role, or trust every one: two marks, so that only the new rules answer so.
+    let marks = format!("host all marker_{number} 127.0.0.1/32 reject\nhost marker_{number} all 127.0.0.1/32 trust\n");
+    let text = format!("{own}{marks}{rules}\n");
     std::fs::write(file, text).unwrap();
     run(&admin(port).await, "SELECT pg_reload_conf()").await;
     let marker = format!("marker_{number}");
     until("the rules are in force", async || {
         answer(port, &marker, "shop", "x").await.contains("pg_hba.conf rejects connection")
+            && answer(port, "ann", &marker, "x").await.starts_with("3D000")
     })
     .await;
 }

@@ -22,5 +22,6 @@ mod server;
 mod several;
 mod standby;
 mod temp_tables;
+mod trail;
 mod transport;
 mod unsafe_disk;

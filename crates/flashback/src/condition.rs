@@ -6,10 +6,10 @@
 //! Failure: an error of the condition is the server's.
 
 use crate::error::FlashbackError;
-use crate::row::{Keys, TableKey};
+use crate::row::{Key, Keys, TableKey};
 use crate::server::Session;
 use crate::table::{Table, quote};
-use holdfast_types::record::{Cells, Key, Op};
+use holdfast_types::record::{self, Cells, Op};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{Value, ValueRef};
 use std::collections::BTreeSet;
@@ -107,7 +107,7 @@ impl Search {
         match self {
             Search::All => true,
             Search::Rowid(rowid) => {
-                let is = |key: &Key<'_>| matches!(key, Key::Rowid(found) if found == rowid);
+                let is = |key: &record::Key<'_>| matches!(key, record::Key::Rowid(found) if found == rowid);
                 match op {
                     Op::Insert { rowid: found, .. } => *found == Some(*rowid),
                     Op::Update { key, new_key, .. } => is(key) || new_key.as_ref().is_some_and(is),
@@ -143,13 +143,14 @@ pub fn selected(
     session: &Session,
     table: &Table,
     condition: &str,
-    versions: &[&Version],
+    versions: &[(&Version, Option<Key>)],
 ) -> Result<BTreeSet<usize>, FlashbackError> {
     let mut selected = BTreeSet::new();
     for (part, chunk) in versions.chunks(ROWS_MAX).enumerate() {
         let first = part * ROWS_MAX;
         let rows: Vec<String> = chunk.iter().enumerate().map(|(i, row)| row_sql(table, first + i, row)).collect();
-        let names: Vec<String> = table.columns.iter().map(|column| quote(&column.name)).collect();
+        let system = rowid_name(table).map(quote);
+        let names: Vec<String> = system.into_iter().chain(table.columns.iter().map(|c| quote(&c.name))).collect();
         let (name, names, rows) = (quote(&table.name), names.join(", "), rows.join(", "));
         let sql = match table.dialect {
             Dialect::Postgres => {
@@ -168,7 +169,15 @@ pub fn selected(
     Ok(selected)
 }
 
-fn row_sql(table: &Table, number: usize, version: &Version) -> String {
+/// The rowid's name, which a condition may use.
+fn rowid_name(table: &Table) -> Option<&str> {
+    match &table.key {
+        TableKey::Rowid { name, .. } => Some(name),
+        TableKey::Columns(_) => None,
+    }
+}
+
+fn row_sql(table: &Table, number: usize, (version, key): &(&Version, Option<Key>)) -> String {
     let cell = |(at, column): (usize, &crate::table::Column)| {
         let value = version.get(at).and_then(Option::as_deref).unwrap_or("NULL");
         match table.dialect {
@@ -176,7 +185,12 @@ fn row_sql(table: &Table, number: usize, version: &Version) -> String {
             Dialect::Sqlite => value.to_owned(),
         }
     };
-    let cells: Vec<String> = table.columns.iter().enumerate().map(cell).collect();
+    let system = rowid_name(table).map(|_| match key {
+        Some(Key::Rowid(rowid)) if table.dialect == Dialect::Postgres => format!("'{rowid}'::bigint"),
+        Some(Key::Rowid(rowid)) => rowid.to_string(),
+        _ => "NULL".to_owned(),
+    });
+    let cells: Vec<String> = system.into_iter().chain(table.columns.iter().enumerate().map(cell)).collect();
     format!("({number}, {})", cells.join(", "))
 }
 

@@ -166,8 +166,15 @@ impl Looking<'_> {
         let versions = versions(&events, table, present);
         let is_known = |place: &usize| events[*place].lsn.0 >= reshaped;
         let both = versions.iter().enumerate().filter(|(place, _)| is_known(place));
-        let both = both.flat_map(|(place, (before, after))| [before, after].map(|v| v.as_ref().map(|v| (place, v))));
-        let (places, rows): (Vec<usize>, Vec<&Version>) = both.flatten().unzip();
+        let key = |place: usize, is_new: bool| match &events[place].what {
+            What::Row { op, .. } if is_new => op.new_key(&table.key),
+            What::Row { op, .. } => op.old_key(&table.key),
+            What::Schema { .. } => None,
+        };
+        let both = both.flat_map(|(place, (before, after))| {
+            [(before, false), (after, true)].map(|(v, is_new)| v.as_ref().map(|v| (place, (v, key(place, is_new)))))
+        });
+        let (places, rows): (Vec<usize>, Vec<(&Version, Option<Key>)>) = both.flatten().unzip();
         let chosen = selected(self.session, table, condition, &rows)?;
         let mut keep = vec![false; events.len()];
         chosen.iter().filter_map(|row| places.get(*row)).for_each(|place| keep[*place] = true);

@@ -51,6 +51,8 @@ async fn a_condition_is_evaluated_on_the_row_of_that_time() {
     assert_eq!(of("amount > 10 and state = 'paid'"), ["update 2", "update 2"]);
     assert_eq!(of("sent"), ["insert 2", "update 2", "update 2"]);
     assert_eq!(of("orders.amount = 15"), ["update 2"]);
+    assert_eq!(of("rowid + 0 = 2"), ["insert 2", "update 2", "update 2"]);
+    assert_eq!(of("rowid = 2 and amount = 20"), ["insert 2", "update 2", "update 2"]);
     assert_eq!(of("id like 'x%'"), [""; 0]);
     // The condition is a query's: its errors are the server's.
     let refused =

@@ -106,6 +106,10 @@ fn notes(found: &Found, options: &FindOptions, seconds: f64) {
             "holdfast: changes that are not archived yet are not seen; --data DIR on the server's machine shows them"
         );
     }
+    if !read.partial.is_empty() {
+        let ids = read.partial.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        eprintln!("holdfast: large transactions that began in front of the trail within reach are left out: {ids}");
+    }
     if let Some(lsn) = reshaped_lsn {
         eprintln!("holdfast: columns were removed at LSN {lsn}: rows in front of it are shown with numbers of columns");
     }

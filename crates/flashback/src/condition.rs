@@ -16,6 +16,8 @@ use std::collections::BTreeSet;
 
 /// Versions of rows that are evaluated at a time.
 const ROWS_MAX: usize = 400;
+/// About as many bytes of SQL at a time.
+const BYTES_MAX: usize = 1 << 20;
 /// The name of the number of a version in the list.
 const NUMBER: &str = "holdfast_row";
 
@@ -146,9 +148,15 @@ pub fn selected(
     versions: &[(&Version, Option<Key>)],
 ) -> Result<BTreeSet<usize>, FlashbackError> {
     let mut selected = BTreeSet::new();
-    for (part, chunk) in versions.chunks(ROWS_MAX).enumerate() {
-        let first = part * ROWS_MAX;
-        let rows: Vec<String> = chunk.iter().enumerate().map(|(i, row)| row_sql(table, first + i, row)).collect();
+    let mut next = 0;
+    while next < versions.len() {
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while next < versions.len() && rows.len() < ROWS_MAX && bytes < BYTES_MAX {
+            let row = row_sql(table, next, &versions[next]);
+            bytes += row.len();
+            rows.push(row);
+            next += 1;
+        }
         let system = rowid_name(table).map(quote);
         let names: Vec<String> = system.into_iter().chain(table.columns.iter().map(|c| quote(&c.name))).collect();
         let (name, names, rows) = (quote(&table.name), names.join(", "), rows.join(", "));

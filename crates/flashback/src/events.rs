@@ -9,8 +9,8 @@ use crate::error::FlashbackError;
 use crate::row::RowOp;
 use crate::source::{Car, Range, Read, Source};
 use holdfast_types::record::{DecodeError, Op, Ops, Record, RecordReader, TxnHead};
-use holdfast_types::{Lsn, TableId, TxnId, VolumeId};
-use std::collections::{BTreeMap, HashMap};
+use holdfast_types::{Hlc, Lsn, TableId, TxnId, VolumeId};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What may be held in memory of the trail.
@@ -20,6 +20,10 @@ const HELD_BYTES_MAX: u64 = 512 << 20;
 pub trait Wanted: Sync {
     fn volume(&self, volume: VolumeId) -> bool;
     fn transaction(&self, _: &TxnHead) -> bool {
+        true
+    }
+    /// The operations of a large transaction, before it is known whether it was committed.
+    fn fragment(&self, _: TxnId) -> bool {
         true
     }
     fn row(&self, volume: VolumeId, table: TableId, op: &Op<'_>) -> bool;
@@ -37,8 +41,15 @@ pub struct Event {
 
 #[derive(Clone, Debug)]
 pub enum What {
-    Row { table: TableId, op: RowOp },
-    Schema { sql: String },
+    /// `exact`: its texts are UTF-8.
+    Row {
+        table: TableId,
+        op: RowOp,
+        exact: bool,
+    },
+    Schema {
+        sql: String,
+    },
 }
 
 /// What a boxcar gives, before fragments are in their places.
@@ -48,27 +59,36 @@ enum Raw {
     Fragments { head: TxnHead, lsn: Lsn, volume: VolumeId, txn: TxnId, count: u32 },
 }
 
-/// The wanted events in a range.
+/// The wanted events in a range; and in `Read` the transactions that are not among them because parts of them are in front of
+/// the trail within reach.
 pub fn collect(source: &Source, range: Range, wanted: &dyn Wanted) -> Result<(Vec<Event>, Read), FlashbackError> {
     let mut begin = range;
     let whole = Range { last: range.last, ..Range::default() };
     loop {
         let held = AtomicU64::new(0);
-        let (raw, read) = source.scan(begin, &|car, kept| {
+        let (raw, mut read) = source.scan(begin, &|car, kept| {
             of_boxcar(car, wanted, kept, &held).map_err(|source| FlashbackError::Boxcar { lsn: car.lsn.0, source })?;
             match held.load(Ordering::Relaxed) > HELD_BYTES_MAX {
                 true => Err(FlashbackError::TooMuch { limit: HELD_BYTES_MAX }),
                 false => Ok(()),
             }
         })?;
-        match placed(raw) {
-            Ok(events) => return Ok((events, read)),
-            Err(id) if begin == whole => {
-                return Err(FlashbackError::Parts { id: id.0, first: read.first_lsn });
-            }
-            // Fragments lie close to their commit, except those of a transaction that took long.
-            Err(_) => begin = whole,
+        let (events, partial) = placed(raw);
+        if partial.is_empty() || begin == whole {
+            read.partial = partial;
+            return Ok((events, read));
         }
+        // Fragments lie close to their commit, except those of a transaction that took long.
+        begin = whole;
+    }
+}
+
+/// [`collect`], where a transaction in part is an error.
+pub fn collect_whole(source: &Source, range: Range, wanted: &dyn Wanted) -> Result<(Vec<Event>, Read), FlashbackError> {
+    let (events, read) = collect(source, range, wanted)?;
+    match read.partial.first() {
+        Some(id) => Err(FlashbackError::Parts { id: *id, first: read.first_lsn }),
+        None => Ok((events, read)),
     }
 }
 
@@ -91,7 +111,7 @@ fn of_boxcar(car: &Car<'_>, wanted: &dyn Wanted, kept: &mut Vec<Raw>, held: &Ato
                     }
                 }
             }
-            Record::Fragment { volume, txn, number, ops } if wanted.volume(volume) => {
+            Record::Fragment { volume, txn, number, ops } if wanted.volume(volume) && wanted.fragment(txn) => {
                 let mut what = Vec::new();
                 for op in ops {
                     what.extend(of_op(volume, &op?, wanted, &mut bytes));
@@ -130,9 +150,10 @@ fn of_op(volume: VolumeId, op: &Op<'_>, wanted: &dyn Wanted, bytes: &mut u64) ->
             if !wanted.row(volume, *table, op) {
                 return None;
             }
+            let exact = !RowOp::is_inexact(op);
             let (table, op) = RowOp::of(op)?;
             *bytes += op.bytes();
-            What::Row { table, op }
+            What::Row { table, op, exact }
         }
         Op::Ddl(ddl) if wanted.schema(volume, ddl.text) => What::Schema { sql: ddl.text.to_owned() },
         Op::Pragma(sql) if wanted.schema(volume, sql) => What::Schema { sql: (*sql).to_owned() },
@@ -142,10 +163,10 @@ fn of_op(volume: VolumeId, op: &Op<'_>, wanted: &dyn Wanted, bytes: &mut u64) ->
     Some(what)
 }
 
-/// Puts fragments in the places of their commits; the transaction of which some are missing.
-fn placed(raw: Vec<Raw>) -> Result<Vec<Event>, TxnId> {
+/// Puts fragments in the places of their commits; and the transactions of which some are missing.
+fn placed(raw: Vec<Raw>) -> (Vec<Event>, Vec<u64>) {
     let mut fragments: HashMap<(VolumeId, TxnId), BTreeMap<u32, Vec<What>>> = HashMap::new();
-    let mut events = Vec::new();
+    let (mut events, mut partial) = (Vec::new(), Vec::new());
     for raw in raw {
         match raw {
             Raw::Event(event) => events.push(event),
@@ -155,13 +176,14 @@ fn placed(raw: Vec<Raw>) -> Result<Vec<Event>, TxnId> {
             Raw::Fragments { head, lsn, volume, txn, count } => {
                 let parts = fragments.remove(&(volume, txn)).unwrap_or_default();
                 if parts.len() != count as usize {
-                    return Err(head.id);
+                    partial.push(head.id.0);
+                    continue;
                 }
                 events.extend(parts.into_values().flatten().map(|what| Event { head, lsn, volume, what }));
             }
         }
     }
-    Ok(events)
+    (events, partial)
 }
 
 /// Where the commit of a transaction is: its boxcar, and its head. The newest one of that number.
@@ -175,20 +197,27 @@ pub fn find_commit(
     let anywhere = Range { epoch, newest_first: true, ..Range::default() };
     let range = at.map_or(anywhere, |lsn| Range { last: Some(lsn), ..Range::from(lsn) });
     let (found, read) = source.scan(range, &|car, kept: &mut Vec<(Lsn, TxnHead)>| {
-        commits(car.body, id, |head| kept.push((car.lsn, head)))
+        heads(car.body, |head| kept.extend((head.id.0 == id).then_some((car.lsn, head))))
             .map_err(|source| FlashbackError::Boxcar { lsn: car.lsn.0, source })
     })?;
     Ok((found.last().copied(), read))
 }
 
-fn commits(body: &[u8], id: u64, mut each: impl FnMut(TxnHead)) -> Result<(), DecodeError> {
+/// The numbers of all transactions of one commit: each database's part may have its own.
+pub fn ids_of(source: &Source, lsn: Lsn, hlc: Hlc) -> Result<HashSet<TxnId>, FlashbackError> {
+    let range = Range { last: Some(lsn), ..Range::from(lsn) };
+    let (ids, _) = source.scan(range, &|car, kept: &mut Vec<TxnId>| {
+        heads(car.body, |head| kept.extend((head.hlc == hlc).then_some(head.id)))
+            .map_err(|source| FlashbackError::Boxcar { lsn: car.lsn.0, source })
+    })?;
+    Ok(ids.into_iter().collect())
+}
+
+fn heads(body: &[u8], mut each: impl FnMut(TxnHead)) -> Result<(), DecodeError> {
     for record in RecordReader::new(body) {
         if let Record::Batch(batch) = record? {
             for transaction in batch.transactions() {
-                let head = transaction?.head;
-                if head.id.0 == id {
-                    each(head);
-                }
+                each(transaction?.head);
             }
         }
     }

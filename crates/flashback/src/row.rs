@@ -93,6 +93,19 @@ pub enum TableKey {
     Columns(Vec<usize>),
 }
 
+impl TableKey {
+    /// A key, if it is of this kind.
+    fn takes(&self, key: &Key) -> Option<Key> {
+        match (self, key) {
+            (TableKey::Rowid { .. }, Key::Rowid(_)) => Some(key.clone()),
+            (TableKey::Columns(positions), Key::Columns(values)) => {
+                (positions.len() == values.len()).then(|| key.clone())
+            }
+            _ => None,
+        }
+    }
+}
+
 /// One change of one row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RowOp {
@@ -129,6 +142,22 @@ impl RowOp {
         })
     }
 
+    /// Whether an operation has a text that is not UTF-8, so that no literal stands for it.
+    pub fn is_inexact(op: &Op<'_>) -> bool {
+        let of = |mut cells: record::Cells<'_>| {
+            cells.any(|cell| matches!(cell, ValueRef::Text(text) if std::str::from_utf8(text).is_err()))
+        };
+        let of_key = |key: &record::Key<'_>| matches!(key, record::Key::Columns(cells) if of(*cells));
+        match op {
+            Op::Insert { values, .. } => of(*values),
+            Op::Update { key, new_key, changes, .. } => {
+                of(*changes) || of_key(key) || new_key.as_ref().is_some_and(of_key)
+            }
+            Op::Delete { key, before, .. } => of(*before) || of_key(key),
+            _ => false,
+        }
+    }
+
     pub fn word(&self) -> &'static str {
         match self {
             RowOp::Insert { .. } => "insert",
@@ -141,21 +170,21 @@ impl RowOp {
     pub fn old_key(&self, key: &TableKey) -> Option<Key> {
         match self {
             RowOp::Insert { rowid, values } => match (rowid, key) {
-                (Some(rowid), _) => Some(Key::Rowid(*rowid)),
+                (Some(rowid), _) => key.takes(&Key::Rowid(*rowid)),
                 (None, TableKey::Columns(positions)) => {
                     let cells: Vec<Value> = positions.iter().filter_map(|at| values.get(*at)).cloned().collect();
                     (cells.len() == positions.len()).then_some(Key::Columns(cells))
                 }
                 _ => None,
             },
-            RowOp::Update { key, .. } | RowOp::Delete { key, .. } => Some(key.clone()),
+            RowOp::Update { key: old, .. } | RowOp::Delete { key: old, .. } => key.takes(old),
         }
     }
 
     /// The row's key after the change, or before a delete.
     pub fn new_key(&self, key: &TableKey) -> Option<Key> {
         match self {
-            RowOp::Update { new_key: Some(new), .. } => Some(new.clone()),
+            RowOp::Update { new_key: Some(new), .. } => key.takes(new),
             other => other.old_key(key),
         }
     }

@@ -82,7 +82,7 @@ pub struct Car<'a> {
 pub type Look<'a, T> = &'a (dyn Fn(&Car<'_>, &mut Vec<T>) -> Result<(), FlashbackError> + Sync);
 
 /// What was read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Read {
     /// The first boxcar within reach, and when it was written.
     pub first_lsn: u64,
@@ -96,6 +96,8 @@ pub struct Read {
     pub last_lsn: u64,
     /// Bytes of boxcars that were read.
     pub bytes: u64,
+    /// Large transactions that are left out, because parts of them are in front of the trail within reach.
+    pub partial: Vec<u64>,
 }
 
 /// The trail within reach.
@@ -204,7 +206,7 @@ impl Source {
         for (_, result) in kept.into_inner() {
             all.append(&mut result?);
         }
-        Ok((all, Read { bytes: seen.bytes.into_inner(), last_lsn: seen.last_lsn.into_inner(), ..view.read }))
+        Ok((all, Read { bytes: seen.bytes.into_inner(), last_lsn: seen.last_lsn.into_inner(), ..view.read.clone() }))
     }
 
     fn scan_object<T>(

@@ -123,9 +123,8 @@ impl Table {
                 let values = values.iter().map(|value| sql_of(value, self.dialect));
                 positions.iter().map(name).zip(values).collect()
             }
-            // An image of another kind of key: the table's name was given to another table since.
-            (Key::Rowid(rowid), _) => vec![("rowid".to_owned(), rowid.to_string())],
-            (Key::Columns(_), _) => vec![],
+            // Keys of another kind are refused where operations are read.
+            _ => vec![],
         }
     }
 

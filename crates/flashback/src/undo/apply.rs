@@ -19,6 +19,7 @@ use serde::Serialize;
 
 /// Statements under one savepoint, and in one message.
 const GROUP: usize = 64;
+const GROUP_BYTES: usize = 1 << 20;
 const SAVEPOINT: &str = "holdfast_undo";
 
 /// An inverse that was committed.
@@ -71,6 +72,22 @@ pub fn apply(source: &Source, connect: &Connect, plan: &Plan, run_triggers: bool
     Ok(Applied { rows: run.rows, transaction, lsn })
 }
 
+/// The statements in groups of at most [`GROUP`] and about [`GROUP_BYTES`].
+fn groups<'g, 's>(mut statements: &'g [&'s Statement]) -> impl Iterator<Item = &'g [&'s Statement]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |statement: &&&Statement| {
+            let is_first = bytes == 0;
+            bytes += statement.sql.len();
+            is_first || bytes <= GROUP_BYTES
+        };
+        let count = statements.iter().take(GROUP).take_while(fits).count();
+        let (group, rest) = statements.split_at(count);
+        statements = rest;
+        (count > 0).then_some(group)
+    })
+}
+
 struct Run<'a> {
     session: &'a Session,
     /// Where statements go by now.
@@ -84,7 +101,7 @@ impl Run<'_> {
         let mut pending = Vec::new();
         for of_database in statements.chunk_by(|a, b| a.database == b.database) {
             self.enter(&of_database[0].database)?;
-            for group in of_database.chunks(GROUP) {
+            for group in groups(of_database) {
                 if self.try_all(group)?.is_ok() {
                     self.rows += group.len() as u64;
                     continue;

@@ -5,7 +5,7 @@
 use super::net::Effects;
 use crate::conflict::Conflict;
 use crate::error::FlashbackError;
-use crate::events::{Event, Wanted, What, collect, mentions};
+use crate::events::{Event, Wanted, What, collect_whole, mentions};
 use crate::find::key_shown;
 use crate::row::Keys;
 use crate::source::{Range, Read, Source};
@@ -55,7 +55,7 @@ fn reshapes(sql: &str) -> bool {
 /// The later changes of rows that are not as they were left, in order, from a position on. A change that a still later one
 /// has taken back, as by an undo, is none.
 pub fn later(source: &Source, lsn: Lsn, than: Hlc, rows: &RowsOf) -> Result<(Vec<Conflict>, Read), FlashbackError> {
-    let (events, read) = collect(source, Range::from(lsn), &Later { than, rows })?;
+    let (events, read) = collect_whole(source, Range::from(lsn), &Later { than, rows })?;
     let changed = changed(&events, rows);
     let mut conflicts = Vec::new();
     for event in &events {
@@ -69,7 +69,7 @@ pub fn later(source: &Source, lsn: Lsn, than: Hlc, rows: &RowsOf) -> Result<(Vec
             operation,
         };
         match &event.what {
-            What::Row { table, op } => {
+            What::Row { table, op, .. } => {
                 let id = (event.volume, *table);
                 let (Some(found), Some(changed)) = (rows.get(&id), changed.get(&id)) else { continue };
                 let keys = [op.old_key(&found.table.key), op.new_key(&found.table.key)];
@@ -92,7 +92,7 @@ pub fn later(source: &Source, lsn: Lsn, than: Hlc, rows: &RowsOf) -> Result<(Vec
 fn changed(events: &[Event], rows: &RowsOf) -> HashMap<(VolumeId, TableId), Keys> {
     let mut effects: HashMap<(VolumeId, TableId), Effects> = HashMap::new();
     for event in events {
-        let What::Row { table, op } = &event.what else { continue };
+        let What::Row { table, op, .. } = &event.what else { continue };
         let id = (event.volume, *table);
         if let Some(found) = rows.get(&id) {
             effects.entry(id).or_default().add(*table, &found.table.key, op);

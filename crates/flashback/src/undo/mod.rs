@@ -22,19 +22,19 @@ mod statements;
 
 use crate::conflict::Conflict;
 use crate::error::FlashbackError;
-use crate::events::{Event, Wanted, What, collect, find_commit};
+use crate::events::{Event, Wanted, What, collect_whole, find_commit, ids_of};
 use crate::row::Keys;
 use crate::server::{Connect, Session};
 use crate::source::{Range, Read, Source};
 use crate::table::Table;
 pub use apply::{Applied, apply};
 use holdfast_types::record::{Op, TxnHead};
-use holdfast_types::{Hlc, Lsn, TableId, VolumeId};
+use holdfast_types::{Hlc, Lsn, TableId, TxnId, VolumeId};
 use later::{Rows, RowsOf, later};
 use net::Effects;
 use serde::Serialize;
 use statements::Statement;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Which transaction is undone.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,10 @@ impl Plan {
 }
 
 /// One commit, in all databases.
-struct Commit(Hlc);
+struct Commit {
+    hlc: Hlc,
+    ids: HashSet<TxnId>,
+}
 
 impl Wanted for Commit {
     fn volume(&self, _: VolumeId) -> bool {
@@ -91,7 +94,11 @@ impl Wanted for Commit {
     }
 
     fn transaction(&self, head: &TxnHead) -> bool {
-        head.hlc == self.0
+        head.hlc == self.hlc
+    }
+
+    fn fragment(&self, txn: TxnId) -> bool {
+        self.ids.contains(&txn)
     }
 
     fn row(&self, _: VolumeId, _: TableId, _: &Op<'_>) -> bool {
@@ -111,7 +118,8 @@ pub fn plan(source: &Source, connect: &Connect, database: &str, target: Target) 
         (found, read) = find_commit(source, None, id)?;
     }
     let (lsn, head) = found.ok_or(FlashbackError::NoTransaction { id, first: read.first_lsn })?;
-    let (events, _) = collect(source, Range { last: Some(lsn), ..Range::from(lsn) }, &Commit(head.hlc))?;
+    let commit = Commit { hlc: head.hlc, ids: ids_of(source, lsn, head.hlc)? };
+    let (events, _) = collect_whole(source, Range { last: Some(lsn), ..Range::from(lsn) }, &commit)?;
     if let Some(sql) = events.iter().find_map(|event| match &event.what {
         What::Schema { sql } => Some(sql),
         What::Row { .. } => None,
@@ -175,8 +183,8 @@ impl Sessions<'_> {
             for number in tables {
                 let table = Table::numbered(&session, dialect, number)?.ok_or_else(|| {
                     let why = format!(
-                        "its table number {number} of database {name} does not exist now, or is the server's own. Restore the \
-                         table: `holdfast restore --before-transaction {id}`"
+                        "its table number {number} of database {name} does not exist now, or is the server's own, as that of prepared \
+                         transactions. Restore the table: `holdfast restore --before-transaction {id}`"
                     );
                     FlashbackError::Refused { id, why }
                 })?;
@@ -191,8 +199,12 @@ impl Sessions<'_> {
 fn inverse(id: u64, events: &[Event], tables: &mut RowsOf) -> Result<Vec<Statement>, FlashbackError> {
     let mut of: Vec<(VolumeId, Effects)> = Vec::new();
     for event in events {
-        let What::Row { table, op } = &event.what else { continue };
+        let What::Row { table, op, exact } = &event.what else { continue };
         let Some(rows) = tables.get_mut(&(event.volume, *table)) else { continue };
+        if !exact {
+            let why = format!("a text in table {} is not UTF-8, so no statement can contain it", rows.table.name);
+            return Err(FlashbackError::Refused { id, why });
+        }
         let place = of.iter().position(|(volume, _)| *volume == event.volume).unwrap_or_else(|| {
             of.push((event.volume, Effects::default()));
             of.len() - 1

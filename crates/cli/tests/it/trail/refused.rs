@@ -89,6 +89,19 @@ async fn sqlite_databases_with_their_own_kinds_of_tables() {
     }
     let found = bed.find(&["--database", "lite", "--table", "h", "--where", "rowid = 3 and v is null"]);
     assert!(found["changes"].as_array().unwrap().len() > 3, "{found}");
+    let found = bed.find(&["--database", "lite", "--table", "w", "--where", "b = 1 and v is not null"]);
+    let changes = found["changes"].as_array().unwrap().iter().filter(|change| change["operation"] != "schema");
+    let keys: Vec<_> = changes.map(|change| change["key"].to_string()).collect();
+    assert!(keys.len() > 3 && keys.iter().all(|key| key.contains("\"b\":1")), "{found}");
+    // A text that no literal stands for.
+    run(&lite, "insert into f values (cast(x'ff' as text), 1), ('a' || char(0) || 'b', 2)").await;
+    run(&lite, "delete from f where y = 2").await;
+    let (id, _) = bed.newest(&[&["--table", "f"][..], &of_lite].concat());
+    bed.undoes(&id, &[]);
+    assert_eq!(table(&lite, "select hex(x), y from f order by y").await, ["FF|1", "610062|2"]);
+    run(&lite, "delete from f where y = 1").await;
+    let (id, _) = bed.newest(&[&["--table", "f"][..], &of_lite].concat());
+    assert!(bed.refuses(&id, &["--apply"]).contains("a text in table f is not UTF-8"));
     // A trigger's changes are in the inverse; the trigger itself would run again.
     run(&lite, "update watched set v = 'bad' where id = 1").await;
     let (id, lsn) = bed.newest(&[&["--table", "watched"][..], &of_lite].concat());

@@ -2,6 +2,7 @@
 
 use super::{Bed, table};
 use crate::node::{refuses, run};
+use holdfast_flashback::{Connect, Place, Source, Target, apply, plan};
 
 #[tokio::test]
 async fn what_cannot_be_undone_is_named() {
@@ -110,4 +111,29 @@ async fn sqlite_databases_with_their_own_kinds_of_tables() {
     bed.undoes(&id, &["--lsn", &lsn, "--run-triggers"]);
     assert_eq!(table(&lite, "select v from watched order by id").await, ["one", "two"]);
     assert_eq!(table(&lite, "select was from audit").await, ["bad"]);
+}
+
+#[tokio::test]
+async fn a_change_between_the_look_into_the_trail_and_the_undo_is_seen() {
+    let bed = Bed::start().await;
+    bed.run("create table t(id int primary key, v text, w int); insert into t values (1, 'a', 1), (2, 'b', 1)").await;
+    bed.run("update t set v = 'bad'").await;
+    let (id, lsn) = bed.newest(&["--table", "t"]);
+    let place = Place { data: Some(bed.node.dir.clone()), threads: 2, ..Place::default() };
+    let (host, port, user) = ("127.0.0.1".to_owned(), bed.node.port, "holdfast".to_owned());
+    let connect = Connect { host, port, user, password: None };
+    let target = Target { id: id.parse().unwrap(), lsn: lsn.parse().ok() };
+    // It has runtimes of its own.
+    let look = move || {
+        let source = Source::open(&place).unwrap();
+        let plan = plan(&source, &connect, "holdfast", target).unwrap();
+        (source, connect, plan)
+    };
+    let (source, connect, plan) = std::thread::spawn(look).join().unwrap();
+    assert_eq!((plan.statements.len(), plan.conflicts.len()), (2, 0));
+    bed.run("update t set v = 'mine' where id = 2").await;
+    let undo = move || apply(&source, &connect, &plan, false).unwrap_err().to_string();
+    let refused = std::thread::spawn(undo).join().unwrap();
+    assert!(refused.contains("holdfast: t id=2: update by transaction "), "{refused}");
+    assert_eq!(table(&bed.client, "select id, v from t order by id").await, ["1|bad", "2|mine"]);
 }

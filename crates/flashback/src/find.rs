@@ -20,9 +20,12 @@ use holdfast_types::schema::Dialect;
 use holdfast_types::{Lsn, TableId, Value, VolumeId};
 use serde::Serialize;
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 /// Keys that the server is asked for at a time.
 const KEYS_MAX: usize = 400;
+/// Rows of now with the wanted value, up to which the trail is searched for them; for more it is searched for all rows.
+const PRESENT_MAX: usize = 100_000;
 /// How often the server is asked again because rows were changed meanwhile.
 const TRIES_MAX: u32 = 5;
 
@@ -102,10 +105,18 @@ pub fn find(source: &Source, connect: &Connect, options: &FindOptions) -> Result
         return Err(FlashbackError::NoTable(options.table.clone()));
     }
     let from = Range { unix_ms: options.since_unix_ms.unwrap_or(0), ..Range::default() };
-    let looking = Looking { source, session: &session, name: &options.table, table: table.as_ref(), volume, from };
+    let time = options.since_unix_ms.unwrap_or(0)..=options.until_unix_ms.unwrap_or(u64::MAX);
+    let looking = Looking {
+        time: time.clone(),
+        source,
+        session: &session,
+        name: &options.table,
+        table: table.as_ref(),
+        volume,
+        from,
+    };
     let (mut events, read) = looking.events(condition)?;
-    let (since, until) = (options.since_unix_ms.unwrap_or(0), options.until_unix_ms.unwrap_or(u64::MAX));
-    events.retain(|event| (since..=until).contains(&event.head.hlc.unix_ms()));
+    events.retain(|event| time.contains(&event.head.hlc.unix_ms()));
     let reshaped_lsn = reshaped(&events);
     let changes = events.iter().map(|event| change(event, table.as_ref(), reshaped_lsn)).collect();
     Ok(Found { changes, exists: table.is_some(), reshaped_lsn, read })
@@ -130,6 +141,8 @@ struct Looking<'a> {
     table: Option<&'a Table>,
     volume: VolumeId,
     from: Range,
+    /// Of commits that are listed.
+    time: RangeInclusive<u64>,
 }
 
 impl Looking<'_> {
@@ -143,8 +156,10 @@ impl Looking<'_> {
         };
         let equality = equality(condition);
         let mut search = Search::of(table, equality.as_ref());
-        if let (Search::Column { keys, .. }, Some(equality)) = (&mut search, &equality) {
-            self.present_keys(table, &equality.column, &equality.value, keys)?;
+        if let (Search::Column { keys, .. }, Some(equality)) = (&mut search, &equality)
+            && !self.present_keys(table, &equality.column, &equality.value, keys)?
+        {
+            search = Search::All;
         }
         let (mut events, mut read) = self.collect(self.from, &search)?;
         // Rows that had the value at some time and have it no longer: their other changes.
@@ -164,8 +179,11 @@ impl Looking<'_> {
         let reshaped = reshaped(&events).unwrap_or(0);
         let present = self.present(table, &mut events, &search, &mut read)?;
         let versions = versions(&events, table, present);
-        let is_known = |place: &usize| events[*place].lsn.0 >= reshaped;
-        let both = versions.iter().enumerate().filter(|(place, _)| is_known(place));
+        let is_asked = |place: &usize| {
+            let event = &events[*place];
+            event.lsn.0 >= reshaped && self.time.contains(&event.head.hlc.unix_ms())
+        };
+        let both = versions.iter().enumerate().filter(|(place, _)| is_asked(place));
         let key = |place: usize, is_new: bool| match &events[place].what {
             What::Row { op, .. } if is_new => op.new_key(&table.key),
             What::Row { op, .. } => op.old_key(&table.key),
@@ -183,16 +201,25 @@ impl Looking<'_> {
         Ok((events, read))
     }
 
-    /// The keys of the rows that have a value in a column now.
-    fn present_keys(&self, table: &Table, column: &str, value: &Value, keys: &mut Keys) -> Result<(), FlashbackError> {
-        let crate::row::TableKey::Rowid { name, .. } = &table.key else { return Ok(()) };
+    /// The keys of the rows that have a value in a column now; false if there are too many.
+    fn present_keys(
+        &self,
+        table: &Table,
+        column: &str,
+        value: &Value,
+        keys: &mut Keys,
+    ) -> Result<bool, FlashbackError> {
+        let crate::row::TableKey::Rowid { name, .. } = &table.key else { return Ok(false) };
         let (name, of, value) = (quote(name), quote(&table.name), sql_of(value, table.dialect));
-        let sql = format!("SELECT {name} FROM {of} WHERE {} = {value}", quote(column));
-        for row in self.session.rows("the rows of now", &sql)? {
+        let limit = PRESENT_MAX + 1;
+        let sql = format!("SELECT {name} FROM {of} WHERE {} = {value} LIMIT {limit}", quote(column));
+        let rows = self.session.rows("the rows of now", &sql)?;
+        let is_few = rows.len() <= PRESENT_MAX;
+        for row in rows {
             let rowid = row.first().and_then(|cell| cell.as_deref()?.parse().ok());
             keys.insert(&Key::Rowid(rowid.ok_or(FlashbackError::Answer { what: "a rowid" })?));
         }
-        Ok(())
+        Ok(is_few)
     }
 
     /// The rows as they are behind all of `events`, which grow by what is committed meanwhile.

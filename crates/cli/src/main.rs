@@ -20,6 +20,9 @@ mod restore;
 mod serve;
 mod standby;
 mod trail_dump;
+mod trail_find;
+mod trail_place;
+mod trail_undo;
 mod unsafe_disk;
 mod witness;
 

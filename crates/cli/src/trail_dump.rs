@@ -1,5 +1,6 @@
-//! `holdfast trail dump`: prints the content of the trail.
+//! `holdfast trail`: `dump` prints the content of the trail; `find` and `undo` have files of their own.
 
+use crate::{trail_find, trail_undo};
 use holdfast_engine::Options;
 use holdfast_engine::trail_dump::{Filter, Item, dump};
 use holdfast_types::{Lsn, VolumeId};
@@ -10,8 +11,10 @@ use std::process::ExitCode;
 /// Look into the trail
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Example:
-  holdfast trail dump --data ./holdfast-data --from 67112960")]
+Examples:
+  holdfast trail dump --data ./holdfast-data --from 67112960
+  holdfast trail find --table orders --where \"id = 7\" --since '2026-11-23 15:00'
+  holdfast trail undo --transaction 4294967311")]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -21,6 +24,10 @@ pub struct Args {
 enum What {
     /// Print every boxcar and record with the rows it changed; nothing is changed
     Dump(DumpArgs),
+    /// List the transactions that changed rows of a table, with the values before and after
+    Find(trail_find::FindArgs),
+    /// Print the inverse of a committed transaction, or run it with --apply
+    Undo(trail_undo::UndoArgs),
 }
 
 #[derive(clap::Args, Debug)]
@@ -47,7 +54,11 @@ struct DumpArgs {
 
 /// Prints to standard output; a reader that closes it early ends the command without an error.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let What::Dump(args) = args.what;
+    let args = match args.what {
+        What::Dump(args) => args,
+        What::Find(args) => return trail_find::run(&args),
+        What::Undo(args) => return trail_undo::run(&args),
+    };
     let filter = Filter { from: args.from.map(Lsn), volume: args.volume.map(VolumeId) };
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut result = Ok(());

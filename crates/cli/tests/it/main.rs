@@ -27,5 +27,6 @@ mod server;
 mod several;
 mod standby;
 mod temp_tables;
+mod trail;
 mod transport;
 mod unsafe_disk;

@@ -316,7 +316,8 @@ impl Binder<'_> {
         let source = if table.temp { Source::Temporary } else { Source::Table(bare.clone()) };
         let used = self.uses(table, Privileges::SELECT);
         let relation = Relation::new(shown.as_str(), columns, source);
-        add(scope, Relation { key, used, ..relation })?;
+        let rowid = scope::rowid_of(table, self.ctx.dialect);
+        add(scope, Relation { key, used, rowid, ..relation })?;
         let stands = self.stands(table);
         let sql = if shown == bare { stands } else { format!("{stands} AS {}", quote(&shown)) };
         Ok((sql, false))

@@ -4,6 +4,7 @@
 //! What a view's query touches is not recorded here: its owner needs those privileges, not the current role.
 
 use super::Binder;
+use super::scope::SYSTEM_ATTNUM;
 use holdfast_types::access::needs::{Access, Need, TableNeed};
 use holdfast_types::access::{Privileges, needs};
 use holdfast_types::schema::{Dialect, Table};
@@ -20,6 +21,20 @@ impl Used {
         let mut need = self.0.borrow_mut();
         need.privileges |= Privileges::SELECT;
         need.select.insert(column as i16 + 1);
+    }
+
+    /// A column is read that only a privilege on the whole table covers.
+    pub fn selects_system_column(&self) {
+        let mut need = self.0.borrow_mut();
+        need.privileges |= Privileges::SELECT;
+        need.select.insert(SYSTEM_ATTNUM);
+    }
+
+    /// A row is stored under a rowid that the statement names.
+    pub fn inserts_system_column(&self) {
+        let mut need = self.0.borrow_mut();
+        need.privileges |= Privileges::INSERT;
+        need.insert.insert(SYSTEM_ATTNUM);
     }
 
     /// A privilege on the table is needed, and on no column of its own.

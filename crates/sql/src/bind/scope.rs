@@ -4,7 +4,7 @@ use super::need::Used;
 use super::typed::{Shape, Typed};
 use crate::names::{Among, quote, relation_name};
 use crate::types::{self, Type};
-use holdfast_types::schema::{Dialect, Schema, Table};
+use holdfast_types::schema::{Dialect, Schema, Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::ObjectName;
 use std::cell::RefCell;
@@ -39,6 +39,8 @@ pub struct Relation {
     pub nullable: bool,
     /// Notes the columns that are read, where that needs a privilege.
     pub used: Option<Used>,
+    /// The system column `rowid` of a stored table.
+    pub rowid: Option<Column>,
 }
 
 /// Where the rows of a relation come from.
@@ -61,7 +63,8 @@ pub enum Source {
 impl Relation {
     /// A relation without a key that identifies its rows.
     pub fn new(alias: impl Into<String>, columns: Columns, source: Source) -> Relation {
-        Relation { alias: alias.into(), columns, key: Vec::new(), scalar: false, source, nullable: false, used: None }
+        let (key, alias) = (Vec::new(), alias.into());
+        Relation { alias, columns, key, scalar: false, source, nullable: false, used: None, rowid: None }
     }
 }
 
@@ -120,6 +123,22 @@ impl<'p> Scope<'p> {
         }
     }
 
+    /// The system column of a relation, if the name means it.
+    fn system_column(&self, relation: usize, name: &str) -> Option<Typed> {
+        let r = &self.relations[relation];
+        let c = r.rowid.as_ref().filter(|c| c.name == name)?;
+        self.note(c, relation);
+        if let Some(used) = &r.used {
+            match usize::try_from(c.attnum - 1) {
+                Ok(column) => used.selects(column),
+                Err(_) => used.selects_system_column(),
+            }
+        }
+        let sql = c.sql.clone().unwrap_or_else(|| format!("{}.{}", quote(&r.alias), quote(&c.name)));
+        let shape = Shape::Column { table_oid: c.table_oid, attnum: c.attnum, lifts: c.lifts };
+        Some(Typed { sql, ty: c.ty, shape, not_null: !r.nullable })
+    }
+
     fn note(&self, column: &Column, relation: usize) {
         let mut grouping = self.grouping.borrow_mut();
         if !grouping.inside && !grouping.grouped {
@@ -152,18 +171,28 @@ impl<'p> Scope<'p> {
                 }
             }
         }
-        match (found, self.parent) {
-            (Some((r, c)), _) => Ok(Some(self.typed(r, c))),
-            (None, Some(parent)) => parent.find(name),
-            (None, None) => Ok(None),
+        if let Some((r, c)) = found {
+            return Ok(Some(self.typed(r, c)));
+        }
+        let has = |r: &usize| self.relations[*r].rowid.as_ref().is_some_and(|c| c.name == name);
+        let mut systems = (0..self.relations.len()).filter(has);
+        match (systems.next(), systems.next(), self.parent) {
+            (Some(_), Some(_), _) => {
+                let message = format!("column reference \"{name}\" is ambiguous");
+                Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message))
+            }
+            (Some(r), None, _) => Ok(self.system_column(r, name)),
+            (None, _, Some(parent)) => parent.find(name),
+            (None, _, None) => Ok(None),
         }
     }
 
     /// Finds a column by relation and name. `None` where there is no such relation.
     pub fn find_in(&self, alias: &str, name: &str) -> SqlResult<Option<Typed>> {
         if let Some(r) = self.relations.iter().position(|r| r.alias == alias) {
-            return match self.relations[r].columns.iter().position(|c| c.name == name) {
-                Some(c) => Ok(Some(self.typed(r, c))),
+            let column = self.relations[r].columns.iter().position(|c| c.name == name);
+            return match column.map_or_else(|| self.system_column(r, name), |c| Some(self.typed(r, c))) {
+                Some(found) => Ok(Some(found)),
                 None => Err(SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column {alias}.{name} does not exist"))),
             };
         }
@@ -232,6 +261,30 @@ pub fn columns_of(table: &Table, dialect: Dialect) -> Columns {
             sql: None,
         })
         .collect()
+}
+
+/// The name of the system column that every stored table with a rowid has, unless a column has that name.
+pub const ROWID: &str = "rowid";
+
+/// The number of a system column that is not a column of the table as well; no grant on a column covers it.
+pub const SYSTEM_ATTNUM: i16 = -1;
+
+/// The system column `rowid`: SQLite's key of the row. A serial or integer primary key is the same number.
+pub fn rowid_of(table: &Table, dialect: Dialect) -> Option<Column> {
+    let is_free = !table.columns.iter().any(|c| c.name.eq_ignore_ascii_case(ROWID));
+    if dialect != Dialect::Postgres || table.kind != TableKind::Table || table.without_rowid || !is_free {
+        return None;
+    }
+    let alias = table.columns.iter().position(|c| c.rowid_alias);
+    Some(Column {
+        name: ROWID.to_owned(),
+        ty: types::Type::INT8,
+        not_null: true,
+        table_oid: table.oid,
+        attnum: alias.map_or(SYSTEM_ATTNUM, |at| at as i16 + 1),
+        lifts: false,
+        sql: None,
+    })
 }
 
 /// Finds a user's table by its exact name.

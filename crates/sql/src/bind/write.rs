@@ -37,10 +37,10 @@ fn writable<'s>(b: &mut Binder<'s>, name: &sqlparser::ast::ObjectName) -> SqlRes
     }
 }
 
-/// True for a column in which SQLite itself would store a NULL, or replace it by a new id.
+/// True for a column in which SQLite itself would store a NULL, or replace it by a new id; the system column `rowid` is one.
 fn must_check_null(table: &Table, column: &Column) -> bool {
     let stored = table.columns.iter().find(|c| c.name == column.name);
-    column.not_null && stored.is_some_and(|c| c.rowid_alias || !c.not_null)
+    column.not_null && stored.is_none_or(|c| c.rowid_alias || !c.not_null)
 }
 
 fn own_columns(table: &Table, dialect: Dialect) -> Vec<Column> {
@@ -113,6 +113,9 @@ pub fn insert(b: &mut Binder<'_>, insert: &Insert) -> SqlResult<Bound> {
     };
     if let Some(used) = &used {
         used.changes(table, Privileges::INSERT, columns.iter().map(|c| c.name.as_str()));
+        if columns.iter().any(|c| c.attnum == scope::SYSTEM_ATTNUM) {
+            used.inserts_system_column();
+        }
     }
     let mut defaults = Vec::new();
     for column in all.iter().filter(|c| !columns.iter().any(|t| t.name == c.name)) {
@@ -120,7 +123,7 @@ pub fn insert(b: &mut Binder<'_>, insert: &Insert) -> SqlResult<Bound> {
             defaults.push((column.name.clone(), value.sql));
         }
     }
-    let hidden = ids::id_column(table).filter(|id| all.iter().all(|c| c.name != *id));
+    let hidden = ids::id_column(table).filter(|id| all.iter().chain(&columns).all(|c| c.name != *id));
     if let (Some(hidden), Some(next)) = (hidden, ids::next_id(table)) {
         defaults.push((hidden.to_owned(), next));
     }
@@ -165,9 +168,11 @@ fn target_columns(b: &Binder<'_>, insert: &Insert, table: &Table, all: &[Column]
         return Ok(all[..width].to_vec());
     }
     let mut columns: Vec<Column> = Vec::new();
+    // A table with a key of its own has another name for the rowid.
+    let system = scope::rowid_of(table, b.ctx.dialect).filter(|c| c.attnum == scope::SYSTEM_ATTNUM);
     for name in &insert.columns {
         let (_, bare) = crate::names::object_name(name)?;
-        let found = all.iter().find(|c| c.name == bare).ok_or_else(|| {
+        let found = all.iter().chain(&system).find(|c| c.name == bare).ok_or_else(|| {
             let message = format!("column \"{bare}\" of relation \"{}\" does not exist", table.name);
             SqlError::new(SqlState::UNDEFINED_COLUMN, message)
         });
@@ -348,6 +353,7 @@ fn on_conflict(
             }
             // What the new row would have been needs no privilege.
             scope.relations[0].used = used.cloned();
+            scope.relations[0].rowid = scope::rowid_of(table, b.ctx.dialect);
             // A bare name means a column of the target table.
             let target_only = Scope {
                 relations: vec![scope.relations[0].clone()],
@@ -520,7 +526,8 @@ fn target<'s>(
 fn target_scope<'p>(b: &Binder<'_>, table: &Table, alias: &str, used: Option<Used>) -> Scope<'p> {
     let mut scope = Scope::new(None);
     let columns = scope::columns_of(table, b.ctx.dialect);
-    scope.relations.push(Relation { used, ..Relation::new(alias, columns, Source::Table(table.name.clone())) });
+    let rowid = scope::rowid_of(table, b.ctx.dialect);
+    scope.relations.push(Relation { used, rowid, ..Relation::new(alias, columns, Source::Table(table.name.clone())) });
     scope
 }
 
@@ -543,7 +550,9 @@ fn returning(
     let Some(items) = items else { return Ok(Bound { sql, columns: Vec::new() }) };
     let mut scope = Scope::new(None);
     let columns = own_columns(table, b.ctx.dialect);
-    scope.relations.push(Relation { used, ..Relation::new(alias, columns, Source::Table(table.name.clone())) });
+    let own = |c: Column| Column { sql: Some(quote(&c.name)), ..c };
+    let rowid = scope::rowid_of(table, b.ctx.dialect).map(own);
+    scope.relations.push(Relation { used, rowid, ..Relation::new(alias, columns, Source::Table(table.name.clone())) });
     let (text, columns) = b.returning(items, &scope)?;
     Ok(Bound { sql: sql + &text, columns })
 }

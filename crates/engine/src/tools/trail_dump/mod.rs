@@ -12,7 +12,7 @@ mod sql;
 mod text;
 
 pub use shown::{Cells, Change, Item, OpItem, RecordItem, TxnItem, Val};
-pub use sql::Script;
+pub use sql::{Script, literal};
 
 use crate::state::error::OpenError;
 use crate::state::manifest::Manifest;

@@ -4,8 +4,8 @@
 //! last USE before it. A row is found by its key; the values that an update or delete replaced are in a comment. Values
 //! are written in the dialect of the database.
 //!
-//! Not every statement can be run unchanged: a row of a table without an INTEGER PRIMARY KEY is named by its rowid, which
-//! statements of the PostgreSQL dialect cannot do; prepared transactions are in comments.
+//! A row of a table without an INTEGER PRIMARY KEY is named by its rowid, which another history may have given to another
+//! row: such statements need a look at the values before. Prepared transactions are in comments.
 
 use super::shown::{Cells, Item, OpItem, RecordItem, TxnItem, Val, hex};
 use super::{Filter, dump};
@@ -157,7 +157,7 @@ fn found(key: &Cells, dialect: Dialect) -> String {
 
 /// A value that reads back as it was. What is quoted takes any type in the PostgreSQL dialect: a stored number may be a
 /// boolean.
-fn literal(value: &Value, dialect: Dialect) -> String {
+pub fn literal(value: &Value, dialect: Dialect) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
     match (value, dialect) {
         (Value::Null, _) => "NULL".to_owned(),

@@ -1,0 +1,86 @@
+//! Where `holdfast trail find` and `undo` read the trail, and the server that they ask.
+
+use anyhow::{Context, anyhow};
+use holdfast_flashback::{Connect, Place, Source};
+use holdfast_node::Config;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// The name of a server's Unix socket, before the port.
+const SOCKET: &str = ".s.PGSQL.";
+/// The longest path of a Unix socket on Linux.
+const SOCKET_PATH_MAX: usize = 107;
+
+#[derive(clap::Args, Debug)]
+pub struct TrailPlace {
+    /// Data directory of the running server [default: ./holdfast-data, unless --archive is given]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// The archive [default: the one in DIR/holdfast.toml]; alone it is enough for a server on another machine
+    #[arg(long, value_name = "URL")]
+    archive: Option<String>,
+    /// The trail, where the archive has those of several servers
+    #[arg(long, value_name = "ID")]
+    trail: Option<String>,
+    /// The server [default: the one that runs on DIR, else 127.0.0.1:5433]
+    #[arg(long, value_name = "HOST:PORT")]
+    at: Option<String>,
+    /// The role to connect as; its password is taken from PGPASSWORD
+    #[arg(long, value_name = "NAME", default_value = "holdfast")]
+    user: String,
+    /// The database
+    #[arg(long, value_name = "NAME", default_value = "holdfast")]
+    pub database: String,
+    /// Threads that read the trail [default: the number of processors, at most 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: Option<u16>,
+}
+
+impl TrailPlace {
+    /// The trail within reach, and how to connect to the server.
+    pub fn open(&self) -> anyhow::Result<(Source, Connect)> {
+        let data = match (&self.data, &self.archive) {
+            (Some(data), _) => Some(data.clone()),
+            (None, None) => Some(PathBuf::from("./holdfast-data")),
+            (None, Some(_)) => None,
+        };
+        let config = data.as_deref().map(Config::load).transpose()?;
+        let of_config = config.as_ref().map(|config| config.archive.clone()).filter(|archive| !archive.is_empty());
+        let processors = std::thread::available_parallelism().map_or(1, |n| n.get().min(8));
+        let place = Place {
+            data: data.clone(),
+            archive: self.archive.clone().or(of_config),
+            trail: self.trail.clone(),
+            threads: self.threads.map_or(processors, usize::from),
+        };
+        let (host, port) = self.server(data.as_deref(), config.as_ref())?;
+        let connect = Connect { host, port, user: self.user.clone(), password: std::env::var("PGPASSWORD").ok() };
+        Ok((Source::open(&place)?, connect))
+    }
+
+    fn server(&self, data: Option<&Path>, config: Option<&Config>) -> anyhow::Result<(String, u16)> {
+        if let Some(at) = &self.at {
+            let (host, port) = at.rsplit_once(':').ok_or_else(|| anyhow!("--at: {at:?} is not HOST:PORT"))?;
+            let port = port.parse().with_context(|| format!("--at: {port:?} is not a port"))?;
+            return Ok((host.trim_matches(['[', ']']).to_owned(), port));
+        }
+        let Some((data, config)) = data.zip(config) else { return Ok(("127.0.0.1".to_owned(), 5433)) };
+        let sockets = config.unix_socket_directory(data).map(std::path::absolute).transpose()?;
+        if let Some((directory, port)) = sockets.and_then(|directory| Some((directory.clone(), port_in(&directory)?))) {
+            let socket = directory.join(format!("{SOCKET}{port}"));
+            let fits = socket.as_os_str().len() <= SOCKET_PATH_MAX;
+            let host = if fits { directory.display().to_string() } else { "127.0.0.1".to_owned() };
+            return Ok((host, port));
+        }
+        let first = config.listen.addresses().first().map(|address| address.resolve());
+        let address = first.transpose()?.and_then(|all| all.first().copied());
+        let address = address.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 5433)));
+        Ok((address.ip().to_string(), address.port()))
+    }
+}
+
+/// The port that the socket in a directory is named after.
+fn port_in(directory: &Path) -> Option<u16> {
+    let names = std::fs::read_dir(directory).ok()?;
+    names.flatten().find_map(|entry| entry.file_name().to_str()?.strip_prefix(SOCKET)?.parse().ok())
+}

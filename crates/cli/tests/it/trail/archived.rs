@@ -1,0 +1,46 @@
+//! The trail that the data directory no longer has, and an archive alone.
+
+use super::{found, newest, table};
+use crate::dump::bed::Bed;
+use crate::node::{holdfast, run, succeeds};
+use serde_json::Value;
+
+#[tokio::test]
+async fn the_archive_is_read_where_the_trail_does_not_reach_back() {
+    let bed = Bed::start();
+    let client = bed.node.connect().await;
+    run(&client, "create table orders(id int primary key, v text)").await;
+    run(&client, "insert into orders select g, 'good' from generate_series(1, 20) g").await;
+    run(&client, "update orders set v = 'bad'").await;
+    bed.until_archived(&client).await;
+    // The directory's trail keeps a few segments: until it has recycled those with the update.
+    let data = bed.node.data().to_owned();
+    let with = ["--table", "orders", "--where", "id = 7"];
+    crate::node::until_settled("the update is in the archive only", async || {
+        bed.until_archived(&client).await;
+        let objects = found(&data, &with)["read"]["objects"].as_u64().unwrap();
+        (objects == 0).then(|| format!("{:?}", holdfast(&["archive", "status", "--data", &data, "--json"]).stdout))
+    })
+    .await;
+    let by_both = found(&data, &with);
+    assert_eq!(by_both["changes"].as_array().unwrap().len(), 3, "{by_both}");
+    let (id, lsn) = newest(&by_both);
+    let archive = bed.archive.to_str().unwrap();
+    let alone = ["trail", "find", "--archive", archive, "--at", &bed.node.at(), "--json"];
+    let output = holdfast(&[&alone[..], &with].concat());
+    // Over TCP the role needs a password; the socket of the directory needs none.
+    let alone: Value = match output.status.success() {
+        true => serde_json::from_slice(&output.stdout).unwrap(),
+        false => panic!("{output:?}"),
+    };
+    assert_eq!(alone["changes"], by_both["changes"]);
+    assert_eq!(alone["read"]["has_newest"], false);
+    let at = bed.node.at();
+    let undo = ["trail", "undo", "--archive", archive, "--at", &at, "--transaction", &id, "--lsn", &lsn, "--apply"];
+    succeeds(&undo);
+    assert_eq!(table(&client, "select v, count(*) from orders group by v").await, ["good|20"]);
+    // What is not archived is not seen, but the values are.
+    run(&client, "update orders set v = 'new' where id = 3").await;
+    let refused = crate::node::refuses(&undo);
+    assert!(refused.contains("nothing was changed") && refused.contains("orders id=3"), "{refused}");
+}

@@ -1,0 +1,129 @@
+//! A session with the server: names, types and present values come from it, and an undo runs in it.
+//!
+//! The connection is that of a client: through the server's Unix socket on the same machine, else over TCP without TLS.
+//!
+//! Failure: an error of the server is returned with its DETAIL and HINT.
+
+use crate::error::FlashbackError;
+use holdfast_types::VolumeId;
+use holdfast_types::schema::Dialect;
+use tokio::runtime::Runtime;
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
+
+/// PostgreSQL's OIDs of databases and tables begin above this.
+pub const FIRST_OID: i64 = 16384;
+
+/// How to connect.
+#[derive(Clone, Debug)]
+pub struct Connect {
+    /// A host name, or the directory of a Unix socket.
+    pub host: String,
+    pub port: u16,
+    pub user: String,
+    pub password: Option<String>,
+}
+
+/// A session in one database.
+pub struct Session {
+    runtime: Runtime,
+    client: Client,
+}
+
+/// The rows of an answer; `None` is NULL.
+pub type Rows = Vec<Vec<Option<String>>>;
+
+/// A database of the server.
+#[derive(Clone, Debug)]
+pub struct Database {
+    pub name: String,
+    pub volume: VolumeId,
+}
+
+impl Session {
+    pub fn open(connect: &Connect, database: &str) -> Result<Session, FlashbackError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let mut config = Config::new();
+        config.host(&connect.host).port(connect.port).user(&connect.user).dbname(database);
+        config.application_name("holdfast trail");
+        if let Some(password) = &connect.password {
+            config.password(password);
+        }
+        let connected = runtime.block_on(config.connect(NoTls)).map_err(|error| {
+            let at = format!("{}:{}", connect.host, connect.port);
+            FlashbackError::Connect { at, message: message(&error) }
+        });
+        let (client, connection) = connected?;
+        runtime.spawn(connection);
+        Ok(Session { runtime, client })
+    }
+
+    /// Runs statements; their answers one after the other, as rows or as the number of rows that were changed.
+    pub fn run(&self, what: &str, sql: &str) -> Result<Vec<Answer>, FlashbackError> {
+        let answer = self.runtime.block_on(self.client.simple_query(sql));
+        let messages = answer.map_err(|error| {
+            let state = error.code().map(|state| state.code().to_owned()).unwrap_or_default();
+            FlashbackError::Statement { what: what.to_owned(), message: message(&error), state }
+        })?;
+        let mut answers = vec![];
+        let mut rows = Rows::new();
+        for message in messages {
+            match message {
+                SimpleQueryMessage::Row(row) => {
+                    rows.push((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect());
+                }
+                SimpleQueryMessage::CommandComplete(count) => {
+                    answers.push(Answer { rows: std::mem::take(&mut rows), count });
+                }
+                _ => {}
+            }
+        }
+        Ok(answers)
+    }
+
+    /// The rows of one query.
+    pub fn rows(&self, what: &str, sql: &str) -> Result<Rows, FlashbackError> {
+        Ok(self.run(what, sql)?.pop().map(|answer| answer.rows).unwrap_or_default())
+    }
+
+    /// The number of the stored column that the first result of a query is; `None`: it is none, or the query has an error.
+    pub fn column_of(&self, sql: &str) -> Result<Option<i16>, ()> {
+        let statement = self.runtime.block_on(self.client.prepare(sql)).map_err(|_| ())?;
+        Ok(statement.columns().first().and_then(tokio_postgres::Column::column_id))
+    }
+
+    pub fn databases(&self) -> Result<Vec<Database>, FlashbackError> {
+        let rows = self.rows("the list of databases", "SELECT datname, oid FROM pg_database")?;
+        let database = |row: &Vec<Option<String>>| {
+            let oid: i64 = row.get(1)?.as_deref()?.parse().ok()?;
+            let volume = VolumeId(u32::try_from(oid - FIRST_OID).ok()?);
+            Some(Database { name: row.first()?.clone()?, volume })
+        };
+        Ok(rows.iter().filter_map(database).collect())
+    }
+
+    /// Only databases of SQLite's dialect have its table of the schema.
+    pub fn dialect(&self) -> Dialect {
+        match self.rows("the dialect", "SELECT name FROM sqlite_schema LIMIT 0") {
+            Ok(_) => Dialect::Sqlite,
+            Err(_) => Dialect::Postgres,
+        }
+    }
+}
+
+/// The answer to one statement.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    pub rows: Rows,
+    pub count: u64,
+}
+
+/// An error of the server with its detail and hint, else of the connection with its cause.
+fn message(error: &tokio_postgres::Error) -> String {
+    if let Some(db) = error.as_db_error() {
+        let detail = db.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
+        let hint = db.hint().map(|hint| format!(" {hint}")).unwrap_or_default();
+        return format!("{}{detail}{hint}", db.message());
+    }
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    format!("{error}{cause}")
+}

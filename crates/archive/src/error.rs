@@ -41,6 +41,21 @@ pub enum ArchiveError {
     #[error("{name} does not belong to this history: {what}")]
     Lineage { name: String, what: String },
 
+    #[error("{place} is encrypted: name a file with an identity that it is encrypted to, as age-keygen makes one")]
+    NoKey { place: String },
+
+    #[error("{place} is not encrypted to an identity in {file}: use the file of one of its recipients")]
+    WrongKey { place: String, file: String },
+
+    #[error("{place} has objects that are not encrypted; only an empty place becomes encrypted. Use another one")]
+    NotEncrypted { place: String },
+
+    #[error("the file with identities {file} cannot be used: {what}")]
+    Identity { file: String, what: String },
+
+    #[error("{text:?} is not a recipient such as age1...: {what}")]
+    Recipient { text: String, what: String },
+
     #[error(transparent)]
     Trail(#[from] TrailError),
 
@@ -67,6 +82,11 @@ impl ArchiveError {
                 | ArchiveError::Lost { .. }
                 | ArchiveError::Lineage { .. }
                 | ArchiveError::Setting { .. }
+                | ArchiveError::NoKey { .. }
+                | ArchiveError::WrongKey { .. }
+                | ArchiveError::NotEncrypted { .. }
+                | ArchiveError::Identity { .. }
+                | ArchiveError::Recipient { .. }
         )
     }
 }

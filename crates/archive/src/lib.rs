@@ -3,7 +3,7 @@
 //!
 //! An object ([`object`]) holds the boxcars of one segment as they travel between nodes, the same bytes on every node that
 //! has them. Its name ([`name`]) says trail, epoch and segment. A [`Store`] keeps objects: [`FileStore`] through the disk
-//! seam, `CloudStore` (with the feature `object-stores`) at S3, Google or Azure; [`ArchiveLocation`] is what stands in the settings. [`put`] archives a segment and
+//! seam, `CloudStore` (with the feature `object-stores`) at S3, Google or Azure; [`ArchiveLocation`] is what stands in the settings; [`SealedStore`] encrypts what goes to either. [`put`] archives a segment and
 //! reads it back; [`Holdings`] is what a store lists; [`History`] reads a trail back, for standbys that lack what its
 //! master has recycled; [`verify`] reads everything.
 //!
@@ -25,10 +25,12 @@ mod error;
 mod file;
 mod history;
 mod holdings;
+mod keys;
 mod location;
 pub mod name;
 pub mod object;
 mod put;
+mod sealed;
 mod store;
 mod verify;
 
@@ -38,9 +40,11 @@ pub use error::ArchiveError;
 pub use file::FileStore;
 pub use history::History;
 pub use holdings::{Holding, Holdings};
+pub use keys::{Keys, new_identity};
 pub use location::ArchiveLocation;
 pub use name::ObjectName;
 pub use object::{Codec, Manifest, Segment};
 pub use put::{Kept, check_still_there, is_archived, put};
+pub use sealed::{PlaceKey, SealedStore};
 pub use store::{Listed, Pending, Put, Store};
 pub use verify::{Finding, Report, verify};

@@ -4,11 +4,16 @@ use crate::standby::At;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use comfy_table::{Table, presets};
-use holdfast_dump::{CreateOptions, Created, Keep, Listing, Progress, Repository, create, forget, show_moment, verify};
+use holdfast_dump::{
+    CreateOptions, Created, Keep, Keys, Listing, Progress, Repository, create, forget, new_identity, show_moment,
+    verify,
+};
 use holdfast_node::data_dir::private_umask;
 use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
 use serde_json::json;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +42,39 @@ enum Command {
     Verify(Verify),
     /// Remove old dumps, and what only they need; the last one always stays
     Forget(Forget),
+    /// Make an identity for encrypted dumps and archives: a file to keep, and the recipient to encrypt to
+    Key(NewKey),
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  holdfast dump key --out ./dump-identity
+  holdfast dump create --at 127.0.0.1:5433 --to /mnt/dumps --encrypt-to age1...
+  holdfast dump create --at 127.0.0.1:5433 --to /mnt/dumps --identity ./dump-identity
+  holdfast restore --from /mnt/dumps --identity ./dump-identity --data ./restored
+
+The file is in the form of age-keygen. Keep a copy of it away from the server and from the dumps: without it no encrypted dump
+can be read.")]
+struct NewKey {
+    /// File to make, which must not exist
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// The key to an encrypted place.
+#[derive(clap::Args)]
+pub struct Identity {
+    /// A file with an identity, where the dumps or the archive are encrypted
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+}
+
+impl Identity {
+    pub fn open(&self, place: &str) -> anyhow::Result<Repository> {
+        let keys = Keys { encrypt_to: Vec::new(), identity: self.identity.clone() };
+        Ok(Repository::open_with(place, keys)?)
+    }
 }
 
 /// Threads that compress, store or fetch.
@@ -73,6 +111,11 @@ struct Create {
     rate_mb: Option<u64>,
     #[command(flatten)]
     threads: Threads,
+    /// Encrypt a new place to this recipient, in the age format: age1...; may be given several times
+    #[arg(long, value_name = "RECIPIENT")]
+    encrypt_to: Vec<String>,
+    #[command(flatten)]
+    identity: Identity,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -84,6 +127,8 @@ struct Look {
     /// The directory or object store
     #[arg(long, value_name = "URL")]
     from: String,
+    #[command(flatten)]
+    identity: Identity,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -135,6 +180,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::List(look) => list(&look),
         Command::Verify(verify) => check(&verify),
         Command::Forget(forget) => remove(&forget),
+        Command::Key(key) => make_key(&key),
     }
 }
 
@@ -153,6 +199,26 @@ impl Bar {
         bar.set_style(ProgressStyle::with_template(template)?.progress_chars("=> "));
         bar.set_message(what);
         Ok(Bar { bar, is_terminal: std::io::stderr().is_terminal(), what, tenths: AtomicU64::new(0) })
+    }
+
+    /// One that counts rows.
+    pub fn of_rows(what: &'static str) -> anyhow::Result<Bar> {
+        let bar = Bar::new(what)?;
+        let style = ProgressStyle::with_template("{msg} [{bar:40}] {human_pos} of {human_len} rows, {eta} left")?;
+        bar.bar.set_style(style.progress_chars("=> "));
+        Ok(bar)
+    }
+
+    pub fn show_rows(&self, done: u64, total: u64) {
+        if self.is_terminal {
+            self.bar.set_length(total);
+            self.bar.set_position(done);
+            return;
+        }
+        let tenths = done * 10 / total.max(1);
+        if tenths > self.tenths.fetch_max(tenths, Ordering::Relaxed) {
+            eprintln!("holdfast: {}: {} % ({done} of {total} rows)", self.what, tenths * 10);
+        }
     }
 
     pub fn show(&self, done: u64, total: u64, more: &str) {
@@ -177,8 +243,24 @@ impl Bar {
     }
 }
 
-fn make(Create { at, to, rate_mb, threads, json }: &Create) -> anyhow::Result<ExitCode> {
-    let repository = Arc::new(Repository::open(to)?);
+fn make_key(NewKey { out }: &NewKey) -> anyhow::Result<ExitCode> {
+    let (text, recipient) = new_identity();
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(out)
+        .with_context(|| format!("cannot make {}", out.display()))?;
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.sync_all())
+        .with_context(|| format!("cannot write {}", out.display()))?;
+    println!("{recipient}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn make(Create { at, to, rate_mb, threads, encrypt_to, identity, json }: &Create) -> anyhow::Result<ExitCode> {
+    let keys = Keys { encrypt_to: encrypt_to.clone(), identity: identity.identity.clone() };
+    let repository = Arc::new(Repository::open_with(to, keys)?);
     let options = CreateOptions {
         at: at.at.clone(),
         certificates: at.client()?.certificates,
@@ -214,7 +296,7 @@ fn make(Create { at, to, rate_mb, threads, json }: &Create) -> anyhow::Result<Ex
 }
 
 fn list(look: &Look) -> anyhow::Result<ExitCode> {
-    let repository = Repository::open(&look.from)?;
+    let repository = look.identity.open(&look.from)?;
     let dumps = repository.dumps()?;
     if look.json {
         let shown: Vec<_> = dumps.iter().map(shown).collect();
@@ -273,7 +355,7 @@ fn shown(dump: &Listing) -> serde_json::Value {
 }
 
 fn check(Verify { look, dump, threads }: &Verify) -> anyhow::Result<ExitCode> {
-    let repository = Repository::open(&look.from)?;
+    let repository = look.identity.open(&look.from)?;
     let bar = Bar::new("verifying")?;
     let verified = verify(&repository, dump.as_deref(), threads.count(), &|done, total| bar.show(done, total, ""));
     bar.end();
@@ -303,7 +385,7 @@ fn remove(arguments: &Forget) -> anyhow::Result<ExitCode> {
     if keep == Keep::default() {
         bail!("which dumps stay is not given; use --keep-last, --keep-daily, --keep-weekly or --keep-monthly");
     }
-    let repository = Repository::open(&look.from)?;
+    let repository = look.identity.open(&look.from)?;
     let forgotten = forget(&repository, keep, *dry_run).context("not everything was removed; run the command again")?;
     if look.json {
         println!("{}", serde_json::to_string_pretty(&forgotten)?);

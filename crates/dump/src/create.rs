@@ -187,14 +187,15 @@ impl Shared {
         if divided.new.is_empty() {
             return Ok(Stored::new(divided, None));
         }
-        let (id, object) = chunk::encode(&divided.new).map_err(|e| DumpError::Encode(e.to_string()))?;
+        let naming = self.repository.naming()?;
+        let (id, object) = chunk::encode(&naming, &divided.new).map_err(|e| DumpError::Encode(e.to_string()))?;
         let repository = &self.repository;
         // Only what is known not to be there: an object store charges for what it then refuses.
         let is_there = self.there.lock().contains(&id);
         let put = if is_there { Put::Exists } else { repository.put(&id.name(), object.clone())? };
         let back = repository.get(&id.name(), OBJECT_BYTES_MAX)?;
         let back = back.ok_or_else(|| repository.missing(&id.name(), "this dump"))?;
-        if chunk::decode(&id, &back)? != divided.new {
+        if chunk::decode(&naming, &id, &back)? != divided.new {
             let what = format!("its pages differ{}", was_there(put));
             return Err(DumpError::Differs { name: id.name(), place: repository.place().to_owned(), what });
         }

@@ -34,6 +34,9 @@ pub enum DumpError {
     Encode(String),
     #[error(transparent)]
     Fetch(#[from] holdfast_replication::DumpError),
+    /// Encrypted, or not.
+    #[error(transparent)]
+    Key(ArchiveError),
     #[error("archive: {0}")]
     Archive(#[from] ArchiveError),
     #[error(transparent)]
@@ -64,6 +67,13 @@ impl DumpError {
                 what: "the directory does not exist; make it, or mount the file system that it is on".to_owned(),
             },
             ArchiveError::Setting { text, what } => DumpError::Place { place: text, what },
+            ArchiveError::Damaged { name, what } => DumpError::Damaged { name, what },
+            ArchiveError::Newer { name, found, known } => DumpError::Newer { name, found, known },
+            error @ (ArchiveError::NoKey { .. }
+            | ArchiveError::WrongKey { .. }
+            | ArchiveError::NotEncrypted { .. }
+            | ArchiveError::Identity { .. }
+            | ArchiveError::Recipient { .. }) => DumpError::Key(error),
             other => DumpError::Archive(other),
         }
     }

@@ -13,7 +13,7 @@
 //! | [`create`] | makes a dump of a running server |
 //! | [`verify`], [`forget`] | reads everything; removes old dumps and what only they need |
 //! | [`restore`] | a data directory from a dump, and the archive's trail applied to it |
-//! | [`moment`] | times as people write them |
+//! | [`moment`], [`identifier`] | times as people write them; names in stored SQL |
 //!
 //! How it fails: an error names the object or the file. Nothing is repaired and nothing is overwritten. An interrupted dump
 //! leaves chunks, which the next one uses; an interrupted restore leaves a directory that no server opens.
@@ -24,6 +24,7 @@ mod chunk;
 mod create;
 mod error;
 mod forget;
+pub mod identifier;
 mod manifest;
 mod moment;
 mod pages;
@@ -36,6 +37,7 @@ mod verify;
 pub use create::{CreateOptions, Created, Progress, create};
 pub use error::DumpError;
 pub use forget::{Forgotten, Keep, forget};
+pub use holdfast_archive::{Keys, new_identity};
 pub use manifest::Head;
 pub use moment::{parse_moment, show_moment};
 pub use repository::{Listing, Repository};

@@ -8,11 +8,11 @@
 //!
 //! Dumps of several servers may lie in one place. Everything that is read is checked; see the formats.
 
-use crate::chunk::{self, ChunkId};
+use crate::chunk::{self, ChunkId, Naming};
 use crate::error::DumpError;
 use crate::manifest::{self, Head, Manifest};
 use bytes::Bytes;
-use holdfast_archive::{ArchiveError, ArchiveLocation, Listed, Put, Store};
+use holdfast_archive::{ArchiveError, ArchiveLocation, Keys, Listed, Put, SealedStore, Store};
 use holdfast_seams::RealDisk;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ const RUNTIME_THREADS: usize = 2;
 
 /// See the module. Its methods block.
 pub struct Repository {
-    store: Arc<dyn Store>,
+    store: Arc<SealedStore>,
+    keys: Keys,
     runtime: Runtime,
 }
 
@@ -41,6 +42,12 @@ pub struct Listing {
 impl Repository {
     /// Opens a place by its URL or path; relative paths are allowed.
     pub fn open(place: &str) -> Result<Repository, DumpError> {
+        Repository::open_with(place, Keys::default())
+    }
+
+    /// Opens a place that is, or becomes, encrypted.
+    pub fn open_with(place: &str, keys: Keys) -> Result<Repository, DumpError> {
+        keys.check().map_err(|error| DumpError::of_store(place, error))?;
         let refuse = |what: String| DumpError::Place { place: place.to_owned(), what };
         let is_relative = !place.contains("://") && !place.is_empty() && !place.starts_with('/');
         let whole = match is_relative {
@@ -56,15 +63,26 @@ impl Repository {
             crate::running::random().map_err(|e| refuse(e.to_string()))? as u32
         );
         let store = location.open(Arc::new(RealDisk::new()), &node);
-        Repository::over(store.map_err(|error| DumpError::of_store(place, error))?)
+        Repository::over(store.map_err(|error| DumpError::of_store(place, error))?, keys)
     }
 
     /// Over any store.
-    pub fn over(store: Arc<dyn Store>) -> Result<Repository, DumpError> {
+    pub fn over(store: Arc<dyn Store>, keys: Keys) -> Result<Repository, DumpError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(RUNTIME_THREADS).enable_all().build();
         let place = store.place().to_owned();
         let runtime = runtime.map_err(|e| DumpError::Place { place, what: format!("cannot start: {e}") })?;
-        Ok(Repository { store, runtime })
+        Ok(Repository { store: Arc::new(SealedStore::new(store, keys.clone())), keys, runtime })
+    }
+
+    /// What it was opened with.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// How its chunks are named.
+    pub(crate) fn naming(&self) -> Result<Naming, DumpError> {
+        let key = self.runtime.block_on(self.store.key(true)).map_err(|error| self.failed(error))?;
+        Ok(Naming(key.map(|key| key.names)))
     }
 
     pub fn place(&self) -> &str {
@@ -134,6 +152,6 @@ impl Repository {
     /// A chunk's pages, checked.
     pub(crate) fn chunk(&self, id: &ChunkId, needed_by: &str) -> Result<Vec<u8>, DumpError> {
         let object = self.get(&id.name(), chunk::OBJECT_BYTES_MAX)?;
-        chunk::decode(id, &object.ok_or_else(|| self.missing(&id.name(), needed_by))?)
+        chunk::decode(&self.naming()?, id, &object.ok_or_else(|| self.missing(&id.name(), needed_by))?)
     }
 }

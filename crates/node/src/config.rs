@@ -9,16 +9,18 @@
 mod listen;
 mod log_files;
 mod parameters;
+mod restored;
 mod transport;
 mod values;
 
 pub use listen::{Listen, ListenAddress};
 pub use log_files::LogFiles;
+pub use restored::RestoredDisk;
 pub use transport::{TLS_CERTIFICATE, TLS_CLIENT_CA, TLS_KEY, TlsVersionName};
 
 use crate::data_dir::{self, DataDirError};
 use crate::settings;
-use holdfast_archive::ArchiveLocation;
+use holdfast_archive::{ArchiveLocation, Keys};
 use holdfast_engine::{ArchiveKeep, BeyondKeep, CommitDelay, Options};
 use holdfast_replication::settings::Away;
 use holdfast_seams::{Disk, RealDisk, SyncMethod, replace};
@@ -77,6 +79,9 @@ pub struct Config {
     /// Serve as the master although this directory is known to lack acknowledged commits. Of the command, not of the file.
     #[serde(skip)]
     pub accept_divergence: bool,
+    /// The directory is a restore under way, which is served for reading. Of the command, not of the file.
+    #[serde(skip)]
+    pub restored: Option<RestoredDisk>,
     pub listen: Listen,
     /// Empty: none.
     pub unix_socket_directory: PathBuf,
@@ -181,6 +186,10 @@ pub struct Config {
     #[serde(deserialize_with = "values::bytes")]
     pub archive_keep_bytes_max: u64,
     pub archive_keep_beyond: KeepBeyond,
+    /// Recipients in the age format, separated by blanks; empty: the archive is not encrypted.
+    pub archive_encrypt_to: String,
+    /// The file with an identity that opens the archive; empty: none.
+    pub archive_identity: PathBuf,
     pub node_name: String,
     pub node_listen: String,
     /// Empty: none.
@@ -289,6 +298,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             accept_divergence: false,
+            restored: None,
             listen: SocketAddr::from(([127, 0, 0, 1], 5433)).into(),
             unix_socket_directory: transport::UNIX_SOCKET_DIRECTORY.into(),
             tls_certificate: TLS_CERTIFICATE.into(),
@@ -347,6 +357,8 @@ impl Default for Config {
             archive: String::new(),
             archive_keep_bytes_max: 16 << 30,
             archive_keep_beyond: KeepBeyond::Warn,
+            archive_encrypt_to: String::new(),
+            archive_identity: PathBuf::new(),
             node_name: String::new(),
             node_listen: String::new(),
             http_listen: String::new(),
@@ -518,6 +530,15 @@ impl Config {
                 path.display()
             )
         })
+    }
+
+    /// How the archive is encrypted and read.
+    pub fn archive_keys(&self) -> Keys {
+        let path = &self.archive_identity;
+        Keys {
+            encrypt_to: self.archive_encrypt_to.split_whitespace().map(str::to_owned).collect(),
+            identity: (!path.as_os_str().is_empty()).then(|| path.clone()),
+        }
     }
 
     fn archive_keep(&self) -> Option<ArchiveKeep> {

@@ -8,9 +8,9 @@ use holdfast_engine::{Connect, ConnectedDatabase, Engine, LockInfo, PreparedInfo
 use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow, LockRow, PreparedRow, Viewer};
 use holdfast_sql::{RESET_STATEMENTS_FUNCTION, SIGNAL_FUNCTION, SignalOp};
 use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
-use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
+use holdfast_types::{Lsn, SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The hook that the engine calls for each new connection.
 pub fn hook(watcher: Watcher) -> Connect {
@@ -39,6 +39,9 @@ fn register(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher)
     let of = watcher.clone();
     let reload = move |arguments: &[ValueRef<'_>]| reload(&of, arguments);
     conn.register_function(holdfast_sql::RELOAD_FUNCTION, 1, false, reload).map_err(internal)?;
+    let of = watcher.clone();
+    let switch = move |arguments: &[ValueRef<'_>]| switch(&of, arguments);
+    conn.register_function(holdfast_sql::SWITCH_FUNCTION, 1, false, switch).map_err(internal)?;
     for schema in ["pg_catalog", "information_schema"] {
         conn.exec(&format!("ATTACH ':memory:' AS {schema}")).map_err(internal)?;
     }
@@ -79,6 +82,9 @@ fn register_privileges(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher
 
 /// How long `holdfast_wait_for_lsn` sleeps at a time: after each sleep SQLite checks whether it was interrupted.
 const WAIT_SLICE_MS: i64 = 2;
+
+/// How long `pg_switch_wal` waits for room.
+const SWITCH_MAX: Duration = Duration::from_secs(10);
 
 /// See [`holdfast_sql::WAIT_SLICE_FUNCTION`].
 fn wait_for_lsn(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> Value {
@@ -132,17 +138,7 @@ fn reset_statements(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<
 
 /// See [`holdfast_sql::RELOAD_FUNCTION`].
 fn reload(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
-    let roles = watcher.engine.read().as_ref().map(Engine::roles).unwrap_or_default();
-    let is_superuser = match arguments {
-        [ValueRef::Text(user)] => {
-            std::str::from_utf8(user).ok().and_then(|user| roles.by_name(user)).is_some_and(|role| role.superuser)
-        }
-        _ => false,
-    };
-    if !is_superuser {
-        let message = "permission denied for function pg_reload_conf";
-        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
-    }
+    refuse_others(watcher, arguments, "pg_reload_conf")?;
     match request_reload() {
         Ok(()) => Ok(Value::Int(1)),
         Err(error) => {
@@ -150,6 +146,55 @@ fn reload(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
             Ok(Value::Int(0))
         }
     }
+}
+
+/// The one argument names the role that calls the function, which has to be a superuser.
+fn refuse_others(watcher: &Watcher, arguments: &[ValueRef<'_>], function: &str) -> SqlResult<()> {
+    let roles = watcher.engine.read().as_ref().map(Engine::roles).unwrap_or_default();
+    let is_superuser = match arguments {
+        [ValueRef::Text(user)] => {
+            std::str::from_utf8(user).ok().and_then(|user| roles.by_name(user)).is_some_and(|role| role.superuser)
+        }
+        _ => false,
+    };
+    if is_superuser {
+        return Ok(());
+    }
+    Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for function {function}")))
+}
+
+/// See [`holdfast_sql::SWITCH_FUNCTION`].
+fn switch(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
+    refuse_others(watcher, arguments, "pg_switch_wal")?;
+    let state = |message: &str| SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+    let Some(engine) = watcher.engine.read().clone() else { return Err(state("the server is starting")) };
+    if engine.is_standby() {
+        return Err(
+            state("recovery is in progress").with_hint("WAL control functions cannot be executed during recovery.")
+        );
+    }
+    let trail = engine.trail();
+    let end = trail.durable();
+    // A segment without content is not ended.
+    if end == trail.start_of(trail.segment_of(end)) {
+        return Ok(position(end));
+    }
+    let began = Instant::now();
+    while trail.segment_of(trail.durable()) == trail.segment_of(end) {
+        if began.elapsed() > SWITCH_MAX {
+            return Err(state(
+                "the segment of the trail cannot be ended now: transactions under way may need its room",
+            )
+            .with_hint("Run the function again."));
+        }
+        trail.end_segment();
+        std::thread::sleep(Duration::from_millis(WAIT_SLICE_MS.unsigned_abs()));
+    }
+    Ok(position(end))
+}
+
+fn position(lsn: Lsn) -> Value {
+    Value::Int(i64::try_from(lsn.0).unwrap_or(i64::MAX))
 }
 
 fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> Vec<Vec<Value>> {

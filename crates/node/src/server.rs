@@ -445,5 +445,7 @@ fn open_archive(config: &Config, name: &str, engine: &Engine) -> Result<Option<A
     if let ArchiveLocation::Directory(path) = &place {
         warn_of_archive(config, path);
     }
-    Ok(Some(place.open(Arc::new(holdfast_seams::RealDisk::new()), name)?))
+    let keys = config.archive_keys();
+    keys.check()?;
+    Ok(Some(place.open_with(Arc::new(holdfast_seams::RealDisk::new()), name, keys)?))
 }

@@ -53,7 +53,7 @@ mod words;
 
 pub use advisory::{ADVISORY_FUNCTION, AdvisoryOp};
 pub use bind::catalogue_call::{
-    RELOAD_FUNCTION, RESET_STATEMENTS_FUNCTION, SIGNAL_FUNCTION, SignalOp, WAIT_SLICE_FUNCTION,
+    RELOAD_FUNCTION, RESET_STATEMENTS_FUNCTION, SIGNAL_FUNCTION, SWITCH_FUNCTION, SignalOp, WAIT_SLICE_FUNCTION,
 };
 pub use bind::privilege_call::{ACL_DEFAULT_FUNCTION, HAS_PRIVILEGE_FUNCTION, MAY_SEE_FUNCTION};
 pub use cache::{Entry, StatementCache};

@@ -79,6 +79,16 @@ fn headers(
     Ok(found.into_inner())
 }
 
+/// All readable objects of a trail, by segment.
+pub fn segments(
+    runtime: &Runtime,
+    store: &dyn Store,
+    trail_id: TrailId,
+    threads: usize,
+) -> Result<Vec<Manifest>, DumpError> {
+    Ok(headers(runtime, store, trail_id, 0, threads)?.readable.into_values().flatten().collect())
+}
+
 /// The objects that lead to the target. `None`: the archive has nothing behind the dump.
 pub fn find(
     store: &dyn Store,
@@ -207,9 +217,10 @@ pub fn find_transaction(
     let runtime = runtime()?;
     // A transaction's number begins with its epoch.
     let epoch = (id >> 32) as u32;
-    let found = headers(&runtime, store, trail_id, 0, threads)?;
-    let may_have = |object: &Manifest| (object.first_epoch.0..=object.last_epoch.0).contains(&epoch);
-    let objects: Vec<Manifest> = found.readable.into_values().flatten().filter(may_have).collect();
+    let mut objects = segments(&runtime, store, trail_id, threads)?;
+    objects.retain(|object| (object.first_epoch.0..=object.last_epoch.0).contains(&epoch));
+    // The newest first: mistakes are mostly noticed soon.
+    objects.reverse();
     let lsn = AtomicU64::new(0);
     for_each(threads, objects, |object| {
         if lsn.load(Ordering::Acquire) > 0 {

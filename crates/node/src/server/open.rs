@@ -130,7 +130,11 @@ impl Opening<'_> {
             let control = control.clone();
             let agreed_epoch = Arc::new(move || control.as_ref().map_or(Epoch(0), |control| control.epoch()));
             let followed = self.context.followed.clone();
-            Following::new(engine.clone(), dir.clone(), file, notify, certificates, agreed_epoch, followed)
+            let following =
+                Following::new(engine.clone(), dir.clone(), file, notify, certificates, agreed_epoch, followed);
+            // A moment of the past has no master.
+            following.pause(config.restored.is_some());
+            following
         });
         let in_sync = Arc::new(InSync::default());
         let copies = Arc::<KeptCopies>::default();
@@ -217,6 +221,9 @@ impl Opening<'_> {
         let mut options = config.options();
         options.connect = Some(connect::hook(watcher));
         options.standby = standby;
+        if let Some(restored) = &config.restored {
+            (options.disk, options.restoring) = (restored.0.clone(), true);
+        }
         let notify = Notify::new(config.notify_command.clone());
         options.on_given_up = notify_standby_dropped(notify, config.standby_keep_bytes_max);
         // The engine's epoch is one higher than this, or than the last one.

@@ -40,8 +40,8 @@ fn register(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher)
     let reload = move |arguments: &[ValueRef<'_>]| reload(&of, arguments);
     conn.register_function(holdfast_sql::RELOAD_FUNCTION, 1, false, reload).map_err(internal)?;
     let of = watcher.clone();
-    let switch = move |arguments: &[ValueRef<'_>]| switch(&of, arguments);
-    conn.register_function(holdfast_sql::SWITCH_FUNCTION, 1, false, switch).map_err(internal)?;
+    let switch = move |_: &[ValueRef<'_>]| switch(&of);
+    conn.register_function(holdfast_sql::SWITCH_FUNCTION, 0, false, switch).map_err(internal)?;
     for schema in ["pg_catalog", "information_schema"] {
         conn.exec(&format!("ATTACH ':memory:' AS {schema}")).map_err(internal)?;
     }
@@ -138,7 +138,17 @@ fn reset_statements(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<
 
 /// See [`holdfast_sql::RELOAD_FUNCTION`].
 fn reload(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
-    refuse_others(watcher, arguments, "pg_reload_conf")?;
+    let roles = watcher.engine.read().as_ref().map(Engine::roles).unwrap_or_default();
+    let is_superuser = match arguments {
+        [ValueRef::Text(user)] => {
+            std::str::from_utf8(user).ok().and_then(|user| roles.by_name(user)).is_some_and(|role| role.superuser)
+        }
+        _ => false,
+    };
+    if !is_superuser {
+        let message = "permission denied for function pg_reload_conf";
+        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+    }
     match request_reload() {
         Ok(()) => Ok(Value::Int(1)),
         Err(error) => {
@@ -148,24 +158,13 @@ fn reload(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
     }
 }
 
-/// The one argument names the role that calls the function, which has to be a superuser.
-fn refuse_others(watcher: &Watcher, arguments: &[ValueRef<'_>], function: &str) -> SqlResult<()> {
-    let roles = watcher.engine.read().as_ref().map(Engine::roles).unwrap_or_default();
-    let is_superuser = match arguments {
-        [ValueRef::Text(user)] => {
-            std::str::from_utf8(user).ok().and_then(|user| roles.by_name(user)).is_some_and(|role| role.superuser)
-        }
-        _ => false,
-    };
-    if is_superuser {
-        return Ok(());
-    }
-    Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for function {function}")))
-}
-
 /// See [`holdfast_sql::SWITCH_FUNCTION`].
-fn switch(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
-    refuse_others(watcher, arguments, "pg_switch_wal")?;
+fn switch(watcher: &Watcher) -> SqlResult<Value> {
+    let roles = watcher.roles();
+    if !holdfast_engine::viewer().is_some_and(|role| roles.is_superuser(role)) {
+        let message = "permission denied for function pg_switch_wal";
+        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+    }
     let state = |message: &str| SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
     let Some(engine) = watcher.engine.read().clone() else { return Err(state("the server is starting")) };
     if engine.is_standby() {
@@ -194,7 +193,7 @@ fn switch(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
 }
 
 fn position(lsn: Lsn) -> Value {
-    Value::Int(i64::try_from(lsn.0).unwrap_or(i64::MAX))
+    Value::Text(holdfast_sql::types::lsn_text(lsn.0))
 }
 
 fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> Vec<Vec<Value>> {

@@ -285,18 +285,18 @@ async fn fill_in_transaction(
     if copied != definition.rows {
         return Err(PartError::Count { table: name.clone(), copied, rows: definition.rows });
     }
-    if let Some(sequence) = definition.sequence {
-        let of = name.replace('\'', "''");
-        // A table without rows has no counter yet.
-        let sql = format!(
-            "DELETE FROM sqlite_sequence WHERE name = '{of}'; INSERT INTO sqlite_sequence(name, seq) VALUES ('{of}', {sequence})"
-        );
-        run(client, what(), &sql).await?;
-    }
     for index in &definition.indexes {
         run(client, format!("an index of table {name}"), &stored(index, source.dialect)).await?;
     }
-    run(client, what(), "COMMIT").await
+    run(client, what(), "COMMIT").await?;
+    // The counter goes its own way: a transaction with others has it from its rows.
+    let Some(sequence) = definition.sequence else { return Ok(()) };
+    let of = name.replace('\'', "''");
+    // A table without rows has no counter yet.
+    let sql = format!(
+        "DELETE FROM sqlite_sequence WHERE name = '{of}'; INSERT INTO sqlite_sequence(name, seq) VALUES ('{of}', {sequence})"
+    );
+    run(client, what(), &sql).await
 }
 
 /// The columns that rows are given in: not those that are computed.

@@ -2,7 +2,7 @@
 //!
 //! A file of a database is sparse at first. A page is fetched, with its chunk, when it is read for the first time; meanwhile the
 //! reader waits. Everything else goes to the real disk, so that the engine rolls the trail forward over such a file, and reads
-//! it, as over any other. A page that was written is never fetched. Idle fetchers fetch what nobody has asked for yet.
+//! it, as over any other. A page that was written is never fetched. Idle fetchers fetch what no reader has asked for yet.
 //!
 //! | a page of the dump is | read | written |
 //! |---|---|---|
@@ -111,7 +111,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The body of a fetcher: what is asked for first, then what nobody has asked for.
+    /// The body of a fetcher: what readers ask for first, then the rest.
     fn serve(&self, requests: &Receiver<Request>, ahead: &Receiver<u32>) {
         let patience = std::time::Duration::from_millis(50);
         loop {

@@ -38,7 +38,7 @@ pub struct Look {
 
 /// Files of the dump that say which clients may connect.
 const RULES: [&str; 2] = ["pg_hba.conf", "pg_ident.conf"];
-/// The standby that is served follows nobody: the server that serves it does not connect to this.
+/// The standby that is served follows no master: the server that serves it does not connect to this.
 const NO_MASTER: &str = "127.0.0.1:1";
 
 /// Prepares the directory `options.dir`, which must be empty or not exist, for reading.

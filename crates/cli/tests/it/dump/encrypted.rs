@@ -43,7 +43,7 @@ async fn dumps_and_archive_are_encrypted_and_read_with_the_identity_only() {
     let toml = bed.node.dir.join("holdfast.toml");
     let settings = std::fs::read_to_string(&toml).unwrap();
     let without: Vec<&str> = settings.lines().filter(|line| !line.starts_with("archive ")).collect();
-    std::fs::write(&toml, without.join("\n")).unwrap();
+    std::fs::write(&toml, without.join("\n") + "\n").unwrap();
     bed.node.start();
     assert!(bed.node.stop().success());
     bed.node.configure(&format!(
@@ -52,7 +52,7 @@ async fn dumps_and_archive_are_encrypted_and_read_with_the_identity_only() {
     ));
     bed.node.start();
     let client = bed.node.connect().await;
-    run(&client, "create table secret(v text); insert into secret values ('a word that nobody else may read')").await;
+    run(&client, "create table secret(v text); insert into secret values ('a word that no store may read')").await;
     fill(&client, 9).await;
     let at = bed.node.at();
     let create = bed.create_arguments(&at);
@@ -70,7 +70,7 @@ async fn dumps_and_archive_are_encrypted_and_read_with_the_identity_only() {
     for object in &objects {
         let bytes = std::fs::read(object).unwrap();
         let is_plain =
-            ["nobody else", "another word", "create table", "CREATE TABLE", "holdfast.toml", "SQLite format"]
+            ["no store may", "another word", "create table", "CREATE TABLE", "holdfast.toml", "SQLite format"]
                 .into_iter()
                 .find(|word| has(&bytes, word.as_bytes()));
         assert_eq!(is_plain, None, "{object:?}");

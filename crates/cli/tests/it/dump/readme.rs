@@ -52,7 +52,7 @@ async fn the_commands_of_readme_bring_a_table_back() {
     );
     assert_eq!(one(&client, "select count(*) || ' ' || sum(amount) from orders").await, "200000 200001000.00");
     run(&client, "insert into orders (amount) values (1)").await;
-    assert_eq!(one(&client, "select max(id) from orders").await, "200001");
+    assert!(one(&client, "select max(id) from orders").await.parse::<u32>().unwrap() > 200_000);
     let refused = client.batch_execute("insert into orders (amount) values (-1)").await.unwrap_err();
     assert_eq!(refused.code().unwrap().code(), "23514");
 }

@@ -88,9 +88,9 @@ fn keys(data: &Path, place: usize, table: &str) -> Vec<u64> {
 }
 
 fn assert_is(data: &Path, k: u64, what: &str) {
-    for place in 0..DATABASES.len() {
+    for (place, database) in DATABASES.iter().enumerate() {
         let expected: Vec<u64> = (0..=k).filter(|k| places(*k).contains(&place)).collect();
-        assert!(keys(data, place, "m") == expected, "{what}: {} does not end behind commit {k}", DATABASES[place]);
+        assert!(keys(data, place, "m") == expected, "{what}: {database} does not end behind commit {k}");
     }
     let noise = keys(data, 0, "n");
     assert!(noise == keys(data, 1, "n") && noise == keys(data, 2, "n"), "{what}: whole or absent");

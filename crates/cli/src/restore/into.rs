@@ -149,6 +149,7 @@ fn report(
         println!("  just before transaction {transaction} dropped it at {}", show_moment(unix_ms));
     }
     println!("  restored from {} and {} of trail in {:.1} s", part.dump, BinaryBytes(part.trail_bytes), part.seconds);
-    println!("  {} rows of {} tables copied in {:.1} s", copied.rows, copied.tables, copied.seconds);
+    let tables = if wanted.table.is_some() { String::new() } else { format!(" of {} tables", copied.tables) };
+    println!("  {} rows{tables} copied in {:.1} s", copied.rows, copied.seconds);
     Ok(ExitCode::SUCCESS)
 }

@@ -316,6 +316,31 @@ async fn what_cannot_be_brought_back_is_refused_and_leaves_nothing() {
     assert_eq!(one(&client, "select count(*) from pg_database where datname in ('half', 'x')").await, "0");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_segment_is_ended_on_request_of_a_superuser_only() {
+    let bed = Bed::start();
+    let client = bed.node.connect().await;
+    run(&client, "create role app; create table t(k int); insert into t values (1)").await;
+    let before = wal_lsn(&client).await;
+    let end = super::bed::lsn_number(&one(&client, "select pg_switch_wal()").await);
+    assert!(end >= before && wal_lsn(&client).await > end);
+    // An empty segment is not ended: it ends where it begins.
+    let again = super::bed::lsn_number(&one(&client, "select pg_switch_wal()").await);
+    assert_eq!(again, super::bed::lsn_number(&one(&client, "select pg_switch_wal()").await));
+    assert_eq!(one(&client, "select pg_typeof(pg_switch_wal())").await, "pg_lsn");
+    run(&client, "insert into t values (2)").await;
+    crate::node::until("it is archived", async || {
+        let archived = one(&client, "select archived_lsn from holdfast_stat_archive").await;
+        super::bed::lsn_number(&archived) >= end
+    })
+    .await;
+    run(&client, "set role app").await;
+    let error = client.simple_query("select pg_switch_wal()").await.unwrap_err();
+    assert_eq!(error.code().unwrap().code(), "42501", "{error:?}");
+    run(&client, "reset role").await;
+    assert_eq!(one(&client, "select count(*) from t").await, "2");
+}
+
 /// The dump's own moment.
 fn of_dump(bed: &Bed) -> String {
     let dumps: Json =

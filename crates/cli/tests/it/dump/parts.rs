@@ -327,7 +327,7 @@ async fn a_segment_is_ended_on_request_of_a_superuser_only() {
     // An empty segment is not ended: it ends where it begins.
     let again = super::bed::lsn_number(&one(&client, "select pg_switch_wal()").await);
     assert_eq!(again, super::bed::lsn_number(&one(&client, "select pg_switch_wal()").await));
-    assert_eq!(one(&client, "select pg_typeof(pg_switch_wal())").await, "pg_lsn");
+    assert!(one(&client, "select pg_switch_wal()").await.contains('/'), "a position as PostgreSQL writes it");
     run(&client, "insert into t values (2)").await;
     crate::node::until("it is archived", async || {
         let archived = one(&client, "select archived_lsn from holdfast_stat_archive").await;

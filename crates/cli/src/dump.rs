@@ -1,10 +1,15 @@
 //! `holdfast dump`: makes, lists, verifies and forgets dumps.
 
+mod drill;
+
 use crate::standby::At;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use comfy_table::{Table, presets};
-use holdfast_dump::{CreateOptions, Created, Keep, Listing, Progress, Repository, create, forget, show_moment, verify};
+use holdfast_dump::{
+    ArchiveKeep, CreateOptions, Created, ForgetOptions, Keep, Listing, Progress, Repository, create, forget, show_moment,
+    verify,
+};
 use holdfast_node::data_dir::private_umask;
 use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -12,6 +17,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Back up a running server, and keep the backups
 #[derive(clap::Args)]
@@ -37,6 +43,8 @@ enum Command {
     Verify(Verify),
     /// Remove old dumps, and what only they need; the last one always stays
     Forget(Forget),
+    /// Restore the newest dump to scratch, check it, and compare it with a running server; the exit code is 0 when all is well
+    Drill(drill::Arguments),
 }
 
 /// Threads that compress, store or fetch.
@@ -73,6 +81,9 @@ struct Create {
     rate_mb: Option<u64>,
     #[command(flatten)]
     threads: Threads,
+    /// Refuse a place to which another server's schedule dumps, as [dump] in holdfast.toml does
+    #[arg(long)]
+    claim: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -106,8 +117,8 @@ struct Verify {
 Example:
   holdfast dump forget --from /mnt/dumps --keep-last 3 --keep-daily 7 --keep-weekly 4 --keep-monthly 12
 
-A dump stays if any of the rules keeps it. The archive is not changed: it must reach back to the oldest dump that is to be
-rolled forward.")]
+A dump stays if any of the rules keeps it. With --archive, what lies in the archive in front of the oldest dump that stays is
+removed, too; without it the archive is not changed.")]
 struct Forget {
     #[command(flatten)]
     look: Look,
@@ -123,6 +134,15 @@ struct Forget {
     /// Keep the last dump of each of the last N months that have one
     #[arg(long, value_name = "N", default_value_t = 0)]
     keep_monthly: usize,
+    /// Only dumps of this trail
+    #[arg(long, value_name = "ID")]
+    trail: Option<String>,
+    /// Remove from this archive what no dump that stays needs
+    #[arg(long, value_name = "URL")]
+    archive: Option<String>,
+    /// Keep in the archive what was written in the last N hours, although no dump needs it
+    #[arg(long, value_name = "N", default_value_t = 24, requires = "archive")]
+    archive_keep_hours: u32,
     /// Show what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
@@ -135,6 +155,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::List(look) => list(&look),
         Command::Verify(verify) => check(&verify),
         Command::Forget(forget) => remove(&forget),
+        Command::Drill(arguments) => drill::run(&arguments),
     }
 }
 
@@ -177,13 +198,14 @@ impl Bar {
     }
 }
 
-fn make(Create { at, to, rate_mb, threads, json }: &Create) -> anyhow::Result<ExitCode> {
+fn make(Create { at, to, rate_mb, threads, claim, json }: &Create) -> anyhow::Result<ExitCode> {
     let repository = Arc::new(Repository::open(to)?);
     let options = CreateOptions {
         at: at.at.clone(),
         certificates: at.client()?.certificates,
         rate_bytes: rate_mb.map(|mb| mb * 1_000_000),
         threads: threads.count(),
+        claims: *claim,
     };
     let bar = Bar::new("dumping")?;
     let show = |p: Progress| {
@@ -298,13 +320,16 @@ fn check(Verify { look, dump, threads }: &Verify) -> anyhow::Result<ExitCode> {
 }
 
 fn remove(arguments: &Forget) -> anyhow::Result<ExitCode> {
-    let Forget { look, keep_last, keep_daily, keep_weekly, keep_monthly, dry_run } = arguments;
+    let Forget { look, keep_last, keep_daily, keep_weekly, keep_monthly, dry_run, .. } = arguments;
     let keep = Keep { last: *keep_last, daily: *keep_daily, weekly: *keep_weekly, monthly: *keep_monthly };
     if keep == Keep::default() {
         bail!("which dumps stay is not given; use --keep-last, --keep-daily, --keep-weekly or --keep-monthly");
     }
     let repository = Repository::open(&look.from)?;
-    let forgotten = forget(&repository, keep, *dry_run).context("not everything was removed; run the command again")?;
+    let younger_than = Duration::from_secs(u64::from(arguments.archive_keep_hours) * 3600);
+    let archive = arguments.archive.as_deref().map(|url| ArchiveKeep { url, younger_than });
+    let options = ForgetOptions { keep, trail: arguments.trail.as_deref(), archive, only_shows: *dry_run };
+    let forgotten = forget(&repository, &options).context("not everything was removed; run the command again")?;
     if look.json {
         println!("{}", serde_json::to_string_pretty(&forgotten)?);
         return Ok(ExitCode::SUCCESS);
@@ -319,6 +344,12 @@ fn remove(arguments: &Forget) -> anyhow::Result<ExitCode> {
         forgotten.removed_chunks,
         BinaryBytes(forgotten.removed_bytes)
     );
+    if let Some(archive) = &arguments.archive {
+        println!("{archive}: {} objects {removed}, {}", forgotten.archive_objects, BinaryBytes(forgotten.archive_bytes));
+    }
+    if let Some(why) = &forgotten.archive_left {
+        println!("the archive was left as it is: {why}");
+    }
     if let Some(why) = &forgotten.chunks_left {
         println!("chunks that no dump needs were left: {why}");
     }

@@ -89,12 +89,23 @@ impl Repository {
         read.ok_or_else(|| self.missing(name, "its list"))
     }
 
+    /// Whether an object is there, asked by its name.
+    pub(crate) fn has(&self, name: &str) -> Result<bool, DumpError> {
+        let read = self.runtime.block_on(self.store.get_head(name, 1)).map_err(|error| self.failed(error))?;
+        Ok(read.is_some())
+    }
+
     pub(crate) fn list(&self, directory: &str) -> Result<Vec<Listed>, DumpError> {
         self.runtime.block_on(self.store.list(directory)).map_err(|error| self.failed(error))
     }
 
     pub(crate) fn remove(&self, name: &str) -> Result<(), DumpError> {
         self.runtime.block_on(self.store.remove(name)).map_err(|error| self.failed(error))
+    }
+
+    /// Work on another store, by this one's runtime.
+    pub(crate) fn wait<T>(&self, work: impl Future<Output = Result<T, ArchiveError>>) -> Result<T, DumpError> {
+        Ok(self.runtime.block_on(work)?)
     }
 
     pub(crate) fn missing(&self, name: &str, needed_by: &str) -> DumpError {

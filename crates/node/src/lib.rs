@@ -11,6 +11,7 @@ mod activity;
 pub mod admission;
 mod archive_report;
 mod automatic_stats;
+mod backup;
 mod cancel;
 mod clock;
 pub mod config;

@@ -40,6 +40,8 @@ pub struct DumpPlan {
 pub fn begin_dump(engine: &Engine, node: &str, dir: &Path) -> SqlResult<Box<dyn BaseCopy>> {
     let copy = engine.dump_copy()?;
     let plan = copy.plan().clone();
+    // So that the archive has the moment of the dump soon, and the dump can be rolled forward from it.
+    engine.want_archived(Lsn(plan.shown));
     let failed = |why: String| SqlError::new(SqlState::IO_ERROR, why);
     let shown_checksum = checksum_before(engine, Lsn(plan.shown)).map_err(failed)?;
     let files = settings(dir).map_err(|e| failed(format!("cannot read the settings in {}: {e}", dir.display())))?;

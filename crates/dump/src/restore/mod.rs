@@ -24,6 +24,7 @@
 
 mod chain;
 mod error;
+mod follow;
 mod lay;
 mod options;
 mod roll;
@@ -36,6 +37,7 @@ use crate::repository::Repository;
 use crate::running::random;
 use chain::Chain;
 pub use error::RestoreError;
+pub use follow::{NewStandby, StandbyMade, standby_from_dump};
 use holdfast_archive::{ArchiveLocation, Store};
 use holdfast_engine::{BaseReceiver, Options, RESTORING, begin_new_history};
 use holdfast_seams::{Disk, RealDisk, replace};

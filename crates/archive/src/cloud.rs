@@ -65,8 +65,9 @@ impl CloudStore {
             }
             "az" => {
                 let az = MicrosoftAzureBuilder::from_env().with_url(bucket).with_retry(retry);
-                let az =
-                    times("AZURE").into_iter().fold(az, |az, (key, value)| az.with_config(AzureConfigKey::Client(key), value));
+                let az = times("AZURE")
+                    .into_iter()
+                    .fold(az, |az, (key, value)| az.with_config(AzureConfigKey::Client(key), value));
                 az.build().map(|store| Arc::new(store) as _)
             }
             other => return Err(refuse(format!("{other}:// is not known"))),

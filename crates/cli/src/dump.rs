@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 use clap::Subcommand;
 use comfy_table::{Table, presets};
 use holdfast_dump::{
-    ArchiveKeep, CreateOptions, Created, ForgetOptions, Keep, Listing, Progress, Repository, create, forget, show_moment,
-    verify,
+    ArchiveKeep, CreateOptions, Created, ForgetOptions, Keep, Listing, Progress, Repository, create, forget,
+    show_moment, verify,
 };
 use holdfast_node::data_dir::private_umask;
 use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
@@ -287,7 +287,7 @@ fn shown(dump: &Listing) -> serde_json::Value {
             "databases": head.plan.volumes.len(),
             "bytes": head.bytes,
             "stored_bytes": head.stored_bytes + dump.bytes,
-            "first_segment": head.plan.first_segment,
+            "first_segment": head.first_needed(),
             "program": head.program,
         }),
         Err(error) => json!({ "name": dump.name, "problem": error.to_string() }),
@@ -345,7 +345,11 @@ fn remove(arguments: &Forget) -> anyhow::Result<ExitCode> {
         BinaryBytes(forgotten.removed_bytes)
     );
     if let Some(archive) = &arguments.archive {
-        println!("{archive}: {} objects {removed}, {}", forgotten.archive_objects, BinaryBytes(forgotten.archive_bytes));
+        println!(
+            "{archive}: {} objects {removed}, {}",
+            forgotten.archive_objects,
+            BinaryBytes(forgotten.archive_bytes)
+        );
     }
     if let Some(why) = &forgotten.archive_left {
         println!("the archive was left as it is: {why}");

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | one of another trail | refused, with the name of that server |
 //! | one of this trail and a later epoch | refused: that node has become the master since |
-//! | one of this trail and epoch, and another node | refused: two nodes are set to dump |
+//! | one of this trail and epoch, and another node | refused: two nodes are set to dump. A master that was restarted is of a later epoch |
 //! | this node's own, or one of an earlier epoch | taken over: the earlier ones are removed |
 //!
 //! Dumps that operators make by hand claim nothing: those of several servers may lie in one place.
@@ -58,17 +58,24 @@ impl Claim {
             return Some(format!("server {} with the trail {} dumps there", other.node, other.trail));
         }
         if other.epoch > self.epoch {
-            return Some(format!("node {} dumps there and is of epoch {}, {} is of {}", other.node, other.epoch, self.node, self.epoch));
+            return Some(format!(
+                "node {} dumps there and is of epoch {}, {} is of {}",
+                other.node, other.epoch, self.node, self.epoch
+            ));
         }
-        (other.epoch == self.epoch && other.node != self.node)
-            .then(|| format!("node {} of the same epoch {} dumps there; set dump.node to one of the two", other.node, other.epoch))
+        (other.epoch == self.epoch && other.node != self.node).then(|| {
+            format!(
+                "node {} of the same epoch {} dumps there; set dump.node to one of the two",
+                other.node, other.epoch
+            )
+        })
     }
 }
 
 /// Takes the place for the server of a plan, or says which other server has it.
 pub fn take(repository: &Repository, plan: &DumpPlan) -> Result<(), DumpError> {
     let trail = TrailId(plan.plan.trail_id).to_string();
-    let own = Claim { trail, epoch: plan.plan.epoch, node: plan.node.clone() };
+    let own = Claim { trail, epoch: plan.trail_epoch.max(plan.plan.epoch), node: plan.node.clone() };
     let listed = repository.list(DIRECTORY)?;
     let others: Vec<(String, Claim)> =
         listed.into_iter().filter_map(|object| Some((object.name.clone(), Claim::parse(&object.name)?))).collect();

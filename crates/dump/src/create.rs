@@ -135,6 +135,7 @@ fn finish(repository: &Repository, manifest: &Manifest, shared: &Shared, began: 
     let put = repository.put(&name, object.clone())?;
     let found = repository.get(&name, MANIFEST_BYTES_MAX)?.ok_or_else(|| repository.missing(&name, "this dump"))?;
     if found != object {
+        take_back(repository, &name, put);
         let what = format!("{} of its {} bytes were read back{}", found.len(), object.len(), was_there(put));
         return Err(DumpError::Differs { name, place: repository.place().to_owned(), what });
     }
@@ -195,6 +196,17 @@ impl Shared {
         }
     }
 
+    fn read_back(&self, id: &ChunkId, pages: &[u8], put: Put) -> Result<(), DumpError> {
+        let repository = &self.repository;
+        let back = repository.get(&id.name(), OBJECT_BYTES_MAX)?;
+        let back = back.ok_or_else(|| repository.missing(&id.name(), "this dump"))?;
+        if chunk::decode(id, &back)? != *pages {
+            let what = format!("its pages differ{}", was_there(put));
+            return Err(DumpError::Differs { name: id.name(), place: repository.place().to_owned(), what });
+        }
+        Ok(())
+    }
+
     fn store(&self, range: Range) -> Result<Stored, DumpError> {
         let divided = divide(&range.base, range.volume, range.range * CHUNK_PAGES, &range.pages);
         drop(range.pages);
@@ -206,12 +218,7 @@ impl Shared {
         // Only what is known not to be there: an object store charges for what it then refuses.
         let is_there = self.there.lock().contains(&id);
         let put = if is_there { Put::Exists } else { repository.put(&id.name(), object.clone())? };
-        let back = repository.get(&id.name(), OBJECT_BYTES_MAX)?;
-        let back = back.ok_or_else(|| repository.missing(&id.name(), "this dump"))?;
-        if chunk::decode(&id, &back)? != divided.new {
-            let what = format!("its pages differ{}", was_there(put));
-            return Err(DumpError::Differs { name: id.name(), place: repository.place().to_owned(), what });
-        }
+        self.read_back(&id, &divided.new, put).inspect_err(|_| take_back(repository, &id.name(), put))?;
         self.there.lock().insert(id);
         match put {
             Put::Done => {
@@ -221,6 +228,15 @@ impl Shared {
             Put::Exists => _ = self.found_chunks.fetch_add(1, Ordering::Relaxed),
         }
         Ok(Stored::new(divided, Some(id)))
+    }
+}
+
+/// Removes an object that was put just now and is not what was put: a later dump would build on it, or be refused because of it.
+fn take_back(repository: &Repository, name: &str, put: Put) {
+    if put == Put::Done
+        && let Err(error) = repository.remove(name)
+    {
+        tracing::warn!("what was put as {name} cannot be removed: {error}");
     }
 }
 
@@ -337,7 +353,7 @@ impl Sink<'_> {
             volumes.push(map(&attempt.base, found.into_iter(), &mut chunks));
         }
         drop(stored);
-        let DumpPlan { node, plan, shown_checksum, files } = attempt.plan.clone();
+        let DumpPlan { node, plan, shown_checksum, files, .. } = attempt.plan.clone();
         let head = Head {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             node,

@@ -92,7 +92,7 @@ impl Drilled {
         if !self.ok {
             return format!("the drill of the dumps in {} FAILED: {}", self.place, self.problems.join("; "));
         }
-        let moment = self.clock_unix_ms.map(show_moment).unwrap_or_default();
+        let moment = self.clock_unix_ms.filter(|ms| *ms > 0).map_or_else(|| "no commit".to_owned(), show_moment);
         let compared = match (&self.compared_with, &self.not_compared) {
             (Some(node), _) => format!(
                 "{} tables with {} rows are equal to those of {node} at that LSN",
@@ -158,7 +158,8 @@ fn steps(
 /// What `holdfast check` finds in a directory.
 fn problems(dir: &Path) -> Result<Vec<String>, DumpError> {
     let report: CheckReport = check(dir, &Options::default()).map_err(|e| DumpError::Check(e.to_string()))?;
-    let of_databases = report.databases.iter().flat_map(|d| d.problems.iter().map(|p| format!("database {}: {p}", d.name)));
+    let of_databases =
+        report.databases.iter().flat_map(|d| d.problems.iter().map(|p| format!("database {}: {p}", d.name)));
     Ok(report.problems.iter().cloned().chain(of_databases).collect())
 }
 
@@ -216,7 +217,9 @@ fn compare(live: &Live, restored: &Path, report: &mut Drilled) -> Result<(), Dum
         report.compared_rows += found.values().map(|sum| sum.rows).sum::<u64>();
         match others.remove(&entry.name) {
             Some(other) => report.problems.extend(differences(&entry.name, &found, &other)),
-            None => report.problems.push(format!("database {} is restored, and {} does not have it", entry.name, live.node)),
+            None => {
+                report.problems.push(format!("database {} is restored, and {} does not have it", entry.name, live.node))
+            }
         }
     }
     report.problems.extend(others.into_keys().map(|name| format!("database {name} of {} was not restored", live.node)));
@@ -334,8 +337,11 @@ impl Scratch {
             let path = self.path(name);
             match std::fs::remove_dir_all(&path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
-                removed => removed
-                    .map_err(|source| DumpError::Io { what: "remove", path: path.display().to_string(), source })?,
+                removed => removed.map_err(|source| DumpError::Io {
+                    what: "remove",
+                    path: path.display().to_string(),
+                    source,
+                })?,
             }
         }
         Ok(())
@@ -345,6 +351,10 @@ impl Scratch {
     fn end(self) -> Result<(), DumpError> {
         self.empty()?;
         let mark = self.path(MARK);
-        std::fs::remove_file(&mark).map_err(|source| DumpError::Io { what: "remove", path: mark.display().to_string(), source })
+        std::fs::remove_file(&mark).map_err(|source| DumpError::Io {
+            what: "remove",
+            path: mark.display().to_string(),
+            source,
+        })
     }
 }

@@ -117,11 +117,7 @@ pub fn forget(repository: &Repository, options: &ForgetOptions<'_>) -> Result<Fo
 }
 
 /// Removes from the archive what no dump needs that is kept.
-fn shorten(
-    repository: &Repository,
-    options: &ForgetOptions<'_>,
-    forgotten: &mut Forgotten,
-) -> Result<(), DumpError> {
+fn shorten(repository: &Repository, options: &ForgetOptions<'_>, forgotten: &mut Forgotten) -> Result<(), DumpError> {
     let Some(ArchiveKeep { url, younger_than }) = options.archive else { return Ok(()) };
     let until_unix_ms = now_unix_ms().saturating_sub(younger_than.as_millis() as u64);
     // A dump under way may need more than those that are listed.
@@ -137,7 +133,7 @@ fn shorten(
         match dump.head {
             Ok(head) => {
                 let first = needed.entry(head.plan.trail_id).or_insert(u32::MAX);
-                *first = (*first).min(head.plan.first_segment);
+                *first = (*first).min(head.first_needed());
             }
             Err(error) => {
                 forgotten.archive_left = Some(format!("what a dump needs is not known: {error}"));

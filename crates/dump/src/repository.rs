@@ -118,15 +118,26 @@ impl Repository {
         listed.retain(|object| object.name.ends_with(".hfd"));
         // A name begins with the time.
         listed.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(listed.into_iter().map(|Listed { name, bytes }| Listing { head: self.head(&name), name, bytes }).collect())
+        Ok(listed
+            .into_iter()
+            .map(|Listed { name, bytes }| Listing { head: self.head(&name, bytes), name, bytes })
+            .collect())
     }
 
-    fn head(&self, name: &str) -> Result<Head, DumpError> {
+    /// `bytes`: how long the store says that the object is.
+    fn head(&self, name: &str, bytes: u64) -> Result<Head, DumpError> {
         let mut read = self.get_head(name, manifest::HEAD_READ_BYTES)?;
-        if let Some(bytes) = manifest::head_bytes(&read).filter(|bytes| *bytes > read.len() as u64) {
-            read = self.get_head(name, bytes)?;
+        if let Some(whole) = manifest::head_bytes(&read).filter(|whole| *whole > read.len() as u64) {
+            read = self.get_head(name, whole)?;
         }
-        manifest::decode_head(name, &read).map(|(head, _)| head)
+        let (head, _) = manifest::decode_head(name, &read)?;
+        match manifest::object_bytes(&read).filter(|whole| *whole != bytes) {
+            Some(whole) => {
+                let what = format!("it has {bytes} bytes, not the {whole} of its header");
+                Err(DumpError::Damaged { name: name.to_owned(), what })
+            }
+            None => Ok(head),
+        }
     }
 
     /// A whole manifest, every byte checked.

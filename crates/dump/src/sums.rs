@@ -93,8 +93,12 @@ pub fn differences(database: &str, restored: &Sums, live: &Sums) -> Vec<String> 
         (here, there) if here == there => None,
         (None, _) => Some("was not restored".to_owned()),
         (_, None) => Some("is restored, and the live server does not have it".to_owned()),
-        (Some(here), Some(there)) if here.rows == there.rows => Some(format!("has other content in some of its {} rows", here.rows)),
-        (Some(here), Some(there)) => Some(format!("has {} rows when restored, and {} in the live server", here.rows, there.rows)),
+        (Some(here), Some(there)) if here.rows == there.rows => {
+            Some(format!("has other content in some of its {} rows", here.rows))
+        }
+        (Some(here), Some(there)) => {
+            Some(format!("has {} rows when restored, and {} in the live server", here.rows, there.rows))
+        }
     };
     let differs = |name: &String| describe(name).map(|what| format!("database {database}: {name} {what}"));
     names.into_iter().filter_map(differs).collect()
@@ -115,17 +119,28 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let table = "create table t(a, b); create table holdfast_meta(x); create table u(k integer primary key);";
         let first = of(dir.path(), "a", &format!("{table} insert into t values (1, 'x'), (2, null), (2, null);"));
-        let same = of(dir.path(), "b", &format!("{table} insert into t values (2, null), (1, 'x'), (2, null); insert into holdfast_meta values (7);"));
+        let same = of(
+            dir.path(),
+            "b",
+            &format!(
+                "{table} insert into t values (2, null), (1, 'x'), (2, null); insert into holdfast_meta values (7);"
+            ),
+        );
         assert_eq!(differences("d", &first, &same), [""; 0]);
-        for (place, other) in ["(1, 'x'), (2, null)", "(1, 'x'), (2, null), (2, '')", "(1, 'x'), ('2', null), (2, null)"]
-            .into_iter()
-            .enumerate()
+        for (place, other) in
+            ["(1, 'x'), (2, null)", "(1, 'x'), (2, null), (2, '')", "(1, 'x'), ('2', null), (2, null)"]
+                .into_iter()
+                .enumerate()
         {
             let found = of(dir.path(), &place.to_string(), &format!("{table} insert into t values {other};"));
             let differs = differences("d", &found, &first);
             assert!(differs.len() == 1 && differs[0].contains("database d: t has"), "{other}: {differs:?}");
         }
-        let more = of(dir.path(), "more", &format!("{table} insert into t values (1, 'x'), (2, null), (2, null); create index i on t(a);"));
+        let more = of(
+            dir.path(),
+            "more",
+            &format!("{table} insert into t values (1, 'x'), (2, null), (2, null); create index i on t(a);"),
+        );
         assert!(differences("d", &more, &first)[0].contains(DEFINITIONS));
     }
 }

@@ -48,7 +48,9 @@ pub fn age_ms(engine: &Engine, lsn: Lsn, dump: &DumpDone) -> u64 {
     let found = match first {
         None => Some(dump.at_unix_ms),
         // Proofs and ends of segments change nothing.
-        Some(boxcars) => boxcars.map_while(Result::ok).find(|boxcar| boxcar.kind == Kind::Data).map(|b| b.written_unix_ms()),
+        Some(boxcars) => {
+            boxcars.map_while(Result::ok).find(|boxcar| boxcar.kind == Kind::Data).map(|b| b.written_unix_ms())
+        }
     };
     found.map_or(0, |written| now_ms().saturating_sub(written))
 }

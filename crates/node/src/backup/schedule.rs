@@ -155,7 +155,8 @@ impl Backups {
         if let Some(at) = state.retry_at {
             return Instant::now() >= at;
         }
-        let is_of_this = state.record.to == self.dump.to && state.record.trail == role.engine.trail().trail_id().to_string();
+        let is_of_this =
+            state.record.to == self.dump.to && state.record.trail == role.engine.trail().trail_id().to_string();
         let last = state.record.dump.as_ref().filter(|_| is_of_this).map(|dump| dump.at_unix_ms);
         is_due(last, self.dump.every)
     }
@@ -163,7 +164,9 @@ impl Backups {
     fn is_drill_due(&self) -> bool {
         let state = self.state.lock();
         let has_dump = state.record.dump.is_some() && state.record.to == self.dump.to;
-        has_dump && !self.drill.every.is_zero() && is_due(state.record.drill.as_ref().map(|d| d.at_unix_ms), self.drill.every)
+        has_dump
+            && !self.drill.every.is_zero()
+            && is_due(state.record.drill.as_ref().map(|d| d.at_unix_ms), self.drill.every)
     }
 
     fn dump_now(&self, role: &Role) {
@@ -190,7 +193,8 @@ impl Backups {
             let mut state = self.state.lock();
             let record = &mut state.record;
             (record.to, record.trail) = (self.dump.to.clone(), trail.clone());
-            record.dump = Some(DumpDone { name, lsn, clock_unix_ms, at_unix_ms: now_ms(), seconds, bytes, stored_bytes });
+            record.dump =
+                Some(DumpDone { name, lsn, clock_unix_ms, at_unix_ms: now_ms(), seconds, bytes, stored_bytes });
             record.dumps += 1;
             record.write(&self.dir);
             state.retry_at = None;
@@ -257,7 +261,8 @@ impl Backups {
             false => self.drill.scratch.clone(),
         };
         let scratch = scratch.display().to_string();
-        let mut arguments = words(&["dump", "drill", "--from", &self.dump.to, "--at", &self.at, "--scratch", &scratch, "--json"]);
+        let mut arguments =
+            words(&["dump", "drill", "--from", &self.dump.to, "--at", &self.at, "--scratch", &scratch, "--json"]);
         arguments.extend(words(&["--threads", THREADS]));
         if !self.archive.is_empty() {
             arguments.extend(words(&["--archive", &self.archive]));

@@ -135,7 +135,8 @@ mod tests {
 
     #[test]
     fn a_table_and_dotted_keys_are_the_same() {
-        let table = Config::parse("[dump]\nto = \"/d\"\nevery = \"2 hours\"\nkeep = { daily = 3 }\n[drill]\nevery = \"1 day\"");
+        let table =
+            Config::parse("[dump]\nto = \"/d\"\nevery = \"2 hours\"\nkeep = { daily = 3 }\n[drill]\nevery = \"1 day\"");
         let dotted = "dump.to = \"/d\"\ndump.every = \"2 h\"\ndump.keep = { daily = 3 }\ndrill.every = \"24 h\"";
         let config = table.unwrap();
         assert_eq!(Config::parse(dotted), Ok(config.clone()));

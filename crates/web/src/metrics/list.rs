@@ -184,7 +184,10 @@ pub(super) fn backups(page: &mut Page<'_>, of: &Figures) -> Result {
     page.gauges(old, Some(Seconds), dump().filter_map(|d| Some((place(d), age(d.drill_age_ms?)))))?;
     let took = ("holdfast_drill_restore", "How long the restore of the last drill took.");
     page.gauges(took, Some(Seconds), dump().filter_map(|d| Some((place(d), d.restore_seconds?))))?;
-    let lost = ("holdfast_restorable_age", "How old the oldest change is that would be lost with this machine; 0: none would.");
+    let lost = (
+        "holdfast_restorable_age",
+        "How old the oldest change is that would be lost with this machine; 0: none would.",
+    );
     page.gauges(lost, Some(Seconds), dump().filter_map(|d| Some((place(d), age(d.restorable_age_ms?)))))
 }
 

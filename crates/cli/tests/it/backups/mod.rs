@@ -2,6 +2,8 @@
 
 mod drill;
 mod from_dump;
+mod import;
+mod power_cut;
 mod retention;
 mod schedule;
 #[cfg(feature = "object-stores")]

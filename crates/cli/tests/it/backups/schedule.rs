@@ -22,8 +22,9 @@ async fn a_server_dumps_itself_and_keeps_what_its_rules_say() {
     .await;
     until("only two dumps are there", async || listed(bed.place()).len() == 2).await;
     // Only what has changed was stored.
-    let (bytes, stored) = (stat_number(&client, "last_dump_bytes").await, stat_number(&client, "last_dump_stored_bytes").await);
-    assert!(bytes > 3 << 20 && stored < bytes / 2, "{stored} of {bytes}");
+    let (bytes, stored) =
+        (stat_number(&client, "last_dump_bytes").await, stat_number(&client, "last_dump_stored_bytes").await);
+    assert!(bytes > 2 << 20 && stored < bytes / 2, "{stored} of {bytes}");
     assert_eq!(stat(&client, "failed_count").await, "0");
     // What is on the disk of this machine only: nothing, once the archive or a dump has it.
     let age = async || stat(&client, "restorable_age_seconds").await.parse::<f64>().unwrap();
@@ -57,7 +58,7 @@ async fn a_dump_that_fails_is_reported_once_and_tried_again() {
     node.start();
     let client = node.connect().await;
     until("it was tried again", async || stat_number(&client, "failed_count").await > 1).await;
-    assert_eq!(stat(&client, "state").await, "failing");
+    until("it says so", async || stat(&client, "state").await == "failing").await;
     let error = stat(&client, "last_error").await;
     assert!(error.contains("the directory does not exist"), "{error}");
     // Before there is any dump, the age is that of the server.
@@ -68,7 +69,10 @@ async fn a_dump_that_fails_is_reported_once_and_tried_again() {
     until("the operator knows", async || told().await.contains("has succeeded again")).await;
     let told = told().await;
     assert_eq!(told.lines().count(), 2, "{told}");
-    assert!(told.contains("a: the dump to") && told.contains("failed: ") && told.contains("tried again in 2 s"), "{told}");
+    assert!(
+        told.contains("a: the dump to") && told.contains("failed: ") && told.contains("tried again in 2 s"),
+        "{told}"
+    );
     until("it waits for the next one", async || stat(&client, "state").await == "waiting").await;
 }
 
@@ -101,11 +105,16 @@ async fn the_master_dumps_or_the_node_that_is_named() {
     b.start();
     until_followed(&bed.node, &b).await;
     run(&bed.node.connect().await, "create table t(k int)").await;
-    until("the master dumps", async || asked(&bed.node, "select dump_count > 0 from holdfast_stat_dump").await == "t").await;
-    assert_eq!(asked(&b, "select state || dump_count from holdfast_stat_dump").await, "elsewhere0");
+    until("the master dumps", async || asked(&bed.node, "select dump_count > 0 from holdfast_stat_dump").await == "t")
+        .await;
+    until("the standby does not", async || {
+        asked(&b, "select state || dump_count from holdfast_stat_dump").await == "elsewhere0"
+    })
+    .await;
     bed.node.kill();
     succeeds(&["promote", "--at", &b.at(), "--accept-divergence"]);
-    until("the new master dumps", async || asked(&b, "select dump_count > 0 from holdfast_stat_dump").await == "t").await;
+    until("the new master dumps", async || asked(&b, "select dump_count > 0 from holdfast_stat_dump").await == "t")
+        .await;
     assert!(listed(bed.place()).iter().any(|dump| dump["node"] == "b"));
     // A standby dumps when it is named, and its master does not.
     let mut c = Node::new(&bed.scratch, "c");
@@ -119,7 +128,7 @@ async fn the_master_dumps_or_the_node_that_is_named() {
     c.start();
     until_followed(&b, &c).await;
     until("the standby dumps", async || asked(&c, "select dump_count > 0 from holdfast_stat_dump").await == "t").await;
-    assert_eq!(asked(&b, "select state from holdfast_stat_dump").await, "elsewhere");
+    until("its master does not", async || asked(&b, "select state from holdfast_stat_dump").await == "elsewhere").await;
     assert!(listed(bed.place()).iter().any(|dump| dump["node"] == "c"));
 }
 
@@ -137,7 +146,8 @@ async fn a_segment_that_is_not_full_is_archived_after_a_time_and_by_a_dump() {
     let lsn = crate::dump::bed::wal_lsn(&client).await;
     until("it is archived", async || archived().await >= lsn).await;
     // An idle server archives nothing again and again: at most what its checkpoint has written.
-    let objects = async || one(&client, "select archived_count from holdfast_stat_archive").await.parse::<u64>().unwrap();
+    let objects =
+        async || one(&client, "select archived_count from holdfast_stat_archive").await.parse::<u64>().unwrap();
     let before = objects().await;
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
     assert!(objects().await <= before + 1, "{before} and {}", objects().await);

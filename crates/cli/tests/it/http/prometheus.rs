@@ -140,10 +140,8 @@ async fn every_query_of_the_dashboard_and_every_alert_is_answered_by_prometheus(
         }));
     }
 
-    until("the dump was tried", async || {
-        one(&setup, "select last_drill_ok from holdfast_stat_dump").await == "t"
-    })
-    .await;
+    until("the dump was tried", async || one(&setup, "select last_drill_ok from holdfast_stat_dump").await == "t")
+        .await;
     until("both are scraped", async || prometheus.series("up{job=\"holdfast\"} == 1") == Ok(2)).await;
     let mut lacks = Vec::new();
     let queries = dashboard();

@@ -110,7 +110,9 @@ impl State {
         }
         match fault {
             Some(Fault::Error) => return answer(&mut client, "500 Internal Server Error"),
-            Some(Fault::Lie) => return answer(&mut client, if target.contains("uploadType") { "200 OK" } else { "201 Created" }),
+            Some(Fault::Lie) => {
+                return answer(&mut client, if target.contains("uploadType") { "200 OK" } else { "201 Created" });
+            }
             Some(Fault::Hang) => {
                 // Until the client disconnects.
                 let _ = client.read(&mut [0; 1]);

@@ -97,6 +97,8 @@ pub struct Reply {
     viewer: Option<u32>,
     /// What the statements of the message have taken, if that is measured.
     measured: Option<Vec<Measured>>,
+    /// Steps of the message run again: a step that has not ended is anywhere in `measured`, else at its end.
+    runs_again: bool,
 }
 
 /// What a statement has taken.
@@ -131,11 +133,13 @@ impl Reply {
             stream: None,
             viewer: None,
             measured: None,
+            runs_again: false,
         }
     }
 
     /// From now on it is measured what each statement takes, or not. Forgets what was measured before.
     pub fn measure(&mut self, on: bool) {
+        self.runs_again = false;
         match &mut self.measured {
             Some(measured) if on => measured.clear(),
             measured => *measured = on.then(Vec::new),
@@ -144,12 +148,17 @@ impl Reply {
 
     /// What a statement has taken that has ended.
     pub fn measured(&self, step: usize) -> Option<Measured> {
-        self.measured.as_ref()?.iter().rev().find(|m| m.step == step && m.ended).copied()
+        let measured = self.measured.as_ref()?;
+        let is_it = |m: &&Measured| m.step == step && m.ended;
+        // Mostly each step has one entry, in order: a long pipeline must not be searched for each of its steps.
+        measured.get(step).filter(is_it).or_else(|| measured.iter().rev().find(is_it)).copied()
     }
 
     fn measure_begin(&mut self, step: usize) {
         let Some(measured) = &mut self.measured else { return };
-        if !measured.iter().any(|m| m.step == step && !m.ended) {
+        let is_open = |m: &Measured| m.step == step && !m.ended;
+        let begun = if self.runs_again { measured.iter().any(is_open) } else { measured.last().is_some_and(is_open) };
+        if !begun {
             measured.push(Measured { step, begun: Instant::now(), time: None, rows: 0, verb: "", ended: false });
         }
     }
@@ -391,6 +400,7 @@ impl Sink for Reply {
         if let Some(measured) = &mut self.measured {
             // They run again; one that was still running has begun before.
             measured.retain(|m| !m.ended || m.step < self.first_step);
+            self.runs_again = true;
         }
         let (out, script_done, suspended) = self.mark;
         self.out.truncate(out);

@@ -373,7 +373,11 @@ const SESSION_COLUMNS = [
   { title: "For", kind: "num", text: (r) => span(Math.max(0, Date.now() - (r.state === "active" ? r.asked : r.changed))) },
   { title: "Role", text: (r) => r.user },
   { title: "Database", text: (r) => r.database },
-  { title: "Application", text: (r) => r.application },
+  {
+    title: "Application", kind: "brief",
+    make: (cell) => cell.append(element("span", {})),
+    update: (cell, row) => { setText(cell.firstChild, row.application); cell.firstChild.title = row.application; },
+  },
   { title: "Client", text: (r) => r.client },
   { title: "Locks", kind: "num", text: (r) => count(r.locks) },
   {

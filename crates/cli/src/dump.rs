@@ -10,6 +10,7 @@ use holdfast_dump::{
     ArchiveKeep, CreateOptions, Created, ForgetOptions, Keep, Listing, Progress, Repository, create, forget,
     show_moment, verify,
 };
+use holdfast_node::SCHEDULED_BY;
 use holdfast_node::data_dir::private_umask;
 use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -150,6 +151,7 @@ struct Forget {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     private_umask();
+    end_with_server()?;
     match arguments.command {
         Command::Create(create) => make(&create),
         Command::List(look) => list(&look),
@@ -157,6 +159,17 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Forget(forget) => remove(&forget),
         Command::Drill(arguments) => drill::run(&arguments),
     }
+}
+
+/// A command that a server's schedule has started ends with the server, however that ends.
+fn end_with_server() -> anyhow::Result<()> {
+    let Some(server) = std::env::var(SCHEDULED_BY).ok().and_then(|pid| pid.parse::<u32>().ok()) else { return Ok(()) };
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    // It may have ended before.
+    if std::os::unix::process::parent_id() != server {
+        bail!("the server that has started this command has ended");
+    }
+    Ok(())
 }
 
 /// A bar on a terminal, else a line for each tenth.

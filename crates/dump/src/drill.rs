@@ -306,6 +306,8 @@ impl CopyInto for Files<'_> {
 /// The directory that a drill works in.
 struct Scratch {
     dir: PathBuf,
+    /// Locked: another drill there waits for nothing and is refused.
+    _mark: File,
 }
 
 impl Scratch {
@@ -322,8 +324,11 @@ impl Scratch {
         if !is_ours && names.iter().any(|name| name != "lost+found") {
             return Err(RestoreError::NotEmpty { dir: dir.display().to_string() }.into());
         }
-        File::create(dir.join(MARK)).map_err(io("write to"))?;
-        let scratch = Scratch { dir: dir.to_owned() };
+        let mark = File::create(dir.join(MARK)).map_err(io("write to"))?;
+        if mark.try_lock().is_err() {
+            return Err(DumpError::Running(format!("another drill is at work in {}", dir.display())));
+        }
+        let scratch = Scratch { dir: dir.to_owned(), _mark: mark };
         scratch.empty()?;
         Ok(scratch)
     }

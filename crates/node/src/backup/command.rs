@@ -9,6 +9,9 @@ use std::time::Duration;
 
 /// This program, also when its file was replaced by a newer one meanwhile.
 const PROGRAM: &str = "/proc/self/exe";
+/// In a child's environment: the server's process number, with which the child ends.
+pub const SCHEDULED_BY: &str = "HOLDFAST_SCHEDULED_BY";
+
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Longer output is cut.
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
@@ -25,6 +28,7 @@ pub struct Ended {
 pub fn run(arguments: &[String], stops: impl Fn() -> bool) -> io::Result<Option<Ended>> {
     let mut command = Command::new(PROGRAM);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env(SCHEDULED_BY, std::process::id().to_string());
     let mut child = command.spawn()?;
     let (output, errors) = (read(child.stdout.take()), read(child.stderr.take()));
     let status = loop {

@@ -2,8 +2,7 @@
 //!
 //! The work is done by child processes, which run the same commands as an operator would: `holdfast dump create`, `forget` and
 //! `drill`, over a link to this server. A drill applies trail with an engine of its own, whose failed write ends its process:
-//! that must not be the server's. A child that the server starts ends with the role; if the server is killed, its link breaks
-//! and it ends by itself.
+//! that must not be the server's. A child that the server starts ends with the role, and is killed with the server's process.
 //!
 //! | file | what |
 //! |---|---|
@@ -20,5 +19,6 @@ mod record;
 mod report;
 mod schedule;
 
+pub use command::SCHEDULED_BY;
 pub use report::BackupReport;
 pub use schedule::{Backups, Role};

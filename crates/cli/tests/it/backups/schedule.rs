@@ -169,3 +169,31 @@ async fn a_segment_that_is_not_full_is_archived_after_a_time_and_by_a_dump() {
     restored.start();
     assert_eq!(dump(&restored).await, dump(&bed.node).await);
 }
+
+/// The server's own dump is a process of its own: it must not outlive the server, nor keep the next one's from working.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_killed_while_it_dumps_itself_begins_again() {
+    let mut bed = Backed::new("dump.every = \"1 h\"\ndump.rate_mb = 1");
+    bed.node.start();
+    let client = bed.node.connect().await;
+    until("the first, small dump is there", async || stat_number(&client, "dump_count").await == 1).await;
+    fill(&client, 12).await;
+    drop(client);
+    // The next one is due at once, and takes 12 s.
+    std::fs::remove_file(bed.node.dir.join("backups.json")).unwrap();
+    assert!(bed.node.stop().success());
+    bed.node.start();
+    let running = || std::fs::read_dir(bed.dumps.join("running")).map_or(0, Iterator::count);
+    let chunks = || std::fs::read_dir(bed.dumps.join("chunks")).map_or(0, Iterator::count);
+    until("it dumps", async || running() > 0 && chunks() > 2).await;
+    bed.node.kill();
+    let text = std::fs::read_to_string(bed.node.dir.join("holdfast.toml")).unwrap();
+    std::fs::write(bed.node.dir.join("holdfast.toml"), text.replace("dump.rate_mb = 1", "")).unwrap();
+    bed.node.start();
+    let client = bed.node.connect().await;
+    until("it has dumped itself", async || stat_number(&client, "dump_count").await == 1).await;
+    until("no mark of the killed one is left", async || running() == 0).await;
+    assert_eq!(listed(bed.place()).len(), 2);
+    assert_eq!(stat(&client, "failed_count").await, "0");
+    succeeds(&["dump", "verify", "--from", bed.place()]);
+}

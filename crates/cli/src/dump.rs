@@ -82,7 +82,7 @@ struct Create {
     rate_mb: Option<u64>,
     #[command(flatten)]
     threads: Threads,
-    /// Refuse a place to which another server's schedule dumps, as [dump] in holdfast.toml does
+    /// Refuse a place to which another server's schedule dumps, as `dump.to` in holdfast.toml does
     #[arg(long)]
     claim: bool,
     /// Print JSON

@@ -32,7 +32,7 @@ mod web;
 
 pub use activity::Totals;
 pub use archive_report::{ArchiveReport, ArchiveReportError, Part, TrailReport, archive_report};
-pub use backup::SCHEDULED_BY;
+pub use backup::{SCHEDULED_BY, dump_soon};
 pub use clock::settings_were_read;
 pub use config::{Config, ConfigError};
 pub use replication_settings::HoldfastToml;

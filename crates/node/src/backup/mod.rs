@@ -20,5 +20,6 @@ mod report;
 mod schedule;
 
 pub use command::SCHEDULED_BY;
+pub use record::dump_soon;
 pub use report::BackupReport;
 pub use schedule::{Backups, Role};

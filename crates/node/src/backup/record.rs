@@ -18,6 +18,8 @@ pub struct Record {
     /// Where the last dump is.
     pub to: String,
     pub trail: String,
+    /// No dump can be rolled forward to what the server has now.
+    pub due: bool,
     pub dump: Option<DumpDone>,
     pub dumps: u64,
     pub dump_failures: u64,
@@ -57,6 +59,13 @@ pub struct DrillDone {
 pub struct Failure {
     pub at_unix_ms: u64,
     pub text: String,
+}
+
+/// A server that dumps itself does so at its next start: an import brings in what its trail, and so no older dump, has.
+pub fn dump_soon(dir: &Path) {
+    if dir.join(FILE_NAME).exists() {
+        Record { due: true, ..Record::read(dir) }.write(dir);
+    }
 }
 
 impl Record {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `dump.node` is empty | the master dumps, and after a promotion the new one |
 //! | it is this node's name | this node dumps, also as a standby |
-//! | the last one is `dump.every` old, or went to another place, or there is none | one is made, then old ones are removed |
+//! | the last one is `dump.every` old, or went to another place, or there is none, or a database was imported since | one is made, then old ones are removed |
 //! | one fails | it is tried again after [`RETRY`], twice as long with each failure, at most [`RETRY_MAX`] |
 //!
 //! Drills are due in the same way, once there is a dump; one that failed is repeated after `drill.every`. Only one command runs
@@ -158,7 +158,7 @@ impl Backups {
         let is_of_this =
             state.record.to == self.dump.to && state.record.trail == role.engine.trail().trail_id().to_string();
         let last = state.record.dump.as_ref().filter(|_| is_of_this).map(|dump| dump.at_unix_ms);
-        is_due(last, self.dump.every)
+        state.record.due || is_due(last, self.dump.every)
     }
 
     fn is_drill_due(&self) -> bool {
@@ -196,6 +196,7 @@ impl Backups {
             record.dump =
                 Some(DumpDone { name, lsn, clock_unix_ms, at_unix_ms: now_ms(), seconds, bytes, stored_bytes });
             record.dumps += 1;
+            record.due = false;
             record.write(&self.dir);
             state.retry_at = None;
             std::mem::take(&mut state.failures)

@@ -11,6 +11,7 @@ async fn an_older_dump_is_rolled_forward_up_to_the_import_and_a_later_one_over_i
     let client = bed.node.connect().await;
     run(&client, "create table t(k int); insert into t values (1)").await;
     until("it has dumped itself", async || stat_number(&client, "dump_count").await == 1).await;
+    let first = stat(&client, "last_dump").await;
     drop(client);
     assert!(bed.node.stop().success());
     let file = bed.scratch.path().join("shop.db");
@@ -19,6 +20,7 @@ async fn an_older_dump_is_rolled_forward_up_to_the_import_and_a_later_one_over_i
     succeeds(&["import", file.to_str().unwrap(), "--data", bed.node.data()]);
     bed.node.start();
     let client = bed.node.connect().await;
+    until("it has dumped itself again, at once", async || stat_number(&client, "dump_count").await == 2).await;
     run(&client, "insert into t values (2)").await;
     let lsn = wal_lsn(&client).await;
     until("it is archived", async || stat_number(&client, "restorable_lsn").await >= lsn).await;
@@ -28,10 +30,11 @@ async fn an_older_dump_is_rolled_forward_up_to_the_import_and_a_later_one_over_i
     };
     let arguments = restore("over");
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let error = refuses(&arguments);
+    let older = [&arguments[..], &["--dump", &first]].concat();
+    let error = refuses(&older);
     assert!(error.contains("database shop was brought in") && error.contains("use a later dump"), "{error}");
     let reachable = error.split("--to-lsn ").nth(1).unwrap().split(' ').next().unwrap();
-    succeeds(&[&arguments[..], &["--to-lsn", reachable]].concat());
+    succeeds(&[&older[..], &["--to-lsn", reachable]].concat());
     let created = succeeds(&["dump", "create", "--at", &bed.node.at(), "--to", bed.place(), "--json"]);
     let created: Value = serde_json::from_str(&created).unwrap();
     let arguments = restore("later");

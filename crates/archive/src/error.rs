@@ -38,6 +38,14 @@ pub enum ArchiveError {
     )]
     Lost { name: String, place: String },
 
+    #[error(
+        "another server of this trail archives to {place}: {name} is of its epoch or a later one, and this server of epoch {epoch} \
+         has not put it. Nothing more is archived from here, and the trail keeps all segments. If one of the two runs on a copy \
+         of the other's directory, stop it and make a server of its own with holdfast restore; if this one was replaced, bring it \
+         back with holdfast rejoin"
+    )]
+    OtherServer { name: String, place: String, epoch: u32 },
+
     #[error("{name} does not belong to this history: {what}")]
     Lineage { name: String, what: String },
 
@@ -80,6 +88,7 @@ impl ArchiveError {
                 | ArchiveError::Newer { .. }
                 | ArchiveError::Differs { .. }
                 | ArchiveError::Lost { .. }
+                | ArchiveError::OtherServer { .. }
                 | ArchiveError::Lineage { .. }
                 | ArchiveError::Setting { .. }
                 | ArchiveError::NoKey { .. }

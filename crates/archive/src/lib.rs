@@ -23,6 +23,7 @@
 mod cloud;
 mod error;
 mod file;
+mod forget;
 mod history;
 mod holdings;
 mod keys;
@@ -38,6 +39,7 @@ mod verify;
 pub use cloud::CloudStore;
 pub use error::ArchiveError;
 pub use file::FileStore;
+pub use forget::{Needless, Removed, remove_needless};
 pub use history::History;
 pub use holdings::{Holding, Holdings};
 pub use keys::{Keys, new_identity};

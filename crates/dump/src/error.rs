@@ -26,6 +26,13 @@ pub enum DumpError {
     NoDump { place: String, which: String },
     #[error("{0}")]
     Running(String),
+    #[error(
+        "{place} is the dump target of another server: {why}. Name another place in dump.to; if that server no longer dumps, \
+         remove {name} from {place}"
+    )]
+    Claimed { place: String, why: String, name: String },
+    #[error("what was restored cannot be checked: {0}")]
+    Check(String),
     #[error("cannot {what} {path}: {source}")]
     Io { what: &'static str, path: String, source: io::Error },
     #[error("the server's plan of the dump cannot be read: {0}")]
@@ -43,6 +50,8 @@ pub enum DumpError {
     Restore(#[from] crate::restore::RestoreError),
     #[error(transparent)]
     Copy(#[from] CopyError),
+    #[error(transparent)]
+    Standby(#[from] holdfast_replication::CopyError),
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]

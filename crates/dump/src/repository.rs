@@ -107,12 +107,23 @@ impl Repository {
         read.ok_or_else(|| self.missing(name, "its list"))
     }
 
+    /// Whether an object is there, asked by its name.
+    pub(crate) fn has(&self, name: &str) -> Result<bool, DumpError> {
+        let read = self.runtime.block_on(self.store.get_head(name, 1)).map_err(|error| self.failed(error))?;
+        Ok(read.is_some())
+    }
+
     pub(crate) fn list(&self, directory: &str) -> Result<Vec<Listed>, DumpError> {
         self.runtime.block_on(self.store.list(directory)).map_err(|error| self.failed(error))
     }
 
     pub(crate) fn remove(&self, name: &str) -> Result<(), DumpError> {
         self.runtime.block_on(self.store.remove(name)).map_err(|error| self.failed(error))
+    }
+
+    /// Work on another store, by this one's runtime.
+    pub(crate) fn wait<T>(&self, work: impl Future<Output = Result<T, ArchiveError>>) -> Result<T, DumpError> {
+        Ok(self.runtime.block_on(work)?)
     }
 
     pub(crate) fn missing(&self, name: &str, needed_by: &str) -> DumpError {
@@ -125,15 +136,26 @@ impl Repository {
         listed.retain(|object| object.name.ends_with(".hfd"));
         // A name begins with the time.
         listed.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(listed.into_iter().map(|Listed { name, bytes }| Listing { head: self.head(&name), name, bytes }).collect())
+        Ok(listed
+            .into_iter()
+            .map(|Listed { name, bytes }| Listing { head: self.head(&name, bytes), name, bytes })
+            .collect())
     }
 
-    fn head(&self, name: &str) -> Result<Head, DumpError> {
+    /// `bytes`: how long the store says that the object is.
+    fn head(&self, name: &str, bytes: u64) -> Result<Head, DumpError> {
         let mut read = self.get_head(name, manifest::HEAD_READ_BYTES)?;
-        if let Some(bytes) = manifest::head_bytes(&read).filter(|bytes| *bytes > read.len() as u64) {
-            read = self.get_head(name, bytes)?;
+        if let Some(whole) = manifest::head_bytes(&read).filter(|whole| *whole > read.len() as u64) {
+            read = self.get_head(name, whole)?;
         }
-        manifest::decode_head(name, &read).map(|(head, _)| head)
+        let (head, _) = manifest::decode_head(name, &read)?;
+        match manifest::object_bytes(&read).filter(|whole| *whole != bytes) {
+            Some(whole) => {
+                let what = format!("it has {bytes} bytes, not the {whole} of its header");
+                Err(DumpError::Damaged { name: name.to_owned(), what })
+            }
+            None => Ok(head),
+        }
     }
 
     /// A whole manifest, every byte checked.

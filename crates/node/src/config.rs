@@ -6,6 +6,7 @@
 //! The file is written under another name, synced and renamed, as is every file that a start needs: a torn file would keep
 //! the server from starting after a power cut.
 
+mod backups;
 mod listen;
 mod log_files;
 mod parameters;
@@ -13,6 +14,7 @@ mod restored;
 mod transport;
 mod values;
 
+pub use backups::{DrillSettings, DumpSettings, KeepSettings};
 pub use listen::{Listen, ListenAddress};
 pub use log_files::LogFiles;
 pub use restored::RestoredDisk;
@@ -190,6 +192,10 @@ pub struct Config {
     pub archive_encrypt_to: String,
     /// The file with an identity that opens the archive; empty: none.
     pub archive_identity: PathBuf,
+    #[serde(deserialize_with = "values::ms")]
+    pub archive_timeout_ms: u64,
+    pub dump: DumpSettings,
+    pub drill: DrillSettings,
     pub node_name: String,
     pub node_listen: String,
     /// Empty: none.
@@ -359,6 +365,9 @@ impl Default for Config {
             archive_keep_beyond: KeepBeyond::Warn,
             archive_encrypt_to: String::new(),
             archive_identity: PathBuf::new(),
+            archive_timeout_ms: 300_000,
+            dump: DumpSettings::default(),
+            drill: DrillSettings::default(),
             node_name: String::new(),
             node_listen: String::new(),
             http_listen: String::new(),
@@ -436,6 +445,7 @@ impl Config {
         at_least("standby_keep_bytes_max", self.standby_keep_bytes_max, 1 << 20)?;
         at_least("archive_keep_bytes_max", self.archive_keep_bytes_max, 1 << 20)?;
         ArchiveLocation::parse(&self.archive).map_err(|error| error.to_string())?;
+        self.check_backups()?;
         if self.standby_lag_bytes_max > 0 {
             at_least("standby_lag_bytes_max", self.standby_lag_bytes_max, 1 << 20)?;
         }
@@ -604,7 +614,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 75, "one line for each key");
+        assert_eq!(all.len(), 86, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 

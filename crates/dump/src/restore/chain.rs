@@ -98,7 +98,7 @@ pub fn find(
 ) -> Result<Option<Chain>, DumpError> {
     let runtime = runtime()?;
     let plan = &head.plan;
-    let mut found = headers(&runtime, store, TrailId(plan.trail_id), plan.first_segment, options.threads)?;
+    let mut found = headers(&runtime, store, TrailId(plan.trail_id), head.first_needed(), options.threads)?;
     let own = (plan.shown / plan.segment_bytes) as u32;
     let Some(last) = found.readable.keys().chain(found.damaged.keys()).max().copied().filter(|last| *last >= own)
     else {
@@ -132,6 +132,9 @@ pub fn find(
     objects.reverse();
     objects.extend(best_onwards(&start, &found.readable));
     let end = objects.last().copied().unwrap_or(start);
+    // Where nothing has changed since, the dump's LSN may lie in front of what it needs of the trail: that object only shows
+    // which history it is.
+    objects.retain(|object| object.segment >= plan.first_segment);
     let target = options.target;
     let is_reached = match target {
         Target::End => end.segment == last,

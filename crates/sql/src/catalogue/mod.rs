@@ -4,6 +4,7 @@
 //! tables that are always empty in Holdfast are in `empty`.
 
 mod archive;
+mod dump;
 mod empty;
 mod generated;
 mod granted;
@@ -53,7 +54,7 @@ pub use pg_database::grants as acl_value;
 pub use pg_hba::{HbaRow, HbaRule, IdentRow};
 pub use pg_stat_database::DatabaseActivityRow;
 pub use pg_stat_statements::StatementRow;
-pub use standing::{ArchiveRow, LinkRow, StandbyRow, Standing};
+pub use standing::{ArchiveRow, DumpRow, LinkRow, StandbyRow, Standing};
 pub use table::{CatalogContext, CatalogTable, DatabaseRow, Viewer};
 
 use crate::names::is_temp_schema;
@@ -67,6 +68,7 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
     const PRESENT: &[&CatalogTable] = &[
         &archive::ARCHIVE,
         &archive::PG_STAT_ARCHIVER,
+        &dump::TABLE,
         &holdfast_stat::AUTOMATIC,
         &holdfast_stat::TRAIL,
         &holdfast_stat::TRANSACTIONS,
@@ -220,7 +222,8 @@ mod tests {
         fn standing(&self) -> Standing {
             let standbys = vec![StandbyRow { name: "s".into(), connected: true, ..StandbyRow::default() }];
             let archive = Some(ArchiveRow::default());
-            Standing { standbys, link: Some(LinkRow::default()), archive, ..Standing::default() }
+            let dump = Some(DumpRow::default());
+            Standing { standbys, link: Some(LinkRow::default()), archive, dump, ..Standing::default() }
         }
 
         fn hba_file(&self) -> Vec<HbaRow> {

@@ -1,6 +1,6 @@
 //! Dumps and restores as the operator meets them: real processes, directories.
 
-mod bed;
+pub mod bed;
 mod create;
 mod damage;
 mod encrypted;

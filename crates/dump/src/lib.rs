@@ -42,7 +42,6 @@ pub use create::{CreateOptions, Created, Progress, create};
 pub use drill::{DrillOptions, Drilled, drill};
 pub use error::DumpError;
 pub use forget::{ArchiveKeep, ForgetOptions, Forgotten, Keep, forget};
-pub use forget::{Forgotten, Keep, forget};
 pub use holdfast_archive::{Keys, new_identity};
 pub use manifest::Head;
 pub use moment::{parse_moment, show_moment};

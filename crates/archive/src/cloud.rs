@@ -51,22 +51,23 @@ impl CloudStore {
         let store: Result<Arc<dyn ObjectStore>, Error> = match url.scheme() {
             "s3" => {
                 let s3 = AmazonS3Builder::from_env().with_url(bucket).with_retry(retry);
-                let s3 = times()
+                let s3 = times("AWS")
                     .into_iter()
                     .fold(s3, |s3, (key, value)| s3.with_config(AmazonS3ConfigKey::Client(key), value));
                 s3.build().map(|store| Arc::new(store) as _)
             }
             "gs" => {
                 let gs = GoogleCloudStorageBuilder::from_env().with_url(bucket).with_retry(retry);
-                let gs = times()
+                let gs = times("GOOGLE")
                     .into_iter()
                     .fold(gs, |gs, (key, value)| gs.with_config(GoogleConfigKey::Client(key), value));
                 gs.build().map(|store| Arc::new(store) as _)
             }
             "az" => {
                 let az = MicrosoftAzureBuilder::from_env().with_url(bucket).with_retry(retry);
-                let az =
-                    times().into_iter().fold(az, |az, (key, value)| az.with_config(AzureConfigKey::Client(key), value));
+                let az = times("AZURE")
+                    .into_iter()
+                    .fold(az, |az, (key, value)| az.with_config(AzureConfigKey::Client(key), value));
                 az.build().map(|store| Arc::new(store) as _)
             }
             other => return Err(refuse(format!("{other}:// is not known"))),
@@ -112,10 +113,16 @@ impl CloudStore {
     }
 }
 
-/// Set one by one, so that what the environment says of the client otherwise stays.
-fn times() -> [(ClientConfigKey, String); 2] {
-    let seconds = |time: Duration| format!("{} seconds", time.as_secs());
-    [(ClientConfigKey::Timeout, seconds(REQUEST_MAX)), (ClientConfigKey::ConnectTimeout, seconds(CONNECT_MAX))]
+/// Set one by one, so that what the environment says of the client otherwise stays: `AWS_TIMEOUT`, `AWS_CONNECT_TIMEOUT` and
+/// the like override these.
+fn times(store: &str) -> Vec<(ClientConfigKey, String)> {
+    let times = [
+        (ClientConfigKey::Timeout, "TIMEOUT", REQUEST_MAX),
+        (ClientConfigKey::ConnectTimeout, "CONNECT_TIMEOUT", CONNECT_MAX),
+    ];
+    let is_free = |name: &str| std::env::var_os(format!("{store}_{name}")).is_none();
+    let free = times.into_iter().filter(|(_, name, _)| is_free(name));
+    free.map(|(key, _, time)| (key, format!("{} seconds", time.as_secs()))).collect()
 }
 
 impl Store for CloudStore {

@@ -38,8 +38,31 @@ pub enum ArchiveError {
     )]
     Lost { name: String, place: String },
 
+    #[error(
+        "another server of this trail archives to {place}: {name} is of its epoch or a later one, and this server of epoch {epoch} \
+         has not put it. Nothing more is archived from here, and the trail keeps all segments. If one of the two runs on a copy \
+         of the other's directory, stop it and make a server of its own with holdfast restore; if this one was replaced, bring it \
+         back with holdfast rejoin"
+    )]
+    OtherServer { name: String, place: String, epoch: u32 },
+
     #[error("{name} does not belong to this history: {what}")]
     Lineage { name: String, what: String },
+
+    #[error("{place} is encrypted: name a file with an identity that it is encrypted to, as age-keygen makes one")]
+    NoKey { place: String },
+
+    #[error("{place} is not encrypted to an identity in {file}: use the file of one of its recipients")]
+    WrongKey { place: String, file: String },
+
+    #[error("{place} has objects that are not encrypted; only an empty place becomes encrypted. Use another one")]
+    NotEncrypted { place: String },
+
+    #[error("the file with identities {file} cannot be used: {what}")]
+    Identity { file: String, what: String },
+
+    #[error("{text:?} is not a recipient such as age1...: {what}")]
+    Recipient { text: String, what: String },
 
     #[error(transparent)]
     Trail(#[from] TrailError),
@@ -65,8 +88,14 @@ impl ArchiveError {
                 | ArchiveError::Newer { .. }
                 | ArchiveError::Differs { .. }
                 | ArchiveError::Lost { .. }
+                | ArchiveError::OtherServer { .. }
                 | ArchiveError::Lineage { .. }
                 | ArchiveError::Setting { .. }
+                | ArchiveError::NoKey { .. }
+                | ArchiveError::WrongKey { .. }
+                | ArchiveError::NotEncrypted { .. }
+                | ArchiveError::Identity { .. }
+                | ArchiveError::Recipient { .. }
         )
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! An object ([`object`]) holds the boxcars of one segment as they travel between nodes, the same bytes on every node that
 //! has them. Its name ([`name`]) says trail, epoch and segment. A [`Store`] keeps objects: [`FileStore`] through the disk
-//! seam, `CloudStore` (with the feature `object-stores`) at S3, Google or Azure; [`ArchiveLocation`] is what stands in the settings. [`put`] archives a segment and
+//! seam, `CloudStore` (with the feature `object-stores`) at S3, Google or Azure; [`ArchiveLocation`] is what stands in the settings; [`SealedStore`] encrypts what goes to either. [`put`] archives a segment and
 //! reads it back; [`Holdings`] is what a store lists; [`History`] reads a trail back, for standbys that lack what its
 //! master has recycled; [`verify`] reads everything.
 //!
@@ -23,12 +23,15 @@
 mod cloud;
 mod error;
 mod file;
+mod forget;
 mod history;
 mod holdings;
+mod keys;
 mod location;
 pub mod name;
 pub mod object;
 mod put;
+mod sealed;
 mod store;
 mod verify;
 
@@ -36,11 +39,14 @@ mod verify;
 pub use cloud::CloudStore;
 pub use error::ArchiveError;
 pub use file::FileStore;
+pub use forget::{Needless, Removed, remove_needless};
 pub use history::History;
 pub use holdings::{Holding, Holdings};
+pub use keys::{Keys, new_identity};
 pub use location::ArchiveLocation;
 pub use name::ObjectName;
 pub use object::{Codec, Manifest, Segment};
 pub use put::{Kept, check_still_there, is_archived, put};
+pub use sealed::{PlaceKey, SealedStore};
 pub use store::{Listed, Pending, Put, Store};
 pub use verify::{Finding, Report, verify};

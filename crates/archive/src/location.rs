@@ -20,6 +20,8 @@ use url::Url;
 use crate::cloud::CloudStore;
 use crate::error::ArchiveError;
 use crate::file::FileStore;
+use crate::keys::Keys;
+use crate::sealed::SealedStore;
 use crate::store::Store;
 
 /// See the module.
@@ -58,7 +60,12 @@ impl ArchiveLocation {
         }
     }
 
-    /// Opens it. Nothing is asked of it yet.
+    /// Opens it, encrypted or not. Nothing is asked of it yet.
+    pub fn open_with(&self, disk: Arc<dyn Disk>, node: &str, keys: Keys) -> Result<Arc<SealedStore>, ArchiveError> {
+        Ok(Arc::new(SealedStore::new(self.open(disk, node)?, keys)))
+    }
+
+    /// Opens it as it is. Nothing is asked of it yet.
     pub fn open(&self, disk: Arc<dyn Disk>, node: &str) -> Result<Arc<dyn Store>, ArchiveError> {
         Ok(match self {
             ArchiveLocation::Directory(path) => Arc::new(FileStore::new(disk, path, node)),

@@ -42,7 +42,7 @@ pub trait Store: Send + Sync {
     /// Reads the first `bytes` of an object, or all of a shorter one.
     fn get_head<'a>(&'a self, name: &'a str, bytes: u64) -> Pending<'a, Option<Bytes>>;
 
-    /// Removes an object; no error if it does not exist. Only dumps remove objects, never an archive.
+    /// Removes an object; no error if it does not exist. Of an archive only [`crate::remove_needless`] does.
     fn remove<'a>(&'a self, name: &'a str) -> Pending<'a, ()>;
 
     /// Lists the objects in a directory, or in all directories when `directory` is empty. In no particular order.

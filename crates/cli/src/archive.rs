@@ -41,6 +41,9 @@ struct Look {
     /// The archive, instead of the one in holdfast.toml
     #[arg(long, value_name = "URL")]
     archive: Option<String>,
+    /// A file with an identity, where the archive is encrypted [default: `archive_identity` in holdfast.toml]
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -52,7 +55,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Verify(look) => (look, true),
     };
     let bar = if verifies { ProgressBar::new_spinner().with_message("objects read") } else { ProgressBar::hidden() };
-    let report = archive_report(&look.data, look.archive.as_deref(), verifies, || bar.inc(1));
+    let report = archive_report(&look.data, look.archive.as_deref(), look.identity.as_deref(), verifies, || bar.inc(1));
     bar.finish_and_clear();
     let report = report?;
     if look.json {

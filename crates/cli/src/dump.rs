@@ -1,17 +1,26 @@
 //! `holdfast dump`: makes, lists, verifies and forgets dumps.
 
+mod drill;
+
 use crate::standby::At;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use comfy_table::{Table, presets};
-use holdfast_dump::{CreateOptions, Created, Keep, Listing, Progress, Repository, create, forget, show_moment, verify};
+use holdfast_dump::{
+    ArchiveKeep, CreateOptions, Created, ForgetOptions, Keep, Keys, Listing, Progress, Repository, create, forget,
+    new_identity, show_moment, verify,
+};
+use holdfast_node::SCHEDULED_BY;
 use holdfast_node::data_dir::private_umask;
 use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
 use serde_json::json;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Back up a running server, and keep the backups
 #[derive(clap::Args)]
@@ -37,6 +46,41 @@ enum Command {
     Verify(Verify),
     /// Remove old dumps, and what only they need; the last one always stays
     Forget(Forget),
+    /// Restore the newest dump to scratch, check it, and compare it with a running server; the exit code is 0 when all is well
+    Drill(drill::Arguments),
+    /// Make an identity for encrypted dumps and archives: a file to keep, and the recipient to encrypt to
+    Key(NewKey),
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  holdfast dump key --out ./dump-identity
+  holdfast dump create --at 127.0.0.1:5433 --to /mnt/dumps --encrypt-to age1...
+  holdfast dump create --at 127.0.0.1:5433 --to /mnt/dumps --identity ./dump-identity
+  holdfast restore --from /mnt/dumps --identity ./dump-identity --data ./restored
+
+The file is in the form of age-keygen. Keep a copy of it away from the server and from the dumps: without it no encrypted dump
+can be read.")]
+struct NewKey {
+    /// File to make, which must not exist
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// The key to an encrypted place.
+#[derive(clap::Args)]
+pub struct Identity {
+    /// A file with an identity, where the dumps or the archive are encrypted
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+}
+
+impl Identity {
+    pub fn open(&self, place: &str) -> anyhow::Result<Repository> {
+        let keys = Keys { encrypt_to: Vec::new(), identity: self.identity.clone() };
+        Ok(Repository::open_with(place, keys)?)
+    }
 }
 
 /// Threads that compress, store or fetch.
@@ -73,6 +117,14 @@ struct Create {
     rate_mb: Option<u64>,
     #[command(flatten)]
     threads: Threads,
+    /// Refuse a place to which another server's schedule dumps, as `dump.to` in holdfast.toml does
+    #[arg(long)]
+    claim: bool,
+    /// Encrypt a new place to this recipient, in the age format: age1...; may be given several times
+    #[arg(long, value_name = "RECIPIENT")]
+    encrypt_to: Vec<String>,
+    #[command(flatten)]
+    identity: Identity,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -84,6 +136,8 @@ struct Look {
     /// The directory or object store
     #[arg(long, value_name = "URL")]
     from: String,
+    #[command(flatten)]
+    identity: Identity,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -106,8 +160,8 @@ struct Verify {
 Example:
   holdfast dump forget --from /mnt/dumps --keep-last 3 --keep-daily 7 --keep-weekly 4 --keep-monthly 12
 
-A dump stays if any of the rules keeps it. The archive is not changed: it must reach back to the oldest dump that is to be
-rolled forward.")]
+A dump stays if any of the rules keeps it. With --archive, what lies in the archive in front of the oldest dump that stays is
+removed, too; without it the archive is not changed.")]
 struct Forget {
     #[command(flatten)]
     look: Look,
@@ -123,6 +177,15 @@ struct Forget {
     /// Keep the last dump of each of the last N months that have one
     #[arg(long, value_name = "N", default_value_t = 0)]
     keep_monthly: usize,
+    /// Only dumps of this trail
+    #[arg(long, value_name = "ID")]
+    trail: Option<String>,
+    /// Remove from this archive what no dump that stays needs
+    #[arg(long, value_name = "URL")]
+    archive: Option<String>,
+    /// Keep in the archive what was written in the last N hours, although no dump needs it
+    #[arg(long, value_name = "N", default_value_t = 24, requires = "archive")]
+    archive_keep_hours: u32,
     /// Show what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
@@ -130,12 +193,26 @@ struct Forget {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     private_umask();
+    end_with_server()?;
     match arguments.command {
         Command::Create(create) => make(&create),
         Command::List(look) => list(&look),
         Command::Verify(verify) => check(&verify),
         Command::Forget(forget) => remove(&forget),
+        Command::Drill(arguments) => drill::run(&arguments),
+        Command::Key(key) => make_key(&key),
     }
+}
+
+/// A command that a server's schedule has started ends with the server, however that ends.
+fn end_with_server() -> anyhow::Result<()> {
+    let Some(server) = std::env::var(SCHEDULED_BY).ok().and_then(|pid| pid.parse::<u32>().ok()) else { return Ok(()) };
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    // It may have ended before.
+    if std::os::unix::process::parent_id() != server {
+        bail!("the server that has started this command has ended");
+    }
+    Ok(())
 }
 
 /// A bar on a terminal, else a line for each tenth.
@@ -153,6 +230,26 @@ impl Bar {
         bar.set_style(ProgressStyle::with_template(template)?.progress_chars("=> "));
         bar.set_message(what);
         Ok(Bar { bar, is_terminal: std::io::stderr().is_terminal(), what, tenths: AtomicU64::new(0) })
+    }
+
+    /// One that counts rows.
+    pub fn of_rows(what: &'static str) -> anyhow::Result<Bar> {
+        let bar = Bar::new(what)?;
+        let style = ProgressStyle::with_template("{msg} [{bar:40}] {human_pos} of {human_len} rows, {eta} left")?;
+        bar.bar.set_style(style.progress_chars("=> "));
+        Ok(bar)
+    }
+
+    pub fn show_rows(&self, done: u64, total: u64) {
+        if self.is_terminal {
+            self.bar.set_length(total);
+            self.bar.set_position(done);
+            return;
+        }
+        let tenths = done * 10 / total.max(1);
+        if tenths > self.tenths.fetch_max(tenths, Ordering::Relaxed) {
+            eprintln!("holdfast: {}: {} % ({done} of {total} rows)", self.what, tenths * 10);
+        }
     }
 
     pub fn show(&self, done: u64, total: u64, more: &str) {
@@ -177,13 +274,30 @@ impl Bar {
     }
 }
 
-fn make(Create { at, to, rate_mb, threads, json }: &Create) -> anyhow::Result<ExitCode> {
-    let repository = Arc::new(Repository::open(to)?);
+fn make_key(NewKey { out }: &NewKey) -> anyhow::Result<ExitCode> {
+    let (text, recipient) = new_identity();
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(out)
+        .with_context(|| format!("cannot make {}", out.display()))?;
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.sync_all())
+        .with_context(|| format!("cannot write {}", out.display()))?;
+    println!("{recipient}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn make(Create { at, to, rate_mb, threads, claim, encrypt_to, identity, json }: &Create) -> anyhow::Result<ExitCode> {
+    let keys = Keys { encrypt_to: encrypt_to.clone(), identity: identity.identity.clone() };
+    let repository = Arc::new(Repository::open_with(to, keys)?);
     let options = CreateOptions {
         at: at.at.clone(),
         certificates: at.client()?.certificates,
         rate_bytes: rate_mb.map(|mb| mb * 1_000_000),
         threads: threads.count(),
+        claims: *claim,
     };
     let bar = Bar::new("dumping")?;
     let show = |p: Progress| {
@@ -214,7 +328,7 @@ fn make(Create { at, to, rate_mb, threads, json }: &Create) -> anyhow::Result<Ex
 }
 
 fn list(look: &Look) -> anyhow::Result<ExitCode> {
-    let repository = Repository::open(&look.from)?;
+    let repository = look.identity.open(&look.from)?;
     let dumps = repository.dumps()?;
     if look.json {
         let shown: Vec<_> = dumps.iter().map(shown).collect();
@@ -265,7 +379,7 @@ fn shown(dump: &Listing) -> serde_json::Value {
             "databases": head.plan.volumes.len(),
             "bytes": head.bytes,
             "stored_bytes": head.stored_bytes + dump.bytes,
-            "first_segment": head.plan.first_segment,
+            "first_segment": head.first_needed(),
             "program": head.program,
         }),
         Err(error) => json!({ "name": dump.name, "problem": error.to_string() }),
@@ -273,7 +387,7 @@ fn shown(dump: &Listing) -> serde_json::Value {
 }
 
 fn check(Verify { look, dump, threads }: &Verify) -> anyhow::Result<ExitCode> {
-    let repository = Repository::open(&look.from)?;
+    let repository = look.identity.open(&look.from)?;
     let bar = Bar::new("verifying")?;
     let verified = verify(&repository, dump.as_deref(), threads.count(), &|done, total| bar.show(done, total, ""));
     bar.end();
@@ -298,13 +412,16 @@ fn check(Verify { look, dump, threads }: &Verify) -> anyhow::Result<ExitCode> {
 }
 
 fn remove(arguments: &Forget) -> anyhow::Result<ExitCode> {
-    let Forget { look, keep_last, keep_daily, keep_weekly, keep_monthly, dry_run } = arguments;
+    let Forget { look, keep_last, keep_daily, keep_weekly, keep_monthly, dry_run, .. } = arguments;
     let keep = Keep { last: *keep_last, daily: *keep_daily, weekly: *keep_weekly, monthly: *keep_monthly };
     if keep == Keep::default() {
         bail!("which dumps stay is not given; use --keep-last, --keep-daily, --keep-weekly or --keep-monthly");
     }
-    let repository = Repository::open(&look.from)?;
-    let forgotten = forget(&repository, keep, *dry_run).context("not everything was removed; run the command again")?;
+    let repository = look.identity.open(&look.from)?;
+    let younger_than = Duration::from_secs(u64::from(arguments.archive_keep_hours) * 3600);
+    let archive = arguments.archive.as_deref().map(|url| ArchiveKeep { url, younger_than });
+    let options = ForgetOptions { keep, trail: arguments.trail.as_deref(), archive, only_shows: *dry_run };
+    let forgotten = forget(&repository, &options).context("not everything was removed; run the command again")?;
     if look.json {
         println!("{}", serde_json::to_string_pretty(&forgotten)?);
         return Ok(ExitCode::SUCCESS);
@@ -319,6 +436,16 @@ fn remove(arguments: &Forget) -> anyhow::Result<ExitCode> {
         forgotten.removed_chunks,
         BinaryBytes(forgotten.removed_bytes)
     );
+    if let Some(archive) = &arguments.archive {
+        println!(
+            "{archive}: {} objects {removed}, {}",
+            forgotten.archive_objects,
+            BinaryBytes(forgotten.archive_bytes)
+        );
+    }
+    if let Some(why) = &forgotten.archive_left {
+        println!("the archive was left as it is: {why}");
+    }
     if let Some(why) = &forgotten.chunks_left {
         println!("chunks that no dump needs were left: {why}");
     }

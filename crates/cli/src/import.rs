@@ -65,6 +65,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn bring_in(what: &Import, quiet: bool) -> anyhow::Result<Imported> {
     holdfast_replication::mirror::leave_offline(&what.dir)?;
     data_dir::protect(&what.dir)?;
+    holdfast_node::dump_soon(&what.dir);
     let bar = ProgressBar::new(0);
     let style = ProgressStyle::with_template("{msg} [{bar:40}] {binary_bytes} of {binary_total_bytes}, {eta} left")?;
     bar.set_style(style.progress_chars("=> "));

@@ -1,9 +1,14 @@
-//! `holdfast restore`: a new data directory from a dump and the archive.
+//! `holdfast restore`: a new data directory from a dump and the archive, or a part of one in a running server.
 
-use crate::dump::{Bar, Threads};
+mod into;
+mod scratch;
+mod serve;
+
+use crate::dump::{Bar, Identity, Threads};
 use anyhow::anyhow;
 use holdfast_dump::restore::{RestoreOptions, Step, Target, restore};
-use holdfast_dump::{Repository, parse_moment, show_moment};
+use holdfast_dump::{parse_moment, show_moment};
+use holdfast_node::config::Listen;
 use holdfast_node::data_dir::private_umask;
 use indicatif::BinaryBytes;
 use std::path::PathBuf;
@@ -18,15 +23,31 @@ Examples:
   holdfast restore --from s3://bucket/dumps --data ./restored --before-transaction 4294967311
   holdfast serve --data ./restored --listen 127.0.0.1:5434
 
+  holdfast restore --from /mnt/dumps --database shop --table orders --before-drop --into 127.0.0.1:5433 --as orders
+  holdfast restore --from /mnt/dumps --database shop --to-time '2026-11-23 15:04:05' --into 127.0.0.1:5433 --as shop_then
+  holdfast restore --from /mnt/dumps --to-time '2026-11-23 15:04:05' --serve 127.0.0.1:5434
+
 Without a target the restore ends where the archive ends. Times are in UTC unless they end in an offset such as +01:00. The
-restored server begins a trail of its own: the archive, and standbys of the old one, are not touched by it.")]
+restored server begins a trail of its own: the archive, and standbys of the old one, are not touched by it.
+
+With --serve, queries are answered at that moment before the pages have been fetched, from a scratch directory that is removed at
+the end. Nothing can be changed there.
+
+With --into, one database or table goes into a running server, under another name or, where it is gone, its own: restored in a
+scratch directory, then copied with the privileges of the role that connects. The role is that of --user or PGUSER [default:
+holdfast], the password that of PGPASSWORD. A server on another machine needs --ca.")]
 pub struct Arguments {
     /// The directory or object store with the dumps
     #[arg(long, value_name = "URL")]
     from: String,
     /// Data directory to make
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["into", "serve"], conflicts_with = "into")]
+    data: Option<PathBuf>,
+    /// Answer read-only queries here at once; pages are fetched when they are read
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["data", "into"])]
+    serve: Option<Listen>,
+    #[command(flatten)]
+    into: into::Arguments,
     /// The archive [default: the one in the dump's settings]
     #[arg(long, value_name = "URL")]
     archive: Option<String>,
@@ -49,6 +70,8 @@ pub struct Arguments {
     #[arg(long, value_name = "ID")]
     trail: Option<String>,
     #[command(flatten)]
+    identity: Identity,
+    #[command(flatten)]
     threads: Threads,
     /// Print JSON
     #[arg(long)]
@@ -57,9 +80,13 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     private_umask();
-    let repository = Repository::open(&arguments.from)?;
+    let repository = arguments.identity.open(&arguments.from)?;
+    if let Some(listen) = &arguments.serve {
+        return serve::run(arguments, listen, repository);
+    }
+    let Some(data) = &arguments.data else { return into::run(arguments, &repository) };
     let options = RestoreOptions {
-        dir: &arguments.data,
+        dir: data,
         target: target(arguments)?,
         archive: arguments.archive.as_deref(),
         dump: arguments.dump.as_deref(),

@@ -1,6 +1,7 @@
 //! The chunk: pages of databases, compressed, in an object that is named by their hash.
 //!
-//! `chunks/HASH.hfc`, where HASH is the BLAKE3 hash of the pages in hexadecimal. Little-endian.
+//! `chunks/HASH.hfc`, where HASH is the BLAKE3 hash of the pages in hexadecimal; in an encrypted place the hash is keyed
+//! ([`Naming`]). Little-endian.
 //!
 //! ```text
 //! offset length
@@ -40,11 +41,19 @@ pub const DIRECTORY: &str = "chunks";
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ChunkId(pub [u8; 32]);
 
-impl ChunkId {
-    pub fn of(pages: &[u8]) -> ChunkId {
-        ChunkId(*blake3::hash(pages).as_bytes())
-    }
+/// How chunks of a place are named: under a key where the place is encrypted, so that a name tells nothing of the content.
+#[derive(Clone, Copy, Default)]
+pub struct Naming(pub Option<[u8; 32]>);
 
+impl Naming {
+    /// The name of these pages.
+    pub fn id(&self, pages: &[u8]) -> ChunkId {
+        let hash = self.0.map_or_else(|| blake3::hash(pages), |key| blake3::keyed_hash(&key, pages));
+        ChunkId(*hash.as_bytes())
+    }
+}
+
+impl ChunkId {
     /// The object's name.
     pub fn name(&self) -> String {
         format!("{DIRECTORY}/{}.hfc", blake3::Hash::from_bytes(self.0).to_hex())
@@ -60,8 +69,8 @@ impl ChunkId {
 }
 
 /// The object of these pages, at most [`CHUNK_PAGES`].
-pub fn encode(pages: &[u8]) -> io::Result<(ChunkId, Bytes)> {
-    let id = ChunkId::of(pages);
+pub fn encode(naming: &Naming, pages: &[u8]) -> io::Result<(ChunkId, Bytes)> {
+    let id = naming.id(pages);
     let coded = zstd::bulk::compress(pages, ZSTD_LEVEL)?;
     let (codec, stored) = if coded.len() < pages.len() { (1, &coded[..]) } else { (0, pages) };
     let mut object = Vec::with_capacity(HEADER_BYTES + stored.len());
@@ -78,7 +87,7 @@ pub fn encode(pages: &[u8]) -> io::Result<(ChunkId, Bytes)> {
 }
 
 /// The pages of the object named for `id`.
-pub fn decode(id: &ChunkId, object: &[u8]) -> Result<Vec<u8>, DumpError> {
+pub fn decode(naming: &Naming, id: &ChunkId, object: &[u8]) -> Result<Vec<u8>, DumpError> {
     let damaged = |what: &str| DumpError::Damaged { name: id.name(), what: what.to_owned() };
     let header: &[u8; HEADER_BYTES] = object.first_chunk().ok_or_else(|| damaged("it is shorter than its header"))?;
     if header[..8] != MAGIC {
@@ -114,7 +123,7 @@ pub fn decode(id: &ChunkId, object: &[u8]) -> Result<Vec<u8>, DumpError> {
         1 => inflate(stored, bytes).map_err(|error| damaged(&format!("its pages cannot be decoded: {error}")))?,
         _ => return Err(damaged("its pages are coded in a way that this program does not know")),
     };
-    if content.len() != bytes || ChunkId::of(&content) != *id {
+    if content.len() != bytes || naming.id(&content) != *id {
         return Err(damaged("its pages do not have the hash of its name"));
     }
     Ok(content)
@@ -130,6 +139,27 @@ fn inflate(stored: &[u8], claimed_bytes: usize) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PLAIN: Naming = Naming(None);
+
+    fn encode(pages: &[u8]) -> io::Result<(ChunkId, Bytes)> {
+        super::encode(&PLAIN, pages)
+    }
+
+    fn decode(id: &ChunkId, object: &[u8]) -> Result<Vec<u8>, DumpError> {
+        super::decode(&PLAIN, id, object)
+    }
+
+    /// The same pages have another name under each key, and only under theirs are they what the name says.
+    #[test]
+    fn names_under_a_key_tell_nothing() {
+        let keyed = [Naming(Some([1; 32])), Naming(Some([2; 32])), PLAIN];
+        let ids = keyed.map(|naming| naming.id(&pages(1)));
+        assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
+        let (id, object) = super::encode(&keyed[0], &pages(1)).unwrap();
+        assert_eq!(super::decode(&keyed[0], &id, &object).unwrap(), pages(1));
+        assert!(matches!(super::decode(&keyed[1], &id, &object), Err(DumpError::Damaged { .. })));
+    }
 
     fn pages(count: usize) -> Vec<u8> {
         (0..count * PAGE_BYTES).map(|at| (at / 512 + at % 7) as u8).collect()

@@ -12,7 +12,7 @@
 //!
 //! Failure: the first error ends the dump and is reported; a broken link is retried as long as pages arrive.
 
-use crate::chunk::{self, CHUNK_PAGES, ChunkId, OBJECT_BYTES_MAX};
+use crate::chunk::{self, CHUNK_PAGES, ChunkId, Naming, OBJECT_BYTES_MAX};
 use crate::error::DumpError;
 use crate::manifest::{Head, Manifest, OBJECT_BYTES_MAX as MANIFEST_BYTES_MAX};
 use crate::pages::{Base, Chunks, Stored, divide, map, ranges};
@@ -43,6 +43,8 @@ pub struct CreateOptions {
     pub rate_bytes: Option<u64>,
     /// Threads that store chunks.
     pub threads: usize,
+    /// It is the server's own schedule that dumps: refused where another server's does ([`crate::claim`]).
+    pub claims: bool,
 }
 
 /// How far a dump is.
@@ -96,9 +98,18 @@ pub fn create(
         stored_chunks: AtomicU64::new(0),
         found_chunks: AtomicU64::new(0),
     });
-    let rate = options.rate_bytes.map(|bytes| Rate { bytes_a_second: bytes.max(1), began: Instant::now(), bytes: 0 });
+    let rate = options.rate_bytes.map(Rate::new);
     let threads = options.threads.max(1);
-    let mut sink = Sink { shared, dumps: dumps.collect(), threads, progress, rate, attempt: None, generation: 0 };
+    let mut sink = Sink {
+        shared,
+        dumps: dumps.collect(),
+        threads,
+        claims: options.claims,
+        progress,
+        rate,
+        attempt: None,
+        generation: 0,
+    };
     let failed = |e: io::Error| DumpError::Running(format!("cannot name this dump: {e}"));
     let name = format!("dump-{:016x}", random().map_err(failed)?);
     let fetched = fetch_dump(&options.at, &name, options.certificates.clone(), &mut sink);
@@ -114,13 +125,17 @@ pub fn create(
 /// Puts the manifest, when everything that it names is there.
 fn finish(repository: &Repository, manifest: &Manifest, shared: &Shared, began: Instant) -> Result<Created, DumpError> {
     let there = repository.chunks()?;
-    if let Some(gone) = manifest.chunks.iter().find(|chunk| !there.contains_key(&chunk.id)) {
-        return Err(repository.missing(&gone.id.name(), "this dump"));
+    for chunk in manifest.chunks.iter().filter(|chunk| !there.contains_key(&chunk.id)) {
+        // A store's list may lag behind what was put.
+        if !repository.has(&chunk.id.name())? {
+            return Err(repository.missing(&chunk.id.name(), "this dump"));
+        }
     }
     let (name, object) = manifest.encode()?;
     let put = repository.put(&name, object.clone())?;
     let found = repository.get(&name, MANIFEST_BYTES_MAX)?.ok_or_else(|| repository.missing(&name, "this dump"))?;
     if found != object {
+        take_back(repository, &name, put);
         let what = format!("{} of its {} bytes were read back{}", found.len(), object.len(), was_there(put));
         return Err(DumpError::Differs { name, place: repository.place().to_owned(), what });
     }
@@ -181,23 +196,30 @@ impl Shared {
         }
     }
 
+    fn read_back(&self, naming: &Naming, id: &ChunkId, pages: &[u8], put: Put) -> Result<(), DumpError> {
+        let repository = &self.repository;
+        let back = repository.get(&id.name(), OBJECT_BYTES_MAX)?;
+        let back = back.ok_or_else(|| repository.missing(&id.name(), "this dump"))?;
+        if chunk::decode(naming, id, &back)? != *pages {
+            let what = format!("its pages differ{}", was_there(put));
+            return Err(DumpError::Differs { name: id.name(), place: repository.place().to_owned(), what });
+        }
+        Ok(())
+    }
+
     fn store(&self, range: Range) -> Result<Stored, DumpError> {
         let divided = divide(&range.base, range.volume, range.range * CHUNK_PAGES, &range.pages);
         drop(range.pages);
         if divided.new.is_empty() {
             return Ok(Stored::new(divided, None));
         }
-        let (id, object) = chunk::encode(&divided.new).map_err(|e| DumpError::Encode(e.to_string()))?;
+        let naming = self.repository.naming()?;
+        let (id, object) = chunk::encode(&naming, &divided.new).map_err(|e| DumpError::Encode(e.to_string()))?;
         let repository = &self.repository;
         // Only what is known not to be there: an object store charges for what it then refuses.
         let is_there = self.there.lock().contains(&id);
         let put = if is_there { Put::Exists } else { repository.put(&id.name(), object.clone())? };
-        let back = repository.get(&id.name(), OBJECT_BYTES_MAX)?;
-        let back = back.ok_or_else(|| repository.missing(&id.name(), "this dump"))?;
-        if chunk::decode(&id, &back)? != divided.new {
-            let what = format!("its pages differ{}", was_there(put));
-            return Err(DumpError::Differs { name: id.name(), place: repository.place().to_owned(), what });
-        }
+        self.read_back(&naming, &id, &divided.new, put).inspect_err(|_| take_back(repository, &id.name(), put))?;
         self.there.lock().insert(id);
         match put {
             Put::Done => {
@@ -210,12 +232,22 @@ impl Shared {
     }
 }
 
+/// Removes an object that was put just now and is not what was put: a later dump would build on it, or be refused because of it.
+fn take_back(repository: &Repository, name: &str, put: Put) {
+    if put == Put::Done
+        && let Err(error) = repository.remove(name)
+    {
+        tracing::warn!("what was put as {name} cannot be removed: {error}");
+    }
+}
+
 /// Takes the pages as they arrive.
 struct Sink<'a> {
     shared: Arc<Shared>,
     /// Trail and name of each dump that is there, the oldest first.
     dumps: Vec<([u8; 16], String)>,
     threads: usize,
+    claims: bool,
     progress: &'a (dyn Fn(Progress) + Send + Sync),
     rate: Option<Rate>,
     attempt: Option<Attempt>,
@@ -237,14 +269,18 @@ struct Attempt {
 }
 
 /// Holds back what exceeds a rate.
-struct Rate {
+pub(crate) struct Rate {
     bytes_a_second: u64,
     began: Instant,
     bytes: u64,
 }
 
 impl Rate {
-    fn take(&mut self, bytes: u64) {
+    pub fn new(bytes_a_second: u64) -> Rate {
+        Rate { bytes_a_second: bytes_a_second.max(1), began: Instant::now(), bytes: 0 }
+    }
+
+    pub fn take(&mut self, bytes: u64) {
         self.bytes += bytes;
         let due = Duration::from_secs_f64(self.bytes as f64 / self.bytes_a_second as f64);
         std::thread::sleep(due.saturating_sub(self.began.elapsed()));
@@ -252,13 +288,18 @@ impl Rate {
 }
 
 impl Sink<'_> {
-    /// The dump before: the store is asked on another thread, as this one serves the link.
+    /// Asks the store on another thread, as this one serves the link.
+    fn elsewhere<T: Send>(&self, work: impl FnOnce() -> Result<T, DumpError> + Send) -> Result<T, DumpError> {
+        let done = std::thread::scope(|scope| scope.spawn(work).join());
+        done.map_err(|_| DumpError::Thread("it has panicked".to_owned()))?
+    }
+
+    /// The dump before.
     fn base(&self, trail_id: [u8; 16]) -> Result<Base, DumpError> {
         let own = self.dumps.iter().rev().find(|(trail, _)| *trail == trail_id);
         let Some((_, name)) = own.or(self.dumps.last()) else { return Ok(Base::default()) };
         let repository = &self.shared.repository;
-        let read = std::thread::scope(|scope| scope.spawn(|| repository.manifest(name)).join());
-        let manifest = read.map_err(|_| DumpError::Thread("it has panicked".to_owned()))??;
+        let manifest = self.elsewhere(|| repository.manifest(name))?;
         let there = self.shared.there.lock();
         Ok(Base::of(&manifest, |id| there.contains(id)))
     }
@@ -268,6 +309,10 @@ impl Sink<'_> {
         let of_link = volumes.iter().map(|v| (v.volume, v.pages));
         if !plan.plan.volumes.iter().map(|v| (v.volume, v.pages)).eq(of_link) {
             return Err(DumpError::Plan("its two lists of databases differ".to_owned()));
+        }
+        if self.claims {
+            let repository = &self.shared.repository;
+            self.elsewhere(|| crate::claim::take(repository, &plan))?;
         }
         self.attempt = None;
         self.generation += 1;
@@ -309,7 +354,7 @@ impl Sink<'_> {
             volumes.push(map(&attempt.base, found.into_iter(), &mut chunks));
         }
         drop(stored);
-        let DumpPlan { node, plan, shown_checksum, files } = attempt.plan.clone();
+        let DumpPlan { node, plan, shown_checksum, files, .. } = attempt.plan.clone();
         let head = Head {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             node,

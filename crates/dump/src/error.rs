@@ -26,6 +26,13 @@ pub enum DumpError {
     NoDump { place: String, which: String },
     #[error("{0}")]
     Running(String),
+    #[error(
+        "{place} is the dump target of another server: {why}. Name another place in dump.to; if that server no longer dumps, \
+         remove {name} from {place}"
+    )]
+    Claimed { place: String, why: String, name: String },
+    #[error("what was restored cannot be checked: {0}")]
+    Check(String),
     #[error("cannot {what} {path}: {source}")]
     Io { what: &'static str, path: String, source: io::Error },
     #[error("the server's plan of the dump cannot be read: {0}")]
@@ -34,12 +41,17 @@ pub enum DumpError {
     Encode(String),
     #[error(transparent)]
     Fetch(#[from] holdfast_replication::DumpError),
+    /// Encrypted, or not.
+    #[error(transparent)]
+    Key(ArchiveError),
     #[error("archive: {0}")]
     Archive(#[from] ArchiveError),
     #[error(transparent)]
     Restore(#[from] crate::restore::RestoreError),
     #[error(transparent)]
     Copy(#[from] CopyError),
+    #[error(transparent)]
+    Standby(#[from] holdfast_replication::CopyError),
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
@@ -64,6 +76,13 @@ impl DumpError {
                 what: "the directory does not exist; make it, or mount the file system that it is on".to_owned(),
             },
             ArchiveError::Setting { text, what } => DumpError::Place { place: text, what },
+            ArchiveError::Damaged { name, what } => DumpError::Damaged { name, what },
+            ArchiveError::Newer { name, found, known } => DumpError::Newer { name, found, known },
+            error @ (ArchiveError::NoKey { .. }
+            | ArchiveError::WrongKey { .. }
+            | ArchiveError::NotEncrypted { .. }
+            | ArchiveError::Identity { .. }
+            | ArchiveError::Recipient { .. }) => DumpError::Key(error),
             other => DumpError::Archive(other),
         }
     }

@@ -3,17 +3,25 @@
 //! A dump stays if any rule keeps it: the last N, or the last of each of the last N days, weeks (from Monday on) or months, in
 //! UTC, that have a dump. Each trail is counted for itself. The last dump of a trail always stays.
 //!
+//! With an archive its objects go, too, that no dump which stays can be rolled forward with: those of segments in front of the
+//! first one that any dump of that trail needs ([`holdfast_archive::remove_needless`]).
+//!
 //! A manifest that cannot be read stays, and then all chunks stay: what it uses is not known.
 //!
 //! Failure: after an interruption manifests are gone and chunks are left; the next run removes those. While a dump is being
-//! made no chunk is removed ([`crate::running`]).
+//! made no chunk is removed, and nothing in the archive ([`crate::running`]).
 
 use crate::error::DumpError;
 use crate::moment::calendar_numbers;
 use crate::repository::Repository;
-use crate::running::begin_forget;
+use crate::running::{begin_forget, now_unix_ms};
+use holdfast_archive::{ArchiveLocation, Needless, remove_needless};
+use holdfast_seams::RealDisk;
+use holdfast_trail::TrailId;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// How many dumps stay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -22,6 +30,25 @@ pub struct Keep {
     pub daily: usize,
     pub weekly: usize,
     pub monthly: usize,
+}
+
+/// What stays in the archive.
+#[derive(Clone, Copy, Debug)]
+pub struct ArchiveKeep<'a> {
+    pub url: &'a str,
+    /// Objects with younger changes stay although no dump needs them.
+    pub younger_than: Duration,
+}
+
+/// What may go.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ForgetOptions<'a> {
+    pub keep: Keep,
+    /// Only dumps of this trail.
+    pub trail: Option<&'a str>,
+    pub archive: Option<ArchiveKeep<'a>>,
+    /// Nothing is removed.
+    pub only_shows: bool,
 }
 
 /// What was removed.
@@ -33,6 +60,10 @@ pub struct Forgotten {
     pub removed_bytes: u64,
     /// Why chunks that no dump uses were left.
     pub chunks_left: Option<String>,
+    pub archive_objects: u64,
+    pub archive_bytes: u64,
+    /// Why objects of the archive were left that no dump may need.
+    pub archive_left: Option<String>,
 }
 
 /// The dumps of one trail that stay, of names and times in the order of time.
@@ -53,31 +84,76 @@ fn kept<'a>(dumps: &[(&'a str, u64)], keep: Keep) -> BTreeSet<&'a str> {
     kept
 }
 
-/// Removes what no rule keeps. With `only_shows` nothing is removed.
-pub fn forget(repository: &Repository, keep: Keep, only_shows: bool) -> Result<Forgotten, DumpError> {
+/// Removes what no rule keeps.
+pub fn forget(repository: &Repository, options: &ForgetOptions<'_>) -> Result<Forgotten, DumpError> {
     let listed = repository.dumps()?;
     let mut trails: BTreeMap<[u8; 16], Vec<(&str, u64)>> = BTreeMap::new();
     let mut forgotten = Forgotten::default();
     for dump in &listed {
         match &dump.head {
+            Ok(head) if options.trail.is_some_and(|trail| trail != head.trail_id()) => {
+                forgotten.kept.push(dump.name.clone());
+            }
             Ok(head) => trails.entry(head.plan.trail_id).or_default().push((&dump.name, head.taken_unix_ms)),
             Err(_) => forgotten.kept.push(dump.name.clone()),
         }
     }
     for dumps in trails.values_mut() {
         dumps.sort_by_key(|(name, taken)| (*taken, *name));
-        let kept = kept(dumps, keep);
+        let kept = kept(dumps, options.keep);
         for (name, _) in dumps {
             let list = if kept.contains(name) { &mut forgotten.kept } else { &mut forgotten.removed };
             list.push((*name).to_owned());
         }
     }
-    if only_shows {
+    if options.only_shows {
+        shorten(repository, options, &mut forgotten)?;
         return Ok(forgotten);
     }
     forgotten.removed.iter().try_for_each(|name| repository.remove(name))?;
     remove_chunks(repository, &mut forgotten)?;
+    shorten(repository, options, &mut forgotten)?;
     Ok(forgotten)
+}
+
+/// Removes from the archive what no dump needs that is kept.
+fn shorten(repository: &Repository, options: &ForgetOptions<'_>, forgotten: &mut Forgotten) -> Result<(), DumpError> {
+    let Some(ArchiveKeep { url, younger_than }) = options.archive else { return Ok(()) };
+    let until_unix_ms = now_unix_ms().saturating_sub(younger_than.as_millis() as u64);
+    // A dump under way may need more than those that are listed.
+    let _running = match begin_forget(repository)? {
+        Ok(running) => running,
+        Err(why) => {
+            forgotten.archive_left = Some(why);
+            return Ok(());
+        }
+    };
+    let mut needed: BTreeMap<[u8; 16], u32> = BTreeMap::new();
+    for dump in repository.dumps()?.into_iter().filter(|dump| !forgotten.removed.contains(&dump.name)) {
+        match dump.head {
+            Ok(head) => {
+                let first = needed.entry(head.plan.trail_id).or_insert(u32::MAX);
+                *first = (*first).min(head.first_needed());
+            }
+            Err(error) => {
+                forgotten.archive_left = Some(format!("what a dump needs is not known: {error}"));
+                return Ok(());
+            }
+        }
+    }
+    let Some(location) = ArchiveLocation::parse(url)? else { return Ok(()) };
+    let store = location.open_with(Arc::new(RealDisk::new()), "forget", repository.keys().clone())?;
+    for (trail_id, before_segment) in needed {
+        let trail_id = TrailId(trail_id);
+        if options.trail.is_some_and(|trail| trail != trail_id.to_string()) {
+            continue;
+        }
+        let needless = Needless { before_segment, until_unix_ms };
+        let removed = repository.wait(remove_needless(&*store, trail_id, needless, options.only_shows))?;
+        forgotten.archive_objects += removed.objects;
+        forgotten.archive_bytes += removed.bytes;
+    }
+    Ok(())
 }
 
 fn remove_chunks(repository: &Repository, forgotten: &mut Forgotten) -> Result<(), DumpError> {

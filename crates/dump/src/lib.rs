@@ -10,10 +10,11 @@
 //! | [`chunk`], [`manifest`] | the two formats, with their byte tables |
 //! | [`repository`] | a place with dumps, in any [`holdfast_archive::Store`] |
 //! | [`running`] | marks of commands at work, so that no chunk is removed that a dump under way uses |
-//! | [`create`] | makes a dump of a running server |
-//! | [`verify`], [`forget`] | reads everything; removes old dumps and what only they need |
+//! | [`create`], [`claim`] | makes a dump of a running server; which server's schedule dumps to a place |
+//! | [`drill`], [`sums`] | restores to scratch, checks, and compares with the live server row by row |
+//! | [`verify`], [`forget`] | reads everything; removes old dumps and what only they need, in the archive too |
 //! | [`restore`] | a data directory from a dump, and the archive's trail applied to it |
-//! | [`moment`] | times as people write them |
+//! | [`moment`], [`identifier`] | times as people write them; names in stored SQL |
 //!
 //! How it fails: an error names the object or the file. Nothing is repaired and nothing is overwritten. An interrupted dump
 //! leaves chunks, which the next one uses; an interrupted restore leaves a directory that no server opens.
@@ -21,9 +22,12 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod chunk;
+mod claim;
 mod create;
+mod drill;
 mod error;
 mod forget;
+pub mod identifier;
 mod manifest;
 mod moment;
 mod pages;
@@ -31,11 +35,14 @@ mod parallel;
 mod repository;
 pub mod restore;
 mod running;
+mod sums;
 mod verify;
 
 pub use create::{CreateOptions, Created, Progress, create};
+pub use drill::{DrillOptions, Drilled, drill};
 pub use error::DumpError;
-pub use forget::{Forgotten, Keep, forget};
+pub use forget::{ArchiveKeep, ForgetOptions, Forgotten, Keep, forget};
+pub use holdfast_archive::{Keys, new_identity};
 pub use manifest::Head;
 pub use moment::{parse_moment, show_moment};
 pub use repository::{Listing, Repository};

@@ -84,6 +84,12 @@ impl Head {
         self.plan.shown
     }
 
+    /// The first segment of which a restore needs the archive's object, to apply it or to find the dump's history.
+    pub fn first_needed(&self) -> u32 {
+        let own = (self.plan.shown / self.plan.segment_bytes.max(1)) as u32;
+        self.plan.first_segment.min(own)
+    }
+
     /// The reading of the commit clock that no commit in the dump is later than, milliseconds since 1970-01-01 UTC.
     pub fn clock_unix_ms(&self) -> u64 {
         holdfast_types::Hlc(self.plan.clock).unix_ms()
@@ -218,6 +224,11 @@ fn name(head: &Head, hash: &blake3::Hash) -> String {
 pub fn head_bytes(object: &[u8]) -> Option<u64> {
     let length = object.get(12..16)?.first_chunk().map(|bytes| u64::from(u32::from_le_bytes(*bytes)))?;
     (length <= HEAD_BYTES_MAX).then_some(HEADER_BYTES as u64 + length + 4)
+}
+
+/// How long an object is by its header.
+pub fn object_bytes(object: &[u8]) -> Option<u64> {
+    head_bytes(object)?.checked_add(u64_at(object, 24))?.checked_add(HASH_BYTES as u64)
 }
 
 /// Reads the head of an object of which the beginning is there. Returns where it ends, too.

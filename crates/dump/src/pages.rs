@@ -160,7 +160,8 @@ mod tests {
         for (range, bytes) in content.chunks(CHUNK_PAGES as usize * PAGE_BYTES).enumerate() {
             let divided = divide(base, 1, range as u32 * CHUNK_PAGES, bytes);
             new += divided.new.len() / PAGE_BYTES;
-            let id = (!divided.new.is_empty()).then(|| chunk::encode(&divided.new).unwrap().0);
+            let id =
+                (!divided.new.is_empty()).then(|| chunk::encode(&chunk::Naming::default(), &divided.new).unwrap().0);
             id.into_iter().for_each(|id| _ = objects.insert(id, divided.new.clone()));
             stored.push(Stored::new(divided, id));
         }

@@ -8,11 +8,11 @@
 //!
 //! Dumps of several servers may lie in one place. Everything that is read is checked; see the formats.
 
-use crate::chunk::{self, ChunkId};
+use crate::chunk::{self, ChunkId, Naming};
 use crate::error::DumpError;
 use crate::manifest::{self, Head, Manifest};
 use bytes::Bytes;
-use holdfast_archive::{ArchiveError, ArchiveLocation, Listed, Put, Store};
+use holdfast_archive::{ArchiveError, ArchiveLocation, Keys, Listed, Put, SealedStore, Store};
 use holdfast_seams::RealDisk;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ const RUNTIME_THREADS: usize = 2;
 
 /// See the module. Its methods block.
 pub struct Repository {
-    store: Arc<dyn Store>,
+    store: Arc<SealedStore>,
+    keys: Keys,
     runtime: Runtime,
 }
 
@@ -41,6 +42,12 @@ pub struct Listing {
 impl Repository {
     /// Opens a place by its URL or path; relative paths are allowed.
     pub fn open(place: &str) -> Result<Repository, DumpError> {
+        Repository::open_with(place, Keys::default())
+    }
+
+    /// Opens a place that is, or becomes, encrypted.
+    pub fn open_with(place: &str, keys: Keys) -> Result<Repository, DumpError> {
+        keys.check().map_err(|error| DumpError::of_store(place, error))?;
         let refuse = |what: String| DumpError::Place { place: place.to_owned(), what };
         let is_relative = !place.contains("://") && !place.is_empty() && !place.starts_with('/');
         let whole = match is_relative {
@@ -56,15 +63,26 @@ impl Repository {
             crate::running::random().map_err(|e| refuse(e.to_string()))? as u32
         );
         let store = location.open(Arc::new(RealDisk::new()), &node);
-        Repository::over(store.map_err(|error| DumpError::of_store(place, error))?)
+        Repository::over(store.map_err(|error| DumpError::of_store(place, error))?, keys)
     }
 
     /// Over any store.
-    pub fn over(store: Arc<dyn Store>) -> Result<Repository, DumpError> {
+    pub fn over(store: Arc<dyn Store>, keys: Keys) -> Result<Repository, DumpError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(RUNTIME_THREADS).enable_all().build();
         let place = store.place().to_owned();
         let runtime = runtime.map_err(|e| DumpError::Place { place, what: format!("cannot start: {e}") })?;
-        Ok(Repository { store, runtime })
+        Ok(Repository { store: Arc::new(SealedStore::new(store, keys.clone())), keys, runtime })
+    }
+
+    /// What it was opened with.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// How its chunks are named.
+    pub(crate) fn naming(&self) -> Result<Naming, DumpError> {
+        let key = self.runtime.block_on(self.store.key(true)).map_err(|error| self.failed(error))?;
+        Ok(Naming(key.map(|key| key.names)))
     }
 
     pub fn place(&self) -> &str {
@@ -89,12 +107,23 @@ impl Repository {
         read.ok_or_else(|| self.missing(name, "its list"))
     }
 
+    /// Whether an object is there, asked by its name.
+    pub(crate) fn has(&self, name: &str) -> Result<bool, DumpError> {
+        let read = self.runtime.block_on(self.store.get_head(name, 1)).map_err(|error| self.failed(error))?;
+        Ok(read.is_some())
+    }
+
     pub(crate) fn list(&self, directory: &str) -> Result<Vec<Listed>, DumpError> {
         self.runtime.block_on(self.store.list(directory)).map_err(|error| self.failed(error))
     }
 
     pub(crate) fn remove(&self, name: &str) -> Result<(), DumpError> {
         self.runtime.block_on(self.store.remove(name)).map_err(|error| self.failed(error))
+    }
+
+    /// Work on another store, by this one's runtime.
+    pub(crate) fn wait<T>(&self, work: impl Future<Output = Result<T, ArchiveError>>) -> Result<T, DumpError> {
+        Ok(self.runtime.block_on(work)?)
     }
 
     pub(crate) fn missing(&self, name: &str, needed_by: &str) -> DumpError {
@@ -107,15 +136,26 @@ impl Repository {
         listed.retain(|object| object.name.ends_with(".hfd"));
         // A name begins with the time.
         listed.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(listed.into_iter().map(|Listed { name, bytes }| Listing { head: self.head(&name), name, bytes }).collect())
+        Ok(listed
+            .into_iter()
+            .map(|Listed { name, bytes }| Listing { head: self.head(&name, bytes), name, bytes })
+            .collect())
     }
 
-    fn head(&self, name: &str) -> Result<Head, DumpError> {
+    /// `bytes`: how long the store says that the object is.
+    fn head(&self, name: &str, bytes: u64) -> Result<Head, DumpError> {
         let mut read = self.get_head(name, manifest::HEAD_READ_BYTES)?;
-        if let Some(bytes) = manifest::head_bytes(&read).filter(|bytes| *bytes > read.len() as u64) {
-            read = self.get_head(name, bytes)?;
+        if let Some(whole) = manifest::head_bytes(&read).filter(|whole| *whole > read.len() as u64) {
+            read = self.get_head(name, whole)?;
         }
-        manifest::decode_head(name, &read).map(|(head, _)| head)
+        let (head, _) = manifest::decode_head(name, &read)?;
+        match manifest::object_bytes(&read).filter(|whole| *whole != bytes) {
+            Some(whole) => {
+                let what = format!("it has {bytes} bytes, not the {whole} of its header");
+                Err(DumpError::Damaged { name: name.to_owned(), what })
+            }
+            None => Ok(head),
+        }
     }
 
     /// A whole manifest, every byte checked.
@@ -134,6 +174,6 @@ impl Repository {
     /// A chunk's pages, checked.
     pub(crate) fn chunk(&self, id: &ChunkId, needed_by: &str) -> Result<Vec<u8>, DumpError> {
         let object = self.get(&id.name(), chunk::OBJECT_BYTES_MAX)?;
-        chunk::decode(id, &object.ok_or_else(|| self.missing(&id.name(), needed_by))?)
+        chunk::decode(&self.naming()?, id, &object.ok_or_else(|| self.missing(&id.name(), needed_by))?)
     }
 }

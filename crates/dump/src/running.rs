@@ -156,5 +156,10 @@ fn boot() -> String {
 fn started(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // Behind the name, which may contain anything, come the state and then numbers: the 20th of all is the start.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    let mut words = stat.rsplit_once(')')?.1.split_whitespace();
+    // A process that was killed and whose parent has not asked for its end does nothing any more.
+    if matches!(words.next()?, "Z" | "X") {
+        return None;
+    }
+    words.nth(18)?.parse().ok()
 }

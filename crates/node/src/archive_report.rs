@@ -4,7 +4,8 @@
 
 use crate::config::{Config, FILE_NAME};
 use holdfast_archive::{
-    ArchiveError, ArchiveLocation, Holdings, Manifest, ObjectName, Report, Store, check_still_there, object, verify,
+    ArchiveError, ArchiveLocation, Holdings, Keys, Manifest, ObjectName, Report, Store, check_still_there, object,
+    verify,
 };
 use holdfast_engine::Engine;
 use holdfast_seams::RealDisk;
@@ -83,19 +84,21 @@ impl TrailReport {
 pub fn archive_report(
     dir: &Path,
     place: Option<&str>,
+    identity: Option<&Path>,
     verifies: bool,
     progress: impl FnMut(),
 ) -> Result<ArchiveReport, ArchiveReportError> {
     let disk = Arc::new(RealDisk::new());
     let outline = Outline::of(&*disk, &dir.join("trail"))?;
     let path = dir.join(FILE_NAME).display().to_string();
-    let text = match place {
-        Some(place) => place.to_owned(),
+    let (text, mut keys) = match place {
+        Some(place) => (place.to_owned(), Keys::default()),
         None => configured(dir, &path)?,
     };
+    keys.identity = identity.map(Path::to_owned).or(keys.identity);
     let place = ArchiveLocation::parse(&text)?.ok_or(ArchiveReportError::None { path })?;
     let last = Engine::last_archived_in(&*disk, dir).ok().flatten();
-    let store = place.open(disk, "report")?;
+    let store = place.open_with(disk, "report", keys)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let own_last = last.as_deref().and_then(ObjectName::parse);
     let mut report = runtime.block_on(look(&*store, outline, own_last, verifies, progress))?;
@@ -107,11 +110,11 @@ pub fn archive_report(
     Ok(report)
 }
 
-fn configured(dir: &Path, path: &str) -> Result<String, ArchiveReportError> {
+fn configured(dir: &Path, path: &str) -> Result<(String, Keys), ArchiveReportError> {
     let text = std::fs::read_to_string(dir.join(FILE_NAME));
     let text = text.map_err(|source| ArchiveReportError::Config { path: path.to_owned(), source })?;
     match Config::parse(&text) {
-        Ok(config) => Ok(config.archive),
+        Ok(config) => Ok((config.archive.clone(), config.archive_keys())),
         Err(message) => Err(ArchiveReportError::Content { path: path.to_owned(), message }),
     }
 }

@@ -6,6 +6,7 @@
 //! The file is written under another name, synced and renamed, as is every file that a start needs: a torn file would keep
 //! the server from starting after a power cut.
 
+mod backups;
 mod defaults;
 mod limits;
 mod listen;
@@ -13,12 +14,15 @@ mod log_files;
 mod names;
 mod options;
 mod parameters;
+mod restored;
 mod transport;
 mod values;
 
+pub use backups::{DrillSettings, DumpSettings, KeepSettings};
 pub use listen::{Listen, ListenAddress};
 pub use log_files::LogFiles;
 pub use names::{Auto, DelayUs, KeepBeyond, LevelName, PackingName, SyncMethodName};
+pub use restored::RestoredDisk;
 pub use transport::{TLS_CERTIFICATE, TLS_CLIENT_CA, TLS_KEY, TlsVersionName};
 
 use crate::data_dir::{self, DataDirError};
@@ -56,6 +60,9 @@ pub struct Config {
     /// Serve as the master although this directory is known to lack acknowledged commits. Of the command, not of the file.
     #[serde(skip)]
     pub accept_divergence: bool,
+    /// The directory is a restore under way, which is served for reading. Of the command, not of the file.
+    #[serde(skip)]
+    pub restored: Option<RestoredDisk>,
     pub listen: Listen,
     /// Empty: none.
     pub unix_socket_directory: PathBuf,
@@ -166,6 +173,14 @@ pub struct Config {
     #[serde(deserialize_with = "values::bytes")]
     pub archive_keep_bytes_max: u64,
     pub archive_keep_beyond: KeepBeyond,
+    /// Recipients in the age format, separated by blanks; empty: the archive is not encrypted.
+    pub archive_encrypt_to: String,
+    /// The file with an identity that opens the archive; empty: none.
+    pub archive_identity: PathBuf,
+    #[serde(deserialize_with = "values::ms")]
+    pub archive_timeout_ms: u64,
+    pub dump: DumpSettings,
+    pub drill: DrillSettings,
     pub node_name: String,
     pub node_listen: String,
     /// Empty: none.
@@ -310,7 +325,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 76, "one line for each key");
+        assert_eq!(all.len(), 89, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 

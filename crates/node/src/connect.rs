@@ -10,9 +10,9 @@ use holdfast_sql::{RESET_STATEMENTS_FUNCTION, SIGNAL_FUNCTION, SignalOp};
 use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
 use holdfast_types::access::Roles;
 use holdfast_types::access::predefined::READ_ALL_SETTINGS_OID;
-use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
+use holdfast_types::{Lsn, SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The hook that the engine calls for each new connection.
 pub fn hook(watcher: Watcher) -> Connect {
@@ -41,6 +41,9 @@ fn register(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher)
     let of = watcher.clone();
     let reload = move |arguments: &[ValueRef<'_>]| reload(&of, arguments);
     conn.register_function(holdfast_sql::RELOAD_FUNCTION, 1, false, reload).map_err(internal)?;
+    let of = watcher.clone();
+    let switch = move |_: &[ValueRef<'_>]| switch(&of);
+    conn.register_function(holdfast_sql::SWITCH_FUNCTION, 0, false, switch).map_err(internal)?;
     for schema in ["pg_catalog", "information_schema"] {
         conn.exec(&format!("ATTACH ':memory:' AS {schema}")).map_err(internal)?;
     }
@@ -84,6 +87,9 @@ fn register_privileges(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher
 
 /// How long `holdfast_wait_for_lsn` sleeps at a time: after each sleep SQLite checks whether it was interrupted.
 const WAIT_SLICE_MS: i64 = 2;
+
+/// How long `pg_switch_wal` waits for room.
+const SWITCH_MAX: Duration = Duration::from_secs(10);
 
 /// See [`holdfast_sql::WAIT_SLICE_FUNCTION`].
 fn wait_for_lsn(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> Value {
@@ -160,6 +166,44 @@ fn reload(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
 /// All roles as the running statement sees them: with what its own transaction has changed.
 fn seen_roles(watcher: &Watcher) -> Arc<Roles> {
     holdfast_engine::own_roles().unwrap_or_else(|| watcher.roles())
+}
+
+/// See [`holdfast_sql::SWITCH_FUNCTION`].
+fn switch(watcher: &Watcher) -> SqlResult<Value> {
+    let roles = watcher.roles();
+    if !holdfast_engine::viewer().is_some_and(|role| roles.is_superuser(role)) {
+        let message = "permission denied for function pg_switch_wal";
+        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+    }
+    let state = |message: &str| SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+    let Some(engine) = watcher.engine.read().clone() else { return Err(state("the server is starting")) };
+    if engine.is_standby() {
+        return Err(
+            state("recovery is in progress").with_hint("WAL control functions cannot be executed during recovery.")
+        );
+    }
+    let trail = engine.trail();
+    let end = trail.durable();
+    // A segment without content is not ended.
+    if end == trail.start_of(trail.segment_of(end)) {
+        return Ok(position(end));
+    }
+    let began = Instant::now();
+    while trail.segment_of(trail.durable()) == trail.segment_of(end) {
+        if began.elapsed() > SWITCH_MAX {
+            return Err(state(
+                "the segment of the trail cannot be ended now: transactions under way may need its room",
+            )
+            .with_hint("Run the function again."));
+        }
+        trail.end_segment();
+        std::thread::sleep(Duration::from_millis(WAIT_SLICE_MS.unsigned_abs()));
+    }
+    Ok(position(end))
+}
+
+fn position(lsn: Lsn) -> Value {
+    Value::Text(holdfast_sql::types::lsn_text(lsn.0))
 }
 
 fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> Vec<Vec<Value>> {

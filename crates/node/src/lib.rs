@@ -12,6 +12,7 @@ mod activity;
 pub mod admission;
 mod archive_report;
 mod automatic_stats;
+mod backup;
 mod cancel;
 mod clock;
 pub mod config;
@@ -32,6 +33,7 @@ mod web;
 
 pub use activity::Totals;
 pub use archive_report::{ArchiveReport, ArchiveReportError, Part, TrailReport, archive_report};
+pub use backup::{SCHEDULED_BY, dump_soon};
 pub use clock::settings_were_read;
 pub use config::{Config, ConfigError};
 pub use replication_settings::{HoldfastToml, node_name};

@@ -20,6 +20,7 @@ mod signals;
 
 use crate::activity::EngineSlot;
 use crate::admission::{Admission, HBA_FILE, RulesError};
+use crate::backup::Backups;
 use crate::clock;
 use crate::config::{Config, ConfigError};
 use crate::data_dir::{self, DataDirError};
@@ -166,8 +167,10 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     // For the life of the process: load balancers ask it while the role changes.
     let mut http = web::start(dir, &config, &name, standing.clone(), &tls, admission.clone())?;
     let refusing = Refusing::new(server.again()?, links.handle().clone(), listener.clone(), standing.clone());
+    let backups = Backups::new(dir, &name, own_address(&addresses).to_string(), &config);
     let context = ServerContext {
         dir: dir.to_owned(),
+        backups,
         config,
         parameters,
         tls,
@@ -259,6 +262,19 @@ fn closed_well_enough(down: Result<(), NodeError>) -> Result<(), NodeError> {
         }
         other => other,
     }
+}
+
+/// Where this server's own links reach it: links over the clients' port come from this machine.
+fn own_address(addresses: &[SocketAddr]) -> SocketAddr {
+    let is_own = |address: &&SocketAddr| address.ip().is_loopback() || address.ip().is_unspecified();
+    let found = addresses.iter().find(is_own).or(addresses.first()).copied();
+    let mut found = found.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
+    if found.ip().is_unspecified() {
+        let loopback: std::net::IpAddr =
+            if found.is_ipv4() { std::net::Ipv4Addr::LOCALHOST.into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
+        found.set_ip(loopback);
+    }
+    found
 }
 
 /// Where other nodes reach this one, as the members of a control plane tell each other; `None`: nowhere.
@@ -445,5 +461,7 @@ fn open_archive(config: &Config, name: &str, engine: &Engine) -> Result<Option<A
     if let ArchiveLocation::Directory(path) = &place {
         warn_of_archive(config, path);
     }
-    Ok(Some(place.open(Arc::new(holdfast_seams::RealDisk::new()), name)?))
+    let keys = config.archive_keys();
+    keys.check()?;
+    Ok(Some(place.open_with(Arc::new(holdfast_seams::RealDisk::new()), name, keys)?))
 }

@@ -4,7 +4,10 @@
 //! |---|---|
 //! | a master | where the object archived last is still there: it is put into the archive, read back and compared |
 //! | a master, and an earlier run archived it | it is looked up |
+//! | a master, and `archive_timeout_ms` has passed since the segment under way got its first boxcar, or a dump needs it | that segment is ended first |
 //! | a standby | it is looked up: its master archives it. A segment that is not there yet stays in this trail as well, so that nothing is missing in the archive when this node is promoted |
+//!
+//! A standby also goes past segments that are older than all that the archive has: its retention has removed them.
 //!
 //! A look-up finds a listed object whose last boxcar has the checksum that this trail's next boxcar names.
 //!
@@ -20,7 +23,7 @@ use holdfast_trail::Trail;
 use parking_lot::Mutex;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
 /// How often to check whether a segment was finished.
@@ -45,6 +48,10 @@ pub struct Archiver {
     store: Arc<dyn Store>,
     notify: Notify,
     keep_bytes_max: u64,
+    /// A segment that is not full is ended after this; zero: never.
+    timeout: Duration,
+    /// The segment under way, and when it was seen to have a boxcar.
+    under_way: Mutex<Option<(u32, Instant)>>,
     progress: Mutex<Progress>,
 }
 
@@ -105,8 +112,15 @@ enum Step {
 }
 
 impl Archiver {
-    pub fn new(engine: Engine, store: Arc<dyn Store>, notify: Notify, keep_bytes_max: u64) -> Arc<Archiver> {
-        Arc::new(Archiver { engine, store, notify, keep_bytes_max, progress: Mutex::default() })
+    pub fn new(
+        engine: Engine,
+        store: Arc<dyn Store>,
+        notify: Notify,
+        keep_bytes_max: u64,
+        timeout: Duration,
+    ) -> Arc<Archiver> {
+        let (under_way, progress) = (Mutex::default(), Mutex::default());
+        Arc::new(Archiver { engine, store, notify, keep_bytes_max, timeout, under_way, progress })
     }
 
     /// Archives until `stop`. An upload under way is abandoned; if its object reaches the archive all the same, the next run
@@ -173,6 +187,7 @@ impl Archiver {
     async fn step(&self, trail: &Trail, number: u32) -> Result<Step, ArchiveError> {
         let end = trail.start_of(number + 1);
         if trail.durable() < end {
+            self.end_when_due(trail, number);
             return Ok(Step::NotYet);
         }
         if self.engine.is_standby() || end <= self.engine.verified_in_archive() {
@@ -180,10 +195,14 @@ impl Archiver {
                 return self.record_archived(trail, number, name, None).map(|()| Step::Archived);
             }
             if self.engine.is_standby() {
-                return Ok(Step::NotYet);
+                return match self.find_later(trail, number).await? {
+                    Some(name) => self.record_archived(trail, number, name, None).map(|()| Step::Archived),
+                    None => Ok(Step::NotYet),
+                };
             }
         }
         self.check_same_archive(trail, number).await?;
+        self.check_only_server(trail, number).await?;
         self.progress.lock().doing = ArchiverState::Archiving;
         let Some(kept) = put(&*self.store, trail, number, Codec::Zstd).await? else { return Ok(Step::NotYet) };
         self.record_archived(trail, number, kept.name, Some(kept.object_bytes))?;
@@ -198,6 +217,23 @@ impl Archiver {
         Ok(Step::Archived)
     }
 
+    /// Ends the segment under way if it has waited long enough, or a dump needs it. A standby's master does that.
+    fn end_when_due(&self, trail: &Trail, number: u32) {
+        let begins = trail.start_of(number);
+        if self.engine.is_standby() || trail.durable() <= begins {
+            return;
+        }
+        let mut under_way = self.under_way.lock();
+        let since = match *under_way {
+            Some((segment, since)) if segment == number => since,
+            _ => under_way.insert((number, Instant::now())).1,
+        };
+        let is_old = !self.timeout.is_zero() && since.elapsed() >= self.timeout;
+        if is_old || self.engine.wanted_in_archive() > begins {
+            trail.end_segment();
+        }
+    }
+
     /// Checks that this is the archive that has the segments before. Otherwise (another archive, or the empty directory that
     /// the archive is mounted on) the segment would leave a gap that is not reported. A segment that was archived before, and
     /// moved away since, is archived again where the segment before it is there.
@@ -210,9 +246,37 @@ impl Archiver {
         check_still_there(&*self.store, &last).await
     }
 
+    /// Checks that no other server archives this trail: one that has replaced this one, or that runs on a copy of its directory.
+    /// A restore could take either history for the right one.
+    async fn check_only_server(&self, trail: &Trail, number: u32) -> Result<(), ArchiveError> {
+        let holdings = Holdings::of(&*self.store, trail.trail_id()).await?;
+        let (epoch, own) = (trail.epoch(), is_archived(&*self.store, trail, number, &holdings).await?);
+        let is_others = |name: &ObjectName| {
+            name.epoch > epoch || (name.epoch == epoch && name.segment >= number && Some(*name) != own)
+        };
+        match holdings.objects().map(|holding| holding.name).find(is_others) {
+            Some(name) => Err(ArchiveError::OtherServer {
+                name: name.to_string(),
+                place: self.store.place().to_owned(),
+                epoch: epoch.0,
+            }),
+            None => Ok(()),
+        }
+    }
+
     async fn find(&self, trail: &Trail, number: u32) -> Result<Option<ObjectName>, ArchiveError> {
         let holdings = Holdings::of(&*self.store, trail.trail_id()).await?;
         is_archived(&*self.store, trail, number, &holdings).await
+    }
+
+    /// The oldest object of this history, where it is of a later segment: those before it were archived, and removed by the
+    /// archive's retention while this standby was away.
+    async fn find_later(&self, trail: &Trail, number: u32) -> Result<Option<ObjectName>, ArchiveError> {
+        let holdings = Holdings::of(&*self.store, trail.trail_id()).await?;
+        match holdings.first_segment().filter(|first| *first > number && trail.durable() >= trail.start_of(first + 1)) {
+            Some(first) => is_archived(&*self.store, trail, first, &holdings).await,
+            None => Ok(None),
+        }
     }
 
     /// Records that everything up to this segment is archived, by this node or another: the trail may recycle it.

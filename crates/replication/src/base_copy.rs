@@ -170,6 +170,25 @@ pub fn copy_from(
     copied.map_err(|error| CopyError::Link { from: from.to_owned(), error })
 }
 
+/// Marks a directory as a standby's whose pages come from a dump, before the first of them: what it has is of the history in
+/// which the boxcar that ends at `anchor` has that checksum. The master is not reached.
+pub fn mark_for_dump(
+    from: &str,
+    to: CopyTo<'_>,
+    anchor: Tip,
+    given: Option<&Path>,
+    settings: &dyn SettingsFile,
+) -> Result<(), CopyError> {
+    mark_as_standby(from, to, settings)?;
+    let (anchor_lsn, anchor_checksum) = (anchor.lsn.0, anchor.checksum);
+    StandbyFile { anchor_lsn, anchor_checksum, ..StandbyFile::of(from, to.name) }.write(to.dir)?;
+    if let Some(given) = given {
+        Certificates::read(given)?;
+        certificates::install(given, to.dir).map_err(CopyError::Install)?;
+    }
+    Ok(())
+}
+
 /// Copies the certificates into the directory, and connects to the master once.
 fn connect(
     runtime: &tokio::runtime::Runtime,

@@ -34,16 +34,21 @@ pub struct DumpPlan {
     pub shown_checksum: u32,
     /// Settings, by name of the file.
     pub files: BTreeMap<String, String>,
+    /// The latest epoch in the trail. On a standby the copy's own is that of its start. 0: of an earlier release.
+    #[serde(default)]
+    pub trail_epoch: u32,
 }
 
 /// Begins to send a dump's copy of all databases.
 pub fn begin_dump(engine: &Engine, node: &str, dir: &Path) -> SqlResult<Box<dyn BaseCopy>> {
     let copy = engine.dump_copy()?;
     let plan = copy.plan().clone();
+    // So that the archive has the moment of the dump soon, and the dump can be rolled forward from it.
+    engine.want_archived(Lsn(plan.shown));
     let failed = |why: String| SqlError::new(SqlState::IO_ERROR, why);
     let shown_checksum = checksum_before(engine, Lsn(plan.shown)).map_err(failed)?;
     let files = settings(dir).map_err(|e| failed(format!("cannot read the settings in {}: {e}", dir.display())))?;
-    let plan = DumpPlan { node: node.to_owned(), plan, shown_checksum, files };
+    let plan = DumpPlan { node: node.to_owned(), plan, shown_checksum, files, trail_epoch: engine.trail().epoch().0 };
     let text = serde_json::to_string(&plan).map_err(|e| failed(e.to_string()))?;
     send_copy(engine, copy, text)
 }

@@ -67,7 +67,7 @@ mod trail_comparison;
 pub use accepted_loss::AcceptedLoss;
 pub use archive_source::ArchiveSource;
 pub use archiver::Archiver;
-pub use base_copy::{CopyError, CopyTo, check_target as check_copy_target, copy_from};
+pub use base_copy::{CopyError, CopyTo, check_target as check_copy_target, copy_from, mark_for_dump};
 pub use certificates::{Certificates, FILES as CERTIFICATE_FILES, install as install_certificates, secure_members};
 pub use control::{Control, ControlSetupError};
 pub use dump::{DumpError, DumpPlan, fetch_dump};

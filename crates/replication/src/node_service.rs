@@ -33,7 +33,7 @@ use crate::role::{Promotion, RoleEvent};
 use crate::status::ReplicationStatus;
 use crate::sync_watch::InSync;
 use holdfast_control::{ControlError, Position};
-use holdfast_engine::Engine;
+use holdfast_engine::{Engine, RESTORING};
 use holdfast_standby::base_copy::BaseCopy;
 use holdfast_standby::message::Wants;
 use holdfast_standby::{Archived, Identity, Master, Peer, Reached, Reason, Refusal};
@@ -348,6 +348,10 @@ impl NodeService {
     /// Refuses a promotion that cannot succeed, before any node is deposed for it.
     fn can_be_promoted(&self, following: &Following) -> Result<(), Refusal> {
         let refuse = |message: String, advice: &str| Err(Refusal::new(Reason::NotSafe, message, advice));
+        if self.dir.join(RESTORING).exists() {
+            let message = "this server shows a moment of the past, for reading only".to_owned();
+            return refuse(message, "Make a server of that moment with holdfast restore --data");
+        }
         if !following.is_whole() {
             let message =
                 format!("the base copy of {} is not complete: its databases are not consistent yet", self.name);

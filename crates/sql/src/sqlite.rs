@@ -7,6 +7,7 @@
 
 mod insert;
 mod rewrite;
+mod stored;
 mod temporary;
 mod texts;
 
@@ -24,6 +25,7 @@ use rewrite::Rewritten;
 use sqlparser::dialect::SQLiteDialect;
 use sqlparser::tokenizer::{Token, Tokenizer};
 use std::sync::Arc;
+pub use stored::{create_stored, stored_definition};
 pub use texts::TextWords;
 
 /// A result column as SQLite describes it.
@@ -144,6 +146,7 @@ fn speaks_postgres(piece: &Piece<'_>) -> bool {
         "pg_is_in_recovery(",
         "pg_current_wal_",
         "pg_last_wal_",
+        "pg_switch_wal(",
         "pg_wal_lsn_diff(",
         "holdfast_wait_for_lsn(",
         "holdfast_stat_",

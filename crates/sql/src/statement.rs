@@ -16,6 +16,9 @@ use std::sync::Arc;
 
 /// Translates a statement of PostgreSQL's SQL.
 pub fn translate(piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
+    if let Some(definition) = crate::sqlite::stored_definition(piece.text()) {
+        return crate::sqlite::create_stored(definition, context);
+    }
     if let Some(command) = session::from_text(piece.text())? {
         return Ok(command);
     }

@@ -11,7 +11,7 @@
 //! ```
 //! Segment S covers the LSNs from `S * segment_bytes` up to `(S + 1) * segment_bytes`; its first block is the segment
 //! header. Numbering starts at 1, so LSN 0 is before everything. Boxcars never cross segments, and every finished
-//! segment ends with a boxcar of kind `SegmentEnd`.
+//! segment ends with a boxcar of kind `SegmentEnd`, which may come before the segment is full.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -237,6 +237,7 @@ fn new_state(options: &TrailOptions, control: Control, room_bytes: u64) -> State
         refusal: None,
         retry: false,
         retained_from: Lsn(0),
+        end_wanted: None,
         segments: BTreeMap::new(),
         stats: TrailStats::default(),
     }

@@ -66,6 +66,18 @@ impl Room {
         self.ready += 1;
     }
 
+    /// Whether the segment being written can be left now: a next one is ready, and what was charged fits without the rest of
+    /// this one.
+    pub fn can_leave_segment(&self) -> bool {
+        let per_segment = self.layout.usable_bytes() - self.waste_bytes;
+        self.ready > 0 && self.charged_bytes + self.kept_back_bytes <= self.ready * per_segment
+    }
+
+    /// The rest of the segment being written will not be used.
+    pub fn leave_segment(&mut self) {
+        self.current_bytes = 0;
+    }
+
     pub fn segment_entered(&mut self) {
         self.ready = self.ready.saturating_sub(1);
         self.current_bytes = self.layout.usable_bytes();
@@ -90,5 +102,11 @@ mod tests {
         assert!(room.try_charge(charge) && !room.try_charge(charge));
         room.segment_ready();
         assert!(room.try_charge(charge));
+        // Six charges are out: they do not fit into the next segment alone.
+        assert!(!room.can_leave_segment());
+        room.release(charge);
+        assert!(room.can_leave_segment());
+        room.segment_entered();
+        assert!(!room.can_leave_segment() && !room.try_charge(charge), "no other segment is ready");
     }
 }

@@ -77,9 +77,18 @@ pub struct State {
     /// Whether to try again: the disk may have room, or segments may be recyclable.
     pub retry: bool,
     pub retained_from: Lsn,
+    /// The segment that is to end as soon as there is a next one, though it is not full.
+    pub end_wanted: Option<u32>,
     /// Readable segments: those in use and those ready.
     pub segments: BTreeMap<u32, PathBuf>,
     pub stats: TrailStats,
+}
+
+impl State {
+    /// Whether the segment being written can end although it is not full.
+    pub fn can_end_segment(&self) -> bool {
+        !self.ready.is_empty() && self.room.can_leave_segment()
+    }
 }
 
 /// Counters since the trail was opened.

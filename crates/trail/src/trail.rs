@@ -293,6 +293,23 @@ impl Trail {
         }
     }
 
+    /// Requests that the segment with the newest boxcar end, although it is not full, so that an archive can have it: as
+    /// soon as the next one is prepared and no append needs its room. No effect on a trail that follows another one. A
+    /// request may be lost: the caller checks [`Trail::durable`] and repeats it.
+    pub fn end_segment(&self) {
+        let shared = &self.inner.shared;
+        if matches!(self.inner.role, Role::Receives(_)) {
+            return;
+        }
+        let segment = shared.layout.segment_of(shared.durable());
+        let mut state = shared.state.lock();
+        state.end_wanted = Some(segment);
+        // A preparer without a reason to work prepares one ahead.
+        state.retry = true;
+        shared.prepare.notify_one();
+        shared.work.notify_one();
+    }
+
     /// All bytes below this LSN are durable on this node.
     pub fn durable(&self) -> Lsn {
         self.inner.shared.durable()

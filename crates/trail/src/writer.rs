@@ -37,6 +37,8 @@ enum Work {
     Boxcar,
     /// Prove the boxcar that has been unproven since then.
     Proof(Instant),
+    /// End this segment, which is not full.
+    SegmentEnd(u32),
     Stop,
 }
 
@@ -51,6 +53,7 @@ pub fn serve(shared: &Shared, writer: &Mutex<Writer>) {
         let done = match work {
             Work::Boxcar => writer.drain(true),
             Work::Proof(since) => writer.write_proof_if_idle(since),
+            Work::SegmentEnd(segment) => writer.end_segment(segment),
             Work::Stop => return,
         };
         if done.is_err() {
@@ -65,6 +68,10 @@ fn next_work(shared: &Shared) -> Work {
     loop {
         if !state.queue.is_empty() {
             return Work::Boxcar;
+        }
+        if let Some(segment) = state.end_wanted.filter(|_| state.phase == Phase::Running && state.can_end_segment()) {
+            state.end_wanted = None;
+            return Work::SegmentEnd(segment);
         }
         match (state.phase, state.unproven_since) {
             (Phase::Failed | Phase::Stopped, _) | (Phase::Stopping, None) => return Work::Stop,
@@ -116,6 +123,10 @@ impl Writer {
     pub fn step(&mut self, idle: bool) -> Result<(), Stopped> {
         if self.taken.is_empty() {
             self.take(false);
+        }
+        let ends = self.taken.is_empty().then(|| self.shared.state.lock().end_wanted.take()).flatten();
+        if let Some(segment) = ends {
+            return self.end_segment(segment);
         }
         let unproven_since = self.shared.state.lock().unproven_since;
         match (self.taken.is_empty(), unproven_since) {
@@ -261,6 +272,26 @@ impl Writer {
         let mut state = self.shared.state.lock();
         state.room.segment_entered();
         self.shared.prepare.notify_one();
+        Ok(())
+    }
+
+    /// Ends a segment that is not full, if it is the one being written and has a boxcar.
+    fn end_segment(&mut self, segment: u32) -> Result<(), Stopped> {
+        let has_boxcars = self.position > self.shared.layout.first_lsn(segment);
+        if self.current.segment != segment || !has_boxcars || !self.taken.is_empty() {
+            return Ok(());
+        }
+        {
+            let mut state = self.shared.state.lock();
+            // Reservations may have taken the room meanwhile.
+            if !state.can_end_segment() {
+                return Ok(());
+            }
+            state.room.leave_segment();
+        }
+        self.enter_next_segment()?;
+        // The segment end is a proof as well.
+        self.shared.state.lock().unproven_since = None;
         Ok(())
     }
 

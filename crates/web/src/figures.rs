@@ -128,10 +128,33 @@ pub struct ArchiveFigures {
     pub last_error: Option<String>,
 }
 
+/// The dumps that the server makes of itself, and its drills.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DumpFigures {
+    pub place: String,
+    pub state: &'static str,
+    pub dumps: u64,
+    pub failed: u64,
+    /// How old the last dump is, how long it took, what it stored.
+    pub age_ms: Option<u64>,
+    pub seconds: Option<f64>,
+    pub bytes: Option<u64>,
+    pub stored_bytes: Option<u64>,
+    pub drills: u64,
+    pub drills_failed: u64,
+    pub drill_ok: Option<bool>,
+    pub drill_age_ms: Option<u64>,
+    /// How long its restore took.
+    pub restore_seconds: Option<f64>,
+    /// How old the oldest change is that cannot be restored.
+    pub restorable_age_ms: Option<u64>,
+    pub last_error: Option<String>,
+}
+
 /// A file system that the server uses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DiskFigures {
-    /// `data`, `mirror` or `archive`.
+    /// `data`, `mirror`, `archive` or `dumps`.
     pub of: &'static str,
     pub path: String,
     pub size_bytes: u64,
@@ -178,6 +201,7 @@ pub struct Figures {
     /// Everything up to which the standbys are measured: durable here, or sent while still being written.
     pub sent_lsn: u64,
     pub archive: Option<ArchiveFigures>,
+    pub dump: Option<DumpFigures>,
     /// The mirror's state in one word, and how far it is behind.
     pub mirror: Option<(String, u64)>,
     pub disks: Vec<DiskFigures>,

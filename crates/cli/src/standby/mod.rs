@@ -2,12 +2,15 @@
 
 mod check;
 mod copy_progress;
+mod from_dump;
 
 pub use copy_progress::CopyProgress;
 
+use crate::dump::Identity;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use comfy_table::{Table, presets};
+use holdfast_dump::restore::NewStandby;
 use holdfast_node::config::FILE_NAME;
 use holdfast_node::data_dir::private_umask;
 use holdfast_node::{Config, HoldfastToml, node_name};
@@ -114,7 +117,11 @@ Example:
   holdfast standby create --from 127.0.0.1:5433 --data ./b --name b
 
 The server continues to serve meanwhile. Progress, rate and the time left go to standard error. Run the command again after an
-interruption: the copy continues where it was.")]
+interruption: the copy continues where it was.
+
+With --from-dump the databases come from the newest dump, and the trail from the archive: the server sends only what the archive
+does not have yet, when the standby starts.
+  holdfast standby create --from 127.0.0.1:5433 --data ./b --name b --from-dump s3://bucket/dumps")]
 struct Create {
     /// The server to copy and to follow
     #[arg(long, value_name = "HOST:PORT")]
@@ -128,6 +135,17 @@ struct Create {
     /// The node's files made by `holdfast cert`, where the master is on another machine; they are copied into DIR
     #[arg(long, value_name = "CERTS")]
     certificates: Option<PathBuf>,
+    /// Take the databases from the newest dump in this directory or object store
+    #[arg(long, value_name = "URL")]
+    from_dump: Option<String>,
+    /// The archive [default: the one in the dump's settings]
+    #[arg(long, value_name = "URL", requires = "from_dump")]
+    archive: Option<String>,
+    /// Only dumps of this trail, where the place has dumps of several
+    #[arg(long, value_name = "ID", requires = "from_dump")]
+    trail: Option<String>,
+    #[command(flatten)]
+    identity: Identity,
 }
 
 #[derive(clap::Args)]
@@ -169,8 +187,16 @@ fn told(at: &At, done: String) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn make(Create { from, data, name, certificates }: Create) -> anyhow::Result<ExitCode> {
+fn make(
+    Create { from, data, name, certificates, from_dump, archive, trail, identity }: Create,
+) -> anyhow::Result<ExitCode> {
     let name = name.map_or_else(|| default_name(&data), Ok)?;
+    if let Some(dumps) = from_dump {
+        let certificates = certificates.as_deref();
+        let standby = NewStandby { from: &from, name: &name, certificates, settings: &HoldfastToml };
+        let repository = identity.open(&dumps)?;
+        return from_dump::make(&repository, &data, archive.as_deref(), trail.as_deref(), &standby);
+    }
     let to = CopyTo { dir: &data, name: &name };
     check_copy_target(to)?;
     let progress = CopyProgress::new()?;

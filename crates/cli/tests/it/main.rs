@@ -1,6 +1,7 @@
 //! Every integration test of the program and the server, in one binary: each further binary would be linked on its own.
 
 mod automatic;
+mod backups;
 mod connecting;
 mod control;
 mod copies;

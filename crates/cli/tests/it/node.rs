@@ -40,6 +40,8 @@ pub struct Node {
     pub link_versions: Option<&'static str>,
     /// Starts with `--accept-divergence`.
     pub accept_divergence: bool,
+    /// Added to its environment.
+    pub env: Vec<(String, String)>,
     log: Option<PathBuf>,
     child: Option<Child>,
 }
@@ -52,6 +54,7 @@ impl Node {
             port: port(),
             link_versions: None,
             accept_divergence: false,
+            env: Vec::new(),
             log: None,
             child: None,
         }
@@ -59,7 +62,8 @@ impl Node {
 
     /// On a directory that is there.
     pub fn new_in(dir: PathBuf) -> Node {
-        Node { name: "node", dir, port: 0, link_versions: None, accept_divergence: false, log: None, child: None }
+        let (link_versions, log, child) = (None, None, None);
+        Node { name: "node", dir, port: 0, link_versions, accept_divergence: false, env: Vec::new(), log, child }
     }
 
     /// Adds lines to holdfast.toml; they hold from the next start on.
@@ -101,6 +105,7 @@ impl Node {
         if let Some(versions) = self.link_versions {
             command.env("HOLDFAST_TEST_LINK_VERSIONS", versions);
         }
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         self.child = Some(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap());
     }
 

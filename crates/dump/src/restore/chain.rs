@@ -79,6 +79,16 @@ fn headers(
     Ok(found.into_inner())
 }
 
+/// All readable objects of a trail, by segment.
+pub fn segments(
+    runtime: &Runtime,
+    store: &dyn Store,
+    trail_id: TrailId,
+    threads: usize,
+) -> Result<Vec<Manifest>, DumpError> {
+    Ok(headers(runtime, store, trail_id, 0, threads)?.readable.into_values().flatten().collect())
+}
+
 /// The objects that lead to the target. `None`: the archive has nothing behind the dump.
 pub fn find(
     store: &dyn Store,
@@ -88,7 +98,7 @@ pub fn find(
 ) -> Result<Option<Chain>, DumpError> {
     let runtime = runtime()?;
     let plan = &head.plan;
-    let mut found = headers(&runtime, store, TrailId(plan.trail_id), plan.first_segment, options.threads)?;
+    let mut found = headers(&runtime, store, TrailId(plan.trail_id), head.first_needed(), options.threads)?;
     let own = (plan.shown / plan.segment_bytes) as u32;
     let Some(last) = found.readable.keys().chain(found.damaged.keys()).max().copied().filter(|last| *last >= own)
     else {
@@ -122,6 +132,9 @@ pub fn find(
     objects.reverse();
     objects.extend(best_onwards(&start, &found.readable));
     let end = objects.last().copied().unwrap_or(start);
+    // Where nothing has changed since, the dump's LSN may lie in front of what it needs of the trail: that object only shows
+    // which history it is.
+    objects.retain(|object| object.segment >= plan.first_segment);
     let target = options.target;
     let is_reached = match target {
         Target::End => end.segment == last,
@@ -207,9 +220,10 @@ pub fn find_transaction(
     let runtime = runtime()?;
     // A transaction's number begins with its epoch.
     let epoch = (id >> 32) as u32;
-    let found = headers(&runtime, store, trail_id, 0, threads)?;
-    let may_have = |object: &Manifest| (object.first_epoch.0..=object.last_epoch.0).contains(&epoch);
-    let objects: Vec<Manifest> = found.readable.into_values().flatten().filter(may_have).collect();
+    let mut objects = segments(&runtime, store, trail_id, threads)?;
+    objects.retain(|object| (object.first_epoch.0..=object.last_epoch.0).contains(&epoch));
+    // The newest first: mistakes are mostly noticed soon.
+    objects.reverse();
     let lsn = AtomicU64::new(0);
     for_each(threads, objects, |object| {
         if lsn.load(Ordering::Acquire) > 0 {

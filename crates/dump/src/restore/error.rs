@@ -39,6 +39,15 @@ pub enum RestoreError {
         "{what}. The directory is not complete; what was reached is LSN {reached}, {moment}: --to-lsn {reached} ends there"
     )]
     Stopped { what: String, reached: u64, moment: String },
+    #[error("there is no database {database} at LSN {lsn}, {moment}")]
+    NoDatabase { database: String, lsn: u64, moment: String },
+    #[error("--before-drop-of needs the archive: name it with --archive")]
+    NoArchiveForDrop,
+    #[error(
+        "no transaction in the archive {place} dropped the table {table} of database {database}. What was not archived yet is not \
+         there: as a superuser, SELECT pg_switch_wal() has it archived"
+    )]
+    NoDrop { place: String, database: String, table: String },
     #[error("the trail cannot be applied: {0}")]
     Apply(String),
     #[error("the settings in the dump cannot be read: {0}")]

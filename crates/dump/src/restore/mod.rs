@@ -4,7 +4,7 @@
 //! |---|---|
 //! | dump, target and the archive's objects are looked up; what cannot be reached is refused here | nothing |
 //! | the file `restoring` is written | a directory that no server opens; the command begins again there |
-//! | chunks are fetched, checked, and written to the databases' files ([`lay`]) | the same |
+//! | chunks are fetched, checked, and written to the databases' files ([`lay`]) | the same; the next run fetches what is missing |
 //! | the directory follows the archive's trail as a standby does, up to the target ([`roll`]) | the same |
 //! | the directory begins a history of its own: another trail id, the next epoch | the same |
 //! | settings are written, `restoring` is removed | a master's directory |
@@ -23,9 +23,14 @@
 //! Failure: an object that is missing or damaged is named with the moment that can be reached without it.
 
 mod chain;
+mod dropped;
 mod error;
+mod follow;
 mod lay;
+mod lazy;
+mod look;
 mod options;
+mod part;
 mod roll;
 mod target;
 
@@ -35,13 +40,18 @@ use crate::moment::show_moment;
 use crate::repository::Repository;
 use crate::running::random;
 use chain::Chain;
+pub use dropped::{DroppedBy, find_drop};
 pub use error::RestoreError;
+pub use follow::{NewStandby, StandbyMade, standby_from_dump};
 use holdfast_archive::{ArchiveLocation, Store};
 use holdfast_engine::{BaseReceiver, Options, RESTORING, begin_new_history};
 use holdfast_seams::{Disk, RealDisk, replace};
 use holdfast_trail::TrailId;
-use options::io_error;
+pub use lazy::LazyDisk;
+pub use look::{Look, look};
 pub use options::{RestoreOptions, Step};
+use options::{VOLUMES, io_error};
+pub use part::{Part, restore_part};
 use serde::Serialize;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -149,8 +159,8 @@ impl Choice {
     }
 }
 
-/// Chooses the dump by the target.
-fn choose(repository: &Repository, options: &RestoreOptions<'_>) -> Result<Choice, DumpError> {
+/// The dumps that may be begun with, of one trail, the oldest first; at least one.
+fn matching_dumps(repository: &Repository, options: &RestoreOptions<'_>) -> Result<Vec<(String, Head)>, DumpError> {
     let place = repository.place().to_owned();
     let mut dumps: Vec<(String, Head)> = Vec::new();
     let mut unreadable = None;
@@ -175,7 +185,14 @@ fn choose(repository: &Repository, options: &RestoreOptions<'_>) -> Result<Choic
         return Err(RestoreError::SeveralTrails { place, count: trails.len(), trails: trails.join(", ") }.into());
     }
     dumps.sort_by_key(|(_, head)| (head.lsn(), head.taken_unix_ms));
-    let archive = open_archive(options, dumps.last().map(|(_, head)| head))?;
+    Ok(dumps)
+}
+
+/// Chooses the dump by the target.
+fn choose(repository: &Repository, options: &RestoreOptions<'_>) -> Result<Choice, DumpError> {
+    let place = repository.place().to_owned();
+    let dumps = matching_dumps(repository, options)?;
+    let archive = open_archive(repository, options, dumps.last().map(|(_, head)| head))?;
     let bound = match options.target {
         Target::Transaction { id, .. } => match &archive {
             None => return Err(RestoreError::NoArchive { target: options.target }.into()),
@@ -210,7 +227,11 @@ fn choose(repository: &Repository, options: &RestoreOptions<'_>) -> Result<Choic
 }
 
 /// The archive that is named, or the one in the newest dump's settings.
-fn open_archive(options: &RestoreOptions<'_>, newest: Option<&Head>) -> Result<Option<Arc<dyn Store>>, DumpError> {
+fn open_archive(
+    repository: &Repository,
+    options: &RestoreOptions<'_>,
+    newest: Option<&Head>,
+) -> Result<Option<Arc<dyn Store>>, DumpError> {
     let configured = || -> Result<String, RestoreError> {
         let Some(text) = newest.and_then(|head| head.files.get("holdfast.toml")) else { return Ok(String::new()) };
         let table: toml::Table = toml::from_str(text).map_err(|e| RestoreError::Settings(e.to_string()))?;
@@ -221,7 +242,12 @@ fn open_archive(options: &RestoreOptions<'_>, newest: Option<&Head>) -> Result<O
         None => configured()?,
     };
     let location = ArchiveLocation::parse(&place)?;
-    Ok(location.map(|location| location.open(Arc::new(RealDisk::new()), "restore")).transpose()?)
+    // Of the archive, too, the identity opens what is encrypted.
+    let keys = repository.keys().clone();
+    Ok(match location {
+        Some(location) => Some(location.open_with(Arc::new(RealDisk::new()), "restore", keys)?),
+        None => None,
+    })
 }
 
 /// A directory that is empty, or does not exist, or holds what an interrupted restore has left.
@@ -242,7 +268,8 @@ fn check_empty(dir: &Path) -> Result<(), RestoreError> {
     if others == 0 { Ok(()) } else { Err(RestoreError::NotEmpty { dir: dir.display().to_string() }) }
 }
 
-/// Marks the directory, and removes what an interrupted restore has left.
+/// Marks the directory, and removes what an interrupted restore has left, except for the databases' files: pages in them that
+/// are still those of the dump are not fetched again ([`lay`]).
 fn begin(disk: &dyn Disk, dir: &Path) -> Result<(), RestoreError> {
     disk.create_dir(dir).map_err(io_error("create", dir))?;
     let mark = dir.join(RESTORING);
@@ -255,6 +282,10 @@ fn begin(disk: &dyn Disk, dir: &Path) -> Result<(), RestoreError> {
         if name == RESTORING || name == "lost+found" {
             continue;
         }
+        if name == VOLUMES {
+            keep_pages(disk, &path)?;
+            continue;
+        }
         let is_dir = entry.file_type().map_err(io_error("look at", &path))?.is_dir();
         let removed = if is_dir { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
         removed.map_err(io_error("remove", &path))?;
@@ -262,9 +293,28 @@ fn begin(disk: &dyn Disk, dir: &Path) -> Result<(), RestoreError> {
     disk.sync_dir(dir).map_err(io_error("sync", dir))
 }
 
-/// Writes the settings; the last step makes the directory one that servers open.
-fn end(disk: &dyn Disk, dir: &Path, head: &Head) -> Result<(), RestoreError> {
-    for (name, text) in &head.files {
+/// Gives the databases' files the names under which they are laid again.
+fn keep_pages(disk: &dyn Disk, volumes: &Path) -> Result<(), RestoreError> {
+    for entry in std::fs::read_dir(volumes).map_err(io_error("list", volumes))? {
+        let path = entry.map_err(io_error("list", volumes))?.path();
+        let kept = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("new") => Ok(()),
+            Some("db") => disk.rename(&path, &path.with_extension("db.new")),
+            // What belongs to a file that has moved on.
+            _ => std::fs::remove_file(&path),
+        };
+        kept.map_err(io_error("remove or rename", &path))?;
+    }
+    disk.sync_dir(volumes).map_err(io_error("sync", volumes))
+}
+
+/// Writes settings of the dump that are not there.
+fn write_files<'a>(
+    disk: &dyn Disk,
+    dir: &Path,
+    files: impl Iterator<Item = (&'a String, &'a String)>,
+) -> Result<(), RestoreError> {
+    for (name, text) in files {
         // Plain names only: the file comes from outside.
         if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\', '\0']) || name == RESTORING {
             return Err(RestoreError::Settings(format!("{name:?} is not the name of a settings file")));
@@ -274,6 +324,12 @@ fn end(disk: &dyn Disk, dir: &Path, head: &Head) -> Result<(), RestoreError> {
             replace(disk, &path, text.as_bytes()).map_err(|e| io_error("write", &path)(e.into()))?;
         }
     }
+    Ok(())
+}
+
+/// Writes the settings; the last step makes the directory one that servers open.
+fn end(disk: &dyn Disk, dir: &Path, head: &Head) -> Result<(), RestoreError> {
+    write_files(disk, dir, head.files.iter())?;
     let mark = dir.join(RESTORING);
     disk.remove(&mark).map_err(io_error("remove", &mark))?;
     disk.sync_dir(dir).map_err(io_error("sync", dir))

@@ -5,6 +5,9 @@ use super::target::Target;
 use std::io;
 use std::path::Path;
 
+/// The folder of the databases' files.
+pub(super) const VOLUMES: &str = "volumes";
+
 /// What is restored, and where to.
 pub struct RestoreOptions<'a> {
     pub dir: &'a Path,

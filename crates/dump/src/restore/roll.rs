@@ -162,7 +162,7 @@ impl Roll<'_> {
         match self.options.target {
             Target::End => self.finish(reached),
             // The archive ends there.
-            Target::Lsn(lsn) if reached.lsn == lsn => self.finish(reached),
+            Target::Lsn(lsn) if reached.lsn == lsn || ahead.count == 0 => self.finish(reached),
             // It was written after that time, so nothing of it is later.
             Target::Time(_) => self.finish(reached),
             target => Err(RestoreError::NoTransaction { place: "of the dump's history".to_owned(), target }.into()),
@@ -224,7 +224,9 @@ impl Roll<'_> {
                 unix_ms: reached.clock_unix_ms,
             });
             if let Some(why) = self.engine.apply_failure() {
-                return Err(RestoreError::Apply(why).into());
+                let lsn = self.engine.applied().0;
+                let next = format!("What can be reached is LSN {lsn}: --to-lsn {lsn} ends there, or use a later dump");
+                return Err(RestoreError::Apply(format!("{why}. {next}")).into());
             }
             if is_applied {
                 return Ok(());

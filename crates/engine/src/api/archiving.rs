@@ -21,6 +21,16 @@ impl Engine {
         Ok(())
     }
 
+    /// Requests that everything below `lsn` be archived soon: a dump needs the trail up to it. The archiver ends the segment.
+    pub fn want_archived(&self, lsn: Lsn) {
+        self.engine().archiving.wanted.fetch_max(lsn.0, Ordering::AcqRel);
+    }
+
+    /// What [`Engine::want_archived`] has requested.
+    pub fn wanted_in_archive(&self) -> Lsn {
+        Lsn(self.engine().archiving.wanted.load(Ordering::Acquire))
+    }
+
     /// Everything below was in the archive, read back and compared, before this server started or since.
     pub fn verified_in_archive(&self) -> Lsn {
         self.engine().retention.lock().verified()

@@ -34,6 +34,8 @@ pub type Delay = Arc<dyn Fn(u64) -> Duration + Send + Sync>;
 pub struct Archiving {
     pub news: AtomicBool,
     pub beyond: AtomicBool,
+    /// The archive is to have everything below soon, though its segment is not full.
+    pub wanted: AtomicU64,
 }
 
 impl Archiving {

@@ -5,11 +5,12 @@ use super::statements::{Counts, Key};
 use super::tally::Done;
 use crate::admission::Admission;
 use crate::automatic_stats::AutomaticStats;
+use crate::backup::{BackupReport, Backups};
 use crate::clock::server_start_us;
 use holdfast_engine::{Blocked, Engine};
 use holdfast_replication::{ArchiveReport, LinkReport, ReplicationStatus, StandbyState};
 use holdfast_sql::catalogue::{
-    ArchiveRow, DatabaseActivityRow, HbaRow, IdentRow, LinkRow, Live, OldestSnapshot, SessionRow, StandbyRow, Standing,
+    ArchiveRow, DatabaseActivityRow, DumpRow, HbaRow, IdentRow, LinkRow, Live, OldestSnapshot, SessionRow, StandbyRow, Standing,
     StatementRow, TableActivityRow, TransactionsRow,
 };
 use holdfast_types::access::Roles;
@@ -29,6 +30,7 @@ pub struct Watcher {
     pub engine: EngineSlot,
     pub replication: Arc<ReplicationStatus>,
     pub admission: Arc<Admission>,
+    pub backups: Arc<Backups>,
 }
 
 impl fmt::Debug for Watcher {
@@ -78,6 +80,7 @@ impl Live for Watcher {
             link: report.link.map(link_row),
             standbys: report.standbys.into_iter().map(standby_row).collect(),
             archive: report.archive.map(archive_row),
+            dump: self.backups.report(self.engine().as_ref()).map(dump_row),
         }
     }
 
@@ -275,5 +278,36 @@ fn archive_row(report: ArchiveReport) -> ArchiveRow {
         waiting_bytes,
         keep_bytes_max,
         is_beyond,
+    }
+}
+
+fn dump_row(report: BackupReport) -> DumpRow {
+    let us = |ms: u64| i64::try_from(ms.saturating_mul(1000)).unwrap_or(i64::MAX);
+    let (dump, drill) = (report.dump, report.drill);
+    DumpRow {
+        place: report.place,
+        state: report.state.to_owned(),
+        last_dump: dump.as_ref().map(|dump| dump.name.clone()),
+        last_dump_us: dump.as_ref().map(|dump| us(dump.at_unix_ms)),
+        last_dump_lsn: dump.as_ref().map(|dump| dump.lsn),
+        last_dump_seconds: dump.as_ref().map(|dump| dump.seconds),
+        last_dump_bytes: dump.as_ref().map(|dump| dump.bytes),
+        last_dump_stored_bytes: dump.as_ref().map(|dump| dump.stored_bytes),
+        dumps: report.dumps,
+        next_dump_us: report.next_dump_unix_ms.map(us),
+        failed: report.dump_failures,
+        last_failed_us: report.last_failure.as_ref().map(|failure| us(failure.at_unix_ms)),
+        last_error: report.last_failure.map(|failure| failure.text),
+        last_drill_us: drill.as_ref().map(|drill| us(drill.at_unix_ms)),
+        last_drill_ok: drill.as_ref().map(|drill| drill.ok),
+        last_drill_lsn: drill.as_ref().and_then(|drill| drill.lsn),
+        last_drill_seconds: drill.as_ref().map(|drill| drill.seconds),
+        last_restore_seconds: drill.as_ref().map(|drill| drill.restore_seconds),
+        last_drill: drill.map(|drill| drill.text),
+        drills: report.drills,
+        drills_failed: report.drill_failures,
+        next_drill_us: report.next_drill_unix_ms.map(us),
+        restorable_lsn: report.restorable_lsn,
+        restorable_age_seconds: report.restorable_age_ms.map(|ms| ms as f64 / 1e3),
     }
 }

@@ -1,6 +1,6 @@
 //! The value of each setting that `holdfast.toml` does not have.
 
-use super::{
+use super::{DrillSettings, DumpSettings, 
     Auto, Config, DelayUs, KeepBeyond, LevelName, PackingName, SyncMethodName, TLS_CERTIFICATE, TLS_CLIENT_CA, TLS_KEY,
     TlsVersionName, transport,
 };
@@ -12,6 +12,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             accept_divergence: false,
+            restored: None,
             listen: SocketAddr::from(([127, 0, 0, 1], 5433)).into(),
             unix_socket_directory: transport::UNIX_SOCKET_DIRECTORY.into(),
             tls_certificate: TLS_CERTIFICATE.into(),
@@ -73,6 +74,11 @@ impl Default for Config {
             archive: String::new(),
             archive_keep_bytes_max: 16 << 30,
             archive_keep_beyond: KeepBeyond::Warn,
+            archive_encrypt_to: String::new(),
+            archive_identity: PathBuf::new(),
+            archive_timeout_ms: 300_000,
+            dump: DumpSettings::default(),
+            drill: DrillSettings::default(),
             node_name: String::new(),
             node_listen: String::new(),
             http_listen: String::new(),

@@ -47,6 +47,7 @@ impl Config {
         at_least("standby_keep_bytes_max", self.standby_keep_bytes_max, 1 << 20)?;
         at_least("archive_keep_bytes_max", self.archive_keep_bytes_max, 1 << 20)?;
         ArchiveLocation::parse(&self.archive).map_err(|error| error.to_string())?;
+        self.check_backups()?;
         if self.standby_lag_bytes_max > 0 {
             at_least("standby_lag_bytes_max", self.standby_lag_bytes_max, 1 << 20)?;
         }

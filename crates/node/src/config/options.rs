@@ -1,6 +1,7 @@
 //! What the engine gets of the settings.
 
 use super::{Auto, Config, DelayUs, KeepBeyond};
+use holdfast_archive::Keys;
 use holdfast_engine::{ArchiveKeep, BeyondKeep, CommitDelay, Options};
 use std::time::Duration;
 
@@ -22,6 +23,15 @@ impl Config {
             idle_in_transaction_timeout: Duration::from_millis(self.only_writer_idle_timeout_ms),
             archive: self.archive_keep(),
             ..Options::default()
+        }
+    }
+
+    /// How the archive is encrypted and read.
+    pub fn archive_keys(&self) -> Keys {
+        let path = &self.archive_identity;
+        Keys {
+            encrypt_to: self.archive_encrypt_to.split_whitespace().map(str::to_owned).collect(),
+            identity: (!path.as_os_str().is_empty()).then(|| path.clone()),
         }
     }
 

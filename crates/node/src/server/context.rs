@@ -4,6 +4,7 @@ use super::NodeError;
 use super::refusing::Refusing;
 use super::signals::Signals;
 use crate::admission::Admission;
+use crate::backup::Backups;
 use crate::config::Config;
 use crate::web::{Standing, Why};
 use holdfast_engine::OpenError;
@@ -29,6 +30,7 @@ pub(super) struct ServerContext {
     pub followed: Followed,
     pub admission: Arc<Admission>,
     pub standing: Arc<Standing>,
+    pub backups: Arc<Backups>,
 }
 
 /// What a server begins with that is not a standby.

@@ -6,6 +6,7 @@ use super::{ActiveRole, NodeError, open_archive};
 use crate::activity::{Activities, EngineSlot, Watcher};
 use crate::admission::{Admission, HBA_FILE, IDENT_FILE, share_rules, take_rules};
 use crate::automatic_stats::AutomaticStats;
+use crate::backup::{self, Backups};
 use crate::config::Config;
 use crate::connect;
 use crate::database::Databases;
@@ -24,6 +25,7 @@ use holdfast_standby::{Governor, Hub, SyncSet, draw_instance};
 use holdfast_types::Epoch;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -43,6 +45,7 @@ pub(super) struct Opening<'a> {
 /// What sessions and views see of the server.
 struct Views {
     admission: Arc<Admission>,
+    backups: Arc<Backups>,
     stats: Arc<AutomaticStats>,
     activities: Arc<Activities>,
     slot: EngineSlot,
@@ -69,6 +72,7 @@ impl Opening<'_> {
         mirror::check(dir, config.has_mirror().then_some(&*config.mirror), is_master)?;
         let views = Views {
             admission: self.context.admission.clone(),
+            backups: self.context.backups.clone(),
             stats: Arc::default(),
             activities: Arc::default(),
             slot: EngineSlot::default(),
@@ -130,7 +134,11 @@ impl Opening<'_> {
             let control = control.clone();
             let agreed_epoch = Arc::new(move || control.as_ref().map_or(Epoch(0), |control| control.epoch()));
             let followed = self.context.followed.clone();
-            Following::new(engine.clone(), dir.clone(), file, notify, certificates, agreed_epoch, followed)
+            let following =
+                Following::new(engine.clone(), dir.clone(), file, notify, certificates, agreed_epoch, followed);
+            // A moment of the past has no master.
+            following.pause(config.restored.is_some());
+            following
         });
         let in_sync = Arc::new(InSync::default());
         let copies = Arc::<KeptCopies>::default();
@@ -155,7 +163,8 @@ impl Opening<'_> {
         let hub = Hub::new(Arc::new(service), link_options(config), sync_set, Governor::new(governor));
         following.iter().for_each(|following| following.set_hub(&hub));
         let keep_bytes_max = config.archive_keep_bytes_max;
-        let archiver = store.map(|store| Archiver::new(engine.clone(), store, notify.clone(), keep_bytes_max));
+        let timeout = Duration::from_millis(config.archive_timeout_ms);
+        let archiver = store.map(|store| Archiver::new(engine.clone(), store, notify.clone(), keep_bytes_max, timeout));
         Ok(Links { hub, following, archiver, in_sync, notify, copies })
     }
 
@@ -168,6 +177,7 @@ impl Opening<'_> {
         stopping: watch::Receiver<bool>,
     ) -> Vec<JoinHandle<()>> {
         let Links { hub, following, archiver, in_sync, notify, .. } = links;
+        let backing_up = self.spawn_backups(engine, &notify, &stopping);
         let archiving = archiver.map(|archiver| self.links.spawn(archiver.run(stopping.clone())));
         let mut tasks = match following {
             Some(following) => {
@@ -185,7 +195,25 @@ impl Opening<'_> {
             }
         };
         tasks.extend(archiving);
+        tasks.extend(backing_up);
         tasks
+    }
+
+    /// Starts the schedule of dumps and drills, if there is one.
+    fn spawn_backups(
+        &self,
+        engine: &Engine,
+        notify: &Notify,
+        stopping: &watch::Receiver<bool>,
+    ) -> Option<JoinHandle<()>> {
+        let (backups, standing) = (self.context.backups.clone(), self.context.standing.clone());
+        let role = backup::Role {
+            engine: engine.clone(),
+            notify: notify.clone(),
+            stopping: stopping.clone(),
+            serves: Box::new(move || standing.serves()),
+        };
+        backups.is_on().then(|| self.links.spawn_blocking(move || backups.run(&role)))
     }
 
     /// The watch of the master that this one replaced by a promotion without a control plane, if it did.
@@ -217,6 +245,9 @@ impl Opening<'_> {
         let mut options = config.options();
         options.connect = Some(connect::hook(watcher));
         options.standby = standby;
+        if let Some(restored) = &config.restored {
+            (options.disk, options.restoring) = (restored.0.clone(), true);
+        }
         let notify = Notify::new(config.notify_command.clone());
         options.on_given_up = notify_standby_dropped(notify, config.standby_keep_bytes_max);
         // The engine's epoch is one higher than this, or than the last one.
@@ -247,6 +278,7 @@ impl Views {
             automatic: self.stats.clone(),
             replication: self.status.clone(),
             admission: self.admission.clone(),
+            backups: self.backups.clone(),
         }
     }
 

@@ -3,12 +3,14 @@
 use super::machine;
 use super::standing::{Now, Opened};
 use crate::activity::Watcher;
+use crate::backup::BackupReport;
+use crate::clock::now_us;
 use holdfast_engine::Engine;
 use holdfast_replication::mirror::SLOT;
 use holdfast_replication::{ReplicationReport, StandbyState};
 use holdfast_sql::catalogue::{Doing, Live, SessionRow};
 use holdfast_web::figures::{
-    ArchiveFigures, DiskFigures, Figures, Health, Role, SessionCount, SessionShown, StandbyFigures,
+    ArchiveFigures, DiskFigures, DumpFigures, Figures, Health, Role, SessionCount, SessionShown, StandbyFigures,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -107,7 +109,30 @@ pub(super) fn figures(setup: &Setup, now: &Now) -> Figures {
             keep_bytes_max: archive.keep_bytes_max,
             last_error: archive.last_error,
         }),
+        dump: watcher.backups.report(Some(&engine)).map(dump),
         ..always
+    }
+}
+
+fn dump(report: BackupReport) -> DumpFigures {
+    let now = u64::try_from(now_us() / 1000).unwrap_or_default();
+    let (done, drill) = (report.dump, report.drill);
+    DumpFigures {
+        place: report.place,
+        state: report.state,
+        dumps: report.dumps,
+        failed: report.dump_failures,
+        age_ms: done.as_ref().map(|done| now.saturating_sub(done.at_unix_ms)),
+        seconds: done.as_ref().map(|done| done.seconds),
+        bytes: done.as_ref().map(|done| done.bytes),
+        stored_bytes: done.as_ref().map(|done| done.stored_bytes),
+        drills: report.drills,
+        drills_failed: report.drill_failures,
+        drill_ok: drill.as_ref().map(|drill| drill.ok),
+        drill_age_ms: drill.as_ref().map(|drill| now.saturating_sub(drill.at_unix_ms)),
+        restore_seconds: drill.filter(|drill| drill.ok).map(|drill| drill.restore_seconds),
+        restorable_age_ms: report.restorable_age_ms,
+        last_error: report.last_failure.map(|failure| failure.text),
     }
 }
 

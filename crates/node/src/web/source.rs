@@ -94,6 +94,12 @@ fn setup(dir: &Path, config: &Config, name: &str) -> Setup {
     {
         disks.push(("archive", path));
     }
+    #[allow(irrefutable_let_patterns, reason = "as before")]
+    if let Ok(Some(place)) = ArchiveLocation::parse(&config.dump.to)
+        && let ArchiveLocation::Directory(path) = place
+    {
+        disks.push(("dumps", path));
+    }
     Setup {
         name: name.to_owned(),
         version: env!("CARGO_PKG_VERSION"),

@@ -71,6 +71,12 @@ impl Standing {
         self.now.write().open = None;
     }
 
+    /// Clients are admitted.
+    pub fn serves(&self) -> bool {
+        let now = self.now.read();
+        now.refuses.is_none() && now.open.is_some()
+    }
+
     pub(super) fn now(&self) -> Now {
         self.now.read().clone()
     }

@@ -44,6 +44,9 @@ impl SignalOp {
 /// `hf_reload_conf(user)` reads the files of rules again, if the user is a superuser.
 pub const RELOAD_FUNCTION: &str = "hf_reload_conf";
 
+/// `pg_switch_wal()`: ends the segment of the trail that is being written; the position behind it.
+pub const SWITCH_FUNCTION: &str = "hf_switch_wal";
+
 /// A column of the one row with the server's role and positions.
 fn standing(column: &str) -> String {
     format!("(SELECT \"{column}\" FROM pg_catalog.\"hf_standing\")")
@@ -226,6 +229,7 @@ impl Binder<'_> {
                 let user = self.session(SessionValue::User, Type::NAME)?;
                 Some(Typed::sure(format!("{RELOAD_FUNCTION}({})", user.sql), Type::BOOL))
             }
+            ("pg_switch_wal", 0) => position(format!("{SWITCH_FUNCTION}()")),
             ("pg_size_pretty", 1) => {
                 let size = self.coerce(args[0].clone(), Type::INT8, When::Assignment)?;
                 text(self.helper("hf_size_pretty", &[&size.sql])?)

@@ -5,6 +5,7 @@
 
 mod archive;
 mod descriptions;
+mod dump;
 mod empty;
 mod empty_stat;
 mod generated;
@@ -62,7 +63,7 @@ pub use pg_hba::{HbaRow, HbaRule, IdentRow};
 pub use pg_stat_database::DatabaseActivityRow;
 pub use pg_stat_statements::StatementRow;
 pub use shapes::has_sequence;
-pub use standing::{ArchiveRow, LinkRow, StandbyRow, Standing};
+pub use standing::{ArchiveRow, DumpRow, LinkRow, StandbyRow, Standing};
 pub use table::{CatalogContext, CatalogTable, DatabaseRow, Viewer};
 
 use crate::names::is_temp_schema;
@@ -81,6 +82,7 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &archive::PG_STAT_ARCHIVER,
         &descriptions::TABLE,
         &descriptions::SHARED,
+        &dump::TABLE,
         &holdfast_stat::AUTOMATIC,
         &holdfast_stat::TRAIL,
         &holdfast_stat::TRANSACTIONS,
@@ -244,7 +246,8 @@ mod tests {
         fn standing(&self) -> Standing {
             let standbys = vec![StandbyRow { name: "s".into(), connected: true, ..StandbyRow::default() }];
             let archive = Some(ArchiveRow::default());
-            Standing { standbys, link: Some(LinkRow::default()), archive, ..Standing::default() }
+            let dump = Some(DumpRow::default());
+            Standing { standbys, link: Some(LinkRow::default()), archive, dump, ..Standing::default() }
         }
 
         fn hba_file(&self) -> Vec<HbaRow> {

@@ -16,6 +16,8 @@ pub struct Standing {
     pub standbys: Vec<StandbyRow>,
     /// The archive of the trail, if there is one.
     pub archive: Option<ArchiveRow>,
+    /// The server's own dumps, if it makes any.
+    pub dump: Option<DumpRow>,
 }
 
 /// A standby's link.
@@ -106,4 +108,42 @@ fn walsender_pid(place: usize) -> i64 {
 /// The connected standbys, each with its walsender's number.
 pub fn walsenders(standbys: &[StandbyRow]) -> impl Iterator<Item = (i64, &StandbyRow)> {
     standbys.iter().filter(|s| s.connected).enumerate().map(|(place, standby)| (walsender_pid(place), standby))
+}
+
+/// The dumps that the server makes of itself, and its drills.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DumpRow {
+    /// Directory or URL.
+    pub place: String,
+    /// What is being done, in one word.
+    pub state: String,
+    pub last_dump: Option<String>,
+    pub last_dump_us: Option<i64>,
+    pub last_dump_lsn: Option<u64>,
+    pub last_dump_seconds: Option<f64>,
+    /// Of the databases.
+    pub last_dump_bytes: Option<u64>,
+    pub last_dump_stored_bytes: Option<u64>,
+    pub dumps: u64,
+    pub next_dump_us: Option<i64>,
+    /// Dumps that failed.
+    pub failed: u64,
+    pub last_failed_us: Option<i64>,
+    /// Of the last dump or drill that failed.
+    pub last_error: Option<String>,
+    pub last_drill_us: Option<i64>,
+    pub last_drill_ok: Option<bool>,
+    pub last_drill_lsn: Option<u64>,
+    pub last_drill_seconds: Option<f64>,
+    /// How long its restore took.
+    pub last_restore_seconds: Option<f64>,
+    /// Its report.
+    pub last_drill: Option<String>,
+    pub drills: u64,
+    pub drills_failed: u64,
+    pub next_drill_us: Option<i64>,
+    /// Everything below can be restored.
+    pub restorable_lsn: Option<u64>,
+    /// How old the oldest change is that cannot.
+    pub restorable_age_seconds: Option<f64>,
 }

@@ -174,6 +174,12 @@ impl RowidKind {
             .map_or(RowidKind::Bigserial, |(kind, _)| *kind)
     }
 
+    /// Whether a table's definition has a serial column.
+    pub fn is_serial_in(definition: &str) -> bool {
+        let mut kinds = RowidKind::ALL.iter().filter(|(kind, _)| kind.serial());
+        kinds.any(|(_, name)| definition.contains(&RowidKind::marker(name)))
+    }
+
     pub fn serial(self) -> bool {
         matches!(self, RowidKind::Smallserial | RowidKind::Serial | RowidKind::Bigserial)
     }

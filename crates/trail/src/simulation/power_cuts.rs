@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use holdfast_seams::SyncMethod;
 use holdfast_seams::testing::{FaultDisk, Fired, Seeded};
 
-use super::{Bench, options};
+use super::{Bench, layout, options};
 use crate::error::TrailError;
 
 const SEEDS: u64 = 120;
@@ -46,6 +46,8 @@ struct Totals {
     lost_unacknowledged: u64,
     survived_unacknowledged: u64,
     recycled: u64,
+    /// Segments that were ended before they were full.
+    ended_early: u64,
     cuts_while_opening: u64,
 }
 
@@ -73,6 +75,7 @@ fn power_cuts() {
             totals.lost_unacknowledged,
             totals.survived_unacknowledged,
             totals.recycled,
+            totals.ended_early,
             totals.cuts_while_opening,
             fired.garbage_sectors,
             fired.dropped_sectors,
@@ -104,7 +107,7 @@ fn run(seed: u64, disk: &FaultDisk, totals: &mut Totals) -> Result<(), Failure> 
         match Bench::open_with(disk, crate::TrailOptions { sync_method: method, ..options() }) {
             Ok(mut bench) => {
                 check(&bench, &mut model, totals)?;
-                work(&mut bench, &mut model, &mut random);
+                totals.ended_early += work(&mut bench, &mut model, &mut random);
                 totals.recycled += bench.trail.stats().segments_recycled;
                 totals.acknowledged += bench.acknowledged.lock().len() as u64;
                 model.acknowledged = newest(&bench).map_or(model.acknowledged, |newest| newest + 1);
@@ -118,8 +121,10 @@ fn run(seed: u64, disk: &FaultDisk, totals: &mut Totals) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Appends, proofs, preparing and recycling until the power fails.
-fn work(bench: &mut Bench, model: &mut Model, random: &mut Seeded) {
+/// Appends, proofs, preparing, ending segments early and recycling until the power fails. Returns how many segments were ended
+/// early.
+fn work(bench: &mut Bench, model: &mut Model, random: &mut Seeded) -> u64 {
+    let mut ended_early = 0;
     loop {
         for _ in 0..random.below(6) {
             let bytes = if random.one_in(8) { 12_000 } else { 12 + random.below(3000) };
@@ -134,8 +139,20 @@ fn work(bench: &mut Bench, model: &mut Model, random: &mut Seeded) {
                 model.retained = model.retained.max(*number);
             }
         }
+        if random.one_in(10) {
+            bench.trail.end_segment();
+            // Nothing is written but the end.
+            let (before, boxcars) = (bench.end(), bench.trail.stats().boxcars);
+            while bench.trail.state().end_wanted.is_some() {
+                if !bench.write(false) {
+                    return ended_early;
+                }
+            }
+            let crossed = layout().segment_of(bench.end()) > layout().segment_of(before);
+            ended_early += u64::from(crossed && bench.trail.stats().boxcars == boxcars);
+        }
         if !bench.write(random.one_in(3)) {
-            return;
+            return ended_early;
         }
     }
 }

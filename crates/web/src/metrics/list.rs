@@ -2,7 +2,7 @@
 //! compares.
 
 use super::{Lags, Page};
-use crate::figures::{Figures, Role, StandbyFigures};
+use crate::figures::{DumpFigures, Figures, Role, StandbyFigures};
 use prometheus_client::registry::Unit::{Bytes, Seconds};
 use std::fmt::Result;
 
@@ -155,6 +155,40 @@ pub(super) fn replication(page: &mut Page<'_>, of: &Figures, lags: &Lags) -> Res
     page.counters(failed, archive().map(|a| ([("place", &*a.place)], a.failed)))?;
     let mirror = ("holdfast_mirror_behind", "What the mirror lacks; its state is a label.");
     page.gauges(mirror, Some(Bytes), of.mirror.iter().map(|(state, behind)| ([("state", &**state)], *behind)))
+}
+
+/// The server's own dumps and drills. Absent where it makes none.
+pub(super) fn backups(page: &mut Page<'_>, of: &Figures) -> Result {
+    let dump = || of.dump.iter();
+    let place = |d: &DumpFigures| [("place", d.place.clone())];
+    let age = |ms: u64| ms as f64 / 1e3;
+    let done = ("holdfast_dumps", "Dumps that the server has made of itself, over restarts.");
+    page.counters(done, dump().map(|d| (place(d), d.dumps)))?;
+    let failed = ("holdfast_dump_failures", "Dumps that failed, over restarts.");
+    page.counters(failed, dump().map(|d| (place(d), d.failed)))?;
+    let old = ("holdfast_dump_age", "How old the last dump is.");
+    page.gauges(old, Some(Seconds), dump().filter_map(|d| Some((place(d), age(d.age_ms?)))))?;
+    let took = ("holdfast_dump_duration", "How long the last dump took.");
+    page.gauges(took, Some(Seconds), dump().filter_map(|d| Some((place(d), d.seconds?))))?;
+    let size = ("holdfast_dump_databases", "The databases in the last dump.");
+    page.gauges(size, Some(Bytes), dump().filter_map(|d| Some((place(d), d.bytes?))))?;
+    let stored = ("holdfast_dump_stored", "What the last dump stored: what had changed.");
+    page.gauges(stored, Some(Bytes), dump().filter_map(|d| Some((place(d), d.stored_bytes?))))?;
+    let drills = ("holdfast_drills", "Drills: restores of the newest dump to scratch, over restarts.");
+    page.counters(drills, dump().map(|d| (place(d), d.drills)))?;
+    let failed = ("holdfast_drill_failures", "Drills that failed, over restarts.");
+    page.counters(failed, dump().map(|d| (place(d), d.drills_failed)))?;
+    let ok = ("holdfast_drill_ok", "1 if the last drill succeeded, 0 if it failed.");
+    page.gauges(ok, None, dump().filter_map(|d| Some((place(d), u64::from(d.drill_ok?)))))?;
+    let old = ("holdfast_drill_age", "How long ago the last drill was.");
+    page.gauges(old, Some(Seconds), dump().filter_map(|d| Some((place(d), age(d.drill_age_ms?)))))?;
+    let took = ("holdfast_drill_restore", "How long the restore of the last drill took.");
+    page.gauges(took, Some(Seconds), dump().filter_map(|d| Some((place(d), d.restore_seconds?))))?;
+    let lost = (
+        "holdfast_restorable_age",
+        "How old the oldest change is that would be lost with this machine; 0: none would.",
+    );
+    page.gauges(lost, Some(Seconds), dump().filter_map(|d| Some((place(d), age(d.restorable_age_ms?)))))
 }
 
 /// A standby's positions by level.

@@ -72,6 +72,7 @@ impl Collector for Snapshot {
         list::trail(&mut page, &self.figures)?;
         list::sessions(&mut page, &self.figures)?;
         list::replication(&mut page, &self.figures, &self.lags)?;
+        list::backups(&mut page, &self.figures)?;
         list::process(&mut page, &self.figures)
     }
 }

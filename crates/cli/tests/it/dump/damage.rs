@@ -87,6 +87,10 @@ async fn objects_of_the_archive_that_are_not_what_they_must_be_are_named_with_wh
         assert!(error.contains(&segment), "{what}: {error}");
         if what == "missing" {
             assert!(error.contains("What can be reached is LSN") && error.contains("--to-lsn"), "{error}");
+            // With the time of the last boxcar in front of the gap.
+            let moment = error.split("What can be reached is LSN ").nth(1).unwrap().split(": restore").next().unwrap();
+            let (_, moment) = moment.split_once(", ").unwrap();
+            assert!(moment.ends_with('Z') && moment.starts_with("20") && moment.len() == 24, "{moment}");
             let reachable = error.split("--to-lsn ").nth(1).unwrap().split(',').next().unwrap().to_owned();
             bed.restore("reachable", &["--to-lsn", &reachable]);
         }

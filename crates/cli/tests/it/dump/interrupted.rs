@@ -122,3 +122,51 @@ async fn a_dump_under_way_keeps_its_chunks() {
     node.start();
     assert_eq!(sum(&node).await, sum(&bed.node).await);
 }
+
+/// Chunks whose pages are in the directory already are not asked for: the store does not even have them any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupted_restore_fetches_only_what_is_missing() {
+    let bed = Bed::start();
+    let client = bed.node.connect().await;
+    fill(&client, 30).await;
+    bed.dump();
+    fill(&client, 2).await;
+    let expected = sum(&bed.node).await;
+    bed.until_archived(&client).await;
+    // Damage that shows when the trail is applied: all pages are laid by then.
+    let files = |dir: &std::path::Path| {
+        let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort_unstable();
+        files
+    };
+    let object = files(&files(&bed.archive)[0]).pop().unwrap();
+    let good = std::fs::read(&object).unwrap();
+    let mut bytes = good.clone();
+    bytes[good.len() / 2] ^= 1;
+    std::fs::write(&object, bytes).unwrap();
+    let error = bed.restore_fails("restored", &[]);
+    assert!(error.contains("The directory is not complete"), "{error}");
+    std::fs::write(&object, good).unwrap();
+    let all = chunks(&bed);
+    let (there, away) = (bed.dumps.join("chunks"), bed.path("away"));
+    std::fs::rename(&there, &away).unwrap();
+    std::fs::create_dir(&there).unwrap();
+    let arguments = bed.restore_arguments("restored", &[]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut needed = 0;
+    loop {
+        let output = holdfast(&arguments);
+        if output.status.success() {
+            break;
+        }
+        let said = String::from_utf8(output.stderr).unwrap();
+        let name = said.split("chunks/").nth(1).unwrap_or_else(|| panic!("{said}")).split(' ').next().unwrap();
+        assert!(said.contains("is missing"), "{said}");
+        std::fs::rename(away.join(name), there.join(name)).unwrap();
+        needed += 1;
+    }
+    assert!(needed * 2 <= all, "{needed} of {all} chunks were fetched again");
+    let mut node = crate::node::Node::new_in(bed.path("restored"));
+    node.start();
+    assert_eq!(sum(&node).await, expected);
+}

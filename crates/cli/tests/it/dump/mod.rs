@@ -3,6 +3,11 @@
 pub mod bed;
 mod create;
 mod damage;
+mod encrypted;
 mod interrupted;
 mod moments;
+mod parts;
 mod places;
+mod readme;
+mod serve;
+mod two_hundred;

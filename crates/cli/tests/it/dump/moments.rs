@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio_postgres::Client;
 
-fn now_ms() -> u64 {
+pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
@@ -20,7 +20,7 @@ struct Moment {
     unix_ms: u64,
 }
 
-fn time(unix_ms: u64) -> String {
+pub fn time(unix_ms: u64) -> String {
     let text = succeeds_date(unix_ms / 1000);
     format!("{text}.{:03}Z", unix_ms % 1000)
 }

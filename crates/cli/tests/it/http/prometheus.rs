@@ -1,7 +1,7 @@
 //! A real Prometheus scrapes a master under load and its standby; every query of the dashboard and every alert is asked.
 
 use super::{ON, port_of};
-use crate::node::{Pair, run, until};
+use crate::node::{Pair, one, run, until};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -115,8 +115,9 @@ fn names(query: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_query_of_the_dashboard_and_every_alert_is_answered_by_prometheus() {
-    let archive = TempDir::new().unwrap();
-    let mut pair = Pair::master(&format!("{ON}\narchive = \"{}\"", archive.path().display()));
+    let (archive, dumps) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let backups = format!("dump.to = \"{}\"\ndrill.every = \"1 h\"", dumps.path().display());
+    let mut pair = Pair::master(&format!("{ON}\narchive = \"{}\"\n{backups}", archive.path().display()));
     pair.create_standby();
     pair.b.configure(ON);
     pair.b.start();
@@ -139,6 +140,8 @@ async fn every_query_of_the_dashboard_and_every_alert_is_answered_by_prometheus(
         }));
     }
 
+    until("the dump was tried", async || one(&setup, "select last_drill_ok from holdfast_stat_dump").await == "t")
+        .await;
     until("both are scraped", async || prometheus.series("up{job=\"holdfast\"} == 1") == Ok(2)).await;
     let mut lacks = Vec::new();
     let queries = dashboard();

@@ -152,6 +152,19 @@ impl BaseReceiver {
         self.finish_volume(place, volume, &*file)
     }
 
+    /// The next volume of the plan, whose file `NAME.db.new` has its pages when they are read: takes it as it is. Its disk checks
+    /// each page that it provides.
+    pub fn adopt_unread(&mut self) -> Result<(), CopyError> {
+        let place = self.done.len();
+        let Some(volume) = self.plan.volumes.get(place).copied() else {
+            return Err(CopyError::Plan("more databases arrived than it has".to_owned()));
+        };
+        let new = self.new_path(place);
+        let how = OpenHow { write: true, ..OpenHow::default() };
+        let file = self.disk.open(&new, &how).map_err(io_error("open", &new))?;
+        self.finish_volume(place, volume, &*file)
+    }
+
     fn new_path(&self, place: usize) -> PathBuf {
         self.path(place).with_extension("db.new")
     }

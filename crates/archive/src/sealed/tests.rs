@@ -1,0 +1,156 @@
+use super::*;
+use crate::file::FileStore;
+use crate::keys::new_identity;
+use holdfast_seams::RealDisk;
+
+fn key(byte: u8) -> PlaceKey {
+    PlaceKey::of(&[byte; KEY_BYTES])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn golden_bytes() {
+    let sealed = seal(&key(7), "chunks/a.hfc", [9; 32], b"pages").unwrap();
+    assert_eq!(hex(&sealed[..16]), "48465345414c30310100000000000000");
+    assert_eq!(sealed[16..24], key(7).id);
+    assert_eq!(sealed[24..56], [9; 32]);
+    assert_eq!(sealed[56..64], [0; 8]);
+    assert_eq!(sealed.len(), 64 + 5 + 16);
+    assert_eq!(hex(&key(7).id), GOLDEN_ID);
+    assert_eq!(hex(&sealed[64..]), GOLDEN_SEALED);
+}
+
+const GOLDEN_ID: &str = "ceee8f992c3de878";
+/// By Python: `blake3` and ChaCha20Poly1305 of `cryptography`.
+const GOLDEN_SEALED: &str = "ed26c5cfb874d41e4c0fcd815fe94a70637220a629";
+
+fn content(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at / 7 + at) as u8).collect()
+}
+
+#[test]
+fn objects_of_every_length_come_back_and_so_do_their_beginnings() {
+    for bytes in [0, 1, 64, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES, 3 * PIECE_BYTES + 77] {
+        let object = content(bytes);
+        let sealed = seal(&key(1), "n", [bytes as u8; 32], &object).unwrap();
+        assert_eq!(sealed.len() as u64, sealed_bytes(bytes as u64));
+        assert_eq!(plain_bytes(sealed.len() as u64), bytes as u64);
+        assert_eq!(open(&key(1), "n", &sealed, false).unwrap(), object);
+        let head = &sealed[..sealed.len().min(HEADER_BYTES + SEALED_PIECE_BYTES)];
+        assert_eq!(open(&key(1), "n", head, true).unwrap(), object[..bytes.min(PIECE_BYTES)]);
+    }
+}
+
+#[test]
+fn every_damage_is_refused_by_name() {
+    let object = content(2 * PIECE_BYTES);
+    let sealed = seal(&key(1), "here", [3; 32], &object).unwrap();
+    let refused = |key: &PlaceKey, name: &str, bytes: &[u8]| {
+        let error = open(key, name, bytes, false).unwrap_err().to_string();
+        assert!(error.contains(name), "{error}");
+    };
+    for at in (0..HEADER_BYTES).chain([HEADER_BYTES, sealed.len() / 2, sealed.len() - 1]) {
+        let mut bytes = sealed.clone();
+        bytes[at] ^= 1;
+        refused(&key(1), "here", &bytes);
+    }
+    // Cut off where a piece ends, too; two pieces in the other order; under another name; another place's.
+    for length in [0, 10, HEADER_BYTES, HEADER_BYTES + SEALED_PIECE_BYTES, sealed.len() - 1] {
+        refused(&key(1), "here", &sealed[..length]);
+    }
+    let (head, pieces) = sealed.split_at(HEADER_BYTES);
+    let (first, second) = pieces.split_at(SEALED_PIECE_BYTES);
+    refused(&key(1), "here", &[head, second, first].concat());
+    refused(&key(1), "here", &[&sealed[..], second].concat());
+    refused(&key(1), "there", &sealed);
+    refused(&key(2), "here", &sealed);
+    refused(&key(1), "here", &object);
+    // A beginning is not taken for the whole, and a whole object's end is not left out of a beginning.
+    let first_of_two = &sealed[..HEADER_BYTES + SEALED_PIECE_BYTES];
+    assert_eq!(open(&key(1), "here", first_of_two, true).unwrap(), object[..PIECE_BYTES]);
+    let mut newer = sealed.clone();
+    newer[8] = 2;
+    assert!(matches!(open(&key(1), "here", &newer, false), Err(ArchiveError::Newer { found: 2, .. })));
+}
+
+struct Bed {
+    dir: tempfile::TempDir,
+    recipient: String,
+    identity: std::path::PathBuf,
+}
+
+impl Bed {
+    fn new() -> Bed {
+        let dir = tempfile::TempDir::new().unwrap();
+        std::fs::create_dir(dir.path().join("place")).unwrap();
+        let (text, recipient) = new_identity();
+        let identity = dir.path().join("identity");
+        std::fs::write(&identity, text).unwrap();
+        Bed { dir, recipient, identity }
+    }
+
+    fn store(&self, encrypt_to: &[&str], identity: Option<&std::path::Path>) -> SealedStore {
+        let inner = FileStore::new(Arc::new(RealDisk::new()), &self.dir.path().join("place"), "n");
+        let encrypt_to = encrypt_to.iter().map(|recipient| (*recipient).to_owned()).collect();
+        SealedStore::new(Arc::new(inner), Keys { encrypt_to, identity: identity.map(Into::into) })
+    }
+}
+
+#[tokio::test]
+async fn a_place_is_encrypted_from_its_first_object_on() {
+    let bed = Bed::new();
+    let object = Bytes::from(content(PIECE_BYTES + 5));
+    // Only the recipient: it can be written by this process, and read by the holder of the identity.
+    let writer = bed.store(&[&bed.recipient], None);
+    assert_eq!(writer.put_new("chunks/a", object.clone()).await.unwrap(), Put::Done);
+    assert_eq!(writer.get("chunks/a", 1 << 20).await.unwrap(), Some(object.clone()));
+    let reader = bed.store(&[], Some(&bed.identity));
+    assert_eq!(reader.get("chunks/a", 1 << 20).await.unwrap(), Some(object.clone()));
+    assert_eq!(reader.get_head("chunks/a", 9).await.unwrap(), Some(object.slice(..9)));
+    assert_eq!(reader.get("chunks/b", 9).await.unwrap(), None);
+    assert_eq!(reader.list("chunks").await.unwrap(), [Listed { name: "chunks/a".into(), bytes: object.len() as u64 }]);
+    assert_eq!(reader.put_new("chunks/b", object.clone()).await.unwrap(), Put::Done);
+    let there = std::fs::read(bed.dir.path().join("place/chunks/a")).unwrap();
+    assert!(!there.windows(64).any(|window| object.windows(64).step_by(64).any(|plain| plain == window)));
+    // Without the key, or with another one, nothing is read and nothing is written.
+    let (other, _) = new_identity();
+    let wrong = bed.dir.path().join("wrong");
+    std::fs::write(&wrong, other).unwrap();
+    for store in [bed.store(&[], None), bed.store(&[&bed.recipient], None)] {
+        for error in [
+            store.get("chunks/a", 9).await.unwrap_err(),
+            store.list("chunks").await.unwrap_err(),
+            store.put_new("chunks/c", Bytes::new()).await.unwrap_err(),
+        ] {
+            assert!(matches!(error, ArchiveError::NoKey { .. }), "{error}");
+        }
+    }
+    let error = bed.store(&[], Some(&wrong)).get("chunks/a", 9).await.unwrap_err();
+    assert!(matches!(error, ArchiveError::WrongKey { .. }) && error.to_string().contains("wrong"), "{error}");
+    std::fs::write(&wrong, "AGE-SECRET-KEY-1NONSENSE").unwrap();
+    let error = bed.store(&[], Some(&wrong)).get("chunks/a", 9).await.unwrap_err().to_string();
+    assert!(error.contains("wrong") && !error.contains("NONSENSE"), "{error}");
+    // A key object that is damaged.
+    let object = bed.dir.path().join("place").join(KEY_NAME);
+    let good = std::fs::read(&object).unwrap();
+    for bytes in [b"nonsense".to_vec(), good[..good.len() - 3].to_vec(), Vec::new()] {
+        std::fs::write(&object, bytes).unwrap();
+        let error = bed.store(&[], Some(&bed.identity)).get("chunks/a", 9).await.unwrap_err();
+        assert!(matches!(error, ArchiveError::Damaged { .. }) && error.to_string().contains(KEY_NAME), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_place_with_plain_objects_does_not_become_encrypted() {
+    let bed = Bed::new();
+    bed.store(&[], None).put_new("chunks/a", Bytes::from_static(b"plain")).await.unwrap();
+    let store = bed.store(&[&bed.recipient], Some(&bed.identity));
+    assert_eq!(store.get("chunks/a", 9).await.unwrap(), Some(Bytes::from_static(b"plain")));
+    let error = store.put_new("chunks/b", Bytes::new()).await.unwrap_err();
+    assert!(matches!(error, ArchiveError::NotEncrypted { .. }), "{error}");
+    let error = bed.store(&["age1nonsense"], None).put_new("x/y", Bytes::new()).await.unwrap_err().to_string();
+    assert!(error.contains("not encrypted"), "{error}");
+}

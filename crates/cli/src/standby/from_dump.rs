@@ -1,0 +1,45 @@
+//! `holdfast standby create --from-dump`: a standby whose databases come from a dump.
+
+use super::serve_command;
+use crate::dump::Bar;
+use holdfast_dump::restore::{NewStandby, RestoreOptions, Step, Target, standby_from_dump};
+use holdfast_dump::{Repository, show_moment};
+use indicatif::BinaryBytes;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// At most; more than processors gain nothing.
+const THREADS_MAX: usize = 8;
+
+pub fn make(
+    repository: &Repository,
+    data: &Path,
+    archive: Option<&str>,
+    trail: Option<&str>,
+    standby: &NewStandby<'_>,
+) -> anyhow::Result<ExitCode> {
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(THREADS_MAX));
+    let options = RestoreOptions { dir: data, target: Target::End, archive, dump: None, trail, threads };
+    let (pages, applied) = (Bar::new("copying the dump")?, Bar::new("applying the trail")?);
+    let made = standby_from_dump(repository, &options, standby, &|step| match step {
+        Step::Pages { done_bytes, total_bytes } => pages.show(done_bytes, total_bytes, ""),
+        Step::Trail { from, lsn, end, unix_ms } => {
+            let (done, total) = (lsn.saturating_sub(from), end.saturating_sub(from));
+            applied.show(done, total, &format!("up to {}", show_moment(unix_ms)));
+        }
+    });
+    pages.end();
+    applied.end();
+    let made = made?;
+    println!(
+        "holdfast: {} is a standby's directory, made of {} and {} of the archive's trail in {:.1} s; nothing came from {}",
+        made.dir,
+        made.dump,
+        BinaryBytes(made.trail_bytes),
+        made.seconds,
+        standby.from
+    );
+    println!("  it has everything up to LSN {}, last commit {}", made.lsn, show_moment(made.clock_unix_ms));
+    println!("holdfast: start it as the standby {} with: {}", standby.name, serve_command(data)?);
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,102 @@
+//! A standby from a dump and the archive, so that a new node does not load its master with a copy.
+//!
+//! | step | a kill after it leaves |
+//! |---|---|
+//! | dump and archive are looked up | nothing |
+//! | the file `restoring`, then `standby.toml` and the settings of a new standby are written | a directory that no server opens; the command begins again there |
+//! | the dump's pages are laid, the archive's trail is applied, as for a restore | the same |
+//! | `restoring` is removed | a standby's directory, which follows its master from where the archive ends |
+//!
+//! It keeps the trail's id: it belongs to that history. Its databases are whole when it has what the dump shows, and its master
+//! refuses it if that is not in the master's own history. The dump's settings are not taken: they are another node's.
+//!
+//! Failure: as of a restore. A master that no longer has the trail from the archive's end on, and has no archive, refuses the
+//! standby when it connects.
+
+use super::error::RestoreError;
+use super::options::{RestoreOptions, Step, io_error};
+use super::{RESTORING, begin, check_empty, choose, lay, roll};
+use crate::error::DumpError;
+use crate::repository::Repository;
+use holdfast_engine::{BaseReceiver, Options};
+use holdfast_replication::settings::SettingsFile;
+use holdfast_replication::{CopyTo, check_copy_target, mark_for_dump};
+use holdfast_seams::{Disk, RealDisk};
+use holdfast_standby::identity::Tip;
+use holdfast_types::Lsn;
+use serde::Serialize;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The standby that is to be.
+pub struct NewStandby<'a> {
+    /// HOST:PORT of its master, which is not reached yet.
+    pub from: &'a str,
+    pub name: &'a str,
+    /// A node's certificates, which are copied into the directory.
+    pub certificates: Option<&'a Path>,
+    pub settings: &'a dyn SettingsFile,
+}
+
+/// A standby's directory.
+#[derive(Serialize, Debug)]
+pub struct StandbyMade {
+    pub dir: String,
+    pub dump: String,
+    /// Where it will begin to follow.
+    pub lsn: u64,
+    pub clock_unix_ms: u64,
+    pub databases: usize,
+    pub bytes: u64,
+    pub trail_bytes: u64,
+    pub seconds: f64,
+}
+
+/// Makes a standby's directory. Blocks; `progress` is called often.
+pub fn standby_from_dump(
+    repository: &Repository,
+    options: &RestoreOptions<'_>,
+    standby: &NewStandby<'_>,
+    progress: &(dyn Fn(Step) + Sync),
+) -> Result<StandbyMade, DumpError> {
+    let (began, disk) = (Instant::now(), Arc::new(RealDisk::new()));
+    let to = CopyTo { dir: options.dir, name: standby.name };
+    // What an interrupted attempt has left is removed.
+    if !options.dir.join(RESTORING).exists() {
+        check_copy_target(to)?;
+        check_empty(options.dir)?;
+    }
+    let choice = choose(repository, options)?;
+    let manifest = repository.manifest(&choice.dump)?;
+    let chain = choice.chain(&manifest, options)?;
+    begin(&*disk, options.dir)?;
+    let head = &manifest.head;
+    let anchor = Tip { lsn: Lsn(head.lsn()), checksum: head.shown_checksum };
+    mark_for_dump(standby.from, to, anchor, standby.certificates, standby.settings)?;
+    let receiver = BaseReceiver::begin(disk.clone(), options.dir, head.plan.clone())?;
+    let laid = lay::lay(repository, &manifest, &choice.dump, &*disk, options, progress)?;
+    lay::adopt(receiver, laid)?;
+    let engine = Options { segment_bytes: head.plan.segment_bytes, restoring: true, ..Options::default() };
+    let mut reached = roll::Reached { lsn: head.lsn(), clock_unix_ms: head.clock_unix_ms(), bytes: 0 };
+    if let (Some(chain), Some(store)) = (&chain, &choice.archive) {
+        reached = roll::roll_forward(&**store, chain, (&choice.dump, head), options, &engine, progress)?;
+    }
+    end(&*disk, options.dir)?;
+    Ok(StandbyMade {
+        dir: options.dir.display().to_string(),
+        dump: choice.dump,
+        lsn: reached.lsn,
+        clock_unix_ms: reached.clock_unix_ms,
+        databases: head.plan.volumes.len(),
+        bytes: head.bytes,
+        trail_bytes: reached.bytes,
+        seconds: began.elapsed().as_secs_f64(),
+    })
+}
+
+fn end(disk: &dyn Disk, dir: &Path) -> Result<(), RestoreError> {
+    let mark = dir.join(RESTORING);
+    disk.remove(&mark).map_err(io_error("remove", &mark))?;
+    disk.sync_dir(dir).map_err(io_error("sync", dir))
+}

@@ -9,7 +9,7 @@
 
 use super::error::RestoreError;
 use super::options::RestoreOptions;
-use super::target::{Target, contains};
+use super::target::{Target, contains, is_later};
 use crate::error::DumpError;
 use crate::manifest::Head;
 use crate::moment::show_moment;
@@ -20,7 +20,7 @@ use holdfast_trail::TrailId;
 use holdfast_types::Lsn;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::runtime::Runtime;
 
 /// The objects from the dump's first segment on, in order.
@@ -143,7 +143,12 @@ pub fn find(
         // It was found in an object; whether that one is in this history shows when it is applied.
         Target::Transaction { .. } => true,
     };
-    if is_reached {
+    // Where the machine's clock was set back, the archive may end at an earlier time than some of its commits have.
+    let is_passed = || match target {
+        Target::Time(unix_ms) => has_later(&runtime, store, &objects, unix_ms, options.threads),
+        _ => Ok(false),
+    };
+    if is_reached || is_passed()? {
         return Ok(Some(Chain { objects }));
     }
     let (reached, unix_ms) = (end.end.0, end.last_written_unix_ms);
@@ -154,6 +159,31 @@ pub fn find(
     }
     let place = store.place().to_owned();
     Err(RestoreError::Beyond { place, target, reached, moment: show_moment(unix_ms) }.into())
+}
+
+/// Whether a commit in these objects is later than a time. Reads them all: only where their headers say that none is.
+fn has_later(
+    runtime: &Runtime,
+    store: &dyn Store,
+    objects: &[Manifest],
+    unix_ms: u64,
+    threads: usize,
+) -> Result<bool, DumpError> {
+    let found = AtomicBool::new(false);
+    for_each(threads, objects, |object| {
+        if found.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let name = object.name();
+        let damaged = |what: String| DumpError::Archive(ArchiveError::Damaged { name: name.to_string(), what });
+        for boxcar in read(runtime, store, name)?.boxcars_from(Lsn(0)) {
+            if is_later(&boxcar.map_err(damaged)?, unix_ms).map_err(|e| damaged(e.to_string()))? {
+                found.store(true, Ordering::Release);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(found.into_inner())
 }
 
 /// The object with the dump's own LSN.

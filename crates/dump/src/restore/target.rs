@@ -98,6 +98,11 @@ pub fn contains(boxcar: &Shipped, id: u64) -> Result<bool, DecodeError> {
     Ok(units(boxcar, &mut Clock::default())?.iter().any(is_it))
 }
 
+/// Whether a commit of a boxcar is later than a time.
+pub fn is_later(boxcar: &Shipped, unix_ms: u64) -> Result<bool, DecodeError> {
+    Ok(units(boxcar, &mut Clock::default())?.iter().any(|unit| unit.unix_ms > unix_ms))
+}
+
 /// How much of a boxcar is in. `clock` is moved to the latest commit that is in.
 pub fn extent(target: Target, boxcar: &Shipped, clock: &mut Clock) -> Result<Extent, DecodeError> {
     if let Target::Lsn(lsn) = target

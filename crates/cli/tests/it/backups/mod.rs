@@ -1,5 +1,6 @@
 //! A server that backs itself up: its schedule, its drills, its archive's retention; and standbys made of its dumps.
 
+mod clocks;
 mod clones;
 mod drill;
 mod from_dump;

@@ -7,7 +7,7 @@
 //! | the text | is |
 //! |---|---|
 //! | `CREATE STORED TABLE t (...)`, `INDEX`, `UNIQUE INDEX`, `VIEW` | run without STORED |
-//! | `CREATE STORED` and anything else | 42601; 0A000 for temporary objects |
+//! | `CREATE STORED` and anything else, or a name with a schema | 42601 |
 //!
 //! Privileges are those of the statement in a database of SQLite's dialect: SQLite reports what a text reads.
 //!
@@ -20,6 +20,8 @@ use crate::session::after_comments;
 use crate::translated::Translated;
 use crate::types::RowidKind;
 use holdfast_types::{SqlError, SqlResult, SqlState};
+use sqlparser::dialect::SQLiteDialect;
+use sqlparser::tokenizer::{Token, Tokenizer};
 
 /// What follows `CREATE STORED`, where a statement begins with that.
 pub fn stored_definition(text: &str) -> Option<&str> {
@@ -47,6 +49,10 @@ pub fn create_stored(definition: &str, context: &Context<'_>) -> SqlResult<Trans
         }
     };
     let text = format!("CREATE {definition}");
+    if has_schema(&text) {
+        let message = "a stored definition names its objects without a schema";
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
     if temporary::ddl(&text, context.schema)?.is_some() {
         return Err(SqlError::unsupported("CREATE STORED of a temporary object"));
     }
@@ -62,6 +68,17 @@ pub fn create_stored(definition: &str, context: &Context<'_>) -> SqlResult<Trans
         cacheable: false,
         ..Translated::command(Kind::Ddl, verb)
     })
+}
+
+/// Whether a name in front of the list or the query has a schema before it.
+fn has_schema(text: &str) -> bool {
+    let tokens = Tokenizer::new(&SQLiteDialect {}, text).tokenize().unwrap_or_default();
+    let ends = |token: &Token| match token {
+        Token::LParen => true,
+        Token::Word(word) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case("as"),
+        _ => false,
+    };
+    tokens.iter().take_while(|token| !ends(token)).any(|token| *token == Token::Period)
 }
 
 #[cfg(test)]

@@ -341,6 +341,39 @@ async fn a_segment_is_ended_on_request_of_a_superuser_only() {
     assert_eq!(one(&client, "select count(*) from t").await, "2");
 }
 
+/// `CREATE STORED` is no way around privileges, nor to objects that are not a user's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stored_definition_needs_the_privileges_of_any_other() {
+    let bed = Bed::start();
+    let client = bed.node.connect().await;
+    run(&client, "create role app; create table secret(v text); insert into secret values ('s'); set role app").await;
+    let state = async |sql: &str| match client.simple_query(sql).await {
+        Ok(_) => "done".to_owned(),
+        Err(error) => error.code().unwrap_or_else(|| panic!("{sql}: {error:?}")).code().to_owned(),
+    };
+    assert_eq!(state("create stored table x(a integer)").await, "42501");
+    run(&client, "reset role; grant create on schema public to app; set role app").await;
+    for (sql, expected) in [
+        ("create stored table x(a integer check (instr(a, 'b')))", "done"),
+        ("create stored table x(a integer)", "42P07"),
+        ("create stored table y as select * from secret", "42501"),
+        ("create stored view w as select v from secret", "done"),
+        ("select * from w", "42501"),
+        ("create stored index i on secret(v)", "42501"),
+        ("create stored index i on x(a)", "done"),
+        ("create stored table temp.q(a integer)", "42601"),
+        ("create stored table pg_catalog.q(a integer)", "42601"),
+        ("create stored table main.q(a integer)", "42601"),
+        ("begin; create stored table r(a integer); rollback; select * from r", "42P01"),
+    ] {
+        assert_eq!(state(sql).await, expected, "{sql}");
+    }
+    for sql in ["create stored table holdfast_meta(a)", "create stored table z(a default (load_extension('x')))"] {
+        assert_ne!(state(sql).await, "done", "{sql}");
+    }
+    assert_eq!(one(&client, "select tableowner from pg_tables where tablename = 'x'").await, "app");
+}
+
 /// The dump's own moment.
 fn of_dump(bed: &Bed) -> String {
     let dumps: Json =

@@ -52,7 +52,7 @@ pub fn look(
     check_empty(options.dir)?;
     let choice = choose(repository, options)?;
     let mut manifest = repository.manifest(&choice.dump)?;
-    let chain = choice.chain(&manifest, options)?;
+    let chain = choice.chain(&manifest, options)?.filter(|chain| !chain.objects.is_empty());
     if chain.is_none() {
         // A dump is of one moment, and its list of databases is: without a trail, nothing has to be applied before it is whole.
         (manifest.head.plan.whole_from, manifest.head.plan.listed_to) = (0, 0);

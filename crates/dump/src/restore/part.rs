@@ -47,7 +47,7 @@ pub fn restore_part(
     check_empty(options.dir)?;
     let choice = choose(repository, options)?;
     let whole = repository.manifest(&choice.dump)?;
-    let chain = choice.chain(&whole, options)?;
+    let chain = choice.chain(&whole, options)?.filter(|chain| !chain.objects.is_empty());
     let manifest = only(whole, database)?;
     begin(&*disk, options.dir)?;
     let receiver = BaseReceiver::begin(disk.clone(), options.dir, manifest.head.plan.clone())?;

@@ -68,7 +68,10 @@ pub fn command(arguments: &Arguments) -> anyhow::Result<bool> {
     let (without, with) = in_turn(arguments, || rate(&plain, "holdfast"), || rate(&counting, "holdfast"))?;
     println!("statement statistics: {without:.0} tx/s without, {with:.0} tx/s with, {:.1} % less", less(without, with));
     let (owner, granted) = in_turn(arguments, || rate(&counting, "holdfast"), || rate(&counting, "app"))?;
-    println!("privileges: {owner:.0} tx/s as superuser, {granted:.0} tx/s by grants, {:.1} % less", less(owner, granted));
+    println!(
+        "privileges: {owner:.0} tx/s as superuser, {granted:.0} tx/s by grants, {:.1} % less",
+        less(owner, granted)
+    );
     http_cost(&counting, http.port, arguments)?;
     Ok(true)
 }
@@ -86,7 +89,19 @@ fn start(binary: &Path, data: &Path, settings: &str) -> anyhow::Result<Holdfast>
 fn pgbench(address: Address, user: &str, of: &Arguments, seconds: u32) -> Command {
     let (clients, seconds) = (of.clients.to_string(), seconds.to_string());
     let mut command = Command::new("pgbench");
-    command.args(["-n", "-M", "prepared", "-c", &clients, "-j", "2", "-T", &seconds, "-f", "authorization/pipeline.sql"]);
+    command.args([
+        "-n",
+        "-M",
+        "prepared",
+        "-c",
+        &clients,
+        "-j",
+        "2",
+        "-T",
+        &seconds,
+        "-f",
+        "authorization/pipeline.sql",
+    ]);
     command.current_dir(paths::client("pgbench")).envs(address.environment("holdfast"));
     command.env("PGUSER", user).env("PGPASSWORD", "open sesame");
     command
@@ -174,7 +189,9 @@ fn log_in(port: u16) -> anyhow::Result<String> {
 
 fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
     let length = body.len();
-    format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}")
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+    )
 }
 
 /// The whole answer, which must be one of success.

@@ -133,7 +133,10 @@ impl Client {
         }
         let Some(connection) = self.stream.tls() else { return self.lose() };
         if direct && connection.alpn_protocol() != Some(ALPN) {
-            tracing::info!(client, "received direct SSL connection request without ALPN protocol negotiation extension");
+            tracing::info!(
+                client,
+                "received direct SSL connection request without ALPN protocol negotiation extension"
+            );
             return self.lose();
         }
         match config.session(connection) {

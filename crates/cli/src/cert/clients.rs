@@ -149,7 +149,9 @@ pub fn renew(arguments: &Renew) -> anyhow::Result<()> {
     let issued = match (kind, &old.common_name) {
         ("server", _) if host.is_empty() => authority.issue(Purpose::Server(&old.hosts), by.days)?,
         ("server", _) => authority.issue(Purpose::Server(host), by.days)?,
-        _ if !host.is_empty() => bail!("{} is a client's certificate, which names a role: leave out --host", path.display()),
+        _ if !host.is_empty() => {
+            bail!("{} is a client's certificate, which names a role: leave out --host", path.display())
+        }
         (_, Some(role)) => authority.issue(Purpose::Client(role), by.days)?,
         (_, None) => bail!("{} names no role", path.display()),
     };

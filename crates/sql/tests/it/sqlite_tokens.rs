@@ -13,7 +13,7 @@ struct Oracle {
 
 impl Oracle {
     fn new() -> Oracle {
-        let conn = Connection::open_in_memory().unwrap();
+        let mut conn = Connection::open_in_memory().unwrap();
         conn.execute_batch("create table secret(v); create table \"\u{e9}\"(v); create table t(v)").unwrap();
         let found = Arc::new(Mutex::new(Vec::new()));
         let into = found.clone();

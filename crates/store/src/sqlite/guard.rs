@@ -303,12 +303,12 @@ mod tests {
         assert_eq!(touched("select a, b from 'pg_authid'"), "Read Catalogue pg_authid.");
         assert_eq!(
             touched("create table x(a primary key)"),
-            "CreateTable Main x., CreateIndex Main x.sqlite_autoindex_x_1"
+            "Read Main x.a, CreateTable Main x., CreateIndex Main x.sqlite_autoindex_x_1"
         );
         assert_eq!(touched("create/**/table view as select a from t"), "Read Main t.a, CreateTable Main view.");
         assert_eq!(touched("create table pg_temp.x as select a from t"), "Read Main t.a, CreateTable Temporary x.");
         assert_eq!(touched("create view x as select * from t"), "CreateView Main x.");
-        assert_eq!(touched("create index x on \u{feff}t(a)"), "Read Main t.a, CreateIndex Main t.x");
+        assert_eq!(touched("create index x on \u{feff}t(a)"), "Read Main t.a, CreateIndex Main t.x, Reindex Main .x");
         assert_eq!(touched("create trigger x after delete on t begin select 1; end"), "CreateTrigger Main t.x");
         assert_eq!(touched("alter table t add column b"), "AlterTable Main t.");
         assert_eq!(touched("reindex i"), "Reindex Main .i");

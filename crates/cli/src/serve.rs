@@ -62,7 +62,7 @@ fn serve(arguments: Arguments, is_ready: &Cell<bool>) -> anyhow::Result<()> {
     logs::start(arguments.log_json, Some((data, &config)))?;
     if is_new {
         let dir = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
-        println!("holdfast: made a new, empty data directory: {} (--data names another)", dir.display());
+        tracing::info!("made a new, empty data directory: {} (--data names another)", dir.display());
     }
     if let Some(listen) = arguments.listen {
         config.listen = listen;

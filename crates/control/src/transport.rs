@@ -1,7 +1,12 @@
 //! How control nodes reach each other: a trait, and TCP.
 //!
 //! The caller decides about TLS: [`Secure`] turns a TCP connection into an encrypted one. Without it nothing is
-//! encrypted or authenticated, which is allowed on loopback only; [`TcpTransport::bind`] refuses anything else.
+//! encrypted, which is allowed on loopback only; [`TcpTransport::bind`] refuses anything else. Other users of this machine
+//! reach loopback as well, so there both ends must belong to the user that runs this process, or to root
+//! ([`holdfast_seams::socket_owner`]). The side that connects checks that when the first bytes arrive: before the other side
+//! has accepted the connection, its end has no owner.
+//!
+//! Failure: a connection of another user is closed before anything is read from it, with a warning.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,7 +14,10 @@ use std::net::{SocketAddr, TcpListener as StdListener, ToSocketAddrs};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use tokio::io::{AsyncRead, AsyncWrite};
+use holdfast_seams::socket_owner::{is_operator, owner};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OnceCell;
 
@@ -97,7 +105,7 @@ impl Transport for TcpTransport {
             stream.set_nodelay(true)?;
             match &self.secure {
                 Some(secure) => secure.client(to, stream).await,
-                None => Ok(Box::new(stream) as BoxStream),
+                None => Ok(Box::new(Checked { stream, is_checked: false }) as BoxStream),
             }
         })
     }
@@ -108,9 +116,55 @@ impl Transport for TcpTransport {
             stream.set_nodelay(true)?;
             Ok(match &self.secure {
                 Some(secure) => secure.server(stream),
-                None => Box::pin(async move { Ok((Box::new(stream) as BoxStream, None)) }),
+                None => Box::pin(async move {
+                    refuse_other_users(&stream)?;
+                    Ok((Box::new(stream) as BoxStream, None))
+                }),
             })
         })
+    }
+}
+
+/// Refuses a connection whose other end does not belong to the user that runs this process, nor to root.
+fn refuse_other_users(stream: &TcpStream) -> io::Result<()> {
+    let uid = owner(stream.peer_addr()?, stream.local_addr()?);
+    if uid.is_some_and(is_operator) {
+        return Ok(());
+    }
+    let error = "the other end does not belong to the user that runs this process, nor to root";
+    tracing::warn!(?uid, "control plane: connection refused: {error}");
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, error))
+}
+
+/// A connection to another member without TLS.
+struct Checked {
+    stream: TcpStream,
+    /// The other end belongs to the operator.
+    is_checked: bool,
+}
+
+impl AsyncRead for Checked {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.is_checked {
+            ready!(self.stream.poll_read_ready(context))?;
+            refuse_other_users(&self.stream)?;
+            self.is_checked = true;
+        }
+        Pin::new(&mut self.stream).poll_read(context, buf)
+    }
+}
+
+impl AsyncWrite for Checked {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 
@@ -135,5 +189,60 @@ mod tests {
         inn.read_exact(&mut bytes).await.unwrap();
         assert_eq!(&bytes, b"hello");
         assert!(client.connect("b".parse().unwrap()).await.is_err());
+        inn.write_all(b"hello").await.unwrap();
+        out.read_exact(&mut bytes).await.unwrap();
+    }
+
+    /// A program of another user of this machine; it ends with this value.
+    struct Other(std::process::Child);
+
+    impl Drop for Other {
+        fn drop(&mut self) {
+            self.0.kill().unwrap();
+            self.0.wait().unwrap();
+        }
+    }
+
+    /// Runs a command as `nobody`, with its input open; `None` where this test cannot become another user.
+    fn as_nobody(command: &[&str]) -> Option<Other> {
+        if !std::path::Path::new("/usr/bin/setpriv").exists() || !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: needs root, to become another user");
+            return None;
+        }
+        let mut setpriv = std::process::Command::new("setpriv");
+        setpriv.args(["--reuid", "nobody", "--clear-groups"]).args(command).current_dir("/");
+        setpriv.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        Some(Other(setpriv.spawn().unwrap()))
+    }
+
+    #[tokio::test]
+    async fn another_user_of_this_machine_is_refused() {
+        let server = TcpTransport::bind("127.0.0.1:0", BTreeMap::new(), None).unwrap();
+        let port = server.address().port();
+        // It keeps the connection open until its input ends.
+        let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; echo hello >&3; cat");
+        let Some(_other) = as_nobody(&["bash", "-c", &script]) else { return };
+        let refused = server.accept().await.unwrap().await.err().unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        // The server's own user.
+        let _own = TcpStream::connect(server.address()).await.unwrap();
+        assert!(server.accept().await.unwrap().await.is_ok());
+    }
+
+    /// Another user listens where a member that does not run would.
+    #[tokio::test]
+    async fn another_user_does_not_answer_as_a_member() {
+        let script = "$| = 1; my $s = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1:0') or die; \
+                      print $s->sockport, qq(\n); my $c = $s->accept; $c->autoflush(1); print $c 'hello'; <STDIN>";
+        let Some(mut other) = as_nobody(&["perl", "-MIO::Socket::INET", "-e", script]) else { return };
+        let mut port = String::new();
+        let said = other.0.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut port).unwrap();
+        let node: NodeId = "a".parse().unwrap();
+        let members = BTreeMap::from([(node, format!("127.0.0.1:{}", port.trim()))]);
+        let client = TcpTransport::bind("127.0.0.1:0", members, None).unwrap();
+        let mut stream = client.connect(node).await.unwrap();
+        let refused = stream.read_exact(&mut [0; 5]).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
     }
 }

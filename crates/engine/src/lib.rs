@@ -43,7 +43,7 @@ pub use state::engine::{Delay, scratch_dir};
 pub use state::error::{CloseError, OpenError};
 pub use state::follow::OnApplied;
 pub use state::gate::GateInfo;
-pub use state::locks::{Blocked, LockInfo};
+pub use state::locks::{Blocked, LockInfo, WaitInfo};
 pub use state::manifest::{DialectName, Entry, Manifest};
 pub use state::options::{ArchiveKeep, BeyondKeep, Connect, ConnectedDatabase, OnFailure, OnGivenUp, Options};
 pub use state::queue::{RowsRan, TxnRan};
@@ -51,7 +51,7 @@ pub use state::retention::Slot;
 pub use state::submission::{Completion, OnCompletion, Submission, Ticket};
 pub use statement::collect::{Collect, Outcome};
 pub use statement::model::{Class, OriginColumn, Report, Statement, Step, Touch};
-pub use statement::viewer::viewer;
+pub use statement::viewer::{own_roles, viewer};
 pub use tools::{check, import, trail_dump};
 
 /// Temporary tables of a session.

@@ -314,7 +314,7 @@ fn meant<'s>(touch: &Touch, schema: &'s Schema) -> Option<&'s Arc<Table>> {
     permanent().find(is_it).or_else(|| permanent().find(keeps))
 }
 
-/// Verifiers of passwords are read by superusers only.
+/// Verifiers of passwords, and the rules of access, are read by superusers only.
 fn of_secret(touch: &Touch, owner_of: Option<u32>) -> Option<Need> {
     let (word, name) = SECRETS.iter().find(|(_, name)| touch.table.eq_ignore_ascii_case(name))?;
     Some(Need::Superuser { message: format!("permission denied for {word} {name}"), owner_of })

@@ -6,28 +6,28 @@
 //! The file is written under another name, synced and renamed, as is every file that a start needs: a torn file would keep
 //! the server from starting after a power cut.
 
+mod defaults;
+mod limits;
 mod listen;
 mod log_files;
+mod names;
+mod options;
 mod parameters;
 mod transport;
 mod values;
 
 pub use listen::{Listen, ListenAddress};
 pub use log_files::LogFiles;
+pub use names::{Auto, DelayUs, KeepBeyond, LevelName, PackingName, SyncMethodName};
 pub use transport::{TLS_CERTIFICATE, TLS_CLIENT_CA, TLS_KEY, TlsVersionName};
 
 use crate::data_dir::{self, DataDirError};
-use crate::settings;
-use holdfast_archive::ArchiveLocation;
-use holdfast_engine::{ArchiveKeep, BeyondKeep, CommitDelay, Options};
 use holdfast_replication::settings::Away;
-use holdfast_seams::{Disk, RealDisk, SyncMethod, replace};
-use holdfast_standby::packing::Packing;
+use holdfast_seams::{Disk, RealDisk, replace};
 use serde::Deserialize;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Name of the file in the data directory.
 pub use holdfast_replication::settings::FILE_NAME;
@@ -47,27 +47,6 @@ pub enum ConfigError {
     HttpListen(String),
     #[error(transparent)]
     Directory(#[from] DataDirError),
-}
-
-/// How the trail is made durable.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub enum SyncMethodName {
-    OpenDirectDsync,
-    OpenSync,
-    Fdatasync,
-    Fsync,
-}
-
-impl From<SyncMethodName> for SyncMethod {
-    fn from(name: SyncMethodName) -> SyncMethod {
-        match name {
-            SyncMethodName::OpenDirectDsync => SyncMethod::OpenDirectDsync,
-            SyncMethodName::OpenSync => SyncMethod::OpenSync,
-            SyncMethodName::Fdatasync => SyncMethod::Fdatasync,
-            SyncMethodName::Fsync => SyncMethod::Fsync,
-        }
-    }
 }
 
 /// The server's configuration.
@@ -126,8 +105,14 @@ pub struct Config {
     pub statement_timeout_ms: u64,
     #[serde(deserialize_with = "values::ms")]
     pub idle_session_timeout_ms: u64,
+    /// 0: no limit, here and below.
+    #[serde(deserialize_with = "values::count")]
+    pub result_rows_max: u64,
+    #[serde(deserialize_with = "values::bytes")]
+    pub result_bytes_max: u64,
     pub log_connections: bool,
     pub log_disconnections: bool,
+    pub log_lock_waits: bool,
     /// As PostgreSQL writes it: `-1` for off, `250ms`.
     pub log_min_duration_statement: String,
     pub log_min_error_statement: String,
@@ -203,169 +188,6 @@ pub struct Config {
     pub mirror_away: Away,
 }
 
-/// `level`, as it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LevelName {
-    #[serde(alias = "cold")]
-    Local,
-    Warm,
-    Hot,
-    Commit,
-}
-
-impl LevelName {
-    /// As `holdfast.level` is set to.
-    fn name(self) -> &'static str {
-        match self {
-            LevelName::Local => "local",
-            LevelName::Warm => "warm",
-            LevelName::Hot => "hot",
-            LevelName::Commit => "commit",
-        }
-    }
-}
-
-/// `standby_packing`: whether boxcars are sent to standbys compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PackingName {
-    Off,
-    On,
-    Auto,
-}
-
-impl From<PackingName> for Packing {
-    fn from(name: PackingName) -> Packing {
-        match name {
-            PackingName::Off => Packing::Off,
-            PackingName::On => Packing::On,
-            PackingName::Auto => Packing::Auto,
-        }
-    }
-}
-
-/// `archive_keep_beyond`: what happens when more of the trail waits for the archive than `archive_keep_bytes_max`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KeepBeyond {
-    Warn,
-    Refuse,
-}
-
-/// `commit_delay_us`: microseconds, or "auto".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DelayUs {
-    Fixed(u64),
-    Auto(Auto),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Auto {
-    Auto,
-}
-
-impl std::fmt::Display for DelayUs {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            DelayUs::Fixed(us) => us.fmt(f),
-            DelayUs::Auto(Auto::Auto) => "auto".fmt(f),
-        }
-    }
-}
-
-const LOG_FILES_KEPT_MAX: u32 = 1000;
-
-/// Each network thread takes file descriptors and threads of its own; more threads than processors gain nothing.
-const WORKERS_MAX: usize = 512;
-
-/// A waiting connection holds a place among those that have not completed their start-up.
-const FAILURE_DELAY_MAX_MS: u64 = 30_000;
-
-/// PostgreSQL's largest.
-const COMMIT_DELAY_MAX_US: u64 = 100_000;
-
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            accept_divergence: false,
-            listen: SocketAddr::from(([127, 0, 0, 1], 5433)).into(),
-            unix_socket_directory: transport::UNIX_SOCKET_DIRECTORY.into(),
-            tls_certificate: TLS_CERTIFICATE.into(),
-            tls_key: TLS_KEY.into(),
-            tls_client_ca: TLS_CLIENT_CA.into(),
-            tls_crl: PathBuf::new(),
-            tls_min_version: TlsVersionName::V12,
-            workers: 0,
-            connections_max: 2_500,
-            superuser_reserved_connections: 3,
-            connections_per_address_max: 0,
-            authentication_failure_delay_max_ms: 5_000,
-            half_open_max: 1_000,
-            startup_timeout_ms: 60_000,
-            tcp_keepalives_idle_ms: 60_000,
-            tcp_keepalives_interval_ms: 10_000,
-            tcp_keepalives_count: 6,
-            client_connection_check_interval_ms: 0,
-            message_bytes_max: 256 << 20,
-            prepared_statements_max: 10_000,
-            portals_max: 1_000,
-            batch_steps_max: 100_000,
-            buffered_rows_bytes_max: 256 << 20,
-            statement_timeout_ms: 0,
-            idle_session_timeout_ms: 0,
-            log_connections: false,
-            log_disconnections: false,
-            log_min_duration_statement: "-1".into(),
-            log_min_error_statement: "panic".into(),
-            log_statement: "none".into(),
-            statements_kept: 5000,
-            lock_timeout_ms: 0,
-            idle_in_transaction_session_timeout_ms: 0,
-            only_writer_idle_timeout_ms: 5_000,
-            auto_transaction: false,
-            auto_transaction_time_max_ms: 100,
-            auto_transaction_rows_max: 1_000,
-            auto_transaction_idle_ms: 10,
-            sync_method: SyncMethodName::OpenDirectDsync,
-            commit_delay_us: DelayUs::Auto(Auto::Auto),
-            commit_siblings: 5,
-            segment_bytes: 64 << 20,
-            memory_bytes_max: 256 << 20,
-            scratch_bytes_max: 16 << 30,
-            redo_time_max_ms: 1_500,
-            redo_bytes_max: 1 << 30,
-            boxcar_requests_max: 200,
-            transaction_bytes_max: 1 << 30,
-            branch_locks_max: 2_000_000,
-            level: LevelName::Local,
-            synchronous_standby_names: String::new(),
-            synchronous_standby_away: Away::Wait,
-            standby_timeout_ms: 5_000,
-            standby_lag_bytes_max: 64 << 20,
-            standby_keep_bytes_max: 16 << 30,
-            archive: String::new(),
-            archive_keep_bytes_max: 16 << 30,
-            archive_keep_beyond: KeepBeyond::Warn,
-            node_name: String::new(),
-            node_listen: String::new(),
-            http_listen: String::new(),
-            http_token_file: PathBuf::new(),
-            notify_command: String::new(),
-            level_raising: false,
-            standby_packing: PackingName::Auto,
-            log: String::new(),
-            log_directory: String::new(),
-            log_file_bytes_max: 16 << 20,
-            log_files_kept: 4,
-            control_members: String::new(),
-            control_witness: String::new(),
-            mirror: PathBuf::new(),
-            mirror_away: Away::Wait,
-        }
-    }
-}
-
 impl Config {
     /// Reads the data directory's file; if there is none, makes the directory and writes the file.
     pub fn load(dir: &Path) -> Result<Config, ConfigError> {
@@ -394,64 +216,6 @@ impl Config {
         let config: Config = toml::from_str(text).map_err(|error| values::explain(text, &error))?;
         config.check()?;
         Ok(config)
-    }
-
-    fn check(&self) -> Result<(), String> {
-        let at_least = |name: &str, value: u64, min: u64| {
-            if value < min { Err(format!("{name} = {value} is too small, the least is {min}")) } else { Ok(()) }
-        };
-        settings::check_logging(&self.parameters())?;
-        at_least("connections_max", self.connections_max as u64, 1)?;
-        at_least("half_open_max", self.half_open_max as u64, 10)?;
-        at_least("startup_timeout_ms", self.startup_timeout_ms, 100)?;
-        self.check_transport()?;
-        at_least("message_bytes_max", self.message_bytes_max as u64, 1 << 16)?;
-        at_least("batch_steps_max", self.batch_steps_max as u64, 1)?;
-        at_least("segment_bytes", self.segment_bytes, 1 << 20)?;
-        at_least("memory_bytes_max", self.memory_bytes_max, 8 << 20)?;
-        at_least("redo_time_max_ms", self.redo_time_max_ms, 10)?;
-        at_least("redo_bytes_max", self.redo_bytes_max, 1 << 20)?;
-        at_least("branch_locks_max", self.branch_locks_max as u64, 1000)?;
-        at_least("boxcar_requests_max", self.boxcar_requests_max as u64, 1)?;
-        at_least("log_file_bytes_max", self.log_file_bytes_max, 1 << 16)?;
-        let at_most = |name: &str, value: u64, max: u64| {
-            if value > max { Err(format!("{name} = {value} is too large, the most is {max}")) } else { Ok(()) }
-        };
-        at_most("authentication_failure_delay_max_ms", self.authentication_failure_delay_max_ms, FAILURE_DELAY_MAX_MS)?;
-        at_most("workers", self.workers as u64, WORKERS_MAX as u64)?;
-        at_most("log_files_kept", u64::from(self.log_files_kept), u64::from(LOG_FILES_KEPT_MAX))?;
-        at_least("standby_timeout_ms", self.standby_timeout_ms, 100)?;
-        at_least("standby_keep_bytes_max", self.standby_keep_bytes_max, 1 << 20)?;
-        at_least("archive_keep_bytes_max", self.archive_keep_bytes_max, 1 << 20)?;
-        ArchiveLocation::parse(&self.archive).map_err(|error| error.to_string())?;
-        if self.standby_lag_bytes_max > 0 {
-            at_least("standby_lag_bytes_max", self.standby_lag_bytes_max, 1 << 20)?;
-        }
-        if self.has_mirror() && !self.control_members.trim().is_empty() {
-            return Err(
-                "mirror and control_members do not go together: a mirror has no vote of its own, and could not be \
-                        promoted without deceiving the group"
-                    .to_owned(),
-            );
-        }
-        let within = |name: &str, value: u64, (least, most): (i64, i64)| match i64::try_from(value) {
-            Ok(n) if (least..=most).contains(&n) => Ok(()),
-            _ => Err(format!("{name} = {value} is not between {least} and {most}")),
-        };
-        within("auto_transaction_time_max_ms", self.auto_transaction_time_max_ms, settings::AUTO_TIME_MS)?;
-        within("auto_transaction_rows_max", self.auto_transaction_rows_max, settings::AUTO_ROWS)?;
-        within("auto_transaction_idle_ms", self.auto_transaction_idle_ms, settings::AUTO_IDLE_MS)?;
-        if let DelayUs::Fixed(us) = self.commit_delay_us {
-            at_most("commit_delay_us", us, COMMIT_DELAY_MAX_US)?;
-        }
-        if self.message_bytes_max > 0x3fff_ffff {
-            return Err(format!("message_bytes_max = {} is too large, the most is 1 GB", self.message_bytes_max));
-        }
-        if !self.segment_bytes.is_multiple_of(4096) {
-            return Err(format!("segment_bytes = {} is not a multiple of 4096", self.segment_bytes));
-        }
-        self.http_listen().map_err(|e| e.to_string())?;
-        self.node_listen().map(|_| ()).map_err(|e| e.to_string())
     }
 
     /// Where metrics, health and the console are served; `None`: nowhere.
@@ -483,26 +247,6 @@ impl Config {
         self.check().map_err(|message| ConfigError::Content { path, message })
     }
 
-    /// The engine's options.
-    pub fn options(&self) -> Options {
-        Options {
-            sync_method: self.sync_method.into(),
-            commit_delay: self.commit_delay(),
-            segment_bytes: self.segment_bytes,
-            memory_bytes_max: self.memory_bytes_max,
-            scratch_bytes_max: self.scratch_bytes_max,
-            redo_time_max: Duration::from_millis(self.redo_time_max_ms),
-            redo_bytes_max: self.redo_bytes_max,
-            boxcar_requests_max: self.boxcar_requests_max,
-            transaction_bytes_max: self.transaction_bytes_max,
-            branch_locks_max: self.branch_locks_max,
-            standby_keep_bytes_max: self.standby_keep_bytes_max,
-            idle_in_transaction_timeout: Duration::from_millis(self.only_writer_idle_timeout_ms),
-            archive: self.archive_keep(),
-            ..Options::default()
-        }
-    }
-
     /// A warning where the file sets another size of segments than the trail in `dir` has.
     pub fn segment_bytes_ignored(&self, dir: &Path, trail_has: u64) -> Option<String> {
         let (wanted, path) = (self.segment_bytes, dir.join(FILE_NAME));
@@ -518,24 +262,6 @@ impl Config {
                 path.display()
             )
         })
-    }
-
-    fn archive_keep(&self) -> Option<ArchiveKeep> {
-        let beyond = match self.archive_keep_beyond {
-            KeepBeyond::Warn => BeyondKeep::Warn,
-            KeepBeyond::Refuse => BeyondKeep::Refuse,
-        };
-        (!self.archive.is_empty()).then_some(ArchiveKeep { bytes_max: self.archive_keep_bytes_max, beyond })
-    }
-
-    fn commit_delay(&self) -> CommitDelay {
-        match self.commit_delay_us {
-            DelayUs::Auto(Auto::Auto) => CommitDelay::Auto,
-            DelayUs::Fixed(0) => CommitDelay::Off,
-            DelayUs::Fixed(us) => {
-                CommitDelay::Fixed { delay: Duration::from_micros(us), siblings: self.commit_siblings }
-            }
-        }
     }
 }
 
@@ -556,6 +282,7 @@ fn write_text(disk: &dyn Disk, dir: &Path, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdfast_engine::CommitDelay;
     use holdfast_seams::testing::FaultDisk;
 
     #[test]
@@ -583,7 +310,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 73, "one line for each key");
+        assert_eq!(all.len(), 76, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 

@@ -8,6 +8,8 @@ use holdfast_engine::{Connect, ConnectedDatabase, Engine, LockInfo, PreparedInfo
 use holdfast_sql::catalogue::{self, CatalogContext, CatalogTable, DatabaseRow, LockRow, PreparedRow, Viewer};
 use holdfast_sql::{RESET_STATEMENTS_FUNCTION, SIGNAL_FUNCTION, SignalOp};
 use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
+use holdfast_types::access::Roles;
+use holdfast_types::access::predefined::READ_ALL_SETTINGS_OID;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,17 +58,20 @@ fn register(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher)
 /// Registers the functions that ask for privileges.
 fn register_privileges(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher) -> SqlResult<()> {
     type Ask = fn(&Asked, &[ValueRef<'_>]) -> SqlResult<Value>;
-    let functions: [(&str, i32, Ask); 3] = [
+    let functions: [(&str, i32, Ask); 6] = [
         (holdfast_sql::HAS_PRIVILEGE_FUNCTION, 5, Asked::has),
         (holdfast_sql::MAY_SEE_FUNCTION, 5, Asked::may_see),
         (holdfast_sql::ACL_DEFAULT_FUNCTION, 2, Asked::acl_default),
+        (holdfast_sql::ACL_ITEMS_FUNCTION, 1, Asked::acl_items),
+        (holdfast_sql::ACL_CONTAINS_FUNCTION, 2, Asked::acl_contains),
+        (holdfast_sql::MAKE_ACL_ITEM_FUNCTION, 4, Asked::make_acl_item),
     ];
     for (name, arguments, ask) in functions {
         let (db, watcher) = (db.clone(), watcher.clone());
         let call = move |arguments: &[ValueRef<'_>]| {
             let schema = holdfast_engine::temp::session_schema().unwrap_or_else(|| db.schema());
             let engine = watcher.engine.read().clone();
-            let roles = engine.as_ref().map(Engine::roles).unwrap_or_default();
+            let roles = seen_roles(&watcher);
             let databases = engine.as_ref().map(Engine::databases).unwrap_or_default();
             let databases = databases.into_iter().map(|d| (d.name, d.oid)).collect();
             let asked = Asked { schema, roles, database_oid: db.oid(), databases };
@@ -111,13 +116,13 @@ fn signal(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
             return Ok(Value::Int(time - slice));
         }
     };
-    let found = watcher.activities.signal(&watcher.roles(), holdfast_engine::viewer(), kind, pid)?;
+    let found = watcher.activities.signal(&seen_roles(watcher), holdfast_engine::viewer(), kind, pid)?;
     Ok(Value::Int(found.into()))
 }
 
 /// See [`RESET_STATEMENTS_FUNCTION`]. PostgreSQL lets superusers call it, unless it is granted.
 fn reset_statements(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
-    let roles = watcher.roles();
+    let roles = seen_roles(watcher);
     if !holdfast_engine::viewer().is_some_and(|role| roles.is_superuser(role)) {
         let message = "permission denied for function pg_stat_statements_reset";
         return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
@@ -132,7 +137,7 @@ fn reset_statements(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<
 
 /// See [`holdfast_sql::RELOAD_FUNCTION`].
 fn reload(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
-    let roles = watcher.engine.read().as_ref().map(Engine::roles).unwrap_or_default();
+    let roles = seen_roles(watcher);
     let is_superuser = match arguments {
         [ValueRef::Text(user)] => {
             std::str::from_utf8(user).ok().and_then(|user| roles.by_name(user)).is_some_and(|role| role.superuser)
@@ -152,10 +157,15 @@ fn reload(watcher: &Watcher, arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
     }
 }
 
+/// All roles as the running statement sees them: with what its own transaction has changed.
+fn seen_roles(watcher: &Watcher) -> Arc<Roles> {
+    holdfast_engine::own_roles().unwrap_or_else(|| watcher.roles())
+}
+
 fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> Vec<Vec<Value>> {
     let schema = holdfast_engine::temp::session_schema().unwrap_or_else(|| db.schema());
     let engine = watcher.engine.read().clone();
-    let roles = engine.as_ref().map(Engine::roles).unwrap_or_default();
+    let roles = seen_roles(watcher);
     let databases = engine.as_ref().map(Engine::databases).unwrap_or_default();
     let context = CatalogContext {
         schema: &schema,
@@ -163,7 +173,7 @@ fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> 
         database: db.name(),
         database_oid: db.oid(),
         user: "holdfast",
-        viewer: Viewer { roles: watcher.roles(), role: holdfast_engine::viewer() },
+        viewer: Viewer { roles: roles.clone(), role: holdfast_engine::viewer() },
         databases: databases
             .into_iter()
             .map(|d| DatabaseRow {
@@ -174,8 +184,9 @@ fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> 
                 volume: d.volume,
             })
             .collect(),
+        parameters_of_all: engine.as_ref().map(Engine::parameters_of_all).unwrap_or_default(),
         roles: &roles,
-        settings: crate::settings::defaults(),
+        settings: visible_settings(&roles),
         counters: engine.as_ref().map(Engine::stats).unwrap_or_default(),
         automatic: watcher.automatic.list(),
         locks: engine.as_ref().map(Engine::locks).unwrap_or_default().into_iter().map(lock_row).collect(),
@@ -183,6 +194,14 @@ fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> 
         live: watcher,
     };
     (table.rows)(&context)
+}
+
+/// The settings that the running statement's role may see.
+fn visible_settings(roles: &Roles) -> Vec<(String, String)> {
+    let sees_all = holdfast_engine::viewer().is_some_and(|role| roles.has_privileges_of(role, READ_ALL_SETTINGS_OID));
+    let mut settings = crate::settings::defaults();
+    settings.retain(|(name, _)| sees_all || !crate::settings::is_hidden(name));
+    settings
 }
 
 fn prepared_row(of: PreparedInfo) -> PreparedRow {

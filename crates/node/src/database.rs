@@ -4,7 +4,7 @@ use crate::plan::Extra;
 use crate::privilege_change::dependents;
 use crate::roles::Listed;
 use crate::settings::REQUIRE_TRANSACTION;
-use holdfast_engine::{Database, Engine, Report};
+use holdfast_engine::{Database, Engine, Report, WaitInfo};
 use holdfast_sql::{Context, Entry, Kind, Piece, StatementCache, Translated, translate};
 use holdfast_types::access::{DatabaseAccess, RoleChanges, Roles};
 use holdfast_types::schema::{Dialect, Schema};
@@ -268,6 +268,11 @@ impl Databases {
         self.engine.databases().iter().any(|d| d.name == name)
     }
 
+    /// ALTER ROLE ALL SET and RESET. Blocks until it has reached its level.
+    pub fn change_parameters_of_all(&self, change: ParameterChange, level: Level) -> SqlResult<()> {
+        self.engine.change_parameters_of_all(change, level)
+    }
+
     /// ALTER DATABASE ... SET and RESET. Blocks until it has reached its level.
     pub fn change_parameters(&self, database: &str, change: ParameterChange, level: Level) -> SqlResult<()> {
         self.engine.change_parameters(database, change, level)?;
@@ -279,6 +284,11 @@ impl Databases {
         Ok(())
     }
 
+    /// The lock that the session with this process number waits for.
+    pub fn lock_wait_of(&self, pid: i32) -> Option<WaitInfo> {
+        self.engine.lock_wait_of(pid)
+    }
+
     /// Changes roles, and owners and grants of databases. Blocks until it has reached its level.
     pub fn change_roles(&self, changes: RoleChanges, level: Level) -> SqlResult<()> {
         self.engine.change_roles(changes, level)
@@ -286,7 +296,8 @@ impl Databases {
 
     /// The stored parameters that a session starts with, in the order in which they are set.
     pub fn start_parameters(&self, database: &str, user: &str) -> Vec<(String, String)> {
-        let mut parameters = self.engine.database_parameters(database);
+        let mut parameters = self.engine.parameters_of_all();
+        parameters.extend(self.engine.database_parameters(database));
         parameters.extend(self.engine.role_parameters(user, database));
         parameters
     }

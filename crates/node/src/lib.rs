@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod access;
+mod acl_functions;
 mod activity;
 pub mod admission;
 mod archive_report;

@@ -18,7 +18,7 @@ use holdfast_store::schema_read::FIRST_OID;
 use holdfast_types::access::check::{Acting, sequence_name};
 use holdfast_types::access::needs::Creates;
 use holdfast_types::access::predefined::{BOOTSTRAP_OID, PUBLIC_OID};
-use holdfast_types::access::{Acl, Checker, Grants};
+use holdfast_types::access::{Acl, Checker, Grants, RoleChanges};
 use holdfast_types::schema::Table;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::collections::BTreeSet;
@@ -50,11 +50,14 @@ pub struct Draft<'a> {
     notices: Vec<Notice>,
     /// Schema changes in addition to those of the internal table, before them.
     before: Vec<String>,
+    on_databases: RoleChanges,
 }
 
 /// The schema changes of a statement, and its warnings.
 pub struct Changes {
     pub steps: Vec<String>,
+    /// Owners and grants of databases, which do not belong to this database alone.
+    pub on_databases: RoleChanges,
     pub notices: Vec<Notice>,
 }
 
@@ -67,7 +70,16 @@ enum Found<'a> {
 impl<'a> Draft<'a> {
     pub fn new(checker: Checker<'a>, role: u32, session_role: u32) -> Draft<'a> {
         let grants = Grants::clone(&checker.schema.grants);
-        Draft { checker, role, session_role, grants, changed: BTreeSet::new(), notices: Vec::new(), before: Vec::new() }
+        Draft {
+            checker,
+            role,
+            session_role,
+            grants,
+            changed: BTreeSet::new(),
+            notices: Vec::new(),
+            before: Vec::new(),
+            on_databases: RoleChanges::default(),
+        }
     }
 
     /// What the statement changes.
@@ -83,7 +95,7 @@ impl<'a> Draft<'a> {
         }
         let mut steps = std::mem::take(&mut self.before);
         steps.extend(self.steps());
-        Ok(Changes { steps, notices: self.notices })
+        Ok(Changes { steps, on_databases: self.on_databases, notices: self.notices })
     }
 
     fn steps(&self) -> Vec<String> {
@@ -162,7 +174,9 @@ impl<'a> Draft<'a> {
             return Ok(Found::Table(table));
         }
         let permanent = || schema.tables.iter().filter(|t| !t.temp);
-        if let Some(table) = permanent().find(|t| has_sequence(t) && sequence_name(t).is_some_and(|n| n == *name)) {
+        if let Some(table) = permanent()
+            .find(|t| holdfast_sql::catalogue::has_sequence(t) && sequence_name(t).is_some_and(|n| n == *name))
+        {
             return Ok(Found::Sequence(table));
         }
         if permanent().any(|t| t.indexes.iter().any(|i| i.name == *name)) {
@@ -178,11 +192,6 @@ impl<'a> Draft<'a> {
 
 fn undefined(name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
-}
-
-/// Whether a serial column gives the table a sequence.
-pub fn has_sequence(table: &Table) -> bool {
-    table.columns.iter().any(|c| c.rowid_alias) && holdfast_sql::types::RowidKind::of(table).serial()
 }
 
 /// Owner and grants of an object that a role has created: nothing to store for the bootstrap superuser without default

@@ -87,15 +87,21 @@ impl Asked {
         }
     }
 
+    /// The table whose serial column's sequence is meant.
+    fn sequence(&self, is_it: impl Fn(&Table) -> bool) -> Option<&Table> {
+        let tables = self.schema.tables.iter().map(|table| &**table);
+        tables.filter(|t| !t.temp && catalogue::has_sequence(t)).find(|t| is_it(t))
+    }
+
     fn relation(&self, value: &ValueRef<'_>) -> SqlResult<Option<Relation<'_>>> {
-        let sequences = || self.schema.tables.iter().filter(|t| !t.temp && crate::privilege_change::has_sequence(t));
         if let Some(oid) = number(value) {
             let found = self.schema.by_oid(oid).map(|t| Relation::Table(t));
             let of_catalogue = || {
                 let is_it = |t: &&catalogue::CatalogTable| catalogue::of_catalogue_table(t.schema, t.name) == Some(oid);
                 catalogue::tables().find(is_it).map(|_| Relation::Catalogue)
             };
-            return Ok(found.or_else(of_catalogue));
+            let of_sequence = || self.sequence(|table| catalogue::sequence_oid(table) == oid).map(Relation::Sequence);
+            return Ok(found.or_else(of_sequence).or_else(of_catalogue));
         }
         let Some(given) = text(value) else { return Ok(None) };
         let (schema, name) = parts(&given);
@@ -103,7 +109,7 @@ impl Asked {
         if let Some(table) = table.filter(|_| schema.as_deref().is_none_or(|s| s == "public")) {
             return Ok(Some(Relation::Table(table)));
         }
-        if let Some(table) = sequences().find(|t| sequence_name(t).as_deref() == Some(&name)) {
+        if let Some(table) = self.sequence(|table| sequence_name(table).as_deref() == Some(&name)) {
             return Ok(Some(Relation::Sequence(table)));
         }
         match catalogue::find(schema.as_deref(), &name) {
@@ -248,13 +254,25 @@ impl Asked {
         };
         let checker = self.checker();
         let acting = checker.acting(self.role(user)?.unwrap_or_default());
-        if view.ends_with("privileges") || view.ends_with("grants") {
-            let enabled =
-                |name: &str| name == "PUBLIC" || self.roles.by_name(name).is_some_and(|r| checker.owns(&acting, r.oid));
+        let of_roles = ["_privileges", "_grants", "_roles", "_authorizations"];
+        if of_roles.iter().any(|end| view.ends_with(end)) {
+            // PUBLIC is no enabled role, but what it has, every role has.
+            let public = view.ends_with("_privileges");
+            let enabled = |name: &str| match name {
+                "PUBLIC" => public,
+                name => self.roles.by_name(name).is_some_and(|r| checker.owns(&acting, r.oid)),
+            };
             return Ok(Value::Int(i64::from(enabled(&b) || enabled(&c))));
         }
         if acting.superuser || a != "public" {
             return Ok(Value::Int(1));
+        }
+        if view == "sequences" {
+            let Some(table) = self.sequence(|table| sequence_name(table).as_deref() == Some(&b)) else {
+                return Ok(Value::Int(0));
+            };
+            let owns = checker.owns(&acting, self.schema.grants.owner(table.oid));
+            return Ok(Value::Int(i64::from(owns || !checker.on_sequence(&acting, table.oid).is_empty())));
         }
         let Some(table) = self.schema.table_among(false, &b) else { return Ok(Value::Int(0)) };
         let owns = checker.owns(&acting, self.schema.grants.owner(table.oid));

@@ -22,7 +22,7 @@ mod verifier;
 
 pub use exchange::{Binding, Exchange, Mechanism, Nonce, Outcome};
 pub use message::MESSAGE_BYTES_MAX;
-pub use verifier::{ITERATIONS, Verifier, is_verifier, verifier};
+pub use verifier::{ITERATIONS, ITERATIONS_MAX, Verifier, is_verifier, verifier};
 
 use holdfast_types::{SqlError, SqlResult};
 use ring::rand::{SecureRandom, SystemRandom};

@@ -20,6 +20,10 @@ use subtle::ConstantTimeEq;
 /// PBKDF2 rounds of new verifiers (PostgreSQL's SCRAM_DEFAULT_ITERATIONS).
 pub const ITERATIONS: u32 = 4096;
 
+/// The most rounds of a verifier that a role may be given: the server runs them itself where it compares a password, as at
+/// the console, and nothing interrupts them.
+pub const ITERATIONS_MAX: u32 = 1_000_000;
+
 /// Bytes of salt of new verifiers (PostgreSQL's SCRAM_DEFAULT_SALT_LEN).
 const SALT_BYTES: usize = 16;
 
@@ -87,8 +91,16 @@ impl Verifier {
         Verifier { iterations: ITERATIONS, salt, stored_key: key(b"stored "), server_key: key(b"server ") }
     }
 
-    /// Whether this is the password. Costs the iterations of PBKDF2.
+    /// Rounds of PBKDF2 that a comparison costs.
+    pub fn iterations(&self) -> u32 {
+        self.iterations
+    }
+
+    /// Whether this is the password. Costs the iterations of PBKDF2; beyond [`ITERATIONS_MAX`] the answer is no.
     pub fn accepts(&self, password: &str) -> bool {
+        if self.iterations > ITERATIONS_MAX {
+            return false;
+        }
         let other = Verifier::of(password, &self.salt, self.iterations);
         self.stored_key.ct_eq(&other.stored_key).into()
     }

@@ -4,6 +4,8 @@
 //! Everything that must survive a power cut goes through [`Disk`], so that the same code runs on a file system and on
 //! [`testing::FaultDisk`]. Errors are plain [`std::io::Error`]s here: the layer above adds which file failed and what
 //! the operator can do.
+//!
+//! [`socket_owner`] asks the kernel for the user at the other end of a connection over loopback.
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -13,6 +15,7 @@ pub mod disk;
 mod real;
 pub mod replace;
 pub mod sabotage;
+pub mod socket_owner;
 #[allow(clippy::unwrap_used, reason = "a fake that fails ends its test")]
 pub mod testing;
 

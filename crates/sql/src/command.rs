@@ -98,9 +98,10 @@ pub enum Kind {
     },
     /// `None` is CLOSE ALL.
     CloseCursor(Option<String>),
-    /// Changes what later sessions of a database start with.
+    /// Changes what later sessions start with.
     AlterParameters {
-        database: String,
+        /// Of this database; `None`: of all roles, in every database.
+        database: Option<String>,
         change: ParameterChange,
     },
     /// Changes roles, or the access to a database.

@@ -52,6 +52,7 @@ mod vacuum;
 mod words;
 
 pub use advisory::{ADVISORY_FUNCTION, AdvisoryOp};
+pub use bind::acl_call::{ACL_CONTAINS_FUNCTION, ACL_ITEMS_FUNCTION, MAKE_ACL_ITEM_FUNCTION};
 pub use bind::catalogue_call::{
     RELOAD_FUNCTION, RESET_STATEMENTS_FUNCTION, SIGNAL_FUNCTION, SignalOp, WAIT_SLICE_FUNCTION,
 };

@@ -4,8 +4,9 @@ use crate::locks::{self, Clause};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::Statement;
 use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace};
 
 /// The largest depth of nested expressions and queries; a deeper statement is refused with 54001.
 pub const DEPTH_MAX: usize = 50;
@@ -30,6 +31,7 @@ pub fn tokens(text: &str) -> SqlResult<Vec<TokenWithSpan>> {
 
 fn parse_tokens(text: &str, mut tokens: Vec<TokenWithSpan>) -> SqlResult<Statement> {
     copy_switches(&mut tokens);
+    let tokens = with_tables_as_queries(tokens);
     let dialect = PostgreSqlDialect {};
     let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);
     let statement = parser.parse_statement().map_err(|e| not_read(text, error(text, &e)))?;
@@ -137,6 +139,79 @@ fn copy_switches(tokens: &mut [TokenWithSpan]) {
     }
 }
 
+/// Whether a relation's name comes first, and then what can follow a whole query.
+fn is_alone(tokens: &[TokenWithSpan]) -> bool {
+    let mut solid = tokens.iter().map(|t| &t.token).filter(|t| !matches!(t, Token::Whitespace(_))).peekable();
+    solid.next_if(|t| matches!(t, Token::Word(w) if w.keyword == Keyword::ONLY && w.quote_style.is_none()));
+    loop {
+        if !matches!(solid.next(), Some(Token::Word(_))) {
+            return false;
+        }
+        if solid.next_if(|t| **t == Token::Period).is_none() {
+            break;
+        }
+    }
+    match solid.next() {
+        None | Some(Token::RParen | Token::SemiColon | Token::EOF) => true,
+        Some(Token::Word(w)) => {
+            use Keyword::{EXCEPT, FETCH, FOR, INTERSECT, LIMIT, OFFSET, ON, ORDER, RETURNING, UNION, WITH};
+            [EXCEPT, FETCH, FOR, INTERSECT, LIMIT, OFFSET, ON, ORDER, RETURNING, UNION, WITH].contains(&w.keyword)
+        }
+        Some(_) => false,
+    }
+}
+
+/// Rewrites `TABLE t` as `SELECT * FROM t` wherever a query can begin: at the start, after EXPLAIN, AS, FOR and a parenthesis, between
+/// the parts of a UNION, and as the source of an INSERT.
+fn with_tables_as_queries(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is_table = |t: &TokenWithSpan| matches!(&t.token, Token::Word(w) if w.keyword == Keyword::TABLE && w.quote_style.is_none());
+    if !tokens.iter().any(is_table) {
+        return tokens;
+    }
+    let ends_well: Vec<bool> =
+        (0..tokens.len()).map(|at| is_table(&tokens[at]) && is_alone(&tokens[at + 1..])).collect();
+    let (mut out, mut before, mut first) = (Vec::with_capacity(tokens.len() + 6), None, None);
+    let mut skips_only = false;
+    for (token, ends_well) in tokens.into_iter().zip(ends_well) {
+        let solid = !matches!(token.token, Token::Whitespace(_));
+        let begins_a_query = match &before {
+            None => true,
+            Some(Token::LParen) => true,
+            Some(Token::Word(w)) => {
+                use Keyword::{ALL, AS, DISTINCT, EXCEPT, EXPLAIN, FOR, INTERSECT, UNION};
+                [ALL, AS, DISTINCT, EXCEPT, EXPLAIN, FOR, INTERSECT, UNION].contains(&w.keyword)
+                    || (first == Some(Keyword::INSERT) && w.keyword != Keyword::INTO)
+            }
+            Some(Token::RParen) => first == Some(Keyword::INSERT),
+            Some(_) => false,
+        };
+        if skips_only && matches!(&token.token, Token::Word(w) if w.keyword == Keyword::ONLY) {
+            skips_only = false;
+            continue;
+        }
+        skips_only &= !solid;
+        if ends_well && begins_a_query {
+            skips_only = true;
+            let place = token.span;
+            let space = || Token::Whitespace(Whitespace::Space);
+            let words = [Token::make_keyword("SELECT"), space(), Token::Mul, space(), Token::make_keyword("FROM")];
+            out.extend(words.map(|word| TokenWithSpan { token: word, span: place }));
+            before = Some(Token::make_keyword("FROM"));
+            continue;
+        }
+        if solid {
+            if first.is_none()
+                && let Token::Word(w) = &token.token
+            {
+                first = Some(w.keyword);
+            }
+            before = Some(token.token.clone());
+        }
+        out.push(token);
+    }
+    out
+}
+
 fn syntax(near: &str) -> SqlError {
     SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{near}\""))
 }
@@ -181,6 +256,24 @@ mod tests {
             super::parse(&format!("copy t from stdin with {with}")).unwrap();
         }
         assert!(super::parse("copy t from stdin with (freeze maybe)").is_err());
+    }
+
+    #[test]
+    fn a_table_is_a_query_where_one_can_begin() {
+        let same = |table: &str, query: &str| {
+            assert_eq!(super::parse(table).unwrap().to_string(), super::parse(query).unwrap().to_string(), "{table}");
+        };
+        same("table t order by 1 limit 2", "select * from t order by 1 limit 2");
+        same("insert into u table t", "insert into u select * from t");
+        same("insert into u (a) table t", "insert into u (a) select * from t");
+        same("create table u as table t", "create table u as select * from t");
+        same("select 1 union all table t", "select 1 union all select * from t");
+        same("select * from (table public.t) x", "select * from (select * from public.t) x");
+        same("explain table t", "explain select * from t");
+        same("table only t", "select * from t");
+        assert!(super::parse("table t where a = 1").is_err() && super::parse("table t, u").is_err());
+        assert!(super::parse("create table t (a int)").is_ok() && super::parse("drop table t").is_ok());
+        assert!(super::parse("insert into table t values (1)").is_ok_and(|s| !s.to_string().contains("SELECT")));
     }
 
     #[test]

@@ -115,6 +115,8 @@ pub fn translate(text: &str) -> SqlResult<Option<Translated>> {
         reader.create()?
     } else if reader.accept("DROP") {
         reader.drop()?
+    } else if reader.words.accept(&["ALTER", "ROLE", "ALL"]) || reader.words.accept(&["ALTER", "USER", "ALL"]) {
+        return reader.alter_all(text).map(Some);
     } else if reader.accept("ALTER") {
         reader.alter(text)?
     } else {
@@ -208,10 +210,6 @@ impl Reader<'_> {
             return self.alter_database();
         }
         let Some(noun) = self.noun() else { return Ok(None) };
-        if noun != "GROUP" && self.accept("ALL") {
-            return Err(SqlError::unsupported(format!("ALTER {noun} ALL"))
-                .with_hint("ALTER DATABASE ... SET sets a parameter for all roles in a database."));
-        }
         let role = self.role()?;
         if self.words.accept(&["RENAME", "TO"]) {
             let RoleSpec::Name(name) = role else { return Err(not_a_name(&role)) };
@@ -239,6 +237,18 @@ impl Reader<'_> {
         self.accept("WITH");
         let options = self.options(false)?;
         Ok(Some((RoleStatement::Alter { role, options }, "ALTER ROLE")))
+    }
+
+    /// ALTER ROLE ALL: SET and RESET for all roles. In a database it is what ALTER DATABASE sets.
+    fn alter_all(&mut self, text: &str) -> SqlResult<Translated> {
+        let database = if self.words.accept(&["IN", "DATABASE"]) { Some(self.name()?) } else { None };
+        if !self.words.peek("SET") && !self.words.peek("RESET") {
+            return Err(self.syntax());
+        }
+        let change = start_parameters::change(self.words.rest_of(text), "ALTER ROLE")?;
+        let kind = Kind::AlterParameters { database, change };
+        let notices = std::mem::take(&mut self.notices);
+        Ok(Translated { cacheable: false, notices, ..Translated::command(kind, "ALTER ROLE") })
     }
 
     fn alter_database(&mut self) -> SqlResult<Read> {
@@ -421,7 +431,14 @@ impl Reader<'_> {
             Some(Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text)) => text.clone(),
             Some(Token::UnicodeStringLiteral(text)) => text.clone(),
             Some(Token::DollarQuotedString(text)) => text.value.clone(),
-            _ => return Err(self.syntax()),
+            // A password without quotation marks is not repeated.
+            Some(_) => {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    "syntax error: a text in quotation marks is expected",
+                ));
+            }
+            None => return Err(self.syntax()),
         };
         self.words.at += 1;
         Ok(text)

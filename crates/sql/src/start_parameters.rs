@@ -15,7 +15,7 @@ pub fn translate(text: &str) -> SqlResult<Translated> {
     let (name, rest) = cut_word(rest)?;
     let database = session::database_name(Some(name).filter(|n| !n.is_empty()))?;
     let change = change(rest, "ALTER DATABASE")?;
-    let kind = Kind::AlterParameters { database, change };
+    let kind = Kind::AlterParameters { database: Some(database), change };
     Ok(Translated { cacheable: false, ..Translated::command(kind, "ALTER DATABASE") })
 }
 
@@ -62,7 +62,7 @@ mod tests {
 
     fn read(text: &str) -> (String, ParameterChange) {
         match translate(text).unwrap().kind {
-            Kind::AlterParameters { database, change } => (database, change),
+            Kind::AlterParameters { database, change } => (database.unwrap(), change),
             other => panic!("{other:?}"),
         }
     }

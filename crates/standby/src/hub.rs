@@ -10,21 +10,29 @@
 //!
 //! How it fails: every error ends only the link on which it occurs, after the reason is sent to the other side.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod operator;
+mod orders;
+mod registered;
+mod report;
+mod state;
+
+pub(crate) use orders::Order;
+pub(crate) use registered::Registered;
+pub use report::StandbyReport;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_types::Lsn;
 use parking_lot::Mutex;
-use serde::Serialize;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::ages::Ages;
 use crate::base_copy;
 use crate::error::LinkError;
 use crate::governor::{self, Governor};
-use crate::identity::{Ack, Identity, Tip};
+use crate::identity::{Identity, Tip};
 use crate::limits::LinkOptions;
 use crate::link::{Link, Stream, check_name};
 use crate::master::{Master, Peer};
@@ -35,13 +43,8 @@ use crate::ship;
 use crate::source;
 use crate::sync_set::{Reached, SyncSet};
 use crate::versions::agree;
-
-/// The time that an operator's stop waits for the standbys to receive the rest, and how often it checks.
-const STOP_MAX: Duration = Duration::from_secs(10);
-const STOP_LOOK: Duration = Duration::from_millis(20);
-
-/// The largest number of names whose last ack is remembered.
-const CONFIRMED_MAX: usize = 1000;
+use orders::Orders;
+use state::{Connected, News, State, remember};
 
 pub struct Hub {
     pub(crate) master: Arc<dyn Master>,
@@ -52,108 +55,12 @@ pub struct Hub {
     state: Mutex<State>,
 }
 
-struct State {
-    sync_set: SyncSet,
-    reached: Reached,
-    /// Whether enough standbys of the sync set acknowledge.
-    in_sync: bool,
-    /// How long the standby whose link ended last had been silent, if there have been too few since.
-    silent_before: Duration,
-    ages: Ages,
-    standbys: BTreeMap<String, Connected>,
-    /// What each standby, connected or not, has confirmed to be on its disk; for at most [`CONFIRMED_MAX`] standbys.
-    confirmed: BTreeMap<String, Lsn>,
-    /// Where each standby's trail ended when it last reported that, for the status; for at most [`CONFIRMED_MAX`] standbys. It may
-    /// be ahead of this trail.
-    ends: BTreeMap<String, Lsn>,
-    /// Numbers links in the order in which they connected.
-    links: u64,
-    /// Standbys that the operator stopped: refused until started again.
-    stopped: BTreeSet<String>,
-    all_stopped: bool,
-}
-
-struct Connected {
-    link: u64,
-    instance: u64,
-    address: String,
-    orders: Arc<Orders>,
-    ack: Option<Ack>,
-    /// The standby counts for the sync set once it has this much on its disk: what was durable here when it connected.
-    /// Until then it catches up, and its base copy may be incomplete.
-    counts_from: Lsn,
-    counts: bool,
-    sent: Lsn,
-    rtt_us: Option<u64>,
-    /// Its link ends because nothing was heard from it for this long.
-    silent: Duration,
-}
-
-/// What the rest of the hub requests from a running link.
-#[derive(Default)]
-pub(crate) struct Orders {
-    order: Mutex<Option<Order>>,
-    pub(crate) given: Notify,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Order {
-    /// Send everything, then stop in order.
-    Stop,
-    /// The standby has reconnected.
-    Replaced,
-}
-
-impl Orders {
-    fn give(&self, order: Order) {
-        *self.order.lock() = Some(order);
-        self.given.notify_one();
-    }
-
-    pub(crate) fn get(&self) -> Option<Order> {
-        *self.order.lock()
-    }
-}
-
-/// One connected standby, as the status shows it.
-#[derive(Clone, Debug, Serialize)]
-pub struct StandbyReport {
-    pub name: String,
-    pub address: String,
-    pub sent_lsn: u64,
-    /// `None` before its first ack.
-    pub received_lsn: Option<u64>,
-    pub durable_lsn: Option<u64>,
-    pub applied_lsn: Option<u64>,
-    /// Bytes that are written here and not yet applied there.
-    pub lag_bytes: Option<u64>,
-    /// The age of the oldest of them, in microseconds.
-    pub lag_us: Option<u64>,
-    pub round_trip_us: Option<u64>,
-    /// Its place in the sync set, from 0.
-    pub priority: Option<usize>,
-    /// It has caught up with the state when it connected, and counts for the sync set if it is listed.
-    pub counts: bool,
-}
-
 impl Hub {
     pub fn new(master: Arc<dyn Master>, options: LinkOptions, sync_set: SyncSet, governor: Governor) -> Arc<Hub> {
         let (progress, _) = watch::channel(0u64);
         let told = progress.clone();
         master.trail().on_progress(Arc::new(move || told.send_modify(|count| *count = count.wrapping_add(1))));
-        let state = State {
-            sync_set,
-            reached: Reached::default(),
-            in_sync: false,
-            silent_before: Duration::ZERO,
-            ages: Ages::default(),
-            standbys: BTreeMap::new(),
-            confirmed: BTreeMap::new(),
-            ends: BTreeMap::new(),
-            links: 0,
-            stopped: BTreeSet::new(),
-            all_stopped: false,
-        };
+        let state = State::new(sync_set);
         Arc::new(Hub { master, options, governor, progress, state: Mutex::new(state) })
     }
 
@@ -317,106 +224,9 @@ impl Hub {
         Ok(Registered { hub: self.clone(), name: hello.name.clone(), link, orders, fell_back })
     }
 
-    fn check_stopped(&self, name: &str) -> Result<(), Refusal> {
-        let state = self.state.lock();
-        if !state.all_stopped && !state.stopped.contains(name) {
-            return Ok(());
-        }
-        let message = format!("shipping to {name} is stopped on {}", self.master.name());
-        Err(Refusal::new(Reason::Stopped, message, "Start it there with: holdfast standby start"))
-    }
-
     fn tip(&self) -> Tip {
         let (lsn, checksum) = self.master.trail().tip();
         Tip { lsn, checksum }
-    }
-
-    /// Ends shipping in order: everything written so far is sent first. `None` means to all standbys, as before the
-    /// server stops.
-    pub fn stop(&self, standby: Option<&str>) {
-        let mut state = self.state.lock();
-        match standby {
-            Some(name) => _ = state.stopped.insert(name.to_owned()),
-            None => state.all_stopped = true,
-        }
-        let concerned = state.standbys.iter().filter(|(name, _)| standby.is_none_or(|standby| standby == *name));
-        concerned.for_each(|(_, connected)| connected.orders.give(Order::Stop));
-    }
-
-    /// Lets a stopped standby, or all stopped standbys, follow again.
-    pub fn start(&self, standby: Option<&str>) {
-        let mut state = self.state.lock();
-        match standby {
-            Some(name) => _ = state.stopped.remove(name),
-            None => {
-                state.all_stopped = false;
-                state.stopped.clear();
-            }
-        }
-    }
-
-    /// `holdfast standby stop`: waits until the standbys have received everything and have disconnected.
-    async fn stop_for_operator(&self, standby: Option<&str>) -> Result<String, Refusal> {
-        if standby.is_none()
-            && let Some(done) = self.master.follow_on(false)
-        {
-            return done;
-        }
-        if let Some(name) = standby {
-            self.known(name)?;
-        }
-        self.stop(standby);
-        let here = |state: &State| state.standbys.keys().any(|name| standby.is_none_or(|standby| standby == name));
-        let until = Instant::now() + STOP_MAX;
-        while here(&self.state.lock()) && Instant::now() < until {
-            tokio::time::sleep(STOP_LOOK).await;
-        }
-        let who = standby.unwrap_or("all standbys");
-        let still = if here(&self.state.lock()) { "; the link has not ended yet" } else { "" };
-        let waits = if self.is_in_sync() { "" } else { "; commits above level local wait for standbys" };
-        Ok(format!("shipping to {who} is stopped at LSN {}{still}{waits}", self.master.trail().durable()))
-    }
-
-    /// `holdfast standby start`: lets standbys follow again.
-    fn start_for_operator(&self, standby: Option<&str>) -> Result<String, Refusal> {
-        if standby.is_none()
-            && let Some(done) = self.master.follow_on(true)
-        {
-            return done;
-        }
-        if let Some(name) = standby
-            && !self.state.lock().stopped.contains(name)
-        {
-            self.known(name)?;
-        }
-        self.start(standby);
-        Ok(format!("{} may follow", standby.unwrap_or("all standbys")))
-    }
-
-    /// `holdfast standby forget`: keeps no more trail for a standby.
-    fn forget_for_operator(&self, standby: &str) -> Result<String, Refusal> {
-        if self.state.lock().standbys.contains_key(standby) {
-            let message = format!("{standby} follows this server");
-            return Err(Refusal::new(Reason::NotAdmitted, message, "Stop its server first"));
-        }
-        if self.master.forget(standby)? {
-            return Ok(format!("no trail is kept for {standby} any longer"));
-        }
-        let message = format!("no trail is kept for a standby named {standby}");
-        Err(Refusal::new(Reason::NotAdmitted, message, "List the standbys with: holdfast standby status"))
-    }
-
-    /// Refuses the name of a standby that does not follow now.
-    fn known(&self, name: &str) -> Result<(), Refusal> {
-        let state = self.state.lock();
-        if state.standbys.contains_key(name) || state.stopped.contains(name) {
-            return Ok(());
-        }
-        let names: Vec<&str> = state.standbys.keys().map(String::as_str).collect();
-        let message = format!("no standby named {name} follows {}", self.master.name());
-        let advice =
-            format!("Standbys that follow: {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
-        Err(Refusal::new(Reason::Failed, message, advice))
     }
 
     /// Sets a new sync set after a change of the setting. What was reached stays reached.
@@ -500,107 +310,5 @@ impl Hub {
     /// The governor's report on each standby.
     pub fn governed(&self) -> Vec<governor::Report> {
         self.governor.report(self.master.trail().durable())
-    }
-}
-
-fn remember(positions: &mut BTreeMap<String, Lsn>, standby: &str, lsn: Lsn) {
-    if positions.len() < CONFIRMED_MAX || positions.contains_key(standby) {
-        positions.insert(standby.to_owned(), lsn);
-    }
-}
-
-/// What an ack, a connection or a setting changed.
-struct News {
-    reached: Option<Reached>,
-    in_sync: Option<bool>,
-}
-
-impl State {
-    fn confirm(&mut self, standby: &str, durable: Lsn) {
-        remember(&mut self.confirmed, standby, durable);
-        remember(&mut self.ends, standby, durable);
-    }
-
-    /// Combines the acks again. Positions only grow: a standby that disconnects takes nothing back.
-    fn recount(&mut self) -> News {
-        let counts = self.standbys.iter().filter(|(_, connected)| connected.counts);
-        let acks = counts.filter_map(|(name, connected)| Some((name.as_str(), connected.ack?)));
-        let now = self.sync_set.reached(acks);
-        let in_sync = now.is_some();
-        let reached = self.reached.max(now.unwrap_or_default());
-        if in_sync != self.in_sync {
-            self.silent_before = Duration::ZERO;
-        }
-        News {
-            in_sync: (in_sync != std::mem::replace(&mut self.in_sync, in_sync)).then_some(in_sync),
-            reached: (reached != std::mem::replace(&mut self.reached, reached)).then_some(reached),
-        }
-    }
-}
-
-/// A shipping link in the list of connected ones; dropping it removes it.
-pub(crate) struct Registered {
-    pub(crate) hub: Arc<Hub>,
-    pub(crate) name: String,
-    link: u64,
-    pub(crate) orders: Arc<Orders>,
-    /// The standby starts before a position that it has confirmed.
-    fell_back: bool,
-}
-
-impl Registered {
-    /// Records a checked ack. It does not count if the standby has reconnected since.
-    pub(crate) fn acked(&self, ack: Ack) {
-        let hub = &self.hub;
-        let sent = hub.master.trail().durable();
-        let mut state = hub.state.lock();
-        let Some(connected) = state.standbys.get_mut(&self.name).filter(|c| c.link == self.link) else { return };
-        match connected.ack.replace(ack) {
-            None => hub.governor.connected(&self.name, sent, ack.applied),
-            Some(_) => hub.governor.applied(&self.name, sent, ack.applied),
-        }
-        if !connected.counts && ack.durable >= connected.counts_from {
-            connected.counts = true;
-            tracing::info!(target: "holdfast::catchup", standby = %self.name, lsn = %ack.durable, "a standby has caught up");
-        }
-        state.confirm(&self.name, ack.durable);
-        let news = state.recount();
-        drop(state);
-        hub.tell(news);
-    }
-
-    pub(crate) fn sent(&self, sent: Lsn) {
-        self.hub.state.lock().ages.note(sent, Instant::now());
-        self.update(|connected| connected.sent = sent);
-    }
-
-    pub(crate) fn round_trip(&self, us: u64) {
-        self.update(|connected| connected.rtt_us = Some(us));
-    }
-
-    pub(crate) fn progress(&self) -> watch::Receiver<u64> {
-        self.hub.progress.subscribe()
-    }
-
-    fn update(&self, change: impl FnOnce(&mut Connected)) {
-        let mut state = self.hub.state.lock();
-        state.standbys.get_mut(&self.name).filter(|connected| connected.link == self.link).map(change);
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        let mut state = self.hub.state.lock();
-        if let Some(connected) = state.standbys.get(&self.name).filter(|connected| connected.link == self.link) {
-            let silent = connected.silent;
-            state.standbys.remove(&self.name);
-            self.hub.governor.disconnected(&self.name);
-            let news = state.recount();
-            if news.in_sync == Some(false) {
-                state.silent_before = silent;
-            }
-            drop(state);
-            self.hub.tell(news);
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! Receives the rows of a statement. The engine steps SQLite and calls a [`Sink`]; the protocol implements one that
 //! encodes messages. So neither depends on the other, and no row is copied in between.
 
+use crate::access::Roles;
 use crate::desc::StatementDesc;
 use crate::error::SqlError;
 use crate::value::ValueRef;
@@ -37,6 +38,10 @@ pub trait Sink: Send + Any {
     fn row(&mut self, row: &dyn Row) -> Result<(), SqlError>;
     /// The statement has ended without an error.
     fn end(&mut self, tag: &Tag);
+    /// The statement that has ended last changed so many rows in the trail, with so many bytes of row images.
+    fn recorded(&mut self, bytes: u64, images: u64) {
+        let _ = (bytes, images);
+    }
     /// Makes everything received so far final: [`Sink::reset`] will not discard it.
     fn keep(&mut self);
     /// Discards everything received since the last [`Sink::keep`], or everything, because it is about to run again.
@@ -45,6 +50,10 @@ pub trait Sink: Send + Any {
     /// The role that receives the results: tables that show what sessions do hide from it what it may not see. `None`: not
     /// known, so that everything is hidden which some role may not see.
     fn viewer(&self) -> Option<u32> {
+        None
+    }
+    /// All roles as the session sees them that receives the results; `None`: its open transaction has changed none.
+    fn own_roles(&self) -> Option<Arc<Roles>> {
         None
     }
 }

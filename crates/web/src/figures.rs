@@ -262,8 +262,10 @@ pub trait Source: Send + Sync + 'static {
     /// Events with a higher number than `after`, oldest first.
     fn events(&self, after: u64) -> Vec<Event>;
     /// Checks a role's password. May take some milliseconds of computing. The same answer for an unknown role, a wrong password
-    /// and an expired one.
+    /// and an expired one. A failure is logged and counted like one of a client of the database.
     fn login(&self, role: &str, password: &str, client: IpAddr) -> Result<Rights, Refused>;
+    /// A login without a password has failed: logs and counts it likewise.
+    fn login_failed(&self, client: IpAddr, why: &str);
     /// What a role may do now; `None`: it no longer exists, or may not log in.
     fn rights(&self, role: &str) -> Option<Rights>;
     /// Cancels or terminates a session, as SQL's functions do for this role.

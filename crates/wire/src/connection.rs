@@ -105,6 +105,9 @@ pub(crate) async fn serve<F: SessionFactory>(
     drop(newcomer);
     registration.set_cancel(session.canceller());
     client.set_termination(session.termination());
+    if let Some((before, now)) = session.changed_keepalives() {
+        client.socket().keep_alive(before, now);
+    }
     let out = client.reply().out();
     backend::authentication_ok(out);
     for (name, value) in session.parameters() {
@@ -298,8 +301,14 @@ impl<S: Session> Connection<'_, S> {
         if let Err(refused) = outcome {
             self.report(refused)?;
         }
-        let status = self.session.status();
-        backend::ready_for_query(self.client.reply().out(), status);
+        if let Some((before, now)) = self.session.changed_keepalives() {
+            self.client.socket().keep_alive(before, now);
+        }
+        let out = self.client.reply().out();
+        for (name, value) in self.session.changed_parameters() {
+            backend::parameter_status(out, &name, &value);
+        }
+        backend::ready_for_query(out, self.session.status());
         Ok(self.flush().await?)
     }
 

@@ -31,6 +31,8 @@ pub struct Keepalives {
     pub interval_s: u32,
     /// Probes without an answer after which the connection is lost.
     pub count: u32,
+    /// Time in milliseconds that sent data may stay unacknowledged before the connection is lost.
+    pub user_timeout_ms: u32,
 }
 
 /// Limits that the operator sets.

@@ -17,6 +17,8 @@ use crate::copy::{CopyFormat, CopyWriter};
 use crate::encode::{self, Output};
 use crate::frontend::Formats;
 use crate::limits::{BUFFER_KEPT_BYTES_MAX, FLUSH_BYTES};
+use crate::result_limits::ResultLimits;
+use holdfast_types::access::Roles;
 use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -69,6 +71,8 @@ struct Current {
     step: usize,
     desc: Option<Arc<StatementDesc>>,
     rows: u64,
+    /// Bytes of the messages of these rows.
+    bytes: u64,
     held: Option<Held>,
 }
 
@@ -95,6 +99,9 @@ pub struct Reply {
     stream: Option<Stream>,
     /// The role that the answers are for.
     viewer: Option<u32>,
+    /// The limits of each result.
+    result_limits: ResultLimits,
+    own_roles: Option<Arc<Roles>>,
     /// What the statements of the message have taken, if that is measured.
     measured: Option<Vec<Measured>>,
     /// Steps of the message run again: a step that has not ended is anywhere in `measured`, else at its end.
@@ -112,7 +119,15 @@ pub struct Measured {
     /// Rows returned or changed; 0 where the command tag has no number.
     pub rows: u64,
     pub verb: &'static str,
+    /// Bytes and number of the row images that it has put into the trail, as far as the engine reports them.
+    pub recorded: (u64, u64),
     ended: bool,
+}
+
+impl Measured {
+    fn begun(step: usize) -> Measured {
+        Measured { step, begun: Instant::now(), time: None, rows: 0, verb: "", recorded: (0, 0), ended: false }
+    }
 }
 
 impl Reply {
@@ -132,6 +147,8 @@ impl Reply {
             copy: None,
             stream: None,
             viewer: None,
+            result_limits: ResultLimits::default(),
+            own_roles: None,
             measured: None,
             runs_again: false,
         }
@@ -159,7 +176,7 @@ impl Reply {
         let is_open = |m: &Measured| m.step == step && !m.ended;
         let begun = if self.runs_again { measured.iter().any(is_open) } else { measured.last().is_some_and(is_open) };
         if !begun {
-            measured.push(Measured { step, begun: Instant::now(), time: None, rows: 0, verb: "", ended: false });
+            measured.push(Measured::begun(step));
         }
     }
 
@@ -171,13 +188,19 @@ impl Reply {
                 let time = with_time.then(|| m.begun.elapsed());
                 *m = Measured { time, rows, verb, ended: true, ..*m };
             }
-            None => measured.push(Measured { step, begun: Instant::now(), time: None, rows, verb, ended: true }),
+            None => measured.push(Measured { rows, verb, ended: true, ..Measured::begun(step) }),
         }
     }
 
-    /// The answers from now on are for this role.
-    pub fn set_viewer(&mut self, role: u32) {
+    /// The answers from now on are for this role, which sees these roles where its transaction has changed some.
+    pub fn set_viewer(&mut self, role: u32, own_roles: Option<Arc<Roles>>) {
         self.viewer = Some(role);
+        self.own_roles = own_roles;
+    }
+
+    /// No result from now on may be larger.
+    pub fn set_result_limits(&mut self, limits: ResultLimits) {
+        self.result_limits = limits;
     }
 
     /// The bytes that are ready to be sent.
@@ -230,11 +253,6 @@ impl Reply {
     /// Adds a NoticeResponse here.
     pub fn notice(&mut self, severity: &str, notice: &SqlError) {
         backend::notice(&mut self.out, severity, notice);
-    }
-
-    /// Adds a ParameterStatus here.
-    pub fn parameter_status(&mut self, name: &str, value: &str) {
-        backend::parameter_status(&mut self.out, name, value);
     }
 
     /// Answers a statement that returns no rows and did not go through the engine.
@@ -318,6 +336,7 @@ impl Reply {
         }
         backend::close(&mut self.out, at);
         self.current.rows += 1;
+        self.current.bytes += (self.out.len() - start) as u64;
         if rows_max != 0 && self.current.rows > rows_max as u64 {
             let held = self.current.held.get_or_insert_default();
             held.rows.extend(self.out.drain(start..));
@@ -353,7 +372,7 @@ impl Sink for Reply {
         let step = self.first_step + step;
         self.script_until(step);
         self.measure_begin(step);
-        self.current = Current { step, desc: Some(desc.clone()), rows: 0, held: None };
+        self.current = Current { step, desc: Some(desc.clone()), ..Current::default() };
         match &mut self.copy {
             Some(copy) => copy.begin(&mut self.out, &desc.columns),
             None if self.simple && !desc.columns.is_empty() => {
@@ -366,11 +385,14 @@ impl Sink for Reply {
     fn row(&mut self, row: &dyn Row) -> SqlResult<()> {
         match (&mut self.copy, &self.current.desc) {
             (Some(copy), Some(desc)) => {
+                let start = self.out.len();
                 copy.row(&mut self.out, row, &desc.columns, self.output);
                 self.current.rows += 1;
+                self.current.bytes += (self.out.len() - start) as u64;
             }
             _ => self.data_row(row)?,
         }
+        self.result_limits.check(self.current.rows, self.current.bytes)?;
         self.flush_to_stream()
     }
 
@@ -389,6 +411,13 @@ impl Sink for Reply {
             self.suspended.push((self.current.step, held));
         } else {
             finish_command(&mut self.out, tag);
+        }
+    }
+
+    fn recorded(&mut self, bytes: u64, images: u64) {
+        let ended = self.measured.as_mut().and_then(|all| all.iter_mut().rev().find(|m| m.ended));
+        if let Some(measured) = ended {
+            measured.recorded = (bytes, images);
         }
     }
 
@@ -411,5 +440,9 @@ impl Sink for Reply {
 
     fn viewer(&self) -> Option<u32> {
         self.viewer
+    }
+
+    fn own_roles(&self) -> Option<Arc<Roles>> {
+        self.own_roles.clone()
     }
 }

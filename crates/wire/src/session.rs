@@ -5,6 +5,7 @@
 
 use crate::auth::{Prover, Unproven};
 use crate::client::Client;
+use crate::limits::Keepalives;
 use crate::peer::Peer;
 use crate::status::Status;
 use crate::termination::Termination;
@@ -138,7 +139,18 @@ pub trait Session: 'static {
     fn cursor(&self, name: &str) -> Option<Arc<StatementDesc>>;
 
     /// The parameters that start-up reports as ParameterStatus.
-    fn parameters(&self) -> Vec<(String, String)>;
+    fn parameters(&mut self) -> Vec<(String, String)>;
+
+    /// Those of them that have changed since they were last reported. They are sent before ReadyForQuery, as by
+    /// PostgreSQL: a statement, the end of its transaction or a failure may have changed them.
+    fn changed_parameters(&mut self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// When TCP notices that the client has gone, if the session has changed that since it was last asked: before and now.
+    fn changed_keepalives(&mut self) -> Option<(Keepalives, Keepalives)> {
+        None
+    }
 
     /// A handle that interrupts the session from another thread.
     fn canceller(&self) -> Arc<dyn Cancel>;

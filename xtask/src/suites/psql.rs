@@ -16,7 +16,7 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
 
 fn scripts(address: Address, database: &str) -> anyhow::Result<Findings> {
     let mut findings = Findings::new();
-    for script in ["statements", "cursors", "copy", "catalogue", "databases"] {
+    for script in ["statements", "cursors", "copy", "catalogue", "databases", "operators"] {
         let output = Command::new("timeout")
             .args(["300", "psql", "-X", "-v", "VERBOSITY=sqlstate", "-f"])
             .arg(paths::client("psql").join(format!("{script}.sql")))

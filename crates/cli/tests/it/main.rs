@@ -8,12 +8,17 @@ mod damage;
 mod doctor;
 mod dump;
 mod first_run;
+mod heavy;
 mod http;
 mod lab;
 mod mirror;
 mod no_sabotage;
 mod node;
 mod observing;
+mod operators;
+#[allow(dead_code)]
+#[path = "../../../sql/tests/it/common/postgres.rs"]
+mod postgres;
 mod privileges;
 mod roles;
 mod schema_changes;

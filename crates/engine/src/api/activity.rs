@@ -1,7 +1,7 @@
 //! What the engine's transactions do at this moment, as views show it: which transaction waits for which, and which holds a snapshot.
 
 use crate::api::engine::Engine;
-use crate::state::locks::{Blocked, LockInfo};
+use crate::state::locks::{Blocked, LockInfo, WaitInfo};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -37,6 +37,11 @@ impl Engine {
     /// Every transaction that waits for a lock.
     pub fn blocked(&self) -> Vec<Blocked> {
         self.0.engine.locks.blocked()
+    }
+
+    /// The lock that the client with this process number waits for.
+    pub fn lock_wait_of(&self, pid: i32) -> Option<WaitInfo> {
+        self.0.engine.locks.wait_of(pid)
     }
 
     /// The snapshot that has been held the longest.

@@ -60,6 +60,8 @@ pub struct Survey {
     pub roles: BTreeMap<u32, Option<Role>>,
     /// Owners and grants of databases, as last set.
     pub access: BTreeMap<VolumeId, DatabaseAccess>,
+    /// Where the last boxcar ends that changes the list of databases; 0: none does.
+    pub list_end: Lsn,
     /// The latest clock reading seen.
     pub clock: Hlc,
 }
@@ -82,6 +84,7 @@ impl Survey {
             parameters: BTreeMap::new(),
             roles: BTreeMap::new(),
             access: BTreeMap::new(),
+            list_end: Lsn(0),
             clock: Hlc::default(),
         }
     }
@@ -199,6 +202,9 @@ pub fn survey(
             if let Record::VolumeDrop { volume } = record {
                 s.ended.insert(volume, lsn);
             }
+            if changes_list(&record) {
+                s.list_end = boxcar.end;
+            }
             match record {
                 Record::Checkpoint(c) if known(c.volume) && own_from.is_some_and(|from| lsn >= from) => {
                     s.checkpoints.insert(c.volume, (c, lsn));
@@ -222,6 +228,19 @@ pub fn survey(
         }
     }
     Ok(s)
+}
+
+/// Whether a record changes the list of databases.
+fn changes_list(record: &Record<'_>) -> bool {
+    matches!(
+        record,
+        Record::VolumeCreate { .. }
+            | Record::VolumeDrop { .. }
+            | Record::Parameters { .. }
+            | Record::Role(_)
+            | Record::RoleDrop { .. }
+            | Record::DatabaseAccess { .. }
+    )
 }
 
 /// The second reading: redoes every volume whose file lacks something.

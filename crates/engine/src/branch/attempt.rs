@@ -120,6 +120,9 @@ impl BranchState {
         self.seen = self.seen.max(self.pin.as_ref().map_or(0, Pin::snapshot));
         if matches!(ended, Attempt::Done) {
             let ops = connection.conn.capture().ops() as usize;
+            if let Work::Statement { sink, .. } = work {
+                sink.recorded(connection.conn.capture().len() as u64, ops as u64);
+            }
             self.ops.extend_from_slice(&connection.conn.capture().take());
             self.count += ops;
             self.has_changed_schema(connection.own.clone());

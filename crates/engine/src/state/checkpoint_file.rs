@@ -7,13 +7,14 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | "HFLOCALC" |
-//! | 8 | 2 | format version, 1 |
+//! | 8 | 2 | format version: 1, or 2 with the list's end |
 //! | 10 | 2 | zero |
 //! | 12 | 4 | number of volumes |
 //! | 16 | 8 | own from: checkpoint records in the trail from this LSN on are this node's own; 0 while it is a standby |
 //! | 24 | 8 | listed to: what the trail records below this LSN about new and dropped databases is in the list of databases |
 //! | 32 | 8 | whole from: a base copy is consistent only with the trail up to this LSN |
-//! | 40 | 48 each | the volumes, by id |
+//! | 40 | 8 | only in version 2: list's end: the list of databases may hold what the trail has below this LSN |
+//! | 40 or 48 | 48 each | the volumes, by id |
 //! | | 4 | CRC-32C of all before |
 //!
 //! A volume:
@@ -27,6 +28,9 @@
 //! | 24 | 8 | size of the file in bytes |
 //! | 32 | 8 | modification time of the file, nanoseconds since 1970, signed |
 //! | 40 | 8 | end: everything in the file is in the trail below this LSN; 0 for a file of a base copy |
+//!
+//! A former master's list holds databases, parameters and roles that its trail may lose when it is cut back to the new master's:
+//! its file has version 2. All others are written in version 1, which earlier releases read.
 //!
 //! Numbers are little-endian. The file is replaced as a whole ([`holdfast_seams::replace`]).
 //!
@@ -42,7 +46,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 8] = *b"HFLOCALC";
-const VERSION: u16 = 1;
+/// The newest format that this program reads.
+const VERSION: u16 = 2;
+/// Without the list's end.
+const VERSION_PLAIN: u16 = 1;
 const HEAD_BYTES: usize = 40;
 const VOLUME_BYTES: usize = 48;
 /// A million volumes.
@@ -55,6 +62,8 @@ pub struct CheckpointFile {
     pub own_from: Option<Lsn>,
     pub listed_to: Lsn,
     pub whole_from: Lsn,
+    /// Of a former master: everything in the list of databases is in the trail below this; 0 where `listed_to` says it.
+    pub list_end: Lsn,
     pub volumes: BTreeMap<VolumeId, LocalCheckpoint>,
 }
 
@@ -84,8 +93,8 @@ impl CheckpointFile {
     pub fn refuse_ahead(&self, dir: &Path, end: Lsn) -> Result<(), OpenError> {
         let file = self.volumes.values().find(|v| v.end > end);
         let file = file.map(|v| (format!("the file of volume {}", v.checkpoint.volume), v.end));
-        let list = (self.whole_from <= end && self.listed_to > end)
-            .then(|| ("the list of databases".to_owned(), self.listed_to));
+        let listed = self.listed_to.max(self.list_end);
+        let list = (self.whole_from <= end && listed > end).then(|| ("the list of databases".to_owned(), listed));
         match file.or(list) {
             Some((what, holds)) => {
                 Err(OpenError::AheadOfTrail { path: dir.display().to_string(), what, holds, trail: end })
@@ -119,11 +128,15 @@ impl CheckpointFile {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD_BYTES + VOLUME_BYTES * self.volumes.len() + 4);
         bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        let plain = self.list_end <= self.listed_to;
+        bytes.extend_from_slice(&if plain { VERSION_PLAIN } else { VERSION }.to_le_bytes());
         bytes.extend_from_slice(&[0; 2]);
         bytes.extend_from_slice(&(self.volumes.len() as u32).to_le_bytes());
         for lsn in [self.own_from.unwrap_or_default(), self.listed_to, self.whole_from] {
             bytes.extend_from_slice(&lsn.0.to_le_bytes());
+        }
+        if !plain {
+            bytes.extend_from_slice(&self.list_end.0.to_le_bytes());
         }
         for LocalCheckpoint { checkpoint: c, end } in self.volumes.values() {
             bytes.extend_from_slice(&c.volume.0.to_le_bytes());
@@ -151,7 +164,8 @@ impl CheckpointFile {
         if u32_at(8) > u32::from(VERSION) {
             return Err("it was written by a newer release; use that release");
         }
-        if content.len() != HEAD_BYTES + VOLUME_BYTES * u32_at(12) as usize {
+        let head = if u32_at(8) > u32::from(VERSION_PLAIN) { HEAD_BYTES + 8 } else { HEAD_BYTES };
+        if content.len() != head + VOLUME_BYTES * u32_at(12) as usize {
             return Err(short);
         }
         let volume = |at: usize| LocalCheckpoint {
@@ -164,11 +178,12 @@ impl CheckpointFile {
             },
             end: Lsn(u64_at(at + 40)),
         };
-        let volumes = (HEAD_BYTES..content.len()).step_by(VOLUME_BYTES).map(volume);
+        let volumes = (head..content.len()).step_by(VOLUME_BYTES).map(volume);
         Ok(CheckpointFile {
             own_from: Some(Lsn(u64_at(16))).filter(|lsn| lsn.0 > 0),
             listed_to: Lsn(u64_at(24)),
             whole_from: Lsn(u64_at(32)),
+            list_end: if head > HEAD_BYTES { Lsn(u64_at(40)) } else { Lsn(0) },
             volumes: volumes.map(|v| (v.checkpoint.volume, v)).collect(),
         })
     }
@@ -191,6 +206,7 @@ mod tests {
             own_from: Some(Lsn(0x13000)),
             listed_to: Lsn(0x10000),
             whole_from: Lsn(0x10800),
+            list_end: Lsn(0),
             volumes: [(VolumeId(3), volume)].into(),
         }
     }
@@ -208,6 +224,16 @@ mod tests {
         assert_eq!(CheckpointFile::decode(&bytes), Ok(local()));
         let standby = CheckpointFile { own_from: None, ..local() };
         assert_eq!(CheckpointFile::decode(&standby.encode()), Ok(standby));
+        let former = CheckpointFile { own_from: None, list_end: Lsn(0x14000), ..local() };
+        let hex: String = former.encode().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            hex,
+            "48464c4f43414c430200000001000000000000000000000000000100000000000008010000000000\
+             0040010000000000\
+             03000000000000004d0000000000000000100100000000000020000000000000ffffffffffffffff0020010000000000\
+             e6bad904"
+        );
+        assert_eq!(CheckpointFile::decode(&former.encode()), Ok(former));
     }
 
     #[test]
@@ -219,6 +245,9 @@ mod tests {
         let list = CheckpointFile { listed_to: Lsn(0x12800), ..local() };
         assert!(refused(&list, 0x12000).is_some_and(|why| why.contains("the list of databases")));
         assert_eq!(refused(&list, 0x12800), None);
+        let former = CheckpointFile { list_end: Lsn(0x12800), ..local() };
+        assert!(refused(&former, 0x12000).is_some_and(|why| why.contains("the list of databases")));
+        assert_eq!(refused(&former, 0x12800), None);
         let copied = CheckpointFile { whole_from: Lsn(0x13000), ..list };
         assert_eq!(refused(&copied, 0x12000), None, "a base copy that is not whole");
     }
@@ -233,7 +262,7 @@ mod tests {
             assert!(CheckpointFile::decode(&good[..at]).is_err(), "{at} bytes");
         }
         let mut newer = good[..good.len() - 4].to_vec();
-        newer[8] = 2;
+        newer[8] = 3;
         let sum = crc32c::crc32c(&newer);
         newer.extend_from_slice(&sum.to_le_bytes());
         assert!(CheckpointFile::decode(&newer).unwrap_err().contains("newer"));

@@ -22,6 +22,7 @@
 //! auto_transaction = "on"
 //! [server]            # what every node of the server shares; absent where there is nothing
 //! "pg_hba.conf" = "local all all peer"
+//! "all/lock_timeout" = "1s"           # ALTER ROLE ALL SET
 //! ```
 //!
 //! Format 2 is format 1 with parameters or `prepares`; format 3 has roles, owners and grants of databases, `server`, and

@@ -53,7 +53,7 @@ pub fn run_step_visiting(
     }
     conn.bind_all(id, &step.params).map_err(sqlite)?;
     sink.begin(number, &step.stmt.report.desc);
-    let _viewing = Viewing::by(sink.viewer());
+    let _viewing = Viewing::by(&*sink);
     let rows = step_to_end(conn, id, &step.stmt, schema, sink, visit);
     conn.reset(id);
     let rows = rows?;

@@ -173,10 +173,12 @@ impl Writer {
             result = self.merge(&merge.images);
         }
         for s in &request.submission.steps {
+            let before = self.recorded();
             result = self.run_step(step, s, &mut *request.submission.sink);
             if result.is_err() {
                 break;
             }
+            self.report_recorded(before, &mut *request.submission.sink);
             step += 1;
         }
         let met_a_lock = self.met_a_lock() || self.may_be_undone_yet(request, &result);

@@ -128,6 +128,17 @@ impl Control {
 }
 
 impl Writer {
+    /// Bytes and number of the row images that the open transactions have recorded.
+    pub(super) fn recorded(&mut self) -> (u64, u64) {
+        (self.conn.capture().len() as u64, self.conn.capture().ops())
+    }
+
+    /// Reports to a statement's sink what was recorded since.
+    pub(super) fn report_recorded(&mut self, before: (u64, u64), sink: &mut dyn Sink) {
+        let (bytes, images) = self.recorded();
+        sink.recorded(bytes.saturating_sub(before.0), images.saturating_sub(before.1));
+    }
+
     /// Opens the writer on the database's volume.
     pub fn open(database: Arc<DatabaseState>, give_back: GiveBack) -> Result<Writer, OpenError> {
         let volume = database.volume();

@@ -124,7 +124,11 @@ impl Writer {
         match request {
             ExclusiveRequest::Run { step, mut sink, answer } => {
                 self.interruptible(id);
+                let before = self.recorded();
                 let result = self.run_in_transaction(&step, &mut *sink);
+                if result.is_ok() {
+                    self.report_recorded(before, &mut *sink);
+                }
                 self.not_interruptible();
                 let last_insert_rowid = self.conn.last_insert_rowid();
                 drop(answer.send(TxnRan { sink, result, schema: self.schema.clone(), last_insert_rowid }));

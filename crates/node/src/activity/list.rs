@@ -3,7 +3,8 @@
 use super::latencies::Latencies;
 use super::session::{SessionActivity, Who};
 use super::statements::Statements;
-use super::tally::Tally;
+use super::tables::Tables;
+use super::tally::{Done, Tally};
 use super::totals::Totals;
 use crate::cancel::Canceller;
 use parking_lot::Mutex;
@@ -19,6 +20,7 @@ pub struct Activities {
     pub(super) sessions: Mutex<BTreeMap<i32, Arc<SessionActivity>>>,
     pub totals: Totals,
     pub statements: Statements,
+    pub(super) tables: Tables,
     /// What sessions have done that have ended, by database.
     pub(super) ended: Mutex<BTreeMap<u32, Tally>>,
     /// The sizes of a database's tables at a snapshot, by database.
@@ -64,6 +66,11 @@ impl Listed {
     /// The statements of all sessions.
     pub fn statements(&self) -> &Statements {
         &self.all.statements
+    }
+
+    /// A statement has done this to a table of a database.
+    pub fn count_table(&self, database: u32, table: u32, done: &Done) {
+        self.all.tables.count(database, table, done);
     }
 
     /// The session switches to another database.

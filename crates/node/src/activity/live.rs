@@ -2,6 +2,7 @@
 
 use super::list::Activities;
 use super::statements::{Counts, Key};
+use super::tally::Done;
 use crate::admission::Admission;
 use crate::automatic_stats::AutomaticStats;
 use crate::clock::server_start_us;
@@ -9,7 +10,7 @@ use holdfast_engine::{Blocked, Engine};
 use holdfast_replication::{ArchiveReport, LinkReport, ReplicationStatus, StandbyState};
 use holdfast_sql::catalogue::{
     ArchiveRow, DatabaseActivityRow, HbaRow, IdentRow, LinkRow, Live, OldestSnapshot, SessionRow, StandbyRow, Standing,
-    StatementRow, TransactionsRow,
+    StatementRow, TableActivityRow, TransactionsRow,
 };
 use holdfast_types::access::Roles;
 use parking_lot::RwLock;
@@ -83,6 +84,20 @@ impl Live for Watcher {
     fn database_activity(&self) -> Vec<DatabaseActivityRow> {
         let all = self.activities.by_database();
         all.into_iter().map(|(oid, (tally, now))| tally.row(oid, now, server_start_us())).collect()
+    }
+
+    fn table_activity(&self, database_oid: u32) -> Vec<TableActivityRow> {
+        let row = |(table, done): (u32, Done)| TableActivityRow {
+            table,
+            rows_inserted: done.rows_inserted,
+            rows_updated: done.rows_updated,
+            rows_deleted: done.rows_deleted,
+        };
+        self.activities.tables.of(database_oid).into_iter().map(row).collect()
+    }
+
+    fn started_us(&self) -> i64 {
+        server_start_us()
     }
 
     /// Counted once for each change of the database.
@@ -179,6 +194,8 @@ fn statement_row((key, text, counts): (Key, Arc<str>, Counts)) -> StatementRow {
         max_ms: counts.max_ms,
         mean_ms: counts.mean_ms,
         stddev_ms: counts.stddev_ms(),
+        wal_records: counts.wal_records,
+        wal_bytes: counts.wal_bytes,
     }
 }
 

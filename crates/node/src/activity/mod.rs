@@ -10,6 +10,7 @@ mod live;
 mod session;
 mod signal;
 mod statements;
+mod tables;
 mod tally;
 mod totals;
 
@@ -17,6 +18,6 @@ pub use list::{Activities, Listed};
 pub use live::{EngineSlot, Watcher};
 pub use session::Who;
 pub use signal::Signal;
-pub use statements::Key;
+pub use statements::{Cost, Key};
 pub use tally::Done;
 pub use totals::Totals;

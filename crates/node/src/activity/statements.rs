@@ -18,7 +18,7 @@ use std::time::Duration;
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// Tables that threads share by turns: more than there are workers on most machines.
-const SHARDS: usize = 32;
+pub(super) const SHARDS: usize = 32;
 
 /// Use is multiplied by this each time statements are forgotten, as in PostgreSQL.
 const USE_KEPT: f64 = 0.99;
@@ -63,6 +63,15 @@ impl Hasher for KeyHasher {
 
 type Table<T> = HashMap<Key, T, BuildHasherDefault<KeyHasher>>;
 
+/// What one call has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    pub rows: u64,
+    /// Row images in the trail, and their bytes.
+    pub wal_records: u64,
+    pub wal_bytes: u64,
+}
+
 /// Calls and times, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
@@ -72,14 +81,18 @@ pub struct Counts {
     pub min_ms: f64,
     pub max_ms: f64,
     pub mean_ms: f64,
+    pub wal_bytes: u64,
+    pub wal_records: u64,
     /// Sum of squared differences from the mean (Welford).
     squares: f64,
 }
 
 impl Counts {
-    fn add(&mut self, ms: f64, rows: u64) {
+    fn add(&mut self, ms: f64, cost: &Cost) {
         self.calls += 1;
-        self.rows += rows;
+        self.rows += cost.rows;
+        self.wal_bytes += cost.wal_bytes;
+        self.wal_records += cost.wal_records;
         self.total_ms += ms;
         self.min_ms = if self.calls == 1 { ms } else { self.min_ms.min(ms) };
         self.max_ms = self.max_ms.max(ms);
@@ -100,6 +113,8 @@ impl Counts {
         self.mean_ms += apart * m / (n + m);
         self.calls += other.calls;
         self.rows += other.rows;
+        self.wal_bytes += other.wal_bytes;
+        self.wal_records += other.wal_records;
         self.total_ms += other.total_ms;
         self.min_ms = self.min_ms.min(other.min_ms);
         self.max_ms = self.max_ms.max(other.max_ms);
@@ -144,7 +159,7 @@ impl Default for Statements {
 }
 
 /// This thread's table.
-fn shard() -> usize {
+pub(super) fn shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
@@ -163,10 +178,10 @@ impl Statements {
     }
 
     /// Counts a call. `text` is asked for when the statement is new.
-    pub fn count(&self, key: Key, time: Duration, rows: u64, text: impl FnOnce() -> String) {
+    pub fn count(&self, key: Key, time: Duration, cost: &Cost, text: impl FnOnce() -> String) {
         let (ms, shard) = (time.as_secs_f64() * 1e3, &self.shards[shard()]);
         if let Some(counts) = shard.lock().get_mut(&key) {
-            return counts.add(ms, rows);
+            return counts.add(ms, cost);
         }
         {
             let mut known = self.known.lock();
@@ -177,7 +192,7 @@ impl Statements {
                 known.insert(key, Known { text: text.into(), used: 1.0, calls: 0 });
             }
         }
-        shard.lock().entry(key).or_default().add(ms, rows);
+        shard.lock().entry(key).or_default().add(ms, cost);
     }
 
     /// Forgets the statements with the least use when there are too many.
@@ -248,6 +263,8 @@ impl Statements {
 mod tests {
     use super::*;
 
+    const ROWS_2: Cost = Cost { rows: 2, wal_records: 1, wal_bytes: 100 };
+
     fn key(query: i64) -> Key {
         Key { role: 10, database: 5, query }
     }
@@ -258,12 +275,13 @@ mod tests {
         let mut one = Counts::default();
         let mut parts = [Counts::default(), Counts::default(), Counts::default()];
         for (i, ms) in times.iter().enumerate() {
-            one.add(*ms, 2);
-            parts[i % 2].add(*ms, 2);
+            one.add(*ms, &ROWS_2);
+            parts[i % 2].add(*ms, &ROWS_2);
         }
         let mut sum = Counts::default();
         parts.iter().for_each(|part| sum.merge(part));
         assert_eq!((sum.calls, sum.rows, sum.min_ms, sum.max_ms), (6, 12, 0.5, 9.0));
+        assert_eq!((sum.wal_bytes, sum.wal_records), (600, 6));
         assert!((sum.stddev_ms() - one.stddev_ms()).abs() < 1e-9 && (sum.mean_ms - one.mean_ms).abs() < 1e-9);
     }
 
@@ -271,7 +289,8 @@ mod tests {
     fn the_least_used_are_forgotten() {
         let statements = Statements::default();
         statements.set_max(100);
-        let call = |query: i64| statements.count(key(query), Duration::from_millis(1), 1, || format!("select {query}"));
+        let call =
+            |query: i64| statements.count(key(query), Duration::from_millis(1), &ROWS_2, || format!("select {query}"));
         (0..10).for_each(|_| (1..=50).for_each(call));
         (51..=1000).for_each(call);
         let list = statements.list();
@@ -290,7 +309,7 @@ mod tests {
         let work = |_| {
             let statements = statements.clone();
             std::thread::spawn(move || {
-                (0..1000).for_each(|i| statements.count(key(i % 7 + 1), Duration::ZERO, 1, String::new));
+                (0..1000).for_each(|i| statements.count(key(i % 7 + 1), Duration::ZERO, &ROWS_2, String::new));
             })
         };
         (0..8).map(work).collect::<Vec<_>>().into_iter().for_each(|t| t.join().unwrap());

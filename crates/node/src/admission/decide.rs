@@ -14,15 +14,18 @@
 //! How it fails: 28P01 after a password was asked for, 28000 otherwise, with PostgreSQL's texts. Each failure is one line in
 //! the log, and the answer waits, see [`super::failures`].
 
+use super::failures::Origin;
 use super::files::Rules;
 use super::hba::{Attempt, ClientCert, ClientName, Method, Rule};
-use super::{Admission, is_operator, socket_owner, users};
+use super::{Admission, users};
 use crate::clock::now_us;
 use holdfast_scram::Verifier;
+use holdfast_seams::socket_owner::{self, is_operator};
 use holdfast_types::access::predefined::BOOTSTRAP_OID;
 use holdfast_types::access::{Role, Roles};
 use holdfast_types::{SqlError, SqlState};
 use holdfast_wire::{Peer, PeerAddress, Prover, Startup, Unproven};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -70,9 +73,17 @@ impl Admission {
         let (address, user, database) = (shown(&startup.peer), &startup.user, &startup.database);
         let state = failed.error.state().0;
         tracing::warn!(address, ?user, ?database, line, method, state, "authentication failed: {}", failed.why);
-        let delay = self.failures.record(super::failures::Origin::of(startup.peer.address), Instant::now());
+        let delay = self.failures.record(Origin::of(startup.peer.address), Instant::now());
         tokio::time::sleep(delay).await;
         Err(Unproven::Refused(failed.error))
+    }
+
+    /// A login on the console failed: it is logged and counted like that of a client. The console limits the attempts of an
+    /// address itself.
+    pub fn console_failed(&self, user: &str, client: IpAddr, why: &str) {
+        let state = SqlState::INVALID_PASSWORD.0;
+        tracing::warn!(address = %client, ?user, method = "console", state, "authentication failed: {why}");
+        let _ = self.failures.record(Origin::of_ip(client), Instant::now());
     }
 
     async fn prove(
@@ -172,7 +183,7 @@ impl From<Failed> for Ended {
 }
 
 /// The verifier of a role that can prove a password, or why it has none.
-fn stored(role: Option<&Arc<Role>>) -> Result<Verifier, &'static str> {
+pub fn stored(role: Option<&Arc<Role>>) -> Result<Verifier, &'static str> {
     let role = role.ok_or("the role does not exist")?;
     let password = role.password.as_deref().ok_or("the role has no password")?;
     if role.valid_until_us.is_some_and(|until| until < now_us()) {

@@ -1,4 +1,4 @@
-//! Failed attempts to connect, by address: each further one is answered later.
+//! Failed attempts to connect, and to log in on the console, by address: each further one is answered later.
 //!
 //! The answer to the first failure waits [`DELAY_FIRST`], each next one twice as long, up to the limit of the settings. Only
 //! failures wait, so a client with the right password is not delayed by others behind its address. A waiting connection holds
@@ -36,11 +36,15 @@ impl Origin {
     pub fn of(address: Option<PeerAddress>) -> Origin {
         match address {
             Some(PeerAddress::Unix { uid, .. }) => Origin::User(uid),
-            Some(PeerAddress::Tcp { client, .. }) => match client.ip().to_canonical() {
-                IpAddr::V4(ip) => Origin::V4(ip.octets()),
-                IpAddr::V6(ip) => ip.octets().first_chunk().map_or(Origin::Unknown, |network| Origin::V6(*network)),
-            },
+            Some(PeerAddress::Tcp { client, .. }) => Origin::of_ip(client.ip()),
             None => Origin::Unknown,
+        }
+    }
+
+    pub fn of_ip(ip: IpAddr) -> Origin {
+        match ip.to_canonical() {
+            IpAddr::V4(ip) => Origin::V4(ip.octets()),
+            IpAddr::V6(ip) => ip.octets().first_chunk().map_or(Origin::Unknown, |network| Origin::V6(*network)),
         }
     }
 }

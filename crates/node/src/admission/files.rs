@@ -4,20 +4,23 @@
 //! names each line. At a reload (SIGHUP, `pg_reload_conf()`) both files are read before either takes effect: with a mistake in
 //! one, the rules stay as they are, and the log names each line.
 //!
-//! What the rules in force were read from is kept, because a master writes it to the trail ([`super::share`]).
+//! What the rules in force were read from is kept, because a master writes it to the trail ([`super::share`]). Rules that come
+//! from there replace both files as one step ([`super::taking`]).
 //!
 //! The secret (`authentication_secret`, 64 hexadecimal digits) makes the salts that are sent for roles that do not exist. If it
 //! is lost, another one is made; a client that has recorded salts before can then tell such roles from others.
 
 use super::hba::{self, Attempt, Connection, Method, Rule};
 use super::ident::{self, Mapping};
+use super::taking;
 use holdfast_seams::replace::{read_whole, replace};
 use holdfast_seams::{Disk, RealDisk};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use xxhash_rust::xxh3::xxh3_64;
 
 pub const HBA_FILE: &str = "pg_hba.conf";
 pub const IDENT_FILE: &str = "pg_ident.conf";
@@ -46,6 +49,12 @@ pub enum RulesError {
         path.display()
     )]
     Trusting { path: PathBuf, line: u32, listen: String },
+    #[error(
+        "{} does not fit the files that it is about (pg_hba.conf.taken, pg_ident.conf.taken): remove it to start with \
+         pg_hba.conf and pg_ident.conf as they are",
+        path.display()
+    )]
+    Taking { path: PathBuf },
 }
 
 /// Names of the files of rules, and what is in them.
@@ -98,11 +107,19 @@ impl Rules {
     }
 }
 
+impl std::fmt::Debug for RuleFiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RuleFiles").field("dir", &self.dir).field("current", &self.current).finish_non_exhaustive()
+    }
+}
+
 /// The files, and the rules that were read from them.
-#[derive(Debug)]
 pub struct RuleFiles {
+    disk: Arc<dyn Disk>,
     dir: PathBuf,
     current: RwLock<Arc<Rules>>,
+    /// Held while the files are replaced or read again.
+    one_at_a_time: Mutex<()>,
     /// An address of the server that other machines reach.
     beyond: OnceLock<String>,
 }
@@ -110,14 +127,22 @@ pub struct RuleFiles {
 impl RuleFiles {
     /// Writes the files that are missing, and reads the rules.
     pub fn open(dir: &Path) -> Result<RuleFiles, RulesError> {
+        Self::open_on(Arc::new(RealDisk::new()), dir)
+    }
+
+    /// Opens the files on the given disk.
+    pub fn open_on(disk: Arc<dyn Disk>, dir: &Path) -> Result<RuleFiles, RulesError> {
+        taking::complete(&*disk, dir)?;
         for (name, template) in [(HBA_FILE, HBA_TEMPLATE), (IDENT_FILE, IDENT_TEMPLATE)] {
             let path = dir.join(name);
-            if !path.exists() {
-                write(&path, template)?;
+            let found =
+                disk.metadata(&path).map_err(|source| RulesError::Io { what: "read", path: path.clone(), source })?;
+            if found.is_none() {
+                write(&*disk, &path, template)?;
             }
         }
-        let current = RwLock::new(Arc::new(read(dir)?));
-        Ok(RuleFiles { dir: dir.to_owned(), current, beyond: OnceLock::new() })
+        let current = RwLock::new(Arc::new(read(&*disk, dir)?));
+        Ok(RuleFiles { disk, dir: dir.to_owned(), current, one_at_a_time: Mutex::new(()), beyond: OnceLock::new() })
     }
 
     pub fn current(&self) -> Arc<Rules> {
@@ -126,7 +151,9 @@ impl RuleFiles {
 
     /// Reads the files again; after a mistake the rules stay as they are.
     pub fn reload(&self) -> Result<(), RulesError> {
-        let rules = read(&self.dir)?;
+        let _one_at_a_time = self.one_at_a_time.lock();
+        taking::complete(&*self.disk, &self.dir)?;
+        let rules = read(&*self.disk, &self.dir)?;
         self.check_trust(&rules, self.beyond.get())?;
         *self.current.write() = Arc::new(rules);
         Ok(())
@@ -142,24 +169,26 @@ impl RuleFiles {
         vec![(HBA_FILE.into(), HBA_TEMPLATE.into()), (IDENT_FILE.into(), IDENT_TEMPLATE.into())]
     }
 
-    /// Replaces the files, and puts the rules in force. With a mistake in one everything stays as it is.
+    /// Replaces both files by the rules in the trail, as one step, notes that they are equal, and puts the rules in force.
+    /// With a mistake in one everything stays as it is.
     pub fn take(&self, texts: &RuleTexts) -> Result<(), RulesError> {
         let of = |name: &str| texts.iter().find(|(n, _)| n == name).map(|(_, text)| text.clone()).unwrap_or_default();
         let rules = parse(&self.dir, of(HBA_FILE), of(IDENT_FILE))?;
         self.check_trust(&rules, self.beyond.get())?;
-        rules.texts.iter().try_for_each(|(name, text)| write(&self.dir.join(name), text))?;
+        let _one_at_a_time = self.one_at_a_time.lock();
+        taking::take(&*self.disk, &self.dir, &rules.texts)?;
         *self.current.write() = Arc::new(rules);
         Ok(())
     }
 
     /// The checksum of the rules when they were last equal to those in the trail, if it is known.
     pub fn noted(&self) -> Option<u64> {
-        let text = text(&self.dir.join(SHARED_FILE)).ok()?;
+        let text = text(&*self.disk, &self.dir.join(SHARED_FILE)).ok()?;
         u64::from_str_radix(text.trim_end(), 16).ok()
     }
 
     pub fn note(&self, checksum: u64) -> Result<(), RulesError> {
-        write(&self.dir.join(SHARED_FILE), &format!("{checksum:016x}\n"))
+        write(&*self.disk, &self.dir.join(SHARED_FILE), &format!("{checksum:016x}\n"))
     }
 
     /// Refuses rules that let clients of other machines in without a proof, for a server that they can reach. `listen`: an
@@ -181,17 +210,24 @@ impl RuleFiles {
 
     /// The entries of `pg_hba.conf` as it is now, for `pg_hba_file_rules`.
     pub fn hba_entries(&self) -> Result<Vec<hba::Entry>, RulesError> {
-        Ok(hba::parse(&text(&self.dir.join(HBA_FILE))?))
+        Ok(hba::parse(&text(&*self.disk, &self.dir.join(HBA_FILE))?))
     }
 
     /// The entries of `pg_ident.conf` as it is now, for `pg_ident_file_mappings`.
     pub fn ident_entries(&self) -> Result<Vec<ident::Entry>, RulesError> {
-        Ok(ident::parse(&text(&self.dir.join(IDENT_FILE))?))
+        Ok(ident::parse(&text(&*self.disk, &self.dir.join(IDENT_FILE))?))
     }
 }
 
-fn read(dir: &Path) -> Result<Rules, RulesError> {
-    parse(dir, text(&dir.join(HBA_FILE))?, text(&dir.join(IDENT_FILE))?)
+fn read(disk: &dyn Disk, dir: &Path) -> Result<Rules, RulesError> {
+    parse(dir, text(disk, &dir.join(HBA_FILE))?, text(disk, &dir.join(IDENT_FILE))?)
+}
+
+/// The checksum of files of rules, for [`SHARED_FILE`].
+pub fn checksum(texts: &RuleTexts) -> u64 {
+    let all: Vec<u8> =
+        texts.iter().flat_map(|(name, text)| [name.as_bytes(), b"\0", text.as_bytes(), b"\0"].concat()).collect();
+    xxh3_64(&all)
 }
 
 /// The rules in these texts, which are, or will be, the files in `dir`.
@@ -222,9 +258,9 @@ fn parse(dir: &Path, hba: String, ident: String) -> Result<Rules, RulesError> {
     Ok(Rules { rules, mappings, texts: vec![(HBA_FILE.into(), hba), (IDENT_FILE.into(), ident)] })
 }
 
-fn text(path: &Path) -> Result<String, RulesError> {
+pub fn text(disk: &dyn Disk, path: &Path) -> Result<String, RulesError> {
     let failed = |source| RulesError::Io { what: "read", path: path.to_owned(), source };
-    let bytes = read_whole(&RealDisk::new(), path, FILE_BYTES_MAX).map_err(failed)?;
+    let bytes = read_whole(disk, path, FILE_BYTES_MAX).map_err(failed)?;
     let bytes = bytes.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
     String::from_utf8(bytes).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|b| *b == b'\n').count();
@@ -235,13 +271,12 @@ fn text(path: &Path) -> Result<String, RulesError> {
     })
 }
 
-fn write(path: &Path, text: &str) -> Result<(), RulesError> {
+pub fn write(disk: &dyn Disk, path: &Path, text: &str) -> Result<(), RulesError> {
     let failed = |source: io::Error| RulesError::Io { what: "write", path: path.to_owned(), source };
-    let disk = RealDisk::new();
     if let Some(dir) = path.parent() {
         disk.create_dir(dir).map_err(failed)?;
     }
-    replace(&disk, path, text.as_bytes()).map_err(|error| failed(error.into()))
+    replace(disk, path, text.as_bytes()).map_err(|error| failed(error.into()))
 }
 
 /// The secret of mock verifiers; made where there is none.
@@ -260,7 +295,7 @@ pub fn secret(dir: &Path) -> Result<[u8; 32], RulesError> {
         let _ = write!(hex, "{byte:02x}");
         hex
     });
-    write(&path, &(hex + "\n"))?;
+    write(&RealDisk::new(), &path, &(hex + "\n"))?;
     Ok(new)
 }
 

@@ -1,7 +1,7 @@
 //! Who may connect: the rules of `pg_hba.conf`, passwords, local users, certificates, and the limits of sessions.
 //!
 //! ```text
-//! start-up packet --> [decide]: the rule of [hba], then a proof: [socket_owner] and [users], or SCRAM
+//! start-up packet --> [decide]: the rule of [hba], then a proof: [`holdfast_seams::socket_owner`] and [users], or SCRAM
 //!                        |                                    fails: [failures] delays the answer
 //!                        v
 //!                     [login]: LOGIN, CONNECT, limits of roles, databases and addresses ([sessions])
@@ -20,7 +20,7 @@ mod reload;
 mod rows;
 mod sessions;
 mod share;
-mod socket_owner;
+mod taking;
 mod users;
 
 pub use files::{HBA_FILE, IDENT_FILE, RuleFiles, RulesError, SECRET_FILE, SHARED_FILE};
@@ -28,7 +28,9 @@ pub use reload::request_reload;
 pub use sessions::Places;
 pub use share::{share_rules, take_rules};
 
+pub use decide::stored;
 use failures::Failures;
+use holdfast_seams::socket_owner;
 use sessions::Sessions;
 use std::path::Path;
 use std::time::Duration;
@@ -85,7 +87,7 @@ pub fn may_link(stream: &TcpStream) -> bool {
         (Ok(client), Ok(server)) => socket_owner::owner(client, server),
         _ => None,
     };
-    let may = uid.is_some_and(is_operator);
+    let may = uid.is_some_and(socket_owner::is_operator);
     if !may {
         tracing::warn!(
             ?uid,
@@ -93,9 +95,4 @@ pub fn may_link(stream: &TcpStream) -> bool {
         );
     }
     may
-}
-
-/// Whether it is the user that runs the server, or root.
-fn is_operator(uid: u32) -> bool {
-    uid == 0 || uid == rustix::process::geteuid().as_raw()
 }

@@ -17,14 +17,13 @@
 //!
 //! Failure: what cannot be written is logged and tried again; the rules in force stay.
 
-use super::files::RuleTexts;
+use super::files::{RuleTexts, checksum};
 use super::{Admission, RuleFiles, RulesError};
 use holdfast_engine::Engine;
 use holdfast_types::Level;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use xxhash_rust::xxh3::xxh3_64;
 
 /// How often the rules are compared.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -100,12 +99,6 @@ fn step(standby: bool, own: &RuleTexts, shared: &RuleTexts, noted: Option<u64>) 
         (false, true) => Step::Nothing,
         (false, false) => Step::Take,
     }
-}
-
-fn checksum(texts: &RuleTexts) -> u64 {
-    let all: Vec<u8> =
-        texts.iter().flat_map(|(name, text)| [name.as_bytes(), b"\0", text.as_bytes(), b"\0"].concat()).collect();
-    xxh3_64(&all)
 }
 
 #[cfg(test)]

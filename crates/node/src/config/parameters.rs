@@ -7,10 +7,13 @@ impl Config {
     /// Run-time parameters that sessions start with.
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
         vec![
+            ("result_rows_max", self.result_rows_max.to_string()),
+            ("result_bytes_max", self.result_bytes_max.to_string()),
             ("statement_timeout", self.statement_timeout_ms.to_string()),
             ("idle_session_timeout", self.idle_session_timeout_ms.to_string()),
             ("log_connections", on_or_off(self.log_connections)),
             ("log_disconnections", on_or_off(self.log_disconnections)),
+            ("log_lock_waits", on_or_off(self.log_lock_waits)),
             ("log_min_duration_statement", self.log_min_duration_statement.clone()),
             ("log_min_error_statement", self.log_min_error_statement.clone()),
             ("log_statement", self.log_statement.clone()),

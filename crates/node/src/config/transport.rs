@@ -109,6 +109,7 @@ impl Config {
             idle_s: seconds(self.tcp_keepalives_idle_ms),
             interval_s: seconds(self.tcp_keepalives_interval_ms),
             count: self.tcp_keepalives_count,
+            user_timeout_ms: 0,
         }
     }
 
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn keepalives_are_whole_seconds() {
         let keepalives = |text: &str| Config::parse(text).map(|config| config.keepalives());
-        let expected = Keepalives { idle_s: 90, interval_s: 10, count: 6 };
+        let expected = Keepalives { idle_s: 90, interval_s: 10, count: 6, user_timeout_ms: 0 };
         assert_eq!(keepalives("tcp_keepalives_idle_ms = \"90s\""), Ok(expected));
         assert!(keepalives("tcp_keepalives_idle_ms = 1500").unwrap_err().contains("whole seconds"));
         assert!(keepalives("tcp_keepalives_count = 128").unwrap_err().contains("the most is 127"));

@@ -3,32 +3,10 @@
 //! Failure: a value that cannot be read is an error of the file; nothing is guessed.
 
 use super::{Auto, DelayUs};
-use crate::settings::duration;
+use crate::settings::{bytes as parse_bytes, duration};
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use std::fmt;
 use std::marker::PhantomData;
-
-/// Units of sizes. Each is a power of 1024, as in PostgreSQL; upper and lower case are the same.
-const SIZE_UNITS: [(&str, u32); 10] = [
-    ("b", 0),
-    ("kb", 10),
-    ("kib", 10),
-    ("mb", 20),
-    ("mib", 20),
-    ("gb", 30),
-    ("gib", 30),
-    ("tb", 40),
-    ("tib", 40),
-    ("", 0),
-];
-
-/// A size in bytes: a number, or one with a unit as in "256MB".
-fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let (number, unit) = text.split_at(text.bytes().take_while(u8::is_ascii_digit).count());
-    let (_, shift) = SIZE_UNITS.iter().find(|(name, _)| unit.trim().eq_ignore_ascii_case(name))?;
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
 
 /// A time in whole milliseconds.
 fn parse_ms(text: &str) -> Option<u64> {

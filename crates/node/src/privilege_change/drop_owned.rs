@@ -3,11 +3,11 @@
 use super::grant::Wanted;
 use super::{Draft, Key};
 use holdfast_sql::privilege_statement::RoleName;
-use holdfast_types::access::acl::{Change, changed};
+use holdfast_types::access::acl::{Change, best_grantor, changed};
 use holdfast_types::access::check::word_of;
 use holdfast_types::access::grants::DefaultGrants;
 use holdfast_types::access::predefined::BOOTSTRAP_OID;
-use holdfast_types::access::{Acl, Privileges};
+use holdfast_types::access::{Acl, DatabaseAccess, Privileges};
 use holdfast_types::schema::{Schema, Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::sync::Arc;
@@ -83,6 +83,16 @@ impl Draft<'_> {
         }
         if schema.grants.schema.owner != role && schema.grants.schema.acl.as_ref().is_some_and(holds) {
             self.grant_schema(&Wanted::all(Privileges::OF_SCHEMA), &change)?;
+        }
+        // Databases are never dropped, and an owner keeps its privileges.
+        let granted = |access: &DatabaseAccess| access.owner != role && access.acl.as_ref().is_some_and(holds);
+        for (oid, before) in self.checker.roles.databases().filter(|(_, access)| granted(access)) {
+            let acl = before.grants();
+            let (grantor, may) =
+                best_grantor(self.checker.roles, self.role, Privileges::OF_DATABASE, &acl, before.owner);
+            let after =
+                DatabaseAccess { acl: Some(changed(&acl, &change, may, grantor, before.owner)?), ..before.clone() };
+            self.on_databases.set_database(oid, before.clone(), after);
         }
         for entry in std::mem::take(&mut self.grants.defaults) {
             let key = Key::Default { role: entry.role, in_schema: entry.in_schema, object: entry.object };

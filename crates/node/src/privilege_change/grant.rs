@@ -118,7 +118,8 @@ impl Draft<'_> {
                         let (views, tables): (Vec<_>, Vec<_>) = permanent.partition(|t| is_view(t));
                         found.extend(tables.into_iter().chain(views).map(Found::Table));
                     }
-                    'S' => found.extend(permanent.filter(|t| super::has_sequence(t)).map(Found::Sequence)),
+                    'S' => found
+                        .extend(permanent.filter(|t| holdfast_sql::catalogue::has_sequence(t)).map(Found::Sequence)),
                     _ => {}
                 }
             }

@@ -3,10 +3,10 @@
 use super::grant::{is_view, known_schema};
 use super::{Draft, Found, Key, refused};
 use holdfast_sql::privilege_statement::{Owned, RoleName};
-use holdfast_types::access::Privileges;
 use holdfast_types::access::acl::with_new_owner;
 use holdfast_types::access::check::{denied, not_owner, sequence_name, word_of};
 use holdfast_types::access::predefined::BOOTSTRAP_OID;
+use holdfast_types::access::{DatabaseAccess, Privileges};
 use holdfast_types::schema::Table;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 
@@ -135,6 +135,12 @@ impl Draft<'_> {
         let schema = self.checker.schema;
         for table in schema.tables.iter().filter(|t| !t.temp && from.contains(&schema.grants.owner(t.oid))) {
             self.give(table, to);
+        }
+        // As in PostgreSQL also the databases, which are not this database's objects.
+        for (oid, before) in self.checker.roles.databases().filter(|(_, access)| from.contains(&access.owner)) {
+            let acl = before.acl.as_ref().map(|acl| with_new_owner(acl, before.owner, to));
+            let after = DatabaseAccess { owner: to, acl, ..before.clone() };
+            self.on_databases.set_database(oid, before.clone(), after);
         }
         if from.contains(&self.grants.schema.owner) {
             self.give_schema(to);

@@ -1,7 +1,7 @@
 //! CREATE ROLE, ALTER ROLE and ALTER ROLE ... RENAME.
 
 use super::{RESERVED_DETAIL, RESERVED_NAME, Work, denied, is_reserved, reserved};
-use holdfast_scram::{Verifier, verifier};
+use holdfast_scram::{ITERATIONS_MAX, Verifier, verifier};
 use holdfast_sql::{RoleOption, RoleSpec};
 use holdfast_types::access::Role;
 use holdfast_types::access::predefined::BOOTSTRAP_OID;
@@ -138,6 +138,11 @@ impl Work<'_> {
     fn verifier(&mut self, password: Option<&str>) -> SqlResult<Option<String>> {
         let Some(password) = password else { return Ok(None) };
         let given = Verifier::parse(password);
+        if let Some(iterations) = given.as_ref().map(Verifier::iterations).filter(|n| *n > ITERATIONS_MAX) {
+            let message = format!("the verifier has {iterations} iterations; the limit is {ITERATIONS_MAX}");
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                .with_hint("Set the password itself, or a verifier with fewer iterations."));
+        }
         if password.is_empty() || given.as_ref().is_some_and(|verifier| verifier.accepts("")) {
             let message = "empty string is not a valid password, clearing password";
             self.notice("NOTICE", "00000", message.to_owned());

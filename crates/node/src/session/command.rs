@@ -78,16 +78,17 @@ impl NodeSession {
             Kind::Set { name, value, local } if name == ROLE_PARAMETER || name == SESSION_PARAMETER => {
                 match *local && self.state.is_idle() {
                     true => self.set(number, name, value.as_deref(), *local, client)?,
-                    false => self.set_role(number, name, value.as_deref(), *local, client)?,
+                    false => self.set_role(name, value.as_deref(), *local)?,
                 }
             }
             Kind::Reset(Some(name)) if name == ROLE_PARAMETER || name == SESSION_PARAMETER => {
-                self.set_role(number, name, None, false, client)?;
+                self.set_role(name, None, false)?;
             }
             Kind::Set { name, value, local } => self.set(number, name, value.as_deref(), *local, client)?,
             Kind::Reset(Some(name)) => self.set(number, name, None, false, client)?,
             Kind::Reset(None) => {
-                self.settings.reset_all();
+                let undo = self.settings.reset_all();
+                self.state.block().into_iter().for_each(|block| block.undo.extend(undo.clone()));
                 self.use_database(None).await?;
             }
             Kind::Show(name) => return self.show(number, name, translated, client),
@@ -96,7 +97,9 @@ impl NodeSession {
                 self.create_database(name, *dialect, *if_not_exists, access).await?
             }
             Kind::DropDatabase { name, if_exists } => self.drop_database(number, name, *if_exists, client).await?,
-            Kind::AlterParameters { database, change } => self.alter_parameters(database, change).await?,
+            Kind::AlterParameters { database, change } => {
+                self.alter_parameters(verb, database.as_deref(), change).await?
+            }
             Kind::Role(statement) => self.role_statement(number, statement, verb, client).await?,
             Kind::Vacuum { tables: _, into: Some(file) } => {
                 self.superuser_only(|| "must be superuser to write a file on the server".to_owned())?;
@@ -106,7 +109,7 @@ impl NodeSession {
             Kind::LockTable { tables, mode, no_wait } => self.lock_table(tables, *mode, *no_wait).await?,
             Kind::Prepare { name, statement, param_types } => self.prepare_sql(name, statement, param_types).await?,
             Kind::Deallocate(name) => self.deallocate(name.as_deref(), client)?,
-            Kind::Discard(what) => self.discard(number, what, client).await?,
+            Kind::Discard(what) => self.discard(what, client).await?,
             Kind::NoOp if verb == "CHECKPOINT" => {
                 self.superuser_only(|| {
                     "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT".into()
@@ -136,14 +139,9 @@ impl NodeSession {
         if settings::is_superusers(name) {
             self.superuser_only(|| format!("permission denied to set parameter \"{name}\""))?;
         }
-        let (undo, reported) = self.settings.set(name, value, local)?;
+        let undo = self.settings.set(name, value, local)?;
         if let Some(block) = self.state.block() {
             block.undo.push(undo);
-        }
-        if reported {
-            let (name, value) = self.settings.get(name)?;
-            client.reply().script_until(number);
-            client.reply().parameter_status(name, value);
         }
         Ok(())
     }
@@ -153,7 +151,7 @@ impl NodeSession {
         let text = |t: &str| Value::Text(t.to_owned());
         let rows: Vec<Vec<Value>> = if name.eq_ignore_ascii_case("all") {
             let one = |(n, v): (&str, &str)| vec![text(n), text(&values.setting(n).unwrap_or(v.into())), text("")];
-            self.settings.all().map(one).collect()
+            self.settings.all().filter(|(name, _)| values.may_see(name)).map(one).collect()
         } else {
             vec![vec![text(&values.setting(name)?)]]
         };
@@ -200,7 +198,20 @@ impl NodeSession {
         .await
     }
 
-    async fn alter_parameters(&mut self, database: &str, change: &ParameterChange) -> SqlResult<()> {
+    /// `database`: `None` is of all roles.
+    async fn alter_parameters(
+        &mut self,
+        verb: &'static str,
+        database: Option<&str>,
+        change: &ParameterChange,
+    ) -> SqlResult<()> {
+        let Some(database) = database else {
+            self.superuser_only(|| "must be superuser to alter settings globally".to_owned())?;
+            let change = checked(change, false)?;
+            let (databases, level) = (self.databases.clone(), self.settings.level());
+            let work = move || databases.change_parameters_of_all(change, level);
+            return self.outside_transactions("ALTER ROLE ALL", work).await;
+        };
         let listed = self.databases.listed().into_iter().find(|d| d.name == database);
         if let Some(listed) = listed {
             crate::roles::check_database_owner(&self.roles(), self.identity.current_role, listed.oid, database)?;
@@ -210,18 +221,12 @@ impl NodeSession {
         {
             self.superuser_only(|| format!("permission denied to set parameter \"{name}\""))?;
         }
-        let change = match change {
-            ParameterChange::ResetAll => ParameterChange::ResetAll,
-            ParameterChange::Reset(name) => ParameterChange::Reset(settings::known(name)?.to_owned()),
-            ParameterChange::Set { name, value } => {
-                let (name, value) = settings::check_stored(name, value, true)?;
-                ParameterChange::Set { name: name.to_owned(), value }
-            }
-        };
+        let change = checked(change, true)?;
         let (databases, level, name) = (self.databases.clone(), self.settings.level(), database.to_owned());
         // Unlike in PostgreSQL it is not part of a transaction, and is not undone with one.
         let work = move || databases.change_parameters(&name, change, level);
-        self.outside_transactions("ALTER DATABASE", work).await
+        let command = if verb == "ALTER ROLE" { "ALTER ROLE ALL" } else { "ALTER DATABASE" };
+        self.outside_transactions(command, work).await
     }
 
     /// VACUUM INTO: a copy of the newest durable snapshot, as a reader sees it.
@@ -333,7 +338,7 @@ impl NodeSession {
         }
     }
 
-    async fn discard(&mut self, number: usize, what: &str, client: &mut Client) -> SqlResult<()> {
+    async fn discard(&mut self, what: &str, client: &mut Client) -> SqlResult<()> {
         if what == "TEMP" {
             return self.discard_temporary().await;
         }
@@ -345,7 +350,7 @@ impl NodeSession {
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
         self.settings.reset_all();
-        self.set_role(number, SESSION_PARAMETER, None, false, client)?;
+        self.set_role(SESSION_PARAMETER, None, false)?;
         self.use_database(None).await?;
         self.cursors.close(None)?;
         self.locks.unlock_all();
@@ -397,4 +402,16 @@ fn plan_tree(rows: &[Vec<Value>]) -> Vec<Vec<Value>> {
 
 fn no_statement(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_SQL_STATEMENT_NAME, format!("prepared statement \"{name}\" does not exist"))
+}
+
+/// A change of what later sessions start with, with the parameter's own spelling and a value that it takes.
+fn checked(change: &ParameterChange, for_database: bool) -> SqlResult<ParameterChange> {
+    Ok(match change {
+        ParameterChange::ResetAll => ParameterChange::ResetAll,
+        ParameterChange::Reset(name) => ParameterChange::Reset(settings::known(name)?.to_owned()),
+        ParameterChange::Set { name, value } => {
+            let (name, value) = settings::check_stored(name, value, for_database)?;
+            ParameterChange::Set { name: name.to_owned(), value }
+        }
+    })
 }

@@ -123,6 +123,10 @@ impl SessionFactory for Factory {
             home: startup.database.clone(),
             identity: Identity::new(startup.user, role.oid, startup.database, startup.pid, startup.peer),
             shown_settings: settings.changes(),
+            reported: Vec::new(),
+            reported_at: 0,
+            keepalives: Settings::new(&self.configured).keepalives(),
+            kept_alive_at: 0,
             settings,
             activity,
             state: State::Idle,
@@ -156,25 +160,28 @@ impl SessionFactory for Factory {
     }
 }
 
-/// The start-up packet's `options`: `-c name=value` and `--name=value`, blanks escaped by a backslash.
+/// The start-up packet's `options`: `-c name=value` and `--name=value`, blanks escaped by a backslash. As in PostgreSQL a `-` in
+/// a name stands for `_`.
 fn set_options(
     settings: &mut Settings,
     options: &str,
     set: impl Fn(&mut Settings, &str, &str) -> SqlResult<()>,
 ) -> SqlResult<()> {
     let bad = |what: &str| {
-        SqlError::new(SqlState::SYNTAX_ERROR, format!("invalid command-line argument in options: \"{what}\""))
+        SqlError::new(SqlState::SYNTAX_ERROR, format!("invalid command-line argument for server process: {what}"))
+            .with_hint("The options are -c NAME=VALUE and --NAME=VALUE.")
     };
     let spaced = options.replace("\\ ", "\u{0}");
     let mut words = spaced.split_ascii_whitespace();
     while let Some(word) = words.next() {
-        let pair = match word.strip_prefix("-c") {
-            Some("") => words.next().ok_or_else(|| bad(word))?,
-            Some(pair) => pair,
-            None => word.strip_prefix("--").ok_or_else(|| bad(word))?,
+        let (mark, pair) = match word.strip_prefix("-c") {
+            Some("") => ("-c ", words.next().ok_or_else(|| bad(word))?),
+            Some(pair) => ("-c ", pair),
+            None => ("--", word.strip_prefix("--").ok_or_else(|| bad(word))?),
         };
-        let (name, value) = pair.split_once('=').ok_or_else(|| bad(word))?;
-        set(settings, name, &value.replace('\u{0}', " "))?;
+        let no_value = || SqlError::new(SqlState::SYNTAX_ERROR, format!("{mark}{pair} requires a value"));
+        let (name, value) = pair.split_once('=').ok_or_else(no_value)?;
+        set(settings, &name.replace('-', "_"), &value.replace('\u{0}', " "))?;
     }
     Ok(())
 }

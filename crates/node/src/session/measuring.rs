@@ -3,11 +3,15 @@
 //! The reply measures each statement that the engine runs, from its first begin to its end, with its waits for locks; a command
 //! takes the time of the session. Statements that fail are not counted, as in PostgreSQL.
 
+use super::lock_waits::LockWatch;
+use super::log_line::LogAuthor;
 use super::node_session::NodeSession;
-use crate::activity::Key;
+use crate::activity::{Cost, Done, Key};
 use crate::plan::Extra;
 use crate::settings::LogStatements;
 use holdfast_sql::{Entry, Kind, Scan, normalized, without_secrets};
+use holdfast_types::access::Privileges;
+use holdfast_types::access::needs::{Access, Need};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{SqlError, SqlState};
 use holdfast_wire::{Client, Failure};
@@ -53,6 +57,7 @@ impl NodeSession {
         let kind = &entry.translated.kind;
         if kind.is_planned() || measured.verb == "COPY" {
             self.done.statement(measured.verb, measured.rows);
+            self.count_table(&entry.translated.access, measured.verb, measured.rows);
         }
         let statements = self.activity.statements();
         if !statements.is_on() || matches!(kind, Kind::Execute { .. } | Kind::Prepare { .. } | Kind::Deallocate(_)) {
@@ -62,7 +67,28 @@ impl NodeSession {
         let key = Key { role: self.identity.current_role, database: self.served.db.oid(), query: entry.query_id };
         let time = measured.time.filter(|_| kind.is_planned()).unwrap_or(command_time);
         let dialect = self.served.db.dialect();
-        statements.count(key, time, measured.rows, || counted_text(text, dialect, kind));
+        let (wal_bytes, wal_records) = measured.recorded;
+        let cost = Cost { rows: measured.rows, wal_records, wal_bytes };
+        statements.count(key, time, &cost, || counted_text(text, dialect, kind));
+    }
+
+    /// Counts rows that a statement has changed for the table that it names first for that.
+    fn count_table(&self, access: &Access, verb: &'static str, rows: u64) {
+        let privilege = match verb {
+            "INSERT 0" | "COPY" => Privileges::INSERT,
+            "UPDATE" => Privileges::UPDATE,
+            "DELETE" => Privileges::DELETE,
+            _ => return,
+        };
+        let changed = access.needs.iter().find_map(|need| match need {
+            Need::Table(need) if need.privileges.contains(privilege) => Some(need.table),
+            _ => None,
+        });
+        if let (Some(table), true) = (changed, rows > 0) {
+            let mut done = Done::default();
+            done.statement(verb, rows);
+            self.activity.count_table(self.served.db.oid(), table, &done);
+        }
     }
 
     /// A message has ended with this outcome: a transaction of its own is counted.
@@ -113,7 +139,7 @@ impl NodeSession {
         self.log_line(severity, error.state().0, error.message(), Some(&self.activity.query_text()), detail);
     }
 
-    /// Writes a line about this session, with the names of PostgreSQL's JSON log as fields. Passwords are masked.
+    /// Writes a line about this session.
     pub(super) fn log_line(
         &self,
         severity: &str,
@@ -122,25 +148,33 @@ impl NodeSession {
         statement: Option<&str>,
         detail: Option<&str>,
     ) {
-        let client = self.identity.peer.client();
-        let statement = statement.map(without_secrets);
-        tracing::info!(
-            target: "holdfast::session",
-            user = self.identity.user,
-            dbname = self.identity.database,
-            pid = self.identity.pid,
-            remote_host = client.map_or_else(|| "[local]".to_owned(), |c| c.ip().to_string()),
-            remote_port = client.map(|c| c.port()),
-            session_id = self.activity.session_id(),
-            error_severity = severity,
-            state_code = state,
-            detail,
-            query_id = self.last_query_id,
-            statement = statement.as_deref(),
-            application_name = self.settings.get("application_name").map_or("", |(_, v)| v),
-            backend_type = "client backend",
-            "{message}"
-        );
+        self.log_author().line(severity, state, message, statement, detail);
+    }
+
+    fn log_author(&self) -> LogAuthor {
+        LogAuthor {
+            user: self.identity.user.clone(),
+            database: self.identity.database.clone(),
+            pid: self.identity.pid,
+            client: self.identity.peer.client(),
+            session_id: self.activity.session_id(),
+            query_id: self.last_query_id,
+            application_name: self.settings.get("application_name").map_or("", |(_, v)| v).to_owned(),
+        }
+    }
+
+    /// What logs the waits for locks of the message that begins; `None` where they are not logged.
+    pub(super) fn lock_watch(&self) -> Option<LockWatch> {
+        if !self.settings.logging().lock_waits {
+            return None;
+        }
+        let after = self.settings.timeouts().deadlock;
+        (!after.is_zero()).then(|| LockWatch {
+            databases: self.databases.clone(),
+            author: self.log_author(),
+            statement: self.activity.query_text(),
+            after,
+        })
     }
 }
 

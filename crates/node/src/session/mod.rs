@@ -31,6 +31,8 @@ mod copy;
 mod cursor;
 mod factory;
 mod failure;
+mod lock_waits;
+mod log_line;
 mod measuring;
 mod multi_database;
 mod node_session;

@@ -16,6 +16,7 @@ use holdfast_engine::Completion;
 use holdfast_sql::Isolation;
 use holdfast_types::access::Roles;
 use holdfast_types::schema::Schema;
+use holdfast_wire::Keepalives;
 use holdfast_wire::completions::Mailbox;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -39,6 +40,12 @@ pub struct NodeSession {
     pub(super) activity: Listed,
     /// The number of the settings' change that it shows.
     pub(super) shown_settings: u32,
+    /// The parameters that the client knows by ParameterStatus, and the number of the settings' change at that time.
+    pub(super) reported: Vec<(String, String)>,
+    pub(super) reported_at: u32,
+    /// What the connection's socket was set to, and the number of the settings' change at that time.
+    pub(super) keepalives: Keepalives,
+    pub(super) kept_alive_at: u32,
     pub(super) state: State,
     /// Open only while the state is idle.
     pub(super) automatic: AutomaticTransaction,
@@ -94,6 +101,12 @@ impl NodeSession {
         changes.apply_to(&mut seen);
         seen.version = self.roles_version();
         Arc::new(seen)
+    }
+
+    /// All roles as the session sees them, where its open transaction has changed some.
+    pub(super) fn own_roles(&self) -> Option<Arc<Roles>> {
+        let block = self.state.block_ref()?;
+        (!block.role_changes.is_empty()).then(|| self.roles())
     }
 
     /// The version of [`NodeSession::roles`]; a new one each time while the open transaction has changed roles.

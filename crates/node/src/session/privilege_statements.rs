@@ -23,7 +23,10 @@ impl NodeSession {
         verb: &'static str,
         client: &mut Client,
     ) -> Result<(), Failure> {
-        let changes = self.worked_out(statement, verb).await.map_err(|e| Failure::at(number, e))?;
+        let mut changes = self.worked_out(statement, verb).await.map_err(|e| Failure::at(number, e))?;
+        if let Some(block) = self.state.block() {
+            block.role_changes.append(std::mem::take(&mut changes.on_databases));
+        }
         client.reply().script_until(number);
         for notice in &changes.notices {
             client.reply().notice(notice.severity, &SqlError::new(notice.state, notice.message.as_str()));
@@ -50,7 +53,8 @@ impl NodeSession {
             let changes = draft.work_out(statement)?;
             match self.run_internal(&changes.steps, Some(schema.permanent_epoch())).await {
                 Err(e) if e.is_schema_changed() && tries < TRIES_MAX => tries += 1,
-                ran => return ran.map(|()| changes),
+                Err(e) => return Err(e),
+                Ok(()) => break Ok(changes),
             }
         }
     }

@@ -10,7 +10,7 @@ use holdfast_sql::catalogue::Doing;
 use holdfast_sql::{Kind, Scan};
 use holdfast_types::{SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
 use holdfast_wire::reply::ReplyMark;
-use holdfast_wire::{Cancel, Client, End, Failure, Session, Status, Step, Termination};
+use holdfast_wire::{Cancel, Client, End, Failure, Keepalives, Session, Status, Step, Termination};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +61,13 @@ impl NodeSession {
         }
         self.canceller.end();
         self.activity.end(doing, &std::mem::take(&mut self.done), self.last_query_id)
+    }
+
+    /// The parameters that are reported to the client, as the session sees them now.
+    fn shown_parameters(&self) -> Vec<(String, String)> {
+        let values = self.values();
+        let reported = self.settings.reported();
+        reported.map(|(n, v)| (n.to_owned(), values.setting(n).map_or_else(|_| v.to_owned(), Into::into))).collect()
     }
 
     /// Runs a pipeline as a whole, or step by step.
@@ -168,10 +175,13 @@ impl Session for NodeSession {
         let last = steps.last().map(|s| &s.prepared);
         self.activity.begin_prepared(last, self.statement_us, self.transaction_us);
         steps.iter().for_each(|step| self.log_begin(&step.prepared.text));
-        client.reply().set_viewer(self.identity.current_role);
+        self.set_reply(client);
         client.reply().measure(true);
         let position = client.reply().position();
-        let outcome = self.run_in_turn(steps, end, client).await;
+        let outcome = match self.lock_watch() {
+            None => self.run_in_turn(steps, end, client).await,
+            Some(watch) => watch.during(Box::pin(self.run_in_turn(steps, end, client))).await,
+        };
         let outcome = outcome.and_then(|()| self.check_right(position, client));
         self.answered(&outcome);
         outcome
@@ -181,10 +191,13 @@ impl Session for NodeSession {
         self.tick();
         self.activity.begin_text(text, self.statement_us, self.transaction_us);
         self.log_begin(text);
-        client.reply().set_viewer(self.identity.current_role);
+        self.set_reply(client);
         client.reply().measure(true);
         let position = client.reply().position();
-        let outcome = self.simple_in_turn(text, client).await;
+        let outcome = match self.lock_watch() {
+            None => self.simple_in_turn(text, client).await,
+            Some(watch) => watch.during(Box::pin(self.simple_in_turn(text, client))).await,
+        };
         let outcome = outcome.and_then(|()| self.check_right(position, client));
         self.answered(&outcome);
         outcome
@@ -206,10 +219,30 @@ impl Session for NodeSession {
         self.cursors.desc(name).cloned()
     }
 
-    fn parameters(&self) -> Vec<(String, String)> {
-        let values = self.values();
-        let reported = self.settings.reported();
-        reported.map(|(n, v)| (n.to_owned(), values.setting(n).map_or_else(|_| v.to_owned(), Into::into))).collect()
+    fn parameters(&mut self) -> Vec<(String, String)> {
+        self.reported_at = self.settings.changes();
+        self.reported = self.shown_parameters();
+        self.reported.clone()
+    }
+
+    fn changed_parameters(&mut self) -> Vec<(String, String)> {
+        if self.reported_at == self.settings.changes() {
+            return Vec::new();
+        }
+        let before = std::mem::take(&mut self.reported);
+        let mut now = self.parameters();
+        now.retain(|parameter| !before.contains(parameter));
+        now
+    }
+
+    fn changed_keepalives(&mut self) -> Option<(Keepalives, Keepalives)> {
+        let changes = self.settings.changes();
+        if std::mem::replace(&mut self.kept_alive_at, changes) == changes {
+            return None;
+        }
+        let now = self.settings.keepalives();
+        let before = std::mem::replace(&mut self.keepalives, now);
+        (before != now).then_some((before, now))
     }
 
     fn canceller(&self) -> Arc<dyn Cancel> {

@@ -74,16 +74,8 @@ impl NodeSession {
     }
 
     /// SET ROLE and SET SESSION AUTHORIZATION, and their RESET (without a name).
-    pub(super) fn set_role(
-        &mut self,
-        number: usize,
-        parameter: &str,
-        name: Option<&str>,
-        local: bool,
-        client: &mut Client,
-    ) -> SqlResult<()> {
+    pub(super) fn set_role(&mut self, parameter: &str, name: Option<&str>, local: bool) -> SqlResult<()> {
         let roles = self.roles();
-        let before = self.shown_identity(&roles);
         let found = match name {
             None => None,
             Some("none") if parameter == ROLE_PARAMETER => None,
@@ -95,27 +87,14 @@ impl NodeSession {
             set.push((ROLE_PARAMETER, None));
         }
         for (parameter, value) in set {
-            let (undo, _) = self.settings.set(parameter, value, local)?;
+            let undo = self.settings.set(parameter, value, local)?;
             self.state.block().into_iter().for_each(|block| block.undo.push(undo.clone()));
         }
         if let Some((name, oid)) = found {
             self.identity.named.insert(name, oid);
         }
         self.identity.follow(&self.settings);
-        let after = self.shown_identity(&roles);
-        let reported = [SESSION_PARAMETER, "is_superuser"].into_iter().zip(before.iter().zip(&after));
-        for (parameter, (before, after)) in reported.filter(|(_, (before, after))| before != after) {
-            let _ = before;
-            client.reply().script_until(number);
-            client.reply().parameter_status(parameter, after);
-        }
         Ok(())
-    }
-
-    /// The values of `session_authorization` and `is_superuser`.
-    fn shown_identity(&self, roles: &Roles) -> [String; 2] {
-        let superuser = if roles.is_superuser(self.identity.current_role) { "on" } else { "off" };
-        [roles.name_of(self.identity.session_role), superuser.to_owned()]
     }
 
     /// The role of this name, if the session may take it.

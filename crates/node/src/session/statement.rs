@@ -142,6 +142,13 @@ impl NodeSession {
         }
     }
 
+    /// Gives the reply what it needs of the session: the role that sees the answers, and how large they may be.
+    pub(super) fn set_reply(&self, client: &mut Client) {
+        let reply = client.reply();
+        reply.set_viewer(self.identity.current_role, self.own_roles());
+        reply.set_result_limits(self.settings.result_limits());
+    }
+
     /// Runs one statement; its results are step `number`'s. `is_sole`: nothing else comes before the
     /// end of the message or Sync.
     pub(super) async fn statement(
@@ -153,8 +160,8 @@ impl NodeSession {
     ) -> Result<(), Failure> {
         let at = |e| Failure::at(number, e);
         let failed = self.state.has_failed();
-        // An earlier statement of the message may have been SET ROLE.
-        client.reply().set_viewer(self.identity.current_role);
+        // An earlier statement of the message may have been SET, or SET ROLE.
+        self.set_reply(client);
         let entry = match self.entry(&source).await {
             Ok(Some(entry)) => entry,
             Ok(None) => {

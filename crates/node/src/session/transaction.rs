@@ -199,11 +199,16 @@ impl NodeSession {
 
     /// A statement failed.
     pub(super) async fn fail_statement(&mut self) {
-        let unused = match &mut self.state {
+        let (unused, undone) = match &mut self.state {
             State::Idle => return,
-            State::Block(block) if block.explicit => block.fail(),
+            State::Block(block) if block.explicit => {
+                // As in PostgreSQL the settings go back now, to the last savepoint, and not when the block ends.
+                let kept = block.savepoints.last().map_or(0, |savepoint| savepoint.undo_len);
+                (block.fail(), block.undo.split_off(kept.min(block.undo.len())))
+            }
             State::Block(_) => return self.roll_back().await,
         };
+        self.end_settings(undone, false);
         roll_back_writers(unused).await;
     }
 

@@ -2,10 +2,10 @@
 
 use crate::clock::{now_us, server_start_us, settings_read_us};
 use crate::database::Databases;
-use crate::settings::{REQUIRE_TRANSACTION, Settings};
+use crate::settings::{REQUIRE_TRANSACTION, Settings, is_hidden};
 use holdfast_sql::{SessionValue, SessionValues};
 use holdfast_types::access::RoleChanges;
-use holdfast_types::access::predefined::BOOTSTRAP_OID;
+use holdfast_types::access::predefined::{BOOTSTRAP_OID, READ_ALL_SETTINGS_OID};
 use holdfast_types::inet::Inet;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 use holdfast_wire::{Peer, PeerAddress};
@@ -96,7 +96,7 @@ impl SessionValues for Values<'_> {
             },
             SessionValue::Setting { name, missing_ok } => match self.setting(name) {
                 Ok(value) => Value::Text(value.into_owned()),
-                Err(_) if *missing_ok => Value::Null,
+                Err(error) if *missing_ok && error.state() == SqlState::UNDEFINED_OBJECT => Value::Null,
                 Err(error) => return Err(error),
             },
         })
@@ -134,9 +134,20 @@ impl Values<'_> {
         }
     }
 
+    /// Whether the current role may see a parameter.
+    pub fn may_see(&self, name: &str) -> bool {
+        let of = self.identity.current_role;
+        !is_hidden(name) || self.is_superuser() || self.databases.roles().has_privileges_of(of, READ_ALL_SETTINGS_OID)
+    }
+
     /// The value that SHOW returns for a parameter.
     pub fn setting(&self, name: &str) -> SqlResult<Cow<'_, str>> {
         let (name, value) = self.settings.get(name)?;
+        if !self.may_see(name) {
+            let rights = "must be superuser or have privileges of pg_read_all_settings";
+            let message = format!("{rights} to examine \"{name}\"");
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+        }
         if name == SESSION_PARAMETER {
             return Ok(Cow::Owned(self.role_name(self.identity.session_role)));
         }

@@ -5,8 +5,7 @@ use super::console_key::{self, KeyFile};
 use super::events;
 use super::standing::{Now, Standing};
 use crate::activity::Signal;
-use crate::admission::Admission;
-use crate::clock::now_us;
+use crate::admission::{Admission, stored};
 use crate::config::{Config, FILE_NAME};
 use holdfast_archive::ArchiveLocation;
 use holdfast_scram::Verifier;
@@ -153,15 +152,27 @@ impl Source for NodeSource {
         events::after(after)
     }
 
-    fn login(&self, name: &str, password: &str, _client: IpAddr) -> Result<Rights, Refused> {
+    fn login(&self, name: &str, password: &str, client: IpAddr) -> Result<Rights, Refused> {
         let roles = roles(&self.standing.now()).ok_or_else(unavailable)?;
-        let role = roles.by_name(name);
-        let stored = role.and_then(|role| role.password.as_deref()).and_then(Verifier::parse);
-        // Also for a role that does not exist, so that the answer takes the same time.
-        let is_right = stored.unwrap_or_else(|| Verifier::mock(name, &self.secret)).accepts(password);
-        let good =
-            role.filter(|role| is_right && role.login && role.valid_until_us.is_none_or(|until| now_us() < until));
-        good.map(|role| rights(&roles, role)).ok_or_else(|| refused(name))
+        let found = roles.by_name(name);
+        let (verifier, why_not) = match stored(found) {
+            Ok(verifier) => (verifier, None),
+            // So that the answer takes the same time.
+            Err(why) => (Verifier::mock(name, &self.secret), Some(why)),
+        };
+        let is_right = verifier.accepts(password);
+        let why = match (found, why_not) {
+            (_, Some(why)) => why,
+            (Some(role), None) if is_right && role.login => return Ok(rights(&roles, role)),
+            (_, None) if is_right => "the role may not log in",
+            (_, None) => "wrong password",
+        };
+        self.admission.console_failed(name, client, why);
+        Err(refused(name))
+    }
+
+    fn login_failed(&self, client: IpAddr, why: &str) {
+        self.admission.console_failed("", client, why);
     }
 
     fn rights(&self, name: &str) -> Option<Rights> {

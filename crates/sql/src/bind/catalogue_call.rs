@@ -57,8 +57,10 @@ impl Binder<'_> {
         if self.stored {
             return Ok(None);
         }
-        if let Some(found) = self.privilege_call(name, args)? {
-            return Ok(Some(found));
+        for part in [Self::privilege_call, Self::acl_call] {
+            if let Some(found) = part(self, name, args)? {
+                return Ok(Some(found));
+            }
         }
         if let Some(found) = call_of_nothing(name, args.len()) {
             return Ok(Some(found));
@@ -128,6 +130,8 @@ impl Binder<'_> {
                     Type::NAME,
                 ))
             }
+            ("obj_description" | "shobj_description", 1 | 2) => text(self.description(name, args)?),
+            ("pg_get_serial_sequence", 2) => text(self.serial_sequence(args)?),
             ("pg_encoding_to_char", 1) => {
                 Some(Typed::new(format!("(CASE {} WHEN 6 THEN 'UTF8' ELSE '' END)", self.first_oid(args)?), Type::NAME))
             }
@@ -135,15 +139,46 @@ impl Binder<'_> {
                 // The name alone does not find a permanent table that a temporary one hides.
                 let schema = self.ctx.schema;
                 let hidden = |t: &&std::sync::Arc<Table>| !t.temp && schema.table(&t.name).is_some_and(|f| f.temp);
-                let hidden: Vec<String> = schema.tables.iter().filter(hidden).map(|t| t.oid.to_string()).collect();
-                if hidden.is_empty() {
-                    return Ok(yes());
-                }
+                let hidden = schema.tables.iter().filter(hidden).map(|t| t.oid);
+                // No search path contains information_schema.
+                let elsewhere = catalogue::tables().filter(|t| t.schema == "information_schema");
+                let elsewhere = elsewhere.filter_map(|t| catalogue::of_catalogue_table(t.schema, t.name));
+                let hidden: Vec<String> = hidden.chain(elsewhere).map(|oid| oid.to_string()).collect();
                 let id = self.first_oid(args)?;
                 Some(Typed::sure(format!("({id} NOT IN ({}))", hidden.join(", ")), Type::BOOL))
             }
             _ => None,
         })
+    }
+
+    /// `obj_description` and `shobj_description`: the description of an object, by its OID and its table's name.
+    fn description(&mut self, name: &str, args: &[Typed]) -> SqlResult<String> {
+        let id = self.first_oid(args)?;
+        let (table, also) = match name {
+            "obj_description" => ("pg_description", " AND \"objsubid\" = 0"),
+            _ => ("pg_shdescription", ""),
+        };
+        let class = match args.get(1) {
+            Some(class) => {
+                let class = self.coerce(class.clone(), Type::TEXT, When::Implicit)?.sql;
+                format!(" AND \"classoid\" = {}", lookup("pg_class", "relname", &class))
+            }
+            None => String::new(),
+        };
+        Ok(format!("(SELECT \"description\" FROM pg_catalog.\"{table}\" WHERE \"objoid\" = {id}{also}{class} LIMIT 1)"))
+    }
+
+    /// `pg_get_serial_sequence`: the sequence of a column; both are given by name.
+    fn serial_sequence(&mut self, args: &[Typed]) -> SqlResult<String> {
+        let table = self.coerce(args[0].clone(), Type::TEXT, When::Implicit)?;
+        let table = self.object_id_of(&table.sql, Type::new(oid::REGCLASS))?;
+        let column = self.coerce(args[1].clone(), Type::TEXT, When::Implicit)?.sql;
+        Ok(format!(
+            "(SELECT 'public.' || s.\"relname\" FROM pg_catalog.\"pg_depend\" d \
+             JOIN pg_catalog.\"pg_class\" s ON s.\"oid\" = d.\"objid\" \
+             JOIN pg_catalog.\"pg_attribute\" a ON a.\"attrelid\" = d.\"refobjid\" AND a.\"attnum\" = d.\"refobjsubid\" \
+             WHERE d.\"refobjid\" = {table} AND a.\"attname\" = {column})"
+        ))
     }
 
     /// Functions on positions of the trail.
@@ -319,7 +354,14 @@ impl Binder<'_> {
 
     fn current_setting(&mut self, args: &[Typed]) -> SqlResult<Typed> {
         let Shape::Text { value, .. } = &args[0].shape else {
-            return Err(SqlError::unsupported("current_setting with a name that is not a constant"));
+            let name = self.coerce(args[0].clone(), Type::TEXT, When::Implicit)?.sql;
+            let found =
+                format!("(SELECT \"setting\" FROM pg_catalog.\"pg_settings\" WHERE lower(\"name\") = lower({name}))");
+            let sql = match args.get(1) {
+                Some(missing_ok) if missing_ok.sql == "1" => found,
+                _ => format!("coalesce({found}, {})", self.helper("hf_no_setting", &[&name])?),
+            };
+            return Ok(Typed::new(sql, Type::TEXT));
         };
         let missing_ok = args.get(1).is_some_and(|a| a.sql == "1");
         let which = SessionValue::Setting { name: value.to_lowercase(), missing_ok };
@@ -354,10 +396,10 @@ impl Binder<'_> {
         ))
     }
 
-    /// The displayed form of a value whose type shows OIDs as names. The output function writes the names of types.
+    /// The displayed form of a value whose type shows OIDs as names.
     pub(super) fn shown_oid(&mut self, typed: &Typed) -> SqlResult<String> {
         match typed.ty.oid {
-            oid::REGCLASS | more::REGNAMESPACE | more::REGROLE => {
+            oid::REGCLASS | more::REGNAMESPACE | more::REGROLE | more::REGTYPE => {
                 let name = self.oid_name(&typed.sql, typed.ty)?;
                 Ok(format!("(CASE {} WHEN 0 THEN '-' ELSE {name} END)", typed.sql))
             }
@@ -439,10 +481,10 @@ fn call_of_nothing(name: &str, args: usize) -> Option<Typed> {
         ("pg_is_other_temp_schema" | "pg_relation_is_publishable", 1) => Some(Typed::sure("0", Type::BOOL)),
         (_, 2 | 3) if name.starts_with("has_") && name.ends_with("_privilege") => yes(),
         ("row_security_active", 1) => Some(Typed::sure("0", Type::BOOL)),
-        ("obj_description" | "col_description" | "shobj_description", 1 | 2) => text("NULL".into()),
+        ("col_description", 2) => text("NULL".into()),
+        ("getdatabaseencoding", 0) => Some(Typed::sure("'UTF8'", Type::NAME)),
         // A table that is not a partition has no ancestors; for IN, a NULL has the same effect as no row.
         ("pg_partition_ancestors", 1) => Some(Typed::new("NULL", Type::new(oid::REGCLASS))),
-        ("pg_get_serial_sequence", 2) => text("NULL".into()),
         (
             "pg_get_partkeydef"
             | "pg_get_statisticsobjdef_columns"

@@ -331,6 +331,13 @@ impl Binder<'_> {
     ) -> SqlResult<(String, bool)> {
         let (_, function) = object_name(name)?;
         let shown = alias.map_or_else(|| function.clone(), |a| fold(&a.name));
+        if let ("aclexplode", [FunctionArg::Unnamed(FunctionArgExpr::Expr(list))]) = (function.as_str(), args) {
+            let list = self.fixed(|b| b.expr(list, scope))?;
+            let names = alias.map(alias_columns).unwrap_or_default();
+            let (sql, relation) = self.acl_explode(list, shown, &names)?;
+            add(scope, relation)?;
+            return Ok((sql, false));
+        }
         let column = alias.and_then(|a| alias_columns(a).into_iter().next()).unwrap_or_else(|| shown.clone());
         let empty = Scope::new(scope.parent);
         let mut bound = Vec::new();

@@ -5,6 +5,7 @@
 //! SQLite's result would differ from PostgreSQL's, the expression becomes a call of a function of [`crate::functions`].
 //! A stored definition may not call one, because stock sqlite3 must read it; there the expression is refused.
 
+pub mod acl_call;
 mod advisory_call;
 mod aggregate;
 mod call;

@@ -59,10 +59,12 @@ impl Binder<'_> {
     pub(super) fn seen_rows(&mut self, view: &str) -> SqlResult<Option<String>> {
         let columns = match view {
             "tables" | "views" | "table_constraints" => ["\"table_schema\"", "\"table_name\"", "''"],
+            "sequences" => ["\"sequence_schema\"", "\"sequence_name\"", "''"],
             "columns" | "key_column_usage" => ["\"table_schema\"", "\"table_name\"", "\"column_name\""],
-            "table_privileges" | "role_table_grants" | "column_privileges" | "role_column_grants" => {
-                ["\"table_schema\"", "\"grantor\"", "\"grantee\""]
-            }
+            "table_privileges" | "role_table_grants" | "column_privileges" | "role_column_grants"
+            | "usage_privileges" | "role_usage_grants" => ["''", "\"grantor\"", "\"grantee\""],
+            "enabled_roles" => ["''", "''", "\"role_name\""],
+            "applicable_roles" | "administrable_role_authorizations" => ["''", "''", "\"grantee\""],
             _ => return Ok(None),
         };
         let user = self.session(SessionValue::User, Type::NAME)?.sql;

@@ -12,6 +12,7 @@ use sqlparser::ast::{
     Cte, CteAsMaterialized, Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, OrderBySort, Query,
     SetExpr, SetOperator, SetQuantifier, Spanned, Values, With,
 };
+use std::collections::{HashMap, HashSet};
 
 /// A bound query: its text and its result columns.
 #[derive(Clone, Debug)]
@@ -379,12 +380,15 @@ pub fn derived(name: &str, ty: Type) -> Column {
 /// Makes the names of a relation's columns unique.
 pub fn unique_names(columns: &[Column]) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(columns.len());
+    let (mut taken, mut tries): (HashSet<String>, HashMap<String, usize>) = (HashSet::new(), HashMap::new());
     for column in columns {
+        let key = column.name.to_ascii_lowercase();
         let mut name = column.name.clone();
-        let mut n = 1;
-        while names.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
+        // Continues where the last column of this name ended: thousands of equal names are not compared with each other.
+        let n = tries.entry(key).or_insert(0);
+        while !taken.insert(name.to_ascii_lowercase()) {
+            *n += 1;
             name = format!("{}:{n}", column.name);
-            n += 1;
         }
         names.push(name);
     }

@@ -25,6 +25,7 @@ impl Binder<'_> {
             [user, role, privilege] => (Some(user), role, privilege),
             _ => return Err(SqlError::internal("pg_has_role has two or three arguments")),
         };
+        let may_be_null = !role.not_null || user.is_some_and(|user| !user.not_null);
         let member = match user {
             Some(user) => self.role_oid(user)?,
             None => {
@@ -42,6 +43,10 @@ impl Binder<'_> {
             "EXISTS (SELECT 1 FROM pg_catalog.\"hf_role_reach\" WHERE \"member\" = {member} AND \"role\" = {role} AND \
              {condition})"
         );
+        if may_be_null {
+            let sql = format!("(CASE WHEN {member} IS NOT NULL AND {role} IS NOT NULL THEN {sql} END)");
+            return Ok(Typed::new(sql, Type::BOOL));
+        }
         Ok(Typed::sure(sql, Type::BOOL))
     }
 

@@ -15,6 +15,9 @@ use sqlparser::ast::{
     SelectItemQualifiedWildcardKind, Spanned,
 };
 
+/// PostgreSQL's limit for the columns of a result.
+const COLUMNS_MAX: usize = 1664;
+
 impl Binder<'_> {
     pub(super) fn select(
         &mut self,
@@ -157,6 +160,10 @@ impl Binder<'_> {
                     items.extend(scope.star_of(relation, false));
                 }
                 other => return Err(SqlError::unsupported(format!("the select item {other}"))),
+            }
+            if items.len() > COLUMNS_MAX {
+                let message = format!("target lists can have at most {COLUMNS_MAX} entries");
+                return Err(SqlError::new(SqlState("54011"), message));
             }
         }
         Ok(items)

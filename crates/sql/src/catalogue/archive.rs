@@ -4,9 +4,9 @@
 //! Where PostgreSQL shows the name of a WAL file, Holdfast shows the name of the object in the archive, without its
 //! directory.
 
-use super::replication::{count, moment};
+use super::pg_stat_server::since_start;
 use super::standing::ArchiveRow;
-use super::table::{CatalogTable, boolean, text};
+use super::table::{CatalogTable, boolean, count, moment, text};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 
@@ -37,7 +37,7 @@ pub const PG_STAT_ARCHIVER: CatalogTable = CatalogTable {
             count(a.failed),
             optional(a.last_failed.as_ref()),
             moment(a.last_failed_us),
-            Value::Null,
+            since_start(context),
         ]]
     },
 };

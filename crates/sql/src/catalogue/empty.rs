@@ -15,7 +15,6 @@ const B: u32 = oid::BOOL;
 const C: u32 = oid::CHAR;
 const I2: u32 = oid::INT2;
 const I4: u32 = oid::INT4;
-const I8: u32 = oid::INT8;
 const NODE: u32 = more::PG_NODE_TREE;
 const TA: u32 = more::TEXT_ARRAY;
 
@@ -25,19 +24,6 @@ pub const TABLES: &[CatalogTable] = &[
         &[("oid", O), ("castsource", O), ("casttarget", O), ("castfunc", O), ("castcontext", C), ("castmethod", C)],
     ),
     empty("pg_conversion", &[("oid", O), ("conname", N), ("connamespace", O), ("condefault", B)]),
-    empty(
-        "pg_depend",
-        &[
-            ("classid", O),
-            ("objid", O),
-            ("objsubid", I4),
-            ("refclassid", O),
-            ("refobjid", O),
-            ("refobjsubid", I4),
-            ("deptype", C),
-        ],
-    ),
-    empty("pg_description", &[("objoid", O), ("classoid", O), ("objsubid", I4), ("description", T)]),
     empty("pg_enum", &[("oid", O), ("enumtypid", O), ("enumsortorder", oid::FLOAT4), ("enumlabel", N)]),
     empty(
         "pg_event_trigger",
@@ -51,8 +37,31 @@ pub const TABLES: &[CatalogTable] = &[
             ("evttags", TA),
         ],
     ),
-    empty("pg_foreign_data_wrapper", &[("oid", O), ("fdwname", N), ("fdwowner", O), ("fdwoptions", TA)]),
-    empty("pg_foreign_server", &[("oid", O), ("srvname", N), ("srvowner", O), ("srvfdw", O), ("srvoptions", TA)]),
+    empty(
+        "pg_foreign_data_wrapper",
+        &[
+            ("oid", O),
+            ("fdwname", N),
+            ("fdwowner", O),
+            ("fdwhandler", O),
+            ("fdwvalidator", O),
+            ("fdwacl", more::ACLITEM_ARRAY),
+            ("fdwoptions", TA),
+        ],
+    ),
+    empty(
+        "pg_foreign_server",
+        &[
+            ("oid", O),
+            ("srvname", N),
+            ("srvowner", O),
+            ("srvfdw", O),
+            ("srvtype", T),
+            ("srvversion", T),
+            ("srvacl", more::ACLITEM_ARRAY),
+            ("srvoptions", TA),
+        ],
+    ),
     empty("pg_foreign_table", &[("ftrelid", O), ("ftserver", O), ("ftoptions", TA)]),
     empty("pg_inherits", &[("inhrelid", O), ("inhparent", O), ("inhseqno", I4), ("inhdetachpending", B)]),
     empty(
@@ -148,21 +157,6 @@ pub const TABLES: &[CatalogTable] = &[
     empty("pg_rules", &[("schemaname", N), ("tablename", N), ("rulename", N), ("definition", T)]),
     empty("pg_seclabels", &[("objoid", O), ("classoid", O), ("objsubid", I4), ("provider", T), ("label", T)]),
     empty(
-        "pg_sequence",
-        &[
-            ("seqrelid", O),
-            ("seqtypid", O),
-            ("seqstart", I8),
-            ("seqincrement", I8),
-            ("seqmax", I8),
-            ("seqmin", I8),
-            ("seqcache", I8),
-            ("seqcycle", B),
-        ],
-    ),
-    empty("pg_sequences", &[("schemaname", N), ("sequencename", N), ("sequenceowner", N), ("last_value", I8)]),
-    empty("pg_shdescription", &[("objoid", O), ("classoid", O), ("description", T)]),
-    empty(
         "pg_statistic_ext",
         &[
             ("oid", O),
@@ -176,7 +170,25 @@ pub const TABLES: &[CatalogTable] = &[
             ("stxexprs", NODE),
         ],
     ),
-    empty("pg_subscription", &[("oid", O), ("subdbid", O), ("subname", N), ("subowner", O), ("subenabled", B)]),
+    empty(
+        "pg_subscription",
+        &[
+            ("oid", O),
+            ("subdbid", O),
+            ("subskiplsn", oid::PG_LSN),
+            ("subname", N),
+            ("subowner", O),
+            ("subenabled", B),
+            ("subbinary", B),
+            ("substream", B),
+            ("subtwophasestate", C),
+            ("subdisableonerr", B),
+            ("subconninfo", T),
+            ("subslotname", N),
+            ("subsynccommit", T),
+            ("subpublications", TA),
+        ],
+    ),
     empty("pg_timezone_names", &[("name", T), ("abbrev", T), ("utc_offset", oid::INTERVAL), ("is_dst", B)]),
     empty("pg_ts_config", &[("oid", O), ("cfgname", N), ("cfgnamespace", O), ("cfgparser", O)]),
     empty("pg_user_mapping", &[("oid", O), ("umuser", O), ("umserver", O), ("umoptions", TA)]),

@@ -1,24 +1,14 @@
-//! The views of `information_schema` that show privileges. The binder leaves out what the current role may not see.
+//! The views of `information_schema` that show roles and privileges. The binder leaves out what the current role may not see.
 
+use super::information_schema::{N, T, view, yes_or_no};
+use super::pg_sequence::sequences;
 use super::table::{CatalogContext, CatalogTable, text};
 use super::{oids, shapes};
 use holdfast_types::Value;
 use holdfast_types::access::grants::default_acl;
-use holdfast_types::access::predefined::PUBLIC_OID;
+use holdfast_types::access::predefined::{DATABASE_OWNER_OID, PUBLIC_OID};
 use holdfast_types::access::{Acl, AclItem, Privileges, Roles};
-use holdfast_types::desc::oid;
 use holdfast_types::schema::Table;
-
-const N: u32 = oid::NAME;
-const T: u32 = oid::VARCHAR;
-
-const fn view(
-    name: &'static str,
-    columns: &'static [(&'static str, u32)],
-    rows: fn(&CatalogContext<'_>) -> Vec<Vec<Value>>,
-) -> CatalogTable {
-    CatalogTable { schema: "information_schema", name, columns, always_empty: false, rows }
-}
 
 const OF_TABLES: &[(&str, u32)] = &[
     ("grantor", N),
@@ -42,29 +32,65 @@ const OF_COLUMNS: &[(&str, u32)] = &[
     ("is_grantable", T),
 ];
 
-pub const TABLES: &[CatalogTable] = &[
-    view("table_privileges", OF_TABLES, |context| of_tables(context, true)),
-    view("role_table_grants", OF_TABLES, |context| of_tables(context, false)),
-    view("column_privileges", OF_COLUMNS, |context| of_columns(context, true)),
-    view("role_column_grants", OF_COLUMNS, |context| of_columns(context, false)),
-    view(
-        "usage_privileges",
-        &[
-            ("grantor", N),
-            ("grantee", N),
-            ("object_catalog", N),
-            ("object_schema", N),
-            ("object_name", N),
-            ("object_type", T),
-            ("privilege_type", T),
-            ("is_grantable", T),
-        ],
-        |_| Vec::new(),
-    ),
+const OF_USAGE: &[(&str, u32)] = &[
+    ("grantor", N),
+    ("grantee", N),
+    ("object_catalog", N),
+    ("object_schema", N),
+    ("object_name", N),
+    ("object_type", T),
+    ("privilege_type", T),
+    ("is_grantable", T),
 ];
 
-fn yes_or_no(value: bool) -> Value {
-    text(if value { "YES" } else { "NO" })
+const OF_MEMBERS: &[(&str, u32)] = &[("grantee", N), ("role_name", N), ("is_grantable", T)];
+
+pub const TABLES: &[CatalogTable] = &[
+    view("table_privileges", OF_TABLES, of_tables),
+    view("role_table_grants", OF_TABLES, of_tables),
+    view("column_privileges", OF_COLUMNS, of_columns),
+    view("role_column_grants", OF_COLUMNS, of_columns),
+    view("usage_privileges", OF_USAGE, of_usage),
+    view("role_usage_grants", OF_USAGE, of_usage),
+    view("enabled_roles", &[("role_name", N)], |context| {
+        context.roles.list().iter().map(|role| vec![text(role.name.as_str())]).collect()
+    }),
+    view("applicable_roles", OF_MEMBERS, |context| members(context, false)),
+    view("administrable_role_authorizations", OF_MEMBERS, |context| members(context, true)),
+    view("information_schema_catalog_name", &[("catalog_name", N)], |context| vec![vec![text(context.database)]]),
+];
+
+/// Each role with the roles that it is a member of.
+fn members(context: &CatalogContext<'_>, only_grantable: bool) -> Vec<Vec<Value>> {
+    let mut pairs: Vec<(u32, u32, bool)> = Vec::new();
+    for role in context.roles.list() {
+        pairs.extend(role.member_of.iter().map(|m| (role.oid, m.role, m.admin)));
+    }
+    // The owner of a database is a member of this role there.
+    let owner = (context.roles.database(context.database_oid).owner, DATABASE_OWNER_OID, false);
+    if !pairs.contains(&owner) {
+        pairs.push(owner);
+    }
+    let named = |oid: u32| text(context.roles.name_of(oid));
+    let shown = pairs.into_iter().filter(|(_, _, admin)| *admin || !only_grantable);
+    shown.map(|(member, role, admin)| vec![named(member), named(role), yes_or_no(admin)]).collect()
+}
+
+/// As in PostgreSQL only what was granted explicitly: an owner's own USAGE is not listed.
+fn of_usage(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
+    let mut rows = Vec::new();
+    for (table, name) in sequences(context).filter(|(table, _)| !table.temp) {
+        let Some(own) = context.schema.grants.of(table.oid) else { continue };
+        for item in own.sequence.iter().flatten() {
+            for (word, grantable) in each(context.roles, item, own.owner, Privileges::USAGE) {
+                let mut row = vec![role(context.roles, item.grantor), role(context.roles, item.grantee)];
+                row.extend([text(context.database), text(oids::namespace(table).1), text(name.as_str())]);
+                row.extend([text("SEQUENCE"), text(word), yes_or_no(grantable)]);
+                rows.push(row);
+            }
+        }
+    }
+    rows
 }
 
 fn role(roles: &Roles, oid: u32) -> Value {
@@ -81,19 +107,19 @@ fn listed<'c>(context: &'c CatalogContext<'_>) -> impl Iterator<Item = (&'c Tabl
     })
 }
 
-/// Each privilege of an item, and whether it can be granted: an owner can always.
-fn each(item: &AclItem, owner: u32, of: Privileges) -> impl Iterator<Item = (&'static str, bool)> {
+/// Each privilege of an item, and whether it can be granted: a role with the owner's privileges can always.
+fn each(roles: &Roles, item: &AclItem, owner: u32, of: Privileges) -> impl Iterator<Item = (&'static str, bool)> {
     let (granted, grantable) = (item.granted & of, item.grantable);
-    let is_owner = item.grantee == owner;
+    let is_owner = item.grantee != PUBLIC_OID && roles.has_privileges_of(item.grantee, owner);
     let has = move |(privilege, _, _): &&(Privileges, char, &'static str)| granted.contains(*privilege);
     Privileges::ALL.iter().filter(has).map(move |(p, _, word)| (*word, is_owner || grantable.contains(*p)))
 }
 
-fn of_tables(context: &CatalogContext<'_>, public: bool) -> Vec<Vec<Value>> {
+fn of_tables(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for (table, acl, owner) in listed(context) {
-        for item in acl.iter().filter(|item| public || item.grantee != PUBLIC_OID) {
-            for (word, grantable) in each(item, owner, Privileges::OF_TABLE) {
+        for item in &acl {
+            for (word, grantable) in each(context.roles, item, owner, Privileges::OF_TABLE) {
                 let mut row = vec![role(context.roles, item.grantor), role(context.roles, item.grantee)];
                 row.extend([text(context.database), text(oids::namespace(table).1), text(table.name.as_str())]);
                 row.extend([text(word), yes_or_no(grantable), yes_or_no(word == "SELECT")]);
@@ -104,14 +130,14 @@ fn of_tables(context: &CatalogContext<'_>, public: bool) -> Vec<Vec<Value>> {
     rows
 }
 
-fn of_columns(context: &CatalogContext<'_>, public: bool) -> Vec<Vec<Value>> {
+fn of_columns(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
     let mut rows: Vec<Vec<Value>> = Vec::new();
     for (table, acl, owner) in listed(context) {
         let own = context.schema.grants.of(table.oid);
         for column in &table.columns {
             let of_column = own.and_then(|g| g.columns.get(&column.name)).into_iter().flatten();
-            for item in acl.iter().chain(of_column).filter(|item| public || item.grantee != PUBLIC_OID) {
-                for (word, grantable) in each(item, owner, Privileges::OF_COLUMN) {
+            for item in acl.iter().chain(of_column) {
+                for (word, grantable) in each(context.roles, item, owner, Privileges::OF_COLUMN) {
                     let mut row = vec![role(context.roles, item.grantor), role(context.roles, item.grantee)];
                     row.extend([text(context.database), text(oids::namespace(table).1), text(table.name.as_str())]);
                     row.extend([text(column.name.as_str()), text(word), yes_or_no(grantable)]);

@@ -2,7 +2,7 @@
 //! counters of automatic transactions, all since the start of the server. PostgreSQL does not have these views; they
 //! are in `pg_catalog`, next to PostgreSQL's statistics views, so that they are found without a schema.
 
-use super::table::{CatalogTable, int, text};
+use super::table::{CatalogTable, count, int, text};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 
@@ -71,7 +71,3 @@ pub const TRANSACTIONS: CatalogTable = CatalogTable {
         vec![row]
     },
 };
-
-fn count(value: u64) -> Value {
-    int(i64::try_from(value).unwrap_or(i64::MAX))
-}

@@ -10,11 +10,12 @@ use holdfast_types::Value;
 use holdfast_types::desc::oid;
 use holdfast_types::schema::Table;
 
-const N: u32 = oid::NAME;
-const T: u32 = oid::VARCHAR;
+pub(super) const N: u32 = oid::NAME;
+pub(super) const T: u32 = oid::VARCHAR;
 const I: u32 = oid::INT4;
 
-const fn view(
+/// A view of `information_schema`.
+pub(super) const fn view(
     name: &'static str,
     columns: &'static [(&'static str, u32)],
     rows: fn(&CatalogContext<'_>) -> Vec<Vec<Value>>,
@@ -75,6 +76,34 @@ pub const TABLES: &[CatalogTable] = &[
         },
     ),
     view(
+        "sequences",
+        &[
+            ("sequence_catalog", N),
+            ("sequence_schema", N),
+            ("sequence_name", N),
+            ("data_type", T),
+            ("numeric_precision", I),
+            ("numeric_precision_radix", I),
+            ("numeric_scale", I),
+            ("start_value", T),
+            ("minimum_value", T),
+            ("maximum_value", T),
+            ("increment", T),
+            ("cycle_option", T),
+        ],
+        |c| {
+            let row = |(table, name): (&Table, String)| {
+                let (type_oid, max) = super::pg_sequence::values(table);
+                let [_, precision, radix, scale, _] = sizes(Type::new(type_oid));
+                let mut row = place(c, table, &name);
+                row.extend([text(types::type_name(type_oid)), precision, radix, scale]);
+                row.extend([text("1"), text("1"), text(max.to_string()), text("1"), text("NO")]);
+                row
+            };
+            super::pg_sequence::sequences(c).map(row).collect()
+        },
+    ),
+    view(
         "table_constraints",
         &[
             ("constraint_catalog", N),
@@ -111,7 +140,7 @@ fn place(context: &CatalogContext<'_>, table: &Table, name: &str) -> Vec<Value> 
     vec![text(context.database), text(super::oids::namespace(table).1), text(name)]
 }
 
-fn yes_or_no(value: bool) -> Value {
+pub(super) fn yes_or_no(value: bool) -> Value {
     text(if value { "YES" } else { "NO" })
 }
 

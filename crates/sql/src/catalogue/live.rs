@@ -21,6 +21,14 @@ pub trait Live: Debug {
     fn database_activity(&self) -> Vec<DatabaseActivityRow> {
         Vec::new()
     }
+    /// What was done to the tables of a database.
+    fn table_activity(&self, _database_oid: u32) -> Vec<TableActivityRow> {
+        Vec::new()
+    }
+    /// When the server started, in microseconds since 1970; 0 where it is not known.
+    fn started_us(&self) -> i64 {
+        0
+    }
     /// Bytes of each table and index of a database, by its name in SQLite.
     fn object_sizes(&self, _database: &str) -> Arc<HashMap<String, u64>> {
         Arc::default()
@@ -43,6 +51,16 @@ pub trait Live: Debug {
     fn hba_file(&self) -> Vec<HbaRow>;
     /// The lines of `pg_ident.conf`.
     fn ident_file(&self) -> Vec<IdentRow>;
+}
+
+/// What statements have done to a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableActivityRow {
+    /// Its OID in the database that is asked about.
+    pub table: u32,
+    pub rows_inserted: u64,
+    pub rows_updated: u64,
+    pub rows_deleted: u64,
 }
 
 /// What a session is doing.

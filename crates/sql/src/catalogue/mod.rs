@@ -4,7 +4,9 @@
 //! tables that are always empty in Holdfast are in `empty`.
 
 mod archive;
+mod descriptions;
 mod empty;
+mod empty_stat;
 mod generated;
 mod granted;
 mod holdfast_stat;
@@ -28,16 +30,20 @@ mod pg_locks;
 mod pg_namespace;
 mod pg_prepared_xacts;
 mod pg_roles;
+mod pg_sequence;
 mod pg_settings;
 mod pg_stat_activity;
 mod pg_stat_database;
+mod pg_stat_server;
 mod pg_stat_ssl;
 mod pg_stat_statements;
+mod pg_stat_tables;
 mod pg_tables;
 mod pg_tablespace;
 mod pg_trigger;
 mod pg_type;
 mod pg_views;
+mod processes;
 mod replication;
 mod shapes;
 mod sizes;
@@ -47,26 +53,34 @@ mod table;
 pub use crate::keys::index_name;
 pub use crate::names::TEMP_NAMESPACE;
 pub use crate::types::{lsn_text, parse_lsn};
-pub use live::{Doing, EncryptionRow, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, TransactionsRow};
-pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID};
-pub use pg_database::grants as acl_value;
+pub use live::{
+    Doing, EncryptionRow, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, TableActivityRow, TransactionsRow,
+};
+pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID, sequence as sequence_oid};
+pub use pg_database::{acl_item_text, grants as acl_value};
 pub use pg_hba::{HbaRow, HbaRule, IdentRow};
 pub use pg_stat_database::DatabaseActivityRow;
 pub use pg_stat_statements::StatementRow;
+pub use shapes::has_sequence;
 pub use standing::{ArchiveRow, LinkRow, StandbyRow, Standing};
 pub use table::{CatalogContext, CatalogTable, DatabaseRow, Viewer};
 
 use crate::names::is_temp_schema;
-use holdfast_types::schema::Schema;
+use holdfast_types::access::check::sequence_name;
+use holdfast_types::schema::{Schema, Table};
+use std::sync::Arc;
 
-/// What only superusers may read, because verifiers of passwords are in it: its kind and name.
-pub const SECRETS: [(&str, &str); 2] = [("table", "pg_authid"), ("view", "pg_shadow")];
+/// What only superusers may read, because verifiers of passwords or the rules of access are in it: its kind and name.
+pub const SECRETS: [(&str, &str); 4] =
+    [("table", "pg_authid"), ("view", "pg_shadow"), ("view", "pg_hba_file_rules"), ("view", "pg_ident_file_mappings")];
 
 /// All tables, in no particular order.
 pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
     const PRESENT: &[&CatalogTable] = &[
         &archive::ARCHIVE,
         &archive::PG_STAT_ARCHIVER,
+        &descriptions::TABLE,
+        &descriptions::SHARED,
         &holdfast_stat::AUTOMATIC,
         &holdfast_stat::TRAIL,
         &holdfast_stat::TRANSACTIONS,
@@ -99,7 +113,14 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_settings::TABLE,
         &pg_stat_activity::TABLE,
         &pg_stat_activity::BLOCKING,
+        &pg_sequence::DEPENDS,
+        &pg_sequence::LIST,
+        &pg_sequence::TABLE,
         &pg_stat_database::TABLE,
+        &pg_stat_server::BGWRITER,
+        &pg_stat_server::CONFLICTS,
+        &pg_stat_server::WAL,
+        &pg_stat_server::WAL_RECEIVER,
         &sizes::DATABASES,
         &sizes::RELATIONS,
         &pg_stat_ssl::TABLE,
@@ -117,7 +138,8 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_views::TABLE,
         &pg_views::DEFINITIONS,
     ];
-    PRESENT.iter().copied().chain(empty::TABLES).chain(information_schema::TABLES).chain(granted::TABLES)
+    let named = PRESENT.iter().copied().chain(pg_stat_tables::TABLES).chain(empty::TABLES).chain(empty_stat::TABLES);
+    named.chain(information_schema::TABLES).chain(granted::TABLES)
 }
 
 /// The catalogue table of this name. A name without a schema is looked up in `pg_catalog` only.
@@ -135,7 +157,9 @@ pub fn relation_oid(schema: &Schema, namespace: Option<&str>, name: &str) -> Opt
         let table = schema.table_among(temp, name).map(|t| t.oid);
         let among = || schema.tables.iter().filter(|t| t.temp == temp);
         let index = || among().flat_map(|t| shapes::indexes(t)).find(|i| i.name == name).map(|i| i.oid);
-        table.or_else(index)
+        let has = |t: &&Arc<Table>| sequence_name(t).as_deref() == Some(name) && shapes::has_sequence(t);
+        let sequence = || among().find(has).map(|t| oids::sequence(t));
+        table.or_else(index).or_else(sequence)
     };
     match namespace {
         Some("public") => user(false),
@@ -244,6 +268,7 @@ mod tests {
             user: "u",
             viewer: Viewer { role: Some(10), ..Viewer::default() },
             databases: Vec::new(),
+            parameters_of_all: Vec::new(),
             roles: &holdfast_types::access::Roles::default(),
             settings: Vec::new(),
             counters: vec![("syncs", 7)],

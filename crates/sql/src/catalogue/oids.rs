@@ -4,6 +4,7 @@
 //! |---|---|
 //! | user table, view, index | given with the schema, from 16384; temporary ones have high numbers among tables |
 //! | primary key index of a rowid alias | 1,000,000,000 + table - 16384 |
+//! | sequence of a serial column | 1,100,000,000 + table - 16384 |
 //! | constraint of an index | 1,200,000,000 + index |
 //! | column default | 2,600,000,000 + 2048 * (table - 16384) + attribute number |
 //! | foreign key | 3,000,000,000 + 64 * (table - 16384) + number |
@@ -39,6 +40,10 @@ fn number(table: &Table) -> u32 {
 
 pub fn rowid_key(table: &Table) -> u32 {
     1_000_000_000 + number(table)
+}
+
+pub fn sequence(table: &Table) -> u32 {
+    1_100_000_000 + number(table)
 }
 
 pub fn index_constraint(index_oid: u32) -> u32 {

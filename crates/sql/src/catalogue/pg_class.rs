@@ -130,6 +130,23 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
             owner,
             acl: grants(context.roles, acl),
         }));
+        if let Some(name) = shapes::sequence(table, context.dialect) {
+            rows.push(row(Relation {
+                oid: oids::sequence(table),
+                name: &name,
+                namespace,
+                row_type: 0,
+                method: 0,
+                kind: "S",
+                columns: 3,
+                checks: 0,
+                has_index: false,
+                has_triggers: false,
+                temp: table.temp,
+                owner,
+                acl: grants(context.roles, own.and_then(|own| own.sequence.clone())),
+            }));
+        }
         for index in &indexes {
             rows.push(row(Relation {
                 oid: index.oid,

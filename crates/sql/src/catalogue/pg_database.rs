@@ -3,7 +3,7 @@
 use super::table::{CatalogTable, boolean, int, text};
 use crate::types::more;
 use holdfast_types::Value;
-use holdfast_types::access::{Acl, Roles};
+use holdfast_types::access::{Acl, AclItem, Roles};
 use holdfast_types::desc::oid;
 use holdfast_types::schema::Dialect;
 
@@ -63,8 +63,13 @@ pub const TABLE: CatalogTable = CatalogTable {
 /// A list of grants as PostgreSQL's `aclitem[]`; NULL where nothing was granted or revoked.
 pub fn grants(roles: &Roles, acl: Option<Acl>) -> Value {
     let Some(acl) = acl else { return Value::Null };
-    let items: Vec<String> = acl.iter().map(|item| item.text(|oid| item_name(&roles.name_of(oid)))).collect();
+    let items: Vec<String> = acl.iter().map(|item| acl_item_text(roles, item)).collect();
     text(format!("{{{}}}", items.iter().map(|item| super::pg_roles::element(item)).collect::<Vec<_>>().join(",")))
+}
+
+/// An item of such a list.
+pub fn acl_item_text(roles: &Roles, item: &AclItem) -> String {
+    item.text(|oid| item_name(&roles.name_of(oid)))
 }
 
 /// A role's name in an item: quoted where it is not plain.

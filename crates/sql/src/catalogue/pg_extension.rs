@@ -6,6 +6,8 @@ use crate::types::more;
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 
+pub const PLPGSQL_OID: u32 = 13_500;
+
 pub const TABLE: CatalogTable = CatalogTable {
     schema: "pg_catalog",
     name: "pg_extension",
@@ -22,6 +24,15 @@ pub const TABLE: CatalogTable = CatalogTable {
     always_empty: false,
     rows: |_| {
         let (owner, space) = (int(OWNER_OID), int(PG_CATALOG_OID));
-        vec![vec![int(13_500), text("plpgsql"), owner, space, boolean(false), text("1.0"), Value::Null, Value::Null]]
+        vec![vec![
+            int(PLPGSQL_OID),
+            text("plpgsql"),
+            owner,
+            space,
+            boolean(false),
+            text("1.0"),
+            Value::Null,
+            Value::Null,
+        ]]
     },
 };

@@ -1,7 +1,7 @@
 //! Roles: `pg_roles`, `pg_user`, `pg_group`, `pg_auth_members`, `pg_db_role_setting`, and `hf_role_reach`, from which
 //! `pg_has_role` is computed.
 //!
-//! They show what all sessions see; a transaction's own changes of roles are not in them before it is committed.
+//! They show a transaction its own changes of roles, and other sessions what is committed.
 
 use super::table::{CatalogContext, CatalogTable, array, boolean, int, text};
 use crate::types::{instant_text, more};
@@ -200,6 +200,10 @@ pub const SETTINGS: CatalogTable = CatalogTable {
 
 fn setting_rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
+    if !context.parameters_of_all.is_empty() {
+        let parameters = context.parameters_of_all.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        rows.push(vec![int(0), int(0), settings(parameters)]);
+    }
     for database in context.databases.iter().filter(|d| !d.parameters.is_empty()) {
         let parameters = database.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         rows.push(vec![int(database.oid), int(0), settings(parameters)]);

@@ -1,5 +1,5 @@
-//! `pg_stat_activity`: the connected sessions and what each is doing or waiting for; and what `pg_blocking_pids`
-//! returns.
+//! `pg_stat_activity`: the connected sessions and what each is doing or waiting for, and the server's background work; and what
+//! `pg_blocking_pids` returns.
 //!
 //! | wait_event_type | wait_event | while |
 //! |---|---|---|
@@ -14,8 +14,9 @@
 //! database, process number, user and application, unless it has the privileges of `pg_read_all_stats`.
 
 use super::live::{Doing, SessionRow};
-use super::table::{CatalogTable, array, int, text};
-use crate::types::{datetime, more};
+use super::processes;
+use super::table::{CatalogTable, array, int, moment, text};
+use crate::types::more;
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 
@@ -49,7 +50,9 @@ pub const TABLE: CatalogTable = CatalogTable {
     always_empty: false,
     rows: |context| {
         let sees = |s: &SessionRow| context.viewer.sees_statistics_of(s.role);
-        context.live.sessions().iter().map(|s| if sees(s) { row(s) } else { hidden(s) }).collect()
+        let sessions = context.live.sessions();
+        let sessions = sessions.iter().map(|s| if sees(s) { row(s) } else { hidden(s) });
+        sessions.chain(processes::rows(context)).collect()
     },
 };
 
@@ -114,9 +117,4 @@ fn state(doing: Doing) -> &'static str {
         Doing::IdleInTransaction => "idle in transaction",
         Doing::IdleInFailed => "idle in transaction (aborted)",
     }
-}
-
-fn moment(us: Option<i64>) -> Value {
-    // A clock outside the years 1 to 9999 has no text.
-    us.and_then(|us| datetime::format_timestamp(us).ok()).map_or(Value::Null, |t| text(t + "+00"))
 }

@@ -3,8 +3,7 @@
 //! `tup_returned` counts rows that statements returned to clients; SQLite does not count the rows that scans read, so
 //! `tup_fetched` is 0, as is everything about blocks, temporary files and conflicts with recovery.
 
-use super::replication::{count, moment};
-use super::table::{CatalogTable, int, text};
+use super::table::{CatalogTable, count, int, moment, text};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 

@@ -1,11 +1,11 @@
 //! `pg_stat_statements` and `pg_stat_statements_info`, as version 1.10 of PostgreSQL's extension shows them.
 //!
 //! Times are those of execution: waits for locks are in them, waits for a durable commit are in the COMMIT's, or in none where
-//! the statement is its own transaction. Columns of blocks, of planning and of the just-in-time compiler are 0. As in
-//! PostgreSQL text and number of other roles' statements are hidden.
+//! the statement is its own transaction. `wal_records` and `wal_bytes` count the row images of its changes; what is recorded for the
+//! transaction as a whole, and COPY FROM, is not in them. Columns of blocks, of planning and of the just-in-time compiler are 0. As
+//! in PostgreSQL text and number of other roles' statements are hidden.
 
-use super::replication::{count, moment};
-use super::table::{CatalogContext, CatalogTable, boolean, int, text};
+use super::table::{CatalogContext, CatalogTable, boolean, count, int, moment, text};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 
@@ -23,6 +23,9 @@ pub struct StatementRow {
     pub max_ms: f64,
     pub mean_ms: f64,
     pub stddev_ms: f64,
+    /// Row images in the trail, and their bytes.
+    pub wal_records: u64,
+    pub wal_bytes: u64,
 }
 
 const I8: u32 = oid::INT8;
@@ -105,6 +108,10 @@ fn row(context: &CatalogContext<'_>, s: &StatementRow) -> Vec<Value> {
     row.push(count(s.calls));
     row.extend([s.total_ms, s.min_ms, s.max_ms, s.mean_ms, s.stddev_ms].map(Value::Real));
     row.push(count(s.rows));
-    row.extend(TABLE.columns[18..].iter().map(zero));
+    row.extend(TABLE.columns[18..].iter().map(|column| match column.0 {
+        "wal_records" => count(s.wal_records),
+        "wal_bytes" => text(s.wal_bytes.to_string()),
+        _ => zero(column),
+    }));
     row
 }

@@ -17,5 +17,8 @@ pub const TABLE: CatalogTable = CatalogTable {
         ("spcoptions", more::TEXT_ARRAY),
     ],
     always_empty: false,
-    rows: |_| vec![vec![int(1663), text("pg_default"), int(OWNER_OID), Value::Null, Value::Null]],
+    rows: |_| {
+        let row = |(oid, name)| vec![int(oid), text(name), int(OWNER_OID), Value::Null, Value::Null];
+        [(1663, "pg_default"), (1664, "pg_global")].map(row).to_vec()
+    },
 };

@@ -5,23 +5,14 @@
 //! A position is written as PostgreSQL writes one, `16/B374D848`: the high and the low 32 bits in hexadecimal.
 
 use super::oids::OWNER_OID;
-use super::standing::{LinkRow, StandbyRow};
-use super::table::{CatalogTable, boolean, int, text};
-use crate::types::datetime::format_timestamp;
+use super::standing::{LinkRow, StandbyRow, walsenders};
+use super::table::{CatalogTable, boolean, count, int, moment, text};
 use crate::types::{lsn_text, more};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 
 fn lsn(value: u64) -> Value {
     text(lsn_text(value))
-}
-
-pub(super) fn moment(us: Option<i64>) -> Value {
-    us.and_then(|us| format_timestamp(us).ok()).map_or(Value::Null, |t| text(t + "+00"))
-}
-
-pub(super) fn count(value: u64) -> Value {
-    int(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
 /// The one row that functions such as `pg_is_in_recovery` read.
@@ -76,13 +67,13 @@ pub const PG_STAT_REPLICATION: CatalogTable = CatalogTable {
         ("reply_time", oid::TIMESTAMPTZ),
     ],
     always_empty: false,
-    rows: |context| context.live.standing().standbys.iter().filter(|s| s.connected).map(replication_row).collect(),
+    rows: |context| walsenders(&context.live.standing().standbys).map(|(pid, s)| replication_row(pid, s)).collect(),
 };
 
-fn replication_row(s: &StandbyRow) -> Vec<Value> {
+fn replication_row(pid: i64, s: &StandbyRow) -> Vec<Value> {
     let optional = |t: Option<&str>| t.map_or(Value::Null, text);
     vec![
-        int(0),
+        Value::Int(pid),
         int(OWNER_OID),
         text("holdfast"),
         text(&*s.name),

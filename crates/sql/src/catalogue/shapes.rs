@@ -2,7 +2,8 @@
 
 use super::oids;
 use crate::keys::{CONSTRAINT_MARK, index_name, is_primary_index};
-use crate::types::{self, Type};
+use crate::types::{self, RowidKind, Type};
+use holdfast_types::access::check::sequence_name;
 use holdfast_types::schema::{Dialect, ForeignKey, Index, Table, TableKind};
 
 /// An index as PostgreSQL would show it.
@@ -246,6 +247,18 @@ pub fn visible(table: &Table) -> bool {
 
 pub fn relkind(table: &Table) -> &'static str {
     if table.kind == TableKind::View { "v" } else { "r" }
+}
+
+/// Whether a serial column gives the table a sequence. An identity column's is not shown.
+pub fn has_sequence(table: &Table) -> bool {
+    let kind = RowidKind::of(table);
+    table.columns.iter().any(|c| c.rowid_alias) && kind.serial() && table.kind == TableKind::Table
+}
+
+/// The name of the sequence that a serial column gives the table.
+pub fn sequence(table: &Table, dialect: Dialect) -> Option<String> {
+    let shown = dialect == Dialect::Postgres && visible(table) && has_sequence(table);
+    if shown { sequence_name(table) } else { None }
 }
 
 pub fn column_type(table: &Table, i: usize, dialect: Dialect) -> Type {

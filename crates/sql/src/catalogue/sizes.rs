@@ -3,9 +3,8 @@
 //! They are exact: the pages of each b-tree and its overflow pages. A temporary table has no size here. Free pages belong to the
 //! database and to no table.
 
-use super::replication::count;
 use super::shapes;
-use super::table::{CatalogContext, CatalogTable, int, text};
+use super::table::{CatalogContext, CatalogTable, count, int, text};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 

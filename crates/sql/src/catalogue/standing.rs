@@ -91,3 +91,19 @@ pub struct ArchiveRow {
     /// More than `keep_bytes_max` is waiting.
     pub is_beyond: bool,
 }
+
+/// The first process number of the server's background work; sessions are numbered from 1.
+pub const FIRST_PID: i64 = 2_147_480_000;
+
+/// Of these the numbers that are not walsenders'.
+const OTHERS_MAX: i64 = 100;
+
+/// The number of the walsender of the standby in this place of the list.
+fn walsender_pid(place: usize) -> i64 {
+    FIRST_PID + OTHERS_MAX + i64::try_from(place).unwrap_or_default()
+}
+
+/// The connected standbys, each with its walsender's number.
+pub fn walsenders(standbys: &[StandbyRow]) -> impl Iterator<Item = (i64, &StandbyRow)> {
+    standbys.iter().filter(|s| s.connected).enumerate().map(|(place, standby)| (walsender_pid(place), standby))
+}

@@ -1,6 +1,7 @@
 //! A table of the catalogue, what its rows are computed from, and the cells of a row.
 
 use super::live::{Live, LockRow, PreparedRow};
+use crate::types::datetime::format_timestamp;
 use holdfast_types::access::predefined::READ_ALL_STATS_OID;
 use holdfast_types::access::{Privileges, Roles};
 use holdfast_types::schema::{Dialect, Schema};
@@ -31,6 +32,8 @@ pub struct CatalogContext<'a> {
     /// Whose eyes see the rows.
     pub viewer: Viewer,
     pub databases: Vec<DatabaseRow>,
+    /// Parameters that sessions of all roles start with.
+    pub parameters_of_all: Vec<(String, String)>,
     /// All roles, and owners and grants of databases.
     pub roles: &'a Roles,
     /// Name and value of every setting of the session.
@@ -101,6 +104,16 @@ pub fn int(value: impl Into<i64>) -> Value {
 
 pub fn boolean(value: bool) -> Value {
     Value::Int(i64::from(value))
+}
+
+/// A counter.
+pub fn count(value: u64) -> Value {
+    int(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+/// A time in microseconds since 1970. One outside the years 1 to 9999 has no text.
+pub fn moment(us: Option<i64>) -> Value {
+    us.and_then(|us| format_timestamp(us).ok()).map_or(Value::Null, |t| text(t + "+00"))
 }
 
 /// Numbers between blanks, as int2vector and oidvector print.

@@ -2,6 +2,7 @@
 
 use super::function::{Function, int, text};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
+use std::collections::HashMap;
 
 type Args<'a> = &'a [ValueRef<'a>];
 
@@ -29,12 +30,14 @@ pub(super) const FUNCTIONS: &[Function] = &[
         string(t.chars().skip(skip as usize).collect())
     }),
     Function::strict("hf_replace", 3, |a| {
-        let from = text(a, 1)?;
+        let (t, from, to) = (text(a, 0)?, text(a, 1)?, text(a, 2)?);
         if from.is_empty() {
-            string(text(a, 0)?.into_owned())
-        } else {
-            string(text(a, 0)?.replace(&*from, &text(a, 2)?))
+            return string(t.into_owned());
         }
+        // The length is known before memory is taken for it.
+        let found = t.matches(&*from).count();
+        bounded((t.len() - found * from.len()).saturating_add(found.saturating_mul(to.len())))?;
+        string(t.replace(&*from, &to))
     }),
     Function::strict("hf_translate", 3, translate),
     Function::strict("hf_pad", 4, pad),
@@ -60,7 +63,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
         let parts: Vec<_> = (0..a.len()).filter(|i| !matches!(a[*i], ValueRef::Null)).collect();
         let mut out = String::new();
         for i in parts {
-            out.push_str(&text(a, i)?);
+            let part = text(a, i)?;
+            bounded(out.len() + part.len())?;
+            out.push_str(&part);
         }
         string(out)
     }),
@@ -106,14 +111,15 @@ fn overlay(args: Args<'_>) -> SqlResult<Value> {
 }
 
 fn translate(args: Args<'_>) -> SqlResult<Value> {
-    let (from, to): (Vec<char>, Vec<char>) = (text(args, 1)?.chars().collect(), text(args, 2)?.chars().collect());
-    let mapped = text(args, 0)?
-        .chars()
-        .filter_map(|c| match from.iter().position(|f| *f == c) {
-            Some(i) => to.get(i).copied(),
-            None => Some(c),
-        })
-        .collect();
+    let to = text(args, 2)?;
+    let mut mapping: HashMap<char, Option<char>> = HashMap::new();
+    let mut to = to.chars();
+    for from in text(args, 1)?.chars() {
+        let to = to.next();
+        // The first of two equal characters counts.
+        mapping.entry(from).or_insert(to);
+    }
+    let mapped = text(args, 0)?.chars().filter_map(|c| mapping.get(&c).copied().unwrap_or(Some(c))).collect();
     string(mapped)
 }
 
@@ -174,9 +180,11 @@ fn concat_ws(args: Args<'_>) -> SqlResult<Value> {
         return Ok(Value::Null);
     }
     let separator = text(args, 0)?;
-    let mut parts = Vec::new();
+    let (mut parts, mut bytes) = (Vec::new(), 0);
     for i in (1..args.len()).filter(|i| !matches!(args[*i], ValueRef::Null)) {
         parts.push(text(args, i)?);
+        bytes += parts.last().map_or(0, |part| part.len()) + separator.len();
+        bounded(bytes)?;
     }
     string(parts.join(&separator))
 }

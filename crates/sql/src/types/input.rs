@@ -5,6 +5,8 @@ use super::decimal::Decimal;
 use super::lsn::{lsn_text, parse_lsn};
 use super::names::{ARRAY_OF, by_name};
 use super::sql_type::{Type, numeric_modifier};
+use holdfast_types::access::AclItem;
+use holdfast_types::access::predefined::PUBLIC_OID;
 use holdfast_types::desc::oid;
 use holdfast_types::inet::Inet;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
@@ -17,7 +19,7 @@ use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 /// | int2, int4, int8, oid and its aliases | integer |
 /// | float4, float8 | real |
 /// | numeric | text with its scale |
-/// | text, varchar, json, jsonb, uuid (lower case), inet, pg_lsn, arrays | text |
+/// | text, varchar, json, jsonb, uuid (lower case), inet, pg_lsn, aclitem, arrays | text |
 /// | char(n) | text without its trailing blanks |
 /// | bytea | blob |
 /// | date | text `YYYY-MM-DD` |
@@ -56,6 +58,11 @@ pub fn input(type_oid: u32, typmod: i32, text: &str) -> SqlResult<Value> {
         }
         oid::INET => Value::Text(Inet::parse(text).ok_or_else(|| invalid(text, ty))?.to_string()),
         oid::JSON | oid::JSONB => json(text, ty)?,
+        // Its names are looked up where it is used.
+        super::more::ACLITEM => match AclItem::parse(text, |_| Some(PUBLIC_OID)) {
+            Some(_) => Value::Text(text.to_owned()),
+            None => return Err(invalid(text, ty)),
+        },
         oid::TEXT | oid::UNKNOWN => Value::Text(text.to_owned()),
         o if ARRAY_OF.iter().any(|(a, _)| *a == o) => Value::Text(text.to_owned()),
         _ => return Err(SqlError::unsupported(format!("a value of type {}", ty.name()))),

@@ -52,6 +52,7 @@ pub const PG_TYPES: &[PgType] = &[
     t(oid::FLOAT4, "float4", "real", 4, true, 'N', 1021),
     t(oid::FLOAT8, "float8", "double precision", 8, true, 'N', 1022),
     t(oid::UNKNOWN, "unknown", "unknown", -2, false, 'X', 0),
+    t(more::ACLITEM, "aclitem", "aclitem", 12, false, 'U', more::ACLITEM_ARRAY),
     t(oid::BPCHAR, "bpchar", "character", -1, false, 'S', 1014),
     t(oid::VARCHAR, "varchar", "character varying", -1, false, 'S', 1015),
     t(oid::DATE, "date", "date", 4, true, 'D', 1182),
@@ -91,7 +92,7 @@ pub const ARRAY_OF: &[(u32, u32)] = &[
     (1021, oid::FLOAT4),
     (1022, oid::FLOAT8),
     (more::OID_ARRAY, oid::OID),
-    (more::ACLITEM_ARRAY, oid::TEXT),
+    (more::ACLITEM_ARRAY, more::ACLITEM),
     (1041, oid::INET),
     (1115, oid::TIMESTAMP),
     (1182, oid::DATE),
@@ -141,11 +142,7 @@ pub fn format_type(type_oid: u32, typmod: i32) -> String {
     if let Some((_, element)) = ARRAY_OF.iter().find(|(a, _)| *a == type_oid)
         && !matches!(type_oid, more::INT2VECTOR | more::OIDVECTOR)
     {
-        return if type_oid == more::ACLITEM_ARRAY {
-            "aclitem[]".into()
-        } else {
-            format!("{}[]", format_type(*element, typmod))
-        };
+        return format!("{}[]", format_type(*element, typmod));
     }
     let Some(t) = by_oid(type_oid) else {
         return if type_oid == 0 { "-".into() } else { "???".into() };

@@ -16,6 +16,7 @@ pub mod more {
     pub const TEXT_ARRAY: u32 = 1009;
     pub const INT8_ARRAY: u32 = 1016;
     pub const OID_ARRAY: u32 = 1028;
+    pub const ACLITEM: u32 = 1033;
     pub const ACLITEM_ARRAY: u32 = 1034;
     pub const REGTYPE: u32 = 2206;
     pub const REGNAMESPACE: u32 = 4089;

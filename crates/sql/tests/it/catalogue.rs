@@ -39,7 +39,12 @@ fn psql_lists() {
     assert_eq!(answers(&mut db, "\\l", "")[0], ["postgres|holdfast|UTF8|C|C|NULL|libc|NULL"]);
     assert_eq!(
         answers(&mut db, "\\d", "")[0],
-        ["public|a|table|holdfast", "public|b|table|holdfast", "public|v|view|holdfast"]
+        [
+            "public|a|table|holdfast",
+            "public|a_id_seq|sequence|holdfast",
+            "public|b|table|holdfast",
+            "public|v|view|holdfast"
+        ]
     );
     assert_eq!(answers(&mut db, "\\dt", "")[0], ["public|a|table|holdfast", "public|b|table|holdfast"]);
     assert_eq!(

@@ -11,6 +11,7 @@ use super::conn::Conn;
 use super::error::SqliteError;
 use super::sqlstate::encode_error;
 use holdfast_types::{SqlResult, Value, ValueRef};
+use rusqlite::ffi;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::ToSqlOutput;
 use rusqlite::vtab::{
@@ -60,7 +61,13 @@ impl Conn {
         if deterministic {
             flags |= FunctionFlags::SQLITE_DETERMINISTIC;
         }
+        // SAFETY: the handle is used by functions of this connection only, which run while it is open.
+        let cancel = Cancel(unsafe { self.rusqlite().handle() });
         let call = move |context: &rusqlite::functions::Context<'_>| {
+            // SQLite looks for a cancel between rows, so a row whose expression calls many functions could not be cancelled.
+            if cancel.is_set() {
+                return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_INTERRUPT), None));
+            }
             let mut inline = [ValueRef::Null; ARGUMENTS_INLINE];
             let result = if context.len() <= ARGUMENTS_INLINE {
                 (0..context.len()).for_each(|i| inline[i] = from_rusqlite(context.get_raw(i)));
@@ -71,6 +78,19 @@ impl Conn {
             result.map(into_rusqlite).map_err(|e| rusqlite::Error::UserFunctionError(encode_error(&e).into()))
         };
         self.rusqlite().create_scalar_function(name, arguments, flags, call).map_err(SqliteError::from_rusqlite)
+    }
+}
+
+/// Whether the statement that runs on a connection is to end.
+struct Cancel(*mut ffi::sqlite3);
+
+// SAFETY: SQLite allows a look at this flag from any thread, as long as the connection is open.
+unsafe impl Send for Cancel {}
+
+impl Cancel {
+    fn is_set(&self) -> bool {
+        // SAFETY: called by a function of the connection, so the connection is open.
+        unsafe { ffi::sqlite3_is_interrupted(self.0) != 0 }
     }
 }
 

@@ -93,24 +93,31 @@ pub(crate) async fn login(
             .unwrap_or_else(|_| Err(Refused("the password cannot be checked".into())))
             .map(|rights| (named, rights))
     } else if app.console.tickets.take(&ticket, unix_s()) {
-        app.source
-            .rights(OWNER)
-            .map(|rights| (OWNER.to_owned(), rights))
-            .ok_or_else(|| Refused(format!("the role {OWNER} does not exist, or may not log in")))
+        let rights = app.source.rights(OWNER).map(|rights| (OWNER.to_owned(), rights));
+        rights.ok_or_else(|| {
+            without_password(&app, client, &format!("the role {OWNER} does not exist, or may not log in"))
+        })
     } else {
-        Err(Refused("this login is used up or too old; make a new one with: holdfast console".to_owned()))
+        let why = "this login is used up or too old; make a new one with: holdfast console";
+        Err(without_password(&app, client, why))
     };
     match rights {
-        Ok((role, rights)) if rights.monitors => opened(&app, &role, rights, client),
+        Ok((role, rights)) if rights.monitors => {
+            app.console.throttle.succeeded(client);
+            opened(&app, &role, rights, client)
+        }
         Ok((role, _)) => {
+            app.console.throttle.succeeded(client);
             refuse(StatusCode::FORBIDDEN, &format!("role \"{role}\" may not see this: GRANT pg_monitor TO it"))
         }
-        Err(why) => {
-            app.console.throttle.failed(client);
-            tracing::warn!(target: "holdfast::console", %client, "console: a login failed: {why}");
-            refuse(StatusCode::UNAUTHORIZED, &why.0)
-        }
+        Err(why) => refuse(StatusCode::UNAUTHORIZED, &why.0),
     }
+}
+
+/// A one-time login failed.
+fn without_password(app: &App, client: IpAddr, why: &str) -> Refused {
+    app.source.login_failed(client, why);
+    Refused(why.to_owned())
 }
 
 fn opened(app: &App, role: &str, rights: Rights, client: IpAddr) -> Response {

@@ -4,45 +4,57 @@
 use crate::limits::{LOGIN_ADDRESSES_MAX, LOGIN_FAILURES_MAX};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 pub(super) struct Throttle {
-    /// When the minute began, and how many logins have failed in it.
-    failures: Mutex<BTreeMap<IpAddr, (Instant, u32)>>,
+    /// By network: when the minute began, and how many logins have failed in it or are being checked.
+    attempts: Mutex<BTreeMap<IpAddr, (Instant, u32)>>,
+}
+
+/// The addresses that share a limit: one of IPv4, or a network of 64 bits of IPv6, which one machine may have.
+fn network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX))),
+        v4 => v4,
+    }
 }
 
 impl Throttle {
-    /// `Err`: refused for so many seconds.
+    /// Counts an attempt, before it is checked, so that attempts at the same time do not pass together.
+    /// `Err`: refused for this number of seconds.
     pub fn admits(&self, client: IpAddr) -> Result<(), u64> {
-        let failures = self.failures.lock();
-        match failures.get(&client) {
-            Some((since, count)) if *count >= LOGIN_FAILURES_MAX && since.elapsed() < MINUTE => {
-                Err((MINUTE.saturating_sub(since.elapsed())).as_secs() + 1)
-            }
-            _ => Ok(()),
+        let mut attempts = self.attempts.lock();
+        let client = network(client);
+        if attempts.len() >= LOGIN_ADDRESSES_MAX && !attempts.contains_key(&client) {
+            attempts.retain(|_, (since, _)| since.elapsed() < MINUTE);
         }
-    }
-
-    pub fn failed(&self, client: IpAddr) {
-        let mut failures = self.failures.lock();
-        if failures.len() >= LOGIN_ADDRESSES_MAX {
-            failures.retain(|_, (since, _)| since.elapsed() < MINUTE);
-        }
-        // So many addresses at a time are an attack: the oldest is forgotten.
-        if failures.len() >= LOGIN_ADDRESSES_MAX
-            && let Some(oldest) = failures.iter().min_by_key(|(_, (since, _))| *since).map(|(client, _)| *client)
+        // This number of addresses at a time is an attack: the oldest is forgotten.
+        if attempts.len() >= LOGIN_ADDRESSES_MAX
+            && !attempts.contains_key(&client)
+            && let Some(oldest) = attempts.iter().min_by_key(|(_, (since, _))| *since).map(|(client, _)| *client)
         {
-            failures.remove(&oldest);
+            attempts.remove(&oldest);
         }
-        let (since, count) = failures.entry(client).or_insert((Instant::now(), 0));
+        let (since, count) = attempts.entry(client).or_insert((Instant::now(), 0));
         if since.elapsed() >= MINUTE {
             (*since, *count) = (Instant::now(), 0);
         }
+        if *count >= LOGIN_FAILURES_MAX {
+            return Err(MINUTE.saturating_sub(since.elapsed()).as_secs() + 1);
+        }
         *count += 1;
+        Ok(())
+    }
+
+    /// An attempt was no failure.
+    pub fn succeeded(&self, client: IpAddr) {
+        if let Some((_, count)) = self.attempts.lock().get_mut(&network(client)) {
+            *count = count.saturating_sub(1);
+        }
     }
 }
 
@@ -55,16 +67,27 @@ mod tests {
         let (throttle, attacker) = (Throttle::default(), IpAddr::from([10, 0, 0, 1]));
         for _ in 0..LOGIN_FAILURES_MAX {
             assert_eq!(throttle.admits(attacker), Ok(()));
-            throttle.failed(attacker);
         }
         assert!(throttle.admits(attacker).is_err_and(|wait| (1..=61).contains(&wait)));
         assert_eq!(throttle.admits(IpAddr::from([10, 0, 0, 2])), Ok(()));
+        let v6 = |last: u16| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, last]);
+        (0..LOGIN_FAILURES_MAX as u16).for_each(|n| assert_eq!(throttle.admits(v6(n)), Ok(())));
+        assert!(throttle.admits(v6(999)).is_err(), "one network");
+    }
+
+    #[test]
+    fn logins_that_succeed_do_not_count() {
+        let (throttle, client) = (Throttle::default(), IpAddr::from([10, 0, 0, 1]));
+        for _ in 0..LOGIN_FAILURES_MAX * 3 {
+            assert_eq!(throttle.admits(client), Ok(()));
+            throttle.succeeded(client);
+        }
     }
 
     #[test]
     fn the_list_is_bounded() {
         let throttle = Throttle::default();
-        (0..LOGIN_ADDRESSES_MAX as u32 + 100).for_each(|n| throttle.failed(IpAddr::from(n.to_be_bytes())));
-        assert_eq!(throttle.failures.lock().len(), LOGIN_ADDRESSES_MAX);
+        (0..LOGIN_ADDRESSES_MAX as u32 + 100).for_each(|n| _ = throttle.admits(IpAddr::from(n.to_be_bytes())));
+        assert_eq!(throttle.attempts.lock().len(), LOGIN_ADDRESSES_MAX);
     }
 }

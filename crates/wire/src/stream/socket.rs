@@ -4,7 +4,7 @@ use crate::limits::Keepalives;
 use crate::peer::PeerAddress;
 use bytes::BytesMut;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketType, sockopt};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -39,21 +39,8 @@ impl AnySocket {
 
     /// Lets TCP notice that a silent client has gone.
     pub fn keep_alive(&self, how: Keepalives) {
-        let AnySocket::Tcp(stream) = self else { return };
-        let seconds = |s: u32| Duration::from_secs(s.into());
-        let set = || {
-            sockopt::set_socket_keepalive(stream, true)?;
-            if how.idle_s > 0 {
-                sockopt::set_tcp_keepidle(stream, seconds(how.idle_s))?;
-            }
-            if how.interval_s > 0 {
-                sockopt::set_tcp_keepintvl(stream, seconds(how.interval_s))?;
-            }
-            if how.count > 0 { sockopt::set_tcp_keepcnt(stream, how.count) } else { Ok(()) }
-        };
-        // The connection works without them.
-        if let Err(error) = set() {
-            tracing::debug!(%error, "cannot set keepalives");
+        if let AnySocket::Tcp(stream) = self {
+            keep_alive(stream, Keepalives::default(), how);
         }
     }
 
@@ -66,7 +53,44 @@ impl AnySocket {
     }
 }
 
+/// Sets what differs; a value of 0 is the system's default.
+fn keep_alive(stream: impl AsFd, before: Keepalives, now: Keepalives) {
+    let set = || {
+        sockopt::set_socket_keepalive(&stream, true)?;
+        // A new socket has the system's defaults.
+        let new = || rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None);
+        let seconds = |s: u32| Duration::from_secs(s.into());
+        if before.idle_s != now.idle_s {
+            let idle = if now.idle_s == 0 { sockopt::tcp_keepidle(new()?)? } else { seconds(now.idle_s) };
+            sockopt::set_tcp_keepidle(&stream, idle)?;
+        }
+        if before.interval_s != now.interval_s {
+            let interval = if now.interval_s == 0 { sockopt::tcp_keepintvl(new()?)? } else { seconds(now.interval_s) };
+            sockopt::set_tcp_keepintvl(&stream, interval)?;
+        }
+        if before.count != now.count {
+            let count = if now.count == 0 { sockopt::tcp_keepcnt(new()?)? } else { now.count };
+            sockopt::set_tcp_keepcnt(&stream, count)?;
+        }
+        if before.user_timeout_ms != now.user_timeout_ms {
+            sockopt::set_tcp_user_timeout(&stream, now.user_timeout_ms)?;
+        }
+        io::Result::Ok(())
+    };
+    // The connection works without them.
+    if let Err(error) = set() {
+        tracing::debug!(%error, "cannot set keepalives");
+    }
+}
+
 impl Socket {
+    /// Changes when TCP notices that a silent client has gone.
+    pub fn keep_alive(&self, before: Keepalives, now: Keepalives) {
+        if let Socket::Tcp(stream) = self {
+            keep_alive(stream, before, now);
+        }
+    }
+
     pub fn try_read_buf(&self, input: &mut BytesMut) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => stream.try_read_buf(input),

@@ -223,7 +223,7 @@ impl Session for FakeSession {
         self.log.iter().any(|made| made == name).then(|| statement(name).desc.clone())
     }
 
-    fn parameters(&self) -> Vec<(String, String)> {
+    fn parameters(&mut self) -> Vec<(String, String)> {
         [("server_version", "15.0"), ("client_encoding", "UTF8"), ("standard_conforming_strings", "on")]
             .map(|(n, v)| (n.into(), v.into()))
             .into()

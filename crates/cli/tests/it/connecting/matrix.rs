@@ -2,68 +2,10 @@
 //! SQLSTATE and message. A machine without PostgreSQL prints that, and the test passes.
 
 use super::directory;
+use crate::postgres::Postgres;
 use crate::server::{Running, run, until};
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use tempfile::TempDir;
+use std::path::Path;
 use tokio_postgres::{Client, NoTls};
-
-/// A private PostgreSQL.
-struct Postgres {
-    dir: TempDir,
-    bin: PathBuf,
-    port: u16,
-}
-
-impl Postgres {
-    fn start() -> Option<Postgres> {
-        let mut all = (15..=18).map(|v| PathBuf::from(format!("/usr/lib/postgresql/{v}/bin")));
-        let Some(bin) = all.find(|bin| bin.join("initdb").exists()) else {
-            eprintln!("skipped: no PostgreSQL found under /usr/lib/postgresql");
-            return None;
-        };
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let postgres = Postgres { dir: TempDir::new().unwrap(), bin, port };
-        if rustix::process::geteuid().is_root() {
-            Command::new("chown").arg("postgres").arg(postgres.dir.path()).status().unwrap();
-        }
-        let (data, socket) = (postgres.data(), postgres.dir.path().display());
-        let options = format!("-k {socket} -p {port} -c listen_addresses=127.0.0.1 -c fsync=off");
-        let log = postgres.dir.path().join("log");
-        let started = postgres
-            .run("initdb", &["-D", &data, "-U", "holdfast", "--locale=C", "-E", "UTF8", "-A", "trust"])
-            && postgres.run("pg_ctl", &["-D", &data, "-o", &options, "-l", &log.display().to_string(), "-w", "start"]);
-        if !started {
-            eprintln!("skipped: PostgreSQL does not start");
-            return None;
-        }
-        Some(postgres)
-    }
-
-    fn data(&self) -> String {
-        self.dir.path().join("data").display().to_string()
-    }
-
-    fn run(&self, program: &str, arguments: &[&str]) -> bool {
-        let mut command = match rustix::process::geteuid().is_root() {
-            true => {
-                let mut command = Command::new("runuser");
-                command.args(["-u", "postgres", "--"]).arg(self.bin.join(program));
-                command
-            }
-            false => Command::new(self.bin.join(program)),
-        };
-        let quiet = command.args(arguments).current_dir("/").stdout(Stdio::null()).stderr(Stdio::null());
-        quiet.status().is_ok_and(|status| status.success())
-    }
-}
-
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        self.run("pg_ctl", &["-D", &self.data(), "-m", "immediate", "stop"]);
-    }
-}
 
 /// What a server answers to a client that connects.
 async fn answer(port: u16, user: &str, database: &str, password: &str) -> String {
@@ -144,19 +86,22 @@ fn attempts() -> Vec<(&'static str, &'static str, &'static str)> {
 /// Sets the rules of a server after one for the test's own superuser, and waits until they are in force.
 async fn set_rules(file: &Path, port: u16, rules: &str, number: usize) {
     let own = "local all all trust\nhost all holdfast 127.0.0.1/32 trust\n";
-    let text = format!("{own}host all marker_{number} 127.0.0.1/32 reject\n{rules}\n");
+    // Rules before these may reject every role, or trust every one: two marks, so that only the new rules answer so.
+    let marks = format!("host all marker_{number} 127.0.0.1/32 reject\nhost marker_{number} all 127.0.0.1/32 trust\n");
+    let text = format!("{own}{marks}{rules}\n");
     std::fs::write(file, text).unwrap();
     run(&admin(port).await, "SELECT pg_reload_conf()").await;
     let marker = format!("marker_{number}");
     until("the rules are in force", async || {
         answer(port, &marker, "shop", "x").await.contains("pg_hba.conf rejects connection")
+            && answer(port, "ann", &marker, "x").await.starts_with("3D000")
     })
     .await;
 }
 
 #[tokio::test]
 async fn the_same_rules_decide_as_in_postgresql() {
-    let Some(postgres) = Postgres::start() else { return };
+    let Some(postgres) = Postgres::start_listening() else { return };
     let server = Running::start_in(directory("", Some("host all holdfast 127.0.0.1/32 trust\n")));
     for port in [postgres.port, server.port] {
         let admin = admin(port).await;
@@ -164,7 +109,7 @@ async fn the_same_rules_decide_as_in_postgresql() {
             run(&admin, statement).await;
         }
     }
-    let files = [postgres.dir.path().join("data/pg_hba.conf"), server.dir.path().join("pg_hba.conf")];
+    let files = [postgres.data().join("pg_hba.conf"), server.dir.path().join("pg_hba.conf")];
     let mut compared = 0;
     for (number, rules) in RULES.iter().enumerate() {
         set_rules(&files[0], postgres.port, rules, number).await;

@@ -1,6 +1,6 @@
 //! Clients that mean harm, or do not follow the protocol.
 
-use super::{ON, ask, get, port_of, read, send};
+use super::{ON, ask, get, metric, port_of, read, send};
 use crate::node::{Pair, one, run, succeeds};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -147,6 +147,17 @@ fn logins_are_throttled_and_tell_nothing() {
     assert_eq!((wrong.status, unknown.status), (401, 401));
     assert_eq!(wrong.body.replace("holdfast", "nobody"), unknown.body);
     assert!(wrong.header("set-cookie").is_none());
+    // They count and are logged like the failures of clients.
+    let failures = || metric(&get(port, "/metrics").body, "holdfast_authentication_failures_total");
+    assert_eq!(failures(), Some(2.0));
+    for (user, why) in [("holdfast", "the role has no password"), ("nobody", "the role does not exist")] {
+        let log = pair.a.log();
+        let is_it = |line: &&str| line.contains(&format!("{user:?}")) && line.contains("authentication failed");
+        let line = log.lines().find(is_it).unwrap_or_else(|| panic!("{user}: {log}"));
+        assert!(line.contains(why) && line.contains("127.0.0.1") && line.contains("console"), "{line}");
+    }
+    assert_eq!(login("{\"ticket\": \"1-0-0\"}").status, 401);
+    assert_eq!(failures(), Some(3.0));
     let mut last = unknown;
     for n in 0..20 {
         last = login(&format!("{{\"ticket\": \"{n}-0-0\"}}"));

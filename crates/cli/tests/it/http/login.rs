@@ -59,10 +59,10 @@ async fn roles_log_in_with_their_password_and_a_session_ends_with_it() {
     run(&admin, "drop role ops").await;
     until("the role is gone", async || state(port, &ops) == 401).await;
     let failed = "holdfast_authentication_failures_total";
-    assert_eq!(super::metric(&get(port, "/metrics").body, failed), Some(0.0), "of the SQL port");
+    assert_eq!(super::metric(&get(port, "/metrics").body, failed), Some(7.0), "of the console");
     let config = format!("host=127.0.0.1 port={} user=nobody_ password=x dbname=holdfast", pair.a.port);
     assert!(tokio_postgres::connect(&config, tokio_postgres::NoTls).await.is_err());
-    assert_eq!(super::metric(&get(port, "/metrics").body, failed), Some(1.0));
+    assert_eq!(super::metric(&get(port, "/metrics").body, failed), Some(8.0), "and of the SQL port");
     assert_eq!(get(port, "/api/session").json()["role"], serde_json::Value::Null);
 }
 

@@ -154,3 +154,28 @@ fn the_console_command_finds_a_running_server_only() {
     let said = crate::node::refuses(&["console", "--data", pair.a.data()]);
     assert!(said.contains("http_listen"), "{said}");
 }
+
+/// Every user of this machine can read the page: nothing in it is secret.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_secret_is_in_the_page() {
+    let pair = Pair::start(ON).await;
+    let port = port_of(&pair.a);
+    let client = pair.a.connect().await;
+    run(
+        &client,
+        "create role mallory login password 'hunter2'; create table salaries(id int primary key, amount text)",
+    )
+    .await;
+    run(&client, "insert into salaries values (1, 'a million')").await;
+    assert!(client.batch_execute("select 'a million' / 0 from salaries_of_others").await.is_err());
+    let page = page(port);
+    assert!(page.contains("database=\"holdfast\"") && page.contains("standby=\"b\""), "{page}");
+    let data = std::path::Path::new(pair.a.data());
+    let key = std::fs::read_to_string(data.join("console.key")).unwrap();
+    let secret = std::fs::read_to_string(data.join("authentication_secret")).unwrap();
+    let secrets = ["mallory", "hunter2", "salaries", "million", "SCRAM", "127.0.0.1"];
+    let lines = key.lines().chain(secret.lines()).map(str::trim).filter(|line| line.len() > 8);
+    for word in secrets.into_iter().chain(lines) {
+        assert!(!page.contains(word), "{word}: {page}");
+    }
+}

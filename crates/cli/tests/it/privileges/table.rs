@@ -1,6 +1,7 @@
 //! Every kind of statement by every role, on PostgreSQL 15 and on Holdfast: the answers are equal.
 
-use super::oracle::Postgres;
+use super::oracle::connect;
+use crate::postgres::Postgres;
 use crate::server::{Running, run};
 use futures::TryStreamExt;
 use std::collections::BTreeMap;
@@ -311,7 +312,7 @@ fn accepted(statement: &str, theirs: &str, ours: &str) -> Option<&'static str> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_statement_by_every_role_has_postgresqls_answer() {
     let Some(postgres) = Postgres::start() else { return };
-    let theirs = answers(&postgres.connect().await).await;
+    let theirs = answers(&connect(&postgres).await).await;
     let server = Running::start();
     let ours = answers(&server.connect().await).await;
     let (mut wrong, mut named) = (Vec::new(), BTreeMap::<&str, usize>::new());

@@ -3,65 +3,11 @@
 //!
 //! A test that finds no PostgreSQL prints that and passes, as the other tests against it do.
 
+use crate::postgres::{PORT, Postgres};
 use crate::server::Running;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use tempfile::TempDir;
-
-/// A private PostgreSQL on a socket of its own.
-struct Postgres {
-    dir: TempDir,
-    bin: PathBuf,
-    as_postgres: bool,
-}
-
-const PORT: &str = "6545";
-
-impl Postgres {
-    fn start() -> Option<Postgres> {
-        let bin = PathBuf::from("/usr/lib/postgresql/15/bin");
-        if !bin.join("initdb").exists() {
-            eprintln!("skipped: no PostgreSQL 15 found under /usr/lib/postgresql");
-            return None;
-        }
-        let as_postgres = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout.starts_with(b"0\n"));
-        // The path of a socket is short, and the user that runs it must reach it.
-        let dir = tempfile::Builder::new().prefix("hf").tempdir_in("/tmp").unwrap();
-        let postgres = Postgres { dir, bin, as_postgres };
-        if as_postgres {
-            assert!(Command::new("chown").arg("postgres").arg(postgres.dir.path()).status().unwrap().success());
-        }
-        let (data, log) = (postgres.path("data"), postgres.path("log"));
-        postgres.run("initdb", &["-D", &data, "-U", "holdfast", "--locale=C", "-E", "UTF8"]);
-        let options = format!("-k {} -p {PORT} -c listen_addresses='' -c fsync=off -c timezone=UTC", postgres.path(""));
-        postgres.run("pg_ctl", &["-D", &data, "-o", &options, "-l", &log, "-w", "start"]);
-        postgres.psql("postgres", "create database holdfast template template0;\n");
-        Some(postgres)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.dir.path().join(name).display().to_string()
-    }
-
-    fn run(&self, program: &str, args: &[&str]) {
-        let mut command = Command::new(if self.as_postgres { "runuser".into() } else { self.bin.join(program) });
-        if self.as_postgres {
-            command.args(["-u", "postgres", "--"]).arg(self.bin.join(program));
-        }
-        let status = command.args(args).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
-        assert!(status.success(), "{program} {args:?}");
-    }
-
-    fn psql(&self, database: &str, script: &str) -> Vec<String> {
-        psql(&self.path(""), PORT, database, script)
-    }
-}
-
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        self.run("pg_ctl", &["-D", &self.path("data"), "-m", "immediate", "stop"]);
-    }
-}
 
 /// What psql writes, without the places of errors.
 fn psql(host: &str, port: &str, database: &str, script: &str) -> Vec<String> {
@@ -81,6 +27,18 @@ fn psql(host: &str, port: &str, database: &str, script: &str) -> Vec<String> {
         None => line.to_owned(),
     };
     text.lines().filter(|line| !place(line)).map(shown).collect()
+}
+
+/// A PostgreSQL with a database holdfast.
+pub fn postgresql() -> Option<Postgres> {
+    let postgres = Postgres::start()?;
+    on(&postgres, "postgres", "create database holdfast template template0;\n");
+    Some(postgres)
+}
+
+/// What psql writes of a script on PostgreSQL.
+pub fn on(postgres: &Postgres, database: &str, script: &str) -> Vec<String> {
+    psql(&postgres.socket().display().to_string(), &PORT.to_string(), database, script)
 }
 
 /// The script with each statement shown before its answer, and its SQLSTATE after.
@@ -107,19 +65,19 @@ fn by_statement(lines: &[String]) -> Vec<Vec<String>> {
 
 #[test]
 fn statements_about_roles_answer_as_postgresqls() {
-    let Some(postgres) = Postgres::start() else { return };
-    let scripts: Vec<PathBuf> = ["attributes", "membership", "identity", "databases", "names"]
+    let Some(postgres) = postgresql() else { return };
+    let scripts: Vec<PathBuf> = ["attributes", "membership", "identity", "databases", "names", "views", "own_changes"]
         .map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/roles/{name}.sql")))
         .to_vec();
     let mut different = Vec::new();
     for script in scripts {
         let text = announced(&std::fs::read_to_string(&script).unwrap());
         let server = Running::start();
-        let theirs = by_statement(&postgres.psql("holdfast", &text));
+        let answers = by_statement(&on(&postgres, "holdfast", &text));
         let ours = by_statement(&psql("127.0.0.1", &server.port.to_string(), "holdfast", &text));
-        assert_eq!(theirs.len(), ours.len(), "{}: {ours:#?}", script.display());
-        assert!(theirs.len() > 30, "{}", script.display());
-        for (theirs, ours) in theirs.iter().zip(&ours).filter(|(theirs, ours)| theirs != ours) {
+        assert_eq!(answers.len(), ours.len(), "{}: {ours:#?}", script.display());
+        assert!(answers.len() > 30, "{}", script.display());
+        for (theirs, ours) in answers.iter().zip(&ours).filter(|(theirs, ours)| theirs != ours) {
             different.push(format!("PostgreSQL {theirs:#?}\nHoldfast {ours:#?}"));
         }
     }

@@ -11,6 +11,7 @@ const MADE: &str = "create role team; \
     create role chief in role team admin app; \
     alter role app set lock_timeout = '3s'; \
     alter role app in database holdfast set statement_timeout = '4s'; \
+    alter role all set idle_session_timeout = '1h'; \
     create database shop owner app connection limit 9";
 
 /// What can be seen of it.

@@ -2,3 +2,4 @@
 
 mod against_postgresql;
 mod lasting;
+mod reported;

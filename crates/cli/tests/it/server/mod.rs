@@ -113,13 +113,8 @@ impl Running {
     fn start_command(mut command: Command, dir: TempDir, log: Option<tempfile::NamedTempFile>) -> Running {
         let stderr = log.as_ref().map_or_else(Stdio::null, |log| log.reopen().unwrap().into());
         let mut child = command.stderr(stderr).spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
-        if line.starts_with("holdfast: made a new, empty data directory") {
-            line.clear();
-            stdout.read_line(&mut line).unwrap();
-        }
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let port = line.trim().strip_prefix("holdfast: ready on 127.0.0.1:").expect(&line).parse().unwrap();
         Running { child, port, dir, log }
     }

@@ -1,7 +1,7 @@
 //! The Unix socket, several addresses, and what SHOW has of them.
 
 use super::*;
-use crate::server::{fails_to_start, one, until};
+use crate::server::{fails_to_start, one, run, state, until};
 use std::net::TcpListener;
 
 fn unix(dir: &Path, port: u16) -> String {
@@ -97,4 +97,63 @@ async fn limits_are_shown_and_a_lost_client_ends_its_statement() {
     client.kill().unwrap();
     client.wait().unwrap();
     until("the statement has ended", async || one(&session, count).await == "0").await;
+}
+
+/// The timer of the server's end of a connection over 127.0.0.1: 2 is that of keepalives, and the seconds until it fires.
+fn timer(server_port: u16, client_port: u16) -> (u8, u64) {
+    let (local, remote) = (format!("0100007F:{server_port:04X}"), format!("0100007F:{client_port:04X}"));
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let columns = table.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    let line = columns.into_iter().find(|c| c[1] == local && c[2] == remote).unwrap();
+    let (timer, ticks) = line[5].split_once(':').unwrap();
+    (timer.parse().unwrap(), u64::from_str_radix(ticks, 16).unwrap() / 100)
+}
+
+/// In how many seconds the kernel sends the next keepalive probe.
+async fn next_probe_s(server_port: u16, client_port: u16) -> u64 {
+    // Until the client's end has acknowledged everything, another timer runs.
+    until("everything is acknowledged", async || timer(server_port, client_port).0 == 2).await;
+    timer(server_port, client_port).1
+}
+
+#[tokio::test]
+async fn a_session_sets_when_a_silent_client_counts_as_gone() {
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("holdfast.toml"), "tcp_keepalives_idle_ms = \"2000s\"\n").unwrap();
+    let server = Running::start_in(dir);
+    let session = server.connect().await;
+    let port: u16 = one(&session, "select inet_client_port()").await.parse().unwrap();
+    let is_near = async |seconds: u64| {
+        let next = next_probe_s(server.port, port).await;
+        assert!((seconds - 500..=seconds).contains(&next), "{next}, not {seconds}");
+    };
+    is_near(2000).await;
+    for (set, show, value) in [
+        ("set tcp_keepalives_idle = 5000", "tcp_keepalives_idle", "5000"),
+        ("set tcp_keepalives_interval = '2min'", "tcp_keepalives_interval", "120"),
+        ("set tcp_keepalives_count = 4", "tcp_keepalives_count", "4"),
+        ("set tcp_user_timeout = '3s'", "tcp_user_timeout", "3000"),
+    ] {
+        run(&session, set).await;
+        assert_eq!(one(&session, &format!("show {show}")).await, value, "{set}");
+    }
+    is_near(5000).await;
+    run(&session, "begin; set tcp_keepalives_idle = 9000").await;
+    is_near(9000).await;
+    run(&session, "rollback").await;
+    is_near(5000).await;
+    // The system's default.
+    run(&session, "set tcp_keepalives_idle = 0").await;
+    let default: u64 =
+        std::fs::read_to_string("/proc/sys/net/ipv4/tcp_keepalive_time").unwrap().trim().parse().unwrap();
+    is_near(default).await;
+    run(&session, "reset tcp_keepalives_idle").await;
+    is_near(2000).await;
+    for wrong in ["tcp_keepalives_idle = -1", "tcp_keepalives_interval = 'x'", "tcp_user_timeout = -1"] {
+        assert_eq!(state(&session, &format!("set {wrong}")).await.unwrap().code(), "22023", "{wrong}");
+    }
+    let own = server.connect_with("user=holdfast dbname=holdfast options='-c tcp_keepalives_idle=7000'").await;
+    let port: u16 = one(&own, "select inet_client_port()").await.parse().unwrap();
+    let next = next_probe_s(server.port, port).await;
+    assert!((6500..=7000).contains(&next), "{next}");
 }

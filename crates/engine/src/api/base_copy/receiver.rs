@@ -193,6 +193,7 @@ impl BaseReceiver {
             own_from: None,
             listed_to: Lsn(self.plan.listed_to),
             whole_from: Lsn(self.plan.whole_from),
+            list_end: Lsn(0),
             volumes: self.done.iter().map(|v| (v.checkpoint.volume, *v)).collect(),
         };
         let path = crate::state::checkpoint_file::path(&self.dir);

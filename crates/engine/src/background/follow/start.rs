@@ -58,8 +58,9 @@ pub fn begin(
     thread.map_err(io)
 }
 
-/// A master that becomes a standby: from now on its own checkpoints are noted in the file. Every file is opened, because
-/// one that is ahead of the trail, which may have been cut back, would not be noticed later.
+/// A master that becomes a standby: from now on its own checkpoints are noted in the file, and where in the trail the list of
+/// databases ends: what its new master does not have may be cut off, and the list would keep it. Every file is opened,
+/// because one that is ahead of the trail, which may have been cut back, would not be noticed later.
 fn stop_being_master(
     engine: &Arc<EngineState>,
     registry: &Arc<Registry>,
@@ -71,7 +72,8 @@ fn stop_being_master(
         (*id, LocalCheckpoint { checkpoint: *checkpoint, end })
     };
     let volumes = found.checkpoints.iter().map(listed).collect();
-    *engine.checkpoint_file.lock() = Some(CheckpointFile { volumes, ..CheckpointFile::default() });
+    *engine.checkpoint_file.lock() =
+        Some(CheckpointFile { volumes, list_end: found.list_end, ..CheckpointFile::default() });
     for entry in &manifest.databases {
         open_volume(engine, registry, entry)?;
     }

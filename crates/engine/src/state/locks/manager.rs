@@ -35,6 +35,8 @@ struct Owner {
     /// In the order in which they were taken.
     held: Vec<(LockId, LockMode)>,
     waits_for: Option<(LockId, LockMode)>,
+    /// When that wait began.
+    waits_since: Option<Instant>,
     /// The server process number its client knows, for messages; 0 when it has none.
     pid: i32,
     /// A client's session; otherwise a transaction, and a client's previous one may still be ending.
@@ -86,6 +88,19 @@ pub enum Checked {
 /// MAIN may not change it: another transaction holds a lock on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriterConflict;
+
+/// A wait for a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitInfo {
+    /// As `pg_locks` shows it.
+    pub mode: &'static str,
+    /// What is locked, as messages name it.
+    pub on: String,
+    pub since: Instant,
+    /// The process numbers of those that hold the lock, and of those that wait for it, in their order.
+    pub holders: Vec<i32>,
+    pub queue: Vec<i32>,
+}
 
 /// A place in a queue; dropping it leaves the queue.
 pub struct Wait {
@@ -333,7 +348,8 @@ impl LockManager {
         } else {
             lock.queue.push_back(waiter);
         }
-        s.owners.entry(owner).or_default().waits_for = Some((id, mode));
+        let waiting = s.owners.entry(owner).or_default();
+        (waiting.waits_for, waiting.waits_since) = (Some((id, mode)), Some(Instant::now()));
         if let Some(cycle) = deadlock::find(&s, owner) {
             let error = s.deadlock(&cycle);
             s.leave_queue(owner);
@@ -517,6 +533,19 @@ impl LockManager {
             let by = s.blockers(*id, lock, mode).into_iter().filter_map(|b| s.owners.get(&b)).map(|b| b.pid).collect();
             show(owner.pid, lock, by);
         }
+    }
+
+    /// What the client with this process number waits for.
+    pub fn wait_of(&self, pid: i32) -> Option<WaitInfo> {
+        let s = self.0.lock();
+        let of_client = s.owners.values().filter(|owner| owner.pid == pid);
+        let (id, mode, since) =
+            of_client.filter_map(|o| Some((o.waits_for?, o.waits_since?))).map(|((i, m), s)| (i, m, s)).next()?;
+        let lock = s.locks.get(&id)?;
+        let pid_of = |owner: &OwnerId| s.owners.get(owner).map_or(0, |o| o.pid);
+        let holders = lock.holders.iter().map(|(owner, _)| pid_of(owner)).filter(|holder| *holder != pid).collect();
+        let queue = lock.queue.iter().map(|waiter| pid_of(&waiter.owner)).collect();
+        Some(WaitInfo { mode: mode.name(), on: show(&id), since, holders, queue })
     }
 
     /// Lists every lock: its mode, its owner, and whether it is granted.

@@ -24,5 +24,5 @@ mod versions;
 
 pub use holders::HolderId;
 pub use list::{Blocked, LockInfo};
-pub use manager::{Checked, Grant, LockManager, Mark};
+pub use manager::{Checked, Grant, LockManager, Mark, WaitInfo};
 pub use mode::{LockId, LockMode, OwnerId, Target};

@@ -303,3 +303,36 @@ fn a_database_made_in_front_of_what_the_master_loses_stays() {
     drop(standby);
     master.close().unwrap();
 }
+
+/// Parameters, roles and databases that a former master has made and its new master does not have: the trail is cut back when
+/// the server runs as a standby already, and the list of databases must not keep them.
+#[test]
+fn a_former_master_whose_list_has_what_was_cut_is_refused() {
+    let role: fn(&Engine) = |engine| engine.change_roles(new_role(engine, "mallory"), Level::Local).unwrap();
+    let parameter: fn(&Engine) = |engine| {
+        let set = ParameterChange::Set { name: "lock_timeout".into(), value: "1s".into() };
+        engine.change_parameters("one", set, Level::Local).unwrap();
+    };
+    let shared: fn(&Engine) = |engine| {
+        let rules = vec![("pg_hba.conf".to_owned(), "local all all trust".to_owned())];
+        engine.set_server_parameters(rules, Level::Local).unwrap();
+    };
+    let database: fn(&Engine) = |engine| engine.create_database("lost", Dialect::Sqlite, Level::Local).unwrap();
+    for (what, lost) in [("a role", role), ("a parameter", parameter), ("rules", shared), ("a database", database)] {
+        let [a, b] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let master = Engine::open(a.path(), options()).unwrap();
+        copy(&master, options().disk, b.path());
+        let standby = open_standby(b.path(), &options());
+        catch_up(&master, &standby);
+        let common = standby.trail().durable();
+        lost(&master);
+        drop((master, standby));
+        // It opens as a standby, finds that its new master lacks its end, and cuts that off.
+        drop(open_standby(a.path(), &options()));
+        Trail::cut_back(&RealDisk::new(), &a.path().join("trail"), common).unwrap();
+        let refused = Engine::open(a.path(), Options { standby: true, ..options() }).err();
+        let is_refused =
+            matches!(&refused, Some(OpenError::AheadOfTrail { what, .. }) if what.contains("list of databases"));
+        assert!(is_refused, "{what}: {refused:?}");
+    }
+}

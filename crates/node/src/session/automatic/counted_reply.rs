@@ -1,6 +1,7 @@
 //! The reply of a statement in an automatic transaction, counting the rows that it changes.
 
 use crate::session::reply_sink::ReplySink;
+use holdfast_types::access::Roles;
 use holdfast_types::{Row, Sink, SqlResult, StatementDesc, Tag};
 use holdfast_wire::Reply;
 use std::sync::Arc;
@@ -40,6 +41,10 @@ impl Sink for CountedReply {
         self.reply.end(tag);
     }
 
+    fn recorded(&mut self, bytes: u64, images: u64) {
+        self.reply.recorded(bytes, images);
+    }
+
     fn keep(&mut self) {
         self.reply.keep();
     }
@@ -51,5 +56,9 @@ impl Sink for CountedReply {
 
     fn viewer(&self) -> Option<u32> {
         self.reply.viewer()
+    }
+
+    fn own_roles(&self) -> Option<Arc<Roles>> {
+        self.reply.own_roles()
     }
 }

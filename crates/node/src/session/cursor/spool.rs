@@ -14,6 +14,7 @@
 
 use super::movement::Span;
 use holdfast_store::pages::scratch::unlinked_file;
+use holdfast_types::access::Roles;
 use holdfast_types::record::{put_cell, take_cell};
 use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, ValueRef};
 use std::fs::File;
@@ -96,6 +97,7 @@ pub struct SpoolWriter {
     kept: (u64, u64),
     /// The role that the rows are for.
     viewer: Option<u32>,
+    own_roles: Option<Arc<Roles>>,
 }
 
 impl SpoolWriter {
@@ -114,12 +116,14 @@ impl SpoolWriter {
             memory_bytes_max,
             kept: (0, 0),
             viewer: None,
+            own_roles: None,
         }
     }
 
-    /// The rows are for this role.
-    pub fn seen_by(mut self, role: u32) -> SpoolWriter {
+    /// The rows are for this role, which sees these roles where its transaction has changed some.
+    pub fn seen_by(mut self, role: u32, own_roles: Option<Arc<Roles>>) -> SpoolWriter {
         self.viewer = Some(role);
+        self.own_roles = own_roles;
         self
     }
 
@@ -198,6 +202,10 @@ impl Sink for SpoolWriter {
 
     fn viewer(&self) -> Option<u32> {
         self.viewer
+    }
+
+    fn own_roles(&self) -> Option<Arc<Roles>> {
+        self.own_roles.clone()
     }
 }
 

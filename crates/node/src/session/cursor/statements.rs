@@ -108,7 +108,7 @@ impl NodeSession {
     /// Runs a query in the open transaction into a spool. A failure's step is 0 or none.
     async fn spool(&mut self, entry: &Entry<Extra>, params: Vec<Value>) -> Result<SpoolWriter, Failure> {
         let at = |e| Failure::at(0, e);
-        let mut writer = SpoolWriter::new(self.scratch.clone()).seen_by(self.identity.current_role);
+        let mut writer = SpoolWriter::new(self.scratch.clone()).seen_by(self.identity.current_role, self.own_roles());
         if let Some(stmt) = &entry.extra {
             writer = match self.read_temporary_into(stmt, &params, writer).await.map_err(at)? {
                 Ok(filled) => return Ok(filled),

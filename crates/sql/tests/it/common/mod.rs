@@ -218,6 +218,7 @@ impl Db {
                 volume: VolumeId(1),
                 parameters: Vec::new(),
             }],
+            parameters_of_all: Vec::new(),
             roles: &Roles::default(),
             settings: vec![("server_version".into(), "15.0".into())],
             live: &Quiet,

@@ -1,15 +1,22 @@
-//! A private PostgreSQL on a socket of its own, as the oracle. It is searched in the usual directories; a test that
-//! finds none prints that and passes.
+//! A private PostgreSQL 15 on a socket of its own, as the oracle. A test that finds none prints that and passes. Also used by the tests
+//! of `crates/cli`.
 
 use std::io::Write;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 pub struct Postgres {
     dir: PathBuf,
     bin: PathBuf,
     as_postgres: bool,
+    /// It listens there on 127.0.0.1 if it was started so; it is also in the name of the socket.
+    pub port: u16,
 }
+
+/// The port of one that listens on its socket only.
+pub const PORT: u16 = 6544;
 
 /// PostgreSQL's answer to one statement.
 #[derive(Debug)]
@@ -23,34 +30,48 @@ pub struct Said {
 
 impl Postgres {
     pub fn start() -> Option<Postgres> {
-        let bin = (13..=18)
-            .rev()
-            .map(|v| PathBuf::from(format!("/usr/lib/postgresql/{v}/bin")))
-            .find(|p| p.join("initdb").exists());
-        let Some(bin) = bin else {
-            eprintln!("skipped: no PostgreSQL found under /usr/lib/postgresql");
+        Postgres::start_at(PORT, "")
+    }
+
+    /// As [`Postgres::start`], but on 127.0.0.1 as well.
+    pub fn start_listening() -> Option<Postgres> {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Postgres::start_at(port, "127.0.0.1")
+    }
+
+    fn start_at(port: u16, listen: &str) -> Option<Postgres> {
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let bin = PathBuf::from("/usr/lib/postgresql/15/bin");
+        if !bin.join("initdb").exists() {
+            eprintln!("skipped: no PostgreSQL 15 found under /usr/lib/postgresql");
             return None;
-        };
-        let dir = std::env::temp_dir().join(format!("holdfast-oracle-{}", std::process::id()));
+        }
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        // The path of a socket has at most 107 bytes, and the user that runs the server must reach it.
+        let dir = PathBuf::from(format!("/tmp/hf-oracle-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout.starts_with(b"0\n"));
-        let postgres = Postgres { dir, bin, as_postgres: root };
+        let postgres = Postgres { dir, bin, as_postgres: root, port };
         if root {
-            Command::new("chown").arg("postgres").arg(&postgres.dir).status().unwrap();
+            assert!(Command::new("chown").arg("postgres").arg(&postgres.dir).status().unwrap().success());
         }
-        let data = postgres.dir.join("data");
-        let made = postgres.run("initdb", &["-D", path(&data), "-U", "holdfast", "--locale=C", "-E", "UTF8"]);
-        let options = format!("-k {} -p 6544 -c listen_addresses='' -c fsync=off -c timezone=UTC", path(&postgres.dir));
-        let started = made
-            && postgres.run(
-                "pg_ctl",
-                &["-D", path(&data), "-o", &options, "-l", path(&postgres.dir.join("log")), "-w", "start"],
-            );
-        if !started {
-            eprintln!("skipped: PostgreSQL does not start");
-            return None;
-        }
+        let (data, log) = (postgres.data(), postgres.dir.join("log"));
+        let listen = format!("-p {port} -c listen_addresses='{listen}'");
+        let options = format!("-k {} {listen} -c fsync=off -c timezone=UTC", path(&postgres.dir));
+        let started = postgres.run("initdb", &["-D", path(&data), "-U", "holdfast", "--locale=C", "-E", "UTF8"])
+            && postgres.run("pg_ctl", &["-D", path(&data), "-o", &options, "-l", path(&log), "-w", "start"]);
+        assert!(started, "PostgreSQL does not start");
         Some(postgres)
+    }
+
+    /// The directory of its socket.
+    pub fn socket(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Its data directory.
+    pub fn data(&self) -> PathBuf {
+        self.dir.join("data")
     }
 
     fn run(&self, program: &str, args: &[&str]) -> bool {
@@ -63,7 +84,13 @@ impl Postgres {
             }
             false => Command::new(program),
         };
-        command.args(args).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+        command
+            .args(args)
+            .current_dir("/")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|s| s.success())
     }
 
     /// Runs statements one after another in one session.
@@ -87,7 +114,7 @@ impl Postgres {
                 "-h",
                 path(&self.dir),
                 "-p",
-                "6544",
+                &self.port.to_string(),
                 "-U",
                 "holdfast",
                 "postgres",
@@ -108,6 +135,7 @@ impl Postgres {
 pub fn is_query(statement: &str) -> bool {
     let lower = statement.trim_start().to_ascii_lowercase();
     lower.starts_with("select")
+        || lower.starts_with("table ")
         || lower.starts_with("values")
         || lower.starts_with("with")
         || lower.contains(" returning ")
@@ -139,7 +167,7 @@ fn path(path: &Path) -> &str {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        self.run("pg_ctl", &["-D", path(&self.dir.join("data")), "-m", "immediate", "stop"]);
+        self.run("pg_ctl", &["-D", path(&self.data()), "-m", "immediate", "stop"]);
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }

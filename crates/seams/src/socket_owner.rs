@@ -54,6 +54,11 @@ struct Owned {
     identity: u64,
 }
 
+/// Whether it is the user that runs this process, or root.
+pub fn is_operator(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
 /// The user that owns the client's end, where both ends are on this machine's loopback.
 pub fn owner(client: SocketAddr, server: SocketAddr) -> Option<u32> {
     let (client, server) = (canonical(client), canonical(server));
@@ -67,7 +72,7 @@ pub fn owner(client: SocketAddr, server: SocketAddr) -> Option<u32> {
     match found {
         Ok(found) => found,
         Err(error) => {
-            tracing::warn!("the owner of a client's socket cannot be found: {error}; peer authentication fails");
+            tracing::warn!("the owner of a socket cannot be found: {error}; the connection is not trusted");
             None
         }
     }

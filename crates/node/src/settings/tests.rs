@@ -1,0 +1,105 @@
+//! Parameters that are set, undone and refused.
+
+use super::*;
+
+#[test]
+fn set_show_and_undo() {
+    let mut s = Settings::new(&[("statement_timeout", "30s".into())]);
+    assert_eq!(s.timeouts().statement, Duration::from_secs(30));
+    let a = s.set("Statement_Timeout", Some("100"), false).unwrap();
+    let b = s.set("statement_timeout", Some("2min"), true).unwrap();
+    assert_eq!(s.timeouts().statement, Duration::from_secs(120));
+    s.end_transaction(vec![a.clone(), b.clone()], true);
+    assert_eq!(s.timeouts().statement, Duration::from_millis(100));
+    s.end_transaction(vec![a], false);
+    assert_eq!(s.get("statement_timeout").unwrap().1, "30s");
+}
+
+#[test]
+fn a_set_after_a_set_local_stays() {
+    let mut s = Settings::default();
+    let undo = [("1", true), ("2", false), ("3", true), ("4", true)];
+    let undo = undo.map(|(value, local)| s.set("lock_timeout", Some(value), local).unwrap());
+    s.end_transaction(undo.to_vec(), true);
+    assert_eq!(s.get("lock_timeout").unwrap().1, "2");
+    let reset = s.reset_all();
+    assert_eq!(s.get("lock_timeout").unwrap().1, "0");
+    s.end_transaction(reset, false);
+    assert_eq!(s.get("lock_timeout").unwrap().1, "2", "RESET ALL is undone");
+}
+
+#[test]
+fn what_is_unknown_or_not_done_is_refused() {
+    let mut s = Settings::default();
+    assert_eq!(s.set("no_such", Some("1"), false).unwrap_err().state().0, "42704");
+    for (name, value) in [("holdfast.level", "lukewarm"), ("TimeZone", "Europe/Berlin"), ("lock_timeout", "soon")] {
+        assert_eq!(s.set(name, Some(value), false).unwrap_err().state().0, "22023", "{name}");
+    }
+    assert_eq!(s.set("server_version", Some("16"), false).unwrap_err().state().0, "55P02");
+    assert_eq!(s.set("holdfast.nosuch", Some("1"), false).unwrap_err().state().0, "42704");
+    assert!(s.set("My.App", Some("x"), false).is_ok());
+    assert_eq!(s.get("my.app").unwrap().1, "x");
+    assert!(s.set("synchronous_commit", Some("off"), false).is_ok());
+    assert!(s.start("TimeZone", "Europe/Berlin").is_ok());
+    assert_eq!(s.get("TimeZone").unwrap().1, "UTC");
+}
+
+#[test]
+fn automatic_transactions() {
+    let mut s = Settings::new(&[("auto_transaction_rows_max", "7".into())]);
+    let defaults = s.automatic();
+    assert_eq!((defaults.on, defaults.rows_max), (false, 7));
+    assert_eq!((defaults.time_max, defaults.idle), (Duration::from_millis(100), Duration::from_millis(10)));
+    s.start("auto_transaction", "true").unwrap();
+    s.set("auto_transaction_idle_ms", Some("0"), false).unwrap();
+    assert_eq!((s.automatic().on, s.automatic().idle), (true, Duration::ZERO));
+    for (name, value) in [("auto_transaction_rows_max", "0"), ("auto_transaction_time_max_ms", "0")] {
+        assert_eq!(s.set(name, Some(value), false).unwrap_err().state().0, "22023", "{name}");
+    }
+}
+
+#[test]
+fn a_session_cannot_lift_what_its_database_requires() {
+    let mut s = Settings::default();
+    assert_eq!(s.set("require_transaction", Some("off"), false).unwrap_err().state().0, "55P02");
+    assert_eq!(s.start("require_transaction", "off").unwrap_err().state().0, "55P02");
+    assert_eq!(check_stored("require_transaction", "on", false).unwrap_err().state().0, "55P02");
+    assert_eq!(check_stored("Lock_Timeout", "1s", false).unwrap(), ("lock_timeout", "1s".to_owned()));
+    assert_eq!(check_stored("server_version", "16", true).unwrap_err().state().0, "55P02");
+}
+
+#[test]
+fn the_stronger_of_two_parameters_is_the_level() {
+    let mut s = Settings::default();
+    assert_eq!(s.level(), Level::Local, "nobody is named");
+    s.set("holdfast.level", Some("warm"), false).unwrap();
+    assert_eq!(s.level(), Level::Warm);
+    s.set("holdfast.level", Some("cold"), false).unwrap();
+    assert_eq!((s.level(), s.get("holdfast.level").unwrap().1), (Level::Local, "local"), "its former name");
+    let mut s = Settings::new(&[("synchronous_standby_names", "a".into())]);
+    for (value, level) in [
+        ("on", Level::Hot),
+        ("remote_write", Level::Hot),
+        ("remote_apply", Level::Commit),
+        ("local", Level::Local),
+        ("off", Level::Local),
+    ] {
+        s.set("synchronous_commit", Some(value), false).unwrap();
+        assert_eq!(s.level(), level, "{value}");
+    }
+    s.set("HOLDFAST.LEVEL", Some("hot"), false).unwrap();
+    assert_eq!(s.level(), Level::Hot);
+}
+
+#[test]
+fn limits_of_results() {
+    let mut s = Settings::default();
+    assert_eq!(s.result_limits(), ResultLimits::default());
+    s.set("result_rows_max", Some("7"), false).unwrap();
+    s.set("result_bytes_max", Some("64kB"), false).unwrap();
+    assert_eq!(s.result_limits(), ResultLimits::new(7, 64 << 10));
+    for (name, value) in [("result_rows_max", "-1"), ("result_rows_max", "many"), ("result_bytes_max", "64 kg")] {
+        assert_eq!(s.set(name, Some(value), false).unwrap_err().state().0, "22023", "{name}");
+    }
+    assert_eq!(s.result_limits(), ResultLimits::new(7, 64 << 10));
+}

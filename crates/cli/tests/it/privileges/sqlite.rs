@@ -2,7 +2,7 @@
 //! server's own functions and tables.
 
 use super::attacks::{answer, denied};
-use super::oracle::Postgres;
+use 
 use crate::server::{Running, one, run};
 use tokio_postgres::Client;
 

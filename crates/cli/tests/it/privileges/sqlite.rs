@@ -2,7 +2,8 @@
 //! server's own functions and tables.
 
 use super::attacks::{answer, denied};
-use 
+use super::oracle;
+use crate::postgres::Postgres;
 use crate::server::{Running, one, run};
 use tokio_postgres::Client;
 
@@ -297,7 +298,7 @@ async fn usage_of_the_schema_is_needed_as_in_postgresql() {
     }
     let expected = match Postgres::start() {
         Some(postgres) => {
-            let theirs = postgres.connect().await;
+            let theirs = oracle::connect(&postgres).await;
             for sql in [SET_UP, prepare, take] {
                 run(&theirs, sql).await;
             }

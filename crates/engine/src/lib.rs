@@ -32,7 +32,7 @@ pub use api::engine::{DatabaseInfo, Engine};
 pub use api::new_history::{NewHistoryError, RESTORING, begin_new_history};
 pub use api::prepared::PreparedInfo;
 pub use background::archiving::Waiting;
-pub use holdfast_store::sqlite::TouchKind;
+pub use holdfast_store::sqlite::{Place, TouchKind};
 pub use holdfast_trail::CommitDelay;
 pub use holdfast_types::{LockStrength, LockWait, OnCommit, ParameterChange, RowLock, TableLockMode};
 pub use route::multi_database_commit::{commit_with_roles, multi_database_commit};

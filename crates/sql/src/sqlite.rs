@@ -6,6 +6,7 @@
 //! counter ([`insert`]). Temporary tables get the name under which they are attached ([`temporary`]).
 
 mod insert;
+mod lex;
 mod rewrite;
 mod stored;
 mod temporary;
@@ -39,6 +40,7 @@ pub struct OriginColumn {
 
 /// Translates a statement of a database of SQLite's dialect.
 pub fn translate(piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
+    texts::refuse(piece.text())?;
     if let Some(text) = temporary::qualified(piece.text(), context.schema)? {
         let scan = Scan::new(&text, Dialect::Sqlite)?;
         if let Some(piece) = scan.pieces().next() {
@@ -186,14 +188,15 @@ fn pragma(text: &str) -> SqlResult<Translated> {
         "schema_version",
         "data_version",
     ];
-    let name: String = text.trim_start()[6..]
+    let name: String = session::after_comments(text)[6..]
         .trim_start()
         .trim_start_matches("main.")
         .chars()
         .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
         .collect::<String>()
         .to_ascii_lowercase();
-    if !READING.contains(&name.as_str()) || text.contains('=') {
+    let sets = ["user_version", "application_id"].contains(&name.as_str()) && text.contains('(');
+    if !READING.contains(&name.as_str()) || text.contains('=') || sets {
         return Err(SqlError::unsupported(format!("PRAGMA {name}"))
             .with_hint("Only PRAGMAs that read the schema are executed; the server sets the others."));
     }
@@ -217,7 +220,7 @@ fn pass_through(piece: &Piece<'_>, context: &Context<'_>, first: &str) -> SqlRes
         "UPDATE" => (Kind::Update, "UPDATE", true),
         "DELETE" => (Kind::Delete, "DELETE", true),
         "EXPLAIN" => (Kind::Query, "EXPLAIN", false),
-        "CREATE" | "DROP" | "ALTER" | "REINDEX" => (Kind::Ddl, ddl_verb(text), false),
+        "CREATE" | "DROP" | "ALTER" | "REINDEX" => (Kind::Ddl, texts::ddl_verb(text), false),
         _ => {
             return Err(SqlError::new(
                 SqlState::SYNTAX_ERROR,
@@ -235,9 +238,8 @@ fn pass_through(piece: &Piece<'_>, context: &Context<'_>, first: &str) -> SqlRes
         desc: Arc::new(StatementDesc { params: types.collect(), columns: Vec::new() }),
         counts,
         describe_after_prepare: data,
-        access: texts::access(text, &kind, context.schema),
-        // CREATE TABLE AS reads.
-        access_after_prepare: data || verb == "CREATE TABLE",
+        access: texts::access(text, kind == Kind::Ddl, context.schema),
+        access_after_prepare: true,
         cacheable: data,
         ..Translated::command(kind, verb)
     })
@@ -245,24 +247,6 @@ fn pass_through(piece: &Piece<'_>, context: &Context<'_>, first: &str) -> SqlRes
 
 fn word_of(text: &str) -> &str {
     text.split_ascii_whitespace().next().unwrap_or("")
-}
-
-fn ddl_verb(text: &str) -> &'static str {
-    let upper = text.to_ascii_uppercase();
-    let words: Vec<&str> = upper.split_ascii_whitespace().take(3).collect();
-    let has = |w: &str| words.contains(&w);
-    match words.first().copied() {
-        Some("CREATE") if has("INDEX") => "CREATE INDEX",
-        Some("CREATE") if has("VIEW") => "CREATE VIEW",
-        Some("CREATE") if has("TRIGGER") => "CREATE TRIGGER",
-        Some("CREATE") => "CREATE TABLE",
-        Some("DROP") if has("INDEX") => "DROP INDEX",
-        Some("DROP") if has("VIEW") => "DROP VIEW",
-        Some("DROP") if has("TRIGGER") => "DROP TRIGGER",
-        Some("DROP") => "DROP TABLE",
-        Some("REINDEX") => "REINDEX",
-        _ => "ALTER TABLE",
-    }
 }
 
 /// The verb after a WITH: the first verb outside parentheses.

@@ -9,11 +9,34 @@ use super::node_session::NodeSession;
 use crate::access;
 use crate::plan::Extra;
 use holdfast_engine::Statement;
-use holdfast_sql::Entry;
-use holdfast_types::access::{Access, Checker, Need, Roles};
+use holdfast_sql::{Entry, Translated};
+use holdfast_types::access::{Access, Checker, Need, Privileges, Roles};
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use holdfast_wire::Client;
+use std::sync::Arc;
+
+/// What a statement is checked against after it has been prepared.
+pub(super) struct LateCheck {
+    schema: Arc<Schema>,
+    roles: Arc<Roles>,
+    role: u32,
+    database_owner: u32,
+    on_database: Privileges,
+    access: Access,
+    own: bool,
+}
+
+impl LateCheck {
+    /// 42501 unless the role has what the statement needs. `last`: it is the last step of the translation.
+    pub(super) fn check(&self, statement: &Statement, last: bool) -> SqlResult<()> {
+        let own = self.own && last;
+        let needs = access::of_touched(&statement.touched, &statement.sql, &self.access, own, &self.schema);
+        let (schema, roles) = (&*self.schema, &*self.roles);
+        let checker = Checker { schema, roles, database_owner: self.database_owner, on_database: self.on_database };
+        checker.check(self.role, &needs)
+    }
+}
 
 impl NodeSession {
     /// 42501 unless the current role has what the statement needs. `schema`: the one that it was translated under.
@@ -38,11 +61,30 @@ impl NodeSession {
         self.checker(&roles, schema).check(self.identity.current_role, needs)
     }
 
-    /// Checks what the views in a statement touch, where the statement could be prepared only now.
-    pub(super) fn check_prepared_late(&self, statement: &Statement, own: bool) -> SqlResult<()> {
-        let schema = self.schema();
-        let needs = access::of_touched(&statement.touched, &statement.sql, &Access::default(), own, &schema);
-        self.check_needs(&needs, &schema)
+    /// Checks what the views in a statement touch, where the statement could be prepared only now; what it touches itself
+    /// too, where the text is SQLite's own.
+    pub(super) fn check_prepared_late(
+        &self,
+        statement: &Statement,
+        translated: &Translated,
+        last: bool,
+    ) -> SqlResult<()> {
+        self.late_check(translated).check(statement, last)
+    }
+
+    /// [`Self::check_prepared_late`] for another thread.
+    pub(super) fn late_check(&self, translated: &Translated) -> LateCheck {
+        let roles = self.roles();
+        let database = roles.database(self.served.db.oid());
+        LateCheck {
+            schema: self.schema(),
+            role: self.identity.current_role,
+            on_database: database.privileges(&roles, self.identity.current_role),
+            database_owner: database.owner,
+            roles,
+            access: translated.access.clone(),
+            own: translated.access_after_prepare,
+        }
     }
 
     /// Whether the current role may vacuum or analyze; the whole database is done, also for the owner of one table that

@@ -8,6 +8,7 @@ use super::blocking::blocking;
 use super::copy;
 use super::failure::read_only;
 use super::node_session::NodeSession;
+use super::privileges::LateCheck;
 use super::source::Source;
 use super::state::Phase;
 use super::temporary::{Space, TemporaryTables, temp_use, undo};
@@ -186,11 +187,15 @@ impl NodeSession {
             params: source.bind(entry, &self.values()).map_err(at)?,
             creates: translated.temp.as_ref().and_then(|t| t.creates.clone()),
         };
+        let late = self.late_check(translated);
         if matches!(self.state.block_ref().map(|b| &b.phase), Some(Phase::Writing(_))) && translated.counts {
-            return self.create_as_on_branch(number, ddl, client).await;
+            return self.create_as_on_branch(number, ddl, late, client).await;
         }
         let run = self.open_temporary(true).map_err(at)?;
-        self.temporary_on_thread(number, run, client, move |run, reply| run.change_tables(0, &ddl, reply)).await?;
+        let work = move |run: &mut TempRun, reply: &mut Reply| {
+            run.change_tables(0, &ddl, &|statement| late.check(statement, true), reply)
+        };
+        self.temporary_on_thread(number, run, client, work).await?;
         Ok(())
     }
 
@@ -200,6 +205,7 @@ impl NodeSession {
         &mut self,
         number: usize,
         mut ddl: TempDdl,
+        late: LateCheck,
         client: &mut Client,
     ) -> Result<(), Failure> {
         let at = |e| Failure::at(number, e);
@@ -210,10 +216,13 @@ impl NodeSession {
         let (params, fill_report) = (std::mem::take(&mut ddl.params), std::mem::take(&mut ddl.report));
         let made = async {
             let mut run = self.open_temporary(false)?;
-            let (made, run) = blocking(move || Ok((run.change_tables(0, &ddl, &mut Nowhere), run))).await?;
+            let (made, run) =
+                blocking(move || Ok((run.change_tables(0, &ddl, &|_| Ok(()), &mut Nowhere), run))).await?;
             drop(run);
             made?;
-            tables.prepare(&fill, fill_report)
+            let fill = tables.prepare(&fill, fill_report)?;
+            late.check(&fill, true)?;
+            Ok(fill)
         };
         let outcome = match made.await {
             Ok(stmt) => self.run_prepared_as_writer(number, stmt, params, client).await,

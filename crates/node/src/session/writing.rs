@@ -169,7 +169,7 @@ impl NodeSession {
         let mut epoch = Some(schema.permanent_epoch());
         for sql in before {
             let stmt = self.writer()?.prepare(sql, Report { epoch: epoch.take(), ..Report::default() }).await?;
-            self.check_prepared_late(&stmt, false)?;
+            self.check_prepared_late(&stmt, translated, false)?;
             self.execute(EngineStep { stmt, params: Vec::new() }, Box::new(Collect::new())).await?.0?;
         }
         match &entry.extra {
@@ -179,7 +179,7 @@ impl NodeSession {
                     true => self.prepare_temporary(last, report(translated)).await?,
                     false => self.writer()?.prepare(last, Report { epoch, ..report(translated) }).await?,
                 };
-                self.check_prepared_late(&stmt, translated.access_after_prepare)?;
+                self.check_prepared_late(&stmt, translated, true)?;
                 Ok(stmt)
             }
         }

@@ -345,7 +345,7 @@ impl Binder<'_> {
 
     /// `pg_database_size` of an OID or a name; a name that no database has is 3D000.
     fn database_size(&mut self, of: &Typed) -> SqlResult<Typed> {
-        let from = "SELECT \"bytes\" FROM pg_catalog.\"hf_database_size\" WHERE";
+        let from = "SELECT hf_size_of_database(\"bytes\", \"name\") FROM pg_catalog.\"hf_database_size\" WHERE";
         let sql = match of.ty.is_integer() || of.ty.is_oid() {
             true => format!("({from} \"oid\" = {})", self.coerce(of.clone(), Type::OID, When::Assignment)?.sql),
             false => {

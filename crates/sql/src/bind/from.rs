@@ -314,7 +314,7 @@ impl Binder<'_> {
         let key = crate::keys::primary_key(table);
         self.temporary |= table.temp;
         let source = if table.temp { Source::Temporary } else { Source::Table(bare.clone()) };
-        let used = self.uses(table, Privileges::SELECT);
+        let used = self.uses(table, name, Privileges::SELECT);
         let relation = Relation::new(shown.as_str(), columns, source);
         let rowid = scope::rowid_of(table, self.ctx.dialect);
         add(scope, Relation { key, used, rowid, ..relation })?;

@@ -8,6 +8,7 @@ use super::scope::SYSTEM_ATTNUM;
 use holdfast_types::access::needs::{Access, Need, TableNeed};
 use holdfast_types::access::{Privileges, needs};
 use holdfast_types::schema::{Dialect, Table};
+use sqlparser::ast::ObjectName;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -61,12 +62,13 @@ impl Used {
 
 impl Binder<'_> {
     /// Adds a table that the statement names. A session owns its temporary tables.
-    pub(super) fn uses(&mut self, table: &Table, privileges: Privileges) -> Option<Used> {
+    pub(super) fn uses(&mut self, table: &Table, name: &ObjectName, privileges: Privileges) -> Option<Used> {
         if table.temp {
             return None;
         }
         let used = Used::default();
-        *used.0.borrow_mut() = TableNeed { table: table.oid, privileges, ..TableNeed::default() };
+        let without_schema = name.0.len() == 1;
+        *used.0.borrow_mut() = TableNeed { table: table.oid, privileges, without_schema, ..TableNeed::default() };
         self.used.push(used.clone());
         Some(used)
     }

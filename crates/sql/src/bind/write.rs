@@ -101,7 +101,7 @@ pub fn insert(b: &mut Binder<'_>, insert: &Insert) -> SqlResult<Bound> {
         .with_hint("Use ON CONFLICT."));
     }
     let table = writable(b, name)?;
-    let used = b.uses(table, Privileges::INSERT);
+    let used = b.uses(table, name, Privileges::INSERT);
     let all = scope::columns_of(table, b.ctx.dialect);
     let mut columns = target_columns(b, insert, table, &all)?;
     let rows = match &insert.source {
@@ -516,7 +516,7 @@ fn target<'s>(
         TableFactor::Table { name, alias, args: None, .. } if table.joins.is_empty() => {
             let found = writable(b, name)?;
             let alias = alias.as_ref().map_or_else(|| found.name.clone(), |a| fold(&a.name));
-            let used = b.uses(found, privilege);
+            let used = b.uses(found, name, privilege);
             Ok((found, alias, used))
         }
         other => Err(SqlError::unsupported(format!("changing {other}"))),

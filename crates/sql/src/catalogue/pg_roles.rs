@@ -125,7 +125,12 @@ pub const WITH_PASSWORDS: CatalogTable = CatalogTable {
             let switches =
                 [role.superuser, role.inherit, role.create_role, role.create_db, role.login, role.replication];
             row.extend(switches.map(boolean));
-            row.extend([boolean(role.bypass_rls), int(role.connection_limit), password(&role), valid_until(&role)]);
+            row.extend([
+                boolean(role.bypass_rls),
+                int(role.connection_limit),
+                password(context, &role),
+                valid_until(&role),
+            ]);
             row
         };
         context.roles.list().into_iter().map(row).collect()
@@ -139,7 +144,7 @@ pub const SHADOW: CatalogTable = CatalogTable {
         let row = |role: Arc<Role>| {
             let mut row = vec![text(role.name.as_str()), int(role.oid)];
             row.extend([role.create_db, role.superuser, role.replication, role.bypass_rls].map(boolean));
-            row.extend([password(&role), valid_until(&role), config(&role)]);
+            row.extend([password(context, &role), valid_until(&role), config(&role)]);
             row
         };
         context.roles.list().into_iter().filter(|role| role.login).map(row).collect()
@@ -147,8 +152,10 @@ pub const SHADOW: CatalogTable = CatalogTable {
     ..USERS
 };
 
-fn password(role: &Role) -> Value {
-    role.password.as_deref().map_or(Value::Null, text)
+/// The verifier. Whatever way a statement has found to the table: it is shown to superusers only.
+fn password(context: &CatalogContext<'_>, role: &Role) -> Value {
+    let shown = role.password.as_deref().filter(|_| context.viewer.is_superuser());
+    shown.map_or(Value::Null, text)
 }
 
 pub const GROUPS: CatalogTable = CatalogTable {

@@ -17,13 +17,19 @@ pub const RELATIONS: CatalogTable = CatalogTable {
     rows: relations,
 };
 
+/// In the place of the size of a database to which the role may not connect.
+const REFUSED: i64 = -1;
+
 pub const DATABASES: CatalogTable = CatalogTable {
     schema: "pg_catalog",
     name: "hf_database_size",
     columns: &[("oid", oid::OID), ("name", oid::NAME), ("bytes", oid::INT8)],
     always_empty: false,
     rows: |context| {
-        let bytes = |oid| context.live.database_bytes(oid).map_or(Value::Null, count);
+        let bytes = |oid| match context.viewer.connects_to(oid) {
+            true => context.live.database_bytes(oid).map_or(Value::Null, count),
+            false => int(REFUSED),
+        };
         context.databases.iter().map(|d| vec![int(d.oid), text(&d.name), bytes(d.oid)]).collect()
     },
 };

@@ -2,8 +2,8 @@
 
 use super::live::{Live, LockRow, PreparedRow};
 use crate::types::datetime::format_timestamp;
-use holdfast_types::access::Roles;
 use holdfast_types::access::predefined::READ_ALL_STATS_OID;
+use holdfast_types::access::{Privileges, Roles};
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{Value, VolumeId};
 use std::sync::Arc;
@@ -62,6 +62,22 @@ impl Viewer {
     pub fn sees_statistics_of(&self, owner: u32) -> bool {
         let has = |of| self.role.is_some_and(|role| self.roles.has_privileges_of(role, of));
         has(READ_ALL_STATS_OID) || has(owner)
+    }
+}
+
+impl Viewer {
+    /// Whether verifiers of passwords are shown.
+    pub fn is_superuser(&self) -> bool {
+        self.role.is_some_and(|role| self.roles.is_superuser(role))
+    }
+
+    /// Whether the role may see the size of a database: as in PostgreSQL, with CONNECT on it, or with the privileges of
+    /// `pg_read_all_stats`.
+    pub fn connects_to(&self, database: u32) -> bool {
+        self.role.is_some_and(|role| {
+            self.roles.database(database).privileges(&self.roles, role).contains(Privileges::CONNECT)
+                || self.roles.has_privileges_of(role, READ_ALL_STATS_OID)
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::function::{Function, int, text};
 use crate::types::{self, parse_lsn};
+use holdfast_types::access::check::denied;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 
 pub(super) const FUNCTIONS: &[Function] = &[
@@ -19,6 +20,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
         Ok(types::by_name(&text(a, 0)?).map_or(Value::Null, |o| Value::Int(i64::from(o))))
     }),
     Function::strict("hf_size_pretty", 1, size_pretty),
+    // A negative size: the role may not see it.
+    Function::loose("hf_size_of_database", 2, |a| match a {
+        [ValueRef::Int(..0), _] => Err(denied("database", &text(a, 1)?)),
+        [ValueRef::Int(bytes), _] => Ok(Value::Int(*bytes)),
+        _ => Ok(Value::Null),
+    }),
     Function::strict("hf_no_database", 1, |a| {
         let message = format!("database \"{}\" does not exist", text(a, 0)?);
         Err(SqlError::new(SqlState::INVALID_CATALOG_NAME, message))

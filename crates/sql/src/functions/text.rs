@@ -21,7 +21,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::strict("hf_right", 2, |a| {
         let (t, n) = (text(a, 0)?, int(a, 1)?);
         let length = t.chars().count() as i64;
-        let skip = if n >= 0 { (length - n).max(0) } else { -n };
+        let skip = match n {
+            // PostgreSQL negates in 32 bits, which leaves this number as it is.
+            _ if n == i64::from(i32::MIN) => 0,
+            0.. => (length - n).max(0),
+            _ => n.saturating_neg(),
+        };
         string(t.chars().skip(skip as usize).collect())
     }),
     Function::strict("hf_replace", 3, |a| {
@@ -89,13 +94,16 @@ fn substr(args: Args<'_>, length: Option<i64>) -> SqlResult<Value> {
         None => i64::MAX,
     };
     let from = start.max(1);
-    string(t.chars().skip(from as usize - 1).take((end - from).max(0) as usize).collect())
+    string(t.chars().skip(from as usize - 1).take(end.saturating_sub(from).max(0) as usize).collect())
 }
 
 fn overlay(args: Args<'_>) -> SqlResult<Value> {
     let (t, new, start, length) = (text(args, 0)?, text(args, 1)?, int(args, 2)?, int(args, 3)?);
     if start < 1 {
         return Err(SqlError::new(SqlState("22011"), "negative substring length not allowed"));
+    }
+    if i32::try_from(start.saturating_add(length)).is_err() {
+        return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"));
     }
     let head = t.chars().take(start as usize - 1);
     let rest = (start - 1).saturating_add(length).max(0) as usize;

@@ -186,7 +186,7 @@ pub fn ddl(text: &str, schema: &Schema) -> SqlResult<Option<Translated>> {
     if tokens.accept(&["CREATE"]) {
         return create(tokens, schema);
     }
-    let (start, verb) = (tokens.at, super::ddl_verb(text));
+    let (start, verb) = (tokens.at, super::texts::ddl_verb(text));
     let index = match () {
         () if tokens.accept(&["DROP", "TABLE"]) || tokens.accept(&["ALTER", "TABLE"]) => false,
         () if tokens.accept(&["DROP", "INDEX"]) => true,
@@ -207,8 +207,12 @@ pub fn ddl(text: &str, schema: &Schema) -> SqlResult<Option<Translated>> {
 }
 
 fn done(step: String, verb: &'static str, creates: Option<(String, OnCommit)>) -> Translated {
+    let access = creates.as_ref().map(|_| super::texts::temporary()).unwrap_or_default();
     Translated {
         steps: vec![step],
+        access,
+        // CREATE TABLE AS reads.
+        access_after_prepare: true,
         temp: Some(TempDdl { creates }),
         cacheable: false,
         ..Translated::command(Kind::Ddl, verb)

@@ -3,35 +3,34 @@
 //! Failure: a text that cannot be read as tokens defines every name, mentions every table, and changes the schema as a
 //! superuser only: what is not understood is refused.
 
-use crate::command::Kind;
+use super::lex::{Lexeme, has_bare_mark, lexemes};
+use crate::advisory::ADVISORY_FUNCTION;
+use crate::ids::NEXT_ID_FUNCTION;
 use holdfast_types::access::check::word_of;
-use holdfast_types::access::needs::{Creates, ObjectWord};
-use holdfast_types::access::{Access, Need};
+use holdfast_types::access::needs::{Creates, ObjectWord, TableNeed, WHOLE_TABLE};
+use holdfast_types::access::{Access, Need, Privileges};
 use holdfast_types::schema::{Schema, Table};
-use sqlparser::dialect::SQLiteDialect;
-use sqlparser::tokenizer::{Token, Tokenizer};
+use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::collections::HashSet;
 
-/// A text's tokens without white space.
-struct Tokens(Vec<Token>);
+/// A text's tokens without white space, as SQLite reads them.
+struct Tokens(Vec<Lexeme>);
 
 impl Tokens {
     fn new(text: &str) -> Option<Tokens> {
-        let tokens = Tokenizer::new(&SQLiteDialect {}, text).tokenize().ok()?;
-        Some(Tokens(tokens.into_iter().filter(|t| !matches!(t, Token::Whitespace(_))).collect()))
+        lexemes(text).map(Tokens)
     }
 
     /// A name: SQLite also takes a string for one.
     fn name(&self, at: usize) -> Option<&str> {
         match self.0.get(at)? {
-            Token::Word(word) => Some(&word.value),
-            Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) => Some(text),
+            Lexeme::Word(name) | Lexeme::Quoted(name) | Lexeme::Text(name) => Some(name),
             _ => None,
         }
     }
 
     fn is(&self, at: usize, word: &str) -> bool {
-        matches!(self.0.get(at), Some(Token::Word(w)) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
+        matches!(self.0.get(at), Some(Lexeme::Word(w)) if w.eq_ignore_ascii_case(word))
     }
 
     fn has(&self, word: &str) -> bool {
@@ -46,7 +45,7 @@ impl Tokens {
 
     /// The name at a position, without the schema before it, and the position behind it.
     fn object(&self, at: usize) -> Option<(&str, usize)> {
-        let at = if self.0.get(at + 1) == Some(&Token::Period) { at + 2 } else { at };
+        let at = if self.0.get(at + 1) == Some(&Lexeme::Period) { at + 2 } else { at };
         Some((self.name(at)?, at + 1))
     }
 
@@ -75,7 +74,7 @@ impl TextWords {
             return TextWords { names: None, tables: HashSet::new(), defined: HashSet::new(), target: None };
         };
         let (mut names, mut tables, mut defined) = (HashSet::new(), HashSet::new(), HashSet::new());
-        let opens = |at: usize| tokens.0.get(at) == Some(&Token::LParen);
+        let opens = |at: usize| tokens.0.get(at) == Some(&Lexeme::Open);
         let defines = |at: usize| {
             let as_query = opens(at + 1) || tokens.is(at + 1, "materialized") || tokens.is(at + 1, "not");
             (tokens.is(at, "as") && as_query) || opens(at)
@@ -84,7 +83,7 @@ impl TextWords {
         for at in 0..tokens.0.len() {
             let Some(name) = tokens.name(at).map(str::to_ascii_lowercase) else { continue };
             let before = at.checked_sub(1).and_then(|at| tokens.0.get(at));
-            let after_sign = matches!(before, Some(Token::Comma | Token::LParen | Token::Period));
+            let after_sign = matches!(before, Some(Lexeme::Comma | Lexeme::Open | Lexeme::Period));
             if after_sign || ["from", "join"].iter().any(|word| at > 0 && tokens.is(at - 1, word)) {
                 tables.insert(name.clone());
             }
@@ -121,9 +120,9 @@ fn target(tokens: &Tokens) -> Option<String> {
     let mut depth = 0;
     for at in 0..tokens.0.len() {
         match tokens.0.get(at)? {
-            Token::LParen => depth += 1,
-            Token::RParen => depth -= 1,
-            Token::Word(_) if depth == 0 => {
+            Lexeme::Open => depth += 1,
+            Lexeme::Close => depth -= 1,
+            Lexeme::Word(_) if depth == 0 => {
                 let behind = match () {
                     () if tokens.is(at, "into") => at + 1,
                     () if tokens.is(at, "delete") && tokens.is(at + 1, "from") => at + 2,
@@ -139,19 +138,107 @@ fn target(tokens: &Tokens) -> Option<String> {
     None
 }
 
-/// What a statement needs in addition to what SQLite reports.
-pub fn access(text: &str, kind: &Kind, schema: &Schema) -> Access {
-    let tokens = Tokens::new(text);
-    match (kind, tokens) {
-        (Kind::Ddl, Some(tokens)) => ddl(&tokens, schema).unwrap_or_else(superuser),
-        (Kind::Ddl, None) => superuser(),
-        (Kind::Insert | Kind::Update, Some(tokens)) => {
+/// Refuses what no text of a client may hold: U+FEFF outside quotes, which readers of the text do not see, and calls of the
+/// server's own functions.
+pub fn refuse(text: &str) -> SqlResult<()> {
+    if has_bare_mark(text) {
+        let message = "syntax error: the text has U+FEFF (a byte order mark) outside quotes";
+        return Err(
+            SqlError::new(SqlState::SYNTAX_ERROR, message).with_hint("Remove the character, or quote the name.")
+        );
+    }
+    // Without tokens, SQLite refuses the text.
+    let Some(tokens) = Tokens::new(text) else { return Ok(()) };
+    let is_index = verb_of(&tokens) == "CREATE INDEX";
+    for at in 0..tokens.0.len() {
+        let Some(name) = tokens.name(at).filter(|_| tokens.0.get(at + 1) == Some(&Lexeme::Open)) else { continue };
+        let is_own = name.get(..3).is_some_and(|head| head.eq_ignore_ascii_case("hf_"))
+            || [NEXT_ID_FUNCTION, ADVISORY_FUNCTION].iter().any(|own| name.eq_ignore_ascii_case(own));
+        // In `INSERT INTO name (...)` and `CREATE TABLE name (...)` it is a table.
+        let before = ["into", "table", "view", "exists", "references", "with", "recursive"];
+        let is_table = at > 0
+            && (before.iter().any(|word| tokens.is(at - 1, word))
+                || tokens.is(at - 1, "on") && is_index
+                || tokens.0.get(at - 1) == Some(&Lexeme::Period));
+        if is_own && !is_table {
+            let message = format!("permission denied for function {name}");
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
+                .with_detail("Functions with this prefix are the server's own."));
+        }
+    }
+    Ok(())
+}
+
+/// The words of the command tag of a schema change.
+pub fn ddl_verb(text: &str) -> &'static str {
+    Tokens::new(text).map_or("ALTER TABLE", |tokens| verb_of(&tokens))
+}
+
+fn verb_of(tokens: &Tokens) -> &'static str {
+    let create = tokens.is(0, "create");
+    let at = match create {
+        true => ["temp", "temporary", "unique", "virtual"].iter().fold(1, |at, word| tokens.skip(at, &[word])),
+        false => 1,
+    };
+    let kind = ["index", "view", "trigger"].iter().position(|word| tokens.is(at, word));
+    match (create, tokens.is(0, "drop"), kind) {
+        (true, _, Some(0)) => "CREATE INDEX",
+        (true, _, Some(1)) => "CREATE VIEW",
+        (true, _, Some(_)) => "CREATE TRIGGER",
+        (true, _, None) => "CREATE TABLE",
+        (_, true, Some(0)) => "DROP INDEX",
+        (_, true, Some(1)) => "DROP VIEW",
+        (_, true, Some(_)) => "DROP TRIGGER",
+        (_, true, None) => "DROP TABLE",
+        _ if tokens.is(0, "reindex") => "REINDEX",
+        _ => "ALTER TABLE",
+    }
+}
+
+/// What a statement needs in addition to what SQLite reports. `ddl`: it changes the schema.
+pub fn access(text: &str, is_ddl: bool, schema: &Schema) -> Access {
+    match (is_ddl, Tokens::new(text)) {
+        (true, Some(tokens)) => ddl(&tokens, schema).unwrap_or_else(superuser),
+        (true, None) => superuser(),
+        (false, Some(tokens)) => {
             let replaces = tokens.has("replace");
             Access { inserts: insert_columns(&tokens), replaces, ..Access::default() }
         }
-        (Kind::Insert | Kind::Update, None) => Access { replaces: true, ..Access::default() },
-        _ => Access::default(),
+        (false, None) => Access { replaces: true, ..Access::default() },
     }
+}
+
+/// REFERENCES on each table that a foreign key of the text refers to, except the table itself.
+fn references(tokens: &Tokens, itself: &str, schema: &Schema) -> Vec<Need> {
+    let mut needs = Vec::new();
+    for at in (0..tokens.0.len()).filter(|at| tokens.is(*at, "references")) {
+        let Some((name, behind)) = tokens.object(at + 1).filter(|(name, _)| !name.eq_ignore_ascii_case(itself)) else {
+            continue;
+        };
+        let Some(table) = schema.tables.iter().find(|t| !t.temp && t.name.eq_ignore_ascii_case(name)) else {
+            // The table of another role may get this name later: only the owner of the database may prepare for that.
+            let name = name.to_owned();
+            needs.push(Need::Owner { table: 0, word: ObjectWord::Table, name, or_schema: true });
+            continue;
+        };
+        let mut need = TableNeed { table: table.oid, privileges: Privileges::REFERENCES, ..TableNeed::default() };
+        let listed = tokens.0.get(behind) == Some(&Lexeme::Open);
+        let end = (behind..tokens.0.len()).find(|at| tokens.0.get(*at) == Some(&Lexeme::Close)).unwrap_or(behind);
+        let number = |name: &str| table.columns.iter().position(|c| c.name.eq_ignore_ascii_case(name));
+        match listed {
+            true => need.select.extend(
+                (behind..end).filter_map(|at| tokens.name(at)).map(|n| number(n).map_or(WHOLE_TABLE, |n| n as i16 + 1)),
+            ),
+            false => need.select.extend((1i16..).zip(&table.columns).filter(|(_, c)| c.pk > 0).map(|(n, _)| n)),
+        }
+        needs.push(Need::Table(need));
+    }
+    needs
+}
+
+/// What the creation of a temporary table needs.
+pub fn temporary() -> Access {
+    Access::of(vec![Need::Temporary])
 }
 
 fn superuser() -> Access {
@@ -166,15 +253,15 @@ fn insert_columns(tokens: &Tokens) -> Option<Vec<String>> {
     if tokens.is(at, "as") {
         at += 2;
     }
-    if tokens.0.get(at) != Some(&Token::LParen) {
+    if tokens.0.get(at) != Some(&Lexeme::Open) {
         return None;
     }
     let mut names = Vec::new();
     loop {
         names.push(tokens.name(at + 1)?.to_owned());
         match tokens.0.get(at + 2)? {
-            Token::Comma => at += 2,
-            Token::RParen => return Some(names),
+            Lexeme::Comma => at += 2,
+            Lexeme::Close => return Some(names),
             _ => return None,
         }
     }
@@ -204,6 +291,9 @@ fn ddl(tokens: &Tokens, schema: &Schema) -> Option<Access> {
         } else if tokens.is(at, "table") || tokens.is(at, "view") {
             let (name, _) = tokens.object(named)?;
             needs.push(Need::CreateInSchema);
+            if tokens.is(at, "table") {
+                needs.extend(references(tokens, name, schema));
+            }
             // IF NOT EXISTS does nothing to the object that exists.
             if table(name).is_none() {
                 creates = Some(Creates { name: name.to_owned(), sequence: false, replaces: None });
@@ -228,6 +318,7 @@ fn ddl(tokens: &Tokens, schema: &Schema) -> Option<Access> {
     } else if tokens.is(0, "alter") {
         let (name, at) = tokens.object(tokens.skip(1, &["table"]))?;
         needs.extend(of_table(name));
+        needs.extend(references(tokens, name, schema));
         if tokens.is(at, "rename") && tokens.is(at + 1, "to") {
             needs.push(Need::CreateInSchema);
         }
@@ -281,11 +372,54 @@ mod tests {
     #[test]
     fn a_schema_change_that_is_not_understood_needs_a_superuser() {
         let schema = Schema::default();
-        let needs = |text: &str| access(text, &Kind::Ddl, &schema).needs;
+        let needs = |text: &str| access(text, true, &schema).needs;
         for text in ["create virtual table f using fts5(a, content='secret')", "reindex", "create table 'x"] {
             assert!(matches!(needs(text).as_slice(), [Need::Superuser { .. }]), "{text}");
         }
         assert_eq!(needs("create table t(a)"), [Need::CreateInSchema]);
         assert_eq!(needs("create temp table t(a)"), [Need::Temporary]);
+        assert_eq!(needs("create table t(a references \"T\")"), [Need::CreateInSchema]);
+        assert!(matches!(
+            needs("create table t(a references u)").as_slice(),
+            [Need::CreateInSchema, Need::Owner { table: 0, or_schema: true, .. }]
+        ));
+    }
+
+    #[test]
+    fn the_verb_of_a_schema_change() {
+        for (text, verb) in [
+            ("create table view as select 1", "CREATE TABLE"),
+            ("create table trigger as select 1", "CREATE TABLE"),
+            ("create/**/table x1 as select 1", "CREATE TABLE"),
+            ("create unique/**/index i on t(a)", "CREATE INDEX"),
+            ("CREATE VIEW table1 as select 1", "CREATE VIEW"),
+            ("create trigger view after insert on t begin select 1; end", "CREATE TRIGGER"),
+            ("drop table \"index\"", "DROP TABLE"),
+            ("drop/* view */index i", "DROP INDEX"),
+            ("reindex t", "REINDEX"),
+            ("alter table view add column a", "ALTER TABLE"),
+        ] {
+            assert_eq!(ddl_verb(text), verb, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_servers_own_functions_are_refused() {
+        for text in [
+            "select holdfast_next_id('t')",
+            "select \"HF_right\" /**/ ('a', 1)",
+            "create trigger tr after insert on t begin select [hf_reload_conf]('holdfast'); end",
+            "create view v as select`hf_signal`(1)",
+            "select 1 from t join u on hf_reload_conf('holdfast')",
+            "create table t(a default (hf_x()))",
+        ] {
+            assert_eq!(refuse(text).unwrap_err().state(), SqlState::INSUFFICIENT_PRIVILEGE, "{text}");
+        }
+        for text in
+            ["create table hf_t(a)", "insert into hf_t(a) values('hf_x()')", "select right('hf_a', 1), hf_a from hf_t"]
+        {
+            refuse(text).unwrap();
+        }
+        assert_eq!(refuse("select * from \u{feff}t").unwrap_err().state(), SqlState::SYNTAX_ERROR);
     }
 }

@@ -295,7 +295,7 @@ impl Decimal {
             let digits = self.scaled(shown.max(self.scale));
             return Decimal::signed(self.negative, digits, shown.max(self.scale));
         }
-        let drop = (self.scale as i64 - scale) as usize;
+        let drop = (self.scale as i64).saturating_sub(scale) as usize;
         let keep = self.digits.len().saturating_sub(drop);
         let mut digits = self.digits[..keep].to_vec();
         let first_dropped = if drop <= self.digits.len() { self.digits.get(keep).copied().unwrap_or(0) } else { 0 };

@@ -7,5 +7,6 @@ mod ids;
 mod locking;
 mod oracle;
 mod sqlite_dialect;
+mod sqlite_tokens;
 mod stored_schema;
 mod workloads;

@@ -119,3 +119,11 @@ refused: select to_char(now(), 'YYYY')
 select 1 +
 selec 1
 select 1 from
+-- The extremes of int.
+select right('aeb', -2147483648), right('aeb', -2147483647), right('aeb', 2147483647), left('aeb', -2147483648), left('aeb', 2147483647)
+select round(1.5, -2147483648), trunc(1.5, -2147483648), trunc(15.5, -1), round(1.5, 2147483647) = 1.5
+select repeat('a', -2147483648), lpad('a', -2147483648), rpad('a', -2147483648), substr('abc', -2147483648), substr('abc', -2147483648, 2147483647), substr('abc', 2, 2147483647)
+select split_part('a,b', ',', -2147483648), split_part('a,b', ',', 2147483647), overlay('abc' placing 'x' from 1 for -2147483648)
+select overlay('abc' placing 'x' from 2147483647 for 2147483647)
+select repeat('a', 2147483647)
+select lpad('a', 2147483647)

@@ -60,21 +60,52 @@ const READING_WITHOUT_ARGUMENT: [&str; 10] = [
 /// PRAGMAs that may set a value: the trail carries their text.
 const SETTING: [&str; 2] = ["user_version", "application_id"];
 
-/// What a statement does with a table.
+/// What a statement does with a table or with another object of the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TouchKind {
     Read,
     Insert,
     Update,
     Delete,
+    CreateTable,
+    CreateView,
+    CreateIndex,
+    CreateTrigger,
+    CreateVirtual,
+    DropTable,
+    DropView,
+    DropIndex,
+    DropTrigger,
+    AlterTable,
+    Reindex,
+}
+
+impl TouchKind {
+    /// Whether it changes the schema.
+    pub fn is_ddl(self) -> bool {
+        !matches!(self, TouchKind::Read | TouchKind::Insert | TouchKind::Update | TouchKind::Delete)
+    }
+}
+
+/// The database in which a statement touches a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    Main,
+    /// `pg_catalog` or `information_schema`.
+    Catalogue,
+    /// The session's temporary tables.
+    Temporary,
 }
 
 /// A table or view that a statement touches, as SQLite reports it while it compiles the statement.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Touch {
     pub kind: TouchKind,
+    pub place: Place,
+    /// Empty for REINDEX, which names an index only.
     pub table: String,
-    /// Empty where no column is read, and for inserts and deletes.
+    /// Empty where no column is read, for inserts and deletes, and for tables of the catalogue. For an index or a trigger
+    /// that is created, dropped or rebuilt: its name.
     pub column: String,
     /// The innermost view, trigger or WITH query in which the statement touches it.
     pub via: Option<String>,
@@ -121,7 +152,7 @@ impl Conn {
         self.guarded_touching(prepare).map(|(result, _)| result)
     }
 
-    /// [`Conn::guarded`], also returning what the statement touches in the main database.
+    /// [`Conn::guarded`], also returning what the statement touches.
     pub fn guarded_touching<T>(
         &mut self,
         prepare: impl FnOnce(&mut Conn) -> Result<T, SqliteError>,
@@ -139,19 +170,44 @@ impl Conn {
 }
 
 fn touch(context: &AuthContext<'_>) -> Option<Touch> {
+    use TouchKind as K;
+    let mut database = context.database_name;
     let (kind, table, column) = match context.action {
-        AuthAction::Read { table_name, column_name } => (TouchKind::Read, table_name, column_name),
-        AuthAction::Insert { table_name } => (TouchKind::Insert, table_name, ""),
-        AuthAction::Update { table_name, column_name } => (TouchKind::Update, table_name, column_name),
-        AuthAction::Delete { table_name } => (TouchKind::Delete, table_name, ""),
+        AuthAction::Read { table_name, column_name } => (K::Read, table_name, column_name),
+        AuthAction::Insert { table_name } => (K::Insert, table_name, ""),
+        AuthAction::Update { table_name, column_name } => (K::Update, table_name, column_name),
+        AuthAction::Delete { table_name } => (K::Delete, table_name, ""),
+        AuthAction::CreateTable { table_name } => (K::CreateTable, table_name, ""),
+        AuthAction::CreateView { view_name } => (K::CreateView, view_name, ""),
+        AuthAction::CreateIndex { index_name, table_name } => (K::CreateIndex, table_name, index_name),
+        AuthAction::CreateTrigger { trigger_name, table_name } => (K::CreateTrigger, table_name, trigger_name),
+        AuthAction::CreateVtable { table_name, .. } => (K::CreateVirtual, table_name, ""),
+        AuthAction::DropTable { table_name } | AuthAction::DropVtable { table_name, .. } => {
+            (K::DropTable, table_name, "")
+        }
+        AuthAction::DropView { view_name } => (K::DropView, view_name, ""),
+        AuthAction::DropIndex { index_name, table_name } => (K::DropIndex, table_name, index_name),
+        AuthAction::DropTrigger { trigger_name, table_name } => (K::DropTrigger, table_name, trigger_name),
+        AuthAction::AlterTable { database_name, table_name } => {
+            database = Some(database_name);
+            (K::AlterTable, table_name, "")
+        }
+        AuthAction::Reindex { index_name } => (K::Reindex, "", index_name),
         _ => return None,
     };
-    // No name: a table-valued function or a subquery.
-    let is_main = context.database_name.is_none_or(|name| name == "main");
-    is_main.then(|| Touch {
+    let place = match database {
+        // No name: a table-valued function or a subquery.
+        None | Some("main") => Place::Main,
+        Some("pg_catalog" | "information_schema") => Place::Catalogue,
+        Some(_) => Place::Temporary,
+    };
+    // What a session does with its temporary tables needs no privilege, except to create them.
+    let counts = place != Place::Temporary || kind == K::CreateTable;
+    counts.then(|| Touch {
         kind,
+        place,
         table: table.to_owned(),
-        column: column.to_owned(),
+        column: if place == Place::Catalogue { String::new() } else { column.to_owned() },
         via: context.accessor.map(str::to_owned),
     })
 }
@@ -227,6 +283,40 @@ mod tests {
         ] {
             c.guarded(|c| c.prepare(sql)).unwrap();
         }
+    }
+
+    #[test]
+    fn schema_changes_and_the_catalogue_are_reported() {
+        let mut c = Conn::open(":memory:", OpenFlags { write: true, create: true }, None).unwrap();
+        c.exec(
+            "attach ':memory:' as pg_catalog; attach ':memory:' as pg_temp; create table pg_catalog.pg_authid(a, b);
+             create table t(a); create view v as select 1; create index i on t(a);
+             create trigger tr after insert on t begin select 1; end",
+        )
+        .unwrap();
+        c.install_guard().unwrap();
+        let mut touched = |sql: &str| {
+            let (_, touched) = c.guarded_touching(|c| c.prepare(sql)).unwrap();
+            let own = touched.iter().filter(|t| !t.table.starts_with("sqlite_"));
+            own.map(|t| format!("{:?} {:?} {}.{}", t.kind, t.place, t.table, t.column)).collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(touched("select a, b from 'pg_authid'"), "Read Catalogue pg_authid.");
+        assert_eq!(
+            touched("create table x(a primary key)"),
+            "Read Main x.a, CreateTable Main x., CreateIndex Main x.sqlite_autoindex_x_1"
+        );
+        assert_eq!(touched("create/**/table view as select a from t"), "Read Main t.a, CreateTable Main view.");
+        assert_eq!(touched("create table pg_temp.x as select a from t"), "Read Main t.a, CreateTable Temporary x.");
+        assert_eq!(touched("create view x as select * from t"), "CreateView Main x.");
+        assert_eq!(touched("create index x on \u{feff}t(a)"), "Read Main t.a, CreateIndex Main t.x, Reindex Main .x");
+        assert_eq!(touched("create trigger x after delete on t begin select 1; end"), "CreateTrigger Main t.x");
+        assert_eq!(touched("alter table t add column b"), "AlterTable Main t.");
+        assert_eq!(touched("reindex i"), "Reindex Main .i");
+        assert!(touched("drop table t").contains("DropTable Main t."));
+        assert_eq!(touched("drop view v"), "Delete Main v., DropView Main v.");
+        assert_eq!(touched("drop index i"), "DropIndex Main t.i");
+        assert_eq!(touched("drop trigger tr"), "DropTrigger Main t.tr");
+        assert_eq!(touched("drop table if exists none"), "");
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use conn::{Conn, CurrentRow, OpenFlags, StmtId, StmtInfo};
 pub use error::SqliteError;
 pub use file_lock::FileLock;
 pub use flags::{FlagMissing, check_flags, sqlite_version};
-pub use guard::{Touch, TouchKind};
+pub use guard::{Place, Touch, TouchKind};
 #[cfg(test)]
 pub(crate) use row_hook::tests::write_through_a_blob_handle;
 pub use row_hook::{ChangeKind, RowChange, RowHook};

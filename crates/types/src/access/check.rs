@@ -60,6 +60,7 @@ impl<'a> Checker<'a> {
     }
 
     fn check_one(&self, acting: &Acting, need: &Need) -> SqlResult<()> {
+        self.check_usage(acting, need)?;
         match need {
             Need::Table(need) => match need.owner_of {
                 None => self.check_table(acting, need),
@@ -99,6 +100,26 @@ impl<'a> Checker<'a> {
                     "permission denied to create temporary tables in this database",
                 )),
             },
+        }
+    }
+
+    /// USAGE on schema public, for what a statement itself names. As in PostgreSQL, a name without a schema is not found.
+    fn check_usage(&self, acting: &Acting, need: &Need) -> SqlResult<()> {
+        let (table, without_schema) = match need {
+            Need::Table(need) if need.owner_of.is_none() => (need.table, need.without_schema),
+            Need::Sequence { table, .. } | Need::Owner { table, .. } => (*table, false),
+            _ => return Ok(()),
+        };
+        let Some(table) = self.schema.by_oid(table).filter(|t| !t.temp) else { return Ok(()) };
+        if self.on_schema(acting).contains(Privileges::USAGE) {
+            return Ok(());
+        }
+        match without_schema {
+            true => {
+                let message = format!("relation \"{}\" does not exist", table.name);
+                Err(SqlError::new(SqlState::UNDEFINED_TABLE, message))
+            }
+            false => Err(denied("schema", "public")),
         }
     }
 

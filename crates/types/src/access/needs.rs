@@ -11,17 +11,22 @@
 use super::privilege::Privileges;
 use std::collections::BTreeSet;
 
+/// In the place of a column's number: no grant on a column suffices.
+pub const WHOLE_TABLE: i16 = 0;
+
 /// What is needed of one table or view.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableNeed {
     pub table: u32,
     pub privileges: Privileges,
-    /// Numbers of columns, from 1.
+    /// Numbers of columns, from 1, or [`WHOLE_TABLE`].
     pub select: BTreeSet<i16>,
     pub insert: BTreeSet<i16>,
     pub update: BTreeSet<i16>,
     /// The view or the trigger's table whose owner must have the privileges; otherwise it is the current role.
     pub owner_of: Option<u32>,
+    /// The text names the table without its schema: without USAGE on the schema, the table is not found.
+    pub without_schema: bool,
     /// One of `privileges` suffices (LOCK TABLE).
     pub any: bool,
 }

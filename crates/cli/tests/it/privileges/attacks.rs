@@ -5,7 +5,7 @@ use futures::TryStreamExt;
 use tokio_postgres::Client;
 
 /// SQLSTATE and message of what fails, `ok` otherwise.
-async fn answer(client: &Client, sql: &str) -> String {
+pub(super) async fn answer(client: &Client, sql: &str) -> String {
     let ran = match sql.starts_with("COPY") {
         true => match client.copy_out(sql).await {
             Ok(rows) => rows.try_collect::<Vec<_>>().await.map(|_| ()),
@@ -22,7 +22,7 @@ async fn answer(client: &Client, sql: &str) -> String {
     }
 }
 
-async fn denied(client: &Client, sql: &str) {
+pub(super) async fn denied(client: &Client, sql: &str) {
     let answer = answer(client, sql).await;
     assert!(answer.starts_with("42501 "), "{sql}: {answer}");
 }

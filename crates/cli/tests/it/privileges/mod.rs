@@ -2,4 +2,5 @@
 
 mod attacks;
 mod oracle;
+mod sqlite;
 mod table;

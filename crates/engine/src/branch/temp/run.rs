@@ -97,7 +97,7 @@ impl TempSpace {
         };
         switch(&mut run, "off")?;
         let ddl = TempDdl { steps, report: Report::default(), params: Vec::new(), creates: None };
-        let changed = run.change_tables(0, &ddl, &mut Ignore);
+        let changed = run.change_tables(0, &ddl, &|_| Ok(()), &mut Ignore);
         switch(&mut run, "on")?;
         changed
     }
@@ -147,8 +147,14 @@ impl TempRun {
         done.map_err(|e| (at, e))
     }
 
-    /// Runs a schema change.
-    pub fn change_tables(&mut self, number: usize, ddl: &TempDdl, sink: &mut dyn Sink) -> SqlResult<()> {
+    /// Runs a schema change. `check` decides on each statement after it has been prepared and before it runs.
+    pub fn change_tables(
+        &mut self,
+        number: usize,
+        ddl: &TempDdl,
+        check: &dyn Fn(&Statement) -> SqlResult<()>,
+        sink: &mut dyn Sink,
+    ) -> SqlResult<()> {
         let schema = self.space.schema(&self.space.database.readable.get());
         let space = self.space.clone();
         self.work(true, |c| {
@@ -156,6 +162,7 @@ impl TempRun {
                 let last = i + 1 == ddl.steps.len();
                 let report = if last { ddl.report.clone() } else { Report::default() };
                 let stmt = describe(&mut c.conn, sql, report).map_err(|e| to_sql(&e, sql, &schema))?;
+                check(&stmt)?;
                 let params = if last { ddl.params.clone() } else { Vec::new() };
                 let step = Step { stmt: Arc::new(stmt), params };
                 let sink: &mut dyn Sink = if last { &mut *sink } else { &mut Ignore };

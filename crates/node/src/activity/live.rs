@@ -10,8 +10,8 @@ use crate::clock::server_start_us;
 use holdfast_engine::{Blocked, Engine};
 use holdfast_replication::{ArchiveReport, LinkReport, ReplicationStatus, StandbyState};
 use holdfast_sql::catalogue::{
-    ArchiveRow, DatabaseActivityRow, DumpRow, HbaRow, IdentRow, LinkRow, Live, OldestSnapshot, SessionRow, StandbyRow, Standing,
-    StatementRow, TableActivityRow, TransactionsRow,
+    ArchiveRow, DatabaseActivityRow, DumpRow, HbaRow, IdentRow, LinkRow, Live, OldestSnapshot, SessionRow, StandbyRow,
+    Standing, StatementRow, TableActivityRow, TransactionsRow,
 };
 use holdfast_types::access::Roles;
 use parking_lot::RwLock;

@@ -1,8 +1,8 @@
 //! The value of each setting that `holdfast.toml` does not have.
 
-use super::{DrillSettings, DumpSettings, 
-    Auto, Config, DelayUs, KeepBeyond, LevelName, PackingName, SyncMethodName, TLS_CERTIFICATE, TLS_CLIENT_CA, TLS_KEY,
-    TlsVersionName, transport,
+use super::{
+    Auto, Config, DelayUs, DrillSettings, DumpSettings, KeepBeyond, LevelName, PackingName, SyncMethodName,
+    TLS_CERTIFICATE, TLS_CLIENT_CA, TLS_KEY, TlsVersionName, transport,
 };
 use holdfast_replication::settings::Away;
 use std::net::SocketAddr;

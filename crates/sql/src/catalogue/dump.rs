@@ -1,7 +1,7 @@
 //! The dumps that the server makes of itself, and its drills: `holdfast_stat_dump`.
 
 use super::standing::DumpRow;
-use super::table::{CatalogTable, count, moment, boolean, text};
+use super::table::{CatalogTable, boolean, count, moment, text};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 

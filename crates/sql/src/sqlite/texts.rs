@@ -141,12 +141,7 @@ fn target(tokens: &Tokens) -> Option<String> {
 /// Refuses what no text of a client may hold: U+FEFF outside quotes, which readers of the text do not see, and calls of the
 /// server's own functions.
 pub fn refuse(text: &str) -> SqlResult<()> {
-    if has_bare_mark(text) {
-        let message = "syntax error: the text has U+FEFF (a byte order mark) outside quotes";
-        return Err(
-            SqlError::new(SqlState::SYNTAX_ERROR, message).with_hint("Remove the character, or quote the name.")
-        );
-    }
+    refuse_marks(text)?;
     // Without tokens, SQLite refuses the text.
     let Some(tokens) = Tokens::new(text) else { return Ok(()) };
     let is_index = verb_of(&tokens) == "CREATE INDEX";
@@ -165,6 +160,17 @@ pub fn refuse(text: &str) -> SqlResult<()> {
             return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
                 .with_detail("Functions with this prefix are the server's own."));
         }
+    }
+    Ok(())
+}
+
+/// Refuses U+FEFF outside quotes.
+pub fn refuse_marks(text: &str) -> SqlResult<()> {
+    if has_bare_mark(text) {
+        let message = "syntax error: the text has U+FEFF (a byte order mark) outside quotes";
+        return Err(
+            SqlError::new(SqlState::SYNTAX_ERROR, message).with_hint("Remove the character, or quote the name.")
+        );
     }
     Ok(())
 }
@@ -241,7 +247,8 @@ pub fn temporary() -> Access {
     Access::of(vec![Need::Temporary])
 }
 
-fn superuser() -> Access {
+/// What a schema change needs whose text does not say what it touches.
+pub fn superuser() -> Access {
     let message = "must be superuser to run this schema change".to_owned();
     Access::of(vec![Need::Superuser { message, owner_of: None }])
 }

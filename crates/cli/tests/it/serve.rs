@@ -254,7 +254,7 @@ fn what_keeps_a_server_from_starting_is_said() {
     assert!(message.contains("cannot listen") && message.contains("--listen"), "{message}");
     let (_, message) = fails_to_start(dir.path(), "0.0.0.0:0");
     assert!(message.contains("without TLS") && message.contains("holdfast cert server"), "{message}");
-    assert!(message.contains("'\\password'"), "{message}");
+    assert!(message.contains("'\\password app'"), "{message}");
     let (_, message) = fails_to_start(server.dir.path(), "127.0.0.1:0");
     assert!(message.contains("in use") || message.contains("another"), "{message}");
     std::fs::write(dir.path().join("holdfast.toml"), "\nconnection_max = 3\n").unwrap();

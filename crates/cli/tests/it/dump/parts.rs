@@ -357,8 +357,9 @@ async fn a_stored_definition_needs_the_privileges_of_any_other() {
         ("create stored table x(a integer check (instr(a, 'b')))", "done"),
         ("create stored table x(a integer)", "42P07"),
         ("create stored table y as select * from secret", "42501"),
-        ("create stored view w as select v from secret", "done"),
-        ("select * from w", "42501"),
+        // What the view reads is in a text that only SQLite reads.
+        ("create stored view w as select v from secret", "42501"),
+        ("create stored view w as select 1 as one", "42501"),
         ("create stored index i on secret(v)", "42501"),
         ("create stored index i on x(a)", "done"),
         ("create stored table temp.q(a integer)", "42601"),

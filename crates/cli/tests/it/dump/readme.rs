@@ -1,7 +1,7 @@
 //! README's "Bring a table back", as it stands there: its commands, in a shell.
 
 use super::bed::SMALL;
-use crate::node::{Node, one, run};
+use crate::node::{Node, asked, one, run, until};
 use std::path::Path;
 use std::process::Command;
 
@@ -36,11 +36,12 @@ async fn the_commands_of_readme_bring_a_table_back() {
     let mut node = Node::new(&scratch, "holdfast-data");
     // The test's own segments are small; README's server has the default.
     node.configure(SMALL);
-    // The server is started by this test, between the commands around that line.
-    let (configure, dump) = blocks[0].split_once("holdfast serve").unwrap();
+    // The server is started by this test.
+    let (configure, _) = blocks[0].split_once("holdfast serve").unwrap();
     run_block(configure, scratch.path(), &node);
     node.start();
-    run_block(dump.split_once('\n').unwrap().1, scratch.path(), &node);
+    let dumps = "select coalesce(max(dumps), 0) from holdfast_stat_dump";
+    until("the server has dumped itself", async || asked(&node, dumps).await != "0").await;
     run_block(&blocks[1], scratch.path(), &node);
     let client = node.connect().await;
     assert_eq!(one(&client, "select count(*) from pg_class where relname = 'orders'").await, "0");

@@ -40,7 +40,7 @@ async fn the_commands_of_readme_bring_a_table_back() {
     let (configure, _) = blocks[0].split_once("holdfast serve").unwrap();
     run_block(configure, scratch.path(), &node);
     node.start();
-    let dumps = "select coalesce(max(dumps), 0) from holdfast_stat_dump";
+    let dumps = "select coalesce(max(dump_count), 0) from holdfast_stat_dump";
     until("the server has dumped itself", async || asked(&node, dumps).await != "0").await;
     run_block(&blocks[1], scratch.path(), &node);
     let client = node.connect().await;

@@ -1,7 +1,7 @@
 //! Looks back into the trail for one row, and undoes one transaction: `holdfast trail find` and `holdfast trail undo`.
 //!
 //! Every change of a row is in the trail with the values before and after it. [`find`](find()) lists the changes of a table's
-//! rows that a condition selects; [`plan`] makes the statements that take one transaction back, and [`apply`] runs them in
+//! rows that a condition selects; [`plan()`] makes the statements that take one transaction back, and [`apply()`] runs them in
 //! one transaction of the running server. So an undo is a transaction like any other: it is in the trail and can be
 //! undone.
 //!
@@ -14,7 +14,7 @@
 //! | [`condition`], [`find`](mod@find) | which versions of rows a condition selects |
 //! | [`undo`](mod@undo) | the net effect of a transaction, its inverse, and what changed later |
 //!
-//! How it fails: nothing is changed except by [`apply`], and that changes everything or nothing. What cannot be undone
+//! How it fails: nothing is changed except by [`apply()`], and that changes everything or nothing. What cannot be undone
 //! is refused by name: the row and the later transaction, the schema change, the table that no longer exists.
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]

@@ -130,6 +130,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             rate(restored.trail_bytes, restored.trail_seconds)
         );
     }
+    if matches!(options.target, Target::End) {
+        println!("  what was committed later was not archived, and is not in it");
+    }
     println!("  its own trail is {}, from LSN {} on", restored.new_trail, restored.new_lsn);
     println!("holdfast: look at its holdfast.toml, then start it with: holdfast serve --data {}", restored.dir);
     Ok(ExitCode::SUCCESS)

@@ -156,8 +156,8 @@ impl Source {
         let mut tries = 0;
         loop {
             tries += 1;
-            let view = self.view(range)?;
-            match self.scan_view(&view, range, look) {
+            // The server may recycle a segment between the look at the directory and the read.
+            match self.view(range).and_then(|view| self.scan_view(&view, range, look)) {
                 Err(FlashbackError::Gap { .. } | FlashbackError::Trail(_)) if tries < TRIES_MAX => {}
                 Err(FlashbackError::Archive(ArchiveError::Vanished { .. })) if tries < TRIES_MAX => {}
                 other => return other,

@@ -156,6 +156,11 @@ impl Client {
         self.termination = termination;
     }
 
+    /// Whether the session is to end: by an order for it, or because the server stops.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_terminated() || *self.stop.borrow()
+    }
+
     pub(crate) fn is_terminated(&self) -> bool {
         self.termination.is_ordered()
     }

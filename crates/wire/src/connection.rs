@@ -328,7 +328,7 @@ impl<S: Session> Connection<'_, S> {
     fn report(&mut self, refused: Refused) -> Result<(), Closed> {
         match refused {
             // What was cancelled to end the session has no answer of its own.
-            Refused::Error(error) if error.state() == SqlState::QUERY_CANCELED && self.client.is_terminated() => {
+            Refused::Error(error) if error.state() == SqlState::QUERY_CANCELED && self.client.is_ending() => {
                 Err(Termination::error().into())
             }
             Refused::Error(error) => {

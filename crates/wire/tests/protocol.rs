@@ -336,6 +336,20 @@ fn cancel_needs_the_right_key() {
     assert_eq!(raw.until('Z').1, b"I");
 }
 
+/// No client has cancelled it: as in PostgreSQL, the answer is the end of the session.
+#[test]
+fn what_a_stopping_server_cancels_is_answered_with_the_end_of_the_session() {
+    let server = start(Limits::default());
+    let mut raw = Raw::connect(&server);
+    raw.send(&[('Q', b"wait\0")]);
+    raw.0.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    assert!(raw.0.read(&mut [0]).is_err(), "it runs");
+    raw.0.set_read_timeout(Some(WAIT_MAX)).unwrap();
+    server.stop();
+    assert_eq!(raw.error(), "57P01");
+    assert!(raw.is_closed());
+}
+
 #[test]
 fn limits_are_reported_by_name() {
     let limits = Limits { prepared_statements_max: 2, connections_max: 2, ..Limits::default() };

@@ -5,6 +5,7 @@
 mod archive;
 mod cert;
 mod check;
+mod cluster;
 mod console;
 mod doctor;
 mod dump;
@@ -44,6 +45,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Arguments),
+    Cluster(cluster::Arguments),
     Standby(standby::Arguments),
     Promote(promote::Arguments),
     Mirror(mirror::Arguments),
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
     end_quietly_on_a_closed_pipe();
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(arguments).map(|()| ExitCode::SUCCESS),
+        Command::Cluster(arguments) => cluster::run(arguments),
         Command::Standby(arguments) => standby::run(arguments),
         Command::Promote(arguments) => promote::run(&arguments),
         Command::Mirror(arguments) => mirror::run(&arguments),

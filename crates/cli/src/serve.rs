@@ -1,12 +1,16 @@
 //! `holdfast serve`: runs a server on a data directory.
 
 use crate::logs;
-use anyhow::Context;
+use anyhow::{Context, bail};
+use holdfast_cluster::{Client, RuntimeDir, Start};
+use holdfast_control::{ControlPlane, Role};
 use holdfast_node::Config;
 use holdfast_node::config::{FILE_NAME, Listen};
 use holdfast_node::data_dir::{FirstStart, private_umask};
+use holdfast_replication::settings::Away;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Serve the databases of a data directory to PostgreSQL clients
 #[derive(clap::Args)]
@@ -37,6 +41,9 @@ pub struct Arguments {
     /// Write logs as JSON, one object per line
     #[arg(long)]
     log_json: bool,
+    /// The runtime directory of the supervisor that starts this server; `holdfast cluster run` gives it
+    #[arg(long, value_name = "DIR", hide = true)]
+    supervisor: Option<PathBuf>,
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
@@ -71,9 +78,51 @@ fn serve(arguments: Arguments, is_ready: &Cell<bool>) -> anyhow::Result<()> {
         config.set_mirror(mirror)?;
     }
     config.accept_divergence = arguments.accept_divergence;
+    let supervised = match arguments.supervisor {
+        Some(dir) => Some(join_cluster(dir, &mut config).with_context(|| format!("cannot serve {}", data.display()))?),
+        None => {
+            refuse_supervised(data, &config)?;
+            None
+        }
+    };
     let ready = |address| {
         is_ready.set(true);
+        supervised.iter().for_each(Client::is_ready);
         println!("holdfast: ready on {address}");
     };
-    holdfast_node::serve(data, config, &ready).with_context(|| format!("cannot serve {}", data.display()))
+    let plane = supervised.clone().map(|client| Arc::new(client) as Arc<dyn ControlPlane>);
+    let served = holdfast_node::serve(data, config, plane, &ready);
+    supervised.iter().for_each(Client::stops);
+    served.with_context(|| format!("cannot serve {}", data.display()))
+}
+
+/// Connects to the supervisor, and takes the settings that the cluster decides.
+fn join_cluster(dir: PathBuf, config: &mut Config) -> anyhow::Result<Client> {
+    let Start { client, welcome } = Client::start(RuntimeDir::at(dir))?;
+    let members: Vec<String> = welcome.nodes.iter().map(|(node, found)| format!("{node}={}", found.address)).collect();
+    let witness = welcome.nodes.iter().find(|(_, found)| found.role == Role::Witness);
+    let witness = witness.map(|(node, _)| node.to_string()).unwrap_or_default();
+    if config.has_mirror() {
+        bail!("a server of a cluster has no mirror: remove mirror from {FILE_NAME}");
+    }
+    config.control_members = members.join(", ");
+    config.control_witness = witness;
+    config.node_name = welcome.node.to_string();
+    config.level = serde_json::from_value(welcome.level.into()).context("the level of cluster.toml")?;
+    config.synchronous_standby_away = if welcome.waits_alone { Away::Wait } else { Away::GoOn };
+    tracing::info!("this server is {} of cluster {}", config.node_name, welcome.cluster);
+    Ok(client)
+}
+
+/// A server of a cluster that is started by hand would know of no group, and serve as a master of its own.
+fn refuse_supervised(data: &Path, config: &Config) -> anyhow::Result<()> {
+    match holdfast_cluster::is_supervised(data).filter(|_| config.control_members.trim().is_empty()) {
+        None => Ok(()),
+        Some(mark) => bail!(
+            "cannot serve {}: {mark}. Start it that way; to take the server out of its cluster for good, remove {} when no other \
+             node of the cluster runs",
+            data.display(),
+            data.join("control").display()
+        ),
+    }
 }

@@ -27,7 +27,7 @@ use crate::machine::Published;
 use crate::peers::Peers;
 use crate::plane::Promotion;
 use crate::raft::{Peer, Raft, Runtime};
-use crate::record::{Answer, Command, Mastership, Record, Role};
+use crate::record::{Answer, Command, Mastership, Record, Refusal, Role};
 use crate::server::PROPOSAL_TIMEOUT;
 use crate::trail_tip::TrailSlot;
 use crate::wire::{Reply, Request};
@@ -186,6 +186,24 @@ impl Core {
         match self.published.get().filter(is_concerned) {
             Some(record) => self.compared(&record, node).await.map(drop),
             None => Ok(()),
+        }
+    }
+
+    /// Continues the mastership of `epoch` after this member's process was started again. The record is asked of the group: this
+    /// node's own copy may be old. Nothing is granted for the time before: the lease counts from the first renewal asked for now.
+    pub async fn resume(self: &Arc<Core>, epoch: Epoch) -> Result<(), ControlError> {
+        let record = self.propose(Command::Look, PATIENCE).await?;
+        if record.epoch != epoch {
+            return Err(Refusal::StaleEpoch { expected: epoch.0, found: record.epoch.0 }.into());
+        }
+        match record.mastership {
+            Mastership::Serving { .. } if record.master == Some(self.me) => {
+                self.begin_mastership(&record);
+                Ok(())
+            }
+            Mastership::Serving { .. } => Err(Refusal::NotMaster { by: self.me }.into()),
+            Mastership::Deposed { successor, .. } => Err(Refusal::Deposed { successor }.into()),
+            Mastership::Free { .. } => Err(Refusal::Released.into()),
         }
     }
 

@@ -70,11 +70,14 @@ pub enum ControlError {
     RolledBackMaster { node: NodeId, end: Position, ahead: NodeId, known: Position },
     #[error("the control plane of this node has stopped: {0}")]
     Stopped(String),
+    /// What another process of this node reported, which runs its part in the control plane.
+    #[error("{text}")]
+    Reported { sqlstate: String, text: String },
 }
 
 impl ControlError {
     /// PostgreSQL's SQLSTATE for the error.
-    pub fn sqlstate(&self) -> &'static str {
+    pub fn sqlstate(&self) -> &str {
         match self {
             ControlError::Refused(_)
             | ControlError::Behind { .. }
@@ -87,6 +90,7 @@ impl ControlError {
             ControlError::Damage { .. } | ControlError::Newer { .. } | ControlError::RolledBack { .. } => "XX001",
             ControlError::InUse(_) | ControlError::OtherNode { .. } => "55006",
             ControlError::Io { .. } | ControlError::Stopped(_) => "58030",
+            ControlError::Reported { sqlstate, .. } => sqlstate,
         }
     }
 

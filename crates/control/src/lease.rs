@@ -73,6 +73,15 @@ impl LeaseTerms {
     }
 }
 
+/// Where another process writes down how long this node's lease lasts, and ends it: memory that both share.
+pub trait LeasePage: Send + Sync + 'static {
+    /// True if the lease lasts at this moment. A lease that was closed never lasts again.
+    fn lasts(&self) -> bool;
+
+    /// The remaining time; zero if the lease has expired or was closed.
+    fn remaining(&self) -> Duration;
+}
+
 /// The lease of one mastership. Clones share it; it ends permanently with the mastership's epoch.
 #[derive(Clone)]
 pub struct Lease {
@@ -82,26 +91,47 @@ pub struct Lease {
 struct Cell {
     epoch: Epoch,
     clock: Arc<dyn LeaseClock>,
-    /// Valid while the clock shows less than this.
+    /// Valid while the clock shows less than this. With a page only [`GIVEN_UP`] counts.
     until_ns: AtomicU64,
+    /// Another process renews the lease there.
+    page: Option<Box<dyn LeasePage>>,
 }
 
 impl Lease {
     /// Creates a lease of that epoch that has not been granted yet.
     pub fn new(epoch: Epoch, clock: Arc<dyn LeaseClock>) -> Lease {
-        Lease { cell: Arc::new(Cell { epoch, clock, until_ns: AtomicU64::new(0) }) }
+        Lease { cell: Arc::new(Cell { epoch, clock, until_ns: AtomicU64::new(0), page: None }) }
+    }
+
+    /// The lease of that epoch that another process writes into a page.
+    pub fn on_page(epoch: Epoch, clock: Arc<dyn LeaseClock>, page: Box<dyn LeasePage>) -> Lease {
+        Lease { cell: Arc::new(Cell { epoch, clock, until_ns: AtomicU64::new(0), page: Some(page) }) }
     }
 
     /// True if this node may now acknowledge a commit of this epoch or answer a read that claims to be current. It
-    /// costs one atomic load and one clock reading; call it as late as possible before the answer is sent.
+    /// costs one atomic load and one clock reading, with a page both once more; call it as late as possible before the answer is
+    /// sent.
     pub fn valid_now(&self) -> bool {
-        self.cell.clock.now_ns() < self.cell.until_ns.load(Ordering::Acquire)
+        let until_ns = self.cell.until_ns.load(Ordering::Acquire);
+        match &self.cell.page {
+            None => self.cell.clock.now_ns() < until_ns,
+            Some(page) => until_ns != GIVEN_UP && page.lasts(),
+        }
     }
 
     /// The remaining time; zero if the lease has expired.
     pub fn remaining(&self) -> Duration {
         let until_ns = self.cell.until_ns.load(Ordering::Acquire);
-        Duration::from_nanos(until_ns.saturating_sub(self.cell.clock.now_ns()))
+        match &self.cell.page {
+            None => Duration::from_nanos(until_ns.saturating_sub(self.cell.clock.now_ns())),
+            Some(_) if until_ns == GIVEN_UP => Duration::ZERO,
+            Some(page) => page.remaining(),
+        }
+    }
+
+    /// The reading of the clock at which the lease ends; `None`: it was not granted yet, or was given up.
+    pub fn ends_at_ns(&self) -> Option<u64> {
+        Some(self.cell.until_ns.load(Ordering::Acquire)).filter(|until_ns| *until_ns > GIVEN_UP)
     }
 
     /// The epoch this lease is for.
@@ -230,6 +260,30 @@ mod tests {
         lease.give_up();
         lease.granted(4_800_000_000, &terms);
         assert!(!lease.valid_now());
+    }
+
+    struct Shared(AtomicU64);
+
+    impl LeasePage for Shared {
+        fn lasts(&self) -> bool {
+            self.remaining() > Duration::ZERO
+        }
+
+        fn remaining(&self) -> Duration {
+            Duration::from_millis(self.0.load(Ordering::Relaxed))
+        }
+    }
+
+    #[test]
+    fn a_page_decides_until_the_lease_is_given_up_here() {
+        let lease = |ms| Lease::on_page(Epoch(4), at(1_000), Box::new(Shared(AtomicU64::new(ms))));
+        assert!(!lease(0).valid_now());
+        let lease = lease(500);
+        assert!(lease.valid_now() && lease.remaining() == Duration::from_millis(500));
+        lease.granted(2_000_000_000, &LeaseTerms::default());
+        assert_eq!(lease.remaining(), Duration::from_millis(500), "only the page counts");
+        lease.give_up();
+        assert!(!lease.valid_now() && lease.remaining() == Duration::ZERO);
     }
 
     #[test]

@@ -100,7 +100,7 @@ mod wire;
 pub use clock::{BootClock, LeaseClock};
 pub use error::ControlError;
 pub use id::{BadName, DiskId, NODE_NAME_BYTES_MAX, NodeId};
-pub use lease::{Lease, LeaseTerms};
+pub use lease::{Lease, LeasePage, LeaseTerms};
 pub use node::{Config, ControlHandle, ControlNode, Machinery};
 pub use plane::{Change, ControlPlane, Promotion, Quorum};
 pub use record::{Mastership, Position, Record, Refusal, Role};

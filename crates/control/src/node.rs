@@ -34,7 +34,7 @@ use crate::record::{Command, Record, Role};
 use crate::server::Server;
 use crate::starts::Starts;
 use crate::storage::LogStore;
-use crate::trail_tip::{ComparedTrail, TrailSlot};
+use crate::trail_tip::{ComparedTrail, LinkSlot, TrailSlot};
 use crate::transport::Transport;
 
 /// The configuration of a member. `members` and, when the group is founded, `lease` must be the same on all members.
@@ -118,6 +118,7 @@ pub struct Member {
     starts: Arc<Starts>,
     holding: Arc<Holding>,
     trail: TrailSlot,
+    link: LinkSlot,
     jobs: mpsc::UnboundedReceiver<Job>,
     _lock: Box<dyn DiskLock>,
     #[cfg(test)]
@@ -149,12 +150,14 @@ impl Member {
             sync_changes: AtomicU64::new(0),
         });
         let (sender, jobs) = mpsc::unbounded_channel();
-        let trail = TrailSlot::default();
+        let (trail, link) = (TrailSlot::default(), LinkSlot::default());
+        link.set(config.link.clone());
         let handle = ControlHandle {
             jobs: sender,
             published: published.clone(),
             holding: holding.clone(),
             trail: trail.clone(),
+            link: link.clone(),
         };
         let member = Member {
             config,
@@ -165,6 +168,7 @@ impl Member {
             starts: Arc::new(starts),
             holding,
             trail,
+            link,
             jobs,
             _lock: lock,
             #[cfg(test)]
@@ -175,8 +179,20 @@ impl Member {
 
     /// Takes part until every handle is gone. An error: its disk has failed, or Raft.
     pub async fn run(self) -> Result<(), ControlError> {
-        let Member { config, machinery, journal, machine, published, starts, holding, trail, mut jobs, _lock, .. } =
-            self;
+        let Member {
+            config,
+            machinery,
+            journal,
+            machine,
+            published,
+            starts,
+            holding,
+            trail,
+            link,
+            mut jobs,
+            _lock,
+            ..
+        } = self;
         let disk = journal.disk_id();
         let peers = Peers::new(
             config.node,
@@ -196,7 +212,7 @@ impl Member {
             me: config.node,
             disk,
             members: config.members.clone(),
-            link: config.link,
+            link,
             raft: raft.clone(),
             peers: peers.clone(),
             published: published.clone(),
@@ -260,6 +276,7 @@ pub struct ControlHandle {
     published: Published,
     holding: Arc<Holding>,
     trail: TrailSlot,
+    link: LinkSlot,
 }
 
 /// Who votes, as far as a member knows.
@@ -344,6 +361,27 @@ impl ControlHandle {
         })
     }
 
+    /// Where this node takes links from now on; see [`Config::link`].
+    pub fn set_link(&self, link: Option<String>) {
+        self.link.set(link);
+    }
+
+    /// Renews the lease of a mastership that this member's process had before it was started again, for a server that has
+    /// been running since then in that epoch. Refused if the group has moved on.
+    pub fn resume(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), ControlError>> {
+        self.ask(move |core| async move { core.resume(epoch).await })
+    }
+
+    /// [`ControlPlane::shrink`] as a change that was numbered in another process.
+    pub fn shrink_as(&self, epoch: Epoch, node: NodeId, change: Change) -> BoxFuture<'_, Result<(), ControlError>> {
+        self.change_sync_set(change, move |by, change| Command::ShrinkSyncSet { epoch, by, node, change })
+    }
+
+    /// [`ControlPlane::grow`] as a change that was numbered in another process.
+    pub fn grow_as(&self, epoch: Epoch, node: NodeId, change: Change) -> BoxFuture<'_, Result<(), ControlError>> {
+        self.change_sync_set(change, move |by, change| Command::GrowSyncSet { epoch, by, node, change })
+    }
+
     fn propose(&self, command: Command) -> BoxFuture<'_, Result<Record, ControlError>> {
         self.ask(move |core| async move { core.propose(command, PATIENCE).await })
     }
@@ -397,11 +435,11 @@ impl ControlPlane for ControlHandle {
     }
 
     fn shrink(&self, epoch: Epoch, node: NodeId) -> BoxFuture<'_, Result<(), ControlError>> {
-        self.change_sync_set(self.next_change(), move |by, change| Command::ShrinkSyncSet { epoch, by, node, change })
+        self.shrink_as(epoch, node, self.next_change())
     }
 
     fn grow(&self, epoch: Epoch, node: NodeId) -> BoxFuture<'_, Result<(), ControlError>> {
-        self.change_sync_set(self.next_change(), move |by, change| Command::GrowSyncSet { epoch, by, node, change })
+        self.grow_as(epoch, node, self.next_change())
     }
 
     fn next_change(&self) -> Change {
@@ -416,6 +454,26 @@ impl ControlPlane for ControlHandle {
 
     fn release(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), ControlError>> {
         self.ask(move |core| async move { core.release(epoch).await })
+    }
+
+    fn link_of(&self, node: NodeId) -> BoxFuture<'_, Result<Option<String>, ControlError>> {
+        ControlHandle::link_of(self, node)
+    }
+
+    fn set_link(&self, link: Option<String>) {
+        ControlHandle::set_link(self, link);
+    }
+
+    fn leader(&self) -> Option<NodeId> {
+        ControlHandle::leader(self)
+    }
+
+    fn tell_positions(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), ControlError>> {
+        ControlHandle::tell_positions(self, epoch)
+    }
+
+    fn set_trail(&self, trail: Option<Arc<dyn ComparedTrail>>) {
+        ControlHandle::set_trail(self, trail);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::error::ControlError;
 use crate::id::NodeId;
 use crate::lease::Lease;
 use crate::record::{Position, Record};
+use crate::trail_tip::ComparedTrail;
 
 /// The node to promote, and the assumptions of the promotion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +38,18 @@ pub struct Quorum {
 /// A change of the sync set that is about to be asked for. One drawn later wins, whichever is agreed on first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change(pub(crate) u64);
+
+impl Change {
+    /// A change that was numbered in another process: the one that has the trail numbers the changes of its mastership, and
+    /// survives the process that asks the group.
+    pub fn numbered(number: u64) -> Change {
+        Change(number)
+    }
+
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
 
 /// The control plane: it decides which node is master, grants its lease, and keeps the sync set.
 pub trait ControlPlane: Send + Sync {
@@ -80,4 +93,20 @@ pub trait ControlPlane: Send + Sync {
 
     /// Ends this node's lease at once, so that no successor has to wait: it has stopped acknowledging in that epoch.
     fn release(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), ControlError>>;
+
+    /// Asks a member where it takes the links of other nodes. `None`: it did not say.
+    fn link_of(&self, node: NodeId) -> BoxFuture<'_, Result<Option<String>, ControlError>>;
+
+    /// Where this node takes the links of other nodes, HOST:PORT, from now on; `None`: nowhere.
+    fn set_link(&self, link: Option<String>);
+
+    /// The leader of Raft that this member hears; may be half a second old.
+    fn leader(&self) -> Option<NodeId>;
+
+    /// Tells the group where the trail that was set ends, as the master of `epoch`; before its first answer.
+    fn tell_positions(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), ControlError>>;
+
+    /// The trail that is open on this node, while one is: others ask where it ends when one of them is to be promoted out of
+    /// a quorum, and it is compared when that is this node.
+    fn set_trail(&self, trail: Option<Arc<dyn ComparedTrail>>);
 }

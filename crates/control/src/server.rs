@@ -24,7 +24,7 @@ use crate::peers::Peers;
 use crate::raft::{Raft, Runtime, Snapshot};
 use crate::record::{Command, Record, Role};
 use crate::starts::{NotMet, Starts};
-use crate::trail_tip::TrailSlot;
+use crate::trail_tip::{LinkSlot, TrailSlot};
 use crate::transport::{BoxStream, Incoming, Transport};
 use crate::wire::{Frame, Hello, Reply, Request, Welcome, receive, send};
 
@@ -43,7 +43,7 @@ pub struct Server {
     pub disk: DiskId,
     pub members: BTreeMap<NodeId, Role>,
     /// See [`crate::Config::link`].
-    pub link: Option<String>,
+    pub link: LinkSlot,
     pub raft: Raft,
     /// For proposals that are handed on.
     pub peers: Peers,
@@ -101,7 +101,7 @@ impl Server {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
         self.meet(stream, &hello).await?;
-        let (start, link) = (Some(self.starts.own()), self.link.clone());
+        let (start, link) = (Some(self.starts.own()), self.link.get());
         let welcome = Welcome { node: self.me, disk: self.disk, founded, start, link };
         send(stream, &Frame::Welcome(welcome)).await?;
         Ok(hello)

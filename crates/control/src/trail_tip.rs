@@ -107,6 +107,20 @@ impl TrailSlot {
     }
 }
 
+/// Where this node takes the links of other nodes.
+#[derive(Clone, Default)]
+pub struct LinkSlot(Arc<Mutex<Option<String>>>);
+
+impl LinkSlot {
+    pub fn set(&self, link: Option<String>) {
+        *self.0.lock() = link;
+    }
+
+    pub fn get(&self) -> Option<String> {
+        self.0.lock().clone()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,7 +35,7 @@ use holdfast_archive::{ArchiveError, ArchiveLocation, Store};
 use holdfast_engine::{CloseError, Engine, OpenError};
 use holdfast_replication::mirror::{Mirror, MirrorRefused};
 use holdfast_replication::{
-    AcceptedLoss, Certificates, Control, ControlSetupError, Followed, KeptCopies, Listener, Promotion,
+    AcceptedLoss, Certificates, Control, ControlPlane, ControlSetupError, Followed, KeptCopies, Listener, Promotion,
     ReplicationStatus, RoleEvent, StandbyFile, StandbyFileError,
 };
 use holdfast_standby::Hub;
@@ -123,8 +123,14 @@ enum Next {
     CutBack(Tip),
 }
 
-/// Serves the directory until SIGTERM or SIGINT, then stops cleanly. Blocks.
-pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), NodeError> {
+/// Serves the directory until SIGTERM or SIGINT, then stops cleanly. Blocks. `supervised`: how a server reaches its part in the
+/// control plane that runs in its supervisor; the configuration has the supervisor's members then.
+pub fn serve(
+    dir: &Path,
+    mut config: Config,
+    supervised: Option<Arc<dyn ControlPlane>>,
+    ready: Ready<'_>,
+) -> Result<(), NodeError> {
     clock::server_starts();
     tracing::info!("holdfast {} starts on {}", env!("CARGO_PKG_VERSION"), dir.display());
     if config.control_members.trim().is_empty() {
@@ -160,7 +166,7 @@ pub fn serve(dir: &Path, mut config: Config, ready: Ready<'_>) -> Result<(), Nod
     let certificates = Certificates::of(dir)?;
     let (members, witness) = (&config.control_members, &config.control_witness);
     let link = link_address(&config, address, certificates.is_some())?;
-    let control = Control::start(dir, members, witness, &name, certificates.as_ref(), link)?;
+    let control = Control::start(dir, members, witness, &name, certificates.as_ref(), link, supervised)?;
     let listener = Arc::new(Listener::new(links.handle().clone()));
     listen_for_nodes(&config, &listener, certificates.as_ref())?;
     let standing = Arc::<Standing>::default();

@@ -13,6 +13,8 @@
 //! | commits are to continue without a standby | it is taken out of the sync set first |
 //! | it stops cleanly | it releases its lease |
 //!
+//! The group's member runs in this process, or in its supervisor's (`holdfast cluster run`).
+//!
 //! Failure: without a majority a node neither starts as master nor is promoted; it logs that and retries.
 
 use crate::certificates::{Certificates, secure_members};
@@ -22,8 +24,8 @@ use crate::rejoin_command::rejoin_command;
 use crate::role::RoleEvent;
 use crate::trail_comparison::TrailComparison;
 use holdfast_control::{
-    Change, Config as ControlConfig, ControlError, ControlHandle, ControlNode, ControlPlane, LeaseTerms, Machinery,
-    Mastership, NodeId, Position, Promotion, Quorum, Record, Refusal, Role, TcpTransport,
+    Change, Config as ControlConfig, ControlError, ControlNode, ControlPlane, LeaseTerms, Machinery, Mastership,
+    NodeId, Position, Promotion, Quorum, Record, Refusal, Role, TcpTransport,
 };
 use holdfast_engine::Engine;
 use holdfast_seams::RealDisk;
@@ -67,7 +69,7 @@ pub enum ControlSetupError {
 
 /// This node's part in the control plane.
 pub struct Control {
-    handle: ControlHandle,
+    handle: Arc<dyn ControlPlane>,
     me: NodeId,
     /// All data nodes except this one.
     others: Vec<NodeId>,
@@ -79,7 +81,7 @@ pub struct Control {
 
 impl Control {
     /// Starts this node's part in the group of `members` (`NAME=HOST:PORT, ...`); `None`: none are configured. `link`: where
-    /// this node takes links.
+    /// this node takes links. `supervised`: the group's member runs in the supervisor's process, and is reached through this.
     pub fn start(
         dir: &Path,
         members: &str,
@@ -87,6 +89,7 @@ impl Control {
         name: &str,
         certificates: Option<&Certificates>,
         link: Option<String>,
+        supervised: Option<Arc<dyn ControlPlane>>,
     ) -> Result<Option<Arc<Control>>, ControlSetupError> {
         if members.trim().is_empty() {
             return Ok(None);
@@ -106,10 +109,20 @@ impl Control {
         let members: BTreeMap<NodeId, Role> = addresses.keys().map(|node| (*node, role(node))).collect();
         let data = members.iter().filter(|(node, role)| **role == Role::Data && **node != me);
         let others = data.map(|(node, _)| *node).collect();
-        let secure = secure_members(certificates, &addresses);
-        let transport = TcpTransport::bind(&mine, addresses.clone(), secure)?;
-        let config = ControlConfig { node: me, dir: dir.join("control"), members, lease: LeaseTerms::default(), link };
-        let handle = ControlNode::start(config, Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport)))?;
+        let handle: Arc<dyn ControlPlane> = match supervised {
+            Some(plane) => {
+                plane.set_link(link);
+                plane
+            }
+            None => {
+                let secure = secure_members(certificates, &addresses);
+                let transport = TcpTransport::bind(&mine, addresses.clone(), secure)?;
+                let (dir, lease) = (dir.join("control"), LeaseTerms::default());
+                let config = ControlConfig { node: me, dir, members, lease, link };
+                let machinery = Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport));
+                Arc::new(ControlNode::start(config, machinery)?)
+            }
+        };
         Ok(Some(Arc::new(Control { handle, me, others, addresses, dir: dir.to_owned() })))
     }
 
@@ -197,7 +210,7 @@ impl Control {
         self.handle.promote(Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end }).await
     }
 
-    /// See [`ControlHandle::tell_positions`].
+    /// See [`ControlPlane::tell_positions`].
     pub async fn tell_positions(&self, epoch: Epoch) -> Result<(), ControlError> {
         loop {
             match self.handle.tell_positions(epoch).await {

@@ -73,7 +73,7 @@ pub use control::{Control, ControlSetupError};
 pub use dump::{DumpError, DumpPlan, fetch_dump};
 pub use follow_record::follow_record;
 pub use following::{AgreedEpoch, Followed, Following, follow_master};
-pub use holdfast_control::Position;
+pub use holdfast_control::{ControlPlane, Position};
 pub use holdfast_standby::base_copy::Progress;
 pub use identity_file::IdentityFile;
 pub use kept_copies::KeptCopies;

@@ -57,7 +57,7 @@ pub fn run(arguments: &super::Arguments, listen: &Listen, repository: Repository
             look.seconds
         );
     };
-    let served = holdfast_node::serve(&dir, config, &ready);
+    let served = holdfast_node::serve(&dir, config, None, &ready);
     look.disk.stop();
     served?;
     Ok(ExitCode::SUCCESS)

@@ -2,6 +2,7 @@
 
 mod automatic;
 mod backups;
+mod cluster;
 mod connecting;
 mod control;
 mod copies;

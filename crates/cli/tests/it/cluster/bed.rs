@@ -1,0 +1,214 @@
+//! The nodes `a`, `b` and the witness `w`, each run by `holdfast cluster run`.
+
+use crate::node::{Node, succeeds, until, until_followed, until_settled};
+use holdfast_cluster::page::{Progress, lease_pages};
+use holdfast_cluster::process::{Identity, Process};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use tempfile::TempDir;
+
+/// A node's supervisor, and its server's process.
+pub struct Supervised {
+    pub name: &'static str,
+    /// Of this node alone, on tmpfs.
+    pub runtime: PathBuf,
+    config: PathBuf,
+    log: PathBuf,
+    child: Option<Child>,
+}
+
+impl Supervised {
+    fn command(&self, subcommand: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+        let base = self.runtime.ancestors().nth(3).unwrap();
+        command.env("XDG_RUNTIME_DIR", base).env_remove("RUNTIME_DIRECTORY");
+        command.args(["cluster", subcommand, "--config"]).arg(&self.config).args(["--node", self.name]);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// Starts the supervisor, and returns when its socket answers.
+    pub fn start(&mut self) {
+        assert!(self.child.is_none(), "the supervisor of {} runs already", self.name);
+        let log = OpenOptions::new().create(true).append(true).open(&self.log).unwrap();
+        let mut child = self.command("run").stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let expected = format!("holdfast: supervisor of {} in cluster shop\n", self.name);
+        assert_eq!(line, expected, "{}", self.log());
+        self.child = Some(child);
+    }
+
+    /// One more supervisor of the same node, which is expected to end.
+    pub fn another(&self) -> Output {
+        self.command("run").output().unwrap()
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.as_mut().unwrap().try_wait().unwrap().is_none()
+    }
+
+    /// kill -9 of the supervisor alone.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// SIGTERM
+    pub fn stop(&mut self) -> ExitStatus {
+        let mut child = self.child.take().unwrap();
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        child.wait().unwrap()
+    }
+
+    fn answer(&self, what: &str) -> serde_json::Value {
+        let output = self.command(what).arg("--json").output().unwrap();
+        assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    pub fn status(&self) -> serde_json::Value {
+        self.answer("status")
+    }
+
+    /// What `status` shows a person.
+    pub fn status_text(&self) -> String {
+        let output = self.command("status").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The events of the running supervisor, each as `KIND: TEXT`.
+    pub fn events(&self) -> Vec<String> {
+        let events = self.answer("events");
+        let line = |event: &serde_json::Value| {
+            format!("{}: {}", event["kind"].as_str().unwrap(), event["text"].as_str().unwrap())
+        };
+        events.as_array().unwrap().iter().map(line).collect()
+    }
+
+    pub async fn until_event(&self, text: &str) {
+        until_settled(text, async || {
+            let events = self.events();
+            (!events.iter().any(|event| event.contains(text))).then(|| events.join("\n"))
+        })
+        .await;
+    }
+
+    /// Waits until clients can connect to the server; its process.
+    pub async fn until_running(&self) -> Identity {
+        until(&format!("the server of {} runs", self.name), async || self.status()["server"]["state"] == "running")
+            .await;
+        self.server().unwrap().identity()
+    }
+
+    /// The server's process, if it lives.
+    pub fn server(&self) -> Option<Process> {
+        let progress = Progress::open(&self.runtime).ok()?;
+        Process::open(progress.server()).unwrap()
+    }
+
+    pub fn signal_server(&self, signal: Signal) {
+        self.server().unwrap().signal(signal).unwrap();
+    }
+
+    /// The page of the present mastership.
+    pub fn lease_page(&self) -> PathBuf {
+        lease_pages(&self.runtime).unwrap().pop().unwrap()
+    }
+}
+
+impl Drop for Supervised {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // It may have ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        // The server outlives its supervisor.
+        if let Some(server) = self.server() {
+            let _ = server.signal(Signal::KILL);
+        }
+        if std::thread::panicking()
+            && let Ok(log) = std::fs::read_to_string(&self.log)
+        {
+            let lines: Vec<&str> = log.lines().collect();
+            eprintln!("---- {} and its supervisor:\n{}", self.name, lines[lines.len().saturating_sub(40)..].join("\n"));
+        }
+    }
+}
+
+pub struct Bed {
+    /// The servers as clients see them; their processes are the supervisors'.
+    pub node_a: Node,
+    pub node_b: Node,
+    pub a: Supervised,
+    pub b: Supervised,
+    pub w: Supervised,
+    _runtime: TempDir,
+    _scratch: TempDir,
+}
+
+impl Bed {
+    /// Nothing runs; `a` has been a master without a control plane, `b` is a copy of it.
+    pub fn stopped() -> Bed {
+        let scratch = TempDir::new().unwrap();
+        let runtime = TempDir::new_in("/dev/shm").unwrap();
+        let (mut node_a, node_b) = (Node::new(&scratch, "a"), Node::new(&scratch, "b"));
+        node_a.configure("node_name = \"a\"");
+        node_a.start();
+        let (from, data) = (node_a.at(), node_b.data().to_owned());
+        succeeds(&["standby", "create", "--from", &from, "--data", &data, "--name", "b"]);
+        assert!(node_a.stop().success());
+        for node in [&node_a, &node_b] {
+            node.configure(&format!("listen = \"{}\"", node.at()));
+        }
+        let config = scratch.path().join("cluster.toml");
+        let section = |name: &str, more: &str| {
+            let (port, data) = (holdfast_seams::testing::port(), scratch.path().join(name));
+            format!("[node.{name}]\nlinks = [\"127.0.0.1:{port}\"]\ndata = \"{}\"\n{more}", data.display())
+        };
+        let sections = [section("a", ""), section("b", ""), section("w", "witness = true\n")].concat();
+        let text = format!("name = \"shop\"\n{sections}[database]\nnodes = [\"a\", \"b\"]\n");
+        std::fs::write(&config, text).unwrap();
+        let supervised = |name: &'static str| Supervised {
+            name,
+            runtime: runtime.path().join("holdfast/shop").join(name),
+            config: config.clone(),
+            log: scratch.path().join(format!("{name}.log")),
+            child: None,
+        };
+        let (a, b, w) = (supervised("a"), supervised("b"), supervised("w"));
+        Bed { node_a, node_b, a, b, w, _runtime: runtime, _scratch: scratch }
+    }
+
+    /// All three run, `a` is the master, and `b` may be promoted.
+    pub async fn start() -> Bed {
+        let mut bed = Bed::stopped();
+        bed.w.start();
+        bed.b.start();
+        bed.a.start();
+        bed.a.until_running().await;
+        bed.b.until_running().await;
+        until_followed(&bed.node_a, &bed.node_b).await;
+        bed.until_agreed("a", &["a", "b"]).await;
+        bed
+    }
+
+    /// Waits until the witness knows this master and this sync set.
+    pub async fn until_agreed(&self, master: &str, sync_set: &[&str]) {
+        until("the three have agreed", async || {
+            let record = &self.w.status()["record"];
+            record["master"] == master && record["serving"] == true && record["sync_set"] == serde_json::json!(sync_set)
+        })
+        .await;
+    }
+}

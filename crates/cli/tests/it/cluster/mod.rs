@@ -1,0 +1,5 @@
+//! Nodes under supervisors: three on the ports of this machine, each with its own processes.
+
+mod bed;
+mod file;
+mod supervisor;

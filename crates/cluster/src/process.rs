@@ -1,0 +1,158 @@
+//! The server's process as its supervisor sees it.
+//!
+//! A pid may be used again by another process. So the pidfd is opened first, which names one process for good, and then the
+//! start time is compared: if it is equal, the pidfd is that of the process that was meant.
+//!
+//! A process that was killed is seen by its flag PF_EXITING, in field 9 of `/proc/PID/stat`, long before its pidfd reports its
+//! end: with a large memory that is taken down in between. The flag proves only that the end has begun, not that every thread
+//! has stopped.
+//!
+//! Failure: `/proc` that cannot be read is an error; a process that is gone is not.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// In `include/linux/sched.h`.
+const PF_EXITING: u64 = 0x4;
+
+/// A process, told from a later one with the same pid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identity {
+    pub pid: u32,
+    /// In clock ticks since the machine started.
+    pub start: u64,
+}
+
+impl Identity {
+    /// This process.
+    pub fn own() -> io::Result<Identity> {
+        let pid = std::process::id();
+        let stat = Stat::of(pid)?.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Identity { pid, start: stat.start })
+    }
+
+    /// A child that was not waited for yet: its pid belongs to no other process.
+    pub fn of_child(pid: u32) -> io::Result<Identity> {
+        let stat = Stat::of(pid)?.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Identity { pid, start: stat.start })
+    }
+}
+
+/// What `/proc/PID/stat` says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stat {
+    /// R, S, D, T, Z, ...
+    pub state: char,
+    flags: u64,
+    pub start: u64,
+}
+
+impl Stat {
+    /// `None`: there is no such process.
+    pub fn of(pid: u32) -> io::Result<Option<Stat>> {
+        match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+            Ok(text) => Ok(Some(Stat::parse(&text).ok_or(io::ErrorKind::InvalidData)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            // ESRCH: it ended while it was read.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The name, field 2, is in parentheses and may contain any byte, parentheses too.
+    fn parse(text: &str) -> Option<Stat> {
+        let (_, rest) = text.rsplit_once(')')?;
+        let mut fields = rest.split_whitespace();
+        let state = fields.next()?.chars().next()?;
+        let flags = fields.nth(5)?.parse().ok()?;
+        let start = fields.nth(12)?.parse().ok()?;
+        Some(Stat { state, flags, start })
+    }
+
+    /// Whether the process is ending, or has ended and is not waited for yet.
+    pub fn is_ending(&self) -> bool {
+        self.flags & PF_EXITING != 0 || matches!(self.state, 'Z' | 'X' | 'x')
+    }
+
+    /// Whether it was stopped by a signal.
+    pub fn is_stopped(&self) -> bool {
+        self.state == 'T'
+    }
+}
+
+/// A running process, by a descriptor that names it for good.
+#[derive(Debug)]
+pub struct Process {
+    identity: Identity,
+    pidfd: OwnedFd,
+}
+
+impl Process {
+    /// `None`: it has ended, or another process has its pid.
+    pub fn open(identity: Identity) -> io::Result<Option<Process>> {
+        let Some(pid) = i32::try_from(identity.pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
+        let pidfd = match pidfd_open(pid, PidfdFlags::NONBLOCK) {
+            Ok(pidfd) => pidfd,
+            Err(rustix::io::Errno::SRCH) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        // Only now: what is read here is about the process that the descriptor names, or that one has ended.
+        let lives = Stat::of(identity.pid)?.is_some_and(|stat| stat.start == identity.start && !stat.is_ending());
+        Ok(lives.then_some(Process { identity, pidfd }))
+    }
+
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(pidfd_send_signal(&self.pidfd, signal)?)
+    }
+
+    /// Whether every thread of it has ended.
+    pub fn has_ended(&self) -> io::Result<bool> {
+        let mut pidfd = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        match poll(&mut pidfd, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// `None`: it has ended.
+    pub fn stat(&self) -> io::Result<Option<Stat>> {
+        Ok(Stat::of(self.identity.pid)?.filter(|stat| stat.start == self.identity.start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn any_name_is_read() {
+        let rest = "S 1 2 3 0 -1 4194564 10 0 0 0 1 2 0 0 20 0 5 0 98765 100 200";
+        for name in ["holdfast", "a b", ") R 1 1", "(("] {
+            let stat = Stat::parse(&format!("42 ({name}) {rest}\n")).unwrap();
+            assert_eq!((stat.state, stat.start, stat.is_ending()), ('S', 98_765, true), "{name}");
+        }
+        assert!(["", "42", "42 (a)", "42 (a) S 1"].iter().all(|text| Stat::parse(text).is_none()));
+    }
+
+    #[test]
+    fn another_start_time_is_another_process() {
+        let own = Identity::own().unwrap();
+        assert!(Process::open(own).unwrap().is_some());
+        assert!(Process::open(Identity { start: own.start + 1, ..own }).unwrap().is_none());
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let identity = Identity::of_child(child.id()).unwrap();
+        let process = Process::open(identity).unwrap().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(Process::open(identity).unwrap().is_none() && process.has_ended().unwrap());
+        assert!(process.stat().unwrap().is_none() && process.signal(Signal::TERM).is_err());
+    }
+}

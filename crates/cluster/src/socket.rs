@@ -1,0 +1,90 @@
+//! The supervisor's socket: a Unix socket in the runtime directory, for the server and for commands of this machine.
+//!
+//! The kernel says which user is at the other end: only the supervisor's own user and root are admitted, and both ends check
+//! that. The directory alone (mode 0700) would keep other users out; the check holds if its mode is changed.
+//!
+//! Failure: another user's connection is closed before anything is read from it, with a warning.
+
+use crate::error::ClusterError;
+use crate::message::{self, Ask, Caller, Done, Event, ToServer, ToSupervisor, VERSION};
+use crate::runtime_dir::RuntimeDir;
+use holdfast_control::ControlError;
+use holdfast_seams::socket_owner::is_operator;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+use tokio::net::{UnixListener, UnixStream};
+
+/// How long a command waits for the supervisor's answer.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// Opens the socket. What an earlier supervisor left there is replaced: this one has the control directory's lock.
+pub fn listen(dir: &RuntimeDir) -> Result<UnixListener, ClusterError> {
+    let path = dir.socket();
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(ClusterError::io("remove", &path)(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&path).map_err(ClusterError::io("listen on", &path))?;
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).map_err(ClusterError::io("protect", &path))?;
+    Ok(listener)
+}
+
+/// The other end's process, if it belongs to this process's user or to root.
+pub fn admitted(stream: &UnixStream) -> Result<Option<i32>, u32> {
+    match stream.peer_cred() {
+        Ok(peer) if is_operator(peer.uid()) => Ok(peer.pid()),
+        Ok(peer) => Err(peer.uid()),
+        // No user is known: none is admitted.
+        Err(_) => Err(u32::MAX),
+    }
+}
+
+/// Connects to the supervisor, which must belong to this process's user or to root.
+pub async fn connect(dir: &RuntimeDir) -> Result<UnixStream, ClusterError> {
+    let path = dir.socket();
+    let stream = UnixStream::connect(&path).await;
+    let stream = stream.map_err(|source| ClusterError::NoSupervisor { path: path.clone(), source })?;
+    admitted(&stream).map_err(|uid| ClusterError::ForeignSupervisor { path, uid })?;
+    Ok(stream)
+}
+
+/// What a command asks a running supervisor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asked {
+    Status,
+    Events,
+}
+
+/// Asks a running supervisor; the answer is JSON: an object, or the list of events.
+pub fn ask(dir: &RuntimeDir, asked: Asked) -> Result<serde_json::Value, ClusterError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(ClusterError::io("ask", dir.socket()))?;
+    let answer = async {
+        let mut stream = connect(dir).await?;
+        let io = |source| ClusterError::NoSupervisor { path: dir.socket(), source };
+        let hello = ToSupervisor::Hello { version: VERSION, from: Caller::Command };
+        message::send(&mut stream, &hello).await.map_err(io)?;
+        let ask = match asked {
+            Asked::Status => Ask::Status,
+            Asked::Events => Ask::Events,
+        };
+        message::send(&mut stream, &ToSupervisor::Ask { id: 1, ask }).await.map_err(io)?;
+        loop {
+            match message::receive(&mut stream).await.map_err(io)? {
+                ToServer::Answered { done: Ok(Done::Status(status)), .. } => return Ok(status),
+                ToServer::Answered { done: Ok(Done::Events(events)), .. } => return Ok(events_json(&events)),
+                ToServer::Answered { done: Err(failure), .. } => return Err(ControlError::from(failure).into()),
+                ToServer::Refused(why) => return Err(ClusterError::Refused(why)),
+                _ => {}
+            }
+        }
+    };
+    let late = || ClusterError::NoSupervisor { path: dir.socket(), source: io::ErrorKind::TimedOut.into() };
+    runtime.block_on(async { tokio::time::timeout(ANSWER_MAX, answer).await.map_err(|_| late())? })
+}
+
+fn events_json(events: &[Event]) -> serde_json::Value {
+    let event = |event: &Event| serde_json::json!({ "unix_ms": event.unix_ms, "kind": event.kind, "text": event.text });
+    events.iter().map(event).collect()
+}

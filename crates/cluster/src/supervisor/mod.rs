@@ -1,0 +1,206 @@
+//! The supervisor: one for each node, by the lock of the control directory.
+//!
+//! | thread | does | waits for |
+//! |---|---|---|
+//! | control (of the crate control) | this node's part in the group; its journal | its disk |
+//! | pulse ([`pulse`]) | writes the lease into its page, every 25 ms | nothing |
+//! | main | the socket ([`requests`]), the server's process ([`watch`]), signals, systemd | no disk |
+//!
+//! | start | then |
+//! |---|---|
+//! | the server in `progress` lives, by pidfd and start time | it is adopted, stopped or not, and the lease of its open page is renewed |
+//! | it does not | its pages are closed for good, its lease is released; when the trail's lock is free a server is started |
+//!
+//! Failure: a failed disk of the control directory ends the process, as it ends a server's in-process member: the server
+//! continues until its lease has run out, and the next supervisor adopts it.
+
+mod events;
+mod pages;
+mod pulse;
+mod remote_trail;
+mod requests;
+mod status;
+mod systemd;
+mod watch;
+
+use crate::error::ClusterError;
+use crate::file::Cluster;
+use crate::mark::marked;
+use crate::moment::unix_ms;
+use crate::process::Identity;
+use crate::runtime_dir::RuntimeDir;
+use crate::socket;
+use events::Events;
+use holdfast_control::{
+    Config, ControlError, ControlHandle, ControlNode, LeaseTerms, Machinery, NodeId, Role, Secure, TcpTransport,
+};
+use holdfast_seams::RealDisk;
+use pages::Pages;
+use parking_lot::Mutex;
+use pulse::Pulse;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How a supervisor is started.
+pub struct Setup {
+    pub cluster: Cluster,
+    pub node: NodeId,
+    pub dir: RuntimeDir,
+    /// The program that is started as `serve`.
+    pub program: PathBuf,
+    /// Further arguments of the server.
+    pub arguments: Vec<String>,
+    /// TLS between the nodes; without it their addresses must be on loopback.
+    pub secure: Option<Arc<dyn Secure>>,
+}
+
+/// The server, as long as it has a process.
+#[derive(Clone)]
+struct Server {
+    identity: Identity,
+    since_unix_ms: u64,
+    is_adopted: bool,
+}
+
+#[derive(Default)]
+struct State {
+    server: Option<Server>,
+    /// The number of the server's connection.
+    connection: Option<u64>,
+    /// Starts of the server by this supervisor.
+    starts: u64,
+    /// Why no server runs.
+    waits: Option<String>,
+}
+
+/// A running supervisor.
+pub struct Supervisor {
+    cluster: Cluster,
+    node: NodeId,
+    role: Role,
+    dir: RuntimeDir,
+    data: PathBuf,
+    program: PathBuf,
+    arguments: Vec<String>,
+    control: ControlHandle,
+    pulse: Pulse,
+    pages: Pages,
+    events: Events,
+    state: Mutex<State>,
+    started_unix_ms: u64,
+}
+
+impl Supervisor {
+    /// Runs until SIGTERM or SIGINT, which stop the server in order as well. Blocks. `ready`: the socket answers.
+    pub fn run(setup: Setup, ready: impl FnOnce()) -> Result<(), ClusterError> {
+        let io = |what| ClusterError::io(what, setup.dir.path().to_owned());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(io("start in"))?;
+        runtime.block_on(async { Supervisor::start(setup)?.supervise(ready).await })
+    }
+
+    fn start(setup: Setup) -> Result<Arc<Supervisor>, ClusterError> {
+        let Setup { cluster, node, dir, program, arguments, secure } = setup;
+        dir.create()?;
+        let Some(own) = cluster.nodes.get(&node) else {
+            return Err(ControlError::Members(format!("{node} is not a node of {}", cluster.name)).into());
+        };
+        let (control_dir, data, role) = (own.control_dir(), own.data.clone(), own.role);
+        let transport = TcpTransport::bind(own.address(), cluster.addresses(), secure);
+        let members = cluster.nodes.iter().map(|(node, found)| (*node, found.role)).collect();
+        // The lock before the socket of an earlier supervisor is taken away.
+        let transport = transport.map_err(|error| in_use(error, &control_dir))?;
+        let config = Config { node, dir: control_dir.clone(), members, lease: LeaseTerms::default(), link: None };
+        let machinery = Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport));
+        let control = ControlNode::start(config, machinery).map_err(|error| in_use(error, &control_dir))?;
+        if role == Role::Data {
+            marked(&control_dir, &cluster.name, node.as_str()).map_err(ClusterError::io("mark", &control_dir))?;
+        }
+        let (events, pages) = (Events::default(), Pages::new(dir.path().to_owned()));
+        let pulse = Pulse::start().map_err(ClusterError::io("start a thread in", dir.path()))?;
+        events.add(
+            "started",
+            format!("the supervisor of {node} in cluster {} starts, pid {}", cluster.name, std::process::id()),
+        );
+        for missing in pulse.scheduling().missing {
+            events.warn("scheduling", format!("the pulse may be late: {missing}"));
+        }
+        let (state, started_unix_ms) = (Mutex::default(), unix_ms());
+        let supervisor = Supervisor {
+            cluster,
+            node,
+            role,
+            dir,
+            data,
+            program,
+            arguments,
+            control,
+            pulse,
+            pages,
+            events,
+            state,
+            started_unix_ms,
+        };
+        Ok(Arc::new(supervisor))
+    }
+
+    async fn supervise(self: Arc<Self>, ready: impl FnOnce()) -> Result<(), ClusterError> {
+        let io = |what| ClusterError::io(what, self.dir.path().to_owned());
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let mut signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal).into_iter();
+        let (Some(terminate), Some(interrupt)) = (signals.next(), signals.next()) else { return Ok(()) };
+        let (mut terminate, mut interrupt) =
+            (terminate.map_err(io("wait for signals in"))?, interrupt.map_err(io("wait for signals in"))?);
+        let listener = socket::listen(&self.dir)?;
+        let adopted = self.adopt();
+        let accepting = tokio::spawn(requests::accept(self.clone(), listener));
+        let notifying = tokio::spawn(systemd::notify(self.clone()));
+        ready();
+        let serving = match self.role {
+            Role::Data => tokio::spawn(watch::keep_server(self.clone(), adopted, stopped)),
+            // A witness has none.
+            Role::Witness => tokio::spawn(async move {
+                let mut stopped = stopped;
+                // An error: the sender is gone, which ends the process as well.
+                let _ = stopped.wait_for(|stop| *stop).await;
+            }),
+        };
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        self.events.add("stopping", "the supervisor stops its server and itself".to_owned());
+        stop.send_replace(true);
+        tokio::select! {
+            ended = serving => ended.map_err(|error| io("watch the server of")(error.into()))?,
+            // A second signal: the server continues until its lease has run out, and is adopted by the next supervisor.
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        accepting.abort();
+        notifying.abort();
+        systemd::stopping();
+        Ok(())
+    }
+}
+
+/// A member that runs already is another supervisor's, or a server's with the group in its own process.
+fn in_use(error: ControlError, control_dir: &std::path::Path) -> ClusterError {
+    let is_taken = match &error {
+        ControlError::InUse(_) => true,
+        ControlError::Io { source, .. } => source.kind() == std::io::ErrorKind::AddrInUse,
+        _ => false,
+    };
+    // The address may be another program's: then the lock is free.
+    match is_taken && !is_free(&control_dir.join("lock")) {
+        true => ClusterError::AnotherSupervisor(control_dir.to_owned()),
+        false => error.into(),
+    }
+}
+
+/// Whether a lock file can be locked, or is not there.
+fn is_free(path: &std::path::Path) -> bool {
+    use holdfast_seams::Disk;
+    // The lock is released at once.
+    !path.exists() || matches!(RealDisk::new().lock(path), Ok(Some(_)))
+}

@@ -85,7 +85,14 @@ pub struct Start {
 
 impl Client {
     /// Connects to the supervisor of this runtime directory, which has started this process.
+    ///
+    /// The process leaves the supervisor's session: in it a server that is stopped when the supervisor dies would be continued by
+    /// the kernel, as an orphaned job, and a Ctrl-C in the supervisor's terminal would end the server.
     pub fn start(dir: RuntimeDir) -> Result<Start, ClusterError> {
+        if let Err(errno) = rustix::process::setsid() {
+            // It leads one already.
+            tracing::debug!("the server stays in its session: {errno}");
+        }
         let path = dir.server_lock();
         let lock = RealDisk::new().lock(&path).map_err(ClusterError::io("lock", &path))?;
         let lock = lock.ok_or(ClusterError::AnotherServer(path))?;

@@ -7,6 +7,7 @@
 use std::io;
 use std::path::Path;
 
+/// `holdfast_replication::settings::CLUSTER_MARK`, below `control`.
 const NAME: &str = "cluster";
 
 /// Marks the control directory; the text is for the person who reads it.

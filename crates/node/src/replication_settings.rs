@@ -3,7 +3,7 @@
 use crate::config::{self, Config, FILE_NAME};
 use holdfast_engine::Options as EngineOptions;
 use holdfast_replication::mirror::MirrorSettings;
-use holdfast_replication::settings::SettingsFile;
+use holdfast_replication::settings::{CLUSTER_MARK, SettingsFile};
 use holdfast_standby::LinkOptions;
 use std::io;
 use std::path::Path;
@@ -54,7 +54,9 @@ impl SettingsFile for HoldfastToml {
         // `Config::load` would create the file.
         let exists = dir.join(FILE_NAME).exists();
         let config = exists.then(|| Config::load(dir).ok()).flatten();
-        config.map_or_else(LinkOptions::default, |config| link_options(&config))
+        let options = config.map_or_else(LinkOptions::default, |config| link_options(&config));
+        // Of a server under a supervisor holdfast.toml does not name the members.
+        LinkOptions { grouped: options.grouped || dir.join(CLUSTER_MARK).exists(), ..options }
     }
 
     fn engine_options(&self, dir: &Path) -> io::Result<EngineOptions> {

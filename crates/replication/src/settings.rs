@@ -10,6 +10,8 @@ use std::path::Path;
 
 /// Name of the settings file in a data directory.
 pub const FILE_NAME: &str = "holdfast.toml";
+/// In a data directory whose server runs under a supervisor, which knows its control plane (`holdfast_cluster` writes it).
+pub const CLUSTER_MARK: &str = "control/cluster";
 
 /// `synchronous_standby_away` and `mirror_away`: what commits do while the standbys, or the mirror, that they wait for are
 /// away.

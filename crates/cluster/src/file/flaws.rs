@@ -357,7 +357,7 @@ resource.app = { agent = "exec", start = "rep up", monitor = "rep ok", requires 
             ("\"10.1.0.1\"", "\"10.0.0.1\"", Some(3), "10.0.0.1:7433 is there twice"),
             ("\"10.1.0.1\"", "\"a:b:c\"", Some(3), "is not an address"),
             ("data = \"/srv/witness\"", "data = \"witness\"", Some(10), "relative path"),
-            ("witness = true", "", None, "b holds data"),
+            ("witness = true", "", Some(13), "w holds data and is not named"),
             (
                 "[node.w]\nlinks = [\"w.example\"]\ndata = \"/srv/witness\"\nwitness = true\n",
                 "",

@@ -19,7 +19,6 @@ use crate::process::{Identity, Process};
 use holdfast_types::Epoch;
 use rustix::process::Signal;
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -111,9 +110,8 @@ impl Supervisor {
             .arg("--supervisor")
             .arg(self.dir.path())
             .args(&self.arguments);
-        // Its own process group: a Ctrl-C in the terminal is the supervisor's. Standard output is closed to it, because a pipe
-        // would break when this supervisor ends.
-        command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+        // No pipe as standard output: it would break when this supervisor ends.
+        command.stdin(Stdio::null()).stdout(Stdio::null());
         for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"] {
             command.env_remove(name);
         }

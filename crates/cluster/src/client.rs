@@ -64,8 +64,13 @@ impl Shared {
     /// Writes down where the trail is.
     fn tell_progress(&self) {
         let trail = self.trail.lock().clone();
-        let Some(trail) = trail else { return self.page.trail(0, 0) };
+        let Some(trail) = trail else {
+            self.page.sync_began(None);
+            return self.page.trail(0, 0);
+        };
         let end = trail.end();
+        let under_way = trail.sync_under_way().map(|lasts| lasts.as_nanos() as u64);
+        self.page.sync_began(under_way.map(|lasts| boot_ns().saturating_sub(lasts)));
         self.page.trail(end.epoch.0, end.lsn);
     }
 }

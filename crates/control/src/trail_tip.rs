@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use holdfast_types::Epoch;
@@ -82,6 +83,11 @@ pub trait ComparedTrail: Send + Sync {
     /// If it is open as the trail of the master of this epoch: what this node has on its disk, and what each other node
     /// has confirmed to have of that. Everything below these positions is on the disks of both, for good.
     fn positions(&self, epoch: Epoch) -> BTreeMap<NodeId, u64>;
+
+    /// For how long a sync of it has been under way; `None`: none is.
+    fn sync_under_way(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// The trail that is open on this node, if one is.

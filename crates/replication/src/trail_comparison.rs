@@ -74,6 +74,10 @@ impl ComparedTrail for TrailComparison {
         let standbys = self.hub.upgrade().into_iter().flat_map(|hub| confirmed(&hub, durable));
         standbys.chain(own).collect()
     }
+
+    fn sync_under_way(&self) -> Option<Duration> {
+        self.engine.trail().sync_under_way()
+    }
 }
 
 /// The confirmed positions of nodes that may be members, by name. What a standby has beyond the master's own durable end may

@@ -12,7 +12,6 @@
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::time::Instant;
 
 use holdfast_seams::AlignedBuf;
 use holdfast_types::{Epoch, Lsn};
@@ -157,11 +156,11 @@ impl Receiver {
         }
         let offset = shared.layout.offset_of(self.position);
         let blocks = &self.buf.as_slice()[..len as usize];
-        let started = Instant::now();
+        let started = shared.sync_begins();
         let written = self.current.file.write_at(&[IoSlice::new(blocks)], offset);
         self.check_io("write", offset, written)?;
         self.check_io("sync", offset, shared.options.sync_method.sync(&*self.current.file))?;
-        shared.sync_times.observe(started.elapsed().as_micros() as u64);
+        shared.sync_ended(started);
         self.account(group, len);
         if let Some(last) = group.last() {
             if last.kind == Kind::SegmentEnd {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use holdfast_seams::{Clock, Disk, DiskFile};
 use holdfast_types::histogram::Histogram;
@@ -131,6 +131,8 @@ pub struct Shared {
     pub control: Mutex<Control>,
     /// The time of each boxcar's write and sync, in microseconds.
     pub sync_times: Histogram,
+    /// When the write and sync that is under way began.
+    under_way: UnderWay,
     /// Number of transactions that waited for each boxcar; a trail that follows another one counts none.
     pub boxcar_commits: Histogram,
     /// The newest boxcars, for followers of the trail.
@@ -139,6 +141,35 @@ pub struct Shared {
     /// The durable position, and what the next boxcar needs to know about the one that ends there; `None` when there is
     /// none.
     tip: Mutex<(Lsn, Option<Last>)>,
+}
+
+/// Since when one thing has been under way, read by other threads without a lock.
+struct UnderWay {
+    origin: Instant,
+    /// Microseconds since the origin, and 1; 0: nothing is under way.
+    since: AtomicU64,
+}
+
+impl Default for UnderWay {
+    fn default() -> UnderWay {
+        UnderWay { origin: Instant::now(), since: AtomicU64::new(0) }
+    }
+}
+
+impl UnderWay {
+    fn begins(&self, now: Instant) {
+        let since = now.saturating_duration_since(self.origin).as_micros() as u64 + 1;
+        self.since.store(since, Ordering::Release);
+    }
+
+    fn ended(&self) {
+        self.since.store(0, Ordering::Release);
+    }
+
+    fn since(&self) -> Option<Duration> {
+        let since = self.since.load(Ordering::Acquire).checked_sub(1)?;
+        Some(self.origin.elapsed().saturating_sub(Duration::from_micros(since)))
+    }
 }
 
 impl Shared {
@@ -154,6 +185,7 @@ impl Shared {
             disk,
             clock,
             sync_times: Histogram::of_times(),
+            under_way: UnderWay::default(),
             boxcar_commits: Histogram::of_counts(),
             live: Live::new(options.tap_bytes_max),
             options,
@@ -170,6 +202,24 @@ impl Shared {
             durable: AtomicU64::new(end.0),
             tip: Mutex::new((end, last)),
         }
+    }
+
+    /// A write and its sync begin.
+    pub fn sync_begins(&self) -> Instant {
+        let now = Instant::now();
+        self.under_way.begins(now);
+        now
+    }
+
+    /// They have returned.
+    pub fn sync_ended(&self, began: Instant) {
+        self.under_way.ended();
+        self.sync_times.observe(began.elapsed().as_micros() as u64);
+    }
+
+    /// For how long a write and its sync have been under way; `None`: none is.
+    pub fn sync_under_way(&self) -> Option<Duration> {
+        self.under_way.since()
     }
 
     /// All bytes below this LSN are durable.
@@ -238,5 +288,23 @@ impl Shared {
         self.prepare.notify_all();
         self.room.notify_all();
         self.segment_ready.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_under_way_is_seen_until_it_ends() {
+        let under_way = UnderWay::default();
+        assert_eq!(under_way.since(), None);
+        // Also what begins in the same microsecond.
+        under_way.begins(under_way.origin);
+        assert!(under_way.since().is_some());
+        under_way.begins(under_way.origin + Duration::from_secs(3600));
+        assert_eq!(under_way.since(), Some(Duration::ZERO));
+        under_way.ended();
+        assert_eq!(under_way.since(), None);
     }
 }

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use holdfast_seams::{Clock, Disk, DiskLock};
 use holdfast_types::histogram::HistogramFigures;
@@ -345,6 +346,11 @@ impl Trail {
     /// The time of each write and sync since the trail was opened, in microseconds.
     pub fn sync_times(&self) -> HistogramFigures {
         self.inner.shared.sync_times.figures()
+    }
+
+    /// For how long a write and its sync have been under way; `None`: none is. A disk that hangs shows here.
+    pub fn sync_under_way(&self) -> Option<Duration> {
+        self.inner.shared.sync_under_way()
     }
 
     /// Number of transactions that waited for each boxcar since the trail was opened.

@@ -345,11 +345,11 @@ impl Writer {
             shared.live.hand(Shipped::new(&head, whole, shared.layout), self.position);
             shared.live.progress();
         }
-        let started = Instant::now();
+        let started = shared.sync_begins();
         let written = self.current.file.write_at(&[IoSlice::new(blocks)], offset);
         self.check("write", offset, written)?;
         self.check("sync", offset, self.shared.options.sync_method.sync(&*self.current.file))?;
-        shared.sync_times.observe(started.elapsed().as_micros() as u64);
+        shared.sync_ended(started);
         self.previous_checksum = checksum;
         self.position = span.end;
         if kind != Kind::SegmentEnd {

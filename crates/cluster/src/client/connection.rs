@@ -22,9 +22,9 @@ use tokio::sync::{mpsc, oneshot};
 
 /// The pause between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(50);
-/// How often the trail's end is written down and sent.
+/// How often the trail's end is sent.
 const TRAIL_EVERY: Duration = Duration::from_millis(100);
-/// How often the lease is looked at, for those that wait for its return.
+/// How often the lease is looked at, for those that wait for its return, and the trail's end and sync are written down.
 const LEASE_EVERY: Duration = Duration::from_millis(20);
 
 /// A request of the server.
@@ -182,9 +182,11 @@ async fn speak(
                 None => return Err(io::ErrorKind::UnexpectedEof.into()),
             },
             Some((id, answer)) = told.next() => send(ToSupervisor::Told { id, told: answer }),
-            _ = lease.tick() => shared.tell_held(),
-            _ = trail.tick() => {
+            _ = lease.tick() => {
+                shared.tell_held();
                 shared.tell_progress();
+            }
+            _ = trail.tick() => {
                 send_trail(shared, &mut sent, &send);
                 asked.give_up(false);
                 if reader.0.is_finished() && inbox.is_empty() {

@@ -44,16 +44,19 @@ impl Questions {
 pub struct RemoteTrail {
     pub state: Mutex<TrailState>,
     pub questions: Arc<Questions>,
-    pub outgoing: mpsc::UnboundedSender<ToServer>,
+    pub outgoing: mpsc::Sender<ToServer>,
 }
 
 impl RemoteTrail {
     fn ask(&self, question: Question) -> BoxFuture<'static, Result<Told, String>> {
         let (id, told) = self.questions.begin();
-        let (questions, sent) = (self.questions.clone(), self.outgoing.send(ToServer::Question { id, question }));
+        let (questions, sent) = (self.questions.clone(), self.outgoing.try_send(ToServer::Question { id, question }));
         Box::pin(async move {
             let gone = || "its server is not connected to its supervisor".to_owned();
-            sent.map_err(|_| gone())?;
+            if sent.is_err() {
+                questions.waiting.lock().1.remove(&id);
+                return Err(gone());
+            }
             let told = tokio::time::timeout(ANSWER_MAX, told).await;
             questions.waiting.lock().1.remove(&id);
             told.map_err(|_| format!("its server has not answered for {ANSWER_MAX:?}"))?.map_err(|_| gone())

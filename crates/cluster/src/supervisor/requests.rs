@@ -32,6 +32,8 @@ use tokio::sync::mpsc;
 const LEADER_EVERY: Duration = Duration::from_millis(250);
 /// How long a connection may take to say what it is.
 const HELLO_MAX: Duration = Duration::from_secs(5);
+/// How many messages wait for a server that does not read, because it is stopped.
+const OUTGOING_MAX: usize = 256;
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Takes connections until the task is aborted.
@@ -91,10 +93,10 @@ async fn speak(supervisor: &Arc<Supervisor>, mut stream: UnixStream, pid: Option
         }
     };
     let (reading, writing) = stream.into_split();
-    let (outgoing, outbox) = mpsc::unbounded_channel();
+    let (outgoing, outbox) = mpsc::channel(OUTGOING_MAX);
     let _writer = Task(tokio::spawn(write(writing, outbox)));
-    // Errors below: the writer has ended, and the reader sees that.
-    drop(outgoing.send(ToServer::Welcome(supervisor.welcome())));
+    // Errors here and below: the writer has ended, and the reader sees that.
+    drop(outgoing.send(ToServer::Welcome(supervisor.welcome())).await);
     let caller = SessionOf { supervisor: supervisor.clone(), server, outgoing, questions: Arc::default() };
     let _pushing = server.map(|_| {
         supervisor.connected(number);
@@ -112,7 +114,7 @@ impl Drop for Task {
     }
 }
 
-async fn write(mut stream: OwnedWriteHalf, mut outbox: mpsc::UnboundedReceiver<ToServer>) {
+async fn write(mut stream: OwnedWriteHalf, mut outbox: mpsc::Receiver<ToServer>) {
     while let Some(message) = outbox.recv().await {
         if message::send(&mut stream, &message).await.is_err() {
             return;
@@ -120,17 +122,16 @@ async fn write(mut stream: OwnedWriteHalf, mut outbox: mpsc::UnboundedReceiver<T
     }
 }
 
-/// Sends every newer record, and the leader when it has changed.
-async fn push(supervisor: Arc<Supervisor>, outgoing: mpsc::UnboundedSender<ToServer>) {
+/// Sends the newest record and the leader when they have changed, as long as the server reads.
+async fn push(supervisor: Arc<Supervisor>, outgoing: mpsc::Sender<ToServer>) {
     let mut records = supervisor.control.watch();
     let mut leader = None;
     let mut looks = tokio::time::interval(LEADER_EVERY);
     loop {
+        // Waits while a stopped server reads nothing: the newest record counts, those between do not.
+        let Ok(room) = outgoing.reserve().await else { return };
         let record = records.borrow_and_update().clone();
-        let is_open = outgoing.send(ToServer::Record(record.map(|record| Box::new((*record).clone())))).is_ok();
-        if !is_open {
-            return;
-        }
+        room.send(ToServer::Record(record.map(|record| Box::new((*record).clone()))));
         loop {
             tokio::select! {
                 changed = records.changed() => match changed {
@@ -139,8 +140,8 @@ async fn push(supervisor: Arc<Supervisor>, outgoing: mpsc::UnboundedSender<ToSer
                 },
                 _ = looks.tick() => {
                     let now = supervisor.control.leader();
-                    if std::mem::replace(&mut leader, now) != now {
-                        drop(outgoing.send(ToServer::Leader(now)));
+                    if now != leader && outgoing.try_send(ToServer::Leader(now)).is_ok() {
+                        leader = now;
                     }
                 }
             }
@@ -153,7 +154,7 @@ struct SessionOf {
     supervisor: Arc<Supervisor>,
     /// Set if it is the server's.
     server: Option<Identity>,
-    outgoing: mpsc::UnboundedSender<ToServer>,
+    outgoing: mpsc::Sender<ToServer>,
     questions: Arc<Questions>,
 }
 
@@ -199,7 +200,7 @@ impl SessionOf {
                     Err(Failure::Other { sqlstate: "42501".to_owned(), text })
                 }
             };
-            drop(outgoing.send(ToServer::Answered { id, done }));
+            drop(outgoing.send(ToServer::Answered { id, done }).await);
         }));
     }
 }

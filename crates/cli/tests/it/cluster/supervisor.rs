@@ -228,7 +228,7 @@ async fn another_user_of_this_machine_is_refused() {
     let open = |path: &std::path::Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     open(&socket, 0o666);
     bed.w.runtime.ancestors().take(4).for_each(|dir| open(dir, 0o755));
-    let script = "use IO::Socket::UNIX; my $s = IO::Socket::UNIX->new(Peer => $ARGV[0]) or die qq(no connection: $!); \
+    let script = "use IO::Socket::UNIX; $SIG{PIPE} = q(IGNORE); my $s = IO::Socket::UNIX->new(Peer => $ARGV[0]) or die qq(no connection: $!); \
                   print $s qq(HFCS); $s->flush; my $n = sysread($s, my $b, 100); print defined $n ? qq(read $n) : qq(reset);";
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "nobody", "--clear-groups", "perl", "-e", script]).arg(&socket).current_dir("/");

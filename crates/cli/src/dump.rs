@@ -115,6 +115,9 @@ struct Create {
     /// Take at most this many megabytes of pages a second from the server
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     rate_mb: Option<u64>,
+    /// Leave the processors to the server as far as the scheduler's nice value says: 0 is as important as the server, 19 the least
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(i32).range(0..=19))]
+    nice: i32,
     #[command(flatten)]
     threads: Threads,
     /// Refuse a place to which another server's schedule dumps, as `dump.to` in holdfast.toml does
@@ -289,7 +292,10 @@ fn make_key(NewKey { out }: &NewKey) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn make(Create { at, to, rate_mb, threads, claim, encrypt_to, identity, json }: &Create) -> anyhow::Result<ExitCode> {
+fn make(arguments: &Create) -> anyhow::Result<ExitCode> {
+    let Create { at, to, rate_mb, nice, threads, claim, encrypt_to, identity, json } = arguments;
+    // Before any thread starts, so that all of them are so.
+    rustix::process::nice(*nice).context("cannot lower the priority; use --nice 0")?;
     let keys = Keys { encrypt_to: encrypt_to.clone(), identity: identity.identity.clone() };
     let repository = Arc::new(Repository::open_with(to, keys)?);
     let options = CreateOptions {

@@ -81,7 +81,7 @@ fn units(boxcar: &Shipped, clock: &mut Clock) -> Result<Vec<Unit>, DecodeError> 
                 }
             }
             // Not for clients to see, and no change.
-            Record::Checkpoint(..) | Record::Fragment { .. } | Record::FragmentDrop { .. } => {
+            Record::Checkpoint(_) | Record::Fragment { .. } | Record::FragmentDrop { .. } => {
                 units.push(Unit { id: None, unix_ms: 0, record: span, place: 0 });
             }
             _ => {

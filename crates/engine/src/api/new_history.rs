@@ -67,9 +67,7 @@ pub fn begin_new_history(dir: &Path, options: Options, trail_id: TrailId) -> Res
         LocalCheckpoint { checkpoint, end: Lsn(0) }
     };
     let volumes = local.volumes.iter().map(|(id, local)| (*id, whole(local))).collect();
-    let clock = local.clock;
-    let local =
-        CheckpointFile { own_from: None, listed_to: Lsn(0), whole_from: Lsn(0), list_end: Lsn(0), clock, volumes };
+    let local = CheckpointFile { own_from: None, listed_to: Lsn(0), whole_from: Lsn(0), list_end: Lsn(0), volumes };
     let written = local.write(&*disk, dir);
     written.map_err(|source| io_error("write", &crate::state::checkpoint_file::path(dir), source))?;
     Trail::found(&*disk, &dir.join("trail"), &from)?;

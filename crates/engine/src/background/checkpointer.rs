@@ -139,8 +139,7 @@ fn append(engine: &Arc<EngineState>, checkpoints: &[Checkpoint]) {
         return; // as if it could not be logged: redo begins earlier
     }
     let mut body = Vec::new();
-    let clock = *engine.clock.lock();
-    checkpoints.iter().for_each(|c| put_checkpoint(&mut body, c, clock));
+    checkpoints.iter().for_each(|c| put_checkpoint(&mut body, c));
     let (sender, receiver) = crossbeam_channel::bounded(1);
     let redo = engine.redo.clone();
     let told = move |span: Span| {

@@ -62,7 +62,7 @@ pub struct Survey {
     pub access: BTreeMap<VolumeId, DatabaseAccess>,
     /// Where the last boxcar ends that changes the list of databases; 0: none does.
     pub list_end: Lsn,
-    /// No commit in the databases has a later clock reading. 0: what earlier releases left does not say.
+    /// The latest clock reading seen.
     pub clock: Hlc,
 }
 
@@ -85,19 +85,8 @@ impl Survey {
             roles: BTreeMap::new(),
             access: BTreeMap::new(),
             list_end: Lsn(0),
-            clock: local.map_or(Hlc::default(), |local| local.clock),
+            clock: Hlc::default(),
         }
-    }
-
-    /// Starts the commit clock where it was. A directory of an earlier release may not say what it was at the last
-    /// commit: then that counts as now.
-    pub fn start_clock(&self, engine: &EngineState) {
-        let has_commits = self.checkpoints.values().any(|(checkpoint, _)| checkpoint.number > 0);
-        let is_unknown = self.clock == Hlc::default() && has_commits;
-        engine.clock_has_reached(match is_unknown {
-            true => self.clock.next(engine.options.clock.unix_ms()),
-            false => self.clock,
-        });
     }
 
     /// A volume's last checkpoint record.
@@ -216,11 +205,8 @@ pub fn survey(
             if changes_list(&record) {
                 s.list_end = boxcar.end;
             }
-            if let Record::Checkpoint(_, clock) = record {
-                s.clock = s.clock.max(clock);
-            }
             match record {
-                Record::Checkpoint(c, _) if known(c.volume) && own_from.is_some_and(|from| lsn >= from) => {
+                Record::Checkpoint(c) if known(c.volume) && own_from.is_some_and(|from| lsn >= from) => {
                     s.checkpoints.insert(c.volume, (c, lsn));
                 }
                 Record::Batch(b) if standby || known(b.volume) => s.batch(&boxcar, &b)?,

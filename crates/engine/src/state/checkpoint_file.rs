@@ -7,15 +7,14 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | "HFLOCALC" |
-//! | 8 | 2 | format version: 1; 2 with the list's end; 3 with the list's end and the clock |
+//! | 8 | 2 | format version: 1, or 2 with the list's end |
 //! | 10 | 2 | zero |
 //! | 12 | 4 | number of volumes |
 //! | 16 | 8 | own from: checkpoint records in the trail from this LSN on are this node's own; 0 while it is a standby |
 //! | 24 | 8 | listed to: what the trail records below this LSN about new and dropped databases is in the list of databases |
 //! | 32 | 8 | whole from: a base copy is consistent only with the trail up to this LSN |
-//! | 40 | 8 | from version 2 on: list's end: the list of databases may hold what the trail has below this LSN |
-//! | 48 | 8 | from version 3 on: clock: no commit in the databases has a later reading of the commit clock |
-//! | 40, 48 or 56 | 48 each | the volumes, by id |
+//! | 40 | 8 | only in version 2: list's end: the list of databases may hold what the trail has below this LSN |
+//! | 40 or 48 | 48 each | the volumes, by id |
 //! | | 4 | CRC-32C of all before |
 //!
 //! A volume:
@@ -31,7 +30,7 @@
 //! | 40 | 8 | end: everything in the file is in the trail below this LSN; 0 for a file of a base copy |
 //!
 //! A former master's list holds databases, parameters and roles that its trail may lose when it is cut back to the new master's:
-//! its file has the list's end. Without commits a file is written in version 1 or 2, which earlier releases read.
+//! its file has version 2. All others are written in version 1, which earlier releases read.
 //!
 //! Numbers are little-endian. The file is replaced as a whole ([`holdfast_seams::replace`]).
 //!
@@ -41,16 +40,14 @@
 use crate::state::error::OpenError;
 use holdfast_seams::{Disk, read_whole, replace};
 use holdfast_types::record::Checkpoint;
-use holdfast_types::{Hlc, Lsn, VolumeId};
+use holdfast_types::{Lsn, VolumeId};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 8] = *b"HFLOCALC";
 /// The newest format that this program reads.
-const VERSION: u16 = 3;
-/// Without the clock.
-const VERSION_LIST_END: u16 = 2;
+const VERSION: u16 = 2;
 /// Without the list's end.
 const VERSION_PLAIN: u16 = 1;
 const HEAD_BYTES: usize = 40;
@@ -67,8 +64,6 @@ pub struct CheckpointFile {
     pub whole_from: Lsn,
     /// Of a former master: everything in the list of databases is in the trail below this; 0 where `listed_to` says it.
     pub list_end: Lsn,
-    /// No commit in the databases is later; 0: unknown.
-    pub clock: Hlc,
     pub volumes: BTreeMap<VolumeId, LocalCheckpoint>,
 }
 
@@ -133,19 +128,16 @@ impl CheckpointFile {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD_BYTES + VOLUME_BYTES * self.volumes.len() + 4);
         bytes.extend_from_slice(&MAGIC);
-        let version = match (self.clock, self.list_end > self.listed_to) {
-            (Hlc(0), false) => VERSION_PLAIN,
-            (Hlc(0), true) => VERSION_LIST_END,
-            _ => VERSION,
-        };
-        bytes.extend_from_slice(&version.to_le_bytes());
+        let plain = self.list_end <= self.listed_to;
+        bytes.extend_from_slice(&if plain { VERSION_PLAIN } else { VERSION }.to_le_bytes());
         bytes.extend_from_slice(&[0; 2]);
         bytes.extend_from_slice(&(self.volumes.len() as u32).to_le_bytes());
         for lsn in [self.own_from.unwrap_or_default(), self.listed_to, self.whole_from] {
             bytes.extend_from_slice(&lsn.0.to_le_bytes());
         }
-        let numbers = [self.list_end.0, self.clock.0];
-        numbers[..usize::from(version - VERSION_PLAIN)].iter().for_each(|n| bytes.extend_from_slice(&n.to_le_bytes()));
+        if !plain {
+            bytes.extend_from_slice(&self.list_end.0.to_le_bytes());
+        }
         for LocalCheckpoint { checkpoint: c, end } in self.volumes.values() {
             bytes.extend_from_slice(&c.volume.0.to_le_bytes());
             bytes.extend_from_slice(&[0; 4]);
@@ -172,7 +164,7 @@ impl CheckpointFile {
         if u32_at(8) > u32::from(VERSION) {
             return Err("it was written by a newer release; use that release");
         }
-        let head = HEAD_BYTES + 8 * u32_at(8).saturating_sub(VERSION_PLAIN.into()) as usize;
+        let head = if u32_at(8) > u32::from(VERSION_PLAIN) { HEAD_BYTES + 8 } else { HEAD_BYTES };
         if content.len() != head + VOLUME_BYTES * u32_at(12) as usize {
             return Err(short);
         }
@@ -192,7 +184,6 @@ impl CheckpointFile {
             listed_to: Lsn(u64_at(24)),
             whole_from: Lsn(u64_at(32)),
             list_end: if head > HEAD_BYTES { Lsn(u64_at(40)) } else { Lsn(0) },
-            clock: if head > HEAD_BYTES + 8 { Hlc(u64_at(48)) } else { Hlc(0) },
             volumes: volumes.map(|v| (v.checkpoint.volume, v)).collect(),
         })
     }
@@ -216,7 +207,6 @@ mod tests {
             listed_to: Lsn(0x10000),
             whole_from: Lsn(0x10800),
             list_end: Lsn(0),
-            clock: Hlc(0),
             volumes: [(VolumeId(3), volume)].into(),
         }
     }
@@ -243,17 +233,7 @@ mod tests {
              03000000000000004d0000000000000000100100000000000020000000000000ffffffffffffffff0020010000000000\
              e6bad904"
         );
-        assert_eq!(CheckpointFile::decode(&former.encode()), Ok(former.clone()));
-        let with_clock = CheckpointFile { clock: Hlc(0x0102), ..former };
-        let hex: String = with_clock.encode().iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(
-            hex,
-            "48464c4f43414c430300000001000000000000000000000000000100000000000008010000000000\
-             00400100000000000201000000000000\
-             03000000000000004d0000000000000000100100000000000020000000000000ffffffffffffffff0020010000000000\
-             0aafbaf9"
-        );
-        assert_eq!(CheckpointFile::decode(&with_clock.encode()), Ok(with_clock));
+        assert_eq!(CheckpointFile::decode(&former.encode()), Ok(former));
     }
 
     #[test]
@@ -282,7 +262,7 @@ mod tests {
             assert!(CheckpointFile::decode(&good[..at]).is_err(), "{at} bytes");
         }
         let mut newer = good[..good.len() - 4].to_vec();
-        newer[8] = 4;
+        newer[8] = 3;
         let sum = crc32c::crc32c(&newer);
         newer.extend_from_slice(&sum.to_le_bytes());
         assert!(CheckpointFile::decode(&newer).unwrap_err().contains("newer"));

@@ -169,12 +169,6 @@ impl EngineState {
         *clock
     }
 
-    /// Moves the clock forward to what was found or applied.
-    pub fn clock_has_reached(&self, found: Hlc) {
-        let mut clock = self.clock.lock();
-        *clock = clock.max(found);
-    }
-
     /// Stops answers and writes from here on; ends the process unless a test examines what it leaves.
     pub fn fail(&self, why: &str) {
         (self.options.on_failure)(why);
@@ -336,7 +330,6 @@ impl EngineState {
         }
         // Everything that the applying thread has processed, so that a restart need not process it again.
         local.listed_to = local.listed_to.max(self.redo.told());
-        local.clock = local.clock.max(*self.clock.lock());
         let written = local.write(&*self.options.disk, &self.dir);
         follow.state.lock().unwritten = written.is_err();
         match written {

@@ -17,7 +17,6 @@
 //! | 2, 1 | fragment of a large transaction | volume u32, transaction u64, number from 0 u32, operations |
 //! | 3, 1 | fragments dropped | volume u32, transaction u64 |
 //! | 4, 1 | checkpoint of a volume | volume u32, number u64, redo start LSN u64, file size u64 bytes, file mtime i64 ns |
-//! | 4, 2 | the same, with the commit clock | the fields of 4, 1, then clock u64: no commit in front of this record is later |
 //! | 5, 1 | volume created | volume u32, dialect u8 (0 sqlite, 1 postgres), name string |
 //! | 6, 1 | volume dropped | volume u32 |
 //! | 7, 1 | parameters of a database, a role or the server, all of them | volume u32 (0: not a database's), role's name string (empty: not a role's), count u32, then each a name string and a value string |
@@ -45,7 +44,7 @@ pub use bytes::{Cells, put_cell, take_cell};
 pub use op::{Ddl, Key, Mask, Op, Ops, Sequences};
 
 use crate::access::{DatabaseAccess, Role};
-use crate::ids::{Hlc, Lsn, TxnId, VolumeId};
+use crate::ids::{Lsn, TxnId, VolumeId};
 use crate::schema::Dialect;
 use bytes::{Cursor, put_bytes};
 
@@ -59,10 +58,8 @@ const KIND_PARAMETERS: u8 = 7;
 const KIND_ROLE: u8 = 8;
 const KIND_ROLE_DROP: u8 = 9;
 const KIND_DATABASE_ACCESS: u8 = 10;
-/// The version of all kinds but one.
+/// All kinds are at their first version.
 const VERSION: u8 = 1;
-/// A checkpoint with the commit clock.
-const VERSION_CHECKPOINT: u8 = 2;
 
 /// Bytes of a record's length field.
 const LENGTH_BYTES: usize = 4;
@@ -98,8 +95,7 @@ pub enum Record<'a> {
         volume: VolumeId,
         txn: TxnId,
     },
-    /// With the commit clock: no commit in front of this record is later. 0 where an earlier release wrote it.
-    Checkpoint(Checkpoint, Hlc),
+    Checkpoint(Checkpoint),
     VolumeCreate {
         volume: VolumeId,
         dialect: Dialect,
@@ -182,16 +178,14 @@ pub fn put_fragment_drop(buf: &mut Vec<u8>, volume: VolumeId, txn: TxnId) {
     end(buf, start);
 }
 
-/// Appends a checkpoint and the commit clock, which survives there when the trail recycles the commits.
-pub fn put_checkpoint(buf: &mut Vec<u8>, checkpoint: &Checkpoint, clock: Hlc) {
+/// Appends a checkpoint.
+pub fn put_checkpoint(buf: &mut Vec<u8>, checkpoint: &Checkpoint) {
     let start = begin(buf, KIND_CHECKPOINT);
-    buf[start + LENGTH_BYTES + 1] = VERSION_CHECKPOINT;
     buf.extend_from_slice(&checkpoint.volume.0.to_le_bytes());
     buf.extend_from_slice(&checkpoint.number.to_le_bytes());
     buf.extend_from_slice(&checkpoint.redo_start.0.to_le_bytes());
     buf.extend_from_slice(&checkpoint.file_size_bytes.to_le_bytes());
     buf.extend_from_slice(&checkpoint.file_mtime_ns.to_le_bytes());
-    buf.extend_from_slice(&clock.0.to_le_bytes());
     end(buf, start);
 }
 
@@ -314,8 +308,7 @@ impl<'a> Iterator for RecordReader<'a> {
 fn read_record(content: &[u8]) -> Result<Record<'_>, DecodeError> {
     let mut c = Cursor::new(content);
     let (kind, version) = (c.u8()?, c.u8()?);
-    let has_clock = (kind, version) == (KIND_CHECKPOINT, VERSION_CHECKPOINT);
-    if (version != VERSION && !has_clock) || !(KIND_BATCH..=KIND_DATABASE_ACCESS).contains(&kind) {
+    if version != VERSION || !(KIND_BATCH..=KIND_DATABASE_ACCESS).contains(&kind) {
         return Err(DecodeError::Version { kind, version });
     }
     let volume = VolumeId(c.u32()?);
@@ -326,16 +319,13 @@ fn read_record(content: &[u8]) -> Result<Record<'_>, DecodeError> {
             return Ok(Record::Fragment { volume, txn, number, ops: Ops::new(&content[c.at()..]) });
         }
         KIND_FRAGMENT_DROP => Record::FragmentDrop { volume, txn: TxnId(c.u64()?) },
-        KIND_CHECKPOINT => {
-            let checkpoint = Checkpoint {
-                volume,
-                number: c.u64()?,
-                redo_start: Lsn(c.u64()?),
-                file_size_bytes: c.u64()?,
-                file_mtime_ns: c.u64()? as i64,
-            };
-            Record::Checkpoint(checkpoint, if has_clock { Hlc(c.u64()?) } else { Hlc::default() })
-        }
+        KIND_CHECKPOINT => Record::Checkpoint(Checkpoint {
+            volume,
+            number: c.u64()?,
+            redo_start: Lsn(c.u64()?),
+            file_size_bytes: c.u64()?,
+            file_mtime_ns: c.u64()? as i64,
+        }),
         KIND_VOLUME_CREATE => {
             let at = c.at();
             let dialect = match c.u8()? {

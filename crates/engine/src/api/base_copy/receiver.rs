@@ -12,7 +12,7 @@ use holdfast_store::pages::{PAGE_BYTES, checksum, offset_of};
 use holdfast_store::volume::{LOCK_BYTE_PAGE, VolumeError, stamp_of};
 use holdfast_trail::{FollowFrom, Inspection, Trail, TrailError, TrailId};
 use holdfast_types::record::Checkpoint;
-use holdfast_types::{Hlc, Lsn, VolumeId};
+use holdfast_types::{Lsn, VolumeId};
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -207,7 +207,6 @@ impl BaseReceiver {
             listed_to: Lsn(self.plan.listed_to),
             whole_from: Lsn(self.plan.whole_from),
             list_end: Lsn(0),
-            clock: Hlc(self.plan.clock),
             volumes: self.done.iter().map(|v| (v.checkpoint.volume, *v)).collect(),
         };
         let path = crate::state::checkpoint_file::path(&self.dir);

@@ -23,7 +23,7 @@ use holdfast_store::volume::REDO_CACHE_KIB;
 use holdfast_trail::{Boxcar, Kind, Reader};
 use holdfast_types::record::{Batch, Record, RecordReader};
 use holdfast_types::schema::Schema;
-use holdfast_types::{Epoch, Hlc, Lsn, TxnId, VolumeId};
+use holdfast_types::{Epoch, Lsn, TxnId, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -77,13 +77,11 @@ struct Group {
     boxcars: u32,
     bytes: u64,
     began: Instant,
-    /// The latest clock reading of a commit in it.
-    clock: Hlc,
 }
 
 impl Group {
     fn new() -> Group {
-        Group { boxcars: 0, bytes: 0, began: Instant::now(), clock: Hlc::default() }
+        Group { boxcars: 0, bytes: 0, began: Instant::now() }
     }
 
     fn is_full(&self, full: &Full) -> bool {
@@ -230,7 +228,7 @@ impl Apply {
                 }
                 catalogue::apply(&engine, &self.registry, boxcar.lsn, record, &self.ended)
             }
-            Record::Checkpoint(c, _) => catalogue::compare(&self.engine, c),
+            Record::Checkpoint(c) => catalogue::compare(&self.engine, c),
         }
     }
 
@@ -250,9 +248,6 @@ impl Apply {
                 let txn = batch.transactions().next().and_then(Result::ok).map(|t| t.head.id.0);
                 f.database.redo.add_after_fragments(batch.number, txn, lsn, time_us, bytes);
                 f.end = boxcar.end;
-                if let Some(Ok(last)) = batch.transactions().last() {
-                    self.group.clock = self.group.clock.max(last.head.hlc);
-                }
                 self.group.bytes += bytes;
             }
         }
@@ -314,8 +309,6 @@ impl Apply {
         let mut shown = self.engine.shown.lock();
         published.iter().for_each(|p| p.database.show_readers(p.number));
         *shown = shown.max(self.position);
-        // In front of the next dump, which takes its clock under the same lock.
-        self.engine.clock_has_reached(self.group.clock);
         drop(shown);
         published.iter().for_each(|p| p.database.durable_reached(p.number));
         for id in changed {

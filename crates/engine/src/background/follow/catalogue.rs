@@ -72,7 +72,7 @@ pub fn catch_up(engine: &Arc<EngineState>, registry: &Registry, from: Lsn) -> Re
         Ok(())
     })?;
     recovery::records(&engine.trail, from, |boxcar, record| match record {
-        Record::Checkpoint(c, _) => compare(engine, c),
+        Record::Checkpoint(c) => compare(engine, c),
         record => apply(engine, registry, boxcar.lsn, record, &ended),
     })
 }

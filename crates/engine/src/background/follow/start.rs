@@ -29,7 +29,7 @@ pub fn begin(
     }
     let manifest = engine.catalog.lock().manifest.clone();
     let found = recovery::survey(&engine.trail, first, &manifest, local.as_ref())?;
-    found.start_clock(engine);
+    *engine.clock.lock() = found.clock;
     engine.catalog.lock().checkpoints = found.checkpoints.clone();
     let starts: BTreeMap<VolumeId, Lsn> =
         manifest.databases.iter().map(|e| (e.volume(), found.start_to_follow(e.volume()).unwrap_or(end))).collect();
@@ -73,7 +73,7 @@ fn stop_being_master(
     };
     let volumes = found.checkpoints.iter().map(listed).collect();
     *engine.checkpoint_file.lock() =
-        Some(CheckpointFile { volumes, list_end: found.list_end, clock: found.clock, ..CheckpointFile::default() });
+        Some(CheckpointFile { volumes, list_end: found.list_end, ..CheckpointFile::default() });
     for entry in &manifest.databases {
         open_volume(engine, registry, entry)?;
     }

@@ -198,7 +198,7 @@ fn val(value: ValueRef<'_>) -> Val {
 pub fn volume_of(record: &Record<'_>) -> VolumeId {
     match record {
         Record::Batch(b) => b.volume,
-        Record::Checkpoint(c, _) => c.volume,
+        Record::Checkpoint(c) => c.volume,
         Record::Fragment { volume, .. }
         | Record::FragmentDrop { volume, .. }
         | Record::VolumeCreate { volume, .. }
@@ -225,7 +225,7 @@ pub fn record(record: Result<Record<'_>, DecodeError>, names: &Names) -> RecordI
             RecordItem::Fragment { volume, database, dialect, transaction: txn.0, number, ops: ops(all, id, names) }
         }
         Record::FragmentDrop { txn, .. } => RecordItem::FragmentDrop { volume, database, transaction: txn.0 },
-        Record::Checkpoint(c, _) => RecordItem::Checkpoint {
+        Record::Checkpoint(c) => RecordItem::Checkpoint {
             volume,
             database,
             number: c.number,

@@ -46,7 +46,7 @@ pub use keys::{Keys, new_identity};
 pub use location::ArchiveLocation;
 pub use name::ObjectName;
 pub use object::{Codec, Manifest, Segment};
-pub use put::{Kept, check_still_there, is_archived, put};
+pub use put::{Kept, check_only_server, check_still_there, is_archived, put};
 pub use sealed::{PlaceKey, SealedStore};
 pub use store::{Listed, Pending, Put, Store};
 pub use verify::{Finding, Report, verify};

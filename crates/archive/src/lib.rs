@@ -42,7 +42,7 @@ pub use file::FileStore;
 pub use forget::{Needless, Removed, remove_needless};
 pub use history::History;
 pub use holdings::{Holding, Holdings};
-pub use keys::{Keys, new_identity};
+pub use keys::{Expects, Keys, new_identity};
 pub use location::ArchiveLocation;
 pub use name::ObjectName;
 pub use object::{Codec, Manifest, Segment};

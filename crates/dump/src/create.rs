@@ -3,6 +3,7 @@
 //! | step | a kill after it leaves |
 //! |---|---|
 //! | this command's mark | a mark, which the next command on this machine removes |
+//! | the archive gets the name of this place ([`crate::places`]) | an object that keeps trail until the next forget |
 //! | the server's copy begins: all volumes at one LSN | nothing at the server: the copy ends with its link, at the latest after 300 s |
 //! | pages arrive; each range's new ones become a chunk: put, read back, compared | chunks that the next dump finds |
 //! | the list of chunks is read again: all that the manifest names are there | the same |
@@ -16,7 +17,7 @@ use crate::chunk::{self, CHUNK_PAGES, ChunkId, Naming, OBJECT_BYTES_MAX};
 use crate::error::DumpError;
 use crate::manifest::{Head, Manifest, OBJECT_BYTES_MAX as MANIFEST_BYTES_MAX};
 use crate::pages::{Base, Chunks, Stored, divide, map, ranges};
-use crate::repository::Repository;
+use crate::repository::{Listing, Repository};
 use crate::running::{begin_create, now_unix_ms, random};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use holdfast_archive::Put;
@@ -76,6 +77,10 @@ pub struct Created {
     pub found_chunks: u64,
     pub manifest_bytes: u64,
     pub seconds: f64,
+    /// Why the archive does not know that this place needs it.
+    pub unregistered: Option<String>,
+    /// What is wrong with earlier dumps.
+    pub warnings: Vec<String>,
 }
 
 /// Makes a dump. Blocks; `progress` is called often.
@@ -88,7 +93,8 @@ pub fn create(
     let _running = begin_create(repository)?;
     let there = repository.chunks()?.into_keys().collect();
     // In their order of time: the newest of the server's own, else the newest of all.
-    let dumps = repository.dumps()?.into_iter().filter_map(|d| d.head.ok().map(|head| (head.plan.trail_id, d.name)));
+    let mut warnings = Vec::new();
+    let dumps = known_dumps(repository, &mut warnings)?;
     let shared = Arc::new(Shared {
         repository: repository.clone(),
         there: Mutex::new(there),
@@ -102,13 +108,15 @@ pub fn create(
     let threads = options.threads.max(1);
     let mut sink = Sink {
         shared,
-        dumps: dumps.collect(),
+        dumps,
         threads,
         claims: options.claims,
         progress,
         rate,
         attempt: None,
         generation: 0,
+        unregistered: None,
+        warnings,
     };
     let failed = |e: io::Error| DumpError::Running(format!("cannot name this dump: {e}"));
     let name = format!("dump-{:016x}", random().map_err(failed)?);
@@ -118,8 +126,24 @@ pub fn create(
         return Err(error);
     }
     fetched?;
+    let (unregistered, warnings) = (sink.unregistered.take(), std::mem::take(&mut sink.warnings));
     let (manifest, shared) = sink.manifest()?;
-    finish(repository, &manifest, &shared, began)
+    Ok(Created { unregistered, warnings, ..finish(repository, &manifest, &shared, began)? })
+}
+
+/// Trail and name of each dump that is there, in the order of LSNs: clocks may have been wrong. What cannot be read is a warning: the next dump does not depend on
+/// it. But a place whose key is another one than that of its dumps may have been given that key by the store: nothing is written.
+fn known_dumps(repository: &Repository, warnings: &mut Vec<String>) -> Result<Vec<([u8; 16], String)>, DumpError> {
+    let mut dumps = Vec::new();
+    for Listing { name, head, .. } in repository.dumps()? {
+        match head {
+            Ok(head) => dumps.push((head.lsn(), head.taken_unix_ms, head.plan.trail_id, name)),
+            Err(error @ DumpError::OtherKey(_)) => return Err(error),
+            Err(error) => warnings.push(error.to_string()),
+        }
+    }
+    dumps.sort_unstable();
+    Ok(dumps.into_iter().map(|(_, _, trail, name)| (trail, name)).collect())
 }
 
 /// Puts the manifest, when everything that it names is there.
@@ -151,6 +175,8 @@ fn finish(repository: &Repository, manifest: &Manifest, shared: &Shared, began: 
         found_chunks: shared.found_chunks.load(Ordering::Relaxed),
         manifest_bytes: object.len() as u64,
         seconds: began.elapsed().as_secs_f64(),
+        unregistered: None,
+        warnings: Vec::new(),
         name,
     })
 }
@@ -252,6 +278,9 @@ struct Sink<'a> {
     rate: Option<Rate>,
     attempt: Option<Attempt>,
     generation: u64,
+    /// Why the archive does not know of this place.
+    unregistered: Option<String>,
+    warnings: Vec<String>,
 }
 
 /// One copy of the server: after a long interruption another one may follow.
@@ -294,14 +323,24 @@ impl Sink<'_> {
         done.map_err(|_| DumpError::Thread("it has panicked".to_owned()))?
     }
 
-    /// The dump before.
-    fn base(&self, trail_id: [u8; 16]) -> Result<Base, DumpError> {
-        let own = self.dumps.iter().rev().find(|(trail, _)| *trail == trail_id);
-        let Some((_, name)) = own.or(self.dumps.last()) else { return Ok(Base::default()) };
-        let repository = &self.shared.repository;
-        let manifest = self.elsewhere(|| repository.manifest(name))?;
-        let there = self.shared.there.lock();
-        Ok(Base::of(&manifest, |id| there.contains(id)))
+    /// The dump before: of this trail, else of any. One that is damaged is passed over: the one before it serves as well.
+    fn base(&mut self, trail_id: [u8; 16]) -> Result<Base, DumpError> {
+        let of = |own: bool| self.dumps.iter().rev().filter(move |(trail, _)| (*trail == trail_id) == own);
+        let names: Vec<String> = of(true).chain(of(false)).map(|(_, name)| name.clone()).collect();
+        let repository = self.shared.repository.clone();
+        for name in names {
+            match self.elsewhere(|| repository.manifest(&name)) {
+                Ok(manifest) => {
+                    let there = self.shared.there.lock();
+                    return Ok(Base::of(&manifest, |id| there.contains(id)));
+                }
+                Err(error @ (DumpError::Damaged { .. } | DumpError::Missing { .. } | DumpError::Newer { .. })) => {
+                    self.warnings.push(error.to_string());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Base::default())
     }
 
     fn begin_attempt(&mut self, plan: &CopyPlan, volumes: &[CopyVolume]) -> Result<(), DumpError> {
@@ -314,6 +353,8 @@ impl Sink<'_> {
             let repository = &self.shared.repository;
             self.elsewhere(|| crate::claim::take(repository, &plan))?;
         }
+        let repository = &self.shared.repository;
+        self.unregistered = self.elsewhere(|| Ok(crate::places::register(repository, &plan)))?;
         self.attempt = None;
         self.generation += 1;
         self.shared.stored.lock().clear();

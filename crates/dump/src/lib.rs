@@ -21,6 +21,7 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod archive_settings;
 mod chunk;
 mod claim;
 mod create;
@@ -32,6 +33,7 @@ mod manifest;
 mod moment;
 mod pages;
 mod parallel;
+mod places;
 mod repository;
 pub mod restore;
 mod running;

@@ -64,7 +64,7 @@ fn checksum_before(engine: &Engine, lsn: Lsn) -> Result<u32, String> {
     match next {
         Some(Ok(boxcar)) => Ok(boxcar.previous_checksum),
         Some(Err(error)) => Err(error.to_string()),
-        None => Ok(trail.tip().1),
+        None => Err(format!("the trail has no boxcar at LSN {lsn}, and ends at {end}")),
     }
 }
 

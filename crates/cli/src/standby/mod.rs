@@ -6,7 +6,7 @@ mod from_dump;
 
 pub use copy_progress::CopyProgress;
 
-use crate::dump::Identity;
+use crate::dump::Identities;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use comfy_table::{Table, presets};
@@ -145,7 +145,7 @@ struct Create {
     #[arg(long, value_name = "ID", requires = "from_dump")]
     trail: Option<String>,
     #[command(flatten)]
-    identity: Identity,
+    identity: Identities,
 }
 
 #[derive(clap::Args)]

@@ -34,6 +34,7 @@ mod part;
 mod roll;
 mod target;
 
+use crate::archive_settings::ConfiguredArchive;
 use crate::error::DumpError;
 use crate::manifest::{Head, Manifest};
 use crate::moment::show_moment;
@@ -232,19 +233,16 @@ fn open_archive(
     options: &RestoreOptions<'_>,
     newest: Option<&Head>,
 ) -> Result<Option<Arc<dyn Store>>, DumpError> {
-    let configured = || -> Result<String, RestoreError> {
-        let Some(text) = newest.and_then(|head| head.files.get("holdfast.toml")) else { return Ok(String::new()) };
-        let table: toml::Table = toml::from_str(text).map_err(|e| RestoreError::Settings(e.to_string()))?;
-        Ok(table.get("archive").and_then(|value| value.as_str()).unwrap_or_default().to_owned())
+    let configured = newest.map(ConfiguredArchive::of).transpose();
+    // Settings that cannot be read are not needed where the archive is named.
+    let configured = match options.archive {
+        Some(_) => configured.unwrap_or_default(),
+        None => configured?,
     };
-    let place = match options.archive {
-        Some(place) => place.to_owned(),
-        None => configured()?,
-    };
-    let location = ArchiveLocation::parse(&place)?;
-    // Of the archive, too, the identity opens what is encrypted.
-    let keys = repository.keys().clone();
-    Ok(match location {
+    let configured = configured.unwrap_or_default();
+    let place = options.archive.unwrap_or(&configured.place);
+    let keys = repository.archive_keys(configured.is_encrypted && place == configured.place);
+    Ok(match ArchiveLocation::parse(place)? {
         Some(location) => Some(location.open_with(Arc::new(RealDisk::new()), "restore", keys)?),
         None => None,
     })

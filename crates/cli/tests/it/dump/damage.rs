@@ -101,3 +101,32 @@ async fn objects_of_the_archive_that_are_not_what_they_must_be_are_named_with_wh
     let _ = std::fs::remove_dir_all(bed.path("restored"));
     bed.restore("restored", &[]);
 }
+
+/// The next dump does without a manifest that is damaged, and says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dump_is_made_although_the_one_before_is_damaged() {
+    let bed = Bed::start();
+    let client = bed.node.connect().await;
+    fill(&client, 6).await;
+    let first = bed.dump();
+    assert_eq!(first["warnings"], serde_json::json!([]));
+    run(&client, "create table second(k int)").await;
+    bed.dump();
+    let newest = files(&bed.dumps.join("dumps")).pop().unwrap();
+    let good = std::fs::read(&newest).unwrap();
+    // In the body, in the head.
+    for at in [good.len() - 40, 60] {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&newest, bytes).unwrap();
+        let made = bed.dump();
+        let warnings = made["warnings"].to_string();
+        assert!(warnings.contains(&name(&newest)) && warnings.contains("damaged"), "{at}: {warnings}");
+        // The pages of the dump before it are used again.
+        let stored = |dump: &serde_json::Value| dump["stored_bytes"].as_u64().unwrap();
+        assert!(stored(&made) * 4 < stored(&first), "{at}: {made}");
+        std::fs::remove_file(bed.dumps.join(made["name"].as_str().unwrap())).unwrap();
+    }
+    std::fs::write(&newest, good).unwrap();
+    assert!(bed.verify().0);
+}

@@ -141,7 +141,7 @@ struct Create {
     /// Take at most this many megabytes of pages a second from the server
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     rate_mb: Option<u64>,
-    /// Leave the processors to the server as far as the scheduler's nice value says: 0 is as important as the server, 19 the least
+    /// How far to leave the processors to the server: the scheduler's nice value. With 0 the dump does not rest either
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(i32).range(0..=19))]
     nice: i32,
     #[command(flatten)]
@@ -331,6 +331,7 @@ fn make(arguments: &Create) -> anyhow::Result<ExitCode> {
         certificates: at.client()?.certificates,
         rate_bytes: rate_mb.map(|mb| mb * 1_000_000),
         threads: threads.count(),
+        gives_way: *nice > 0,
         claims: *claim,
     };
     let bar = Bar::new("dumping")?;

@@ -16,6 +16,7 @@
 use crate::chunk::{self, CHUNK_PAGES, ChunkId, Naming, OBJECT_BYTES_MAX};
 use crate::error::DumpError;
 use crate::manifest::{Head, Manifest, OBJECT_BYTES_MAX as MANIFEST_BYTES_MAX};
+use crate::pace::{Courtesy, Rate};
 use crate::pages::{Base, Chunks, Stored, divide, map, ranges};
 use crate::repository::{Listing, Repository};
 use crate::running::{begin_create, now_unix_ms, random};
@@ -33,7 +34,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How a dump is made.
 pub struct CreateOptions {
@@ -44,6 +45,8 @@ pub struct CreateOptions {
     pub rate_bytes: Option<u64>,
     /// Threads that store chunks.
     pub threads: usize,
+    /// They rest while other programs wait for the processors.
+    pub gives_way: bool,
     /// It is the server's own schedule that dumps: refused where another server's does ([`crate::claim`]).
     pub claims: bool,
 }
@@ -103,6 +106,7 @@ pub fn create(
         stored_bytes: AtomicU64::new(0),
         stored_chunks: AtomicU64::new(0),
         found_chunks: AtomicU64::new(0),
+        gives_way: options.gives_way,
     });
     let rate = options.rate_bytes.map(Rate::new);
     let threads = options.threads.max(1);
@@ -196,6 +200,7 @@ struct Shared {
     stored_bytes: AtomicU64,
     stored_chunks: AtomicU64,
     found_chunks: AtomicU64,
+    gives_way: bool,
 }
 
 /// The pages of a range on their way to a thread.
@@ -210,7 +215,9 @@ struct Range {
 
 impl Shared {
     fn serve(&self, ranges: &Receiver<Range>) {
+        let mut courtesy = self.gives_way.then(Courtesy::begin);
         while let Ok(range) = ranges.recv() {
+            let began = Instant::now();
             if self.failed.lock().is_some() {
                 return;
             }
@@ -218,6 +225,9 @@ impl Shared {
             match self.store(range) {
                 Ok(stored) => _ = self.stored.lock().insert(key, stored),
                 Err(error) => _ = self.failed.lock().get_or_insert(error),
+            }
+            if let Some(courtesy) = &mut courtesy {
+                std::thread::sleep(courtesy.rest(began.elapsed()));
             }
         }
     }
@@ -295,25 +305,6 @@ struct Attempt {
     place: usize,
     next_page: u32,
     pages: Vec<u8>,
-}
-
-/// Holds back what exceeds a rate.
-pub(crate) struct Rate {
-    bytes_a_second: u64,
-    began: Instant,
-    bytes: u64,
-}
-
-impl Rate {
-    pub fn new(bytes_a_second: u64) -> Rate {
-        Rate { bytes_a_second: bytes_a_second.max(1), began: Instant::now(), bytes: 0 }
-    }
-
-    pub fn take(&mut self, bytes: u64) {
-        self.bytes += bytes;
-        let due = Duration::from_secs_f64(self.bytes as f64 / self.bytes_a_second as f64);
-        std::thread::sleep(due.saturating_sub(self.began.elapsed()));
-    }
 }
 
 impl Sink<'_> {

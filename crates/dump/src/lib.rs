@@ -31,6 +31,7 @@ mod forget;
 pub mod identifier;
 mod manifest;
 mod moment;
+mod pace;
 mod pages;
 mod parallel;
 mod places;

@@ -22,7 +22,7 @@
 use crate::error::DumpError;
 use bytes::Bytes;
 use holdfast_standby::limits::PAGE_BYTES;
-use std::io::{self, Read};
+use std::io;
 
 pub const FORMAT_VERSION: u16 = 1;
 const MAGIC: [u8; 8] = *b"HFCHUNK1";
@@ -129,11 +129,9 @@ pub fn decode(naming: &Naming, id: &ChunkId, object: &[u8]) -> Result<Vec<u8>, D
     Ok(content)
 }
 
-/// Memory grows with what comes out, never beyond one byte more than is claimed.
+/// At most what is claimed, which is at most [`CHUNK_PAGES`] pages: more is an error.
 fn inflate(stored: &[u8], claimed_bytes: usize) -> io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    zstd::stream::read::Decoder::new(stored)?.take(claimed_bytes as u64 + 1).read_to_end(&mut content)?;
-    Ok(content)
+    zstd::bulk::decompress(stored, claimed_bytes)
 }
 
 #[cfg(test)]

@@ -80,7 +80,8 @@ pub fn standby_from_dump(
     let engine = Options { segment_bytes: head.plan.segment_bytes, restoring: true, ..Options::default() };
     let mut reached = roll::Reached { lsn: head.lsn(), clock_unix_ms: head.clock_unix_ms(), bytes: 0 };
     if let (Some(chain), Some(store)) = (&chain, &choice.archive) {
-        reached = roll::roll_forward(&**store, chain, (&choice.dump, head), options, &engine, progress)?;
+        reached =
+            roll::roll_forward(&**store, chain, (&choice.dump, head), options, &engine, (roll::Reads::Fast, progress))?;
     }
     end(&*disk, options.dir)?;
     Ok(StandbyMade {

@@ -81,7 +81,14 @@ pub fn look(
     if let (Some(chain), Some(store)) = (&chain, &choice.archive) {
         let segment_bytes = head.plan.segment_bytes;
         let engine = Options { disk: disk.clone(), segment_bytes, restoring: true, ..Options::default() };
-        reached = roll::roll_forward(&**store, chain, (&choice.dump, &head), options, &engine, progress)?;
+        reached = roll::roll_forward(
+            &**store,
+            chain,
+            (&choice.dump, &head),
+            options,
+            &engine,
+            (roll::Reads::Fetched, progress),
+        )?;
     }
     write_files(&*real, options.dir, head.files.iter().filter(|(name, _)| RULES.contains(&name.as_str())))?;
     let standby = StandbyFile::of(NO_MASTER, "restored");

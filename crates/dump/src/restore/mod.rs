@@ -30,6 +30,7 @@ mod lay;
 mod lazy;
 mod look;
 mod options;
+mod pages;
 mod part;
 mod roll;
 mod target;
@@ -104,8 +105,14 @@ pub fn restore(
     let mut reached =
         roll::Reached { lsn: manifest.head.lsn(), clock_unix_ms: manifest.head.clock_unix_ms(), bytes: 0 };
     if let (Some(chain), Some(store)) = (&chain, &choice.archive) {
-        reached =
-            roll::roll_forward(&**store, chain, (&choice.dump, &manifest.head), options, &engine_options, progress)?;
+        reached = roll::roll_forward(
+            &**store,
+            chain,
+            (&choice.dump, &manifest.head),
+            options,
+            &engine_options,
+            (roll::Reads::Fast, progress),
+        )?;
     }
     let trail_seconds = began.elapsed().as_secs_f64();
     let (new_trail, new_lsn) = begin_new_history(options.dir, engine_options, new_trail_id(options.dir)?)?;

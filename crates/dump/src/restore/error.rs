@@ -1,6 +1,7 @@
 //! Errors of a restore; each names the next step.
 
 use super::target::Target;
+use holdfast_replication::mirror::MirrorRefused;
 use std::io;
 
 /// Why there is no restore.
@@ -48,6 +49,10 @@ pub enum RestoreError {
          there: as a superuser, SELECT pg_switch_wal() has it archived"
     )]
     NoDrop { place: String, database: String, table: String },
+    #[error("{dir} is not the data directory of a server that has been started: it has no trail; name it with --of")]
+    NoMain { dir: String },
+    #[error(transparent)]
+    Mirror(#[from] Box<MirrorRefused>),
     #[error("the trail cannot be applied: {0}")]
     Apply(String),
     #[error("the settings in the dump cannot be read: {0}")]

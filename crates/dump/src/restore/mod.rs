@@ -43,7 +43,7 @@ use crate::running::random;
 use chain::Chain;
 pub use dropped::{DroppedBy, find_drop};
 pub use error::RestoreError;
-pub use follow::{NewStandby, StandbyMade, standby_from_dump};
+pub use follow::{FollowerMade, NewFollower, NewStandby, follower_from_dump};
 use holdfast_archive::{ArchiveLocation, Store};
 use holdfast_engine::{BaseReceiver, Options, RESTORING, begin_new_history};
 use holdfast_seams::{Disk, RealDisk, replace};

@@ -251,7 +251,13 @@ pub fn decode_head(name: &str, object: &[u8]) -> Result<(Head, usize), DumpError
         return Err(damaged("the checksum of its head does not fit"));
     }
     let parsed = serde_json::from_slice(&head[HEADER_BYTES..]);
-    Ok((parsed.map_err(|e| damaged(&format!("its head cannot be read: {e}")))?, end))
+    let head: Head = parsed.map_err(|e| damaged(&format!("its head cannot be read: {e}")))?;
+    let plan = &head.plan;
+    let last_segment = plan.shown.checked_div(plan.segment_bytes).and_then(|segment| u32::try_from(segment).ok());
+    if last_segment.is_none() {
+        return Err(damaged("its head names a place that no trail has"));
+    }
+    Ok((head, end))
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {

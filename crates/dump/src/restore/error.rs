@@ -9,6 +9,8 @@ use std::io;
 pub enum RestoreError {
     #[error("{dir} is not empty; restore into a new directory")]
     NotEmpty { dir: String },
+    #[error("another restore is at work in {dir}; wait for it, or restore into another directory")]
+    AtWork { dir: String },
     #[error("cannot {what} {path}: {source}")]
     Io { what: &'static str, path: String, source: io::Error },
     #[error("{place} has dumps of {count} trails; choose one with --dump or --trail: {trails}")]
@@ -42,6 +44,11 @@ pub enum RestoreError {
     Stopped { what: String, reached: u64, moment: String },
     #[error("there is no database {database} at LSN {lsn}, {moment}")]
     NoDatabase { database: String, lsn: u64, moment: String },
+    #[error(
+        "database {database} is in no dump in {place}, so the number by which the trail calls it is not known: take a dump, or name \
+         the transaction that `holdfast trail find --table {table}` shows with --before-transaction"
+    )]
+    NewDatabase { place: String, database: String, table: String },
     #[error("--before-drop-of needs the archive: name it with --archive")]
     NoArchiveForDrop,
     #[error(

@@ -101,10 +101,10 @@ pub fn follower_from_dump(
         check_copy_target(CopyTo { dir: options.dir, name })?;
         check_empty(options.dir)?;
     }
-    let choice = choose(repository, options)?;
+    let mut choice = choose(repository, options)?;
     let manifest = repository.manifest(&choice.dump)?;
     let chain = choice.chain(&manifest, options)?;
-    begin(&*disk, options.dir)?;
+    let _at_work = begin(&*disk, options.dir)?;
     let head = &manifest.head;
     follower.mark(options.dir, head)?;
     let receiver = BaseReceiver::begin(disk.clone(), options.dir, head.plan.clone())?;

@@ -50,14 +50,16 @@ pub fn look(
     let began = Instant::now();
     let real = Arc::new(RealDisk::new());
     check_empty(options.dir)?;
-    let choice = choose(repository, options)?;
+    let mut choice = choose(repository, options)?;
     let mut manifest = repository.manifest(&choice.dump)?;
     let chain = choice.chain(&manifest, options)?.filter(|chain| !chain.objects.is_empty());
     if chain.is_none() {
         // A dump is of one moment, and its list of databases is: without a trail, nothing has to be applied before it is whole.
         (manifest.head.plan.whole_from, manifest.head.plan.listed_to) = (0, 0);
     }
-    begin(&*real, options.dir)?;
+    // Files are made by the names in it.
+    BaseReceiver::check_plan(&manifest.head.plan)?;
+    let _at_work = begin(&*real, options.dir)?;
     let volumes = options.dir.join(VOLUMES);
     real.create_dir(&volumes).map_err(io_error("create", &volumes))?;
     let list = DatabaseList::parse(&manifest.head.plan.manifest).map_err(RestoreError::Settings)?;
@@ -71,7 +73,8 @@ pub fn look(
     }
     let head = manifest.head.clone();
     let dump = (choice.dump.clone(), manifest);
-    let disk = Arc::new(LazyDisk::new(real.clone(), repository.clone(), dump, files, options.threads)?);
+    let disk =
+        Arc::new(LazyDisk::new(real.clone(), repository.clone(), dump, files, roll::fetch_threads(options.threads))?);
     let mut receiver = BaseReceiver::begin(disk.clone(), options.dir, head.plan.clone())?;
     for _ in &head.plan.volumes {
         receiver.adopt_unread()?;

@@ -45,11 +45,11 @@ pub fn restore_part(
     let began = Instant::now();
     let disk = Arc::new(RealDisk::new());
     check_empty(options.dir)?;
-    let choice = choose(repository, options)?;
+    let mut choice = choose(repository, options)?;
     let whole = repository.manifest(&choice.dump)?;
     let chain = choice.chain(&whole, options)?.filter(|chain| !chain.objects.is_empty());
     let manifest = only(whole, database)?;
-    begin(&*disk, options.dir)?;
+    let _at_work = begin(&*disk, options.dir)?;
     let receiver = BaseReceiver::begin(disk.clone(), options.dir, manifest.head.plan.clone())?;
     let laid = lay::lay(repository, &manifest, &choice.dump, &*disk, options, progress)?;
     lay::adopt(receiver, laid)?;

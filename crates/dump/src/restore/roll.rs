@@ -25,6 +25,8 @@ use tokio::runtime::Runtime;
 const AHEAD_MAX: usize = 3;
 /// Boxcars that are made durable together, in bytes.
 const GROUP_BYTES: usize = 8 << 20;
+/// Chunks that are fetched at a time for each thread that could work on one.
+const FETCHES_PER_THREAD: usize = 4;
 /// Boxcars for which pages are read ahead together: the more, the less often a part of a file is fetched again.
 const READ_AHEAD_BYTES: usize = 64 << 20;
 /// Trail that is received and not yet applied.
@@ -39,6 +41,11 @@ pub enum Reads {
     Fast,
     /// They are fetched when they are read: what the trail touches is read ahead, in the order of the files.
     Fetched,
+}
+
+/// Threads that fetch pages: they wait for the store more than they work.
+pub fn fetch_threads(threads: usize) -> usize {
+    threads.saturating_mul(FETCHES_PER_THREAD)
 }
 
 /// Where a restore has come to.
@@ -247,7 +254,7 @@ impl Roll<'_> {
     fn flush(&mut self, reached: &Reached) -> Result<(), DumpError> {
         if self.reads == Reads::Fetched {
             // What was received before is applied meanwhile.
-            self.engine.read_ahead(self.groups.iter().flatten(), self.options.threads);
+            self.engine.read_ahead(self.groups.iter().flatten(), fetch_threads(self.options.threads));
         }
         self.groups_bytes = 0;
         for group in std::mem::take(&mut self.groups) {

@@ -2,6 +2,7 @@
 
 use super::{Bed, table};
 use crate::node::{refuses, run};
+use holdfast_client::Given;
 use holdfast_flashback::{Connect, Place, Source, Target, apply, plan};
 
 #[tokio::test]
@@ -120,8 +121,7 @@ async fn a_change_between_the_look_into_the_trail_and_the_undo_is_seen() {
     bed.run("update t set v = 'bad'").await;
     let (id, lsn) = bed.newest(&["--table", "t"]);
     let place = Place { data: Some(bed.node.dir.clone()), threads: 2, ..Place::default() };
-    let (host, port, user) = ("127.0.0.1".to_owned(), bed.node.port, "holdfast".to_owned());
-    let connect = Connect { host, port, user, password: None };
+    let connect = Connect::parse(&bed.node.at(), &Given::default(), &|_| None).unwrap();
     let target = Target { id: id.parse().unwrap(), lsn: lsn.parse().ok() };
     // It has runtimes of its own.
     let look = move || {
@@ -136,4 +136,57 @@ async fn a_change_between_the_look_into_the_trail_and_the_undo_is_seen() {
     let refused = std::thread::spawn(undo).join().unwrap();
     assert!(refused.contains("holdfast: t id=2: update by transaction "), "{refused}");
     assert_eq!(table(&bed.client, "select id, v from t order by id").await, ["1|bad", "2|mine"]);
+}
+
+/// Constraints of SQLite's dialect that remove another row, or do nothing, must not act for an undo.
+#[tokio::test]
+async fn a_constraint_that_replaces_rows_replaces_none_of_a_later_transaction() {
+    let bed = Bed::start().await;
+    bed.run("create database lite with (dialect = 'sqlite')").await;
+    let lite = bed.node.connect_to("lite").await;
+    run(&lite, "create table r(id integer primary key, u text unique on conflict replace, n integer not null on conflict ignore)").await;
+    run(&lite, "insert into r values (1, 'a', 10), (3, 'c', 30)").await;
+    run(&lite, "delete from r where id = 1").await;
+    let (id, _) = bed.newest(&["--table", "r", "--database", "lite"]);
+    run(&lite, "insert into r values (2, 'a', 20)").await;
+    let refused = bed.refuses(&id, &["--apply", "--database", "lite"]);
+    assert!(refused.contains("r id=1") && refused.contains("UNIQUE"), "{refused}");
+    assert_eq!(table(&lite, "select id, u from r order by id").await, ["2|a", "3|c"]);
+    run(&lite, "update r set u = 'd' where id = 3").await;
+    let (id, _) = bed.newest(&["--table", "r", "--database", "lite"]);
+    run(&lite, "insert into r values (4, 'c', 40)").await;
+    bed.refuses(&id, &["--apply", "--database", "lite"]);
+    assert_eq!(table(&lite, "select id, u from r order by id").await, ["2|a", "3|d", "4|c"]);
+}
+
+/// A schema change is seen behind a comment, too: otherwise values go into other columns.
+#[tokio::test]
+async fn comments_hide_no_schema_change() {
+    let bed = Bed::start().await;
+    bed.run("create database lite with (dialect = 'sqlite')").await;
+    let lite = bed.node.connect_to("lite").await;
+    run(&lite, "create table s(id integer primary key, a integer, b integer); insert into s values (1, 5, 1)").await;
+    run(&lite, "update s set b = 2").await;
+    let (id, lsn) = bed.newest(&["--table", "s", "--database", "lite"]);
+    run(&lite, "/*x*/alter table s drop column a").await;
+    run(&lite, "-- y\nalter/**/table s add column z integer default 2").await;
+    let refused = bed.refuses(&id, &["--apply", "--database", "lite", "--lsn", &lsn]);
+    assert!(refused.contains("later transactions changed its rows"), "{refused}");
+    assert_eq!(table(&lite, "select * from s").await, ["1|2|2"]);
+}
+
+/// p <- c ON UPDATE CASCADE <- g ON UPDATE SET NULL: the undo of p's key would take g's reference.
+#[tokio::test]
+async fn a_cascade_takes_no_reference_of_a_later_row() {
+    let bed = Bed::start().await;
+    bed.run("create table p(id int primary key)").await;
+    bed.run("create table c(pid int primary key references p on update cascade)").await;
+    bed.run("create table g(id int primary key, r int references c(pid) on update set null)").await;
+    bed.run("insert into p values (1); insert into c values (1)").await;
+    bed.run("update p set id = 2").await;
+    let (id, _) = bed.newest(&["--table", "p"]);
+    bed.run("insert into g values (7, 2)").await;
+    let refused = bed.refuses(&id, &["--apply"]);
+    assert!(refused.contains("ON UPDATE CASCADE") && refused.contains("g refers"), "{refused}");
+    assert_eq!(table(&bed.client, "select id, r from g").await, ["7|2"]);
 }

@@ -18,7 +18,7 @@ pub enum ClientError {
     Address { at: String, what: String },
     #[error("cannot read {path}: {what}")]
     File { path: String, what: String },
-    #[error("cannot connect to database {database} at {at}: {what}")]
+    #[error("cannot connect to {at}, database {database}: {what}")]
     Connect { at: String, database: String, what: String },
 }
 
@@ -102,7 +102,7 @@ impl Server {
     fn is_here(&self) -> bool {
         self.host.starts_with('/')
             || self.host == "localhost"
-            || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+            || self.host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
     }
 }
 

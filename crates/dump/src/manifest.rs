@@ -420,4 +420,14 @@ pub mod tests {
             assert!(matches!(Manifest::decode(&name, &object), Err(DumpError::Damaged { .. })), "{runs:?}");
         }
     }
+
+    #[test]
+    fn a_plan_with_impossible_numbers_is_damaged() {
+        for (segment_bytes, shown) in [(0, 0x12000), (1, u64::MAX), (4096, u64::MAX)] {
+            let mut manifest = manifest();
+            (manifest.head.plan.segment_bytes, manifest.head.plan.shown) = (segment_bytes, shown);
+            let (name, object) = manifest.encode().unwrap();
+            assert!(matches!(decode_head(&name, &object), Err(DumpError::Damaged { .. })), "{segment_bytes} {shown}");
+        }
+    }
 }

@@ -14,7 +14,6 @@ use crate::row::{Key, Keys, RowOp};
 use crate::server::{Connect, Session};
 use crate::source::{Range, Read, Source};
 use crate::table::{Table, quote, sql_of};
-use holdfast_dump::identifier::after_word;
 use holdfast_engine::trail_dump::{Cells, Val};
 use holdfast_types::record::Op;
 use holdfast_types::schema::Dialect;
@@ -127,8 +126,8 @@ pub fn find(source: &Source, connect: &Connect, options: &FindOptions) -> Result
 pub fn reshaped(events: &[Event]) -> Option<u64> {
     let removes = |event: &&Event| match &event.what {
         What::Schema { sql } => {
-            let altered = after_word(sql, "alter").and_then(|rest| after_word(rest, "table"));
-            altered.is_some_and(|rest| rest.to_ascii_lowercase().contains("drop"))
+            let sql = sql.to_ascii_lowercase();
+            sql.contains("alter table") && sql.contains(" drop ")
         }
         What::Row { .. } => false,
     };

@@ -41,8 +41,6 @@ pub struct Referring {
     /// The referring row follows when this one is deleted; is set to NULL or its default when the key changes.
     pub on_delete: bool,
     pub on_update: bool,
-    /// The referring row gets the key when that changes.
-    pub follows: bool,
     /// The referring table is this one: what its rows are found by.
     pub itself: bool,
 }
@@ -195,8 +193,7 @@ fn foreign_keys(session: &Session, oid: &str) -> Result<(Vec<Referring>, Vec<Tab
             parents.extend(number.map(TableId));
         }
         let (on_delete, on_update) = (matches!(cell(4), "c" | "n" | "d"), matches!(cell(5), "n" | "d"));
-        let follows = cell(5) == "c";
-        if parent != oid || !(on_delete || on_update || follows) {
+        if parent != oid || !(on_delete || on_update) {
             continue;
         }
         let there = names_of(session, child, cell(1))?;
@@ -205,7 +202,7 @@ fn foreign_keys(session: &Session, oid: &str) -> Result<(Vec<Referring>, Vec<Tab
         let table = table.first().and_then(|row| row.first()?.clone());
         let table = table.ok_or(FlashbackError::Answer { what: "the name of a table" })?;
         let columns = there.into_iter().zip(here).collect();
-        referring.push(Referring { table, columns, on_delete, on_update, follows, itself: child == oid });
+        referring.push(Referring { table, columns, on_delete, on_update, itself: child == oid });
     }
     Ok((referring, parents))
 }

@@ -99,7 +99,7 @@ pub async fn archive_now(server: &Server, wanted: &Wanted) -> Result<(), String>
     let mut since = Instant::now();
     while last < wanted {
         if since.elapsed() > STANDS_STILL {
-            return Err(format!("the server's archive stands still at LSN {last}"));
+            return Err(format!("the archive has not moved beyond LSN {last} for {} s", STANDS_STILL.as_secs()));
         }
         tokio::time::sleep(LOOK_EVERY).await;
         let now = archived().await?.unwrap_or(0);

@@ -354,3 +354,95 @@ pub fn find_transaction(
         (lsn, _) => Ok(Some(Lsn(lsn))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_archive::object::Codec;
+    use holdfast_types::Epoch;
+
+    const TRAIL: TrailId = TrailId([7; 16]);
+
+    /// A segment of epoch `epoch` that follows the one with checksum `previous`.
+    fn object(epoch: u32, segment: u32, previous: u32, last: u32) -> Manifest {
+        Manifest {
+            codec: Codec::Raw,
+            trail_id: TRAIL,
+            segment,
+            segment_bytes: 1 << 20,
+            first_epoch: Epoch(epoch),
+            last_epoch: Epoch(epoch),
+            first: Lsn(u64::from(segment) << 20),
+            end: Lsn((u64::from(segment) + 1) << 20),
+            first_written_unix_ms: 0,
+            last_written_unix_ms: 0,
+            previous_checksum: previous,
+            last_checksum: last,
+            boxcars: 1,
+            content_crc: 0,
+            content_bytes: 0,
+            stored_bytes: 0,
+            stored_crc: 0,
+        }
+    }
+
+    fn headers(objects: &[Manifest], damaged: &[Manifest]) -> Headers {
+        let mut found = Headers::default();
+        for object in objects {
+            found.readable.entry(object.segment).or_default().push(*object);
+        }
+        let error = |name: ObjectName| ArchiveError::Vanished { name: name.to_string() };
+        found.damaged = damaged.iter().map(|object| (object.name(), error(object.name()))).collect();
+        found
+    }
+
+    /// The segments that lead on from the dump's, and the one that is missing.
+    fn onwards(found: &Headers, start: &Manifest) -> (Vec<u32>, Option<(u32, Option<u32>)>) {
+        let mut objects = vec![*start];
+        objects.extend(best_onwards(start, &found.readable));
+        let missing = missing_behind(found, found.tip().unwrap(), &mut objects, start);
+        let segments = objects.iter().map(|object| object.segment).collect();
+        (segments, missing.map(|missing| (missing.segment, missing.checksum)))
+    }
+
+    /// Segments 1 and 2 of both; 3 to 5 of a deposed master, 3 to 7 of its successor.
+    fn fork() -> (Vec<Manifest>, Vec<Manifest>) {
+        let deposed = [(2, 1, 0, 1), (2, 2, 1, 2), (2, 3, 2, 103), (2, 4, 103, 104), (2, 5, 104, 105)];
+        let successor = [(3, 3, 2, 3), (3, 4, 3, 4), (3, 5, 4, 5), (3, 6, 5, 6), (3, 7, 6, 7)];
+        let make = |(epoch, segment, previous, last)| object(epoch, segment, previous, last);
+        (deposed.into_iter().map(make).collect(), successor.into_iter().map(make).collect())
+    }
+
+    #[test]
+    fn a_deposed_history_does_not_take_the_place_of_what_is_missing() {
+        let (deposed, successor) = fork();
+        let all = [&deposed[..], &successor[..]].concat();
+        assert_eq!(onwards(&headers(&all, &[]), &all[0]), (vec![1, 2, 3, 4, 5, 6, 7], None));
+        // Without the successor's segment 3 only what lies in front of the fork is reached.
+        let without = [&deposed[..], &successor[1..]].concat();
+        assert_eq!(onwards(&headers(&without, &[]), &all[0]), (vec![1, 2], Some((3, Some(3)))));
+        let mut found = headers(&without, &successor[..1]);
+        assert_eq!(onwards(&found, &all[0]), (vec![1, 2], Some((3, Some(3)))));
+        assert!(found.take_damaged(&Missing { segment: 3, checksum: Some(3) }).is_some());
+        // A damaged end is missing, too.
+        let found = headers(&[&deposed[..], &successor[..4]].concat(), &successor[4..]);
+        assert_eq!(onwards(&found, &all[0]), (vec![1, 2, 3, 4, 5, 6], Some((7, None))));
+        // The deposed one is longer.
+        let longer = [&all[..], &[object(2, 6, 105, 106), object(2, 7, 106, 107), object(2, 8, 107, 108)]].concat();
+        assert_eq!(onwards(&headers(&longer, &[]), &all[0]), (vec![1, 2, 3, 4, 5, 6, 7], None));
+    }
+
+    #[test]
+    fn the_living_history_ends_in_front_of_a_gap() {
+        let (deposed, successor) = fork();
+        let (objects, missing) = headers(&[&deposed[..], &successor[..]].concat(), &[]).living(0);
+        let segments: Vec<(u32, u32)> = objects.iter().map(|object| (object.segment, object.last_checksum)).collect();
+        assert_eq!(segments, [(7, 7), (6, 6), (5, 5), (4, 4), (3, 3), (2, 2), (1, 1)]);
+        assert!(missing.is_none());
+        let (objects, missing) = headers(&[&deposed[..], &successor[2..]].concat(), &[]).living(0);
+        assert_eq!(
+            (objects.len(), missing.map(|missing| (missing.segment, missing.checksum))),
+            (3, Some((4, Some(4))))
+        );
+    }
+}

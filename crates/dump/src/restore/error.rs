@@ -49,7 +49,7 @@ pub enum RestoreError {
          the transaction that `holdfast trail find --table {table}` shows with --before-transaction"
     )]
     NewDatabase { place: String, database: String, table: String },
-    #[error("--before-drop-of needs the archive: name it with --archive")]
+    #[error("--before-drop needs the archive: name it with --archive")]
     NoArchiveForDrop,
     #[error(
         "no transaction in the archive {place} dropped the table {table} of database {database}. What was not archived yet is not \

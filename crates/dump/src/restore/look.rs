@@ -107,3 +107,55 @@ pub fn look(
         seconds: began.elapsed().as_secs_f64(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::tests::manifest;
+    use crate::restore::Target;
+
+    /// A manifest is anyone's where a place is not encrypted: its names make no file elsewhere.
+    #[test]
+    fn names_in_a_manifest_lead_nowhere_else() {
+        let scratch = tempfile::TempDir::new().unwrap();
+        let (place, victim) = (scratch.path().join("dumps"), scratch.path().join("victim.db.new"));
+        std::fs::create_dir(&place).unwrap();
+        std::fs::write(&victim, "precious").unwrap();
+        let repository = Arc::new(Repository::open(place.to_str().unwrap()).unwrap());
+        for file in [victim.with_extension("").display().to_string(), "../../victim.db".to_owned()] {
+            let mut forged = manifest();
+            let entry = |id: u32, file: &str| {
+                format!("[[databases]]\nname = \"n{id}\"\ndialect = \"postgres\"\nid = {id}\nfile = {file:?}\n")
+            };
+            forged.head.plan.manifest =
+                format!("format = 1\nnext_id = 3\n{}{}", entry(1, &file), entry(2, "volumes/000002-n2.db"));
+            forged.head.files.clear();
+            let (name, object) = forged.encode().unwrap();
+            repository.put(&name, object).unwrap();
+            let dir = scratch.path().join("look");
+            let options = RestoreOptions {
+                dir: &dir,
+                target: Target::End,
+                archive: Some(""),
+                dump: Some(&name),
+                trail: None,
+                threads: 1,
+            };
+            let error = look(&repository, &options, &|_| {}).map(|look| look.dump).unwrap_err().to_string();
+            assert!(error.contains("is not sound"), "{error}");
+            assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious", "{file}");
+        }
+    }
+
+    /// Files that would decide what the next server does with the directory are not a dump's.
+    #[test]
+    fn only_settings_of_a_dump_are_written() {
+        let dir = tempfile::TempDir::new().unwrap();
+        for name in ["standby.toml", "mirror.toml", "authentication_secret", "../x", "", ".s", "restoring"] {
+            let file = (name.to_owned(), "x".to_owned());
+            let refused = write_files(&RealDisk::new(), dir.path(), std::iter::once((&file.0, &file.1)));
+            assert!(refused.unwrap_err().to_string().contains("is not the name of a settings file"), "{name}");
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

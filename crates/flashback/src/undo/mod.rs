@@ -26,7 +26,7 @@ use crate::events::{Event, Wanted, What, collect_whole, find_commit, ids_of};
 use crate::row::Keys;
 use crate::server::{Connect, Session};
 use crate::source::{Range, Read, Source};
-use crate::table::{Referring, Table};
+use crate::table::Table;
 pub use apply::{Applied, apply};
 use holdfast_types::record::{Op, TxnHead};
 use holdfast_types::{Hlc, Lsn, TableId, TxnId, VolumeId};
@@ -132,10 +132,6 @@ pub fn plan(source: &Source, connect: &Connect, database: &str, target: Target) 
     let sessions = Sessions { connect, first: Session::open(connect, database)? };
     let mut tables = sessions.tables(id, &events)?;
     let statements = inverse(id, &events, &mut tables)?;
-    let followers = sessions.followers(&statements, &tables)?;
-    if let Some(why) = &followers.refused {
-        return Err(FlashbackError::Refused { id, why: why.clone() });
-    }
     let (conflicts, read) = later(source, lsn, head.hlc, &tables)?;
     let changed = |rows: &&Rows| statements.iter().any(|s| s.database == rows.database && s.table == rows.table.name);
     let mut triggers: Vec<String> = tables
@@ -143,10 +139,8 @@ pub fn plan(source: &Source, connect: &Connect, database: &str, target: Target) 
         .filter(changed)
         .filter(|rows| rows.table.has_triggers)
         .map(|rows| format!("{}: {}", rows.database, rows.table.name))
-        .chain(followers.triggers)
         .collect();
     triggers.sort();
-    triggers.dedup();
     let unix_ms = head.hlc.unix_ms();
     Ok(Plan {
         transaction: id,
@@ -161,15 +155,6 @@ pub fn plan(source: &Source, connect: &Connect, database: &str, target: Target) 
     })
 }
 
-/// What an update of keys does beyond the rows of the statements: by ON UPDATE CASCADE.
-#[derive(Default)]
-struct Followers {
-    /// Tables whose rows follow, and have triggers.
-    triggers: Vec<String>,
-    /// Rows that refer to those that follow would lose their reference.
-    refused: Option<String>,
-}
-
 /// Sessions with the server, one after the other.
 struct Sessions<'a> {
     connect: &'a Connect,
@@ -177,54 +162,6 @@ struct Sessions<'a> {
 }
 
 impl Sessions<'_> {
-    /// The tables that keys changed by the inverse cascade to, and on.
-    fn followers(&self, statements: &[Statement], tables: &RowsOf) -> Result<Followers, FlashbackError> {
-        let mut found = Followers::default();
-        let updated = |rows: &&Rows| {
-            let is_of = |s: &&Statement| s.database == rows.database && s.table == rows.table.name;
-            statements.iter().filter(is_of).any(|s| s.kind == statements::Kind::Update)
-        };
-        for rows in tables.values().filter(updated) {
-            let changed: HashSet<&str> = statements
-                .iter()
-                .filter(|s| s.database == rows.database && s.table == rows.table.name)
-                .flat_map(|s| s.columns.iter().map(String::as_str))
-                .collect();
-            let follow = |r: &&Referring| r.follows && r.columns.iter().any(|(_, here)| changed.contains(&**here));
-            let mut next: Vec<Referring> = rows.table.referring.iter().filter(follow).cloned().collect();
-            if next.is_empty() {
-                continue;
-            }
-            let session = Session::open(self.connect, &rows.database)?;
-            let dialect = session.dialect();
-            let mut seen = HashSet::new();
-            while let Some(referring) = next.pop() {
-                if !seen.insert((referring.table.clone(), referring.columns.clone())) {
-                    continue;
-                }
-                let Some(table) = Table::named(&session, dialect, &referring.table)? else { continue };
-                if table.has_triggers {
-                    found.triggers.push(format!("{}: {}", rows.database, table.name));
-                }
-                let is_of = |r: &&Referring| {
-                    r.columns.iter().any(|(_, here)| referring.columns.iter().any(|(there, _)| there == here))
-                };
-                for further in table.referring.iter().filter(is_of) {
-                    if further.on_update {
-                        found.refused = Some(format!(
-                            "it changes a key of {}, which {} follows by ON UPDATE CASCADE, and {} refers to that with ON UPDATE SET NULL \
-                             or SET DEFAULT: rows of later transactions there would lose their reference. Change the rows by hand",
-                            rows.table.name, table.name, further.table
-                        ));
-                    } else if further.follows {
-                        next.push(further.clone());
-                    }
-                }
-            }
-        }
-        Ok(found)
-    }
-
     /// The tables of a transaction, as they are now.
     fn tables(&self, id: u64, events: &[Event]) -> Result<RowsOf, FlashbackError> {
         let databases = self.first.databases()?;

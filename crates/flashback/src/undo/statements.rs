@@ -10,7 +10,6 @@ use super::net::Net;
 use crate::find::key_shown;
 use crate::row::TableKey;
 use crate::table::{Referring, Table, quote, sql_of};
-use holdfast_types::schema::Dialect;
 use holdfast_types::{TableId, Value};
 use serde::Serialize;
 
@@ -34,9 +33,6 @@ pub struct Statement {
     /// Names and values, as text.
     pub key: String,
     pub sql: String,
-    /// The columns that an update sets.
-    #[serde(skip)]
-    pub columns: Vec<String>,
     /// A query whose result has one row if the row is as before already.
     #[serde(skip)]
     pub is_done: String,
@@ -65,8 +61,7 @@ pub fn of(database: &str, table: &Table, net: &Net) -> Result<Statement, String>
             let stored = table.columns.iter().zip(values);
             let stored = stored.map(|(column, value)| (quote(&column.name), sql_of(value, table.dialect)));
             let (columns, cells): (Vec<_>, Vec<_>) = hidden.into_iter().chain(stored).unzip();
-            let verb = verb("INSERT", table.dialect);
-            let sql = format!("{verb} INTO {name} ({}) VALUES ({})", columns.join(", "), cells.join(", "));
+            let sql = format!("INSERT INTO {name} ({}) VALUES ({})", columns.join(", "), cells.join(", "));
             let all: Vec<(usize, &Value)> = values.iter().enumerate().collect();
             let found = with(&[vec![table.found(key)], guards(table, &all)].concat());
             (Kind::Insert, key, sql, format!("SELECT 1 FROM {name} WHERE {found}"))
@@ -95,26 +90,11 @@ pub fn of(database: &str, table: &Table, net: &Net) -> Result<Statement, String>
                 "SELECT 1 FROM {name} WHERE {}",
                 with(&[vec![table.found(before)], guards(table, &was)].concat())
             );
-            let verb = verb("UPDATE", table.dialect);
-            (Kind::Update, after, format!("{verb} {name} SET {} WHERE {found}", set.join(", ")), is_done)
+            (Kind::Update, after, format!("UPDATE {name} SET {} WHERE {found}", set.join(", ")), is_done)
         }
     };
     let key = key_shown(table, key).to_string();
-    let columns = match net {
-        Net::Updated { changes, .. } => {
-            changes.iter().map(|(position, ..)| table.columns[*position].name.clone()).collect()
-        }
-        Net::Inserted { .. } | Net::Deleted { .. } => Vec::new(),
-    };
-    Ok(Statement { database: database.to_owned(), table: table.name.clone(), kind, key, sql, columns, is_done })
-}
-
-/// A statement that a violated constraint ends: SQLite's constraints may say that it removes the other row, or does nothing.
-fn verb(word: &str, dialect: Dialect) -> String {
-    match dialect {
-        Dialect::Sqlite => format!("{word} OR ABORT"),
-        Dialect::Postgres => word.to_owned(),
-    }
+    Ok(Statement { database: database.to_owned(), table: table.name.clone(), kind, key, sql, is_done })
 }
 
 fn fits(table: &Table, columns: usize) -> Result<(), String> {

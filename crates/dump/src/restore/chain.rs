@@ -426,7 +426,7 @@ mod tests {
         assert!(found.take_damaged(&Missing { segment: 3, checksum: Some(3) }).is_some());
         // A damaged end is missing, too.
         let found = headers(&[&deposed[..], &successor[..4]].concat(), &successor[4..]);
-        assert_eq!(onwards(&found, &all[0]), (vec![1, 2, 3, 4, 5, 6], Some((7, None))));
+        assert_eq!(onwards(&found, &all[0]), (vec![1, 2, 3, 4, 5, 6], Some((7, Some(7)))));
         // The deposed one is longer.
         let longer = [&all[..], &[object(2, 6, 105, 106), object(2, 7, 106, 107), object(2, 8, 107, 108)]].concat();
         assert_eq!(onwards(&headers(&longer, &[]), &all[0]), (vec![1, 2, 3, 4, 5, 6, 7], None));

@@ -291,3 +291,70 @@ impl DiskFile for Unsynced {
         self.0.is_direct()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::{Naming, encode};
+    use crate::manifest::tests::{manifest, plan};
+    use crate::manifest::{Run, UsedChunk, VolumeMap};
+    use holdfast_seams::{Create, RealDisk};
+
+    const PAGES: usize = 8;
+    const BYTES: usize = PAGE as usize;
+
+    fn page(n: usize) -> Vec<u8> {
+        vec![n as u8 + 1; BYTES]
+    }
+
+    /// Before readers are served only pages that are read are in the file, and their chunk is fetched once; afterwards all are,
+    /// and none has replaced a page that was written.
+    #[test]
+    fn the_trail_fetches_pages_and_readers_the_rest() {
+        let scratch = tempfile::TempDir::new().unwrap();
+        let (place, path) = (scratch.path().join("dumps"), scratch.path().join("000001-a.db"));
+        std::fs::create_dir(&place).unwrap();
+        let repository = Arc::new(Repository::open(place.to_str().unwrap()).unwrap());
+        let content: Vec<u8> = (0..PAGES).flat_map(page).collect();
+        let (id, object) = encode(&Naming::default(), &content).unwrap();
+        repository.put(&id.name(), object).unwrap();
+        let mut manifest = manifest();
+        manifest.head.plan = plan(&[PAGES as u32]);
+        manifest.chunks = vec![UsedChunk { id, pages: PAGES as u32 }];
+        let runs = vec![Run { chunk: 0, slot: 0, pages: PAGES as u32 }];
+        manifest.volumes = vec![VolumeMap { runs, hashes: Vec::new() }];
+        let real = Arc::new(RealDisk::new());
+        let how = OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() };
+        let files = vec![(path.clone(), real.open(&path, &how).unwrap())];
+        let disk = LazyDisk::new(real, repository, ("a dump".to_owned(), manifest), files, 2).unwrap();
+        let in_file = |n: usize| std::fs::read(&path).unwrap()[n * BYTES..(n + 1) * BYTES].to_vec();
+        let file = disk.open(&path, &OpenHow { write: true, ..OpenHow::default() }).unwrap();
+        let read = |n: usize| {
+            let mut bytes = vec![0; BYTES];
+            file.read_at(&mut bytes, (n * BYTES) as u64).unwrap();
+            bytes
+        };
+        assert_eq!(read(3), page(3));
+        let hole = vec![0; BYTES];
+        assert!((0..PAGES).all(|n| in_file(n) == if n == 3 { page(3) } else { hole.clone() }));
+        // The chunk is in memory.
+        let (chunk, away) = (place.join(id.name()), scratch.path().join("away"));
+        std::fs::rename(&chunk, &away).unwrap();
+        assert_eq!(read(4), page(4));
+        file.write_at(&[IoSlice::new(&page(100))], 5 * PAGE).unwrap();
+        // A part of a page: the rest of it comes first.
+        file.write_at(&[IoSlice::new(&[9; 10])], 6 * PAGE).unwrap();
+        assert_eq!(read(6)[..12], [9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 7, 7]);
+        assert_eq!(in_file(0), hole);
+        std::fs::rename(&away, &chunk).unwrap();
+        disk.fetch_ahead();
+        while in_file(PAGES - 1) == hole {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        for n in [0, 1, 2, 3, 4, 7] {
+            assert_eq!(read(n), page(n));
+        }
+        assert_eq!(in_file(5), page(100));
+        disk.stop();
+    }
+}

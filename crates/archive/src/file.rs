@@ -128,7 +128,7 @@ impl FileStore {
             return Err(io::Error::other(format!("it is {bytes} bytes long; the limit is {bytes_max} bytes")));
         }
         let bytes = bytes.min(bytes_max) as usize;
-        let mut object = Vec::new();
+        let mut object = Vec::with_capacity(bytes);
         let mut buf = AlignedBuf::zeroed(CHUNK_BYTES.min(bytes.next_multiple_of(BLOCK_BYTES)));
         while object.len() < bytes {
             let read = file.read_at(buf.as_mut_slice(), object.len() as u64)?;

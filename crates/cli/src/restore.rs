@@ -103,6 +103,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     pages.end();
     trail.end();
     let restored = restored?;
+    if let Some(why) = &restored.unreadable_dump {
+        eprintln!("holdfast: a newer dump cannot be read, and was not used: {why}");
+    }
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&restored)?);
         return Ok(ExitCode::SUCCESS);

@@ -182,7 +182,11 @@ fn restore_for(
             trail: trail.as_deref().or(options.trail),
             threads: options.threads,
         };
-        restore(repository, &restoring, progress)
+        let restored = restore(repository, &restoring, progress)?;
+        match &restored.unreadable_dump {
+            Some(why) => Err(DumpError::Check(format!("a newer dump cannot be read: {why}"))),
+            None => Ok(restored),
+        }
     };
     let Some(live) = live else { return to(Target::End) };
     let until = Instant::now() + options.wait_max;

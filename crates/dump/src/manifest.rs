@@ -263,7 +263,13 @@ pub fn decode_head(name: &str, object: &[u8]) -> Result<(Head, usize), DumpError
         return Err(damaged("the checksum of its head does not fit"));
     }
     let parsed = serde_json::from_slice(&head[HEADER_BYTES..]);
-    Ok((parsed.map_err(|e| damaged(&format!("its head cannot be read: {e}")))?, end))
+    let head: Head = parsed.map_err(|e| damaged(&format!("its head cannot be read: {e}")))?;
+    let plan = &head.plan;
+    let last_segment = plan.shown.checked_div(plan.segment_bytes).and_then(|segment| u32::try_from(segment).ok());
+    if last_segment.is_none() {
+        return Err(damaged("its head names a place that no trail has"));
+    }
+    Ok((head, end))
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
@@ -448,6 +454,16 @@ pub mod tests {
             bad.volumes[0].runs = runs.clone();
             let (name, object) = bad.encode().unwrap();
             assert!(matches!(Manifest::decode(&name, &object), Err(DumpError::Damaged { .. })), "{runs:?}");
+        }
+    }
+
+    #[test]
+    fn a_plan_with_impossible_numbers_is_damaged() {
+        for (segment_bytes, shown) in [(0, 0x12000), (1, u64::MAX), (4096, u64::MAX)] {
+            let mut manifest = manifest();
+            (manifest.head.plan.segment_bytes, manifest.head.plan.shown) = (segment_bytes, shown);
+            let (name, object) = manifest.encode().unwrap();
+            assert!(matches!(decode_head(&name, &object), Err(DumpError::Damaged { .. })), "{segment_bytes} {shown}");
         }
     }
 }

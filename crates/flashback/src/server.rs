@@ -1,27 +1,18 @@
 //! A session with the server: names, types and present values come from it, and an undo runs in it.
 //!
-//! The connection is that of a client: through the server's Unix socket on the same machine, else over TCP without TLS.
+//! The connection is that of a client ([`holdfast_client`]): through the server's Unix socket on the same machine, else over TCP.
 //!
 //! Failure: an error of the server is returned with its DETAIL and HINT.
 
 use crate::error::FlashbackError;
+pub use holdfast_client::Server as Connect;
 use holdfast_types::VolumeId;
 use holdfast_types::schema::Dialect;
 use tokio::runtime::Runtime;
-use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// PostgreSQL's OIDs of databases and tables begin above this.
 pub const FIRST_OID: i64 = 16384;
-
-/// How to connect.
-#[derive(Clone, Debug)]
-pub struct Connect {
-    /// A host name, or the directory of a Unix socket.
-    pub host: String,
-    pub port: u16,
-    pub user: String,
-    pub password: Option<String>,
-}
 
 /// A session in one database.
 pub struct Session {
@@ -42,18 +33,7 @@ pub struct Database {
 impl Session {
     pub fn open(connect: &Connect, database: &str) -> Result<Session, FlashbackError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let mut config = Config::new();
-        config.host(&connect.host).port(connect.port).user(&connect.user).dbname(database);
-        config.application_name("holdfast trail");
-        if let Some(password) = &connect.password {
-            config.password(password);
-        }
-        let connected = runtime.block_on(config.connect(NoTls)).map_err(|error| {
-            let at = format!("{}:{}", connect.host, connect.port);
-            FlashbackError::Connect { at, message: message(&error) }
-        });
-        let (client, connection) = connected?;
-        runtime.spawn(connection);
+        let client = runtime.block_on(connect.connect(database, "holdfast trail"))?;
         Ok(Session { runtime, client })
     }
 

@@ -2,7 +2,7 @@
 
 mod check;
 mod copy_progress;
-mod from_dump;
+pub mod from_dump;
 
 pub use copy_progress::CopyProgress;
 
@@ -195,7 +195,7 @@ fn make(
         let certificates = certificates.as_deref();
         let standby = NewStandby { from: &from, name: &name, certificates, settings: &HoldfastToml };
         let repository = identity.open(&dumps)?;
-        return from_dump::make(&repository, &data, archive.as_deref(), trail.as_deref(), &standby);
+        return from_dump::make(&repository, &data, archive.as_deref(), trail.as_deref(), standby);
     }
     let to = CopyTo { dir: &data, name: &name };
     check_copy_target(to)?;

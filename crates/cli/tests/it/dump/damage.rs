@@ -130,3 +130,24 @@ async fn a_dump_is_made_although_the_one_before_is_damaged() {
     std::fs::write(&newest, good).unwrap();
     assert!(bed.verify().0);
 }
+
+/// An older dump is not taken in silence for a newer one that cannot be read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newer_dump_that_cannot_be_read_is_not_passed_over() {
+    let bed = Bed::start();
+    let client = bed.node.connect().await;
+    fill(&client, 1).await;
+    bed.dump();
+    fill(&client, 1).await;
+    bed.dump();
+    bed.until_archived(&client).await;
+    let newest = files(&bed.dumps.join("dumps")).pop().unwrap();
+    let mut bytes = std::fs::read(&newest).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&newest, bytes).unwrap();
+    let error = bed.restore_fails("alone", &["--archive", ""]);
+    assert!(error.contains(&name(&newest)), "{error}");
+    // With the archive nothing is lost; it is reported.
+    let (report, _) = bed.restore("rolled", &[]);
+    assert!(report["unreadable_dump"].as_str().unwrap().contains(&name(&newest)), "{report}");
+}

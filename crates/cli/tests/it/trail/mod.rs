@@ -5,6 +5,7 @@ mod find;
 mod random;
 mod refused;
 mod rowid;
+mod tls;
 mod undo;
 
 use crate::node::{Node, holdfast, succeeds};

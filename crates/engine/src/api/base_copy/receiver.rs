@@ -80,6 +80,11 @@ impl BaseReceiver {
         Ok(BaseReceiver { disk, dir: dir.to_owned(), plan, manifest, file: None, done: Vec::new() })
     }
 
+    /// Whether a plan can be a copy's: positions, and names of files in the data directory. Nothing of it is used before.
+    pub fn check_plan(plan: &CopyPlan) -> Result<(), CopyError> {
+        check(plan).map(drop)
+    }
+
     /// Whether a directory is a master's or a standby's. One that is not may hold what an interrupted copy has left, and a
     /// copy replaces that: its trail was never founded.
     ///

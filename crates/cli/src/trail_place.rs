@@ -25,6 +25,9 @@ pub struct TrailPlace {
     /// The server [default: the one that runs on DIR, else 127.0.0.1:5433]
     #[arg(long, value_name = "HOST:PORT")]
     at: Option<String>,
+    /// The authority of the server's certificate; needed where --at names another machine
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// The role to connect as; its password is taken from PGPASSWORD
     #[arg(long, value_name = "NAME", default_value = "holdfast")]
     user: String,
@@ -54,7 +57,8 @@ impl TrailPlace {
             threads: self.threads.map_or(processors, usize::from),
         };
         let (host, port) = self.server(data.as_deref(), config.as_ref())?;
-        let connect = Connect { host, port, user: self.user.clone(), password: std::env::var("PGPASSWORD").ok() };
+        let (user, password, ca) = (self.user.clone(), std::env::var("PGPASSWORD").ok(), self.ca.clone());
+        let connect = Connect { host, port, user, password, ca };
         Ok((Source::open(&place)?, connect))
     }
 

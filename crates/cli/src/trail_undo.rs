@@ -61,6 +61,9 @@ pub fn run(arguments: &UndoArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let applied = apply(&source, &connect, &plan, arguments.run_triggers)?;
+    for row in &applied.by_triggers {
+        eprintln!("holdfast: changed by a trigger: {row}");
+    }
     let by = applied.transaction.zip(applied.lsn);
     let by = by.map(|(id, lsn)| format!("; the undo is transaction {id}, LSN {lsn}")).unwrap_or_default();
     println!("holdfast: transaction {} is undone, {} rows{by}", plan.transaction, applied.rows);

@@ -58,6 +58,19 @@ pub enum FlashbackError {
     Conflicts { id: u64, conflicts: Vec<Conflict> },
     #[error("transaction {id} was not undone, and nothing was changed{}", lines(.misses))]
     Missed { id: u64, misses: Vec<String> },
+    #[error(
+        "transaction {id} was not undone, and nothing was changed: with its rows foreign keys or triggers would also change \
+         these, which the transaction left otherwise{}\n  Change them first so that they no longer depend on the rows to undo",
+        lines(.rows)
+    )]
+    Unplanned { id: u64, rows: Vec<String> },
+    #[error(
+        "{at} is another machine: name the authority of its certificate with --ca, as in --ca holdfast-data/tls/ca.crt; \
+         passwords and rows do not leave this machine in plain text"
+    )]
+    PlainText { at: String },
+    #[error("the certificates in {path} cannot be used: {message}")]
+    Certificates { path: String, message: String },
 }
 
 /// Conflicts that a message lists.

@@ -1,14 +1,24 @@
 //! A session with the server: names, types and present values come from it, and an undo runs in it.
 //!
-//! The connection is that of a client: through the server's Unix socket on the same machine, else over TCP without TLS.
+//! The connection is that of a client: through the server's Unix socket or a loopback address without TLS, to another machine
+//! with TLS, where the authority of the server's certificate is named. Passwords and rows do not leave the machine in plain
+//! text.
 //!
 //! Failure: an error of the server is returned with its DETAIL and HINT.
 
 use crate::error::FlashbackError;
+use futures::TryStreamExt as _;
 use holdfast_types::VolumeId;
 use holdfast_types::schema::Dialect;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tokio::runtime::Runtime;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// PostgreSQL's OIDs of databases and tables begin above this.
 pub const FIRST_OID: i64 = 16384;
@@ -21,6 +31,54 @@ pub struct Connect {
     pub port: u16,
     pub user: String,
     pub password: Option<String>,
+    /// The authority of the server's certificate: with it the connection uses TLS.
+    pub ca: Option<PathBuf>,
+}
+
+impl Connect {
+    /// Whether the server is on this machine.
+    fn is_here(&self) -> bool {
+        let host = &*self.host;
+        host.starts_with('/')
+            || host == "localhost"
+            || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+    }
+
+    async fn client(&self, mut config: Config) -> Result<Client, FlashbackError> {
+        let at = format!("{}:{}", self.host, self.port);
+        let failed =
+            |error: tokio_postgres::Error| FlashbackError::Connect { at: at.clone(), message: message(&error) };
+        match &self.ca {
+            Some(ca) => {
+                config.ssl_mode(SslMode::Require);
+                let (client, connection) = config.connect(tls(ca)?).await.map_err(failed)?;
+                tokio::spawn(connection);
+                Ok(client)
+            }
+            None if self.is_here() => {
+                config.ssl_mode(SslMode::Disable);
+                let (client, connection) = config.connect(NoTls).await.map_err(failed)?;
+                tokio::spawn(connection);
+                Ok(client)
+            }
+            None => Err(FlashbackError::PlainText { at }),
+        }
+    }
+}
+
+fn tls(ca: &Path) -> Result<MakeRustlsConnect, FlashbackError> {
+    let failed = |message: String| FlashbackError::Certificates { path: ca.display().to_string(), message };
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(ca).map_err(|e| failed(e.to_string()))? {
+        let certificate = certificate.map_err(|e| failed(e.to_string()))?;
+        roots.add(certificate).map_err(|e| failed(e.to_string()))?;
+    }
+    let config = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|e| failed(e.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(MakeRustlsConnect::new(config))
 }
 
 /// A session in one database.
@@ -48,12 +106,7 @@ impl Session {
         if let Some(password) = &connect.password {
             config.password(password);
         }
-        let connected = runtime.block_on(config.connect(NoTls)).map_err(|error| {
-            let at = format!("{}:{}", connect.host, connect.port);
-            FlashbackError::Connect { at, message: message(&error) }
-        });
-        let (client, connection) = connected?;
-        runtime.spawn(connection);
+        let client = runtime.block_on(connect.client(config))?;
         Ok(Session { runtime, client })
     }
 
@@ -83,6 +136,27 @@ impl Session {
     /// The rows of one query.
     pub fn rows(&self, what: &str, sql: &str) -> Result<Rows, FlashbackError> {
         Ok(self.run(what, sql)?.pop().map(|answer| answer.rows).unwrap_or_default())
+    }
+
+    /// Everything that the open transaction has changed in its current database, as operations of the trail's format.
+    pub fn transaction_changes(&self) -> Result<Vec<u8>, FlashbackError> {
+        let what = "the changes of the transaction";
+        let failed = |error: tokio_postgres::Error| {
+            let state = error.code().map(|state| state.code().to_owned()).unwrap_or_default();
+            FlashbackError::Statement { what: what.to_owned(), message: message(&error), state }
+        };
+        let read = async {
+            let rows = self.client.simple_query_raw("SHOW holdfast.transaction_changes").await.map_err(failed)?;
+            let (mut rows, mut bytes) = (std::pin::pin!(rows), Vec::new());
+            while let Some(message) = rows.try_next().await.map_err(failed)? {
+                if let SimpleQueryMessage::Row(row) = message {
+                    let digits = row.get(0).filter(|digits| put_hex(&mut bytes, digits).is_some());
+                    digits.ok_or(FlashbackError::Answer { what })?;
+                }
+            }
+            Ok(bytes)
+        };
+        self.runtime.block_on(read)
     }
 
     /// The number of the stored column that the first result of a query is; `None`: it is none, or the query has an error.
@@ -126,4 +200,45 @@ fn message(error: &tokio_postgres::Error) -> String {
     }
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     format!("{error}{cause}")
+}
+
+/// Appends the bytes that hexadecimal digits stand for.
+fn put_hex(bytes: &mut Vec<u8>, digits: &str) -> Option<()> {
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    for pair in digits.as_bytes().chunks(2) {
+        let &[high, low] = pair else { return None };
+        bytes.push((digit(high)? * 16 + digit(low)?) as u8);
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_machine_is_not_sent_plain_text() {
+        let connect = |host: &str| Connect {
+            host: host.to_owned(),
+            port: 1,
+            user: "u".to_owned(),
+            password: Some("secret".to_owned()),
+            ca: None,
+        };
+        for host in ["192.0.2.1", "db.example", "::2", "::ffff:192.0.2.1"] {
+            let error = Session::open(&connect(host), "d").err().unwrap().to_string();
+            assert!(error.contains("--ca"), "{host}: {error}");
+        }
+        for host in ["127.0.0.1", "::1", "localhost", "/nowhere", "::ffff:127.0.0.1"] {
+            assert!(connect(host).is_here(), "{host}");
+        }
+    }
+
+    #[test]
+    fn digits_are_bytes() {
+        let mut bytes = vec![7];
+        assert_eq!(put_hex(&mut bytes, "00ff1A"), Some(()));
+        assert_eq!(bytes, [7, 0, 255, 26]);
+        assert!(put_hex(&mut bytes, "0").is_none() && put_hex(&mut bytes, "0g").is_none());
+    }
 }

@@ -155,6 +155,7 @@ impl Writer {
                 let done = self.rollback_to(&name, savepoints);
                 drop(answer.send(done.map(|()| TxnEvent { schema: self.schema.clone(), number })));
             }
+            ExclusiveRequest::Changes { answer } => drop(answer.send(self.changes())),
             ExclusiveRequest::Commit { .. } | ExclusiveRequest::Participate(_) | ExclusiveRequest::Rollback { .. } => {}
         }
     }
@@ -165,6 +166,16 @@ impl Writer {
             return Err(SqlError::new(SqlState::IN_FAILED_SQL_TRANSACTION, message));
         }
         Ok(())
+    }
+
+    /// The images of the open transaction: those that a commit would write now.
+    fn changes(&mut self) -> SqlResult<Vec<u8>> {
+        self.open_transaction()?;
+        self.check_capture()?;
+        if self.ahead.is_some() {
+            return Err(SqlError::internal("images of the exclusive transaction are in the trail already"));
+        }
+        Ok(self.conn.capture().buffer().clone())
     }
 
     fn run_in_transaction(&mut self, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {

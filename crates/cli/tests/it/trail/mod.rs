@@ -1,6 +1,7 @@
 //! `holdfast trail find` and `holdfast trail undo` against a running server.
 
 mod archived;
+mod exact;
 mod find;
 mod random;
 mod refused;

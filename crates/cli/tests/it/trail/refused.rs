@@ -121,7 +121,7 @@ async fn a_change_between_the_look_into_the_trail_and_the_undo_is_seen() {
     let (id, lsn) = bed.newest(&["--table", "t"]);
     let place = Place { data: Some(bed.node.dir.clone()), threads: 2, ..Place::default() };
     let (host, port, user) = ("127.0.0.1".to_owned(), bed.node.port, "holdfast".to_owned());
-    let connect = Connect { host, port, user, password: None };
+    let connect = Connect { host, port, user, password: None, ca: None };
     let target = Target { id: id.parse().unwrap(), lsn: lsn.parse().ok() };
     // It has runtimes of its own.
     let look = move || {

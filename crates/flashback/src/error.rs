@@ -59,8 +59,8 @@ pub enum FlashbackError {
     #[error("transaction {id} was not undone, and nothing was changed{}", lines(.misses))]
     Missed { id: u64, misses: Vec<String> },
     #[error(
-        "transaction {id} was not undone, and nothing was changed: with its rows foreign keys or triggers would also change \
-         these, which the transaction left otherwise{}\n  Change them first so that they no longer depend on the rows to undo",
+        "transaction {id} was not undone, and nothing was changed: foreign keys or triggers would change rows that are not \
+         its own, or its rows in another way{}\n  Change these rows first, so that they no longer depend on the rows to undo",
         lines(.rows)
     )]
     Unplanned { id: u64, rows: Vec<String> },

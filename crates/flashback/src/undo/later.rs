@@ -111,18 +111,18 @@ pub fn commit_of(
     is_wanted: &dyn Fn(&Nets) -> bool,
 ) -> Result<Option<(u64, u64)>, FlashbackError> {
     let (events, _) = collect_whole(source, Range::from(lsn), &Later::new(than, rows))?;
-    let mut commits: BTreeMap<(Lsn, Hlc), (u64, u64, HashMap<VolumeId, Effects>)> = BTreeMap::new();
+    let mut commits: BTreeMap<(Lsn, Hlc), (u64, HashMap<VolumeId, Effects>)> = BTreeMap::new();
     for event in &events {
         let What::Row { table, op, .. } = &event.what else { continue };
         let Some(found) = rows.get(&(event.volume, *table)) else { continue };
         let commit = commits.entry((event.lsn, event.head.hlc)).or_default();
-        (commit.0, commit.1) = (event.head.id.0, event.lsn.0);
-        commit.2.entry(event.volume).or_default().add(*table, &found.table.key, op);
+        commit.0 = event.head.id.0;
+        commit.1.entry(event.volume).or_default().add(*table, &found.table.key, op);
     }
-    let wanted = commits.into_values().find_map(|(transaction, lsn, effects)| {
+    let wanted = commits.into_iter().find_map(|((lsn, _), (transaction, effects))| {
         let mut nets = Nets::default();
         effects.into_iter().for_each(|(volume, effects)| nets.add(volume, effects));
-        is_wanted(&nets).then_some((transaction, lsn))
+        is_wanted(&nets).then_some((transaction, lsn.0))
     });
     Ok(wanted)
 }

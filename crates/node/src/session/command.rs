@@ -393,7 +393,7 @@ impl NodeSession {
             reader.run(0, &step, &mut lines.clone()).map_err(at)?;
         }
         let rows = lines.outcomes().pop().map(|o| o.rows).unwrap_or_default();
-        answer(client, number, &entry.translated.desc, &plan_tree(&rows), "EXPLAIN").map_err(at)
+        answer(client, number, &entry.translated.desc, plan_tree(&rows), "EXPLAIN").map_err(at)
     }
 }
 

@@ -5,6 +5,7 @@ mod exact;
 mod find;
 mod random;
 mod refused;
+mod remote;
 mod rowid;
 mod undo;
 

@@ -59,6 +59,12 @@ pub enum FlashbackError {
     Conflicts { id: u64, conflicts: Vec<Conflict> },
     #[error("transaction {id} was not undone, and nothing was changed{}", lines(.misses))]
     Missed { id: u64, misses: Vec<String> },
+    #[error(
+        "transaction {id} was not undone, and nothing was changed: foreign keys or triggers would change rows that are not \
+         its own, or its rows in another way{}\n  Change these rows first, so that they no longer depend on the rows to undo",
+        lines(.rows)
+    )]
+    Unplanned { id: u64, rows: Vec<String> },
 }
 
 /// Conflicts that a message lists.

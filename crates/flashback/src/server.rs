@@ -5,6 +5,7 @@
 //! Failure: an error of the server is returned with its DETAIL and HINT.
 
 use crate::error::FlashbackError;
+use futures::TryStreamExt as _;
 pub use holdfast_client::Server as Connect;
 use holdfast_types::VolumeId;
 use holdfast_types::schema::Dialect;
@@ -65,6 +66,27 @@ impl Session {
         Ok(self.run(what, sql)?.pop().map(|answer| answer.rows).unwrap_or_default())
     }
 
+    /// Everything that the open transaction has changed in its current database, as operations of the trail's format.
+    pub fn transaction_changes(&self) -> Result<Vec<u8>, FlashbackError> {
+        let what = "the changes of the transaction";
+        let failed = |error: tokio_postgres::Error| {
+            let state = error.code().map(|state| state.code().to_owned()).unwrap_or_default();
+            FlashbackError::Statement { what: what.to_owned(), message: message(&error), state }
+        };
+        let read = async {
+            let rows = self.client.simple_query_raw("SHOW holdfast.transaction_changes").await.map_err(failed)?;
+            let (mut rows, mut bytes) = (std::pin::pin!(rows), Vec::new());
+            while let Some(message) = rows.try_next().await.map_err(failed)? {
+                if let SimpleQueryMessage::Row(row) = message {
+                    let digits = row.get(0).filter(|digits| put_hex(&mut bytes, digits).is_some());
+                    digits.ok_or(FlashbackError::Answer { what })?;
+                }
+            }
+            Ok(bytes)
+        };
+        self.runtime.block_on(read)
+    }
+
     /// The number of the stored column that the first result of a query is; `None`: it is none, or the query has an error.
     pub fn column_of(&self, sql: &str) -> Result<Option<i16>, ()> {
         let statement = self.runtime.block_on(self.client.prepare(sql)).map_err(|_| ())?;
@@ -106,4 +128,45 @@ fn message(error: &tokio_postgres::Error) -> String {
     }
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     format!("{error}{cause}")
+}
+
+/// Appends the bytes that hexadecimal digits stand for.
+fn put_hex(bytes: &mut Vec<u8>, digits: &str) -> Option<()> {
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    for pair in digits.as_bytes().chunks(2) {
+        let &[high, low] = pair else { return None };
+        bytes.push((digit(high)? * 16 + digit(low)?) as u8);
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_machine_is_not_sent_plain_text() {
+        let connect = |host: &str| Connect {
+            host: host.to_owned(),
+            port: 1,
+            user: "u".to_owned(),
+            password: Some("secret".to_owned()),
+            ca: None,
+        };
+        for host in ["192.0.2.1", "db.example", "::2", "::ffff:192.0.2.1"] {
+            let error = Session::open(&connect(host), "d").err().unwrap().to_string();
+            assert!(error.contains("--ca"), "{host}: {error}");
+        }
+        for host in ["127.0.0.1", "::1", "localhost", "/nowhere", "::ffff:127.0.0.1"] {
+            assert!(connect(host).is_here(), "{host}");
+        }
+    }
+
+    #[test]
+    fn digits_are_bytes() {
+        let mut bytes = vec![7];
+        assert_eq!(put_hex(&mut bytes, "00ff1A"), Some(()));
+        assert_eq!(bytes, [7, 0, 255, 26]);
+        assert!(put_hex(&mut bytes, "0").is_none() && put_hex(&mut bytes, "0g").is_none());
+    }
 }

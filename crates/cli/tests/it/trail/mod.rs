@@ -1,9 +1,11 @@
 //! `holdfast trail find` and `holdfast trail undo` against a running server.
 
 mod archived;
+mod exact;
 mod find;
 mod random;
 mod refused;
+mod remote;
 mod rowid;
 mod tls;
 mod undo;

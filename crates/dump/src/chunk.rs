@@ -41,7 +41,7 @@ pub const DIRECTORY: &str = "chunks";
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ChunkId(pub [u8; 32]);
 
-/// How chunks of a place are named: under a key where the place is encrypted, so that a name tells nothing of the content.
+/// How chunks of a place are named: under a key where the place is encrypted, so that a name shows nothing of the content.
 #[derive(Clone, Copy, Default)]
 pub struct Naming(pub Option<[u8; 32]>);
 

@@ -263,7 +263,12 @@ pub fn decode_head(name: &str, object: &[u8]) -> Result<(Head, usize), DumpError
         return Err(damaged("the checksum of its head does not fit"));
     }
     let parsed = serde_json::from_slice(&head[HEADER_BYTES..]);
-    Ok((parsed.map_err(|e| damaged(&format!("its head cannot be read: {e}")))?, end))
+    let parsed: Head = parsed.map_err(|e| damaged(&format!("its head cannot be read: {e}")))?;
+    // They are shown on a terminal.
+    if [&parsed.node, &parsed.program].into_iter().any(|text| text.contains(char::is_control)) {
+        return Err(damaged("the name of its node has control characters"));
+    }
+    Ok((parsed, end))
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
@@ -404,6 +409,11 @@ pub mod tests {
         let (other_name, other) = other.encode().unwrap();
         refused(&name, &other);
         refused(&other_name, &object);
+        let mut hostile = manifest();
+        hostile.head.node = "\u{1b}[2J".to_owned();
+        let (hostile_name, hostile) = hostile.encode().unwrap();
+        let error = Manifest::decode(&hostile_name, &hostile).unwrap_err().to_string();
+        assert!(error.contains("control characters") && !error.contains('\u{1b}'), "{error}");
         let mut newer = object.to_vec();
         newer[8] = 2;
         assert!(matches!(Manifest::decode(&name, &newer), Err(DumpError::Newer { found: 2, .. })));

@@ -185,7 +185,7 @@ impl Engine {
         manifest.databases.retain(|e| Some(e.volume()) != aside);
         let local = engine.checkpoint_file.lock().clone();
         let found = recovery::survey(&engine.trail, self.0.recovered.first, &manifest, local.as_ref())?;
-        engine.begin_clock(found.clock, found.written_unix_ms)?;
+        *engine.clock.lock() = found.clock;
         engine.catalog.lock().checkpoints = found.checkpoints.clone();
         manifest.databases.retain(|e| !found.dropped.contains(&e.volume()));
         for redone in recovery::redo(&engine.trail, &manifest.databases, &found, |e| engine.open_volume(e))? {

@@ -176,12 +176,7 @@ fn advance_floor(engine: &Arc<EngineState>, databases: &dyn Peers) {
             append(engine, &stale);
         }
     }
-    let needed = needed.min(engine.oldest_listing().unwrap_or(needed));
-    let recycles = engine.trail.segment_of(needed) > engine.trail.segment_of(engine.trail.first());
-    match if recycles { engine.keep_clock() } else { Ok(()) } {
-        Ok(()) => engine.trail.retain_from(needed),
-        Err(error) => tracing::warn!("the trail is kept: the clock cannot be written to the data directory: {error}"),
-    }
+    engine.trail.retain_from(needed.min(engine.oldest_listing().unwrap_or(needed)));
     drop(held);
 }
 

@@ -22,7 +22,7 @@
 //!
 //! What the store can learn: names of objects (of an archive: trail, epochs, segments and a checksum of 32 bits; of dumps: time
 //! and LSN), their number, sizes and times, which dumps were made and forgotten when, and that a chunk is used again. Names of
-//! chunks are hashes under the key, so that nothing tells which content they have, and equal content in two places has two names.
+//! chunks are hashes under the key, so that nothing shows which content they have, and equal content in two places has two names.
 //!
 //! A store that loses or hides the key object does not turn an encrypted place into a plain one:
 //!

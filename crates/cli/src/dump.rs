@@ -77,7 +77,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    fn open(&self, place: &str) -> anyhow::Result<Repository> {
+    pub fn open(&self, place: &str) -> anyhow::Result<Repository> {
         Ok(Repository::open_with(place, self.keys(&[]))?)
     }
 

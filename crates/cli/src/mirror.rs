@@ -1,6 +1,6 @@
 //! `holdfast mirror`: makes a mirror from a dump, and turns a mirror into a data directory when the main disk is lost.
 
-use crate::dump::Identity;
+use crate::dump::Identities;
 use crate::standby::from_dump::{make_follower, report};
 use clap::Subcommand;
 use holdfast_dump::restore::NewFollower;
@@ -55,7 +55,7 @@ struct Create {
     #[arg(long, value_name = "URL")]
     archive: Option<String>,
     #[command(flatten)]
-    identity: Identity,
+    identity: Identities,
 }
 
 #[derive(clap::Args)]

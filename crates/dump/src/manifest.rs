@@ -269,6 +269,10 @@ pub fn decode_head(name: &str, object: &[u8]) -> Result<(Head, usize), DumpError
     if last_segment.is_none() {
         return Err(damaged("its head names a place that no trail has"));
     }
+    // They are shown on a terminal.
+    if [&head.node, &head.program].into_iter().any(|text| text.contains(char::is_control)) {
+        return Err(damaged("the name of its node has control characters"));
+    }
     Ok((head, end))
 }
 
@@ -410,6 +414,11 @@ pub mod tests {
         let (other_name, other) = other.encode().unwrap();
         refused(&name, &other);
         refused(&other_name, &object);
+        let mut hostile = manifest();
+        hostile.head.node = "\u{1b}[2J".to_owned();
+        let (hostile_name, hostile) = hostile.encode().unwrap();
+        let error = Manifest::decode(&hostile_name, &hostile).unwrap_err().to_string();
+        assert!(error.contains("control characters") && !error.contains('\u{1b}'), "{error}");
         let mut newer = object.to_vec();
         newer[8] = 2;
         assert!(matches!(Manifest::decode(&name, &newer), Err(DumpError::Newer { found: 2, .. })));

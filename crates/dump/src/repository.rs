@@ -147,7 +147,8 @@ impl Repository {
     /// All dumps, the oldest first.
     pub fn dumps(&self) -> Result<Vec<Listing>, DumpError> {
         let mut listed = self.list(manifest::DIRECTORY)?;
-        listed.retain(|object| object.name.ends_with(".hfd"));
+        // Names with control characters are not of this program, and would reach terminals.
+        listed.retain(|object| object.name.ends_with(".hfd") && !object.name.contains(char::is_control));
         // A name begins with the time.
         listed.sort_by(|a, b| a.name.cmp(&b.name));
         let listing = |Listed { name, bytes }| match self.head(&name, bytes) {

@@ -241,27 +241,3 @@ async fn the_archives_end_is_the_end_and_what_is_beyond_is_said() {
     assert_eq!(one(&node.connect().await, "select count(*) from m where k = 1").await, "1");
     assert!(bed.restore_fails("early", &["--to-time", "2001-01-01 00:00"]).contains("no dump that ends at or before"));
 }
-
-/// A dump says up to which moment it has commits, also of a server whose trail no longer has the last one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dump_knows_its_last_commit_when_the_trail_does_not_have_it() {
-    let bed = Bed::start();
-    let client = bed.node.connect().await;
-    run(&client, "create table k(k int primary key); insert into k values (1)").await;
-    drop(client);
-    let clock = |dump: &Value| dump["clock_unix_ms"].as_u64().unwrap();
-    let made = bed.dump();
-    assert!(clock(&made) > 0);
-    // Its own trail is empty.
-    let (restored, mut node) = bed.restore("restored", &["--to-lsn", &made["lsn"].to_string()]);
-    let without = std::fs::read_to_string(node.dir.join("holdfast.toml")).unwrap();
-    let without: Vec<&str> = without.lines().filter(|line| !line.starts_with("archive")).collect();
-    std::fs::write(node.dir.join("holdfast.toml"), without.join("\n") + "\n").unwrap();
-    for start in 0..2 {
-        node.start();
-        let again = bed.dump_of(&node.at());
-        assert!(clock(&again) >= clock(&restored) && clock(&restored) >= clock(&made), "{start}: {again}");
-        assert!(clock(&again) <= now_ms(), "{start}: {again}");
-        assert!(node.stop().success());
-    }
-}

@@ -2,6 +2,7 @@
 
 use super::{Bed, applied, table};
 use crate::node::run;
+use holdfast_client::Given;
 use holdfast_flashback::{Connect, Place, Source, Target, apply, plan};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
@@ -89,8 +90,7 @@ async fn a_schema_change_that_was_not_seen_in_the_trail_is_noticed() {
     bed.run("update s set b = 2").await;
     let (id, lsn) = bed.newest(&["--table", "s"]);
     let place = Place { data: Some(bed.node.dir.clone()), threads: 2, ..Place::default() };
-    let (host, port, user) = ("127.0.0.1".to_owned(), bed.node.port, "holdfast".to_owned());
-    let connect = Connect { host, port, user, password: None, ca: None };
+    let connect = Connect::parse(&bed.node.at(), &Given::default(), &|_| None).unwrap();
     let target = Target { id: id.parse().unwrap(), lsn: lsn.parse().ok() };
     // It has runtimes of its own.
     let look = move || {

@@ -28,7 +28,7 @@ async fn another_machine_is_reached_by_tls_only() {
         let output = holdfast(&["trail", "find", "--data", node.data(), "--table", "t", "--at", at]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(
-            output.status.code() == Some(1) && said.contains("name the authority of its certificate with --ca"),
+            output.status.code() == Some(1) && said.contains("name the authority of its certificate, by --ca"),
             "{said}"
         );
     }

@@ -12,6 +12,7 @@
 
 mod connections;
 mod coverage;
+mod dumps;
 mod failover;
 mod findings;
 mod fuzz;
@@ -110,6 +111,8 @@ enum Command {
     Observed(observed::Arguments),
     /// Compares what connections, TLS and idle sessions cost with PostgreSQL
     Connections(connections::Arguments),
+    /// Compares dumps, restores and roll-forward with PostgreSQL and pgBackRest
+    Dumps(dumps::Arguments),
     /// Uses SQLite for `power-cut --peer sqlite`
     #[command(hide = true)]
     PowerCutSqlite(power_cut::SqliteChild),
@@ -138,6 +141,7 @@ fn main() -> ExitCode {
         Command::Paired(arguments) => paired::command(&arguments),
         Command::Observed(arguments) => observed::command(&arguments),
         Command::Connections(arguments) => connections::command(&arguments),
+        Command::Dumps(arguments) => dumps::command(&arguments),
         Command::PowerCutSqlite(child) => power_cut::sqlite_child::run(&child),
     };
     match outcome {

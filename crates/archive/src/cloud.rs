@@ -21,13 +21,14 @@ use object_store::{
 use url::Url;
 
 use crate::error::ArchiveError;
-use crate::store::{Listed, Pending, Put, Store};
+use crate::store::{Listed, Pending, Put, Store, is_from};
 
 /// One request, a whole segment up or down.
 const REQUEST_MAX: Duration = Duration::from_secs(600);
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// Tries of one request, and how long they may go on.
-const RETRIES_MAX: usize = 3;
+/// Further tries of one request that the store answers with an error, and how long they may take together. Of 3 of them, some
+/// 100 ms apart, a store that fails every third request used up all for one of them now and then.
+const RETRIES_MAX: usize = 10;
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// See the module.
@@ -100,7 +101,7 @@ impl CloudStore {
     }
 
     /// Names are relative to the prefix.
-    async fn names(&self, directory: &str) -> Result<Vec<Listed>, Error> {
+    async fn names(&self, directory: &str, from: &str) -> Result<Vec<Listed>, Error> {
         let under = if directory.is_empty() { self.prefix.clone() } else { self.path(directory) };
         let under = Some(&under).filter(|path| !path.as_ref().is_empty());
         let listed = |meta: object_store::ObjectMeta| {
@@ -108,7 +109,11 @@ impl CloudStore {
                 meta.location.prefix_match(&self.prefix).map(|parts| parts.map(|p| p.as_ref().to_owned()).collect());
             parts.map(|parts| Listed { name: parts.join("/"), bytes: meta.size })
         };
-        let all: Vec<_> = self.store.list(under).try_collect().await?;
+        let all: Vec<_> = match from {
+            "" => self.store.list(under).try_collect().await?,
+            // A list begins behind its offset: no object has the name `from` itself, which is the beginning of names.
+            from => self.store.list_with_offset(under, &self.path(directory).join(from)).try_collect().await?,
+        };
         Ok(all.into_iter().filter_map(listed).collect())
     }
 }
@@ -166,8 +171,18 @@ impl Store for CloudStore {
     }
 
     fn list<'a>(&'a self, directory: &'a str) -> Pending<'a, Vec<Listed>> {
-        Box::pin(
-            async move { self.names(directory).await.map_err(|error| ArchiveError::store("list", directory, error)) },
-        )
+        Box::pin(async move {
+            self.names(directory, "").await.map_err(|error| ArchiveError::store("list", directory, error))
+        })
+    }
+
+    /// Of Azure the client lists the whole directory.
+    fn list_from<'a>(&'a self, directory: &'a str, from: &'a str) -> Pending<'a, Vec<Listed>> {
+        Box::pin(async move {
+            let listed = self.names(directory, from).await;
+            let mut listed = listed.map_err(|error| ArchiveError::store("list", directory, error))?;
+            listed.retain(|object| is_from(&object.name, directory, from));
+            Ok(listed)
+        })
     }
 }

@@ -1,5 +1,6 @@
 //! Errors of an archive, worded for the operator; each error names the object.
 
+use crate::keys::KEY_NAME;
 use holdfast_trail::TrailError;
 
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +59,27 @@ pub enum ArchiveError {
     #[error("{place} has objects that are not encrypted; only an empty place becomes encrypted. Use another one")]
     NotEncrypted { place: String },
 
+    #[error(
+        "{name} is sealed with another key than that in {KEY_NAME} of {place}: one of the two was put there from another place. \
+         Nothing was changed. Put back the copy of {KEY_NAME} that belongs to the objects, or remove {name} if it is not of this place"
+    )]
+    OtherKey { name: String, place: String },
+
+    /// Without recipients: with them a place without a key gets one.
+    #[error(
+        "{place} has no key object {KEY_NAME}, and it is expected to be encrypted: nothing is read or written there. If it is \
+         encrypted, the store has lost or hides that object: put back a copy of it. If it is new, name the recipients \
+         (--encrypt-to, dump.encrypt_to, archive_encrypt_to). If it was never encrypted, leave the identity out (--identity, \
+         --archive-identity, dump.identity, archive_identity)"
+    )]
+    NoKeyObject { place: String },
+
+    #[error(
+        "{place} has encrypted objects such as {name}, and no key object {KEY_NAME}: the store has lost or hides it. Nothing \
+         is read or written there. Put back a copy of {KEY_NAME}; without it those objects cannot be read"
+    )]
+    KeyLost { place: String, name: String },
+
     #[error("the file with identities {file} cannot be used: {what}")]
     Identity { file: String, what: String },
 
@@ -94,6 +116,9 @@ impl ArchiveError {
                 | ArchiveError::NoKey { .. }
                 | ArchiveError::WrongKey { .. }
                 | ArchiveError::NotEncrypted { .. }
+                | ArchiveError::NoKeyObject { .. }
+                | ArchiveError::OtherKey { .. }
+                | ArchiveError::KeyLost { .. }
                 | ArchiveError::Identity { .. }
                 | ArchiveError::Recipient { .. }
         )

@@ -128,7 +128,7 @@ impl FileStore {
             return Err(io::Error::other(format!("it is {bytes} bytes long; the limit is {bytes_max} bytes")));
         }
         let bytes = bytes.min(bytes_max) as usize;
-        let mut object = Vec::new();
+        let mut object = Vec::with_capacity(bytes);
         let mut buf = AlignedBuf::zeroed(CHUNK_BYTES.min(bytes.next_multiple_of(BLOCK_BYTES)));
         while object.len() < bytes {
             let read = file.read_at(buf.as_mut_slice(), object.len() as u64)?;
@@ -149,13 +149,13 @@ impl FileStore {
         }
     }
 
-    fn list_blocking(&self, directory: &str) -> io::Result<Vec<Listed>> {
+    fn list_blocking(&self, directory: &str, from: &str) -> io::Result<Vec<Listed>> {
         self.check_root()?;
         if directory.is_empty() {
             let names = self.disk.list(&self.root)?;
             let directories = names.iter().filter(|name| crate::name::parse_trail_id(name).is_some());
             return directories
-                .map(|name| self.list_blocking(name))
+                .map(|name| self.list_blocking(name, from))
                 .collect::<io::Result<Vec<_>>>()
                 .map(|l| l.concat());
         }
@@ -165,7 +165,7 @@ impl FileStore {
             listed => listed?,
         };
         let mut listed = Vec::new();
-        for name in names {
+        for name in names.into_iter().filter(|name| name.as_str() >= from) {
             // An object that was removed meanwhile is skipped.
             if let Some(metadata) = self.disk.metadata(&dir.join(&name))? {
                 listed.push(Listed { name: format!("{directory}/{name}"), bytes: metadata.len_bytes });
@@ -203,7 +203,13 @@ impl Store for FileStore {
     }
 
     fn list<'a>(&'a self, directory: &'a str) -> Pending<'a, Vec<Listed>> {
-        let (store, owned) = (self.clone(), directory.to_owned());
-        Box::pin(blocking(move || store.list_blocking(&owned).map_err(|error| store.failed("list", owned, error))))
+        self.list_from(directory, "")
+    }
+
+    fn list_from<'a>(&'a self, directory: &'a str, from: &'a str) -> Pending<'a, Vec<Listed>> {
+        let (store, owned, from) = (self.clone(), directory.to_owned(), from.to_owned());
+        Box::pin(blocking(move || {
+            store.list_blocking(&owned, &from).map_err(|error| store.failed("list", owned, error))
+        }))
     }
 }

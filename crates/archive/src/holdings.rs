@@ -6,8 +6,8 @@ use holdfast_trail::TrailId;
 use holdfast_types::Epoch;
 
 use crate::error::ArchiveError;
-use crate::name::ObjectName;
-use crate::store::Store;
+use crate::name::{ObjectName, file_from};
+use crate::store::{Listed, Store};
 
 /// One object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,25 +26,38 @@ pub struct Holdings {
 impl Holdings {
     /// Lists the objects of one trail.
     pub async fn of(store: &dyn Store, trail_id: TrailId) -> Result<Holdings, ArchiveError> {
-        let mut trails = Holdings::listed(store, &trail_id.to_string()).await?;
-        Ok(trails.remove(&trail_id.to_string()).map(|(_, holdings)| holdings).unwrap_or_default())
+        let directory = trail_id.to_string();
+        let mut trails = Holdings::gather(store.list(&directory).await?);
+        Ok(trails.remove(&directory).map(|(_, holdings)| holdings).unwrap_or_default())
     }
 
     /// Lists the objects of all trails, by their ids as text.
     pub async fn of_all(store: &dyn Store) -> Result<BTreeMap<String, (TrailId, Holdings)>, ArchiveError> {
-        Holdings::listed(store, "").await
+        Ok(Holdings::gather(store.list("").await?))
     }
 
-    async fn listed(store: &dyn Store, directory: &str) -> Result<BTreeMap<String, (TrailId, Holdings)>, ArchiveError> {
+    /// Lists the objects of one trail that are of this epoch, from this segment on, or of a later epoch.
+    pub async fn from(
+        store: &dyn Store,
+        trail_id: TrailId,
+        epoch: Epoch,
+        segment: u32,
+    ) -> Result<Holdings, ArchiveError> {
+        let directory = trail_id.to_string();
+        let mut trails = Holdings::gather(store.list_from(&directory, &file_from(epoch, segment)).await?);
+        Ok(trails.remove(&directory).map(|(_, holdings)| holdings).unwrap_or_default())
+    }
+
+    fn gather(all: Vec<Listed>) -> BTreeMap<String, (TrailId, Holdings)> {
         let mut trails = BTreeMap::new();
-        for listed in store.list(directory).await? {
+        for listed in all {
             // Files that are not objects of ours, or are still being written, are skipped.
             let Some(name) = ObjectName::parse(&listed.name) else { continue };
             let (_, holdings) =
                 trails.entry(name.trail_id.to_string()).or_insert_with(|| (name.trail_id, Holdings::default()));
             holdings.insert(Holding { name, bytes: listed.bytes });
         }
-        Ok(trails)
+        trails
     }
 
     pub fn insert(&mut self, holding: Holding) {

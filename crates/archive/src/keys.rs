@@ -30,12 +30,34 @@ pub struct Keys {
     pub encrypt_to: Vec<String>,
     /// A file with identities, to read an encrypted place.
     pub identity: Option<PathBuf>,
+    pub expects: Expects,
+}
+
+/// What a place without a key object is taken for. The store can hide that object, so its absence alone shows nothing.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Expects {
+    /// A plain place where neither recipients nor an identity are named, else one that has lost its key.
+    #[default]
+    AsNamed,
+    /// Either: the identity is named for another place, and may be needed here, too.
+    Either,
+    /// One that has lost its key: other settings say that it is encrypted.
+    Encrypted,
 }
 
 impl Keys {
     /// Whether a new place becomes encrypted.
     pub fn encrypts(&self) -> bool {
         !self.encrypt_to.is_empty()
+    }
+
+    /// Whether a place without a key object may be plain.
+    pub(crate) fn allows_plain(&self) -> bool {
+        match self.expects {
+            Expects::AsNamed => self.encrypt_to.is_empty() && self.identity.is_none(),
+            Expects::Either => true,
+            Expects::Encrypted => false,
+        }
     }
 
     /// Every recipient is one, and the identity file can be read: what can be known before a place is.

@@ -42,6 +42,12 @@ impl ObjectName {
     }
 }
 
+/// How names of objects of this epoch and segment begin, without the directory. In the order of bytes come behind it, in its
+/// directory, all objects of later epochs, and those of this epoch from this segment on.
+pub fn file_from(epoch: Epoch, segment: u32) -> String {
+    format!("{:08x}-{segment:08x}", epoch.0)
+}
+
 /// Parses a trail id as it is written in names.
 pub fn parse_trail_id(text: &str) -> Option<TrailId> {
     if text.len() != 32 || !text.is_ascii() {

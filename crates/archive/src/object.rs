@@ -150,7 +150,7 @@ impl Manifest {
         }
         match manifest.is_possible() {
             true => Ok(manifest),
-            false => Err(damaged("its header says what cannot be")),
+            false => Err(damaged("its header is invalid")),
         }
     }
 

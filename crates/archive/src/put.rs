@@ -94,6 +94,24 @@ pub async fn check_still_there(store: &dyn Store, name: &str) -> Result<(), Arch
     }
 }
 
+/// Fails when another server archives this trail: one that has replaced this one, or that runs on a copy of its directory. A
+/// restore could take either history for the right one. What that server has put is of this trail's epoch, from segment `number`
+/// on, or of a later epoch, so only that end of the archive is listed.
+pub async fn check_only_server(store: &dyn Store, trail: &Trail, number: u32) -> Result<(), ArchiveError> {
+    let epoch = trail.epoch();
+    let holdings = Holdings::from(store, trail.trail_id(), epoch, number).await?;
+    let own = is_archived(store, trail, number, &holdings).await?;
+    let is_others =
+        |name: &ObjectName| name.epoch > epoch || (name.epoch == epoch && name.segment >= number && Some(*name) != own);
+    match holdings.objects().map(|holding| holding.name).find(is_others) {
+        Some(name) => {
+            let (name, place) = (name.to_string(), store.place().to_owned());
+            Err(ArchiveError::OtherServer { name, place, epoch: epoch.0 })
+        }
+        None => Ok(()),
+    }
+}
+
 /// The checksum to which the boxcar at `next` refers; `None` when that boxcar does not exist yet.
 pub(crate) async fn last_checksum(trail: &Trail, next: Lsn) -> Result<Option<u32>, ArchiveError> {
     let trail = trail.clone();

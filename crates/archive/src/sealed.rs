@@ -22,10 +22,23 @@
 //!
 //! What the store can learn: names of objects (of an archive: trail, epochs, segments and a checksum of 32 bits; of dumps: time
 //! and LSN), their number, sizes and times, which dumps were made and forgotten when, and that a chunk is used again. Names of
-//! chunks are hashes under the key, so that nothing tells which content they have, and equal content in two places has two names.
+//! chunks are hashes under the key, so that nothing shows which content they have, and equal content in two places has two names.
+//!
+//! A store that loses or hides the key object does not turn an encrypted place into a plain one:
+//!
+//! | no `keys/key.age`, and | reading | writing |
+//! |---|---|---|
+//! | recipients are named, and the place is empty | nothing is there | the place becomes encrypted |
+//! | recipients are named, and it has objects | refused | refused |
+//! | an identity is named for this place, or other settings say that it is encrypted | refused | refused |
+//! | neither | plain objects are read, sealed ones refused | plain |
+//!
+//! In a place that has its key no plain object is read, also if another program has put it there.
 //!
 //! Failure: without the key everything but a list of names is [`ArchiveError::NoKey`]; with another one it is
-//! [`ArchiveError::WrongKey`]; an object that does not open is [`ArchiveError::Damaged`].
+//! [`ArchiveError::WrongKey`]; an object that does not open is [`ArchiveError::Damaged`], one
+//! that was sealed with another place's key [`ArchiveError::OtherKey`]; without the key object it is
+//! [`ArchiveError::NoKeyObject`] or [`ArchiveError::KeyLost`].
 
 use crate::error::{ArchiveError, blocking};
 use crate::keys::{KEY_BYTES, KEY_NAME, Keys, new_key, unwrap_key, wrap_key};
@@ -43,8 +56,8 @@ const PIECE_BYTES: usize = 64 << 10;
 const TAG_BYTES: usize = 16;
 const SEALED_PIECE_BYTES: usize = PIECE_BYTES + TAG_BYTES;
 const KEY_OBJECT_BYTES_MAX: u64 = 1 << 20;
-/// Where objects lie: those of an archive in folders of trails, which the first name lists, those of dumps in the others.
-const FOLDERS: [&str; 4] = ["", "dumps", "chunks", "running"];
+/// Where objects lie: those of an archive in folders of trails, which the first name lists, and the others.
+const FOLDERS: [&str; 7] = ["", "dumps", "chunks", "running", "servers", "place", "places"];
 
 /// The key of a place, and what comes from it.
 #[derive(Clone)]
@@ -121,7 +134,7 @@ fn plain_bytes(sealed: u64) -> u64 {
 }
 
 /// Opens a sealed object, or its beginning: then the last piece that is there need not be the object's last.
-fn open(key: &PlaceKey, name: &str, sealed: &[u8], is_head: bool) -> Result<Vec<u8>, ArchiveError> {
+fn open(key: &PlaceKey, (place, name): (&str, &str), sealed: &[u8], is_head: bool) -> Result<Vec<u8>, ArchiveError> {
     let damaged = |what: &str| ArchiveError::Damaged { name: name.to_owned(), what: what.to_owned() };
     let Some((header, mut body)) = sealed.split_at_checked(HEADER_BYTES) else {
         return Err(damaged("it is shorter than the header of a sealed object"));
@@ -134,7 +147,7 @@ fn open(key: &PlaceKey, name: &str, sealed: &[u8], is_head: bool) -> Result<Vec<
         return Err(ArchiveError::Newer { name: name.to_owned(), found, known: FORMAT_VERSION });
     }
     if header[16..24] != key.id {
-        return Err(damaged("it was sealed with the key of another place"));
+        return Err(ArchiveError::OtherKey { name: name.to_owned(), place: place.to_owned() });
     }
     let piece_key = key.piece_key(&header[24..56], name).map_err(|what| damaged(&what))?;
     let mut object = Vec::with_capacity(body.len());
@@ -192,19 +205,20 @@ impl SealedStore {
     }
 
     async fn find_key(&self, wants_key: bool) -> Result<Option<Arc<PlaceKey>>, ArchiveError> {
-        let place = self.inner.place().to_owned();
         loop {
-            if let Some(object) = self.inner.get(KEY_NAME, KEY_OBJECT_BYTES_MAX).await? {
-                let keys = self.keys.clone();
-                let key = blocking(move || unwrap_key(&keys, &place, &object)).await?;
-                return Ok(Some(Arc::new(PlaceKey::of(&key))));
+            if let Some(key) = self.read_key().await? {
+                return Ok(Some(key));
             }
             if !wants_key {
-                return Ok(None);
+                return match self.keys.encrypts() || self.keys.allows_plain() {
+                    // What is read there is looked at.
+                    true => Ok(None),
+                    false => Err(ArchiveError::NoKeyObject { place: self.inner.place().to_owned() }),
+                };
             }
             for folder in FOLDERS {
-                if !self.inner.list(folder).await?.is_empty() {
-                    return Err(ArchiveError::NotEncrypted { place });
+                if let Some(key) = self.key_of_listed(&self.inner.list(folder).await?).await? {
+                    return Ok(Some(key));
                 }
             }
             let keys = self.keys.clone();
@@ -220,6 +234,34 @@ impl SealedStore {
         }
     }
 
+    async fn read_key(&self) -> Result<Option<Arc<PlaceKey>>, ArchiveError> {
+        let Some(object) = self.inner.get(KEY_NAME, KEY_OBJECT_BYTES_MAX).await? else { return Ok(None) };
+        let (keys, place) = (self.keys.clone(), self.inner.place().to_owned());
+        let key = blocking(move || unwrap_key(&keys, &place, &object)).await?;
+        Ok(Some(Arc::new(PlaceKey::of(&key))))
+    }
+
+    /// Judges an object that was found in a place without a key; `None`: it is plain and may be. Its key, where another program
+    /// has made the place encrypted meanwhile.
+    async fn key_of_found(&self, name: &str, object: &[u8]) -> Result<Option<Arc<PlaceKey>>, ArchiveError> {
+        let place = || self.inner.place().to_owned();
+        if object.starts_with(&MAGIC) {
+            let key = self.read_key().await?;
+            return key.map(Some).ok_or_else(|| ArchiveError::KeyLost { place: place(), name: name.to_owned() });
+        }
+        if self.keys.encrypts() { Err(ArchiveError::NotEncrypted { place: place() }) } else { Ok(None) }
+    }
+
+    /// The same by the first object of a list that is there. Files that are being written are none.
+    async fn key_of_listed(&self, listed: &[Listed]) -> Result<Option<Arc<PlaceKey>>, ArchiveError> {
+        for Listed { name, .. } in listed.iter().filter(|object| !object.name.ends_with(".new")) {
+            if let Some(begins) = self.inner.get_head(name, MAGIC.len() as u64).await? {
+                return self.key_of_found(name, &begins).await;
+            }
+        }
+        Ok(None)
+    }
+
     async fn put_sealed(&self, name: &str, object: Bytes) -> Result<Put, ArchiveError> {
         let Some(key) = self.key(true).await? else { return self.inner.put_new(name, object).await };
         let owned = name.to_owned();
@@ -233,19 +275,52 @@ impl SealedStore {
     }
 
     async fn get_opened(&self, name: &str, bytes_max: u64) -> Result<Option<Bytes>, ArchiveError> {
-        let Some(key) = self.key(false).await? else { return self.inner.get(name, bytes_max).await };
+        let key = match self.key(false).await? {
+            Some(key) => key,
+            None => {
+                let Some(found) = self.inner.get(name, bytes_max).await? else { return Ok(None) };
+                match self.key_of_found(name, &found).await? {
+                    None => return Ok(Some(found)),
+                    Some(key) => key,
+                }
+            }
+        };
         let Some(sealed) = self.inner.get(name, sealed_bytes(bytes_max)).await? else { return Ok(None) };
-        let name = name.to_owned();
-        blocking(move || open(&key, &name, &sealed, false)).await.map(|object| Some(object.into()))
+        let (place, name) = (self.inner.place().to_owned(), name.to_owned());
+        blocking(move || open(&key, (&place, &name), &sealed, false)).await.map(|object| Some(object.into()))
     }
 
     async fn get_head_opened(&self, name: &str, bytes: u64) -> Result<Option<Bytes>, ArchiveError> {
-        let Some(key) = self.key(false).await? else { return self.inner.get_head(name, bytes).await };
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let key = match self.key(false).await? {
+            Some(key) => key,
+            None => {
+                let bytes = bytes.max(MAGIC.len() as u64);
+                let Some(found) = self.inner.get_head(name, bytes).await? else { return Ok(None) };
+                match self.key_of_found(name, &found).await? {
+                    None => return Ok(Some(found.slice(..found.len().min(length)))),
+                    Some(key) => key,
+                }
+            }
+        };
         let wanted = HEADER_BYTES as u64 + pieces(bytes) * SEALED_PIECE_BYTES as u64;
         let Some(sealed) = self.inner.get_head(name, wanted).await? else { return Ok(None) };
-        let mut object = open(&key, name, &sealed, true)?;
-        object.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let mut object = open(&key, (self.inner.place(), name), &sealed, true)?;
+        object.truncate(length);
         Ok(Some(object.into()))
+    }
+
+    /// Lengths are those of the objects before they were sealed.
+    async fn listed(&self, mut listed: Vec<Listed>) -> Result<Vec<Listed>, ArchiveError> {
+        let mut is_encrypted = self.key(false).await?.is_some();
+        if !is_encrypted && self.keys.encrypts() {
+            is_encrypted = self.key_of_listed(&listed).await?.is_some();
+        }
+        if is_encrypted {
+            listed.retain(|object| object.name != KEY_NAME);
+            listed.iter_mut().for_each(|object| object.bytes = plain_bytes(object.bytes));
+        }
+        Ok(listed)
     }
 }
 
@@ -270,17 +345,12 @@ impl Store for SealedStore {
         self.inner.remove(name)
     }
 
-    /// Lengths are those of the objects before they were sealed.
     fn list<'a>(&'a self, directory: &'a str) -> Pending<'a, Vec<Listed>> {
-        Box::pin(async move {
-            let is_encrypted = self.key(false).await?.is_some();
-            let mut listed = self.inner.list(directory).await?;
-            if is_encrypted {
-                listed.retain(|object| object.name != KEY_NAME);
-                listed.iter_mut().for_each(|object| object.bytes = plain_bytes(object.bytes));
-            }
-            Ok(listed)
-        })
+        Box::pin(async move { self.listed(self.inner.list(directory).await?).await })
+    }
+
+    fn list_from<'a>(&'a self, directory: &'a str, from: &'a str) -> Pending<'a, Vec<Listed>> {
+        Box::pin(async move { self.listed(self.inner.list_from(directory, from).await?).await })
     }
 }
 

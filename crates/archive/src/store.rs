@@ -47,4 +47,20 @@ pub trait Store: Send + Sync {
 
     /// Lists the objects in a directory, or in all directories when `directory` is empty. In no particular order.
     fn list<'a>(&'a self, directory: &'a str) -> Pending<'a, Vec<Listed>>;
+
+    /// Lists the objects in a directory whose names, behind the directory's, are `from` or later in the order of their bytes.
+    /// Stores that can begin a list there do; of the others the whole directory is listed.
+    fn list_from<'a>(&'a self, directory: &'a str, from: &'a str) -> Pending<'a, Vec<Listed>> {
+        Box::pin(async move {
+            let mut listed = self.list(directory).await?;
+            listed.retain(|object| is_from(&object.name, directory, from));
+            Ok(listed)
+        })
+    }
+}
+
+/// Whether an object in a directory has a name from `from` on.
+pub(crate) fn is_from(name: &str, directory: &str, from: &str) -> bool {
+    let file = name.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/'));
+    file.is_some_and(|file| file >= from)
 }

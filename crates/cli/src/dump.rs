@@ -71,15 +71,41 @@ struct NewKey {
 /// The key to an encrypted place.
 #[derive(clap::Args)]
 pub struct Identity {
-    /// A file with an identity, where the dumps or the archive are encrypted
+    /// A file with an identity, where the dumps are encrypted
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
 }
 
 impl Identity {
     pub fn open(&self, place: &str) -> anyhow::Result<Repository> {
-        let keys = Keys { encrypt_to: Vec::new(), identity: self.identity.clone() };
-        Ok(Repository::open_with(place, keys)?)
+        Ok(Repository::open_with(place, self.keys(&[]))?)
+    }
+
+    fn keys(&self, encrypt_to: &[String]) -> Keys {
+        Keys { encrypt_to: encrypt_to.to_vec(), identity: self.identity.clone(), ..Keys::default() }
+    }
+}
+
+/// The keys to an encrypted place and to the archive that belongs to it.
+#[derive(clap::Args)]
+pub struct Identities {
+    #[command(flatten)]
+    dumps: Identity,
+    #[command(flatten)]
+    archive: ArchiveIdentity,
+}
+
+/// The key to an encrypted archive.
+#[derive(clap::Args)]
+struct ArchiveIdentity {
+    /// A file with an identity for the archive, where that is encrypted [default: the one of --identity, if it is needed]
+    #[arg(long, value_name = "FILE")]
+    archive_identity: Option<PathBuf>,
+}
+
+impl Identities {
+    pub fn open(&self, place: &str) -> anyhow::Result<Repository> {
+        Ok(self.dumps.open(place)?.with_archive_identity(self.archive.archive_identity.clone()))
     }
 }
 
@@ -115,6 +141,9 @@ struct Create {
     /// Take at most this many megabytes of pages a second from the server
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     rate_mb: Option<u64>,
+    /// How far to leave the processors to the server: the scheduler's nice value. With 0 the dump does not rest either
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(i32).range(0..=19))]
+    nice: i32,
     #[command(flatten)]
     threads: Threads,
     /// Refuse a place to which another server's schedule dumps, as `dump.to` in holdfast.toml does
@@ -124,7 +153,7 @@ struct Create {
     #[arg(long, value_name = "RECIPIENT")]
     encrypt_to: Vec<String>,
     #[command(flatten)]
-    identity: Identity,
+    identity: Identities,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -186,6 +215,8 @@ struct Forget {
     /// Keep in the archive what was written in the last N hours, although no dump needs it
     #[arg(long, value_name = "N", default_value_t = 24, requires = "archive")]
     archive_keep_hours: u32,
+    #[command(flatten)]
+    archive_identity: ArchiveIdentity,
     /// Show what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
@@ -289,14 +320,18 @@ fn make_key(NewKey { out }: &NewKey) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn make(Create { at, to, rate_mb, threads, claim, encrypt_to, identity, json }: &Create) -> anyhow::Result<ExitCode> {
-    let keys = Keys { encrypt_to: encrypt_to.clone(), identity: identity.identity.clone() };
-    let repository = Arc::new(Repository::open_with(to, keys)?);
+fn make(arguments: &Create) -> anyhow::Result<ExitCode> {
+    let Create { at, to, rate_mb, nice, threads, claim, encrypt_to, identity, json } = arguments;
+    // Before any thread starts, so that all of them are so.
+    rustix::process::nice(*nice).context("cannot lower the priority; use --nice 0")?;
+    let repository = Repository::open_with(to, identity.dumps.keys(encrypt_to))?;
+    let repository = Arc::new(repository.with_archive_identity(identity.archive.archive_identity.clone()));
     let options = CreateOptions {
         at: at.at.clone(),
         certificates: at.client()?.certificates,
         rate_bytes: rate_mb.map(|mb| mb * 1_000_000),
         threads: threads.count(),
+        gives_way: *nice > 0,
         claims: *claim,
     };
     let bar = Bar::new("dumping")?;
@@ -308,6 +343,13 @@ fn make(Create { at, to, rate_mb, threads, claim, encrypt_to, identity, json }: 
     let created = create(&repository, &options, &show);
     bar.end();
     let created = created?;
+    created.warnings.iter().for_each(|warning| eprintln!("holdfast: warning: an earlier dump: {warning}"));
+    if let Some(why) = &created.unregistered {
+        eprintln!(
+            "holdfast: warning: the archive does not know of this place: {why}. Until a later dump can register it, a `dump \
+             forget --archive` for another place may remove trail that this dump needs"
+        );
+    }
     if *json {
         println!("{}", serde_json::to_string_pretty(&created)?);
         return Ok(ExitCode::SUCCESS);
@@ -418,6 +460,7 @@ fn remove(arguments: &Forget) -> anyhow::Result<ExitCode> {
         bail!("which dumps stay is not given; use --keep-last, --keep-daily, --keep-weekly or --keep-monthly");
     }
     let repository = look.identity.open(&look.from)?;
+    let repository = repository.with_archive_identity(arguments.archive_identity.archive_identity.clone());
     let younger_than = Duration::from_secs(u64::from(arguments.archive_keep_hours) * 3600);
     let archive = arguments.archive.as_deref().map(|url| ArchiveKeep { url, younger_than });
     let options = ForgetOptions { keep, trail: arguments.trail.as_deref(), archive, only_shows: *dry_run };
@@ -444,7 +487,7 @@ fn remove(arguments: &Forget) -> anyhow::Result<ExitCode> {
         );
     }
     if let Some(why) = &forgotten.archive_left {
-        println!("the archive was left as it is: {why}");
+        println!("the archive was left, or a part of it: {why}");
     }
     if let Some(why) = &forgotten.chunks_left {
         println!("chunks that no dump needs were left: {why}");

@@ -4,7 +4,7 @@ mod into;
 mod scratch;
 mod serve;
 
-use crate::dump::{Bar, Identity, Threads};
+use crate::dump::{Bar, Identities, Threads};
 use anyhow::anyhow;
 use holdfast_dump::restore::{RestoreOptions, Step, Target, restore};
 use holdfast_dump::{parse_moment, show_moment};
@@ -70,7 +70,7 @@ pub struct Arguments {
     #[arg(long, value_name = "ID")]
     trail: Option<String>,
     #[command(flatten)]
-    identity: Identity,
+    identity: Identities,
     #[command(flatten)]
     threads: Threads,
     /// Print JSON
@@ -103,6 +103,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     pages.end();
     trail.end();
     let restored = restored?;
+    if let Some(why) = &restored.unreadable_dump {
+        eprintln!("holdfast: a newer dump cannot be read, and was not used: {why}");
+    }
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&restored)?);
         return Ok(ExitCode::SUCCESS);

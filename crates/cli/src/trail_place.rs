@@ -1,6 +1,6 @@
 //! Where `holdfast trail find` and `undo` read the trail, and the server that they ask.
 
-use anyhow::{Context, anyhow};
+use holdfast_client::Given;
 use holdfast_flashback::{Connect, Place, Source};
 use holdfast_node::Config;
 use std::net::SocketAddr;
@@ -22,12 +22,16 @@ pub struct TrailPlace {
     /// The trail, where the archive has those of several servers
     #[arg(long, value_name = "ID")]
     trail: Option<String>,
-    /// The server [default: the one that runs on DIR, else 127.0.0.1:5433]
-    #[arg(long, value_name = "HOST:PORT")]
+    /// The server, also as postgresql://USER@HOST:PORT/?sslmode=verify-full&sslrootcert=FILE [default: the one that runs on
+    /// DIR, else 127.0.0.1:5433]
+    #[arg(long, value_name = "HOST:PORT|URL")]
     at: Option<String>,
-    /// The role to connect as; its password is taken from PGPASSWORD
-    #[arg(long, value_name = "NAME", default_value = "holdfast")]
-    user: String,
+    /// The role to connect as [default: that of the URL, PGUSER, else holdfast]; its password is taken from the URL or PGPASSWORD
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// The authority of the server's certificate, where the server is on another machine [default: PGSSLROOTCERT]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// The database
     #[arg(long, value_name = "NAME", default_value = "holdfast")]
     pub database: String,
@@ -53,30 +57,30 @@ impl TrailPlace {
             trail: self.trail.clone(),
             threads: self.threads.map_or(processors, usize::from),
         };
-        let (host, port) = self.server(data.as_deref(), config.as_ref())?;
-        let connect = Connect { host, port, user: self.user.clone(), password: std::env::var("PGPASSWORD").ok() };
+        let given = Given { user: self.user.clone(), ca: self.ca.clone() };
+        let at = match &self.at {
+            Some(at) => at.clone(),
+            None => address(data.as_deref(), config.as_ref())?,
+        };
+        let connect = Connect::parse(&at, &given, &|name| std::env::var(name).ok())?;
         Ok((Source::open(&place)?, connect))
     }
+}
 
-    fn server(&self, data: Option<&Path>, config: Option<&Config>) -> anyhow::Result<(String, u16)> {
-        if let Some(at) = &self.at {
-            let (host, port) = at.rsplit_once(':').ok_or_else(|| anyhow!("--at: {at:?} is not HOST:PORT"))?;
-            let port = port.parse().with_context(|| format!("--at: {port:?} is not a port"))?;
-            return Ok((host.trim_matches(['[', ']']).to_owned(), port));
-        }
-        let Some((data, config)) = data.zip(config) else { return Ok(("127.0.0.1".to_owned(), 5433)) };
-        let sockets = config.unix_socket_directory(data).map(std::path::absolute).transpose()?;
-        if let Some((directory, port)) = sockets.and_then(|directory| Some((directory.clone(), port_in(&directory)?))) {
-            let socket = directory.join(format!("{SOCKET}{port}"));
-            let fits = socket.as_os_str().len() <= SOCKET_PATH_MAX;
-            let host = if fits { directory.display().to_string() } else { "127.0.0.1".to_owned() };
-            return Ok((host, port));
-        }
-        let first = config.listen.addresses().first().map(|address| address.resolve());
-        let address = first.transpose()?.and_then(|all| all.first().copied());
-        let address = address.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 5433)));
-        Ok((address.ip().to_string(), address.port()))
+/// The address of the server that runs on a data directory.
+fn address(data: Option<&Path>, config: Option<&Config>) -> anyhow::Result<String> {
+    let Some((data, config)) = data.zip(config) else { return Ok("127.0.0.1:5433".to_owned()) };
+    let sockets = config.unix_socket_directory(data).map(std::path::absolute).transpose()?;
+    if let Some((directory, port)) = sockets.and_then(|directory| Some((directory.clone(), port_in(&directory)?))) {
+        let socket = directory.join(format!("{SOCKET}{port}"));
+        let fits = socket.as_os_str().len() <= SOCKET_PATH_MAX;
+        let host = if fits { directory.display().to_string() } else { "127.0.0.1".to_owned() };
+        return Ok(format!("{host}:{port}"));
     }
+    let first = config.listen.addresses().first().map(|address| address.resolve());
+    let address = first.transpose()?.and_then(|all| all.first().copied());
+    let address = address.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 5433)));
+    Ok(address.to_string())
 }
 
 /// The port that the socket in a directory is named after.

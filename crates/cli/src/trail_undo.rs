@@ -5,6 +5,9 @@ use holdfast_flashback::{FlashbackError, Plan, Target, apply, plan};
 use serde_json::json;
 use std::process::ExitCode;
 
+/// Rows changed by triggers that are printed.
+const SHOWN_MAX: usize = 20;
+
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -61,6 +64,12 @@ pub fn run(arguments: &UndoArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let applied = apply(&source, &connect, &plan, arguments.run_triggers)?;
+    for row in applied.by_triggers.iter().take(SHOWN_MAX) {
+        eprintln!("holdfast: changed by a trigger: {row}");
+    }
+    if let Some(more) = applied.by_triggers.len().checked_sub(SHOWN_MAX + 1) {
+        eprintln!("holdfast: and {} more rows by triggers (--json shows them)", more + 1);
+    }
     let by = applied.transaction.zip(applied.lsn);
     let by = by.map(|(id, lsn)| format!("; the undo is transaction {id}, LSN {lsn}")).unwrap_or_default();
     println!("holdfast: transaction {} is undone, {} rows{by}", plan.transaction, applied.rows);

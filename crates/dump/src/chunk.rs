@@ -22,7 +22,7 @@
 use crate::error::DumpError;
 use bytes::Bytes;
 use holdfast_standby::limits::PAGE_BYTES;
-use std::io::{self, Read};
+use std::io;
 
 pub const FORMAT_VERSION: u16 = 1;
 const MAGIC: [u8; 8] = *b"HFCHUNK1";
@@ -41,7 +41,7 @@ pub const DIRECTORY: &str = "chunks";
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ChunkId(pub [u8; 32]);
 
-/// How chunks of a place are named: under a key where the place is encrypted, so that a name tells nothing of the content.
+/// How chunks of a place are named: under a key where the place is encrypted, so that a name shows nothing of the content.
 #[derive(Clone, Copy, Default)]
 pub struct Naming(pub Option<[u8; 32]>);
 
@@ -129,11 +129,9 @@ pub fn decode(naming: &Naming, id: &ChunkId, object: &[u8]) -> Result<Vec<u8>, D
     Ok(content)
 }
 
-/// Memory grows with what comes out, never beyond one byte more than is claimed.
+/// At most what is claimed, which is at most [`CHUNK_PAGES`] pages: more is an error.
 fn inflate(stored: &[u8], claimed_bytes: usize) -> io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    zstd::stream::read::Decoder::new(stored)?.take(claimed_bytes as u64 + 1).read_to_end(&mut content)?;
-    Ok(content)
+    zstd::bulk::decompress(stored, claimed_bytes)
 }
 
 #[cfg(test)]

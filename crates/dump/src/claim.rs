@@ -48,7 +48,7 @@ impl Claim {
         let rest = name.strip_prefix(DIRECTORY)?.strip_prefix('/')?.strip_suffix(".json")?;
         let (trail, rest) = rest.split_once('-')?;
         let (epoch, node) = rest.split_once('-')?;
-        let epoch = u32::from_str_radix(epoch, 16).ok()?;
+        let epoch = u32::from_str_radix(epoch, 16).ok().filter(|_| !name.contains(char::is_control))?;
         Some(Claim { trail: trail.to_owned(), epoch, node: node.to_owned() })
     }
 
@@ -76,9 +76,7 @@ impl Claim {
 pub fn take(repository: &Repository, plan: &DumpPlan) -> Result<(), DumpError> {
     let trail = TrailId(plan.plan.trail_id).to_string();
     let own = Claim { trail, epoch: plan.trail_epoch.max(plan.plan.epoch), node: plan.node.clone() };
-    let listed = repository.list(DIRECTORY)?;
-    let others: Vec<(String, Claim)> =
-        listed.into_iter().filter_map(|object| Some((object.name.clone(), Claim::parse(&object.name)?))).collect();
+    let others = claims(repository)?;
     if let Some((name, why)) = others.iter().find_map(|(name, other)| Some((name, own.conflict(other)?))) {
         return Err(DumpError::Claimed { place: repository.place().to_owned(), why, name: name.clone() });
     }
@@ -87,8 +85,19 @@ pub fn take(repository: &Repository, plan: &DumpPlan) -> Result<(), DumpError> {
         let content = Content { trail: &own.trail, epoch: own.epoch, node: &own.node, since_unix_ms: now_unix_ms() };
         let content = serde_json::to_vec(&content).map_err(|e| DumpError::Encode(e.to_string()))?;
         repository.put(&name, content.into())?;
+        // Another server may have put its own meanwhile: each sees the other's now, and of the two the later name yields.
+        let rival = claims(repository)?.into_iter().find_map(|(other, claim)| Some((own.conflict(&claim)?, other)));
+        if let Some((why, other)) = rival.filter(|(_, other)| *other < name) {
+            repository.remove(&name)?;
+            return Err(DumpError::Claimed { place: repository.place().to_owned(), why, name: other });
+        }
     }
     others.iter().filter(|(there, _)| *there != name).try_for_each(|(there, _)| repository.remove(there))
+}
+
+fn claims(repository: &Repository) -> Result<Vec<(String, Claim)>, DumpError> {
+    let listed = repository.list(DIRECTORY)?;
+    Ok(listed.into_iter().filter_map(|object| Some((object.name.clone(), Claim::parse(&object.name)?))).collect())
 }
 
 #[cfg(test)]

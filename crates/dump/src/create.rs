@@ -3,6 +3,7 @@
 //! | step | a kill after it leaves |
 //! |---|---|
 //! | this command's mark | a mark, which the next command on this machine removes |
+//! | the archive gets the name of this place ([`crate::places`]) | an object that keeps trail until the next forget |
 //! | the server's copy begins: all volumes at one LSN | nothing at the server: the copy ends with its link, at the latest after 300 s |
 //! | pages arrive; each range's new ones become a chunk: put, read back, compared | chunks that the next dump finds |
 //! | the list of chunks is read again: all that the manifest names are there | the same |
@@ -15,8 +16,9 @@
 use crate::chunk::{self, CHUNK_PAGES, ChunkId, Naming, OBJECT_BYTES_MAX};
 use crate::error::DumpError;
 use crate::manifest::{Head, Manifest, OBJECT_BYTES_MAX as MANIFEST_BYTES_MAX};
+use crate::pace::{Courtesy, Rate};
 use crate::pages::{Base, Chunks, Stored, divide, map, ranges};
-use crate::repository::Repository;
+use crate::repository::{Listing, Repository};
 use crate::running::{begin_create, now_unix_ms, random};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use holdfast_archive::Put;
@@ -32,7 +34,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How a dump is made.
 pub struct CreateOptions {
@@ -43,6 +45,8 @@ pub struct CreateOptions {
     pub rate_bytes: Option<u64>,
     /// Threads that store chunks.
     pub threads: usize,
+    /// They rest while other programs wait for the processors.
+    pub gives_way: bool,
     /// It is the server's own schedule that dumps: refused where another server's does ([`crate::claim`]).
     pub claims: bool,
 }
@@ -76,6 +80,10 @@ pub struct Created {
     pub found_chunks: u64,
     pub manifest_bytes: u64,
     pub seconds: f64,
+    /// Why the archive does not know that this place needs it.
+    pub unregistered: Option<String>,
+    /// What is wrong with earlier dumps.
+    pub warnings: Vec<String>,
 }
 
 /// Makes a dump. Blocks; `progress` is called often.
@@ -88,7 +96,8 @@ pub fn create(
     let _running = begin_create(repository)?;
     let there = repository.chunks()?.into_keys().collect();
     // In their order of time: the newest of the server's own, else the newest of all.
-    let dumps = repository.dumps()?.into_iter().filter_map(|d| d.head.ok().map(|head| (head.plan.trail_id, d.name)));
+    let mut warnings = Vec::new();
+    let dumps = known_dumps(repository, &mut warnings)?;
     let shared = Arc::new(Shared {
         repository: repository.clone(),
         there: Mutex::new(there),
@@ -97,18 +106,21 @@ pub fn create(
         stored_bytes: AtomicU64::new(0),
         stored_chunks: AtomicU64::new(0),
         found_chunks: AtomicU64::new(0),
+        gives_way: options.gives_way,
     });
     let rate = options.rate_bytes.map(Rate::new);
     let threads = options.threads.max(1);
     let mut sink = Sink {
         shared,
-        dumps: dumps.collect(),
+        dumps,
         threads,
         claims: options.claims,
         progress,
         rate,
         attempt: None,
         generation: 0,
+        unregistered: None,
+        warnings,
     };
     let failed = |e: io::Error| DumpError::Running(format!("cannot name this dump: {e}"));
     let name = format!("dump-{:016x}", random().map_err(failed)?);
@@ -118,8 +130,24 @@ pub fn create(
         return Err(error);
     }
     fetched?;
+    let (unregistered, warnings) = (sink.unregistered.take(), std::mem::take(&mut sink.warnings));
     let (manifest, shared) = sink.manifest()?;
-    finish(repository, &manifest, &shared, began)
+    Ok(Created { unregistered, warnings, ..finish(repository, &manifest, &shared, began)? })
+}
+
+/// Trail and name of each dump that is there, in the order of LSNs: clocks may have been wrong. What cannot be read is a warning: the next dump does not depend on
+/// it. But a place whose key is another one than that of its dumps may have been given that key by the store: nothing is written.
+fn known_dumps(repository: &Repository, warnings: &mut Vec<String>) -> Result<Vec<([u8; 16], String)>, DumpError> {
+    let mut dumps = Vec::new();
+    for Listing { name, head, .. } in repository.dumps()? {
+        match head {
+            Ok(head) => dumps.push((head.lsn(), head.taken_unix_ms, head.plan.trail_id, name)),
+            Err(error @ DumpError::OtherKey(_)) => return Err(error),
+            Err(error) => warnings.push(error.to_string()),
+        }
+    }
+    dumps.sort_unstable();
+    Ok(dumps.into_iter().map(|(_, _, trail, name)| (trail, name)).collect())
 }
 
 /// Puts the manifest, when everything that it names is there.
@@ -151,6 +179,8 @@ fn finish(repository: &Repository, manifest: &Manifest, shared: &Shared, began: 
         found_chunks: shared.found_chunks.load(Ordering::Relaxed),
         manifest_bytes: object.len() as u64,
         seconds: began.elapsed().as_secs_f64(),
+        unregistered: None,
+        warnings: Vec::new(),
         name,
     })
 }
@@ -170,6 +200,7 @@ struct Shared {
     stored_bytes: AtomicU64,
     stored_chunks: AtomicU64,
     found_chunks: AtomicU64,
+    gives_way: bool,
 }
 
 /// The pages of a range on their way to a thread.
@@ -184,7 +215,9 @@ struct Range {
 
 impl Shared {
     fn serve(&self, ranges: &Receiver<Range>) {
+        let mut courtesy = self.gives_way.then(Courtesy::begin);
         while let Ok(range) = ranges.recv() {
+            let began = Instant::now();
             if self.failed.lock().is_some() {
                 return;
             }
@@ -192,6 +225,9 @@ impl Shared {
             match self.store(range) {
                 Ok(stored) => _ = self.stored.lock().insert(key, stored),
                 Err(error) => _ = self.failed.lock().get_or_insert(error),
+            }
+            if let Some(courtesy) = &mut courtesy {
+                std::thread::sleep(courtesy.rest(began.elapsed()));
             }
         }
     }
@@ -252,6 +288,9 @@ struct Sink<'a> {
     rate: Option<Rate>,
     attempt: Option<Attempt>,
     generation: u64,
+    /// Why the archive does not know of this place.
+    unregistered: Option<String>,
+    warnings: Vec<String>,
 }
 
 /// One copy of the server: after a long interruption another one may follow.
@@ -268,25 +307,6 @@ struct Attempt {
     pages: Vec<u8>,
 }
 
-/// Holds back what exceeds a rate.
-pub(crate) struct Rate {
-    bytes_a_second: u64,
-    began: Instant,
-    bytes: u64,
-}
-
-impl Rate {
-    pub fn new(bytes_a_second: u64) -> Rate {
-        Rate { bytes_a_second: bytes_a_second.max(1), began: Instant::now(), bytes: 0 }
-    }
-
-    pub fn take(&mut self, bytes: u64) {
-        self.bytes += bytes;
-        let due = Duration::from_secs_f64(self.bytes as f64 / self.bytes_a_second as f64);
-        std::thread::sleep(due.saturating_sub(self.began.elapsed()));
-    }
-}
-
 impl Sink<'_> {
     /// Asks the store on another thread, as this one serves the link.
     fn elsewhere<T: Send>(&self, work: impl FnOnce() -> Result<T, DumpError> + Send) -> Result<T, DumpError> {
@@ -294,14 +314,24 @@ impl Sink<'_> {
         done.map_err(|_| DumpError::Thread("it has panicked".to_owned()))?
     }
 
-    /// The dump before.
-    fn base(&self, trail_id: [u8; 16]) -> Result<Base, DumpError> {
-        let own = self.dumps.iter().rev().find(|(trail, _)| *trail == trail_id);
-        let Some((_, name)) = own.or(self.dumps.last()) else { return Ok(Base::default()) };
-        let repository = &self.shared.repository;
-        let manifest = self.elsewhere(|| repository.manifest(name))?;
-        let there = self.shared.there.lock();
-        Ok(Base::of(&manifest, |id| there.contains(id)))
+    /// The dump before: of this trail, else of any. One that is damaged is passed over: the one before it serves as well.
+    fn base(&mut self, trail_id: [u8; 16]) -> Result<Base, DumpError> {
+        let of = |own: bool| self.dumps.iter().rev().filter(move |(trail, _)| (*trail == trail_id) == own);
+        let names: Vec<String> = of(true).chain(of(false)).map(|(_, name)| name.clone()).collect();
+        let repository = self.shared.repository.clone();
+        for name in names {
+            match self.elsewhere(|| repository.manifest(&name)) {
+                Ok(manifest) => {
+                    let there = self.shared.there.lock();
+                    return Ok(Base::of(&manifest, |id| there.contains(id)));
+                }
+                Err(error @ (DumpError::Damaged { .. } | DumpError::Missing { .. } | DumpError::Newer { .. })) => {
+                    self.warnings.push(error.to_string());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Base::default())
     }
 
     fn begin_attempt(&mut self, plan: &CopyPlan, volumes: &[CopyVolume]) -> Result<(), DumpError> {
@@ -314,6 +344,8 @@ impl Sink<'_> {
             let repository = &self.shared.repository;
             self.elsewhere(|| crate::claim::take(repository, &plan))?;
         }
+        let repository = &self.shared.repository;
+        self.unregistered = self.elsewhere(|| Ok(crate::places::register(repository, &plan)))?;
         self.attempt = None;
         self.generation += 1;
         self.shared.stored.lock().clear();

@@ -14,9 +14,9 @@
 //! Failure: what is wrong is listed in the report; a restore that fails names the object. The scratch directory is emptied at
 //! the end and at the next drill. It holds two copies of the databases at most, one after the other where they are compared.
 
-use crate::create::Rate;
 use crate::error::DumpError;
 use crate::moment::show_moment;
+use crate::pace::Rate;
 use crate::repository::Repository;
 use crate::restore::{RestoreError, RestoreOptions, Restored, Step, Target, restore};
 use crate::running::random;
@@ -182,7 +182,11 @@ fn restore_for(
             trail: trail.as_deref().or(options.trail),
             threads: options.threads,
         };
-        restore(repository, &restoring, progress)
+        let restored = restore(repository, &restoring, progress)?;
+        match &restored.unreadable_dump {
+            Some(why) => Err(DumpError::Check(format!("a newer dump cannot be read: {why}"))),
+            None => Ok(restored),
+        }
     };
     let Some(live) = live else { return to(Target::End) };
     let until = Instant::now() + options.wait_max;

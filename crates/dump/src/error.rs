@@ -44,6 +44,9 @@ pub enum DumpError {
     /// Encrypted, or not.
     #[error(transparent)]
     Key(ArchiveError),
+    /// Of one object: others may open.
+    #[error(transparent)]
+    OtherKey(ArchiveError),
     #[error("archive: {0}")]
     Archive(#[from] ArchiveError),
     #[error(transparent)]
@@ -78,9 +81,12 @@ impl DumpError {
             ArchiveError::Setting { text, what } => DumpError::Place { place: text, what },
             ArchiveError::Damaged { name, what } => DumpError::Damaged { name, what },
             ArchiveError::Newer { name, found, known } => DumpError::Newer { name, found, known },
+            error @ ArchiveError::OtherKey { .. } => DumpError::OtherKey(error),
             error @ (ArchiveError::NoKey { .. }
             | ArchiveError::WrongKey { .. }
             | ArchiveError::NotEncrypted { .. }
+            | ArchiveError::NoKeyObject { .. }
+            | ArchiveError::KeyLost { .. }
             | ArchiveError::Identity { .. }
             | ArchiveError::Recipient { .. }) => DumpError::Key(error),
             other => DumpError::Archive(other),

@@ -1,23 +1,25 @@
 //! Removes old dumps, by the rules that the operator gives, and then the chunks that no dump uses.
 //!
 //! A dump stays if any rule keeps it: the last N, or the last of each of the last N days, weeks (from Monday on) or months, in
-//! UTC, that have a dump. Each trail is counted for itself. The last dump of a trail always stays.
+//! UTC, that have a dump. Each trail is counted for itself, in the order of LSNs. The last dump of a trail always stays.
 //!
 //! With an archive its objects go, too, that no dump which stays can be rolled forward with: those of segments in front of the
-//! first one that any dump of that trail needs ([`holdfast_archive::remove_needless`]).
+//! first one that any dump of that trail needs, also in other places ([`crate::places`], [`holdfast_archive::remove_needless`]).
 //!
 //! A manifest that cannot be read stays, and then all chunks stay: what it uses is not known.
 //!
 //! Failure: after an interruption manifests are gone and chunks are left; the next run removes those. While a dump is being
 //! made no chunk is removed, and nothing in the archive ([`crate::running`]).
 
+use crate::archive_settings::ConfiguredArchive;
 use crate::error::DumpError;
 use crate::moment::calendar_numbers;
+use crate::places::{Needs, Places};
 use crate::repository::Repository;
 use crate::running::{begin_forget, now_unix_ms};
+use holdfast_archive::name::parse_trail_id;
 use holdfast_archive::{ArchiveLocation, Needless, remove_needless};
 use holdfast_seams::RealDisk;
-use holdfast_trail::TrailId;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -62,20 +64,26 @@ pub struct Forgotten {
     pub chunks_left: Option<String>,
     pub archive_objects: u64,
     pub archive_bytes: u64,
-    /// Why objects of the archive were left that no dump may need.
+    /// Why objects of the archive were left that no dump of this place needs.
     pub archive_left: Option<String>,
 }
 
-/// The dumps of one trail that stay, of names and times in the order of time.
-fn kept<'a>(dumps: &[(&'a str, u64)], keep: Keep) -> BTreeSet<&'a str> {
-    let newest_first = || dumps.iter().rev();
-    let mut kept: BTreeSet<&str> = newest_first().take(keep.last.max(1)).map(|(name, _)| *name).collect();
+/// The dumps of one trail that stay, of names and times in the order of their LSNs. The clock of a machine may have been wrong: no
+/// dump counts as later than one that has more of the trail, nor as later than now.
+fn kept<'a>(dumps: &[(&'a str, u64)], now_unix_ms: u64, keep: Keep) -> BTreeSet<&'a str> {
+    let mut latest = now_unix_ms;
+    let times = dumps.iter().rev().map(|(name, taken)| {
+        latest = latest.min(*taken);
+        (*name, latest)
+    });
+    let newest_first: Vec<(&str, u64)> = times.collect();
+    let mut kept: BTreeSet<&str> = newest_first.iter().take(keep.last.max(1)).map(|(name, _)| *name).collect();
     /// The number of a period, of those of a day, a week and a month.
     type Period = fn((i64, i64, i64)) -> i64;
     let rules: [(usize, Period); 3] = [(keep.daily, |of| of.0), (keep.weekly, |of| of.1), (keep.monthly, |of| of.2)];
     for (count, period) in rules {
         let mut seen = BTreeSet::new();
-        for (name, taken) in newest_first() {
+        for (name, taken) in &newest_first {
             if seen.len() < count && seen.insert(period(calendar_numbers(*taken))) {
                 kept.insert(name);
             }
@@ -87,21 +95,25 @@ fn kept<'a>(dumps: &[(&'a str, u64)], keep: Keep) -> BTreeSet<&'a str> {
 /// Removes what no rule keeps.
 pub fn forget(repository: &Repository, options: &ForgetOptions<'_>) -> Result<Forgotten, DumpError> {
     let listed = repository.dumps()?;
-    let mut trails: BTreeMap<[u8; 16], Vec<(&str, u64)>> = BTreeMap::new();
+    let mut trails: BTreeMap<[u8; 16], Vec<(u64, u64, &str)>> = BTreeMap::new();
     let mut forgotten = Forgotten::default();
     for dump in &listed {
         match &dump.head {
             Ok(head) if options.trail.is_some_and(|trail| trail != head.trail_id()) => {
                 forgotten.kept.push(dump.name.clone());
             }
-            Ok(head) => trails.entry(head.plan.trail_id).or_default().push((&dump.name, head.taken_unix_ms)),
+            Ok(head) => {
+                let of = (head.lsn(), head.taken_unix_ms, dump.name.as_str());
+                trails.entry(head.plan.trail_id).or_default().push(of);
+            }
             Err(_) => forgotten.kept.push(dump.name.clone()),
         }
     }
     for dumps in trails.values_mut() {
-        dumps.sort_by_key(|(name, taken)| (*taken, *name));
-        let kept = kept(dumps, options.keep);
-        for (name, _) in dumps {
+        dumps.sort_unstable();
+        let dumps: Vec<(&str, u64)> = dumps.iter().map(|(_, taken, name)| (*name, *taken)).collect();
+        let kept = kept(&dumps, now_unix_ms(), options.keep);
+        for (name, _) in &dumps {
             let list = if kept.contains(name) { &mut forgotten.kept } else { &mut forgotten.removed };
             list.push((*name).to_owned());
         }
@@ -128,12 +140,13 @@ fn shorten(repository: &Repository, options: &ForgetOptions<'_>, forgotten: &mut
             return Ok(());
         }
     };
-    let mut needed: BTreeMap<[u8; 16], u32> = BTreeMap::new();
+    let (mut needed, mut newest) = (Needs::new(), None);
     for dump in repository.dumps()?.into_iter().filter(|dump| !forgotten.removed.contains(&dump.name)) {
         match dump.head {
             Ok(head) => {
-                let first = needed.entry(head.plan.trail_id).or_insert(u32::MAX);
+                let first = needed.entry(head.trail_id()).or_insert(u32::MAX);
                 *first = (*first).min(head.first_needed());
+                newest = Some(head);
             }
             Err(error) => {
                 forgotten.archive_left = Some(format!("what a dump needs is not known: {error}"));
@@ -142,12 +155,32 @@ fn shorten(repository: &Repository, options: &ForgetOptions<'_>, forgotten: &mut
         }
     }
     let Some(location) = ArchiveLocation::parse(url)? else { return Ok(()) };
-    let store = location.open_with(Arc::new(RealDisk::new()), "forget", repository.keys().clone())?;
-    for (trail_id, before_segment) in needed {
-        let trail_id = TrailId(trail_id);
-        if options.trail.is_some_and(|trail| trail != trail_id.to_string()) {
+    let configured = newest.as_ref().map(ConfiguredArchive::of).transpose()?.unwrap_or_default();
+    let keys = repository.archive_keys(configured.is_encrypted && configured.place == url);
+    let store = location.open_with(Arc::new(RealDisk::new()), "forget", keys)?;
+    let places = match Places::read(repository, &*store)? {
+        Ok(places) => places,
+        Err(why) => {
+            forgotten.archive_left = Some(why);
+            return Ok(());
+        }
+    };
+    if !options.only_shows {
+        places.replace(&needed)?;
+    }
+    for (trail, own) in &needed {
+        if options.trail.is_some_and(|only| only != trail) {
             continue;
         }
+        let Some(trail_id) = parse_trail_id(trail) else { continue };
+        let others = places.needed_by_others(trail).filter(|(first, ..)| first < own);
+        if let Some((first, place, object)) = others {
+            forgotten.archive_left = Some(format!(
+                "from segment {first} of trail {trail} on it is needed by the dumps in {place}; forget dumps there, or remove \
+                 {object} from the archive if that place no longer exists"
+            ));
+        }
+        let before_segment = others.map_or(*own, |(first, ..)| first);
         let needless = Needless { before_segment, until_unix_ms };
         let removed = repository.wait(remove_needless(&*store, trail_id, needless, options.only_shows))?;
         forgotten.archive_objects += removed.objects;
@@ -169,7 +202,7 @@ fn remove_chunks(repository: &Repository, forgotten: &mut Forgotten) -> Result<(
     for dump in repository.dumps()? {
         match repository.manifest(&dump.name) {
             Ok(manifest) => used.extend(manifest.chunks.iter().map(|chunk| chunk.id)),
-            Err(error @ (DumpError::Damaged { .. } | DumpError::Newer { .. })) => {
+            Err(error @ (DumpError::Damaged { .. } | DumpError::Newer { .. } | DumpError::OtherKey(_))) => {
                 forgotten.chunks_left = Some(format!("which chunks a dump uses is not known: {error}"));
                 return Ok(());
             }
@@ -195,7 +228,28 @@ mod tests {
 
     fn names(dumps: &[&'static str], keep: Keep) -> Vec<String> {
         let dumps: Vec<(&str, u64)> = dumps.iter().map(|text| (*text, parse_moment(text).unwrap())).collect();
-        kept(&dumps, keep).into_iter().map(str::to_owned).collect()
+        kept(&dumps, u64::MAX, keep).into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_keeps_no_old_dump_in_place_of_new_ones() {
+        let at = |text: &str| parse_moment(text).unwrap();
+        let now = at("2026-11-24 12:00");
+        // In the order of the trail: the second one was made with a clock that was set forward by years.
+        let dumps = [
+            ("a", at("2026-11-22 12:00")),
+            ("ahead", at("2030-01-01 00:00")),
+            ("b", at("2026-11-23 12:00")),
+            ("c", at("2026-11-24 11:00")),
+        ];
+        let names = |keep| kept(&dumps, now, keep).into_iter().collect::<Vec<_>>();
+        assert_eq!(names(Keep { last: 1, ..Keep::default() }), ["c"]);
+        assert_eq!(names(Keep { daily: 2, ..Keep::default() }), ["b", "c"]);
+        assert_eq!(names(Keep { daily: 3, ..Keep::default() }), ["a", "b", "c"]);
+        assert_eq!(names(Keep { last: 1, monthly: 9, ..Keep::default() }), ["c"]);
+        // While the clock is ahead, that dump is the last one.
+        let alone = kept(&dumps[..2], now, Keep { daily: 2, ..Keep::default() });
+        assert_eq!(alone.into_iter().collect::<Vec<_>>(), ["a", "ahead"]);
     }
 
     #[test]

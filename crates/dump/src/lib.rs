@@ -21,6 +21,7 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod archive_settings;
 mod chunk;
 mod claim;
 mod create;
@@ -30,8 +31,10 @@ mod forget;
 pub mod identifier;
 mod manifest;
 mod moment;
+mod pace;
 mod pages;
 mod parallel;
+mod places;
 mod repository;
 pub mod restore;
 mod running;

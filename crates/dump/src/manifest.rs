@@ -52,6 +52,9 @@ pub const OBJECT_BYTES_MAX: u64 = BODY_BYTES_MAX + HEAD_BYTES_MAX;
 /// What is read of a manifest at first for its head.
 pub const HEAD_READ_BYTES: u64 = 64 << 10;
 const ZSTD_LEVEL: i32 = 3;
+/// A body that is longer than the second is at most so many times as long as its compressed form.
+const COMPRESSED_MAX: u64 = 64;
+const SMALL_BODY_BYTES: u64 = 1 << 20;
 
 /// The folder of manifests.
 pub const DIRECTORY: &str = "dumps";
@@ -201,7 +204,7 @@ impl Manifest {
         let (body_bytes, stored_bytes) = (u64_at(object, 16), u64_at(object, 24));
         let stored = content.get(head_end..).filter(|stored| stored.len() as u64 == stored_bytes);
         let stored = stored.ok_or_else(|| damaged("its length is not what its header says"))?;
-        if body_bytes > BODY_BYTES_MAX {
+        if body_bytes > BODY_BYTES_MAX.min(possible_body_bytes(&head, stored_bytes)) {
             return Err(damaged("its header is not possible"));
         }
         let mut body = Vec::new();
@@ -214,6 +217,15 @@ impl Manifest {
         let (chunks, volumes) = parsed.ok_or_else(|| damaged("its content is not possible"))?;
         Ok(Manifest { head, chunks, volumes })
     }
+}
+
+/// No body is longer: by the pages that the head has, each in a chunk and a run of its own at most, and by its compressed form, as
+/// hashes are hardly compressed. A few bytes that claim more would fill the memory.
+fn possible_body_bytes(head: &Head, stored_bytes: u64) -> u64 {
+    const PAGE: u64 = 32 + 4 + 12 + PAGE_HASH_BYTES as u64;
+    let pages = head.plan.volumes.iter().map(|volume| u64::from(volume.pages)).sum::<u64>();
+    let by_head = pages.saturating_mul(PAGE).saturating_add(4 + 4 * head.plan.volumes.len() as u64);
+    by_head.min(stored_bytes.saturating_mul(COMPRESSED_MAX).saturating_add(SMALL_BODY_BYTES))
 }
 
 fn name(head: &Head, hash: &blake3::Hash) -> String {
@@ -251,7 +263,17 @@ pub fn decode_head(name: &str, object: &[u8]) -> Result<(Head, usize), DumpError
         return Err(damaged("the checksum of its head does not fit"));
     }
     let parsed = serde_json::from_slice(&head[HEADER_BYTES..]);
-    Ok((parsed.map_err(|e| damaged(&format!("its head cannot be read: {e}")))?, end))
+    let head: Head = parsed.map_err(|e| damaged(&format!("its head cannot be read: {e}")))?;
+    let plan = &head.plan;
+    let last_segment = plan.shown.checked_div(plan.segment_bytes).and_then(|segment| u32::try_from(segment).ok());
+    if last_segment.is_none() {
+        return Err(damaged("its head names a place that no trail has"));
+    }
+    // They are shown on a terminal.
+    if [&head.node, &head.program].into_iter().any(|text| text.contains(char::is_control)) {
+        return Err(damaged("the name of its node has control characters"));
+    }
+    Ok((head, end))
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
@@ -392,9 +414,38 @@ pub mod tests {
         let (other_name, other) = other.encode().unwrap();
         refused(&name, &other);
         refused(&other_name, &object);
+        let mut hostile = manifest();
+        hostile.head.node = "\u{1b}[2J".to_owned();
+        let (hostile_name, hostile) = hostile.encode().unwrap();
+        let error = Manifest::decode(&hostile_name, &hostile).unwrap_err().to_string();
+        assert!(error.contains("control characters") && !error.contains('\u{1b}'), "{error}");
         let mut newer = object.to_vec();
         newer[8] = 2;
         assert!(matches!(Manifest::decode(&name, &newer), Err(DumpError::Newer { found: 2, .. })));
+    }
+
+    /// A few bytes that say that they decompress to gigabytes are refused before memory is taken for them.
+    #[test]
+    fn a_body_that_is_longer_than_its_head_and_its_compressed_form_allow_is_refused() {
+        let zeros = zstd::bulk::compress(&vec![0; 40 << 20], ZSTD_LEVEL).unwrap();
+        for pages in [5, u32::MAX] {
+            let mut bomb = manifest();
+            bomb.head.plan = plan(&[pages]);
+            let head = serde_json::to_vec(&bomb.head).unwrap();
+            let mut object = MAGIC.to_vec();
+            object.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+            object.extend_from_slice(&[0; 2]);
+            object.extend_from_slice(&(head.len() as u32).to_le_bytes());
+            object.extend_from_slice(&(40u64 << 20).to_le_bytes());
+            object.extend_from_slice(&(zeros.len() as u64).to_le_bytes());
+            object.extend_from_slice(&head);
+            object.extend_from_slice(&crc32c::crc32c(&object).to_le_bytes());
+            object.extend_from_slice(&zeros);
+            let hash = blake3::hash(&object);
+            object.extend_from_slice(hash.as_bytes());
+            let error = Manifest::decode(&name(&bomb.head, &hash), &object).unwrap_err().to_string();
+            assert!(error.contains("its header is not possible"), "{pages}: {error}");
+        }
     }
 
     #[test]
@@ -412,6 +463,16 @@ pub mod tests {
             bad.volumes[0].runs = runs.clone();
             let (name, object) = bad.encode().unwrap();
             assert!(matches!(Manifest::decode(&name, &object), Err(DumpError::Damaged { .. })), "{runs:?}");
+        }
+    }
+
+    #[test]
+    fn a_plan_with_impossible_numbers_is_damaged() {
+        for (segment_bytes, shown) in [(0, 0x12000), (1, u64::MAX), (4096, u64::MAX)] {
+            let mut manifest = manifest();
+            (manifest.head.plan.segment_bytes, manifest.head.plan.shown) = (segment_bytes, shown);
+            let (name, object) = manifest.encode().unwrap();
+            assert!(matches!(decode_head(&name, &object), Err(DumpError::Damaged { .. })), "{segment_bytes} {shown}");
         }
     }
 }

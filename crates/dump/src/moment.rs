@@ -11,8 +11,12 @@ fn parts(unix_ms: u64) -> (i64, i64, i64, u64) {
     (year, month, day, unix_ms % DAY_MS)
 }
 
-/// A time for people and programs, to the millisecond, in UTC.
+/// A time for people and programs, to the millisecond, in UTC. 0 is a clock that was not read.
 pub fn show_moment(unix_ms: u64) -> String {
+    if unix_ms == 0 { "an unknown time".to_owned() } else { show(unix_ms) }
+}
+
+fn show(unix_ms: u64) -> String {
     let (year, month, day, ms) = parts(unix_ms);
     let (h, m, s) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
     format!("{year:04}-{month:02}-{day:02} {h:02}:{m:02}:{s:02}.{:03}Z", ms % 1000)
@@ -20,7 +24,7 @@ pub fn show_moment(unix_ms: u64) -> String {
 
 /// For names: the order of the texts is that of the times.
 pub fn compact(unix_ms: u64) -> String {
-    show_moment(unix_ms).replace(['-', ':', '.'], "").replace(' ', "T")
+    show(unix_ms).replace(['-', ':', '.'], "").replace(' ', "T")
 }
 
 /// Number of the day, of the ISO week (from Monday on) and of the month.
@@ -86,9 +90,10 @@ mod tests {
     #[test]
     fn times_go_there_and_back() {
         for text in ["2026-11-23 15:04:05.678Z", "1970-01-01 00:00:00.000Z", "2024-02-29 23:59:59.999Z"] {
-            assert_eq!(show_moment(parse_moment(text).unwrap()), text);
+            assert_eq!(show(parse_moment(text).unwrap()), text);
         }
         let at = |text: &str| parse_moment(text).map(show_moment).unwrap();
+        assert_eq!(show_moment(0), "an unknown time");
         assert_eq!(at("2026-11-23T15:04"), "2026-11-23 15:04:00.000Z");
         assert_eq!(at("2026-11-23 01:04:05+02:00"), "2026-11-22 23:04:05.000Z");
         assert_eq!(at("2026-11-23 15:04:05.5 -05"), "2026-11-23 20:04:05.500Z");

@@ -12,9 +12,10 @@ use crate::chunk::{self, ChunkId, Naming};
 use crate::error::DumpError;
 use crate::manifest::{self, Head, Manifest};
 use bytes::Bytes;
-use holdfast_archive::{ArchiveError, ArchiveLocation, Keys, Listed, Put, SealedStore, Store};
+use holdfast_archive::{ArchiveError, ArchiveLocation, Expects, Keys, Listed, Put, SealedStore, Store};
 use holdfast_seams::RealDisk;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 
@@ -25,6 +26,7 @@ const RUNTIME_THREADS: usize = 2;
 pub struct Repository {
     store: Arc<SealedStore>,
     keys: Keys,
+    archive_identity: Option<PathBuf>,
     runtime: Runtime,
 }
 
@@ -71,12 +73,24 @@ impl Repository {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(RUNTIME_THREADS).enable_all().build();
         let place = store.place().to_owned();
         let runtime = runtime.map_err(|e| DumpError::Place { place, what: format!("cannot start: {e}") })?;
-        Ok(Repository { store: Arc::new(SealedStore::new(store, keys.clone())), keys, runtime })
+        Ok(Repository { store: Arc::new(SealedStore::new(store, keys.clone())), keys, archive_identity: None, runtime })
     }
 
-    /// What it was opened with.
-    pub fn keys(&self) -> &Keys {
-        &self.keys
+    /// The archive that belongs to these dumps is encrypted, and this file has an identity for it.
+    pub fn with_archive_identity(mut self, file: Option<PathBuf>) -> Repository {
+        self.archive_identity = file;
+        self
+    }
+
+    /// How the archive of these dumps is read. `is_encrypted`: the server's settings say that it is. Otherwise the identity of
+    /// the dumps opens what is encrypted, and the archive may be plain.
+    pub(crate) fn archive_keys(&self, is_encrypted: bool) -> Keys {
+        let (identity, expects) = match &self.archive_identity {
+            Some(file) => (Some(file.clone()), Expects::AsNamed),
+            None if is_encrypted => (self.keys.identity.clone(), Expects::Encrypted),
+            None => (self.keys.identity.clone(), Expects::Either),
+        };
+        Keys { encrypt_to: Vec::new(), identity, expects }
     }
 
     /// How its chunks are named.
@@ -133,13 +147,16 @@ impl Repository {
     /// All dumps, the oldest first.
     pub fn dumps(&self) -> Result<Vec<Listing>, DumpError> {
         let mut listed = self.list(manifest::DIRECTORY)?;
-        listed.retain(|object| object.name.ends_with(".hfd"));
+        // Names with control characters are not of this program, and would reach terminals.
+        listed.retain(|object| object.name.ends_with(".hfd") && !object.name.contains(char::is_control));
         // A name begins with the time.
         listed.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(listed
-            .into_iter()
-            .map(|Listed { name, bytes }| Listing { head: self.head(&name, bytes), name, bytes })
-            .collect())
+        let listing = |Listed { name, bytes }| match self.head(&name, bytes) {
+            // Of the whole place.
+            Err(error @ DumpError::Key(_)) => Err(error),
+            head => Ok(Listing { head, name, bytes }),
+        };
+        listed.into_iter().map(listing).collect()
     }
 
     /// `bytes`: how long the store says that the object is.

@@ -86,7 +86,7 @@ fn problem(object: &str, error: DumpError, dumps: Vec<String>) -> Result<Problem
     let what = match error {
         DumpError::Damaged { what, .. } => format!("damaged: {what}"),
         DumpError::Missing { .. } => "missing".to_owned(),
-        error @ DumpError::Newer { .. } => error.to_string(),
+        error @ (DumpError::Newer { .. } | DumpError::OtherKey(_)) => error.to_string(),
         // A store reports an object that is too long, or not a file, in its own words.
         DumpError::Store { source, .. } => format!("cannot be read: {source}"),
         other => return Err(other),

@@ -2,6 +2,7 @@
 
 use crate::conflict::Conflict;
 use holdfast_archive::ArchiveError;
+use holdfast_client::ClientError;
 use holdfast_trail::TrailError;
 use holdfast_types::record::DecodeError;
 use std::io;
@@ -33,8 +34,8 @@ pub enum FlashbackError {
          key in --where"
     )]
     TooMuch { limit: u64 },
-    #[error("cannot connect to {at}: {message}. The server must run: names and present values come from it")]
-    Connect { at: String, message: String },
+    #[error("{0}. The server must run: names and present values come from it")]
+    Client(#[from] ClientError),
     #[error("{what}: {message}")]
     Statement { what: String, message: String, state: String },
     #[error("the server has answered {what} in an unknown form")]
@@ -58,6 +59,12 @@ pub enum FlashbackError {
     Conflicts { id: u64, conflicts: Vec<Conflict> },
     #[error("transaction {id} was not undone, and nothing was changed{}", lines(.misses))]
     Missed { id: u64, misses: Vec<String> },
+    #[error(
+        "transaction {id} was not undone, and nothing was changed: foreign keys or triggers would change rows that are not \
+         its own, or its rows in another way{}\n  Change these rows first, so that they no longer depend on the rows to undo",
+        lines(.rows)
+    )]
+    Unplanned { id: u64, rows: Vec<String> },
 }
 
 /// Conflicts that a message lists.

@@ -19,9 +19,12 @@ const HELD_BYTES_MAX: u64 = 512 << 20;
 /// Which events are wanted. Fragments are asked for before it is known whether they were committed.
 pub trait Wanted: Sync {
     fn volume(&self, volume: VolumeId) -> bool;
-    fn transaction(&self, _: &TxnHead) -> bool {
+    /// A transaction, and the position of its commit.
+    fn transaction(&self, _: Lsn, _: &TxnHead) -> bool {
         true
     }
+    /// The number of a database's schema at some place in the range: each schema change has a higher one.
+    fn schema_epoch(&self, _: VolumeId, _: u32) {}
     /// The operations of a large transaction, before it is known whether it was committed.
     fn fragment(&self, _: TxnId) -> bool {
         true
@@ -97,9 +100,10 @@ fn of_boxcar(car: &Car<'_>, wanted: &dyn Wanted, kept: &mut Vec<Raw>, held: &Ato
     for record in RecordReader::new(car.body) {
         match record? {
             Record::Batch(batch) if wanted.volume(batch.volume) => {
+                wanted.schema_epoch(batch.volume, batch.schema_epoch);
                 for transaction in batch.transactions() {
                     let transaction = transaction?;
-                    if wanted.transaction(&transaction.head) {
+                    if wanted.transaction(car.lsn, &transaction.head) {
                         of_transaction(
                             car.lsn,
                             batch.volume,
@@ -135,6 +139,9 @@ fn of_transaction(
 ) -> Result<(), DecodeError> {
     for op in ops {
         let op = op?;
+        if let Op::Ddl(ddl) = &op {
+            wanted.schema_epoch(volume, ddl.epoch_after);
+        }
         if let Op::Fragments { txn, count } = op {
             kept.push(Raw::Fragments { head, lsn, volume, txn, count });
         } else if let Some(what) = of_op(volume, &op, wanted, bytes) {
@@ -213,6 +220,45 @@ pub fn ids_of(source: &Source, lsn: Lsn, hlc: Hlc) -> Result<HashSet<TxnId>, Fla
     Ok(ids.into_iter().collect())
 }
 
+/// The transactions that are behind a commit: all behind its boxcar, and these in it. In one database the order in the trail
+/// is the order of the commits, whatever the clock was.
+#[derive(Clone, Debug)]
+pub struct Behind {
+    pub lsn: Lsn,
+    in_boxcar: HashSet<TxnId>,
+}
+
+impl Behind {
+    pub fn commit(source: &Source, lsn: Lsn, hlc: Hlc) -> Result<Behind, FlashbackError> {
+        let range = Range { last: Some(lsn), ..Range::from(lsn) };
+        let (ids, _) = source.scan(range, &|car, kept: &mut Vec<TxnId>| {
+            behind(car.body, hlc, kept).map_err(|source| FlashbackError::Boxcar { lsn: car.lsn.0, source })
+        })?;
+        Ok(Behind { lsn, in_boxcar: ids.into_iter().collect() })
+    }
+
+    pub fn has(&self, lsn: Lsn, transaction: TxnId) -> bool {
+        lsn > self.lsn || (lsn == self.lsn && self.in_boxcar.contains(&transaction))
+    }
+}
+
+/// The transactions of a boxcar that are behind the commit with this clock, each in its own database.
+fn behind(body: &[u8], hlc: Hlc, ids: &mut Vec<TxnId>) -> Result<(), DecodeError> {
+    let mut passed: HashSet<VolumeId> = HashSet::new();
+    for record in RecordReader::new(body) {
+        let Record::Batch(batch) = record? else { continue };
+        for transaction in batch.transactions() {
+            let head = transaction?.head;
+            if head.hlc == hlc {
+                passed.insert(batch.volume);
+            } else if passed.contains(&batch.volume) {
+                ids.push(head.id);
+            }
+        }
+    }
+    Ok(())
+}
+
 fn heads(body: &[u8], mut each: impl FnMut(TxnHead)) -> Result<(), DecodeError> {
     for record in RecordReader::new(body) {
         if let Record::Batch(batch) = record? {
@@ -224,66 +270,34 @@ fn heads(body: &[u8], mut each: impl FnMut(TxnHead)) -> Result<(), DecodeError> 
     Ok(())
 }
 
-/// Whether a schema change mentions a table: one of its words, quoted or not, is the name.
-pub fn mentions(sql: &str, table: &str) -> bool {
-    let mut rest = sql;
-    while let Some(start) = rest.find(|c: char| c == '"' || c == '`' || c == '[' || c == '\'' || is_word(c)) {
-        rest = &rest[start..];
-        let first = rest.chars().next().unwrap_or(' ');
-        let (word, behind) = match first {
-            '"' | '`' | '\'' => quoted(rest, first),
-            '[' => rest[1..].split_once(']').map_or((String::new(), ""), |(word, behind)| (word.to_owned(), behind)),
-            _ => {
-                let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
-                (rest[..end].to_owned(), &rest[end..])
-            }
-        };
-        if first != '\'' && word.eq_ignore_ascii_case(table) {
-            return true;
-        }
-        rest = behind;
-    }
-    false
-}
-
-fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_' || c == '$'
-}
-
-/// A quoted word at the beginning, and what is behind it.
-fn quoted(text: &str, quote: char) -> (String, &str) {
-    let mut word = String::new();
-    let mut chars = text.char_indices().skip(1).peekable();
-    while let Some((at, c)) = chars.next() {
-        if c != quote {
-            word.push(c);
-        } else if chars.next_if(|(_, next)| *next == quote).is_some() {
-            word.push(quote);
-        } else {
-            return (word, &text[at + 1..]);
-        }
-    }
-    (word, "")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdfast_types::SiteId;
+    use holdfast_types::record::BatchBuilder;
 
     #[test]
-    fn a_schema_change_mentions_its_tables() {
-        for sql in [
-            "DROP TABLE \"orders\"",
-            "ALTER TABLE Orders ADD COLUMN x",
-            "CREATE INDEX i ON [orders](a)",
-            "drop table main.`orders`",
-        ] {
-            assert!(mentions(sql, "orders"), "{sql}");
-        }
-        for sql in ["DROP TABLE orders2", "CREATE TABLE x(a DEFAULT 'orders')", "DROP TABLE \"a\"\"orders\"", "'orders"]
+    fn what_is_behind_a_commit_does_not_depend_on_the_clock() {
+        let mut body = Vec::new();
+        for (volume, transactions) in [(1, &[(1, 70), (2, 90), (3, 20)][..]), (2, &[(4, 10), (5, 95)]), (1, &[(6, 95)])]
         {
-            assert!(!mentions(sql, "orders"), "{sql}");
+            let mut batch = BatchBuilder::begin(&mut body, VolumeId(volume), 1, 1);
+            for (id, hlc) in transactions {
+                batch.begin_transaction(&mut body, TxnHead { id: TxnId(*id), site: SiteId(1), hlc: Hlc(*hlc) });
+                batch.end_transaction(&mut body);
+            }
+            batch.finish(&mut body);
         }
-        assert!(mentions("DROP TABLE \"a\"\"b\"", "a\"b"));
+        let behind = |hlc| {
+            let mut ids = Vec::new();
+            super::behind(&body, Hlc(hlc), &mut ids).unwrap();
+            ids.into_iter().map(|id| id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(behind(90), [3, 6]);
+        assert_eq!(behind(10), [5]);
+        assert_eq!(behind(95), [0; 0]);
+        let behind = Behind { lsn: Lsn(7), in_boxcar: HashSet::from([TxnId(3)]) };
+        assert!(behind.has(Lsn(8), TxnId(1)) && behind.has(Lsn(7), TxnId(3)));
+        assert!(!behind.has(Lsn(7), TxnId(1)) && !behind.has(Lsn(6), TxnId(3)));
     }
 }

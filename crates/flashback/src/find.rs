@@ -9,8 +9,9 @@
 
 use crate::condition::{Search, Version, equality, selected};
 use crate::error::FlashbackError;
-use crate::events::{Event, Wanted, What, collect, mentions};
+use crate::events::{Event, Wanted, What, collect};
 use crate::row::{Key, Keys, RowOp};
+use crate::schema_text::{mentions, removes_columns};
 use crate::server::{Connect, Session};
 use crate::source::{Range, Read, Source};
 use crate::table::{Table, quote, sql_of};
@@ -125,10 +126,7 @@ pub fn find(source: &Source, connect: &Connect, options: &FindOptions) -> Result
 /// The last schema change that removed columns of a table.
 pub fn reshaped(events: &[Event]) -> Option<u64> {
     let removes = |event: &&Event| match &event.what {
-        What::Schema { sql } => {
-            let sql = sql.to_ascii_lowercase();
-            sql.contains("alter table") && sql.contains(" drop ")
-        }
+        What::Schema { sql } => removes_columns(sql),
         What::Row { .. } => false,
     };
     events.iter().rev().find(removes).map(|event| event.lsn.0)

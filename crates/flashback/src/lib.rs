@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`source`] | the trail of a data directory and, in front of it, the archive's objects; read by several threads |
 //! | [`events`] | the changes in boxcars, with those that large transactions left in fragments |
+//! | [`schema_text`] | the tables that the text of a schema change is about |
 //! | [`row`] | one change of one row, and what it is found by |
 //! | [`server`], [`table`] | a session with the server; names, types and keys of a table as they are now |
 //! | [`condition`], [`find`](mod@find) | which versions of rows a condition selects |
@@ -25,6 +26,7 @@ mod error;
 mod events;
 mod find;
 mod row;
+mod schema_text;
 mod server;
 mod source;
 mod table;

@@ -1,27 +1,19 @@
 //! A session with the server: names, types and present values come from it, and an undo runs in it.
 //!
-//! The connection is that of a client: through the server's Unix socket on the same machine, else over TCP without TLS.
+//! The connection is that of a client ([`holdfast_client`]): through the server's Unix socket on the same machine, else over TCP.
 //!
 //! Failure: an error of the server is returned with its DETAIL and HINT.
 
 use crate::error::FlashbackError;
+use futures::TryStreamExt as _;
+pub use holdfast_client::Server as Connect;
 use holdfast_types::VolumeId;
 use holdfast_types::schema::Dialect;
 use tokio::runtime::Runtime;
-use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// PostgreSQL's OIDs of databases and tables begin above this.
 pub const FIRST_OID: i64 = 16384;
-
-/// How to connect.
-#[derive(Clone, Debug)]
-pub struct Connect {
-    /// A host name, or the directory of a Unix socket.
-    pub host: String,
-    pub port: u16,
-    pub user: String,
-    pub password: Option<String>,
-}
 
 /// A session in one database.
 pub struct Session {
@@ -42,18 +34,7 @@ pub struct Database {
 impl Session {
     pub fn open(connect: &Connect, database: &str) -> Result<Session, FlashbackError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let mut config = Config::new();
-        config.host(&connect.host).port(connect.port).user(&connect.user).dbname(database);
-        config.application_name("holdfast trail");
-        if let Some(password) = &connect.password {
-            config.password(password);
-        }
-        let connected = runtime.block_on(config.connect(NoTls)).map_err(|error| {
-            let at = format!("{}:{}", connect.host, connect.port);
-            FlashbackError::Connect { at, message: message(&error) }
-        });
-        let (client, connection) = connected?;
-        runtime.spawn(connection);
+        let client = runtime.block_on(connect.connect(database, "holdfast trail"))?;
         Ok(Session { runtime, client })
     }
 
@@ -83,6 +64,27 @@ impl Session {
     /// The rows of one query.
     pub fn rows(&self, what: &str, sql: &str) -> Result<Rows, FlashbackError> {
         Ok(self.run(what, sql)?.pop().map(|answer| answer.rows).unwrap_or_default())
+    }
+
+    /// Everything that the open transaction has changed in its current database, as operations of the trail's format.
+    pub fn transaction_changes(&self) -> Result<Vec<u8>, FlashbackError> {
+        let what = "the changes of the transaction";
+        let failed = |error: tokio_postgres::Error| {
+            let state = error.code().map(|state| state.code().to_owned()).unwrap_or_default();
+            FlashbackError::Statement { what: what.to_owned(), message: message(&error), state }
+        };
+        let read = async {
+            let rows = self.client.simple_query_raw("SHOW holdfast.transaction_changes").await.map_err(failed)?;
+            let (mut rows, mut bytes) = (std::pin::pin!(rows), Vec::new());
+            while let Some(message) = rows.try_next().await.map_err(failed)? {
+                if let SimpleQueryMessage::Row(row) = message {
+                    let digits = row.get(0).filter(|digits| put_hex(&mut bytes, digits).is_some());
+                    digits.ok_or(FlashbackError::Answer { what })?;
+                }
+            }
+            Ok(bytes)
+        };
+        self.runtime.block_on(read)
     }
 
     /// The number of the stored column that the first result of a query is; `None`: it is none, or the query has an error.
@@ -126,4 +128,27 @@ fn message(error: &tokio_postgres::Error) -> String {
     }
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     format!("{error}{cause}")
+}
+
+/// Appends the bytes that hexadecimal digits stand for.
+fn put_hex(bytes: &mut Vec<u8>, digits: &str) -> Option<()> {
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    for pair in digits.as_bytes().chunks(2) {
+        let &[high, low] = pair else { return None };
+        bytes.push((digit(high)? * 16 + digit(low)?) as u8);
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_bytes() {
+        let mut bytes = vec![7];
+        assert_eq!(put_hex(&mut bytes, "00ff1A"), Some(()));
+        assert_eq!(bytes, [7, 0, 255, 26]);
+        assert!(put_hex(&mut bytes, "0").is_none() && put_hex(&mut bytes, "0g").is_none());
+    }
 }

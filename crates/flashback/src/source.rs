@@ -156,13 +156,22 @@ impl Source {
         let mut tries = 0;
         loop {
             tries += 1;
-            // The server may recycle a segment between the look at the directory and the read.
+            let begins = self.begins();
+            // The server may recycle a segment between the look at the directory and the read. Damage does not go away, so
+            // a trail is read again only if it begins elsewhere now.
             match self.view(range).and_then(|view| self.scan_view(&view, range, look)) {
-                Err(FlashbackError::Gap { .. } | FlashbackError::Trail(_)) if tries < TRIES_MAX => {}
+                Err(FlashbackError::Gap { .. } | FlashbackError::Trail(_))
+                    if tries < TRIES_MAX && (begins.is_none() || begins != self.begins()) => {}
                 Err(FlashbackError::Archive(ArchiveError::Vanished { .. })) if tries < TRIES_MAX => {}
                 other => return other,
             }
         }
+    }
+
+    /// Where the directory's trail begins, by which it is seen that segments were recycled; `None`: it cannot be read.
+    fn begins(&self) -> Option<Option<Lsn>> {
+        let Some(dir) = &self.trail_dir else { return Some(None) };
+        self.local_start(dir).ok().map(|start| start.map(|start| start.lsn))
     }
 
     fn scan_view<T: Send>(

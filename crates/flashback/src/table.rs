@@ -26,7 +26,8 @@ pub struct Table {
     pub columns: Vec<Column>,
     pub key: TableKey,
     pub has_triggers: bool,
-    /// Foreign keys that refer to this table and change the referring rows.
+    /// Foreign keys that refer to this table and change the referring rows; only with [`Table::with_foreign_keys`], as is
+    /// what follows.
     pub referring: Vec<Referring>,
     /// The tables that its foreign keys refer to.
     pub parents: Vec<TableId>,
@@ -35,12 +36,15 @@ pub struct Table {
 /// A foreign key of another table, with ON DELETE or ON UPDATE.
 #[derive(Clone, Debug)]
 pub struct Referring {
+    pub id: TableId,
     pub table: String,
     /// Names there, and here.
     pub columns: Vec<(String, String)>,
-    /// The referring row follows when this one is deleted; is set to NULL or its default when the key changes.
+    /// The referring row is changed when this one is deleted; is set to NULL or its default when the key changes; gets the
+    /// new key.
     pub on_delete: bool,
     pub on_update: bool,
+    pub follows: bool,
     /// The referring table is this one: what its rows are found by.
     pub itself: bool,
 }
@@ -99,9 +103,16 @@ impl Table {
         }
         let key = key_of(session, dialect, (oid, name), &names, &numbers)?;
         let triggers = session.rows("triggers", &format!("SELECT tgname FROM pg_trigger WHERE tgrelid = {oid}"))?;
-        let (referring, parents) = foreign_keys(session, oid)?;
         let has_triggers = !triggers.is_empty();
+        let (referring, parents) = (Vec::new(), Vec::new());
         Ok(Some(Table { id, name: name.clone(), dialect, columns, key, has_triggers, referring, parents }))
+    }
+
+    /// The table with the foreign keys that refer to it and that it has.
+    pub fn with_foreign_keys(self, session: &Session) -> Result<Table, FlashbackError> {
+        let oid = (FIRST_OID + i64::from(self.id.0)).to_string();
+        let (referring, parents) = foreign_keys(session, &oid)?;
+        Ok(Table { referring, parents, ..self })
     }
 
     /// The condition that finds a row.
@@ -171,11 +182,7 @@ fn key_of(
             return Ok(TableKey::Rowid { name: hidden.to_owned(), alias: number.and_then(position) });
         }
     }
-    let sql = format!("SELECT indkey FROM pg_index WHERE indrelid = {oid} AND indisprimary");
-    let rows = session.rows("a primary key", &sql)?;
-    let key = rows.first().and_then(|row| row.first()?.clone()).unwrap_or_default();
-    let numbers = key.split_whitespace().filter_map(|number| number.parse().ok());
-    Ok(TableKey::Columns(numbers.filter_map(position).collect()))
+    Ok(TableKey::Columns(primary_key(session, oid)?.into_iter().filter_map(position).collect()))
 }
 
 /// The foreign keys that refer to a table and act on their rows, and the tables that it refers to.
@@ -189,33 +196,56 @@ fn foreign_keys(session: &Session, oid: &str) -> Result<(Vec<Referring>, Vec<Tab
         let cell = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
         let (child, parent) = (cell(0), cell(2));
         if child == oid && parent != oid {
-            let number = parent.parse::<i64>().ok().and_then(|oid| u32::try_from(oid - FIRST_OID).ok());
-            parents.extend(number.map(TableId));
+            parents.extend(table_of(parent));
         }
         let (on_delete, on_update) = (matches!(cell(4), "c" | "n" | "d"), matches!(cell(5), "n" | "d"));
-        if parent != oid || !(on_delete || on_update) {
+        let follows = cell(5) == "c";
+        if parent != oid || !(on_delete || on_update || follows) {
             continue;
         }
-        let there = names_of(session, child, cell(1))?;
-        let here = names_of(session, parent, cell(3))?;
+        let id = table_of(child).ok_or(FlashbackError::Answer { what: "foreign keys" })?;
+        let there = names_of(session, child, &numbers_in(cell(1)))?;
+        let mut referred = numbers_in(cell(3));
+        if referred.is_empty() {
+            referred = primary_key(session, parent)?;
+        }
+        let here = names_of(session, parent, &referred)?;
         let table = session.rows("a table", &format!("SELECT relname FROM pg_class WHERE oid = {child}"))?;
         let table = table.first().and_then(|row| row.first()?.clone());
         let table = table.ok_or(FlashbackError::Answer { what: "the name of a table" })?;
         let columns = there.into_iter().zip(here).collect();
-        referring.push(Referring { table, columns, on_delete, on_update, itself: child == oid });
+        referring.push(Referring { id, table, columns, on_delete, on_update, follows, itself: child == oid });
     }
     Ok((referring, parents))
 }
 
-/// The names of columns whose numbers are in an array as text: `{1,2}`.
-fn names_of(session: &Session, oid: &str, numbers: &str) -> Result<Vec<String>, FlashbackError> {
+fn table_of(oid: &str) -> Option<TableId> {
+    oid.parse::<i64>().ok().and_then(|oid| u32::try_from(oid - FIRST_OID).ok()).map(TableId)
+}
+
+/// The numbers in an array as text: `{1,2}`.
+fn numbers_in(array: &str) -> Vec<i16> {
+    array.trim_matches(['{', '}']).split(',').filter_map(|number| number.trim().parse().ok()).collect()
+}
+
+/// The numbers of the columns of a primary key, in its order.
+fn primary_key(session: &Session, oid: &str) -> Result<Vec<i16>, FlashbackError> {
+    let sql = format!("SELECT indkey FROM pg_index WHERE indrelid = {oid} AND indisprimary");
+    let rows = session.rows("a primary key", &sql)?;
+    let key = rows.first().and_then(|row| row.first()?.clone()).unwrap_or_default();
+    Ok(key.split_whitespace().filter_map(|number| number.parse().ok()).collect())
+}
+
+/// The names of columns by their numbers.
+fn names_of(session: &Session, oid: &str, numbers: &[i16]) -> Result<Vec<String>, FlashbackError> {
     let sql = format!("SELECT attnum, attname FROM pg_attribute WHERE attrelid = {oid} AND attnum > 0");
     let rows = session.rows("the columns of a table", &sql)?;
-    let name = |number: &str| {
-        let row = rows.iter().find(|row| row.first().and_then(Option::as_deref) == Some(number))?;
-        row.get(1)?.clone()
+    let name = |number: &i16| {
+        let is = |row: &&Vec<Option<String>>| {
+            row.first().and_then(Option::as_deref).and_then(|cell| cell.parse().ok()) == Some(*number)
+        };
+        rows.iter().find(is)?.get(1)?.clone()
     };
-    let numbers = numbers.trim_matches(['{', '}']).split(',').map(str::trim);
-    let names: Option<Vec<String>> = numbers.map(name).collect();
-    names.ok_or(FlashbackError::Answer { what: "the columns of a foreign key" })
+    let names: Option<Vec<String>> = numbers.iter().map(name).collect();
+    names.filter(|names| !names.is_empty()).ok_or(FlashbackError::Answer { what: "the columns of a foreign key" })
 }

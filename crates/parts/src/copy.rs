@@ -10,10 +10,11 @@
 use crate::error::PartError;
 use crate::order::{rowid_name, rows_in_order};
 use crate::rows::{Cell, Rows, put_copy_row};
-use crate::server::Server;
+use crate::server::connect;
 use crate::source::{Definition, Source};
 use bytes::BytesMut;
 use futures::SinkExt;
+use holdfast_client::Server;
 use holdfast_dump::identifier::{after_word, quote};
 use holdfast_dump::restore::Part;
 use holdfast_sql::types::{Type, of_column};
@@ -71,7 +72,7 @@ const STANDS_STILL: Duration = Duration::from_secs(30);
 
 /// Whether the server will take it, before anything is fetched: the name is free, and the role may create there.
 pub async fn check(server: &Server, wanted: &Wanted) -> Result<(), PartError> {
-    let client = server.connect(wanted.session_database()).await?;
+    let client = connect(server, wanted.session_database()).await?;
     if wanted.table.is_none() {
         let sql = format!("SELECT 1 FROM pg_database WHERE datname = '{}'", wanted.name.replace('\'', "''"));
         let found = client.simple_query(&sql).await.map_err(|e| PartError::of("the server's databases", &e))?;
@@ -87,7 +88,7 @@ pub async fn check(server: &Server, wanted: &Wanted) -> Result<(), PartError> {
 /// Has the server put everything that it has committed so far into its archive, so that the restore can reach it. `Err`: why
 /// the archive may lack the last of it.
 pub async fn archive_now(server: &Server, wanted: &Wanted) -> Result<(), String> {
-    let client = server.connect(wanted.session_database()).await.map_err(|e| e.to_string())?;
+    let client = connect(server, wanted.session_database()).await.map_err(|e| e.to_string())?;
     let archived = async || -> Result<Option<u64>, String> {
         let rows = client.simple_query("SELECT archived_lsn FROM holdfast_stat_archive").await;
         Ok(cell(&rows.map_err(|e| crate::error::shown(&e))?).and_then(|text| position(&text)))
@@ -98,7 +99,7 @@ pub async fn archive_now(server: &Server, wanted: &Wanted) -> Result<(), String>
     let mut since = Instant::now();
     while last < wanted {
         if since.elapsed() > STANDS_STILL {
-            return Err(format!("the server's archive stands still at LSN {last}"));
+            return Err(format!("the archive has not moved beyond LSN {last} for {} s", STANDS_STILL.as_secs()));
         }
         tokio::time::sleep(LOOK_EVERY).await;
         let now = archived().await?.unwrap_or(0);
@@ -134,7 +135,7 @@ pub async fn copy(
 ) -> Result<Copied, PartError> {
     let began = Instant::now();
     let mut source = Source::open(part)?;
-    let client = server.connect(wanted.session_database()).await?;
+    let client = connect(server, wanted.session_database()).await?;
     let (tables, rows) = match &wanted.table {
         Some(table) => (1, copy_table(&client, &mut source, wanted, table, progress).await?),
         None => {
@@ -208,7 +209,7 @@ async fn copy_database(
     wanted: &Wanted,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(usize, u64), PartError> {
-    let client = server.connect(&wanted.name).await?;
+    let client = connect(server, &wanted.name).await?;
     prepare(&client).await?;
     let definitions = source.tables(wanted.foreign_keys)?;
     let total_rows = definitions.iter().map(|definition| definition.rows).sum();

@@ -1,17 +1,14 @@
 //! Errors, worded for the operator.
 
+use holdfast_client::ClientError;
 use holdfast_store::schema_map::SchemaError;
 use holdfast_store::sqlite::SqliteError;
 use tokio_postgres::error::SqlState;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PartError {
-    #[error("--into {at}: {what}")]
-    Address { at: String, what: String },
-    #[error("cannot read {path}: {what}")]
-    File { path: String, what: String },
-    #[error("cannot connect to database {database} at {at}: {what}")]
-    Connect { at: String, database: String, what: String },
+    #[error(transparent)]
+    Client(#[from] ClientError),
     #[error("{what}: {error}")]
     Server { what: String, state: Option<SqlState>, error: String },
     #[error("the restored database cannot be read: {0}")]

@@ -26,4 +26,3 @@ mod source;
 
 pub use copy::{Copied, Progress, Wanted, archive_now, check, copy};
 pub use error::PartError;
-pub use server::Server;

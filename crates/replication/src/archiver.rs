@@ -17,7 +17,9 @@
 
 use crate::notify::Notify;
 use crate::report::ArchiveReport;
-use holdfast_archive::{ArchiveError, Codec, Holdings, ObjectName, Store, check_still_there, is_archived, put};
+use holdfast_archive::{
+    ArchiveError, Codec, Holdings, ObjectName, Store, check_only_server, check_still_there, is_archived, put,
+};
 use holdfast_engine::Engine;
 use holdfast_trail::Trail;
 use parking_lot::Mutex;
@@ -202,7 +204,7 @@ impl Archiver {
             }
         }
         self.check_same_archive(trail, number).await?;
-        self.check_only_server(trail, number).await?;
+        check_only_server(&*self.store, trail, number).await?;
         self.progress.lock().doing = ArchiverState::Archiving;
         let Some(kept) = put(&*self.store, trail, number, Codec::Zstd).await? else { return Ok(Step::NotYet) };
         self.record_archived(trail, number, kept.name, Some(kept.object_bytes))?;
@@ -244,24 +246,6 @@ impl Archiver {
             return Ok(());
         }
         check_still_there(&*self.store, &last).await
-    }
-
-    /// Checks that no other server archives this trail: one that has replaced this one, or that runs on a copy of its directory.
-    /// A restore could take either history for the right one.
-    async fn check_only_server(&self, trail: &Trail, number: u32) -> Result<(), ArchiveError> {
-        let holdings = Holdings::of(&*self.store, trail.trail_id()).await?;
-        let (epoch, own) = (trail.epoch(), is_archived(&*self.store, trail, number, &holdings).await?);
-        let is_others = |name: &ObjectName| {
-            name.epoch > epoch || (name.epoch == epoch && name.segment >= number && Some(*name) != own)
-        };
-        match holdings.objects().map(|holding| holding.name).find(is_others) {
-            Some(name) => Err(ArchiveError::OtherServer {
-                name: name.to_string(),
-                place: self.store.place().to_owned(),
-                epoch: epoch.0,
-            }),
-            None => Ok(()),
-        }
     }
 
     async fn find(&self, trail: &Trail, number: u32) -> Result<Option<ObjectName>, ArchiveError> {

@@ -19,7 +19,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 /// The files of a data directory that a dump contains, apart from the databases and their list. Keys are not among them.
-const FILES: [&str; 3] = [crate::settings::FILE_NAME, "pg_hba.conf", "pg_ident.conf"];
+pub const FILES: [&str; 3] = [crate::settings::FILE_NAME, "pg_hba.conf", "pg_ident.conf"];
 
 /// The longest of them.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -64,7 +64,7 @@ fn checksum_before(engine: &Engine, lsn: Lsn) -> Result<u32, String> {
     match next {
         Some(Ok(boxcar)) => Ok(boxcar.previous_checksum),
         Some(Err(error)) => Err(error.to_string()),
-        None => Ok(trail.tip().1),
+        None => Err(format!("the trail has no boxcar at LSN {lsn}, and ends at {end}")),
     }
 }
 

@@ -70,7 +70,7 @@ pub use archiver::Archiver;
 pub use base_copy::{CopyError, CopyTo, check_target as check_copy_target, copy_from, mark_for_dump};
 pub use certificates::{Certificates, FILES as CERTIFICATE_FILES, install as install_certificates, secure_members};
 pub use control::{Control, ControlSetupError};
-pub use dump::{DumpError, DumpPlan, fetch_dump};
+pub use dump::{DumpError, DumpPlan, FILES as DUMP_FILES, fetch_dump};
 pub use follow_record::follow_record;
 pub use following::{AgreedEpoch, Followed, Following, follow_master};
 pub use holdfast_control::{ControlPlane, Position};

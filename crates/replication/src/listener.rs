@@ -6,7 +6,7 @@
 use crate::certificates::Certificates;
 use bytes::BytesMut;
 use holdfast_standby::link::take_preamble;
-use holdfast_standby::{Hub, Peer};
+use holdfast_standby::{Hub, Peer, Refusal, refuse};
 use std::io::Cursor;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,8 @@ use tokio::sync::{Semaphore, watch};
 
 /// Links over TLS at a time; further connections wait.
 const LINKS_MAX: usize = 256;
+/// Links at a time that get the reason of their refusal.
+const REFUSED_MAX: usize = 16;
 /// How long a handshake may take.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// How long a link waits for a server that starts or changes its role.
@@ -29,11 +31,14 @@ pub struct Listener {
     runtime: Handle,
     /// `None` while the server starts or changes its role.
     hub: watch::Sender<Option<Arc<Hub>>>,
+    /// Links that are being refused.
+    refusing: Arc<Semaphore>,
 }
 
 impl Listener {
     pub fn new(runtime: Handle) -> Listener {
-        Listener { runtime, hub: watch::Sender::new(None) }
+        let refusing = Arc::new(Semaphore::new(REFUSED_MAX));
+        Listener { runtime, hub: watch::Sender::new(None), refusing }
     }
 
     pub fn set_hub(&self, hub: Option<Arc<Hub>>) {
@@ -49,6 +54,28 @@ impl Listener {
         let mut hub = self.hub.subscribe();
         let there = tokio::time::timeout(HUB_WAIT_MAX, hub.wait_for(Option::is_some)).await;
         there.ok()?.ok()?.clone()
+    }
+
+    /// Serves a link, as [`Listener::serve`] does, unless the check refuses it: then the peer gets the reason.
+    pub fn serve_checked(
+        self: &Arc<Listener>,
+        stream: TcpStream,
+        input: BytesMut,
+        check: impl FnOnce(&TcpStream) -> Result<(), Refusal>,
+    ) {
+        let refusal = match check(&stream) {
+            Ok(()) => return self.serve(stream, input),
+            Err(refusal) => refusal,
+        };
+        // Beyond the limit a peer is disconnected without the reason.
+        let Ok(permit) = self.refusing.clone().try_acquire_owned() else { return };
+        let Ok(stream) = stream.into_std() else { return };
+        self.runtime.spawn(async move {
+            let Ok(stream) = TcpStream::from_std(stream) else { return };
+            let (read, write) = stream.into_split();
+            refuse(tokio::io::join(Cursor::new(input).chain(read), write), refusal).await;
+            drop(permit);
+        });
     }
 
     /// Serves a link whose start-up packet has been read; `input` holds the bytes after it. Returns at once. A link that comes

@@ -46,6 +46,7 @@ pub use governor::Governor;
 pub use hub::Hub;
 pub use identity::{Ack, Identity, Tip};
 pub use limits::LinkOptions;
+pub use link::refuse;
 pub use master::{Archived, Boxcars, Holder, Later, Master, Peer};
 pub use receive::{Blocking, Connect, Ended, Follower, draw_instance, follow};
 pub use refusal::{Reason, Refusal};

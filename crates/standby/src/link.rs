@@ -84,6 +84,15 @@ impl<S: Stream> Link<S> {
     }
 }
 
+/// Refuses a link before its greeting is looked at. The greeting is read first: closing a connection with bytes that were not read
+/// would take the answer away from the other side.
+pub async fn refuse<S: Stream>(stream: S, refusal: Refusal) {
+    let mut link = Link::over(stream, &LinkOptions::default());
+    // Whatever it is, the answer is the same.
+    let _ = tokio::time::timeout(LAST_WORD_MAX, link.reader.next()).await;
+    link.end(&Err(LinkError::Refused(refusal))).await;
+}
+
 /// The greeting of the side that connects.
 pub async fn greet<S: Stream>(
     mut stream: S,

@@ -18,6 +18,7 @@ pub mod schema_read;
 pub mod sequences;
 pub mod sqlite;
 pub mod temp_schema;
+pub mod touch;
 pub mod volume;
 mod wal_damage;
 pub mod wal_file;

@@ -60,6 +60,11 @@ impl Hlc {
         if wall > self { wall } else { Hlc(self.0 + 1) }
     }
 
+    /// The last reading of a millisecond.
+    pub fn last_of(unix_ms: u64) -> Hlc {
+        Hlc(unix_ms << 16 | 0xffff)
+    }
+
     /// Milliseconds since 1970-01-01 UTC.
     pub fn unix_ms(self) -> u64 {
         self.0 >> 16

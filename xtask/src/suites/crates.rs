@@ -4,7 +4,7 @@
 //! on, serves the whole run. It is the development profile's, with debug assertions and overflow checks; before a release
 //! the suites run on the release binary (`--server`).
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -53,6 +53,13 @@ fn cargo_test(bench: &mut Bench, arguments: &[&str]) -> anyhow::Result<bool> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         cargo.env("RUST_TEST_THREADS", (processors * THREADS_PER_PROCESSOR).to_string());
     }
+    let skipped = paths::target().join("tests-skipped");
+    match std::fs::remove_file(&skipped) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).context("removing an old list of tests");
+        }
+        _ => cargo.env("HOLDFAST_TEST_SKIPPED", &skipped),
+    };
     let mut child = cargo.stdout(Stdio::piped()).spawn().context("starting cargo")?;
     let (mut counts, mut binary) = (Counts::default(), String::new());
     for line in BufReader::new(child.stdout.take().context("cargo's output")?).lines() {
@@ -69,8 +76,18 @@ fn cargo_test(bench: &mut Bench, arguments: &[&str]) -> anyhow::Result<bool> {
         }
     }
     let status = child.wait()?;
+    // They have ended as tests that pass do: cargo knows no other end of a test that finds out while it runs.
+    for (test, why) in skipped_lines(&std::fs::read_to_string(&skipped).unwrap_or_default()) {
+        counts.passed = counts.passed.saturating_sub(1);
+        bench.tally.add("crates", test, Outcome::Skipped(why.to_owned()));
+    }
     bench.tally.add_counts("crates", counts);
     Ok(status.success() || counts.failed > 0)
+}
+
+/// The tests that did not run, and why: a line for each, with a tab in between.
+fn skipped_lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines().filter_map(|line| line.split_once('\t'))
 }
 
 /// The server for suites that run without the crates' tests.
@@ -129,5 +146,12 @@ mod tests {
         assert_eq!(failed_line("test result: FAILED. 5 passed; 2 failed; 1 ignored"), None);
         let line = "     Running tests/it/main.rs (target/debug/deps/it-0123456789abcdef)";
         assert_eq!(running_line(line), Some("tests/it/main.rs"));
+    }
+
+    #[test]
+    fn tests_that_did_not_run_are_read() {
+        let text = "stores::s3\tmoto_server is not installed\nhalf a line\nstores::azure\tno npm\n";
+        let read: Vec<_> = skipped_lines(text).collect();
+        assert_eq!(read, [("stores::s3", "moto_server is not installed"), ("stores::azure", "no npm")]);
     }
 }

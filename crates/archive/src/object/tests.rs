@@ -120,7 +120,7 @@ fn boxcars_that_do_not_follow_one_another_are_no_segment() {
         vec![good[0].clone(), older, good[2].clone()],
         vec![good[1].clone(), good[0].clone(), good[2].clone()],
     ] {
-        // Whoever gathers knows that they are sound; whoever reads does not.
+        // The caller that gathers knows that they are sound; whoever reads does not.
         let Some(forged) = gathered(wrong) else { panic!("it has an end") };
         let object = forged.encode(Codec::Raw).unwrap();
         assert!(Segment::decode(&forged.manifest.name(), &object).is_err());

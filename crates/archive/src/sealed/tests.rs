@@ -1,6 +1,6 @@
 use super::*;
 use crate::file::FileStore;
-use crate::keys::new_identity;
+use crate::keys::{Expects, new_identity};
 use holdfast_seams::RealDisk;
 
 fn key(byte: u8) -> PlaceKey {
@@ -38,9 +38,9 @@ fn objects_of_every_length_come_back_and_so_do_their_beginnings() {
         let sealed = seal(&key(1), "n", [bytes as u8; 32], &object).unwrap();
         assert_eq!(sealed.len() as u64, sealed_bytes(bytes as u64));
         assert_eq!(plain_bytes(sealed.len() as u64), bytes as u64);
-        assert_eq!(open(&key(1), "n", &sealed, false).unwrap(), object);
+        assert_eq!(open(&key(1), ("p", "n"), &sealed, false).unwrap(), object);
         let head = &sealed[..sealed.len().min(HEADER_BYTES + SEALED_PIECE_BYTES)];
-        assert_eq!(open(&key(1), "n", head, true).unwrap(), object[..bytes.min(PIECE_BYTES)]);
+        assert_eq!(open(&key(1), ("p", "n"), head, true).unwrap(), object[..bytes.min(PIECE_BYTES)]);
     }
 }
 
@@ -49,7 +49,7 @@ fn every_damage_is_refused_by_name() {
     let object = content(2 * PIECE_BYTES);
     let sealed = seal(&key(1), "here", [3; 32], &object).unwrap();
     let refused = |key: &PlaceKey, name: &str, bytes: &[u8]| {
-        let error = open(key, name, bytes, false).unwrap_err().to_string();
+        let error = open(key, ("p", name), bytes, false).unwrap_err().to_string();
         assert!(error.contains(name), "{error}");
     };
     for at in (0..HEADER_BYTES).chain([HEADER_BYTES, sealed.len() / 2, sealed.len() - 1]) {
@@ -70,10 +70,10 @@ fn every_damage_is_refused_by_name() {
     refused(&key(1), "here", &object);
     // A beginning is not taken for the whole, and a whole object's end is not left out of a beginning.
     let first_of_two = &sealed[..HEADER_BYTES + SEALED_PIECE_BYTES];
-    assert_eq!(open(&key(1), "here", first_of_two, true).unwrap(), object[..PIECE_BYTES]);
+    assert_eq!(open(&key(1), ("p", "here"), first_of_two, true).unwrap(), object[..PIECE_BYTES]);
     let mut newer = sealed.clone();
     newer[8] = 2;
-    assert!(matches!(open(&key(1), "here", &newer, false), Err(ArchiveError::Newer { found: 2, .. })));
+    assert!(matches!(open(&key(1), ("p", "here"), &newer, false), Err(ArchiveError::Newer { found: 2, .. })));
 }
 
 struct Bed {
@@ -95,7 +95,7 @@ impl Bed {
     fn store(&self, encrypt_to: &[&str], identity: Option<&std::path::Path>) -> SealedStore {
         let inner = FileStore::new(Arc::new(RealDisk::new()), &self.dir.path().join("place"), "n");
         let encrypt_to = encrypt_to.iter().map(|recipient| (*recipient).to_owned()).collect();
-        SealedStore::new(Arc::new(inner), Keys { encrypt_to, identity: identity.map(Into::into) })
+        SealedStore::new(Arc::new(inner), Keys { encrypt_to, identity: identity.map(Into::into), ..Keys::default() })
     }
 }
 
@@ -147,10 +147,88 @@ async fn a_place_is_encrypted_from_its_first_object_on() {
 async fn a_place_with_plain_objects_does_not_become_encrypted() {
     let bed = Bed::new();
     bed.store(&[], None).put_new("chunks/a", Bytes::from_static(b"plain")).await.unwrap();
-    let store = bed.store(&[&bed.recipient], Some(&bed.identity));
-    assert_eq!(store.get("chunks/a", 9).await.unwrap(), Some(Bytes::from_static(b"plain")));
-    let error = store.put_new("chunks/b", Bytes::new()).await.unwrap_err();
-    assert!(matches!(error, ArchiveError::NotEncrypted { .. }), "{error}");
+    for identity in [None, Some(bed.identity.as_path())] {
+        let store = bed.store(&[&bed.recipient], identity);
+        for error in [
+            store.put_new("chunks/b", Bytes::new()).await.unwrap_err(),
+            store.get("chunks/a", 9).await.unwrap_err(),
+            store.get_head("chunks/a", 1).await.unwrap_err(),
+            store.list("chunks").await.unwrap_err(),
+        ] {
+            assert!(matches!(error, ArchiveError::NotEncrypted { .. }), "{error}");
+        }
+        assert_eq!(store.list("dumps").await.unwrap(), []);
+    }
     let error = bed.store(&["age1nonsense"], None).put_new("x/y", Bytes::new()).await.unwrap_err().to_string();
     assert!(error.contains("not encrypted"), "{error}");
+}
+
+/// An encrypted place whose store hides the key is neither read as a plain one nor written as one.
+#[tokio::test]
+async fn a_place_that_has_lost_its_key_is_refused() {
+    let bed = Bed::new();
+    let store = bed.store(&[&bed.recipient], Some(&bed.identity));
+    store.put_new("chunks/a", Bytes::from_static(b"secret")).await.unwrap();
+    let place = bed.dir.path().join("place");
+    // Another program has put a plain object: it is not read where the key is there, either.
+    std::fs::write(place.join("chunks/plain"), b"forged").unwrap();
+    for error in [store.get("chunks/plain", 9).await.unwrap_err(), store.get_head("chunks/plain", 3).await.unwrap_err()]
+    {
+        assert!(matches!(&error, ArchiveError::Damaged { name, .. } if name == "chunks/plain"), "{error}");
+    }
+    let key = place.join(KEY_NAME);
+    let kept = std::fs::read(&key).unwrap();
+    std::fs::remove_file(&key).unwrap();
+    // What the store may be asked with: an identity; recipients; both; an identity that may be another place's; nothing.
+    let identity = Some(bed.identity.as_path());
+    for (encrypt_to, identity, expects) in [
+        (None, identity, Expects::AsNamed),
+        (None, None, Expects::Encrypted),
+        (Some(&bed.recipient), None, Expects::AsNamed),
+        (Some(&bed.recipient), identity, Expects::AsNamed),
+        (None, identity, Expects::Either),
+        (None, None, Expects::AsNamed),
+    ] {
+        let inner = FileStore::new(Arc::new(RealDisk::new()), &place, "n");
+        let encrypt_to: Vec<String> = encrypt_to.into_iter().cloned().collect();
+        let keys = Keys { encrypt_to, identity: identity.map(Into::into), expects };
+        let said = format!("{keys:?}");
+        let allows_plain = keys.allows_plain();
+        let store = SealedStore::new(Arc::new(inner), keys);
+        let refused = |error: ArchiveError| {
+            let is_named = matches!(error, ArchiveError::KeyLost { .. } | ArchiveError::NoKeyObject { .. });
+            assert!(is_named && error.to_string().contains(KEY_NAME), "{said}: {error}");
+        };
+        refused(store.get("chunks/a", 99).await.unwrap_err());
+        refused(store.get_head("chunks/a", 1).await.unwrap_err());
+        if !allows_plain {
+            refused(store.put_new("chunks/b", Bytes::new()).await.unwrap_err());
+            refused(store.list("chunks").await.unwrap_err());
+            assert!(store.get("chunks/plain", 9).await.is_err(), "{said}");
+            assert!(!place.join("chunks/b").exists() && !key.exists());
+        }
+    }
+    // With the key back everything is there again.
+    std::fs::write(&key, kept).unwrap();
+    let store = bed.store(&[], Some(&bed.identity));
+    assert_eq!(store.get("chunks/a", 9).await.unwrap(), Some(Bytes::from_static(b"secret")));
+}
+
+#[tokio::test]
+async fn an_identity_of_another_place_reads_a_plain_one() {
+    let bed = Bed::new();
+    bed.store(&[], None).put_new("chunks/a", Bytes::from_static(b"plain")).await.unwrap();
+    let inner = FileStore::new(Arc::new(RealDisk::new()), &bed.dir.path().join("place"), "n");
+    let keys = Keys { encrypt_to: Vec::new(), identity: Some(bed.identity.clone()), expects: Expects::Either };
+    let store = SealedStore::new(Arc::new(inner), keys);
+    assert_eq!(store.get("chunks/a", 9).await.unwrap(), Some(Bytes::from_static(b"plain")));
+    // Named for this place, it is a reason to refuse: an identity says that the place is encrypted.
+    let store = bed.store(&[], Some(&bed.identity));
+    for error in [
+        store.get("chunks/a", 9).await.unwrap_err(),
+        store.list("chunks").await.unwrap_err(),
+        store.put_new("chunks/b", Bytes::new()).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, ArchiveError::NoKeyObject { .. }), "{error}");
+    }
 }

@@ -2,13 +2,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::{ID, open, options, put_one, store, trail_up_to};
 use bytes::Bytes;
-use holdfast_archive::{ArchiveError, Codec, FileStore, Holdings, ObjectName, Put, Store, put, verify};
+use holdfast_archive::{
+    ArchiveError, Codec, FileStore, Holdings, Listed, ObjectName, Pending, Put, Store, check_only_server, put, verify,
+};
 use holdfast_seams::testing::FaultDisk;
 use holdfast_seams::{Create, Disk, OpenHow, RealDisk};
+use holdfast_types::Epoch;
 use rustix::io::Errno;
 
 #[tokio::test]
@@ -24,6 +28,69 @@ async fn finished_segments_are_archived_and_the_last_one_is_not() {
     assert_eq!((holdings.first_segment(), holdings.last_segment(), holdings.gaps()), (Some(1), Some(3), vec![]));
     // A second time, as after a restart that came before this was noted.
     assert!(put_one(&store, &trail, 2).await.was_there);
+}
+
+/// Counts the objects that a store lists.
+struct Counting {
+    inner: FileStore,
+    listed: AtomicUsize,
+}
+
+impl Counting {
+    async fn count(&self, listing: Pending<'_, Vec<Listed>>) -> Result<Vec<Listed>, ArchiveError> {
+        let listed = listing.await?;
+        self.listed.fetch_add(listed.len(), Ordering::Relaxed);
+        Ok(listed)
+    }
+}
+
+impl Store for Counting {
+    fn place(&self) -> &str {
+        self.inner.place()
+    }
+    fn put_new<'a>(&'a self, name: &'a str, object: Bytes) -> Pending<'a, Put> {
+        self.inner.put_new(name, object)
+    }
+    fn get<'a>(&'a self, name: &'a str, bytes_max: u64) -> Pending<'a, Option<Bytes>> {
+        self.inner.get(name, bytes_max)
+    }
+    fn get_head<'a>(&'a self, name: &'a str, bytes: u64) -> Pending<'a, Option<Bytes>> {
+        self.inner.get_head(name, bytes)
+    }
+    fn remove<'a>(&'a self, name: &'a str) -> Pending<'a, ()> {
+        self.inner.remove(name)
+    }
+    fn list<'a>(&'a self, directory: &'a str) -> Pending<'a, Vec<Listed>> {
+        Box::pin(self.count(self.inner.list(directory)))
+    }
+    fn list_from<'a>(&'a self, directory: &'a str, from: &'a str) -> Pending<'a, Vec<Listed>> {
+        Box::pin(self.count(self.inner.list_from(directory, from)))
+    }
+}
+
+#[tokio::test]
+async fn another_server_of_the_trail_is_found_without_a_list_of_the_whole_archive() {
+    let disk = FaultDisk::new(1);
+    let trail = trail_up_to(&disk, "/trail", 12);
+    let store = Counting { inner: store(&disk), listed: AtomicUsize::new(0) };
+    for number in 1..12 {
+        check_only_server(&store, &trail, number).await.unwrap();
+        put_one(&store, &trail, number).await;
+    }
+    assert_eq!(store.listed.load(Ordering::Relaxed), 0, "nothing is there from the next segment on");
+    // Its own object, put before a restart.
+    check_only_server(&store, &trail, 11).await.unwrap();
+    assert_eq!(store.listed.load(Ordering::Relaxed), 1);
+    let epoch = trail.epoch().0;
+    // Of this epoch: the segment that is put next, a later one. Of a later epoch: also an earlier segment.
+    for (epoch, segment) in [(epoch, 12), (epoch, 40), (epoch + 1, 3), (u32::MAX, 1)] {
+        let other = ObjectName { trail_id: ID, epoch: Epoch(epoch), segment, last_checksum: 7 }.to_string();
+        store.put_new(&other, Bytes::from_static(b"of another server")).await.unwrap();
+        let error = check_only_server(&store, &trail, 12).await.unwrap_err();
+        assert!(matches!(&error, ArchiveError::OtherServer { name, .. } if *name == other), "{error}");
+        store.remove(&other).await.unwrap();
+    }
+    check_only_server(&store, &trail, 12).await.unwrap();
 }
 
 #[tokio::test]

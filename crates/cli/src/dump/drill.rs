@@ -1,6 +1,6 @@
 //! `holdfast dump drill`: tries whether a dump can be restored.
 
-use super::{Bar, Identity, Threads};
+use super::{Bar, Identities, Threads};
 use anyhow::Context;
 use holdfast_dump::restore::Step;
 use holdfast_dump::{DrillOptions, drill, show_moment};
@@ -43,7 +43,7 @@ pub struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     wait_s: u64,
     #[command(flatten)]
-    identity: Identity,
+    identity: Identities,
     #[command(flatten)]
     threads: Threads,
     /// Print JSON

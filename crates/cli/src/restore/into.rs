@@ -13,9 +13,10 @@ use super::scratch::Scratch;
 use super::target;
 use crate::dump::Bar;
 use anyhow::bail;
+use holdfast_client::{Given, Server};
 use holdfast_dump::restore::{DroppedBy, Part, RestoreOptions, Step, Target, find_drop, restore_part};
 use holdfast_dump::{Repository, show_moment};
-use holdfast_parts::{Copied, Progress, Server, Wanted};
+use holdfast_parts::{Copied, Progress, Wanted};
 use indicatif::BinaryBytes;
 use serde_json::json;
 use std::path::PathBuf;
@@ -24,8 +25,9 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[group(id = "into_arguments")]
 pub struct Arguments {
-    /// Bring a database or table back into this running server
-    #[arg(long, value_name = "HOST:PORT", requires_all = ["database", "name"])]
+    /// Bring a database or table back into this running server, also as
+    /// postgresql://USER@HOST:PORT/?sslmode=verify-full&sslrootcert=FILE
+    #[arg(long, value_name = "HOST:PORT|URL", requires_all = ["database", "name"])]
     into: Option<String>,
     /// The database to bring back, or that of the table
     #[arg(long, value_name = "NAME", requires = "into")]
@@ -53,21 +55,13 @@ pub struct Arguments {
     pub scratch: Option<PathBuf>,
 }
 
-fn environment(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
 /// What is asked for, and where it goes.
 fn wanted(into: &Arguments) -> anyhow::Result<(Server, Wanted)> {
     let (Some(at), Some(database), Some(name)) = (&into.into, &into.database, &into.name) else {
         bail!("--into needs --database and --as");
     };
-    let server = Server {
-        at: at.clone(),
-        user: into.user.clone().or_else(|| environment("PGUSER")).unwrap_or_else(|| "holdfast".to_owned()),
-        password: environment("PGPASSWORD"),
-        ca: into.ca.clone().or_else(|| environment("PGSSLROOTCERT").map(PathBuf::from)),
-    };
+    let given = Given { user: into.user.clone(), ca: into.ca.clone() };
+    let server = Server::parse(at, &given, &|name| std::env::var(name).ok())?;
     let wanted = Wanted {
         database: database.clone(),
         table: into.table.clone(),
@@ -83,6 +77,9 @@ pub fn run(arguments: &super::Arguments, repository: &Repository) -> anyhow::Res
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(holdfast_parts::check(&server, &wanted))?;
     if let Err(why) = runtime.block_on(holdfast_parts::archive_now(&server, &wanted)) {
+        if into.before_drop {
+            bail!("--before-drop needs the server's last commits in its archive, and it has not archived them: {why}");
+        }
         eprintln!("holdfast: the server's last commits may not be in its archive: {why}");
     }
     let scratch = Scratch::make(into.scratch.as_deref(), true)?;

@@ -1,6 +1,6 @@
 //! A directory that goes with this process.
 //!
-//! Failure: after kill -9 it is left; the next restore of this user on this machine removes it.
+//! It is locked while the process lives. Failure: after kill -9 it is left; the next restore of this user removes it.
 
 use anyhow::Context;
 use std::fs;
@@ -13,6 +13,7 @@ const PREFIX: &str = "holdfast-restore-";
 /// See the module.
 pub struct Scratch {
     pub dir: PathBuf,
+    _lock: fs::File,
 }
 
 impl Scratch {
@@ -20,11 +21,9 @@ impl Scratch {
     pub fn make(parent: Option<&Path>, ends_at_ctrl_c: bool) -> anyhow::Result<Scratch> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
         remove_left(&parent);
-        let dir = parent.join(format!("{PREFIX}{}", std::process::id()));
-        let made = fs::DirBuilder::new().mode(0o700).create(&dir);
-        made.with_context(|| format!("cannot make the scratch directory {}", dir.display()))?;
+        let (dir, _lock) = make_locked(&parent)?;
         if !ends_at_ctrl_c {
-            return Ok(Scratch { dir });
+            return Ok(Scratch { dir, _lock });
         }
         static REMOVED_AT_CTRL_C: OnceLock<PathBuf> = OnceLock::new();
         let at_end = REMOVED_AT_CTRL_C.get_or_init(|| dir.clone());
@@ -33,7 +32,7 @@ impl Scratch {
             let _ = fs::remove_dir_all(at_end);
             std::process::exit(130);
         });
-        Ok(Scratch { dir })
+        Ok(Scratch { dir, _lock })
     }
 }
 
@@ -45,16 +44,37 @@ impl Drop for Scratch {
     }
 }
 
+/// A directory with a new name, and its lock.
+fn make_locked(parent: &Path) -> anyhow::Result<(PathBuf, fs::File)> {
+    loop {
+        let unique = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let dir = parent.join(format!("{PREFIX}{}-{unique:x}", std::process::id()));
+        let failed = || format!("cannot make the scratch directory {}", dir.display());
+        match fs::DirBuilder::new().mode(0o700).create(&dir) {
+            // Of a process in another container.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
+            made => made.with_context(failed)?,
+        }
+        // Another process that removes what is left may have been here in between.
+        let Ok(lock) = fs::File::open(&dir) else { continue };
+        if lock.try_lock().is_ok() && dir.exists() {
+            return Ok((dir, lock));
+        }
+    }
+}
+
 /// Removes this user's scratch directories of processes that have ended.
 fn remove_left(parent: &Path) {
     let own = fs::metadata("/proc/self").map(|process| process.uid()).ok();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|pid| pid.parse::<u32>().ok());
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+        // Earlier builds named it by the process only, and did not lock it.
+        if rest.parse::<u32>().is_ok() && Path::new(&format!("/proc/{rest}")).exists() {
+            continue;
+        }
         let is_own = entry.metadata().is_ok_and(|found| found.is_dir() && Some(found.uid()) == own);
-        if let Some(pid) = pid.filter(|_| is_own)
-            && !Path::new(&format!("/proc/{pid}")).exists()
-        {
+        if is_own && fs::File::open(entry.path()).is_ok_and(|dir| dir.try_lock().is_ok()) {
             // What cannot be removed is not in the way.
             let _ = fs::remove_dir_all(entry.path());
         }

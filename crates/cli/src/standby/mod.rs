@@ -2,11 +2,11 @@
 
 mod check;
 mod copy_progress;
-mod from_dump;
+pub mod from_dump;
 
 pub use copy_progress::CopyProgress;
 
-use crate::dump::Identity;
+use crate::dump::Identities;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use comfy_table::{Table, presets};
@@ -145,7 +145,7 @@ struct Create {
     #[arg(long, value_name = "ID", requires = "from_dump")]
     trail: Option<String>,
     #[command(flatten)]
-    identity: Identity,
+    identity: Identities,
 }
 
 #[derive(clap::Args)]
@@ -195,7 +195,7 @@ fn make(
         let certificates = certificates.as_deref();
         let standby = NewStandby { from: &from, name: &name, certificates, settings: &HoldfastToml };
         let repository = identity.open(&dumps)?;
-        return from_dump::make(&repository, &data, archive.as_deref(), trail.as_deref(), &standby);
+        return from_dump::make(&repository, &data, archive.as_deref(), trail.as_deref(), standby);
     }
     let to = CopyTo { dir: &data, name: &name };
     check_copy_target(to)?;

@@ -89,6 +89,41 @@ async fn the_operator_needs_no_password_and_other_local_users_do() {
     assert!(!psql_as("daemon", server.port, "nobody", None).unwrap().0);
 }
 
+/// Commands that use the link between nodes, which copies every database, are for the server's user and root.
+#[tokio::test]
+async fn commands_of_another_local_user_are_refused_with_the_next_step() {
+    let server = Running::start_in(directory("", None));
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root, to become another user");
+        return;
+    }
+    // Where the other user can read it.
+    let scratch = TempDir::new().unwrap();
+    let program = scratch.path().join("holdfast");
+    std::fs::copy(env!("CARGO_BIN_EXE_holdfast"), &program).unwrap();
+    let place = scratch.path().join("place");
+    std::fs::create_dir(&place).unwrap();
+    for path in [scratch.path(), &place] {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    let at = format!("127.0.0.1:{}", server.port);
+    for arguments in [
+        &["standby", "status", "--at", &at][..],
+        &["dump", "create", "--at", &at, "--to", place.to_str().unwrap()],
+        &["standby", "stop", "--at", &at],
+    ] {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "nobody", "--clear-groups"]).arg(&program).args(arguments).current_dir("/");
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let is_refused = said.contains("of the operating system may not do this at this server");
+        assert!(!output.status.success() && is_refused && said.contains("as the user that runs the server"), "{said}");
+    }
+    // Of the server's own user.
+    let output = Command::new(&program).args(["standby", "status", "--at", &at]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
 #[tokio::test]
 async fn an_unknown_user_is_refused_like_a_wrong_password() {
     let hba = "local all all peer\nhost all all samehost scram-sha-256\n";

@@ -369,3 +369,16 @@ async fn readers_see_the_one_schema_or_the_other() {
         reader.await.unwrap();
     }
 }
+
+/// SQLite allows a foreign key that names no columns of its parent: they are those of the primary key.
+#[tokio::test]
+async fn a_foreign_key_without_names_of_columns_shows_those_of_the_primary_key() {
+    let server = Running::start();
+    let client = server.connect().await;
+    run(&client, "create database lite dialect sqlite").await;
+    run(&client, "use lite; create table p(a int, k text primary key)").await;
+    run(&client, "create table c(x integer primary key, y text references p on delete set null)").await;
+    run(&client, "create table d(x integer primary key, y text references p(k))").await;
+    let keys = "select group_concat(confkey, ' ') from pg_constraint where contype = 'f'";
+    assert_eq!(one(&client, keys).await, "{2} {2}");
+}

@@ -46,11 +46,62 @@ pub fn read(runtime: &Runtime, store: &dyn Store, name: ObjectName) -> Result<Se
     Segment::decode(&name, &object.ok_or(ArchiveError::Vanished { name: text })?)
 }
 
-/// Headers by segment: readable ones, and the error of one that is not.
+/// Headers by segment: readable ones, and the errors of those that are not.
 #[derive(Default)]
 struct Headers {
     readable: BTreeMap<u32, Vec<Manifest>>,
-    damaged: BTreeMap<u32, ArchiveError>,
+    damaged: Vec<(ObjectName, ArchiveError)>,
+}
+
+/// A segment of the living history that is missing, or cannot be read.
+struct Missing {
+    segment: u32,
+    /// The checksum that its object has to have, where that is known.
+    checksum: Option<u32>,
+}
+
+impl Headers {
+    /// The object in which the living history ends: that of the last epoch.
+    fn tip(&self) -> Option<ObjectName> {
+        let names = self.readable.values().flatten().map(Manifest::name);
+        let all = names.chain(self.damaged.iter().map(|(name, _)| *name));
+        all.max_by_key(|name| (name.epoch, name.segment))
+    }
+
+    fn last_segment(&self) -> Option<u32> {
+        self.readable.keys().copied().chain(self.damaged.iter().map(|(name, _)| name.segment)).max()
+    }
+
+    fn at(&self, segment: u32, last_checksum: u32) -> Option<&Manifest> {
+        self.readable.get(&segment)?.iter().find(|object| object.last_checksum == last_checksum)
+    }
+
+    /// The living history from its end back, as far as `behind`, which is not in it; and what is missing in front of it.
+    fn living(&self, behind: u32) -> (Vec<Manifest>, Option<Missing>) {
+        let mut objects: Vec<Manifest> = Vec::new();
+        let Some(tip) = self.tip() else { return (objects, None) };
+        let first = self.readable.keys().copied().chain(self.damaged.iter().map(|(name, _)| name.segment)).min();
+        let (mut segment, mut checksum) = (tip.segment, tip.last_checksum);
+        while segment > behind && first.is_some_and(|first| segment >= first) {
+            let Some(object) = self.at(segment, checksum) else {
+                return (objects, Some(Missing { segment, checksum: Some(checksum) }));
+            };
+            objects.push(*object);
+            checksum = object.previous_checksum;
+            let Some(before) = segment.checked_sub(1) else { break };
+            segment = before;
+        }
+        (objects, None)
+    }
+
+    /// The error of a damaged object that may be the missing one.
+    fn take_damaged(&mut self, missing: &Missing) -> Option<ArchiveError> {
+        let is_it = |name: &ObjectName| {
+            name.segment == missing.segment && missing.checksum.is_none_or(|checksum| checksum == name.last_checksum)
+        };
+        let place = self.damaged.iter().position(|(name, _)| is_it(name))?;
+        Some(self.damaged.swap_remove(place).1)
+    }
 }
 
 fn headers(
@@ -72,21 +123,39 @@ fn headers(
         let mut found = found.lock();
         match read {
             Ok(manifest) => found.readable.entry(name.segment).or_default().push(manifest),
-            Err(error) => _ = found.damaged.insert(name.segment, error),
+            Err(error) => found.damaged.push((name, error)),
         }
         Ok(())
     })?;
     Ok(found.into_inner())
 }
 
-/// All readable objects of a trail, by segment.
-pub fn segments(
+/// The living history of a trail from its end back, and the error that ends it in front.
+pub fn living(
     runtime: &Runtime,
     store: &dyn Store,
     trail_id: TrailId,
     threads: usize,
-) -> Result<Vec<Manifest>, DumpError> {
-    Ok(headers(runtime, store, trail_id, 0, threads)?.readable.into_values().flatten().collect())
+) -> Result<(Vec<Manifest>, Option<DumpError>), DumpError> {
+    let mut found = headers(runtime, store, trail_id, 0, threads)?;
+    let (objects, missing) = found.living(0);
+    let error = missing.map(|missing| match found.take_damaged(&missing) {
+        Some(error) => error.into(),
+        None => gap(store, trail_id, &missing, 0, 0).into(),
+    });
+    Ok((objects, error))
+}
+
+/// The error of a segment that is missing, with what can be reached in front of it.
+fn gap(store: &dyn Store, trail_id: TrailId, missing: &Missing, reached: u64, unix_ms: u64) -> RestoreError {
+    RestoreError::Gap {
+        place: store.place().to_owned(),
+        trail: trail_id.to_string(),
+        segment: missing.segment,
+        before: missing.checksum.map_or_else(|| "*.hfa".to_owned(), |checksum| format!("{checksum:08x}.hfa")),
+        reached,
+        moment: show_moment(unix_ms),
+    }
 }
 
 /// The objects that lead to the target. `None`: the archive has nothing behind the dump.
@@ -100,21 +169,13 @@ pub fn find(
     let plan = &head.plan;
     let mut found = headers(&runtime, store, TrailId(plan.trail_id), head.first_needed(), options.threads)?;
     let own = (plan.shown / plan.segment_bytes) as u32;
-    let Some(last) = found.readable.keys().chain(found.damaged.keys()).max().copied().filter(|last| *last >= own)
-    else {
-        return Ok(None);
-    };
-    let gap = |segment: u32, before: Option<u32>, reached: u64, unix_ms: u64| RestoreError::Gap {
-        place: store.place().to_owned(),
-        trail: TrailId(plan.trail_id).to_string(),
-        segment,
-        before: before.map_or_else(|| "*.hfa".to_owned(), |checksum| format!("{checksum:08x}.hfa")),
-        reached,
-        moment: show_moment(unix_ms),
-    };
-    let at_dump = |segment, before| gap(segment, before, head.lsn(), head.clock_unix_ms());
+    let Some(tip) = found.tip().filter(|_| found.last_segment() >= Some(own)) else { return Ok(None) };
+    let trail_id = TrailId(plan.trail_id);
+    let at_dump =
+        |segment, checksum| gap(store, trail_id, &Missing { segment, checksum }, head.lsn(), head.clock_unix_ms());
     let Some(start) = own_object(&runtime, store, head, dump, &found)? else {
-        return Err(found.damaged.remove(&own).map_or_else(|| at_dump(own, None).into(), DumpError::from));
+        let damaged = found.take_damaged(&Missing { segment: own, checksum: None });
+        return Err(damaged.map_or_else(|| at_dump(own, None).into(), DumpError::from));
     };
     // Back to the segment that redo of the dump begins in.
     let mut objects = vec![start];
@@ -122,22 +183,21 @@ pub fn find(
         let before = objects.last().map_or(0, |object| object.previous_checksum);
         let earlier = found.readable.get(&segment).into_iter().flatten().find(|object| object.last_checksum == before);
         let Some(earlier) = earlier else {
-            return Err(found
-                .damaged
-                .remove(&segment)
-                .map_or_else(|| at_dump(segment, Some(before)).into(), DumpError::from));
+            let damaged = found.take_damaged(&Missing { segment, checksum: None });
+            return Err(damaged.map_or_else(|| at_dump(segment, Some(before)).into(), DumpError::from));
         };
         objects.push(*earlier);
     }
     objects.reverse();
     objects.extend(best_onwards(&start, &found.readable));
+    let missing = missing_behind(&found, tip, &mut objects, &start);
     let end = objects.last().copied().unwrap_or(start);
     // Where nothing has changed since, the dump's LSN may lie in front of what it needs of the trail: that object only shows
     // which history it is.
     objects.retain(|object| object.segment >= plan.first_segment);
     let target = options.target;
     let is_reached = match target {
-        Target::End => end.segment == last,
+        Target::End => missing.is_none(),
         Target::Lsn(lsn) => end.end.0 >= lsn,
         Target::Time(unix_ms) => end.last_written_unix_ms >= unix_ms,
         // It was found in an object; whether that one is in this history shows when it is applied.
@@ -152,13 +212,29 @@ pub fn find(
         return Ok(Some(Chain { objects }));
     }
     let (reached, unix_ms) = (end.end.0, end.last_written_unix_ms);
-    if end.segment < last {
-        let next = end.segment + 1;
-        let missing = gap(next, None, reached, unix_ms);
-        return Err(found.damaged.remove(&next).map_or_else(|| missing.into(), DumpError::from));
+    if let Some(missing) = missing {
+        let named = || gap(store, trail_id, &missing, reached, unix_ms).into();
+        return Err(found.take_damaged(&missing).map_or_else(named, DumpError::from));
     }
     let place = store.place().to_owned();
     Err(RestoreError::Beyond { place, target, reached, moment: show_moment(unix_ms) }.into())
+}
+
+/// What is missing of the living history behind the objects that lead on from the dump. Objects at and behind it that are of a
+/// history that was left are taken out.
+fn missing_behind(found: &Headers, tip: ObjectName, objects: &mut Vec<Manifest>, start: &Manifest) -> Option<Missing> {
+    let end = objects.last().copied().unwrap_or(*start);
+    if (end.segment, end.last_checksum) == (tip.segment, tip.last_checksum) {
+        return None;
+    }
+    let (_, missing) = found.living(start.segment);
+    // Nothing is missing, and yet the dump's objects do not lead there: another history replaced this one in the dump's segment.
+    let missing = missing.unwrap_or(Missing { segment: start.segment + 1, checksum: None });
+    if end.segment + 1 < missing.segment {
+        return Some(Missing { segment: end.segment + 1, checksum: None });
+    }
+    objects.retain(|object| object.segment < missing.segment || object.segment <= start.segment);
+    Some(missing)
 }
 
 /// Whether a commit in these objects is later than a time. Reads them all: only where their headers say that none is.
@@ -250,7 +326,8 @@ pub fn find_transaction(
     let runtime = runtime()?;
     // A transaction's number begins with its epoch.
     let epoch = (id >> 32) as u32;
-    let mut objects = segments(&runtime, store, trail_id, threads)?;
+    let mut found = headers(&runtime, store, trail_id, 0, threads)?;
+    let mut objects: Vec<Manifest> = std::mem::take(&mut found.readable).into_values().flatten().collect();
     objects.retain(|object| (object.first_epoch.0..=object.last_epoch.0).contains(&epoch));
     // The newest first: mistakes are mostly noticed soon.
     objects.reverse();
@@ -270,5 +347,102 @@ pub fn find_transaction(
         }
         Ok(())
     })?;
-    Ok(Some(Lsn(lsn.into_inner())).filter(|lsn| lsn.0 > 0))
+    match (lsn.into_inner(), found.damaged.pop()) {
+        // It may be in there.
+        (0, Some((_, error))) => Err(error.into()),
+        (0, None) => Ok(None),
+        (lsn, _) => Ok(Some(Lsn(lsn))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_archive::object::Codec;
+    use holdfast_types::Epoch;
+
+    const TRAIL: TrailId = TrailId([7; 16]);
+
+    /// A segment of epoch `epoch` that follows the one with checksum `previous`.
+    fn object(epoch: u32, segment: u32, previous: u32, last: u32) -> Manifest {
+        Manifest {
+            codec: Codec::Raw,
+            trail_id: TRAIL,
+            segment,
+            segment_bytes: 1 << 20,
+            first_epoch: Epoch(epoch),
+            last_epoch: Epoch(epoch),
+            first: Lsn(u64::from(segment) << 20),
+            end: Lsn((u64::from(segment) + 1) << 20),
+            first_written_unix_ms: 0,
+            last_written_unix_ms: 0,
+            previous_checksum: previous,
+            last_checksum: last,
+            boxcars: 1,
+            content_crc: 0,
+            content_bytes: 0,
+            stored_bytes: 0,
+            stored_crc: 0,
+        }
+    }
+
+    fn headers(objects: &[Manifest], damaged: &[Manifest]) -> Headers {
+        let mut found = Headers::default();
+        for object in objects {
+            found.readable.entry(object.segment).or_default().push(*object);
+        }
+        let error = |name: ObjectName| ArchiveError::Vanished { name: name.to_string() };
+        found.damaged = damaged.iter().map(|object| (object.name(), error(object.name()))).collect();
+        found
+    }
+
+    /// The segments that lead on from the dump's, and the one that is missing.
+    fn onwards(found: &Headers, start: &Manifest) -> (Vec<u32>, Option<(u32, Option<u32>)>) {
+        let mut objects = vec![*start];
+        objects.extend(best_onwards(start, &found.readable));
+        let missing = missing_behind(found, found.tip().unwrap(), &mut objects, start);
+        let segments = objects.iter().map(|object| object.segment).collect();
+        (segments, missing.map(|missing| (missing.segment, missing.checksum)))
+    }
+
+    /// Segments 1 and 2 of both; 3 to 5 of a deposed master, 3 to 7 of its successor.
+    fn fork() -> (Vec<Manifest>, Vec<Manifest>) {
+        let deposed = [(2, 1, 0, 1), (2, 2, 1, 2), (2, 3, 2, 103), (2, 4, 103, 104), (2, 5, 104, 105)];
+        let successor = [(3, 3, 2, 3), (3, 4, 3, 4), (3, 5, 4, 5), (3, 6, 5, 6), (3, 7, 6, 7)];
+        let make = |(epoch, segment, previous, last)| object(epoch, segment, previous, last);
+        (deposed.into_iter().map(make).collect(), successor.into_iter().map(make).collect())
+    }
+
+    #[test]
+    fn a_deposed_history_does_not_take_the_place_of_what_is_missing() {
+        let (deposed, successor) = fork();
+        let all = [&deposed[..], &successor[..]].concat();
+        assert_eq!(onwards(&headers(&all, &[]), &all[0]), (vec![1, 2, 3, 4, 5, 6, 7], None));
+        // Without the successor's segment 3 only what lies in front of the fork is reached.
+        let without = [&deposed[..], &successor[1..]].concat();
+        assert_eq!(onwards(&headers(&without, &[]), &all[0]), (vec![1, 2], Some((3, Some(3)))));
+        let mut found = headers(&without, &successor[..1]);
+        assert_eq!(onwards(&found, &all[0]), (vec![1, 2], Some((3, Some(3)))));
+        assert!(found.take_damaged(&Missing { segment: 3, checksum: Some(3) }).is_some());
+        // A damaged end is missing, too.
+        let found = headers(&[&deposed[..], &successor[..4]].concat(), &successor[4..]);
+        assert_eq!(onwards(&found, &all[0]), (vec![1, 2, 3, 4, 5, 6], Some((7, Some(7)))));
+        // The deposed one is longer.
+        let longer = [&all[..], &[object(2, 6, 105, 106), object(2, 7, 106, 107), object(2, 8, 107, 108)]].concat();
+        assert_eq!(onwards(&headers(&longer, &[]), &all[0]), (vec![1, 2, 3, 4, 5, 6, 7], None));
+    }
+
+    #[test]
+    fn the_living_history_ends_in_front_of_a_gap() {
+        let (deposed, successor) = fork();
+        let (objects, missing) = headers(&[&deposed[..], &successor[..]].concat(), &[]).living(0);
+        let segments: Vec<(u32, u32)> = objects.iter().map(|object| (object.segment, object.last_checksum)).collect();
+        assert_eq!(segments, [(7, 7), (6, 6), (5, 5), (4, 4), (3, 3), (2, 2), (1, 1)]);
+        assert!(missing.is_none());
+        let (objects, missing) = headers(&[&deposed[..], &successor[2..]].concat(), &[]).living(0);
+        assert_eq!(
+            (objects.len(), missing.map(|missing| (missing.segment, missing.checksum))),
+            (3, Some((4, Some(4))))
+        );
+    }
 }

@@ -2,9 +2,9 @@
 //!
 //! Objects are read from the newest back until one has a DROP TABLE of the name; the last one in it counts.
 //!
-//! Failure: an object that is damaged ends the search, by name.
+//! Failure: an object of the living history that is damaged or missing ends the search, by name: a later drop may be in it.
 
-use super::chain::{read, runtime, segments};
+use super::chain::{living, read, runtime};
 use super::error::RestoreError;
 use super::options::RestoreOptions;
 use super::{matching_dumps, open_archive};
@@ -33,7 +33,7 @@ pub fn find_drop(
     database: &str,
     table: &str,
 ) -> Result<DroppedBy, DumpError> {
-    let dumps = matching_dumps(repository, options)?;
+    let dumps = matching_dumps(repository, options)?.readable;
     let newest = dumps.last().map(|(_, head)| head);
     let Some(store) = open_archive(repository, options, newest)? else {
         return Err(RestoreError::NoArchiveForDrop.into());
@@ -43,9 +43,14 @@ pub fn find_drop(
         let list = DatabaseList::parse(&head.plan.manifest).map_err(RestoreError::Settings)?;
         volumes.extend(list.databases.iter().filter(|entry| entry.name == database).map(|entry| VolumeId(entry.id)));
     }
+    if volumes.is_empty() {
+        let (place, database, table) = (repository.place().to_owned(), database.to_owned(), table.to_owned());
+        return Err(RestoreError::NewDatabase { place, database, table }.into());
+    }
     let trail = newest.map_or([0; 16], |head| head.plan.trail_id);
     let runtime = runtime()?;
-    for object in segments(&runtime, &*store, TrailId(trail), options.threads)?.into_iter().rev() {
+    let (objects, ended_by) = living(&runtime, &*store, TrailId(trail), options.threads)?;
+    for object in objects {
         let name = object.name();
         let segment = read(&runtime, &*store, name)?;
         let found = last_drop(&segment, &volumes, table);
@@ -53,6 +58,9 @@ pub fn find_drop(
         if let Some(dropped) = found.map_err(damaged)? {
             return Ok(dropped);
         }
+    }
+    if let Some(error) = ended_by {
+        return Err(error);
     }
     let (place, database, table) = (store.place().to_owned(), database.to_owned(), table.to_owned());
     Err(RestoreError::NoDrop { place, database, table }.into())

@@ -1,6 +1,7 @@
 //! Errors of a restore; each names the next step.
 
 use super::target::Target;
+use holdfast_replication::mirror::MirrorRefused;
 use std::io;
 
 /// Why there is no restore.
@@ -8,6 +9,8 @@ use std::io;
 pub enum RestoreError {
     #[error("{dir} is not empty; restore into a new directory")]
     NotEmpty { dir: String },
+    #[error("another restore is at work in {dir}; wait for it, or restore into another directory")]
+    AtWork { dir: String },
     #[error("cannot {what} {path}: {source}")]
     Io { what: &'static str, path: String, source: io::Error },
     #[error("{place} has dumps of {count} trails; choose one with --dump or --trail: {trails}")]
@@ -41,13 +44,22 @@ pub enum RestoreError {
     Stopped { what: String, reached: u64, moment: String },
     #[error("there is no database {database} at LSN {lsn}, {moment}")]
     NoDatabase { database: String, lsn: u64, moment: String },
-    #[error("--before-drop-of needs the archive: name it with --archive")]
+    #[error(
+        "database {database} is in no dump in {place}, so the number by which the trail calls it is not known: take a dump, or name \
+         the transaction that `holdfast trail find --table {table}` shows with --before-transaction"
+    )]
+    NewDatabase { place: String, database: String, table: String },
+    #[error("--before-drop needs the archive: name it with --archive")]
     NoArchiveForDrop,
     #[error(
         "no transaction in the archive {place} dropped the table {table} of database {database}. What was not archived yet is not \
          there: as a superuser, SELECT pg_switch_wal() has it archived"
     )]
     NoDrop { place: String, database: String, table: String },
+    #[error("{dir} is not the data directory of a server that has been started: it has no trail; name it with --of")]
+    NoMain { dir: String },
+    #[error(transparent)]
+    Mirror(#[from] Box<MirrorRefused>),
     #[error("the trail cannot be applied: {0}")]
     Apply(String),
     #[error("the settings in the dump cannot be read: {0}")]

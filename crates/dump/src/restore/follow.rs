@@ -1,11 +1,11 @@
-//! A standby from a dump and the archive, so that a new node does not load its master with a copy.
+//! A standby or a mirror from a dump and the archive, so that it does not load its master with a copy.
 //!
 //! | step | a kill after it leaves |
 //! |---|---|
 //! | dump and archive are looked up | nothing |
-//! | the file `restoring`, then `standby.toml` and the settings of a new standby are written | a directory that no server opens; the command begins again there |
+//! | the file `restoring`, then `standby.toml` and the settings of a new standby, or `mirror_of.toml`, are written | a directory that no server opens; the command begins again there |
 //! | the dump's pages are laid, the archive's trail is applied, as for a restore | the same |
-//! | `restoring` is removed | a standby's directory, which follows its master from where the archive ends |
+//! | `restoring` is removed | a standby's or mirror's directory, which follows its master from where the archive ends |
 //!
 //! It keeps the trail's id: it belongs to that history. Its databases are whole when it has what the dump shows, and its master
 //! refuses it if that is not in the master's own history. The dump's settings are not taken: they are another node's.
@@ -17,10 +17,12 @@ use super::error::RestoreError;
 use super::options::{RestoreOptions, Step, io_error};
 use super::{RESTORING, begin, check_empty, choose, lay, roll};
 use crate::error::DumpError;
+use crate::manifest::Head;
 use crate::repository::Repository;
 use holdfast_engine::{BaseReceiver, Options};
+use holdfast_replication::mirror::{self, trail_to_mirror};
 use holdfast_replication::settings::SettingsFile;
-use holdfast_replication::{CopyTo, check_copy_target, mark_for_dump};
+use holdfast_replication::{CopyError, CopyTo, check_copy_target, mark_for_dump};
 use holdfast_seams::{Disk, RealDisk};
 use holdfast_standby::identity::Tip;
 use holdfast_types::Lsn;
@@ -39,9 +41,18 @@ pub struct NewStandby<'a> {
     pub settings: &'a dyn SettingsFile,
 }
 
-/// A standby's directory.
+/// What is made of a dump.
+pub enum NewFollower<'a> {
+    Standby(NewStandby<'a>),
+    /// The mirror of this data directory, of which only the trail's id is read.
+    Mirror {
+        main: &'a Path,
+    },
+}
+
+/// A standby's or mirror's directory.
 #[derive(Serialize, Debug)]
-pub struct StandbyMade {
+pub struct FollowerMade {
     pub dir: String,
     pub dump: String,
     /// Where it will begin to follow.
@@ -53,37 +64,60 @@ pub struct StandbyMade {
     pub seconds: f64,
 }
 
-/// Makes a standby's directory. Blocks; `progress` is called often.
-pub fn standby_from_dump(
+impl NewFollower<'_> {
+    /// The trail that it has to have, where that is known; changes nothing.
+    fn trail(&self, dir: &Path) -> Result<Option<String>, RestoreError> {
+        let NewFollower::Mirror { main } = self else { return Ok(None) };
+        let trail = trail_to_mirror(main, dir).map_err(Box::new)?;
+        let trail = trail.ok_or_else(|| RestoreError::NoMain { dir: main.display().to_string() })?;
+        Ok(Some(trail.to_string()))
+    }
+
+    /// Marks the directory, before it has anything.
+    fn mark(&self, dir: &Path, head: &Head) -> Result<(), CopyError> {
+        let anchor = Tip { lsn: Lsn(head.lsn()), checksum: head.shown_checksum };
+        match self {
+            NewFollower::Standby(NewStandby { from, name, certificates, settings }) => {
+                mark_for_dump(from, CopyTo { dir, name }, anchor, *certificates, *settings)
+            }
+            NewFollower::Mirror { main } => mirror::mark_for_dump(main, dir, anchor),
+        }
+    }
+}
+
+/// Makes the directory of a standby or mirror. Blocks; `progress` is called often.
+pub fn follower_from_dump(
     repository: &Repository,
     options: &RestoreOptions<'_>,
-    standby: &NewStandby<'_>,
+    follower: &NewFollower<'_>,
     progress: &(dyn Fn(Step) + Sync),
-) -> Result<StandbyMade, DumpError> {
+) -> Result<FollowerMade, DumpError> {
     let (began, disk) = (Instant::now(), Arc::new(RealDisk::new()));
-    let to = CopyTo { dir: options.dir, name: standby.name };
+    let trail = follower.trail(options.dir)?;
+    let options = &RestoreOptions { trail: trail.as_deref().or(options.trail), ..*options };
     // What an interrupted attempt has left is removed.
     if !options.dir.join(RESTORING).exists() {
-        check_copy_target(to)?;
+        let name = if let NewFollower::Standby(standby) = follower { standby.name } else { mirror::NAME };
+        check_copy_target(CopyTo { dir: options.dir, name })?;
         check_empty(options.dir)?;
     }
-    let choice = choose(repository, options)?;
+    let mut choice = choose(repository, options)?;
     let manifest = repository.manifest(&choice.dump)?;
     let chain = choice.chain(&manifest, options)?;
-    begin(&*disk, options.dir)?;
+    let _at_work = begin(&*disk, options.dir)?;
     let head = &manifest.head;
-    let anchor = Tip { lsn: Lsn(head.lsn()), checksum: head.shown_checksum };
-    mark_for_dump(standby.from, to, anchor, standby.certificates, standby.settings)?;
+    follower.mark(options.dir, head)?;
     let receiver = BaseReceiver::begin(disk.clone(), options.dir, head.plan.clone())?;
     let laid = lay::lay(repository, &manifest, &choice.dump, &*disk, options, progress)?;
     lay::adopt(receiver, laid)?;
     let engine = Options { segment_bytes: head.plan.segment_bytes, restoring: true, ..Options::default() };
     let mut reached = roll::Reached { lsn: head.lsn(), clock_unix_ms: head.clock_unix_ms(), bytes: 0 };
     if let (Some(chain), Some(store)) = (&chain, &choice.archive) {
-        reached = roll::roll_forward(&**store, chain, (&choice.dump, head), options, &engine, progress)?;
+        reached =
+            roll::roll_forward(&**store, chain, (&choice.dump, head), options, &engine, (roll::Reads::Fast, progress))?;
     }
     end(&*disk, options.dir)?;
-    Ok(StandbyMade {
+    Ok(FollowerMade {
         dir: options.dir.display().to_string(),
         dump: choice.dump,
         lsn: reached.lsn,

@@ -1,146 +1,40 @@
 //! A disk on which databases' files have the pages of a dump before these have been fetched.
 //!
-//! A file of a database is sparse at first. A page is fetched, with its chunk, when it is read for the first time; meanwhile the
-//! reader waits. Everything else goes to the real disk, so that the engine rolls the trail forward over such a file, and reads
-//! it, as over any other. A page that was written is never fetched. Idle fetchers fetch what no reader has asked for yet.
+//! A file of a database is sparse at first. A page is fetched ([`pages`](super::pages)) when it is read for the first time;
+//! meanwhile the reader waits. Everything else goes to the real disk, so that the engine rolls the trail forward over such a
+//! file, and reads it, as over any other. A page that was written is never fetched.
 //!
 //! | a page of the dump is | read | written |
 //! |---|---|---|
-//! | absent | its chunk is fetched and checked; of its pages those that are absent are written to the file; then read | whole: it is present from then on; in part: it is fetched first |
+//! | absent | fetched, checked and written to the file; then read | whole: it is present from then on; in part: it is fetched first |
 //! | present | from the file | to the file |
 //!
 //! Only one of a fetch and a write works on a file at a time, so that a fetched page never replaces a newer one. The time of a
 //! file's last change is that of the last write by the engine: a fetch is no change.
 //!
+//! Nothing is synced: the directory is removed when the process ends, and no other process opens it. After a power cut it has
+//! the mark `restoring`.
+//!
 //! Failure: a chunk that is missing or damaged is an error of the read, with its name; a hole is never read as a page.
 
+use super::pages::{LazyVolume, PAGE, Pages, Request, Wanted};
 use crate::error::DumpError;
 use crate::manifest::Manifest;
 use crate::repository::Repository;
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Sender, bounded, unbounded};
 use holdfast_seams::{Disk, DiskFile, DiskLock, DiskStats, Metadata, OpenHow};
-use holdfast_standby::limits::PAGE_BYTES;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
-
-const PAGE: u64 = PAGE_BYTES as u64;
-
-/// A page of a volume: where a chunk's page belongs.
-#[derive(Clone, Copy)]
-struct Place {
-    volume: usize,
-    page: u32,
-    slot: u32,
-}
-
-/// A database's file.
-struct LazyVolume {
-    /// The chunk of each page, by its place in the manifest.
-    chunks: Vec<u32>,
-    present: Mutex<Vec<bool>>,
-    /// For fetches; the engine has handles of its own.
-    file: Box<dyn DiskFile>,
-    modified_unix_ns: AtomicI64,
-}
-
-impl LazyVolume {
-    fn written(&self) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        self.modified_unix_ns.store(i64::try_from(now).unwrap_or(i64::MAX), Ordering::Release);
-    }
-
-    /// The pages of the dump that a range of bytes touches.
-    fn pages(&self, offset: u64, bytes: u64) -> std::ops::Range<usize> {
-        let last = self.chunks.len() as u64;
-        let (from, to) = ((offset / PAGE).min(last), (offset + bytes).div_ceil(PAGE).min(last));
-        from as usize..to as usize
-    }
-}
-
-/// A request of a reader: the chunk, and where the answer goes.
-struct Request {
-    chunk: u32,
-    answer: Sender<Result<(), String>>,
-}
-
-/// What readers and fetchers share.
-struct Shared {
-    repository: Arc<Repository>,
-    dump: String,
-    manifest: Manifest,
-    /// By chunk.
-    places: Vec<Vec<Place>>,
-    volumes: RwLock<Vec<Arc<LazyVolume>>>,
-    /// Whether a chunk's pages are all present; held while it is fetched.
-    fetched: Vec<Mutex<bool>>,
-    fetched_bytes: AtomicU64,
-    stopped: AtomicBool,
-    /// Nothing is fetched ahead before the trail is rolled forward: readers would wait behind it.
-    ahead: AtomicBool,
-}
-
-impl Shared {
-    fn fetch(&self, chunk: u32) -> Result<(), String> {
-        let mut fetched = self.fetched[chunk as usize].lock();
-        if *fetched {
-            return Ok(());
-        }
-        let id = &self.manifest.chunks[chunk as usize].id;
-        let pages = self.repository.chunk(id, &self.dump).map_err(|error| error.to_string())?;
-        let volumes = self.volumes.read().clone();
-        for place in &self.places[chunk as usize] {
-            let volume = &volumes[place.volume];
-            let from = place.slot as usize * PAGE_BYTES;
-            let page = pages.get(from..from + PAGE_BYTES);
-            let page = page.ok_or_else(|| format!("{} has fewer pages than {} names", id.name(), self.dump))?;
-            let mut present = volume.present.lock();
-            if !present[place.page as usize] {
-                let written = volume.file.write_at(&[IoSlice::new(page)], u64::from(place.page) * PAGE);
-                written.map_err(|e| format!("a page of {} cannot be kept: {e}", id.name()))?;
-                present[place.page as usize] = true;
-            }
-        }
-        self.fetched_bytes.fetch_add(pages.len() as u64, Ordering::Relaxed);
-        *fetched = true;
-        Ok(())
-    }
-
-    /// The body of a fetcher: what readers ask for first, then the rest.
-    fn serve(&self, requests: &Receiver<Request>, ahead: &Receiver<u32>) {
-        let patience = std::time::Duration::from_millis(50);
-        loop {
-            match requests.recv_timeout(if self.ahead.load(Ordering::Acquire) { Default::default() } else { patience })
-            {
-                Ok(Request { chunk, answer }) => {
-                    // A reader that has gone needs no answer.
-                    let _ = answer.send(self.fetch(chunk));
-                }
-                Err(_) if self.stopped.load(Ordering::Acquire) => return,
-                Err(_) if !self.ahead.load(Ordering::Acquire) => {}
-                Err(_) => match ahead.try_recv() {
-                    Ok(chunk) => {
-                        // A reader that needs it tries again, and reports it.
-                        if let Err(error) = self.fetch(chunk) {
-                            tracing::error!("a chunk of the dump cannot be fetched: {error}");
-                        }
-                    }
-                    Err(_) => self.ahead.store(false, Ordering::Release),
-                },
-            }
-        }
-    }
-}
 
 /// See the module.
 pub struct LazyDisk {
     real: Arc<dyn Disk>,
-    shared: Arc<Shared>,
+    pages: Arc<Pages>,
     /// The databases' files, by path.
     files: RwLock<HashMap<PathBuf, Arc<LazyVolume>>>,
     requests: Mutex<Option<Sender<Request>>>,
@@ -156,66 +50,38 @@ impl LazyDisk {
         files: Vec<(PathBuf, Box<dyn DiskFile>)>,
         threads: usize,
     ) -> Result<LazyDisk, DumpError> {
-        let mut places: Vec<Vec<Place>> = manifest.chunks.iter().map(|_| Vec::new()).collect();
-        let (mut volumes, mut by_path) = (Vec::new(), HashMap::new());
-        for (volume, (map, (path, file))) in manifest.volumes.iter().zip(files).enumerate() {
-            let mut chunks = Vec::new();
-            for run in &map.runs {
-                for n in 0..run.pages {
-                    let page = chunks.len() as u32;
-                    places[run.chunk as usize].push(Place { volume, page, slot: run.slot + n });
-                    chunks.push(run.chunk);
-                }
-            }
+        let mut by_path = HashMap::new();
+        let (pages, volumes) = Pages::new(repository, dump, manifest, files.len());
+        let mut lazy = Vec::new();
+        for (number, ((path, file), at)) in files.into_iter().zip(volumes).enumerate() {
             let failed = |source| DumpError::Io { what: "make", path: path.display().to_string(), source };
-            file.set_len(chunks.len() as u64 * PAGE).map_err(failed)?;
-            let present = Mutex::new(vec![false; chunks.len()]);
-            let lazy = Arc::new(LazyVolume { chunks, present, file, modified_unix_ns: AtomicI64::new(0) });
-            lazy.written();
-            by_path.insert(path, lazy.clone());
-            volumes.push(lazy);
+            file.set_len(at.len() as u64 * PAGE).map_err(failed)?;
+            let volume = Arc::new(LazyVolume::new(number, at, file));
+            by_path.insert(path, volume.clone());
+            lazy.push(volume);
         }
-        let fetched = manifest.chunks.iter().map(|_| Mutex::new(false)).collect();
-        let shared = Arc::new(Shared {
-            repository,
-            dump,
-            manifest,
-            places,
-            volumes: RwLock::new(volumes),
-            fetched,
-            fetched_bytes: AtomicU64::new(0),
-            stopped: AtomicBool::new(false),
-            ahead: AtomicBool::new(false),
-        });
+        let pages = Arc::new(pages.over(lazy));
         let (requests, asked) = unbounded::<Request>();
         let (ahead, next) = unbounded::<u32>();
-        for chunk in (0..shared.manifest.chunks.len() as u32).filter(|chunk| !shared.places[*chunk as usize].is_empty())
-        {
-            // The receiver is there.
-            let _ = ahead.send(chunk);
-        }
+        // The receiver is there.
+        pages.used_chunks().for_each(|chunk| _ = ahead.send(chunk));
         let spawn = |_| {
-            let (shared, asked, next) = (shared.clone(), asked.clone(), next.clone());
-            std::thread::spawn(move || shared.serve(&asked, &next))
+            let (pages, asked, next) = (pages.clone(), asked.clone(), next.clone());
+            std::thread::spawn(move || pages.serve(&asked, &next))
         };
         let fetchers = (0..threads.max(2)).map(spawn).collect();
         let (files, requests) = (RwLock::new(by_path), Mutex::new(Some(requests)));
-        Ok(LazyDisk { real, shared, files, requests, fetchers: Mutex::new(fetchers) })
+        Ok(LazyDisk { real, pages, files, requests, fetchers: Mutex::new(fetchers) })
     }
 
     /// From now on idle fetchers fetch the rest.
     pub fn fetch_ahead(&self) {
-        self.shared.ahead.store(true, Ordering::Release);
-    }
-
-    /// Bytes of pages fetched so far.
-    pub fn fetched_bytes(&self) -> u64 {
-        self.shared.fetched_bytes.load(Ordering::Relaxed)
+        self.pages.ahead.store(true, Ordering::Release);
     }
 
     /// Ends the fetchers; what is read then and is not there is an error.
     pub fn stop(&self) {
-        self.shared.stopped.store(true, Ordering::Release);
+        self.pages.stopped.store(true, Ordering::Release);
         *self.requests.lock() = None;
         for fetcher in self.fetchers.lock().drain(..) {
             // One that has panicked has ended, too.
@@ -237,11 +103,11 @@ impl Drop for LazyDisk {
 impl Disk for LazyDisk {
     fn open(&self, path: &Path, how: &OpenHow) -> io::Result<Box<dyn DiskFile>> {
         let file = self.real.open(path, how)?;
-        let Some(volume) = self.lazy(path) else { return Ok(file) };
+        let Some(volume) = self.lazy(path) else { return Ok(Box::new(Unsynced(file))) };
         // Without fetchers its holes would be read.
         let requests = self.requests.lock().clone();
         let requests = requests.ok_or_else(|| io::Error::other("the dump is no longer read"))?;
-        Ok(Box::new(LazyFile { file, volume, requests }))
+        Ok(Box::new(LazyFile { file, volume, pages: self.pages.clone(), requests }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -278,8 +144,8 @@ impl Disk for LazyDisk {
         self.real.create_dir(dir)
     }
 
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.real.sync_dir(dir)
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        Ok(())
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
@@ -315,6 +181,7 @@ impl LazyDisk {
 struct LazyFile {
     file: Box<dyn DiskFile>,
     volume: Arc<LazyVolume>,
+    pages: Arc<Pages>,
     requests: Sender<Request>,
 }
 
@@ -323,10 +190,14 @@ impl LazyFile {
     fn fetch(&self, pages: impl Iterator<Item = usize>) -> io::Result<()> {
         for page in pages {
             while !self.volume.present.lock()[page] {
+                let wanted = Wanted { volume: self.volume.number, page };
+                // Without a way to another thread where the chunk is in memory.
+                if self.pages.take_cached(wanted).map_err(io::Error::other)? {
+                    continue;
+                }
                 let (answer, answered) = bounded(1);
                 let stopped = |_| io::Error::other("the dump is no longer read");
-                let request = Request { chunk: self.volume.chunks[page], answer };
-                self.requests.send(request).map_err(|_| stopped(()))?;
+                self.requests.send(Request { wanted, answer }).map_err(|_| stopped(()))?;
                 let fetched = answered.recv().map_err(|_| stopped(()))?;
                 fetched.map_err(io::Error::other)?;
             }
@@ -354,11 +225,11 @@ impl DiskFile for LazyFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
+        Ok(())
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.file.sync_all()
+        Ok(())
     }
 
     fn set_len(&self, len_bytes: u64) -> io::Result<()> {
@@ -381,5 +252,109 @@ impl DiskFile for LazyFile {
 
     fn is_direct(&self) -> bool {
         self.file.is_direct()
+    }
+}
+
+/// A file that needs no sync: see the module.
+struct Unsynced(Box<dyn DiskFile>);
+
+impl DiskFile for Unsynced {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buf, offset)
+    }
+
+    fn write_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.0.write_at(bufs, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn set_len(&self, len_bytes: u64) -> io::Result<()> {
+        self.0.set_len(len_bytes)
+    }
+
+    fn len_bytes(&self) -> io::Result<u64> {
+        self.0.len_bytes()
+    }
+
+    fn allocate(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
+        self.0.allocate(offset, len_bytes)
+    }
+
+    fn is_direct(&self) -> bool {
+        self.0.is_direct()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::{Naming, encode};
+    use crate::manifest::tests::{manifest, plan};
+    use crate::manifest::{Run, UsedChunk, VolumeMap};
+    use holdfast_seams::{Create, RealDisk};
+
+    const PAGES: usize = 8;
+    const BYTES: usize = PAGE as usize;
+
+    fn page(n: usize) -> Vec<u8> {
+        vec![n as u8 + 1; BYTES]
+    }
+
+    /// Before readers are served only pages that are read are in the file, and their chunk is fetched once; afterwards all are,
+    /// and none has replaced a page that was written.
+    #[test]
+    fn the_trail_fetches_pages_and_readers_the_rest() {
+        let scratch = tempfile::TempDir::new().unwrap();
+        let (place, path) = (scratch.path().join("dumps"), scratch.path().join("000001-a.db"));
+        std::fs::create_dir(&place).unwrap();
+        let repository = Arc::new(Repository::open(place.to_str().unwrap()).unwrap());
+        let content: Vec<u8> = (0..PAGES).flat_map(page).collect();
+        let (id, object) = encode(&Naming::default(), &content).unwrap();
+        repository.put(&id.name(), object).unwrap();
+        let mut manifest = manifest();
+        manifest.head.plan = plan(&[PAGES as u32]);
+        manifest.chunks = vec![UsedChunk { id, pages: PAGES as u32 }];
+        let runs = vec![Run { chunk: 0, slot: 0, pages: PAGES as u32 }];
+        manifest.volumes = vec![VolumeMap { runs, hashes: Vec::new() }];
+        let real = Arc::new(RealDisk::new());
+        let how = OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() };
+        let files = vec![(path.clone(), real.open(&path, &how).unwrap())];
+        let disk = LazyDisk::new(real, repository, ("a dump".to_owned(), manifest), files, 2).unwrap();
+        let in_file = |n: usize| std::fs::read(&path).unwrap()[n * BYTES..(n + 1) * BYTES].to_vec();
+        let file = disk.open(&path, &OpenHow { write: true, ..OpenHow::default() }).unwrap();
+        let read = |n: usize| {
+            let mut bytes = vec![0; BYTES];
+            file.read_at(&mut bytes, (n * BYTES) as u64).unwrap();
+            bytes
+        };
+        assert_eq!(read(3), page(3));
+        let hole = vec![0; BYTES];
+        assert!((0..PAGES).all(|n| in_file(n) == if n == 3 { page(3) } else { hole.clone() }));
+        // The chunk is in memory.
+        let (chunk, away) = (place.join(id.name()), scratch.path().join("away"));
+        std::fs::rename(&chunk, &away).unwrap();
+        assert_eq!(read(4), page(4));
+        file.write_at(&[IoSlice::new(&page(100))], 5 * PAGE).unwrap();
+        // A part of a page: the rest of it comes first.
+        file.write_at(&[IoSlice::new(&[9; 10])], 6 * PAGE).unwrap();
+        assert_eq!(read(6)[..12], [9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 7, 7]);
+        assert_eq!(in_file(0), hole);
+        std::fs::rename(&away, &chunk).unwrap();
+        disk.fetch_ahead();
+        while in_file(PAGES - 1) == hole {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        for n in [0, 1, 2, 3, 4, 7] {
+            assert_eq!(read(n), page(n));
+        }
+        assert_eq!(in_file(5), page(100));
+        disk.stop();
     }
 }

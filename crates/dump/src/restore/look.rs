@@ -50,14 +50,16 @@ pub fn look(
     let began = Instant::now();
     let real = Arc::new(RealDisk::new());
     check_empty(options.dir)?;
-    let choice = choose(repository, options)?;
+    let mut choice = choose(repository, options)?;
     let mut manifest = repository.manifest(&choice.dump)?;
     let chain = choice.chain(&manifest, options)?.filter(|chain| !chain.objects.is_empty());
     if chain.is_none() {
         // A dump is of one moment, and its list of databases is: without a trail, nothing has to be applied before it is whole.
         (manifest.head.plan.whole_from, manifest.head.plan.listed_to) = (0, 0);
     }
-    begin(&*real, options.dir)?;
+    // Files are made by the names in it.
+    BaseReceiver::check_plan(&manifest.head.plan)?;
+    let _at_work = begin(&*real, options.dir)?;
     let volumes = options.dir.join(VOLUMES);
     real.create_dir(&volumes).map_err(io_error("create", &volumes))?;
     let list = DatabaseList::parse(&manifest.head.plan.manifest).map_err(RestoreError::Settings)?;
@@ -71,7 +73,8 @@ pub fn look(
     }
     let head = manifest.head.clone();
     let dump = (choice.dump.clone(), manifest);
-    let disk = Arc::new(LazyDisk::new(real.clone(), repository.clone(), dump, files, options.threads)?);
+    let disk =
+        Arc::new(LazyDisk::new(real.clone(), repository.clone(), dump, files, roll::fetch_threads(options.threads))?);
     let mut receiver = BaseReceiver::begin(disk.clone(), options.dir, head.plan.clone())?;
     for _ in &head.plan.volumes {
         receiver.adopt_unread()?;
@@ -81,7 +84,14 @@ pub fn look(
     if let (Some(chain), Some(store)) = (&chain, &choice.archive) {
         let segment_bytes = head.plan.segment_bytes;
         let engine = Options { disk: disk.clone(), segment_bytes, restoring: true, ..Options::default() };
-        reached = roll::roll_forward(&**store, chain, (&choice.dump, &head), options, &engine, progress)?;
+        reached = roll::roll_forward(
+            &**store,
+            chain,
+            (&choice.dump, &head),
+            options,
+            &engine,
+            (roll::Reads::Fetched, progress),
+        )?;
     }
     write_files(&*real, options.dir, head.files.iter().filter(|(name, _)| RULES.contains(&name.as_str())))?;
     let standby = StandbyFile::of(NO_MASTER, "restored");
@@ -96,4 +106,56 @@ pub fn look(
         trail_bytes: reached.bytes,
         seconds: began.elapsed().as_secs_f64(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::tests::manifest;
+    use crate::restore::Target;
+
+    /// A manifest is anyone's where a place is not encrypted: its names make no file elsewhere.
+    #[test]
+    fn names_in_a_manifest_lead_nowhere_else() {
+        let scratch = tempfile::TempDir::new().unwrap();
+        let (place, victim) = (scratch.path().join("dumps"), scratch.path().join("victim.db.new"));
+        std::fs::create_dir(&place).unwrap();
+        std::fs::write(&victim, "precious").unwrap();
+        let repository = Arc::new(Repository::open(place.to_str().unwrap()).unwrap());
+        for file in [victim.with_extension("").display().to_string(), "../../victim.db".to_owned()] {
+            let mut forged = manifest();
+            let entry = |id: u32, file: &str| {
+                format!("[[databases]]\nname = \"n{id}\"\ndialect = \"postgres\"\nid = {id}\nfile = {file:?}\n")
+            };
+            forged.head.plan.manifest =
+                format!("format = 1\nnext_id = 3\n{}{}", entry(1, &file), entry(2, "volumes/000002-n2.db"));
+            forged.head.files.clear();
+            let (name, object) = forged.encode().unwrap();
+            repository.put(&name, object).unwrap();
+            let dir = scratch.path().join("look");
+            let options = RestoreOptions {
+                dir: &dir,
+                target: Target::End,
+                archive: Some(""),
+                dump: Some(&name),
+                trail: None,
+                threads: 1,
+            };
+            let error = look(&repository, &options, &|_| {}).map(|look| look.dump).unwrap_err().to_string();
+            assert!(error.contains("is not sound"), "{error}");
+            assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious", "{file}");
+        }
+    }
+
+    /// Files that would decide what the next server does with the directory are not a dump's.
+    #[test]
+    fn only_settings_of_a_dump_are_written() {
+        let dir = tempfile::TempDir::new().unwrap();
+        for name in ["standby.toml", "mirror.toml", "authentication_secret", "../x", "", ".s", "restoring"] {
+            let file = (name.to_owned(), "x".to_owned());
+            let refused = write_files(&RealDisk::new(), dir.path(), std::iter::once((&file.0, &file.1)));
+            assert!(refused.unwrap_err().to_string().contains("is not the name of a settings file"), "{name}");
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
 }

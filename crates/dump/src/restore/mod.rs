@@ -30,10 +30,12 @@ mod lay;
 mod lazy;
 mod look;
 mod options;
+mod pages;
 mod part;
 mod roll;
 mod target;
 
+use crate::archive_settings::ConfiguredArchive;
 use crate::error::DumpError;
 use crate::manifest::{Head, Manifest};
 use crate::moment::show_moment;
@@ -42,9 +44,10 @@ use crate::running::random;
 use chain::Chain;
 pub use dropped::{DroppedBy, find_drop};
 pub use error::RestoreError;
-pub use follow::{NewStandby, StandbyMade, standby_from_dump};
+pub use follow::{FollowerMade, NewFollower, NewStandby, follower_from_dump};
 use holdfast_archive::{ArchiveLocation, Store};
 use holdfast_engine::{BaseReceiver, Options, RESTORING, begin_new_history};
+use holdfast_replication::DUMP_FILES;
 use holdfast_seams::{Disk, RealDisk, replace};
 use holdfast_trail::TrailId;
 pub use lazy::LazyDisk;
@@ -53,7 +56,9 @@ pub use options::{RestoreOptions, Step};
 use options::{VOLUMES, io_error};
 pub use part::{Part, restore_part};
 use serde::Serialize;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -74,6 +79,8 @@ pub struct Restored {
     /// Where the new trail begins.
     pub new_lsn: u64,
     pub databases: usize,
+    /// Why a dump that is newer than the one that was used cannot be read.
+    pub unreadable_dump: Option<String>,
     /// Bytes of the databases in the dump, and of trail that was applied.
     pub bytes: u64,
     pub trail_bytes: u64,
@@ -89,11 +96,11 @@ pub fn restore(
 ) -> Result<Restored, DumpError> {
     let disk = Arc::new(RealDisk::new());
     check_empty(options.dir)?;
-    let choice = choose(repository, options)?;
+    let mut choice = choose(repository, options)?;
     let manifest = repository.manifest(&choice.dump)?;
     let chain = choice.chain(&manifest, options)?;
     let began = Instant::now();
-    begin(&*disk, options.dir)?;
+    let _at_work = begin(&*disk, options.dir)?;
     let receiver = BaseReceiver::begin(disk.clone(), options.dir, manifest.head.plan.clone())?;
     let laid = lay::lay(repository, &manifest, &choice.dump, &*disk, options, progress)?;
     lay::adopt(receiver, laid)?;
@@ -104,8 +111,14 @@ pub fn restore(
     let mut reached =
         roll::Reached { lsn: manifest.head.lsn(), clock_unix_ms: manifest.head.clock_unix_ms(), bytes: 0 };
     if let (Some(chain), Some(store)) = (&chain, &choice.archive) {
-        reached =
-            roll::roll_forward(&**store, chain, (&choice.dump, &manifest.head), options, &engine_options, progress)?;
+        reached = roll::roll_forward(
+            &**store,
+            chain,
+            (&choice.dump, &manifest.head),
+            options,
+            &engine_options,
+            (roll::Reads::Fast, progress),
+        )?;
     }
     let trail_seconds = began.elapsed().as_secs_f64();
     let (new_trail, new_lsn) = begin_new_history(options.dir, engine_options, new_trail_id(options.dir)?)?;
@@ -120,6 +133,7 @@ pub fn restore(
         new_trail: new_trail.to_string(),
         new_lsn: new_lsn.0,
         databases: plan.volumes.len(),
+        unreadable_dump: choice.unreadable.map(|error| error.to_string()),
         bytes: manifest.head.bytes,
         trail_bytes: reached.bytes,
         dump_seconds,
@@ -130,12 +144,14 @@ pub fn restore(
 /// The dump, and the archive.
 struct Choice {
     dump: String,
+    /// Of a dump that is newer than that one.
+    unreadable: Option<DumpError>,
     archive: Option<Arc<dyn Store>>,
 }
 
 impl Choice {
     /// The archive's objects up to the target; `None`: the dump alone is what is wanted.
-    fn chain(&self, manifest: &Manifest, options: &RestoreOptions<'_>) -> Result<Option<Chain>, DumpError> {
+    fn chain(&mut self, manifest: &Manifest, options: &RestoreOptions<'_>) -> Result<Option<Chain>, DumpError> {
         let head = &manifest.head;
         let alone = matches!(options.target, Target::Lsn(lsn) if lsn == head.lsn());
         let chain = match &self.archive {
@@ -146,8 +162,13 @@ impl Choice {
         };
         let place = || self.archive.as_ref().map_or_else(String::new, |store| store.place().to_owned());
         match (&chain, options.target) {
+            // What is newer in that dump is nowhere else.
+            (None, Target::End) => match self.unreadable.take() {
+                Some(error) => Err(error),
+                None => Ok(chain),
+            },
             // The archive has nothing behind the dump.
-            (None, target) if !alone && target != Target::End => Err(RestoreError::Beyond {
+            (None, target) if !alone => Err(RestoreError::Beyond {
                 place: place(),
                 target,
                 reached: head.lsn(),
@@ -159,8 +180,16 @@ impl Choice {
     }
 }
 
-/// The dumps that may be begun with, of one trail, the oldest first; at least one.
-fn matching_dumps(repository: &Repository, options: &RestoreOptions<'_>) -> Result<Vec<(String, Head)>, DumpError> {
+/// Dumps of one trail.
+struct Dumps {
+    /// The oldest first; at least one.
+    readable: Vec<(String, Head)>,
+    /// The newest one that cannot be read, and why.
+    unreadable: Option<(String, DumpError)>,
+}
+
+/// The dumps that may be begun with.
+fn matching_dumps(repository: &Repository, options: &RestoreOptions<'_>) -> Result<Dumps, DumpError> {
     let place = repository.place().to_owned();
     let mut dumps: Vec<(String, Head)> = Vec::new();
     let mut unreadable = None;
@@ -168,7 +197,7 @@ fn matching_dumps(repository: &Repository, options: &RestoreOptions<'_>) -> Resu
         match listing.head {
             Ok(head) => dumps.push((listing.name, head)),
             Err(error) if options.dump == Some(&listing.name) => return Err(error),
-            Err(error) => unreadable = Some(error),
+            Err(error) => unreadable = Some((listing.name, error)),
         }
     }
     dumps.retain(|(name, head)| {
@@ -176,7 +205,7 @@ fn matching_dumps(repository: &Repository, options: &RestoreOptions<'_>) -> Resu
     });
     if dumps.is_empty() {
         let which = options.dump.or(options.trail).map_or_else(String::new, |which| format!(" {which}"));
-        return Err(unreadable.unwrap_or(DumpError::NoDump { place, which }));
+        return Err(unreadable.map_or(DumpError::NoDump { place, which }, |(_, error)| error));
     }
     let mut trails: Vec<String> = dumps.iter().map(|(_, head)| head.trail_id()).collect();
     trails.sort_unstable();
@@ -185,13 +214,13 @@ fn matching_dumps(repository: &Repository, options: &RestoreOptions<'_>) -> Resu
         return Err(RestoreError::SeveralTrails { place, count: trails.len(), trails: trails.join(", ") }.into());
     }
     dumps.sort_by_key(|(_, head)| (head.lsn(), head.taken_unix_ms));
-    Ok(dumps)
+    Ok(Dumps { readable: dumps, unreadable: unreadable.filter(|_| options.dump.is_none()) })
 }
 
 /// Chooses the dump by the target.
 fn choose(repository: &Repository, options: &RestoreOptions<'_>) -> Result<Choice, DumpError> {
     let place = repository.place().to_owned();
-    let dumps = matching_dumps(repository, options)?;
+    let Dumps { readable: dumps, unreadable } = matching_dumps(repository, options)?;
     let archive = open_archive(repository, options, dumps.last().map(|(_, head)| head))?;
     let bound = match options.target {
         Target::Transaction { id, .. } => match &archive {
@@ -208,11 +237,20 @@ fn choose(repository: &Repository, options: &RestoreOptions<'_>) -> Result<Choic
     };
     let fits = |head: &Head| match bound {
         Target::Lsn(lsn) => head.lsn() == lsn || chain::bound(head).0 <= lsn,
-        Target::Time(unix_ms) => head.clock_unix_ms() <= unix_ms,
+        // A dump of changes without a reading of the clock may have later ones: earlier builds lost it at a restart.
+        Target::Time(unix_ms) => {
+            let is_known = head.clock_unix_ms() > 0 || head.plan.volumes.iter().all(|volume| volume.number == 0);
+            is_known && head.clock_unix_ms() <= unix_ms
+        }
         Target::End | Target::Transaction { .. } => true,
     };
     if let Some((name, _)) = dumps.iter().rev().find(|(_, head)| fits(head)) {
-        return Ok(Choice { dump: name.clone(), archive });
+        // A name begins with the time.
+        let unreadable = unreadable.filter(|(newer, _)| newer > name).map(|(_, error)| error);
+        if let Some(error) = &unreadable {
+            tracing::warn!("a newer dump cannot be read: {error}");
+        }
+        return Ok(Choice { dump: name.clone(), unreadable, archive });
     }
     let (name, oldest) = &dumps[0];
     let (target, lsn) = (options.target, oldest.lsn());
@@ -232,19 +270,16 @@ fn open_archive(
     options: &RestoreOptions<'_>,
     newest: Option<&Head>,
 ) -> Result<Option<Arc<dyn Store>>, DumpError> {
-    let configured = || -> Result<String, RestoreError> {
-        let Some(text) = newest.and_then(|head| head.files.get("holdfast.toml")) else { return Ok(String::new()) };
-        let table: toml::Table = toml::from_str(text).map_err(|e| RestoreError::Settings(e.to_string()))?;
-        Ok(table.get("archive").and_then(|value| value.as_str()).unwrap_or_default().to_owned())
+    let configured = newest.map(ConfiguredArchive::of).transpose();
+    // Settings that cannot be read are not needed where the archive is named.
+    let configured = match options.archive {
+        Some(_) => configured.unwrap_or_default(),
+        None => configured?,
     };
-    let place = match options.archive {
-        Some(place) => place.to_owned(),
-        None => configured()?,
-    };
-    let location = ArchiveLocation::parse(&place)?;
-    // Of the archive, too, the identity opens what is encrypted.
-    let keys = repository.keys().clone();
-    Ok(match location {
+    let configured = configured.unwrap_or_default();
+    let place = options.archive.unwrap_or(&configured.place);
+    let keys = repository.archive_keys(configured.is_encrypted && place == configured.place);
+    Ok(match ArchiveLocation::parse(place)? {
         Some(location) => Some(location.open_with(Arc::new(RealDisk::new()), "restore", keys)?),
         None => None,
     })
@@ -268,13 +303,48 @@ fn check_empty(dir: &Path) -> Result<(), RestoreError> {
     if others == 0 { Ok(()) } else { Err(RestoreError::NotEmpty { dir: dir.display().to_string() }) }
 }
 
+/// A directory on which a restore is at work: the file `restoring`, locked until this is dropped.
+struct AtWork {
+    _mark: File,
+}
+
+impl AtWork {
+    /// Takes the mark that an interrupted restore has left, or makes one in an empty directory.
+    fn take(dir: &Path) -> Result<AtWork, RestoreError> {
+        let path = dir.join(RESTORING);
+        loop {
+            let mark = match OpenOptions::new().write(true).open(&path) {
+                Ok(mark) => mark,
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    check_empty(dir)?;
+                    match OpenOptions::new().write(true).create_new(true).open(&path) {
+                        Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+                        made => made.map_err(io_error("create", &path))?,
+                    }
+                }
+                Err(error) => return Err(io_error("open", &path)(error)),
+            };
+            match mark.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(RestoreError::AtWork { dir: dir.display().to_string() }),
+                Err(TryLockError::Error(error)) => return Err(io_error("lock", &path)(error)),
+            }
+            // The restore that held it may have completed meanwhile, and removed it.
+            let own = mark.metadata().map_err(io_error("look at", &path))?;
+            match std::fs::metadata(&path) {
+                Ok(found) if (found.dev(), found.ino()) == (own.dev(), own.ino()) => return Ok(AtWork { _mark: mark }),
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(io_error("look at", &path)(error)),
+                _ => {}
+            }
+        }
+    }
+}
+
 /// Marks the directory, and removes what an interrupted restore has left, except for the databases' files: pages in them that
 /// are still those of the dump are not fetched again ([`lay`]).
-fn begin(disk: &dyn Disk, dir: &Path) -> Result<(), RestoreError> {
+fn begin(disk: &dyn Disk, dir: &Path) -> Result<AtWork, RestoreError> {
     disk.create_dir(dir).map_err(io_error("create", dir))?;
-    let mark = dir.join(RESTORING);
-    // Not replaced: a kill in between must leave the mark or nothing.
-    std::fs::File::create(&mark).map_err(io_error("create", &mark))?;
+    let at_work = AtWork::take(dir)?;
     disk.sync_dir(dir).map_err(io_error("sync", dir))?;
     for entry in std::fs::read_dir(dir).map_err(io_error("list", dir))? {
         let entry = entry.map_err(io_error("list", dir))?;
@@ -290,7 +360,8 @@ fn begin(disk: &dyn Disk, dir: &Path) -> Result<(), RestoreError> {
         let removed = if is_dir { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
         removed.map_err(io_error("remove", &path))?;
     }
-    disk.sync_dir(dir).map_err(io_error("sync", dir))
+    disk.sync_dir(dir).map_err(io_error("sync", dir))?;
+    Ok(at_work)
 }
 
 /// Gives the databases' files the names under which they are laid again.
@@ -315,8 +386,8 @@ fn write_files<'a>(
     files: impl Iterator<Item = (&'a String, &'a String)>,
 ) -> Result<(), RestoreError> {
     for (name, text) in files {
-        // Plain names only: the file comes from outside.
-        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\', '\0']) || name == RESTORING {
+        // The names come from outside: others would decide what the server does with the directory.
+        if !DUMP_FILES.contains(&name.as_str()) {
             return Err(RestoreError::Settings(format!("{name:?} is not the name of a settings file")));
         }
         let path = dir.join(name);

@@ -9,6 +9,7 @@ use std::path::Path;
 pub(super) const VOLUMES: &str = "volumes";
 
 /// What is restored, and where to.
+#[derive(Clone, Copy)]
 pub struct RestoreOptions<'a> {
     pub dir: &'a Path,
     pub target: Target,

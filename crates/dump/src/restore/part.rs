@@ -45,11 +45,11 @@ pub fn restore_part(
     let began = Instant::now();
     let disk = Arc::new(RealDisk::new());
     check_empty(options.dir)?;
-    let choice = choose(repository, options)?;
+    let mut choice = choose(repository, options)?;
     let whole = repository.manifest(&choice.dump)?;
     let chain = choice.chain(&whole, options)?.filter(|chain| !chain.objects.is_empty());
     let manifest = only(whole, database)?;
-    begin(&*disk, options.dir)?;
+    let _at_work = begin(&*disk, options.dir)?;
     let receiver = BaseReceiver::begin(disk.clone(), options.dir, manifest.head.plan.clone())?;
     let laid = lay::lay(repository, &manifest, &choice.dump, &*disk, options, progress)?;
     lay::adopt(receiver, laid)?;
@@ -57,7 +57,8 @@ pub fn restore_part(
     let mut reached = roll::Reached { lsn: head.lsn(), clock_unix_ms: head.clock_unix_ms(), bytes: 0 };
     if let (Some(chain), Some(store)) = (&chain, &choice.archive) {
         let engine = Options { segment_bytes: head.plan.segment_bytes, restoring: true, ..Options::default() };
-        reached = roll::roll_forward(&**store, chain, (&choice.dump, head), options, &engine, progress)?;
+        reached =
+            roll::roll_forward(&**store, chain, (&choice.dump, head), options, &engine, (roll::Reads::Fast, progress))?;
     }
     let list = DatabaseList::read(&*disk, options.dir)?.unwrap_or_else(DatabaseList::begun);
     let entry = list.databases.iter().find(|entry| entry.name == database);

@@ -25,10 +25,28 @@ use tokio::runtime::Runtime;
 const AHEAD_MAX: usize = 3;
 /// Boxcars that are made durable together, in bytes.
 const GROUP_BYTES: usize = 8 << 20;
+/// Chunks that are fetched at a time for each thread that could work on one.
+const FETCHES_PER_THREAD: usize = 4;
+/// Boxcars for which pages are read ahead together: the more, the less often a part of a file is fetched again.
+const READ_AHEAD_BYTES: usize = 64 << 20;
 /// Trail that is received and not yet applied.
 const UNAPPLIED_BYTES_MAX: u64 = 512 << 20;
 /// How often to report and to check while waiting.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How fast pages of the databases' files are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reads {
+    /// As from any file.
+    Fast,
+    /// They are fetched when they are read: what the trail touches is read ahead, in the order of the files.
+    Fetched,
+}
+
+/// Threads that fetch pages: they wait for the store more than they work.
+pub fn fetch_threads(threads: usize) -> usize {
+    threads.saturating_mul(FETCHES_PER_THREAD)
+}
 
 /// Where a restore has come to.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +64,7 @@ pub fn roll_forward(
     (dump, head): (&str, &Head),
     options: &RestoreOptions<'_>,
     engine: &Options,
-    progress: &(dyn Fn(Step) + Sync),
+    (reads, progress): (Reads, &(dyn Fn(Step) + Sync)),
 ) -> Result<Reached, DumpError> {
     let runtime = runtime()?;
     let ahead = Ahead::new(chain.objects.len());
@@ -57,8 +75,24 @@ pub fn roll_forward(
         }
         let end = chain.objects.last().map_or(0, |object| object.end.0);
         let from = chain.objects.first().map_or(0, |object| object.first.0);
-        let (group, clock) = (Vec::new(), Clock::default());
-        let mut roll = Roll { engine: &engine, dump, head, options, progress, from, end, group, group_bytes: 0, clock };
+        let (groups, group, clock) = (Vec::new(), Vec::new(), Clock::default());
+        let (group_bytes, groups_bytes) = (0, 0);
+        let engine = &engine;
+        let mut roll = Roll {
+            engine,
+            dump,
+            head,
+            options,
+            progress,
+            reads,
+            from,
+            end,
+            groups,
+            groups_bytes,
+            group,
+            group_bytes,
+            clock,
+        };
         let outcome = roll.all(&ahead);
         ahead.stop();
         outcome
@@ -135,6 +169,10 @@ struct Roll<'a> {
     /// First and last position of the chain.
     from: u64,
     end: u64,
+    reads: Reads,
+    /// Groups that are complete, and wait for what they need to be read ahead.
+    groups: Vec<Vec<Shipped>>,
+    groups_bytes: usize,
     group: Vec<Shipped>,
     group_bytes: usize,
     clock: Clock,
@@ -195,22 +233,38 @@ impl Roll<'_> {
             let ends_segment = boxcar.kind == Kind::SegmentEnd;
             self.group.push(boxcar);
             if ends_segment || self.group_bytes >= GROUP_BYTES || !goes_on {
-                self.flush(reached)?;
+                self.complete(reached)?;
             }
         }
         reached.clock_unix_ms = self.clock.0;
         Ok(goes_on)
     }
 
-    /// Makes the group durable, and lets the engine apply it.
+    /// The group is complete.
+    fn complete(&mut self, reached: &Reached) -> Result<(), DumpError> {
+        self.groups_bytes += std::mem::take(&mut self.group_bytes);
+        self.groups.push(std::mem::take(&mut self.group));
+        match self.reads {
+            Reads::Fetched if self.groups_bytes < READ_AHEAD_BYTES => Ok(()),
+            Reads::Fast | Reads::Fetched => self.flush(reached),
+        }
+    }
+
+    /// Makes the groups durable one after the other, and lets the engine apply them.
     fn flush(&mut self, reached: &Reached) -> Result<(), DumpError> {
-        let Some(last) = self.group.last() else { return Ok(()) };
-        let end = last.end;
-        self.engine.receive(&self.group)?;
-        self.engine.allow_apply(end);
-        self.group.clear();
-        self.group_bytes = 0;
-        self.wait(Lsn(end.0.saturating_sub(UNAPPLIED_BYTES_MAX)), reached)
+        if self.reads == Reads::Fetched {
+            // What was received before is applied meanwhile.
+            self.engine.read_ahead(self.groups.iter().flatten(), fetch_threads(self.options.threads));
+        }
+        self.groups_bytes = 0;
+        for group in std::mem::take(&mut self.groups) {
+            let Some(last) = group.last() else { continue };
+            let end = last.end;
+            self.engine.receive(&group)?;
+            self.engine.allow_apply(end);
+            self.wait(Lsn(end.0.saturating_sub(UNAPPLIED_BYTES_MAX)), reached)?;
+        }
+        Ok(())
     }
 
     /// Waits until everything below `lsn` is applied.
@@ -235,6 +289,7 @@ impl Roll<'_> {
     }
 
     fn finish(&mut self, mut reached: Reached) -> Result<Reached, DumpError> {
+        self.complete(&reached)?;
         self.flush(&reached)?;
         let end = self.engine.trail().tip().0;
         self.wait(end, &reached)?;

@@ -48,6 +48,9 @@ impl Engine {
             }
         }
         self.0.registry.lock().open.clear();
+        if let Err(error) = engine.keep_clock() {
+            tracing::warn!("the clock cannot be written to the data directory: {error}");
+        }
         engine.trail.close()?;
         result
     }

@@ -1,6 +1,7 @@
 //! A standby's handle: it takes boxcars in, and reports how far they are applied.
 
 use crate::api::engine::Engine;
+use crate::background::follow::read_ahead::read_ahead;
 use crate::state::follow::OnApplied;
 use holdfast_trail::{ReceiveError, Shipped};
 use holdfast_types::Lsn;
@@ -24,6 +25,12 @@ impl Engine {
     /// The master says that everything below is durable there. Only on a standby.
     pub fn allow_apply(&self, lsn: Lsn) {
         self.0.engine.follow.iter().for_each(|follow| follow.allow(lsn));
+    }
+
+    /// Reads the pages that these boxcars will change, by this many threads, where reads are slow: before they are received, or
+    /// while earlier ones are applied.
+    pub fn read_ahead<'a>(&self, boxcars: impl Iterator<Item = &'a Shipped>, threads: usize) {
+        read_ahead(&self.0.engine, &self.0.registry, boxcars, threads);
     }
 
     /// Everything below is applied, and seen by every reader that begins now. On a master: is durable.

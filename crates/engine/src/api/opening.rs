@@ -154,6 +154,8 @@ impl Engine {
         let drop_answers = move || open.upgrade().into_iter().for_each(|registry| registry.drop_answers());
         engine.on_abandoned.get_or_init(|| Box::new(drop_answers));
         let engine = Engine(Arc::new(EngineInner { engine, registry, threads: Mutex::default(), recovered }));
+        // Everything that was found is shown when the databases are open.
+        *engine.0.engine.shown.lock() = engine.0.recovered.end;
         if engine.is_standby() {
             // Before the thread of applying makes files.
             engine.remove_orphans().map_err(io("clean up"))?;
@@ -183,7 +185,7 @@ impl Engine {
         manifest.databases.retain(|e| Some(e.volume()) != aside);
         let local = engine.checkpoint_file.lock().clone();
         let found = recovery::survey(&engine.trail, self.0.recovered.first, &manifest, local.as_ref())?;
-        *engine.clock.lock() = found.clock;
+        engine.begin_clock(found.clock, found.written_unix_ms)?;
         engine.catalog.lock().checkpoints = found.checkpoints.clone();
         manifest.databases.retain(|e| !found.dropped.contains(&e.volume()));
         for redone in recovery::redo(&engine.trail, &manifest.databases, &found, |e| engine.open_volume(e))? {

@@ -12,7 +12,7 @@
 //! | more waits for the archive than allowed, or no longer | what is configured for that ([`crate::background::archiving`]) |
 //!
 //! After each checkpoint the lower end of the trail is moved: below every redo start, below what standbys and the archive lack
-//! ([`crate::state::retention`]), and below each volume's last checkpoint record; volumes whose record would hold old segments
+//! ([`crate::state::retention`]), below what readers see, and below each volume's last checkpoint record; volumes whose record would hold old segments
 //! get a new one.
 //!
 //! Failure: a checkpoint that cannot be written is retried a second later and logged; one whose database file may be
@@ -162,9 +162,12 @@ fn advance_floor(engine: &Arc<EngineState>, databases: &dyn Peers) {
         return;
     }
     give_up_standbys(engine);
+    // A dump names the boxcar in front of what readers see. Checkpoints move redo past it, but not what is seen.
+    let shown = *engine.shown.lock();
     // A base copy finds its start under the same lock.
     let held = engine.retention.lock();
-    let needed = held.lowest().into_iter().chain([redo_starts(engine, databases)]).min().unwrap_or_default();
+    let needed = held.lowest().into_iter().chain([redo_starts(engine, databases), shown]).min();
+    let needed = needed.unwrap_or_default();
     if engine.follow.is_none() {
         // Under the lock: the older record of a volume must not follow the newer one.
         let _in_order = engine.listing.lock();
@@ -173,7 +176,12 @@ fn advance_floor(engine: &Arc<EngineState>, databases: &dyn Peers) {
             append(engine, &stale);
         }
     }
-    engine.trail.retain_from(needed.min(engine.oldest_listing().unwrap_or(needed)));
+    let needed = needed.min(engine.oldest_listing().unwrap_or(needed));
+    let recycles = engine.trail.segment_of(needed) > engine.trail.segment_of(engine.trail.first());
+    match if recycles { engine.keep_clock() } else { Ok(()) } {
+        Ok(()) => engine.trail.retain_from(needed),
+        Err(error) => tracing::warn!("the trail is kept: the clock cannot be written to the data directory: {error}"),
+    }
     drop(held);
 }
 

@@ -64,6 +64,8 @@ pub struct Survey {
     pub list_end: Lsn,
     /// The latest clock reading seen.
     pub clock: Hlc,
+    /// When the newest boxcar of any kind was written.
+    pub written_unix_ms: u64,
 }
 
 /// The place of a checkpoint that is noted in the file.
@@ -86,6 +88,7 @@ impl Survey {
             access: BTreeMap::new(),
             list_end: Lsn(0),
             clock: Hlc::default(),
+            written_unix_ms: 0,
         }
     }
 
@@ -196,6 +199,7 @@ pub fn survey(
         let boxcar = boxcar?;
         let lsn = boxcar.lsn;
         s.last_boxcar = lsn;
+        s.written_unix_ms = s.written_unix_ms.max(boxcar.written_unix_ms);
         s.fragments.retain(|(_, txn), _| !is_dead(*txn, boxcar.epoch));
         for record in RecordReader::new(&boxcar.body) {
             let record = record.map_err(|source| OpenError::Record { lsn, source })?;

@@ -81,6 +81,12 @@ impl ExclusiveTransaction {
         answer.await.map_err(|_| gone())
     }
 
+    /// The images of everything it has changed so far.
+    pub async fn changes(&self) -> SqlResult<Vec<u8>> {
+        let answer = self.send(|answer| ExclusiveRequest::Changes { answer })?;
+        answer.await.map_err(|_| gone())?
+    }
+
     async fn event(&mut self, answer: SqlResult<oneshot::Receiver<SqlResult<TxnEvent>>>) -> SqlResult<()> {
         self.schema = answer?.await.map_err(|_| gone())??.schema;
         Ok(())

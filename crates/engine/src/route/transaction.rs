@@ -362,6 +362,15 @@ impl WriteTxn {
         Ok(())
     }
 
+    /// The images of everything it has changed so far, also by foreign keys and triggers: those that a commit would write
+    /// now. It becomes the exclusive writer first, because on a branch the effects of foreign keys are not recorded, and
+    /// because nothing may come between these images and the commit.
+    pub async fn changes_so_far(&mut self) -> SqlResult<Vec<u8>> {
+        self.become_exclusive().await?;
+        let Mode::Exclusive(txn) = &self.mode else { return Err(lost()) };
+        txn.changes().await
+    }
+
     /// LOCK TABLE. The only writer need not lock anything.
     pub async fn lock_table(&mut self, table: &str, mode: TableLockMode, no_wait: bool) -> SqlResult<()> {
         let Mode::Branch(branch) = &mut self.mode else { return Ok(()) };

@@ -1,6 +1,8 @@
 //! What all databases of an engine share. It knows no database.
 
 use crate::state::checkpoint_file::{CheckpointFile, LocalCheckpoint};
+use crate::state::clock_file;
+use crate::state::error::OpenError;
 use crate::state::follow::Follow;
 use crate::state::gate::Gate;
 use crate::state::locks::LockManager;
@@ -20,6 +22,7 @@ use holdfast_types::record::Checkpoint;
 use holdfast_types::{Epoch, Hlc, Level, Lsn, SqlError, SqlResult, SqlState, TxnId, VolumeId};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -90,6 +93,8 @@ pub struct EngineState {
     /// batches before it.
     pub failed: AtomicBool,
     pub clock: Mutex<Hlc>,
+    /// The reading in the file `clock`.
+    clock_kept: Mutex<Hlc>,
     /// The list of databases that sessions see. Never locked while something is written.
     pub visible: Arc<VisibleList>,
     /// Held while what readers see moves on in any database: everything below this LSN is seen, in all of them.
@@ -155,11 +160,36 @@ impl EngineState {
             deposed: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             clock: Mutex::default(),
+            clock_kept: Mutex::default(),
             visible,
             shown: Mutex::default(),
             catalog: Mutex::new(catalog),
             on_abandoned: OnceLock::new(),
         }
+    }
+
+    /// Begins with the clock of a start: the latest reading in the trail, or the one that was kept of what is recycled.
+    /// `written_unix_ms`: of the trail's newest boxcar. A directory of an earlier release has nothing else.
+    pub fn begin_clock(&self, found: Hlc, written_unix_ms: u64) -> Result<(), OpenError> {
+        let kept = clock_file::read(&*self.options.disk, &self.dir)?;
+        *self.clock_kept.lock() = kept.unwrap_or_default();
+        *self.clock.lock() = match kept {
+            Some(kept) => found.max(kept),
+            None if found == Hlc::default() => Hlc::last_of(written_unix_ms),
+            None => found,
+        };
+        Ok(())
+    }
+
+    /// Keeps the clock's reading on disk, before the trail recycles the commits that show it.
+    pub fn keep_clock(&self) -> io::Result<()> {
+        let clock = *self.clock.lock();
+        let mut kept = self.clock_kept.lock();
+        if clock > *kept {
+            clock_file::write(&*self.options.disk, &self.dir, clock)?;
+            *kept = clock;
+        }
+        Ok(())
     }
 
     /// The next reading of the hybrid logical clock.

@@ -6,6 +6,7 @@
 pub mod advisory;
 pub mod branch_connection;
 pub mod checkpoint_file;
+pub mod clock_file;
 pub mod database;
 pub mod engine;
 pub mod error;

@@ -121,6 +121,10 @@ pub enum ExclusiveRequest {
         name: String,
         answer: oneshot::Sender<SqlResult<TxnEvent>>,
     },
+    /// The images of everything it has changed so far, also by foreign keys and triggers.
+    Changes {
+        answer: oneshot::Sender<SqlResult<Vec<u8>>>,
+    },
     /// Answered when it is durable and has reached its level.
     Commit {
         done: OnCompletion,

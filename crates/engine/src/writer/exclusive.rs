@@ -24,6 +24,7 @@ use crate::statement::describe::describe;
 use crate::statement::model::{Statement, Step};
 use crate::statement::run::to_sql;
 use crossbeam_channel::RecvTimeoutError;
+use holdfast_store::capture::flush_virtual_tables;
 use holdfast_types::schema::Schema;
 use holdfast_types::{Level, Sink, SqlError, SqlResult, SqlState, Value};
 use std::sync::Arc;
@@ -155,6 +156,7 @@ impl Writer {
                 let done = self.rollback_to(&name, savepoints);
                 drop(answer.send(done.map(|()| TxnEvent { schema: self.schema.clone(), number })));
             }
+            ExclusiveRequest::Changes { answer } => drop(answer.send(self.changes())),
             ExclusiveRequest::Commit { .. } | ExclusiveRequest::Participate(_) | ExclusiveRequest::Rollback { .. } => {}
         }
     }
@@ -165,6 +167,17 @@ impl Writer {
             return Err(SqlError::new(SqlState::IN_FAILED_SQL_TRANSACTION, message));
         }
         Ok(())
+    }
+
+    /// The images of the open transaction: those that a commit would write now.
+    fn changes(&mut self) -> SqlResult<Vec<u8>> {
+        self.open_transaction()?;
+        flush_virtual_tables(&mut self.conn).map_err(|e| self.sql_error(&e))?;
+        self.check_capture()?;
+        if self.ahead.is_some() {
+            return Err(SqlError::internal("images of the exclusive transaction are in the trail already"));
+        }
+        Ok(self.conn.capture().buffer().clone())
     }
 
     fn run_in_transaction(&mut self, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {

@@ -2,13 +2,16 @@
 //!
 //! Statements run in groups, each under a savepoint. A group in which a statement fails or changes no row is taken back and
 //! run one by one. A statement that violates a constraint, or finds no row, is tried again after the others: foreign
-//! keys and unique keys may need another order. When a whole round changes nothing more, everything is rolled back.
+//! keys and unique keys may need another order. When a whole round changes nothing more, everything is rolled back. Before
+//! COMMIT the server shows what was changed, and if that is not the plan, everything is rolled back as well.
 //!
 //! Failure: nothing is changed. Rows that were changed between the look into the trail and the transaction are named
 //! with the later transaction, where the trail has it by then.
 
 use super::Plan;
-use super::later::later;
+use super::later::{commit_of, later};
+use super::made::Made;
+use super::nets::Nets;
 use super::statements::Statement;
 use crate::error::FlashbackError;
 use crate::server::{Connect, Session};
@@ -23,9 +26,11 @@ const GROUP_BYTES: usize = 1 << 20;
 const SAVEPOINT: &str = "holdfast_undo";
 
 /// An inverse that was committed.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Applied {
     pub rows: u64,
+    /// Rows that triggers have changed, where they were allowed to run.
+    pub by_triggers: Vec<String>,
     /// The transaction that did it, and its place, where the trail at hand has it.
     pub transaction: Option<u64>,
     pub lsn: Option<u64>,
@@ -45,7 +50,7 @@ pub fn apply(source: &Source, connect: &Connect, plan: &Plan, run_triggers: bool
         );
         return Err(FlashbackError::Refused { id, why });
     }
-    let Some(first) = plan.statements.first() else { return Ok(Applied { rows: 0, transaction: None, lsn: None }) };
+    let Some(first) = plan.statements.first() else { return Ok(Applied::default()) };
     let session = Session::open(connect, &first.database)?;
     session.run("BEGIN", "BEGIN")?;
     let mut run = Run { session: &session, database: first.database.clone(), rows: 0 };
@@ -56,7 +61,7 @@ pub fn apply(source: &Source, connect: &Connect, plan: &Plan, run_triggers: bool
         pending = run.round(&round)?;
         if pending.len() == before {
             session.run("ROLLBACK", "ROLLBACK")?;
-            let (conflicts, _) = later(source, Lsn(plan.lsn), plan.than, &plan.rows)?;
+            let (conflicts, ..) = later(source, &plan.than, &plan.rows)?;
             if !conflicts.is_empty() {
                 return Err(FlashbackError::Conflicts { id, conflicts });
             }
@@ -64,12 +69,22 @@ pub fn apply(source: &Source, connect: &Connect, plan: &Plan, run_triggers: bool
             return Err(FlashbackError::Missed { id, misses: pending.iter().map(miss).collect() });
         }
     }
+    let rows = run.rows;
+    let by_triggers = match Made::new(connect, plan).check(&session, run_triggers) {
+        Ok(by_triggers) => by_triggers,
+        Err(error) => {
+            // The end of the session rolls back as well.
+            drop(session.run("ROLLBACK", "ROLLBACK"));
+            return Err(error);
+        }
+    };
     session.run("COMMIT", "COMMIT")?;
     // Only to name it: the undo is done.
-    let own = later(source, Lsn(plan.read.last_lsn), plan.than, &plan.rows).ok();
-    let own = own.and_then(|(changes, _)| changes.into_iter().rfind(|change| change.operation != "schema"));
-    let (transaction, lsn) = (own.as_ref().map(|own| own.transaction), own.map(|own| own.lsn));
-    Ok(Applied { rows: run.rows, transaction, lsn })
+    let planned = plan.nets.inverse();
+    let is_own = |nets: &Nets| planned.are(nets) || (!by_triggers.is_empty() && planned.are_among(nets));
+    let own = commit_of(source, Lsn(plan.read.last_lsn), &plan.than, &plan.rows, &is_own).ok().flatten();
+    let (transaction, lsn) = own.unzip();
+    Ok(Applied { rows, by_triggers, transaction, lsn })
 }
 
 /// The statements in groups of at most [`GROUP`] and about [`GROUP_BYTES`].

@@ -1,18 +1,21 @@
 //! What later transactions did to the rows of one transaction, and to its tables.
 //!
-//! A later commit has a later reading of the clock: in one database it never goes back.
+//! What is later is decided by the place in the trail, not by the clock.
 
 use super::net::Effects;
+use super::nets::Nets;
 use crate::conflict::Conflict;
 use crate::error::FlashbackError;
-use crate::events::{Event, Wanted, What, collect_whole, mentions};
+use crate::events::{Behind, Event, Wanted, What, collect_whole};
 use crate::find::key_shown;
 use crate::row::Keys;
+use crate::schema_text::reshapes;
 use crate::source::{Range, Read, Source};
 use crate::table::Table;
 use holdfast_types::record::{Op, TxnHead};
 use holdfast_types::{Hlc, Lsn, TableId, VolumeId};
-use std::collections::HashMap;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
 
 /// A table with the rows of it that matter.
 pub struct Rows {
@@ -24,8 +27,18 @@ pub struct Rows {
 pub type RowsOf = HashMap<(VolumeId, TableId), Rows>;
 
 struct Later<'a> {
-    than: Hlc,
+    than: &'a Behind,
     rows: &'a RowsOf,
+    epochs: Mutex<Epochs>,
+}
+
+/// The number of the schema of each database where the reading ended.
+pub type Epochs = BTreeMap<VolumeId, u32>;
+
+impl<'a> Later<'a> {
+    fn new(than: &'a Behind, rows: &'a RowsOf) -> Later<'a> {
+        Later { than, rows, epochs: Mutex::default() }
+    }
 }
 
 impl Wanted for Later<'_> {
@@ -33,8 +46,14 @@ impl Wanted for Later<'_> {
         self.rows.keys().any(|(of, _)| *of == volume)
     }
 
-    fn transaction(&self, head: &TxnHead) -> bool {
-        head.hlc > self.than
+    fn transaction(&self, lsn: Lsn, head: &TxnHead) -> bool {
+        self.than.has(lsn, head.id)
+    }
+
+    fn schema_epoch(&self, volume: VolumeId, epoch: u32) {
+        let mut epochs = self.epochs.lock();
+        let newest = epochs.entry(volume).or_default();
+        *newest = epoch.max(*newest);
     }
 
     fn row(&self, volume: VolumeId, table: TableId, op: &Op<'_>) -> bool {
@@ -42,20 +61,15 @@ impl Wanted for Later<'_> {
     }
 
     fn schema(&self, volume: VolumeId, sql: &str) -> bool {
-        reshapes(sql) && self.rows.iter().any(|((of, _), rows)| *of == volume && mentions(sql, &rows.table.name))
+        self.rows.iter().any(|((of, _), rows)| *of == volume && reshapes(sql, &rows.table.name))
     }
 }
 
-/// Indexes come and go without a change of rows.
-fn reshapes(sql: &str) -> bool {
-    let words: Vec<String> = sql.split_whitespace().take(2).map(str::to_ascii_lowercase).collect();
-    matches!(words.iter().map(String::as_str).collect::<Vec<_>>()[..], ["alter" | "drop", "table"])
-}
-
 /// The later changes of rows that are not as they were left, in order, from a position on. A change that a still later one
-/// has taken back, as by an undo, is none.
-pub fn later(source: &Source, lsn: Lsn, than: Hlc, rows: &RowsOf) -> Result<(Vec<Conflict>, Read), FlashbackError> {
-    let (events, read) = collect_whole(source, Range::from(lsn), &Later { than, rows })?;
+/// has taken back, as by an undo, is none. And the numbers of the schemas at the end.
+pub fn later(source: &Source, than: &Behind, rows: &RowsOf) -> Result<(Vec<Conflict>, Read, Epochs), FlashbackError> {
+    let wanted = Later::new(than, rows);
+    let (events, read) = collect_whole(source, Range::from(than.lsn), &wanted)?;
     let changed = changed(&events, rows);
     let mut conflicts = Vec::new();
     for event in &events {
@@ -78,14 +92,39 @@ pub fn later(source: &Source, lsn: Lsn, than: Hlc, rows: &RowsOf) -> Result<(Vec
             }
             What::Schema { sql } => {
                 let on = |(id, rows): &(&(VolumeId, TableId), &Rows)| {
-                    id.0 == event.volume && mentions(sql, &rows.table.name)
+                    id.0 == event.volume && reshapes(sql, &rows.table.name)
                 };
                 conflicts.extend(rows.iter().find(on).map(|(_, found)| of(found, String::new(), "schema")));
             }
         }
     }
     conflicts.dedup();
-    Ok((conflicts, read))
+    Ok((conflicts, read, wanted.epochs.into_inner()))
+}
+
+/// The first later commit whose net effects on these rows are the wanted ones: its number and its position.
+pub fn commit_of(
+    source: &Source,
+    lsn: Lsn,
+    than: &Behind,
+    rows: &RowsOf,
+    is_wanted: &dyn Fn(&Nets) -> bool,
+) -> Result<Option<(u64, u64)>, FlashbackError> {
+    let (events, _) = collect_whole(source, Range::from(lsn), &Later::new(than, rows))?;
+    let mut commits: BTreeMap<(Lsn, Hlc), (u64, HashMap<VolumeId, Effects>)> = BTreeMap::new();
+    for event in &events {
+        let What::Row { table, op, .. } = &event.what else { continue };
+        let Some(found) = rows.get(&(event.volume, *table)) else { continue };
+        let commit = commits.entry((event.lsn, event.head.hlc)).or_default();
+        commit.0 = event.head.id.0;
+        commit.1.entry(event.volume).or_default().add(*table, &found.table.key, op);
+    }
+    let wanted = commits.into_iter().find_map(|((lsn, _), (transaction, effects))| {
+        let mut nets = Nets::default();
+        effects.into_iter().for_each(|(volume, effects)| nets.add(volume, effects));
+        is_wanted(&nets).then_some((transaction, lsn.0))
+    });
+    Ok(wanted)
 }
 
 /// The rows on which the later changes together have an effect.

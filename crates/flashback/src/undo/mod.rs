@@ -3,26 +3,29 @@
 //! The operations of a transaction are put together to one net effect for each row ([`net`]), so that a row needs one
 //! statement: a row that was inserted is deleted, one that was deleted is inserted with all its columns, one that was changed
 //! gets back the values of the changed columns. Each statement names the key and the values that the transaction left,
-//! and must change one row ([`statements`]). All run in one transaction ([`apply`](mod@apply)).
+//! and must change one row ([`statements`]). All run in one transaction ([`apply`](mod@apply)), which commits only if it has
+//! changed exactly these rows ([`made`]).
 //!
 //! | in the trail | what is done |
 //! |---|---|
 //! | rows that foreign keys or triggers changed | they have images of their own and are undone like others |
 //! | a statement that another one has made unnecessary, as by ON UPDATE CASCADE | its row is as before: nothing is done |
 //! | a later transaction changed one of the rows, and it is not as it was left | refused, with the row and the later transaction ([`later`]) |
-//! | a row of a later transaction refers to a row that would be deleted with it, by ON DELETE CASCADE | refused |
+//! | a foreign key or a trigger would change any other row, at whatever distance | refused, with the row |
 //! | a table of the inverse has triggers | refused, unless it is allowed that they run |
 //! | a schema change, or a table that was altered or dropped since | refused |
 //! | counters of AUTOINCREMENT and serial columns | left, as in PostgreSQL |
 
 pub mod apply;
 mod later;
+mod made;
 mod net;
+mod nets;
 mod statements;
 
 use crate::conflict::Conflict;
 use crate::error::FlashbackError;
-use crate::events::{Event, Wanted, What, collect_whole, find_commit, ids_of};
+use crate::events::{Behind, Event, Wanted, What, collect_whole, find_commit, ids_of};
 use crate::row::Keys;
 use crate::server::{Connect, Session};
 use crate::source::{Range, Read, Source};
@@ -30,11 +33,12 @@ use crate::table::Table;
 pub use apply::{Applied, apply};
 use holdfast_types::record::{Op, TxnHead};
 use holdfast_types::{Hlc, Lsn, TableId, TxnId, VolumeId};
-use later::{Rows, RowsOf, later};
+use later::{Epochs, Rows, RowsOf, later};
 use net::Effects;
+use nets::Nets;
 use serde::Serialize;
 use statements::Statement;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Which transaction is undone.
 #[derive(Clone, Copy, Debug)]
@@ -56,18 +60,42 @@ pub struct Plan {
     pub triggers: Vec<String>,
     pub read: Read,
     #[serde(skip)]
-    than: Hlc,
+    than: Behind,
+    /// The numbers of the schemas where the reading of the trail ended.
+    #[serde(skip)]
+    epochs: Epochs,
     #[serde(skip)]
     rows: RowsOf,
+    /// What the transaction did.
+    #[serde(skip)]
+    nets: Nets,
 }
 
 impl Plan {
+    /// Refuses where a schema change was made that was not seen in the trail. The session is in that database.
+    fn check_schema(&self, session: &Session, volume: VolumeId, database: &str) -> Result<(), FlashbackError> {
+        let epoch = session.rows("the number of the schema", "SHOW holdfast.schema_epoch")?;
+        let epoch = epoch.first().and_then(|row| row.first()?.as_deref()?.parse::<u32>().ok());
+        let epoch = epoch.ok_or(FlashbackError::Answer { what: "the number of the schema" })?;
+        if self.epochs.get(&volume) == Some(&epoch) {
+            return Ok(());
+        }
+        let why = match self.read.has_newest {
+            true => format!("the schema of database {database} was changed meanwhile. Run the command again"),
+            false => format!(
+                "the schema of database {database} was changed by a transaction that is not archived yet. Run the \
+                 command again when it is, or with --data; `SELECT pg_switch_wal()` makes the server archive it"
+            ),
+        };
+        Err(FlashbackError::Refused { id: self.transaction, why })
+    }
+
     /// The statements as one script.
     pub fn script(&self) -> String {
         let time = holdfast_dump::show_moment(self.unix_ms);
         let mut text = format!(
             "-- The inverse of transaction {}, committed at {time}, LSN {}.\n\
-             -- Each statement must change one row; `--apply` checks that.\nBEGIN;\n",
+             -- Each statement must change one row, and no other row may change with it; `--apply` checks that.\nBEGIN;\n",
             self.transaction, self.lsn
         );
         let mut database = None;
@@ -93,7 +121,7 @@ impl Wanted for Commit {
         true
     }
 
-    fn transaction(&self, head: &TxnHead) -> bool {
+    fn transaction(&self, _: Lsn, head: &TxnHead) -> bool {
         head.hlc == self.hlc
     }
 
@@ -131,8 +159,9 @@ pub fn plan(source: &Source, connect: &Connect, database: &str, target: Target) 
     }
     let sessions = Sessions { connect, first: Session::open(connect, database)? };
     let mut tables = sessions.tables(id, &events)?;
-    let statements = inverse(id, &events, &mut tables)?;
-    let (conflicts, read) = later(source, lsn, head.hlc, &tables)?;
+    let (statements, nets) = inverse(id, &events, &mut tables)?;
+    let than = Behind::commit(source, lsn, head.hlc)?;
+    let (conflicts, read, epochs) = later(source, &than, &tables)?;
     let changed = |rows: &&Rows| statements.iter().any(|s| s.database == rows.database && s.table == rows.table.name);
     let mut triggers: Vec<String> = tables
         .values()
@@ -142,7 +171,7 @@ pub fn plan(source: &Source, connect: &Connect, database: &str, target: Target) 
         .collect();
     triggers.sort();
     let unix_ms = head.hlc.unix_ms();
-    Ok(Plan {
+    let plan = Plan {
         transaction: id,
         lsn: lsn.0,
         unix_ms,
@@ -150,9 +179,17 @@ pub fn plan(source: &Source, connect: &Connect, database: &str, target: Target) 
         conflicts,
         triggers,
         read,
-        than: head.hlc,
+        than,
+        epochs,
         rows: tables,
-    })
+        nets,
+    };
+    let databases: BTreeMap<VolumeId, &String> =
+        plan.rows.iter().map(|((volume, _), rows)| (*volume, &rows.database)).collect();
+    for (volume, name) in databases {
+        plan.check_schema(&Session::open(connect, name)?, volume, name)?;
+    }
+    Ok(plan)
 }
 
 /// Sessions with the server, one after the other.
@@ -188,6 +225,7 @@ impl Sessions<'_> {
                     );
                     FlashbackError::Refused { id, why }
                 })?;
+                let table = table.with_foreign_keys(&session)?;
                 rows.insert((volume, number), Rows { database: name.clone(), table, keys: Keys::default() });
             }
         }
@@ -195,8 +233,8 @@ impl Sessions<'_> {
     }
 }
 
-/// The statements, and in `tables` the keys of the rows.
-fn inverse(id: u64, events: &[Event], tables: &mut RowsOf) -> Result<Vec<Statement>, FlashbackError> {
+/// The statements, what the transaction did, and in `tables` the keys of the rows.
+fn inverse(id: u64, events: &[Event], tables: &mut RowsOf) -> Result<(Vec<Statement>, Nets), FlashbackError> {
     let mut of: Vec<(VolumeId, Effects)> = Vec::new();
     for event in events {
         let What::Row { table, op, exact } = &event.what else { continue };
@@ -217,17 +255,18 @@ fn inverse(id: u64, events: &[Event], tables: &mut RowsOf) -> Result<Vec<Stateme
             rows.keys.insert(&key);
         }
     }
-    let mut all = Vec::new();
+    let (mut all, mut nets) = (Vec::new(), Nets::default());
     for (volume, effects) in of {
         let mut statements = Vec::new();
         for (table, net) in effects.backwards() {
             let Some(rows) = tables.get(&(volume, table)) else { continue };
             let statement = statements::of(&rows.database, &rows.table, &net);
             statements.push((table, statement.map_err(|why| FlashbackError::Refused { id, why })?));
+            nets.put(volume, table, net);
         }
         let parents =
             |table: TableId| tables.get(&(volume, table)).map(|rows| rows.table.parents.clone()).unwrap_or_default();
         all.extend(statements::parents_first(statements, &parents));
     }
-    Ok(all)
+    Ok((all, nets))
 }

@@ -128,7 +128,7 @@ fn net(before: Side, now: Side) -> Option<Net> {
 }
 
 /// The same value, to the sign of zero.
-fn same(one: &Value, other: &Value) -> bool {
+pub fn same(one: &Value, other: &Value) -> bool {
     let (mut a, mut b) = (Vec::new(), Vec::new());
     put_cell(&mut a, one.as_ref());
     put_cell(&mut b, other.as_ref());

@@ -10,6 +10,7 @@ use super::net::Net;
 use crate::find::key_shown;
 use crate::row::TableKey;
 use crate::table::{Referring, Table, quote, sql_of};
+use holdfast_types::schema::Dialect;
 use holdfast_types::{TableId, Value};
 use serde::Serialize;
 
@@ -61,7 +62,8 @@ pub fn of(database: &str, table: &Table, net: &Net) -> Result<Statement, String>
             let stored = table.columns.iter().zip(values);
             let stored = stored.map(|(column, value)| (quote(&column.name), sql_of(value, table.dialect)));
             let (columns, cells): (Vec<_>, Vec<_>) = hidden.into_iter().chain(stored).unzip();
-            let sql = format!("INSERT INTO {name} ({}) VALUES ({})", columns.join(", "), cells.join(", "));
+            let sql =
+                format!("INSERT{} INTO {name} ({}) VALUES ({})", or_abort(table), columns.join(", "), cells.join(", "));
             let all: Vec<(usize, &Value)> = values.iter().enumerate().collect();
             let found = with(&[vec![table.found(key)], guards(table, &all)].concat());
             (Kind::Insert, key, sql, format!("SELECT 1 FROM {name} WHERE {found}"))
@@ -90,11 +92,25 @@ pub fn of(database: &str, table: &Table, net: &Net) -> Result<Statement, String>
                 "SELECT 1 FROM {name} WHERE {}",
                 with(&[vec![table.found(before)], guards(table, &was)].concat())
             );
-            (Kind::Update, after, format!("UPDATE {name} SET {} WHERE {found}", set.join(", ")), is_done)
+            (
+                Kind::Update,
+                after,
+                format!("UPDATE{} {name} SET {} WHERE {found}", or_abort(table), set.join(", ")),
+                is_done,
+            )
         }
     };
     let key = key_shown(table, key).to_string();
     Ok(Statement { database: database.to_owned(), table: table.name.clone(), kind, key, sql, is_done })
+}
+
+/// A constraint of SQLite's dialect may have a clause of its own, as UNIQUE ON CONFLICT REPLACE, by which the statement would
+/// delete another row or do nothing.
+fn or_abort(table: &Table) -> &'static str {
+    match table.dialect {
+        Dialect::Sqlite => " OR ABORT",
+        Dialect::Postgres => "",
+    }
 }
 
 fn fits(table: &Table, columns: usize) -> Result<(), String> {

@@ -31,6 +31,7 @@ pub use share::{share_rules, take_rules};
 pub use decide::stored;
 use failures::Failures;
 use holdfast_seams::socket_owner;
+use holdfast_standby::{Reason, Refusal};
 use sessions::Sessions;
 use std::path::Path;
 use std::time::Duration;
@@ -80,19 +81,23 @@ impl Admission {
     }
 }
 
-/// Whether a link over the clients' port may be served: it comes from this machine, from the user that runs the server or from
-/// root. Other local users could otherwise copy every database.
-pub fn may_link(stream: &TcpStream) -> bool {
+/// Refuses a link over the clients' port that does not come from this machine, from the user that runs the server or from root.
+/// Other local users could otherwise copy every database.
+pub fn check_link(stream: &TcpStream) -> Result<(), Refusal> {
     let uid = match (stream.peer_addr(), stream.local_addr()) {
         (Ok(client), Ok(server)) => socket_owner::owner(client, server),
         _ => None,
     };
-    let may = uid.is_some_and(socket_owner::is_operator);
-    if !may {
-        tracing::warn!(
-            ?uid,
-            "refused a node's link: it does not come from the user that runs this server, nor from root"
-        );
-    }
-    may
+    let (reason, message) = match uid {
+        Some(uid) if socket_owner::is_operator(uid) => return Ok(()),
+        Some(uid) => {
+            (Reason::NotAdmitted, format!("user {uid} of the operating system may not do this at this server"))
+        }
+        // It may be known at the next attempt.
+        None => (Reason::Failed, "the server cannot find out which user of the operating system connects".to_owned()),
+    };
+    tracing::warn!(?uid, "refused a node's link: it does not come from the user that runs this server, nor from root");
+    let advice = "Run the command on the server's machine as the user that runs the server, or as root; or name the server's port \
+                  for nodes (node_listen) and --certificates";
+    Err(Refusal::new(reason, message, advice))
 }

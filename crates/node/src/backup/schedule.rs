@@ -40,6 +40,8 @@ pub struct Backups {
     dump: DumpSettings,
     drill: DrillSettings,
     archive: String,
+    /// Empty: none.
+    archive_identity: PathBuf,
     state: Mutex<State>,
 }
 
@@ -94,6 +96,18 @@ struct Created {
     bytes: u64,
     stored_bytes: u64,
     seconds: f64,
+    unregistered: Option<String>,
+    warnings: Vec<String>,
+}
+
+impl Created {
+    /// What an operator should know of a dump that has succeeded.
+    fn warning(&self) -> Option<String> {
+        let earlier = self.warnings.iter().map(|warning| format!("an earlier dump: {warning}"));
+        let unknown =
+            self.unregistered.iter().map(|why| format!("the archive does not know of the place of dumps: {why}"));
+        Some(earlier.chain(unknown).collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty())
+    }
 }
 
 /// What `holdfast dump drill --json` prints, as far as it is kept.
@@ -116,6 +130,7 @@ impl Backups {
             dump: config.dump.clone(),
             drill: config.drill.clone(),
             archive: config.archive.clone(),
+            archive_identity: config.archive_identity.clone(),
             state: Mutex::new(State { record, ..State::default() }),
         })
     }
@@ -176,7 +191,7 @@ impl Backups {
         for recipient in self.dump.encrypt_to.split_whitespace() {
             arguments.extend(words(&["--encrypt-to", recipient]));
         }
-        self.add_identity(&mut arguments);
+        self.add_identities(&mut arguments);
         self.add_rate(&mut arguments);
         let Some(ended) = self.run_command(&arguments, role) else { return };
         let created = ended.and_then(|ended| match ended.status.success() {
@@ -190,7 +205,8 @@ impl Backups {
     }
 
     fn dumped(&self, created: Created, role: &Role) {
-        let Created { name, lsn, clock_unix_ms, bytes, stored_bytes, seconds } = created;
+        let warning = created.warning();
+        let Created { name, lsn, clock_unix_ms, bytes, stored_bytes, seconds, .. } = created;
         tracing::info!(target: "holdfast::archive", dump = name, lsn, bytes, stored_bytes, seconds, "dumped to {}", self.dump.to);
         let trail = role.engine.trail().trail_id().to_string();
         let before = {
@@ -201,6 +217,10 @@ impl Backups {
                 Some(DumpDone { name, lsn, clock_unix_ms, at_unix_ms: now_ms(), seconds, bytes, stored_bytes });
             record.dumps += 1;
             record.due = false;
+            if let Some(text) = warning {
+                tracing::warn!(target: "holdfast::archive", "dumped to {}: {text}", self.dump.to);
+                record.last_failure = Some(Failure { at_unix_ms: now_ms(), text });
+            }
             record.write(&self.dir);
             state.retry_at = None;
             std::mem::take(&mut state.failures)
@@ -239,7 +259,7 @@ impl Backups {
             return;
         }
         let mut arguments = words(&["dump", "forget", "--from", &self.dump.to, "--trail", trail, "--json"]);
-        self.add_identity(&mut arguments);
+        self.add_identities(&mut arguments);
         for (rule, count) in [("last", last), ("daily", daily), ("weekly", weekly), ("monthly", monthly)] {
             arguments.extend([format!("--keep-{rule}"), count.to_string()]);
         }
@@ -256,7 +276,11 @@ impl Backups {
 
     fn forget_failed(&self, why: &str, role: &Role) {
         let text = format!("{}: old dumps in {} were not removed: {why}", self.name, self.dump.to);
-        self.state.lock().record.last_failure = Some(Failure { at_unix_ms: now_ms(), text: text.clone() });
+        {
+            let record = &mut self.state.lock().record;
+            record.last_failure = Some(Failure { at_unix_ms: now_ms(), text: text.clone() });
+            record.write(&self.dir);
+        }
         role.notify.warn(&text);
     }
 
@@ -273,7 +297,7 @@ impl Backups {
         if !self.archive.is_empty() {
             arguments.extend(words(&["--archive", &self.archive]));
         }
-        self.add_identity(&mut arguments);
+        self.add_identities(&mut arguments);
         self.add_rate(&mut arguments);
         let began = Instant::now();
         let Some(ended) = self.run_command(&arguments, role) else { return };
@@ -313,9 +337,12 @@ impl Backups {
         if ok { role.notify.info(&text) } else { role.notify.warn(&text) }
     }
 
-    fn add_identity(&self, arguments: &mut Vec<String>) {
+    fn add_identities(&self, arguments: &mut Vec<String>) {
         if !self.dump.identity.as_os_str().is_empty() {
             arguments.extend(["--identity".to_owned(), self.dump.identity.display().to_string()]);
+        }
+        if !self.archive.is_empty() && !self.archive_identity.as_os_str().is_empty() {
+            arguments.extend(["--archive-identity".to_owned(), self.archive_identity.display().to_string()]);
         }
     }
 

@@ -32,6 +32,7 @@ impl Config {
         Keys {
             encrypt_to: self.archive_encrypt_to.split_whitespace().map(str::to_owned).collect(),
             identity: (!path.as_os_str().is_empty()).then(|| path.clone()),
+            ..Keys::default()
         }
     }
 

@@ -9,7 +9,7 @@
 //!
 //! Failure: if the socket cannot be used, that is logged, and clients wait in its queue as they do for a busy server.
 
-use crate::admission::may_link;
+use crate::admission::check_link;
 use crate::database::deposed;
 use crate::web::{Standing, Why};
 use holdfast_replication::Listener;
@@ -56,9 +56,7 @@ impl Refusal for Refused {
     }
 
     fn link(&self, stream: TcpStream, input: bytes::BytesMut) {
-        if may_link(&stream) {
-            self.listener.serve(stream, input);
-        }
+        self.listener.serve_checked(stream, input, check_link);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Commands about the session, the transaction or the server.
 
+use super::changes::{CHANGES, SCHEMA_EPOCH, changes_as_rows};
 use super::node_session::{NodeSession, SQL_STATEMENTS_MAX};
 use super::state::{Phase, State};
 use super::values::{DATABASE_PARAMETER, ROLE_PARAMETER, SESSION_PARAMETER};
@@ -32,13 +33,13 @@ fn answer(
     client: &mut Client,
     number: usize,
     desc: &Arc<StatementDesc>,
-    rows: &[Vec<Value>],
+    rows: impl IntoIterator<Item = Vec<Value>>,
     verb: &'static str,
 ) -> SqlResult<()> {
     let reply = client.reply();
     reply.start_at(number);
     reply.begin(0, desc);
-    rows.iter().try_for_each(|row| reply.row(&Made(row)))?;
+    rows.into_iter().try_for_each(|row| reply.row(&Made(&row)))?;
     reply.end(&Tag { verb, rows: None });
     Ok(())
 }
@@ -90,6 +91,15 @@ impl NodeSession {
                 let undo = self.settings.reset_all();
                 self.state.block().into_iter().for_each(|block| block.undo.extend(undo.clone()));
                 self.use_database(None).await?;
+            }
+            Kind::Show(name) if name == CHANGES => {
+                let changes = self.transaction_changes().await?;
+                return answer(client, number, &translated.desc, changes_as_rows(&changes), "SHOW");
+            }
+            Kind::Show(name) if name == SCHEMA_EPOCH => {
+                let schema = self.schema();
+                let epoch = Value::Text(schema.permanent.unwrap_or(schema.epoch).to_string());
+                return answer(client, number, &translated.desc, [vec![epoch]], "SHOW");
             }
             Kind::Show(name) => return self.show(number, name, translated, client),
             Kind::CreateDatabase { name, dialect, if_not_exists, owner, connection_limit } => {
@@ -155,7 +165,7 @@ impl NodeSession {
         } else {
             vec![vec![text(&values.setting(name)?)]]
         };
-        answer(client, number, &translated.desc, &rows, "SHOW")
+        answer(client, number, &translated.desc, rows, "SHOW")
     }
 
     async fn create_database(
@@ -383,7 +393,7 @@ impl NodeSession {
             reader.run(0, &step, &mut lines.clone()).map_err(at)?;
         }
         let rows = lines.outcomes().pop().map(|o| o.rows).unwrap_or_default();
-        answer(client, number, &entry.translated.desc, &plan_tree(&rows), "EXPLAIN").map_err(at)
+        answer(client, number, &entry.translated.desc, plan_tree(&rows), "EXPLAIN").map_err(at)
     }
 }
 

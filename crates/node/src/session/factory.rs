@@ -9,7 +9,7 @@ use super::state::State;
 use super::temporary::TemporaryTables;
 use super::values::Identity;
 use crate::activity::{Activities, Done, Who};
-use crate::admission::{Admission, may_link};
+use crate::admission::{Admission, check_link};
 use crate::automatic_stats::AutomaticStats;
 use crate::cancel::Canceller;
 use crate::clock::now_us;
@@ -58,9 +58,7 @@ impl SessionFactory for Factory {
     type Session = NodeSession;
 
     async fn link(&self, stream: TcpStream, input: BytesMut) {
-        if may_link(&stream) {
-            self.listener.serve(stream, input);
-        }
+        self.listener.serve_checked(stream, input, check_link);
     }
 
     async fn authenticate(&self, startup: &Startup, prover: &mut Prover<'_>) -> Result<(), Unproven> {

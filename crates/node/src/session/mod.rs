@@ -26,6 +26,7 @@
 
 mod automatic;
 mod blocking;
+mod changes;
 mod command;
 mod copy;
 mod cursor;

@@ -71,7 +71,7 @@ fn a_session_cannot_lift_what_its_database_requires() {
 #[test]
 fn the_stronger_of_two_parameters_is_the_level() {
     let mut s = Settings::default();
-    assert_eq!(s.level(), Level::Local, "nobody is named");
+    assert_eq!(s.level(), Level::Local, "no standby is named");
     s.set("holdfast.level", Some("warm"), false).unwrap();
     assert_eq!(s.level(), Level::Warm);
     s.set("holdfast.level", Some("cold"), false).unwrap();

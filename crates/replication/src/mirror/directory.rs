@@ -5,7 +5,8 @@
 //! | does not exist, and never did | created, copied into |
 //! | does not exist, though it did | away: its disk may not be mounted |
 //! | empty (except `lost+found` and `holdfast.toml`) | copied into |
-//! | the mirror of this directory, complete | followed |
+//! | the mirror of this directory, complete; or made from a dump | followed |
+//! | a mirror that is being made from a dump, or was not completed | refused |
 //! | the mirror of this directory, but its copy is not finished, is another copy, or is distrusted because its disk failed | copied again; pages that are correct are not sent |
 //! | cannot be read | away |
 //! | was promoted, or has a newer epoch | refused: this server has a successor |
@@ -18,6 +19,7 @@
 use super::records::{CopyState, MirrorOf, Record};
 use crate::settings::{Away, FILE_NAME};
 use crate::standby_file::{StandbyFile, StandbyFileError};
+use holdfast_engine::RESTORING;
 use holdfast_seams::RealDisk;
 use holdfast_trail::{Dump, TrailError, TrailId};
 use holdfast_types::Epoch;
@@ -63,6 +65,12 @@ pub enum MirrorRefused {
     DataDirectory { mirror: PathBuf },
     #[error("{} is the directory of the standby {name}: choose another directory for the mirror", mirror.display())]
     Standby { mirror: PathBuf, name: String },
+    #[error(
+        "the mirror {} is not complete: it is being made from a dump, or that was interrupted. Run holdfast mirror create \
+         --from-dump again, or empty the directory",
+        mirror.display()
+    )]
+    Restoring { mirror: PathBuf },
     #[error("the directory {} is neither empty nor a mirror: it contains {found:?}; choose an empty directory", mirror.display())]
     NotEmpty { mirror: PathBuf, found: String },
     #[error("the mirror and the data directory are the same: {}", mirror.display())]
@@ -128,6 +136,9 @@ pub fn inspect(main: &MainDirectory<'_>, mirror: &Path) -> Result<Action, Mirror
         }
         Err(e) => return Ok(Action::Away(format!("{} cannot be read: {e}", mirror.display()))),
     };
+    if names.iter().any(|name| name == RESTORING) {
+        return Err(MirrorRefused::Restoring { mirror: path });
+    }
     let of = match MirrorOf::read(mirror) {
         Ok(of) => of,
         Err(e) if e.kind() == ErrorKind::InvalidData => return Err(MirrorRefused::Files(e)),
@@ -181,6 +192,8 @@ fn judge(known: Option<&Record>, of: MirrorOf, has_trail: bool) -> Action {
         return Action::Copy("its copy was not finished");
     }
     match known {
+        // Made from a dump, and not followed yet.
+        _ if of.copy.is_empty() => Action::Follow(of),
         Some(record) if record.distrusted.is_some() => Action::Copy("its disk has failed"),
         Some(record) if record.copy != of.copy => Action::Copy("it is a different copy from the one that was followed"),
         _ => Action::Follow(of),

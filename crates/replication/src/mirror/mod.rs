@@ -6,6 +6,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | [`from_dump`] | marks a directory whose pages come from a dump |
 //! | [`records`] | what is written down about the mirror, on both disks |
 //! | [`directory`] | what is found in its directory, and what is to be done with that |
 //! | [`loopback_link`] | the two ends of the link |
@@ -20,6 +21,7 @@
 //! process as it always does.
 
 mod directory;
+mod from_dump;
 mod lifecycle;
 mod loopback_link;
 mod promote;
@@ -30,7 +32,8 @@ mod state;
 mod status;
 mod supervisor;
 
-pub use directory::{MirrorRefused, same_device};
+pub use directory::{MirrorRefused, NAME, same_device};
+pub use from_dump::{mark_for_dump, trail_to_mirror};
 pub use lifecycle::{Mirror, MirrorSettings, check, keep, leave_offline};
 pub use loopback_link::SLOT;
 pub use promote::{PromoteError, Promoted, promote};

@@ -84,13 +84,16 @@ pub fn constraints(context: &CatalogContext<'_>, table: &Table) -> Vec<Constrain
         let (name, definition) = shapes::foreign_key(table, key);
         let same_kind = |t: &&std::sync::Arc<Table>| t.temp == table.temp && t.name.eq_ignore_ascii_case(&key.parent);
         let parent = context.schema.tables.iter().find(same_kind);
-        let parent_columns =
-            parent.map(|p| key.parent_columns.iter().flatten().map(|c| shapes::attnum(p, c)).collect());
+        let parent_columns = parent.map(|p| match key.parent_columns.iter().any(Option::is_none) {
+            // Columns that are not named are those of the primary key.
+            true => primary_key(p).map(|index| index.attnums).unwrap_or_default(),
+            false => key.parent_columns.iter().flatten().map(|c| shapes::attnum(p, c)).collect(),
+        });
         out.push(Constraint {
             oid: oids::foreign_key(table, i),
             name,
             kind: "f",
-            index: parent.and_then(|p| shapes::indexes(p).iter().find(|i| i.primary).map(|i| i.oid)).unwrap_or(0),
+            index: parent.and_then(|p| primary_key(p)).map_or(0, |index| index.oid),
             parent: parent.map_or(0, |p| p.oid),
             actions: (action(&key.on_update), action(&key.on_delete)),
             columns: key.columns.iter().map(|c| shapes::attnum(table, c)).collect(),
@@ -146,4 +149,9 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
         }
     }
     rows
+}
+
+/// The index of a table's primary key.
+fn primary_key(table: &Table) -> Option<shapes::IndexShape<'_>> {
+    shapes::indexes(table).into_iter().find(|index| index.primary)
 }

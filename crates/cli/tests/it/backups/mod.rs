@@ -5,6 +5,7 @@ mod clones;
 mod drill;
 mod from_dump;
 mod import;
+mod mirror;
 mod power_cut;
 mod retention;
 mod schedule;

@@ -77,6 +77,24 @@ async fn a_dump_that_fails_is_reported_once_and_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_could_not_be_forgotten_is_known_after_a_kill() {
+    let mut bed = Backed::new("dump.every = \"1 h\"\ndump.keep = { last = 1 }\ndump.archive_keep = \"1 day\"");
+    // In the place of a folder: what other places of dumps need of the archive is not known.
+    std::fs::write(bed.archive.join("places"), "").unwrap();
+    bed.node.start();
+    let client = bed.node.connect().await;
+    let failed = "were not removed";
+    until("it could not forget", async || stat(&client, "last_error").await.contains(failed)).await;
+    until("the operator knows", async || bed.told().iter().any(|line| line.contains(failed))).await;
+    drop(client);
+    bed.node.kill();
+    bed.node.start();
+    let client = bed.node.connect().await;
+    let error = stat(&client, "last_error").await;
+    assert!(error.contains(failed), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_servers_with_one_target_the_second_is_refused_by_name() {
     let bed = Backed::started("dump.every = \"1 s\"");
     let first = bed.node.connect().await;

@@ -101,3 +101,53 @@ async fn objects_of_the_archive_that_are_not_what_they_must_be_are_named_with_wh
     let _ = std::fs::remove_dir_all(bed.path("restored"));
     bed.restore("restored", &[]);
 }
+
+/// The next dump does without a manifest that is damaged, and says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dump_is_made_although_the_one_before_is_damaged() {
+    let bed = Bed::start();
+    let client = bed.node.connect().await;
+    fill(&client, 6).await;
+    let first = bed.dump();
+    assert_eq!(first["warnings"], serde_json::json!([]));
+    run(&client, "create table second(k int)").await;
+    bed.dump();
+    let newest = files(&bed.dumps.join("dumps")).pop().unwrap();
+    let good = std::fs::read(&newest).unwrap();
+    // In the body, in the head.
+    for at in [good.len() - 40, 60] {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&newest, bytes).unwrap();
+        let made = bed.dump();
+        let warnings = made["warnings"].to_string();
+        assert!(warnings.contains(&name(&newest)) && warnings.contains("damaged"), "{at}: {warnings}");
+        // The pages of the dump before it are used again.
+        let stored = |dump: &serde_json::Value| dump["stored_bytes"].as_u64().unwrap();
+        assert!(stored(&made) * 4 < stored(&first), "{at}: {made}");
+        std::fs::remove_file(bed.dumps.join(made["name"].as_str().unwrap())).unwrap();
+    }
+    std::fs::write(&newest, good).unwrap();
+    assert!(bed.verify().0);
+}
+
+/// An older dump is not taken in silence for a newer one that cannot be read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newer_dump_that_cannot_be_read_is_not_passed_over() {
+    let bed = Bed::start();
+    let client = bed.node.connect().await;
+    fill(&client, 1).await;
+    bed.dump();
+    fill(&client, 1).await;
+    bed.dump();
+    bed.until_archived(&client).await;
+    let newest = files(&bed.dumps.join("dumps")).pop().unwrap();
+    let mut bytes = std::fs::read(&newest).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&newest, bytes).unwrap();
+    let error = bed.restore_fails("alone", &["--archive", ""]);
+    assert!(error.contains(&name(&newest)), "{error}");
+    // With the archive nothing is lost; it is reported.
+    let (report, _) = bed.restore("rolled", &[]);
+    assert!(report["unreadable_dump"].as_str().unwrap().contains(&name(&newest)), "{report}");
+}

@@ -1,7 +1,7 @@
 //! Dumps and archives that the store cannot read.
 
-use super::bed::{Bed, fill, sum};
-use crate::node::{holdfast, refuses, run, succeeds};
+use super::bed::{Bed, SMALL, fill, lsn_number, sum};
+use crate::node::{Node, holdfast, one, refuses, run, succeeds, until};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,13 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+        // What is being written is no object yet.
+        let is_new = path.extension().is_some_and(|extension| extension == "new");
+        if path.is_dir() {
+            found.extend(files(&path))
+        } else if !is_new {
+            found.push(path)
+        }
     }
     found.sort_unstable();
     found
@@ -132,10 +138,152 @@ async fn what_is_not_encrypted_does_not_become_so_half_way() {
     assert!(
         refuses(&[&create[..], &["--encrypt-to", &recipient]].concat()).contains("has objects that are not encrypted")
     );
-    // An identity that is not needed does no harm.
-    succeeds(&[&create[..], &["--identity", identity.to_str().unwrap()]].concat());
+    // An identity says that the place is encrypted: without a key object nothing is read or written there.
+    let identities = ["--identity", identity.to_str().unwrap()];
+    for command in
+        [&create[..], &["dump", "list", "--from", bed.place()], &["restore", "--from", bed.place(), "--data", "x"]]
+    {
+        let error = refuses(&[command, &identities].concat());
+        assert!(
+            error.contains("has no key object keys/key.age") && error.contains("leave the identity out"),
+            "{error}"
+        );
+    }
     assert!(refuses(&[&create[..], &["--encrypt-to", "age1nonsense"]].concat()).contains("is not a recipient"));
     let error = refuses(&["dump", "list", "--from", bed.place(), "--identity", "/nowhere"]);
     assert!(error.contains("/nowhere"), "{error}");
     assert!(refuses(&["dump", "key", "--out", identity.to_str().unwrap()]).contains("cannot make"));
+}
+
+/// A store that hides the key object gets no plain dump, nor a plain segment, and a forged plain dump is not restored.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_hides_the_key_gets_nothing_plain() {
+    let bed = Bed::start();
+    let (identity, recipient) = key(&bed, "identity");
+    let identities = ["--identity", identity.to_str().unwrap()];
+    fill(&bed.node.connect().await, 2).await;
+    let at = bed.node.at();
+    let create = bed.create_arguments(&at);
+    succeeds(&[&create[..], &["--encrypt-to", &recipient]].concat());
+    let key_object = bed.dumps.join("keys/key.age");
+    let kept = std::fs::read(&key_object).unwrap();
+    std::fs::remove_file(&key_object).unwrap();
+    let before = files(&bed.dumps);
+    let both = [&["--encrypt-to", recipient.as_str()], &identities[..]].concat();
+    for options in [&identities[..], &["--encrypt-to", &recipient], &both, &[]] {
+        let error = refuses(&[&create[..], options].concat());
+        assert!(error.contains("keys/key.age"), "{options:?}: {error}");
+        assert_eq!(files(&bed.dumps), before, "{options:?}: nothing is written");
+    }
+    for command in [
+        &["dump", "list", "--from", bed.place()][..],
+        &["dump", "verify", "--from", bed.place()],
+        &["dump", "forget", "--from", bed.place(), "--keep-last", "1"],
+        &["restore", "--from", bed.place(), "--data", "x"],
+    ] {
+        for options in [&identities[..], &[]] {
+            let error = refuses(&[command, options].concat());
+            assert!(error.contains("keys/key.age"), "{command:?} {options:?}: {error}");
+        }
+    }
+    // Another program's plain dump in that place, with the key hidden and with the key there.
+    let forged = bed.path("forged");
+    std::fs::create_dir(&forged).unwrap();
+    succeeds(&["dump", "create", "--at", &at, "--to", forged.to_str().unwrap()]);
+    for dir in ["dumps", "chunks"] {
+        for file in files(&forged.join(dir)) {
+            std::fs::copy(&file, bed.dumps.join(dir).join(file.file_name().unwrap())).unwrap();
+        }
+    }
+    let name = format!("dumps/{}", files(&forged.join("dumps"))[0].file_name().unwrap().to_str().unwrap());
+    let restore = ["restore", "--from", bed.place(), "--data", "x", "--dump", &name];
+    assert!(refuses(&[&restore[..], &identities].concat()).contains("keys/key.age"));
+    std::fs::write(&key_object, kept).unwrap();
+    let error = refuses(&[&restore[..], &identities].concat());
+    assert!(error.contains(&name) && error.contains("is not sealed, in a place that is encrypted"), "{error}");
+}
+
+/// The archive of an encrypted server: a server whose archive has lost its key archives nothing plain, and a restore that knows
+/// by the dump's settings that the archive is encrypted does not read a plain one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_archive_that_has_lost_its_key_is_not_continued_plain() {
+    let scratch = tempfile::TempDir::new().unwrap();
+    let path = |name: &str| scratch.path().join(name);
+    let (archive, dumps, identity) = (path("archive"), path("dumps"), path("identity"));
+    [&archive, &dumps].into_iter().for_each(|dir| std::fs::create_dir(dir).unwrap());
+    let recipient = succeeds(&["dump", "key", "--out", identity.to_str().unwrap()]).trim().to_owned();
+    let mut node = Node::new(&scratch, "a");
+    let settings = |to: &str| {
+        let (archive, identity) = (archive.display(), identity.display());
+        format!("{SMALL}archive = \"{archive}\"\narchive_identity = \"{identity}\"\narchive_encrypt_to = \"{to}\"")
+    };
+    node.configure(&settings(&recipient));
+    node.start();
+    let client = node.connect().await;
+    let archived = async || lsn_number(&one(&client, "select archived_lsn from holdfast_stat_archive").await);
+    fill(&client, 1).await;
+    until("it archives", async || {
+        fill(&client, 1).await;
+        archived().await > 0
+    })
+    .await;
+    let (at, to) = (node.at(), dumps.to_str().unwrap());
+    succeeds(&["dump", "create", "--at", &at, "--to", to, "--archive-identity", identity.to_str().unwrap()]);
+    let (key_object, hidden) = (archive.join("keys/key.age"), path("hidden"));
+    std::fs::rename(&key_object, &hidden).unwrap();
+    // The dumps are plain; that their archive is encrypted stands in their settings.
+    for options in [&[][..], &["--archive-identity", identity.to_str().unwrap()]] {
+        let error = refuses(&[&["restore", "--from", to, "--data", "x"], options].concat());
+        assert!(error.contains("keys/key.age"), "{options:?}: {error}");
+    }
+    drop(client);
+    for recipient in [recipient.as_str(), ""] {
+        assert!(node.stop().success());
+        std::fs::write(node.dir.join("holdfast.toml"), settings(recipient)).unwrap();
+        let before = files(&archive);
+        node.start();
+        let client = node.connect().await;
+        until("it says so", async || {
+            fill(&client, 1).await;
+            let error = one(&client, "select coalesce(last_error, '') from holdfast_stat_archive").await;
+            error.contains("keys/key.age")
+        })
+        .await;
+        assert_eq!(files(&archive), before, "nothing plain is written");
+    }
+    std::fs::rename(&hidden, &key_object).unwrap();
+    let client = node.connect().await;
+    let before = lsn_number(&one(&client, "select archived_lsn from holdfast_stat_archive").await);
+    until("it continues", async || {
+        lsn_number(&one(&client, "select archived_lsn from holdfast_stat_archive").await) > before
+    })
+    .await;
+}
+
+/// Any program that knows the recipient can make a key object for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_was_exchanged_gets_no_dump() {
+    let bed = Bed::start();
+    let (identity, recipient) = key(&bed, "identity");
+    let identities = ["--identity", identity.to_str().unwrap()];
+    fill(&bed.node.connect().await, 1).await;
+    let at = bed.node.at();
+    let create = bed.create_arguments(&at);
+    let first: Value = serde_json::from_str(&succeeds(&[&create[..], &["--encrypt-to", &recipient]].concat())).unwrap();
+    let other = bed.path("other");
+    std::fs::create_dir(&other).unwrap();
+    succeeds(&["dump", "create", "--at", &at, "--to", other.to_str().unwrap(), "--encrypt-to", &recipient]);
+    let object = bed.dumps.join("keys/key.age");
+    let kept = std::fs::read(&object).unwrap();
+    std::fs::copy(other.join("keys/key.age"), &object).unwrap();
+    let before = files(&bed.dumps.join("chunks"));
+    let error = refuses(&[&create[..], &identities].concat());
+    let name = first["name"].as_str().unwrap();
+    assert!(error.contains(name) && error.contains("is sealed with another key"), "{error}");
+    assert_eq!((files(&bed.dumps.join("chunks")), files(&bed.dumps.join("dumps")).len()), (before, 1));
+    let verify = [&["dump", "verify", "--from", bed.place()], &identities[..]].concat();
+    let said = String::from_utf8_lossy(&holdfast(&verify).stdout).into_owned();
+    assert!(said.contains(name) && said.contains("another key"), "{said}");
+    std::fs::write(&object, kept).unwrap();
+    succeeds(&[&create[..], &identities].concat());
 }

@@ -171,3 +171,29 @@ async fn an_interrupted_restore_fetches_only_what_is_missing() {
     node.start();
     assert_eq!(sum(&node).await, expected);
 }
+
+/// Two restores on one directory would mix two moments: the second is refused while the first is at work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_one_restore_is_at_work_on_a_directory() {
+    let bed = Bed::start();
+    let client = bed.node.connect().await;
+    fill(&client, 24).await;
+    bed.dump();
+    bed.until_archived(&client).await;
+    let expected = sum(&bed.node).await;
+    let arguments = bed.restore_arguments("restored", &[]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut first = launch(&arguments);
+    let volumes = bed.path("restored").join("volumes");
+    until("it is at work", async || volumes.exists() || first.try_wait().unwrap().is_some()).await;
+    let pid = rustix::process::Pid::from_child(&first);
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    assert!(first.try_wait().unwrap().is_none(), "it was faster than the test");
+    let refused = bed.restore_fails("restored", &[]);
+    assert!(refused.contains("another restore is at work in"), "{refused}");
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    assert!(first.wait().unwrap().success());
+    let mut node = crate::node::Node::new_in(bed.path("restored"));
+    node.start();
+    assert_eq!(sum(&node).await, expected);
+}

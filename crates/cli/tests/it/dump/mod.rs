@@ -1,6 +1,7 @@
 //! Dumps and restores as the operator meets them: real processes, directories.
 
 pub mod bed;
+mod clock;
 mod create;
 mod damage;
 mod encrypted;

@@ -43,4 +43,11 @@ async fn the_archive_is_read_where_the_trail_does_not_reach_back() {
     run(&client, "update orders set v = 'new' where id = 3").await;
     let refused = crate::node::refuses(&undo);
     assert!(refused.contains("nothing was changed") && refused.contains("orders id=3"), "{refused}");
+    // Nor is a schema change, but the number of the schema is.
+    run(&client, "alter table orders rename column v to w; alter table orders add column v text").await;
+    let refused = crate::node::refuses(&undo);
+    assert!(
+        refused.contains("the schema of database holdfast was changed by a transaction that is not archived yet"),
+        "{refused}"
+    );
 }

@@ -1,10 +1,13 @@
 //! `holdfast trail find` and `holdfast trail undo` against a running server.
 
 mod archived;
+mod exact;
 mod find;
 mod random;
 mod refused;
+mod remote;
 mod rowid;
+mod tls;
 mod undo;
 
 use crate::node::{Node, holdfast, succeeds};

@@ -2,6 +2,7 @@
 
 use super::{Bed, table};
 use crate::node::{refuses, run};
+use holdfast_client::Given;
 use holdfast_flashback::{Connect, Place, Source, Target, apply, plan};
 
 #[tokio::test]
@@ -120,8 +121,7 @@ async fn a_change_between_the_look_into_the_trail_and_the_undo_is_seen() {
     bed.run("update t set v = 'bad'").await;
     let (id, lsn) = bed.newest(&["--table", "t"]);
     let place = Place { data: Some(bed.node.dir.clone()), threads: 2, ..Place::default() };
-    let (host, port, user) = ("127.0.0.1".to_owned(), bed.node.port, "holdfast".to_owned());
-    let connect = Connect { host, port, user, password: None };
+    let connect = Connect::parse(&bed.node.at(), &Given::default(), &|_| None).unwrap();
     let target = Target { id: id.parse().unwrap(), lsn: lsn.parse().ok() };
     // It has runtimes of its own.
     let look = move || {

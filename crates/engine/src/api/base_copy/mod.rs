@@ -193,8 +193,7 @@ impl Engine {
             copy.plan.volumes.push(plan);
             copy.snapshots.push(snapshot);
         }
-        // Nothing was shown since the start: what was found then.
-        let (shown, clock) = (shown.max(self.0.recovered.end), *engine.clock.lock());
+        let (shown, clock) = (*shown, *engine.clock.lock());
         let plan = &mut copy.plan;
         plan.manifest = text;
         (plan.shown, plan.clock) = (shown.0, clock.0);
@@ -249,11 +248,13 @@ fn empty_plan(engine: &EngineState) -> CopyPlan {
     }
 }
 
-/// Holds the trail from where redo would start now; no volume's redo behind a later snapshot starts before that.
+/// Holds the trail from where redo would start now; no volume's redo behind a later snapshot starts before that. The trail is held
+/// from what readers see now, as well: a dump names the boxcar in front of it.
 fn hold(engine: &EngineState, databases: &dyn Peers) -> (u64, Lsn) {
+    let shown = *engine.shown.lock();
     let mut floor = engine.retention.lock();
     let from = redo_starts(engine, databases);
-    (floor.begin_copy(from), from)
+    (floor.begin_copy(from.min(shown)), from)
 }
 
 /// The caller holds the lock of checkpoints.

@@ -5,6 +5,7 @@
 
 use super::{CopyPlan, PageBytes, VolumePlan};
 use crate::state::checkpoint_file::{CheckpointFile, LocalCheckpoint};
+use crate::state::clock_file;
 use crate::state::error::OpenError;
 use crate::state::manifest::{Entry, Manifest};
 use holdfast_seams::{Create, Disk, DiskFile, OpenHow};
@@ -12,7 +13,7 @@ use holdfast_store::pages::{PAGE_BYTES, checksum, offset_of};
 use holdfast_store::volume::{LOCK_BYTE_PAGE, VolumeError, stamp_of};
 use holdfast_trail::{FollowFrom, Inspection, Trail, TrailError, TrailId};
 use holdfast_types::record::Checkpoint;
-use holdfast_types::{Lsn, VolumeId};
+use holdfast_types::{Hlc, Lsn, VolumeId};
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -77,6 +78,11 @@ impl BaseReceiver {
             }
         }
         Ok(BaseReceiver { disk, dir: dir.to_owned(), plan, manifest, file: None, done: Vec::new() })
+    }
+
+    /// Whether a plan can be a copy's: positions, and names of files in the data directory. Nothing of it is used before.
+    pub fn check_plan(plan: &CopyPlan) -> Result<(), CopyError> {
+        check(plan).map(drop)
     }
 
     /// Whether a directory is a master's or a standby's. One that is not may hold what an interrupted copy has left, and a
@@ -211,6 +217,10 @@ impl BaseReceiver {
         };
         let path = crate::state::checkpoint_file::path(&self.dir);
         local.write(&*self.disk, &self.dir).map_err(io_error("write", &path))?;
+        if self.plan.clock > 0 {
+            let path = clock_file::path(&self.dir);
+            clock_file::write(&*self.disk, &self.dir, Hlc(self.plan.clock)).map_err(io_error("write", &path))?;
+        }
         let path = crate::state::manifest::path(&self.dir);
         self.manifest.write(&*self.disk, &self.dir).map_err(io_error("write", &path))?;
         let from = FollowFrom {
@@ -227,6 +237,9 @@ impl BaseReceiver {
 fn check(plan: &CopyPlan) -> Result<Manifest, CopyError> {
     let refuse = |why: &str| Err(CopyError::Plan(why.to_owned()));
     let manifest = Manifest::parse(&plan.manifest).map_err(CopyError::Plan)?;
+    if plan.clock > i64::MAX as u64 {
+        return refuse("its clock reads a time that is not possible");
+    }
     if manifest.unfinished {
         return refuse("its list of databases is not finished");
     }

@@ -23,7 +23,7 @@ use holdfast_store::volume::REDO_CACHE_KIB;
 use holdfast_trail::{Boxcar, Kind, Reader};
 use holdfast_types::record::{Batch, Record, RecordReader};
 use holdfast_types::schema::Schema;
-use holdfast_types::{Epoch, Lsn, TxnId, VolumeId};
+use holdfast_types::{Epoch, Hlc, Lsn, TxnId, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -60,6 +60,8 @@ pub struct Apply {
     /// Volumes whose end is in the trail.
     ended: BTreeSet<VolumeId>,
     epoch: Epoch,
+    /// The latest reading of the commit clock in what was read.
+    clock: Hlc,
     group: Group,
     is_far_behind: bool,
 }
@@ -110,6 +112,7 @@ impl Apply {
             volumes,
             ended,
             epoch,
+            clock: Hlc::default(),
             group,
             is_far_behind,
         })
@@ -234,6 +237,9 @@ impl Apply {
 
     fn batch(&mut self, boxcar: &Boxcar, batch: &Batch<'_>) -> Result<(), OpenError> {
         let lsn = boxcar.lsn;
+        if let Some(Ok(last)) = batch.transactions().last() {
+            self.clock = self.clock.max(last.head.hlc);
+        }
         let Some(f) = self.volume(batch.volume, lsn)? else { return Ok(()) };
         let began = Instant::now();
         match f.redo.batch(lsn, batch)? {
@@ -309,7 +315,10 @@ impl Apply {
         let mut shown = self.engine.shown.lock();
         published.iter().for_each(|p| p.database.show_readers(p.number));
         *shown = shown.max(self.position);
-        drop(shown);
+        // A dump of this standby says up to which moment it has commits.
+        let mut clock = self.engine.clock.lock();
+        *clock = clock.max(self.clock);
+        drop((clock, shown));
         published.iter().for_each(|p| p.database.durable_reached(p.number));
         for id in changed {
             let Some(Following { database, redo, end }) = self.volumes.remove(&id) else { continue };

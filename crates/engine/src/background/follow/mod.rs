@@ -16,4 +16,5 @@
 mod apply;
 mod catalogue;
 pub mod open;
+pub mod read_ahead;
 pub mod start;

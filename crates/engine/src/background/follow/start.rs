@@ -29,7 +29,7 @@ pub fn begin(
     }
     let manifest = engine.catalog.lock().manifest.clone();
     let found = recovery::survey(&engine.trail, first, &manifest, local.as_ref())?;
-    *engine.clock.lock() = found.clock;
+    engine.begin_clock(found.clock, found.written_unix_ms)?;
     engine.catalog.lock().checkpoints = found.checkpoints.clone();
     let starts: BTreeMap<VolumeId, Lsn> =
         manifest.databases.iter().map(|e| (e.volume(), found.start_to_follow(e.volume()).unwrap_or(end))).collect();

@@ -76,6 +76,89 @@ fn a_base_copy_is_no_master_before_it_is_whole() {
     master.close().unwrap();
 }
 
+/// A checkpoint's record in a later segment moves redo past the place that a dump names. That place stays in the trail.
+#[test]
+fn the_place_that_a_dump_shows_stays_in_the_trail() {
+    let a = tempfile::tempdir().unwrap();
+    let master = Engine::open(a.path(), options()).unwrap();
+    begin(&master);
+    let trail = master.trail();
+    let began = Instant::now();
+    // Segments end, as for an archive, with nothing in them but what checkpoints write.
+    let first = trail.segment_of(trail.durable());
+    let mut last = first;
+    while last < first + 5 {
+        assert!(began.elapsed() < WAIT_MAX, "segment {last} does not end");
+        trail.prove_soon();
+        trail.end_segment();
+        last = trail.segment_of(trail.durable());
+        ["one", "two"].iter().for_each(|name| master.database(name).unwrap().checkpoint().unwrap());
+    }
+    let copy = master.dump_copy().unwrap();
+    let shown = holdfast_types::Lsn(copy.plan().shown);
+    assert!(trail.segment_of(shown) <= first, "nothing was committed since");
+    trail.read_shipped(shown).unwrap().next().unwrap().unwrap();
+    drop(copy);
+    master.close().unwrap();
+}
+
+/// The clock in a dump of a standby is that of what it has applied, not that of its start.
+#[test]
+fn a_standby_knows_the_time_of_its_last_commit() {
+    let [a, b] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let master = Engine::open(a.path(), options()).unwrap();
+    begin(&master);
+    copy(&master, options().disk, b.path());
+    let standby = open_standby(b.path(), &options());
+    catch_up(&master, &standby);
+    let clock = |engine: &Engine| engine.dump_copy().unwrap().plan().clock;
+    let before = clock(&master);
+    assert!(before > 0);
+    assert_eq!(clock(&standby), before);
+    let db = master.database("one").unwrap();
+    let statement = step(&db, "insert into t values(7, 7, 'x')").unwrap();
+    db.submit(Submission::new(vec![statement], Box::new(Collect::new()))).unwrap().wait().unwrap().result.unwrap();
+    drop(db);
+    catch_up(&master, &standby);
+    assert!(clock(&standby) > before);
+    assert_eq!(clock(&standby), clock(&master));
+    standby.close().unwrap();
+    master.close().unwrap();
+}
+
+/// A master that has no commit in its trail knows the clock of the last one from its directory.
+#[test]
+fn the_clock_continues_behind_commits_that_were_recycled() {
+    let a = tempfile::tempdir().unwrap();
+    let master = Engine::open(a.path(), options()).unwrap();
+    begin(&master);
+    let clock = |engine: &Engine| engine.dump_copy().unwrap().plan().clock;
+    let before = clock(&master);
+    master.close().unwrap();
+    drop(master);
+    // The clock of the machine is set back by a day.
+    let behind = Arc::new(holdfast_seams::testing::StepClock::starting_at((before >> 16) - 86_400_000));
+    let options = || Options { clock: behind.clone(), ..options() };
+    let master = Engine::open(a.path(), options()).unwrap();
+    let kept = std::fs::read_to_string(a.path().join("clock")).unwrap();
+    assert_eq!(kept, format!("format = 1\nclock = {before}\n"));
+    assert_eq!(clock(&master), before);
+    let db = master.database("one").unwrap();
+    let statement = step(&db, "insert into t values(7, 7, 'x')").unwrap();
+    db.submit(Submission::new(vec![statement], Box::new(Collect::new()))).unwrap().wait().unwrap().result.unwrap();
+    assert!(clock(&master) > before, "it does not go back");
+    drop(db);
+    master.close().unwrap();
+    // A file that says more than the trail counts.
+    std::fs::write(a.path().join("clock"), format!("format = 1\nclock = {}\n", before + (9 << 40))).unwrap();
+    let master = Engine::open(a.path(), options()).unwrap();
+    assert_eq!(clock(&master), before + (9 << 40));
+    drop(master);
+    std::fs::write(a.path().join("clock"), "").unwrap();
+    let refused = Engine::open(a.path(), options()).err().unwrap().to_string();
+    assert!(refused.contains("clock"), "{refused}");
+}
+
 #[test]
 fn a_base_copy_checks_what_arrives() {
     let [a, b, c] = [(); 3].map(|()| tempfile::tempdir().unwrap());

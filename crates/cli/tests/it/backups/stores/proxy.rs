@@ -57,6 +57,7 @@ pub struct Proxy {
 
 struct State {
     backend: u16,
+    translates: bool,
     decide: Mutex<Decide>,
     /// How often each fault was done.
     done: Mutex<HashMap<String, u32>>,
@@ -65,11 +66,25 @@ struct State {
 
 impl Proxy {
     pub fn to(backend: u16) -> Proxy {
+        Proxy::with(backend, false)
+    }
+
+    /// In front of a server that lacks the PUT of Google's XML interface: those requests reach it as the JSON interface's.
+    pub fn to_json_uploads(backend: u16) -> Proxy {
+        Proxy::with(backend, true)
+    }
+
+    fn with(backend: u16, translates: bool) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let none: Decide = Box::new(|_| None);
-        let state =
-            Arc::new(State { backend, decide: Mutex::new(none), done: Mutex::default(), lists: Mutex::default() });
+        let state = Arc::new(State {
+            backend,
+            translates,
+            decide: Mutex::new(none),
+            done: Mutex::default(),
+            lists: Mutex::default(),
+        });
         let shared = state.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
@@ -121,7 +136,11 @@ impl State {
             Some(Fault::Half) => body.truncate(body.len() / 2),
             _ => {}
         }
-        let mut response = self.forward(&head, &body)?;
+        let upload = if self.translates { json_upload(&request, &head) } else { None };
+        let mut response = match upload {
+            Some(upload) => put_answer(self.forward(&upload, &body)?),
+            None => self.forward(&head, &body)?,
+        };
         if request.lists() {
             let mut lists = self.lists.lock();
             let first = lists.entry(target.to_owned()).or_insert_with(|| response.clone());
@@ -151,6 +170,28 @@ impl State {
         server.read_to_end(&mut response)?;
         Ok(response)
     }
+}
+
+/// The head of the JSON interface's upload for a PUT of the XML interface; `None` for any other request.
+fn json_upload(request: &Request<'_>, head: &str) -> Option<String> {
+    let (bucket, name) = request.target.strip_prefix('/').filter(|_| request.method == "PUT")?.split_once('/')?;
+    let has_none = |line: &str| line.to_ascii_lowercase().replace(' ', "") == "x-goog-if-generation-match:0";
+    let condition = if head.lines().any(has_none) { "&ifGenerationMatch=0" } else { "" };
+    let line = format!("POST /upload/storage/v1/b/{bucket}/o?uploadType=media&name={name}{condition} HTTP/1.1");
+    Some(std::iter::once(line.as_str()).chain(head.lines().skip(1)).collect::<Vec<_>>().join("\r\n"))
+}
+
+/// The XML interface's answer to a PUT, from the JSON interface's. One that is not a success has the same status.
+fn put_answer(response: Vec<u8>) -> Vec<u8> {
+    let text = String::from_utf8_lossy(&response);
+    let Some((_, body)) = text.split_once("\r\n\r\n").filter(|_| text.split(' ').nth(1) == Some("200")) else {
+        return response;
+    };
+    let Ok(object) = serde_json::from_str::<serde_json::Value>(body.trim()) else { return response };
+    let (etag, generation) = (object["etag"].as_str().unwrap_or("0"), object["generation"].as_str().unwrap_or("1"));
+    let etag = etag.trim_matches('"');
+    let head = format!("HTTP/1.1 200 OK\r\nETag: \"{etag}\"\r\nx-goog-generation: {generation}\r\n");
+    format!("{head}Content-Length: 0\r\nConnection: close\r\n\r\n").into_bytes()
 }
 
 /// Head and body; `None`: the client has disconnected.

@@ -23,9 +23,6 @@ pub struct NodeId([u8; NODE_NAME_BYTES_MAX]);
 pub struct BadName(String);
 
 impl NodeId {
-    /// The name of no node.
-    pub(crate) const NONE: NodeId = NodeId([0; NODE_NAME_BYTES_MAX]);
-
     /// The name with zeros behind it.
     pub(crate) fn bytes(&self) -> &[u8; NODE_NAME_BYTES_MAX] {
         &self.0

@@ -56,7 +56,8 @@ impl Bounds {
     fn rate_since(&self, earlier: &Bounds) -> Option<(i64, i64)> {
         let ns = i128::from(self.sent_ns.checked_sub(earlier.read_ns).filter(|ns| *ns > 0)?);
         let rate = |gain: i64| i128::from(gain) * 1_000_000 / ns;
-        let (least, most) = (rate(self.least.saturating_sub(earlier.most)), rate(self.most.saturating_sub(earlier.least)));
+        let (least, most) =
+            (rate(self.least.saturating_sub(earlier.most)), rate(self.most.saturating_sub(earlier.least)));
         Some((clamped(least), clamped(most)))
     }
 }

@@ -58,13 +58,11 @@ impl Heard {
 
 #[cfg(test)]
 mod tests {
-    use super::super::voters::LogPosition;
     use super::*;
 
-    const VOTERS: Voters = Voters {
-        at: LogPosition { term: 0, leader: crate::id::NodeId::NONE, index: 0 },
-        sets: [NodeSet(0b111), NodeSet(0)],
-    };
+    fn voters() -> Voters {
+        Voters { sets: [NodeSet(0b111), NodeSet(0)], ..Voters::default() }
+    }
 
     fn says(silent: bool, epoch: u32) -> Pulse {
         Pulse { silent, epoch: Epoch(epoch), ..Pulse::default() }
@@ -74,7 +72,7 @@ mod tests {
     fn each_of_a_majority_has_to_count_silence_itself_and_lately() {
         let mut heard = Heard::default();
         let (early, now) = (Moment(1_000_000_000), Moment(1_050_000_000));
-        let is_silent = |heard: &Heard, mine, now| heard.majority_is_silent(Epoch(3), 2, mine, &VOTERS, now);
+        let is_silent = |heard: &Heard, mine, now| heard.majority_is_silent(Epoch(3), 2, mine, &voters(), now);
         assert!(!is_silent(&heard, true, now), "one of three");
         assert!(heard.take(1, &says(false, 3), early));
         assert!(!is_silent(&heard, true, now));

@@ -16,8 +16,6 @@
 //! A report says how much watched time has passed since the last grant, or since this run began, or since the newest voter set
 //! was appended, whichever is latest. So nothing has to survive a restart.
 
-use std::sync::atomic::AtomicU64;
-
 use holdfast_types::Epoch;
 
 use super::log::{LogView, Stage, VoterLog, Word};
@@ -55,14 +53,7 @@ pub struct Voter {
 impl Voter {
     /// Begins a run, after the lock of the control directory was taken: that counts as a grant. `me`: the slot of this node.
     pub fn new(me: usize, roster: Roster, now: Moment) -> Voter {
-        Voter {
-            me,
-            roster,
-            view: LogView::default(),
-            granted: now,
-            silent_since: now,
-            newest: [(0, 0); NODES_MAX],
-        }
+        Voter { me, roster, view: LogView::default(), granted: now, silent_since: now, newest: [(0, 0); NODES_MAX] }
     }
 
     /// Takes over what the log says; call it once in each turn, before the pulses are judged.
@@ -148,9 +139,6 @@ impl Voter {
         self.view.durable_ending.map(|ending| Report { ending, age_ns: now.since(self.granted) })
     }
 }
-
-/// The log of a real voter.
-pub type RealVoterLog = VoterLog<AtomicU64>;
 
 #[cfg(test)]
 #[path = "voter_tests.rs"]

@@ -142,9 +142,11 @@ struct Facts {
     endings: Vec<Ending>,
     /// In the order of the log; the first is applied, or from the snapshot.
     voters: Vec<Voters>,
+    /// What the words hold.
+    shown: [u64; WORDS],
 }
 
-const WORDS: usize = 18;
+const WORDS: usize = 16;
 
 /// The facts, and the moment of the last grant.
 pub struct VoterLog<W: Word = AtomicU64> {
@@ -156,14 +158,12 @@ pub struct VoterLog<W: Word = AtomicU64> {
 
 impl<W: Word> Default for VoterLog<W> {
     fn default() -> VoterLog<W> {
-        let log = VoterLog {
+        VoterLog {
             facts: Mutex::default(),
             version: W::new(0),
             words: std::array::from_fn(|_| W::new(0)),
             granted_ns: W::new(0),
-        };
-        log.change(|_| {});
-        log
+        }
     }
 }
 
@@ -196,6 +196,7 @@ impl<W: Word> VoterLog<W> {
     /// An entry has been applied. `refused`: it changed nothing.
     pub fn applied(&self, at: LogPosition, meaning: Meaning, refused: bool, applied: Applied) {
         self.change(|facts| {
+            facts.adopt(applied);
             match meaning {
                 Meaning::Ends(_) if refused => facts.endings.retain(|ending| ending.at != at),
                 Meaning::Ends(_) => facts.committed_ending = Some(at),
@@ -206,7 +207,6 @@ impl<W: Word> VoterLog<W> {
                 }
                 Meaning::Other => {}
             }
-            facts.adopt(applied);
         });
     }
 
@@ -224,14 +224,19 @@ impl<W: Word> VoterLog<W> {
     fn change(&self, change: impl FnOnce(&mut Facts)) {
         let mut facts = self.facts.lock();
         change(&mut facts);
+        let words = facts.words();
+        if words == facts.shown {
+            return;
+        }
         let version = self.version.load();
         self.version.store(version + 1);
         W::fence();
-        for (word, value) in self.words.iter().zip(facts.words()) {
-            word.store(value);
+        for at in (0..WORDS).filter(|at| words[*at] != facts.shown[*at]) {
+            self.words[at].store(words[at]);
         }
         self.version.store(version + 2);
         W::fence();
+        facts.shown = words;
     }
 }
 

@@ -52,7 +52,7 @@ const GRANT: Moment = Moment(1_000);
 /// One grant against one ending entry. In every order: if the grant is sent, the report has it.
 fn no_grant_is_missed<W: Word + 'static>(looks_first: bool) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(2);
     builder.check(move || {
         let log = Arc::new(VoterLog::<W>::default());
         let journal = {
@@ -106,7 +106,7 @@ fn a_view_is_never_mixed() {
             loom::thread::spawn(move || log.appended(ending(), Meaning::Ends(Epoch(4))))
         };
         if let Some(view) = log.look() {
-            assert!(view == LogView { version: 2, ..LogView::default() } || view.ended == Epoch(4));
+            assert!(view == LogView::default() || view.ended == Epoch(4));
         }
         journal.join().unwrap();
     });

@@ -5,9 +5,12 @@
 //! that waits takes the smaller.
 //!
 //! A node's own freeze, or a clock that jumps ahead, is not time that the node has watched. [`Watch`] counts what passes in
-//! the turns of a loop, at most [`TURN_NS_MAX`] in each.
+//! the turns of a loop; a turn of more than [`TURN_NS_MAX`] counts nothing. To count a part of it would give a clock that jumps
+//! that part, and a lease has a margin of 13 ms only (docs/cluster.md).
+//!
+//! Failure: a loop whose turns all last longer counts nothing, and takes no lease over.
 
-/// The most time that one turn of the pulse loop counts, 50 ms.
+/// The longest turn of the pulse loop that counts, 50 ms.
 pub const TURN_NS_MAX: u64 = 50_000_000;
 
 /// One look at both clocks, in nanoseconds.
@@ -85,14 +88,15 @@ impl Watch {
         }
     }
 
-    /// Counts the time since the last turn, at most [`TURN_NS_MAX`], on the slower clock; returns the moment.
+    /// Counts the time since the last turn on the slower clock, unless it is more than [`TURN_NS_MAX`] on either; returns the
+    /// moment.
     pub fn turn(&mut self, now: Reading) -> Moment {
-        let passed_ns = now.shortest_since(&self.last);
+        let (shortest_ns, longest_ns) = (now.shortest_since(&self.last), now.longest_since(&self.last));
         #[cfg(test)]
-        let most = if self.trusts_jumps { u64::MAX } else { TURN_NS_MAX };
-        #[cfg(not(test))]
-        let most = TURN_NS_MAX;
-        self.watched_ns += passed_ns.min(most);
+        let longest_ns = if self.trusts_jumps { 0 } else { longest_ns };
+        if longest_ns <= TURN_NS_MAX {
+            self.watched_ns += shortest_ns;
+        }
         self.last = now;
         self.now()
     }
@@ -121,11 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_counts_at_most_50_ms_and_a_clock_that_goes_back_counts_nothing() {
+    fn a_turn_of_more_than_50_ms_and_a_clock_that_goes_back_count_nothing() {
         let mut watch = Watch::new(at(1_000, 1_000));
         assert_eq!(watch.turn(at(1_030, 1_025)), Moment(25_000_000));
-        assert_eq!(watch.turn(at(9_030, 9_025)), Moment(75_000_000), "a freeze of its own, or a jump");
-        assert_eq!(watch.turn(at(9_030, 8_000)), Moment(75_000_000));
-        assert_eq!(watch.turn(at(9_040, 8_010)), Moment(85_000_000));
+        assert_eq!(watch.turn(at(9_030, 9_025)), Moment(25_000_000), "a freeze of its own, or a jump");
+        assert_eq!(watch.turn(at(9_090, 9_045)), Moment(25_000_000), "of one clock");
+        assert_eq!(watch.turn(at(9_090, 8_000)), Moment(25_000_000));
+        assert_eq!(watch.turn(at(9_140, 8_050)), Moment(75_000_000));
     }
 }

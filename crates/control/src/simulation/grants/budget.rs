@@ -90,7 +90,7 @@ fn stalls_up_to_500_ms_depose_no_master() {
             }
             for _ in 0..for_ms {
                 world.run_ms(1).unwrap();
-                least_left = least_left.min(left_ms(&world));
+                least_left = least_left.min(world.left_ms(A));
             }
             world.heal();
             world.machines[slot].sync_max = 3 * MS;
@@ -102,9 +102,4 @@ fn stalls_up_to_500_ms_depose_no_master() {
     }
     println!("least lease left: {least_left} ms");
     assert!(least_left > 0, "a lease ran out");
-}
-
-fn left_ms(world: &World) -> u32 {
-    let end = world.machines[A].page.map(|page| page.end).unwrap_or_default();
-    (end.shortest_since(&world.reading(A)) / MS) as u32
 }

@@ -70,7 +70,7 @@ impl Node {
     }
 
     fn is_good(&self, slot: usize) -> bool {
-        if self.sabotage == Sabotage::SlowClock {
+        if self.sabotage.compares_no_clocks() {
             return true;
         }
         if slot == self.me { self.clocks.verdict() == ClockVerdict::Good } else { !self.heard_off(slot) }
@@ -124,7 +124,7 @@ impl Node {
             Mastership::Deposed { successor, .. } if successor == me => self.waited_ms(record)?,
             _ => return None,
         };
-        if self.clocks.verdict() != ClockVerdict::Good && self.sabotage != Sabotage::SlowClock {
+        if self.clocks.verdict() != ClockVerdict::Good && !self.sabotage.compares_no_clocks() {
             return None;
         }
         if self.attempted != Some((record.epoch, record.revision)) {
@@ -160,9 +160,12 @@ impl Node {
         }
         let (epoch, by) = (record.epoch, self.slot_name(self.me));
         let open = page.is_some_and(|page| page.epoch == epoch && !page.closed);
-        let off = self.clocks.verdict() == ClockVerdict::Off && self.sabotage != Sabotage::SlowClock;
+        let off = self.clocks.verdict() == ClockVerdict::Off && !self.sabotage.compares_no_clocks();
         if !open || off || self.hands_over == Some(epoch) {
-            self.close(page);
+            if self.closed != Some(epoch) {
+                self.closed = Some(epoch);
+                self.close(page);
+            }
             let successor = self.successor(record, Some(self.me)).unwrap_or(self.me);
             return Some(Command::HandOver { epoch, by, successor: self.slot_name(successor) });
         }

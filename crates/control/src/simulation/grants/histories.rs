@@ -123,7 +123,8 @@ impl History {
                 self.back_at[slot] = now + 150 * MS + world.random.below(1_500) * MS;
             }
             6 if !is_alone => {
-                let ns = world.random.below(5_000) * MS;
+                // A jump that is shorter than a turn may be taken for one: a known hole.
+                let ns = (60 + world.random.below(5_000)) * MS;
                 world.machines[slot].clocks.jump(now, ns);
                 self.happened.jumps += 1;
             }

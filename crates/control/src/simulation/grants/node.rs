@@ -58,6 +58,7 @@ pub struct Node {
     /// Since when this leader knows the successor of that revision.
     pub named_at: Option<(u64, Ns)>,
     pub attempted: Option<(Epoch, u64)>,
+    pub closed: Option<Epoch>,
     pub deposes: u64,
     off: [bool; NODES_MAX],
 }
@@ -92,6 +93,7 @@ impl Node {
             asked_at: 0,
             named_at: None,
             attempted: None,
+            closed: None,
             deposes: 0,
             off: [false; NODES_MAX],
         }
@@ -208,7 +210,7 @@ impl Node {
     fn take(&mut self, from: usize, message: &Pulse, reading: Reading, now: Moment, page: &mut Option<Page>) {
         let known = message.answers.and_then(|answers| self.sent.at(answers.incarnation, answers.sequence));
         let stood = self.clocks.take(from, message, reading, known);
-        if stood && self.sabotage != Sabotage::Thaw {
+        if stood && self.sabotage != Sabotage::Thaw && !self.sabotage.compares_no_clocks() {
             if let Some(holder) = &mut self.holder {
                 holder.stood_still(&self.sent);
             }
@@ -217,12 +219,17 @@ impl Node {
         self.urgent |= self.heard.take(from, message, now);
         self.off[from] = message.clock_off;
         if let Some(report) = message.report {
-            self.old_reports[from] = Some((report.ending, now.back(report.age_ns)));
+            let told = now.back(report.age_ns);
+            let older = self.old_reports[from].filter(|(of, at)| *of == report.ending && *at < told);
+            self.old_reports[from] = older.or(Some((report.ending, told)));
         }
         if message.answers.is_none() {
             let granted = self.judge(message, now);
             let answers = Answers { incarnation: message.incarnation, sequence: message.sequence, granted };
-            let answer = self.message(Some(answers), reading, now, page);
+            let mut answer = self.message(Some(answers), reading, now, page);
+            if granted && self.sabotage == Sabotage::EmptyDiskGrants {
+                answer.epoch = message.epoch;
+            }
             self.out.push((from, answer));
             return;
         }
@@ -274,7 +281,7 @@ impl Node {
         pulse.sequence = sequence;
         let asks =
             self.holder.as_ref().is_some_and(|holder| holder.epoch() == self.voter.epoch() && !holder.is_closed());
-        let is_right = self.clocks.verdict() != ClockVerdict::Off || self.sabotage == Sabotage::SlowClock;
+        let is_right = self.clocks.verdict() != ClockVerdict::Off || self.sabotage.compares_no_clocks();
         pulse.asks = asks && is_right && self.is_master() && self.view().applied.stage == Stage::Serving;
         if pulse.asks && self.judge(&pulse, now) {
             let me = self.me;
@@ -311,7 +318,7 @@ impl Node {
         let end = page
             .filter(|page| page.epoch == self.voter.epoch() && !page.closed)
             .map_or(Reading::default(), |page| page.end);
-        let good = self.clocks.verdict() == ClockVerdict::Good || self.sabotage == Sabotage::SlowClock;
+        let good = self.clocks.verdict() == ClockVerdict::Good || self.sabotage.compares_no_clocks();
         Pulse {
             cluster: self.view().applied.cluster,
             node: self.roster.names()[self.me],

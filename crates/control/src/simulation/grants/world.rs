@@ -36,7 +36,7 @@ enum Mail {
 }
 
 enum Event {
-    Turn { slot: usize, run: u64 },
+    Turn { slot: usize, run: u64, again: bool },
     Arrive { from: usize, to: usize, sent_at: Ns, mail: Box<Mail> },
     Written { slot: usize, run: u64 },
 }
@@ -193,7 +193,7 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         let (slot, run) = match &event {
-            Event::Turn { slot, run } | Event::Written { slot, run } => (*slot, *run),
+            Event::Turn { slot, run, .. } | Event::Written { slot, run } => (*slot, *run),
             Event::Arrive { from, to, sent_at, mail } => return self.arrive(*from, *to, *sent_at, mail),
         };
         let machine = &mut self.machines[slot];
@@ -211,10 +211,11 @@ impl World {
                     machine.saved = node.raft.saved.clone();
                 }
                 self.flush(slot);
-                self.at(self.now, Event::Turn { slot, run });
+                self.at(self.now, Event::Turn { slot, run, again: false });
             }
             _ if self.now < machine.late_until => self.at(self.machines[slot].late_until, event),
-            _ => self.turn(slot),
+            Event::Turn { again, .. } => self.turn(slot, again),
+            Event::Arrive { .. } => {}
         }
     }
 
@@ -229,10 +230,11 @@ impl World {
             Mail::Letter(disk, letter) => machine.letters.push((from, *disk, letter.clone())),
         }
         let run = machine.run;
-        self.at(self.now + MS / 50, Event::Turn { slot: to, run });
+        self.at(self.now + MS / 50, Event::Turn { slot: to, run, again: false });
     }
 
-    fn turn(&mut self, slot: usize) {
+    /// `again`: of the chain of turns that a run has without messages.
+    fn turn(&mut self, slot: usize, again: bool) {
         let (now, draw, letters_first) = (self.now, self.random.below(u64::MAX), self.random.one_in(2));
         if self.wakes_late && self.random.one_in(4_000) {
             self.machines[slot].late_until = now + self.random.below(61 * MS);
@@ -253,9 +255,13 @@ impl World {
         node.turn(machine.clocks.read(now), std::mem::take(&mut machine.inbox), &mut machine.page);
         records.extend(take_letters(node));
         node.control(now, &mut machine.page, draw);
-        let again = if records.is_empty() { TURN_EVERY } else { MS / 20 };
         let run = machine.run;
-        self.at(now + again, Event::Turn { slot, run });
+        if again {
+            self.at(now + TURN_EVERY, Event::Turn { slot, run, again });
+        }
+        if !records.is_empty() {
+            self.at(now + MS / 20, Event::Turn { slot, run, again: false });
+        }
         for (index, record) in records {
             self.note(slot, index, record);
         }
@@ -327,6 +333,12 @@ impl World {
         page.is_some_and(|page| self.reading(slot).is_before(&page.end))
     }
 
+    /// How long the page of that machine is valid.
+    pub fn left_ms(&self, slot: usize) -> u32 {
+        let end = self.machines[slot].page.map(|page| page.end).unwrap_or_default();
+        (end.shortest_since(&self.reading(slot)) / MS) as u32
+    }
+
     /// The node that may answer, and in which epoch.
     pub fn master(&self) -> Option<(usize, Epoch)> {
         let slot = (0..self.machines.len()).find(|slot| self.answers(*slot))?;
@@ -391,7 +403,7 @@ impl World {
         node.watch.trusts_jumps = matches!(sabotage, Sabotage::JumpCounts | Sabotage::BothVotersFrozen);
         machine.node = Some(node);
         let run = machine.run;
-        self.at(now, Event::Turn { slot, run });
+        self.at(now, Event::Turn { slot, run, again: true });
     }
 
     /// The supervisor dies; what it wrote stays in the page cache, and the server lives on with its page.
@@ -501,7 +513,7 @@ impl World {
         {
             node.raft.elect(now, &node.log);
             let run = self.machines[slot].run;
-            self.at(now, Event::Turn { slot, run });
+            self.at(now, Event::Turn { slot, run, again: false });
         }
         self.until("it leads", 400, |world| {
             let raft = world.machines[slot].node.as_ref().map(|node| &node.raft);

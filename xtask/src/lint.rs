@@ -1,6 +1,6 @@
 //! What looks at the sources without running them: `cargo xtask lint`, the first half of `cargo xtask check`.
 //!
-//! Format, Clippy, the documentation's links, and, where cargo-deny is installed, licences and sources of dependencies.
+//! Format, Clippy, the server as a user builds it, the documentation's links, and, where cargo-deny is installed, licences and sources of dependencies.
 //! Every step runs even when an earlier one has failed, so that one run shows everything.
 
 use std::path::PathBuf;
@@ -17,6 +17,8 @@ pub fn run() -> anyhow::Result<bool> {
     let mut clean = step("format", cargo(&["fmt", "--all", "--check"]))?;
     let clippy = [&["clippy", "--workspace", "--all-targets", "--locked"][..], FEATURES, &["--", "-D", "warnings"]];
     clean &= step("clippy", cargo(&clippy.concat()))?;
+    // What a user builds, without what the tests bring: a feature of a crate that only tests ask for is missing there.
+    clean &= step("the server alone", cargo(&["check", "--locked", "--package", "holdfast"]))?;
     let mut doc = cargo(&[&["doc", "--workspace", "--no-deps", "--locked"][..], FEATURES].concat());
     // Links to private items are for those who read the sources, who are the readers of these pages.
     doc.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links");

@@ -71,6 +71,8 @@ impl History {
                 }
                 if self.world.machines[slot].node.is_none() {
                     self.world.start(slot);
+                    // It has nothing to compare its clock with yet: a known hole.
+                    self.alone_until[slot] = self.world.now + 1_500 * MS;
                 }
             }
         }

@@ -220,7 +220,9 @@ impl Node {
         self.off[from] = message.clock_off;
         if let Some(report) = message.report {
             let told = now.back(report.age_ns);
-            let older = self.old_reports[from].filter(|(of, at)| *of == report.ending && *at < told);
+            let early = self.sabotage == Sabotage::EarlyReport;
+            let older = self.old_reports[from]
+                .filter(|(of, at)| *of == report.ending && *at < told || early && of.index > report.ending.index);
             self.old_reports[from] = older.or(Some((report.ending, told)));
         }
         if message.answers.is_none() {

@@ -95,7 +95,12 @@ impl History {
         let (slot, other) = (world.random.below(3) as usize, world.random.below(3) as usize);
         let (kind, now) = (world.random.below(24), world.now);
         let is_up = world.machines[slot].node.is_some() && world.machines[slot].frozen.is_none();
-        let is_alone = now < self.alone_until[slot] || world.is_thawing(slot);
+        // A machine notices its standstill by a node that ran through it: known hole, see docs/cluster.md.
+        let stands = (0..3).any(|slot| world.machines[slot].frozen.is_some() || world.is_thawing(slot));
+        let is_down = world.machines.iter().any(|machine| machine.node.is_none());
+        let others_left_alone = self.alone_until.iter().any(|until| now < *until);
+        let is_alone =
+            now < self.alone_until[slot] || stands && kind < 3 || kind == 5 && (stands || is_down || others_left_alone);
         if !is_up {
             return;
         }

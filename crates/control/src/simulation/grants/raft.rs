@@ -342,7 +342,8 @@ impl Raft {
                     self.append_to(from);
                 }
             }
-            Letter::OtherDisk(disk) => self.known_disks[from] = Some(disk),
+            // Disks are numbered in the order of time: this letter may be an old one.
+            Letter::OtherDisk(disk) => self.known_disks[from] = self.known_disks[from].max(Some(disk)),
             Letter::Propose(command) => self.propose(Payload::Command(command), log),
         }
     }
@@ -388,7 +389,7 @@ impl Raft {
             return;
         }
         for slot in 0..self.roster.names().len() {
-            let Some(disk) = self.known_disks[slot].filter(|disk| *disk != now.disks[slot]) else { continue };
+            let Some(disk) = self.known_disks[slot].filter(|disk| *disk > now.disks[slot]) else { continue };
             if now.sets[0].contains(slot) {
                 let without = NodeSet(now.sets[0].0 & !NodeSet::of([slot]).0);
                 self.propose(Payload::Members(Members { sets: [now.sets[0], without], ..now }), log);

@@ -27,7 +27,7 @@ use crate::machine::Published;
 use crate::peers::Peers;
 use crate::plane::Promotion;
 use crate::raft::{Peer, Raft, Runtime};
-use crate::record::{Answer, Command, Mastership, Record, Refusal, Role};
+use crate::record::{Answer, Command, Mastership, RECORD_VERSION_GRANTS, Record, Refusal, Role};
 use crate::server::PROPOSAL_TIMEOUT;
 use crate::trail_tip::TrailSlot;
 use crate::wire::{Reply, Request};
@@ -168,9 +168,17 @@ impl Core {
         }
         let waited_ms = self.wait_out(&deposed).await;
         let compared = if accept_loss { BTreeSet::new() } else { self.compared(&deposed, node).await? };
-        let attempt = (self.random)();
-        let promote =
-            Command::Promote { node, expected_epoch, epoch_at_least, waited_ms, accept_loss, attempt, compared };
+        let (attempt, becomes) = ((self.random)(), None);
+        let promote = Command::Promote {
+            node,
+            expected_epoch,
+            epoch_at_least,
+            waited_ms,
+            accept_loss,
+            attempt,
+            compared,
+            becomes,
+        };
         let record = self.propose(promote, PATIENCE).await?;
         if node == self.me {
             self.begin_mastership(&record);
@@ -278,7 +286,12 @@ impl Core {
     /// Tells the group what this master and its standbys have on their disks, before the first commit of its epoch is
     /// acknowledged: from then on a copy of its directory from before can be told. Renewals repeat it.
     pub async fn tell_positions(&self, epoch: Epoch) -> Result<(), ControlError> {
-        let command = Command::RenewLease { epoch, by: self.me, positions: self.trail.positions(epoch) };
+        let (by, positions) = (self.me, self.trail.positions(epoch));
+        let by_grants = self.published.get().is_some_and(|record| record.version >= RECORD_VERSION_GRANTS);
+        let command = match by_grants {
+            true => Command::TellPositions { epoch, by, positions },
+            false => Command::RenewLease { epoch, by, positions },
+        };
         self.propose(command, PATIENCE).await.map(drop)
     }
 

@@ -23,6 +23,16 @@ pub struct NodeId([u8; NODE_NAME_BYTES_MAX]);
 pub struct BadName(String);
 
 impl NodeId {
+    /// The name with zeros behind it.
+    pub(crate) fn bytes(&self) -> &[u8; NODE_NAME_BYTES_MAX] {
+        &self.0
+    }
+
+    /// What [`NodeId::bytes`] gave.
+    pub(crate) fn from_bytes(name: [u8; NODE_NAME_BYTES_MAX]) -> NodeId {
+        NodeId(name)
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(NODE_NAME_BYTES_MAX);
@@ -31,18 +41,25 @@ impl NodeId {
     }
 }
 
+impl NodeId {
+    /// The node of that name, without an allocation when it is not a valid one.
+    pub(crate) fn from_ascii(text: &str) -> Option<NodeId> {
+        let fits = (1..=NODE_NAME_BYTES_MAX).contains(&text.len());
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if !fits || !text.bytes().all(allowed) {
+            return None;
+        }
+        let mut name = [0; NODE_NAME_BYTES_MAX];
+        name[..text.len()].copy_from_slice(text.as_bytes());
+        Some(NodeId(name))
+    }
+}
+
 impl FromStr for NodeId {
     type Err = BadName;
 
     fn from_str(text: &str) -> Result<NodeId, BadName> {
-        let fits = (1..=NODE_NAME_BYTES_MAX).contains(&text.len());
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        if !fits || !text.bytes().all(allowed) {
-            return Err(BadName(text.chars().take(40).collect()));
-        }
-        let mut name = [0; NODE_NAME_BYTES_MAX];
-        name[..text.len()].copy_from_slice(text.as_bytes());
-        Ok(NodeId(name))
+        NodeId::from_ascii(text).ok_or_else(|| BadName(text.chars().take(40).collect()))
     }
 }
 

@@ -22,11 +22,16 @@ use holdfast_types::Epoch;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::LeaseClock;
+use crate::record::RECORD_VERSION_GRANTS;
 
 /// The longest lease, one hour: a typing error must not make failover impossible.
 pub const LEASE_MS_MAX: u32 = 3_600_000;
 /// The shortest lease: below it a busy disk ends masterships.
 pub const LEASE_MS_MIN: u32 = 100;
+/// The leases that can be chosen under record 2. The first that has no false alarms on a busy machine is the default.
+pub const LEASE_MS_BY_GRANTS: [u32; 5] = [300, 600, 900, 1_500, 3_000];
+/// The clock error under record 2: a node whose clock differs by more than half of it is not master.
+const DRIFT_PERCENT_BY_GRANTS: u32 = 1;
 /// The largest clock error that can be configured.
 pub const DRIFT_PERCENT_MAX: u32 = 50;
 
@@ -54,6 +59,23 @@ impl LeaseTerms {
         let too_much = self.drift_percent > DRIFT_PERCENT_MAX;
         too_much
             .then(|| format!("drift_percent = {} is too large; the limit is {DRIFT_PERCENT_MAX}", self.drift_percent))
+    }
+
+    /// The terms of a lease by grants, 600 ms unless another one is chosen.
+    pub fn by_grants(lease_ms: u32) -> LeaseTerms {
+        LeaseTerms { lease_ms, drift_percent: DRIFT_PERCENT_BY_GRANTS }
+    }
+
+    /// Why these terms are invalid under that version of the record; `None` if they are valid.
+    pub fn flaw_under(&self, record_version: u16) -> Option<String> {
+        if record_version < RECORD_VERSION_GRANTS {
+            return self.flaw();
+        }
+        if !LEASE_MS_BY_GRANTS.contains(&self.lease_ms) {
+            return Some(format!("lease_ms = {} is not one of 300, 600, 900, 1500, 3000", self.lease_ms));
+        }
+        let other = self.drift_percent != DRIFT_PERCENT_BY_GRANTS;
+        other.then(|| format!("drift_percent = {} is not {DRIFT_PERCENT_BY_GRANTS}", self.drift_percent))
     }
 
     /// How long a lease lasts after it was asked for, on the master's clock.
@@ -318,5 +340,14 @@ mod tests {
         assert_eq!(LeaseTerms::default().flaw(), None);
         assert!(LeaseTerms { lease_ms: 99, drift_percent: 10 }.flaw().is_some());
         assert!(LeaseTerms { lease_ms: 3_000, drift_percent: 51 }.flaw().is_some());
+        let waits = LEASE_MS_BY_GRANTS.map(|lease_ms| LeaseTerms::by_grants(lease_ms).wait_out_ms());
+        assert_eq!(waits, [307, 613, 919, 1_531, 3_061]);
+        for lease_ms in LEASE_MS_BY_GRANTS {
+            assert_eq!(LeaseTerms::by_grants(lease_ms).flaw_under(2), None);
+        }
+        assert!(
+            LeaseTerms::by_grants(601).flaw_under(2).is_some() && LeaseTerms::by_grants(601).flaw_under(1).is_none()
+        );
+        assert!(LeaseTerms { lease_ms: 600, drift_percent: 2 }.flaw_under(2).is_some());
     }
 }

@@ -18,12 +18,13 @@ use tokio::sync::watch;
 
 use crate::error::ControlError;
 use crate::raft::{Entry, LogId, Membership, Snapshot, SnapshotMeta, State, StorageError, StorageIoError, Types};
-use crate::record::{Answer, Mastership, Record, apply};
+use crate::record::{Answer, Mastership, RECORD_VERSION, Record, apply};
 use crate::{files, frames};
 
 /// The snapshot's file.
 pub const NAME: &str = "snapshot";
-const FORMAT_VERSION: u16 = 1;
+/// The newest version of the file. Version 2 holds a record of version 2, which earlier releases do not understand.
+const FORMAT_VERSION: u16 = 2;
 
 /// The contents of the snapshot file.
 #[derive(Clone, Serialize, Deserialize)]
@@ -148,8 +149,13 @@ impl Machine {
     fn current(&self) -> Saved {
         let snapshot_id = self.applied.map_or("0".to_owned(), |applied| applied.to_string());
         let meta = SnapshotMeta { last_log_id: self.applied, last_membership: self.membership.clone(), snapshot_id };
-        Saved { version: FORMAT_VERSION, meta, record: self.record.clone() }
+        Saved { version: format_of(&self.record), meta, record: self.record.clone() }
     }
+}
+
+/// The version of a file with that record: an earlier release reads what it understands.
+fn format_of(record: &State) -> u16 {
+    record.as_ref().map_or(RECORD_VERSION, |record| record.version)
 }
 
 fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<Saved>, ControlError> {
@@ -222,7 +228,7 @@ impl RaftStateMachine<Types> for Machine {
     }
 
     async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: Box<State>) -> Result<(), StorageError> {
-        let saved = Saved { version: FORMAT_VERSION, meta: meta.clone(), record: *snapshot };
+        let saved = Saved { version: format_of(&snapshot), meta: meta.clone(), record: *snapshot };
         write(&*self.disk, &self.dir, &saved, &self.covered).map_err(failed)?;
         self.adopt(saved);
         Ok(())

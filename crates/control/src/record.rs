@@ -13,6 +13,9 @@
 //! | RenewLease | Serving | by the master of this epoch | renewals + 1; the positions it names are kept where they are newer, or of a node outside the sync set |
 //! | Release | Serving, Deposed | by the master of this epoch | Free: no node holds a lease |
 //! | Release | Free | the same again | unchanged, done |
+//! | HandOver | Serving | record 2; by the master of this epoch; as Depose for the successor | Free for this successor: the page was closed |
+//! | HandOver | Deposed, Free | as above | Free; a successor that was named before stays |
+//! | TellPositions | Serving | by the master of this epoch | the positions are kept as by RenewLease |
 //! | Look | any | a record | unchanged, done: the answer is the record at this position in the log |
 //! | ShrinkSyncSet, GrowSyncSet | Serving | by the master of this epoch; never the master itself; no older than the last | the set without, with it |
 //! | NameQuorum | Serving | as for ShrinkSyncSet; all are data members, and as many as needed are present | the master and these, of which each commit reaches the number given |
@@ -21,6 +24,14 @@
 //! and its standbys have on their disks, and a node that has less than was named does not become master
 //! ([`Record::missing_at`]; the node itself checks, before the old master is deposed). A standby that loses what it had and is
 //! noticed by its master is out of the sync set before its position goes back.
+//!
+//! There are two versions. Under record 1 the master renews its lease by RenewLease, and `Deposed.wait` says whether it ever did.
+//! Under record 2 the voters grant it by their answers to pulses, of which the record knows nothing: RenewLease is refused, and
+//! `wait` is always true. Version and lease terms change only with an epoch (rule C19): a Promote names them (`becomes`), and
+//! the wait before it is the one of the old terms. So no epoch has both kinds of lease. A version never goes back.
+//!
+//! Depose, HandOver and Release are *ending entries*: a voter stops granting when one is appended to its log
+//! ([`Command::ends`]).
 //!
 //! Everything else is refused and changes nothing. A command for another epoch than the record's is always refused
 //! as stale. A deposed master can no longer shrink the sync set: it could remove its successor from it. The master
@@ -47,10 +58,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::NodeId;
 use crate::lease::LeaseTerms;
+pub use crate::refusal::Refusal;
 use crate::sync_members::SyncMembers;
 
-/// Version of the record's and the commands' encoding (JSON).
+/// The version with which the in-process member founds a group: the lease is renewed by commands in the log.
 pub const RECORD_VERSION: u16 = 1;
+/// The version under which voters grant the lease by their answers to pulses ([`crate::grant`]).
+pub const RECORD_VERSION_GRANTS: u16 = 2;
 /// The largest number of members of a group.
 pub const MEMBERS_MAX: usize = 9;
 
@@ -72,7 +86,7 @@ pub enum Mastership {
     Free { successor: Option<NodeId> },
     /// The master renews its lease.
     Serving { renewals: u64 },
-    /// No renewal is granted any more. With `wait` a lease was granted in this epoch and may not have run out yet.
+    /// No renewal is granted any more. With `wait` a lease may have been granted in this epoch and not have run out yet.
     Deposed { successor: NodeId, wait: bool },
 }
 
@@ -149,7 +163,11 @@ pub enum Command {
         /// It has all that these had when the old lease was out.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         compared: BTreeSet<NodeId>,
+        /// Record version and lease terms from this epoch on; as before where it names none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        becomes: Option<Becomes>,
     },
+    /// Record 1 only.
     RenewLease {
         #[serde(with = "epoch")]
         epoch: Epoch,
@@ -164,6 +182,20 @@ pub enum Command {
         #[serde(with = "epoch")]
         epoch: Epoch,
         by: NodeId,
+    },
+    /// Record 2 only. The master has closed its lease page for good: this successor need not wait.
+    HandOver {
+        #[serde(with = "epoch")]
+        epoch: Epoch,
+        by: NodeId,
+        successor: NodeId,
+    },
+    /// As the positions of RenewLease, without a renewal.
+    TellPositions {
+        #[serde(with = "epoch")]
+        epoch: Epoch,
+        by: NodeId,
+        positions: BTreeMap<NodeId, u64>,
     },
     ShrinkSyncSet {
         #[serde(with = "epoch")]
@@ -193,47 +225,23 @@ pub enum Command {
     Look,
 }
 
-/// Why a command was refused.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
-#[serde(rename_all = "snake_case")]
-pub enum Refusal {
-    #[error("the group has no record yet; its members must all be reachable once for it to be founded")]
-    NotFounded,
-    #[error("another group was founded here; check the addresses of the members")]
-    OtherGroup,
-    #[error("cannot found the group: {0}")]
-    Unusable(String),
-    #[error("the record is at epoch {found}, not at {expected}; check the status and retry")]
-    StaleEpoch { expected: u32, found: u32 },
-    #[error("{0} is not a member that holds data")]
-    NotData(NodeId),
-    #[error("{0} may lack acknowledged commits: it is not in the sync set; promote a node that is, or accept the loss")]
-    NotInSyncSet(NodeId),
-    #[error(
-        "{0} may lack acknowledged commits: it has not been compared with enough others of the sync set; try again, or \
-         accept the loss"
-    )]
-    NotCompared(NodeId),
-    #[error("{needed} of {standbys} standbys are not a quorum")]
-    BadQuorum { needed: usize, standbys: usize },
-    #[error("the master has not been deposed yet")]
-    NotDeposed,
-    #[error("{0} was named as the successor meanwhile; check the status and retry")]
-    OtherSuccessor(NodeId),
-    #[error("the old master's lease may last another {missing_ms} ms")]
-    TooEarly { missing_ms: u64 },
-    #[error("{by} is not the master of this epoch")]
-    NotMaster { by: NodeId },
-    #[error("the master has been deposed in favour of {successor}")]
-    Deposed { successor: NodeId },
-    #[error("the master has released its lease")]
-    Released,
-    #[error("the master is always in the sync set")]
-    MasterStays,
-    #[error("the master has since requested another change")]
-    Superseded,
-    #[error("no epoch is left")]
-    NoEpochLeft,
+/// What a Promote changes for its epoch and later ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Becomes {
+    pub version: u16,
+    pub lease: LeaseTerms,
+}
+
+impl Command {
+    /// The epoch whose mastership this command ends, unless it is refused.
+    pub fn ends(&self) -> Option<Epoch> {
+        match self {
+            Command::Depose { expected_epoch: epoch, .. }
+            | Command::HandOver { epoch, .. }
+            | Command::Release { epoch, .. } => Some(*epoch),
+            _ => None,
+        }
+    }
 }
 
 /// What came of a command: the record behind it, and why it was refused if it was.
@@ -261,8 +269,10 @@ pub fn apply(record: &mut Option<Record>, command: &Command) -> Result<(), Refus
 fn found(command: &Command) -> Result<Record, Refusal> {
     let Command::Found { version, group, members, lease } = command else { return Err(Refusal::NotFounded) };
     let unusable = |why: String| Err(Refusal::Unusable(why));
-    if *version != RECORD_VERSION {
-        return unusable(format!("its record has version {version}, this program writes {RECORD_VERSION}"));
+    if !(RECORD_VERSION..=RECORD_VERSION_GRANTS).contains(version) {
+        return unusable(format!(
+            "its record has version {version}, this program writes up to {RECORD_VERSION_GRANTS}"
+        ));
     }
     if members.len() > MEMBERS_MAX {
         return unusable(format!("it has {} members; the limit is {MEMBERS_MAX}", members.len()));
@@ -270,11 +280,11 @@ fn found(command: &Command) -> Result<Record, Refusal> {
     if !members.values().any(|role| *role == Role::Data) {
         return unusable("no member holds data".to_owned());
     }
-    if let Some(flaw) = lease.flaw() {
+    if let Some(flaw) = lease.flaw_under(*version) {
         return unusable(flaw);
     }
     Ok(Record {
-        version: RECORD_VERSION,
+        version: *version,
         group: *group,
         revision: 1,
         epoch: Epoch(0),
@@ -303,7 +313,16 @@ impl Record {
                 Ok(())
             }
             Command::Promote { attempt, node, .. } if *attempt == self.attempt && self.master == Some(*node) => Ok(()),
-            Command::Promote { node, expected_epoch, epoch_at_least, waited_ms, accept_loss, attempt, compared } => {
+            Command::Promote {
+                node,
+                expected_epoch,
+                epoch_at_least,
+                waited_ms,
+                accept_loss,
+                attempt,
+                compared,
+                becomes,
+            } => {
                 self.expect(*expected_epoch)?;
                 self.eligible(*node, *accept_loss)?;
                 self.lease_is_over_for(*node, *waited_ms)?;
@@ -311,6 +330,9 @@ impl Record {
                     return Err(Refusal::NotCompared(*node));
                 }
                 let next = self.epoch.0.checked_add(1).ok_or(Refusal::NoEpochLeft)?;
+                if let Some(becomes) = becomes {
+                    self.becomes(becomes)?;
+                }
                 self.epoch = Epoch(next).max(*epoch_at_least);
                 if self.master != Some(*node) {
                     self.sync_set = SyncMembers::all([*node]);
@@ -328,19 +350,19 @@ impl Record {
                 Ok(())
             }
             Command::RenewLease { epoch, by, positions } => {
-                *self.serving(*epoch, *by)? += 1;
-                let members = self.members.clone();
-                let of_data = |(node, _): &(&NodeId, &u64)| members.get(node) == Some(&Role::Data);
-                for (node, lsn) in positions.iter().filter(of_data) {
-                    let told = Position { epoch: *epoch, lsn: *lsn };
-                    // A renewal that hung may arrive late. A node that really lost something is out of the sync set.
-                    let is_newer = self.positions.get(node).is_none_or(|known| *known < told);
-                    if is_newer || !self.sync_set.contains(*node) {
-                        self.positions.insert(*node, told);
-                    }
+                if self.version != RECORD_VERSION {
+                    return Err(Refusal::OtherRecord { needed: RECORD_VERSION, found: self.version });
                 }
+                *self.serving(*epoch, *by)? += 1;
+                self.note_positions(*epoch, positions);
                 Ok(())
             }
+            Command::TellPositions { epoch, by, positions } => {
+                self.serving(*epoch, *by)?;
+                self.note_positions(*epoch, positions);
+                Ok(())
+            }
+            Command::HandOver { epoch, by, successor } => self.hand_over(*epoch, *by, *successor),
             Command::Release { epoch, by } => self.release(*epoch, *by),
             Command::ShrinkSyncSet { epoch, by, node, change } => {
                 self.serving(*epoch, *by)?;
@@ -374,6 +396,49 @@ impl Record {
         }
     }
 
+    /// A renewal that hung may arrive late. A node that really lost something is out of the sync set.
+    fn note_positions(&mut self, epoch: Epoch, positions: &BTreeMap<NodeId, u64>) {
+        let members = &self.members;
+        let of_data = |(node, _): &(&NodeId, &u64)| members.get(node) == Some(&Role::Data);
+        for (node, lsn) in positions.iter().filter(of_data) {
+            let told = Position { epoch, lsn: *lsn };
+            let is_newer = self.positions.get(node).is_none_or(|known| *known < told);
+            if is_newer || !self.sync_set.contains(*node) {
+                self.positions.insert(*node, told);
+            }
+        }
+    }
+
+    fn becomes(&mut self, becomes: &Becomes) -> Result<(), Refusal> {
+        let flaw = if (self.version..=RECORD_VERSION_GRANTS).contains(&becomes.version) {
+            becomes.lease.flaw_under(becomes.version)
+        } else {
+            Some(format!("the record has version {}, the next one would have {}", self.version, becomes.version))
+        };
+        (self.version, self.lease) = (becomes.version, becomes.lease);
+        flaw.map_or(Ok(()), |flaw| Err(Refusal::BadTerms(flaw)))
+    }
+
+    fn hand_over(&mut self, epoch: Epoch, by: NodeId, successor: NodeId) -> Result<(), Refusal> {
+        if self.version < RECORD_VERSION_GRANTS {
+            return Err(Refusal::OtherRecord { needed: RECORD_VERSION_GRANTS, found: self.version });
+        }
+        self.expect(epoch)?;
+        if self.master != Some(by) {
+            return Err(Refusal::NotMaster { by });
+        }
+        let named = match self.mastership {
+            Mastership::Serving { .. } => None,
+            Mastership::Free { successor } => successor,
+            Mastership::Deposed { successor, .. } => Some(successor),
+        };
+        if named.is_none() {
+            self.eligible(successor, false)?;
+        }
+        self.mastership = Mastership::Free { successor: named.or(Some(successor)) };
+        Ok(())
+    }
+
     fn expect(&self, epoch: Epoch) -> Result<(), Refusal> {
         let stale = Refusal::StaleEpoch { expected: epoch.0, found: self.epoch.0 };
         if epoch == self.epoch { Ok(()) } else { Err(stale) }
@@ -396,7 +461,9 @@ impl Record {
     fn deposed_for(&self, successor: NodeId) -> Mastership {
         match self.mastership {
             Mastership::Free { .. } => Mastership::Free { successor: Some(successor) },
-            Mastership::Serving { renewals } => Mastership::Deposed { successor, wait: renewals > 0 },
+            Mastership::Serving { renewals } => {
+                Mastership::Deposed { successor, wait: renewals > 0 || self.version >= RECORD_VERSION_GRANTS }
+            }
             Mastership::Deposed { wait, .. } => Mastership::Deposed { successor, wait },
         }
     }
@@ -410,6 +477,7 @@ impl Record {
         if successor != node {
             return Err(Refusal::OtherSuccessor(successor));
         }
+        // Under record 2 it counts from the youngest grant that voters report (crate::grant::Wait).
         let missing_ms = self.lease.wait_out_ms().saturating_sub(waited_ms);
         if wait && missing_ms > 0 { Err(Refusal::TooEarly { missing_ms }) } else { Ok(()) }
     }
@@ -499,3 +567,7 @@ pub(crate) mod epoch {
 #[cfg(test)]
 #[path = "record_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "record_grants_tests.rs"]
+mod grants_tests;

@@ -252,7 +252,9 @@ fn shown(members: &BTreeMap<NodeId, Role>) -> String {
 fn speaker(command: &Command) -> Option<NodeId> {
     match command {
         Command::RenewLease { by, .. }
+        | Command::TellPositions { by, .. }
         | Command::Release { by, .. }
+        | Command::HandOver { by, .. }
         | Command::ShrinkSyncSet { by, .. }
         | Command::GrowSyncSet { by, .. }
         | Command::NameQuorum { by, .. } => Some(*by),

@@ -292,7 +292,7 @@ fn tell(seed: u64, recover: bool, begin: impl FnOnce() -> (World, Waits)) -> (Ha
 }
 
 /// `HOLDFAST_SEEDS=from..to` chooses other seeds than these.
-fn seeds_or(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
+pub fn seeds_or(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
     let asked = std::env::var("HOLDFAST_SEEDS").ok();
     let parsed = asked.as_deref().and_then(|text| text.split_once("..")).map(|(from, to)| (from.parse(), to.parse()));
     match parsed {

@@ -8,6 +8,7 @@
 mod clock;
 mod commits;
 mod directed;
+mod grants;
 mod histories;
 mod invariants;
 mod network;

@@ -81,7 +81,8 @@ struct Bed<'a> {
 /// Measures every case and prints a table. Always true: the reader judges.
 pub fn command(arguments: &Arguments) -> anyhow::Result<bool> {
     tools::require(&["psql", "pgbench", "pgbackrest", "pg_basebackup"])?;
-    let binary = arguments.server.clone().map_or_else(server::build, Ok)?;
+    // The commands run in other directories.
+    let binary = arguments.server.clone().map_or_else(server::build, Ok)?.canonicalize()?;
     let scratch = paths::scratch("dumps")?;
     let mut bed = Bed {
         ours: Ours::start(&binary, scratch.path(), arguments)?,

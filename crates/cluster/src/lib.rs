@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Two processes, because only another one can see the server die or stop, end its right to answer, and start it again. Pages
-//! ([`page`]) are files in memory that outlive both. [`Supervisor`] is the one side, [`Client`] the other. [`file`] is
+//! ([`page`]) are files in memory that outlive both. [`Supervisor`] is the one side, [`Client`] the other. [`mod@file`] is
 //! cluster.toml.
 //!
 //! Failure: a supervisor that dies is started again by systemd, takes the control directory's lock, adopts the running server

@@ -1,6 +1,6 @@
 //! A mirror that is made of a dump and the archive: its server copies nothing.
 
-use crate::dump::bed::{Bed, fill, launch};
+use crate::dump::bed::{Bed, fill, launch, wal_lsn};
 use crate::node::{Node, assert_same, one, refuses, run, succeeds, until, until_settled};
 use std::process::{Child, Command, Stdio};
 
@@ -29,6 +29,12 @@ async fn the_server_copies_no_page_into_a_mirror_from_a_dump() {
     bed.dump();
     fill(&client, 2).await;
     bed.until_archived(&client).await;
+    // What is archived and recycled between the command and the server's start would be missing in the mirror: it would be copied.
+    until("the archive has all full segments", async || {
+        let archived: u64 = one(&client, "select archived_lsn from holdfast_stat_archive").await.parse().unwrap();
+        archived >> 20 == wal_lsn(&client).await >> 20
+    })
+    .await;
     let (of, mirror) = (bed.node.data().to_owned(), bed.path("mirror").display().to_string());
     let create = ["mirror", "create", "--of", &of, "--data", &mirror, "--from-dump", bed.place()];
     // Killed on the way it is not served, as a mirror or by itself, and begins again.

@@ -85,7 +85,7 @@ mod tests {
     fn a_thread_rests_where_it_had_to_wait() {
         let at = |text: &str| parse(text).unwrap();
         assert!(waited(at("1000 100 2"), at("2000 100 3\n")) < WAITED_MAX);
-        assert!(waited(at("1000 100 2"), at("2000 1100 3\n")) > WAITED_MAX);
+        assert!(waited(at("1000 100 2"), at("2000 2100 3\n")) > WAITED_MAX);
         assert_eq!(waited(at("1000 100 2"), at("1000 100 2")), 0.0);
         assert!(parse("").is_none() && parse("x 1").is_none());
         let mut courtesy = Courtesy { last: parse("0 0 0") };

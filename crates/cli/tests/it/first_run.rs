@@ -3,13 +3,18 @@
 use crate::server::{Running, fails_to_start, one, until};
 use holdfast_store::sqlite::{Conn, OpenFlags};
 use std::fs::{self, Permissions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
+/// Of a file that a running server has removed meanwhile: none.
 fn mode(path: &Path) -> u32 {
-    fs::metadata(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())).mode() & 0o777
+    match fs::metadata(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => 0,
+        metadata => metadata.unwrap_or_else(|e| panic!("{}: {e}", path.display())).mode() & 0o777,
+    }
 }
 
 /// Every file and directory from `path` on down that another user has a right to.

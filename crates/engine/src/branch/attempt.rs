@@ -16,12 +16,9 @@ use crate::branch::temp::keep_on_branch;
 use crate::state::branch_connection::Connection;
 use crate::state::interruption::Interruption;
 use crate::state::pin::Pin;
-use crate::statement::run::ended_by_itself;
+use crate::statement::run::{FRESH_SNAPSHOTS_MAX, ended_by_itself};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::time::Instant;
-
-/// How often a statement is retried because its snapshot was dropped while it ran.
-const FRESH_SNAPSHOTS_MAX: usize = 20;
 
 impl BranchState {
     /// Runs the work once. Afterwards the transaction is where it was, or where the work leads. A cancel reaches the

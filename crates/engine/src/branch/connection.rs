@@ -9,11 +9,12 @@ use crate::state::locks::OwnerId;
 use crate::state::pin::Pin;
 use crate::state::running::Running;
 use crate::statement::cache::StatementCache;
+use crate::statement::run::{not_opened, on_a_fresh_snapshot};
 use holdfast_store::apply::{Applier, ApplyMode};
 use holdfast_store::capture::Capture;
 use holdfast_store::sqlite::{Conn, SqliteError};
 use holdfast_store::volume::Volume;
-use holdfast_types::{SqlError, SqlResult, ValueRef};
+use holdfast_types::{SqlResult, ValueRef};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ const FEW_IMAGES: usize = 16;
 
 impl Connection {
     fn open(database: &Arc<DatabaseState>, volume: Arc<Volume>) -> SqlResult<Connection> {
-        let mut conn = volume.open_branch().map_err(|e| SqlError::internal(e.to_string()))?;
+        let mut conn = on_a_fresh_snapshot(|| volume.open_branch().map_err(|e| not_opened(&e)))?;
         conn.exec("pragma foreign_keys=on").map_err(|e| error(&e))?;
         let map = database.map();
         // Before any statement is prepared (RULE 17).

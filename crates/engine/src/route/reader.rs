@@ -5,7 +5,7 @@ use crate::state::pin::{At, Pin};
 use crate::state::reader_connection::Connection;
 use crate::statement::describe::describe;
 use crate::statement::model::{Report, Statement, Step};
-use crate::statement::run::{run_step, to_sql};
+use crate::statement::run::{on_a_fresh_snapshot, run_step, to_sql};
 use holdfast_store::sqlite::{Conn, InterruptHandle};
 use holdfast_types::schema::Schema;
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState};
@@ -13,9 +13,11 @@ use std::sync::Arc;
 
 /// Prepares one statement on a reader's connection and determines where it may run.
 pub(crate) fn prepare(database: &Arc<DatabaseState>, sql: &str, report: Report) -> SqlResult<Arc<Statement>> {
-    let mut reader = Reader::open(database)?;
-    let schema = database.readable.get();
-    describe(reader.conn_to_prepare()?, sql, report).map(Arc::new).map_err(|e| to_sql(&e, sql, &schema))
+    on_a_fresh_snapshot(|| {
+        let mut reader = Reader::open(database)?;
+        let schema = database.readable.get();
+        describe(reader.conn_to_prepare()?, sql, report.clone()).map(Arc::new).map_err(|e| to_sql(&e, sql, &schema))
+    })
 }
 
 /// A connection lent by the database. Dropping it ends its transaction and returns the connection.

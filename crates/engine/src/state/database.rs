@@ -16,7 +16,7 @@ use crate::state::queue::WriterCommand;
 use crate::state::readable_schema::ReadableSchema;
 use crate::state::reader_connection::Connection;
 use crate::state::redo_debt::RedoDebt;
-use crate::statement::run::to_sql;
+use crate::statement::run::{not_opened, on_a_fresh_snapshot, to_sql};
 use crossbeam_channel::Sender;
 use holdfast_store::schema_map::TableMap;
 use holdfast_store::sqlite::{Conn, InterruptHandle, SqliteError};
@@ -224,7 +224,7 @@ impl DatabaseState {
 
     /// Opens a reader connection with functions and virtual tables registered.
     fn connect(self: &Arc<DatabaseState>, volume: &Volume) -> SqlResult<Conn> {
-        let mut conn = volume.open_reader().map_err(|e| SqlError::internal(e.to_string()))?;
+        let mut conn = volume.open_reader().map_err(|e| not_opened(&e))?;
         self.register(&mut conn)?;
         conn.exec("pragma query_only=1").map_err(|e| to_sql(&e, "", &Schema::default()))?;
         Ok(conn)
@@ -252,7 +252,7 @@ impl DatabaseState {
         let current = self.volume();
         match kept.filter(|c| Arc::ptr_eq(&c.volume, &current)) {
             Some(connection) => Ok(connection),
-            None => Ok(Connection::new(self.connect(&current)?, current)),
+            None => Ok(Connection::new(on_a_fresh_snapshot(|| self.connect(&current))?, current)),
         }
     }
 

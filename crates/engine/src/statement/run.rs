@@ -6,6 +6,7 @@ use crate::statement::viewer::Viewing;
 use holdfast_store::pages::ReadError;
 use holdfast_store::schema_map::SchemaError;
 use holdfast_store::sqlite::{Conn, SqliteError, StmtId, sqlstate, take_cause};
+use holdfast_store::volume::VolumeError;
 use holdfast_types::schema::Schema;
 use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, Tag, ValueRef};
 
@@ -136,6 +137,29 @@ pub fn ended_by_itself(otherwise: SqlError) -> SqlError {
     take_cause().map_or(otherwise, |cause| told(&cause))
 }
 
+/// The error for the client of a connection that could not be opened.
+pub fn not_opened(error: &VolumeError) -> SqlError {
+    match error {
+        VolumeError::Read(cause) => told(cause),
+        other => SqlError::internal(other.to_string()),
+    }
+}
+
+/// How often work is repeated because its snapshot was dropped while it ran.
+pub const FRESH_SNAPSHOTS_MAX: usize = 20;
+
+/// Runs work that takes the newest snapshot each time it begins, and need not keep one: opening a connection, preparing a
+/// statement. It is repeated when its snapshot was dropped because scratch space ran out.
+pub fn on_a_fresh_snapshot<T>(mut work: impl FnMut() -> SqlResult<T>) -> SqlResult<T> {
+    let mut tries = 0;
+    loop {
+        match work() {
+            Err(e) if e.state() == SqlState::SNAPSHOT_TOO_OLD && tries < FRESH_SNAPSHOTS_MAX => tries += 1,
+            ended => return ended,
+        }
+    }
+}
+
 fn told(cause: &ReadError) -> SqlError {
     match cause {
         ReadError::SnapshotTooOld(_) => SqlError::new(SqlState::SNAPSHOT_TOO_OLD, "snapshot too old")
@@ -143,5 +167,32 @@ fn told(cause: &ReadError) -> SqlError {
         ReadError::Checksum { .. } => SqlError::new(SqlState::DATA_CORRUPTED, cause.to_string())
             .with_hint("Stop the server and run `holdfast check`."),
         ReadError::Io { .. } => SqlError::new(SqlState::IO_ERROR, cause.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_snapshot_is_taken_again_and_nothing_else_is() {
+        let dropped = || not_opened(&VolumeError::Read(ReadError::SnapshotTooOld(3)));
+        let mut left = FRESH_SNAPSHOTS_MAX;
+        let opened = on_a_fresh_snapshot(|| match left {
+            0 => Ok("opened"),
+            _ => {
+                left -= 1;
+                Err(dropped())
+            }
+        });
+        assert_eq!(opened.unwrap(), "opened");
+        let always: SqlResult<()> = on_a_fresh_snapshot(|| Err(dropped()));
+        assert_eq!(always.unwrap_err().state(), SqlState::SNAPSHOT_TOO_OLD);
+        let mut calls = 0;
+        let other: SqlResult<()> = on_a_fresh_snapshot(|| {
+            calls += 1;
+            Err(SqlError::internal("another"))
+        });
+        assert_eq!((other.unwrap_err().state(), calls), (SqlState::INTERNAL_ERROR, 1));
     }
 }

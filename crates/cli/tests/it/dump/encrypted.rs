@@ -251,9 +251,9 @@ async fn an_archive_that_has_lost_its_key_is_not_continued_plain() {
         .await;
         assert_eq!(files(&archive), before, "nothing plain is written");
     }
-    std::fs::rename(&hidden, &key_object).unwrap();
     let client = node.connect().await;
     let before = lsn_number(&one(&client, "select archived_lsn from holdfast_stat_archive").await);
+    std::fs::rename(&hidden, &key_object).unwrap();
     until("it continues", async || {
         lsn_number(&one(&client, "select archived_lsn from holdfast_stat_archive").await) > before
     })

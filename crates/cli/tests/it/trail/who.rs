@@ -96,7 +96,8 @@ async fn an_encrypted_archive_is_read_with_an_identity_only() {
     node.start();
     let client = node.connect().await;
     run(&client, "create table orders(id int primary key, v text); insert into orders values (7, 'a')").await;
-    run(&client, "update orders set v = 'b' where id = 7; create table filler(v text)").await;
+    run(&client, "create table filler(v text)").await;
+    run(&client, "update orders set v = 'b' where id = 7").await;
     let wanted = wal_lsn(&client).await;
     until("it is archived", async || {
         run(&client, "insert into filler select repeat('f', 4000) || g from generate_series(1, 400) g").await;

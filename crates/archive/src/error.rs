@@ -50,7 +50,10 @@ pub enum ArchiveError {
     #[error("{name} does not belong to this history: {what}")]
     Lineage { name: String, what: String },
 
-    #[error("{place} is encrypted: name a file with an identity that it is encrypted to, as age-keygen makes one")]
+    #[error(
+        "{place} is encrypted: name a file with an identity that it is encrypted to, as age-keygen makes one (--identity, \
+         --archive-identity, dump.identity, archive_identity)"
+    )]
     NoKey { place: String },
 
     #[error("{place} is not encrypted to an identity in {file}: use the file of one of its recipients")]

@@ -73,8 +73,12 @@ fn print_json(out: &mut impl Write, found: &Found) -> std::io::Result<()> {
 }
 
 fn print(out: &mut impl Write, change: &Change) -> std::io::Result<()> {
-    let Change { transaction, site, lsn, unix_ms, operation, key, before, after, sql } = change;
-    write!(out, "{transaction}  {}  LSN {lsn}  site {site}  {operation}", show_moment(*unix_ms))?;
+    let Change { transaction, site, lsn, unix_ms, by, operation, key, before, after, sql } = change;
+    write!(out, "{transaction}  {}  LSN {lsn}  site {site}", show_moment(*unix_ms))?;
+    if by.session_user.is_some() {
+        write!(out, "  {by}")?;
+    }
+    write!(out, "  {operation}")?;
     key.iter().try_for_each(|key| write!(out, "  {key}"))?;
     writeln!(out)?;
     sql.iter().try_for_each(|sql| writeln!(out, "    {}", sql.replace('\n', " ")))?;

@@ -1,7 +1,7 @@
 //! Where `holdfast trail find` and `undo` read the trail, and the server that they ask.
 
 use holdfast_client::Given;
-use holdfast_flashback::{Connect, Place, Source};
+use holdfast_flashback::{Connect, Expects, Keys, Place, Source};
 use holdfast_node::Config;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,9 @@ pub struct TrailPlace {
     /// The archive [default: the one in DIR/holdfast.toml]; alone it is enough for a server on another machine
     #[arg(long, value_name = "URL")]
     archive: Option<String>,
+    /// A file with an identity, where the archive is encrypted [default: `archive_identity` in DIR/holdfast.toml]
+    #[arg(long, visible_alias = "archive-identity", value_name = "FILE")]
+    identity: Option<PathBuf>,
     /// The trail, where the archive has those of several servers
     #[arg(long, value_name = "ID")]
     trail: Option<String>,
@@ -55,6 +58,7 @@ impl TrailPlace {
             data: data.clone(),
             archive: self.archive.clone().or(of_config),
             trail: self.trail.clone(),
+            keys: self.keys(config.as_ref()),
             threads: self.threads.map_or(processors, usize::from),
         };
         let given = Given { user: self.user.clone(), ca: self.ca.clone() };
@@ -64,6 +68,25 @@ impl TrailPlace {
         };
         let connect = Connect::parse(&at, &given, &|name| std::env::var(name).ok())?;
         Ok((Source::open(&place)?, connect))
+    }
+}
+
+impl TrailPlace {
+    /// The keys to the archive. An identity that is named, or that belongs to the archive of the settings, says that the archive
+    /// is encrypted; that of the settings may be needed for another archive, too, as for a copy.
+    fn keys(&self, config: Option<&Config>) -> Keys {
+        if let Some(identity) = &self.identity {
+            return Keys { identity: Some(identity.clone()), ..Keys::default() };
+        }
+        // Nothing is written there.
+        let keys = config.map(Config::archive_keys).unwrap_or_default();
+        let is_encrypted = keys != Keys::default();
+        let expects = match (is_encrypted, &self.archive) {
+            (false, _) => Expects::AsNamed,
+            (true, None) => Expects::Encrypted,
+            (true, Some(_)) => Expects::Either,
+        };
+        Keys { encrypt_to: Vec::new(), expects, ..keys }
     }
 }
 

@@ -8,9 +8,10 @@
 use crate::error::FlashbackError;
 use crate::row::RowOp;
 use crate::source::{Car, Range, Read, Source};
-use holdfast_types::record::{DecodeError, Op, Ops, Record, RecordReader, TxnHead};
+use holdfast_types::record::{Author, AuthorNames, DecodeError, Op, Ops, Record, RecordReader, Transaction, TxnHead};
 use holdfast_types::{Hlc, Lsn, TableId, TxnId, VolumeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What may be held in memory of the trail.
@@ -37,9 +38,19 @@ pub trait Wanted: Sync {
 #[derive(Clone, Debug)]
 pub struct Event {
     pub head: TxnHead,
+    /// The roles that made it, where the trail has them.
+    pub author: Option<Arc<Author>>,
     pub lsn: Lsn,
     pub volume: VolumeId,
     pub what: What,
+}
+
+/// A commit in the trail.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    pub lsn: Lsn,
+    pub head: TxnHead,
+    pub author: Option<Arc<Author>>,
 }
 
 #[derive(Clone, Debug)]
@@ -55,11 +66,17 @@ pub enum What {
     },
 }
 
+impl Commit {
+    fn event(&self, volume: VolumeId, what: What) -> Event {
+        Event { head: self.head, author: self.author.clone(), lsn: self.lsn, volume, what }
+    }
+}
+
 /// What a boxcar gives, before fragments are in their places.
 enum Raw {
     Event(Event),
     Fragment { volume: VolumeId, txn: TxnId, number: u32, what: Vec<What> },
-    Fragments { head: TxnHead, lsn: Lsn, volume: VolumeId, txn: TxnId, count: u32 },
+    Fragments { commit: Commit, volume: VolumeId, txn: TxnId, count: u32 },
 }
 
 /// The wanted events in a range; and in `Read` the transactions that are not among them because parts of them are in front of
@@ -97,21 +114,20 @@ pub fn collect_whole(source: &Source, range: Range, wanted: &dyn Wanted) -> Resu
 
 fn of_boxcar(car: &Car<'_>, wanted: &dyn Wanted, kept: &mut Vec<Raw>, held: &AtomicU64) -> Result<(), DecodeError> {
     let mut bytes = 0;
+    let mut author: Option<Arc<Author>> = None;
     for record in RecordReader::new(car.body) {
         match record? {
             Record::Batch(batch) if wanted.volume(batch.volume) => {
                 wanted.schema_epoch(batch.volume, batch.schema_epoch);
                 for transaction in batch.transactions() {
-                    let transaction = transaction?;
-                    if wanted.transaction(car.lsn, &transaction.head) {
-                        of_transaction(
-                            car.lsn,
-                            batch.volume,
-                            (transaction.head, transaction.ops),
-                            wanted,
-                            kept,
-                            &mut bytes,
-                        )?;
+                    let Transaction { head, author: names, ops } = transaction?;
+                    if wanted.transaction(car.lsn, &head) {
+                        // Most have that of the one before.
+                        if author.as_deref().map(Author::names) != names {
+                            author = names.map(AuthorNames::to_author).map(Arc::new);
+                        }
+                        let commit = Commit { lsn: car.lsn, head, author: author.clone() };
+                        of_transaction(&commit, batch.volume, ops, wanted, kept, &mut bytes)?;
                     }
                 }
             }
@@ -130,9 +146,9 @@ fn of_boxcar(car: &Car<'_>, wanted: &dyn Wanted, kept: &mut Vec<Raw>, held: &Ato
 }
 
 fn of_transaction(
-    lsn: Lsn,
+    commit: &Commit,
     volume: VolumeId,
-    (head, ops): (TxnHead, Ops<'_>),
+    ops: Ops<'_>,
     wanted: &dyn Wanted,
     kept: &mut Vec<Raw>,
     bytes: &mut u64,
@@ -143,9 +159,9 @@ fn of_transaction(
             wanted.schema_epoch(volume, ddl.epoch_after);
         }
         if let Op::Fragments { txn, count } = op {
-            kept.push(Raw::Fragments { head, lsn, volume, txn, count });
+            kept.push(Raw::Fragments { commit: commit.clone(), volume, txn, count });
         } else if let Some(what) = of_op(volume, &op, wanted, bytes) {
-            kept.push(Raw::Event(Event { head, lsn, volume, what }));
+            kept.push(Raw::Event(commit.event(volume, what)));
         }
     }
     Ok(())
@@ -180,41 +196,42 @@ fn placed(raw: Vec<Raw>) -> (Vec<Event>, Vec<u64>) {
             Raw::Fragment { volume, txn, number, what } => {
                 fragments.entry((volume, txn)).or_default().insert(number, what);
             }
-            Raw::Fragments { head, lsn, volume, txn, count } => {
+            Raw::Fragments { commit, volume, txn, count } => {
                 let parts = fragments.remove(&(volume, txn)).unwrap_or_default();
                 if parts.len() != count as usize {
-                    partial.push(head.id.0);
+                    partial.push(commit.head.id.0);
                     continue;
                 }
-                events.extend(parts.into_values().flatten().map(|what| Event { head, lsn, volume, what }));
+                events.extend(parts.into_values().flatten().map(|what| commit.event(volume, what)));
             }
         }
     }
     (events, partial)
 }
 
-/// Where the commit of a transaction is: its boxcar, and its head. The newest one of that number.
-pub fn find_commit(
-    source: &Source,
-    at: Option<Lsn>,
-    id: u64,
-) -> Result<(Option<(Lsn, TxnHead)>, Read), FlashbackError> {
+/// The commit of a transaction. The newest one of that number.
+pub fn find_commit(source: &Source, at: Option<Lsn>, id: u64) -> Result<(Option<Commit>, Read), FlashbackError> {
     // A transaction's number begins with its epoch.
     let epoch = Some((id >> 32) as u32);
     let anywhere = Range { epoch, newest_first: true, ..Range::default() };
     let range = at.map_or(anywhere, |lsn| Range { last: Some(lsn), ..Range::from(lsn) });
-    let (found, read) = source.scan(range, &|car, kept: &mut Vec<(Lsn, TxnHead)>| {
-        heads(car.body, |head| kept.extend((head.id.0 == id).then_some((car.lsn, head))))
-            .map_err(|source| FlashbackError::Boxcar { lsn: car.lsn.0, source })
+    let (mut found, read) = source.scan(range, &|car, kept: &mut Vec<Commit>| {
+        let keep = |Transaction { head, author, .. }: Transaction<'_>| {
+            if head.id.0 == id {
+                let author = author.map(AuthorNames::to_author).map(Arc::new);
+                kept.push(Commit { lsn: car.lsn, head, author });
+            }
+        };
+        transactions(car.body, keep).map_err(|source| FlashbackError::Boxcar { lsn: car.lsn.0, source })
     })?;
-    Ok((found.last().copied(), read))
+    Ok((found.pop(), read))
 }
 
 /// The numbers of all transactions of one commit: each database's part may have its own.
 pub fn ids_of(source: &Source, lsn: Lsn, hlc: Hlc) -> Result<HashSet<TxnId>, FlashbackError> {
     let range = Range { last: Some(lsn), ..Range::from(lsn) };
     let (ids, _) = source.scan(range, &|car, kept: &mut Vec<TxnId>| {
-        heads(car.body, |head| kept.extend((head.hlc == hlc).then_some(head.id)))
+        transactions(car.body, |t| kept.extend((t.head.hlc == hlc).then_some(t.head.id)))
             .map_err(|source| FlashbackError::Boxcar { lsn: car.lsn.0, source })
     })?;
     Ok(ids.into_iter().collect())
@@ -259,11 +276,11 @@ fn behind(body: &[u8], hlc: Hlc, ids: &mut Vec<TxnId>) -> Result<(), DecodeError
     Ok(())
 }
 
-fn heads(body: &[u8], mut each: impl FnMut(TxnHead)) -> Result<(), DecodeError> {
+fn transactions(body: &[u8], mut each: impl FnMut(Transaction<'_>)) -> Result<(), DecodeError> {
     for record in RecordReader::new(body) {
         if let Record::Batch(batch) = record? {
             for transaction in batch.transactions() {
-                each(transaction?.head);
+                each(transaction?);
             }
         }
     }
@@ -283,7 +300,8 @@ mod tests {
         {
             let mut batch = BatchBuilder::begin(&mut body, VolumeId(volume), 1, 1);
             for (id, hlc) in transactions {
-                batch.begin_transaction(&mut body, TxnHead { id: TxnId(*id), site: SiteId(1), hlc: Hlc(*hlc) });
+                let head = TxnHead { id: TxnId(*id), site: SiteId(1), hlc: Hlc(*hlc) };
+                batch.begin_transaction(&mut body, head, None);
                 batch.end_transaction(&mut body);
             }
             batch.finish(&mut body);

@@ -7,6 +7,7 @@
 //!
 //! Failure: where the trail does not reach back to the wanted time, what it has is shown, and [`Read`] says so.
 
+use crate::by::By;
 use crate::condition::{Search, Version, equality, selected};
 use crate::error::FlashbackError;
 use crate::events::{Event, Wanted, What, collect};
@@ -48,6 +49,9 @@ pub struct Change {
     pub site: u16,
     pub lsn: u64,
     pub unix_ms: u64,
+    /// The roles that made the change, where the trail has them.
+    #[serde(flatten)]
+    pub by: By,
     /// insert, update, delete or schema.
     pub operation: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -370,7 +374,8 @@ fn change(event: &Event, table: Option<&Table>, reshaped_lsn: Option<u64>) -> Ch
         What::Schema { .. } => None,
     });
     let (transaction, site, unix_ms) = (head.id.0, head.site.0, head.hlc.unix_ms());
-    Change { transaction, site, lsn: event.lsn.0, unix_ms, operation, key, before, after, sql }
+    let by = By::of(event.author.as_deref());
+    Change { transaction, site, lsn: event.lsn.0, unix_ms, by, operation, key, before, after, sql }
 }
 
 /// A key with the names of its columns.

@@ -20,6 +20,7 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod by;
 mod condition;
 mod conflict;
 mod error;
@@ -32,9 +33,11 @@ mod source;
 mod table;
 mod undo;
 
+pub use by::By;
 pub use conflict::Conflict;
 pub use error::FlashbackError;
 pub use find::{Change, FindOptions, Found, find};
+pub use holdfast_archive::{Expects, Keys};
 pub use server::Connect;
 pub use source::{Place, Read, Source};
 pub use undo::{Applied, Plan, Target, apply, plan};

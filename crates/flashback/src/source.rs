@@ -8,11 +8,15 @@
 //! while the server runs: it may recycle segments meanwhile, and then the reading begins again, because those
 //! segments are in the archive by then.
 //!
+//! An encrypted archive is read with the identity that the caller names.
+//!
 //! Failure: a missing object ends the reach, which is reported; one that is damaged is an error that names it.
 
 use crate::error::FlashbackError;
 use holdfast_archive::object::{HEADER_BYTES, SEGMENT_BYTES_MAX, bytes_max};
-use holdfast_archive::{ArchiveError, ArchiveLocation, Holdings, Manifest, ObjectName, Segment, Store};
+use holdfast_archive::{
+    ArchiveError, ArchiveLocation, Holdings, Keys, Manifest, ObjectName, SealedStore, Segment, Store,
+};
 use holdfast_seams::{Disk, RealDisk};
 use holdfast_trail::{Dump, DumpItem, Kind, TrailId};
 use holdfast_types::Lsn;
@@ -38,6 +42,8 @@ pub struct Place {
     pub archive: Option<String>,
     /// The trail's id, where the archive has several and no directory says which.
     pub trail: Option<String>,
+    /// The keys to an encrypted archive.
+    pub keys: Keys,
     pub threads: usize,
 }
 
@@ -105,7 +111,7 @@ pub struct Source {
     runtime: Runtime,
     disk: Arc<dyn Disk>,
     trail_dir: Option<PathBuf>,
-    store: Option<Arc<dyn Store>>,
+    store: Option<Arc<SealedStore>>,
     trail_id: TrailId,
     threads: usize,
     headers: Mutex<BTreeMap<String, Manifest>>,
@@ -140,7 +146,8 @@ impl Source {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
         let location = ArchiveLocation::parse(place.archive.as_deref().unwrap_or_default())?;
-        let store = location.map(|location| location.open(disk.clone(), "flashback")).transpose()?;
+        let store =
+            location.map(|location| location.open_with(disk.clone(), "flashback", place.keys.clone())).transpose()?;
         let trail_dir = place.data.as_ref().map(|dir| dir.join("trail"));
         let trail_id = match (&trail_dir, &store) {
             (Some(dir), _) => Dump::open(&*disk, dir)?.trail_id,

@@ -7,6 +7,7 @@ use crate::state::submission::OnCompletion;
 use crate::statement::model::{Report, Statement, Step};
 
 use crossbeam_channel::Sender;
+use holdfast_types::record::Author;
 use holdfast_types::schema::Schema;
 use holdfast_types::{Level, Sink, SqlError, SqlResult, SqlState, Value};
 use std::sync::Arc;
@@ -111,8 +112,14 @@ impl ExclusiveTransaction {
     }
 
     /// Commits. `done` is called when it is durable, or why it was not committed.
-    pub fn commit(self, sink: Box<dyn Sink>, level: Level, done: OnCompletion) -> SqlResult<()> {
-        self.requests.send(ExclusiveRequest::Commit { done, sink, level }).map_err(|_| gone())
+    pub fn commit(
+        self,
+        sink: Box<dyn Sink>,
+        level: Level,
+        author: Option<Arc<Author>>,
+        done: OnCompletion,
+    ) -> SqlResult<()> {
+        self.requests.send(ExclusiveRequest::Commit { done, sink, level, author }).map_err(|_| gone())
     }
 
     /// Commits together with transactions of other databases.

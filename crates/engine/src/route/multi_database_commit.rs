@@ -171,7 +171,7 @@ fn join(txn: WriteTxn) -> SqlResult<Option<Joined>> {
     let (database, name) = (txn.state().clone(), txn.state().name.clone());
     let (commands, told) = unbounded();
     let (cast, votes) = unbounded();
-    txn.participate(Participant { images: None, lock_owner: None, commands: told, votes: cast })?;
+    txn.participate(Participant { images: None, lock_owner: None, author: None, commands: told, votes: cast })?;
     match votes.recv() {
         Ok(Vote::Ready(bytes)) => Ok(Some(Joined { database, commands, votes, bytes })),
         Ok(Vote::Nothing) => Ok(None),

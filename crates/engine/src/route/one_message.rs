@@ -47,9 +47,11 @@ pub fn beside_others(database: &Arc<DatabaseState>, request: Request) {
 /// Returns the request unchanged if only the writer can run it.
 async fn try_beside_others(database: Arc<DatabaseState>, request: Request) -> Option<Request> {
     let Request { id, submission, done, .. } = request;
-    let Submission { steps, sink, lock_timeout, session, any_order, level } = submission;
+    let Submission { steps, sink, lock_timeout, session, any_order, level, author } = submission;
     let step = steps.first()?.clone();
-    let options = WriteOptions { lock_timeout, session: session.clone(), level, ..WriteOptions::default() };
+    let (its_session, its_author) = (session.clone(), author.clone());
+    let options =
+        WriteOptions { lock_timeout, session: its_session, level, author: its_author, ..WriteOptions::default() };
     let mut txn = match WriteTxn::begin_as(database, options, id).await {
         Ok(txn) => txn,
         Err(e) => {
@@ -71,7 +73,7 @@ async fn try_beside_others(database: Arc<DatabaseState>, request: Request) -> Op
             drop(txn);
             database.interruptions.lock().insert(id, interruption);
             sink.reset();
-            let submission = Submission { steps, sink, lock_timeout, session, any_order, level };
+            let submission = Submission { steps, sink, lock_timeout, session, any_order, level, author };
             Some(Request { id, submission, merge: None, done, sole: true, lock_owner: None })
         }
     }
@@ -106,15 +108,14 @@ async fn run(database: Arc<DatabaseState>, request: Request) {
     let exclusive =
         submission.steps.iter().any(|s| s.stmt.class == Class::Ddl && !runs_on_a_branch(&database, &s.stmt.sql));
     let isolation = if exclusive { WriteIsolation::Exclusive } else { WriteIsolation::default() };
-    let (lock_timeout, session, level) = (submission.lock_timeout, submission.session, submission.level);
-    let options = WriteOptions { isolation, lock_timeout, session, level, ..WriteOptions::default() };
-    let mut sink = submission.sink;
+    let Submission { steps, mut sink, lock_timeout, session, level, author, .. } = submission;
+    let options = WriteOptions { isolation, lock_timeout, session, level, author, ..WriteOptions::default() };
     let mut txn = match WriteTxn::begin_as(database, options, id).await {
         Ok(txn) => txn,
         Err(e) => return done(Completion::failed(sink, e, 0)),
     };
     let mut last = None;
-    for (i, step) in submission.steps.into_iter().enumerate() {
+    for (i, step) in steps.into_iter().enumerate() {
         sink.keep();
         // An outer error means that the reply sink is lost as well: the client learns it from the dropped ticket.
         let Ok(ran) = txn.execute_as(i, step, sink).await else { return };

@@ -23,7 +23,7 @@ use crate::state::prepared::Prepared;
 use crate::state::prepared_format as format;
 use crate::state::queue::{FinishPrepared, Prepare, WriterCommand};
 use crate::state::submission::{Completion, OnCompletion, Ticket};
-use holdfast_types::record::{Op, Ops};
+use holdfast_types::record::{Author, Op, Ops};
 use holdfast_types::{Level, SqlError, SqlResult, SqlState};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -39,9 +39,9 @@ fn now_unix_us() -> i64 {
 pub fn prepare(
     database: &Arc<DatabaseState>,
     state: BranchState,
-    gid: &str,
-    owner: &str,
+    (gid, owner): (&str, &str),
     level: Level,
+    author: Option<Arc<Author>>,
 ) -> SqlResult<Ticket> {
     if state.changes_schema() {
         let message = "PREPARE TRANSACTION is not supported for a transaction that changes the schema";
@@ -63,9 +63,9 @@ pub fn prepare(
     take_name(database, gid, Prepared { owner: owner.into(), prepared_unix_us, lock_owner: None })?;
     lock_owner.forget_session();
     let (done, ticket) = Ticket::new();
-    let request =
-        Prepare { gid: gid.into(), owner: owner.into(), prepared_unix_us, locks_of: lock_owner.id(), images, body };
-    let (of, name) = (database.clone(), gid.to_owned());
+    let (locks_of, name) = (lock_owner.id(), gid.to_owned());
+    let request = Prepare { gid: gid.into(), owner: owner.into(), prepared_unix_us, locks_of, images, body, author };
+    let of = database.clone();
     let ended: OnCompletion = Box::new(move |result: Completion| {
         let mut registry = of.prepared.lock();
         match registry.get_mut(&name).filter(|_| result.result.is_ok()) {
@@ -129,9 +129,9 @@ fn take_name(database: &DatabaseState, gid: &str, prepared: Prepared) -> SqlResu
 /// 42704: there is none of that name; 55000: another session is ending it; 0A000: it is another database's.
 pub fn finish(database: &Arc<DatabaseState>, gid: &str, commit: bool, level: Level) -> SqlResult<Ticket> {
     database.engine.refuse_on_standby(if commit { "COMMIT PREPARED" } else { "ROLLBACK PREPARED" })?;
-    let lock_owner = take_locks(database, gid)?;
+    let (lock_owner, author) = take_locks(database, gid)?;
     let (done, ticket) = Ticket::new();
-    let request = FinishPrepared { gid: gid.into(), locks_of: lock_owner.id(), commit };
+    let request = FinishPrepared { gid: gid.into(), locks_of: lock_owner.id(), commit, author };
     let (of, name) = (database.clone(), gid.to_owned());
     let ended: OnCompletion = Box::new(move |result: Completion| {
         let mut registry = of.prepared.lock();
@@ -146,9 +146,11 @@ pub fn finish(database: &Arc<DatabaseState>, gid: &str, commit: bool, level: Lev
     Ok(ticket)
 }
 
-fn take_locks(database: &DatabaseState, gid: &str) -> SqlResult<LockOwner> {
+/// The locks of a prepared transaction, and the role that prepared it.
+fn take_locks(database: &DatabaseState, gid: &str) -> SqlResult<(LockOwner, Author)> {
     if let Some(prepared) = database.prepared.lock().get_mut(gid) {
-        return prepared.lock_owner.take().ok_or_else(|| {
+        let author = Author::new(&prepared.owner, &prepared.owner);
+        return prepared.lock_owner.take().map(|lock_owner| (lock_owner, author)).ok_or_else(|| {
             let message = format!("prepared transaction with identifier \"{gid}\" is busy");
             SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
         });

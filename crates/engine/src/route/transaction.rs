@@ -29,6 +29,7 @@ use crate::state::pin::At;
 use crate::state::queue::{Merge, Participant, Request, RowsRan, TxnRan, WriterCommand};
 use crate::state::submission::{Completion, OnCompletion, Submission, Ticket};
 use crate::statement::model::{Class, Report, Statement, Step};
+use holdfast_types::record::Author;
 use holdfast_types::schema::Schema;
 use holdfast_types::{Level, Sink, SqlError, SqlResult, SqlState, TableLockMode, Value};
 use std::sync::Arc;
@@ -66,6 +67,8 @@ pub struct WriteOptions {
     pub part_of: Option<WholeTransaction>,
     /// What its commit waits for.
     pub level: Level,
+    /// The roles that the trail names for it.
+    pub author: Option<Arc<Author>>,
 }
 
 /// A part of a transaction over several databases, for [`WriteOptions::part_of`]: what one part waits for, all wait for.
@@ -82,6 +85,7 @@ impl Default for WriteOptions {
             session: None,
             part_of: None,
             level: Level::Local,
+            author: None,
         }
     }
 }
@@ -196,6 +200,11 @@ impl WriteTxn {
     /// Sets the level that its commit waits for.
     pub fn set_level(&mut self, level: Level) {
         self.options.level = level;
+    }
+
+    /// Sets the roles that the trail names for the whole of it.
+    pub fn set_author(&mut self, author: Arc<Author>) {
+        self.options.author = Some(author);
     }
 
     pub(crate) fn level(&self) -> Level {
@@ -435,10 +444,10 @@ impl WriteTxn {
     }
 
     pub(crate) fn commit_with(self, sink: Box<dyn Sink>, done: OnCompletion) -> SqlResult<()> {
-        let level = self.options.level;
+        let WriteOptions { level, author, .. } = self.options;
         match self.mode {
-            Mode::Branch(branch) => merge(&self.database, self.id, branch, sink, level, done),
-            Mode::Exclusive(txn) => txn.commit(sink, level, done),
+            Mode::Branch(branch) => merge(&self.database, self.id, branch, sink, (level, author), done),
+            Mode::Exclusive(txn) => txn.commit(sink, level, author, done),
             Mode::Lost => Err(lost()),
         }
     }
@@ -476,9 +485,11 @@ impl WriteTxn {
     /// PREPARE TRANSACTION under the name `gid`, on behalf of the user `owner`: after the good answer of the ticket it is prepared, with
     /// its locks, until `Database::finish_prepared`. Else, and on an error here, it is backed out.
     pub fn prepare_transaction(self, gid: &str, owner: &str) -> SqlResult<Ticket> {
-        let level = self.options.level;
+        let WriteOptions { level, author, .. } = self.options;
         match self.mode {
-            Mode::Branch(branch) => prepared::prepare(&self.database, *branch.into_state()?, gid, owner, level),
+            Mode::Branch(branch) => {
+                prepared::prepare(&self.database, *branch.into_state()?, (gid, owner), level, author)
+            }
             Mode::Exclusive(_) => Err(SqlError::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
                 "PREPARE TRANSACTION is not supported for a transaction that is the only writer",
@@ -490,6 +501,7 @@ impl WriteTxn {
 
     /// Makes its writer commit it together with others ([`crate::multi_database_commit`]).
     pub(crate) fn participate(self, participant: Participant) -> SqlResult<()> {
+        let participant = Participant { author: self.options.author, ..participant };
         match self.mode {
             Mode::Branch(branch) => {
                 let (images, lock_owner) = branch.into_state()?.leave();
@@ -527,7 +539,7 @@ fn merge(
     id: u64,
     branch: Branch,
     sink: Box<dyn Sink>,
-    level: Level,
+    (level, author): (Level, Option<Arc<Author>>),
     done: OnCompletion,
 ) -> SqlResult<()> {
     let state = branch.into_state()?;
@@ -548,7 +560,7 @@ fn merge(
     let sole = sends
         || changes_schema
         || ops.len() > SHARED_BATCH_BYTES_MAX.min(database.engine.trail.body_bytes_max() as usize / 8);
-    let submission = Submission { level, ..Submission::new(Vec::new(), sink) };
+    let submission = Submission { level, author, ..Submission::new(Vec::new(), sink) };
     let request = move |images, sent| {
         let merge = Some(Merge { images, sent });
         WriterCommand::Run(Request { id, submission, merge, done, sole, lock_owner: Some(lock_owner) })

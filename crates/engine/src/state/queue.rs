@@ -8,6 +8,7 @@ use crate::state::submission::{OnCompletion, Submission};
 use crate::statement::model::{Report, Statement, Step};
 use crossbeam_channel::{Receiver, Sender};
 use holdfast_trail::Reservation;
+use holdfast_types::record::Author;
 use holdfast_types::schema::Schema;
 use holdfast_types::{Hlc, Level, Sink, SqlError, SqlResult, Value};
 use std::sync::Arc;
@@ -130,6 +131,7 @@ pub enum ExclusiveRequest {
         done: OnCompletion,
         sink: Box<dyn Sink>,
         level: Level,
+        author: Option<Arc<Author>>,
     },
     /// Commits together with transactions of other databases.
     Participate(Participant),
@@ -162,6 +164,8 @@ pub struct Participant {
     pub images: Option<Vec<u8>>,
     /// The owner of its locks, which are released when it is published or undone.
     pub lock_owner: Option<LockOwner>,
+    /// The roles that the trail names for it.
+    pub author: Option<Arc<Author>>,
     pub commands: Receiver<Command>,
     pub votes: Sender<Vote>,
 }
@@ -207,6 +211,7 @@ pub struct Prepare {
     pub locks_of: OwnerId,
     pub images: Vec<u8>,
     pub body: Vec<u8>,
+    pub author: Option<Arc<Author>>,
 }
 
 /// A prepared transaction to be committed or rolled back.
@@ -214,4 +219,6 @@ pub struct FinishPrepared {
     pub gid: String,
     pub locks_of: OwnerId,
     pub commit: bool,
+    /// The role that prepared it.
+    pub author: Author,
 }

@@ -2,6 +2,7 @@
 
 use crate::state::advisory::Session;
 use crate::statement::model::Step;
+use holdfast_types::record::Author;
 use holdfast_types::{Level, Sink, SqlError, SqlResult};
 use std::future::Future;
 use std::pin::Pin;
@@ -23,12 +24,15 @@ pub struct Submission {
     pub any_order: bool,
     /// The level that its answer waits for.
     pub level: Level,
+    /// The roles that the trail names for it.
+    pub author: Option<Arc<Author>>,
 }
 
 impl Submission {
     /// A submission that waits for locks indefinitely and for no standby.
     pub fn new(steps: Vec<Step>, sink: Box<dyn Sink>) -> Submission {
-        Submission { steps, sink, lock_timeout: Duration::ZERO, session: None, any_order: false, level: Level::Local }
+        let (lock_timeout, level) = (Duration::ZERO, Level::Local);
+        Submission { steps, sink, lock_timeout, session: None, any_order: false, level, author: None }
     }
 }
 

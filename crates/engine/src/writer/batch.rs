@@ -19,7 +19,7 @@ use crate::state::submission::Completion;
 use crate::statement::run::ended_by_itself;
 use crossbeam_channel::Receiver;
 use holdfast_store::capture::flush_virtual_tables;
-use holdfast_types::record::BatchBuilder;
+use holdfast_types::record::{Author, BatchBuilder};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::time::{Duration, Instant};
 
@@ -164,7 +164,8 @@ impl Writer {
         self.adopt_stray(record, content);
         let before = self.mark();
         let head = self.head();
-        record.begin_transaction(self.conn.capture().buffer(), head);
+        let author = request.submission.author.as_deref().map(Author::names);
+        record.begin_transaction(self.conn.capture().buffer(), head, author);
         let content = self.conn.capture().len();
         let mut step = 0;
         let mut result = Ok(());
@@ -227,7 +228,7 @@ impl Writer {
         let head = self.head();
         let buffer = self.conn.capture().buffer();
         let stray = buffer.split_off(content);
-        record.begin_transaction(buffer, head);
+        record.begin_transaction(buffer, head, None);
         buffer.extend_from_slice(&stray);
         record.end_transaction(buffer);
     }

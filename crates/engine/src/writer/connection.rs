@@ -415,7 +415,7 @@ impl Writer {
             return Ok(());
         }
         let head = self.head();
-        record.begin_transaction(self.conn.capture().buffer(), head);
+        record.begin_transaction(self.conn.capture().buffer(), head, None);
         let before = self.conn.capture().len();
         flush_sequences(&mut self.conn).map_err(|e| self.sql_error(&e))?;
         let start = record.transaction_start();

@@ -25,6 +25,7 @@ use crate::statement::model::{Statement, Step};
 use crate::statement::run::to_sql;
 use crossbeam_channel::RecvTimeoutError;
 use holdfast_store::capture::flush_virtual_tables;
+use holdfast_types::record::Author;
 use holdfast_types::schema::Schema;
 use holdfast_types::{Level, Sink, SqlError, SqlResult, SqlState, Value};
 use std::sync::Arc;
@@ -69,8 +70,8 @@ impl Writer {
         let started = Instant::now();
         loop {
             match begin.requests.recv_timeout(begin.idle_timeout) {
-                Ok(ExclusiveRequest::Commit { done, sink, level }) => {
-                    return self.commit_exclusive(started, level, done, sink, lock_owner);
+                Ok(ExclusiveRequest::Commit { done, sink, level, author }) => {
+                    return self.commit_exclusive(started, (level, author.as_deref()), done, sink, lock_owner);
                 }
                 Ok(ExclusiveRequest::Participate(participant)) => {
                     return self.participate(Participant { lock_owner: Some(lock_owner), ..participant });
@@ -262,7 +263,7 @@ impl Writer {
     fn commit_exclusive(
         &mut self,
         started: Instant,
-        level: Level,
+        (level, author): (Level, Option<&Author>),
         done: OnCompletion,
         sink: Box<dyn Sink>,
         lock_owner: LockOwner,
@@ -276,6 +277,6 @@ impl Writer {
             self.back_out();
             return self.answer_without_batch(vec![answer]);
         }
-        self.commit_captured(started, vec![answer]);
+        self.commit_captured(started, author, vec![answer]);
     }
 }

@@ -21,7 +21,7 @@ use crate::state::fragments::pieces;
 use crate::state::prewritten::FragmentOwner;
 use crate::state::submission::{Completion, OnCompletion};
 use holdfast_trail::Span;
-use holdfast_types::record::{BatchBuilder, TxnHead, op, put_fragment};
+use holdfast_types::record::{Author, BatchBuilder, TxnHead, op, put_fragment};
 use holdfast_types::{Level, SqlError, SqlResult, SqlState};
 use std::time::Instant;
 
@@ -30,7 +30,7 @@ const RECORD_OVERHEAD_BYTES: usize = 256;
 
 impl Writer {
     /// Commits the open transaction, whose operations are in the capture's buffer without a record around them.
-    pub(super) fn commit_captured(&mut self, started: Instant, answers: Vec<Answer>) {
+    pub(super) fn commit_captured(&mut self, started: Instant, author: Option<&Author>, answers: Vec<Answer>) {
         let (ops, unchanged) = (self.conn.capture().ops(), self.conn.capture().unchanged());
         if ops == 0 && unchanged == 0 {
             // Nothing to make durable: whatever SQLite dirtied as well is undone, as the trail would not know it.
@@ -38,7 +38,7 @@ impl Writer {
             return self.answer_without_batch(answers);
         }
         let content = std::mem::take(self.conn.capture().buffer());
-        match self.records(&content) {
+        match self.records(&content, author) {
             Ok(record) => self.commit_or_fail(record, started, answers),
             Err(error) => self.fail(error, answers),
         }
@@ -49,7 +49,7 @@ impl Writer {
     pub(crate) fn commit_or_back_out(
         &mut self,
         started: Instant,
-        level: Level,
+        (level, author): (Level, Option<&Author>),
         done: OnCompletion,
         result: Completion,
     ) {
@@ -59,7 +59,7 @@ impl Writer {
             self.back_out();
             return self.answer_without_batch(vec![answer]);
         }
-        self.commit_captured(started, vec![answer]);
+        self.commit_captured(started, author, vec![answer]);
     }
 
     fn commit_or_fail(&mut self, record: BatchBuilder, started: Instant, answers: Vec<Answer>) {
@@ -82,7 +82,7 @@ impl Writer {
     }
 
     /// Puts the batch record around `content`, or writes it ahead as fragments.
-    pub(super) fn records(&mut self, content: &[u8]) -> SqlResult<BatchBuilder> {
+    pub(super) fn records(&mut self, content: &[u8], author: Option<&Author>) -> SqlResult<BatchBuilder> {
         let goes_ahead = self.ahead.is_some() || content.len() > self.sizes.fragment_bytes;
         let last = if goes_ahead { 0 } else { content.len() };
         self.reserve((last + RECORD_OVERHEAD_BYTES) as u64)?;
@@ -93,7 +93,7 @@ impl Writer {
         let head = TxnHead { id: self.ahead.as_ref().map_or(head.id, |ahead| ahead.txn), ..head };
         let mut record = self.begin_record();
         let buf = self.conn.capture().buffer();
-        record.begin_transaction(buf, head);
+        record.begin_transaction(buf, head, author.map(Author::names));
         match &self.ahead {
             None => buf.extend_from_slice(content),
             Some(ahead) => op::put_fragments(buf, head.id, ahead.fragments),

@@ -13,17 +13,17 @@ use super::connection::Writer;
 use crate::state::lock_owner::LockOwner;
 use crate::state::queue::{Command, Participant, Published, Vote};
 use holdfast_types::SqlResult;
-use holdfast_types::record::BatchBuilder;
+use holdfast_types::record::{Author, BatchBuilder};
 use std::time::Instant;
 
 impl Writer {
     /// Participates to the end.
     pub(crate) fn participate(&mut self, part: Participant) {
-        let Participant { images, lock_owner, commands, votes } = part;
+        let Participant { images, lock_owner, author, commands, votes } = part;
         let started = Instant::now();
         // The coordinator waits for every vote it asked for; it never goes away before.
         let tell = |report| drop(votes.send(report));
-        let record = match self.get_ready(images, lock_owner.as_ref()) {
+        let record = match self.get_ready(images, lock_owner.as_ref(), author.as_deref()) {
             Ok(Some(record)) => record,
             nothing => {
                 self.back_out();
@@ -55,6 +55,7 @@ impl Writer {
         &mut self,
         images: Option<Vec<u8>>,
         lock_owner: Option<&LockOwner>,
+        author: Option<&Author>,
     ) -> SqlResult<Option<BatchBuilder>> {
         if let Some(ops) = images {
             self.begin()?;
@@ -66,6 +67,6 @@ impl Writer {
             return Ok(None);
         }
         let content = std::mem::take(self.conn.capture().buffer());
-        self.records(&content).map(Some)
+        self.records(&content, author).map(Some)
     }
 }

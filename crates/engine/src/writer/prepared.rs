@@ -9,7 +9,7 @@ use crate::state::queue::{FinishPrepared, Prepare};
 use crate::state::submission::{Completion, OnCompletion};
 use crate::statement::collect::Ignore;
 use holdfast_store::schema_map::PREPARED_TABLE;
-use holdfast_types::record::{Op, Ops};
+use holdfast_types::record::{Author, Op, Ops};
 use holdfast_types::{Level, SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::sync::Arc;
 use std::time::Instant;
@@ -34,7 +34,7 @@ impl Writer {
             self.would_commit(&request.images)?;
             self.keep_prepared(&request)
         });
-        self.end_prepared(result, level, done);
+        self.end_prepared(result, (level, request.author.as_deref()), done);
     }
 
     /// Applies a prepared transaction's images, or does not, and deletes its rows.
@@ -48,7 +48,7 @@ impl Writer {
             }
             self.run_with(DELETE, &[ValueRef::Text(request.gid.as_bytes())])
         });
-        self.end_prepared(result, level, done);
+        self.end_prepared(result, (level, Some(&request.author)), done);
     }
 
     fn would_commit(&mut self, images: &[u8]) -> SqlResult<()> {
@@ -96,10 +96,10 @@ impl Writer {
     }
 
     /// Commits what was done, or rolls it back; the answer leaves when that is durable.
-    fn end_prepared(&mut self, result: SqlResult<()>, level: Level, done: OnCompletion) {
+    fn end_prepared(&mut self, result: SqlResult<()>, (level, author): (Level, Option<&Author>), done: OnCompletion) {
         let number = self.number();
         let result = result.and_then(|()| self.finish_sole());
-        self.commit_or_back_out(Instant::now(), level, done, answer(result, number));
+        self.commit_or_back_out(Instant::now(), (level, author), done, answer(result, number));
     }
 }
 

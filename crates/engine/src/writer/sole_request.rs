@@ -46,7 +46,7 @@ impl Writer {
             }
             Ok(()) => {
                 let answer = Answer { done, result: done_with(Ok(()), number), lock_owner, level };
-                self.commit_captured(started, vec![answer]);
+                self.commit_captured(started, submission.author.as_deref(), vec![answer]);
             }
         }
     }

@@ -4,6 +4,7 @@
 
 use super::net::Effects;
 use super::nets::Nets;
+use crate::by::By;
 use crate::conflict::Conflict;
 use crate::error::FlashbackError;
 use crate::events::{Behind, Event, Wanted, What, collect_whole};
@@ -80,6 +81,7 @@ pub fn later(source: &Source, than: &Behind, rows: &RowsOf) -> Result<(Vec<Confl
             transaction: event.head.id.0,
             lsn: event.lsn.0,
             unix_ms: event.head.hlc.unix_ms(),
+            by: By::of(event.author.as_deref()),
             operation,
         };
         match &event.what {

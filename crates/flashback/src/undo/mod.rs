@@ -23,9 +23,10 @@ mod net;
 mod nets;
 mod statements;
 
+use crate::by::By;
 use crate::conflict::Conflict;
 use crate::error::FlashbackError;
-use crate::events::{Behind, Event, Wanted, What, collect_whole, find_commit, ids_of};
+use crate::events::{Behind, Commit as Committed, Event, Wanted, What, collect_whole, find_commit, ids_of};
 use crate::row::Keys;
 use crate::server::{Connect, Session};
 use crate::source::{Range, Read, Source};
@@ -54,6 +55,8 @@ pub struct Plan {
     pub transaction: u64,
     pub lsn: u64,
     pub unix_ms: u64,
+    #[serde(flatten)]
+    pub by: By,
     pub statements: Vec<Statement>,
     pub conflicts: Vec<Conflict>,
     /// Tables of the inverse with triggers, which would run.
@@ -93,8 +96,9 @@ impl Plan {
     /// The statements as one script.
     pub fn script(&self) -> String {
         let time = holdfast_dump::show_moment(self.unix_ms);
+        let by = if self.by.session_user.is_some() { format!(" {}", self.by) } else { String::new() };
         let mut text = format!(
-            "-- The inverse of transaction {}, committed at {time}, LSN {}.\n\
+            "-- The inverse of transaction {}{by}, committed at {time}, LSN {}.\n\
              -- Each statement must change one row, and no other row may change with it; `--apply` checks that.\nBEGIN;\n",
             self.transaction, self.lsn
         );
@@ -145,7 +149,7 @@ pub fn plan(source: &Source, connect: &Connect, database: &str, target: Target) 
     if found.is_none() && target.lsn.is_some() {
         (found, read) = find_commit(source, None, id)?;
     }
-    let (lsn, head) = found.ok_or(FlashbackError::NoTransaction { id, first: read.first_lsn })?;
+    let Committed { lsn, head, author } = found.ok_or(FlashbackError::NoTransaction { id, first: read.first_lsn })?;
     let commit = Commit { hlc: head.hlc, ids: ids_of(source, lsn, head.hlc)? };
     let (events, _) = collect_whole(source, Range { last: Some(lsn), ..Range::from(lsn) }, &commit)?;
     if let Some(sql) = events.iter().find_map(|event| match &event.what {
@@ -175,6 +179,7 @@ pub fn plan(source: &Source, connect: &Connect, database: &str, target: Target) 
         transaction: id,
         lsn: lsn.0,
         unix_ms,
+        by: By::of(author.as_deref()),
         statements,
         conflicts,
         triggers,

@@ -78,6 +78,7 @@ impl NodeSession {
             canceller: &self.canceller,
             locks: &self.locks,
             user: &self.identity.user,
+            author: &self.identity.author,
             last_id: &mut self.last_id,
             wanted,
         };

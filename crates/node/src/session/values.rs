@@ -7,11 +7,13 @@ use holdfast_sql::{SessionValue, SessionValues};
 use holdfast_types::access::RoleChanges;
 use holdfast_types::access::predefined::{BOOTSTRAP_OID, READ_ALL_SETTINGS_OID};
 use holdfast_types::inet::Inet;
+use holdfast_types::record::Author;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 use holdfast_wire::{Peer, PeerAddress};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// The session's user, database and process number.
 pub struct Identity {
@@ -29,22 +31,31 @@ pub struct Identity {
     pub authenticated_role: u32,
     /// The OIDs of the names that the session has set: a role that is renamed keeps its sessions.
     pub named: HashMap<String, u32>,
+    /// The names of both roles, which the trail has with what the session commits.
+    pub author: Arc<Author>,
 }
 
 impl Identity {
     pub fn new(user: String, role: u32, database: String, pid: i32, peer: Peer) -> Identity {
         let (session_role, current_role, authenticated_role) = (role, role, role);
-        Identity { user, database, pid, peer, session_role, current_role, authenticated_role, named: HashMap::new() }
+        let (named, author) = (HashMap::new(), Arc::new(Author::new(&user, &user)));
+        Identity { user, database, pid, peer, session_role, current_role, authenticated_role, named, author }
     }
 
     /// Takes the roles that the settings name, after these have changed.
     pub fn follow(&mut self, settings: &Settings) {
         let named = |parameter: &str| {
             let value = settings.get(parameter).map_or("", |(_, value)| value);
-            self.named.get(value).copied()
+            self.named.get(value).map(|oid| (value, *oid))
         };
-        self.session_role = named(SESSION_PARAMETER).unwrap_or(self.authenticated_role);
-        self.current_role = named(ROLE_PARAMETER).unwrap_or(self.session_role);
+        let session = named(SESSION_PARAMETER).unwrap_or((self.user.as_str(), self.authenticated_role));
+        let current = named(ROLE_PARAMETER).unwrap_or(session);
+        let author = Author::new(session.0, current.0);
+        (self.session_role, self.current_role) = (session.1, current.1);
+        // It is shared with the transactions of before.
+        if *self.author != author {
+            self.author = Arc::new(author);
+        }
     }
 }
 

@@ -35,6 +35,7 @@ impl NodeSession {
             session,
             any_order: true,
             level: self.settings.level(),
+            author: Some(self.identity.author.clone()),
         };
         let db = self.served.db.clone();
         let id = match db.submit_with(batch, Box::new(move |done| letter.deliver(done))) {
@@ -84,6 +85,7 @@ impl NodeSession {
             session,
             part_of,
             level: self.settings.level(),
+            author: Some(self.identity.author.clone()),
         };
         if options.isolation != WriteIsolation::RepeatableRead {
             options.snapshot = None;
@@ -200,6 +202,7 @@ impl NodeSession {
         let timeouts = self.settings.timeouts();
         let timeout = timeouts.statement;
         let (db, canceller) = (self.served.db.clone(), self.canceller.clone());
+        self.changes_as_author(&step.stmt)?;
         let txn = self.writer()?;
         txn.set_lock_timeout(timeouts.lock);
         let target = Target::Main(db, txn.id());
@@ -209,6 +212,15 @@ impl NodeSession {
             self.last_id = Some(ran.last_insert_rowid).filter(|id| *id != 0).or(self.last_id);
         }
         Ok((ran.result.map_err(|e| with_reason(e, timed_out)), ran.sink))
+    }
+
+    /// The trail names the roles of the last statement that may have changed something.
+    fn changes_as_author(&mut self, stmt: &Statement) -> SqlResult<()> {
+        if !stmt.class.is_read() {
+            let author = self.identity.author.clone();
+            self.writer()?.set_author(author);
+        }
+        Ok(())
     }
 
     /// Runs one INSERT for each of the rows, for COPY. The inner error names the index of the row that failed.
@@ -221,6 +233,7 @@ impl NodeSession {
             return self.execute_temporary_rows(stmt, rows).await;
         }
         let (db, canceller) = (self.served.db.clone(), self.canceller.clone());
+        self.changes_as_author(stmt)?;
         let txn = self.writer()?;
         let target = Target::Main(db, txn.id());
         let work = txn.execute_rows(stmt.clone(), rows);

@@ -5,8 +5,9 @@
 //! truncating the buffer to [`BatchBuilder::transaction_start`] when it is rolled back); finally
 //! [`BatchBuilder::finish`]. No byte is copied twice.
 
+use super::author::{AuthorNames, put_author, take_author};
 use super::bytes::Cursor;
-use super::{DecodeError, KIND_BATCH, LENGTH_BYTES, Ops, begin, end};
+use super::{BATCH_VERSION, DecodeError, KIND_BATCH, LENGTH_BYTES, Ops, begin_version, end};
 use crate::ids::{Hlc, SiteId, TxnId, VolumeId};
 
 /// Offset of the number of transactions from the record's start.
@@ -29,26 +30,30 @@ pub struct BatchBuilder {
     start: usize,
     transactions: u32,
     open: usize,
+    /// Where the roles of the transaction ended last are in the buffer, and those of the open one.
+    author: Option<(usize, usize)>,
+    open_author: Option<(usize, usize)>,
 }
 
 impl BatchBuilder {
     /// Begins the record for boxcar `number` of `volume`, whose schema epoch is `schema_epoch` before it.
     pub fn begin(buf: &mut Vec<u8>, volume: VolumeId, number: u64, schema_epoch: u32) -> BatchBuilder {
-        let start = begin(buf, KIND_BATCH);
+        let start = begin_version(buf, KIND_BATCH, BATCH_VERSION);
         buf.extend_from_slice(&volume.0.to_le_bytes());
         buf.extend_from_slice(&number.to_le_bytes());
         buf.extend_from_slice(&schema_epoch.to_le_bytes());
         buf.extend_from_slice(&0u32.to_le_bytes());
-        BatchBuilder { start, transactions: 0, open: buf.len() }
+        BatchBuilder { start, transactions: 0, open: buf.len(), author: None, open_author: None }
     }
 
-    /// Begins a transaction; its operations are appended to `buf` next.
-    pub fn begin_transaction(&mut self, buf: &mut Vec<u8>, head: TxnHead) {
+    /// Begins a transaction, made for these roles; its operations are appended to `buf` next.
+    pub fn begin_transaction(&mut self, buf: &mut Vec<u8>, head: TxnHead, author: Option<AuthorNames<'_>>) {
         self.open = buf.len();
         buf.extend_from_slice(&0u32.to_le_bytes());
         buf.extend_from_slice(&head.id.0.to_le_bytes());
         buf.extend_from_slice(&head.site.0.to_le_bytes());
         buf.extend_from_slice(&head.hlc.0.to_le_bytes());
+        self.open_author = put_author(buf, author, self.author);
     }
 
     /// Buffer length before the open transaction: truncate to it to roll the transaction back.
@@ -65,6 +70,7 @@ impl BatchBuilder {
     /// Ends the transaction begun last.
     pub fn end_transaction(&mut self, buf: &mut [u8]) {
         end(buf, self.open);
+        self.author = self.open_author;
         self.transactions += 1;
     }
 
@@ -91,6 +97,7 @@ pub struct Batch<'a> {
     pub schema_epoch: u32,
     /// Number of transactions.
     pub count: u32,
+    has_authors: bool,
     rest: Cursor<'a>,
 }
 
@@ -98,13 +105,21 @@ pub struct Batch<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Transaction<'a> {
     pub head: TxnHead,
+    /// `None`: the server itself or a program that embeds the library made it, or a release that did not record roles.
+    pub author: Option<AuthorNames<'a>>,
     pub ops: Ops<'a>,
 }
 
 impl<'a> Batch<'a> {
-    pub(super) fn read(volume: VolumeId, c: &mut Cursor<'a>, content: &'a [u8]) -> Result<Batch<'a>, DecodeError> {
+    pub(super) fn read(
+        volume: VolumeId,
+        version: u8,
+        c: &mut Cursor<'a>,
+        content: &'a [u8],
+    ) -> Result<Batch<'a>, DecodeError> {
         let (number, schema_epoch, count) = (c.u64()?, c.u32()?, c.u32()?);
-        Ok(Batch { volume, number, schema_epoch, count, rest: Cursor::new(&content[c.at()..]) })
+        let (has_authors, rest) = (version >= BATCH_VERSION, Cursor::new(&content[c.at()..]));
+        Ok(Batch { volume, number, schema_epoch, count, has_authors, rest })
     }
 
     /// Appends this record with its first `count` transactions only.
@@ -112,7 +127,7 @@ impl<'a> Batch<'a> {
         let mut record = BatchBuilder::begin(buf, self.volume, self.number, self.schema_epoch);
         for transaction in self.transactions().take(count as usize) {
             let transaction = transaction?;
-            record.begin_transaction(buf, transaction.head);
+            record.begin_transaction(buf, transaction.head, transaction.author);
             buf.extend_from_slice(transaction.ops.bytes());
             record.end_transaction(buf);
         }
@@ -123,7 +138,8 @@ impl<'a> Batch<'a> {
     /// The transactions in order; ends after the first error.
     pub fn transactions(&self) -> impl Iterator<Item = Result<Transaction<'a>, DecodeError>> + use<'a> {
         let mut rest = self.rest;
-        let mut left = self.count;
+        let (mut left, has_authors) = (self.count, self.has_authors);
+        let mut author = None;
         std::iter::from_fn(move || {
             if left == 0 {
                 let bytes = rest.remaining();
@@ -131,21 +147,27 @@ impl<'a> Batch<'a> {
                 return (bytes > 0).then_some(Err(DecodeError::Leftover { bytes }));
             }
             left -= 1;
-            let transaction = read_transaction(&mut rest);
-            if transaction.is_err() {
-                (rest, left) = (Cursor::new(&[]), 0);
+            let transaction = read_transaction(&mut rest, has_authors, author);
+            match &transaction {
+                Ok(transaction) => author = transaction.author,
+                Err(_) => (rest, left) = (Cursor::new(&[]), 0),
             }
             Some(transaction)
         })
     }
 }
 
-fn read_transaction<'a>(rest: &mut Cursor<'a>) -> Result<Transaction<'a>, DecodeError> {
+fn read_transaction<'a>(
+    rest: &mut Cursor<'a>,
+    has_author: bool,
+    before: Option<AuthorNames<'a>>,
+) -> Result<Transaction<'a>, DecodeError> {
     let length = rest.u32()? as usize;
     let content = rest.take(length)?;
     let mut c = Cursor::new(content);
     let head = TxnHead { id: TxnId(c.u64()?), site: SiteId(c.u16()?), hlc: Hlc(c.u64()?) };
-    Ok(Transaction { head, ops: Ops::new(&content[c.at()..]) })
+    let author = if has_author { take_author(&mut c, before)? } else { None };
+    Ok(Transaction { head, author, ops: Ops::new(&content[c.at()..]) })
 }
 
 const _: () = assert!(COUNT_OFFSET == LENGTH_BYTES + 2 + 4 + 8 + 4);

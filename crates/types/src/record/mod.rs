@@ -12,8 +12,9 @@
 //!
 //! | kind, version | record | fields |
 //! |---|---|---|
-//! | 1, 1 | batch: one boxcar of one volume's MAIN | volume u32, number u64, schema epoch before u32, transactions u32, then each transaction |
-//! | | a transaction in it | length of what follows u32, id u64, origin site u16, clock u64, operations ([`op`]) |
+//! | 1, 2 | batch: one boxcar of one volume's MAIN | volume u32, number u64, schema epoch before u32, transactions u32, then each transaction |
+//! | | a transaction in it | length of what follows u32, id u64, origin site u16, clock u64, roles ([`author`]), operations ([`op`]) |
+//! | 1, 1 | batch of earlier programs | the same, its transactions without roles |
 //! | 2, 1 | fragment of a large transaction | volume u32, transaction u64, number from 0 u32, operations |
 //! | 3, 1 | fragments dropped | volume u32, transaction u64 |
 //! | 4, 1 | checkpoint of a volume | volume u32, number u64, redo start LSN u64, file size u64 bytes, file mtime i64 ns |
@@ -23,6 +24,8 @@
 //! | 8, 1 | role, all of it ([`access`]) | OID u32, then the role |
 //! | 9, 1 | role dropped | OID u32 |
 //! | 10, 1 | owner and grants of a database ([`access`]) | volume u32, then its access |
+//!
+//! A batch is written in version 2, and read in both: programs that know only version 1 refuse it and name its version.
 //!
 //! Kind 7 of a role is written by programs before roles were stored, and read by all; now a role's parameters are part of its
 //! record.
@@ -34,11 +37,13 @@
 //! a defect. Reading never panics, whatever the bytes are.
 
 pub mod access;
+pub mod author;
 mod batch;
 pub mod bytes;
 pub mod op;
 
 pub use access::{AccessBody, RoleBody};
+pub use author::{Author, AuthorNames};
 pub use batch::{Batch, BatchBuilder, Transaction, TxnHead};
 pub use bytes::{Cells, put_cell, take_cell};
 pub use op::{Ddl, Key, Mask, Op, Ops, Sequences};
@@ -58,8 +63,10 @@ const KIND_PARAMETERS: u8 = 7;
 const KIND_ROLE: u8 = 8;
 const KIND_ROLE_DROP: u8 = 9;
 const KIND_DATABASE_ACCESS: u8 = 10;
-/// All kinds are at their first version.
+/// The version of all kinds but batches.
 const VERSION: u8 = 1;
+/// The version of batches, whose transactions have roles from here on.
+const BATCH_VERSION: u8 = 2;
 
 /// Bytes of a record's length field.
 const LENGTH_BYTES: usize = 4;
@@ -255,8 +262,12 @@ pub fn put_database_access(buf: &mut Vec<u8>, volume: VolumeId, access: &Databas
 
 /// Begins a record and returns the offset of its length field.
 fn begin(buf: &mut Vec<u8>, kind: u8) -> usize {
+    begin_version(buf, kind, VERSION)
+}
+
+fn begin_version(buf: &mut Vec<u8>, kind: u8, version: u8) -> usize {
     let start = buf.len();
-    buf.extend_from_slice(&[0, 0, 0, 0, kind, VERSION]);
+    buf.extend_from_slice(&[0, 0, 0, 0, kind, version]);
     start
 }
 
@@ -308,12 +319,13 @@ impl<'a> Iterator for RecordReader<'a> {
 fn read_record(content: &[u8]) -> Result<Record<'_>, DecodeError> {
     let mut c = Cursor::new(content);
     let (kind, version) = (c.u8()?, c.u8()?);
-    if version != VERSION || !(KIND_BATCH..=KIND_DATABASE_ACCESS).contains(&kind) {
+    let newest = if kind == KIND_BATCH { BATCH_VERSION } else { VERSION };
+    if !(1..=newest).contains(&version) || !(KIND_BATCH..=KIND_DATABASE_ACCESS).contains(&kind) {
         return Err(DecodeError::Version { kind, version });
     }
     let volume = VolumeId(c.u32()?);
     let record = match kind {
-        KIND_BATCH => return Batch::read(volume, &mut c, content).map(Record::Batch),
+        KIND_BATCH => return Batch::read(volume, version, &mut c, content).map(Record::Batch),
         KIND_FRAGMENT => {
             let (txn, number) = (TxnId(c.u64()?), c.u32()?);
             return Ok(Record::Fragment { volume, txn, number, ops: Ops::new(&content[c.at()..]) });

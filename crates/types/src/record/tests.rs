@@ -11,7 +11,8 @@ fn sample() -> Vec<u8> {
     let mut buf = Vec::new();
     let mut batch = BatchBuilder::begin(&mut buf, VolumeId(7), 300, 2);
     let head = TxnHead { id: TxnId(9), site: SiteId(1), hlc: Hlc(0x0102) };
-    batch.begin_transaction(&mut buf, head);
+    let author = Author::new("ann", "app");
+    batch.begin_transaction(&mut buf, head, Some(author.names()));
     put_insert(&mut buf, TableId(4), Some(-1), 2);
     put_cell(&mut buf, ValueRef::Int(300));
     put_cell(&mut buf, ValueRef::Text(b"x"));
@@ -29,7 +30,7 @@ fn sample() -> Vec<u8> {
     put_cell(&mut buf, ValueRef::Int(1));
     put_sequence(&mut buf, TableId(4), 1, ValueRef::Int(8));
     batch.end_transaction(&mut buf);
-    batch.begin_transaction(&mut buf, head);
+    batch.begin_transaction(&mut buf, head, Some(author.names()));
     put_insert(&mut buf, TableId(5), None, 1);
     put_cell(&mut buf, ValueRef::Int(2));
     put_ddl(&mut buf, &Ddl { text: "create view v", epoch_after: 3, sqlite_version: 3054001, schema_hash: 0xabc });
@@ -114,10 +115,11 @@ fn roles_and_access_are_read_as_they_were_written() {
 
 /// The bytes of [`sample`], record by record. They change only together with a version byte.
 const GOLDEN: &str = "
-bc0000000101070000002c010000000000000200000002000000420000000900000000000000010002010000000000000104
-0102112c010301780404000100020202010301780004016202000000000000f03f050501090101090107040209085c000000
-09000000000000000100020100000000000002050109020603b1b3ba01bc0a0000000000000d637265617465207669657720
-7608010403017409050915707261676d6120757365725f76657273696f6e3d330a090000000000000002
+c60000000102070000002c0100000000000002000000020000004b0000000900000000000000010002010000000000000203
+616e6e0361707001040102112c010301780404000100020202010301780004016202000000000000f03f0505010901010901
+07040209085d0000000900000000000000010002010000000000000002050109020603b1b3ba01bc0a0000000000000d6372
+656174652076696577207608010403017409050915707261676d6120757365725f76657273696f6e3d330a09000000000000
+0002
 12000000020107000000090000000000000001000000
 0e0000000301070000000900000000000000
 260000000401070000002c0100000000000000100000000000000020000000000000ffffffffffffffff
@@ -130,6 +132,19 @@ bc0000000101070000002c0100000000000002000000020000004200000009000000000000000100
 06000000090100400000
 1f0000000a010800000000400000ffffffff0101000000000000000a000000000a0002
 ";
+
+/// The first record of [`sample`] as programs before roles were recorded wrote it.
+const GOLDEN_WITHOUT_ROLES: &str = "
+bc0000000101070000002c010000000000000200000002000000420000000900000000000000010002010000000000000104
+0102112c010301780404000100020202010301780004016202000000000000f03f050501090101090107040209085c000000
+09000000000000000100020100000000000002050109020603b1b3ba01bc0a0000000000000d637265617465207669657720
+7608010403017409050915707261676d6120757365725f76657273696f6e3d330a090000000000000002
+";
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits = text.split_whitespace().collect::<String>();
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+}
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -160,6 +175,59 @@ fn what_was_written_is_read() {
     assert!(shown[3].contains("number: 300, redo_start: Lsn(4096), file_size_bytes: 8192, file_mtime_ns: -1"));
     assert!(shown[6].contains("on") && shown[7].contains("tom"));
     assert!(shown[4].contains("Postgres") && shown[4].contains("shop"));
+}
+
+/// Who made the transactions of the first record.
+fn authors(body: &[u8]) -> Vec<Option<Author>> {
+    let Some(Ok(Record::Batch(batch))) = RecordReader::new(body).next() else { panic!("not a batch") };
+    batch.transactions().map(|t| t.unwrap().author.map(AuthorNames::to_author)).collect()
+}
+
+#[test]
+fn a_batch_of_an_earlier_program_has_no_roles() {
+    let old = unhex(GOLDEN_WITHOUT_ROLES);
+    assert_eq!(authors(&old), [None, None]);
+    let ops = |body: &[u8]| show(RecordReader::new(body).next().unwrap().unwrap());
+    assert_eq!(ops(&old), ops(&sample()));
+    let mut newer = old;
+    newer[5] = 3;
+    let error = RecordReader::new(&newer).next().unwrap().unwrap_err();
+    assert_eq!(error, DecodeError::Version { kind: 1, version: 3 });
+}
+
+#[test]
+fn each_transaction_has_its_roles_and_a_name_is_written_once() {
+    let (ann, as_app) = (Author::new("ann", "ann"), Author::new("ann", "app"));
+    let made = [None, Some(&ann), Some(&ann), Some(&as_app), None, None, Some(&as_app), Some(&ann)];
+    let head = TxnHead { id: TxnId(1), site: SiteId(0), hlc: Hlc(1) };
+    let mut buf = b"in front".to_vec();
+    let mut batch = BatchBuilder::begin(&mut buf, VolumeId(1), 1, 1);
+    let mut bytes = Vec::new();
+    for author in made {
+        // One that is backed out is not the one before.
+        batch.begin_transaction(&mut buf, head, Some(Author::new("undone", "undone").names()));
+        buf.truncate(batch.transaction_start());
+        let before = buf.len();
+        batch.begin_transaction(&mut buf, head, author.map(Author::names));
+        batch.end_transaction(&mut buf);
+        bytes.push(buf.len() - before - 22);
+    }
+    batch.finish(&mut buf);
+    assert_eq!(bytes, [1, 5, 1, 9, 1, 1, 9, 5]);
+    let expected: Vec<_> = made.into_iter().map(|author| author.cloned()).collect();
+    assert_eq!(authors(&buf[8..]), expected);
+    // A part of the record, as a restore to a moment takes it, names them too.
+    let Some(Ok(Record::Batch(batch))) = RecordReader::new(&buf[8..]).next() else { panic!("not a batch") };
+    let mut part = b"x".to_vec();
+    batch.put_first(&mut part, 5).unwrap();
+    assert_eq!(authors(&part[1..]), expected[..5]);
+}
+
+#[test]
+fn a_name_is_cut_at_a_character() {
+    let long = format!("{}é", "x".repeat(62));
+    assert_eq!(Author::new(&long, &long).names().session_user, &long[..62]);
+    assert_eq!(Author::new("", "a").names(), AuthorNames { session_user: "", current_user: Some("a") });
 }
 
 /// Reads everything in a record.
@@ -251,11 +319,11 @@ fn a_transaction_backed_out_leaves_no_trace() {
         let mut buf = Vec::new();
         let mut batch = BatchBuilder::begin(&mut buf, VolumeId(1), 1, 1);
         let head = TxnHead { id: TxnId(1), site: SiteId(0), hlc: Hlc(1) };
-        batch.begin_transaction(&mut buf, head);
+        batch.begin_transaction(&mut buf, head, None);
         put_pragma(&mut buf, "a");
         batch.end_transaction(&mut buf);
         if with_second {
-            batch.begin_transaction(&mut buf, head);
+            batch.begin_transaction(&mut buf, head, Some(Author::new("ann", "ann").names()));
             put_pragma(&mut buf, "b");
             buf.truncate(batch.transaction_start());
         }

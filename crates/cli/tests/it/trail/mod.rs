@@ -9,6 +9,7 @@ mod remote;
 mod rowid;
 mod tls;
 mod undo;
+mod who;
 
 use crate::node::{Node, holdfast, succeeds};
 use serde_json::Value;

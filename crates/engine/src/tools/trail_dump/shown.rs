@@ -2,7 +2,7 @@
 
 use super::names::Names;
 use holdfast_types::access::{Membership, Role, RoleParameter};
-use holdfast_types::record::{self, Batch, DecodeError, Key, Op, Ops, ParametersOf, Record};
+use holdfast_types::record::{self, AuthorNames, Batch, DecodeError, Key, Op, Ops, ParametersOf, Record};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{TableId, Value, ValueRef, VolumeId};
 use serde::ser::SerializeMap;
@@ -133,7 +133,18 @@ pub struct TxnItem {
     /// The hybrid logical clock: milliseconds since 1970, and the counter within one.
     pub unix_ms: u64,
     pub counter: u16,
+    /// The role that made it, and the one of SET ROLE; not in trails of releases that did not record roles.
+    pub session_user: Option<String>,
+    pub current_user: Option<String>,
     pub ops: Vec<OpItem>,
+}
+
+impl TxnItem {
+    /// The roles that made it.
+    pub fn by(&self) -> Option<AuthorNames<'_>> {
+        let session_user = self.session_user.as_deref()?;
+        Some(AuthorNames { session_user, current_user: self.current_user.as_deref() })
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -299,11 +310,13 @@ fn batch(batch: &Batch<'_>, names: &Names) -> RecordItem {
             site: t.head.site.0,
             unix_ms: t.head.hlc.unix_ms(),
             counter: (t.head.hlc.0 & 0xffff) as u16,
+            session_user: t.author.map(|author| author.session_user.to_owned()),
+            current_user: t.author.and_then(|author| author.current_user).map(str::to_owned),
             ops: ops(t.ops, batch.volume, names),
         },
         Err(e) => {
             let ops = vec![OpItem::Unreadable { error: e.to_string() }];
-            TxnItem { id: 0, site: 0, unix_ms: 0, counter: 0, ops }
+            TxnItem { id: 0, site: 0, unix_ms: 0, counter: 0, session_user: None, current_user: None, ops }
         }
     });
     RecordItem::Batch {

@@ -84,7 +84,8 @@ impl<'a> Script<'a> {
             self.line(&format!("USE {};", quote(database)));
             self.database = Some(database.to_owned());
         }
-        self.comment(&format!("database {database}, LSN {lsn}, transaction {}, {} ms after 1970", t.id, t.unix_ms));
+        let by = t.by().map(|by| format!(", by {by}")).unwrap_or_default();
+        self.comment(&format!("database {database}, LSN {lsn}, transaction {}, {} ms after 1970{by}", t.id, t.unix_ms));
         self.line("BEGIN;");
         t.ops.iter().for_each(|op| self.operation(op, of));
         self.line("COMMIT;");

@@ -118,6 +118,7 @@ fn role(item: &RecordItem, f: &mut Formatter<'_>) -> Result {
 impl Display for TxnItem {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         write!(f, "transaction {} of site {}, clock {}.{}", self.id, self.site, self.unix_ms, self.counter)?;
+        self.by().iter().try_for_each(|by| write!(f, ", by {by}"))?;
         self.ops.iter().try_for_each(|op| write!(f, "\n      {op}"))
     }
 }

@@ -26,11 +26,12 @@ use crate::automatic_stats::{AutomaticStats, EndedBy};
 use crate::cancel::{Canceller, terminated_in_commit};
 use crate::plan::Extra;
 use crate::session::failure::stopping;
-use crate::session::values::DATABASE_PARAMETER;
+use crate::session::values::{DATABASE_PARAMETER, ROLE_PARAMETER, SESSION_PARAMETER};
 use crate::settings::{AutomaticSettings, Settings};
 use attempt::Ran;
 use holdfast_engine::{Collect, Database, Step as EngineStep, Ticket, WriteOptions, WriteTxn};
 use holdfast_sql::{Entry, Kind};
+use holdfast_types::record::Author;
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult};
 use holdfast_wire::{Client, Failure};
@@ -66,6 +67,8 @@ pub struct Host<'a> {
     pub canceller: &'a Canceller,
     pub locks: &'a Arc<holdfast_engine::Session>,
     pub user: &'a str,
+    /// The roles that the trail names for it.
+    pub author: &'a Arc<Author>,
     /// The session's `lastval()`.
     pub last_id: &'a mut Option<i64>,
     /// The session's statements outside BEGIN join an automatic transaction.
@@ -79,8 +82,8 @@ pub fn stays_open(entry: &Entry<Extra>, wanted: bool) -> bool {
         _ if entry.extra.as_ref().is_some_and(|statement| statement.temp.is_some()) => false,
         Kind::Query | Kind::Insert | Kind::Update | Kind::Delete => wanted && entry.extra.is_some(),
         Kind::Show(_) | Kind::SetTransaction(_) | Kind::Rollback { .. } => true,
-        // Leaving the database leaves its transaction.
-        Kind::Set { name, .. } => name != DATABASE_PARAMETER,
+        // Leaving the database leaves its transaction; and the trail names one role for a transaction.
+        Kind::Set { name, .. } => ![DATABASE_PARAMETER, ROLE_PARAMETER, SESSION_PARAMETER].contains(&name.as_str()),
         Kind::Prepare { .. } | Kind::Execute { .. } | Kind::Deallocate(_) => true,
         Kind::Explain | Kind::Fetch { .. } | Kind::CloseCursor(_) => true,
         _ => false,
@@ -174,6 +177,7 @@ impl AutomaticTransaction {
             idle_timeout: timeouts.idle_in_transaction,
             lock_timeout: timeouts.lock,
             session: Some(host.locks.clone()),
+            author: Some(host.author.clone()),
             ..WriteOptions::default()
         };
         let begin = host.db.begin_write(options);

@@ -77,7 +77,7 @@ impl Source {
         self.number += 1;
         let mut body = Vec::new();
         let mut batch = BatchBuilder::begin(&mut body, VOLUME, self.number, self.map_at_begin.epoch);
-        batch.begin_transaction(&mut body, TxnHead { id: TxnId(self.number), site: SiteId(0), hlc: Hlc(1) });
+        batch.begin_transaction(&mut body, TxnHead { id: TxnId(self.number), site: SiteId(0), hlc: Hlc(1) }, None);
         body.extend_from_slice(&ops);
         batch.end_transaction(&mut body);
         batch.finish(&mut body);

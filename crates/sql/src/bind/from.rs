@@ -3,10 +3,10 @@
 //! USING and NATURAL become conditions with merged columns in the scope, so that types are checked and `*` lists
 //! the columns in PostgreSQL's order.
 
-use super::Binder;
 use super::query::{derived, renamed, unique_names};
 use super::scope::{self, Column, Columns, Relation, Scope, Source};
 use super::typed::Typed;
+use super::{Binder, Settings};
 use crate::catalogue;
 use crate::names::{fold, is_temp_schema, object_name, quote};
 use crate::types::Type;
@@ -287,6 +287,9 @@ impl Binder<'_> {
         if let Some(table) = catalogue::find(schema.as_deref(), &bare) {
             if self.stored {
                 return Err(SqlError::unsupported("a stored definition that reads the catalogue"));
+            }
+            if table.name == "pg_settings" {
+                self.settings = self.settings.max(Settings::Read);
             }
             self.secrets.extend(catalogue::SECRETS.iter().filter(|(_, name)| *name == table.name));
             let columns: Columns = table.columns.iter().map(|(n, o)| derived(n, Type::new(*o))).collect();

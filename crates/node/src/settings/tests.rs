@@ -21,11 +21,11 @@ fn a_set_after_a_set_local_stays() {
     let undo = [("1", true), ("2", false), ("3", true), ("4", true)];
     let undo = undo.map(|(value, local)| s.set("lock_timeout", Some(value), local).unwrap());
     s.end_transaction(undo.to_vec(), true);
-    assert_eq!(s.get("lock_timeout").unwrap().1, "2");
+    assert_eq!(s.get("lock_timeout").unwrap().1, "2ms");
     let reset = s.reset_all();
     assert_eq!(s.get("lock_timeout").unwrap().1, "0");
     s.end_transaction(reset, false);
-    assert_eq!(s.get("lock_timeout").unwrap().1, "2", "RESET ALL is undone");
+    assert_eq!(s.get("lock_timeout").unwrap().1, "2ms", "RESET ALL is undone");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod generated;
 mod granted;
 mod holdfast_stat;
 mod information_schema;
+mod keywords;
 mod live;
 mod oids;
 mod pg_am;
@@ -86,6 +87,7 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &holdfast_stat::AUTOMATIC,
         &holdfast_stat::TRAIL,
         &holdfast_stat::TRANSACTIONS,
+        &keywords::TABLE,
         &pg_am::TABLE,
         &pg_attrdef::TABLE,
         &pg_attribute::TABLE,

@@ -9,3 +9,7 @@ select nspname = oid::regnamespace::text from pg_namespace where nspname in ('pu
 select current_schema(), current_schemas(true), current_schemas(false)
 select current_setting('nosuch')
 select current_setting('no.such', true)
+select count(*), min(word), max(word) from pg_get_keywords()
+select k.word, k.catcode, k.barelabel, k.catdesc, k.baredesc from pg_get_keywords() k where k.word in ('select', 'between', 'left', 'abort', 'over') order by 1
+select tableoid::regclass::text, c.tableoid = 'pg_class'::regclass from pg_class c where relname = 'pg_type'
+select count(*) > 5 from pg_get_keywords() where word <> all ('{select,abort}'::text[])

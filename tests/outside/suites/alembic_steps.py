@@ -32,6 +32,9 @@ def report(step, done):
 alembic("init", "steps")
 ini = Path("alembic.ini")
 ini.write_text("\n".join(f"sqlalchemy.url = {URL}" if l.startswith("sqlalchemy.url") else l for l in ini.read_text().splitlines()))
+environment = Path("steps/env.py")
+metadata = "target_metadata = __import__('sqlalchemy').MetaData()"
+environment.write_text(environment.read_text().replace("target_metadata = None", metadata))
 for name, (before, up, down) in REVISIONS.items():
     Path(f"steps/versions/{name}.py").write_text(
         f"import sqlalchemy as sa\nfrom alembic import op\nrevision = '{name}'\ndown_revision = {before}\n"

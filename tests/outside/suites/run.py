@@ -83,7 +83,7 @@ def sqlalchemy(log, directory, port):
     (directory / "test_suite.py").write_text("from sqlalchemy.testing.suite import *\n")
     url = f"postgresql+psycopg://holdfast@127.0.0.1:{port}/holdfast"
     (directory / "setup.cfg").write_text(
-        f"[db]\ndefault = {url}\n[sqla_testing]\nrequirement_cls = sqlalchemy.testing.requirements:SuiteRequirements\n"
+        f"[db]\ndefault = {url}\n[sqla_testing]\nprofile_file = profiles.txt\nrequirement_cls = sqlalchemy.testing.requirements:SuiteRequirements\n"
     )
     text = run(["pytest", "-q", "-p", "no:cacheprovider", "test_suite.py"], log, directory, port)
     count = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|errors?)", text.splitlines()[-1] if text else "")}

@@ -51,7 +51,7 @@ pub use state::retention::Slot;
 pub use state::submission::{Completion, OnCompletion, Submission, Ticket};
 pub use statement::collect::{Collect, Outcome};
 pub use statement::model::{Class, OriginColumn, Report, Statement, Step, Touch};
-pub use statement::viewer::{own_roles, viewer};
+pub use statement::viewer::{own_roles, settings, viewer};
 pub use tools::{check, import, trail_dump};
 
 /// Temporary tables of a session.

@@ -10,7 +10,7 @@ use holdfast_sql::{RESET_STATEMENTS_FUNCTION, SIGNAL_FUNCTION, SignalOp};
 use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
 use holdfast_types::access::Roles;
 use holdfast_types::access::predefined::READ_ALL_SETTINGS_OID;
-use holdfast_types::{Lsn, SqlError, SqlResult, SqlState, Value, ValueRef};
+use holdfast_types::{Lsn, SettingRow, SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,8 @@ fn register(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher)
     let of = watcher.clone();
     let switch = move |_: &[ValueRef<'_>]| switch(&of);
     conn.register_function(holdfast_sql::SWITCH_FUNCTION, 0, false, switch).map_err(internal)?;
+    conn.register_function(holdfast_sql::SET_CONFIG_FUNCTION, 3, false, set_config).map_err(internal)?;
+    conn.register_function(holdfast_sql::CURRENT_SETTING_FUNCTION, 2, false, current_setting).map_err(internal)?;
     for schema in ["pg_catalog", "information_schema"] {
         conn.exec(&format!("ATTACH ':memory:' AS {schema}")).map_err(internal)?;
     }
@@ -83,6 +85,30 @@ fn register_privileges(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher
         conn.register_function(name, arguments, false, call).map_err(internal)?;
     }
     Ok(())
+}
+
+fn no_settings() -> SqlError {
+    SqlError::unsupported("a parameter of the session in this statement")
+}
+
+/// See [`holdfast_sql::SET_CONFIG_FUNCTION`]. A value that is NULL is the default; NULL for `is_local` is false.
+fn set_config(arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
+    let [ValueRef::Text(name), value, local] = arguments else {
+        return Err(SqlError::new(SqlState("22004"), "SET requires parameter name"));
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let value = if let ValueRef::Text(value) = value { Some(text(value)) } else { None };
+    let settings = holdfast_engine::settings().ok_or_else(no_settings)?;
+    let local = matches!(local, ValueRef::Int(1));
+    settings.set(&text(name), value.as_deref(), local).map(Value::Text)
+}
+
+/// See [`holdfast_sql::CURRENT_SETTING_FUNCTION`].
+fn current_setting(arguments: &[ValueRef<'_>]) -> SqlResult<Value> {
+    let [ValueRef::Text(name), ValueRef::Int(missing_ok)] = arguments else { return Ok(Value::Null) };
+    let settings = holdfast_engine::settings().ok_or_else(no_settings)?;
+    let value = settings.get(&String::from_utf8_lossy(name), *missing_ok != 0)?;
+    Ok(value.map_or(Value::Null, Value::Text))
 }
 
 /// How long `holdfast_wait_for_lsn` sleeps at a time: after each sleep SQLite checks whether it was interrupted.
@@ -241,10 +267,13 @@ fn rows(table: &CatalogTable, db: &dyn ConnectedDatabase, watcher: &Watcher) -> 
 }
 
 /// The settings that the running statement's role may see.
-fn visible_settings(roles: &Roles) -> Vec<(String, String)> {
+fn visible_settings(roles: &Roles) -> Vec<SettingRow> {
+    if let Some(own) = holdfast_engine::settings() {
+        return own.rows();
+    }
     let sees_all = holdfast_engine::viewer().is_some_and(|role| roles.has_privileges_of(role, READ_ALL_SETTINGS_OID));
     let mut settings = crate::settings::defaults();
-    settings.retain(|(name, _)| sees_all || !crate::settings::is_hidden(name));
+    settings.retain(|row| sees_all || !crate::settings::is_hidden(&row.name));
     settings
 }
 

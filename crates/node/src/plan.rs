@@ -81,6 +81,6 @@ pub fn complete(translated: &mut Translated, statement: &Statement, schema: &Sch
         .collect();
     let columns = holdfast_sql::sqlite::describe(&statement.sql, &columns, schema);
     let params = translated.desc.params.clone();
-    translated.desc = Arc::new(StatementDesc { params, columns });
+    translated.desc = Arc::new(StatementDesc { params, columns, empty_rows: false });
     true
 }

@@ -3,23 +3,28 @@
 //! `parameters` has the table of all parameters with the values that they take, `values` what sessions read from them.
 
 mod parameters;
+mod postgres;
+mod statement_settings;
 #[cfg(test)]
 mod tests;
 mod units;
 mod values;
+mod zone;
 
 pub use parameters::{
     AUTO_IDLE_MS, AUTO_ROWS, AUTO_TIME_MS, REQUIRE_TRANSACTION, check_logging, check_stored, defaults, is_hidden,
     is_superusers, known,
 };
+pub use statement_settings::StatementSettings;
 pub use units::{bytes, duration, shown_time};
 pub use values::{AutomaticSettings, LogSettings, LogStatements, Timeouts};
 
+use holdfast_types::SettingRow;
 use holdfast_types::{Level, SqlResult};
-use holdfast_wire::{Keepalives, ResultLimits};
+use holdfast_wire::{Keepalives, ResultLimits, Severity};
 use parameters::{
-    OWN_PARAMETERS_MAX, PARAMETERS, Parameter, Takes, check_is_stored, check_own, find, is_applications, too_many_own,
-    unknown,
+    OWN_PARAMETERS_MAX, PARAMETERS, Parameter, Takes, all, check_is_stored, check_own, find, is_applications, row,
+    too_many_own, unknown,
 };
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -53,6 +58,7 @@ pub struct Settings {
     level: Level,
     logging: LogSettings,
     result_limits: ResultLimits,
+    least_severity: Severity,
     /// Counts the changes.
     changes: u32,
 }
@@ -68,20 +74,14 @@ impl Settings {
         settings
     }
 
-    /// Sets a parameter from the start-up packet. An unsupported value of TimeZone, which the JDBC driver always sends, is
-    /// not an error: ParameterStatus reports the value in force.
+    /// Sets a parameter from the start-up packet, or one that is stored for a database or role.
     pub fn start(&mut self, name: &str, value: &str) -> SqlResult<()> {
         let Some(parameter) = find(name) else { return self.start_own(name, value) };
         check_is_stored(parameter)?;
-        match check_own(parameter, value) {
-            Ok(value) => {
-                self.initial.insert(parameter.name.into(), value);
-                self.refresh();
-                Ok(())
-            }
-            Err(_) if matches!(parameter.name, "TimeZone" | "DateStyle") => Ok(()),
-            Err(error) => Err(error),
-        }
+        let value = check_own(parameter, value)?;
+        self.initial.insert(parameter.name.into(), value);
+        self.refresh();
+        Ok(())
     }
 
     /// Sets a parameter of the application's own from the start-up packet.
@@ -129,7 +129,17 @@ impl Settings {
 
     /// SHOW ALL.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        PARAMETERS.iter().map(|p| (p.name, self.value(p)))
+        all().map(|p| (p.name, self.value(p)))
+    }
+
+    /// All parameters as `pg_settings` shows them. `shown` gives the values that depend on more than the settings.
+    pub fn rows(&self, shown: impl Fn(&'static str) -> Option<String>) -> Vec<SettingRow> {
+        let one = |p: &'static Parameter| {
+            let reset = self.initial.get(p.name).map_or(p.default, String::as_str);
+            let value = shown(p.name);
+            row(p, value.as_deref().unwrap_or(self.value(p)), reset, self.changed.contains_key(p.name))
+        };
+        all().map(one).collect()
     }
 
     /// The parameters reported to the client at start.
@@ -223,18 +233,25 @@ impl Settings {
             errors: !matches!(setting("log_min_error_statement"), "log" | "fatal" | "panic"),
             lock_waits: setting("log_lock_waits") == "on",
         };
+        let least_severity = Severity::named(setting("client_min_messages"));
         // PostgreSQL's parameter asks for something only where it is said whose acknowledgement counts.
         let asked = match setting("synchronous_standby_names") {
             "" => Level::Local,
             _ => level_of(setting("synchronous_commit")),
         };
         self.level = setting("holdfast.level").parse::<Level>().unwrap_or_default().max(asked);
+        self.least_severity = least_severity;
         (self.automatic, self.result_limits, self.logging) = (automatic, result_limits, logging);
     }
 
     /// What the answer to a commit waits for: the stronger of what `holdfast.level` and `synchronous_commit` ask for.
     pub fn level(&self) -> Level {
         self.level
+    }
+
+    /// The least severe notices that the client gets (`client_min_messages`).
+    pub fn least_severity(&self) -> Severity {
+        self.least_severity
     }
 
     /// What of the session is logged.

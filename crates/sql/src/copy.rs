@@ -102,7 +102,7 @@ fn copy_table_out(binder: Binder<'_>, table: &Table, names: &[Ident], format: Co
     Ok(Translated {
         steps: vec![sql],
         access: Access::of(need::of_columns(table, Privileges::SELECT, columns.iter().map(|c| c.name.as_str()))),
-        desc: Arc::new(StatementDesc { params: Vec::new(), columns: describe(&columns) }),
+        desc: Arc::new(StatementDesc { params: Vec::new(), columns: describe(&columns), empty_rows: false }),
         counts: true,
         cacheable: false,
         ..Translated::command(Kind::CopyOut(Box::new(format)), "COPY")

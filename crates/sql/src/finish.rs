@@ -1,7 +1,7 @@
 //! Puts a bound statement together: its text, the parameters that it uses, and what it returns.
 
-use crate::bind::Binder;
 use crate::bind::scope::Column;
+use crate::bind::{Binder, Settings};
 use crate::command::Kind;
 use crate::params::Param;
 use crate::translated::Translated;
@@ -28,15 +28,17 @@ pub fn finish(binder: Binder<'_>, sql: String, columns: &[Column], kind: Kind, v
     let types = binder.client_types.iter().map(|t| if *t == 0 { oid::TEXT } else { *t }).collect();
     let access = binder.access();
     let (sql, params) = used_params(sql, binder.params);
+    let empty_rows = kind == Kind::Query && columns.is_empty();
     Translated {
         kind,
         steps: vec![sql],
         params,
-        desc: Arc::new(StatementDesc { params: types, columns: describe(columns) }),
+        desc: Arc::new(StatementDesc { params: types, columns: describe(columns), empty_rows }),
         verb,
         counts: true,
         locks: binder.locks || binder.advisory,
         advisory: binder.advisory,
+        settings: binder.settings != Settings::Unused,
         temporary: binder.temporary,
         row_locks: binder.row_locks,
         access,

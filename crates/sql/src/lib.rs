@@ -57,6 +57,7 @@ pub use bind::catalogue_call::{
     RELOAD_FUNCTION, RESET_STATEMENTS_FUNCTION, SIGNAL_FUNCTION, SWITCH_FUNCTION, SignalOp, WAIT_SLICE_FUNCTION,
 };
 pub use bind::privilege_call::{ACL_DEFAULT_FUNCTION, HAS_PRIVILEGE_FUNCTION, MAY_SEE_FUNCTION};
+pub use bind::settings_call::{CURRENT_SETTING_FUNCTION, SET_CONFIG_FUNCTION};
 pub use cache::{Entry, StatementCache};
 pub use command::{CopyColumn, CopyFormat, CopyIn, FetchCount, FetchDirection, Isolation, Kind, TransactionModes};
 pub use context::Context;

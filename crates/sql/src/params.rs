@@ -50,6 +50,12 @@ pub enum SessionValue {
     ServerStart,
     /// Microseconds since 1970 UTC at which the settings were read last.
     SettingsRead,
+    /// The first schema of `search_path` that exists; NULL where there is none.
+    CurrentSchema,
+    /// The schemas of `search_path` that exist, as an array; with those that are searched without being named.
+    Schemas {
+        implicit: bool,
+    },
     /// The value of `lastval()`.
     LastInsertId,
     Setting {

@@ -1,5 +1,6 @@
 //! Commands that concern the session or the transaction, not the data.
 
+use crate::catalogue::quote_plain;
 use crate::command::{Isolation, Kind, TransactionModes};
 use crate::cursor;
 use crate::names::fold;
@@ -345,11 +346,22 @@ fn set(set: &Set) -> SqlResult<Translated> {
                 other => setting_value(other),
             };
             let texts: Vec<String> = values.iter().map(value).collect::<SqlResult<_>>()?;
+            let name = setting_name(variable);
+            if let Some(modes) = transaction_mode(&name, &texts) {
+                return Ok(Translated::command(Kind::SetTransaction(modes?), "SET"));
+            }
+            // Each name of a list, as PostgreSQL shows it.
+            let is_list = LISTS_OF_NAMES.contains(&name.as_str());
+            let texts: Vec<String> = if is_list { texts.iter().map(|t| quote_plain(t)).collect() } else { texts };
             let default = matches!(values.as_slice(), [Expr::Identifier(i)] if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default"));
-            command(setting_name(variable), (!default).then(|| texts.join(", ")), local)
+            command(name, (!default).then(|| texts.join(", ")), local)
         }
         Set::SetTimeZone { local, value } => {
-            let value = setting_value(value)?;
+            let value = match value {
+                // Its offset, in hours.
+                Expr::Interval(interval) => zone_of(interval)?,
+                other => setting_value(other)?,
+            };
             let default = value.eq_ignore_ascii_case("default") || value.eq_ignore_ascii_case("local");
             command("timezone".into(), (!default).then_some(value), *local)
         }
@@ -364,6 +376,54 @@ fn set(set: &Set) -> SqlResult<Translated> {
     })
 }
 
+/// Parameters whose value is a list of names.
+const LISTS_OF_NAMES: [&str; 2] = ["search_path", "temp_tablespaces"];
+
+/// SET of a parameter that is a mode of the current transaction.
+fn transaction_mode(name: &str, values: &[String]) -> Option<SqlResult<TransactionModes>> {
+    let [value] = values else { return None };
+    let invalid = || {
+        let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
+        Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+    };
+    let on = match value.to_ascii_lowercase().as_str() {
+        "on" | "true" | "yes" | "1" => Some(true),
+        "off" | "false" | "no" | "0" => Some(false),
+        _ => None,
+    };
+    let plain = TransactionModes::default();
+    Some(match (name, on) {
+        ("transaction_isolation", _) => match text_modes(&["ISOLATION", "LEVEL", &value.to_ascii_uppercase()]) {
+            Ok(modes) if modes.isolation.is_some() => Ok(modes),
+            _ => invalid(),
+        },
+        ("transaction_read_only", Some(on)) => Ok(TransactionModes { read_only: Some(on), ..plain }),
+        ("transaction_deferrable", Some(on)) => Ok(TransactionModes { deferrable: Some(on), ..plain }),
+        ("transaction_read_only" | "transaction_deferrable", None) => invalid(),
+        _ => return None,
+    })
+}
+
+/// The zone of `SET TIME ZONE INTERVAL '...'`: hours east of UTC.
+fn zone_of(interval: &sqlparser::ast::Interval) -> SqlResult<String> {
+    let Expr::Value(value) = interval.value.as_ref() else {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in SET TIME ZONE"));
+    };
+    let mut text = value.value.clone().into_string().unwrap_or_default();
+    // `INTERVAL '-8' HOUR`; a time of day says itself what it is.
+    if !text.contains(':')
+        && let Some(field) = &interval.leading_field
+    {
+        text = format!("{text} {field}");
+    }
+    let read = crate::functions::interval::parse(&text)?;
+    if (read.months, read.days) != (0, 0) {
+        let message = "time zone interval must not include months or days";
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    Ok((read.us as f64 / 3.6e9).to_string())
+}
+
 fn setting_value(value: &Expr) -> SqlResult<String> {
     Ok(match value {
         Expr::Value(v) => match &v.value {
@@ -371,8 +431,9 @@ fn setting_value(value: &Expr) -> SqlResult<String> {
             sqlparser::ast::Value::Boolean(b) => if *b { "on" } else { "off" }.into(),
             other => other.clone().into_string().unwrap_or_else(|| other.to_string()),
         },
-        Expr::Identifier(i) => i.value.clone(),
+        Expr::Identifier(i) => fold(i),
         Expr::UnaryOp { op: sqlparser::ast::UnaryOperator::Minus, expr } => format!("-{}", setting_value(expr)?),
+        Expr::UnaryOp { op: sqlparser::ast::UnaryOperator::Plus, expr } => setting_value(expr)?,
         other => other.to_string(),
     })
 }
@@ -394,7 +455,7 @@ fn show(variable: &[Ident]) -> Translated {
         "intervalstyle" => vec![text("IntervalStyle")],
         other => vec![text(other)],
     };
-    let desc = Arc::new(StatementDesc { params: Vec::new(), columns });
+    let desc = Arc::new(StatementDesc { params: Vec::new(), columns, empty_rows: false });
     Translated { desc, ..Translated::command(Kind::Show(name), "SHOW") }
 }
 

@@ -235,7 +235,7 @@ fn pass_through(piece: &Piece<'_>, context: &Context<'_>, first: &str) -> SqlRes
     Ok(Translated {
         steps: vec![written.text],
         params: written.params,
-        desc: Arc::new(StatementDesc { params: types.collect(), columns: Vec::new() }),
+        desc: Arc::new(StatementDesc { params: types.collect(), columns: Vec::new(), empty_rows: false }),
         counts,
         describe_after_prepare: data,
         access: texts::access(text, kind == Kind::Ddl, context.schema),

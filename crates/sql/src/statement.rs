@@ -97,7 +97,7 @@ fn explain(
     Ok(Translated {
         kind: Kind::Explain,
         steps: vec![format!("EXPLAIN QUERY PLAN {step}")],
-        desc: Arc::new(StatementDesc { params: planned.desc.params.clone(), columns }),
+        desc: Arc::new(StatementDesc { params: planned.desc.params.clone(), columns, empty_rows: false }),
         verb: "EXPLAIN",
         counts: false,
         locks: false,

@@ -28,6 +28,8 @@ pub struct Translated {
     pub row_locks: Vec<RowLock>,
     /// The statement takes or releases advisory locks, through [`crate::ADVISORY_FUNCTION`].
     pub advisory: bool,
+    /// The statement reads or sets the session's parameters while it runs.
+    pub settings: bool,
     pub notices: Vec<Notice>,
     /// The statement names temporary tables of the session; unknown where the text is SQLite's own.
     pub temporary: bool,

@@ -61,4 +61,13 @@ pub struct StatementDesc {
     pub params: Vec<u32>,
     /// Result columns; empty for a statement that returns no rows.
     pub columns: Vec<ColumnDesc>,
+    /// It returns rows although they have no columns, such as `SELECT FROM t`.
+    pub empty_rows: bool,
+}
+
+impl StatementDesc {
+    /// Whether the statement returns rows, even rows without columns.
+    pub fn returns_rows(&self) -> bool {
+        self.empty_rows || !self.columns.is_empty()
+    }
 }

@@ -4,6 +4,7 @@
 use crate::access::Roles;
 use crate::desc::StatementDesc;
 use crate::error::SqlError;
+use crate::session_settings::SessionSettings;
 use crate::value::ValueRef;
 use std::any::Any;
 use std::sync::Arc;
@@ -54,6 +55,10 @@ pub trait Sink: Send + Any {
     }
     /// All roles as the session sees them that receives the results; `None`: its open transaction has changed none.
     fn own_roles(&self) -> Option<Arc<Roles>> {
+        None
+    }
+    /// The parameters of the session that receives the results, for a statement that reads or sets them; `None` for any other.
+    fn settings(&self) -> Option<Arc<dyn SessionSettings>> {
         None
     }
 }

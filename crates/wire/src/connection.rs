@@ -234,8 +234,9 @@ impl<S: Session> Connection<'_, S> {
         if let Err(refused) = self.extended(kind, bytes).await {
             let refused = self.pipeline.fail(self.session, self.client, refused).await;
             self.report(refused)?;
-        }
-        if kind == b'H' {
+            // At once, as by PostgreSQL: a client that sends Flush and no Sync waits for it.
+            self.flush().await?;
+        } else if kind == b'H' {
             self.flush().await?;
         }
         Ok(())

@@ -280,10 +280,10 @@ impl<S: Session> Pipeline<S> {
         if formats.is_none() {
             backend::parameter_description(script, &desc.params);
         }
-        if desc.columns.is_empty() {
-            backend::no_data(script);
-        } else {
+        if desc.returns_rows() {
             backend::row_description(script, &desc.columns, formats.unwrap_or(&Formats::Text));
+        } else {
+            backend::no_data(script);
         }
         Ok(())
     }

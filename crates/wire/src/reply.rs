@@ -18,8 +18,9 @@ use crate::encode::{self, Output};
 use crate::frontend::Formats;
 use crate::limits::{BUFFER_KEPT_BYTES_MAX, FLUSH_BYTES};
 use crate::result_limits::ResultLimits;
+use crate::severity::Severity;
 use holdfast_types::access::Roles;
-use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag};
+use holdfast_types::{Row, SessionSettings, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -102,6 +103,10 @@ pub struct Reply {
     /// The limits of each result.
     result_limits: ResultLimits,
     own_roles: Option<Arc<Roles>>,
+    /// For a statement that reads or sets parameters.
+    settings: Option<Arc<dyn SessionSettings>>,
+    /// Notices below this severity are not sent.
+    least_severity: Severity,
     /// What the statements of the message have taken, if that is measured.
     measured: Option<Vec<Measured>>,
     /// Steps of the message run again: a step that has not ended is anywhere in `measured`, else at its end.
@@ -149,6 +154,8 @@ impl Reply {
             viewer: None,
             result_limits: ResultLimits::default(),
             own_roles: None,
+            settings: None,
+            least_severity: Severity::default(),
             measured: None,
             runs_again: false,
         }
@@ -196,6 +203,16 @@ impl Reply {
     pub fn set_viewer(&mut self, role: u32, own_roles: Option<Arc<Roles>>) {
         self.viewer = Some(role);
         self.own_roles = own_roles;
+    }
+
+    /// The parameters that the next statement reads and sets; `None`: it does neither.
+    pub fn set_settings(&mut self, settings: Option<Arc<dyn SessionSettings>>) {
+        self.settings = settings;
+    }
+
+    /// Notices that are less severe are not sent from now on (`client_min_messages`).
+    pub fn set_least_severity(&mut self, least: Severity) {
+        self.least_severity = least;
     }
 
     /// No result from now on may be larger.
@@ -252,7 +269,9 @@ impl Reply {
 
     /// Adds a NoticeResponse here.
     pub fn notice(&mut self, severity: &str, notice: &SqlError) {
-        backend::notice(&mut self.out, severity, notice);
+        if Severity::named(severity) >= self.least_severity {
+            backend::notice(&mut self.out, severity, notice);
+        }
     }
 
     /// Answers a statement that returns no rows and did not go through the engine.
@@ -375,7 +394,7 @@ impl Sink for Reply {
         self.current = Current { step, desc: Some(desc.clone()), ..Current::default() };
         match &mut self.copy {
             Some(copy) => copy.begin(&mut self.out, &desc.columns),
-            None if self.simple && !desc.columns.is_empty() => {
+            None if self.simple && desc.returns_rows() => {
                 backend::row_description(&mut self.out, &desc.columns, &Formats::Text)
             }
             None => {}
@@ -444,5 +463,9 @@ impl Sink for Reply {
 
     fn own_roles(&self) -> Option<Arc<Roles>> {
         self.own_roles.clone()
+    }
+
+    fn settings(&self) -> Option<Arc<dyn SessionSettings>> {
+        self.settings.clone()
     }
 }

@@ -208,6 +208,16 @@ fn portals_are_fetched_in_pieces() {
 }
 
 #[test]
+fn a_failed_parse_is_answered_without_a_sync() {
+    let server = start(Limits::default());
+    let mut raw = Raw::connect(&server);
+    raw.send(&[('P', &parse("", "need")), ('H', b"")]);
+    assert_eq!(raw.until('E').0, "", "the error comes before any Sync");
+    raw.send(&[('S', b"")]);
+    assert_eq!(raw.until('Z').0, "");
+}
+
+#[test]
 fn flush_answers_before_sync() {
     let server = start(Limits::default());
     let mut raw = Raw::connect(&server);

@@ -36,6 +36,67 @@ async fn what_was_committed_survives_a_kill_and_a_clean_stop() {
 }
 
 #[tokio::test]
+async fn the_catalogue_shows_what_the_open_transaction_has_made() {
+    let server = Running::start();
+    let (a, b) = (server.connect().await, server.connect().await);
+    let seen = "select (select count(*) from pg_class where relname = 'own') || ' ' || \
+                (select count(*) from information_schema.columns where table_name = 'own')";
+    for begin in ["begin", "begin isolation level serializable"] {
+        a.batch_execute(&format!("{begin}; create table own(a int, b int)")).await.unwrap();
+        assert_eq!(one(&a, seen).await, "1 2", "{begin}");
+        assert_eq!(one(&b, seen).await, "0 0", "{begin}: another session");
+        a.batch_execute("savepoint s; alter table own add c int").await.unwrap();
+        assert_eq!(one(&a, seen).await, "1 3", "{begin}");
+        a.batch_execute("rollback to s").await.unwrap();
+        assert_eq!(one(&a, seen).await, "1 2", "{begin}");
+        a.batch_execute("drop table own").await.unwrap();
+        assert_eq!(one(&a, seen).await, "0 0", "{begin}");
+        a.batch_execute("rollback").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn parameters_are_set_and_read_by_functions() {
+    let server = Running::start();
+    let client = server.connect().await;
+    // What was in force before, what is now, and what the session has from then on.
+    assert_eq!(one(&client, "select current_setting('jit') || ' ' || set_config('jit', 'on', false)").await, "off on");
+    assert_eq!(one(&client, "show jit").await, "on");
+    assert_eq!(one(&client, "select set_config('my.app', 'x', true) || current_setting('my.app')").await, "xx");
+    assert_eq!(one(&client, "select coalesce(current_setting('my.app', true), 'none')").await, "none", "it was local");
+    client.batch_execute("begin; select set_config('my.app', 'y', false); rollback").await.unwrap();
+    fails(&client, "select current_setting('my.app')", &SqlState::UNDEFINED_OBJECT).await;
+    client.batch_execute("begin; select set_config('my.app', 'z', false); commit").await.unwrap();
+    assert_eq!(one(&client, "show my.app").await, "z");
+    fails(&client, "select set_config('jit', 'off', false), 1 / (length('a') - 1)", &SqlState::DIVISION_BY_ZERO).await;
+    assert_eq!(one(&client, "show jit").await, "on", "a statement that fails sets nothing");
+    assert_eq!(
+        one(&client, "select setting || unit || vartype from pg_settings where name = 'work_mem'").await,
+        "4096kBinteger"
+    );
+    client.batch_execute("set work_mem = '1MB'").await.unwrap();
+    assert_eq!(one(&client, "select setting from pg_settings where name = 'work_mem'").await, "1024");
+    // The schemas of search_path.
+    assert_eq!(
+        one(&client, "select current_schema() || ' ' || current_schemas(true)::text").await,
+        "public {pg_catalog,public}"
+    );
+    client.batch_execute("set search_path to nosuch, pg_catalog, \"A b\", public").await.unwrap();
+    assert_eq!(one(&client, "show search_path").await, "nosuch, pg_catalog, \"A b\", public");
+    assert_eq!(
+        one(&client, "select current_schema() || ' ' || current_schemas(false)::text").await,
+        "pg_catalog {pg_catalog,public}"
+    );
+    client.batch_execute("set search_path to ''").await.unwrap();
+    assert_eq!(one(&client, "select coalesce(current_schema(), 'none')").await, "none");
+    // A zone that cannot be honoured is refused.
+    fails(&client, "set time zone interval '-08:00' hour to minute", &SqlState::INVALID_PARAMETER_VALUE).await;
+    client.batch_execute("set time zone 0").await.unwrap();
+    assert_eq!(one(&client, "show timezone").await, "<+00>-00");
+    client.batch_execute("set transaction_isolation = 'read committed'").await.unwrap();
+}
+
+#[tokio::test]
 async fn transactions_and_savepoints() {
     let server = Running::start();
     let (a, b) = (server.connect().await, server.connect().await);

@@ -23,12 +23,13 @@ pub fn execute(
     if work.epoch().is_some_and(|epoch| epoch != c.own.as_ref().map_or(c.epoch(), |own| own.map.epoch)) {
         return Err(SqlError::schema_changed());
     }
-    let shown = work.temp().map(|t| t.tables.schema(&schema));
-    let cache = if shown.is_some() { &mut c.temp_cache } else { &mut c.cache };
-    if let Some(temporary) = shown.as_ref().filter(|_| work.temp().is_some_and(|t| !t.changes_main)) {
-        schema = temporary.clone();
+    let temporary = work.temp().map(|t| t.tables.schema(&schema));
+    let cache = if temporary.is_some() { &mut c.temp_cache } else { &mut c.cache };
+    // The catalogue shows what the transaction itself has created and dropped.
+    let _shown = Shown::new(temporary.as_ref().unwrap_or(&schema).clone());
+    if let Some(temporary) = temporary.filter(|_| work.temp().is_some_and(|t| !t.changes_main)) {
+        schema = temporary;
     }
-    let _shown = shown.map(Shown::new);
     match work {
         Work::Statement { number, step, sink } if step.stmt.class == Class::Ddl => {
             change_schema(c, &schema, *number, step, &mut **sink)

@@ -1,39 +1,51 @@
-//! The role that receives the results of the statement that runs on this thread: the catalogue hides from it what it may
-//! not see, and shows it the roles as its transaction has changed them. The statement's sink knows both
-//! ([`holdfast_types::Sink::viewer`], [`holdfast_types::Sink::own_roles`]).
+//! What the statement that runs on this thread knows of its session: the role that receives the results, from which the
+//! catalogue hides what it may not see, the roles as its transaction has changed them, and the session's parameters. The
+//! statement's sink knows all ([`holdfast_types::Sink::viewer`], [`holdfast_types::Sink::own_roles`],
+//! [`holdfast_types::Sink::settings`]).
 
-use holdfast_types::Sink;
 use holdfast_types::access::Roles;
+use holdfast_types::{SessionSettings, Sink};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-type Seen = (Option<u32>, Option<Arc<Roles>>);
+#[derive(Default)]
+struct Seen {
+    viewer: Option<u32>,
+    own_roles: Option<Arc<Roles>>,
+    settings: Option<Arc<dyn SessionSettings>>,
+}
 
 thread_local! {
-    static VIEWER: RefCell<Seen> = const { RefCell::new((None, None)) };
+    static SEEN: RefCell<Seen> = const { RefCell::new(Seen { viewer: None, own_roles: None, settings: None }) };
 }
 
 /// `None`: no statement runs here, or its viewer is not known.
 pub fn viewer() -> Option<u32> {
-    VIEWER.with_borrow(|(role, _)| *role)
+    SEEN.with_borrow(|seen| seen.viewer)
 }
 
 /// All roles as the viewer's open transaction has changed them; `None`: it has changed none.
 pub fn own_roles() -> Option<Arc<Roles>> {
-    VIEWER.with_borrow(|(_, roles)| roles.clone())
+    SEEN.with_borrow(|seen| seen.own_roles.clone())
 }
 
-/// Makes the role of a sink the viewer for as long as the value lives.
+/// The parameters of the statement's session; `None`: no statement that reads or sets them runs here.
+pub fn settings() -> Option<Arc<dyn SessionSettings>> {
+    SEEN.with_borrow(|seen| seen.settings.clone())
+}
+
+/// Shows what a sink knows for as long as the value lives.
 pub struct Viewing(Seen);
 
 impl Viewing {
     pub fn by(sink: &dyn Sink) -> Viewing {
-        Viewing(VIEWER.replace((sink.viewer(), sink.own_roles())))
+        let (viewer, own_roles, settings) = (sink.viewer(), sink.own_roles(), sink.settings());
+        Viewing(SEEN.replace(Seen { viewer, own_roles, settings }))
     }
 }
 
 impl Drop for Viewing {
     fn drop(&mut self) {
-        VIEWER.set(std::mem::take(&mut self.0));
+        SEEN.set(std::mem::take(&mut self.0));
     }
 }

@@ -23,6 +23,7 @@ use crate::statement::collect::Ignore;
 use crate::statement::describe::describe;
 use crate::statement::model::{Statement, Step};
 use crate::statement::run::to_sql;
+use crate::statement::temp::shown::Shown;
 use crossbeam_channel::RecvTimeoutError;
 use holdfast_store::capture::flush_virtual_tables;
 use holdfast_types::record::Author;
@@ -182,6 +183,8 @@ impl Writer {
     }
 
     fn run_in_transaction(&mut self, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
+        // The catalogue shows what the transaction itself has created and dropped.
+        let _shown = Shown::new(self.schema.clone());
         self.or_no_trace(|writer| writer.run_step(0, step, sink))
     }
 

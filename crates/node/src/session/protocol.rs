@@ -142,7 +142,7 @@ impl Session for NodeSession {
             let before = piece.offset() + piece.text().len() - query.len();
             let query = Box::pin(self.prepare(query, param_types)).await;
             let query = query.map_err(|e| shifted(e, sql, before))?;
-            plan.desc = Arc::new(StatementDesc { params: query.desc.params.clone(), columns: Vec::new() });
+            plan.desc = Arc::new(StatementDesc { params: query.desc.params.clone(), ..StatementDesc::default() });
             plan.query = Some(query);
         }
         Ok(Arc::new(plan))

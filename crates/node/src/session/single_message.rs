@@ -17,6 +17,7 @@ type Outcome = Result<(), Failure>;
 fn is_plain(entry: &Entry<Extra>) -> bool {
     entry.extra.as_ref().is_some_and(|stmt| stmt.temp.is_none())
         && entry.translated.notices.is_empty()
+        && !entry.translated.settings
         && matches!(entry.translated.kind, Kind::Query | Kind::Insert | Kind::Update | Kind::Delete)
 }
 

@@ -10,10 +10,11 @@ use super::state::{Phase, State};
 use super::temporary::is_temporary;
 use crate::database::{is_prepared_ahead, report_under};
 use crate::plan::{Extra, complete};
+use crate::settings::StatementSettings;
 use holdfast_engine::{Reader, Step as EngineStep};
 use holdfast_sql::{Entry, Isolation, Kind, Piece, Scan, StatementCache, Translated};
 use holdfast_types::schema::Schema;
-use holdfast_types::{SqlError, SqlResult, SqlState, Tag};
+use holdfast_types::{SessionSettings, SqlError, SqlResult, SqlState, Tag};
 use holdfast_wire::{Client, Failure};
 use std::sync::Arc;
 use std::time::Instant;
@@ -147,6 +148,27 @@ impl NodeSession {
         let reply = client.reply();
         reply.set_viewer(self.identity.current_role, self.own_roles());
         reply.set_result_limits(self.settings.result_limits());
+        reply.set_least_severity(self.settings.least_severity());
+    }
+
+    /// A copy of the session's parameters, for a statement that reads or sets them.
+    pub(super) fn statement_settings(&self, entry: &Entry<Extra>) -> Option<Arc<StatementSettings>> {
+        entry.translated.settings.then(|| Arc::new(self.values().for_statement()))
+    }
+
+    /// Sets what a statement has set that has succeeded.
+    pub(super) fn keep_settings(&mut self, of: Option<&StatementSettings>) -> SqlResult<()> {
+        for change in of.map(StatementSettings::take_changes).unwrap_or_default() {
+            // Outside a block the transaction of a local change has ended.
+            if change.local && self.state.is_idle() {
+                continue;
+            }
+            let undo = self.settings.set(&change.name, change.value.as_deref(), change.local)?;
+            if let Some(block) = self.state.block() {
+                block.undo.push(undo);
+            }
+        }
+        Ok(())
     }
 
     /// Runs one statement; its results are step `number`'s. `is_sole`: nothing else comes before the
@@ -173,7 +195,11 @@ impl NodeSession {
             }
         };
         let (begun, counted) = (Instant::now(), entry.clone());
+        let settings = self.statement_settings(&entry);
+        client.reply().set_settings(settings.clone().map(|settings| settings as Arc<dyn SessionSettings>));
         let outcome = self.dispatch(number, source, entry, failed, is_sole, client).await;
+        client.reply().set_settings(None);
+        let outcome = outcome.and_then(|()| self.keep_settings(settings.as_deref()).map_err(at));
         if outcome.is_ok() {
             let text = match &source {
                 Source::Plan(plan, _) => plan.text.as_str(),

@@ -2,7 +2,7 @@
 
 use crate::clock::{now_us, server_start_us, settings_read_us};
 use crate::database::Databases;
-use crate::settings::{REQUIRE_TRANSACTION, Settings, is_hidden};
+use crate::settings::{REQUIRE_TRANSACTION, Settings, StatementSettings, is_hidden};
 use holdfast_sql::{SessionValue, SessionValues};
 use holdfast_types::access::RoleChanges;
 use holdfast_types::access::predefined::{BOOTSTRAP_OID, READ_ALL_SETTINGS_OID};
@@ -98,6 +98,19 @@ impl SessionValues for Values<'_> {
             SessionValue::ServerPort => self.end(|_, server| Value::Int(server.port().into())),
             SessionValue::ServerStart => Value::Int(server_start_us()),
             SessionValue::SettingsRead => Value::Int(settings_read_us()),
+            SessionValue::CurrentSchema => match self.schemas(false).into_iter().next() {
+                Some(first) => Value::Text(first),
+                None => Value::Null,
+            },
+            SessionValue::Schemas { implicit } => {
+                let quoted = self.schemas(*implicit).into_iter().map(|name| {
+                    match name.contains(['"', '\\', ',', ' ', '{', '}']) {
+                        true => format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"")),
+                        false => name,
+                    }
+                });
+                Value::Text(format!("{{{}}}", quoted.collect::<Vec<_>>().join(",")))
+            }
             SessionValue::LastInsertId => match self.last_id {
                 Some(id) => Value::Int(id),
                 None => {
@@ -114,6 +127,40 @@ impl SessionValues for Values<'_> {
     }
 }
 
+/// The names of a list such as `"$user", public`.
+fn names_of(list: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut rest = list.trim_start();
+    while !rest.is_empty() {
+        let (name, after) = match rest.strip_prefix('"') {
+            Some(quoted) => {
+                let mut end = 0;
+                while let Some(at) = quoted[end..].find('"').map(|n| end + n) {
+                    if !quoted[at + 1..].starts_with('"') {
+                        end = at;
+                        break;
+                    }
+                    end = at + 2;
+                }
+                let (name, after) = quoted.split_at(end.min(quoted.len()));
+                (name.replace("\"\"", "\""), after.strip_prefix('"').unwrap_or(""))
+            }
+            None => {
+                let end = rest.find(',').unwrap_or(rest.len());
+                (rest[..end].trim().to_lowercase(), &rest[end..])
+            }
+        };
+        names.push(name);
+        rest = after.trim_start().strip_prefix(',').unwrap_or("").trim_start();
+    }
+    names
+}
+
+/// Whether a schema of this name exists.
+fn is_schema(name: &str) -> bool {
+    ["public", "pg_catalog", "information_schema"].contains(&name)
+}
+
 fn on_or_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
@@ -125,6 +172,21 @@ impl Values<'_> {
             Some(PeerAddress::Tcp { client, server }) => of(client, server),
             _ => Value::Null,
         }
+    }
+
+    /// The schemas of `search_path` that exist; `implicit`: also those that are searched without being named.
+    fn schemas(&self, implicit: bool) -> Vec<String> {
+        let path = self.settings.get("search_path").map_or("", |(_, path)| path);
+        let mut found: Vec<String> = Vec::new();
+        for name in names_of(path) {
+            if is_schema(&name) && !found.contains(&name) {
+                found.push(name);
+            }
+        }
+        if implicit && !found.iter().any(|name| name == "pg_catalog") {
+            found.insert(0, "pg_catalog".to_owned());
+        }
+        found
     }
 
     /// The name of a role as the session sees it.
@@ -151,6 +213,15 @@ impl Values<'_> {
         !is_hidden(name) || self.is_superuser() || self.databases.roles().has_privileges_of(of, READ_ALL_SETTINGS_OID)
     }
 
+    /// The parameters, for a statement that reads or sets them.
+    pub fn for_statement(&self) -> StatementSettings {
+        let names = ["is_superuser", "transaction_isolation", "transaction_read_only", REQUIRE_TRANSACTION];
+        let names = names.into_iter().chain([SESSION_PARAMETER, DATABASE_PARAMETER]);
+        let shown = names.filter_map(|name| Some((name, self.setting(name).ok()?.into_owned())));
+        let sees_all = self.may_see("hba_file");
+        StatementSettings::new(self.settings.clone(), shown.collect(), self.is_superuser(), sees_all)
+    }
+
     /// The value that SHOW returns for a parameter.
     pub fn setting(&self, name: &str) -> SqlResult<Cow<'_, str>> {
         let (name, value) = self.settings.get(name)?;
@@ -170,5 +241,17 @@ impl Values<'_> {
             DATABASE_PARAMETER => &self.identity.database,
             _ => value,
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_of;
+
+    #[test]
+    fn a_search_path_is_split_into_names() {
+        assert_eq!(names_of("\"$user\", Public"), ["$user", "public"]);
+        assert_eq!(names_of("\"a, \"\"b\"\"\",c ,\"\""), ["a, \"b\"", "c", ""]);
+        assert!(names_of("").is_empty());
     }
 }

@@ -1,10 +1,14 @@
 //! The table of run-time parameters: names, defaults, and the values that each takes.
 //!
-//! Failure: a name that is not in the table is 42704, as in PostgreSQL; a value that Holdfast does not support is 22023; a parameter
-//! that cannot be changed is 55P02.
+//! PostgreSQL's parameters without an effect are in [`super::postgres`].
+//!
+//! Failure: a name that is in neither table is 42704, as in PostgreSQL; a value that PostgreSQL or Holdfast does not support
+//! is 22023; a parameter that cannot be changed is 55P02, with PostgreSQL's reason.
 
-use super::units::{bytes, duration};
-use holdfast_types::{SqlError, SqlResult, SqlState};
+use super::postgres::WITHOUT_EFFECT;
+use super::units::{Unit, bytes, duration};
+use super::zone;
+use holdfast_types::{SettingRow, SqlError, SqlResult, SqlState};
 
 /// What values a parameter takes.
 #[derive(Clone, Copy)]
@@ -12,12 +16,10 @@ pub(super) enum Takes {
     /// Every text.
     Any,
     Bool,
-    /// A whole number from the first to the second.
-    Int(i64, i64),
-    /// A duration: milliseconds, or a number with `us`, `ms`, `s`, `min`, `h`, `d`. 0 switches it off.
-    Time,
-    /// As [`Takes::Time`], with -1 for off.
-    TimeOrOff,
+    /// A whole number from the first to the second, perhaps with a unit.
+    Number(Unit, i64, i64),
+    /// A number from the first to the second, perhaps with a unit.
+    Real(Unit, f64, f64),
     /// A whole number of seconds, from 0 to this, or with a unit. 0 is the system's default.
     Seconds(i64),
     /// As [`Takes::Seconds`], of milliseconds.
@@ -26,29 +28,95 @@ pub(super) enum Takes {
     Size,
     /// One of these, ASCII case ignored.
     OneOf(&'static [&'static str]),
+    /// One of these: PostgreSQL takes others as well, which would change results.
+    Only(&'static [&'static str]),
+    /// The name of a character encoding.
+    Encoding,
+    /// A time zone.
+    Zone,
     /// On or off for a database, by ALTER DATABASE: it holds for all its sessions at once, and none can change it.
     DatabaseBool,
     /// Cannot be changed.
     Fixed,
 }
 
+/// When PostgreSQL lets a parameter be changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Context {
+    Internal,
+    Postmaster,
+    Sighup,
+    Backend,
+    SuperuserBackend,
+    Superuser,
+    User,
+}
+
+impl Context {
+    fn word(self) -> &'static str {
+        match self {
+            Context::Internal => "internal",
+            Context::Postmaster => "postmaster",
+            Context::Sighup => "sighup",
+            Context::Backend => "backend",
+            Context::SuperuserBackend => "superuser-backend",
+            Context::Superuser => "superuser",
+            Context::User => "user",
+        }
+    }
+
+    /// Why a session cannot change the parameter.
+    fn refusal(self) -> Option<&'static str> {
+        match self {
+            Context::Internal => Some("cannot be changed"),
+            Context::Postmaster => Some("cannot be changed without restarting the server"),
+            Context::Sighup => Some("cannot be changed now"),
+            Context::Backend | Context::SuperuserBackend => Some("cannot be set after connection start"),
+            Context::Superuser | Context::User => None,
+        }
+    }
+}
+
 pub(super) struct Parameter {
     pub name: &'static str,
+    /// As SHOW returns it.
     pub default: &'static str,
     pub takes: Takes,
+    pub context: Context,
     /// Changes are reported to the client by ParameterStatus.
     pub reported: bool,
 }
 
+const fn context_of(takes: &Takes) -> Context {
+    match takes {
+        Takes::Fixed | Takes::DatabaseBool => Context::Internal,
+        _ => Context::User,
+    }
+}
+
 const fn p(name: &'static str, default: &'static str, takes: Takes) -> Parameter {
-    Parameter { name, default, takes, reported: false }
+    Parameter { name, default, context: context_of(&takes), takes, reported: false }
 }
 
 const fn r(name: &'static str, default: &'static str, takes: Takes) -> Parameter {
-    Parameter { name, default, takes, reported: true }
+    Parameter { name, default, context: context_of(&takes), takes, reported: true }
 }
 
-use Takes::{Any, Bool, DatabaseBool, Fixed, Int, Milliseconds, OneOf, Seconds, Size, Time, TimeOrOff};
+/// A parameter that PostgreSQL does not let a session change.
+const fn f(name: &'static str, default: &'static str, context: Context) -> Parameter {
+    Parameter { name, default, takes: Takes::Fixed, context, reported: false }
+}
+
+use Context::{Postmaster, Sighup};
+use Takes::{Any, Bool, DatabaseBool, Encoding, Fixed, Milliseconds, Number, OneOf, Only, Seconds, Size, Zone};
+
+/// Whole numbers without a unit.
+const fn int(min: i64, max: i64) -> Takes {
+    Number(Unit::None, min, max)
+}
+
+/// A duration in milliseconds; 0 switches it off.
+const TIME: Takes = Number(Unit::Ms, 0, i32::MAX as i64);
 
 /// The smallest and largest values of the bounds of automatic transactions.
 pub const AUTO_TIME_MS: (i64, i64) = (1, 3_600_000);
@@ -59,7 +127,6 @@ pub const AUTO_IDLE_MS: (i64, i64) = (0, 3_600_000);
 const KEEPALIVES_MAX: i64 = 127;
 const KEEPALIVE_S_MAX: i64 = 32_767;
 
-const UTC: &[&str] = &["UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z", "0", "+00", "00:00", "+00:00", "Zulu", "Universal"];
 const SEVERITIES: &[&str] =
     &["debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log", "fatal", "panic"];
 const ISOLATION: &[&str] = &["read committed", "read uncommitted", "repeatable read", "serializable"];
@@ -75,66 +142,66 @@ pub const REQUIRE_TRANSACTION: &str = "require_transaction";
 
 pub(super) static PARAMETERS: &[Parameter] = &[
     r("application_name", "", Any),
-    p("authentication_timeout", "1min", Fixed),
+    f("authentication_timeout", "1min", Sighup),
     p("auto_transaction", "off", Bool),
-    p("auto_transaction_idle_ms", "10", Int(AUTO_IDLE_MS.0, AUTO_IDLE_MS.1)),
-    p("auto_transaction_rows_max", "1000", Int(AUTO_ROWS.0, AUTO_ROWS.1)),
-    p("auto_transaction_time_max_ms", "100", Int(AUTO_TIME_MS.0, AUTO_TIME_MS.1)),
-    p("bytea_output", "hex", OneOf(&["hex"])),
+    p("auto_transaction_idle_ms", "10", int(AUTO_IDLE_MS.0, AUTO_IDLE_MS.1)),
+    p("auto_transaction_rows_max", "1000", int(AUTO_ROWS.0, AUTO_ROWS.1)),
+    p("auto_transaction_time_max_ms", "100", int(AUTO_TIME_MS.0, AUTO_TIME_MS.1)),
+    p("bytea_output", "hex", Only(&["hex"])),
     p("check_function_bodies", "on", Bool),
-    p("client_connection_check_interval", "0", Time),
+    p("client_connection_check_interval", "0", TIME),
     p("commit_delay", "auto", Fixed),
     p("commit_siblings", "5", Fixed),
-    r("client_encoding", "UTF8", OneOf(&["UTF8", "UTF-8", "unicode", "SQL_ASCII"])),
+    r("client_encoding", "UTF8", Encoding),
     p(
         "client_min_messages",
         "notice",
         OneOf(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"]),
     ),
-    r("DateStyle", "ISO, MDY", OneOf(&["ISO, MDY", "ISO,MDY", "ISO"])),
+    r("DateStyle", "ISO, MDY", Only(&["ISO, MDY", "ISO,MDY", "ISO"])),
     p("database", "", Fixed),
-    p("deadlock_timeout", "1s", Time),
-    p("default_table_access_method", "heap", OneOf(&["heap"])),
-    p("default_tablespace", "", OneOf(&[""])),
+    p("deadlock_timeout", "1s", TIME),
+    p("default_table_access_method", "heap", Only(&["heap"])),
+    p("default_tablespace", "", Only(&[""])),
     p("default_toast_compression", "pglz", Any),
     p("default_transaction_deferrable", "off", Bool),
     p("default_transaction_isolation", "read committed", OneOf(ISOLATION)),
     r("default_transaction_read_only", "off", Bool),
     p("escape_string_warning", "on", Bool),
-    p("extra_float_digits", "1", Int(-15, 3)),
-    p("holdfast.level", "local", OneOf(&["local", "cold", "warm", "hot", "commit"])),
-    p("hba_file", "", Fixed),
-    p("ident_file", "", Fixed),
-    p("idle_in_transaction_session_timeout", "0", Time),
-    p("idle_session_timeout", "0", Time),
+    p("extra_float_digits", "1", int(1, 3)),
+    p("holdfast.level", "local", OneOf(&["local", "warm", "hot", "commit"])),
+    f("hba_file", "", Postmaster),
+    f("ident_file", "", Postmaster),
+    p("idle_in_transaction_session_timeout", "0", TIME),
+    p("idle_session_timeout", "0", TIME),
     r("in_hot_standby", "off", Fixed),
     r("integer_datetimes", "on", Fixed),
-    r("IntervalStyle", "postgres", OneOf(&["postgres"])),
+    r("IntervalStyle", "postgres", Only(&["postgres"])),
     r("is_superuser", "on", Fixed),
     p("jit", "off", Bool),
     p("lc_collate", "C", Fixed),
     p("lc_ctype", "C", Fixed),
     p("lc_messages", "C", Any),
-    p("lc_monetary", "C", OneOf(&["C", "POSIX"])),
-    p("lc_numeric", "C", OneOf(&["C", "POSIX"])),
-    p("lc_time", "C", OneOf(&["C", "POSIX"])),
-    p("listen_addresses", "127.0.0.1", Fixed),
-    p("lock_timeout", "0", Time),
+    p("lc_monetary", "C", Only(&["C", "POSIX"])),
+    p("lc_numeric", "C", Only(&["C", "POSIX"])),
+    p("lc_time", "C", Only(&["C", "POSIX"])),
+    f("listen_addresses", "127.0.0.1", Postmaster),
+    p("lock_timeout", "0", TIME),
     p("log_connections", "off", Bool),
     p("log_disconnections", "off", Bool),
     p("log_lock_waits", "off", Bool),
-    p("log_min_duration_statement", "-1", TimeOrOff),
+    p("log_min_duration_statement", "-1", Number(Unit::Ms, -1, i32::MAX as i64)),
     p("log_min_error_statement", "panic", OneOf(SEVERITIES)),
     p("log_statement", "none", OneOf(&["none", "ddl", "mod", "all"])),
-    p("max_connections", "2500", Fixed),
+    f("max_connections", "2500", Postmaster),
     p("max_identifier_length", "63", Fixed),
-    p("password_encryption", "scram-sha-256", OneOf(&["scram-sha-256"])),
+    p("password_encryption", "scram-sha-256", Only(&["scram-sha-256"])),
     p("pg_stat_statements.max", "5000", Fixed),
-    p("port", "5433", Fixed),
-    p("quote_all_identifiers", "off", Bool),
+    f("port", "5433", Postmaster),
+    p("quote_all_identifiers", "off", Only(&["off", "false", "no", "0"])),
     p(REQUIRE_TRANSACTION, "off", DatabaseBool),
     p("result_bytes_max", "0", Size),
-    p("result_rows_max", "0", Int(0, i64::MAX)),
+    p("result_rows_max", "0", int(0, i64::MAX)),
     p("role", "none", Any),
     p("row_security", "on", Bool),
     p("search_path", "\"$user\", public", Any),
@@ -142,40 +209,41 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     r("server_version", SERVER_VERSION, Fixed),
     p("server_version_num", "150000", Fixed),
     r("session_authorization", "", Any),
-    p("ssl", "off", Fixed),
-    p("ssl_ca_file", "", Fixed),
-    p("ssl_cert_file", "", Fixed),
-    p("ssl_crl_file", "", Fixed),
-    p("ssl_key_file", "", Fixed),
+    f("ssl", "off", Sighup),
+    f("ssl_ca_file", "", Sighup),
+    f("ssl_cert_file", "", Sighup),
+    f("ssl_crl_file", "", Sighup),
+    f("ssl_key_file", "", Sighup),
     p("ssl_library", "rustls", Fixed),
-    p("ssl_max_protocol_version", "", Fixed),
-    p("ssl_min_protocol_version", "TLSv1.2", Fixed),
-    r("standard_conforming_strings", "on", OneOf(&["on", "true", "1", "yes"])),
-    p("statement_timeout", "0", Time),
-    p("superuser_reserved_connections", "3", Fixed),
+    f("ssl_max_protocol_version", "", Sighup),
+    f("ssl_min_protocol_version", "TLSv1.2", Sighup),
+    r("standard_conforming_strings", "on", Only(&["on", "true", "1", "yes"])),
+    p("statement_timeout", "0", TIME),
+    f("superuser_reserved_connections", "3", Postmaster),
     p("synchronize_seqscans", "on", Bool),
-    p("synchronous_standby_names", "", Fixed),
-    p(
-        "synchronous_commit",
-        "on",
-        OneOf(&["off", "local", "remote_write", "on", "remote_apply", "true", "false", "yes", "no", "1", "0"]),
-    ),
-    p("tcp_keepalives_count", "6", Int(0, KEEPALIVES_MAX)),
+    f("synchronous_standby_names", "", Sighup),
+    p("synchronous_commit", "on", OneOf(&["local", "remote_write", "remote_apply", "on", "off"])),
+    p("tcp_keepalives_count", "6", int(0, KEEPALIVES_MAX)),
     p("tcp_keepalives_idle", "60", Seconds(KEEPALIVE_S_MAX)),
     p("tcp_keepalives_interval", "10", Seconds(KEEPALIVE_S_MAX)),
     p("tcp_user_timeout", "0", Milliseconds(i32::MAX as i64)),
-    r("TimeZone", "UTC", OneOf(UTC)),
+    r("TimeZone", "UTC", Zone),
     p("transaction_isolation", "read committed", Fixed),
     p("transaction_read_only", "off", Fixed),
-    p("transaction_timeout", "0", OneOf(&["0"])),
-    p("unix_socket_directories", "", Fixed),
-    p("work_mem", "4MB", Any),
-    p("xmloption", "content", Any),
+    p("transaction_timeout", "0", Only(&["0"])),
+    f("unix_socket_directories", "", Postmaster),
+    p("work_mem", "4MB", Number(Unit::Kib, 64, 2_147_483_647)),
+    p("xmloption", "content", OneOf(&["content", "document"])),
 ];
+
+/// Every parameter: those with an effect, then PostgreSQL's others.
+pub(super) fn all() -> impl Iterator<Item = &'static Parameter> {
+    PARAMETERS.iter().chain(WITHOUT_EFFECT)
+}
 
 pub(super) fn find(name: &str) -> Option<&'static Parameter> {
     let name = if name.eq_ignore_ascii_case("time zone") { "TimeZone" } else { name };
-    PARAMETERS.iter().find(|p| p.name.eq_ignore_ascii_case(name))
+    all().find(|p| p.name.eq_ignore_ascii_case(name))
 }
 
 pub(super) fn unknown(name: &str) -> SqlError {
@@ -193,44 +261,148 @@ pub(super) fn too_many_own() -> SqlError {
     SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
 }
 
-/// Every parameter with its value at start, for `pg_settings`.
-pub fn defaults() -> Vec<(String, String)> {
-    PARAMETERS.iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect()
+/// Every parameter with its value at start, for `pg_settings` where the session is not known.
+pub fn defaults() -> Vec<SettingRow> {
+    all().map(|p| row(p, p.default, p.default, false)).collect()
+}
+
+/// A parameter as `pg_settings` shows it, from its values as SHOW returns them.
+pub(super) fn row(parameter: &Parameter, value: &str, reset: &str, is_set: bool) -> SettingRow {
+    let raw = |shown: &str| match parameter.takes {
+        Number(unit, ..) => unit.parse(shown).map_or_else(|_| shown.to_owned(), |n| n.to_string()),
+        Takes::Real(unit, ..) => unit.parse(shown).map_or_else(|_| shown.to_owned(), |n| n.to_string()),
+        _ => shown.to_owned(),
+    };
+    let (unit, vartype, min, max, values) = match parameter.takes {
+        Bool | DatabaseBool => (None, "bool", None, None, Vec::new()),
+        Number(unit, min, max) => (unit.name(), "integer", Some(min.to_string()), Some(max.to_string()), Vec::new()),
+        Takes::Real(unit, min, max) => (unit.name(), "real", Some(min.to_string()), Some(max.to_string()), Vec::new()),
+        Seconds(max) => (Some("s"), "integer", Some("0".to_owned()), Some(max.to_string()), Vec::new()),
+        Milliseconds(max) => (Some("ms"), "integer", Some("0".to_owned()), Some(max.to_string()), Vec::new()),
+        OneOf(values) => (None, "enum", None, None, values.to_vec()),
+        _ => (None, "string", None, None, Vec::new()),
+    };
+    SettingRow {
+        name: parameter.name.to_owned(),
+        setting: raw(value),
+        unit,
+        context: if is_superusers(parameter.name) { "superuser" } else { parameter.context.word() },
+        vartype,
+        source: if is_set { "session" } else { "default" },
+        min,
+        max,
+        values,
+        boot: raw(parameter.default),
+        reset: raw(reset),
+    }
+}
+
+fn invalid(parameter: &Parameter, value: &str) -> SqlError {
+    let message = format!("invalid value for parameter \"{}\": \"{value}\"", parameter.name);
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
 /// How the value is shown, or why it is refused.
 fn check(parameter: &Parameter, value: &str) -> SqlResult<String> {
-    let refused = || {
-        SqlError::new(
-            SqlState::INVALID_PARAMETER_VALUE,
-            format!("invalid value for parameter \"{}\": \"{value}\"", parameter.name),
-        )
-    };
+    let refused = || invalid(parameter, value);
+    if let Some(why) = parameter.context.refusal()
+        && !matches!(parameter.takes, DatabaseBool)
+    {
+        let message = format!("parameter \"{}\" {why}", parameter.name);
+        return Err(SqlError::new(SqlState("55P02"), message));
+    }
     match parameter.takes {
         Any => Ok(value.to_owned()),
-        Bool | DatabaseBool => match value.to_ascii_lowercase().as_str() {
-            "on" | "true" | "yes" | "1" | "t" | "y" => Ok("on".into()),
-            "off" | "false" | "no" | "0" | "f" | "n" => Ok("off".into()),
-            _ => Err(refused()),
-        },
-        Int(min, max) => match value.trim().parse::<i64>() {
-            Ok(n) if (min..=max).contains(&n) => Ok(n.to_string()),
-            _ => Err(refused()),
-        },
+        Bool | DatabaseBool => boolean(value).map(|on| if on { "on".into() } else { "off".into() }).ok_or_else(|| {
+            let message = format!("parameter \"{}\" requires a Boolean value", parameter.name);
+            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+        }),
+        Number(unit, min, max) => {
+            let number = parsed(parameter, unit, value)?.round_ties_even();
+            if !(min as f64..=max as f64).contains(&number) {
+                return Err(outside(parameter, unit, number, (min.to_string(), max.to_string())));
+            }
+            Ok(unit.shown(number as i64))
+        }
+        Takes::Real(unit, min, max) => {
+            let number = parsed(parameter, unit, value)?;
+            if !(min..=max).contains(&number) {
+                return Err(outside(parameter, unit, number, (min.to_string(), max.to_string())));
+            }
+            let unit = unit.name().filter(|_| number > 0.0).unwrap_or_default();
+            Ok(format!("{number}{unit}"))
+        }
         Seconds(max) => whole(parameter, value, 1_000_000, "s", max),
         Milliseconds(max) => whole(parameter, value, 1_000, "ms", max),
-        TimeOrOff if value.trim() == "-1" => Ok("-1".into()),
-        Time | TimeOrOff => duration(value).map(|_| value.to_owned()).ok_or_else(refused),
         Size => bytes(value).map(|_| value.trim().to_owned()).ok_or_else(refused),
-        OneOf(values) => match values.iter().find(|v| v.eq_ignore_ascii_case(value.trim())) {
-            Some(_) if parameter.name == "TimeZone" => Ok("UTC".into()),
-            Some(_) if parameter.name == "client_encoding" => Ok("UTF8".into()),
-            Some(&"cold") => Ok("local".into()), // its former name
+        // Its former name.
+        OneOf(_) if value.eq_ignore_ascii_case("cold") && parameter.name == "holdfast.level" => Ok("local".into()),
+        OneOf(values) => match values.iter().find(|v| v.eq_ignore_ascii_case(value)).or_else(|| synonym(values, value))
+        {
             Some(v) => Ok((*v).to_owned()),
-            None => Err(refused().with_hint(hint(parameter, values))),
+            None => Err(refused().with_hint(format!("Available values: {}.", values.join(", ")))),
         },
+        Only(values) => match values.iter().find(|v| v.eq_ignore_ascii_case(value.trim())) {
+            Some(locale) if parameter.name.starts_with("lc_") => Ok((*locale).to_owned()),
+            // The first is how it is shown.
+            Some(_) => Ok(values[0].to_owned()),
+            None => Err(refused().with_hint(format!("Supported: {}.", values.join(", ")))),
+        },
+        Encoding => encoding(value).ok_or_else(|| refused().with_hint("Supported: UTF8, SQL_ASCII.")),
+        Zone => zone::checked(value).map_err(|hint| match hint {
+            Some(hint) => refused().with_hint(hint),
+            None => refused(),
+        }),
         Fixed => Err(SqlError::new(SqlState("55P02"), format!("parameter \"{}\" cannot be changed", parameter.name))),
     }
+}
+
+/// A Boolean as PostgreSQL reads it: also shortened, as long as it is not ambiguous.
+fn boolean(value: &str) -> Option<bool> {
+    let value = value.trim().to_ascii_lowercase();
+    let begins = |word: &str, least: usize| value.len() >= least && word.starts_with(&value);
+    if begins("true", 1) || begins("yes", 1) || begins("on", 2) || value == "1" {
+        Some(true)
+    } else if begins("false", 1) || begins("no", 1) || begins("off", 2) || value == "0" {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// The words for on and off that PostgreSQL also takes for an enum with these values.
+fn synonym(values: &'static [&'static str], value: &str) -> Option<&'static &'static str> {
+    let word = match value.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "1" => "on",
+        "false" | "no" | "0" => "off",
+        "debug" => "debug2",
+        _ => return None,
+    };
+    values.iter().find(|v| **v == word)
+}
+
+/// As in PostgreSQL only letters and digits of an encoding's name count.
+fn encoding(value: &str) -> Option<String> {
+    let name: String = value.chars().filter(char::is_ascii_alphanumeric).collect();
+    match name.to_ascii_lowercase().as_str() {
+        "utf8" | "unicode" => Some("UTF8".into()),
+        "sqlascii" => Some("SQL_ASCII".into()),
+        _ => None,
+    }
+}
+
+fn parsed(parameter: &Parameter, unit: Unit, value: &str) -> SqlResult<f64> {
+    unit.parse(value).map_err(|only_the_unit| match unit.hint().filter(|_| only_the_unit) {
+        Some(hint) => invalid(parameter, value).with_hint(hint),
+        None => invalid(parameter, value),
+    })
+}
+
+fn outside(parameter: &Parameter, unit: Unit, number: f64, (min, max): (String, String)) -> SqlError {
+    let unit = unit.name().map(|unit| format!(" {unit}")).unwrap_or_default();
+    let name = parameter.name;
+    let message = format!("{number}{unit} is outside the valid range for parameter \"{name}\" ({min} .. {max})");
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
 /// A time in whole units of `us` microseconds, shown as a number, as PostgreSQL shows what the socket has.
@@ -280,8 +452,9 @@ const LOGGING: &str = "log_";
 
 /// Whether only superusers may set the parameter (PostgreSQL's context `superuser`).
 pub fn is_superusers(name: &str) -> bool {
-    let known = find(name).map_or(name, |parameter| parameter.name);
-    known.starts_with(LOGGING) || ["deadlock_timeout", "lc_messages"].iter().any(|p| p.eq_ignore_ascii_case(name))
+    let Some(known) = find(name) else { return false };
+    let of_superusers = matches!(known.context, Context::Superuser | Context::SuperuserBackend);
+    of_superusers || known.name.starts_with(LOGGING) || ["deadlock_timeout", "lc_messages"].contains(&known.name)
 }
 
 /// Whether only superusers and roles with the privileges of `pg_read_all_settings` may see the parameter, as in PostgreSQL:
@@ -317,12 +490,4 @@ pub fn check_stored(name: &str, value: &str, for_database: bool) -> SqlResult<(&
     }
     let value = if for_database { check(parameter, value) } else { check_own(parameter, value) };
     value.map(|value| (parameter.name, value))
-}
-
-fn hint(parameter: &Parameter, values: &[&str]) -> String {
-    match parameter.name {
-        "TimeZone" => "Only UTC is supported.".into(),
-        "holdfast.level" => "Supported: local, warm, hot, commit.".into(),
-        _ => format!("Supported: {}.", values.join(", ")),
-    }
 }

@@ -21,11 +21,11 @@ fn a_set_after_a_set_local_stays() {
     let undo = [("1", true), ("2", false), ("3", true), ("4", true)];
     let undo = undo.map(|(value, local)| s.set("lock_timeout", Some(value), local).unwrap());
     s.end_transaction(undo.to_vec(), true);
-    assert_eq!(s.get("lock_timeout").unwrap().1, "2");
+    assert_eq!(s.get("lock_timeout").unwrap().1, "2ms");
     let reset = s.reset_all();
     assert_eq!(s.get("lock_timeout").unwrap().1, "0");
     s.end_transaction(reset, false);
-    assert_eq!(s.get("lock_timeout").unwrap().1, "2", "RESET ALL is undone");
+    assert_eq!(s.get("lock_timeout").unwrap().1, "2ms", "RESET ALL is undone");
 }
 
 #[test]
@@ -40,8 +40,77 @@ fn what_is_unknown_or_not_done_is_refused() {
     assert!(s.set("My.App", Some("x"), false).is_ok());
     assert_eq!(s.get("my.app").unwrap().1, "x");
     assert!(s.set("synchronous_commit", Some("off"), false).is_ok());
-    assert!(s.start("TimeZone", "Europe/Berlin").is_ok());
-    assert_eq!(s.get("TimeZone").unwrap().1, "UTC");
+    // A start-up value that cannot be honoured is refused as well.
+    assert_eq!(s.start("TimeZone", "Europe/Berlin").unwrap_err().state().0, "22023");
+    assert!(s.start("TimeZone", "gmt").is_ok());
+    assert_eq!(s.get("TimeZone").unwrap().1, "GMT");
+    assert!(s.start("client_encoding", "'utf-8'").is_ok());
+    assert_eq!(s.get("client_encoding").unwrap().1, "UTF8");
+}
+
+#[test]
+fn values_are_read_and_shown_as_by_postgresql() {
+    let mut s = Settings::default();
+    for (name, value, shown) in [
+        ("statement_timeout", "1000", "1s"),
+        ("statement_timeout", "1.5s", "1500ms"),
+        ("work_mem", "65536", "64MB"),
+        ("enable_seqscan", "of", "off"),
+        ("random_page_cost", "1.50", "1.5"),
+        ("synchronous_commit", "no", "off"),
+        ("plan_cache_mode", "FORCE_GENERIC_PLAN", "force_generic_plan"),
+        ("effective_cache_size", "1GB", "1GB"),
+        ("client_encoding", "SQL_ASCII", "SQL_ASCII"),
+    ] {
+        s.set(name, Some(value), false).unwrap();
+        assert_eq!(s.get(name).unwrap().1, shown, "{name} = {value}");
+    }
+    for (name, value, state, message) in [
+        (
+            "statement_timeout",
+            "-5",
+            "22023",
+            "-5 ms is outside the valid range for parameter \"statement_timeout\" (0 .. 2147483647)",
+        ),
+        ("enable_seqscan", "o", "22023", "parameter \"enable_seqscan\" requires a Boolean value"),
+        (
+            "shared_buffers",
+            "1GB",
+            "55P02",
+            "parameter \"shared_buffers\" cannot be changed without restarting the server",
+        ),
+        ("log_checkpoints", "on", "55P02", "parameter \"log_checkpoints\" cannot be changed now"),
+        (
+            "ignore_system_indexes",
+            "on",
+            "55P02",
+            "parameter \"ignore_system_indexes\" cannot be set after connection start",
+        ),
+        ("array_nulls", "off", "22023", "invalid value for parameter \"array_nulls\": \"off\""),
+        (
+            "extra_float_digits",
+            "0",
+            "22023",
+            "0 is outside the valid range for parameter \"extra_float_digits\" (1 .. 3)",
+        ),
+    ] {
+        let error = s.set(name, Some(value), false).unwrap_err();
+        assert_eq!((error.state().0, error.message()), (state, message));
+    }
+}
+
+#[test]
+fn every_default_is_a_value_that_its_parameter_shows() {
+    let mut names = std::collections::HashSet::new();
+    for parameter in parameters::all() {
+        assert!(names.insert(parameter.name.to_lowercase()), "{} twice", parameter.name);
+        if parameter.context == parameters::Context::User {
+            let mut s = Settings::default();
+            s.set(parameter.name, Some(parameter.default), false).unwrap();
+            assert_eq!(s.get(parameter.name).unwrap().1, parameter.default, "{}", parameter.name);
+        }
+    }
+    assert!(names.len() > 350);
 }
 
 #[test]

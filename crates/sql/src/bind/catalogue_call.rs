@@ -4,7 +4,7 @@
 
 use super::Binder;
 use super::coerce::When;
-use super::typed::{Shape, Typed};
+use super::typed::Typed;
 use crate::catalogue;
 use crate::names::quote_text;
 use crate::params::SessionValue;
@@ -68,7 +68,7 @@ impl Binder<'_> {
         if let Some(found) = call_of_nothing(name, args.len()) {
             return Ok(Some(found));
         }
-        for part in [Self::definition_call, Self::trail_call, Self::value_call, Self::array_call] {
+        for part in [Self::settings_call, Self::definition_call, Self::trail_call, Self::value_call, Self::array_call] {
             if let Some(found) = part(self, name, args)? {
                 return Ok(Some(found));
             }
@@ -77,7 +77,7 @@ impl Binder<'_> {
     }
 
     /// The first argument of a call, as an OID.
-    fn first_oid(&mut self, args: &[Typed]) -> SqlResult<String> {
+    pub(super) fn first_oid(&mut self, args: &[Typed]) -> SqlResult<String> {
         let arg = args.first().cloned().unwrap_or_else(Typed::null);
         Ok(self.coerce(arg, Type::OID, When::Assignment)?.sql)
     }
@@ -98,27 +98,26 @@ impl Binder<'_> {
                     Some(n) => self.coerce(n.clone(), Type::INT4, When::Implicit)?.sql,
                     None => "0".into(),
                 };
-                text(format!(
-                    "(SELECT \"def\" FROM pg_catalog.\"hf_indexdef\" WHERE \"oid\" = {index} AND \"attnum\" = {column})"
-                ))
+                text(found("hf_indexdef", "def", &format!("{ROW}.\"oid\" = {index} AND {ROW}.\"attnum\" = {column}")))
             }
             ("pg_get_constraintdef", 1 | 2) => {
                 let id = self.first_oid(args)?;
-                text(format!("(SELECT \"condef\" FROM pg_catalog.\"pg_constraint\" WHERE \"oid\" = {id})"))
+                text(by_oid("pg_constraint", "condef", &id))
             }
             ("pg_get_viewdef", 1 | 2) => {
                 let id = self.first_oid(args)?;
-                text(format!("(SELECT \"definition\" FROM pg_catalog.\"hf_viewdef\" WHERE \"oid\" = {id})"))
+                text(by_oid("hf_viewdef", "definition", &id))
             }
             ("pg_get_triggerdef", 1 | 2) => {
                 let id = self.first_oid(args)?;
-                text(format!("(SELECT \"tgdef\" FROM pg_catalog.\"pg_trigger\" WHERE \"oid\" = {id})"))
+                text(by_oid("pg_trigger", "tgdef", &id))
             }
             ("pg_blocking_pids", 1) => {
                 let pid = self.coerce(args[0].clone(), Type::INT4, When::Implicit)?.sql;
                 Some(Typed::new(
                     format!(
-                        "coalesce((SELECT \"blocked_by\" FROM pg_catalog.\"hf_blocking_pids\" WHERE \"pid\" = {pid}), '{{}}')"
+                        "coalesce({}, '{{}}')",
+                        found("hf_blocking_pids", "blocked_by", &format!("{ROW}.\"pid\" = {pid}"))
                     ),
                     Type::new(more::INT4_ARRAY),
                 ))
@@ -126,10 +125,7 @@ impl Binder<'_> {
             ("pg_get_userbyid", 1) => {
                 let id = self.first_oid(args)?;
                 Some(Typed::new(
-                    format!(
-                        "coalesce((SELECT \"rolname\" FROM pg_catalog.\"pg_roles\" WHERE \"oid\" = {id}), \
-                         'unknown (OID=' || {id} || ')')"
-                    ),
+                    format!("coalesce({}, 'unknown (OID=' || {id} || ')')", by_oid("pg_roles", "rolname", &id)),
                     Type::NAME,
                 ))
             }
@@ -158,17 +154,17 @@ impl Binder<'_> {
     fn description(&mut self, name: &str, args: &[Typed]) -> SqlResult<String> {
         let id = self.first_oid(args)?;
         let (table, also) = match name {
-            "obj_description" => ("pg_description", " AND \"objsubid\" = 0"),
-            _ => ("pg_shdescription", ""),
+            "obj_description" => ("pg_description", format!(" AND {ROW}.\"objsubid\" = 0")),
+            _ => ("pg_shdescription", String::new()),
         };
         let class = match args.get(1) {
             Some(class) => {
                 let class = self.coerce(class.clone(), Type::TEXT, When::Implicit)?.sql;
-                format!(" AND \"classoid\" = {}", lookup("pg_class", "relname", &class))
+                format!(" AND {ROW}.\"classoid\" = {}", lookup("pg_class", "relname", &class))
             }
             None => String::new(),
         };
-        Ok(format!("(SELECT \"description\" FROM pg_catalog.\"{table}\" WHERE \"objoid\" = {id}{also}{class} LIMIT 1)"))
+        Ok(found(table, "description", &format!("{ROW}.\"objoid\" = {id}{also}{class} LIMIT 1")))
     }
 
     /// `pg_get_serial_sequence`: the sequence of a column; both are given by name.
@@ -177,10 +173,11 @@ impl Binder<'_> {
         let table = self.object_id_of(&table.sql, Type::new(oid::REGCLASS))?;
         let column = self.coerce(args[1].clone(), Type::TEXT, When::Implicit)?.sql;
         Ok(format!(
-            "(SELECT 'public.' || s.\"relname\" FROM pg_catalog.\"pg_depend\" d \
-             JOIN pg_catalog.\"pg_class\" s ON s.\"oid\" = d.\"objid\" \
-             JOIN pg_catalog.\"pg_attribute\" a ON a.\"attrelid\" = d.\"refobjid\" AND a.\"attnum\" = d.\"refobjsubid\" \
-             WHERE d.\"refobjid\" = {table} AND a.\"attname\" = {column})"
+            "(SELECT 'public.' || \"hf s\".\"relname\" FROM pg_catalog.\"pg_depend\" AS \"hf d\" \
+             JOIN pg_catalog.\"pg_class\" AS \"hf s\" ON \"hf s\".\"oid\" = \"hf d\".\"objid\" \
+             JOIN pg_catalog.\"pg_attribute\" AS \"hf a\" ON \"hf a\".\"attrelid\" = \"hf d\".\"refobjid\" \
+             AND \"hf a\".\"attnum\" = \"hf d\".\"refobjsubid\" \
+             WHERE \"hf d\".\"refobjid\" = {table} AND \"hf a\".\"attname\" = {column})"
         ))
     }
 
@@ -216,7 +213,6 @@ impl Binder<'_> {
     /// Functions on settings, sizes and times.
     fn value_call(&mut self, name: &str, args: &[Typed]) -> SqlResult<Option<Typed>> {
         Ok(match (name, args.len()) {
-            ("current_setting", 1 | 2) => return self.current_setting(args).map(Some),
             ("pg_postmaster_start_time", 0) => {
                 Some(self.session(SessionValue::ServerStart, Type::new(oid::TIMESTAMPTZ))?)
             }
@@ -247,13 +243,11 @@ impl Binder<'_> {
                     "pg_total_relation_size" => "\"bytes\" + \"index_bytes\"",
                     _ => "\"bytes\"",
                 };
-                Some(Typed::new(
-                    format!(
-                        "(SELECT {what} FROM pg_catalog.\"hf_relation_size\" WHERE \"oid\" = {id} UNION ALL \
-                         SELECT 0 FROM pg_catalog.\"pg_class\" WHERE \"oid\" = {id} LIMIT 1)"
-                    ),
-                    Type::INT8,
-                ))
+                let size = |from: &str, what: &str| {
+                    format!("SELECT {what} FROM pg_catalog.\"{from}\" AS {ROW} WHERE {ROW}.\"oid\" = {id}")
+                };
+                let (size, none) = (size("hf_relation_size", what), size("pg_class", "0"));
+                Some(Typed::new(format!("({size} UNION ALL {none} LIMIT 1)"), Type::INT8))
             }
             ("pg_stat_statements_reset", 0..=3) => Some(self.reset_statements(args)?),
             ("pg_cancel_backend", 1) => Some(self.signal(SignalOp::Cancel, &args[0])?),
@@ -326,13 +320,6 @@ impl Binder<'_> {
                 let array = self.settle(args[0].clone(), Type::new(more::TEXT_ARRAY))?;
                 Some(Typed::new(self.helper("hf_array_length", &[&array.sql])?, Type::INT4))
             }
-            ("current_schemas", 1) => {
-                let implicit = self.coerce(args[0].clone(), Type::BOOL, When::Implicit)?;
-                Some(Typed::sure(
-                    format!("(CASE WHEN {} THEN '{{pg_catalog,public}}' ELSE '{{public}}' END)", implicit.sql),
-                    Type::new(more::NAME_ARRAY),
-                ))
-            }
             ("to_regclass" | "to_regtype" | "to_regnamespace", 1) => return self.looked_up(name, &args[0]).map(Some),
             ("array_position", 2) => {
                 let array = self.settle(args[0].clone(), Type::new(more::TEXT_ARRAY))?;
@@ -345,32 +332,17 @@ impl Binder<'_> {
 
     /// `pg_database_size` of an OID or a name; a name that no database has is 3D000.
     fn database_size(&mut self, of: &Typed) -> SqlResult<Typed> {
-        let from = "SELECT hf_size_of_database(\"bytes\", \"name\") FROM pg_catalog.\"hf_database_size\" WHERE";
+        let from = format!(
+            "SELECT hf_size_of_database({ROW}.\"bytes\", {ROW}.\"name\") FROM pg_catalog.\"hf_database_size\" AS {ROW} WHERE"
+        );
         let sql = match of.ty.is_integer() || of.ty.is_oid() {
-            true => format!("({from} \"oid\" = {})", self.coerce(of.clone(), Type::OID, When::Assignment)?.sql),
+            true => format!("({from} {ROW}.\"oid\" = {})", self.coerce(of.clone(), Type::OID, When::Assignment)?.sql),
             false => {
                 let name = self.coerce(of.clone(), Type::TEXT, When::Assignment)?.sql;
-                format!("coalesce(({from} \"name\" = {name}), hf_no_database({name}))")
+                format!("coalesce(({from} {ROW}.\"name\" = {name}), hf_no_database({name}))")
             }
         };
         Ok(Typed::new(sql, Type::INT8))
-    }
-
-    fn current_setting(&mut self, args: &[Typed]) -> SqlResult<Typed> {
-        let Shape::Text { value, .. } = &args[0].shape else {
-            let name = self.coerce(args[0].clone(), Type::TEXT, When::Implicit)?.sql;
-            let found =
-                format!("(SELECT \"setting\" FROM pg_catalog.\"pg_settings\" WHERE lower(\"name\") = lower({name}))");
-            let sql = match args.get(1) {
-                Some(missing_ok) if missing_ok.sql == "1" => found,
-                _ => format!("coalesce({found}, {})", self.helper("hf_no_setting", &[&name])?),
-            };
-            return Ok(Typed::new(sql, Type::TEXT));
-        };
-        let missing_ok = args.get(1).is_some_and(|a| a.sql == "1");
-        let which = SessionValue::Setting { name: value.to_lowercase(), missing_ok };
-        let typed = self.session(which, Type::TEXT)?;
-        Ok(Typed { not_null: false, ..typed })
     }
 
     fn looked_up(&mut self, name: &str, arg: &Typed) -> SqlResult<Typed> {
@@ -395,9 +367,7 @@ impl Binder<'_> {
             more::REGTYPE => return self.helper("hf_format_type", &[sql, "-1"]),
             _ => return Ok(format!("CAST({sql} AS TEXT)")),
         };
-        Ok(format!(
-            "coalesce((SELECT \"{column}\" FROM pg_catalog.\"{table}\" WHERE \"oid\" = {sql}), CAST({sql} AS TEXT))"
-        ))
+        Ok(format!("coalesce({}, CAST({sql} AS TEXT))", by_oid(table, column, sql)))
     }
 
     /// The displayed form of a value whose type shows OIDs as names.
@@ -521,6 +491,21 @@ fn bare(sql: &str) -> String {
     format!("replace(replace({sql}, 'public.', ''), 'pg_temp.', '')")
 }
 
-fn lookup(table: &str, column: &str, name: &str) -> String {
-    format!("(SELECT \"oid\" FROM pg_catalog.\"{table}\" WHERE \"{column}\" = {name})")
+/// The alias of a catalogue table that a function reads: with its own name, an argument such as `pg_class.oid` of the query
+/// around it would mean the function's own row. No name in PostgreSQL's catalogue contains a blank.
+const ROW: &str = "\"hf row\"";
+
+/// A column of the row of a catalogue table that the condition finds.
+fn found(table: &str, column: &str, condition: &str) -> String {
+    format!("(SELECT {ROW}.\"{column}\" FROM pg_catalog.\"{table}\" AS {ROW} WHERE {condition})")
+}
+
+/// A column of the row with this OID.
+fn by_oid(table: &str, column: &str, oid: &str) -> String {
+    found(table, column, &format!("{ROW}.\"oid\" = {oid}"))
+}
+
+/// The OID of the row with this name.
+pub(super) fn lookup(table: &str, column: &str, name: &str) -> String {
+    found(table, "oid", &format!("{ROW}.\"{column}\" = {name}"))
 }

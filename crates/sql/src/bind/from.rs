@@ -3,14 +3,15 @@
 //! USING and NATURAL become conditions with merged columns in the scope, so that types are checked and `*` lists
 //! the columns in PostgreSQL's order.
 
-use super::Binder;
 use super::query::{derived, renamed, unique_names};
 use super::scope::{self, Column, Columns, Relation, Scope, Source};
 use super::typed::Typed;
+use super::{Binder, Settings};
 use crate::catalogue;
 use crate::names::{fold, is_temp_schema, object_name, quote};
 use crate::types::Type;
 use holdfast_types::access::Privileges;
+use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query,
@@ -288,11 +289,18 @@ impl Binder<'_> {
             if self.stored {
                 return Err(SqlError::unsupported("a stored definition that reads the catalogue"));
             }
+            if table.name == "pg_settings" {
+                self.settings = self.settings.max(Settings::Read);
+            }
             self.secrets.extend(catalogue::SECRETS.iter().filter(|(_, name)| *name == table.name));
             let columns: Columns = table.columns.iter().map(|(n, o)| derived(n, Type::new(*o))).collect();
             let stored: Vec<String> = table.columns.iter().map(|(n, _)| (*n).to_owned()).collect();
             let columns = with_stored_names(&columns, &names, &shown, &stored)?;
-            add(scope, Relation::new(shown.as_str(), columns, Source::Catalogue))?;
+            // The system column that pg_dump asks for; the table is the same in every row.
+            let own = catalogue::of_catalogue_table(table.schema, table.name).unwrap_or(0);
+            let tableoid = Column { sql: Some(own.to_string()), ..derived("tableoid", Type::new(oid::OID)) };
+            let relation = Relation::new(shown.as_str(), columns, Source::Catalogue);
+            add(scope, Relation { rowid: Some(tableoid), ..relation })?;
             let all = format!("{}.{}", table.schema, quote(table.name));
             let seen = if table.schema == "information_schema" { self.seen_rows(table.name)? } else { None };
             let sql = match seen {
@@ -338,6 +346,16 @@ impl Binder<'_> {
             let (sql, relation) = self.acl_explode(list, shown, &names)?;
             add(scope, relation)?;
             return Ok((sql, false));
+        }
+        if let ("pg_get_keywords", [], Some(table)) =
+            (function.as_str(), args, catalogue::find(Some("pg_catalog"), "hf_keywords"))
+        {
+            let columns: Columns = table.columns.iter().map(|(n, o)| derived(n, Type::new(*o))).collect();
+            let stored: Vec<String> = table.columns.iter().map(|(n, _)| (*n).to_owned()).collect();
+            let names = alias.map(alias_columns).unwrap_or_default();
+            let columns = with_stored_names(&columns, &names, &shown, &stored)?;
+            add(scope, Relation::new(shown.as_str(), columns, Source::Function))?;
+            return Ok((format!("pg_catalog.{} AS {}", quote(table.name), quote(&shown)), false));
         }
         let column = alias.and_then(|a| alias_columns(a).into_iter().next()).unwrap_or_else(|| shown.clone());
         let empty = Scope::new(scope.parent);

@@ -22,6 +22,7 @@ mod query;
 mod role_call;
 pub mod scope;
 mod select;
+pub mod settings_call;
 mod special;
 mod typed;
 pub mod write;
@@ -40,6 +41,14 @@ use sqlparser::ast::{Expr, Spanned};
 use sqlparser::tokenizer::Location;
 use std::collections::{BTreeSet, HashMap};
 use typed::{Shape, Typed};
+
+/// What a statement does with the session's parameters while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Settings {
+    Unused,
+    Read,
+    Set,
+}
 
 /// The state of one statement's translation.
 pub struct Binder<'a> {
@@ -63,6 +72,7 @@ pub struct Binder<'a> {
     pub row_locks: Vec<RowLock>,
     /// The statement calls an advisory lock function.
     pub advisory: bool,
+    pub settings: Settings,
     /// The statement names a temporary table.
     pub temporary: bool,
     /// The SELECT bound next is the statement itself: its regclass columns are shown as names.
@@ -94,6 +104,7 @@ impl<'a> Binder<'a> {
             locking: Locking::default(),
             row_locks: Vec::new(),
             advisory: false,
+            settings: Settings::Unused,
             temporary: false,
             outermost: false,
             used: Vec::new(),

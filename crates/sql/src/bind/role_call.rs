@@ -3,6 +3,7 @@
 //! Both become subqueries on the catalogue. A name of no role is an error when the statement runs.
 
 use super::Binder;
+use super::catalogue_call::lookup;
 use super::coerce::When;
 use super::typed::{Shape, Typed};
 use crate::names::quote_text;
@@ -36,12 +37,12 @@ impl Binder<'_> {
         let role = self.role_oid(role)?;
         let condition = match privilege_of(privilege)? {
             Has::Member => "1",
-            Has::Usage => "\"usage\"",
-            Has::Admin => "\"admin\"",
+            Has::Usage => "\"hf row\".\"usage\"",
+            Has::Admin => "\"hf row\".\"admin\"",
         };
         let sql = format!(
-            "EXISTS (SELECT 1 FROM pg_catalog.\"hf_role_reach\" WHERE \"member\" = {member} AND \"role\" = {role} AND \
-             {condition})"
+            "EXISTS (SELECT 1 FROM pg_catalog.\"hf_role_reach\" AS \"hf row\" WHERE \"hf row\".\"member\" = {member} \
+             AND \"hf row\".\"role\" = {role} AND {condition})"
         );
         if may_be_null {
             let sql = format!("(CASE WHEN {member} IS NOT NULL AND {role} IS NOT NULL THEN {sql} END)");
@@ -63,7 +64,7 @@ impl Binder<'_> {
     /// SQL for the OID of the role with a name, which is SQL as well.
     fn role_by_name(&mut self, name: &str) -> SqlResult<String> {
         let missing = self.helper("hf_no_role", &[name])?;
-        Ok(format!("coalesce((SELECT \"oid\" FROM pg_catalog.\"pg_roles\" WHERE \"rolname\" = {name}), {missing})"))
+        Ok(format!("coalesce({}, {missing})", lookup("pg_roles", "rolname", name)))
     }
 
     /// `'name'::regrole`; `name` is folded already.

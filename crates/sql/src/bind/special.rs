@@ -131,7 +131,10 @@ impl Binder<'_> {
             "current_catalog" | "current_database" => (S::Database, Type::NAME),
             "pg_backend_pid" => (S::BackendPid, Type::INT4),
             "lastval" => (S::LastInsertId, Type::INT8),
-            "current_schema" => return Ok(Some(Typed::sure("'public'", Type::NAME))),
+            "current_schema" => {
+                let first = self.session(S::CurrentSchema, Type::NAME)?;
+                return Ok(Some(Typed { not_null: false, ..first }));
+            }
             "current_time" => return Err(SqlError::unsupported("CURRENT_TIME (time with time zone)")),
             _ => return Ok(None),
         };

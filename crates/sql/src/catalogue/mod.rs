@@ -12,6 +12,7 @@ mod generated;
 mod granted;
 mod holdfast_stat;
 mod information_schema;
+mod keywords;
 mod live;
 mod oids;
 mod pg_am;
@@ -62,7 +63,7 @@ pub use pg_database::{acl_item_text, grants as acl_value};
 pub use pg_hba::{HbaRow, HbaRule, IdentRow};
 pub use pg_stat_database::DatabaseActivityRow;
 pub use pg_stat_statements::StatementRow;
-pub use shapes::has_sequence;
+pub use shapes::{has_sequence, quote_plain};
 pub use standing::{ArchiveRow, DumpRow, LinkRow, StandbyRow, Standing};
 pub use table::{CatalogContext, CatalogTable, DatabaseRow, Viewer};
 
@@ -86,6 +87,7 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &holdfast_stat::AUTOMATIC,
         &holdfast_stat::TRAIL,
         &holdfast_stat::TRANSACTIONS,
+        &keywords::TABLE,
         &pg_am::TABLE,
         &pg_attrdef::TABLE,
         &pg_attribute::TABLE,

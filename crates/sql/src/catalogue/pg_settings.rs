@@ -2,8 +2,8 @@
 
 use super::table::{CatalogTable, boolean, text};
 use crate::types::more;
-use holdfast_types::Value;
 use holdfast_types::desc::oid;
+use holdfast_types::{SettingRow, Value};
 
 pub const TABLE: CatalogTable = CatalogTable {
     schema: "pg_catalog",
@@ -29,13 +29,21 @@ pub const TABLE: CatalogTable = CatalogTable {
     ],
     always_empty: false,
     rows: |context| {
-        let row = |name: &str, setting: &str| {
-            let mut row = vec![text(name), text(setting), Value::Null, text("Holdfast"), text(""), Value::Null];
-            row.extend([text("user"), text("string"), text("session")]);
-            row.extend(std::iter::repeat_n(Value::Null, 3));
-            row.extend([text(setting), text(setting), Value::Null, Value::Null, boolean(false)]);
+        let or_null = |value: &Option<String>| value.as_deref().map_or(Value::Null, text);
+        let row = |of: &SettingRow| {
+            let mut row = vec![text(of.name.as_str()), text(of.setting.as_str()), of.unit.map_or(Value::Null, text)];
+            row.extend([text("Holdfast"), text(""), Value::Null, text(of.context), text(of.vartype), text(of.source)]);
+            row.extend([or_null(&of.min), or_null(&of.max)]);
+            row.push(if of.values.is_empty() { Value::Null } else { words(&of.values) });
+            row.extend([text(of.boot.as_str()), text(of.reset.as_str()), Value::Null, Value::Null, boolean(false)]);
             row
         };
-        context.settings.iter().map(|(name, setting)| row(name, setting)).collect()
+        context.settings.iter().map(row).collect()
     },
 };
+
+/// An array of texts.
+fn words(values: &[&str]) -> Value {
+    let quoted = values.iter().map(|v| if v.contains(' ') { format!("\"{v}\"") } else { (*v).to_owned() });
+    text(format!("{{{}}}", quoted.collect::<Vec<_>>().join(",")))
+}

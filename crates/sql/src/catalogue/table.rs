@@ -5,7 +5,7 @@ use crate::types::datetime::format_timestamp;
 use holdfast_types::access::predefined::READ_ALL_STATS_OID;
 use holdfast_types::access::{Privileges, Roles};
 use holdfast_types::schema::{Dialect, Schema};
-use holdfast_types::{Value, VolumeId};
+use holdfast_types::{SettingRow, Value, VolumeId};
 use std::sync::Arc;
 
 /// A table of the catalogue.
@@ -36,8 +36,8 @@ pub struct CatalogContext<'a> {
     pub parameters_of_all: Vec<(String, String)>,
     /// All roles, and owners and grants of databases.
     pub roles: &'a Roles,
-    /// Name and value of every setting of the session.
-    pub settings: Vec<(String, String)>,
+    /// Every setting of the session that its role may see.
+    pub settings: Vec<SettingRow>,
     /// Name and value of the engine's counters.
     pub counters: Vec<(&'static str, u64)>,
     /// Name and value of the counters of automatic transactions.

@@ -30,11 +30,6 @@ pub(super) const FUNCTIONS: &[Function] = &[
         let message = format!("database \"{}\" does not exist", text(a, 0)?);
         Err(SqlError::new(SqlState::INVALID_CATALOG_NAME, message))
     }),
-    // Called where a parameter was not found.
-    Function::strict("hf_no_setting", 1, |a| {
-        let message = format!("unrecognized configuration parameter \"{}\"", text(a, 0)?);
-        Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
-    }),
     // Called where a role was not found.
     Function::strict("hf_no_role", 1, |a| {
         let message = format!("role \"{}\" does not exist", text(a, 0)?);

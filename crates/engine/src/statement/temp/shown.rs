@@ -1,5 +1,5 @@
 //! The schema that the catalogue shows to the statement that runs on this thread: it includes the temporary tables of
-//! its session.
+//! its session, and what its own transaction has changed of the schema.
 
 use holdfast_types::schema::Schema;
 use std::cell::RefCell;

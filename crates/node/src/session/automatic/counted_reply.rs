@@ -2,7 +2,7 @@
 
 use crate::session::reply_sink::ReplySink;
 use holdfast_types::access::Roles;
-use holdfast_types::{Row, Sink, SqlResult, StatementDesc, Tag};
+use holdfast_types::{Row, SessionSettings, Sink, SqlResult, StatementDesc, Tag};
 use holdfast_wire::Reply;
 use std::sync::Arc;
 
@@ -60,5 +60,9 @@ impl Sink for CountedReply {
 
     fn own_roles(&self) -> Option<Arc<Roles>> {
         self.reply.own_roles()
+    }
+
+    fn settings(&self) -> Option<Arc<dyn SessionSettings>> {
+        self.reply.settings()
     }
 }

@@ -16,7 +16,7 @@ use super::movement::Span;
 use holdfast_store::pages::scratch::unlinked_file;
 use holdfast_types::access::Roles;
 use holdfast_types::record::{put_cell, take_cell};
-use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, ValueRef};
+use holdfast_types::{Row, SessionSettings, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, ValueRef};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -98,6 +98,8 @@ pub struct SpoolWriter {
     /// The role that the rows are for.
     viewer: Option<u32>,
     own_roles: Option<Arc<Roles>>,
+    /// For a query that reads or sets parameters.
+    settings: Option<Arc<dyn SessionSettings>>,
 }
 
 impl SpoolWriter {
@@ -117,6 +119,7 @@ impl SpoolWriter {
             kept: (0, 0),
             viewer: None,
             own_roles: None,
+            settings: None,
         }
     }
 
@@ -124,6 +127,12 @@ impl SpoolWriter {
     pub fn seen_by(mut self, role: u32, own_roles: Option<Arc<Roles>>) -> SpoolWriter {
         self.viewer = Some(role);
         self.own_roles = own_roles;
+        self
+    }
+
+    /// The query reads or sets these parameters.
+    pub fn with_settings(mut self, settings: Option<Arc<dyn SessionSettings>>) -> SpoolWriter {
+        self.settings = settings;
         self
     }
 
@@ -206,6 +215,10 @@ impl Sink for SpoolWriter {
 
     fn own_roles(&self) -> Option<Arc<Roles>> {
         self.own_roles.clone()
+    }
+
+    fn settings(&self) -> Option<Arc<dyn SessionSettings>> {
+        self.settings.clone()
     }
 }
 

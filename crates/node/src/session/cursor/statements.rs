@@ -11,7 +11,7 @@ use crate::session::source::Source;
 use crate::session::state::State;
 use holdfast_engine::Step as EngineStep;
 use holdfast_sql::{Entry, FetchDirection, Kind, Scan, Translated};
-use holdfast_types::{Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
+use holdfast_types::{SessionSettings, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
 use holdfast_wire::{Client, Failure, Reply};
 use std::any::Any;
 use std::sync::Arc;
@@ -94,7 +94,11 @@ impl NodeSession {
         let params = source.bind(&entry, &self.values()).map_err(at)?;
         let spool = self.spool(&entry, params).await.map_err(|f| Failure { step: f.step.map(|_| number), ..f })?;
         let cursor = Cursor {
-            desc: Arc::new(StatementDesc { params: Vec::new(), columns: entry.translated.desc.columns.clone() }),
+            desc: Arc::new(StatementDesc {
+                params: Vec::new(),
+                columns: entry.translated.desc.columns.clone(),
+                empty_rows: entry.translated.desc.empty_rows,
+            }),
             spool: Arc::new(spool.finish().map_err(at)?),
             place: 0,
             scroll: declared.scroll.unwrap_or(entry.translated.row_locks.is_empty()),
@@ -108,7 +112,11 @@ impl NodeSession {
     /// Runs a query in the open transaction into a spool. A failure's step is 0 or none.
     async fn spool(&mut self, entry: &Entry<Extra>, params: Vec<Value>) -> Result<SpoolWriter, Failure> {
         let at = |e| Failure::at(0, e);
-        let mut writer = SpoolWriter::new(self.scratch.clone()).seen_by(self.identity.current_role, self.own_roles());
+        // What its query sets is refused: the rows are made now and read later.
+        let settings = self.statement_settings(entry);
+        let mut writer = SpoolWriter::new(self.scratch.clone())
+            .seen_by(self.identity.current_role, self.own_roles())
+            .with_settings(settings.clone().map(|settings| settings as Arc<dyn SessionSettings>));
         if let Some(stmt) = &entry.extra {
             writer = match self.read_temporary_into(stmt, &params, writer).await.map_err(at)? {
                 Ok(filled) => return Ok(filled),

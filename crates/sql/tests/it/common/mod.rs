@@ -92,6 +92,9 @@ impl SessionValues for Session {
             SessionValue::Database => Value::Text("postgres".into()),
             SessionValue::BackendPid => Value::Int(42),
             SessionValue::LastInsertId => Value::Int(7),
+            SessionValue::CurrentSchema => Value::Text("public".into()),
+            SessionValue::Schemas { implicit: true } => Value::Text("{pg_catalog,public}".into()),
+            SessionValue::Schemas { implicit: false } => Value::Text("{public}".into()),
             SessionValue::Setting { name, missing_ok } => match name.as_str() {
                 "server_version" => Value::Text("15.0".into()),
                 "server_version_num" => Value::Text("150000".into()),
@@ -220,7 +223,11 @@ impl Db {
             }],
             parameters_of_all: Vec::new(),
             roles: &Roles::default(),
-            settings: vec![("server_version".into(), "15.0".into())],
+            settings: vec![holdfast_types::SettingRow {
+                name: "server_version".into(),
+                setting: "15.0".into(),
+                ..Default::default()
+            }],
             live: &Quiet,
         };
         for table in catalogue::tables() {

@@ -3,7 +3,7 @@
 //! A function of Holdfast that fails gives SQLite the text of [`encode`]; [`from_sqlite`] reads it from SQLite's
 //! message.
 
-use crate::keys::{index_name, is_primary_index};
+use crate::keys::index_name;
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlState};
 
@@ -134,12 +134,12 @@ fn constraint_of(columns: &str, schema: &Schema) -> Option<String> {
     if let [only] = names.as_slice()
         && table.columns.iter().any(|c| c.rowid_alias && c.name == *only)
     {
-        return Some(format!("{}_pkey", table.name));
+        return Some(table.key_name.clone());
     }
     let index = table.indexes.iter().filter(|i| i.unique).find(|i| {
         i.columns.len() == names.len() && i.columns.iter().zip(&names).all(|(a, b)| a.as_deref() == Some(*b))
     })?;
-    Some(if is_primary_index(table, index) { format!("{}_pkey", table.name) } else { index_name(table, index) })
+    Some(index_name(table, index))
 }
 
 #[cfg(test)]

@@ -41,8 +41,10 @@ async fn two(schema: &str) -> (Running, Client, Client) {
 
 #[tokio::test]
 async fn a_schema_changes_beside_open_transactions_on_other_tables() {
-    let (server, a, b) =
-        two("create table t(id serial primary key, v int); create table u(id int); insert into t(v) values (1)").await;
+    let (server, a, b) = two(
+        "create table t(id serial primary key, v int); create table u(id int primary key); insert into t(v) values (1)",
+    )
+    .await;
     run(&a, "begin; update t set v = 2; insert into t(v) values (10)").await;
     soon(run(&b, "create table alone(id int)")).await;
     soon(run(
@@ -415,7 +417,7 @@ async fn a_table_is_altered_in_transactions_and_stays_so_after_a_kill() {
     let failed = state(&d, "insert into c(p, v) values (9, 1)").await;
     assert_eq!(failed, Some(SqlState::FOREIGN_KEY_VIOLATION));
     assert_eq!(
-        one(&d, "select pg_get_constraintdef(oid) from pg_constraint where conname = 'c_p'").await,
+        one(&d, "select pg_get_constraintdef(c.oid) from pg_constraint c where conname = 'c_p'").await,
         "FOREIGN KEY (p) REFERENCES p(id) DEFERRABLE INITIALLY DEFERRED"
     );
     run(&d, "alter table c alter column x set default 8; insert into c(p, v) values (1, 1)").await;

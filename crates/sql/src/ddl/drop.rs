@@ -4,7 +4,7 @@ use super::{ddl_of, skipping};
 use crate::bind::{need, scope};
 use crate::command::Kind;
 use crate::context::Context;
-use crate::names::{Among, quote, quote_in, quote_table, relation_name};
+use crate::names::{Among, quote, quote_in, quote_table, quote_text, relation_name};
 use crate::translated::{TempDdl, Translated};
 use holdfast_types::access::check::word_of;
 use holdfast_types::access::needs::ObjectWord;
@@ -47,7 +47,11 @@ pub fn translate(statement: &Statement, context: &Context<'_>) -> SqlResult<Tran
     let temp = all_of_one_kind("DROP", found.iter().map(|(temp, _)| *temp))?;
     let mut views = Vec::new();
     if *object_type != ObjectType::Index {
-        views = views_over(context, &found, word, *cascade)?;
+        views = match views_over(context, &found, word, *cascade) {
+            Ok(views) => views,
+            // The owner is checked first, which the session does before the steps run.
+            Err(e) => return Ok(Translated { access: Access::of(needs), ..ddl_of(temp, vec![failing(&e)], verb) }),
+        };
     }
     let mut steps: Vec<String> = views.iter().map(|v| format!("DROP VIEW {}", quote(v))).collect();
     if *object_type == ObjectType::Table {
@@ -63,6 +67,14 @@ pub fn translate(statement: &Statement, context: &Context<'_>) -> SqlResult<Tran
         }
         None => Ok(Translated { access: Access::of(needs), ..ddl_of(temp, steps, verb) }),
     }
+}
+
+/// A step that fails with this error.
+fn failing(error: &SqlError) -> String {
+    let parts = error.parts();
+    let (detail, hint) = (parts.detail.as_deref().unwrap_or_default(), parts.hint.as_deref().unwrap_or_default());
+    let texts = [parts.state.0, &parts.message, detail, "", hint].map(quote_text);
+    format!("SELECT hf_violates({})", texts.join(", "))
 }
 
 /// To be the owner of what is dropped.

@@ -42,7 +42,7 @@ mod tests {
         assert_eq!(default_name("t", "a_b", "fkey"), "t_a_b_fkey");
         assert_eq!(default_name("t", "", "pkey"), "t_pkey");
         let (table, column) = ("t".repeat(50), "c".repeat(40));
-        assert_eq!(default_name(&table, &column, "fkey"), format!("{}_{}_fkey", "t".repeat(28), "c".repeat(29)));
+        assert_eq!(default_name(&table, &column, "fkey"), format!("{}_{}_fkey", "t".repeat(29), "c".repeat(28)));
         assert_eq!(default_name(&"é".repeat(40), "", "pkey").len(), 2 * 29 + 5);
         assert_eq!(free("t", "a", "key", |name| name != "t_a_key" && name != "t_a_key1"), "t_a_key2");
     }

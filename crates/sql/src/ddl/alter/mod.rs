@@ -113,6 +113,7 @@ fn keep_names(table: &Table, context: &Context<'_>) -> SqlResult<Vec<String>> {
 fn pass(operation: &Op) -> u8 {
     match operation {
         Op::DropConstraint { .. } | Op::DropColumn { .. } => 0,
+        Op::AlterColumn { op: ColumnOp::DropDefault | ColumnOp::DropNotNull, .. } => 0,
         Op::AlterColumn { op: ColumnOp::SetDataType { .. }, .. } => 1,
         Op::AddColumn { .. } => 2,
         Op::AddConstraint { .. } => 4,

@@ -3,7 +3,7 @@
 //! A function of Holdfast that fails gives SQLite the text of [`encode`]; [`from_sqlite`] reads it from SQLite's
 //! message.
 
-use crate::keys::{index_name, is_primary_index};
+use crate::keys::index_name;
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlState};
 
@@ -25,7 +25,8 @@ fn decode(message: &str) -> Option<SqlError> {
 fn known_state(state: &str) -> Option<SqlState> {
     const STATES: &[&str] = &[
         "0A000", "22001", "22003", "22007", "22008", "22012", "2201B", "2201E", "2201F", "2201W", "2201X", "22023",
-        "22025", "22P02", "22P03", "23502", "42704", "42804", "42846", "54000", "XX000", "22011", "42883",
+        "22025", "22P02", "22P03", "2BP01", "23502", "23503", "23505", "23514", "42704", "42804", "42846", "54000",
+        "XX000", "22011", "42883",
     ];
     STATES.iter().find(|s| **s == state).map(|s| SqlState(s))
 }
@@ -134,12 +135,12 @@ fn constraint_of(columns: &str, schema: &Schema) -> Option<String> {
     if let [only] = names.as_slice()
         && table.columns.iter().any(|c| c.rowid_alias && c.name == *only)
     {
-        return Some(format!("{}_pkey", table.name));
+        return Some(table.key_name.clone());
     }
     let index = table.indexes.iter().filter(|i| i.unique).find(|i| {
         i.columns.len() == names.len() && i.columns.iter().zip(&names).all(|(a, b)| a.as_deref() == Some(*b))
     })?;
-    Some(if is_primary_index(table, index) { format!("{}_pkey", table.name) } else { index_name(table, index) })
+    Some(index_name(table, index))
 }
 
 #[cfg(test)]

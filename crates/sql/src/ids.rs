@@ -40,6 +40,11 @@ pub fn id_column(table: &Table) -> Option<&str> {
     }
 }
 
+/// The name under which SQLite's rowid can be read even where a column is the rowid.
+pub fn hidden_name(table: &Table) -> Option<&'static str> {
+    ROWID_NAMES.into_iter().find(|name| !has_column(table, name))
+}
+
 /// True where this name means the rowid of the table in SQLite's SQL.
 pub fn is_id(table: &Table, name: &str) -> bool {
     table.columns.iter().any(|c| c.rowid_alias && c.name.eq_ignore_ascii_case(name))

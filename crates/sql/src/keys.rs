@@ -5,6 +5,9 @@ use holdfast_types::schema::{Index, Table};
 /// Marks an index as a constraint. It follows the index's name, where SQLite keeps the comment.
 pub const CONSTRAINT_MARK: &str = "/*constraint*/";
 
+/// Marks the index of a primary key that was added later.
+pub const PRIMARY_MARK: &str = "/*primary key*/";
+
 /// In a table's definition: its serial column was declared as an identity column.
 pub const IDENTITY_MARK: &str = "/*identity*/";
 
@@ -16,7 +19,8 @@ pub fn is_identity(table: &Table) -> bool {
 /// An index that PostgreSQL would show as the primary key: SQLite's own, or the unique index made by ALTER TABLE
 /// ADD PRIMARY KEY, which is known by its name.
 pub fn is_primary_index(table: &Table, index: &Index) -> bool {
-    index.primary || (index.unique && index.name == format!("{}_pkey", table.name) && index.sql.is_some())
+    let by_name = || index.unique && index.name == format!("{}_pkey", table.name);
+    index.primary || index.sql.as_deref().is_some_and(|sql| sql.contains(PRIMARY_MARK) || by_name())
 }
 
 /// Names of the columns of the primary key: they may not be NULL.
@@ -36,7 +40,7 @@ pub fn index_name(table: &Table, index: &Index) -> String {
         return index.name.clone();
     }
     if index.primary {
-        return format!("{}_pkey", table.name);
+        return table.key_name.clone();
     }
     let columns: Vec<&str> = index.columns.iter().map(|c| c.as_deref().unwrap_or("expr")).collect();
     format!("{}_{}_key", table.name, columns.join("_"))

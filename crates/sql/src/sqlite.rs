@@ -19,6 +19,7 @@ use crate::scan::{Piece, Scan};
 use crate::translated::Translated;
 use crate::types::{self, Type};
 use crate::{session, statement};
+use holdfast_types::definition::redefinition::Redefinition;
 use holdfast_types::desc::{ColumnDesc, StatementDesc, oid};
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -40,6 +41,14 @@ pub struct OriginColumn {
 
 /// Translates a statement of a database of SQLite's dialect.
 pub fn translate(piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
+    let translated = translate_text(piece, context)?;
+    if translated.steps.iter().any(|step| Redefinition::is(step)) {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"AS\""));
+    }
+    Ok(translated)
+}
+
+fn translate_text(piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
     texts::refuse(piece.text())?;
     if let Some(text) = temporary::qualified(piece.text(), context.schema)? {
         let scan = Scan::new(&text, Dialect::Sqlite)?;

@@ -8,6 +8,8 @@
 //! CREATE TABLE AS must not run a second time, because its query would find other rows. It is recorded as the CREATE
 //! TABLE that SQLite has made of it, followed by the rows as images (RULE 8).
 //!
+//! A redefinition ([`holdfast_types::definition::redefinition`]) is a schema change that SQLite does not have.
+//!
 //! Failure: the caller rolls back to its savepoint, truncates the capture, and sets the capture's old map again if an
 //! earlier schema change of the same savepoint had replaced it.
 
@@ -15,8 +17,9 @@ use crate::capture::Mute;
 use crate::schema_map::{RowKey, SchemaError, TableInfo, TableMap, begin_ddl, end_ddl, quote};
 use crate::sequences::{flush_sequences, sequences_follow_ddl};
 use crate::sqlite::{Conn, SqliteError, sqlite_version};
-use holdfast_types::Value;
+use holdfast_types::definition::redefinition::Redefinition;
 use holdfast_types::record::{Ddl, op, put_cell};
+use holdfast_types::{Value, ValueRef};
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -105,11 +108,43 @@ fn record_rows(conn: &mut Conn, table: &TableInfo) -> Result<(), SchemaError> {
 /// Runs one schema change and reconciles the table ids.
 pub(crate) fn change_schema(conn: &mut Conn, text: &str) -> Result<TableMap, SchemaError> {
     let before = begin_ddl(conn)?;
-    let statement = conn.prepare(text)?;
-    let run = conn.run(statement);
-    conn.finalize(statement);
-    run?;
+    match Redefinition::of(text) {
+        Some(redefinition) => redefine(conn, &redefinition)?,
+        None => run_once(conn, text, &[])?,
+    }
     end_ddl(conn, &before)
+}
+
+fn run_once(conn: &mut Conn, sql: &str, params: &[String]) -> Result<(), SqliteError> {
+    let statement = conn.prepare(sql)?;
+    let params: Vec<ValueRef<'_>> = params.iter().map(|p| ValueRef::Text(p.as_bytes())).collect();
+    let run = conn.run_with(statement, &params);
+    conn.finalize(statement);
+    run
+}
+
+/// Replaces the texts of a table and its indexes. SQLite reads the schema again under the new version, so an error in
+/// the texts shows here; rolling back brings the old schema back.
+fn redefine(conn: &mut Conn, redefinition: &Redefinition) -> Result<(), SchemaError> {
+    let name = redefinition.table.replace('\'', "''");
+    let stored = format!("SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND name = '{name}'");
+    match conn.query_value(&stored)? {
+        Value::Text(stored) if redefinition.keeps_columns(&stored) => {}
+        _ => return Err(SchemaError::Redefinition(redefinition.table.clone())),
+    }
+    if let Some(column) = redefinition.rewritten_column().map(|column| quote(&column)) {
+        run_once(conn, &format!("UPDATE main.{} SET {column} = {column}", quote(&redefinition.table)), &[])?;
+    }
+    let Value::Int(version) = conn.query_value("PRAGMA main.schema_version")? else {
+        return Err(SchemaError::Redefinition(redefinition.table.clone()));
+    };
+    conn.exec("PRAGMA writable_schema = ON")?;
+    let written = redefinition.updates().iter().try_for_each(|(sql, params)| run_once(conn, sql, params));
+    let written = written.and_then(|()| conn.exec(&format!("PRAGMA main.schema_version = {}", version + 1)));
+    conn.exec("PRAGMA writable_schema = OFF")?;
+    written?;
+    conn.query_value("SELECT count(*) FROM main.sqlite_schema")?;
+    Ok(())
 }
 
 /// Hashes every object's type, name and text. Page numbers and the order of creation do not count.

@@ -54,6 +54,8 @@ pub enum SchemaError {
         "the volume has format {found}; this release reads format {VOLUME_FORMAT}; use the release that wrote the volume"
     )]
     Format { found: i64 },
+    #[error("table {0} has other columns than its new definition")]
+    Redefinition(String),
     #[error(transparent)]
     Sqlite(#[from] SqliteError),
 }

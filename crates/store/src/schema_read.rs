@@ -54,9 +54,10 @@ pub fn read_schema(conn: &mut Conn, map: &TableMap) -> Result<Schema, SqliteErro
             foreign_keys: if is_table { read_foreign_keys(conn, MAIN, &name)? } else { Vec::new() },
             temp: false,
             triggers: triggers.remove(&name.to_ascii_lowercase()).unwrap_or_default(),
+            key_name: String::new(),
             name,
         };
-        schema.tables.push(Arc::new(table));
+        schema.tables.push(Arc::new(table.with_definition()));
     }
     schema.grants = Arc::new(privileges::read(conn, |id| FIRST_OID + id)?);
     schema.tables.sort_by_key(|table| table.oid);
@@ -152,11 +153,10 @@ pub(crate) fn read_foreign_keys(conn: &mut Conn, schema: &str, table: &str) -> R
     let mut keys: BTreeMap<i64, ForeignKey> = BTreeMap::new();
     for row in conn.query_rows(&format!("PRAGMA {schema}.foreign_key_list({})", quote(table)))? {
         let key = keys.entry(-int(&row[0])).or_insert_with(|| ForeignKey {
-            columns: Vec::new(),
             parent: text(&row[2]),
-            parent_columns: Vec::new(),
             on_update: text(&row[5]),
             on_delete: text(&row[6]),
+            ..ForeignKey::default()
         });
         key.columns.push(text(&row[3]));
         key.parent_columns.push(if let Value::Text(to) = &row[4] { Some(to.clone()) } else { None });

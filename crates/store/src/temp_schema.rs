@@ -32,7 +32,7 @@ pub fn read_temp_schema(conn: &mut Conn) -> Result<Vec<Arc<Table>>, SqliteError>
             Some(column) => conn.is_autoincrement(TEMP_SCHEMA, &name, column)?,
             None => false,
         };
-        tables.push(Arc::new(Table {
+        let table = Table {
             oid: FIRST_OID + id.0,
             kind: TableKind::Table,
             without_rowid: row[2] == Value::Int(1),
@@ -42,8 +42,10 @@ pub fn read_temp_schema(conn: &mut Conn) -> Result<Vec<Arc<Table>>, SqliteError>
             foreign_keys: read_foreign_keys(conn, TEMP_SCHEMA, &name)?,
             triggers: Vec::new(),
             temp: true,
+            key_name: String::new(),
             name,
-        }));
+        };
+        tables.push(Arc::new(table.with_definition()));
     }
     Ok(tables)
 }

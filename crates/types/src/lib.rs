@@ -8,6 +8,7 @@
 
 pub mod access;
 pub mod calendar;
+pub mod definition;
 pub mod desc;
 pub mod error;
 pub mod figures;

@@ -2,6 +2,8 @@
 //! change; it is immutable and shared.
 
 use crate::access::grants::Grants;
+use crate::definition::Definition;
+use crate::definition::names::{default_name, free};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -101,6 +103,43 @@ pub struct Table {
     pub triggers: Vec<Trigger>,
     /// Whether this is a temporary table of the session.
     pub temp: bool,
+    /// The name of the primary key's constraint; empty where the table has none in its definition.
+    pub key_name: String,
+}
+
+impl Table {
+    /// Takes from the definition what SQLite does not show otherwise: names of constraints, deferral.
+    pub fn with_definition(mut self) -> Table {
+        let definition = match self.kind {
+            TableKind::Table => Definition::parse(&self.sql),
+            _ => None,
+        };
+        let explicit = definition.as_ref().and_then(|d| d.primary_key()).and_then(|(clause, _)| clause.name.clone());
+        if self.columns.iter().any(|c| c.pk > 0) {
+            self.key_name = explicit.unwrap_or_else(|| default_name(&self.name, "", "pkey"));
+        }
+        let mut declared: Vec<_> = definition.iter().flat_map(|d| d.foreign_keys()).collect();
+        let mut names: Vec<String> = declared.iter().filter_map(|(clause, ..)| clause.name.clone()).collect();
+        for key in &mut self.foreign_keys {
+            let same = |columns: &[String]| {
+                columns.len() == key.columns.len()
+                    && columns.iter().zip(&key.columns).all(|(a, b)| a.eq_ignore_ascii_case(b))
+            };
+            let at = declared.iter().position(|(_, r, c)| same(c) && r.parent.eq_ignore_ascii_case(&key.parent));
+            let mut name = None;
+            if let Some((clause, reference, _)) = at.map(|at| declared.remove(at)) {
+                (key.deferrable, key.deferred) = (reference.deferrable, reference.deferred);
+                key.valid = clause.is_valid();
+                name = clause.name.clone();
+            }
+            key.name = name.unwrap_or_else(|| {
+                let name = free(&self.name, &key.columns.join("_"), "fkey", |name| !names.iter().any(|n| n == name));
+                names.push(name.clone());
+                name
+            });
+        }
+        self
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -142,6 +181,29 @@ pub struct ForeignKey {
     pub parent_columns: Vec<Option<String>>,
     pub on_delete: String,
     pub on_update: String,
+    /// The constraint's name, PostgreSQL's default where it was given none.
+    pub name: String,
+    pub deferrable: bool,
+    /// INITIALLY DEFERRED.
+    pub deferred: bool,
+    /// The rows that were there before it have been checked.
+    pub valid: bool,
+}
+
+impl Default for ForeignKey {
+    fn default() -> ForeignKey {
+        ForeignKey {
+            columns: Vec::new(),
+            parent: String::new(),
+            parent_columns: Vec::new(),
+            on_delete: String::new(),
+            on_update: String::new(),
+            name: String::new(),
+            deferrable: false,
+            deferred: false,
+            valid: true,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

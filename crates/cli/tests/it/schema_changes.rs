@@ -41,8 +41,10 @@ async fn two(schema: &str) -> (Running, Client, Client) {
 
 #[tokio::test]
 async fn a_schema_changes_beside_open_transactions_on_other_tables() {
-    let (server, a, b) =
-        two("create table t(id serial primary key, v int); create table u(id int); insert into t(v) values (1)").await;
+    let (server, a, b) = two(
+        "create table t(id serial primary key, v int); create table u(id int primary key); insert into t(v) values (1)",
+    )
+    .await;
     run(&a, "begin; update t set v = 2; insert into t(v) values (10)").await;
     soon(run(&b, "create table alone(id int)")).await;
     soon(run(
@@ -381,4 +383,43 @@ async fn a_foreign_key_without_names_of_columns_shows_those_of_the_primary_key()
     run(&client, "create table d(x integer primary key, y text references p(k))").await;
     let keys = "select group_concat(confkey, ' ') from pg_constraint where contype = 'f'";
     assert_eq!(one(&client, keys).await, "{2} {2}");
+}
+
+/// Constraints, types, defaults and columns of an existing table: in a transaction, rolled back, and after a kill.
+#[tokio::test]
+async fn a_table_is_altered_in_transactions_and_stays_so_after_a_kill() {
+    let (server, a, b) = two(
+        "create table p(id int primary key); create table c(id serial primary key, p int, v text, w int default 3); \
+         insert into p values (1), (2); insert into c(p, v) values (1, '10'), (2, '20')",
+    )
+    .await;
+    let change = "alter table c add constraint c_p foreign key (p) references p(id) deferrable initially deferred, \
+         add constraint c_w check (w < 9), alter column v type int using v::int, alter column w drop default, \
+         add column x int not null default 4; create index ci on c(v); alter table c drop column w";
+    run(&a, "begin").await;
+    soon(run(&a, change)).await;
+    assert_eq!(one(&b, "select sum(w) from c").await, "6", "other sessions read the table as it was");
+    assert_eq!(one(&a, "select sum(v + x) from c").await, "38");
+    run(&a, "rollback").await;
+    assert_eq!(one(&a, "select string_agg(v, ',' order by id) from c").await, "10,20");
+    run(&a, "insert into c(p, v) values (7, 'orphan')").await;
+    let failed = state(&a, "alter table c add foreign key (p) references p(id)").await;
+    assert_eq!(failed, Some(SqlState::FOREIGN_KEY_VIOLATION));
+    run(&a, "delete from c where p = 7; begin").await;
+    soon(run(&a, change)).await;
+    run(&a, "commit").await;
+    let dir = server.kill();
+    let server = Running::start_in(dir);
+    let d = server.connect().await;
+    assert_eq!(one(&d, "select sum(v + x) from c").await, "38");
+    assert_eq!(state(&d, "select w from c").await, Some(SqlState::UNDEFINED_COLUMN));
+    run(&d, "begin; insert into c(p, v) values (3, 30); insert into p values (3); commit").await;
+    let failed = state(&d, "insert into c(p, v) values (9, 1)").await;
+    assert_eq!(failed, Some(SqlState::FOREIGN_KEY_VIOLATION));
+    assert_eq!(
+        one(&d, "select pg_get_constraintdef(c.oid) from pg_constraint c where conname = 'c_p'").await,
+        "FOREIGN KEY (p) REFERENCES p(id) DEFERRABLE INITIALLY DEFERRED"
+    );
+    run(&d, "alter table c alter column x set default 8; insert into c(p, v) values (1, 1)").await;
+    assert_eq!(one(&d, "select sum(x) from c").await, "20", "a new default is not that of older rows");
 }

@@ -3,6 +3,7 @@
 use crate::statement::classify::classify;
 use crate::statement::model::{Class, Report, Statement};
 use holdfast_store::sqlite::{Conn, SqliteError};
+use holdfast_types::definition::redefinition::Redefinition;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Whether the statement changes only rows that it names. Judged from words that may read other rows or skip some; a
@@ -21,6 +22,19 @@ fn names_its_rows(sql: &str) -> bool {
 /// Prepares the statement on `conn` and describes it.
 pub fn describe(conn: &mut Conn, sql: &str, report: Report) -> Result<Statement, SqliteError> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
+    if Redefinition::is(sql) {
+        return Ok(Statement {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            sql: sql.to_owned(),
+            param_count: 0,
+            class: Class::Ddl,
+            names_its_rows: false,
+            columns: Vec::new(),
+            report,
+            touched: Box::default(),
+            temp: None,
+        });
+    }
     let (id, touched) = match report.internal {
         true => (conn.prepare(sql)?, Vec::new()),
         false => conn.guarded_touching(|conn| conn.prepare(sql))?,

@@ -116,6 +116,7 @@ pub fn schema_to_sql(error: &SchemaError, sql: &str, schema: &Schema) -> SqlErro
         SchemaError::Sqlite(e) => to_sql(e, sql, schema),
         SchemaError::NoRowidName(_) => SqlError::new(SqlState::INVALID_TABLE_DEFINITION, error.to_string()),
         SchemaError::ReservedName(_) => SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, error.to_string()),
+        SchemaError::Redefinition(_) => SqlError::internal(error.to_string()),
         SchemaError::NotAVolume(_) | SchemaError::Format { .. } => {
             SqlError::new(SqlState::DATA_CORRUPTED, error.to_string())
         }

@@ -178,6 +178,7 @@ mod tests {
                 foreign_keys: Vec::new(),
                 triggers: Vec::new(),
                 temp: false,
+                key_name: String::new(),
             })
         };
         let mut grants = Grants::default();

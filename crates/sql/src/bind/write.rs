@@ -69,6 +69,9 @@ impl Binder<'_> {
         }
         if stored.rowid_alias {
             if self.ctx.dialect == Dialect::Postgres && !RowidKind::of(table).serial() {
+                if let Some(default) = &stored.default {
+                    return Ok(Some(Typed::sure(format!("({default})"), column.ty)));
+                }
                 return Err(missing(table, column));
             }
             self.takes_id(table);
@@ -387,7 +390,7 @@ fn check_arbiter(table: &Table, names: &[String]) -> SqlResult<()> {
 }
 
 fn constraint_columns(table: &Table, name: &str) -> Option<Vec<String>> {
-    if name == format!("{}_pkey", table.name) {
+    if name == table.key_name {
         let key = primary_key(table);
         return (!key.is_empty()).then_some(key);
     }

@@ -224,7 +224,7 @@ fn table_constraints(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
             };
             let mut row = place(context, table, &constraint.name);
             row.extend(place(context, table, &table.name));
-            row.extend([text(kind), text("NO"), text("NO")]);
+            row.extend([text(kind), yes_or_no(constraint.deferral.0), yes_or_no(constraint.deferral.1)]);
             rows.push(row);
         }
     }
@@ -234,7 +234,7 @@ fn table_constraints(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
 fn key_column_usage(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for table in context.schema.tables.iter().filter(|t| shapes::visible(t)) {
-        for constraint in constraints(context, table) {
+        for constraint in constraints(context, table).into_iter().filter(|c| c.kind != "c") {
             for (i, attnum) in constraint.columns.iter().enumerate() {
                 let column = usize::try_from(attnum - 1).ok().and_then(|c| table.columns.get(c));
                 let Some(column) = column else { continue };

@@ -63,7 +63,7 @@ pub use pg_database::{acl_item_text, grants as acl_value};
 pub use pg_hba::{HbaRow, HbaRule, IdentRow};
 pub use pg_stat_database::DatabaseActivityRow;
 pub use pg_stat_statements::StatementRow;
-pub use shapes::{has_sequence, quote_plain};
+pub use shapes::{check_names, has_sequence, quote_plain};
 pub use standing::{ArchiveRow, DumpRow, LinkRow, StandbyRow, Standing};
 pub use table::{CatalogContext, CatalogTable, DatabaseRow, Viewer};
 

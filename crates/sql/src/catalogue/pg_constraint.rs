@@ -51,6 +51,9 @@ pub struct Constraint {
     pub columns: Vec<i64>,
     pub parent_columns: Vec<i64>,
     pub definition: String,
+    /// DEFERRABLE, and INITIALLY DEFERRED.
+    pub deferral: (bool, bool),
+    pub valid: bool,
 }
 
 fn action(text: &str) -> &'static str {
@@ -78,10 +81,12 @@ pub fn constraints(context: &CatalogContext<'_>, table: &Table) -> Vec<Constrain
             columns: index.attnums.clone(),
             parent_columns: Vec::new(),
             definition: format!("{word} ({})", index.keys.join(", ")),
+            deferral: (false, false),
+            valid: true,
         });
     }
     for (i, key) in table.foreign_keys.iter().enumerate() {
-        let (name, definition) = shapes::foreign_key(table, key);
+        let definition = shapes::foreign_key(key);
         let same_kind = |t: &&std::sync::Arc<Table>| t.temp == table.temp && t.name.eq_ignore_ascii_case(&key.parent);
         let parent = context.schema.tables.iter().find(same_kind);
         let parent_columns = parent.map(|p| match key.parent_columns.iter().any(Option::is_none) {
@@ -91,7 +96,9 @@ pub fn constraints(context: &CatalogContext<'_>, table: &Table) -> Vec<Constrain
         });
         out.push(Constraint {
             oid: oids::foreign_key(table, i),
-            name,
+            name: key.name.clone(),
+            deferral: (key.deferrable, key.deferred),
+            valid: key.valid,
             kind: "f",
             index: parent.and_then(|p| primary_key(p)).map_or(0, |index| index.oid),
             parent: parent.map_or(0, |p| p.oid),
@@ -101,7 +108,12 @@ pub fn constraints(context: &CatalogContext<'_>, table: &Table) -> Vec<Constrain
             definition,
         });
     }
+    let definition = holdfast_types::definition::Definition::parse(&table.sql);
+    let unchecked = |name: &str| {
+        definition.iter().flat_map(|d| d.checks()).any(|(_, c)| c.name.as_deref() == Some(name) && !c.is_valid())
+    };
     for (i, (name, condition)) in shapes::checks(table).into_iter().enumerate() {
+        let valid = !unchecked(&name);
         out.push(Constraint {
             oid: oids::check(table, i),
             name,
@@ -109,12 +121,23 @@ pub fn constraints(context: &CatalogContext<'_>, table: &Table) -> Vec<Constrain
             index: 0,
             parent: 0,
             actions: (" ", " "),
-            columns: Vec::new(),
+            columns: check_columns(table, &condition),
             parent_columns: Vec::new(),
-            definition: format!("CHECK {condition}"),
+            definition: format!("CHECK {condition}{}", if valid { "" } else { " NOT VALID" }),
+            deferral: (false, false),
+            valid,
         });
     }
     out
+}
+
+/// The attribute numbers of the columns that a check names.
+fn check_columns(table: &Table, condition: &str) -> Vec<i64> {
+    let tokens = holdfast_types::definition::token::tokens(condition);
+    let names: Vec<String> =
+        tokens.iter().filter(|t| !t.text(condition).starts_with('\'')).filter_map(|t| t.name(condition)).collect();
+    let is_named = |name: &str| names.iter().any(|n| n.eq_ignore_ascii_case(name));
+    table.columns.iter().filter(|c| is_named(&c.name)).map(|c| shapes::attnum(table, &c.name)).collect()
 }
 
 fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
@@ -127,9 +150,9 @@ fn rows(context: &CatalogContext<'_>) -> Vec<Vec<Value>> {
                 text(c.name),
                 int(oids::namespace(table).0),
                 text(c.kind),
-                boolean(false),
-                boolean(false),
-                boolean(true),
+                boolean(c.deferral.0),
+                boolean(c.deferral.1),
+                boolean(c.valid),
                 int(table.oid),
                 int(0),
                 int(c.index),

@@ -33,7 +33,7 @@ pub fn indexes(table: &Table) -> Vec<IndexShape<'_>> {
     if let Some(i) = table.columns.iter().position(|c| c.rowid_alias) {
         out.push(IndexShape {
             oid: oids::rowid_key(table),
-            name: format!("{}_pkey", table.name),
+            name: table.key_name.clone(),
             table,
             keys: vec![quote_plain(&table.columns[i].name)],
             attnums: vec![i as i64 + 1],
@@ -223,11 +223,10 @@ fn named_before(text: &str) -> Option<String> {
     word.get(at..)?.eq_ignore_ascii_case("constraint").then_some(name)
 }
 
-/// PostgreSQL's default name of a foreign key, and `pg_get_constraintdef` of it.
-pub fn foreign_key(table: &Table, key: &ForeignKey) -> (String, String) {
+/// `pg_get_constraintdef` of a foreign key.
+pub fn foreign_key(key: &ForeignKey) -> String {
     let own: Vec<String> = key.columns.iter().map(|c| quote_plain(c)).collect();
     let parent: Vec<String> = key.parent_columns.iter().flatten().map(|c| quote_plain(c)).collect();
-    let name = format!("{}_{}_fkey", table.name, key.columns.join("_"));
     let mut text = format!("FOREIGN KEY ({}) REFERENCES {}", own.join(", "), quote_plain(&key.parent));
     if !parent.is_empty() {
         text.push_str(&format!("({})", parent.join(", ")));
@@ -237,7 +236,20 @@ pub fn foreign_key(table: &Table, key: &ForeignKey) -> (String, String) {
             text.push_str(&format!(" ON {what} {}", action.to_uppercase()));
         }
     }
-    (name, text)
+    match (key.deferrable, key.deferred) {
+        (_, true) => text.push_str(" DEFERRABLE INITIALLY DEFERRED"),
+        (true, false) => text.push_str(" DEFERRABLE"),
+        _ => {}
+    }
+    if !key.valid {
+        text.push_str(" NOT VALID");
+    }
+    text
+}
+
+/// The names of the checks of a table, in the order of its text.
+pub fn check_names(table: &Table) -> Vec<String> {
+    checks(table).into_iter().map(|(name, _)| name).collect()
 }
 
 /// True for tables and views that clients see.
@@ -291,6 +303,7 @@ mod tests {
             indexes: Vec::new(),
             foreign_keys: Vec::new(),
             triggers: Vec::new(),
+            key_name: String::new(),
         };
         assert_eq!(checks(&table), [("t_a_check".into(), "(a > 0)".into()), ("t_check1".into(), "((a) <> 5)".into())]);
     }

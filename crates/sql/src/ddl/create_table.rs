@@ -7,18 +7,22 @@ use crate::bind::{Binder, need};
 use crate::command::Kind;
 use crate::context::Context;
 use crate::finish;
-use crate::keys::{CONSTRAINT_MARK, IDENTITY_MARK};
+use crate::keys::{CONSTRAINT_MARK, IDENTITY_MARK, PRIMARY_MARK};
 use crate::names::{Among, fold, quote, quote_in, relation_name};
 use crate::scan::Piece;
 use crate::translated::{TempDdl, Translated};
 use crate::types::{self, RowidKind, Type};
 use holdfast_types::access::needs::Creates;
 use holdfast_types::access::{Access, Need, Privileges};
+use holdfast_types::definition::Reference;
+use holdfast_types::definition::names::free;
 use holdfast_types::desc::oid;
+use holdfast_types::schema::Table;
 use holdfast_types::{OnCommit, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{
-    CheckConstraint, ColumnDef, ColumnOption, ConstraintCharacteristics, CreateTable, CreateTableOptions,
-    DeferrableInitial, Expr, ForeignKeyConstraint, GeneratedAs, Ident, IndexColumn, TableConstraint,
+    CheckConstraint, ColumnDef, ColumnOption, ConstraintCharacteristics, ConstraintReferenceMatchKind, CreateTable,
+    CreateTableOptions, DeferrableInitial, Expr, ForeignKeyConstraint, GeneratedAs, Ident, IndexColumn,
+    TableConstraint,
 };
 use std::fmt::Write as _;
 
@@ -46,7 +50,7 @@ impl Draft {
 pub fn translate(create: &CreateTable, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
     refuse_extras(create)?;
     let (temp, name) = named_as(create)?;
-    let of = Of { context, temp, table: &name };
+    let of = Of { context, temp, table: &name, primary: declared_key(create)? };
     match check_free(context, temp, &name) {
         Err(e) if create.if_not_exists && e.state() == SqlState::DUPLICATE_TABLE => {
             let what = format!("relation \"{name}\" already exists");
@@ -79,15 +83,21 @@ pub fn translate(create: &CreateTable, piece: &Piece<'_>, context: &Context<'_>)
             TableConstraint::PrimaryKey(_) => return Err(two_keys(&name)),
             TableConstraint::Unique(key) => {
                 refuse_nulls_not_distinct(&key.nulls_distinct)?;
+                refuse_deferrable(key.characteristics.as_ref())?;
                 uniques.push((key.name.as_ref().map(fold), columns_of(&key.columns)?));
             }
-            TableConstraint::Check(check) => write_check(&mut tail, ", ", &mut binder, &name, None, check, &scope)?,
+            TableConstraint::Check(check) => write_check(&mut tail, ", ", &mut binder, &name, check, &scope)?,
             TableConstraint::ForeignKey(key) => {
                 let names: Vec<String> = key.columns.iter().map(fold).collect();
                 known(&drafts, &names)?;
                 let listed: Vec<String> = names.iter().map(|n| quote(n)).collect();
-                let _ =
-                    write!(tail, ", {}FOREIGN KEY ({}){}", named(&key.name), listed.join(", "), references(key, &of)?);
+                let _ = write!(
+                    tail,
+                    ", {}FOREIGN KEY ({}) {}",
+                    named(&key.name),
+                    listed.join(", "),
+                    foreign_key_clause(key, &of, Some(&names), &of.primary)?.0
+                );
             }
             other => return Err(SqlError::unsupported(format!("the constraint {other}"))),
         }
@@ -96,7 +106,14 @@ pub fn translate(create: &CreateTable, piece: &Piece<'_>, context: &Context<'_>)
     if drafts.iter().filter(|d| d.primary).count() > 1 {
         return Err(two_keys(&name));
     }
-    let mut steps = vec![definition(&of, &mut drafts, &primary, &tail)?];
+    let key_name = create.constraints.iter().find_map(|c| match c {
+        TableConstraint::PrimaryKey(key) => key.name.clone(),
+        _ => None,
+    });
+    let of_column = create.columns.iter().flat_map(|c| &c.options);
+    let of_column = of_column.filter(|o| matches!(o.option, ColumnOption::PrimaryKey(_))).find_map(|o| o.name.clone());
+    let key_name = named(&key_name.or(of_column));
+    let mut steps = vec![definition(&of, &mut drafts, &primary, &key_name, &tail)?];
     let mut taken = vec![name.clone()];
     for (wanted, columns) in uniques {
         known(&drafts, &columns)?;
@@ -147,6 +164,21 @@ pub(super) struct Of<'a> {
     pub context: &'a Context<'a>,
     pub temp: bool,
     pub table: &'a str,
+    /// The columns of its primary key.
+    pub primary: Vec<String>,
+}
+
+/// The columns of the primary key that a CREATE TABLE declares.
+fn declared_key(create: &CreateTable) -> SqlResult<Vec<String>> {
+    let is_key = |c: &&ColumnDef| c.options.iter().any(|o| matches!(o.option, ColumnOption::PrimaryKey(_)));
+    if let Some(column) = create.columns.iter().find(is_key) {
+        return Ok(vec![fold(&column.name)]);
+    }
+    let of_table = create.constraints.iter().find_map(|c| match c {
+        TableConstraint::PrimaryKey(key) => Some(columns_of(&key.columns)),
+        _ => None,
+    });
+    of_table.unwrap_or_else(|| Ok(Vec::new()))
 }
 
 /// Whether the table is temporary, and its name.
@@ -211,7 +243,7 @@ pub(super) fn unique_index(of: &Of<'_>, wanted: Option<String>, columns: &[Strin
     sql
 }
 
-fn definition(of: &Of<'_>, drafts: &mut [Draft], primary: &[String], tail: &str) -> SqlResult<String> {
+fn definition(of: &Of<'_>, drafts: &mut [Draft], primary: &[String], key_name: &str, tail: &str) -> SqlResult<String> {
     let rowid = match primary {
         [only] => drafts.iter().find(|d| d.name == *only && d.ty.is_integer()).map(|d| d.name.clone()),
         _ => None,
@@ -220,7 +252,8 @@ fn definition(of: &Of<'_>, drafts: &mut [Draft], primary: &[String], tail: &str)
     for draft in drafts.iter_mut() {
         if rowid.as_ref() == Some(&draft.name) {
             let kind = RowidKind::new(draft.ty, draft.serial);
-            parts.push(format!("{} {}{}", quote(&draft.name), kind.declare(), draft.clauses));
+            let declared = kind.declare().replace("PRIMARY KEY", &format!("{key_name}PRIMARY KEY"));
+            parts.push(format!("{} {declared}{}", quote(&draft.name), draft.clauses));
             continue;
         }
         if draft.serial {
@@ -233,7 +266,7 @@ fn definition(of: &Of<'_>, drafts: &mut [Draft], primary: &[String], tail: &str)
     if rowid.is_none() && !primary.is_empty() {
         refuse_numeric_key(drafts, primary)?;
         let listed: Vec<String> = primary.iter().map(|c| quote(c)).collect();
-        parts.push(format!("PRIMARY KEY ({})", listed.join(", ")));
+        parts.push(format!("{key_name}PRIMARY KEY ({})", listed.join(", ")));
     }
     if parts.is_empty() {
         return Err(SqlError::unsupported("a table without columns"));
@@ -307,12 +340,11 @@ pub(super) fn draft(b: &mut Binder<'_>, of: &Of<'_>, column: &ColumnDef, scope: 
             }
             ColumnOption::Check(check) => {
                 let named = CheckConstraint { name: option.name.clone().or(check.name.clone()), ..check.clone() };
-                let column = Some(draft.name.as_str());
-                write_check(&mut draft.clauses, " ", b, of.table, column, &named, scope)?;
+                write_check(&mut draft.clauses, " ", b, of.table, &named, scope)?;
             }
             ColumnOption::ForeignKey(key) => {
-                let text = references(key, of)?;
-                let _ = write!(draft.clauses, " {}{}", named(&option.name), text.trim_start());
+                let (text, _) = foreign_key_clause(key, of, None, &of.primary)?;
+                let _ = write!(draft.clauses, " {}{text}", named(&option.name));
             }
             ColumnOption::Generated {
                 generated_as: GeneratedAs::Always | GeneratedAs::ByDefault,
@@ -339,7 +371,7 @@ pub(super) fn draft(b: &mut Binder<'_>, of: &Of<'_>, column: &ColumnDef, scope: 
 }
 
 /// Binds a DEFAULT: a constant, or the clock.
-fn default(b: &mut Binder<'_>, e: &Expr, ty: Type) -> SqlResult<String> {
+pub(super) fn default(b: &mut Binder<'_>, e: &Expr, ty: Type) -> SqlResult<String> {
     let typed = b.expr(e, &Scope::new(None))?;
     if let Some(clock) = crate::default::stored_clock(ty).filter(|_| crate::default::clock(&typed.sql).is_some()) {
         return Ok(format!("({clock})"));
@@ -358,25 +390,35 @@ fn write_check(
     before: &str,
     b: &mut Binder<'_>,
     table: &str,
-    column: Option<&str>,
     check: &CheckConstraint,
     scope: &Scope<'_>,
 ) -> SqlResult<()> {
     let condition = b.condition(&check.expr, "CHECK", scope)?;
     let name = match &check.name {
         Some(name) => fold(name),
-        None => [Some(table), column, Some("check")].into_iter().flatten().collect::<Vec<_>>().join("_"),
+        None => {
+            let columns = scope.relations.iter().flat_map(|r| &r.columns).map(|c| c.name.as_str());
+            let used: Vec<&str> = columns.filter(|c| super::alter::mentions(&condition.sql, c)).collect();
+            let label = if let [only] = used.as_slice() { only } else { "" };
+            let is_free = |name: &str| !out.contains(&format!("CONSTRAINT {} CHECK", quote(name)));
+            free(table, label, "check", is_free)
+        }
     };
     let _ = write!(out, "{before}CONSTRAINT {} CHECK {}", quote(&name), parenthesised(&condition.sql));
     Ok(())
 }
 
-fn parenthesised(sql: &str) -> String {
+pub(super) fn parenthesised(sql: &str) -> String {
     if sql.starts_with('(') { sql.to_owned() } else { format!("({sql})") }
 }
 
-/// The REFERENCES clause.
-fn references(key: &ForeignKeyConstraint, of: &Of<'_>) -> SqlResult<String> {
+/// The REFERENCES clause. `key` is the foreign key's columns, `own_primary` the primary key of its own table.
+pub(super) fn foreign_key_clause(
+    key: &ForeignKeyConstraint,
+    of: &Of<'_>,
+    columns: Option<&[String]>,
+    own_primary: &[String],
+) -> SqlResult<(String, Reference)> {
     let (among, parent) = relation_name(&key.foreign_table)?;
     let own = parent == of.table && among != if of.temp { Among::Permanent } else { Among::Temporary };
     if !own && scope::table(of.context.schema, among, &parent)?.temp != of.temp {
@@ -384,14 +426,26 @@ fn references(key: &ForeignKeyConstraint, of: &Of<'_>) -> SqlResult<String> {
         let message = format!("constraints on {kind} tables may reference only {kind} tables");
         return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
     }
-    if key.match_kind.is_some() {
+    if key.match_kind.is_some_and(|kind| kind != ConstraintReferenceMatchKind::Simple) {
         return Err(SqlError::unsupported("MATCH in a foreign key"));
     }
-    let mut text = format!(" REFERENCES {}", quote(&parent));
-    if !key.referred_columns.is_empty() {
-        let listed: Vec<String> = key.referred_columns.iter().map(|c| quote(&fold(c))).collect();
-        let _ = write!(text, "({})", listed.join(", "));
+    let table = (!own).then(|| scope::table(of.context.schema, among, &parent)).transpose()?;
+    let primary = table.map_or_else(|| own_primary.to_vec(), crate::keys::primary_key);
+    let named: Vec<String> = key.referred_columns.iter().map(fold).collect();
+    let referred = if named.is_empty() { primary.clone() } else { named };
+    if referred.is_empty() {
+        let message = format!("there is no primary key for referenced table \"{parent}\"");
+        return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
     }
+    if columns.map_or(1, <[String]>::len) != referred.len() {
+        let message = "number of referencing and referenced columns for foreign key disagree";
+        return Err(SqlError::new(SqlState("42830"), message));
+    }
+    if let Some(table) = table {
+        check_referred(table, &primary, &referred)?;
+    }
+    let listed: Vec<String> = referred.iter().map(|c| quote(c)).collect();
+    let mut text = format!("REFERENCES {}({})", quote(&parent), listed.join(", "));
     if let Some(action) = &key.on_delete {
         let _ = write!(text, " ON DELETE {action}");
     }
@@ -403,7 +457,43 @@ fn references(key: &ForeignKeyConstraint, of: &Of<'_>) -> SqlResult<String> {
         return Err(SqlError::unsupported("a deferred foreign key of a temporary table"));
     }
     text.push_str(deferral);
-    Ok(text)
+    let (deferrable, deferred) = (!deferral.is_empty(), deferral.ends_with("DEFERRED"));
+    Ok((text, Reference { columns: Vec::new(), parent, parent_columns: referred, deferrable, deferred }))
+}
+
+/// 42703 for a column that the table does not have, 42830 where the columns are not a unique key.
+fn check_referred(table: &Table, primary: &[String], referred: &[String]) -> SqlResult<()> {
+    if let Some(name) = referred.iter().find(|name| !table.columns.iter().any(|c| c.name == **name)) {
+        let message = format!("column \"{name}\" referenced in foreign key constraint does not exist");
+        return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message));
+    }
+    let same = |columns: &[String]| columns.len() == referred.len() && columns.iter().all(|c| referred.contains(c));
+    let unique = table.indexes.iter().filter(|i| i.unique && i.sql.as_deref().is_none_or(|s| !s.contains(" WHERE ")));
+    let mut keys = unique.filter_map(|i| i.columns.iter().cloned().collect::<Option<Vec<String>>>());
+    if same(primary) || keys.any(|columns| same(&columns)) {
+        return Ok(());
+    }
+    let message = format!("there is no unique constraint matching given keys for referenced table \"{}\"", table.name);
+    Err(SqlError::new(SqlState("42830"), message))
+}
+
+/// UNIQUE and PRIMARY KEY are checked at once.
+pub(super) fn refuse_deferrable(characteristics: Option<&ConstraintCharacteristics>) -> SqlResult<()> {
+    match deferral(characteristics) {
+        "" => Ok(()),
+        _ => Err(SqlError::unsupported("a deferrable unique constraint")),
+    }
+}
+
+/// The CREATE UNIQUE INDEX of a primary key that is added later.
+pub(super) fn primary_index(table: &str, name: &str, columns: &[String]) -> String {
+    let listed: Vec<String> = columns.iter().map(|c| quote(c)).collect();
+    format!(
+        "CREATE UNIQUE INDEX {} {CONSTRAINT_MARK} {PRIMARY_MARK} ON {} ({})",
+        quote(name),
+        quote(table),
+        listed.join(", ")
+    )
 }
 
 fn deferral(characteristics: Option<&ConstraintCharacteristics>) -> &'static str {

@@ -4,11 +4,12 @@ use super::{ddl_of, skipping};
 use crate::bind::{need, scope};
 use crate::command::Kind;
 use crate::context::Context;
-use crate::names::{Among, quote_in, quote_table, relation_name};
+use crate::names::{Among, quote, quote_in, quote_table, quote_text, relation_name};
 use crate::translated::{TempDdl, Translated};
 use holdfast_types::access::check::word_of;
 use holdfast_types::access::needs::ObjectWord;
 use holdfast_types::access::{Access, Need, Privileges};
+use holdfast_types::definition::token::{Kind as TokenKind, Token, tokens};
 use holdfast_types::schema::{Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{ObjectType, Statement, Truncate};
@@ -44,10 +45,20 @@ pub fn translate(statement: &Statement, context: &Context<'_>) -> SqlResult<Tran
         }
     }
     let temp = all_of_one_kind("DROP", found.iter().map(|(temp, _)| *temp))?;
-    if *object_type == ObjectType::Table {
-        check_children(context, &found, *cascade)?;
+    let mut views = Vec::new();
+    if *object_type != ObjectType::Index {
+        views = match views_over(context, &found, word, *cascade) {
+            Ok(views) => views,
+            // The owner is checked first, which the session does before the steps run.
+            Err(e) => return Ok(Translated { access: Access::of(needs), ..ddl_of(temp, vec![failing(&e)], verb) }),
+        };
     }
-    let steps: Vec<String> = found.iter().map(|(temp, name)| format!("{verb} {}", quote_in(*temp, name))).collect();
+    let mut steps: Vec<String> = views.iter().map(|v| format!("DROP VIEW {}", quote(v))).collect();
+    if *object_type == ObjectType::Table {
+        steps.extend(without_children(context, &found, *cascade)?);
+    }
+    let own: Vec<String> = found.iter().map(|(temp, name)| format!("{verb} {}", quote_in(*temp, name))).collect();
+    steps.extend(own);
     match skipped {
         Some(what) if steps.is_empty() => Ok(skipping(verb, &what, SqlState("00000"))),
         Some(what) => {
@@ -56,6 +67,14 @@ pub fn translate(statement: &Statement, context: &Context<'_>) -> SqlResult<Tran
         }
         None => Ok(Translated { access: Access::of(needs), ..ddl_of(temp, steps, verb) }),
     }
+}
+
+/// A step that fails with this error.
+fn failing(error: &SqlError) -> String {
+    let parts = error.parts();
+    let (detail, hint) = (parts.detail.as_deref().unwrap_or_default(), parts.hint.as_deref().unwrap_or_default());
+    let texts = [parts.state.0, &parts.message, detail, "", hint].map(quote_text);
+    format!("SELECT hf_violates({})", texts.join(", "))
 }
 
 /// To be the owner of what is dropped.
@@ -111,20 +130,63 @@ fn find(context: &Context<'_>, among: Among, name: &str, kind: &ObjectType) -> S
     Ok(Some(table.temp))
 }
 
-/// Returns 2BP01 where a foreign key of another table refers to a table to drop.
-fn check_children(context: &Context<'_>, going: &[(bool, String)], cascade: bool) -> SqlResult<()> {
+/// Whether a view reads a table or another view.
+pub(super) fn is_over(view: &Table, table: &Table) -> bool {
+    if view.kind != TableKind::View || table.temp || view.oid == table.oid {
+        return false;
+    }
+    let body = view.sql.split_once(" AS ").map_or("", |(_, body)| body);
+    let tokens = tokens(body);
+    let named = |t: &Token| t.name(body).is_some_and(|n| n.eq_ignore_ascii_case(&table.name));
+    tokens.iter().enumerate().any(|(i, t)| {
+        let follows = |word: &str| i > 0 && tokens[i - 1].is(body, word);
+        let listed = i > 0 && matches!(tokens[i - 1].kind, TokenKind::Comma | TokenKind::Open);
+        let qualified = i > 0 && tokens[i - 1].text(body) == ".";
+        named(t) && (follows("from") || follows("join") || listed || qualified)
+    })
+}
+
+/// The views over what is dropped, those that depend on others first; 2BP01 where there are some and no CASCADE.
+fn views_over(context: &Context<'_>, going: &[(bool, String)], word: &str, cascade: bool) -> SqlResult<Vec<String>> {
+    let mut gone: Vec<&Table> =
+        going.iter().filter_map(|(temp, name)| context.schema.table_among(*temp, name).map(|t| &**t)).collect();
+    let (mut found, mut at) = (Vec::new(), 0);
+    while let Some(table) = gone.get(at).copied() {
+        at += 1;
+        for view in context.schema.tables.iter().filter(|v| is_over(v, table)) {
+            if gone.iter().any(|g| g.oid == view.oid) {
+                continue;
+            }
+            if !cascade {
+                let what = format!("{word} {}", table.name);
+                return Err(super::alter::depends(&what, &format!("view {} depends on {what}", view.name)));
+            }
+            gone.push(view);
+            found.push(view.name.clone());
+        }
+    }
+    found.reverse();
+    Ok(found)
+}
+
+/// Drops the foreign keys of other tables that refer to a table to drop; 2BP01 without CASCADE.
+fn without_children(context: &Context<'_>, going: &[(bool, String)], cascade: bool) -> SqlResult<Vec<String>> {
     let goes = |temp: bool, name: &str| going.iter().any(|(t, n)| *t == temp && n.eq_ignore_ascii_case(name));
+    let mut steps = Vec::new();
     for child in context.schema.tables.iter().filter(|t| !goes(t.temp, &t.name)) {
         let Some(key) = child.foreign_keys.iter().find(|k| goes(child.temp, &k.parent)) else { continue };
-        if cascade {
-            return Err(SqlError::unsupported("DROP TABLE ... CASCADE of a table that a foreign key refers to")
-                .with_hint(format!("Drop table {} as well.", child.name)));
+        if !cascade {
+            let (what, on) =
+                (format!("table {}", key.parent), format!("constraint {} on table {}", key.name, child.name));
+            return Err(super::alter::depends(&what, &format!("{on} depends on {what}")));
         }
-        let message = format!("cannot drop table {} because other objects depend on it", key.parent);
-        return Err(SqlError::new(SqlState("2BP01"), message)
-            .with_detail(format!("a foreign key of table {} depends on table {}", child.name, key.parent)));
+        if child.temp {
+            return Err(SqlError::unsupported("DROP TABLE ... CASCADE of a table that a temporary table refers to"));
+        }
+        let refers = |name: &str| child.foreign_keys.iter().any(|k| k.name == name && goes(false, &k.parent));
+        steps.push(super::alter::without_foreign_keys(child, refers)?);
     }
-    Ok(())
+    Ok(steps)
 }
 
 /// TRUNCATE as DELETE of every row, which the audit trail records like any other change.

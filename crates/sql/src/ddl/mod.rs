@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::scan::Piece;
 use crate::translated::{Notice, TempDdl, Translated};
 use holdfast_types::{SqlError, SqlResult, SqlState};
-use sqlparser::ast::Statement;
+use sqlparser::ast::{AlterIndexOperation, CommentObject, Statement};
 
 pub fn translate(statement: &Statement, piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
     let refuse = |what: &str| Err(SqlError::unsupported(what));
@@ -24,10 +24,13 @@ pub fn translate(statement: &Statement, piece: &Piece<'_>, context: &Context<'_>
         Statement::CreateIndex(create) => index::translate(create, piece, context),
         Statement::CreateView(create) => view::translate(create, piece, context),
         Statement::AlterTable(alter) => alter::translate(alter, piece, context),
-        Statement::AlterIndex { .. } => refuse("ALTER INDEX"),
+        Statement::AlterIndex { name, operation: AlterIndexOperation::RenameIndex { index_name } } => {
+            alter::rename_index(name, index_name, context)
+        }
         Statement::Drop { .. } => drop::translate(statement, context),
         Statement::Truncate(truncate) => drop::truncate(truncate, context),
-        Statement::Comment { .. } => {
+        Statement::Comment { object_type, object_name, .. } => {
+            check_commented(object_type, object_name, context)?;
             let notice = Notice {
                 severity: "WARNING",
                 state: SqlState::FEATURE_NOT_SUPPORTED,
@@ -69,6 +72,25 @@ pub fn translate(statement: &Statement, piece: &Piece<'_>, context: &Context<'_>
             let words: Vec<&str> = text.split_ascii_whitespace().take(2).collect();
             Err(SqlError::unsupported(words.join(" ")))
         }
+    }
+}
+
+/// The object of a COMMENT ON must exist.
+fn check_commented(kind: &CommentObject, name: &sqlparser::ast::ObjectName, context: &Context<'_>) -> SqlResult<()> {
+    use crate::bind::scope;
+    match kind {
+        CommentObject::Table | CommentObject::View => scope::table_named(context.schema, name).map(|_| ()),
+        CommentObject::Column => {
+            let Some((last, table)) = name.0.split_last() else { return Ok(()) };
+            let table = scope::table_named(context.schema, &sqlparser::ast::ObjectName(table.to_vec()))?;
+            let column = last.as_ident().map(crate::names::fold).unwrap_or_default();
+            if table.columns.iter().any(|c| c.name == column) {
+                return Ok(());
+            }
+            let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+            Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
         let message = format!("database \"{}\" does not exist", text(a, 0)?);
         Err(SqlError::new(SqlState::INVALID_CATALOG_NAME, message))
     }),
+    // Called for a row that violates a new constraint. It is not deterministic, so that SQLite never calls it without a row.
+    Function { deterministic: false, ..Function::loose("hf_violates", -1, violates) },
     // Called where a role was not found.
     Function::strict("hf_no_role", 1, |a| {
         let message = format!("role \"{}\" does not exist", text(a, 0)?);
@@ -45,6 +47,25 @@ pub(super) const FUNCTIONS: &[Function] = &[
         lsn.map(Value::Int).ok_or_else(invalid)
     }),
 ];
+
+/// SQLSTATE, message, DETAIL (or NULL), the constraint's name and, where given, HINT.
+fn violates(args: &[ValueRef<'_>]) -> SqlResult<Value> {
+    let (dependent, violated) = (SqlState("2BP01"), SqlState::NOT_NULL_VIOLATION);
+    let states = [violated, SqlState::FOREIGN_KEY_VIOLATION, SqlState::UNIQUE_VIOLATION, dependent];
+    let given = text(args, 0)?;
+    let state = states.into_iter().find(|s| s.0 == given).unwrap_or(SqlState::CHECK_VIOLATION);
+    let mut error = SqlError::new(state, text(args, 1)?.into_owned());
+    if !matches!(args.get(2), None | Some(ValueRef::Null)) {
+        error = error.with_detail(text(args, 2)?.into_owned());
+    }
+    if args.len() > 4 {
+        error = error.with_hint(text(args, 4)?.into_owned());
+    }
+    match text(args, 3)? {
+        name if name.is_empty() => Err(error),
+        name => Err(error.with_constraint(name.into_owned())),
+    }
+}
 
 /// Bytes below 10 kB as they are, then each unit up to 10240 of it, rounded half up.
 fn size_pretty(args: &[ValueRef<'_>]) -> SqlResult<Value> {

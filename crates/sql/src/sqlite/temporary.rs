@@ -304,6 +304,7 @@ mod tests {
             foreign_keys: Vec::new(),
             triggers: Vec::new(),
             temp,
+            key_name: String::new(),
         })
     }
 

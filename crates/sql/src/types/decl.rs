@@ -156,13 +156,18 @@ impl RowidKind {
     }
 
     fn marker(name: &str) -> String {
-        format!("INTEGER /*{name}*/ PRIMARY KEY")
+        format!("INTEGER /*{name}*/")
+    }
+
+    /// The type in the column definition.
+    pub fn type_text(self) -> String {
+        let name = RowidKind::ALL.iter().find(|(k, _)| *k == self).map_or("bigint", |(_, n)| n);
+        RowidKind::marker(name)
     }
 
     /// The type and key clause of the column definition.
     pub fn declare(self) -> String {
-        let name = RowidKind::ALL.iter().find(|(k, _)| *k == self).map_or("bigint", |(_, n)| n);
-        RowidKind::marker(name)
+        format!("{} PRIMARY KEY", self.type_text())
     }
 
     /// Reads it from a table's definition. SQLite's plain INTEGER PRIMARY KEY, in a table that another program created,

@@ -103,7 +103,7 @@ fn psql_describes_a_table() {
             "b_lower|f|f|f|t|CREATE INDEX b_lower ON public.b USING btree (lower(c), id DESC)|NULL|NULL|NULL|NULL|f|0",
         ]
     );
-    assert_eq!(found[4], ["b_check|CHECK (id > 0)"]);
+    assert_eq!(found[4], ["b_id_check|CHECK (id > 0)"]);
     assert_eq!(found[5], ["t|b_id_fkey|FOREIGN KEY (id) REFERENCES a(id) ON DELETE CASCADE|b"]);
 }
 
@@ -172,6 +172,6 @@ fn drivers_ask() {
     );
     assert_eq!(
         db.lines("select constraint_name, constraint_type from information_schema.table_constraints where table_name = 'b' order by 1"),
-        ["b_check|CHECK", "b_id_fkey|FOREIGN KEY", "b_pkey|PRIMARY KEY"]
+        ["b_id_check|CHECK", "b_id_fkey|FOREIGN KEY", "b_pkey|PRIMARY KEY"]
     );
 }

@@ -138,7 +138,11 @@ fn unique_name(what: &str, is_unique: bool, schema: Option<&Schema>) -> String {
     if let Some(name) = known.and_then(|known| named_index(known, &columns)) {
         return name;
     }
-    if is_unique { format!("{table}_{}_key", columns.join("_")) } else { format!("{table}_pkey") }
+    match known.map(|known| known.key_name.as_str()).filter(|name| !is_unique && !name.is_empty()) {
+        Some(name) => name.to_owned(),
+        None if is_unique => format!("{table}_{}_key", columns.join("_")),
+        None => format!("{table}_pkey"),
+    }
 }
 
 /// Finds a unique index that CREATE INDEX made over exactly these columns.

@@ -12,6 +12,7 @@ use holdfast_sql::{
     Scan, SessionValue, SessionValues, Translated, error, functions, sqlite, translate, types,
 };
 use holdfast_types::access::Roles;
+use holdfast_types::definition::redefinition::Redefinition;
 use holdfast_types::schema::{Column, Dialect, ForeignKey, Index, Schema, Table, TableKind, Trigger};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef, VolumeId};
 use rusqlite::Connection;
@@ -278,6 +279,9 @@ impl Db {
         let last = translated.steps.len().wrapping_sub(1);
         self.conn.execute_batch("SAVEPOINT one").unwrap();
         let result = translated.steps.iter().enumerate().try_for_each(|(i, step)| {
+            if let Some(redefinition) = Redefinition::of(step) {
+                return redefine(&self.conn, &redefinition).map_err(|e| self.error(e, step));
+            }
             let mut statement = self.conn.prepare(step).map_err(|e| self.error(e, step))?;
             let columns = match translated.describe_after_prepare {
                 false => translated.desc.columns.clone(),
@@ -354,6 +358,20 @@ impl Db {
     }
 }
 
+/// Runs a redefinition as the store does.
+fn redefine(conn: &Connection, redefinition: &Redefinition) -> rusqlite::Result<()> {
+    let version: i64 = conn.query_row("PRAGMA schema_version", [], |r| r.get(0))?;
+    if let Some(column) = redefinition.rewritten_column() {
+        conn.execute(&format!("UPDATE \"{}\" SET \"{column}\" = \"{column}\"", redefinition.table), [])?;
+    }
+    conn.execute_batch("PRAGMA writable_schema = ON")?;
+    for (sql, params) in redefinition.updates() {
+        conn.execute(sql, rusqlite::params_from_iter(params))?;
+    }
+    conn.execute_batch(&format!("PRAGMA schema_version = {}; PRAGMA writable_schema = OFF", version + 1))?;
+    conn.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
+}
+
 /// The result columns as SQLite describes them.
 fn origins(statement: &rusqlite::Statement<'_>, schema: &Schema) -> Vec<sqlite::OriginColumn> {
     let own = |s: Option<&str>| s.map(str::to_owned);
@@ -402,11 +420,12 @@ fn load_schema(conn: &Connection, epoch: u32) -> Schema {
             indexes: load_indexes(conn, &name, &mut next),
             foreign_keys: load_keys(conn, &name),
             triggers: load_triggers(conn, &name),
+            key_name: String::new(),
             sql,
             name: name.clone(),
         };
         schema.by_name.insert(name.to_ascii_lowercase(), schema.tables.len());
-        schema.tables.push(Arc::new(table));
+        schema.tables.push(Arc::new(table.with_definition()));
     }
     schema
 }
@@ -462,11 +481,10 @@ fn load_keys(conn: &Connection, name: &str) -> Vec<ForeignKey> {
             keys.push((
                 id,
                 ForeignKey {
-                    columns: Vec::new(),
                     parent: r.get(1).unwrap(),
-                    parent_columns: Vec::new(),
                     on_update: r.get(4).unwrap(),
                     on_delete: r.get(5).unwrap(),
+                    ..ForeignKey::default()
                 },
             ));
         }

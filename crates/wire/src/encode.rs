@@ -55,7 +55,7 @@ pub fn field(
 /// Appends the text form of a value. Integers and plain text, the most frequent values, are written here.
 pub fn text_value(out: &mut Vec<u8>, value: ValueRef<'_>, column: &ColumnDesc, output: Output) {
     match value {
-        ValueRef::Int(i) if column.type_oid != oid::BOOL => integer(out, i),
+        ValueRef::Int(i) if matches!(column.type_oid, oid::INT2 | oid::INT4 | oid::INT8 | oid::OID) => integer(out, i),
         ValueRef::Text(t) if !matches!(column.type_oid, oid::BOOL | oid::BPCHAR | oid::BYTEA) => {
             out.extend_from_slice(t)
         }
@@ -110,6 +110,10 @@ fn binary_value(out: &mut Vec<u8>, value: ValueRef<'_>, column: &ColumnDesc, out
         }
         oid::TIMESTAMP | oid::TIMESTAMPTZ => {
             out.extend_from_slice(&text(value).and_then(datetime::timestamp_to_us).ok_or_else(misfit)?.to_be_bytes())
+        }
+        oid::INTERVAL => {
+            let read = text(value).and_then(|t| holdfast_types::interval::parse(t, None).ok());
+            out.extend_from_slice(&read.ok_or_else(misfit)?.to_binary());
         }
         oid::UUID => out.extend_from_slice(&text(value).and_then(uuid).ok_or_else(misfit)?),
         oid::PG_LSN => out.extend_from_slice(&text(value).and_then(lsn).ok_or_else(misfit)?.to_be_bytes()),

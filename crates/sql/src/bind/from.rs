@@ -189,7 +189,7 @@ impl Binder<'_> {
                         column.sql = Some(format!("{}.{}", quote(&name), quote(stored)));
                     }
                 }
-                let sql = format!("({}) AS {}", bound.sql, quote(&name));
+                let sql = format!("({}) AS {}", super::query::computed_once(&bound.sql), quote(&name));
                 let source = Source::Query { reads: super::lock::reads_tables(subquery) };
                 add(scope, Relation::new(name, columns, source))?;
                 Ok((sql, false))

@@ -146,7 +146,13 @@ fn checked(table: &Table, columns: Vec<String>) -> SqlResult<Vec<String>> {
             SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" named in key does not exist"))
         })?;
         let ty = types::of_column(table, column, holdfast_types::schema::Dialect::Postgres);
-        if ty.oid == holdfast_types::desc::oid::NUMERIC && ty.typmod == -1 {
+        if ty.has_unequal_forms() && ty.oid != holdfast_types::desc::oid::NUMERIC {
+            return Err(SqlError::unsupported(format!(
+                "a unique key over the column \"{name}\" of type {}",
+                ty.name()
+            )));
+        }
+        if ty.has_unequal_forms() {
             return Err(SqlError::unsupported(format!("a unique key over the numeric column \"{name}\""))
                 .with_hint("Give it a precision and a scale: numeric(p,s)."));
         }

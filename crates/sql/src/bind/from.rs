@@ -37,6 +37,8 @@ impl Binder<'_> {
             parts.push(if outer && tables.len() > 1 { format!("({sql})") } else { sql });
             empty |= none;
         }
+        // A LATERAL query of one row exists only in the scope.
+        parts.retain(|part| !part.is_empty());
         let sql = if parts.is_empty() { String::new() } else { format!(" FROM {}", parts.join(", ")) };
         Ok((sql, empty))
     }

@@ -431,6 +431,7 @@ fn weak_name(e: &Expr) -> Option<String> {
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => weak_name(inner),
         Expr::Cast { data_type, .. } => of_type(data_type),
         Expr::TypedString(t) => of_type(&t.data_type),
+        Expr::Interval(_) => Some("interval".into()),
         Expr::Case { else_result, .. } => else_result.as_deref().and_then(weak_name).or_else(|| Some("case".into())),
         _ => None,
     }

@@ -54,6 +54,9 @@ impl Binder<'_> {
                     return Err(SqlError::unsupported("INTERVAL of an expression"));
                 };
                 let text = value.value.clone().into_string().unwrap_or_default();
+                if interval.leading_precision.or(interval.fractional_seconds_precision).is_some() {
+                    return Err(SqlError::unsupported("INTERVAL with a precision"));
+                }
                 let first = interval.leading_field.as_ref().map(field_name);
                 let last = interval.last_field.as_ref().map(field_name).or(first.clone());
                 let fields = first.as_deref().zip(last.as_deref());

@@ -66,7 +66,8 @@ fn total(args: Args<'_>) -> SqlResult<(Interval, usize)> {
 }
 
 fn extreme(args: Args<'_>, better: impl Fn(i128, i128) -> bool) -> SqlResult<Value> {
-    let keep = |best: Interval, next: Interval| if better(next.span_us(), best.span_us()) { next } else { best };
+    // Of equal values the last one is the result, as in PostgreSQL.
+    let keep = |best: Interval, next: Interval| if better(best.span_us(), next.span_us()) { best } else { next };
     match parts(args)?.into_iter().reduce(keep) {
         Some(value) => shown(Ok(value)),
         None => Ok(Value::Null),

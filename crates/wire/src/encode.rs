@@ -55,7 +55,8 @@ pub fn field(
 /// Appends the text form of a value. Integers and plain text, the most frequent values, are written here.
 pub fn text_value(out: &mut Vec<u8>, value: ValueRef<'_>, column: &ColumnDesc, output: Output) {
     match value {
-        ValueRef::Int(i) if matches!(column.type_oid, oid::INT2 | oid::INT4 | oid::INT8 | oid::OID) => integer(out, i),
+        // These four are stored as numbers and shown as words; 2202 is regprocedure, 2206 regtype.
+        ValueRef::Int(i) if !matches!(column.type_oid, oid::BOOL | oid::REGPROC | 2202 | 2206) => integer(out, i),
         ValueRef::Text(t) if !matches!(column.type_oid, oid::BOOL | oid::BPCHAR | oid::BYTEA) => {
             out.extend_from_slice(t)
         }

@@ -12,7 +12,7 @@ mod function;
 mod inet;
 mod interval;
 pub mod json;
-pub mod jsonb;
+mod jsonb;
 mod number;
 mod numeric;
 mod pattern;

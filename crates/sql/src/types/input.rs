@@ -250,7 +250,7 @@ fn json(text: &str, ty: Type) -> SqlResult<Value> {
         return Ok(Value::Text(text.to_owned()));
     }
     let unsupported = || SqlError::new(SqlState("22P05"), "unsupported Unicode escape sequence");
-    crate::functions::jsonb::normalised(text).ok_or_else(unsupported)?.map(Value::Text)
+    super::jsonb::normalised(text).ok_or_else(unsupported)?.map(Value::Text)
 }
 
 fn regtype(text: &str) -> SqlResult<u32> {

@@ -10,6 +10,7 @@ pub mod datetime;
 pub mod decimal;
 mod decl;
 mod input;
+pub mod jsonb;
 mod lsn;
 mod names;
 mod output;

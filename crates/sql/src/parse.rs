@@ -26,7 +26,24 @@ pub fn parse_locking(text: &str) -> SqlResult<(Statement, Vec<Clause>)> {
 /// A statement's tokens, including blanks and comments.
 pub fn tokens(text: &str) -> SqlResult<Vec<TokenWithSpan>> {
     let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location();
-    tokens.map_err(|e| error(text, &ParserError::from(e)))
+    let tokens = tokens.map_err(|e| error(text, &ParserError::from(e)))?;
+    trailing_junk(text, &tokens)?;
+    Ok(tokens)
+}
+
+/// 42601 for letters directly after a number or a parameter, which sqlparser would read as a name: `123abc`.
+fn trailing_junk(text: &str, tokens: &[TokenWithSpan]) -> SqlResult<()> {
+    for pair in tokens.windows(2) {
+        let what = match (&pair[0].token, &pair[1].token) {
+            (Token::Number(..), Token::Word(w)) if w.quote_style.is_none() => "numeric literal",
+            (Token::Placeholder(_), Token::Word(w)) if w.quote_style.is_none() => "parameter",
+            _ => continue,
+        };
+        let message = format!("trailing junk after {what} at or near \"{}{}\"", pair[0].token, pair[1].token);
+        let error = SqlError::new(SqlState::SYNTAX_ERROR, message);
+        return Err(error.with_position(position(text, pair[0].span.start)));
+    }
+    Ok(())
 }
 
 fn parse_tokens(text: &str, mut tokens: Vec<TokenWithSpan>) -> SqlResult<Statement> {

@@ -15,6 +15,7 @@ pub mod figures;
 pub mod histogram;
 pub mod ids;
 pub mod inet;
+pub mod interval;
 pub mod level;
 pub mod record;
 pub mod schema;

@@ -11,7 +11,7 @@ pub type Input = fn(u32, &str) -> SqlResult<Value>;
 
 /// Reads parameter number `n` (from 1) of type `type_oid`.
 pub fn param(n: usize, type_oid: u32, bytes: &[u8], binary: bool, input: Input) -> SqlResult<Value> {
-    if binary { binary_param(n, type_oid, bytes) } else { text_param(n, type_oid, bytes, input) }
+    if binary { binary_param(n, type_oid, bytes, input) } else { text_param(n, type_oid, bytes, input) }
 }
 
 fn text_param(n: usize, type_oid: u32, bytes: &[u8], input: Input) -> SqlResult<Value> {
@@ -34,7 +34,7 @@ fn utf8(n: usize, bytes: &[u8]) -> SqlResult<&str> {
     })
 }
 
-fn binary_param(n: usize, type_oid: u32, bytes: &[u8]) -> SqlResult<Value> {
+fn binary_param(n: usize, type_oid: u32, bytes: &[u8], input: Input) -> SqlResult<Value> {
     let bad = || {
         SqlError::new(
             SqlState::INVALID_BINARY_REPRESENTATION,
@@ -61,6 +61,9 @@ fn binary_param(n: usize, type_oid: u32, bytes: &[u8]) -> SqlResult<Value> {
         oid::TIMESTAMPTZ => {
             array(bytes).and_then(|b| datetime::us_to_timestamp(i64::from_be_bytes(b), "+00")).map(Value::Text)
         }
+        oid::INTERVAL => {
+            array(bytes).map(|b| Value::Text(holdfast_types::interval::Interval::from_binary(&b).to_string()))
+        }
         oid::UUID => array(bytes).map(|b| Value::Text(uuid(&b))),
         oid::PG_LSN => {
             array(bytes).map(u64::from_be_bytes).map(|n| Value::Text(format!("{:X}/{:X}", n >> 32, n as u32)))
@@ -68,7 +71,7 @@ fn binary_param(n: usize, type_oid: u32, bytes: &[u8]) -> SqlResult<Value> {
         oid::INET => Inet::from_binary(bytes).map(|address| Value::Text(address.to_string())),
         oid::NUMERIC => numeric::from_binary(bytes).map(Value::Text),
         oid::JSONB => match bytes {
-            [1, json @ ..] => return utf8(n, json).map(|t| Value::Text(t.to_owned())),
+            [1, json @ ..] => return utf8(n, json).and_then(|text| input(type_oid, text)),
             _ => None,
         },
         oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::CHAR | oid::JSON | oid::UNKNOWN | 0 => {
@@ -102,7 +105,10 @@ fn uuid(bytes: &[u8; 16]) -> String {
 mod tests {
     use super::*;
 
-    fn refuse(_: u32, text: &str) -> SqlResult<Value> {
+    fn refuse(type_oid: u32, text: &str) -> SqlResult<Value> {
+        if type_oid == oid::JSONB {
+            return Ok(Value::Text(text.to_owned()));
+        }
         Err(SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, text))
     }
 
@@ -125,6 +131,6 @@ mod tests {
         assert_eq!(binary(oid::TEXT, &[0xff]).unwrap_err().state().0, "22021");
         assert_eq!(binary(oid::TEXT, b"a\0b").unwrap_err().state().0, "22021");
         assert_eq!(param(1, oid::INT4, b"99999999999", false, refuse).unwrap_err().state().0, "22P02");
-        assert_eq!(binary(oid::INTERVAL, &[0; 16]).unwrap_err().state().0, "0A000");
+        assert_eq!(binary(oid::INTERVAL, &[0; 16]).unwrap(), Value::Text("00:00:00".into()));
     }
 }

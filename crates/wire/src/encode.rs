@@ -55,7 +55,8 @@ pub fn field(
 /// Appends the text form of a value. Integers and plain text, the most frequent values, are written here.
 pub fn text_value(out: &mut Vec<u8>, value: ValueRef<'_>, column: &ColumnDesc, output: Output) {
     match value {
-        ValueRef::Int(i) if column.type_oid != oid::BOOL => integer(out, i),
+        // These four are stored as numbers and shown as words; 2202 is regprocedure, 2206 regtype.
+        ValueRef::Int(i) if !matches!(column.type_oid, oid::BOOL | oid::REGPROC | 2202 | 2206) => integer(out, i),
         ValueRef::Text(t) if !matches!(column.type_oid, oid::BOOL | oid::BPCHAR | oid::BYTEA) => {
             out.extend_from_slice(t)
         }
@@ -110,6 +111,10 @@ fn binary_value(out: &mut Vec<u8>, value: ValueRef<'_>, column: &ColumnDesc, out
         }
         oid::TIMESTAMP | oid::TIMESTAMPTZ => {
             out.extend_from_slice(&text(value).and_then(datetime::timestamp_to_us).ok_or_else(misfit)?.to_be_bytes())
+        }
+        oid::INTERVAL => {
+            let read = text(value).and_then(|t| holdfast_types::interval::parse(t, None).ok());
+            out.extend_from_slice(&read.ok_or_else(misfit)?.to_binary());
         }
         oid::UUID => out.extend_from_slice(&text(value).and_then(uuid).ok_or_else(misfit)?),
         oid::PG_LSN => out.extend_from_slice(&text(value).and_then(lsn).ok_or_else(misfit)?.to_be_bytes()),

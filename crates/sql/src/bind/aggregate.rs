@@ -126,8 +126,8 @@ impl Binder<'_> {
             ("count", []) if star => Ok(Typed::sure(format!("count(*){}", tail.after), Type::INT8)),
             ("count", [_]) => {
                 let x = self.finish(bound[0].clone())?;
-                if x.ty.oid == oid::NUMERIC && !tail.distinct.is_empty() {
-                    let key = self.helper("hf_num_key", &[&x.sql])?;
+                if !tail.distinct.is_empty() && x.ty.has_sort_form() {
+                    let key = self.sort_form(&x)?;
                     return Ok(Typed::sure(wrap("count", &key), Type::INT8));
                 }
                 Ok(Typed::sure(wrap("count", &x.sql), Type::INT8))
@@ -156,6 +156,14 @@ impl Binder<'_> {
 
     fn number_aggregate(&mut self, name: &str, x: Typed, tail: &Tail) -> SqlResult<Option<Typed>> {
         let wrap = |inner: &str| format!("{inner}({}{}{}){}", tail.distinct, x.sql, tail.order, tail.after);
+        if x.ty.oid == oid::INTERVAL {
+            let concat = format!("group_concat({}{}){}", tail.distinct, x.sql, tail.after);
+            if !tail.distinct.is_empty() && matches!(name, "sum" | "avg") {
+                return Err(SqlError::unsupported(format!("{name}(DISTINCT ...) of intervals")));
+            }
+            let sql = self.helper(&format!("hf_interval_{name}"), &[&concat])?;
+            return Ok(Some(Typed::new(sql, Type::new(oid::INTERVAL))));
+        }
         let numeric = x.ty.oid == oid::NUMERIC;
         let sql = match (name, numeric) {
             ("min" | "max", false) => {
@@ -240,11 +248,7 @@ impl Binder<'_> {
             let mut keys = Vec::new();
             for e in &spec.partition_by {
                 let typed = self.value_expr(e, scope)?;
-                keys.push(if typed.ty.oid == oid::NUMERIC {
-                    self.helper("hf_num_key", &[&typed.sql])?
-                } else {
-                    typed.sql
-                });
+                keys.push(self.sort_form(&typed)?);
             }
             parts.push(format!("PARTITION BY {}", keys.join(", ")));
         }

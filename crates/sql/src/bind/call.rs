@@ -81,7 +81,7 @@ const SIMPLE: &[Simple] = &[
     f("encode", &[oid::BYTEA, T], T, "hf_encode({0}, {1})"),
     f("decode", &[T, T], oid::BYTEA, "hf_decode({0}, {1})"),
     f("sqrt", &[F], F, "hf_sqrt({0})"),
-    f("exp", &[F], F, "hf_float(exp({0}))"),
+    f("exp", &[F], F, "hf_exp({0})"),
     f("ln", &[F], F, "hf_ln({0})"),
     f("log10", &[F], F, "hf_log10({0})"),
     f("log", &[F], F, "hf_log10({0})"),
@@ -97,6 +97,9 @@ const SIMPLE: &[Simple] = &[
     f("gen_random_uuid", &[], oid::UUID, "hf_uuid(randomblob(16))"),
     f("make_date", &[I, I, I], oid::DATE, "hf_cast(printf('%04d-%02d-%02d', {0}, {1}, {2}), 25, -1, 1082, -1, 1)"),
     f("to_timestamp", &[F], oid::TIMESTAMPTZ, "hf_to_timestamp({0})"),
+    f("justify_hours", &[oid::INTERVAL], oid::INTERVAL, "hf_justify_hours({0})"),
+    f("justify_days", &[oid::INTERVAL], oid::INTERVAL, "hf_justify_days({0})"),
+    f("justify_interval", &[oid::INTERVAL], oid::INTERVAL, "hf_justify_interval({0})"),
     f("pg_client_encoding", &[], oid::NAME, "'UTF8'"),
     f("txid_current", &[], oid::INT8, "1"),
 ];
@@ -227,6 +230,9 @@ impl Binder<'_> {
             }
             ("greatest" | "least", [_, ..]) => {
                 let (items, ty) = self.unify(&name.to_uppercase(), args.to_vec())?;
+                if matches!(ty.oid, oid::INTERVAL | oid::JSONB) {
+                    return Err(SqlError::unsupported(format!("{name} of values of type {}", ty.name())));
+                }
                 let numeric = if ty.oid == oid::NUMERIC { "1" } else { "0" };
                 let sql = self.helper(&format!("hf_{name}"), &[numeric, &join(&items)])?;
                 Typed::new(sql, ty)
@@ -254,8 +260,7 @@ impl Binder<'_> {
             ("div", [a, b]) => {
                 let a = self.coerce(a.clone(), Type::NUMERIC, When::Implicit)?;
                 let b = self.coerce(b.clone(), Type::NUMERIC, When::Implicit)?;
-                let quotient = self.helper("hf_num_div", &[&a.sql, &b.sql])?;
-                Typed::new(self.helper("hf_num_trunc", &[&quotient, "0"])?, Type::NUMERIC)
+                Typed::new(self.helper("hf_num_quotient", &[&a.sql, &b.sql])?, Type::NUMERIC)
             }
             ("concat", _) => {
                 let items = self.texts(args)?;

@@ -63,6 +63,8 @@ fn cast_context(from: Type, to: Type) -> Option<When> {
             (oid::JSON, oid::JSONB) | (oid::JSONB, oid::JSON) => Assignment,
             _ => return None,
         },
+        (C::DateTime, C::Timespan) if from.oid == oid::TIME => Implicit,
+        (C::Timespan, C::DateTime) if to.oid == oid::TIME => Assignment,
         (C::Array, C::Array) => Explicit,
         _ => return None,
     })
@@ -103,9 +105,6 @@ impl Binder<'_> {
 
     fn coerce_text(&mut self, value: &str, literal: Option<usize>, to: Type, when: When) -> SqlResult<Typed> {
         let to = if to == Type::UNKNOWN { Type::TEXT } else { to };
-        if to.oid == oid::INTERVAL {
-            return Ok(Typed::sure(quote_text(value), to));
-        }
         if to.is_oid() && !value.trim().bytes().all(|b| b.is_ascii_digit()) && to.oid != types::more::REGTYPE {
             return self.object_id(value, to);
         }
@@ -182,7 +181,7 @@ impl Binder<'_> {
             oid::NUMERIC => whole && from.is_integer(),
             oid::INT4 | oid::INT8 => wider || (from.is_oid() && to.oid == oid::INT8),
             oid::INT2 => wider,
-            oid::JSON | oid::JSONB => matches!(from.oid, oid::JSON | oid::JSONB),
+            oid::JSON => from.oid == oid::JSONB,
             _ => to.is_oid() && from.is_oid(),
         };
         if same_form {
@@ -243,6 +242,7 @@ fn merge(a: Type, b: Type) -> Option<Type> {
         // Both casts are implicit, so the first type is the result.
         Category::String if a.oid != oid::NAME && b.oid != oid::NAME => prefer(a),
         Category::String => Some(Type::TEXT),
+        Category::Timespan => Some(Type::new(a.oid)),
         Category::DateTime if cast_context(a, b) == Some(When::Implicit) => prefer(b),
         Category::DateTime if cast_context(b, a) == Some(When::Implicit) => prefer(a),
         _ => None,

@@ -209,10 +209,9 @@ impl<'a> Binder<'a> {
         let (left, right) = (self.expr(l, scope)?, self.expr(r, scope)?);
         let op = if distinct { BinaryOperator::NotEq } else { BinaryOperator::Eq };
         let (left, right) = self.comparable(left, &op, right)?;
-        let (a, b) = if left.ty.oid == oid::NUMERIC {
-            (self.helper("hf_num_key", &[&left.sql])?, self.helper("hf_num_key", &[&right.sql])?)
-        } else {
-            (left.sql, right.sql)
+        let (a, b) = match left.ty.oid {
+            oid::NUMERIC | oid::INTERVAL | oid::JSONB => (self.sort_form(&left)?, self.sort_form(&right)?),
+            _ => (left.sql, right.sql),
         };
         let op = if distinct { "IS NOT" } else { "IS" };
         Ok(Typed::sure(format!("({a} {op} {b})"), Type::BOOL))
@@ -227,11 +226,10 @@ impl<'a> Binder<'a> {
             items.push(self.expr(item, scope)?);
         }
         let numeric = items.iter().any(|i| i.ty.oid == oid::NUMERIC) && !items.iter().any(|i| i.ty.is_float());
-        let (mut items, _) = self.unify("IN", items).map_err(|e| no_operator(&e))?;
-        if numeric {
-            for item in &mut items {
-                item.sql = self.helper("hf_num_key", &[&item.sql])?;
-            }
+        let (mut items, ty) = self.unify("IN", items).map_err(|e| no_operator(&e))?;
+        let keyed = matches!(ty.oid, oid::INTERVAL | oid::JSONB);
+        for item in items.iter_mut().filter(|_| numeric || keyed) {
+            item.sql = if numeric { self.helper("hf_num_key", &[&item.sql])? } else { self.sort_form(item)? };
         }
         let listed: Vec<&str> = items[1..].iter().map(|i| i.sql.as_str()).collect();
         let not = if negated { "NOT " } else { "" };
@@ -278,7 +276,7 @@ impl<'a> Binder<'a> {
             || (typed.ty.is_oid() && (to.is_oid() || to.is_integer()))
             || (typed.ty.is_integer() && to.is_oid())
             || (typed.ty.is_string() && to.is_string());
-        if !alike || to.oid == oid::NUMERIC {
+        if !alike || matches!(to.oid, oid::NUMERIC | oid::INTERVAL | oid::JSONB) {
             if typed.ty.category() != to.category() {
                 return Err(undefined_operator(typed.ty, "=", to));
             }

@@ -38,6 +38,8 @@ impl Binder<'_> {
             parts.push(if outer && tables.len() > 1 { format!("({sql})") } else { sql });
             empty |= none;
         }
+        // A LATERAL query of one row exists only in the scope.
+        parts.retain(|part| !part.is_empty());
         let sql = if parts.is_empty() { String::new() } else { format!(" FROM {}", parts.join(", ")) };
         Ok((sql, empty))
     }
@@ -190,7 +192,7 @@ impl Binder<'_> {
                         column.sql = Some(format!("{}.{}", quote(&name), quote(stored)));
                     }
                 }
-                let sql = format!("({}) AS {}", bound.sql, quote(&name));
+                let sql = format!("({}) AS {}", super::query::computed_once(&bound.sql), quote(&name));
                 let source = Source::Query { reads: super::lock::reads_tables(subquery) };
                 add(scope, Relation::new(name, columns, source))?;
                 Ok((sql, false))

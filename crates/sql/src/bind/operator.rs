@@ -121,13 +121,8 @@ impl Binder<'_> {
         for (l, r) in a.iter().zip(b) {
             let (left, right) = self.fixed(|b| Ok((b.expr(l, scope)?, b.expr(r, scope)?)))?;
             let (x, y) = self.comparable(left.clone(), op, right.clone())?;
-            if x.ty.oid == oid::NUMERIC {
-                sides.0.push(self.helper("hf_num_key", &[&x.sql])?);
-                sides.1.push(self.helper("hf_num_key", &[&y.sql])?);
-            } else {
-                sides.0.push(x.sql);
-                sides.1.push(y.sql);
-            }
+            sides.0.push(self.sort_form(&x)?);
+            sides.1.push(self.sort_form(&y)?);
             parts.push(self.compare(left, &Op::Eq, right)?.sql);
         }
         let sql = match op {
@@ -177,7 +172,7 @@ impl Binder<'_> {
                 let right = both.pop().ok_or_else(undefined)?;
                 Ok((both.pop().ok_or_else(undefined)?, right))
             }
-            _ if l.oid == r.oid && !matches!(l.oid, oid::JSON | oid::INTERVAL) => Ok((left, right)),
+            _ if l.oid == r.oid && l.oid != oid::JSON => Ok((left, right)),
             _ => Err(undefined()),
         }
     }
@@ -205,7 +200,9 @@ impl Binder<'_> {
             format!("(CAST({} AS NUMERIC) {symbol} CAST({} AS NUMERIC))", left.sql, right.sql)
         } else if left.ty.oid == oid::NUMERIC {
             format!("({} {symbol} 0)", self.helper("hf_num_cmp", &[&left.sql, &right.sql])?)
-        } else if matches!(left.ty.oid, oid::INET | oid::PG_LSN) && !matches!(op, Op::Eq | Op::NotEq) {
+        } else if matches!(left.ty.oid, oid::INTERVAL | oid::JSONB)
+            || (matches!(left.ty.oid, oid::INET | oid::PG_LSN) && !matches!(op, Op::Eq | Op::NotEq))
+        {
             let (left, right) = (self.sort_form(&left)?, self.sort_form(&right)?);
             format!("({left} {symbol} {right})")
         } else {
@@ -218,6 +215,8 @@ impl Binder<'_> {
     pub(super) fn sort_form(&mut self, of: &Typed) -> SqlResult<String> {
         match of.ty.oid {
             oid::NUMERIC => self.helper("hf_num_key", &[&of.sql]),
+            oid::INTERVAL => self.helper("hf_interval_key", &[&of.sql]),
+            oid::JSONB => self.helper("hf_jsonb_key", &[&of.sql]),
             oid::INET => self.helper("hf_inet_key", &[&of.sql]),
             oid::PG_LSN => self.helper("hf_lsn", &[&of.sql]),
             _ => Ok(of.sql.clone()),
@@ -249,6 +248,9 @@ impl Binder<'_> {
         if l.category() == Category::DateTime || r.category() == Category::DateTime {
             return self.moment_arithmetic(left, op, right)?.ok_or_else(undefined);
         }
+        if l.oid == oid::INTERVAL || r.oid == oid::INTERVAL {
+            return self.interval_arithmetic(left, op, right)?.ok_or_else(undefined);
+        }
         if *op == Op::Minus && l.oid == oid::PG_LSN && r.oid == oid::PG_LSN {
             let (left, right) = (self.sort_form(&left)?, self.sort_form(&right)?);
             return Ok(Typed::new(format!("CAST(({left} - {right}) AS TEXT)"), Type::NUMERIC));
@@ -271,7 +273,8 @@ impl Binder<'_> {
     /// The type that an untyped side takes: that of the other side, but an interval where it is added to a timestamp.
     fn partner(&self, known: Type, op: &Op) -> Type {
         match (known.oid, op) {
-            (oid::TIMESTAMP | oid::TIMESTAMPTZ, Op::Plus) => Type::new(oid::INTERVAL),
+            (oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::TIME, Op::Plus) => Type::new(oid::INTERVAL),
+            (oid::INTERVAL, Op::Multiply | Op::Divide) => Type::FLOAT8,
             _ => Type::new(known.oid),
         }
     }
@@ -287,6 +290,10 @@ impl Binder<'_> {
         }
         let (left, right) = (self.finish(left)?, self.finish(right)?);
         let sql = match (op, ty.oid) {
+            (Op::Divide, oid::INT4 | oid::INT2) => {
+                let quotient = self.helper("hf_div", &[&left.sql, &right.sql])?;
+                self.helper(if ty.oid == oid::INT4 { "hf_int4" } else { "hf_int2" }, &[&quotient])?
+            }
             (Op::Divide, _) => self.helper("hf_div", &[&left.sql, &right.sql])?,
             (Op::Modulo, _) => self.helper("hf_mod", &[&left.sql, &right.sql])?,
             (_, _) if self.stored => format!("({} {op} {})", left.sql, right.sql),
@@ -315,6 +322,7 @@ impl Binder<'_> {
             Op::Divide => self.helper("hf_fdiv", &[&left.sql, &right.sql])?,
             Op::PGExp => self.helper("hf_power", &[&left.sql, &right.sql])?,
             _ if self.stored => format!("({} {op} {})", left.sql, right.sql),
+            Op::Multiply => format!("hf_fmul({}, {})", left.sql, right.sql),
             _ => format!("hf_float({} {op} {})", left.sql, right.sql),
         };
         let ty = if single { Type::new(oid::FLOAT4) } else { Type::FLOAT8 };
@@ -332,6 +340,21 @@ impl Binder<'_> {
             _ => "hf_num_mod",
         };
         Ok(Typed::new(self.helper(name, &[&left.sql, &right.sql])?, Type::NUMERIC))
+    }
+
+    /// Binds interval + interval, interval * number. `None` where there is no such operator.
+    fn interval_arithmetic(&mut self, left: Typed, op: &Op, right: Typed) -> SqlResult<Option<Typed>> {
+        let is = |t: &Typed| t.ty.oid == oid::INTERVAL;
+        let (name, left, right) = match (is(&left), op, is(&right)) {
+            (true, Op::Plus, true) => ("hf_interval_add", left, right),
+            (true, Op::Minus, true) => ("hf_interval_sub", left, right),
+            (true, Op::Multiply, false) if right.ty.category() == Category::Number => ("hf_interval_mul", left, right),
+            (false, Op::Multiply, true) if left.ty.category() == Category::Number => ("hf_interval_mul", right, left),
+            (true, Op::Divide, false) if right.ty.category() == Category::Number => ("hf_interval_div", left, right),
+            _ => return Ok(None),
+        };
+        let right = if is(&right) { right } else { self.coerce(right, Type::FLOAT8, When::Implicit)? };
+        Ok(Some(Typed::new(self.helper(name, &[&left.sql, &right.sql])?, Type::new(oid::INTERVAL))))
     }
 
     /// Binds date + integer, date - date, timestamp + interval. `None` where there is no such operator.
@@ -362,8 +385,21 @@ impl Binder<'_> {
                 Op::Minus,
                 oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::DATE,
             ) => {
-                return Err(SqlError::unsupported("a difference of timestamps (type interval)")
-                    .with_hint("Use extract(epoch from a) - extract(epoch from b)."));
+                let zoned = l == oid::TIMESTAMPTZ || r == oid::TIMESTAMPTZ;
+                let ty = Type::new(if zoned { oid::TIMESTAMPTZ } else { oid::TIMESTAMP });
+                let left = self.coerce(left, ty, When::Implicit)?;
+                let right = self.coerce(right, ty, When::Implicit)?;
+                Some(Typed::new(self.helper("hf_moment_sub", &[&left.sql, &right.sql])?, Type::new(oid::INTERVAL)))
+            }
+            (oid::TIME, Op::Minus, oid::TIME) => {
+                Some(Typed::new(self.helper("hf_time_sub", &[&left.sql, &right.sql])?, Type::new(oid::INTERVAL)))
+            }
+            (oid::TIME, Op::Plus | Op::Minus, oid::INTERVAL) => {
+                let sign = if *op == Op::Plus { "1" } else { "-1" };
+                Some(Typed::new(self.helper("hf_time_add", &[&left.sql, &right.sql, sign])?, Type::new(oid::TIME)))
+            }
+            (oid::INTERVAL, Op::Plus, oid::DATE | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ) => {
+                return self.moment_arithmetic(right, op, left);
             }
             _ => None,
         })
@@ -371,6 +407,12 @@ impl Binder<'_> {
 
     fn concat(&mut self, left: Typed, right: Typed) -> SqlResult<Typed> {
         let text = |t: &Typed| t.is_open() || t.ty.is_string();
+        let bytes = |t: &Typed| t.ty.oid == oid::BYTEA && !t.is_open();
+        let (left, right) = match (bytes(&left), bytes(&right)) {
+            (true, _) if right.is_open() => (left, self.coerce(right, Type::new(oid::BYTEA), When::Implicit)?),
+            (_, true) if left.is_open() => (self.coerce(left, Type::new(oid::BYTEA), When::Implicit)?, right),
+            _ => (left, right),
+        };
         if left.ty.oid == oid::BYTEA && right.ty.oid == oid::BYTEA {
             return Ok(Typed::new(format!("CAST({} || {} AS BLOB)", left.sql, right.sql), left.ty));
         }
@@ -431,6 +473,10 @@ impl Binder<'_> {
             let message = format!("operator does not exist: {op} {}", ty.name());
             SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
         };
+        if ty.oid == oid::INTERVAL && op == UnaryOperator::Minus {
+            let sql = self.helper("hf_interval_neg", &[&typed.sql])?;
+            return Ok(Typed { not_null, ..Typed::new(sql, ty) });
+        }
         if ty.category() != Category::Number || ty.is_oid() {
             return Err(undefined());
         }
@@ -502,6 +548,9 @@ impl Binder<'_> {
             return Err(SqlError::unsupported(format!("{op} ANY or ALL of an array")));
         }
         let left = self.value_expr(l, scope)?;
+        if left.ty.has_unequal_forms() && left.ty.oid != oid::NUMERIC {
+            return Err(SqlError::unsupported(format!("ANY or ALL over an array of {}", left.ty.name())));
+        }
         let array_of =
             crate::types::ARRAY_OF.iter().find(|(_, e)| *e == left.ty.oid).map_or(more::TEXT_ARRAY, |(a, _)| *a);
         let array = self.expr(inner, scope)?;

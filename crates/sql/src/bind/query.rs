@@ -4,6 +4,8 @@ use super::Binder;
 use super::coerce::When;
 use super::scope::{Column, Columns, Scope};
 use super::typed::Typed;
+use crate::advisory::ADVISORY_FUNCTION;
+use crate::ids::NEXT_ID_FUNCTION;
 use crate::names::{fold, quote};
 use crate::types::Type;
 use holdfast_types::desc::oid;
@@ -91,6 +93,8 @@ impl Binder<'_> {
             let columns = renamed(&bound.columns, &cte_columns(cte), &name)?;
             let unique = unique_names(&columns);
             let hint = match cte.materialized {
+                // PostgreSQL never merges one with a volatile function.
+                _ if is_volatile(&bound.sql) => "MATERIALIZED ",
                 Some(CteAsMaterialized::Materialized) => "MATERIALIZED ",
                 Some(CteAsMaterialized::NotMaterialized) => "NOT MATERIALIZED ",
                 None => "",
@@ -128,7 +132,10 @@ impl Binder<'_> {
             SetExpr::Select(select) => self.select(select, None, parent, targets),
             SetExpr::Query(query) => {
                 let bound = self.query(query, parent, targets)?;
-                let plain = query.with.is_none() && query.order_by.is_none() && query.limit_clause.is_none();
+                let plain = query.with.is_none()
+                    && query.order_by.is_none()
+                    && query.limit_clause.is_none()
+                    && query.fetch.is_none();
                 let sql = if plain { bound.sql } else { format!("SELECT * FROM ({})", bound.sql) };
                 Ok(Bound { sql, ..bound })
             }
@@ -174,17 +181,15 @@ impl Binder<'_> {
                 types
             }
         };
-        if word != "UNION ALL" && types.iter().any(|t| t.oid == oid::NUMERIC && t.typmod == -1) {
-            return Err(SqlError::unsupported(format!("{word} of numeric values without a scale"))
-                .with_hint("Cast to numeric(p,s)."));
+        if let Some(ty) = types.iter().find(|t| word != "UNION ALL" && t.has_unequal_forms()) {
+            return Err(super::select::refused_rows(word, *ty));
         }
         let when = targets.map_or(When::Implicit, |(_, when)| when);
         let a = self.body(left, parent, Some((&types, when)))?;
         let b = self.body(right, parent, Some((&types, when)))?;
-        // SQLite evaluates a chain from left to right. An operation on the right (INTERSECT binds tighter in
-        // PostgreSQL's grammar) becomes a query of its own.
-        let b_sql =
-            if matches!(right, SetExpr::SetOperation { .. }) { format!("SELECT * FROM ({})", b.sql) } else { b.sql };
+        // SQLite evaluates a chain from left to right. An operation on the right (in parentheses, or an INTERSECT, which
+        // binds tighter in PostgreSQL's grammar) becomes a query of its own.
+        let b_sql = if is_operation(right) { format!("SELECT * FROM ({})", b.sql) } else { b.sql };
         let columns =
             a.columns.into_iter().map(|c| Column { not_null: false, table_oid: 0, attnum: 0, lifts: false, ..c });
         Ok(Bound { sql: format!("{} {word} {b_sql}", a.sql), columns: columns.collect() })
@@ -431,6 +436,33 @@ fn names_itself(query: &Query, name: &str) -> bool {
         if last.as_deref() == Some(name) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     found.is_break()
+}
+
+/// Whether a query's outermost part is a set operation, also in parentheses.
+fn is_operation(body: &SetExpr) -> bool {
+    match body {
+        SetExpr::SetOperation { .. } => true,
+        SetExpr::Query(query) => is_operation(&query.body),
+        _ => false,
+    }
+}
+
+/// SQLite's text of functions that give another value each time.
+const VOLATILE: [&str; 6] =
+    ["random(", "randomblob(", NEXT_ID_FUNCTION, ADVISORY_FUNCTION, "hf_nextval(", "hf_setval("];
+
+/// Whether a query has a function that must run once for each of its rows, and not once for each use of its column.
+pub fn is_volatile(sql: &str) -> bool {
+    VOLATILE.iter().any(|name| sql.contains(name))
+}
+
+/// A query in FROM that is computed once where it is volatile: SQLite would put its expressions into the query around it.
+pub fn computed_once(sql: &str) -> String {
+    if is_volatile(sql) {
+        format!("WITH \"once\" AS MATERIALIZED ({sql}) SELECT * FROM \"once\"")
+    } else {
+        sql.to_owned()
+    }
 }
 
 fn refuse_extras(query: &Query) -> SqlResult<()> {

@@ -68,10 +68,8 @@ impl Binder<'_> {
                 item.typed.sql = self.shown_oid(&item.typed)?;
             }
         }
-        if distinct && items.iter().any(|i| i.typed.ty.oid == oid::NUMERIC && i.typed.ty.typmod == -1) {
-            return Err(
-                SqlError::unsupported("DISTINCT of numeric values without a scale").with_hint("Cast to numeric(p,s).")
-            );
+        if let Some(item) = items.iter().find(|i| distinct && i.typed.ty.has_unequal_forms()) {
+            return Err(refused_rows("DISTINCT", item.typed.ty));
         }
         let (group, keys) = self.group(&group_exprs, &items, scope)?;
         let having = match &select.having {
@@ -265,7 +263,7 @@ impl Binder<'_> {
             }
             // SQLite would read a constant as a position.
             let plain = typed.sql.parse::<f64>().is_ok();
-            let sql = if typed.ty.oid == oid::NUMERIC { self.helper("hf_num_key", &[&typed.sql])? } else { typed.sql };
+            let sql = self.sort_form(&typed)?;
             parts.push(if plain { format!("({sql} + 0)") } else { sql });
         }
         let _ = items;
@@ -349,6 +347,15 @@ impl Binder<'_> {
     }
 }
 
+/// 0A000 for a comparison of whole rows in which equal values can have different stored forms.
+pub(super) fn refused_rows(what: &str, ty: Type) -> SqlError {
+    match ty.oid {
+        oid::NUMERIC => SqlError::unsupported(format!("{what} of numeric values without a scale"))
+            .with_hint("Cast to numeric(p,s)."),
+        _ => SqlError::unsupported(format!("{what} of values of type {}", ty.name())).with_hint("Use GROUP BY."),
+    }
+}
+
 fn column_of(item: &Named) -> Column {
     let column = derived(&item.name, item.typed.ty);
     match item.typed.shape {
@@ -424,6 +431,7 @@ fn weak_name(e: &Expr) -> Option<String> {
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => weak_name(inner),
         Expr::Cast { data_type, .. } => of_type(data_type),
         Expr::TypedString(t) => of_type(&t.data_type),
+        Expr::Interval(_) => Some("interval".into()),
         Expr::Case { else_result, .. } => else_result.as_deref().and_then(weak_name).or_else(|| Some("case".into())),
         _ => None,
     }

@@ -53,12 +53,15 @@ impl Binder<'_> {
                 let Expr::Value(value) = interval.value.as_ref() else {
                     return Err(SqlError::unsupported("INTERVAL of an expression"));
                 };
-                let mut text = value.value.clone().into_string().unwrap_or_default();
-                if let Some(field) = &interval.leading_field {
-                    text = format!("{text} {field}");
+                let text = value.value.clone().into_string().unwrap_or_default();
+                if interval.leading_precision.or(interval.fractional_seconds_precision).is_some() {
+                    return Err(SqlError::unsupported("INTERVAL with a precision"));
                 }
-                crate::functions::interval::parse(&text)?;
-                Ok(Typed::sure(quote_text(&text), Type::new(oid::INTERVAL)))
+                let first = interval.leading_field.as_ref().map(field_name);
+                let last = interval.last_field.as_ref().map(field_name).or(first.clone());
+                let fields = first.as_deref().zip(last.as_deref());
+                let read = holdfast_types::interval::parse(&text, fields)?;
+                Ok(Typed::sure(quote_text(&read.to_string()), Type::new(oid::INTERVAL)))
             }
             Expr::SimilarTo { .. } => Err(SqlError::unsupported("SIMILAR TO")),
             Expr::Array(_) => Err(SqlError::unsupported("an array value")),
@@ -76,6 +79,11 @@ impl Binder<'_> {
     /// Binds `extract(field from x)`, whose result is numeric since PostgreSQL 14.
     pub(super) fn extract(&mut self, field: &str, e: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
         let typed = self.value_expr(e, scope)?;
+        if typed.ty.oid == oid::INTERVAL {
+            crate::functions::datetime::check_field(field, typed.ty)?;
+            let sql = self.helper("hf_interval_extract", &[&quote_text(field), &typed.sql])?;
+            return Ok(Typed { not_null: typed.not_null, ..Typed::new(sql, Type::NUMERIC) });
+        }
         if typed.ty.category() != Category::DateTime {
             return Err(SqlError::new(
                 SqlState::UNDEFINED_FUNCTION,

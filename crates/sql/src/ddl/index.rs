@@ -37,7 +37,10 @@ pub fn translate(create: &CreateIndex, piece: &Piece<'_>, context: &Context<'_>)
     let mut names = Vec::new();
     for item in &create.columns {
         let typed = binder.value_expr(&item.column.expr, &scope)?;
-        if create.unique && typed.ty.oid == oid::NUMERIC && typed.ty.typmod == -1 {
+        if create.unique && typed.ty.has_unequal_forms() && typed.ty.oid != oid::NUMERIC {
+            return Err(SqlError::unsupported(format!("a unique index over values of type {}", typed.ty.name())));
+        }
+        if create.unique && typed.ty.has_unequal_forms() {
             return Err(SqlError::unsupported("a unique index over numeric without a scale")
                 .with_hint("Give the column a precision and a scale: numeric(p,s)."));
         }

@@ -1,11 +1,11 @@
 //! Dates and times at run time.
 
 use super::function::{Function, int, real, text};
-use crate::functions::interval;
 use crate::types::Type;
 use crate::types::datetime::{DAY_US, format_date, format_timestamp, parse, to_unix_us};
 use holdfast_types::calendar::{civil_from_days, days_from_civil, days_in_month};
 use holdfast_types::desc::oid;
+use holdfast_types::interval;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 
 type Args<'a> = &'a [ValueRef<'a>];
@@ -36,15 +36,15 @@ pub(super) const FUNCTIONS: &[Function] = &[
 fn moment_add(args: Args<'_>) -> SqlResult<Value> {
     let range = || SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "timestamp out of range");
     let start = to_unix_us(&text(args, 0)?)?;
-    let (step, sign) = (interval::parse(&text(args, 1)?)?, int(args, 2)?);
+    let (step, sign) = (interval::parse(&text(args, 1)?, None)?, int(args, 2)?);
     let (mut year, mut month, day) = civil_from_days(start.div_euclid(DAY_US));
-    let months = year * 12 + month - 1 + sign * step.months;
+    let months = year * 12 + month - 1 + sign * i64::from(step.months);
     (year, month) = (months.div_euclid(12), months.rem_euclid(12) + 1);
-    let days = days_from_civil(year, month, day.min(days_in_month(year, month))) + sign * step.days;
+    let days = days_from_civil(year, month, day.min(days_in_month(year, month))) + sign * i64::from(step.days);
     let us = days
         .checked_mul(DAY_US)
         .and_then(|d| d.checked_add(start.rem_euclid(DAY_US)))
-        .and_then(|t| t.checked_add(sign * step.us))
+        .and_then(|t| t.checked_add(sign.checked_mul(step.us)?))
         .ok_or_else(range)?;
     Ok(Value::Text(format_timestamp(us)? + &text(args, 3)?))
 }

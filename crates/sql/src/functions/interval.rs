@@ -1,114 +1,112 @@
-//! Interval constants that are added to a date or a timestamp.
+//! Intervals at run time: arithmetic, differences of moments, fields, and aggregates over `group_concat`.
 
-use holdfast_types::{SqlError, SqlResult, SqlState};
+use super::function::{Function, int, real, text};
+use crate::types::datetime::{DAY_US, format_time, parse as parse_moment, to_unix_us};
+use holdfast_types::interval::{Interval, parse};
+use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 
-/// Months, days and microseconds, kept apart as in PostgreSQL.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Interval {
-    pub months: i64,
-    pub days: i64,
-    pub us: i64,
+type Args<'a> = &'a [holdfast_types::ValueRef<'a>];
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function::strict("hf_interval_key", 1, |a| Ok(Value::Blob(interval(a, 0)?.key()))),
+    Function::strict("hf_interval_add", 2, |a| shown(interval(a, 0)?.checked_add(interval(a, 1)?))),
+    Function::strict("hf_interval_sub", 2, |a| {
+        shown(interval(a, 1)?.checked_neg().and_then(|b| interval(a, 0)?.checked_add(b)))
+    }),
+    Function::strict("hf_interval_neg", 1, |a| shown(interval(a, 0)?.checked_neg())),
+    Function::strict("hf_interval_mul", 2, |a| shown(interval(a, 0)?.times(real(a, 1)?))),
+    Function::strict("hf_interval_div", 2, |a| shown(interval(a, 0)?.over(real(a, 1)?))),
+    Function::strict("hf_interval_round", 2, |a| shown(Ok(interval(a, 0)?.rounded_to(int(a, 1)? as i32)))),
+    Function::strict("hf_justify_hours", 1, |a| shown(interval(a, 0)?.justify_hours())),
+    Function::strict("hf_justify_days", 1, |a| shown(interval(a, 0)?.justify_days())),
+    Function::strict("hf_justify_interval", 1, |a| shown(interval(a, 0)?.justify_interval())),
+    Function::strict("hf_moment_sub", 2, |a| {
+        let us = to_unix_us(&text(a, 0)?)? - to_unix_us(&text(a, 1)?)?;
+        shown(Interval::new(0, 0, us).justify_hours())
+    }),
+    Function::strict("hf_time_sub", 2, |a| shown(Ok(Interval::new(0, 0, time_us(a, 0)? - time_us(a, 1)?)))),
+    Function::strict("hf_time_add", 3, |a| {
+        let step = interval(a, 1)?.us % DAY_US * int(a, 2)?;
+        Ok(Value::Text(format_time((time_us(a, 0)? + step).rem_euclid(DAY_US))))
+    }),
+    Function::strict("hf_interval_extract", 2, extract),
+    Function::strict("hf_interval_sum", 1, |a| match total(a)? {
+        (_, 0) => Ok(Value::Null),
+        (sum, _) => shown(Ok(sum)),
+    }),
+    Function::strict("hf_interval_avg", 1, |a| match total(a)? {
+        (_, 0) => Ok(Value::Null),
+        (sum, count) => shown(sum.over(count as f64)),
+    }),
+    Function::strict("hf_interval_min", 1, |a| extreme(a, |x, y| x < y)),
+    Function::strict("hf_interval_max", 1, |a| extreme(a, |x, y| x > y)),
+];
+
+fn interval(args: Args<'_>, i: usize) -> SqlResult<Interval> {
+    parse(&text(args, i)?, None)
 }
 
-/// Reads `1 day`, `2 years 3 mons -04:05:06.7`, `1 hour ago`. 22007 for anything else.
-pub fn parse(text: &str) -> SqlResult<Interval> {
-    let bad = || {
-        let message = format!("invalid input syntax for type interval: \"{text}\"");
-        SqlError::new(SqlState::INVALID_DATETIME_FORMAT, message)
-    };
-    let lower = text.trim().to_ascii_lowercase();
-    let (body, ago) = match lower.strip_suffix("ago") {
-        Some(body) => (body.trim(), true),
-        None => (lower.as_str(), false),
-    };
-    let mut total = Interval::default();
-    let mut words = body.split_ascii_whitespace().peekable();
-    if words.peek().is_none() {
-        return Err(bad());
+fn shown(value: SqlResult<Interval>) -> SqlResult<Value> {
+    Ok(Value::Text(value?.to_string()))
+}
+
+fn time_us(args: Args<'_>, i: usize) -> SqlResult<i64> {
+    Ok(parse_moment(&text(args, i)?, "time")?.time_us.unwrap_or(0))
+}
+
+/// The values of a `group_concat`: the text of an interval has no comma.
+fn parts(args: Args<'_>) -> SqlResult<Vec<Interval>> {
+    text(args, 0)?.split(',').map(|part| parse(part, None)).collect()
+}
+
+fn total(args: Args<'_>) -> SqlResult<(Interval, usize)> {
+    let values = parts(args)?;
+    let count = values.len();
+    Ok((values.into_iter().try_fold(Interval::default(), Interval::checked_add)?, count))
+}
+
+fn extreme(args: Args<'_>, better: impl Fn(i128, i128) -> bool) -> SqlResult<Value> {
+    // Of equal values the last one is the result, as in PostgreSQL.
+    let keep = |best: Interval, next: Interval| if better(best.span_us(), next.span_us()) { best } else { next };
+    match parts(args)?.into_iter().reduce(keep) {
+        Some(value) => shown(Ok(value)),
+        None => Ok(Value::Null),
     }
-    while let Some(word) = words.next() {
-        if word.contains(':') {
-            total.us = total.us.checked_add(clock(word).ok_or_else(bad)?).ok_or_else(bad)?;
-            continue;
+}
+
+/// A number of microseconds as a decimal with `digits` digits after the point.
+fn decimal(us: i128, digits: usize) -> String {
+    let unit = 10i128.pow(digits as u32);
+    let sign = if us < 0 { "-" } else { "" };
+    format!("{sign}{}.{:0digits$}", us.abs() / unit, us.abs() % unit)
+}
+
+fn extract(args: Args<'_>) -> SqlResult<Value> {
+    let (field, v) = (text(args, 0)?, interval(args, 1)?);
+    let (months, minute_us) = (v.months, v.us % 60_000_000);
+    let number = match field.trim_end_matches('s') {
+        "millennium" => i64::from(months / 12_000),
+        "century" => i64::from(months / 1200),
+        "decade" => i64::from(months / 120),
+        "year" => i64::from(months / 12),
+        "quarter" => i64::from(months % 12 / 3 + 1),
+        "month" => i64::from(months % 12),
+        "day" => i64::from(v.days),
+        "hour" => v.us / 3_600_000_000,
+        "minute" => v.us / 60_000_000 % 60,
+        "microsecond" => minute_us,
+        "second" => return Ok(Value::Text(decimal(minute_us.into(), 6))),
+        "millisecond" => return Ok(Value::Text(decimal(minute_us.into(), 3))),
+        "epoch" => {
+            // A year of months has 365.25 days here.
+            let quarter_days = i128::from(months / 12) * 1461 + i128::from(months % 12) * 120 + i128::from(v.days) * 4;
+            let us = quarter_days * i128::from(DAY_US / 4) + i128::from(v.us);
+            return Ok(Value::Text(decimal(us, 6)));
         }
-        let split = word.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(word.len());
-        let (number, glued) = word.split_at(split);
-        let amount: f64 = number.parse().map_err(|_| bad())?;
-        let unit = if glued.is_empty() { words.next().unwrap_or("seconds") } else { glued };
-        add(&mut total, amount, unit).ok_or_else(bad)?;
-    }
-    if ago {
-        total = Interval { months: -total.months, days: -total.days, us: -total.us };
-    }
-    Ok(total)
-}
-
-fn clock(word: &str) -> Option<i64> {
-    let (sign, digits) = match word.strip_prefix('-') {
-        Some(rest) => (-1, rest),
-        None => (1, word.trim_start_matches('+')),
-    };
-    let mut parts = digits.split(':');
-    let hours: i64 = parts.next()?.parse().ok()?;
-    let minutes: i64 = parts.next()?.parse().ok()?;
-    let seconds: f64 = parts.next().unwrap_or("0").parse().ok()?;
-    if !(0..60).contains(&minutes) || !(0.0..60.0).contains(&seconds) || parts.next().is_some() {
-        return None;
-    }
-    let us = hours.checked_mul(3_600_000_000)?.checked_add(minutes * 60_000_000)?;
-    Some(sign * us.checked_add((seconds * 1e6).round() as i64)?)
-}
-
-/// Adds an amount of one unit. A fraction of a larger unit becomes smaller units; a month has 30 days.
-fn add(total: &mut Interval, amount: f64, unit: &str) -> Option<()> {
-    const DAY_US: f64 = 86_400e6;
-    let months = |total: &mut Interval, n: f64| {
-        total.months += n.trunc() as i64;
-        let days = n.fract() * 30.0;
-        total.days += days.trunc() as i64;
-        total.us += (days.fract() * DAY_US).round() as i64;
-    };
-    let days = |total: &mut Interval, n: f64| {
-        total.days += n.trunc() as i64;
-        total.us += (n.fract() * DAY_US).round() as i64;
-    };
-    if !amount.is_finite() || amount.abs() > 1e9 {
-        return None;
-    }
-    match unit.trim_end_matches('s') {
-        "year" | "yr" | "y" => total.months += (amount * 12.0).round() as i64,
-        "month" | "mon" => months(total, amount),
-        "week" | "w" => days(total, amount * 7.0),
-        "day" | "d" => days(total, amount),
-        "hour" | "hr" | "h" => total.us += (amount * 3600e6).round() as i64,
-        "minute" | "min" | "m" => total.us += (amount * 60e6).round() as i64,
-        "second" | "sec" | "" => total.us += (amount * 1e6).round() as i64,
-        "millisecond" | "msec" => total.us += (amount * 1e3).round() as i64,
-        "microsecond" | "usec" => total.us += amount.round() as i64,
-        "decade" => total.months += (amount * 120.0).round() as i64,
-        "century" | "centurie" => total.months += (amount * 1200.0).round() as i64,
-        _ => return None,
-    }
-    Some(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_the_usual_forms() {
-        let i = |months, days, us| Interval { months, days, us };
-        for (text, expected) in [
-            ("1 day", i(0, 1, 0)),
-            ("2 years 3 mons -04:05:06.5", i(27, 0, -14_706_500_000)),
-            ("1.5 hours", i(0, 0, 5_400_000_000)),
-            ("1 week 2d", i(0, 9, 0)),
-            ("1 month ago", i(-1, 0, 0)),
-            ("90", i(0, 0, 90_000_000)),
-        ] {
-            assert_eq!(parse(text).unwrap(), expected, "{text}");
+        other => {
+            let message = format!("unit \"{other}\" not supported for type interval");
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }
-        assert!(parse("").is_err() && parse("soon").is_err() && parse("1 fortnight").is_err());
-    }
+    };
+    Ok(Value::Text(number.to_string()))
 }

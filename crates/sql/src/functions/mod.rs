@@ -10,8 +10,9 @@ pub mod datetime;
 mod digest;
 mod function;
 mod inet;
-pub mod interval;
+mod interval;
 pub mod json;
+mod jsonb;
 mod number;
 mod numeric;
 mod pattern;
@@ -33,6 +34,8 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         digest::FUNCTIONS,
         catalogue::FUNCTIONS,
         inet::FUNCTIONS,
+        interval::FUNCTIONS,
+        jsonb::FUNCTIONS,
     ];
     ALL.iter().copied().flatten()
 }

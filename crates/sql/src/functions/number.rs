@@ -20,6 +20,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::strict("hf_float", 1, |a| finite(real(a, 0)?)),
     Function::strict("hf_float4", 1, |a| finite(f64::from(real(a, 0)? as f32))),
     Function::strict("hf_fdiv", 2, float_divide),
+    Function::strict("hf_fmul", 2, |a| {
+        let (x, y) = (real(a, 0)?, real(a, 1)?);
+        not_vanished(x * y, x == 0.0 || y == 0.0)
+    }),
+    Function::strict("hf_exp", 1, |a| not_vanished(real(a, 0)?.exp(), false)),
     Function::strict("hf_power", 2, power),
     Function::strict("hf_sqrt", 1, |a| {
         domain(real(a, 0)?, |x| x >= 0.0, f64::sqrt, "2201F", "cannot take square root of a negative number")
@@ -83,10 +88,21 @@ fn finite(value: f64) -> SqlResult<Value> {
     Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow"))
 }
 
+/// A result of zero that is not exact is out of range, as too large ones are.
+fn not_vanished(value: f64, exact: bool) -> SqlResult<Value> {
+    if value == 0.0 && !exact {
+        return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow"));
+    }
+    finite(value)
+}
+
 fn float_divide(args: Args<'_>) -> SqlResult<Value> {
     match real(args, 1)? {
         0.0 => Err(zero_division()),
-        divisor => finite(real(args, 0)? / divisor),
+        divisor => {
+            let x = real(args, 0)?;
+            not_vanished(x / divisor, x == 0.0)
+        }
     }
 }
 
@@ -99,7 +115,7 @@ fn power(args: Args<'_>) -> SqlResult<Value> {
         let message = "a negative number raised to a non-integer power yields a complex result";
         return Err(SqlError::new(SqlState("2201F"), message));
     }
-    finite(base.powf(exponent))
+    not_vanished(base.powf(exponent), base == 0.0)
 }
 
 fn domain(x: f64, ok: fn(f64) -> bool, f: fn(f64) -> f64, state: &'static str, message: &str) -> SqlResult<Value> {

@@ -13,6 +13,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::strict("hf_num_sub", 2, |a| shown(number(a, 0)?.sub(&number(a, 1)?)?)),
     Function::strict("hf_num_mul", 2, |a| shown(number(a, 0)?.mul(&number(a, 1)?)?)),
     Function::strict("hf_num_div", 2, |a| shown(number(a, 0)?.div(&number(a, 1)?)?)),
+    Function::strict("hf_num_quotient", 2, |a| shown(number(a, 0)?.quotient(&number(a, 1)?)?)),
     Function::strict("hf_num_mod", 2, |a| shown(number(a, 0)?.rem(&number(a, 1)?)?)),
     Function::strict("hf_num_neg", 1, |a| shown(number(a, 0)?.neg())),
     Function::strict("hf_num_round", 2, |a| shown(number(a, 0)?.round(int(a, 1)?)?)),

@@ -58,7 +58,14 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
     Function::strict("hf_chr", 1, chr),
     Function::strict("hf_quote_ident", 1, |a| string(quote_ident(&text(a, 0)?))),
-    Function::strict("hf_quote_literal", 1, |a| string(format!("'{}'", text(a, 0)?.replace('\'', "''")))),
+    Function::strict("hf_quote_literal", 1, |a| {
+        let quoted = text(a, 0)?.replace('\'', "''");
+        string(if quoted.contains('\\') {
+            format!("E'{}'", quoted.replace('\\', "\\\\"))
+        } else {
+            format!("'{quoted}'")
+        })
+    }),
     Function::loose("hf_concat", -1, |a| {
         let parts: Vec<_> = (0..a.len()).filter(|i| !matches!(a[*i], ValueRef::Null)).collect();
         let mut out = String::new();

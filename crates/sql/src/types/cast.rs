@@ -8,6 +8,7 @@ use super::output::text_of;
 use super::sql_type::{Category, Type, numeric_modifier};
 use holdfast_types::desc::oid;
 use holdfast_types::inet::Inet;
+use holdfast_types::interval::Interval;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 
 /// Casts a stored value of type `from` to `to`. `explicit` casts to varchar(n) truncate instead of failing. Errors are
@@ -33,7 +34,16 @@ pub fn cast(value: ValueRef<'_>, from: Type, to: Type, explicit: bool) -> SqlRes
         oid::DATE | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ if from.category() == Category::DateTime => {
             moment(value, from, to)
         }
-        oid::JSON | oid::JSONB if matches!(from.oid, oid::JSON | oid::JSONB) => Ok(value.to_value()),
+        oid::JSON if from.oid == oid::JSONB => Ok(value.to_value()),
+        oid::JSONB if from.oid == oid::JSON => input(to.oid, -1, &text_of(from, value)),
+        oid::INTERVAL if from.oid == oid::TIME => {
+            let time = datetime::parse(&text_of(from, value), "time")?;
+            Ok(Value::Text(Interval::new(0, 0, time.time_us.unwrap_or(0)).to_string()))
+        }
+        oid::TIME if from.oid == oid::INTERVAL => {
+            let us = holdfast_types::interval::parse(&text_of(from, value), None)?.us;
+            Ok(Value::Text(datetime::format_time(us.rem_euclid(DAY_US))))
+        }
         _ => Err(no_cast(from, to)),
     }
 }
@@ -94,7 +104,14 @@ fn float(value: ValueRef<'_>, from: Type, to: Type) -> SqlResult<Value> {
         _ => return Err(no_cast(from, to)),
     };
     let fitted = if to.oid == oid::FLOAT4 { f64::from(wide as f32) } else { wide };
-    if fitted.is_finite() { Ok(Value::Real(fitted)) } else { Err(out_of_range(wide, to)) }
+    let vanished = fitted == 0.0 && (wide != 0.0 || is_digit_not_zero(value));
+    if fitted.is_finite() && !vanished { Ok(Value::Real(fitted)) } else { Err(out_of_range(wide, to)) }
+}
+
+/// Whether a number's text has a digit other than zero before its exponent.
+fn is_digit_not_zero(value: ValueRef<'_>) -> bool {
+    let ValueRef::Text(text) = value else { return false };
+    text.iter().take_while(|b| !b.eq_ignore_ascii_case(&b'e')).any(|b| matches!(b, b'1'..=b'9'))
 }
 
 fn numeric(value: ValueRef<'_>, from: Type, to: Type) -> SqlResult<Value> {

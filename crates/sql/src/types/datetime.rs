@@ -109,7 +109,8 @@ fn parse_time(text: &str) -> Option<Option<i64>> {
     if hour > 24 || minute > 59 || second > 60 || (hour == 24 && (minute, second, micros) != (0, 0, 0)) {
         return Some(None);
     }
-    Some(Some(((hour * 60 + minute) * 60 + second) * 1_000_000 + micros))
+    let total_us = ((hour * 60 + minute) * 60 + second) * 1_000_000 + micros;
+    Some((total_us <= DAY_US).then_some(total_us))
 }
 
 fn parse_offset(text: &str) -> Option<i64> {

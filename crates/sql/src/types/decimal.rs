@@ -269,6 +269,16 @@ impl Decimal {
         Decimal::signed(self.negative != other.negative, quotient, scale + 1)?.round(scale as i64)
     }
 
+    /// The integer quotient, truncated towards zero. 22012 for zero.
+    pub fn quotient(&self, other: &Decimal) -> SqlResult<Decimal> {
+        if other.is_zero() {
+            return Err(SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero"));
+        }
+        let scale = self.scale.max(other.scale);
+        let (quotient, _) = div_digits(&self.scaled(scale), &other.scaled(scale));
+        Decimal::signed(self.negative != other.negative, quotient, 0)
+    }
+
     /// Remainder with the sign of the dividend. 22012 for zero.
     pub fn rem(&self, other: &Decimal) -> SqlResult<Decimal> {
         if other.is_zero() {

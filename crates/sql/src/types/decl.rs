@@ -48,6 +48,7 @@ pub fn declare(ty: Type) -> SqlResult<String> {
         oid::TIME => fraction("time"),
         oid::TIMESTAMP => fraction("timestamp"),
         oid::TIMESTAMPTZ => fraction("timestamptz"),
+        oid::INTERVAL => "interval_text".into(),
         oid::JSON => "json_text".into(),
         oid::JSONB => "jsonb_text".into(),
         oid::UUID => "uuid_text".into(),

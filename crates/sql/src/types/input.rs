@@ -9,6 +9,7 @@ use holdfast_types::access::AclItem;
 use holdfast_types::access::predefined::PUBLIC_OID;
 use holdfast_types::desc::oid;
 use holdfast_types::inet::Inet;
+use holdfast_types::interval;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 
 /// Reads `text` as a value of the type and returns its stored form.
@@ -26,6 +27,7 @@ use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 /// | time | text `HH:MM:SS[.ffffff]` |
 /// | timestamp | text `YYYY-MM-DD HH:MM:SS[.ffffff]` |
 /// | timestamptz | the same in UTC, followed by `+00` |
+/// | interval | text in the style `postgres`: `1 mon 2 days 03:04:05` |
 ///
 /// Errors: 22P02 bad text, 22007 bad date, 22003 and 22008 out of range, 22001 too long.
 pub fn input(type_oid: u32, typmod: i32, text: &str) -> SqlResult<Value> {
@@ -52,6 +54,7 @@ pub fn input(type_oid: u32, typmod: i32, text: &str) -> SqlResult<Value> {
         oid::CHAR => Value::Text(text.chars().take(1).collect()),
         oid::BYTEA => Value::Blob(bytes(text)?),
         oid::DATE | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ => Value::Text(moment(text, ty)?),
+        oid::INTERVAL => Value::Text(interval::parse(text, None)?.to_string()),
         oid::UUID => Value::Text(uuid(text)?),
         oid::PG_LSN => {
             Value::Text(lsn_text(parse_lsn(text).filter(|_| text.contains('/')).ok_or_else(|| invalid(text, ty))?))
@@ -113,7 +116,10 @@ fn float(text: &str, ty: Type) -> SqlResult<f64> {
     }
     let value: f64 = trimmed.parse().map_err(|_| invalid(text, ty))?;
     let value = if ty.oid == oid::FLOAT4 { f64::from(value as f32) } else { value };
-    if value.is_finite() { Ok(value) } else { Err(out_of_range(trimmed, ty)) }
+    // A number too close to zero is out of range as well.
+    let digits = trimmed.split(['e', 'E']).next().unwrap_or(trimmed);
+    let vanished = value == 0.0 && digits.bytes().any(|b| matches!(b, b'1'..=b'9'));
+    if value.is_finite() && !vanished { Ok(value) } else { Err(out_of_range(trimmed, ty)) }
 }
 
 /// Checks the length of varchar(n) and char(n). Only an explicit cast truncates characters other than blanks.
@@ -235,9 +241,16 @@ fn uuid(text: &str) -> SqlResult<String> {
     Ok(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
 }
 
-/// Checks json or jsonb. Both keep their text, so operators on jsonb are refused.
+/// Checks json, which keeps its text, or normalises jsonb.
 fn json(text: &str, ty: Type) -> SqlResult<Value> {
-    if crate::functions::json::valid(text) { Ok(Value::Text(text.to_owned())) } else { Err(invalid(text, ty)) }
+    if !crate::functions::json::valid(text) {
+        return Err(invalid(text, ty));
+    }
+    if ty.oid == oid::JSON {
+        return Ok(Value::Text(text.to_owned()));
+    }
+    let unsupported = || SqlError::new(SqlState("22P05"), "unsupported Unicode escape sequence");
+    super::jsonb::normalised(text).ok_or_else(unsupported)?.map(Value::Text)
 }
 
 fn regtype(text: &str) -> SqlResult<u32> {

@@ -4,15 +4,18 @@
 //! COPY, parameters, constants and casts cannot disagree. Invalid text is 22P02, a number out of range is 22003, a
 //! string that is too long is 22001.
 
+mod abbreviations;
 mod cast;
 pub mod datetime;
 pub mod decimal;
 mod decl;
 mod input;
+pub mod jsonb;
 mod lsn;
 mod names;
 mod output;
 mod sql_type;
+pub mod zone;
 
 pub use cast::cast;
 pub use decl::{RowidKind, declare, of_column, of_decl, view_column_types};

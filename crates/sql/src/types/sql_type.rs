@@ -104,7 +104,12 @@ impl Type {
 
     /// Whether SQLite would sort its stored form in another order than PostgreSQL.
     pub fn has_sort_form(self) -> bool {
-        matches!(self.oid, oid::NUMERIC | oid::INET | oid::PG_LSN)
+        matches!(self.oid, oid::NUMERIC | oid::INET | oid::PG_LSN | oid::INTERVAL | oid::JSONB)
+    }
+
+    /// Whether equal values can have different stored forms, so that only keys of them may be compared.
+    pub fn has_unequal_forms(self) -> bool {
+        matches!(self.oid, oid::INTERVAL | oid::JSONB) || (self.oid == oid::NUMERIC && self.typmod == -1)
     }
 
     /// The name that PostgreSQL prints in messages: `character varying(20)`.

@@ -20,8 +20,8 @@ select make_date(2026, 2, 28), to_timestamp(0)
 select extract(nosuch from d) from d
 select d + '1 day' from d order by id
 select ts - '1 hour' from d order by id
-refused: select now() - now() < interval '1 second'
+select now() - now() < interval '1 second'
 select now() = current_timestamp, current_date = now()::date, localtimestamp = now()::timestamp
 select pg_typeof(now()), pg_typeof(current_date), pg_typeof(localtimestamp), pg_typeof(d + 1), pg_typeof(ts + interval '1 day') from d where id = 1
-refused: select ts - ts from d
-refused: create table i (a interval)
+select ts - ts from d
+create table i (a interval)

@@ -76,7 +76,13 @@ fn key_columns(change: &mut Change<'_>, columns: &[String]) -> SqlResult<()> {
         };
         let column = change.column(name).map_err(|_| missing())?;
         let ty = types::of_decl(&column.ty, Dialect::Postgres);
-        if ty.oid == holdfast_types::desc::oid::NUMERIC && ty.typmod == -1 {
+        if ty.has_unequal_forms() && ty.oid != holdfast_types::desc::oid::NUMERIC {
+            return Err(SqlError::unsupported(format!(
+                "a unique key over the column \"{name}\" of type {}",
+                ty.name()
+            )));
+        }
+        if ty.has_unequal_forms() {
             return Err(SqlError::unsupported(format!("a unique key over the numeric column \"{name}\""))
                 .with_hint("Give it a precision and a scale: numeric(p,s)."));
         }

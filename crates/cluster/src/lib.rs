@@ -10,7 +10,7 @@
 //!
 //! Two processes, because only another one can see the server die or stop, end its right to answer, and start it again. Pages
 //! ([`page`]) are files in memory that outlive both. [`Supervisor`] is the one side, [`Client`] the other. [`mod@file`] is
-//! cluster.toml.
+//! cluster.toml, [`planner`] decides which node is to have the database.
 //!
 //! Failure: a supervisor that dies is started again by systemd, takes the control directory's lock, adopts the running server
 //! and renews the lease of its epoch. A server that dies is started again. A supervisor that stays away lets the lease run out.
@@ -25,6 +25,7 @@ mod mark;
 mod message;
 mod moment;
 pub mod page;
+pub mod planner;
 pub mod process;
 pub mod runtime_dir;
 mod scheduling;

@@ -105,7 +105,7 @@ pub use id::{BadName, DiskId, NODE_NAME_BYTES_MAX, NodeId};
 pub use lease::{LEASE_MS_BY_GRANTS, Lease, LeasePage, LeaseTerms};
 pub use node::{Config, ControlHandle, ControlNode, Machinery};
 pub use plane::{Change, ControlPlane, Promotion, Quorum};
-pub use record::{Becomes, Command, Mastership, Position, RECORD_VERSION_GRANTS, Record, Refusal, Role};
+pub use record::{Becomes, Command, Mastership, Position, RECORD_VERSION_GRANTS, Record, Refusal, Role, apply};
 pub use sync_members::SyncMembers;
 pub use trail_tip::{Compared, ComparedTrail, TrailTip, judge};
 pub use transport::{BoxStream, Incoming, Secure, Stream, TcpTransport, Transport};

@@ -416,7 +416,7 @@ fn zone_of(interval: &sqlparser::ast::Interval) -> SqlResult<String> {
     {
         text = format!("{text} {field}");
     }
-    let read = crate::functions::interval::parse(&text)?;
+    let read = holdfast_types::interval::parse(&text, None)?;
     if (read.months, read.days) != (0, 0) {
         let message = "time zone interval must not include months or days";
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));

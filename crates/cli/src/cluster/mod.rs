@@ -1,6 +1,7 @@
 //! `holdfast cluster`: the supervisor of a node, and what it knows.
 
 mod check;
+mod demo;
 mod run;
 mod shown;
 mod unit;
@@ -32,6 +33,7 @@ enum Command {
     Run(run::Arguments),
     Check(check::Arguments),
     Unit(unit::Arguments),
+    Demo(demo::Arguments),
     /// Show what this node's supervisor knows: its server, the group, the lease
     Status(shown::Arguments),
     /// Show what has happened since this node's supervisor started
@@ -62,6 +64,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
         Command::Run(arguments) => run::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Unit(arguments) => unit::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Status(arguments) => shown::status(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Events(arguments) => shown::events(&arguments).map(|()| ExitCode::SUCCESS),

@@ -1,0 +1,136 @@
+//! The planner's reasons, in words.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use holdfast_control::NodeId;
+
+use super::{GivingUp, Lack, Plan, SUCCESSOR_MS, Step};
+
+/// Why a successor is replaced.
+#[derive(Clone, Copy)]
+pub enum Replaced {
+    Silent,
+    Late,
+}
+
+impl fmt::Display for Replaced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Replaced::Silent => write!(f, "is silent"),
+            Replaced::Late => write!(f, "was not promoted within {SUCCESSOR_MS} ms"),
+        }
+    }
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lack::IsMaster => write!(f, "it is the master"),
+            Lack::NotInSyncSet => write!(f, "it is not in the sync set: it may lack acknowledged commits"),
+            Lack::Silent { ms } => write!(f, "it was not heard for {ms} ms"),
+            Lack::NotReady => write!(f, "its server is not ready"),
+            Lack::DiskHangs => write!(f, "a sync of its disk does not return"),
+            Lack::ClockOff => write!(f, "its clock runs at another rate than those of all others"),
+            Lack::NotCompared => write!(f, "too few other standbys of the quorum are up to compare it with"),
+            Lack::Behind(other) => write!(f, "{other} has more of the trail"),
+        }
+    }
+}
+
+impl fmt::Display for GivingUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GivingUp::ServerEnded => write!(f, "its server has ended"),
+            GivingUp::ServerHangs { ms } => write!(f, "its server has not run for {ms} ms"),
+            GivingUp::DiskHangs { ms } => write!(f, "a sync of its trail has lasted {ms} ms"),
+            GivingUp::ClockOff => write!(f, "its clock runs at another rate than those of all others"),
+            GivingUp::Asked { to: None } => write!(f, "an operator has asked for it"),
+            GivingUp::Asked { to: Some(to) } => write!(f, "an operator has asked for {to}"),
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    /// The reason, and a line for each node with data.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.why)?;
+        for (node, lacks) in &self.candidates {
+            match lacks.is_empty() {
+                true => writeln!(f, "  {node}: may be promoted")?,
+                false => writeln!(f, "  {node}: {}", lacks.join("; "))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Nothing => write!(f, "nothing"),
+            Step::Depose { successor } => write!(f, "depose, for {successor}"),
+            Step::HandOver { successor } => write!(f, "hand over to {successor}"),
+        }
+    }
+}
+
+fn listed(nodes: &BTreeSet<NodeId>) -> String {
+    nodes.iter().map(NodeId::to_string).collect::<Vec<_>>().join(", ")
+}
+
+pub fn no_master() -> String {
+    "there was no master yet; the first server that starts becomes it".to_owned()
+}
+
+pub fn serves(master: NodeId, silent: &BTreeSet<NodeId>) -> String {
+    match silent.is_empty() {
+        true => format!("{master} is the master, and no voter counts silence"),
+        false => format!("{master} is the master; only {} counts silence, which is no majority", listed(silent)),
+    }
+}
+
+pub fn frozen(master: NodeId) -> String {
+    format!("the cluster is frozen: {master} keeps the database; continue with holdfast cluster thaw")
+}
+
+pub fn deposed(master: NodeId, successor: NodeId, silent: &BTreeSet<NodeId>) -> String {
+    format!("{master} is silent, by {}; {successor} takes its place when its lease is out", listed(silent))
+}
+
+pub fn no_successor(master: NodeId) -> String {
+    format!("{master} is silent, and no other node can take its place")
+}
+
+pub fn hands_over(master: NodeId, why: GivingUp, successor: NodeId) -> String {
+    format!("{master} hands over to {successor}: {why}")
+}
+
+pub fn restarts(master: NodeId, is_frozen: bool) -> String {
+    let why = if is_frozen { "the cluster is frozen" } else { "no other node can take its place" };
+    format!("the server of {master} has ended; it restarts in place: {why}")
+}
+
+pub fn keeps(master: NodeId, why: GivingUp) -> String {
+    format!("{master} keeps the database, because no other node can take its place, although {why}")
+}
+
+pub fn released(successor: NodeId) -> String {
+    format!("the mastership was given up; {successor} takes it")
+}
+
+pub fn waits() -> String {
+    "the mastership was given up, and no node can take it; the last master can, when its server runs again".to_owned()
+}
+
+pub fn awaited(named: NodeId) -> String {
+    format!("{named} is being promoted")
+}
+
+pub fn replaced(named: NodeId, successor: NodeId, why: Replaced) -> String {
+    format!("{named} {why}; {successor} is to be promoted instead")
+}
+
+pub fn not_replaced(named: NodeId, why: Replaced) -> String {
+    format!("{named} {why}, and no other node can take its place")
+}
